@@ -1,0 +1,174 @@
+//! The points where hooks run, and the one table of what differs between them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A place in the lifecycle where hooks can be configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Point {
+    /// Once, before the first iteration.
+    SessionStart,
+    /// Before each iteration's prompt.
+    PreIteration,
+    /// After each turn of an iteration that ended well.
+    Stop,
+    /// After each iteration that was completed.
+    PostIteration,
+    /// When a task was completed, beside the agent.
+    OnTaskComplete,
+    /// After a turn that failed.
+    OnError,
+    /// Before the work is submitted.
+    BeforeSubmit,
+    /// After the work was submitted.
+    AfterSubmit,
+    /// Before the work is merged.
+    BeforeMerge,
+    /// After the work was merged.
+    AfterMerge,
+    /// Once, after the final delivery.
+    SessionEnd,
+}
+
+/// Whose word at a point changes what happens next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decides {
+    /// Runs are for their effects and their output.
+    Nobody,
+    /// One run that blocks holds the whole point.
+    AllMustPass,
+}
+
+/// What a run that could not do its job (crash, timeout, not found) means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Broken {
+    /// A warning; everything goes on.
+    Warn,
+    /// A `hook_error` record; everything goes on.
+    HookError,
+    /// As if the hook had blocked.
+    Block,
+}
+
+/// Where the text of a piped run goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PipedTo {
+    /// Held for the next iteration's prompt.
+    Pending,
+    /// Part of the prompt that is about to be sent.
+    ThisPrompt,
+    /// A turn of its own, at once, if the point blocks.
+    Feedback,
+    /// A recovery turn, at once.
+    Recovery,
+    /// A turn in which the agent repairs what blocked.
+    Remediation,
+    /// Nowhere: no prompt follows.
+    Never,
+}
+
+/// What follows from a failed run for the runs after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterFailure {
+    /// They run all the same.
+    RunTheRest,
+    /// They do not run.
+    StopTheRest,
+}
+
+/// One row of the table: everything in which points differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// Whose word counts.
+    pub decides: Decides,
+    /// Whether the rest runs after a failure.
+    pub after_failure: AfterFailure,
+    /// What a broken hook means.
+    pub broken: Broken,
+    /// Where piped text goes.
+    pub piped_to: PipedTo,
+}
+
+impl Point {
+    /// All points, in the order of a session.
+    pub const ALL: [Self; 11] = [
+        Self::SessionStart,
+        Self::PreIteration,
+        Self::Stop,
+        Self::PostIteration,
+        Self::OnTaskComplete,
+        Self::OnError,
+        Self::BeforeSubmit,
+        Self::AfterSubmit,
+        Self::BeforeMerge,
+        Self::AfterMerge,
+        Self::SessionEnd,
+    ];
+
+    /// The table. Every difference between points is a column of it, and no other place knows of one.
+    pub const fn rules(self) -> Rules {
+        use AfterFailure::{RunTheRest, StopTheRest};
+        use Decides::{AllMustPass, Nobody};
+        let (decides, after_failure, broken, piped_to) = match self {
+            Self::SessionStart | Self::PostIteration | Self::AfterSubmit | Self::AfterMerge => {
+                (Nobody, RunTheRest, Broken::Warn, PipedTo::Pending)
+            }
+            Self::PreIteration => (Nobody, RunTheRest, Broken::Warn, PipedTo::ThisPrompt),
+            Self::Stop => (AllMustPass, RunTheRest, Broken::Warn, PipedTo::Feedback),
+            Self::OnTaskComplete => (Nobody, RunTheRest, Broken::HookError, PipedTo::Pending),
+            Self::OnError => (Nobody, RunTheRest, Broken::Warn, PipedTo::Recovery),
+            Self::BeforeSubmit | Self::BeforeMerge => (AllMustPass, StopTheRest, Broken::Block, PipedTo::Remediation),
+            Self::SessionEnd => (Nobody, RunTheRest, Broken::Warn, PipedTo::Never),
+        };
+        Rules { decides, after_failure, broken, piped_to }
+    }
+
+    /// The name in the config and in records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SessionStart => "session_start",
+            Self::PreIteration => "pre_iteration",
+            Self::Stop => "stop",
+            Self::PostIteration => "post_iteration",
+            Self::OnTaskComplete => "on_task_complete",
+            Self::OnError => "on_error",
+            Self::BeforeSubmit => "before_submit",
+            Self::AfterSubmit => "after_submit",
+            Self::BeforeMerge => "before_merge",
+            Self::AfterMerge => "after_merge",
+            Self::SessionEnd => "session_end",
+        }
+    }
+
+    /// The point of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|point| point.name() == name)
+    }
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_point_is_called_the_same_in_the_config_and_in_records() {
+        for point in Point::ALL {
+            assert_eq!(serde_json::to_value(point).expect("a name"), point.name());
+            assert_eq!(Point::named(point.name()), Some(point));
+        }
+    }
+
+    #[test]
+    fn only_points_that_decide_can_block() {
+        let deciding = Point::ALL.map(|p| (p.rules().decides == Decides::AllMustPass).then_some(p.name()));
+        assert_eq!(deciding.into_iter().flatten().collect::<Vec<_>>(), ["stop", "before_submit", "before_merge"]);
+    }
+}

@@ -1,0 +1,216 @@
+//! What a session was told to do: the rules that it starts with and keeps.
+//!
+//! The plan is recorded with the session, so that a resumed or replayed session follows the rules it began with,
+//! whatever became of the config since.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{hooks::point::Point, time::Span};
+
+/// Everything that the engine and the runtime need to know of the config.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// How many iterations there may be.
+    pub max_iterations: u32,
+    /// Whether each iteration is a new conversation.
+    pub context: Context,
+    /// How often blocked stops are sent back before a person is asked.
+    pub max_hook_retries: u32,
+    /// What happens at the retry limit with nobody there.
+    pub on_limit: OnLimit,
+    /// How many failed turns in a row are tolerated.
+    pub max_consecutive_errors: u32,
+    /// How long one turn may take; zero: as long as it likes.
+    pub turn_timeout: Span,
+    /// How many bytes of a hook's output the agent gets.
+    pub output_limit: usize,
+    /// How long to wait before a retry; at once if absent.
+    pub backoff: Option<Backoff>,
+    /// Which gates ask.
+    pub gates: GatePolicies,
+    /// The hooks of each point, in the order in which they run.
+    pub hooks: BTreeMap<Point, Vec<HookSpec>>,
+    /// What decides whether the session is complete.
+    pub stop: StopPlan,
+    /// The agent's name in the config.
+    pub agent: String,
+    /// How to run the agent.
+    pub agent_spec: AgentSpec,
+}
+
+/// Whether each iteration is a new conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Context {
+    /// A new conversation each iteration.
+    #[default]
+    Fresh,
+    /// One conversation for the session.
+    Keep,
+}
+
+/// What happens at the retry limit with nobody there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnLimit {
+    /// Accept the turn as it is, with a warning.
+    #[default]
+    Complete,
+    /// End the session as escalated.
+    Escalate,
+    /// End the session as aborted.
+    Abort,
+}
+
+/// Waiting before a retry: `base * factor^n`, at most `max`, give or take the jitter.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Backoff {
+    /// The first wait.
+    pub base: Span,
+    /// What each further wait is multiplied by.
+    pub factor: f64,
+    /// No wait is longer.
+    pub max: Span,
+    /// The share of the wait that is left to chance, 0 to 1.
+    pub jitter: f64,
+}
+
+/// Which gates ask a person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct GatePolicies {
+    /// Before what is left is delivered; unsaid: ask, or `auto` with nobody there.
+    pub final_delivery: Option<FinalDelivery>,
+    /// Before each iteration's prompt that carries held output.
+    pub delivery: Delivery,
+    /// Before an agent may use a tool.
+    pub permissions: Permissions,
+    /// After how long the `auto` answer is taken; zero: wait.
+    pub timeout: Span,
+}
+
+/// What happens to held output when the loop is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FinalDelivery {
+    /// A person looks at it first.
+    Ask,
+    /// It is delivered.
+    Auto,
+    /// It stays where it is.
+    Skip,
+}
+
+/// What happens to held output before an iteration's prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Delivery {
+    /// A person looks at it first.
+    Ask,
+    /// It goes with the prompt.
+    #[default]
+    Auto,
+}
+
+/// What an agent may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Permissions {
+    /// A person is asked.
+    #[default]
+    Ask,
+    /// Everything.
+    Allow,
+    /// Nothing that it has to ask for.
+    Deny,
+}
+
+/// One configured hook.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HookSpec {
+    /// What it is called; unique at its point.
+    pub name: String,
+    /// What it does.
+    pub action: HookAction,
+    /// How long it may take.
+    pub timeout: Span,
+    /// Whether its output goes to the agent.
+    pub pipe_output: bool,
+    /// Lower runs first.
+    pub priority: i64,
+    /// Whether it runs at all.
+    pub enabled: bool,
+    /// What a failure means; unsaid: what the point says.
+    pub on_failure: Option<OnFailure>,
+}
+
+/// What a hook does when it runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HookAction {
+    /// `sh -c` with the template filled in.
+    Command(String),
+    /// Something that creel brings along, by name.
+    Builtin(String),
+    /// Each named agent reviews the change.
+    Gatekeeper(Vec<String>),
+}
+
+/// What a failed hook means, where its configuration overrides its point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFailure {
+    /// Nothing.
+    Ignore,
+    /// As if it had blocked.
+    Block,
+    /// A person decides.
+    Escalate,
+}
+
+/// What decides whether the session is complete.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StopPlan {
+    /// Asked in order after each iteration.
+    pub hooks: Vec<StopHook>,
+    /// How many iterations in a row with failed rules escalate.
+    pub circuit_breaker: u32,
+}
+
+/// One stop decision hook.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopHook {
+    /// Promises, then rules.
+    Default,
+    /// Rules only.
+    Validation,
+    /// Promises only.
+    Promise,
+    /// A command that reads the agent context and answers.
+    Command(String),
+}
+
+/// How to run an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentSpec {
+    /// A program that speaks the Agent Client Protocol on its standard streams.
+    Acp {
+        /// The command line.
+        command: String,
+    },
+    /// One process a turn.
+    Command {
+        /// The command line of a conversation's first turn.
+        command: String,
+        /// The command line of its later turns, if it differs.
+        continue_command: Option<String>,
+    },
+    /// Turns read from a file; the text is kept, so that a resumed session follows the same script.
+    Scripted {
+        /// The script itself, as YAML.
+        script: String,
+    },
+}

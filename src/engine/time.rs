@@ -1,0 +1,83 @@
+//! Time as the engine knows it: told, never asked.
+
+use std::{fmt, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+/// A moment, in milliseconds since the Unix epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct At(pub i64);
+
+/// A length of time, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Span(pub u64);
+
+impl At {
+    /// The moment that lies `span` after this one.
+    #[must_use]
+    pub fn after(self, span: Span) -> Self {
+        Self(self.0.saturating_add(i64::try_from(span.0).unwrap_or(i64::MAX)))
+    }
+
+    /// How long it is from `earlier` to this moment; nothing if `earlier` is later.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Span {
+        Span(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+impl Span {
+    /// A span of whole seconds.
+    pub const fn secs(secs: u64) -> Self {
+        Self(secs * 1000)
+    }
+
+    /// Whether there is any time in it.
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl From<Span> for Duration {
+    fn from(span: Span) -> Self {
+        Self::from_millis(span.0)
+    }
+}
+
+impl From<Duration> for Span {
+    fn from(duration: Duration) -> Self {
+        Self(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+/// As a person says it: `40 ms`, `12.3 s`, `4 min 10 s`, `2 h 5 min`.
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = self.0;
+        match ms {
+            0..1_000 => write!(f, "{ms} ms"),
+            1_000..60_000 if ms.is_multiple_of(1_000) => write!(f, "{} s", ms / 1_000),
+            1_000..60_000 => write!(f, "{}.{} s", ms / 1_000, ms % 1_000 / 100),
+            60_000..3_600_000 if ms < 61_000 || ms / 1_000 % 60 == 0 => write!(f, "{} min", ms / 60_000),
+            60_000..3_600_000 => write!(f, "{} min {} s", ms / 60_000, ms / 1_000 % 60),
+            _ if ms / 60_000 % 60 == 0 => write!(f, "{} h", ms / 3_600_000),
+            _ => write!(f, "{} h {} min", ms / 3_600_000, ms / 60_000 % 60),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_said_in_the_units_of_its_size() {
+        let said = [0, 40, 999, 1_000, 12_345, 60_000, 61_500, 250_000, 3_600_000, 7_500_000].map(|ms| Span(ms).to_string());
+        assert_eq!(
+            said,
+            ["0 ms", "40 ms", "999 ms", "1 s", "12.3 s", "1 min", "1 min 1 s", "4 min 10 s", "1 h", "2 h 5 min"]
+        );
+    }
+}
