@@ -1,1 +1,3 @@
-//! creel
+//! creel: a terminal supervisor for coding-agent sessions.
+
+pub mod engine;

@@ -74,7 +74,8 @@ mod tests {
 
     #[test]
     fn a_span_is_said_in_the_units_of_its_size() {
-        let said = [0, 40, 999, 1_000, 12_345, 60_000, 61_500, 250_000, 3_600_000, 7_500_000].map(|ms| Span(ms).to_string());
+        let said =
+            [0, 40, 999, 1_000, 12_345, 60_000, 61_500, 250_000, 3_600_000, 7_500_000].map(|ms| Span(ms).to_string());
         assert_eq!(
             said,
             ["0 ms", "40 ms", "999 ms", "1 s", "12.3 s", "1 min", "1 min 1 s", "4 min 10 s", "1 h", "2 h 5 min"]

@@ -2,11 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::point::{Broken, Decides, Point};
-use crate::engine::{
-    policy::{HookSpec, OnFailure},
-    time::Span,
-};
+use crate::engine::time::Span;
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

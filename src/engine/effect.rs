@@ -1,0 +1,85 @@
+//! What the engine asks the runtime to do.
+
+use super::{
+    conversation::Conversation,
+    hooks::point::Point,
+    ids::{RunId, TurnId},
+    policy::HookSpec,
+    time::{At, Span},
+};
+
+/// Something to be done in the world. The answer comes back as an input with the same ticket.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Run a hook; answered by `HookFinished`.
+    RunHook(Box<HookJob>),
+    /// End a running hook; its answer comes all the same, as `cut`.
+    CancelHook(RunId),
+    /// Send a prompt; answered by `TurnEnded` or `TurnFailed`.
+    SendPrompt {
+        /// The ticket.
+        turn: TurnId,
+        /// What to send.
+        text: String,
+        /// Whether the agent starts anew.
+        conversation: Conversation,
+        /// How long the turn may take; zero: as long as it likes.
+        timeout: Span,
+    },
+    /// End the turn; its answer comes all the same, as `cancelled`.
+    CancelTurn(TurnId),
+    /// Ask again at this moment, if nothing happens before.
+    WakeAt(At),
+    /// Nothing more will happen here.
+    Leave(Leave),
+}
+
+/// Why the runtime can leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leave {
+    /// The session has ended.
+    Ended,
+    /// A gate waits for a person, and nobody is there.
+    NobodyThere,
+}
+
+/// All that is needed to run a hook once.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HookJob {
+    /// The ticket.
+    pub run: RunId,
+    /// Where in the lifecycle.
+    pub point: Point,
+    /// What to run.
+    pub hook: HookSpec,
+    /// How many bytes of its output may be kept in the record.
+    pub output_limit: usize,
+    /// What the hook is told.
+    pub facts: Facts,
+}
+
+/// What a hook is told: as JSON on its standard input, as `CREEL_*`, and as `{{name}}`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Facts {
+    /// The session's name.
+    pub session: String,
+    /// The iteration, at points that lie in one.
+    pub iteration: Option<u32>,
+    /// Retries so far, at points that can be retried.
+    pub attempt: Option<u32>,
+    /// The task, at points that are about one.
+    pub task: Option<TaskFacts>,
+    /// What went wrong, at `on_error`.
+    pub error: Option<String>,
+    /// The end of what the agent said last, where there was a turn.
+    pub agent_output: Option<String>,
+}
+
+/// What a hook is told of a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskFacts {
+    /// Its id.
+    pub id: String,
+    /// What it was about.
+    pub content: String,
+}
