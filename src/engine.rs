@@ -1,8 +1,164 @@
 //! The engine decides; it does nothing itself.
+//!
+//! ```text
+//! Input ─▶ decide(&State) ─▶ Event ─▶ journal ─▶ apply ─▶ State
+//!                        └─▶ Effect ─▶ runtime ─▶ answer, as the next Input
+//! ```
+//!
+//! An input is turned into the records of what happened. What has to happen next is asked for with
+//! [`Input::Proceed`], again and again until nothing is due: each step is small, and the state between any two of
+//! them is one from which a session can go on after a crash.
+//!
+//! # Invariants
+//! - No I/O, no clock, no randomness: the same inputs give the same events and effects.
+//! - Events are recorded and applied before the effects of their step are performed.
 
 pub mod conversation;
 pub mod effect;
+pub mod event;
 pub mod hooks;
 pub mod ids;
+pub mod input;
 pub mod policy;
+pub mod recovery;
+pub mod session;
+pub mod stop;
+pub mod summary;
 pub mod time;
+
+use std::fmt::Display;
+
+use effect::Effect;
+use event::{DeliverRest, Event, HookErrorData, HookFinished, Outcome};
+use hooks::{
+    dispatch::{self, Dispatch},
+    point::{Broken, Point},
+    verdict::{self, RunEnd, RunResult},
+};
+use ids::RunId;
+use input::Input;
+use session::warning;
+pub use session::{Phase, State};
+use time::At;
+
+/// What follows from an input.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[must_use]
+pub struct Step {
+    /// To be recorded and applied, in order.
+    pub events: Vec<Event>,
+    /// To be performed afterwards.
+    pub effects: Vec<Effect>,
+    /// Why nothing follows, if something was asked for.
+    pub refusal: Option<String>,
+}
+
+impl Step {
+    pub(crate) fn record(event: Event) -> Self {
+        Self { events: vec![event], ..Self::default() }
+    }
+
+    pub(crate) fn refuse(why: impl Into<String>) -> Self {
+        Self { refusal: Some(why.into()), ..Self::default() }
+    }
+
+    /// An answer that nobody waits for: said aloud, and nothing else.
+    pub(crate) fn stale(ticket: impl Display) -> Self {
+        Self::refuse(format!("nobody waits for an answer with ticket {ticket}"))
+    }
+
+    pub(crate) fn and(mut self, event: Event) -> Self {
+        self.events.push(event);
+        self
+    }
+
+    pub(crate) fn then(mut self, effect: Effect) -> Self {
+        self.effects.push(effect);
+        self
+    }
+
+    /// Whether nothing follows.
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.effects.is_empty()
+    }
+}
+
+/// Decides what follows from an input. Pure: the state is not changed, and the time is told.
+pub fn decide(state: &State, now: At, input: Input) -> Step {
+    match input {
+        Input::Proceed => state.proceed(now),
+        Input::HookFinished { run, result } => on_hook_finished(state, run, *result),
+        Input::Agent { turn, update } => state.on_agent(turn, update),
+        Input::TurnEnded { turn, end } => state.on_turn_ended(turn, &end),
+        Input::TurnFailed { turn, failure } => state.on_turn_failed(turn, failure),
+        Input::ProcessStarted { pid, started } => Step::record(Event::ProcessStarted { pid, started }),
+        Input::Warned(text) => Step::record(warning(text)),
+        Input::Doomed(reason) => on_doomed(state, reason),
+        Input::Command { by, command } => state.on_command(by, command),
+        Input::Resume { presence, max_iterations } => state.on_resume(presence, max_iterations),
+    }
+}
+
+fn on_hook_finished(state: &State, run: RunId, result: RunResult) -> Step {
+    let dispatches = state.dispatch().into_iter().chain(state.side.dispatch.as_ref());
+    let awaited = |dispatch: &&Dispatch| dispatch.running.as_ref().is_some_and(|running| running.run == run);
+    let Some((dispatch, running)) = dispatches.into_iter().find(awaited).and_then(|d| Some((d, d.running.as_ref()?)))
+    else {
+        return Step::stale(run);
+    };
+    let Some(spec) = state.plan().hook(dispatch.point, &running.hook) else { return Step::stale(run) };
+    let mut finished = HookFinished {
+        run,
+        point: dispatch.point,
+        hook: running.hook.clone(),
+        iteration: state.iterations.current,
+        end: result.end,
+        took_ms: result.took,
+        verdict: verdict::Verdict::Pass,
+        stdout: result.stdout,
+        stderr: result.stderr,
+        omitted_bytes: result.omitted_bytes,
+        piped: false,
+        reply: result.reply,
+        file: result.file,
+        again: false,
+    };
+    let judged = verdict::judge(dispatch.point, spec, dispatch::view(&finished));
+    finished.verdict = judged.verdict;
+    finished.piped = dispatch::is_piped(spec, dispatch.point, dispatch::view(&finished), judged.verdict);
+    let trouble = trouble(dispatch, &finished);
+    let step = Step::record(Event::HookFinished(Box::new(finished)));
+    trouble.into_iter().fold(step, Step::and)
+}
+
+/// What a broken hook leaves beside its record.
+fn trouble(dispatch: &Dispatch, finished: &HookFinished) -> Option<Event> {
+    if !finished.end.is_broken() || finished.end == RunEnd::Cut {
+        return None;
+    }
+    let HookFinished { hook, point, end, .. } = finished;
+    let what = match end {
+        RunEnd::Exit(code) => format!("its command could not be run (exit {code})"),
+        RunEnd::Signal(_) | RunEnd::TimedOut | RunEnd::SpawnFailed(_) | RunEnd::Cut => end.describe(),
+    };
+    match (point.rules().broken, &dispatch.cause) {
+        (Broken::HookError, dispatch::Cause::Task(task)) => Some(Event::HookError {
+            task: task.id.clone(),
+            data: HookErrorData { hook_name: hook.clone(), error: what },
+        }),
+        (Broken::Warn | Broken::HookError | Broken::Block, _) => {
+            let counts = if *point == Point::Stop { "; it counts as passed" } else { "" };
+            Some(warning(format!("hook `{hook}` at {point}: {what}{counts}")))
+        }
+    }
+}
+
+/// The world is gone from under the session: nothing more can be asked of the agent.
+fn on_doomed(state: &State, reason: String) -> Step {
+    if state.ending.is_some() || state.outcome().is_some() {
+        return Step::record(warning(reason));
+    }
+    let cancel = state.turn_in_flight().map(|prompt| Effect::CancelTurn(prompt.turn));
+    let step = Step::record(Event::LoopEnded { outcome: Outcome::Failed, reason, delivery: DeliverRest::No });
+    cancel.into_iter().fold(step, Step::then)
+}

@@ -1,1 +1,3 @@
+//! The `creel` program.
+
 fn main() {}

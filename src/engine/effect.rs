@@ -5,7 +5,7 @@ use super::{
     hooks::point::Point,
     ids::{RunId, TurnId},
     policy::HookSpec,
-    time::{At, Span},
+    time::Span,
 };
 
 /// Something to be done in the world. The answer comes back as an input with the same ticket.
@@ -28,8 +28,6 @@ pub enum Effect {
     },
     /// End the turn; its answer comes all the same, as `cancelled`.
     CancelTurn(TurnId),
-    /// Ask again at this moment, if nothing happens before.
-    WakeAt(At),
     /// Nothing more will happen here.
     Leave(Leave),
 }

@@ -60,9 +60,9 @@ impl fmt::Display for Span {
             0..1_000 => write!(f, "{ms} ms"),
             1_000..60_000 if ms.is_multiple_of(1_000) => write!(f, "{} s", ms / 1_000),
             1_000..60_000 => write!(f, "{}.{} s", ms / 1_000, ms % 1_000 / 100),
-            60_000..3_600_000 if ms < 61_000 || ms / 1_000 % 60 == 0 => write!(f, "{} min", ms / 60_000),
+            60_000..3_600_000 if ms < 61_000 || (ms / 1_000).is_multiple_of(60) => write!(f, "{} min", ms / 60_000),
             60_000..3_600_000 => write!(f, "{} min {} s", ms / 60_000, ms / 1_000 % 60),
-            _ if ms / 60_000 % 60 == 0 => write!(f, "{} h", ms / 3_600_000),
+            _ if (ms / 60_000).is_multiple_of(60) => write!(f, "{} h", ms / 3_600_000),
             _ => write!(f, "{} h {} min", ms / 3_600_000, ms / 60_000 % 60),
         }
     }

@@ -1,1 +1,4 @@
+//! The integration tests, as one binary.
 
+mod stories;
+mod support;

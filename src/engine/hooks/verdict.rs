@@ -2,7 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::time::Span;
+use super::point::{Broken, Decides, Point};
+use crate::engine::{
+    policy::{HookSpec, OnFailure},
+    time::Span,
+};
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,4 +102,101 @@ impl RunEnd {
             Self::Cut => "cut".into(),
         }
     }
+}
+
+/// What a run says, read by the rules of its point.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judgement {
+    /// What it means.
+    pub verdict: Verdict,
+    /// Why, if it blocks.
+    pub reason: Option<String>,
+    /// What the agent should know besides.
+    pub context: Option<String>,
+    /// Whether the hook itself is at fault.
+    pub broken: bool,
+    /// Whether a person has to look.
+    pub escalates: bool,
+}
+
+/// Reads a run by the rules of its point.
+pub fn judge(point: Point, hook: &HookSpec, run: RunView<'_>) -> Judgement {
+    let can_block = point.rules().decides == Decides::AllMustPass;
+    let texts = || (told(run.stderr), told(run.stdout));
+    match run.end {
+        RunEnd::Exit(0) => judge_reply(can_block, run.reply),
+        RunEnd::Exit(2) if can_block => {
+            let (reason, context) = texts();
+            blocked(reason.unwrap_or_else(|| "Hook returned blocking error (exit code 2)".into()), context)
+        }
+        end @ (RunEnd::Exit(_) | RunEnd::Signal(_) | RunEnd::TimedOut | RunEnd::SpawnFailed(_) | RunEnd::Cut) => {
+            let (reason, context) = texts();
+            let said = reason.unwrap_or_else(|| format!("Hook failed ({})", end.describe()));
+            judge_failure(point, hook, end, (said, context))
+        }
+    }
+}
+
+/// The parts of a run that a verdict rests on.
+#[derive(Debug, Clone, Copy)]
+pub struct RunView<'a> {
+    /// How it ended.
+    pub end: &'a RunEnd,
+    /// Standard output.
+    pub stdout: &'a str,
+    /// Standard error.
+    pub stderr: &'a str,
+    /// The JSON that it answered.
+    pub reply: Option<&'a Reply>,
+}
+
+fn judge_reply(can_block: bool, reply: Option<&Reply>) -> Judgement {
+    let Some(reply) = reply else { return passed(None) };
+    let context = reply.additional_context.as_deref().and_then(told);
+    match reply.decision {
+        Some(Decision::Deny | Decision::Block) => {
+            let reason = reply.reason.as_deref().and_then(told).unwrap_or_else(|| "Hook requested continuation".into());
+            if can_block { blocked(reason, context) } else { failed(reason, context) }
+        }
+        Some(Decision::Allow | Decision::Approve) | None => passed(context),
+    }
+}
+
+fn judge_failure(
+    point: Point,
+    hook: &HookSpec,
+    end: &RunEnd,
+    (reason, context): (String, Option<String>),
+) -> Judgement {
+    let rules = point.rules();
+    let can_block = rules.decides == Decides::AllMustPass;
+    let broken = end.is_broken();
+    let blocks = match hook.on_failure {
+        Some(OnFailure::Block) => true,
+        Some(OnFailure::Ignore | OnFailure::Escalate) => false,
+        // At the points that fail fast every failure blocks; at `stop` only exit 2 does.
+        None => rules.broken == Broken::Block,
+    };
+    // The agent cannot repair a hook, and a point that cannot block has nothing to send back: a person has to look.
+    let cannot_be_sent_back = !can_block || (broken && point == Point::Stop);
+    let escalates = hook.on_failure == Some(OnFailure::Escalate) || (blocks && cannot_be_sent_back);
+    let judged = if blocks && !escalates { blocked(reason, context) } else { failed(reason, context) };
+    Judgement { broken, escalates, ..judged }
+}
+
+fn passed(context: Option<String>) -> Judgement {
+    Judgement { verdict: Verdict::Pass, reason: None, context, broken: false, escalates: false }
+}
+
+fn blocked(reason: String, context: Option<String>) -> Judgement {
+    Judgement { verdict: Verdict::Block, reason: Some(reason), context, broken: false, escalates: false }
+}
+
+fn failed(reason: String, context: Option<String>) -> Judgement {
+    Judgement { verdict: Verdict::Fail, ..blocked(reason, context) }
+}
+
+fn told(text: &str) -> Option<String> {
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
 }

@@ -1,0 +1,412 @@
+//! What happened: the lines of the journal, and the only thing that changes state.
+//!
+//! The fields that other programs rely on are fixed; more may be added. A kind that a reader does not know is
+//! [`Event::Unknown`], and changes nothing.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    conversation::{Conversation, StopReason, ToolCall},
+    hooks::{
+        point::Point,
+        verdict::{Reply, RunEnd, Verdict},
+    },
+    ids::{GateId, ItemId, RunId, TurnId},
+    policy::Plan,
+    session::gate::{About, Choice},
+    stop::Action,
+    time::{At, Span},
+};
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the fields of a record are documented where the contract lists them")]
+pub enum Event {
+    SessionStarted(Box<SessionStarted>),
+    SessionResumed {
+        /// What was in flight when the session was cut off.
+        cut: Vec<String>,
+        presence: Presence,
+        /// A new limit, if one was given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max_iterations: Option<u32>,
+    },
+    IterationStarted {
+        iteration: u32,
+    },
+    IterationCompleted {
+        iteration: u32,
+        outcome: IterationOutcome,
+    },
+    /// A point was reached, and these hooks will run there.
+    HooksDue {
+        point: Point,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        iteration: Option<u32>,
+        hooks: Vec<String>,
+        /// The task whose event it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<String>,
+    },
+    HookStarted {
+        run: RunId,
+        point: Point,
+        hook: String,
+        iteration: u32,
+        /// Retries so far.
+        attempt: u32,
+    },
+    HookFinished(Box<HookFinished>),
+    HookDisabled {
+        point: Point,
+        hook: String,
+        by: By,
+    },
+    HookEnabled {
+        point: Point,
+        hook: String,
+        by: By,
+    },
+    PendingAdded {
+        item: ItemId,
+        run: RunId,
+        point: Point,
+        hook: String,
+        iteration: u32,
+        bytes: usize,
+        text: String,
+    },
+    PendingSkipped {
+        item: ItemId,
+        by: By,
+    },
+    PendingRestored {
+        item: ItemId,
+        by: By,
+    },
+    PendingEdited {
+        item: ItemId,
+        by: By,
+        text: String,
+    },
+    PromptSent(Box<PromptSent>),
+    AgentSaid {
+        iteration: u32,
+        turn: TurnId,
+        text: String,
+    },
+    AgentThought {
+        iteration: u32,
+        turn: TurnId,
+        text: String,
+    },
+    ToolCalled {
+        iteration: u32,
+        turn: TurnId,
+        #[serde(flatten)]
+        tool: ToolCall,
+    },
+    ToolUpdated {
+        iteration: u32,
+        turn: TurnId,
+        #[serde(flatten)]
+        tool: ToolCall,
+    },
+    TurnEnded {
+        iteration: u32,
+        turn: TurnId,
+        stop_reason: StopReason,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tokens: Option<u64>,
+    },
+    TurnFailed {
+        iteration: u32,
+        turn: TurnId,
+        error: String,
+    },
+    Delivered {
+        items: Vec<ItemId>,
+    },
+    RetryCounted {
+        used: u32,
+        limit: u32,
+        hook: String,
+        reason: String,
+        no_progress: bool,
+    },
+    RetryLimitReached {
+        used: u32,
+        limit: u32,
+        hook: String,
+    },
+    /// The session waits before it tries again.
+    BackoffStarted {
+        wait_ms: Span,
+        until: At,
+    },
+    GateOpened {
+        gate: GateId,
+        about: About,
+        choices: Vec<Choice>,
+        /// Why the session waits, in words.
+        reason: String,
+        /// The hook that it is about.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hook: Option<String>,
+        /// The held items that it is about.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        items: Vec<ItemId>,
+    },
+    GateAnswered {
+        gate: GateId,
+        choice: Choice,
+        by: By,
+    },
+    StopDecided {
+        iteration: u32,
+        hook: String,
+        action: Action,
+        reason: String,
+        next_prompt: Option<String>,
+    },
+    TaskCompleted {
+        task: String,
+        data: TaskData,
+    },
+    HookError {
+        task: String,
+        data: HookErrorData,
+    },
+    Paused {
+        by: By,
+    },
+    Unpaused {
+        by: By,
+    },
+    MessageQueued {
+        by: By,
+        text: String,
+    },
+    StopRequested {
+        by: By,
+        how: StopHow,
+    },
+    Warning {
+        text: String,
+    },
+    /// A process that belongs to the session was started; told so that a later creel can find it.
+    ProcessStarted {
+        pid: i32,
+        /// When it was started, in the kernel's own units: tells it apart from a later process of that number.
+        started: u64,
+    },
+    /// The loop is over; what is left is the final delivery, if there is one, and `session_end`.
+    LoopEnded {
+        outcome: Outcome,
+        reason: String,
+        delivery: DeliverRest,
+    },
+    SessionEnded {
+        outcome: Outcome,
+        iterations: u32,
+        reason: String,
+    },
+    /// A kind of a later version.
+    #[serde(other)]
+    Unknown,
+}
+
+/// How a session began.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionStarted {
+    /// The agent's name.
+    pub agent: String,
+    /// The project's folder.
+    pub cwd: String,
+    /// The goal.
+    pub prompt: String,
+    /// How many iterations there may be.
+    pub max_iterations: u32,
+    /// Names this session among all that ever had its name.
+    pub id: String,
+    /// What the jitter of waits is drawn from.
+    pub seed: u64,
+    /// Whether somebody is there to answer.
+    pub presence: Presence,
+    /// The rules.
+    pub plan: Plan,
+}
+
+/// How a run ended and what it means.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HookFinished {
+    /// The ticket.
+    pub run: RunId,
+    /// Where.
+    pub point: Point,
+    /// Which.
+    pub hook: String,
+    /// When.
+    pub iteration: u32,
+    /// How it ended.
+    pub end: RunEnd,
+    /// How long it took.
+    pub took_ms: Span,
+    /// What it means.
+    pub verdict: Verdict,
+    /// Standard output, limited.
+    pub stdout: String,
+    /// Standard error, limited.
+    pub stderr: String,
+    /// How much the limits left out.
+    pub omitted_bytes: u64,
+    /// Whether its text goes to the agent.
+    pub piped: bool,
+    /// The JSON that it answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply: Option<Reply>,
+    /// The file with all of the output, relative to the session's folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Whether it was cut by the death of creel, and runs again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub again: bool,
+}
+
+/// A prompt as it went to the agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PromptSent {
+    /// The iteration.
+    pub iteration: u32,
+    /// The ticket.
+    pub turn: TurnId,
+    /// Why it was sent.
+    pub reason: PromptReason,
+    /// All of it.
+    pub text: String,
+    /// The held items that it carries.
+    pub items: Vec<ItemId>,
+    /// Whether it opens a conversation.
+    pub conversation: Conversation,
+    /// How many of a person's messages it carries.
+    #[serde(default)]
+    pub messages: usize,
+}
+
+/// Why a prompt was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PromptReason {
+    /// A new iteration.
+    Iteration,
+    /// A stop hook blocked.
+    Feedback,
+    /// A turn failed, and `on_error` had something to say.
+    Recovery,
+    /// The loop is over, and output was still held.
+    FinalDelivery,
+    /// A person said something.
+    Message,
+    /// A submit hook blocked.
+    Remediation,
+    /// A review is wanted.
+    Gatekeeper,
+}
+
+/// How an iteration ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IterationOutcome {
+    /// Its last turn ended well and nothing blocked it.
+    Done,
+    /// A turn failed or was cancelled.
+    Failed,
+    /// Its last turn was blocked and accepted all the same.
+    Forced,
+}
+
+/// How a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Done.
+    Complete,
+    /// The last iteration was accepted at the retry limit.
+    Forced,
+    /// No iterations are left.
+    Limit,
+    /// A person has to look at it.
+    Escalated,
+    /// A person, or the policy at the retry limit, gave it up.
+    Aborted,
+    /// Too many turns failed.
+    Failed,
+    /// A person stopped it.
+    Cancelled,
+}
+
+/// Whether what is still held is delivered after the loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeliverRest {
+    /// If there is something, and the policy or a person says so.
+    Offer,
+    /// The agent is not to be bothered any more.
+    No,
+}
+
+/// Whether somebody is there to answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Presence {
+    /// A person watches.
+    Attended,
+    /// Nobody does; gates take their policy answer.
+    Unattended,
+}
+
+/// When a stop takes effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopHow {
+    /// When this iteration is completed; what is held is still delivered.
+    AfterIteration,
+    /// At once: the turn is cancelled and nothing more is delivered.
+    Now,
+}
+
+/// Who did something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum By {
+    /// The screen.
+    Tui,
+    /// The command line, or a signal.
+    Cli,
+    /// The agent, by a tool.
+    Mcp,
+    /// Somebody on another machine.
+    Nats,
+    /// The config.
+    Policy,
+    /// Nobody, for too long.
+    Timeout,
+}
+
+/// What a completed task was about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskData {
+    /// Its text.
+    pub content: String,
+}
+
+/// A hook of a task event that did not do its job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HookErrorData {
+    /// Which.
+    pub hook_name: String,
+    /// What went wrong.
+    pub error: String,
+}

@@ -1,0 +1,232 @@
+//! One pass over the hooks of a point: which are due, which runs, what the ended ones said.
+//!
+//! Owns the order of runs. What follows when all have run is decided by the session.
+//!
+//! # Invariants
+//! - Hooks of one dispatch run one after another, each once; a run that was cut by the death of creel runs again.
+
+use std::collections::VecDeque;
+
+use super::{
+    point::Point,
+    resolve::HookRef,
+    verdict::{self, Judgement, RunView, Verdict},
+};
+use crate::engine::{effect::TaskFacts, event::HookFinished, ids::RunId, policy::HookSpec, time::Span};
+
+/// One pass over the hooks of a point.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dispatch {
+    /// The point.
+    pub point: Point,
+    /// What it is about, where the point alone does not say it.
+    pub cause: Cause,
+    /// The hooks that are still to run, by name; `None` until the list is recorded.
+    pub queue: Option<VecDeque<String>>,
+    /// The one that runs.
+    pub running: Option<Running>,
+    /// What the ended ones said, in order.
+    pub done: Vec<Done>,
+    /// What a person was asked about this dispatch, so that nobody is asked twice.
+    pub asked: Vec<Asked>,
+}
+
+/// What a dispatch is about.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cause {
+    /// The lifecycle came by.
+    Lifecycle,
+    /// A turn failed.
+    Error(String),
+    /// A task was completed.
+    Task(TaskFacts),
+}
+
+/// A question that a dispatch can raise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// The retry limit was reached.
+    Limit,
+    /// The held output was looked at.
+    Delivery,
+    /// A failure was looked at.
+    Escalation,
+}
+
+/// A run in flight.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Running {
+    /// The ticket.
+    pub run: RunId,
+    /// The hook.
+    pub hook: String,
+}
+
+/// A run that ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Done {
+    /// The run.
+    pub run: RunId,
+    /// The hook.
+    pub hook: String,
+    /// What it means.
+    pub judgement: Judgement,
+    /// What it has for the agent, framed, if it is piped.
+    pub piped: Option<String>,
+}
+
+/// What blocked, as the agent is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Feedback {
+    /// The first hook that blocked.
+    pub hook: String,
+    /// Why.
+    pub reason: String,
+    /// The whole message.
+    pub text: String,
+}
+
+impl Dispatch {
+    /// A point that was just reached.
+    pub fn reached(point: Point, cause: Cause) -> Self {
+        Self { point, cause, queue: None, running: None, done: Vec::new(), asked: Vec::new() }
+    }
+
+    /// The hook to start next.
+    pub fn next(&self) -> Option<&str> {
+        self.queue.as_ref()?.front().map(String::as_str)
+    }
+
+    /// Whether a person was asked this already.
+    pub fn was_asked(&self, question: Asked) -> bool {
+        self.asked.contains(&question)
+    }
+
+    /// What the agent is told if something blocked; runs of hooks in `disabled` do not count.
+    pub fn feedback(&self, disabled: &dyn Fn(&HookRef) -> bool) -> Option<Feedback> {
+        let counted = || self.done.iter().filter(|done| !disabled(&HookRef::new(self.point, &done.hook)));
+        let blocking = || counted().filter(|done| done.judgement.verdict == Verdict::Block);
+        let hook = blocking().next()?.hook.clone();
+        let reasons = each_once(blocking().filter_map(|done| done.judgement.reason.as_deref()));
+        let contexts = counted().flat_map(Done::for_feedback);
+        let texts = each_once(reasons.iter().copied().chain(contexts));
+        let text = format!("[Hook feedback]: {}", texts.join("\n\n"));
+        Some(Feedback { hook, reason: reasons.join("\n\n"), text })
+    }
+
+    /// The texts that go with the next prompt, joined.
+    pub fn piped_text(&self) -> Option<String> {
+        let texts: Vec<&str> = self.done.iter().filter_map(|done| done.piped.as_deref()).collect();
+        (!texts.is_empty()).then(|| texts.join("\n\n"))
+    }
+
+    pub(crate) fn started(&mut self, run: RunId, hook: &str) {
+        if let Some(queue) = &mut self.queue {
+            queue.retain(|name| name != hook);
+        }
+        self.running = Some(Running { run, hook: hook.to_owned() });
+    }
+
+    pub(crate) fn finished(&mut self, spec: Option<&HookSpec>, finished: &HookFinished) {
+        self.running = None;
+        if finished.again {
+            self.requeue(&finished.hook);
+            return;
+        }
+        // A hook that is no longer in the plan cannot have been started: it is only absent in damaged journals.
+        let Some(spec) = spec else { return };
+        let done = Done {
+            run: finished.run,
+            hook: finished.hook.clone(),
+            judgement: verdict::judge(self.point, spec, view(finished)),
+            piped: finished.framed(),
+        };
+        self.done.push(done);
+    }
+
+    /// Runs a hook once more, before all others.
+    pub(crate) fn requeue(&mut self, hook: &str) {
+        self.done.retain(|done| done.hook != hook);
+        self.queue.get_or_insert_default().push_front(hook.to_owned());
+    }
+
+    pub(crate) fn drop_from_queue(&mut self, hook: &str) {
+        if let Some(queue) = &mut self.queue {
+            queue.retain(|name| name != hook);
+        }
+    }
+}
+
+impl Done {
+    /// What a run adds to the feedback. The reason of a failure that does not block is context, too.
+    fn for_feedback(&self) -> impl Iterator<Item = &str> {
+        let Judgement { verdict, reason, context, .. } = &self.judgement;
+        let printed = self.piped.as_ref().filter(|_| *verdict == Verdict::Pass && context.is_none());
+        [reason, context].into_iter().flatten().chain(printed).map(String::as_str)
+    }
+}
+
+fn each_once<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut once = Vec::new();
+    for text in texts {
+        if !once.contains(&text) {
+            once.push(text);
+        }
+    }
+    once
+}
+
+/// The parts of a record that a verdict rests on.
+pub(crate) fn view(finished: &HookFinished) -> RunView<'_> {
+    RunView { end: &finished.end, stdout: &finished.stdout, stderr: &finished.stderr, reply: finished.reply.as_ref() }
+}
+
+impl HookFinished {
+    /// What the agent reads: a line that says where the text is from, then the text.
+    pub(crate) fn framed(&self) -> Option<String> {
+        self.piped.then(|| {
+            let frame = frame(self.point, &self.hook, &self.end.describe(), self.took_ms);
+            format!("{frame}\n{}", self.text())
+        })
+    }
+
+    /// The text itself: what the hook says in its JSON, or what it printed.
+    fn text(&self) -> String {
+        if let Some(reply) = &self.reply {
+            return [&reply.reason, &reply.additional_context]
+                .into_iter()
+                .flatten()
+                .cloned()
+                .collect::<Vec<_>>()
+                .join("\n\n");
+        }
+        match (self.stdout.trim_end(), self.stderr.trim_end()) {
+            ("", "") => "(no output)".into(),
+            (out, "") => out.into(),
+            ("", err) => err.into(),
+            (out, err) => format!("{out}\n{err}"),
+        }
+    }
+}
+
+/// Whether a run has something for the agent, and may tell it.
+pub(crate) fn is_piped(spec: &HookSpec, point: Point, run: RunView<'_>, verdict: Verdict) -> bool {
+    if point.rules().piped_to == super::point::PipedTo::Never {
+        return false;
+    }
+    if let Some(reply) = run.reply {
+        // A context in the JSON is addressed to the agent, whatever `pipe_output` says.
+        let said = reply.additional_context.is_some() || (spec.pipe_output && reply.reason.is_some());
+        return said && !reply.suppress_output;
+    }
+    let printed = !run.stdout.trim().is_empty() || !run.stderr.trim().is_empty();
+    spec.pipe_output && (printed || verdict != Verdict::Pass)
+}
+
+fn frame(point: Point, hook: &str, end: &str, took: Span) -> String {
+    format!("[Hook output: {point} \"{hook}\" · {end} · {}]", seconds(took))
+}
+
+fn seconds(span: Span) -> String {
+    format!("{}.{} s", span.0 / 1_000, span.0 % 1_000 / 100)
+}

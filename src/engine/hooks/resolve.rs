@@ -1,0 +1,90 @@
+//! Which hooks run at a point, in which order.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::point::Point;
+use crate::engine::{
+    ids::RunId,
+    policy::{HookSpec, Plan},
+};
+
+/// A hook by its place and name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HookRef {
+    /// Where it runs.
+    pub point: Point,
+    /// What it is called.
+    pub hook: String,
+}
+
+impl HookRef {
+    /// The hook of that name at that point.
+    pub fn new(point: Point, hook: &str) -> Self {
+        Self { point, hook: hook.to_owned() }
+    }
+}
+
+/// What the session knows of its hooks beside the plan.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HookBook {
+    /// The last number given to a run.
+    pub last_run: RunId,
+    /// Switched off for this session.
+    pub disabled: BTreeSet<HookRef>,
+    /// Switched on for this session, against the config.
+    pub enabled: BTreeSet<HookRef>,
+    /// How often in a row a hook could not do its job.
+    pub broken: BTreeMap<HookRef, u32>,
+}
+
+impl HookBook {
+    /// Whether a hook runs when its point is reached.
+    pub fn is_enabled(&self, point: Point, spec: &HookSpec) -> bool {
+        let hook = HookRef::new(point, &spec.name);
+        !self.disabled.contains(&hook) && (spec.enabled || self.enabled.contains(&hook))
+    }
+
+    pub(crate) fn ran(&mut self, hook: HookRef, broken: bool) {
+        if broken {
+            *self.broken.entry(hook).or_default() += 1;
+        } else {
+            self.broken.remove(&hook);
+        }
+    }
+
+    pub(crate) fn disable(&mut self, hook: HookRef) {
+        self.enabled.remove(&hook);
+        self.disabled.insert(hook);
+    }
+
+    pub(crate) fn enable(&mut self, hook: HookRef) {
+        self.disabled.remove(&hook);
+        self.broken.remove(&hook);
+        self.enabled.insert(hook);
+    }
+}
+
+impl Plan {
+    /// The hooks of a point, in order, disabled ones included.
+    pub fn hooks_at(&self, point: Point) -> &[HookSpec] {
+        self.hooks.get(&point).map_or(&[], Vec::as_slice)
+    }
+
+    /// A hook by its place and name.
+    pub fn hook(&self, point: Point, name: &str) -> Option<&HookSpec> {
+        self.hooks_at(point).iter().find(|spec| spec.name == name)
+    }
+}
+
+/// The names of the hooks that run when a point is reached now. Two that do the same run once.
+pub(crate) fn due(plan: &Plan, book: &HookBook, point: Point) -> Vec<String> {
+    let mut chosen: Vec<&HookSpec> = Vec::new();
+    for spec in plan.hooks_at(point) {
+        let repeats = chosen.iter().any(|earlier| earlier.action == spec.action);
+        if book.is_enabled(point, spec) && !repeats {
+            chosen.push(spec);
+        }
+    }
+    chosen.sort_by_key(|spec| spec.priority);
+    chosen.into_iter().map(|spec| spec.name.clone()).collect()
+}

@@ -1,0 +1,118 @@
+//! What the engine is told: answers to its effects, and what people ask for.
+
+use super::{
+    conversation::{AgentUpdate, TurnEnd, TurnFailure},
+    event::{By, Presence, StopHow},
+    hooks::{point::Point, verdict::RunResult},
+    ids::{GateId, ItemId, RunId, TurnId},
+    session::gate::Choice,
+};
+
+/// One thing that the engine is told.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Input {
+    /// Nothing new: go on as far as the state allows.
+    Proceed,
+    /// A hook ended.
+    HookFinished {
+        /// The ticket.
+        run: RunId,
+        /// How.
+        result: Box<RunResult>,
+    },
+    /// The agent did something in its turn.
+    Agent {
+        /// The ticket.
+        turn: TurnId,
+        /// What.
+        update: AgentUpdate,
+    },
+    /// The turn ended by itself or was cancelled.
+    TurnEnded {
+        /// The ticket.
+        turn: TurnId,
+        /// How.
+        end: TurnEnd,
+    },
+    /// The turn failed.
+    TurnFailed {
+        /// The ticket.
+        turn: TurnId,
+        /// Why.
+        failure: TurnFailure,
+    },
+    /// A process of the session was started.
+    ProcessStarted {
+        /// Its number, and its group's.
+        pid: i32,
+        /// When, in the kernel's units.
+        started: u64,
+    },
+    /// Something in the world that a person should know of.
+    Warned(String),
+    /// The folder or the disk is gone: the session cannot go on.
+    Doomed(String),
+    /// Somebody asks for something.
+    Command {
+        /// Who.
+        by: By,
+        /// What.
+        command: Command,
+    },
+    /// The session goes on after it was cut off or had ended.
+    Resume {
+        /// Whether somebody is there this time.
+        presence: Presence,
+        /// A new limit for its iterations.
+        max_iterations: Option<u32>,
+    },
+}
+
+/// What a person, a program or an agent can ask of a session. There is one meaning of each, whoever asks.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Command {
+    /// Send no further prompt for now.
+    Pause,
+    /// Go on.
+    Unpause,
+    /// End the session.
+    Stop(StopHow),
+    /// End this turn; the loop goes on.
+    CancelTurn,
+    /// Say something to the agent.
+    Message(String),
+    /// Keep an item from the agent.
+    SkipItem(ItemId),
+    /// Take a skip back.
+    RestoreItem(ItemId),
+    /// Change what an item says.
+    EditItem(ItemId, String),
+    /// Answer a gate.
+    AnswerGate(GateAnswer),
+    /// Do not run a hook any more in this session; at all points, unless one is named.
+    DisableHook(Option<Point>, String),
+    /// Run it again.
+    EnableHook(Option<Point>, String),
+    /// End a hook that runs.
+    CancelHook(RunId),
+    /// A task was completed.
+    CompleteTask {
+        /// Its id.
+        id: String,
+        /// What it was about.
+        content: String,
+    },
+}
+
+/// An answer to a gate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GateAnswer {
+    /// Which gate.
+    pub gate: GateId,
+    /// What was chosen.
+    pub choice: Choice,
+    /// The message, where the choice is to send one.
+    pub text: Option<String>,
+    /// The items that are approved; all, if unsaid.
+    pub items: Option<Vec<ItemId>>,
+}

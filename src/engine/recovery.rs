@@ -1,0 +1,83 @@
+//! Going on after creel was killed, or after a session was stopped.
+//!
+//! # Invariants
+//! - What was in flight is recorded as cut and done again: a turn as it was, a hook from its start.
+//! - Counters, held output and open gates are what they were.
+
+use super::{
+    Step,
+    event::{Event, HookFinished, Outcome, Presence},
+    hooks::{
+        dispatch::Dispatch,
+        verdict::{RunEnd, Verdict},
+    },
+    session::{Phase, State, pending::ItemState, turn::Due},
+    time::Span,
+};
+
+impl State {
+    pub(crate) fn on_resume(&self, presence: Presence, max_iterations: Option<u32>) -> Step {
+        if let Some(refusal) = self.refuse_resume(max_iterations) {
+            return Step::refuse(refusal);
+        }
+        let dispatches = self.dispatch().into_iter().chain(self.side.dispatch.as_ref());
+        let runs: Vec<HookFinished> = dispatches.filter_map(|dispatch| self.cut_run(dispatch)).collect();
+        let turn = self.turn_in_flight().map(|prompt| format!("turn {}", prompt.turn));
+        let cut = runs.iter().map(|run| format!("run {} of {}", run.run, run.hook)).chain(turn).collect();
+        runs.into_iter()
+            .fold(Step::default(), |step, run| step.and(Event::HookFinished(Box::new(run))))
+            .and(Event::SessionResumed { cut, presence, max_iterations })
+    }
+
+    fn refuse_resume(&self, max_iterations: Option<u32>) -> Option<String> {
+        match self.outcome()? {
+            Outcome::Complete | Outcome::Forced => {
+                Some("the session is complete; start a new one with `creel run`".into())
+            }
+            Outcome::Limit if max_iterations.is_none_or(|max| max <= self.iterations.current) => Some(format!(
+                "the session has used all of its {} iterations; give it more with `--max-iterations`",
+                self.iterations.current
+            )),
+            Outcome::Limit | Outcome::Escalated | Outcome::Aborted | Outcome::Failed | Outcome::Cancelled => None,
+        }
+    }
+
+    fn cut_run(&self, dispatch: &Dispatch) -> Option<HookFinished> {
+        let running = dispatch.running.as_ref()?;
+        Some(HookFinished {
+            run: running.run,
+            point: dispatch.point,
+            hook: running.hook.clone(),
+            iteration: self.iterations.current,
+            end: RunEnd::Cut,
+            took_ms: Span::default(),
+            verdict: Verdict::Fail,
+            stdout: String::new(),
+            stderr: String::new(),
+            omitted_bytes: 0,
+            piped: false,
+            reply: None,
+            file: None,
+            again: true,
+        })
+    }
+
+    pub(crate) fn resumed(&mut self, presence: Presence, max_iterations: Option<u32>) {
+        self.presence = presence;
+        self.iterations.raised_limit = max_iterations.or(self.iterations.raised_limit);
+        self.steering.paused = false;
+        self.steering.stop = None;
+        self.processes.clear();
+        let stopped = self.ending.as_ref().is_some_and(|ending| ending.outcome == Outcome::Cancelled);
+        if stopped || matches!(self.phase, Phase::Ended(_)) {
+            self.ending = None;
+            self.retry.errors = 0;
+            self.phase = Phase::Between;
+            return;
+        }
+        if let Phase::Turn(prompt) = &self.phase {
+            self.pending.set_state(&prompt.items, ItemState::Pending);
+            self.phase = Phase::Due(Due::Again(prompt.clone()));
+        }
+    }
+}

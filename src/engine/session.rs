@@ -1,0 +1,277 @@
+//! The session: where it is in its lifecycle, and what is due next.
+//!
+//! [`State`] is a fold over events. After any prefix of a journal it says what has to happen next, so going on after
+//! a crash is not a case of its own: it is [`State::proceed`] from wherever the records end.
+//!
+//! # Invariants
+//! - [`State::apply`] decides nothing, and nothing else changes a state.
+//! - At most one turn is in flight, and at most one hook of the lifecycle.
+//! - No prompt that carries held output is sent, and the session does not end, while a hook of a task event runs.
+
+pub mod delivery;
+pub mod gate;
+pub mod pending;
+pub mod retry;
+pub mod side;
+pub mod steering;
+pub mod turn;
+
+mod apply;
+mod lifecycle;
+
+use super::{
+    Step,
+    effect::{Effect, Leave},
+    event::{By, Event, IterationOutcome, Outcome, Presence, PromptSent, SessionStarted, StopHow},
+    hooks::{
+        dispatch::{Cause, Dispatch},
+        point::Point,
+        resolve::HookBook,
+    },
+    ids::{GateId, ItemId, TurnId},
+    policy::Plan,
+    time::At,
+};
+use delivery::Ending;
+use gate::{About, Gates, Unanswered};
+use pending::Pending;
+use retry::{Retry, Wait};
+use side::Side;
+use steering::Steering;
+use turn::{Due, Turns};
+
+/// Everything that is known of a session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct State {
+    /// The session's name.
+    pub name: String,
+    /// How it began, its rules among it.
+    pub began: SessionStarted,
+    /// When it began.
+    pub started: At,
+    /// Whether somebody is there to answer.
+    pub presence: Presence,
+    /// Where it is.
+    pub phase: Phase,
+    /// The passes of the loop.
+    pub iterations: Iterations,
+    /// The prompts and answers.
+    pub turns: Turns,
+    /// The held output.
+    pub pending: Pending,
+    /// The counters.
+    pub retry: Retry,
+    /// The gates.
+    pub gates: Gates,
+    /// What is known of the hooks beside the plan.
+    pub hooks: HookBook,
+    /// Hooks that run beside the agent.
+    pub side: Side,
+    /// What people asked for.
+    pub steering: Steering,
+    /// How the loop ended, once it has.
+    pub ending: Option<Ending>,
+    /// The processes that were started, with the kernel's word for when.
+    pub processes: Vec<(i32, u64)>,
+}
+
+/// Where a session is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Phase {
+    /// The hooks of a point are due or running.
+    Hooks(Dispatch),
+    /// A prompt is due.
+    Due(Due),
+    /// The agent works.
+    Turn(Box<PromptSent>),
+    /// Nothing more happens in this iteration.
+    Settled(IterationOutcome),
+    /// The next iteration is due, or the end of the loop.
+    Between,
+    /// A stop decision wants a person to look.
+    Escalated(String),
+    /// The loop is to be left.
+    Exit(Ending),
+    /// What is still held is to be delivered, then the session ends.
+    Delivering,
+    /// It is over.
+    Ended(Outcome),
+}
+
+/// The passes of the loop.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Iterations {
+    /// The current one, or the last.
+    pub current: u32,
+    /// Whether it is still going on.
+    pub open: bool,
+    /// How the last completed one ended.
+    pub last: Option<IterationOutcome>,
+    /// A raised limit, given when the session was resumed.
+    pub raised_limit: Option<u32>,
+}
+
+impl State {
+    /// A session that has just begun.
+    pub fn new(name: &str, began: SessionStarted, started: At) -> Self {
+        Self {
+            name: name.to_owned(),
+            presence: began.presence,
+            began,
+            started,
+            phase: Phase::Hooks(Dispatch::reached(Point::SessionStart, Cause::Lifecycle)),
+            iterations: Iterations::default(),
+            turns: Turns::default(),
+            pending: Pending::default(),
+            retry: Retry::default(),
+            gates: Gates::default(),
+            hooks: HookBook::default(),
+            side: Side::default(),
+            steering: Steering::default(),
+            ending: None,
+            processes: Vec::new(),
+        }
+    }
+
+    /// The rules.
+    pub fn plan(&self) -> &Plan {
+        &self.began.plan
+    }
+
+    /// How many iterations there may be.
+    pub fn max_iterations(&self) -> u32 {
+        self.iterations.raised_limit.unwrap_or(self.plan().max_iterations)
+    }
+
+    /// How it ended, once it has.
+    pub fn outcome(&self) -> Option<Outcome> {
+        if let Phase::Ended(outcome) = self.phase { Some(outcome) } else { None }
+    }
+
+    /// The turn that is in flight.
+    pub fn turn_in_flight(&self) -> Option<&PromptSent> {
+        if let Phase::Turn(prompt) = &self.phase { Some(prompt) } else { None }
+    }
+
+    /// The dispatch of the lifecycle, if one is going on.
+    pub fn dispatch(&self) -> Option<&Dispatch> {
+        if let Phase::Hooks(dispatch) = &self.phase { Some(dispatch) } else { None }
+    }
+
+    /// When something happens by itself, if nothing else does before.
+    pub fn next_wake(&self) -> Option<At> {
+        let gate = self.gates.open.as_ref();
+        let wait = if let Wait::Until(at) = self.retry.wait { Some(at) } else { None };
+        // A wait only matters where nothing else holds the prompt back.
+        gate.map_or(wait.filter(|_| !self.steering.paused), |gate| gate.deadline(self.plan()))
+    }
+
+    /// The next thing that has to happen, if nothing is awaited.
+    pub(crate) fn proceed(&self, now: At) -> Step {
+        if matches!(self.phase, Phase::Ended(_)) {
+            return Step::default();
+        }
+        if let Some(event) = self.pending.due() {
+            return Step::record(event);
+        }
+        let beside = self.proceed_side();
+        if !beside.is_empty() {
+            return beside;
+        }
+        if self.gates.open.is_some() {
+            return self.proceed_gate(now);
+        }
+        if self.must_leave_now() {
+            return self.leave_now();
+        }
+        match &self.phase {
+            Phase::Hooks(dispatch) => self.proceed_hooks(dispatch, now),
+            Phase::Due(due) => self.proceed_due(due, now),
+            Phase::Turn(_) | Phase::Ended(_) => Step::default(),
+            Phase::Settled(outcome) => self.complete_iteration(*outcome),
+            Phase::Between => self.proceed_between(now),
+            Phase::Escalated(reason) => self.open_gate(About::Escalation, reason.clone(), GateAbout::default()),
+            Phase::Exit(ending) => self.leave_loop(ending),
+            Phase::Delivering => self.proceed_delivery(now),
+        }
+    }
+
+    fn proceed_gate(&self, now: At) -> Step {
+        let Some(gate) = &self.gates.open else { return Step::default() };
+        match gate.unanswered(self.plan(), self.presence, now) {
+            Unanswered::Answer(choice, by) => self.answered(gate, choice, by),
+            Unanswered::Wait => Step::default(),
+            Unanswered::NobodyThere => Step::default().then(Effect::Leave(Leave::NobodyThere)),
+        }
+    }
+
+    pub(crate) fn open_gate(&self, about: About, reason: String, details: GateAbout) -> Step {
+        Step::record(Event::GateOpened {
+            gate: self.gates.last.next(),
+            about,
+            choices: about.choices().to_vec(),
+            reason,
+            hook: details.hook,
+            items: details.items,
+        })
+    }
+
+    pub(crate) fn complete_iteration(&self, outcome: IterationOutcome) -> Step {
+        Step::record(Event::IterationCompleted { iteration: self.iterations.current, outcome })
+    }
+
+    /// An interrupt waits for what is in flight, which was told to end, and for nothing else.
+    fn must_leave_now(&self) -> bool {
+        let in_flight = match &self.phase {
+            Phase::Turn(_) => true,
+            Phase::Hooks(dispatch) => dispatch.running.is_some(),
+            Phase::Due(_)
+            | Phase::Settled(_)
+            | Phase::Between
+            | Phase::Escalated(_)
+            | Phase::Exit(_)
+            | Phase::Delivering
+            | Phase::Ended(_) => false,
+        };
+        self.steering.stop == Some(StopHow::Now) && self.ending.is_none() && !in_flight
+    }
+
+    fn leave_now(&self) -> Step {
+        self.leave_loop(&Ending::undelivered(Outcome::Cancelled, "stopped by a person"))
+    }
+}
+
+/// What a gate is about, beside its kind.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct GateAbout {
+    pub(crate) hook: Option<String>,
+    pub(crate) items: Vec<ItemId>,
+}
+
+impl GateAbout {
+    pub(crate) fn hook(hook: &str) -> Self {
+        Self { hook: Some(hook.to_owned()), items: Vec::new() }
+    }
+
+    pub(crate) fn items(items: Vec<ItemId>) -> Self {
+        Self { hook: None, items }
+    }
+}
+
+/// Numbers that the next things of their kind get.
+impl State {
+    pub(crate) fn next_turn(&self) -> TurnId {
+        self.turns.last.next()
+    }
+
+    /// The gate of that number, if it waits.
+    pub fn open_gate_named(&self, id: GateId) -> Option<&gate::Gate> {
+        self.gates.open.as_ref().filter(|gate| gate.id == id)
+    }
+}
+
+pub(crate) fn warning(text: impl Into<String>) -> Event {
+    Event::Warning { text: text.into() }
+}
+
+pub(crate) const POLICY: By = By::Policy;

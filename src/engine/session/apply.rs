@@ -1,0 +1,370 @@
+//! How each event changes the state. Nothing is decided here: an event says what was decided.
+
+use super::{
+    Phase, State,
+    delivery::Ending,
+    gate::{About, Choice, Gate},
+    pending::{Incoming, Item, ItemState, Source},
+    retry::Wait,
+    turn::Due,
+};
+use crate::engine::{
+    conversation::StopReason,
+    effect::TaskFacts,
+    event::{DeliverRest, Event, HookFinished, IterationOutcome, Outcome, PromptReason, PromptSent, StopHow},
+    hooks::{
+        dispatch::{Asked, Cause, Dispatch},
+        point::{PipedTo, Point},
+        resolve::{self, HookRef},
+        verdict::Verdict,
+    },
+    stop::Action,
+    time::At,
+};
+
+impl State {
+    /// Takes in one event.
+    pub fn apply(&mut self, at: At, event: &Event) {
+        match event {
+            Event::SessionStarted(began) => *self = Self::new(&self.name, (**began).clone(), at),
+            Event::SessionResumed { presence, max_iterations, .. } => self.resumed(*presence, *max_iterations),
+            Event::IterationStarted { iteration } => self.iteration_started(*iteration),
+            Event::IterationCompleted { outcome, .. } => self.iteration_completed(*outcome),
+            Event::HooksDue { point, hooks, task, .. } => self.hooks_due(*point, hooks, task.is_some()),
+            Event::HookStarted { run, point, hook, .. } => {
+                self.hooks.last_run = *run;
+                if let Some(dispatch) = self.dispatch_at(*point) {
+                    dispatch.started(*run, hook);
+                }
+            }
+            Event::HookFinished(finished) => self.hook_finished(finished),
+            Event::HookDisabled { point, hook, .. } => {
+                self.hooks.disable(HookRef::new(*point, hook));
+                if let Some(dispatch) = self.dispatch_at(*point) {
+                    dispatch.drop_from_queue(hook);
+                }
+                self.side.settle();
+            }
+            Event::HookEnabled { point, hook, .. } => self.hooks.enable(HookRef::new(*point, hook)),
+            Event::PendingAdded { item, run, point, hook, iteration, text, .. } => {
+                let source = Source { run: *run, point: *point, hook: hook.clone(), iteration: *iteration };
+                let state = ItemState::Pending;
+                self.pending.added(Item { id: *item, source, text: text.clone(), edited: false, state });
+            }
+            Event::PendingSkipped { item, .. } => self.pending.set_state(&[*item], ItemState::Skipped),
+            Event::PendingRestored { item, .. } => self.pending.set_state(&[*item], ItemState::Pending),
+            Event::PendingEdited { item, text, .. } => self.pending.edit(*item, text),
+            Event::PromptSent(prompt) => self.prompt_sent(prompt),
+            Event::AgentSaid { text, .. } => self.turns.hear(text),
+            Event::TurnEnded { stop_reason, tokens, .. } => {
+                self.turns.tokens += tokens.unwrap_or(0);
+                self.turn_ended(*stop_reason);
+            }
+            Event::TurnFailed { error, .. } => self.turn_failed(error),
+            Event::Delivered { .. } => self.pending.reported(),
+            Event::RetryCounted { used, .. } => self.retry_counted(*used),
+            Event::RetryLimitReached { .. } => self.ask_once(Asked::Limit),
+            Event::BackoffStarted { until, .. } => self.retry.wait = Wait::Until(*until),
+            Event::GateOpened { gate, about, reason, hook, items, .. } => {
+                self.gates.last = *gate;
+                let (reason, hook, items) = (reason.clone(), hook.clone(), items.clone());
+                self.gates.open = Some(Gate { id: *gate, about: *about, reason, hook, items, opened: at });
+            }
+            Event::GateAnswered { choice, .. } => self.gate_answered(*choice),
+            Event::StopDecided { action, reason, next_prompt, .. } => {
+                self.stop_decided(*action, reason, next_prompt.as_ref());
+            }
+            Event::TaskCompleted { task, data } => self.task_completed(task, &data.content),
+            Event::Paused { .. } => self.steering.paused = true,
+            Event::Unpaused { .. } => self.steering.paused = false,
+            Event::MessageQueued { text, .. } => self.steering.messages.push(text.clone()),
+            Event::StopRequested { how, .. } => self.stop_requested(*how),
+            Event::ProcessStarted { pid, started } => self.processes.push((*pid, *started)),
+            Event::LoopEnded { outcome, reason, delivery } => self.loop_ended(*outcome, reason, *delivery),
+            Event::SessionEnded { outcome, .. } => self.phase = Phase::Ended(*outcome),
+            // For people and for other programs; nothing follows from them here.
+            Event::AgentThought { .. }
+            | Event::ToolCalled { .. }
+            | Event::ToolUpdated { .. }
+            | Event::HookError { .. }
+            | Event::Warning { .. }
+            | Event::Unknown => {}
+        }
+    }
+
+    fn dispatch_at(&mut self, point: Point) -> Option<&mut Dispatch> {
+        let dispatch = match (&mut self.phase, &mut self.side.dispatch) {
+            (_, Some(dispatch)) if point == Point::OnTaskComplete => dispatch,
+            (Phase::Hooks(dispatch), _) => dispatch,
+            _ => return None,
+        };
+        (dispatch.point == point).then_some(dispatch)
+    }
+
+    fn ask_once(&mut self, question: Asked) {
+        if let Phase::Hooks(dispatch) = &mut self.phase {
+            dispatch.asked.push(question);
+        }
+    }
+
+    fn iteration_started(&mut self, iteration: u32) {
+        self.iterations.current = iteration;
+        self.iterations.open = true;
+        self.retry.wait = Wait::No;
+        self.phase = Phase::Hooks(Dispatch::reached(Point::PreIteration, Cause::Lifecycle));
+    }
+
+    fn iteration_completed(&mut self, outcome: IterationOutcome) {
+        self.iterations.open = false;
+        self.iterations.last = Some(outcome);
+        if matches!(self.phase, Phase::Exit(_)) {
+            return;
+        }
+        match outcome {
+            IterationOutcome::Done | IterationOutcome::Forced => {
+                self.hold_what_stop_hooks_piped(outcome);
+                self.phase = Phase::Hooks(Dispatch::reached(Point::PostIteration, Cause::Lifecycle));
+            }
+            IterationOutcome::Failed => {
+                if self.retry.errors > 0 {
+                    self.retry.wait = Wait::Due { nth: self.retry.errors };
+                }
+                self.phase = Phase::Between;
+            }
+        }
+    }
+
+    /// A stop hook's text goes back at once if something blocks. If nothing does, no feedback is sent that could carry
+    /// it, and it is held for the next prompt instead.
+    fn hold_what_stop_hooks_piped(&mut self, outcome: IterationOutcome) {
+        let Phase::Hooks(dispatch) = &self.phase else { return };
+        if outcome != IterationOutcome::Done || dispatch.point != Point::Stop {
+            return;
+        }
+        let iteration = self.iterations.current;
+        for done in dispatch.done.iter().filter(|done| done.judgement.verdict != Verdict::Block) {
+            let Some(text) = done.piped.clone() else { continue };
+            let source = Source { run: done.run, point: Point::Stop, hook: done.hook.clone(), iteration };
+            self.pending.catch(Incoming { source, text });
+        }
+    }
+
+    fn hooks_due(&mut self, point: Point, hooks: &[String], beside: bool) {
+        if beside {
+            self.side.begin(hooks);
+            return;
+        }
+        let queue = Some(hooks.iter().cloned().collect());
+        if let Some(dispatch) = self.dispatch_at(point) {
+            dispatch.queue = queue;
+        } else {
+            self.phase = Phase::Hooks(Dispatch { queue, ..Dispatch::reached(point, Cause::Lifecycle) });
+        }
+    }
+
+    fn hook_finished(&mut self, finished: &HookFinished) {
+        let point = finished.point;
+        let spec = self.began.plan.hook(point, &finished.hook).cloned();
+        let Some(dispatch) = self.dispatch_at(point) else { return };
+        dispatch.finished(spec.as_ref(), finished);
+        self.side.settle();
+        if finished.again {
+            return;
+        }
+        let broken = finished.end.is_broken() && finished.end != crate::engine::hooks::verdict::RunEnd::Cut;
+        self.hooks.ran(HookRef::new(point, &finished.hook), broken);
+        if let Some(text) = finished.framed().filter(|_| point.rules().piped_to == PipedTo::Pending) {
+            let source =
+                Source { run: finished.run, point, hook: finished.hook.clone(), iteration: finished.iteration };
+            self.pending.catch(Incoming { source, text });
+        }
+    }
+
+    fn prompt_sent(&mut self, prompt: &PromptSent) {
+        self.turns.last = prompt.turn;
+        self.turns.said.clear();
+        self.pending.set_state(&prompt.items, ItemState::InFlight);
+        self.retry.wait = Wait::No;
+        match prompt.reason {
+            PromptReason::Iteration | PromptReason::Message => self.retry.reset(),
+            PromptReason::Feedback
+            | PromptReason::Recovery
+            | PromptReason::FinalDelivery
+            | PromptReason::Remediation
+            | PromptReason::Gatekeeper => {}
+        }
+        self.phase = Phase::Turn(Box::new(prompt.clone()));
+    }
+
+    fn turn_ended(&mut self, stop_reason: StopReason) {
+        let Some(prompt) = self.turn_that_ended() else { return };
+        if stop_reason == StopReason::Cancelled {
+            self.turn_cancelled(&prompt);
+            return;
+        }
+        self.retry.errors = 0;
+        self.pending.deliver(&prompt.items);
+        self.steering.messages.drain(..prompt.messages.min(self.steering.messages.len()));
+        if prompt.reason == PromptReason::Iteration {
+            self.turns.next_prompt = None;
+        }
+        self.phase = match (&mut self.ending, prompt.reason) {
+            (Some(ending), _) => {
+                // What is caught from now on was not seen by whoever approved.
+                ending.approved = None;
+                Phase::Delivering
+            }
+            (None, PromptReason::Recovery) => Phase::Settled(IterationOutcome::Failed),
+            (None, _) if !self.steering.messages.is_empty() => Phase::Due(Due::Message),
+            (None, _) => Phase::Hooks(Dispatch::reached(Point::Stop, Cause::Lifecycle)),
+        };
+    }
+
+    fn turn_cancelled(&mut self, prompt: &PromptSent) {
+        self.pending.set_state(&prompt.items, ItemState::Pending);
+        self.phase = match &mut self.ending {
+            Some(ending) => {
+                ending.delivery = DeliverRest::No;
+                Phase::Delivering
+            }
+            None if self.steering.messages.is_empty() => Phase::Settled(IterationOutcome::Failed),
+            None => Phase::Due(Due::Message),
+        };
+    }
+
+    fn turn_failed(&mut self, error: &str) {
+        let Some(prompt) = self.turn_that_ended() else { return };
+        self.pending.set_state(&prompt.items, ItemState::Pending);
+        self.retry.errors += 1;
+        self.retry.wait = Wait::Due { nth: self.retry.errors };
+        self.turns.last_error = Some(error.to_owned());
+        self.phase = match (prompt.reason, &self.ending) {
+            (PromptReason::Recovery, Some(_)) => Phase::Delivering,
+            (PromptReason::Recovery, None) => Phase::Settled(IterationOutcome::Failed),
+            _ => Phase::Hooks(Dispatch::reached(Point::OnError, Cause::Error(error.to_owned()))),
+        };
+    }
+
+    fn turn_that_ended(&self) -> Option<Box<PromptSent>> {
+        let Phase::Turn(prompt) = &self.phase else { return None };
+        Some(prompt.clone())
+    }
+
+    fn retry_counted(&mut self, used: u32) {
+        self.retry.used = used;
+        let Phase::Hooks(dispatch) = &self.phase else { return };
+        let Some(feedback) = self.feedback(dispatch) else { return };
+        self.retry.last_feedback = Some(feedback.text.clone());
+        self.retry.wait = Wait::Due { nth: used };
+        self.phase = Phase::Due(Due::Feedback(feedback.text));
+    }
+
+    fn stop_decided(&mut self, action: Action, reason: &str, next_prompt: Option<&String>) {
+        self.turns.next_prompt = next_prompt.cloned();
+        self.phase = match action {
+            Action::Complete => Phase::Exit(Ending::offering(Outcome::Complete, reason)),
+            Action::Continue => Phase::Between,
+            Action::Escalate => Phase::Escalated(reason.to_owned()),
+        };
+    }
+
+    fn task_completed(&mut self, id: &str, content: &str) {
+        let hooks_run = !resolve::due(self.plan(), &self.hooks, Point::OnTaskComplete).is_empty();
+        if self.side.completed.insert(id.to_owned()) && hooks_run && !self.interrupted() {
+            self.side.queue.push_back(TaskFacts { id: id.to_owned(), content: content.to_owned() });
+        }
+    }
+
+    fn stop_requested(&mut self, how: StopHow) {
+        self.steering.stop = Some(how);
+        if how == StopHow::AfterIteration {
+            self.steering.paused = false;
+            return;
+        }
+        self.side.clear();
+        self.gates.open = None;
+        let ending_hooks = self.is_ending();
+        if let Some(ending) = self.ending.as_mut().filter(|_| !ending_hooks) {
+            ending.delivery = DeliverRest::No;
+            ending.outcome = Outcome::Cancelled;
+            "stopped by a person".clone_into(&mut ending.reason);
+        }
+    }
+
+    fn loop_ended(&mut self, outcome: Outcome, reason: &str, delivery: DeliverRest) {
+        self.gates.open = None;
+        self.ending = Some(Ending { outcome, reason: reason.to_owned(), delivery, approved: None });
+        self.phase = Phase::Delivering;
+    }
+
+    fn gate_answered(&mut self, choice: Choice) {
+        let Some(gate) = self.gates.open.take() else { return };
+        let reason = || gate.reason.clone();
+        match choice {
+            Choice::Abort => return self.exit(Outcome::Aborted, &reason()),
+            Choice::Fail => return self.exit(Outcome::Failed, &reason()),
+            Choice::Escalate => return self.exit(Outcome::Escalated, &reason()),
+            Choice::Complete => {
+                self.phase = Phase::Exit(Ending::offering(Outcome::Complete, "accepted by a person"));
+                return;
+            }
+            Choice::Approve
+            | Choice::Skip
+            | Choice::Continue
+            | Choice::Send
+            | Choice::Ignore
+            | Choice::Disable
+            | Choice::Retry => {}
+        }
+        match gate.about {
+            About::FinalDelivery => {
+                let approved = self.pending.waiting_ids();
+                if let Some(ending) = &mut self.ending {
+                    ending.approved = Some(approved);
+                }
+            }
+            About::Delivery => self.ask_once(Asked::Delivery),
+            About::RetryLimit => self.limit_answered(choice),
+            About::Escalation if matches!(self.phase, Phase::Escalated(_)) => self.phase = Phase::Between,
+            About::Escalation => self.ask_once(Asked::Escalation),
+            About::Errors => self.retry.errors = 0,
+            About::BrokenHook => self.broken_answered(choice, gate.hook.as_deref()),
+            About::Permission => {}
+        }
+    }
+
+    fn exit(&mut self, outcome: Outcome, reason: &str) {
+        self.phase = Phase::Exit(Ending::undelivered(outcome, reason));
+    }
+
+    fn limit_answered(&mut self, choice: Choice) {
+        match choice {
+            Choice::Ignore => self.phase = Phase::Settled(IterationOutcome::Forced),
+            Choice::Send => self.phase = Phase::Due(Due::Message),
+            Choice::Continue => {
+                self.retry.grant(self.began.plan.max_hook_retries);
+                self.forget_limit();
+            }
+            // Without the hook the turn is judged again.
+            Choice::Disable => self.forget_limit(),
+            Choice::Approve
+            | Choice::Skip
+            | Choice::Retry
+            | Choice::Complete
+            | Choice::Escalate
+            | Choice::Fail
+            | Choice::Abort => {}
+        }
+    }
+
+    fn forget_limit(&mut self) {
+        if let Phase::Hooks(dispatch) = &mut self.phase {
+            dispatch.asked.retain(|asked| *asked != Asked::Limit);
+        }
+    }
+
+    fn broken_answered(&mut self, choice: Choice, hook: Option<&str>) {
+        let (Phase::Hooks(dispatch), Some(hook), Choice::Retry) = (&mut self.phase, hook, choice) else { return };
+        dispatch.requeue(hook);
+    }
+}

@@ -1,0 +1,94 @@
+//! After the loop: what is still held is delivered, then the session ends.
+//!
+//! # Invariants
+//! - With held output that nobody skipped, the session ends only after a person or the policy was asked.
+
+use super::{GateAbout, State, gate::About, warning};
+use crate::engine::{
+    Step,
+    effect::{Effect, Leave},
+    event::{DeliverRest, Event, IterationOutcome, Outcome},
+    hooks::point::Point,
+    ids::ItemId,
+    time::At,
+};
+
+/// How the loop ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ending {
+    /// How.
+    pub outcome: Outcome,
+    /// Why, in words.
+    pub reason: String,
+    /// Whether the agent still gets what is held.
+    pub delivery: DeliverRest,
+    /// The items that were approved, once somebody was asked.
+    pub approved: Option<Vec<ItemId>>,
+}
+
+impl Ending {
+    /// What is held is still offered.
+    pub(crate) fn offering(outcome: Outcome, reason: &str) -> Self {
+        Self { outcome, reason: reason.to_owned(), delivery: DeliverRest::Offer, approved: None }
+    }
+
+    /// What is held stays held.
+    pub(crate) fn undelivered(outcome: Outcome, reason: &str) -> Self {
+        Self { delivery: DeliverRest::No, ..Self::offering(outcome, reason) }
+    }
+}
+
+impl State {
+    pub(super) fn proceed_delivery(&self, now: At) -> Step {
+        if self.delivery_is_off() {
+            return self.reach_session_end();
+        }
+        if let Some(step) = self.too_many_errors() {
+            return step;
+        }
+        if self.side.is_busy() {
+            return Step::default();
+        }
+        let approved = self.ending.as_ref().and_then(|ending| ending.approved.as_ref());
+        let waiting = self.pending.waiting_ids();
+        let items: Vec<ItemId> =
+            waiting.iter().copied().filter(|id| approved.is_none_or(|approved| approved.contains(id))).collect();
+        if items.is_empty() && self.steering.messages.is_empty() {
+            return self.reach_session_end();
+        }
+        if self.steering.paused {
+            return Step::default();
+        }
+        if approved.is_none() && !items.is_empty() {
+            let reason = format!("the loop is over and {} held items were not delivered", items.len());
+            return self.open_gate(About::FinalDelivery, reason, GateAbout::items(items));
+        }
+        self.wait_over(now).unwrap_or_else(|| self.final_prompt(items))
+    }
+
+    fn reach_session_end(&self) -> Step {
+        if self.side.is_busy() {
+            return Step::default();
+        }
+        let announced = self.announce(Point::SessionEnd, None);
+        if announced.is_empty() { self.end() } else { announced }
+    }
+
+    pub(super) fn end(&self) -> Step {
+        let Some(ending) = &self.ending else { return Step::default() };
+        let forced = self.iterations.last == Some(IterationOutcome::Forced);
+        let ended = Event::SessionEnded {
+            outcome: if forced { Outcome::Forced } else { ending.outcome },
+            iterations: self.iterations.current,
+            reason: ending.reason.clone(),
+        };
+        let left = self.pending.waiting().count();
+        let step = match left {
+            0 => Step::record(ended),
+            1 => Step::record(warning("1 held item was not delivered; it stays in the journal")).and(ended),
+            _ => Step::record(warning(format!("{left} held items were not delivered; they stay in the journal")))
+                .and(ended),
+        };
+        step.then(Effect::Leave(Leave::Ended))
+    }
+}

@@ -1,0 +1,199 @@
+//! Places where the session waits for a person.
+//!
+//! Owns what a gate is, which answers it takes, and the answer that the policy gives when nobody is there. What an
+//! answer leads to is decided where the gate was opened.
+//!
+//! # Invariants
+//! - At most one gate holds the session at a time, and it is answered once.
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{
+    event::{By, Presence},
+    ids::{GateId, ItemId},
+    policy::{FinalDelivery, OnLimit, Plan},
+    time::At,
+};
+
+/// What a gate is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum About {
+    /// The loop is over and output is still held.
+    FinalDelivery,
+    /// An iteration's prompt is about to carry held output.
+    Delivery,
+    /// A stop hook blocked as often as it may.
+    RetryLimit,
+    /// A stop decision or a hook wants a person to look.
+    Escalation,
+    /// Too many turns failed in a row.
+    Errors,
+    /// A hook could not do its job twice in a row.
+    BrokenHook,
+    /// The agent asks whether it may do something.
+    Permission,
+}
+
+/// What can be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Choice {
+    /// Deliver, all or some.
+    Approve,
+    /// Do not deliver.
+    Skip,
+    /// Go on: more retries, or the next iteration.
+    Continue,
+    /// Send a message of one's own.
+    Send,
+    /// Accept the turn as it is.
+    Ignore,
+    /// Do not run this hook any more in this session.
+    Disable,
+    /// Run the hook again.
+    Retry,
+    /// The session is complete.
+    Complete,
+    /// End as escalated. Only the policy answers so.
+    Escalate,
+    /// End as failed. Only the policy answers so.
+    Fail,
+    /// Give the session up.
+    Abort,
+}
+
+/// A gate that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gate {
+    /// Its name.
+    pub id: GateId,
+    /// What it is about.
+    pub about: About,
+    /// Why the session waits, in words.
+    pub reason: String,
+    /// The hook that it is about.
+    pub hook: Option<String>,
+    /// The held items that it is about.
+    pub items: Vec<ItemId>,
+    /// When it opened.
+    pub opened: At,
+}
+
+/// The gates of a session.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Gates {
+    /// The one that waits.
+    pub open: Option<Gate>,
+    /// The last number given.
+    pub last: GateId,
+}
+
+/// What becomes of a gate that no person has answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unanswered {
+    /// The policy or the timeout answers.
+    Answer(Choice, By),
+    /// It waits.
+    Wait,
+    /// It waits, and nobody is there.
+    NobodyThere,
+}
+
+impl About {
+    /// The answers that a person can give.
+    pub const fn choices(self) -> &'static [Choice] {
+        use Choice::{Abort, Approve, Complete, Continue, Disable, Ignore, Retry, Send, Skip};
+        match self {
+            Self::FinalDelivery | Self::Delivery => &[Approve, Skip],
+            Self::RetryLimit => &[Continue, Send, Ignore, Disable, Abort],
+            Self::Escalation => &[Continue, Send, Complete, Abort],
+            Self::Errors => &[Continue, Send, Abort],
+            Self::BrokenHook => &[Disable, Retry, Abort],
+            Self::Permission => &[],
+        }
+    }
+
+    /// The name in records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FinalDelivery => "final_delivery",
+            Self::Delivery => "delivery",
+            Self::RetryLimit => "retry_limit",
+            Self::Escalation => "escalation",
+            Self::Errors => "errors",
+            Self::BrokenHook => "broken_hook",
+            Self::Permission => "permission",
+        }
+    }
+}
+
+impl Choice {
+    /// The name in records and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Approve => "approve",
+            Self::Skip => "skip",
+            Self::Continue => "continue",
+            Self::Send => "send",
+            Self::Ignore => "ignore",
+            Self::Disable => "disable",
+            Self::Retry => "retry",
+            Self::Complete => "complete",
+            Self::Escalate => "escalate",
+            Self::Fail => "fail",
+            Self::Abort => "abort",
+        }
+    }
+}
+
+impl Gate {
+    /// When the timeout answers, if there is one.
+    pub fn deadline(&self, plan: &Plan) -> Option<At> {
+        (!plan.gates.timeout.is_zero()).then(|| self.opened.after(plan.gates.timeout))
+    }
+
+    pub(crate) fn unanswered(&self, plan: &Plan, presence: Presence, now: At) -> Unanswered {
+        if let Some(choice) = self.standing_answer(plan, presence) {
+            return Unanswered::Answer(choice, By::Policy);
+        }
+        match self.deadline(plan) {
+            Some(deadline) if now >= deadline => Unanswered::Answer(self.auto(plan), By::Timeout),
+            None if presence == Presence::Unattended => Unanswered::NobodyThere,
+            Some(_) | None => Unanswered::Wait,
+        }
+    }
+
+    /// The answer that is known before anybody is asked.
+    fn standing_answer(&self, plan: &Plan, presence: Presence) -> Option<Choice> {
+        let unattended = presence == Presence::Unattended;
+        match self.about {
+            About::FinalDelivery => match (plan.gates.final_delivery, presence) {
+                (Some(FinalDelivery::Auto), _) | (None, Presence::Unattended) => Some(Choice::Approve),
+                (Some(FinalDelivery::Skip), _) => Some(Choice::Skip),
+                (Some(FinalDelivery::Ask), _) | (None, Presence::Attended) => None,
+            },
+            // It is opened only where the config says `ask`: even with nobody there that means a person.
+            About::Delivery | About::Permission => None,
+            About::RetryLimit | About::Escalation | About::Errors | About::BrokenHook => {
+                unattended.then(|| self.auto(plan))
+            }
+        }
+    }
+
+    /// What happens with nobody there, or nobody for too long.
+    fn auto(&self, plan: &Plan) -> Choice {
+        match self.about {
+            About::FinalDelivery | About::Delivery => Choice::Approve,
+            About::RetryLimit => match plan.on_limit {
+                OnLimit::Complete => Choice::Ignore,
+                OnLimit::Escalate => Choice::Escalate,
+                OnLimit::Abort => Choice::Abort,
+            },
+            About::Escalation => Choice::Escalate,
+            About::Errors => Choice::Fail,
+            About::BrokenHook => Choice::Disable,
+            About::Permission => Choice::Skip,
+        }
+    }
+}

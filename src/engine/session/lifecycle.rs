@@ -1,0 +1,245 @@
+//! The way from point to point: what is due when the hooks of a point have run.
+
+use super::{GateAbout, Phase, State, gate::About, retry::Wait, warning};
+use crate::engine::{
+    Step,
+    effect::{Effect, Facts, HookJob},
+    event::{DeliverRest, Event, IterationOutcome, Outcome, Presence, StopHow},
+    hooks::{
+        dispatch::{Asked, Cause, Dispatch, Feedback},
+        point::Point,
+        resolve::{self, HookRef},
+    },
+    policy::{Delivery, OnLimit},
+    session::delivery::Ending,
+    stop,
+    time::At,
+};
+
+impl State {
+    pub(super) fn proceed_hooks(&self, dispatch: &Dispatch, now: At) -> Step {
+        if dispatch.running.is_some() {
+            return Step::default();
+        }
+        if dispatch.queue.is_none() {
+            let announced = self.announce(dispatch.point, None);
+            if !announced.is_empty() {
+                return announced;
+            }
+        }
+        if let Some(hook) = self.broken_again(dispatch) {
+            let reason = format!("the hook `{hook}` at {} could not do its job twice in a row", dispatch.point);
+            return self.open_gate(About::BrokenHook, reason, GateAbout::hook(hook));
+        }
+        match dispatch.next() {
+            Some(hook) => self.start_hook(dispatch, hook),
+            None => self.conclude(dispatch, now),
+        }
+    }
+
+    /// Records which hooks will run at a point; nothing, if there are none.
+    pub(super) fn announce(&self, point: Point, task: Option<&str>) -> Step {
+        let hooks = resolve::due(self.plan(), &self.hooks, point);
+        if hooks.is_empty() {
+            return Step::default();
+        }
+        let iteration = (self.iterations.current > 0).then_some(self.iterations.current);
+        Step::record(Event::HooksDue { point, iteration, hooks, task: task.map(str::to_owned) })
+    }
+
+    pub(super) fn start_hook(&self, dispatch: &Dispatch, hook: &str) -> Step {
+        let Some(spec) = self.plan().hook(dispatch.point, hook) else { return Step::default() };
+        let run = self.hooks.last_run.next();
+        let job = HookJob {
+            run,
+            point: dispatch.point,
+            hook: spec.clone(),
+            output_limit: self.plan().output_limit,
+            facts: self.facts(dispatch),
+        };
+        Step::record(Event::HookStarted {
+            run,
+            point: dispatch.point,
+            hook: hook.to_owned(),
+            iteration: self.iterations.current,
+            attempt: self.retry.used,
+        })
+        .then(Effect::RunHook(Box::new(job)))
+    }
+
+    fn facts(&self, dispatch: &Dispatch) -> Facts {
+        let offered = |name| crate::engine::hooks::template::offered(dispatch.point).contains(&name);
+        let (task, error) = match &dispatch.cause {
+            Cause::Lifecycle => (None, None),
+            Cause::Error(error) => (None, Some(error.clone())),
+            Cause::Task(task) => (Some(task.clone()), None),
+        };
+        Facts {
+            session: self.name.clone(),
+            iteration: offered("iteration").then_some(self.iterations.current),
+            attempt: offered("attempt").then_some(self.retry.used),
+            task,
+            error,
+            agent_output: (!self.turns.said.is_empty()).then(|| self.turns.said.clone()),
+        }
+    }
+
+    /// The hook that just broke for at least the second time in a row, if a person is there to be asked about it.
+    fn broken_again<'a>(&self, dispatch: &'a Dispatch) -> Option<&'a str> {
+        let last = dispatch.done.last().filter(|done| done.judgement.broken)?;
+        let hook = HookRef::new(dispatch.point, &last.hook);
+        let often = self.hooks.broken.get(&hook).is_some_and(|times| *times >= 2);
+        let asks = self.presence == Presence::Attended && dispatch.point != Point::SessionEnd;
+        (often && asks && !self.hooks.disabled.contains(&hook)).then_some(last.hook.as_str())
+    }
+
+    /// All hooks of the point have run.
+    fn conclude(&self, dispatch: &Dispatch, now: At) -> Step {
+        if let Some(step) = self.escalate_failures(dispatch) {
+            return step;
+        }
+        match dispatch.point {
+            Point::SessionStart => self.proceed_between(now),
+            Point::PreIteration => self.send_iteration(dispatch),
+            Point::Stop => self.judge_stop(dispatch),
+            Point::PostIteration => self.decide_stop(),
+            Point::OnError => self.after_error(dispatch, now),
+            Point::SessionEnd => self.end(),
+            // These are not part of the main line: task events run beside it, the others in pipelines of their own.
+            Point::OnTaskComplete
+            | Point::BeforeSubmit
+            | Point::AfterSubmit
+            | Point::BeforeMerge
+            | Point::AfterMerge => Step::default(),
+        }
+    }
+
+    fn escalate_failures(&self, dispatch: &Dispatch) -> Option<Step> {
+        let asked = dispatch.was_asked(Asked::Escalation) || dispatch.point == Point::SessionEnd;
+        let failed = dispatch.done.iter().find(|done| {
+            done.judgement.escalates && !self.hooks.disabled.contains(&HookRef::new(dispatch.point, &done.hook))
+        })?;
+        let why = failed.judgement.reason.as_deref().unwrap_or("it failed");
+        let reason = format!("the hook `{}` at {} needs a person: {why}", failed.hook, dispatch.point);
+        (!asked).then(|| self.open_gate(About::Escalation, reason, GateAbout::hook(&failed.hook)))
+    }
+
+    /// The next iteration, or the reason why there is none.
+    pub(super) fn proceed_between(&self, now: At) -> Step {
+        if let Some(step) = self.too_many_errors() {
+            return step;
+        }
+        if self.steering.stop.is_some() {
+            return self.leave_loop(&Ending::offering(Outcome::Cancelled, "stopped by a person"));
+        }
+        if self.iterations.current >= self.max_iterations() {
+            let reason = format!("the limit of {} iterations was reached", self.max_iterations());
+            return self.leave_loop(&Ending::offering(Outcome::Limit, &reason));
+        }
+        if self.steering.paused {
+            return Step::default();
+        }
+        self.wait_over(now)
+            .unwrap_or_else(|| Step::record(Event::IterationStarted { iteration: self.iterations.current + 1 }))
+    }
+
+    pub(super) fn too_many_errors(&self) -> Option<Step> {
+        (self.retry.errors >= self.plan().max_consecutive_errors).then(|| {
+            let last = self.turns.last_error.as_deref().unwrap_or("unknown");
+            let reason = format!("{} turns failed in a row, the last one with: {last}", self.retry.errors);
+            self.open_gate(About::Errors, reason, GateAbout::default())
+        })
+    }
+
+    /// A step while there is still a wait; nothing once it is over.
+    pub(super) fn wait_over(&self, now: At) -> Option<Step> {
+        match (self.retry.wait, &self.plan().backoff) {
+            (Wait::Due { nth }, Some(backoff)) => {
+                let wait_ms = super::retry::wait_for(backoff, nth, self.began.seed);
+                Some(Step::record(Event::BackoffStarted { wait_ms, until: now.after(wait_ms) }))
+            }
+            (Wait::Until(at), _) if now < at => Some(Step::default()),
+            (Wait::No | Wait::Due { .. } | Wait::Until(_), _) => None,
+        }
+    }
+
+    fn send_iteration(&self, dispatch: &Dispatch) -> Step {
+        if self.steering.paused || self.side.is_busy() {
+            return Step::default();
+        }
+        let items = self.pending.waiting_ids();
+        let ask = self.plan().gates.delivery == Delivery::Ask && !items.is_empty();
+        if ask && !dispatch.was_asked(Asked::Delivery) {
+            let reason = format!("{} held items are about to go with the next prompt", items.len());
+            return self.open_gate(About::Delivery, reason, GateAbout::items(items));
+        }
+        self.iteration_prompt(dispatch, items)
+    }
+
+    fn judge_stop(&self, dispatch: &Dispatch) -> Step {
+        let Some(feedback) = self.feedback(dispatch) else { return self.complete_iteration(IterationOutcome::Done) };
+        let limit = self.retry.limit(self.plan().max_hook_retries);
+        let used = self.retry.used;
+        if used < limit {
+            let no_progress = self.retry.last_feedback.as_ref() == Some(&feedback.text);
+            let Feedback { hook, reason, .. } = feedback;
+            return Step::record(Event::RetryCounted { used: used + 1, limit, hook, reason, no_progress });
+        }
+        if !dispatch.was_asked(Asked::Limit) {
+            let reached = Step::record(Event::RetryLimitReached { used, limit, hook: feedback.hook });
+            let completes = self.presence == Presence::Unattended && self.plan().on_limit == OnLimit::Complete;
+            let text = format!("[Warning: Hook retry limit ({limit}) reached. Completing execution.]");
+            return if completes { reached.and(warning(text)) } else { reached };
+        }
+        let reason = format!("the hook `{}` still blocks after {used} retries: {}", feedback.hook, feedback.reason);
+        self.open_gate(About::RetryLimit, reason, GateAbout::hook(&feedback.hook))
+    }
+
+    pub(crate) fn feedback(&self, dispatch: &Dispatch) -> Option<Feedback> {
+        dispatch.feedback(&|hook| self.hooks.disabled.contains(hook))
+    }
+
+    fn decide_stop(&self) -> Step {
+        let decided = stop::decide(&self.plan().stop.hooks, &self.turns.said);
+        Step::record(Event::StopDecided {
+            iteration: self.iterations.current,
+            hook: decided.hook,
+            action: decided.action,
+            reason: decided.reason,
+            next_prompt: None,
+        })
+    }
+
+    fn after_error(&self, dispatch: &Dispatch, now: At) -> Step {
+        match dispatch.piped_text() {
+            Some(text) => self.recovery_prompt(text),
+            None if self.ending.is_some() => self.proceed_delivery(now),
+            None => self.complete_iteration(IterationOutcome::Failed),
+        }
+    }
+
+    /// Leaves the loop; an iteration that is still open is completed first, as one that failed.
+    pub(super) fn leave_loop(&self, ending: &Ending) -> Step {
+        if self.iterations.open {
+            return self.complete_iteration(IterationOutcome::Failed);
+        }
+        Step::record(Event::LoopEnded {
+            outcome: ending.outcome,
+            reason: ending.reason.clone(),
+            delivery: ending.delivery,
+        })
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        matches!(&self.phase, Phase::Hooks(dispatch) if dispatch.point == Point::SessionEnd)
+    }
+
+    /// Whether the loop was told to end at once.
+    pub(super) fn interrupted(&self) -> bool {
+        self.steering.stop == Some(StopHow::Now)
+    }
+
+    pub(super) fn delivery_is_off(&self) -> bool {
+        self.ending.as_ref().is_some_and(|ending| ending.delivery == DeliverRest::No)
+    }
+}

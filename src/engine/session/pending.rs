@@ -1,0 +1,142 @@
+//! Hook output that waits for the agent.
+//!
+//! Owns its order and its delivery. Does not decide when a prompt is sent: see [`super::turn`].
+//!
+//! # Invariants
+//! - First in, first out, whatever the source.
+//! - An item leaves only inside a prompt whose turn ended well: none is lost, none is sent twice.
+//! - What a run printed for the agent is either an item or about to become one (`incoming`); there is no moment at
+//!   which it is neither.
+
+use std::collections::VecDeque;
+
+use crate::engine::{
+    event::Event,
+    hooks::point::Point,
+    ids::{ItemId, RunId},
+};
+
+/// All held output of a session.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Pending {
+    items: Vec<Item>,
+    incoming: VecDeque<Incoming>,
+    unreported: Vec<ItemId>,
+}
+
+/// One piece of held output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// Its name.
+    pub id: ItemId,
+    /// Where it came from.
+    pub source: Source,
+    /// What the agent will read, frame included.
+    pub text: String,
+    /// Whether a person changed the text.
+    pub edited: bool,
+    /// Where it is.
+    pub state: ItemState,
+}
+
+/// Where a piece of output came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// The run that printed it.
+    pub run: RunId,
+    /// The point of that run.
+    pub point: Point,
+    /// The hook.
+    pub hook: String,
+    /// The iteration.
+    pub iteration: u32,
+}
+
+/// Where an item is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ItemState {
+    /// It waits.
+    Pending,
+    /// It is part of the prompt that the agent works on.
+    InFlight,
+    /// A person does not want it delivered.
+    Skipped,
+    /// The agent has it.
+    Delivered,
+}
+
+/// Output that was caught and has no number yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Incoming {
+    pub(crate) source: Source,
+    pub(crate) text: String,
+}
+
+impl Pending {
+    /// All items, oldest first, whatever their state.
+    pub fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    /// The item of that name.
+    pub fn get(&self, id: ItemId) -> Option<&Item> {
+        self.items.iter().find(|item| item.id == id)
+    }
+
+    /// What would go with the next prompt, oldest first.
+    pub fn waiting(&self) -> impl Iterator<Item = &Item> {
+        self.items.iter().filter(|item| item.state == ItemState::Pending)
+    }
+
+    /// What would go with the next prompt, by name.
+    pub fn waiting_ids(&self) -> Vec<ItemId> {
+        self.waiting().map(|item| item.id).collect()
+    }
+
+    /// The next thing to record about held output, if there is one.
+    pub(crate) fn due(&self) -> Option<Event> {
+        if !self.unreported.is_empty() {
+            return Some(Event::Delivered { items: self.unreported.clone() });
+        }
+        let Incoming { source, text } = self.incoming.front()?;
+        let Source { run, point, hook, iteration } = source.clone();
+        let item = self.items.last().map_or(ItemId(1), |last| last.id.next());
+        Some(Event::PendingAdded { item, run, point, hook, iteration, bytes: text.len(), text: text.clone() })
+    }
+
+    pub(crate) fn catch(&mut self, incoming: Incoming) {
+        self.incoming.push_back(incoming);
+    }
+
+    pub(crate) fn added(&mut self, item: Item) {
+        self.incoming.pop_front();
+        self.items.push(item);
+    }
+
+    pub(crate) fn set_state(&mut self, ids: &[ItemId], state: ItemState) {
+        for item in self.items.iter_mut().filter(|item| ids.contains(&item.id)) {
+            item.state = state;
+        }
+    }
+
+    pub(crate) fn edit(&mut self, id: ItemId, text: &str) {
+        for item in self.items.iter_mut().filter(|item| item.id == id) {
+            text.clone_into(&mut item.text);
+            item.edited = true;
+        }
+    }
+
+    /// The turn that carried these ended well.
+    pub(crate) fn deliver(&mut self, ids: &[ItemId]) {
+        self.set_state(ids, ItemState::Delivered);
+        self.unreported.extend_from_slice(ids);
+    }
+
+    pub(crate) fn reported(&mut self) {
+        self.unreported.clear();
+        // The text is in the journal; a long session must not keep what it will not send again.
+        for item in self.items.iter_mut().filter(|item| item.state == ItemState::Delivered) {
+            item.text = String::new();
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! How often a blocked stop was sent back, how many turns failed in a row, and the waits in between.
+//!
+//! # Invariants
+//! - `used` never passes the limit unless a person granted more.
+//! - A new message (an iteration's prompt, a person's message) starts at 0.
+
+use crate::engine::{
+    policy::Backoff,
+    time::{At, Span},
+};
+
+/// The counters.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Retry {
+    /// `hookLoopCounter`: feedback sent since the last new message.
+    pub used: u32,
+    /// Retries that a person granted on top of the limit.
+    pub granted: u32,
+    /// The feedback sent last, to see whether the next one says anything new.
+    pub last_feedback: Option<String>,
+    /// Turns that failed in a row.
+    pub errors: u32,
+    /// Whether the next prompt has to wait.
+    pub wait: Wait,
+}
+
+/// Whether the next prompt has to wait.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Wait {
+    /// It does not.
+    #[default]
+    No,
+    /// It does; how long is not yet said.
+    Due {
+        /// The how-manieth wait in a row it is, from 1.
+        nth: u32,
+    },
+    /// Until this moment.
+    Until(At),
+}
+
+impl Retry {
+    /// How many retries there may be, a person's grants included.
+    pub fn limit(&self, max: u32) -> u32 {
+        max.saturating_add(self.granted)
+    }
+
+    /// A new message: the count starts again.
+    pub(crate) fn reset(&mut self) {
+        self.used = 0;
+        self.granted = 0;
+        self.last_feedback = None;
+    }
+
+    /// As many again, and at least one, or the grant would mean nothing.
+    pub(crate) fn grant(&mut self, max: u32) {
+        self.granted = self.granted.saturating_add(max.max(1));
+    }
+}
+
+/// How long the `nth` wait is. Chance is drawn from the session's seed: the same session waits the same again.
+pub(crate) fn wait_for(backoff: &Backoff, nth: u32, seed: u64) -> Span {
+    let exponent = i32::try_from(nth.saturating_sub(1)).unwrap_or(i32::MAX);
+    let full = (millis(backoff.base) * backoff.factor.powi(exponent)).min(millis(backoff.max));
+    let chance = share(seed ^ u64::from(nth)) * 2.0 - 1.0;
+    from_millis((full * (1.0 + backoff.jitter * chance)).min(millis(backoff.max)))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "waits of more than 2^53 ms do not occur")]
+fn millis(span: Span) -> f64 {
+    span.0 as f64
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and a wait is never negative")]
+fn from_millis(ms: f64) -> Span {
+    Span(ms.max(0.0).round() as u64)
+}
+
+/// A number from 0 to 1 that depends on the seed alone (the finaliser of `SplitMix64`).
+#[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
+fn share(seed: u64) -> f64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_by_the_factor_up_to_the_maximum() {
+        let backoff = Backoff { base: Span::secs(1), factor: 2.0, max: Span::secs(10), jitter: 0.0 };
+        let waits: Vec<u64> = (1..=6).map(|nth| wait_for(&backoff, nth, 7).0).collect();
+        assert_eq!(waits, [1_000, 2_000, 4_000, 8_000, 10_000, 10_000]);
+    }
+
+    #[test]
+    fn jitter_stays_within_its_share_and_below_the_maximum() {
+        let backoff = Backoff { base: Span::secs(10), factor: 1.0, max: Span::secs(11), jitter: 0.2 };
+        for seed in 0..1_000 {
+            let wait = wait_for(&backoff, 1, seed).0;
+            assert!((8_000..=11_000).contains(&wait), "{wait}");
+        }
+    }
+}

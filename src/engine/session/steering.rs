@@ -1,0 +1,185 @@
+//! What people ask for: pause, stop, messages, changes to held output, answers to gates.
+//!
+//! Owns the meaning of each [`Command`]. One that cannot be carried out is refused with a reason, and changes nothing.
+
+use super::{
+    Phase, State,
+    gate::{About, Choice, Gate},
+    pending::ItemState,
+};
+use crate::engine::{
+    Step,
+    effect::Effect,
+    event::{By, Event, StopHow, TaskData},
+    hooks::{dispatch::Dispatch, point::Point},
+    ids::{ItemId, RunId},
+    input::{Command, GateAnswer},
+};
+
+/// What people asked for.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Steering {
+    /// No prompt is sent while this holds.
+    pub paused: bool,
+    /// The session is to end.
+    pub stop: Option<StopHow>,
+    /// What people said that the agent has not answered, oldest first.
+    pub messages: Vec<String>,
+}
+
+impl State {
+    pub(crate) fn on_command(&self, by: By, command: Command) -> Step {
+        if let Some(outcome) = self.outcome() {
+            return Step::refuse(format!("the session has ended ({outcome:?})").to_lowercase());
+        }
+        match command {
+            Command::Pause if self.steering.paused => Step::refuse("the session is paused already"),
+            Command::Pause => Step::record(Event::Paused { by }),
+            Command::Unpause if !self.steering.paused => Step::refuse("the session is not paused"),
+            Command::Unpause => Step::record(Event::Unpaused { by }),
+            Command::Stop(how) => self.stop(by, how),
+            Command::CancelTurn => match self.turn_in_flight() {
+                Some(prompt) => Step::default().then(Effect::CancelTurn(prompt.turn)),
+                None => Step::refuse("no turn is going on"),
+            },
+            Command::Message(text) => self.message(by, text),
+            Command::SkipItem(item) => {
+                self.change_item(item, &[ItemState::Pending], Event::PendingSkipped { item, by })
+            }
+            Command::RestoreItem(item) => {
+                self.change_item(item, &[ItemState::Skipped], Event::PendingRestored { item, by })
+            }
+            Command::EditItem(item, text) => {
+                let states = [ItemState::Pending, ItemState::Skipped];
+                self.change_item(item, &states, Event::PendingEdited { item, by, text })
+            }
+            Command::AnswerGate(answer) => self.answer_gate(by, answer),
+            Command::DisableHook(point, hook) => {
+                self.switch_hook(point, &hook, |point, hook| Event::HookDisabled { point, hook, by })
+            }
+            Command::EnableHook(point, hook) => {
+                self.switch_hook(point, &hook, |point, hook| Event::HookEnabled { point, hook, by })
+            }
+            Command::CancelHook(run) if self.running().any(|running| running == run) => {
+                Step::default().then(Effect::CancelHook(run))
+            }
+            Command::CancelHook(run) => Step::refuse(format!("run {run} is not going on")),
+            Command::CompleteTask { id, .. } if self.side.completed.contains(&id) => {
+                Step::refuse(format!("task {id} was completed before"))
+            }
+            Command::CompleteTask { id, content } => {
+                Step::record(Event::TaskCompleted { task: id, data: TaskData { content } })
+            }
+        }
+    }
+
+    /// The runs in flight.
+    pub fn running(&self) -> impl Iterator<Item = RunId> {
+        let run = |dispatch: &Dispatch| dispatch.running.as_ref().map(|running| running.run);
+        self.dispatch().and_then(run).into_iter().chain(self.side.dispatch.as_ref().and_then(run))
+    }
+
+    fn stop(&self, by: By, how: StopHow) -> Step {
+        if self.steering.stop.is_some_and(|asked| asked == StopHow::Now || asked == how) {
+            return Step::refuse("the session is stopping already");
+        }
+        let step = Step::record(Event::StopRequested { by, how });
+        // Hooks of `session_end` are let finish: they are what an interrupted session is left to do.
+        if how == StopHow::AfterIteration || self.is_ending() {
+            return step;
+        }
+        let turn = self.turn_in_flight().map(|prompt| Effect::CancelTurn(prompt.turn));
+        let hooks = self.running().map(Effect::CancelHook);
+        turn.into_iter().chain(hooks).fold(step, Step::then)
+    }
+
+    fn message(&self, by: By, text: String) -> Step {
+        if text.trim().is_empty() {
+            return Step::refuse("the message is empty");
+        }
+        if self.is_ending() || self.delivery_is_off() {
+            return Step::refuse("the session is ending; the agent will not be asked again");
+        }
+        Step::record(Event::MessageQueued { by, text })
+    }
+
+    fn change_item(&self, id: ItemId, from: &[ItemState], event: Event) -> Step {
+        match self.pending.get(id).map(|item| item.state) {
+            None => Step::refuse(format!("there is no held item {id}")),
+            Some(state) if from.contains(&state) => Step::record(event),
+            Some(ItemState::InFlight) => Step::refuse(format!("item {id} is with the agent now")),
+            Some(ItemState::Delivered) => Step::refuse(format!("item {id} was delivered before")),
+            Some(ItemState::Skipped) => Step::refuse(format!("item {id} is skipped already")),
+            Some(ItemState::Pending) => Step::refuse(format!("item {id} is not skipped")),
+        }
+    }
+
+    fn switch_hook(&self, at: Option<Point>, hook: &str, event: impl Fn(Point, String) -> Event) -> Step {
+        let points = Point::ALL.into_iter().filter(|point| at.is_none_or(|at| at == *point));
+        let found = points.filter(|point| self.plan().hook(*point, hook).is_some());
+        let step = found.fold(Step::default(), |step, point| step.and(event(point, hook.to_owned())));
+        if step.is_empty() { Step::refuse(format!("there is no hook `{hook}`")) } else { step }
+    }
+
+    fn answer_gate(&self, by: By, answer: GateAnswer) -> Step {
+        let GateAnswer { gate: id, choice, text, items } = answer;
+        let Some(gate) = self.open_gate_named(id) else {
+            let answered = id <= self.gates.last;
+            return Step::refuse(if answered {
+                format!("gate {id} was answered before")
+            } else {
+                format!("there is no gate {id}")
+            });
+        };
+        if !gate.about.choices().contains(&choice) {
+            let known = gate.about.choices().iter().map(|choice| choice.name()).collect::<Vec<_>>().join(", ");
+            return Step::refuse(format!("gate {id} does not take `{}`; it takes: {known}", choice.name()));
+        }
+        if let Some(unknown) = items.iter().flatten().find(|id| !gate.items.contains(id)) {
+            return Step::refuse(format!("gate {} is not about item {unknown}", gate.id));
+        }
+        let message = match (choice, text) {
+            (Choice::Send, Some(text)) if !text.trim().is_empty() => Some(Event::MessageQueued { by, text }),
+            (Choice::Send, _) => return Step::refuse("a message is needed to send one"),
+            _ => None,
+        };
+        // Whatever the answer entails is recorded before the answer: cut in between, the gate is still open.
+        let before = message.into_iter().chain(self.skips(gate, choice, items.as_deref(), by));
+        let step = before.fold(Step::default(), Step::and);
+        let answered = self.answered(gate, choice, by);
+        Step { events: step.events.into_iter().chain(answered.events).collect(), ..answered }
+    }
+
+    /// The items that an answer keeps from the agent.
+    fn skips<'a>(
+        &'a self,
+        gate: &'a Gate,
+        choice: Choice,
+        approved: Option<&'a [ItemId]>,
+        by: By,
+    ) -> impl Iterator<Item = Event> + 'a {
+        let delivers = matches!(gate.about, About::FinalDelivery | About::Delivery);
+        let some_are_left_out = choice == Choice::Approve && approved.is_some();
+        let kept_back =
+            move |id: &ItemId| choice == Choice::Skip || approved.is_some_and(|approved| !approved.contains(id));
+        let waiting = self.pending.waiting_ids().into_iter().filter(|id| gate.items.contains(id));
+        waiting
+            .filter(move |id| delivers && (choice == Choice::Skip || some_are_left_out) && kept_back(id))
+            .map(move |item| Event::PendingSkipped { item, by })
+    }
+
+    /// An answer, by whomever, with what it entails.
+    pub(super) fn answered(&self, gate: &Gate, choice: Choice, by: By) -> Step {
+        let answered = Event::GateAnswered { gate: gate.id, choice, by };
+        let before = match (choice, gate.hook.as_ref(), &self.phase) {
+            (Choice::Disable, Some(hook), Phase::Hooks(dispatch)) => {
+                Step::record(Event::HookDisabled { point: dispatch.point, hook: hook.clone(), by })
+            }
+            (Choice::Skip, _, _) if by == super::POLICY => {
+                self.skips(gate, choice, None, by).fold(Step::default(), Step::and)
+            }
+            _ => Step::default(),
+        };
+        before.and(answered)
+    }
+}

@@ -1,0 +1,183 @@
+//! Prompts and answers: what a prompt says, and what the end of a turn means.
+//!
+//! # Invariants
+//! - A prompt is recorded before it is sent, whole.
+//! - A turn that was cut is sent again as it was.
+
+use super::{Phase, State};
+use crate::engine::{
+    Step,
+    conversation::{AgentUpdate, Conversation, TurnEnd, TurnFailure},
+    effect::Effect,
+    event::{Event, PromptReason, PromptSent},
+    hooks::dispatch::Dispatch,
+    ids::{ItemId, TurnId},
+    policy::Context,
+    time::At,
+};
+
+/// How much of the agent's last message is kept: promises stand at its end.
+const KEPT_MESSAGE: usize = 64 << 10;
+
+/// The prompts and answers of a session.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Turns {
+    /// The last number given.
+    pub last: TurnId,
+    /// The end of what the agent said in its last turn.
+    pub said: String,
+    /// What the stop decision wants to go with the next prompt.
+    pub next_prompt: Option<String>,
+    /// Why the last failed turn failed.
+    pub last_error: Option<String>,
+    /// All tokens that agents have reported.
+    pub tokens: u64,
+}
+
+/// A prompt that is due.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Due {
+    /// A stop hook blocked.
+    Feedback(String),
+    /// A person said something.
+    Message,
+    /// The turn was cut off.
+    Again(Box<PromptSent>),
+}
+
+impl Turns {
+    pub(super) fn hear(&mut self, text: &str) {
+        self.said.push_str(text);
+        // Cut only when twice too long, so that a stream of small pieces costs no copying each.
+        if self.said.len() > 2 * KEPT_MESSAGE {
+            let cut = self.said.ceil_char_boundary(self.said.len() - KEPT_MESSAGE);
+            self.said.drain(..cut);
+        }
+    }
+}
+
+impl State {
+    pub(super) fn proceed_due(&self, due: &Due, now: At) -> Step {
+        if self.steering.paused {
+            return Step::default();
+        }
+        if let Some(step) = self.wait_over(now) {
+            return step;
+        }
+        match due {
+            Due::Again(prompt) => self.send(PromptSent { turn: self.next_turn(), ..(**prompt).clone() }),
+            Due::Message => self.message_prompt(None),
+            Due::Feedback(text) if self.steering.messages.is_empty() => {
+                self.send(self.prompt(PromptReason::Feedback, text.clone()))
+            }
+            Due::Feedback(text) => self.message_prompt(Some(text)),
+        }
+    }
+
+    /// What would be sent if the next iteration began now, hooks aside.
+    pub fn preview(&self) -> String {
+        self.compose(&self.pending.waiting_ids(), None)
+    }
+
+    pub(super) fn iteration_prompt(&self, dispatch: &Dispatch, items: Vec<ItemId>) -> Step {
+        let text = self.compose(&items, dispatch.piped_text());
+        let conversation = match self.plan().context {
+            Context::Fresh => Conversation::New,
+            Context::Keep => self.ongoing(),
+        };
+        let messages = self.steering.messages.len();
+        let prompt = self.prompt(PromptReason::Iteration, text);
+        self.send(PromptSent { items, conversation, messages, ..prompt })
+    }
+
+    /// Held items, then what `pre_iteration` printed, then what people said, then the goal.
+    fn compose(&self, items: &[ItemId], piped: Option<String>) -> String {
+        let held = items.iter().filter_map(|id| self.pending.get(*id)).map(|item| item.text.clone());
+        held.chain(piped)
+            .chain(self.messages_text())
+            .chain(self.turns.next_prompt.clone())
+            .chain([self.began.prompt.clone()])
+            .collect::<Vec<_>>()
+            .join("\n\n")
+    }
+
+    fn messages_text(&self) -> Option<String> {
+        (!self.steering.messages.is_empty()).then(|| self.steering.messages.join("\n\n"))
+    }
+
+    fn message_prompt(&self, feedback: Option<&str>) -> Step {
+        let parts = self.messages_text().into_iter().chain(feedback.map(str::to_owned));
+        let text = parts.collect::<Vec<_>>().join("\n\n");
+        let messages = self.steering.messages.len();
+        self.send(PromptSent { messages, ..self.prompt(PromptReason::Message, text) })
+    }
+
+    pub(super) fn recovery_prompt(&self, text: String) -> Step {
+        if self.steering.paused {
+            return Step::default();
+        }
+        self.send(self.prompt(PromptReason::Recovery, text))
+    }
+
+    pub(super) fn final_prompt(&self, items: Vec<ItemId>) -> Step {
+        let held = items.iter().filter_map(|id| self.pending.get(*id)).map(|item| item.text.clone());
+        let text = held.chain(self.messages_text()).collect::<Vec<_>>().join("\n\n");
+        let reason = if items.is_empty() { PromptReason::Message } else { PromptReason::FinalDelivery };
+        let messages = self.steering.messages.len();
+        self.send(PromptSent { items, messages, ..self.prompt(reason, text) })
+    }
+
+    fn prompt(&self, reason: PromptReason, text: String) -> PromptSent {
+        PromptSent {
+            iteration: self.iterations.current,
+            turn: self.next_turn(),
+            reason,
+            text,
+            items: Vec::new(),
+            conversation: self.ongoing(),
+            messages: 0,
+        }
+    }
+
+    /// The conversation goes on, if there is one.
+    fn ongoing(&self) -> Conversation {
+        if self.turns.last == TurnId::default() { Conversation::New } else { Conversation::Same }
+    }
+
+    fn send(&self, prompt: PromptSent) -> Step {
+        let effect = Effect::SendPrompt {
+            turn: prompt.turn,
+            text: prompt.text.clone(),
+            conversation: prompt.conversation,
+            timeout: self.plan().turn_timeout,
+        };
+        Step::record(Event::PromptSent(Box::new(prompt))).then(effect)
+    }
+
+    pub(crate) fn on_agent(&self, turn: TurnId, update: AgentUpdate) -> Step {
+        let Some(iteration) = self.awaited(turn) else { return Step::stale(turn) };
+        Step::record(match update {
+            AgentUpdate::Said(text) => Event::AgentSaid { iteration, turn, text },
+            AgentUpdate::Thought(text) => Event::AgentThought { iteration, turn, text },
+            AgentUpdate::ToolCalled(tool) => Event::ToolCalled { iteration, turn, tool },
+            AgentUpdate::ToolUpdated(tool) => Event::ToolUpdated { iteration, turn, tool },
+            AgentUpdate::Warned(text) => super::warning(text),
+        })
+    }
+
+    pub(crate) fn on_turn_ended(&self, turn: TurnId, end: &TurnEnd) -> Step {
+        let Some(iteration) = self.awaited(turn) else { return Step::stale(turn) };
+        Step::record(Event::TurnEnded { iteration, turn, stop_reason: end.stop_reason, tokens: end.tokens })
+    }
+
+    pub(crate) fn on_turn_failed(&self, turn: TurnId, failure: TurnFailure) -> Step {
+        let Some(iteration) = self.awaited(turn) else { return Step::stale(turn) };
+        Step::record(Event::TurnFailed { iteration, turn, error: failure.message })
+    }
+
+    /// The iteration of the turn, if it is the one in flight.
+    fn awaited(&self, turn: TurnId) -> Option<u32> {
+        let Phase::Turn(prompt) = &self.phase else { return None };
+        (prompt.turn == turn).then_some(prompt.iteration)
+    }
+}

@@ -1,0 +1,53 @@
+//! A session in a few plain words, for lists and status lines.
+
+use super::{
+    event::{Outcome, PromptReason},
+    session::{Phase, State},
+};
+
+impl Outcome {
+    /// The name in records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Forced => "forced",
+            Self::Limit => "limit",
+            Self::Escalated => "escalated",
+            Self::Aborted => "aborted",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl State {
+    /// What the session is doing.
+    pub fn doing(&self) -> String {
+        if let Some(gate) = &self.gates.open {
+            return format!("waits for a person: {}", gate.about.name().replace('_', " "));
+        }
+        if self.steering.paused && self.turn_in_flight().is_none() {
+            return "paused".into();
+        }
+        match &self.phase {
+            Phase::Hooks(dispatch) => match &dispatch.running {
+                Some(running) => format!("runs `{}` at {}", running.hook, dispatch.point),
+                None => format!("at {}", dispatch.point),
+            },
+            Phase::Turn(prompt) => match prompt.reason {
+                PromptReason::Iteration => "the agent works".into(),
+                PromptReason::Feedback => format!("the agent works on feedback, retry {}", self.retry.used),
+                PromptReason::Recovery => "the agent recovers from an error".into(),
+                PromptReason::FinalDelivery => "the agent reads the final delivery".into(),
+                PromptReason::Message => "the agent answers a message".into(),
+                PromptReason::Remediation => "the agent repairs what blocked the submit".into(),
+                PromptReason::Gatekeeper => "a gatekeeper reviews".into(),
+            },
+            Phase::Due(_) | Phase::Settled(_) | Phase::Between | Phase::Escalated(_) | Phase::Exit(_) => {
+                "goes on".into()
+            }
+            Phase::Delivering => "delivers what is held".into(),
+            Phase::Ended(outcome) => outcome.name().into(),
+        }
+    }
+}

@@ -1,0 +1,742 @@
+//! Sessions as stories: a script goes in, what happened comes out.
+
+use creel::engine::{
+    event::{Outcome, Presence},
+    hooks::{
+        point::Point,
+        verdict::{Decision, Reply},
+    },
+    input::Command,
+    policy::{Backoff, Delivery, FinalDelivery, OnFailure, OnLimit},
+    session::gate::{About, Choice},
+    time::Span,
+};
+use expect_test::{Expect, expect};
+
+use crate::support::world::*;
+
+fn becomes(script: Script, expected: Expect) {
+    expected.assert_eq(&World::begin(script).run().story());
+}
+
+const WORKS: Answer = Answer::Says("Working.");
+
+#[test]
+fn a_session_without_hooks_ends_when_the_agent_promises() {
+    becomes(Script::new().agent([WORKS, DONE]), expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 1 done
+          decided Continue
+        iteration 2
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 2 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]);
+}
+
+#[test]
+fn output_held_for_a_turn_that_failed_goes_with_the_next_prompt() {
+    let script = Script::new().piped(Point::PostIteration, "test", [prints("red"), passes()]).agent([
+        WORKS,
+        Answer::Fails("connection reset"),
+        DONE,
+    ]);
+    becomes(script, expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 1 done
+          post_iteration test exit 0 -> Pass piped
+          held 1 "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
+          decided Continue
+        iteration 2
+          prompt iteration items [1] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred\n\nGOAL"
+          turn failed connection reset
+        iteration 2 failed
+        iteration 3
+          prompt iteration items [1] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred\n\nGOAL"
+          turn ended EndTurn
+          delivered [1]
+        iteration 3 done
+          post_iteration test exit 0 -> Pass
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]);
+}
+
+#[test]
+fn a_hook_that_always_blocks_gives_six_turns_five_feedbacks_and_a_forced_end() {
+    let script = Script::new().hook(Point::Stop, "tests", [exits(2, "1 failed", "fix it")]).agent([DONE]);
+    becomes(script, expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+          stop tests exit 2 -> Block
+          retry 1/5
+          prompt Feedback "[Hook feedback]: fix it\n\n1 failed"
+          turn ended EndTurn
+          stop tests exit 2 -> Block
+          retry 2/5 no progress
+          prompt Feedback "[Hook feedback]: fix it\n\n1 failed"
+          turn ended EndTurn
+          stop tests exit 2 -> Block
+          retry 3/5 no progress
+          prompt Feedback "[Hook feedback]: fix it\n\n1 failed"
+          turn ended EndTurn
+          stop tests exit 2 -> Block
+          retry 4/5 no progress
+          prompt Feedback "[Hook feedback]: fix it\n\n1 failed"
+          turn ended EndTurn
+          stop tests exit 2 -> Block
+          retry 5/5 no progress
+          prompt Feedback "[Hook feedback]: fix it\n\n1 failed"
+          turn ended EndTurn
+          stop tests exit 2 -> Block
+          retry limit 5/5
+          warning [Warning: Hook retry limit (5) reached. Completing execution.]
+          gate 1 retry_limit
+          gate 1 ignore by Policy
+        iteration 1 forced
+          decided Complete
+          LoopEnded
+        ended forced (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]);
+}
+
+#[test]
+fn three_failing_then_one_then_none() {
+    let script = Script::new()
+        .hook(
+            Point::Stop,
+            "run-tests",
+            [blocks("3 tests failing"), blocks("1 test failing"), prints("All tests passed!")],
+        )
+        .agent([Answer::Says("Wrote it."), Answer::Says("Fixed two."), DONE]);
+    becomes(script, expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+          stop run-tests exit 2 -> Block
+          retry 1/5
+          prompt Feedback "[Hook feedback]: 3 tests failing"
+          turn ended EndTurn
+          stop run-tests exit 2 -> Block
+          retry 2/5
+          prompt Feedback "[Hook feedback]: 1 test failing"
+          turn ended EndTurn
+          stop run-tests exit 0 -> Pass
+        iteration 1 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]);
+}
+
+#[test]
+fn what_is_still_held_after_the_loop_is_delivered_before_session_end() {
+    let script = Script::new().piped(Point::PostIteration, "test", [exits(101, "1 failed", "")]).hook(
+        Point::SessionEnd,
+        "notify",
+        [passes()],
+    );
+    becomes(script, expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 1 done
+          post_iteration test exit 101 -> Fail piped
+          held 1 "[Hook output: post_iteration \"test\" · exit 101 · 1.2 s]\n1 failed"
+          decided Complete
+          LoopEnded
+          gate 1 final_delivery
+          gate 1 approve by Policy
+          prompt FinalDelivery items [1] "[Hook output: post_iteration \"test\" · exit 101 · 1.2 s]\n1 failed"
+          turn ended EndTurn
+          delivered [1]
+          session_end notify exit 0 -> Pass
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]);
+}
+
+#[test]
+fn a_person_approves_the_final_delivery() {
+    let script = Script::new()
+        .piped(Point::PostIteration, "test", [prints("red")])
+        .attended(&[(About::FinalDelivery, Choice::Approve)]);
+    becomes(script, expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 1 done
+          post_iteration test exit 0 -> Pass piped
+          held 1 "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
+          decided Complete
+          LoopEnded
+          gate 1 final_delivery
+          gate 1 approve by Tui
+          prompt FinalDelivery items [1] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
+          turn ended EndTurn
+          delivered [1]
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]);
+}
+
+#[test]
+fn a_person_skips_the_final_delivery() {
+    let script = Script::new()
+        .piped(Point::PostIteration, "test", [prints("red")])
+        .attended(&[(About::FinalDelivery, Choice::Skip)]);
+    becomes(script, expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 1 done
+          post_iteration test exit 0 -> Pass piped
+          held 1 "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
+          decided Complete
+          LoopEnded
+          gate 1 final_delivery
+          PendingSkipped
+          gate 1 skip by Tui
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]);
+}
+
+#[test]
+fn a_delivery_that_must_be_asked_for_waits_when_nobody_is_there() {
+    let script = Script::new()
+        .piped(Point::PostIteration, "test", [prints("red")])
+        .plan(|plan| plan.gates.final_delivery = Some(FinalDelivery::Ask));
+    let world = World::begin(script).run();
+    assert_eq!(world.left, Some(creel::engine::effect::Leave::NobodyThere));
+    assert_eq!(world.state.outcome(), None);
+}
+
+#[test]
+fn every_delivery_can_be_asked_for() {
+    let script = Script::new()
+        .piped(Point::SessionStart, "build", [prints("warning: unused")])
+        .plan(|plan| plan.gates.delivery = Delivery::Ask)
+        .attended(&[(About::Delivery, Choice::Approve)]);
+    becomes(script, expect![[r#"
+          session_start build exit 0 -> Pass piped
+          held 1 "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nwarning: unused"
+        iteration 1
+          gate 1 delivery
+          gate 1 approve by Tui
+          prompt iteration items [1] "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nwarning: unused\n\nGOAL"
+          turn ended EndTurn
+          delivered [1]
+        iteration 1 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]);
+}
+
+#[test]
+fn piped_output_of_pre_iteration_stands_between_held_items_and_the_goal() {
+    let script = Script::new()
+        .piped(Point::SessionStart, "build", [prints("held")])
+        .piped(Point::PreIteration, "lint", [prints("lint says")])
+        .hook(Point::PreIteration, "quiet", [prints("not for the agent")]);
+    becomes(script, expect![[r#"
+          session_start build exit 0 -> Pass piped
+          held 1 "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld"
+        iteration 1
+          pre_iteration lint exit 0 -> Pass piped
+          pre_iteration quiet exit 0 -> Pass
+          prompt iteration items [1] "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld\n\n[Hook output: pre_iteration \"lint\" · exit 0 · 1.2 s]\nlint says\n\nGOAL"
+          turn ended EndTurn
+          delivered [1]
+        iteration 1 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]);
+}
+
+#[test]
+fn a_failed_turn_runs_on_error_and_a_recovery_turn_and_counts() {
+    let script = Script::new()
+        .piped(Point::OnError, "git diff", [prints("what changed")])
+        .hook(Point::Stop, "tests", [passes()])
+        .hook(Point::PostIteration, "post", [passes()])
+        .agent([Answer::Fails("connection reset"), Answer::Says("Recovered."), DONE]);
+    becomes(script, expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn failed connection reset
+          on_error git diff exit 0 -> Pass piped
+          prompt Recovery "[Hook output: on_error \"git diff\" · exit 0 · 1.2 s]\nwhat changed"
+          turn ended EndTurn
+        iteration 1 failed
+        iteration 2
+          prompt iteration "GOAL"
+          turn ended EndTurn
+          stop tests exit 0 -> Pass
+        iteration 2 done
+          post_iteration post exit 0 -> Pass
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]);
+}
+
+#[test]
+fn three_failed_turns_in_a_row_fail_the_session_when_nobody_is_there() {
+    becomes(Script::new().agent([Answer::Fails("no network")]), expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn failed no network
+        iteration 1 failed
+        iteration 2
+          prompt iteration "GOAL"
+          turn failed no network
+        iteration 2 failed
+        iteration 3
+          prompt iteration "GOAL"
+          turn failed no network
+        iteration 3 failed
+          gate 1 errors
+          gate 1 fail by Policy
+          LoopEnded
+        ended failed (3 turns failed in a row, the last one with: no network)
+    "#]]);
+}
+
+#[test]
+fn waits_between_failed_iterations_grow() {
+    let backoff = Backoff { base: Span::secs(1), factor: 2.0, max: Span::secs(60), jitter: 0.0 };
+    let script =
+        Script::new().agent([Answer::Fails("x"), Answer::Fails("y"), DONE]).plan(|plan| plan.backoff = Some(backoff));
+    let world = World::begin(script).run();
+    assert_eq!(world.now.0, 3_000);
+    assert_eq!(world.state.outcome(), Some(Outcome::Complete));
+}
+
+#[test]
+fn at_the_limit_a_person_grants_as_many_retries_again() {
+    let script = Script::new()
+        .hook(Point::Stop, "tests", [blocks("a"), blocks("b"), passes()])
+        .plan(|plan| plan.max_hook_retries = 1)
+        .attended(&[(About::RetryLimit, Choice::Continue)]);
+    becomes(script, expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+          stop tests exit 2 -> Block
+          retry 1/1
+          prompt Feedback "[Hook feedback]: a"
+          turn ended EndTurn
+          stop tests exit 2 -> Block
+          retry limit 1/1
+          gate 1 retry_limit
+          gate 1 continue by Tui
+          retry 2/2
+          prompt Feedback "[Hook feedback]: b"
+          turn ended EndTurn
+          stop tests exit 0 -> Pass
+        iteration 1 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]);
+}
+
+#[test]
+fn at_the_limit_a_person_sends_a_message_and_the_count_starts_again() {
+    let script = Script::new()
+        .hook(Point::Stop, "tests", [blocks("a"), blocks("b"), blocks("c"), passes()])
+        .plan(|plan| plan.max_hook_retries = 1)
+        .attended(&[(About::RetryLimit, Choice::Send)]);
+    becomes(script, expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+          stop tests exit 2 -> Block
+          retry 1/1
+          prompt Feedback "[Hook feedback]: a"
+          turn ended EndTurn
+          stop tests exit 2 -> Block
+          retry limit 1/1
+          gate 1 retry_limit
+          MessageQueued
+          gate 1 send by Tui
+          prompt Message "Try another way."
+          turn ended EndTurn
+          stop tests exit 2 -> Block
+          retry 1/1
+          prompt Feedback "[Hook feedback]: c"
+          turn ended EndTurn
+          stop tests exit 0 -> Pass
+        iteration 1 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]);
+}
+
+#[test]
+fn at_the_limit_a_person_can_ignore_disable_or_abort() {
+    let ends = [Choice::Ignore, Choice::Disable, Choice::Abort].map(|choice| {
+        let script = Script::new().hook(Point::Stop, "tests", [blocks("no")]).attended(&[(About::RetryLimit, choice)]);
+        World::begin(script).run().state.outcome()
+    });
+    assert_eq!(ends, [Some(Outcome::Forced), Some(Outcome::Complete), Some(Outcome::Aborted)]);
+}
+
+#[test]
+fn with_nobody_there_the_limit_can_escalate_or_abort() {
+    let ends = [OnLimit::Escalate, OnLimit::Abort].map(|on_limit| {
+        let script = Script::new().hook(Point::Stop, "tests", [blocks("no")]).plan(|plan| plan.on_limit = on_limit);
+        World::begin(script).run().state.outcome()
+    });
+    assert_eq!(ends, [Some(Outcome::Escalated), Some(Outcome::Aborted)]);
+}
+
+#[test]
+fn a_limit_of_zero_never_retries() {
+    let script = Script::new().hook(Point::Stop, "tests", [blocks("no")]).plan(|plan| plan.max_hook_retries = 0);
+    becomes(script, expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+          stop tests exit 2 -> Block
+          retry limit 0/0
+          warning [Warning: Hook retry limit (0) reached. Completing execution.]
+          gate 1 retry_limit
+          gate 1 ignore by Policy
+        iteration 1 forced
+          decided Complete
+          LoopEnded
+        ended forced (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]);
+}
+
+#[test]
+fn all_stop_hooks_run_and_each_text_reaches_the_agent_once() {
+    let allow =
+        Reply { decision: Some(Decision::Allow), additional_context: Some("from json".into()), ..Reply::default() };
+    let script = Script::new()
+        .hook(Point::Stop, "one", [exits(2, "same", "why"), passes()])
+        .hook(Point::Stop, "two", [exits(2, "same", "why"), passes()])
+        .hook(Point::Stop, "failed", [exits(1, "info", "note"), passes()])
+        .hook(Point::Stop, "json", [Ran { reply: Some(allow), ..passes() }, passes()]);
+    becomes(script, expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+          stop one exit 2 -> Block
+          stop two exit 2 -> Block
+          stop failed exit 1 -> Fail
+          stop json exit 0 -> Pass piped
+          retry 1/5
+          prompt Feedback "[Hook feedback]: why\n\nsame\n\nnote\n\ninfo\n\nfrom json"
+          turn ended EndTurn
+          stop one exit 0 -> Pass
+          stop two exit 0 -> Pass
+          stop failed exit 0 -> Pass
+          stop json exit 0 -> Pass
+        iteration 1 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]);
+}
+
+#[test]
+fn a_broken_stop_hook_spends_no_retries() {
+    let script = Script::new().hook(Point::Stop, "missing", [exits(127, "", "sh: missing: not found")]);
+    becomes(script, expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+          stop missing exit 127 -> Fail
+          warning hook `missing` at stop: its command could not be run (exit 127); it counts as passed
+        iteration 1 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]);
+}
+
+#[test]
+fn a_hook_broken_twice_in_a_row_opens_a_gate() {
+    let script = Script::new()
+        .hook(Point::PreIteration, "slow", [breaks()])
+        .agent([WORKS, DONE])
+        .attended(&[(About::BrokenHook, Choice::Disable)]);
+    becomes(script, expect![[r#"
+        iteration 1
+          pre_iteration slow timed out -> Fail
+          warning hook `slow` at pre_iteration: timed out
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 1 done
+          decided Continue
+        iteration 2
+          pre_iteration slow timed out -> Fail
+          warning hook `slow` at pre_iteration: timed out
+          gate 1 broken_hook
+          HookDisabled
+          gate 1 disable by Tui
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 2 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]);
+}
+
+#[test]
+fn a_failure_that_must_escalate_holds_the_session() {
+    let script = Script::new().hook_with(Point::SessionStart, "pull", [exits(1, "", "conflict")], |spec| {
+        spec.on_failure = Some(OnFailure::Escalate);
+    });
+    becomes(script, expect![[r#"
+          session_start pull exit 1 -> Fail
+          gate 1 escalation
+          gate 1 escalate by Policy
+          LoopEnded
+        ended escalated (the hook `pull` at session_start needs a person: conflict)
+    "#]]);
+}
+
+#[test]
+fn the_iteration_limit_ends_the_loop_and_still_delivers() {
+    let script = Script::new()
+        .piped(Point::PostIteration, "test", [prints("red")])
+        .agent([WORKS])
+        .plan(|plan| plan.max_iterations = 2);
+    becomes(script, expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 1 done
+          post_iteration test exit 0 -> Pass piped
+          held 1 "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
+          decided Continue
+        iteration 2
+          prompt iteration items [1] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred\n\nGOAL"
+          turn ended EndTurn
+          delivered [1]
+        iteration 2 done
+          post_iteration test exit 0 -> Pass piped
+          held 2 "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
+          decided Continue
+          LoopEnded
+          gate 1 final_delivery
+          gate 1 approve by Policy
+          prompt FinalDelivery items [2] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
+          turn ended EndTurn
+          delivered [2]
+        ended limit (the limit of 2 iterations was reached)
+    "#]]);
+}
+
+#[test]
+fn priority_zero_is_the_first_and_ties_keep_their_order() {
+    let script = Script::new()
+        .hook(Point::SessionStart, "b", [passes()])
+        .hook(Point::SessionStart, "c", [passes()])
+        .hook_with(Point::SessionStart, "a", [passes()], |spec| spec.priority = 0);
+    becomes(script, expect![[r#"
+          session_start a exit 0 -> Pass
+          session_start b exit 0 -> Pass
+          session_start c exit 0 -> Pass
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 1 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]);
+}
+
+#[test]
+fn an_interrupt_cancels_the_turn_runs_session_end_and_delivers_nothing() {
+    let script = Script::new().piped(Point::SessionStart, "build", [prints("held")]).hook(
+        Point::SessionEnd,
+        "notify",
+        [passes()],
+    );
+    let mut world = World::begin(script);
+    world.settle();
+    world.finish_hook(0);
+    world.command(Command::Stop(creel::engine::event::StopHow::Now));
+    expect![[r#"
+          session_start build exit 0 -> Pass piped
+          held 1 "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld"
+        iteration 1
+          prompt iteration items [1] "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld\n\nGOAL"
+          StopRequested
+          turn ended Cancelled
+        iteration 1 failed
+          LoopEnded
+          session_end notify exit 0 -> Pass
+          warning 1 held item was not delivered; it stays in the journal
+        ended cancelled (stopped by a person)
+    "#]].assert_eq(&world.run().story());
+}
+
+#[test]
+fn a_stop_with_grace_lets_the_iteration_end_and_delivers() {
+    let script = Script::new().piped(Point::PostIteration, "test", [prints("red")]).agent([WORKS]);
+    let mut world = World::begin(script);
+    world.settle();
+    world.command(Command::Stop(creel::engine::event::StopHow::AfterIteration));
+    expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          StopRequested
+          turn ended EndTurn
+        iteration 1 done
+          post_iteration test exit 0 -> Pass piped
+          held 1 "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
+          decided Continue
+          LoopEnded
+          gate 1 final_delivery
+          gate 1 approve by Policy
+          prompt FinalDelivery items [1] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
+          turn ended EndTurn
+          delivered [1]
+        ended cancelled (stopped by a person)
+    "#]].assert_eq(&world.run().story());
+}
+
+#[test]
+fn a_paused_session_sends_nothing_until_it_goes_on() {
+    let mut world = World::begin(Script::new().agent([WORKS, DONE]));
+    world.settle();
+    world.command(Command::Pause);
+    world.finish_turn();
+    assert!(!world.step(), "nothing is to be done while paused");
+    world.command(Command::Unpause);
+    assert_eq!(world.run().state.outcome(), Some(Outcome::Complete));
+}
+
+#[test]
+fn a_message_goes_when_the_turn_ends_and_before_the_stop_hooks() {
+    let mut world = World::begin(Script::new().hook(Point::Stop, "tests", [passes()]).agent([WORKS, DONE]));
+    world.settle();
+    world.command(Command::Message("Use tabs.".into()));
+    expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          MessageQueued
+          turn ended EndTurn
+          prompt Message "Use tabs."
+          turn ended EndTurn
+          stop tests exit 0 -> Pass
+        iteration 1 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]].assert_eq(&world.run().story());
+}
+
+#[test]
+fn a_message_is_not_lost_when_its_turn_fails() {
+    let mut world = World::begin(Script::new().agent([WORKS, Answer::Fails("reset"), DONE]));
+    world.settle();
+    world.command(Command::Message("Use tabs.".into()));
+    expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          MessageQueued
+          turn ended EndTurn
+          prompt Message "Use tabs."
+          turn failed reset
+        iteration 1 failed
+        iteration 2
+          prompt iteration "Use tabs.\n\nGOAL"
+          turn ended EndTurn
+        iteration 2 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]].assert_eq(&world.run().story());
+}
+
+#[test]
+fn a_task_hook_runs_beside_the_agent_and_nothing_is_delivered_or_ended_meanwhile() {
+    let script = Script::new().piped(Point::OnTaskComplete, "validate", [prints("task is wrong")]);
+    let mut world = World::begin(script);
+    world.settle();
+    world.command(Command::CompleteTask { id: "T1".into(), content: "parser".into() });
+    world.command(Command::CompleteTask { id: "T1".into(), content: "parser".into() });
+    world.finish_turn();
+    assert!(world.turn.is_none() && world.state.outcome().is_none(), "the session waits for the hook");
+    expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          TaskCompleted
+          turn ended EndTurn
+        iteration 1 done
+          decided Complete
+          LoopEnded
+          on_task_complete validate exit 0 -> Pass piped
+          held 1 "[Hook output: on_task_complete \"validate\" · exit 0 · 1.2 s]\ntask is wrong"
+          gate 1 final_delivery
+          gate 1 approve by Policy
+          prompt FinalDelivery items [1] "[Hook output: on_task_complete \"validate\" · exit 0 · 1.2 s]\ntask is wrong"
+          turn ended EndTurn
+          delivered [1]
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]].assert_eq(&world.run().story());
+}
+
+#[test]
+fn commands_that_make_no_sense_are_refused_with_a_reason() {
+    let mut world = World::begin(Script::new());
+    world.settle();
+    world.command(Command::Unpause);
+    world.command(Command::Message("  ".into()));
+    world.command(Command::SkipItem(creel::engine::ids::ItemId(9)));
+    world.command(Command::DisableHook(None, "nope".into()));
+    world.command(Command::AnswerGate(creel::engine::input::GateAnswer {
+        gate: creel::engine::ids::GateId(1),
+        choice: Choice::Approve,
+        text: None,
+        items: None,
+    }));
+    expect![[r#"
+        the session is not paused
+        the message is empty
+        there is no held item 9
+        there is no hook `nope`
+        there is no gate 1"#]].assert_eq(&world.refused.join("\n"));
+}
+
+#[test]
+fn a_stopped_session_can_be_resumed_with_the_next_iteration() {
+    let mut world = World::begin(Script::new().piped(Point::SessionStart, "build", [prints("held")]));
+    world.settle();
+    world.finish_hook(0);
+    world.command(Command::Stop(creel::engine::event::StopHow::Now));
+    let stopped = world.run();
+    assert_eq!(stopped.state.outcome(), Some(Outcome::Cancelled));
+    let resumed = World::from_events(stopped.script, &stopped.events).resume();
+    assert_eq!(resumed.state.outcome(), Some(Outcome::Complete));
+    assert!(resumed.story().contains("delivered [1]"), "{}", resumed.story());
+}
+
+#[test]
+fn an_unattended_session_that_waits_goes_on_when_a_person_is_there() {
+    let script = Script::new()
+        .piped(Point::PostIteration, "test", [prints("red")])
+        .plan(|plan| plan.gates.final_delivery = Some(FinalDelivery::Ask));
+    let waiting = World::begin(script).run();
+    let script =
+        Script { presence: Presence::Attended, ..waiting.script }.attended(&[(About::FinalDelivery, Choice::Approve)]);
+    assert_eq!(World::from_events(script, &waiting.events).resume().state.outcome(), Some(Outcome::Complete));
+}

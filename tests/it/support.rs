@@ -1,0 +1,3 @@
+//! Builders that the tests share.
+
+pub mod world;

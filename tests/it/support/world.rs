@@ -1,0 +1,385 @@
+//! A world without processes: it performs the engine's effects from a script, so that a whole session is one value.
+//!
+//! What a hook or the agent answers depends only on how often it has answered before, which is counted in the records;
+//! so a world that was killed and resumed goes on as the uncut one would have.
+
+use std::collections::BTreeMap;
+
+use creel::engine::{
+    self, State, Step,
+    conversation::{AgentUpdate, StopReason, TurnEnd, TurnFailure},
+    effect::{Effect, HookJob, Leave},
+    event::{By, Event, HookFinished, Presence, SessionStarted},
+    hooks::{
+        point::Point,
+        verdict::{Reply, RunEnd, RunResult},
+    },
+    ids::{RunId, TurnId},
+    input::{Command, Input},
+    policy::{AgentSpec, Context, GatePolicies, HookAction, HookSpec, OnLimit, Plan, StopHook, StopPlan},
+    session::gate::{About, Choice},
+    time::{At, Span},
+};
+
+/// How a hook answers.
+#[derive(Debug, Clone)]
+pub struct Ran {
+    pub end: RunEnd,
+    pub stdout: &'static str,
+    pub stderr: &'static str,
+    pub reply: Option<Reply>,
+}
+
+pub fn exits(code: i32, stdout: &'static str, stderr: &'static str) -> Ran {
+    Ran { end: RunEnd::Exit(code), stdout, stderr, reply: None }
+}
+
+pub fn passes() -> Ran {
+    exits(0, "", "")
+}
+
+pub fn prints(text: &'static str) -> Ran {
+    exits(0, text, "")
+}
+
+pub fn blocks(stderr: &'static str) -> Ran {
+    exits(2, "", stderr)
+}
+
+pub fn breaks() -> Ran {
+    Ran { end: RunEnd::TimedOut, ..exits(0, "", "") }
+}
+
+/// How the agent answers.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    Says(&'static str),
+    Fails(&'static str),
+}
+
+pub const DONE: Answer = Answer::Says("All done. <promise>COMPLETE</promise>");
+
+/// What the world will do.
+#[derive(Debug, Clone)]
+pub struct Script {
+    pub plan: Plan,
+    pub presence: Presence,
+    /// By hook name; the last answer repeats.
+    pub hooks: BTreeMap<String, Vec<Ran>>,
+    /// The last answer repeats.
+    pub agent: Vec<Answer>,
+    /// What a person answers, by gate; the last answer repeats.
+    pub person: Vec<(About, Choice)>,
+}
+
+pub fn plan() -> Plan {
+    Plan {
+        max_iterations: 20,
+        context: Context::Fresh,
+        max_hook_retries: 5,
+        on_limit: OnLimit::Complete,
+        max_consecutive_errors: 3,
+        turn_timeout: Span::secs(1_800),
+        output_limit: 16_384,
+        backoff: None,
+        gates: GatePolicies::default(),
+        hooks: BTreeMap::new(),
+        stop: StopPlan { hooks: vec![StopHook::Default], circuit_breaker: 3 },
+        agent: "demo".into(),
+        agent_spec: AgentSpec::Scripted { script: String::new() },
+    }
+}
+
+impl Script {
+    pub fn new() -> Self {
+        Self {
+            plan: plan(),
+            presence: Presence::Unattended,
+            hooks: BTreeMap::new(),
+            agent: vec![DONE],
+            person: Vec::new(),
+        }
+    }
+
+    pub fn attended(mut self, person: &[(About, Choice)]) -> Self {
+        self.presence = Presence::Attended;
+        self.person = person.to_vec();
+        self
+    }
+
+    pub fn plan(mut self, change: impl FnOnce(&mut Plan)) -> Self {
+        change(&mut self.plan);
+        self
+    }
+
+    pub fn hook(self, point: Point, name: &str, runs: impl Into<Vec<Ran>>) -> Self {
+        self.hook_with(point, name, runs, |_| {})
+    }
+
+    pub fn piped(self, point: Point, name: &str, runs: impl Into<Vec<Ran>>) -> Self {
+        self.hook_with(point, name, runs, |spec| spec.pipe_output = true)
+    }
+
+    pub fn hook_with(
+        mut self,
+        point: Point,
+        name: &str,
+        runs: impl Into<Vec<Ran>>,
+        change: impl FnOnce(&mut HookSpec),
+    ) -> Self {
+        let mut spec = HookSpec {
+            name: name.into(),
+            action: HookAction::Command(name.into()),
+            timeout: Span::secs(60),
+            pipe_output: false,
+            priority: 100,
+            enabled: true,
+            on_failure: None,
+        };
+        change(&mut spec);
+        self.plan.hooks.entry(point).or_default().push(spec);
+        self.hooks.insert(name.into(), runs.into());
+        self
+    }
+
+    pub fn agent(mut self, answers: impl Into<Vec<Answer>>) -> Self {
+        self.agent = answers.into();
+        self
+    }
+}
+
+/// A session in that world.
+#[derive(Debug, Clone)]
+pub struct World {
+    pub script: Script,
+    pub state: State,
+    pub now: At,
+    pub events: Vec<Event>,
+    pub jobs: Vec<HookJob>,
+    pub turn: Option<(TurnId, String)>,
+    pub cancelled: Vec<RunId>,
+    pub turn_cancelled: bool,
+    pub left: Option<Leave>,
+    pub refused: Vec<String>,
+}
+
+impl World {
+    pub fn begin(script: Script) -> Self {
+        let began = SessionStarted {
+            agent: "demo".into(),
+            cwd: "/project".into(),
+            prompt: "GOAL".into(),
+            max_iterations: script.plan.max_iterations,
+            id: "id".into(),
+            seed: 7,
+            presence: script.presence,
+            plan: script.plan.clone(),
+        };
+        Self::from_events(script, &[Event::SessionStarted(Box::new(began))])
+    }
+
+    /// A world in which this much had been recorded when creel was killed.
+    pub fn from_events(script: Script, events: &[Event]) -> Self {
+        let Some(Event::SessionStarted(began)) = events.first() else {
+            panic!("a journal starts with session_started")
+        };
+        let mut state = State::new("story", (**began).clone(), At(0));
+        for event in &events[1..] {
+            state.apply(At(0), event);
+        }
+        Self {
+            script,
+            state,
+            now: At(0),
+            events: events.to_vec(),
+            jobs: Vec::new(),
+            turn: None,
+            cancelled: Vec::new(),
+            turn_cancelled: false,
+            left: None,
+            refused: Vec::new(),
+        }
+    }
+
+    pub fn input(&mut self, input: Input) {
+        let step = engine::decide(&self.state, self.now, input);
+        self.commit(step);
+        self.settle();
+    }
+
+    pub fn command(&mut self, command: Command) {
+        self.input(Input::Command { by: By::Tui, command });
+    }
+
+    pub fn settle(&mut self) {
+        for _ in 0..10_000 {
+            let step = engine::decide(&self.state, self.now, Input::Proceed);
+            if step.is_empty() || self.left.is_some() {
+                return;
+            }
+            self.commit(step);
+        }
+        panic!("the engine goes on without end: {:?}", self.state.phase);
+    }
+
+    fn commit(&mut self, step: Step) {
+        for event in step.events {
+            self.state.apply(self.now, &event);
+            self.events.push(event);
+        }
+        self.refused.extend(step.refusal);
+        for effect in step.effects {
+            match effect {
+                Effect::RunHook(job) => self.jobs.push(*job),
+                Effect::CancelHook(run) => self.cancelled.push(run),
+                Effect::SendPrompt { turn, text, .. } => {
+                    assert!(self.turn.is_none(), "two turns at once");
+                    self.turn = Some((turn, text));
+                    self.turn_cancelled = false;
+                }
+                Effect::CancelTurn(_) => self.turn_cancelled = true,
+                Effect::Leave(leave) => self.left = Some(leave),
+            }
+        }
+    }
+
+    /// Answers the hook that has waited longest (or the `nth`).
+    pub fn finish_hook(&mut self, nth: usize) {
+        let job = self.jobs.remove(nth);
+        let before = self
+            .events
+            .iter()
+            .filter(|event| matches!(event, Event::HookFinished(done) if done.hook == job.hook.name && !done.again));
+        let runs = &self.script.hooks[&job.hook.name];
+        let ran = runs[before.count().min(runs.len() - 1)].clone();
+        let end = if self.cancelled.contains(&job.run) { RunEnd::Cut } else { ran.end };
+        let result = RunResult {
+            end,
+            took: Span(1_200),
+            stdout: ran.stdout.into(),
+            stderr: ran.stderr.into(),
+            omitted_bytes: 0,
+            file: None,
+            reply: ran.reply,
+        };
+        self.input(Input::HookFinished { run: job.run, result: Box::new(result) });
+    }
+
+    pub fn finish_turn(&mut self) {
+        let Some((turn, _)) = self.turn.take() else { return };
+        let answered = self.events.iter().filter(|event| match event {
+            Event::TurnFailed { .. } => true,
+            Event::TurnEnded { stop_reason, .. } => *stop_reason != StopReason::Cancelled,
+            _ => false,
+        });
+        let answer = self.script.agent[answered.count().min(self.script.agent.len() - 1)].clone();
+        if self.turn_cancelled {
+            let end = TurnEnd { stop_reason: StopReason::Cancelled, tokens: None };
+            return self.input(Input::TurnEnded { turn, end });
+        }
+        match answer {
+            Answer::Says(text) => {
+                self.input(Input::Agent { turn, update: AgentUpdate::Said(text.into()) });
+                let end = TurnEnd { stop_reason: StopReason::EndTurn, tokens: None };
+                self.input(Input::TurnEnded { turn, end });
+            }
+            Answer::Fails(why) => self.input(Input::TurnFailed { turn, failure: TurnFailure::new(why) }),
+        }
+    }
+
+    /// A person answers the gate that waits, by the script.
+    pub fn answer_gate(&mut self) {
+        let gate = self.state.gates.open.clone().expect("a gate waits");
+        let given = self.events.iter().filter(|event| matches!(event, Event::GateAnswered { by: By::Tui, .. })).count();
+        let person = &self.script.person;
+        assert!(!person.is_empty(), "nobody was expected to answer {:?}", gate.about);
+        let (about, choice) = person[given.min(person.len() - 1)];
+        assert_eq!(about, gate.about, "another gate than the script expects: {}", gate.reason);
+        let text = (choice == Choice::Send).then(|| "Try another way.".to_owned());
+        let answer = creel::engine::input::GateAnswer { gate: gate.id, choice, text, items: None };
+        self.command(Command::AnswerGate(answer));
+    }
+
+    /// Does one of the things that are to be done; `false` if there is nothing left.
+    pub fn step(&mut self) -> bool {
+        if self.left.is_some() {
+            return false;
+        }
+        if !self.jobs.is_empty() {
+            self.finish_hook(0);
+        } else if self.turn.is_some() {
+            self.finish_turn();
+        } else if let Some(at) = self.state.next_wake() {
+            self.now = self.now.max(at);
+            self.settle();
+        } else if self.state.gates.open.is_some() {
+            self.answer_gate();
+        } else {
+            return false;
+        }
+        true
+    }
+
+    pub fn run(mut self) -> Self {
+        self.settle();
+        for _ in 0..10_000 {
+            if !self.step() {
+                return self;
+            }
+        }
+        panic!("the session does not end: {:?}", self.state.phase);
+    }
+
+    pub fn resume(mut self) -> Self {
+        self.input(Input::Resume { presence: self.script.presence, max_iterations: None });
+        self.run()
+    }
+
+    /// What happened, a line each, without what only a program wants to know.
+    pub fn story(&self) -> String {
+        self.events.iter().filter_map(line).map(|line| line + "\n").collect()
+    }
+}
+
+/// One event as a line of a story.
+fn line(event: &Event) -> Option<String> {
+    let quoted = |text: &str| format!("{text:?}");
+    Some(match event {
+        Event::SessionStarted(_) | Event::HooksDue { .. } | Event::AgentSaid { .. } => return None,
+        Event::HookStarted { .. } | Event::ProcessStarted { .. } => return None,
+        Event::IterationStarted { iteration } => format!("iteration {iteration}"),
+        Event::IterationCompleted { iteration, outcome } => format!("iteration {iteration} {outcome:?}").to_lowercase(),
+        Event::HookFinished(done) => finished(done),
+        Event::PendingAdded { item, text, .. } => format!("  held {item} {}", quoted(text)),
+        Event::PromptSent(prompt) => {
+            let items =
+                if prompt.items.is_empty() { String::new() } else { format!(" items {:?}", numbers(&prompt.items)) };
+            format!("  prompt {:?}{items} {}", prompt.reason, quoted(&prompt.text)).replace("prompt I", "prompt i")
+        }
+        Event::TurnEnded { stop_reason, .. } => format!("  turn ended {stop_reason:?}"),
+        Event::TurnFailed { error, .. } => format!("  turn failed {error}"),
+        Event::Delivered { items } => format!("  delivered {:?}", numbers(items)),
+        Event::RetryCounted { used, limit, no_progress, .. } => {
+            format!("  retry {used}/{limit}{}", if *no_progress { " no progress" } else { "" })
+        }
+        Event::RetryLimitReached { used, limit, .. } => format!("  retry limit {used}/{limit}"),
+        Event::GateOpened { gate, about, .. } => format!("  gate {gate} {}", about.name()),
+        Event::GateAnswered { gate, choice, by } => format!("  gate {gate} {} by {by:?}", choice.name()),
+        Event::StopDecided { action, .. } => format!("  decided {action:?}"),
+        Event::Warning { text } => format!("  warning {text}"),
+        Event::SessionEnded { outcome, reason, .. } => format!("ended {} ({reason})", outcome.name()),
+        other => {
+            let text = format!("{other:?}");
+            format!("  {}", text.split(" {").next().unwrap_or(&text))
+        }
+    })
+}
+
+fn finished(done: &HookFinished) -> String {
+    let piped = if done.piped { " piped" } else { "" };
+    format!("  {} {} {} -> {:?}{piped}", done.point, done.hook, done.end.describe(), done.verdict)
+}
+
+fn numbers(items: &[creel::engine::ids::ItemId]) -> Vec<u64> {
+    items.iter().map(|item| item.0).collect()
+}
