@@ -23,7 +23,9 @@ const WORKS: Answer = Answer::Says("Working.");
 
 #[test]
 fn a_session_without_hooks_ends_when_the_agent_promises() {
-    becomes(Script::new().agent([WORKS, DONE]), expect![[r#"
+    becomes(
+        Script::new().agent([WORKS, DONE]),
+        expect![[r#"
         iteration 1
           prompt iteration "GOAL"
           turn ended EndTurn
@@ -36,7 +38,8 @@ fn a_session_without_hooks_ends_when_the_agent_promises() {
           decided Complete
           LoopEnded
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -46,7 +49,9 @@ fn output_held_for_a_turn_that_failed_goes_with_the_next_prompt() {
         Answer::Fails("connection reset"),
         DONE,
     ]);
-    becomes(script, expect![[r#"
+    becomes(
+        script,
+        expect![[r#"
         iteration 1
           prompt iteration "GOAL"
           turn ended EndTurn
@@ -67,13 +72,16 @@ fn output_held_for_a_turn_that_failed_goes_with_the_next_prompt() {
           decided Complete
           LoopEnded
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn a_hook_that_always_blocks_gives_six_turns_five_feedbacks_and_a_forced_end() {
     let script = Script::new().hook(Point::Stop, "tests", [exits(2, "1 failed", "fix it")]).agent([DONE]);
-    becomes(script, expect![[r#"
+    becomes(
+        script,
+        expect![[r#"
         iteration 1
           prompt iteration "GOAL"
           turn ended EndTurn
@@ -106,7 +114,8 @@ fn a_hook_that_always_blocks_gives_six_turns_five_feedbacks_and_a_forced_end() {
           decided Complete
           LoopEnded
         ended forced (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -118,7 +127,9 @@ fn three_failing_then_one_then_none() {
             [blocks("3 tests failing"), blocks("1 test failing"), prints("All tests passed!")],
         )
         .agent([Answer::Says("Wrote it."), Answer::Says("Fixed two."), DONE]);
-    becomes(script, expect![[r#"
+    becomes(
+        script,
+        expect![[r#"
         iteration 1
           prompt iteration "GOAL"
           turn ended EndTurn
@@ -135,7 +146,8 @@ fn three_failing_then_one_then_none() {
           decided Complete
           LoopEnded
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -145,7 +157,9 @@ fn what_is_still_held_after_the_loop_is_delivered_before_session_end() {
         "notify",
         [passes()],
     );
-    becomes(script, expect![[r#"
+    becomes(
+        script,
+        expect![[r#"
         iteration 1
           prompt iteration "GOAL"
           turn ended EndTurn
@@ -161,7 +175,8 @@ fn what_is_still_held_after_the_loop_is_delivered_before_session_end() {
           delivered [1]
           session_end notify exit 0 -> Pass
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -169,7 +184,9 @@ fn a_person_approves_the_final_delivery() {
     let script = Script::new()
         .piped(Point::PostIteration, "test", [prints("red")])
         .attended(&[(About::FinalDelivery, Choice::Approve)]);
-    becomes(script, expect![[r#"
+    becomes(
+        script,
+        expect![[r#"
         iteration 1
           prompt iteration "GOAL"
           turn ended EndTurn
@@ -184,7 +201,8 @@ fn a_person_approves_the_final_delivery() {
           turn ended EndTurn
           delivered [1]
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -192,7 +210,9 @@ fn a_person_skips_the_final_delivery() {
     let script = Script::new()
         .piped(Point::PostIteration, "test", [prints("red")])
         .attended(&[(About::FinalDelivery, Choice::Skip)]);
-    becomes(script, expect![[r#"
+    becomes(
+        script,
+        expect![[r#"
         iteration 1
           prompt iteration "GOAL"
           turn ended EndTurn
@@ -205,7 +225,8 @@ fn a_person_skips_the_final_delivery() {
           PendingSkipped
           gate 1 skip by Tui
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -224,7 +245,9 @@ fn every_delivery_can_be_asked_for() {
         .piped(Point::SessionStart, "build", [prints("warning: unused")])
         .plan(|plan| plan.gates.delivery = Delivery::Ask)
         .attended(&[(About::Delivery, Choice::Approve)]);
-    becomes(script, expect![[r#"
+    becomes(
+        script,
+        expect![[r#"
           session_start build exit 0 -> Pass piped
           held 1 "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nwarning: unused"
         iteration 1
@@ -237,7 +260,8 @@ fn every_delivery_can_be_asked_for() {
           decided Complete
           LoopEnded
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -246,7 +270,9 @@ fn piped_output_of_pre_iteration_stands_between_held_items_and_the_goal() {
         .piped(Point::SessionStart, "build", [prints("held")])
         .piped(Point::PreIteration, "lint", [prints("lint says")])
         .hook(Point::PreIteration, "quiet", [prints("not for the agent")]);
-    becomes(script, expect![[r#"
+    becomes(
+        script,
+        expect![[r#"
           session_start build exit 0 -> Pass piped
           held 1 "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld"
         iteration 1
@@ -259,7 +285,8 @@ fn piped_output_of_pre_iteration_stands_between_held_items_and_the_goal() {
           decided Complete
           LoopEnded
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -269,7 +296,9 @@ fn a_failed_turn_runs_on_error_and_a_recovery_turn_and_counts() {
         .hook(Point::Stop, "tests", [passes()])
         .hook(Point::PostIteration, "post", [passes()])
         .agent([Answer::Fails("connection reset"), Answer::Says("Recovered."), DONE]);
-    becomes(script, expect![[r#"
+    becomes(
+        script,
+        expect![[r#"
         iteration 1
           prompt iteration "GOAL"
           turn failed connection reset
@@ -286,12 +315,15 @@ fn a_failed_turn_runs_on_error_and_a_recovery_turn_and_counts() {
           decided Complete
           LoopEnded
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn three_failed_turns_in_a_row_fail_the_session_when_nobody_is_there() {
-    becomes(Script::new().agent([Answer::Fails("no network")]), expect![[r#"
+    becomes(
+        Script::new().agent([Answer::Fails("no network")]),
+        expect![[r#"
         iteration 1
           prompt iteration "GOAL"
           turn failed no network
@@ -308,7 +340,8 @@ fn three_failed_turns_in_a_row_fail_the_session_when_nobody_is_there() {
           gate 1 fail by Policy
           LoopEnded
         ended failed (3 turns failed in a row, the last one with: no network)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -327,7 +360,9 @@ fn at_the_limit_a_person_grants_as_many_retries_again() {
         .hook(Point::Stop, "tests", [blocks("a"), blocks("b"), passes()])
         .plan(|plan| plan.max_hook_retries = 1)
         .attended(&[(About::RetryLimit, Choice::Continue)]);
-    becomes(script, expect![[r#"
+    becomes(
+        script,
+        expect![[r#"
         iteration 1
           prompt iteration "GOAL"
           turn ended EndTurn
@@ -347,7 +382,8 @@ fn at_the_limit_a_person_grants_as_many_retries_again() {
           decided Complete
           LoopEnded
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -356,7 +392,9 @@ fn at_the_limit_a_person_sends_a_message_and_the_count_starts_again() {
         .hook(Point::Stop, "tests", [blocks("a"), blocks("b"), blocks("c"), passes()])
         .plan(|plan| plan.max_hook_retries = 1)
         .attended(&[(About::RetryLimit, Choice::Send)]);
-    becomes(script, expect![[r#"
+    becomes(
+        script,
+        expect![[r#"
         iteration 1
           prompt iteration "GOAL"
           turn ended EndTurn
@@ -380,7 +418,8 @@ fn at_the_limit_a_person_sends_a_message_and_the_count_starts_again() {
           decided Complete
           LoopEnded
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -404,7 +443,9 @@ fn with_nobody_there_the_limit_can_escalate_or_abort() {
 #[test]
 fn a_limit_of_zero_never_retries() {
     let script = Script::new().hook(Point::Stop, "tests", [blocks("no")]).plan(|plan| plan.max_hook_retries = 0);
-    becomes(script, expect![[r#"
+    becomes(
+        script,
+        expect![[r#"
         iteration 1
           prompt iteration "GOAL"
           turn ended EndTurn
@@ -417,7 +458,8 @@ fn a_limit_of_zero_never_retries() {
           decided Complete
           LoopEnded
         ended forced (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -429,7 +471,9 @@ fn all_stop_hooks_run_and_each_text_reaches_the_agent_once() {
         .hook(Point::Stop, "two", [exits(2, "same", "why"), passes()])
         .hook(Point::Stop, "failed", [exits(1, "info", "note"), passes()])
         .hook(Point::Stop, "json", [Ran { reply: Some(allow), ..passes() }, passes()]);
-    becomes(script, expect![[r#"
+    becomes(
+        script,
+        expect![[r#"
         iteration 1
           prompt iteration "GOAL"
           turn ended EndTurn
@@ -448,13 +492,16 @@ fn all_stop_hooks_run_and_each_text_reaches_the_agent_once() {
           decided Complete
           LoopEnded
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn a_broken_stop_hook_spends_no_retries() {
     let script = Script::new().hook(Point::Stop, "missing", [exits(127, "", "sh: missing: not found")]);
-    becomes(script, expect![[r#"
+    becomes(
+        script,
+        expect![[r#"
         iteration 1
           prompt iteration "GOAL"
           turn ended EndTurn
@@ -464,7 +511,8 @@ fn a_broken_stop_hook_spends_no_retries() {
           decided Complete
           LoopEnded
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -473,7 +521,9 @@ fn a_hook_broken_twice_in_a_row_opens_a_gate() {
         .hook(Point::PreIteration, "slow", [breaks()])
         .agent([WORKS, DONE])
         .attended(&[(About::BrokenHook, Choice::Disable)]);
-    becomes(script, expect![[r#"
+    becomes(
+        script,
+        expect![[r#"
         iteration 1
           pre_iteration slow timed out -> Fail
           warning hook `slow` at pre_iteration: timed out
@@ -493,7 +543,8 @@ fn a_hook_broken_twice_in_a_row_opens_a_gate() {
           decided Complete
           LoopEnded
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -501,13 +552,16 @@ fn a_failure_that_must_escalate_holds_the_session() {
     let script = Script::new().hook_with(Point::SessionStart, "pull", [exits(1, "", "conflict")], |spec| {
         spec.on_failure = Some(OnFailure::Escalate);
     });
-    becomes(script, expect![[r#"
+    becomes(
+        script,
+        expect![[r#"
           session_start pull exit 1 -> Fail
           gate 1 escalation
           gate 1 escalate by Policy
           LoopEnded
         ended escalated (the hook `pull` at session_start needs a person: conflict)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -516,7 +570,9 @@ fn the_iteration_limit_ends_the_loop_and_still_delivers() {
         .piped(Point::PostIteration, "test", [prints("red")])
         .agent([WORKS])
         .plan(|plan| plan.max_iterations = 2);
-    becomes(script, expect![[r#"
+    becomes(
+        script,
+        expect![[r#"
         iteration 1
           prompt iteration "GOAL"
           turn ended EndTurn
@@ -539,7 +595,8 @@ fn the_iteration_limit_ends_the_loop_and_still_delivers() {
           turn ended EndTurn
           delivered [2]
         ended limit (the limit of 2 iterations was reached)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -548,7 +605,9 @@ fn priority_zero_is_the_first_and_ties_keep_their_order() {
         .hook(Point::SessionStart, "b", [passes()])
         .hook(Point::SessionStart, "c", [passes()])
         .hook_with(Point::SessionStart, "a", [passes()], |spec| spec.priority = 0);
-    becomes(script, expect![[r#"
+    becomes(
+        script,
+        expect![[r#"
           session_start a exit 0 -> Pass
           session_start b exit 0 -> Pass
           session_start c exit 0 -> Pass
@@ -559,7 +618,8 @@ fn priority_zero_is_the_first_and_ties_keep_their_order() {
           decided Complete
           LoopEnded
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -585,7 +645,8 @@ fn an_interrupt_cancels_the_turn_runs_session_end_and_delivers_nothing() {
           session_end notify exit 0 -> Pass
           warning 1 held item was not delivered; it stays in the journal
         ended cancelled (stopped by a person)
-    "#]].assert_eq(&world.run().story());
+    "#]]
+    .assert_eq(&world.run().story());
 }
 
 #[test]
@@ -610,7 +671,8 @@ fn a_stop_with_grace_lets_the_iteration_end_and_delivers() {
           turn ended EndTurn
           delivered [1]
         ended cancelled (stopped by a person)
-    "#]].assert_eq(&world.run().story());
+    "#]]
+    .assert_eq(&world.run().story());
 }
 
 #[test]
@@ -641,7 +703,8 @@ fn a_message_goes_when_the_turn_ends_and_before_the_stop_hooks() {
           decided Complete
           LoopEnded
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]].assert_eq(&world.run().story());
+    "#]]
+    .assert_eq(&world.run().story());
 }
 
 #[test]
@@ -664,7 +727,8 @@ fn a_message_is_not_lost_when_its_turn_fails() {
           decided Complete
           LoopEnded
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]].assert_eq(&world.run().story());
+    "#]]
+    .assert_eq(&world.run().story());
 }
 
 #[test]
@@ -692,7 +756,8 @@ fn a_task_hook_runs_beside_the_agent_and_nothing_is_delivered_or_ended_meanwhile
           turn ended EndTurn
           delivered [1]
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]].assert_eq(&world.run().story());
+    "#]]
+    .assert_eq(&world.run().story());
 }
 
 #[test]
@@ -714,7 +779,8 @@ fn commands_that_make_no_sense_are_refused_with_a_reason() {
         the message is empty
         there is no held item 9
         there is no hook `nope`
-        there is no gate 1"#]].assert_eq(&world.refused.join("\n"));
+        there is no gate 1"#]]
+    .assert_eq(&world.refused.join("\n"));
 }
 
 #[test]

@@ -318,7 +318,8 @@ impl State {
         }
         match gate.about {
             About::FinalDelivery => {
-                let approved = self.pending.waiting_ids();
+                // Not what was caught while the gate was open: nobody has seen that.
+                let approved = self.pending.waiting_ids().into_iter().filter(|id| gate.items.contains(id)).collect();
                 if let Some(ending) = &mut self.ending {
                     ending.approved = Some(approved);
                 }

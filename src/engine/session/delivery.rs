@@ -75,7 +75,7 @@ impl State {
     }
 
     pub(super) fn end(&self) -> Step {
-        let Some(ending) = &self.ending else { return Step::default() };
+        let Some(ending) = self.ending.as_ref().filter(|_| !self.side.is_busy()) else { return Step::default() };
         let forced = self.iterations.last == Some(IterationOutcome::Forced);
         let ended = Event::SessionEnded {
             outcome: if forced { Outcome::Forced } else { ending.outcome },

@@ -1,0 +1,391 @@
+//! The invariants of the engine, over random sessions: answers, failures, commands, timers and deaths in any order.
+
+use std::collections::BTreeMap;
+
+use creel::engine::{
+    conversation::StopReason,
+    event::{By, Event, IterationOutcome, Outcome, StopHow},
+    hooks::{point::Point, verdict::RunEnd},
+    ids::ItemId,
+    input::{Command, GateAnswer},
+    policy::{Backoff, Context, Delivery, FinalDelivery, OnFailure, OnLimit},
+    session::{gate::Choice, pending::ItemState},
+    time::Span,
+};
+use proptest::prelude::*;
+
+use crate::support::world::*;
+
+/// Something that happens while a session runs.
+#[derive(Debug, Clone)]
+enum Happens {
+    HookEnds(usize),
+    TurnEnds,
+    TimePasses(u64),
+    Gate(usize),
+    Asks(Command),
+    Dies,
+}
+
+fn a_run() -> impl Strategy<Value = Ran> {
+    prop_oneof![
+        3 => Just(passes()),
+        3 => prop_oneof![Just("alpha"), Just("beta"), Just("gamma")].prop_map(prints),
+        3 => prop_oneof![Just("no"), Just("still no")].prop_map(blocks),
+        2 => Just(exits(1, "out", "err")),
+        1 => Just(breaks()),
+        1 => Just(exits(127, "", "not found")),
+    ]
+}
+
+fn an_answer() -> impl Strategy<Value = Answer> {
+    prop_oneof![
+        5 => Just(Answer::Says("Working.")),
+        2 => Just(Answer::Fails("reset")),
+        1 => Just(DONE),
+        1 => Just(Answer::Says("<promise>ESCALATE</promise>")),
+    ]
+}
+
+fn a_point() -> impl Strategy<Value = Point> {
+    prop::sample::select(vec![
+        Point::SessionStart,
+        Point::PreIteration,
+        Point::Stop,
+        Point::PostIteration,
+        Point::OnTaskComplete,
+        Point::OnError,
+        Point::SessionEnd,
+    ])
+}
+
+fn a_script() -> impl Strategy<Value = Script> {
+    let failure = prop::option::weighted(
+        0.2,
+        prop::sample::select(vec![OnFailure::Ignore, OnFailure::Block, OnFailure::Escalate]),
+    );
+    let hook = (a_point(), any::<bool>(), failure, prop::collection::vec(a_run(), 1..4));
+    let hooks = prop::collection::vec(hook, 0..6);
+    let answers = prop::collection::vec(an_answer(), 1..8);
+    let limits = (1u32..6, 0u32..4, 1u32..4);
+    let policies = (
+        prop::sample::select(vec![OnLimit::Complete, OnLimit::Escalate, OnLimit::Abort]),
+        prop::option::of(prop::sample::select(vec![FinalDelivery::Ask, FinalDelivery::Auto, FinalDelivery::Skip])),
+        prop::sample::select(vec![Delivery::Ask, Delivery::Auto]),
+        any::<bool>(),
+        any::<bool>(),
+        prop::sample::select(vec![0, 5_000]),
+    );
+    (hooks, answers, limits, policies).prop_map(|(hooks, answers, limits, policies)| {
+        let mut script = Script::new().attended(&[]).agent(answers);
+        for (n, (point, piped, on_failure, runs)) in hooks.into_iter().enumerate() {
+            script = script.hook_with(point, &format!("hook {n}"), runs, |spec| {
+                spec.pipe_output = piped;
+                spec.on_failure = on_failure;
+            });
+        }
+        script.plan(|plan| {
+            (plan.max_iterations, plan.max_hook_retries, plan.max_consecutive_errors) = limits;
+            plan.on_limit = policies.0;
+            plan.gates.final_delivery = policies.1;
+            plan.gates.delivery = policies.2;
+            plan.context = if policies.3 { Context::Keep } else { Context::Fresh };
+            plan.backoff =
+                policies.4.then_some(Backoff { base: Span::secs(1), factor: 2.0, max: Span::secs(4), jitter: 0.5 });
+            plan.gates.timeout = Span(policies.5);
+        })
+    })
+}
+
+fn a_command() -> impl Strategy<Value = Command> {
+    let item = (1u64..6).prop_map(ItemId);
+    prop_oneof![
+        Just(Command::Pause),
+        Just(Command::Unpause),
+        Just(Command::CancelTurn),
+        Just(Command::Message("Be careful.".into())),
+        item.clone().prop_map(Command::SkipItem),
+        item.clone().prop_map(Command::RestoreItem),
+        item.prop_map(|item| Command::EditItem(item, format!("edited {item}"))),
+        (0..6).prop_map(|n| Command::DisableHook(None, format!("hook {n}"))),
+        (0..6).prop_map(|n| Command::EnableHook(None, format!("hook {n}"))),
+        (0..4).prop_map(|n| Command::CompleteTask { id: format!("T{n}"), content: "text".into() }),
+        prop::sample::select(vec![Command::Stop(StopHow::AfterIteration), Command::Stop(StopHow::Now)]),
+    ]
+}
+
+fn what_happens() -> impl Strategy<Value = Vec<Happens>> {
+    let one = prop_oneof![
+        6 => (0usize..2).prop_map(Happens::HookEnds),
+        5 => Just(Happens::TurnEnds),
+        2 => (0u64..3_000).prop_map(Happens::TimePasses),
+        2 => (0usize..5).prop_map(Happens::Gate),
+        2 => a_command().prop_map(Happens::Asks),
+        1 => Just(Happens::Dies),
+    ];
+    prop::collection::vec(one, 0..60)
+}
+
+fn happen(mut world: World, what: Happens) -> World {
+    match what {
+        Happens::HookEnds(n) if !world.jobs.is_empty() => world.finish_hook(n % world.jobs.len()),
+        Happens::TurnEnds => world.finish_turn(),
+        Happens::TimePasses(ms) => {
+            world.now = world.now.after(Span(ms));
+            world.settle();
+        }
+        Happens::Gate(n) => answer(&mut world, n),
+        Happens::Asks(command) => world.command(command),
+        Happens::Dies if world.state.outcome().is_none() => {
+            let now = world.now;
+            let mut next = World::from_events(world.script, &world.events);
+            next.now = now;
+            next.input(creel::engine::input::Input::Resume { presence: next.script.presence, max_iterations: None });
+            return next;
+        }
+        Happens::HookEnds(_) | Happens::Dies => {}
+    }
+    world
+}
+
+fn answer(world: &mut World, n: usize) {
+    let Some(gate) = world.state.gates.open.clone() else { return };
+    let choices = gate.about.choices();
+    let choice = choices[n % choices.len()];
+    let text = (choice == Choice::Send).then(|| "Another way.".to_owned());
+    // Every other answer approves only a part.
+    let items = (n % 2 == 1 && choice == Choice::Approve).then(|| gate.items.iter().copied().take(1).collect());
+    world.command(Command::AnswerGate(GateAnswer { gate: gate.id, choice, text, items }));
+}
+
+/// Lets everything that is in flight come to its end, with a person who grants nothing further.
+fn run_out(mut world: World) -> World {
+    world.settle();
+    for _ in 0..5_000 {
+        if world.left.is_some() {
+            break;
+        }
+        if world.state.steering.paused {
+            world.command(Command::Unpause);
+        } else if !world.jobs.is_empty() {
+            world.finish_hook(0);
+        } else if world.turn.is_some() {
+            world.finish_turn();
+        } else if let Some(at) = world.state.next_wake() {
+            world.now = world.now.max(at);
+            world.settle();
+        } else if let Some(gate) = world.state.gates.open.clone() {
+            let last = *gate.about.choices().last().expect("a gate has choices");
+            world.command(Command::AnswerGate(GateAnswer { gate: gate.id, choice: last, text: None, items: None }));
+        } else {
+            panic!("nothing is to be done, and the session has not ended: {:#?}", world.state.phase);
+        }
+    }
+    world
+}
+
+/// The prompts whose turns ended well.
+fn answered(events: &[Event]) -> Vec<&creel::engine::event::PromptSent> {
+    let ended = |turn| {
+        events.iter().any(|event| matches!(event, Event::TurnEnded { turn: t, stop_reason, .. } if *t == turn && *stop_reason != StopReason::Cancelled))
+    };
+    let sent =
+        events.iter().filter_map(|event| if let Event::PromptSent(prompt) = event { Some(&**prompt) } else { None });
+    sent.filter(|prompt| ended(prompt.turn)).collect()
+}
+
+fn holds(world: &World) {
+    the_session_ends(world);
+    no_text_is_lost_and_none_is_delivered_twice(world);
+    the_counter_never_passes_the_limit_without_a_person(world);
+    every_effect_is_answered_or_cut(world);
+    forced_is_shown_as_forced(world);
+    nothing_is_sent_while_a_task_hook_runs(world);
+}
+
+fn the_session_ends(world: &World) {
+    assert!(world.state.outcome().is_some(), "still {:?}", world.state.phase);
+    let ends = world.events.iter().filter(|event| matches!(event, Event::SessionEnded { .. })).count();
+    let resumed = world.events.iter().filter(|event| matches!(event, Event::SessionResumed { .. })).count();
+    assert!((1..=1 + resumed).contains(&ends));
+}
+
+fn no_text_is_lost_and_none_is_delivered_twice(world: &World) {
+    let mut deliveries: BTreeMap<ItemId, usize> = BTreeMap::new();
+    for prompt in answered(&world.events) {
+        for item in &prompt.items {
+            *deliveries.entry(*item).or_default() += 1;
+        }
+    }
+    let piped_to_pending = world.events.iter().filter(|event| {
+        matches!(event, Event::HookFinished(done) if done.piped && done.point.rules().piped_to == creel::engine::hooks::point::PipedTo::Pending)
+    });
+    let from_stop = world.state.pending.items().iter().filter(|item| item.source.point == Point::Stop).count();
+    assert_eq!(piped_to_pending.count() + from_stop, world.state.pending.items().len(), "caught and held differ");
+    for item in world.state.pending.items() {
+        let times = deliveries.get(&item.id).copied().unwrap_or(0);
+        let expected = usize::from(item.state == ItemState::Delivered);
+        assert_eq!(times, expected, "item {} is {:?}", item.id, item.state);
+        assert_ne!(item.state, ItemState::InFlight);
+    }
+    let reported: Vec<ItemId> = world
+        .events
+        .iter()
+        .filter_map(|e| if let Event::Delivered { items } = e { Some(items.clone()) } else { None })
+        .flatten()
+        .collect();
+    assert_eq!(reported.len(), deliveries.len(), "each delivery is reported once");
+    let went_well = matches!(world.state.outcome(), Some(Outcome::Complete | Outcome::Limit));
+    if went_well && !somebody_meddled_with_the_end(&world.events) {
+        assert_eq!(world.state.pending.waiting().count(), 0, "held output at the end of a session that went well");
+    }
+}
+
+/// Held output may stay behind if a person cancelled the final turn, or brought up something after it.
+fn somebody_meddled_with_the_end(events: &[Event]) -> bool {
+    let after = events.iter().skip_while(|event| !matches!(event, Event::LoopEnded { .. }));
+    after.into_iter().any(|event| {
+        matches!(
+            event,
+            Event::PendingRestored { .. }
+                | Event::TaskCompleted { .. }
+                | Event::TurnEnded { stop_reason: StopReason::Cancelled, .. }
+        )
+    })
+}
+
+fn the_counter_never_passes_the_limit_without_a_person(world: &World) {
+    let granted = world.events.iter().any(|event| {
+        matches!(event, Event::GateAnswered { choice: Choice::Continue, by, .. } if !matches!(by, By::Policy | By::Timeout))
+    });
+    for event in &world.events {
+        if let Event::RetryCounted { used, limit, .. } = event {
+            assert!(used <= limit);
+            assert!(granted || *limit == world.state.plan().max_hook_retries);
+        }
+    }
+}
+
+fn every_effect_is_answered_or_cut(world: &World) {
+    for event in &world.events {
+        match event {
+            Event::HookStarted { run, .. } => {
+                let ends = world.events.iter().filter(|e| matches!(e, Event::HookFinished(done) if done.run == *run));
+                assert_eq!(ends.count(), 1, "run {run}");
+            }
+            Event::PromptSent(prompt) => {
+                let ended = world.events.iter().any(|e| {
+                    matches!(e, Event::TurnEnded { turn, .. } | Event::TurnFailed { turn, .. } if *turn == prompt.turn)
+                });
+                let name = format!("turn {}", prompt.turn);
+                let cut =
+                    world.events.iter().any(|e| matches!(e, Event::SessionResumed { cut, .. } if cut.contains(&name)));
+                assert!(ended != cut, "{name}: ended {ended}, cut {cut}");
+            }
+            _ => {}
+        }
+    }
+}
+
+fn forced_is_shown_as_forced(world: &World) {
+    let forced = world.state.iterations.last == Some(IterationOutcome::Forced);
+    assert_eq!(forced, world.state.outcome() == Some(Outcome::Forced));
+}
+
+fn nothing_is_sent_while_a_task_hook_runs(world: &World) {
+    let mut running = 0usize;
+    for event in &world.events {
+        match event {
+            Event::HookStarted { point: Point::OnTaskComplete, .. } => running += 1,
+            Event::HookFinished(done) if done.point == Point::OnTaskComplete => running -= 1,
+            Event::PromptSent(prompt) if !prompt.items.is_empty() => assert_eq!(running, 0),
+            Event::SessionEnded { .. } => assert_eq!(running, 0),
+            _ => {}
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_session_keeps_its_invariants(script in a_script(), happenings in what_happens()) {
+        let mut world = World::begin(script);
+        world.settle();
+        for what in happenings {
+            world = happen(world, what);
+        }
+        holds(&run_out(world));
+    }
+}
+
+/// What a session came to, whoever was killed on the way: turns and runs by what they were about.
+fn end_state(world: &World) -> (Option<Outcome>, u32, Vec<String>, Vec<String>) {
+    let prompts = answered(&world.events).iter().map(|p| format!("{:?} {:?} {}", p.reason, p.items, p.text)).collect();
+    let runs = world.events.iter().filter_map(|event| match event {
+        Event::HookFinished(done) if done.end != RunEnd::Cut => {
+            Some(format!("{} {} {:?}", done.point, done.hook, done.end))
+        }
+        Event::RetryCounted { used, limit, .. } => Some(format!("retry {used}/{limit}")),
+        Event::IterationCompleted { iteration, outcome } => Some(format!("{iteration} {outcome:?}")),
+        Event::PendingAdded { item, text, .. } => Some(format!("{item} {text}")),
+        Event::Delivered { items } => Some(format!("{items:?}")),
+        _ => None,
+    });
+    (world.state.outcome(), world.state.iterations.current, prompts, runs.collect())
+}
+
+fn stories() -> Vec<Script> {
+    let works = Answer::Says("Working.");
+    vec![
+        Script::new()
+            .piped(Point::SessionStart, "build", [prints("built")])
+            .hook(Point::Stop, "tests", [blocks("3 failing"), blocks("1 failing"), passes()])
+            .piped(Point::PostIteration, "lint", [prints("lint")])
+            .hook(Point::SessionEnd, "notify", [passes()])
+            .agent([works.clone(), works.clone(), DONE]),
+        Script::new()
+            .hook(Point::Stop, "never", [blocks("no")])
+            .piped(Point::PostIteration, "test", [exits(1, "red", "")])
+            .plan(|plan| (plan.max_hook_retries, plan.max_iterations) = (2, 2)),
+        Script::new()
+            .piped(Point::PostIteration, "test", [prints("red")])
+            .piped(Point::OnError, "diff", [prints("diff")])
+            .agent([works.clone(), Answer::Fails("reset"), works.clone(), Answer::Fails("reset"), works, DONE])
+            .plan(|plan| {
+                plan.backoff = Some(Backoff { base: Span::secs(1), factor: 2.0, max: Span::secs(9), jitter: 0.1 });
+            }),
+        Script::new().agent([Answer::Fails("down")]).hook(Point::OnError, "note", [passes()]),
+    ]
+}
+
+#[test]
+fn killed_at_any_record_and_resumed_a_session_comes_to_the_same_end() {
+    for script in stories() {
+        let uncut = World::begin(script.clone()).run();
+        for kept in 1..uncut.events.len() {
+            let resumed = World::from_events(script.clone(), &uncut.events[..kept]).resume();
+            assert_eq!(end_state(&resumed), end_state(&uncut), "killed after {kept}: {:?}", uncut.events[kept - 1]);
+        }
+    }
+}
+
+#[test]
+fn killed_again_and_again_a_session_still_comes_to_its_end() {
+    for script in stories() {
+        let uncut = World::begin(script.clone()).run();
+        // Each life is killed after eight records: what was cut is done again, and a little more gets done.
+        let mut events = uncut.events[..1].to_vec();
+        for _ in 0..uncut.events.len() * 4 {
+            let mut world = World::from_events(script.clone(), &events);
+            if world.state.outcome().is_some() {
+                break;
+            }
+            world = world.resume();
+            let keep = (events.len() + 8).min(world.events.len());
+            events = world.events[..keep].to_vec();
+        }
+        let last = World::from_events(script.clone(), &events);
+        assert_eq!(last.state.outcome(), uncut.state.outcome());
+    }
+}
