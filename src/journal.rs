@@ -1,0 +1,9 @@
+//! What happened, on disk: the records of a session, and the session that follows from them.
+
+pub mod file;
+pub mod folder;
+pub mod record;
+
+pub use file::{Journal, JournalError, Opened, fold, read, running};
+pub use folder::{Folder, Sessions};
+pub use record::Record;

@@ -1,0 +1,323 @@
+//! The journal file: appended to by one process, read by anyone.
+//!
+//! # Invariants
+//! - One writer: whoever holds the file's lock.
+//! - What [`Journal::append`] has returned survives `kill -9` of this process; records that a person or the agent
+//!   relies on survive the loss of power, too.
+//! - A failed append leaves no half of a record behind.
+
+use std::{
+    fs::{File, OpenOptions, TryLockError},
+    io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    sync::{Arc, mpsc},
+    time::Duration,
+};
+
+use super::{
+    folder::{Folder, PRIVATE_FILE},
+    record::{Record, RecordError, VERSION},
+};
+use crate::engine::{State, event::Event, time::At};
+
+/// How long a record may be only in the kernel's memory. That is about power loss: a kill loses nothing.
+const SYNC_EVERY: Duration = Duration::from_millis(200);
+
+/// Why a journal cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// Somebody else runs the session.
+    #[error("session `{name}` is run by another creel{}", holder(*.pid))]
+    Held {
+        /// The session.
+        name: String,
+        /// The process that holds it.
+        pid: Option<u32>,
+    },
+    /// There is a session of that name.
+    #[error("there is a session `{0}` already")]
+    Exists(String),
+    /// There is no such session.
+    #[error("there is no session `{0}` here")]
+    Missing(String),
+    /// A line cannot be read.
+    #[error("{path}:{line} cannot be read: {cause}", path = .path.display())]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// Why.
+        cause: RecordError,
+    },
+    /// It does not begin as a session does.
+    #[error("{} does not begin with `session_started`", .0.display())]
+    NotASession(PathBuf),
+    /// The disk says no.
+    #[error("cannot {doing} {path}: {cause}", path = .path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why not.
+        cause: io::Error,
+    },
+}
+
+fn holder(pid: Option<u32>) -> String {
+    pid.map_or_else(String::new, |pid| format!(" (process {pid})"))
+}
+
+/// The journal of a session that this process runs.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    folder: Folder,
+    seq: u64,
+    length: u64,
+    sync: mpsc::Sender<()>,
+}
+
+/// What was found when a journal was opened.
+#[derive(Debug)]
+pub struct Opened {
+    /// The journal, locked.
+    pub journal: Journal,
+    /// The session so far.
+    pub state: State,
+    /// How many bytes of a torn last line were cut off.
+    pub torn: u64,
+    /// The prompts whose turns had come to an end, oldest first.
+    pub past_prompts: Vec<String>,
+}
+
+impl Journal {
+    /// Begins the journal of a new session.
+    pub fn create(folder: &Folder) -> Result<Self, JournalError> {
+        let io = |doing, path: &Path| {
+            let path = path.to_owned();
+            move |cause| JournalError::Io { doing, path, cause }
+        };
+        folder.create().map_err(io("create", &folder.path))?;
+        let path = folder.journal();
+        let mut options = OpenOptions::new();
+        let opened = options.read(true).append(true).create_new(true).mode(PRIVATE_FILE).open(&path);
+        let file = match opened {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(held(folder).unwrap_or_else(|| JournalError::Exists(folder.name.clone())));
+            }
+            other => other.map_err(io("create", &path))?,
+        };
+        lock(&file, folder)?;
+        // The name must survive as well as the content.
+        File::open(&folder.path).and_then(|dir| dir.sync_all()).map_err(io("sync", &folder.path))?;
+        Self::new(file, folder, 0, 0)
+    }
+
+    /// Goes on with the journal of a session that stopped or was killed.
+    pub fn open(folder: &Folder) -> Result<Opened, JournalError> {
+        let path = folder.journal();
+        let mut file = match OpenOptions::new().read(true).append(true).open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(JournalError::Missing(folder.name.clone()));
+            }
+            other => other.map_err(|cause| JournalError::Io { doing: "open", path: path.clone(), cause })?,
+        };
+        lock(&file, folder)?;
+        let io = |doing| {
+            let path = path.clone();
+            move |cause| JournalError::Io { doing, path, cause }
+        };
+        let (length, torn) = whole_lines(&mut file).map_err(io("read"))?;
+        if torn > 0 {
+            file.set_len(length).map_err(io("repair"))?;
+        }
+        let mut prompts = Prompts::default();
+        let mut seq = 0;
+        let state = fold_with(&path, |record| {
+            seq = record.seq;
+            prompts.see(&record.event);
+        })?;
+        let journal = Self::new(file, folder, seq, length)?;
+        Ok(Opened { journal, state, torn, past_prompts: prompts.answered })
+    }
+
+    fn new(file: File, folder: &Folder, seq: u64, length: u64) -> Result<Self, JournalError> {
+        let io = |cause| JournalError::Io { doing: "write", path: folder.pid_file(), cause };
+        folder.write_pid().map_err(io)?;
+        let sync = sync_in_background(file.try_clone().map_err(io)?);
+        Ok(Self { file, folder: folder.clone(), seq, length, sync })
+    }
+
+    /// The folder that it lies in.
+    pub fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// Records what happened; when this returns, it is on record.
+    pub fn append(&mut self, at: At, events: Vec<Event>) -> Result<Vec<Arc<Record>>, JournalError> {
+        let matters = events.iter().any(must_survive_power_loss);
+        let mut lines = String::new();
+        let mut records = Vec::with_capacity(events.len());
+        for event in events {
+            let seq = self.seq + records.len() as u64 + 1;
+            let record = Record { v: VERSION, seq, at, session: self.folder.name.clone(), event };
+            lines.push_str(&record.to_line());
+            records.push(Arc::new(record));
+        }
+        self.write(&lines, matters).map_err(|cause| {
+            // Cut a half-written line off, so that whoever reads next finds only whole ones.
+            let _ = self.file.set_len(self.length);
+            JournalError::Io { doing: "write", path: self.folder.journal(), cause }
+        })?;
+        self.seq += records.len() as u64;
+        self.length += lines.len() as u64;
+        Ok(records)
+    }
+
+    fn write(&mut self, lines: &str, matters: bool) -> io::Result<()> {
+        self.file.write_all(lines.as_bytes())?;
+        if matters {
+            return self.file.sync_data();
+        }
+        let _ = self.sync.send(());
+        Ok(())
+    }
+
+    /// Whether somebody has deleted the file. It can still be written and read through this handle.
+    pub fn is_deleted(&self) -> bool {
+        self.file.metadata().is_ok_and(|meta| meta.nlink() == 0)
+    }
+
+    /// Saves a copy of a deleted journal.
+    pub fn rescue(&mut self, to: &Path) -> io::Result<()> {
+        self.file.seek(SeekFrom::Start(0))?;
+        let mut copy = OpenOptions::new().write(true).create(true).truncate(true).mode(PRIVATE_FILE).open(to)?;
+        io::copy(&mut self.file, &mut copy)?;
+        copy.sync_all()
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        let _ = self.file.sync_data();
+        let _ = std::fs::remove_file(self.folder.pid_file());
+    }
+}
+
+/// What somebody else may act on, or what cannot be found out again.
+fn must_survive_power_loss(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::SessionStarted(_) | Event::GateAnswered { .. } | Event::Delivered { .. } | Event::SessionEnded { .. }
+    )
+}
+
+fn sync_in_background(file: File) -> mpsc::Sender<()> {
+    let (ask, asked) = mpsc::channel();
+    std::thread::spawn(move || {
+        while asked.recv().is_ok() {
+            std::thread::sleep(SYNC_EVERY);
+            while asked.try_recv().is_ok() {}
+            let _ = file.sync_data();
+        }
+    });
+    ask
+}
+
+fn lock(file: &File, folder: &Folder) -> Result<(), JournalError> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(JournalError::Held { name: folder.name.clone(), pid: folder.read_pid() }),
+        Err(TryLockError::Error(cause)) => Err(JournalError::Io { doing: "lock", path: folder.journal(), cause }),
+    }
+}
+
+fn held(folder: &Folder) -> Option<JournalError> {
+    running(folder).map(|pid| JournalError::Held { name: folder.name.clone(), pid })
+}
+
+/// The process that runs a session, if one does; the number is missing only in the moment in which it starts.
+pub fn running(folder: &Folder) -> Option<Option<u32>> {
+    let file = File::open(folder.journal()).ok()?;
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)).then(|| folder.read_pid())
+}
+
+/// The length of all whole lines, and of what stands behind the last newline.
+fn whole_lines(file: &mut File) -> io::Result<(u64, u64)> {
+    const CHUNK: u64 = 64 << 10;
+    let length = file.metadata()?.len();
+    let mut end = length;
+    let mut buffer = Vec::new();
+    while end > 0 {
+        let start = end.saturating_sub(CHUNK);
+        buffer.clear();
+        file.seek(SeekFrom::Start(start))?;
+        file.take(end - start).read_to_end(&mut buffer)?;
+        if let Some(newline) = buffer.iter().rposition(|byte| *byte == b'\n') {
+            let whole = start + newline as u64 + 1;
+            return Ok((whole, length - whole));
+        }
+        end = start;
+    }
+    Ok((0, length))
+}
+
+/// The prompts that an agent has answered, so that a script can go on where it was.
+#[derive(Default)]
+struct Prompts {
+    sent: Option<String>,
+    answered: Vec<String>,
+}
+
+impl Prompts {
+    fn see(&mut self, event: &Event) {
+        if let Event::PromptSent(prompt) = event {
+            self.sent = Some(prompt.text.clone());
+        } else if matches!(event, Event::TurnEnded { .. } | Event::TurnFailed { .. }) {
+            self.answered.extend(self.sent.take());
+        }
+    }
+}
+
+/// Reads a journal, record by record. An unterminated last line is not a record yet.
+pub fn read(path: &Path, mut each: impl FnMut(Record)) -> Result<(), JournalError> {
+    let io = |cause| JournalError::Io { doing: "read", path: path.to_owned(), cause };
+    let mut reader = BufReader::with_capacity(256 << 10, File::open(path).map_err(io)?);
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        let read = reader.read_until(b'\n', &mut line).map_err(io)?;
+        if read == 0 || line.last() != Some(&b'\n') {
+            break;
+        }
+        let damaged = |cause| JournalError::Record { path: path.to_owned(), line: number, cause };
+        let text = str::from_utf8(&line).map_err(|_| damaged(not_text()))?;
+        each(Record::from_line(text).map_err(damaged)?);
+    }
+    Ok(())
+}
+
+fn not_text() -> RecordError {
+    RecordError::Malformed(serde::de::Error::custom("it is not UTF-8"))
+}
+
+/// The session that a journal tells of.
+pub fn fold(path: &Path) -> Result<State, JournalError> {
+    fold_with(path, |_| {})
+}
+
+fn fold_with(path: &Path, mut also: impl FnMut(&Record)) -> Result<State, JournalError> {
+    let mut state: Option<State> = None;
+    read(path, |record| {
+        also(&record);
+        match (&mut state, record.event) {
+            (Some(state), event) => state.apply(record.at, &event),
+            (None, Event::SessionStarted(began)) => state = Some(State::new(&record.session, *began, record.at)),
+            (None, _) => {}
+        }
+    })?;
+    state.ok_or_else(|| JournalError::NotASession(path.to_owned()))
+}

@@ -1,0 +1,98 @@
+//! Where sessions live on disk: `.creel/sessions/NAME/`, for the owner only.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+/// Owner only, for folders.
+const PRIVATE_DIR: u32 = 0o700;
+/// Owner only, for files.
+pub(super) const PRIVATE_FILE: u32 = 0o600;
+
+/// The sessions of a project.
+#[derive(Debug, Clone)]
+pub struct Sessions {
+    root: PathBuf,
+}
+
+/// The folder of one session.
+#[derive(Debug, Clone)]
+pub struct Folder {
+    /// The session's name.
+    pub name: String,
+    /// Where it is.
+    pub path: PathBuf,
+}
+
+impl Sessions {
+    /// The sessions of the project in this folder.
+    pub fn of(project: &Path) -> Self {
+        Self { root: project.join(".creel").join("sessions") }
+    }
+
+    /// The folder of a session, whether or not it exists.
+    pub fn folder(&self, name: &str) -> Folder {
+        Folder { name: name.to_owned(), path: self.root.join(name) }
+    }
+
+    /// All sessions that have a journal, latest change first.
+    pub fn list(&self) -> io::Result<Vec<Folder>> {
+        let entries = match fs::read_dir(&self.root) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            let folder = self.folder(&name);
+            if let Ok(modified) = fs::metadata(folder.journal()).and_then(|meta| meta.modified()) {
+                found.push((modified, folder));
+            }
+        }
+        found.sort_by(|(a, one), (b, other)| b.cmp(a).then_with(|| one.name.cmp(&other.name)));
+        Ok(found.into_iter().map(|(_, folder)| folder).collect())
+    }
+}
+
+impl Folder {
+    /// The records.
+    pub fn journal(&self) -> PathBuf {
+        self.path.join("journal.jsonl")
+    }
+
+    /// The number of the process that runs the session.
+    pub fn pid_file(&self) -> PathBuf {
+        self.path.join("pid")
+    }
+
+    /// Whether the session exists.
+    pub fn exists(&self) -> bool {
+        self.journal().exists()
+    }
+
+    /// Makes the folder, and keeps it out of version control: what agents and hooks print may be private.
+    pub(super) fn create(&self) -> io::Result<()> {
+        let root = self.path.parent().unwrap_or(&self.path);
+        fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(root)?;
+        let ignore = root.join(".gitignore");
+        if !ignore.exists() {
+            fs::write(ignore, "*\n")?;
+        }
+        fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(&self.path)?;
+        fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(self.path.join("outputs"))
+    }
+
+    pub(super) fn write_pid(&self) -> io::Result<()> {
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(PRIVATE_FILE).open(self.pid_file())?;
+        writeln!(file, "{}", std::process::id())
+    }
+
+    pub(super) fn read_pid(&self) -> Option<u32> {
+        fs::read_to_string(self.pid_file()).ok()?.trim().parse().ok()
+    }
+}

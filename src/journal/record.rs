@@ -1,0 +1,168 @@
+//! A line of the journal, and how it is read.
+//!
+//! # Invariants
+//! - One record is one line, and a line is whole only with its newline.
+//! - Unknown kinds and fields are skipped; a journal of a newer format is refused, not guessed at.
+
+use std::borrow::Cow;
+
+use jiff::{Timestamp, fmt::strtime};
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::engine::{event::Event, time::At};
+
+/// The format that this creel writes.
+pub const VERSION: u32 = 1;
+
+/// One line of the journal.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Record {
+    /// The format.
+    pub v: u32,
+    /// Its place in the journal, from 1.
+    pub seq: u64,
+    /// When.
+    #[serde(serialize_with = "as_rfc3339")]
+    pub at: At,
+    /// The session's name.
+    pub session: String,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// The part that all kinds share.
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    v: u32,
+    seq: u64,
+    #[serde(borrow)]
+    at: Cow<'a, str>,
+    #[serde(borrow)]
+    session: Cow<'a, str>,
+}
+
+/// Why a line cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// It was written by a newer creel.
+    #[error(
+        "it was written by a newer creel (format {found}, this one reads up to {VERSION}); update creel to read it"
+    )]
+    Newer {
+        /// The format of the line.
+        found: u32,
+    },
+    /// It is not a record.
+    #[error("it is not a record: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// Its time is not one.
+    #[error("its time is not one: {0}")]
+    Time(#[from] jiff::Error),
+}
+
+impl Record {
+    /// The line, newline included.
+    pub fn to_line(&self) -> String {
+        let mut line = serde_json::to_string(self).expect("records have no keys that are not text");
+        line.push('\n');
+        line
+    }
+
+    /// Reads a line.
+    ///
+    /// Twice, on purpose: the shared part first, which is cheap and tells the format, then the event by its kind. One
+    /// pass over both would have to buffer every field.
+    pub fn from_line(line: &str) -> Result<Self, RecordError> {
+        let envelope: Envelope<'_> = serde_json::from_str(line)?;
+        if envelope.v > VERSION {
+            return Err(RecordError::Newer { found: envelope.v });
+        }
+        let at: Timestamp = envelope.at.parse()?;
+        let event = serde_json::from_str(line)?;
+        Ok(Self {
+            v: envelope.v,
+            seq: envelope.seq,
+            at: At(at.as_millisecond()),
+            session: envelope.session.into_owned(),
+            event,
+        })
+    }
+}
+
+/// The moment as records write it: `2026-11-15T09:30:00.123Z`.
+pub fn rfc3339(at: At) -> String {
+    let timestamp = Timestamp::from_millisecond(at.0).unwrap_or(Timestamp::UNIX_EPOCH);
+    strtime::format("%Y-%m-%dT%H:%M:%S.%3fZ", timestamp).expect("the format is a valid one")
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn as_rfc3339<S: Serializer>(at: &At, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&rfc3339(*at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{
+        event::{By, HookFinished},
+        hooks::{
+            point::Point,
+            verdict::{RunEnd, Verdict},
+        },
+        ids::RunId,
+        time::Span,
+    };
+
+    fn record(event: Event) -> Record {
+        Record { v: 1, seq: 7, at: At(1_794_735_000_123), session: "NAME".into(), event }
+    }
+
+    #[test]
+    fn a_record_reads_as_the_contract_writes_it() {
+        let finished = HookFinished {
+            run: RunId(3),
+            point: Point::Stop,
+            hook: "tests".into(),
+            iteration: 1,
+            end: RunEnd::Exit(2),
+            took_ms: Span(12),
+            verdict: Verdict::Block,
+            stdout: "out".into(),
+            stderr: "err".into(),
+            omitted_bytes: 0,
+            piped: false,
+            reply: None,
+            file: None,
+            again: false,
+        };
+        let line = record(Event::HookFinished(Box::new(finished))).to_line();
+        let expected = concat!(
+            r#"{"v":1,"seq":7,"at":"2026-11-15T09:30:00.123Z","session":"NAME","kind":"hook_finished","run":3,"#,
+            r#""point":"stop","hook":"tests","iteration":1,"end":{"exit":2},"took_ms":12,"verdict":"block","#,
+            r#""stdout":"out","stderr":"err","omitted_bytes":0,"piped":false}"#,
+            "\n"
+        );
+        assert_eq!(line, expected);
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let written = record(Event::MessageQueued { by: By::Cli, text: "a\n\u{1f41f} \"b\"".into() });
+        assert_eq!(Record::from_line(&written.to_line()).expect("a record"), written);
+    }
+
+    #[test]
+    fn unknown_kinds_and_fields_are_skipped() {
+        let line = r#"{"v":1,"seq":1,"at":"2026-11-15T09:30:00Z","session":"a","kind":"sang","song":[1]}"#;
+        assert_eq!(Record::from_line(line).expect("a record").event, Event::Unknown);
+        let line = r#"{"v":1,"seq":1,"at":"2026-11-15T09:30:00Z","session":"a","kind":"paused","by":"tui","new":{}}"#;
+        assert_eq!(Record::from_line(line).expect("a record").event, Event::Paused { by: By::Tui });
+    }
+
+    #[test]
+    fn a_newer_format_is_refused() {
+        let line = r#"{"v":2,"seq":1,"at":"2026-11-15T09:30:00Z","session":"a","kind":"paused","by":"tui"}"#;
+        assert!(matches!(Record::from_line(line), Err(RecordError::Newer { found: 2 })));
+    }
+}
