@@ -292,17 +292,14 @@ async fn pass_on(mut waiting: UnboundedReceiver<Piece>, updates: &mut dyn Update
     loop {
         let next = if held.is_empty() {
             waiting.recv().await
+        } else if let Ok(next) = timeout_at(since + PIECE_AGE, waiting.recv()).await {
+            next
         } else {
-            match timeout_at(since + PIECE_AGE, waiting.recv()).await {
-                Ok(next) => next,
-                Err(_) => {
-                    let whole = held.len() - output::torn_end(&held);
-                    say(held.drain(..whole), updates).await;
-                    // The half of a character that is left waits for the other half, however long that takes.
-                    since = Instant::now();
-                    continue;
-                }
-            }
+            let whole = held.len() - output::torn_end(&held);
+            say(held.drain(..whole), updates).await;
+            // The half of a character that is left waits for the other half, however long that takes.
+            since = Instant::now();
+            continue;
         };
         match next {
             None => break,

@@ -416,7 +416,7 @@ mod tests {
 
     #[test]
     fn a_long_text_loses_its_middle_at_line_ends() {
-        let lines: String = (0..1000).map(|n| format!("line {n}\n")).collect();
+        let lines: String = (0..1000).map(|n| format!("line {n}\n")).collect::<Vec<_>>().concat();
         let got = captured(512, &[(Stream::Stdout, lines.as_bytes())]);
         assert!(got.stdout.len() <= 512);
         assert!(got.stdout.starts_with("line 0\nline 1\n"));
@@ -429,7 +429,7 @@ mod tests {
     fn an_answer_is_kept_whole_whatever_the_limit_is() {
         let long = format!("{{\"reason\":\"{}\"}}", "x".repeat(60_000));
         assert_eq!(captured(0, &[(Stream::Stdout, long.as_bytes())]).answer, Some(long));
-        assert_eq!(captured(0, &[(Stream::Stdout, &[b'x'; 70_000])]).answer, None);
+        assert_eq!(captured(0, &[(Stream::Stdout, &vec![b'x'; 70_000])]).answer, None);
     }
 
     #[test]

@@ -363,14 +363,12 @@ fn why_not(error: &io::Error, cwd: &Path) -> String {
     if !cwd.is_dir() {
         return format!("the folder {} is gone", cwd.display());
     }
-    match error.kind() {
-        io::ErrorKind::ArgumentListTooLong => {
-            "the command and its environment are too long for the system: make the command shorter".into()
-        }
-        io::ErrorKind::NotFound => "there is no `sh` on the PATH: install a POSIX shell".into(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => {
-            format!("the system has no room for a process: {error}")
-        }
-        _ => error.to_string(),
+    let kind = error.kind();
+    if kind == io::ErrorKind::ArgumentListTooLong {
+        "the command and its environment are too long for the system: make the command shorter".into()
+    } else if kind == io::ErrorKind::NotFound {
+        "there is no `sh` on the PATH: install a POSIX shell".into()
+    } else {
+        error.to_string()
     }
 }

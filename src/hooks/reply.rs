@@ -37,7 +37,7 @@ pub fn parse(stdout: &str) -> Option<Reply> {
     }
     let specific = answer.get("hookSpecificOutput").and_then(Value::as_object);
     Some(Reply {
-        decision: decision(answer.get("decision"))?,
+        decision: decision(answer.get("decision")).ok()?,
         reason: text_of(&answer, &["reason", "stopReason"]),
         additional_context: text_of(&answer, &["additionalContext", "additional_context"])
             .or_else(|| text_of(specific?, &["additionalContext", "additional_context"])),
@@ -47,18 +47,20 @@ pub fn parse(stdout: &str) -> Option<Reply> {
     })
 }
 
-/// `None` if it is a decision that we do not know.
-fn decision(value: Option<&Value>) -> Option<Option<Decision>> {
+/// A decision that is not one of ours.
+struct Unknown;
+
+fn decision(value: Option<&Value>) -> Result<Option<Decision>, Unknown> {
     match value {
-        None | Some(Value::Null) => Some(None),
+        None | Some(Value::Null) => Ok(None),
         Some(Value::String(word)) => match word.trim().to_ascii_lowercase().as_str() {
-            "allow" => Some(Some(Decision::Allow)),
-            "approve" => Some(Some(Decision::Approve)),
-            "deny" => Some(Some(Decision::Deny)),
-            "block" => Some(Some(Decision::Block)),
-            _ => None,
+            "allow" => Ok(Some(Decision::Allow)),
+            "approve" => Ok(Some(Decision::Approve)),
+            "deny" => Ok(Some(Decision::Deny)),
+            "block" => Ok(Some(Decision::Block)),
+            _ => Err(Unknown),
         },
-        Some(Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => None,
+        Some(Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => Err(Unknown),
     }
 }
 

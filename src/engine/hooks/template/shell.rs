@@ -97,52 +97,34 @@ impl Reader<'_> {
             return self.put('"', '"');
         }
         match self.take() {
-            '\\' => self.escaped(),
-            '\'' => self.single(),
+            '\\' => return self.escaped(),
+            '\'' => return self.single(),
+            '$' => return self.dollar(),
+            '<' if self.rest().starts_with('<') => return self.here(),
+            '\n' => {
+                self.end_command();
+                return self.bodies();
+            }
             '"' => {
                 self.word();
                 self.frames.push(Frame::Double);
-                Ok(())
             }
-            '`' => {
-                self.frames.push(Frame::Backquotes);
-                Ok(())
-            }
-            '$' => self.dollar(),
-            '(' if self.rest().starts_with('(') => {
-                // Two subshells, or arithmetic: shells differ.
-                self.lost = true;
-                self.open(Frame::Subshell);
-                Ok(())
-            }
+            '`' => self.frames.push(Frame::Backquotes),
             '(' => {
+                // `((`: two subshells, or arithmetic. Shells differ.
+                self.lost |= self.rest().starts_with('(');
                 self.open(Frame::Subshell);
-                Ok(())
             }
             ')' => {
                 self.end_command();
                 self.close();
-                Ok(())
             }
             '#' if self.command().word.is_none() => self.comment(),
-            '<' if self.rest().starts_with('<') => self.here(),
-            '\n' => {
-                self.end_command();
-                self.bodies()
-            }
-            ';' | '&' | '|' => {
-                self.end_command();
-                Ok(())
-            }
-            ' ' | '\t' | '<' | '>' => {
-                self.end_word();
-                Ok(())
-            }
-            other => {
-                self.word().push(other);
-                Ok(())
-            }
+            ';' | '&' | '|' => self.end_command(),
+            ' ' | '\t' | '<' | '>' => self.end_word(),
+            other => self.word().push(other),
         }
+        Ok(())
     }
 
     fn double(&mut self) -> Read {
@@ -150,19 +132,16 @@ impl Reader<'_> {
             return self.put_plain();
         }
         match self.take() {
-            '\\' => self.escaped(),
+            '\\' => return self.escaped(),
+            '$' => return self.dollar(),
             '"' => self.pop(),
-            '`' => {
-                self.frames.push(Frame::Backquotes);
-                Ok(())
-            }
-            '$' => self.dollar(),
+            '`' => self.frames.push(Frame::Backquotes),
             other => {
                 self.newline_in_quotes(other);
                 self.word().push(other);
-                Ok(())
             }
         }
+        Ok(())
     }
 
     /// After the opening `'`, to the closing one.
@@ -221,7 +200,7 @@ impl Reader<'_> {
                 // Without a second one it was `$( (…) …)`.
                 self.lost |= !self.rest().starts_with(')');
                 self.skip(usize::from(self.rest().starts_with(')')));
-                self.frames.pop();
+                self.pop();
             }
             '$' => return self.dollar(),
             '`' => self.frames.push(Frame::Backquotes),
@@ -236,25 +215,17 @@ impl Reader<'_> {
             return self.refuse(BadPlace::Parameter);
         }
         match self.take() {
+            '\\' => return self.escaped(),
+            '$' => return self.dollar(),
             '}' => self.pop(),
-            '\\' => self.escaped(),
-            '$' => self.dollar(),
-            '`' => {
-                self.frames.push(Frame::Backquotes);
-                Ok(())
-            }
+            '`' => self.frames.push(Frame::Backquotes),
             // Within "…", shells differ on whether these quote anything.
-            '"' | '\'' if self.frames.contains(&Frame::Double) => {
-                self.lost = true;
-                Ok(())
-            }
-            '"' => {
-                self.frames.push(Frame::Double);
-                Ok(())
-            }
-            '\'' => self.single(),
-            _ => Ok(()),
+            '"' | '\'' if self.frames.contains(&Frame::Double) => self.lost = true,
+            '\'' => return self.single(),
+            '"' => self.frames.push(Frame::Double),
+            _ => {}
         }
+        Ok(())
     }
 
     fn backquotes(&mut self) -> Read {
@@ -262,10 +233,11 @@ impl Reader<'_> {
             return self.refuse(BadPlace::Backquotes);
         }
         match self.take() {
+            '\\' => return self.escaped(),
             '`' => self.pop(),
-            '\\' => self.escaped(),
-            _ => Ok(()),
+            _ => {}
         }
+        Ok(())
     }
 
     /// After a backslash.
@@ -286,7 +258,7 @@ impl Reader<'_> {
     }
 
     /// After a `#` that begins a word: to the end of the line, which nobody reads.
-    fn comment(&mut self) -> Read {
+    fn comment(&mut self) {
         while self.at < self.text.len() && !self.rest().starts_with('\n') {
             if self.placeholder_here() {
                 let placeholder = self.next_placeholder();
@@ -295,7 +267,6 @@ impl Reader<'_> {
                 self.take();
             }
         }
-        Ok(())
     }
 
     /// After the first `<` of `<<`.
@@ -444,9 +415,8 @@ impl Reader<'_> {
         self.frames.push(frame);
     }
 
-    fn pop(&mut self) -> Read {
+    fn pop(&mut self) {
         self.frames.pop();
-        Ok(())
     }
 
     fn open(&mut self, frame: Frame) {
