@@ -1,4 +1,8 @@
 //! creel: a terminal supervisor for coding-agent sessions.
+//!
+//! The engine decides, the runtime performs, surfaces ask and show. Start reading at [`engine`].
 
+pub mod agents;
 pub mod engine;
+pub mod hooks;
 pub mod journal;

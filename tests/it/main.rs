@@ -1,6 +1,10 @@
-//! The integration tests, as one binary.
+//! The integration tests, as one binary: one module a part.
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks at the few kinds of events that it is about")]
 
+mod agents;
 mod invariants;
+mod output;
+mod process;
+mod quoting;
 mod stories;
 mod support;

@@ -1,3 +1,125 @@
-//! Builders that the tests share.
+//! What the tests of several parts need: waiting for a condition, folders, watches that remember.
 
 pub mod world;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use creel::hooks::process::{GRACE, Group, ProcessSpec, Stream, Watch};
+
+/// No test waits longer for anything.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits until something holds.
+pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Whether a process lives (a zombie does not).
+pub(crate) fn lives(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .ok()
+        .and_then(|stat| stat.rsplit_once(')').map(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X'])))
+        .unwrap_or(false)
+}
+
+/// A number that a command wrote into a file, once it is there.
+pub(crate) async fn pid_in(file: &Path) -> i32 {
+    let mut pid = None;
+    eventually(&format!("a number in {}", file.display()), || {
+        pid = std::fs::read_to_string(file).ok().filter(|t| t.ends_with('\n')).and_then(|t| t.trim().parse().ok());
+        pid.is_some()
+    })
+    .await;
+    pid.expect("found just now")
+}
+
+/// A mark that no other test has.
+pub(crate) fn mark(test: &str) -> String {
+    format!("test-{}-{test}", std::process::id())
+}
+
+/// A command in a folder, with nothing special.
+pub(crate) fn spec(command: &str, cwd: &Path, test: &str) -> ProcessSpec {
+    ProcessSpec {
+        command: command.into(),
+        cwd: cwd.into(),
+        env: Vec::new(),
+        stdin: Vec::new(),
+        timeout: Some(PATIENCE),
+        grace: GRACE,
+        mark: mark(test),
+    }
+}
+
+/// A folder that goes away with the test.
+pub(crate) fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder for the test")
+}
+
+/// Remembers what it saw; clones remember together.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Memory(Arc<Mutex<Seen>>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    groups: Vec<Group>,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+impl Memory {
+    fn with<T>(&self, look: impl FnOnce(&mut Seen) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn groups(&self) -> Vec<Group> {
+        self.with(|seen| seen.groups.clone())
+    }
+
+    pub(crate) fn stdout(&self) -> String {
+        self.with(|seen| String::from_utf8_lossy(&seen.stdout).into_owned())
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        self.with(|seen| String::from_utf8_lossy(&seen.stderr).into_owned())
+    }
+
+    pub(crate) fn stdout_bytes(&self) -> Vec<u8> {
+        self.with(|seen| seen.stdout.clone())
+    }
+}
+
+impl Watch for Memory {
+    fn started(&mut self, group: Group) {
+        self.with(|seen| seen.groups.push(group));
+    }
+
+    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        self.with(|seen| match stream {
+            Stream::Stdout => seen.stdout.extend_from_slice(bytes),
+            Stream::Stderr => seen.stderr.extend_from_slice(bytes),
+        });
+    }
+}
+
+/// A mark that no other call gets.
+pub(crate) fn fresh_mark() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    mark(&format!("fresh-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
+}
+
+/// A path in a folder, for use in a command.
+pub(crate) fn in_folder(folder: &tempfile::TempDir, name: &str) -> PathBuf {
+    folder.path().join(name)
+}

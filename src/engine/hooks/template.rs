@@ -1,13 +1,27 @@
-//! `{{name}}` in the command of a hook: which names there are, and how a value is put in its place.
+//! `{{name}}` in a command line: which names there are, and what is put in their place.
+//!
+//! A placeholder becomes a reference to the environment variable that holds the value, quoted for the place where
+//! it stands: `{{error}}` is `"${CREEL_ERROR-}"` bare, `'"${CREEL_ERROR-}"'` inside '…', `${CREEL_ERROR-}` inside
+//! "…". Whoever runs the command sets the variable ([`variable`]); a variable that is not set reads as empty text.
+//!
+//! Refused: to write the value itself into the command, quoted. Then every mistake in reading the shell's grammar
+//! would let an agent run commands, and command and values together would have to fit into one argument of 128 KiB.
+//! This way a mistake can at worst split a word, and each value has 128 KiB of its own.
+//!
+//! Does not set variables and does not know values: see `crate::hooks`. Which place a placeholder stands in is
+//! found by [`shell`].
 //!
 //! # Invariants
-//! - A value is data, never code: it is quoted for the place where it stands, and the shell reads back exactly the
-//!   bytes that were put in.
+//! - A value is data, never code: it is not part of the command text, and the shell expands it once.
 //! - A value is not looked through for further names.
+//! - A place where this cannot be held is refused, with the way out. What a *program* does with its argument is its
+//!   own affair; only those that are known to read it as code (`sh -c`, `eval`, `ssh`) are refused.
 
-use std::ops::Range;
+use std::{fmt, ops::Range};
 
 use super::point::Point;
+
+mod shell;
 
 /// One `{{name}}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,5 +66,164 @@ pub const fn offered(point: Point) -> &'static [&'static str] {
         Point::OnTaskComplete => &["session", "iteration", "task_id", "task_content"],
         Point::BeforeSubmit | Point::BeforeMerge => &["session", "task_id", "task_content", "attempt"],
         Point::AfterSubmit | Point::AfterMerge => &["session", "task_id", "task_content"],
+    }
+}
+
+/// The environment variable that holds the value of that name.
+pub fn variable(name: &str) -> String {
+    format!("CREEL_{}", name.to_ascii_uppercase())
+}
+
+/// The command line with every placeholder replaced by a reference to its variable. Braces that are no placeholder
+/// stay as they are, and so does a placeholder in a comment. Needs no values, so it also checks a command before
+/// anything runs.
+pub fn expand(text: &str) -> Result<String, TemplateError> {
+    shell::expand(text)
+}
+
+/// A placeholder that stands where its value could not be kept apart from code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TemplateError {
+    /// Which one.
+    pub placeholder: Placeholder,
+    /// What it stands in.
+    pub place: BadPlace,
+}
+
+/// Where a placeholder cannot stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BadPlace {
+    /// After a backslash, which would quote our quotes.
+    AfterBackslash,
+    /// After a dollar sign, which would join with what we write.
+    AfterDollar,
+    /// Inside `` `…` ``.
+    Backquotes,
+    /// Inside `${…}`.
+    Parameter,
+    /// Inside `$((…))`: some shells run commands that stand in a number.
+    Arithmetic,
+    /// In the end mark of a here-document.
+    HereDelimiter,
+    /// In a here-document whose end mark is quoted: nothing is expanded there.
+    QuotedHere,
+    /// In a here-document that also holds `$(…)`, `${…}` or `` `…` ``.
+    MixedHere,
+    /// In text that another shell reads as code.
+    OtherShell,
+    /// After something that shells read in different ways.
+    Unclear,
+}
+
+impl fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = &self.placeholder.name;
+        let variable = variable(name);
+        let (place, way_out) = match self.place {
+            BadPlace::AfterBackslash => ("right after a backslash", "leave the backslash out, or use"),
+            BadPlace::AfterDollar => ("right after a dollar sign", "write \\$ for a dollar sign, or use"),
+            BadPlace::Backquotes => ("inside `…`", "write $(…) instead, or use"),
+            BadPlace::Parameter => ("inside ${…}", "use"),
+            BadPlace::Arithmetic => ("inside $((…))", "check that it is a number first, with"),
+            BadPlace::HereDelimiter => ("in the end mark of a here-document", "use"),
+            BadPlace::QuotedHere => {
+                ("in a here-document with a quoted end mark", "write the mark without quotes, or use")
+            }
+            BadPlace::MixedHere => ("in a here-document with other expansions", "use"),
+            BadPlace::OtherShell => ("in text that another shell runs", "put that text into single quotes and use"),
+            BadPlace::Unclear => ("here, after something that shells read in different ways", "use"),
+        };
+        write!(f, "{{{{{name}}}}} cannot stand {place}: {way_out} \"${variable}\"")
+    }
+}
+
+impl std::error::Error for TemplateError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expanded(text: &str) -> String {
+        expand(text).expect("a place that can be quoted")
+    }
+
+    fn refused(text: &str) -> BadPlace {
+        expand(text).expect_err("a place that cannot be quoted").place
+    }
+
+    #[test]
+    fn a_placeholder_is_quoted_for_the_place_where_it_stands() {
+        assert_eq!(expanded("a {{error}} b"), r#"a "${CREEL_ERROR-}" b"#);
+        assert_eq!(expanded("a 'x {{ error }} y'"), r#"a 'x '"${CREEL_ERROR-}"' y'"#);
+        assert_eq!(expanded(r#"a "x {{error}} y""#), r#"a "x ${CREEL_ERROR-} y""#);
+        assert_eq!(expanded(r#"a "$(b {{error}} "{{error}}")""#), r#"a "$(b "${CREEL_ERROR-}" "${CREEL_ERROR-}")""#);
+        assert_eq!(expanded(r#"a \"{{error}}\""#), r#"a \""${CREEL_ERROR-}"\""#);
+        assert_eq!(
+            expanded("cat <<E\n{{error}}\nE\na {{error}}"),
+            "cat <<E\n${CREEL_ERROR-}\nE\na \"${CREEL_ERROR-}\""
+        );
+        assert_eq!(
+            expanded("case {{error}} in '{{error}}') b;; esac"),
+            r#"case "${CREEL_ERROR-}" in ''"${CREEL_ERROR-}"'') b;; esac"#
+        );
+    }
+
+    #[test]
+    fn what_is_no_placeholder_stays() {
+        for text in
+            ["docker ps --format '{{.Names}}'", "a # not {{here}}", "echo {{ a b }} ${x:-{}} $((1+2)) `b`", "{{"]
+        {
+            assert_eq!(expanded(text), text);
+        }
+    }
+
+    #[test]
+    fn a_number_may_be_calculated_with() {
+        assert_eq!(expanded("echo $(({{iteration}} + 1))"), "echo $((${CREEL_ITERATION-} + 1))");
+        assert_eq!(refused("echo $(({{error}} + 1))"), BadPlace::Arithmetic);
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_quoted_is_refused() {
+        let places = [
+            (r"a \{{error}}", BadPlace::AfterBackslash),
+            (r#"a "\{{error}}""#, BadPlace::AfterBackslash),
+            ("a ${{error}}", BadPlace::AfterDollar),
+            ("a `b {{error}}`", BadPlace::Backquotes),
+            ("a \"`b {{error}}`\"", BadPlace::Backquotes),
+            ("a ${x:-{{error}}}", BadPlace::Parameter),
+            ("a \"${x:-$(b {{error}})}\"", BadPlace::Parameter),
+            ("cat <<{{error}}", BadPlace::HereDelimiter),
+            ("cat <<'E'\n{{error}}\nE", BadPlace::QuotedHere),
+            ("cat <<-\\E\n\t{{error}}\n\tE", BadPlace::QuotedHere),
+            ("cat <<E\n$(a {{error}})\nE", BadPlace::MixedHere),
+            ("a \"$(case x in x) b;; esac)\" {{error}}", BadPlace::Unclear),
+            ("a $'b\\'c' {{error}}", BadPlace::Unclear),
+            ("(( {{error}} ))", BadPlace::Unclear),
+        ];
+        for (text, place) in places {
+            assert_eq!(refused(text), place, "{text}");
+        }
+    }
+
+    #[test]
+    fn text_for_another_shell_takes_only_plain_values() {
+        for text in
+            ["bash -c 'a {{error}}'", "/bin/sh -ec \"a {{error}}\"", "eval a {{error}}", "x; ssh host a {{error}}"]
+        {
+            assert_eq!(refused(text), BadPlace::OtherShell, "{text}");
+        }
+        assert_eq!(expanded("sh -c 'a {{iteration}}'"), r#"sh -c 'a '"${CREEL_ITERATION-}"''"#);
+        assert_eq!(expanded("sh -c 'b; c' x {{error}}"), r#"sh -c 'b; c' x "${CREEL_ERROR-}""#);
+        assert_eq!(expanded("sh -c x; grep -c {{error}}"), r#"sh -c x; grep -c "${CREEL_ERROR-}""#);
+    }
+
+    #[test]
+    fn an_error_says_the_way_out() {
+        let said = expand("a `b {{task_content}}`").expect_err("refused").to_string();
+        assert_eq!(
+            said,
+            r#"{{task_content}} cannot stand inside `…`: write $(…) instead, or use "$CREEL_TASK_CONTENT""#
+        );
     }
 }

@@ -1,0 +1,136 @@
+//! Agents: who answers the prompts.
+//!
+//! Owns the one way in which the runtime talks to any agent, and which kinds there are. Does not decide what is sent
+//! or what an answer means: see [`crate::engine`].
+//!
+//! # Invariants
+//! - A turn that was cancelled ends as `Cancelled`, is not a failure, and has left nothing running.
+//! - What an agent says is bounded in memory, however much it is.
+
+use std::{collections::BTreeMap, path::PathBuf, pin::Pin, time::Duration};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    engine::{
+        conversation::{AgentUpdate, Conversation, StopReason, TurnEnd, TurnFailure},
+        hooks::template::TemplateError,
+        ids::TurnId,
+        policy::AgentSpec,
+        time::Span,
+    },
+    hooks::process::Group,
+};
+
+pub mod command;
+pub mod scripted;
+
+/// A future that can be behind `dyn`.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// One prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TurnRequest {
+    /// The ticket.
+    pub turn: TurnId,
+    /// What to send.
+    pub text: String,
+    /// Whether the agent starts anew.
+    pub conversation: Conversation,
+    /// How long the turn may take; zero: as long as it likes.
+    pub timeout: Span,
+}
+
+/// Somebody who answers prompts.
+pub trait Agent: Send {
+    /// Sends a prompt and waits for the end. A cancelled turn ends as [`StopReason::Cancelled`].
+    fn turn<'a>(
+        &'a mut self,
+        request: TurnRequest,
+        updates: &'a mut dyn Updates,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<TurnEnd, TurnFailure>>;
+
+    /// Ends what the agent keeps running between turns.
+    fn shutdown(&mut self) -> BoxFuture<'_, ()>;
+}
+
+/// Hears what an agent does while it does it.
+pub trait Updates: Send {
+    /// It did something. May wait, and the agent with it.
+    fn update(&mut self, update: AgentUpdate) -> BoxFuture<'_, ()>;
+    /// It started a process, which may have to be ended later.
+    fn process(&mut self, group: Group);
+}
+
+/// Where an agent works.
+#[derive(Debug, Clone)]
+pub struct AgentPlace {
+    /// The project's folder.
+    pub cwd: PathBuf,
+    /// The session's name.
+    pub session: String,
+    /// The session's folder; long answers go into `outputs` inside it.
+    pub session_dir: PathBuf,
+    /// What the session's processes are marked with. Each turn adds its number.
+    pub mark: String,
+}
+
+/// Why an agent cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// It speaks a protocol that we do not.
+    #[error(
+        "`{command}` speaks ACP, which this version of creel cannot yet: give the agent a `command:` entry instead, with a \
+         command that reads the prompt on standard input and prints its answer"
+    )]
+    Acp {
+        /// The command line.
+        command: String,
+    },
+    /// A name stands where it cannot be filled in.
+    #[error("the agent's command cannot be used: {0}")]
+    Template(#[from] TemplateError),
+    /// A name that agents are not told.
+    #[error("the agent's command has the unknown name `{{{{{name}}}}}`: there are {{{{prompt}}}} and {{{{session}}}}")]
+    UnknownName {
+        /// The name.
+        name: String,
+    },
+    /// The script is wrong.
+    #[error("the agent's script cannot be used: {0}")]
+    Script(String),
+}
+
+/// Makes the agent ready. `past` are the prompts that it already answered in this session, oldest first.
+pub fn start(spec: &AgentSpec, place: AgentPlace, past: &[String]) -> Result<Box<dyn Agent>, AgentError> {
+    match spec {
+        AgentSpec::Acp { command } => Err(AgentError::Acp { command: command.clone() }),
+        AgentSpec::Command { command, continue_command } => {
+            Ok(Box::new(command::CommandAgent::new(command, continue_command.as_deref(), place)?))
+        }
+        AgentSpec::Scripted { script } => {
+            Ok(Box::new(scripted::ScriptedAgent::new(script, place, past).map_err(AgentError::Script)?))
+        }
+    }
+}
+
+/// What every process of an agent is told. A map, so that a name is there once.
+fn environment(place: &AgentPlace) -> BTreeMap<String, String> {
+    BTreeMap::from([("CREEL_SESSION".to_owned(), place.session.clone())])
+}
+
+fn limit(timeout: Span) -> Option<Duration> {
+    (!timeout.is_zero()).then(|| timeout.into())
+}
+
+fn cancelled() -> TurnEnd {
+    TurnEnd { stop_reason: StopReason::Cancelled, tokens: None }
+}
+
+fn too_late(timeout: Span) -> TurnFailure {
+    TurnFailure::new(format!(
+        "the agent did not end its turn within {timeout} (turn_timeout) and was stopped: raise turn_timeout, or give it \
+         less to do at once"
+    ))
+}

@@ -1,0 +1,408 @@
+//! The agent that follows a script: for demos, for tests, and for trying a config without a model.
+//!
+//! Owns the script's format and which turn answers which prompt. Does not run commands itself: see
+//! [`crate::hooks::process`].
+//!
+//! # Invariants
+//! - The same script and the same prompts give the same turns: a resumed session goes on where it was.
+//! - A turn is used once; `otherwise` answers as often as needed.
+
+use std::{fmt, time::Duration};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, SeqAccess, Visitor},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{Agent, AgentPlace, BoxFuture, TurnRequest, Updates, cancelled, environment, limit, too_late};
+use crate::{
+    engine::{
+        conversation::{AgentUpdate, StopReason, ToolCall, ToolStatus, TurnEnd, TurnFailure},
+        ids::TurnId,
+    },
+    hooks::{
+        output::Capture,
+        process::{self, Group, ProcessEnd, ProcessSpec, Stream, Watch},
+    },
+};
+
+/// How much of a command's output is shown with its tool call.
+const TOOL_OUTPUT: usize = 4 * 1024;
+
+/// Whether a script can be followed; if not, what is wrong and where.
+pub fn validate(script: &str) -> Result<(), String> {
+    parse(script).map(drop)
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Script {
+    #[serde(default)]
+    turns: Vec<Turn>,
+    #[serde(default)]
+    otherwise: Turn,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Turn {
+    /// Answers only a prompt that contains this.
+    when: Option<String>,
+    think: Option<String>,
+    say: Option<String>,
+    #[serde(default, deserialize_with = "one_or_more")]
+    run: Vec<String>,
+    #[serde(default, deserialize_with = "delay")]
+    delay: Duration,
+    stop_reason: Option<StopReason>,
+    fail: Option<String>,
+    #[serde(default)]
+    crash: bool,
+    #[serde(default)]
+    hang: bool,
+}
+
+/// Follows a script.
+pub struct ScriptedAgent {
+    turns: Vec<Option<Turn>>,
+    otherwise: Turn,
+    place: AgentPlace,
+}
+
+impl ScriptedAgent {
+    /// Reads the script, and goes through the prompts that were already answered.
+    pub fn new(script: &str, place: AgentPlace, past: &[String]) -> Result<Self, String> {
+        let script = parse(script)?;
+        let turns = script.turns.into_iter().map(Some).collect();
+        let mut agent = Self { turns, otherwise: script.otherwise, place };
+        for prompt in past {
+            agent.answer_to(prompt);
+        }
+        Ok(agent)
+    }
+
+    /// Takes the turn that answers this prompt: the first whose `when` it contains, else the first without a `when`,
+    /// else `otherwise`.
+    fn answer_to(&mut self, prompt: &str) -> Turn {
+        let fits = |turn: &Option<Turn>| {
+            turn.as_ref().and_then(|t| t.when.as_ref()).is_some_and(|when| prompt.contains(when.as_str()))
+        };
+        let open = |turn: &Option<Turn>| turn.as_ref().is_some_and(|t| t.when.is_none());
+        let found = self.turns.iter().position(fits).or_else(|| self.turns.iter().position(open));
+        found.and_then(|i| self.turns[i].take()).unwrap_or_else(|| self.otherwise.clone())
+    }
+
+    async fn one_turn(
+        &mut self,
+        request: TurnRequest,
+        updates: &mut dyn Updates,
+        cancel: &CancellationToken,
+    ) -> Result<TurnEnd, TurnFailure> {
+        let turn = self.answer_to(&request.text);
+        // Our own, so that a timeout ends commands as gently as a cancel does.
+        let stop = cancel.child_token();
+        let mut play = Play { id: request.turn, place: &self.place, updates, stop: &stop };
+        let performance = play.perform(&turn);
+        tokio::pin!(performance);
+        let late = async {
+            match limit(request.timeout) {
+                Some(timeout) => tokio::time::sleep(timeout).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            end = &mut performance => return end,
+            () = late => stop.cancel(),
+        }
+        let end = performance.await;
+        if cancel.is_cancelled() { end } else { Err(too_late(request.timeout)) }
+    }
+}
+
+impl Agent for ScriptedAgent {
+    fn turn<'a>(
+        &'a mut self,
+        request: TurnRequest,
+        updates: &'a mut dyn Updates,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<TurnEnd, TurnFailure>> {
+        Box::pin(self.one_turn(request, updates, cancel))
+    }
+
+    /// Nothing is kept between turns.
+    fn shutdown(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// One turn as it is played.
+struct Play<'a> {
+    id: TurnId,
+    place: &'a AgentPlace,
+    updates: &'a mut dyn Updates,
+    stop: &'a CancellationToken,
+}
+
+/// Whether the play goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    GoOn,
+    Stopped,
+}
+
+impl Play<'_> {
+    async fn perform(&mut self, turn: &Turn) -> Result<TurnEnd, TurnFailure> {
+        if self.act(turn).await == Next::Stopped {
+            return Ok(cancelled());
+        }
+        if turn.hang {
+            self.stop.cancelled().await;
+            return Ok(cancelled());
+        }
+        if turn.crash {
+            return Err(TurnFailure::new("the agent crashed in the middle of its turn"));
+        }
+        if let Some(failure) = &turn.fail {
+            return Err(TurnFailure::new(failure));
+        }
+        Ok(TurnEnd { stop_reason: turn.stop_reason.unwrap_or(StopReason::EndTurn), tokens: None })
+    }
+
+    async fn act(&mut self, turn: &Turn) -> Next {
+        if let Some(thought) = &turn.think {
+            for chunk in chunks(thought, turn.delay) {
+                if self.stop.is_cancelled() {
+                    return Next::Stopped;
+                }
+                self.updates.update(AgentUpdate::Thought(chunk.to_owned())).await;
+                self.pause(turn.delay).await;
+            }
+        }
+        for chunk in chunks(turn.say.as_deref().unwrap_or_default(), turn.delay) {
+            if self.stop.is_cancelled() {
+                return Next::Stopped;
+            }
+            self.updates.update(AgentUpdate::Said(chunk.to_owned())).await;
+            self.pause(turn.delay).await;
+        }
+        for (i, command) in turn.run.iter().enumerate() {
+            if self.run(i + 1, command).await == Next::Stopped {
+                return Next::Stopped;
+            }
+        }
+        if self.stop.is_cancelled() { Next::Stopped } else { Next::GoOn }
+    }
+
+    async fn pause(&mut self, delay: Duration) {
+        if !delay.is_zero() {
+            tokio::select! {
+                () = tokio::time::sleep(delay) => {}
+                () = self.stop.cancelled() => {}
+            }
+        }
+    }
+
+    /// Runs a command, shown as a tool call. That it fails does not fail the turn, as with a real agent.
+    async fn run(&mut self, number: usize, command: &str) -> Next {
+        let name = format!("turn-{}/{number}", self.id);
+        let call = ToolCall { call: name, title: command.to_owned(), status: ToolStatus::InProgress, output: None };
+        self.updates.update(AgentUpdate::ToolCalled(call.clone())).await;
+        let spec = ProcessSpec {
+            command: command.to_owned(),
+            cwd: self.place.cwd.clone(),
+            env: environment(self.place).into_iter().collect(),
+            stdin: Vec::new(),
+            timeout: None,
+            grace: process::GRACE,
+            mark: format!("{}/turn-{}", self.place.mark, self.id),
+        };
+        let mut tool = Tool { capture: Capture::new(TOOL_OUTPUT, None, 0), updates: &mut *self.updates };
+        let end = process::run(spec, &mut tool, self.stop).await;
+        let printed = tool.capture.finish();
+        let (status, said) = match end {
+            ProcessEnd::Exit(0) => (ToolStatus::Completed, String::new()),
+            ProcessEnd::Exit(code) => (ToolStatus::Failed, format!("exit {code}")),
+            ProcessEnd::Signal(signal) => (ToolStatus::Failed, format!("killed by signal {signal}")),
+            ProcessEnd::Cancelled | ProcessEnd::TimedOut => (ToolStatus::Failed, "cancelled".into()),
+            ProcessEnd::SpawnFailed(why) => (ToolStatus::Failed, why),
+        };
+        let parts = [printed.stdout, printed.stderr, said].map(|part| part.trim_end().to_owned());
+        let output = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n");
+        let call = ToolCall { status, output: (!output.is_empty()).then_some(output), ..call };
+        self.updates.update(AgentUpdate::ToolUpdated(call)).await;
+        if self.stop.is_cancelled() { Next::Stopped } else { Next::GoOn }
+    }
+}
+
+struct Tool<'a> {
+    capture: Capture,
+    updates: &'a mut dyn Updates,
+}
+
+impl Watch for Tool<'_> {
+    fn started(&mut self, group: Group) {
+        self.updates.process(group);
+    }
+
+    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        self.capture.push(stream, bytes);
+    }
+}
+
+/// Lines; words, if there is only one line and somebody is to see it come.
+fn chunks(text: &str, delay: Duration) -> Vec<&str> {
+    if delay.is_zero() || text.trim_end().contains('\n') {
+        text.split_inclusive('\n').collect()
+    } else {
+        text.split_inclusive(' ').collect()
+    }
+}
+
+fn parse(script: &str) -> Result<Script, String> {
+    let options = serde_yaml::options! {
+        duplicate_keys: serde_yaml::DuplicateKeyPolicy::Error,
+        strict_booleans: true,
+    };
+    let script: Script = serde_yaml::from_str_with_options(script, options).map_err(|e| e.render())?;
+    if script.otherwise.when.is_some() {
+        return Err("`otherwise` answers every prompt, so it cannot have a `when`: make it one of the `turns`".into());
+    }
+    let ends = |turn: &Turn| usize::from(turn.fail.is_some()) + usize::from(turn.crash) + usize::from(turn.hang);
+    let unclear = script.turns.iter().chain([&script.otherwise]).position(|turn| ends(turn) > 1);
+    match unclear {
+        Some(i) => Err(format!("turn {} can end in one way only: keep one of `fail`, `crash` and `hang`", i + 1)),
+        None => Ok(script),
+    }
+}
+
+/// A text, or a list of them.
+fn one_or_more<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    struct OneOrMore;
+    impl<'de> Visitor<'de> for OneOrMore {
+        type Value = Vec<String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a command or a list of commands")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+            Ok(vec![text.to_owned()])
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let mut commands = Vec::new();
+            while let Some(command) = list.next_element()? {
+                commands.push(command);
+            }
+            Ok(commands)
+        }
+    }
+    deserializer.deserialize_any(OneOrMore)
+}
+
+/// Seconds, or text such as `400ms`.
+fn delay<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    struct Delay;
+    impl Visitor<'_> for Delay {
+        type Value = Duration;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a length of time: seconds (`1.5`) or text (`400ms`, `2s`)")
+        }
+
+        fn visit_u64<E: de::Error>(self, seconds: u64) -> Result<Duration, E> {
+            Ok(Duration::from_secs(seconds))
+        }
+
+        fn visit_i64<E: de::Error>(self, seconds: i64) -> Result<Duration, E> {
+            u64::try_from(seconds)
+                .map(Duration::from_secs)
+                .map_err(|_| E::invalid_value(de::Unexpected::Signed(seconds), &self))
+        }
+
+        fn visit_f64<E: de::Error>(self, seconds: f64) -> Result<Duration, E> {
+            Duration::try_from_secs_f64(seconds).map_err(|_| E::invalid_value(de::Unexpected::Float(seconds), &self))
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
+            if let Ok(seconds) = text.trim().parse() {
+                return self.visit_f64(seconds);
+            }
+            let length = text.trim().parse::<jiff::SignedDuration>().ok();
+            length
+                .and_then(|l| Duration::try_from(l).ok())
+                .ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+        }
+    }
+    deserializer.deserialize_any(Delay)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn agent(script: &str, past: &[&str]) -> ScriptedAgent {
+        let place = AgentPlace { cwd: "/".into(), session: "s".into(), session_dir: "/".into(), mark: "m".into() };
+        let past: Vec<String> = past.iter().map(|p| (*p).to_owned()).collect();
+        ScriptedAgent::new(script, place, &past).expect("a good script")
+    }
+
+    fn said(agent: &mut ScriptedAgent, prompt: &str) -> String {
+        agent.answer_to(prompt).say.unwrap_or_default()
+    }
+
+    const SCRIPT: &str = r#"
+turns:
+  - say: "first"
+    run: "true"
+    delay: 400ms
+  - when: "Hook feedback"
+    say: "fixed"
+  - say: "second"
+    run: ["a", "b"]
+otherwise: { say: "nothing to do" }
+"#;
+
+    #[test]
+    fn the_first_unused_turn_that_matches_answers() {
+        let mut agent = agent(SCRIPT, &[]);
+        let prompts = ["[Hook feedback]: red", "go", "[Hook feedback]: red", "go", "[Hook feedback]: red"];
+        let answers = prompts.map(|prompt| said(&mut agent, prompt));
+        assert_eq!(answers, ["fixed", "first", "second", "nothing to do", "nothing to do"]);
+    }
+
+    #[test]
+    fn a_resumed_session_goes_on_where_it_was() {
+        let mut agent = agent(SCRIPT, &["go", "[Hook feedback]: red"]);
+        assert_eq!(said(&mut agent, "[Hook feedback]: red"), "second");
+    }
+
+    #[test]
+    fn a_delay_is_seconds_or_text() {
+        for (written, millis) in [("400ms", 400), ("2", 2000), ("1.5", 1500), ("'3'", 3000), ("0", 0), ("2s", 2000)] {
+            let script = parse(&format!("turns: [{{ delay: {written} }}]")).expect("a good script");
+            assert_eq!(script.turns[0].delay, Duration::from_millis(millis), "{written}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_script_is_refused_with_its_place() {
+        let unknown = validate("turns:\n  - sya: hello\n").expect_err("a wrong key");
+        assert!(unknown.contains("sya") && unknown.contains('2'), "{unknown}");
+        for script in
+            ["turns: 3", "turns: [{ delay: -1 }]", "turns: [{ delay: soon }]", "turns: [{ crash: true, hang: true }]"]
+        {
+            assert!(validate(script).is_err(), "{script}");
+        }
+        assert!(validate("otherwise: { when: x }").expect_err("a `when`").contains("otherwise"));
+        assert_eq!(validate(SCRIPT), Ok(()));
+    }
+
+    #[test]
+    fn text_comes_in_lines_or_in_words() {
+        assert_eq!(chunks("a b\nc", Duration::ZERO), ["a b\n", "c"]);
+        assert_eq!(chunks("a b\nc", Duration::from_millis(1)), ["a b\n", "c"]);
+        assert_eq!(chunks("a b c\n", Duration::from_millis(1)), ["a ", "b ", "c\n"]);
+    }
+}

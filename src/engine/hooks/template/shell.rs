@@ -1,0 +1,467 @@
+//! Reads a command line as a POSIX shell would, as far as needed to know how a placeholder must be quoted.
+//!
+//! Owns the contexts of the shell's grammar: bare words, '…', "…", `$(…)`, `$((…))`, `${…}`, `` `…` ``, comments and
+//! here-documents. Does not parse commands. Where shells differ, it says so and gives up: from there on every
+//! placeholder is refused.
+
+use std::{iter::Peekable, vec::IntoIter};
+
+use super::{BadPlace, Placeholder, TemplateError, placeholders, variable};
+
+/// Shells that take code after `-c`.
+const SHELLS: &[&str] = &["sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "su"];
+/// Programs all of whose arguments end in a shell.
+const EVALUATORS: &[&str] = &["eval", "ssh"];
+/// Names whose values are letters, digits, `-` and `_`: code or not, they do nothing.
+const PLAIN: &[&str] = &["session", "iteration", "attempt"];
+/// Names whose values are numbers.
+const NUMBERS: &[&str] = &["iteration", "attempt"];
+
+/// What the shell is in the middle of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Frame {
+    /// `(…)`.
+    Subshell,
+    /// `$(…)`.
+    Substitution,
+    /// `"…"`.
+    Double,
+    /// `$((…))`, and how many parentheses are open in it.
+    Arithmetic(usize),
+    /// `${…}`.
+    Parameter,
+    /// `` `…` ``.
+    Backquotes,
+}
+
+/// The simple command that is being read, as far as seen.
+#[derive(Debug, Default)]
+struct Simple {
+    words: Vec<String>,
+    /// The word being read; empty quotes make it `Some("")`.
+    word: Option<String>,
+}
+
+#[derive(Debug)]
+struct Here {
+    delimiter: String,
+    quoted: bool,
+    strip_tabs: bool,
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+    waiting: Peekable<IntoIter<Placeholder>>,
+    frames: Vec<Frame>,
+    /// One for the top and one for each `(` or `$(` that is open.
+    commands: Vec<Simple>,
+    heres: Vec<Here>,
+    lost: bool,
+    out: String,
+}
+
+/// See [`super::expand`].
+pub(super) fn expand(text: &str) -> Result<String, TemplateError> {
+    let mut reader = Reader {
+        text,
+        at: 0,
+        waiting: placeholders(text).into_iter().peekable(),
+        frames: Vec::new(),
+        commands: vec![Simple::default()],
+        heres: Vec::new(),
+        lost: false,
+        out: String::with_capacity(text.len() + 64),
+    };
+    while reader.at < text.len() {
+        reader.step()?;
+    }
+    Ok(reader.out)
+}
+
+type Read = Result<(), TemplateError>;
+
+impl Reader<'_> {
+    fn step(&mut self) -> Read {
+        match self.frames.last().copied() {
+            None | Some(Frame::Subshell | Frame::Substitution) => self.bare(),
+            Some(Frame::Double) => self.double(),
+            Some(Frame::Arithmetic(open)) => self.arithmetic(open),
+            Some(Frame::Parameter) => self.parameter(),
+            Some(Frame::Backquotes) => self.backquotes(),
+        }
+    }
+
+    fn bare(&mut self) -> Read {
+        if self.placeholder_here() {
+            return self.put('"', '"');
+        }
+        match self.take() {
+            '\\' => return self.escaped(),
+            '\'' => return self.single(),
+            '$' => return self.dollar(),
+            '<' if self.rest().starts_with('<') => return self.here(),
+            '\n' => {
+                self.end_command();
+                return self.bodies();
+            }
+            '"' => {
+                self.word();
+                self.frames.push(Frame::Double);
+            }
+            '`' => self.frames.push(Frame::Backquotes),
+            '(' => {
+                // `((`: two subshells, or arithmetic. Shells differ.
+                self.lost |= self.rest().starts_with('(');
+                self.open(Frame::Subshell);
+            }
+            ')' => {
+                self.end_command();
+                self.close();
+            }
+            '#' if self.command().word.is_none() => self.comment(),
+            ';' | '&' | '|' => self.end_command(),
+            ' ' | '\t' | '<' | '>' => self.end_word(),
+            other => self.word().push(other),
+        }
+        Ok(())
+    }
+
+    fn double(&mut self) -> Read {
+        if self.placeholder_here() {
+            return self.put_plain();
+        }
+        match self.take() {
+            '\\' => return self.escaped(),
+            '$' => return self.dollar(),
+            '"' => self.pop(),
+            '`' => self.frames.push(Frame::Backquotes),
+            other => {
+                self.newline_in_quotes(other);
+                self.word().push(other);
+            }
+        }
+        Ok(())
+    }
+
+    /// After the opening `'`, to the closing one.
+    fn single(&mut self) -> Read {
+        self.word();
+        while self.at < self.text.len() {
+            if self.placeholder_here() {
+                self.out.push('\'');
+                self.put('"', '"')?;
+                self.out.push('\'');
+                continue;
+            }
+            match self.take() {
+                '\'' => break,
+                other => {
+                    self.newline_in_quotes(other);
+                    self.word().push(other);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// After a `$`.
+    fn dollar(&mut self) -> Read {
+        self.word().push('$');
+        if self.placeholder_here() {
+            return self.refuse(BadPlace::AfterDollar);
+        }
+        let rest = self.rest();
+        if rest.starts_with("((") {
+            self.skip(2);
+            self.frames.push(Frame::Arithmetic(0));
+        } else if rest.starts_with('(') {
+            self.skip(1);
+            self.open(Frame::Substitution);
+        } else if rest.starts_with('{') {
+            self.skip(1);
+            self.frames.push(Frame::Parameter);
+        } else if rest.starts_with("\\\n") || (rest.starts_with('\'') && self.frames.last() != Some(&Frame::Double)) {
+            // A continued line joins `$` with what follows; `$'…'` has escapes in some shells only.
+            self.lost = true;
+        }
+        Ok(())
+    }
+
+    fn arithmetic(&mut self, open: usize) -> Read {
+        if self.placeholder_here() {
+            let number = self.waiting.peek().is_some_and(|p| NUMBERS.contains(&p.name.as_str()));
+            return if number { self.put_plain() } else { self.refuse(BadPlace::Arithmetic) };
+        }
+        match self.take() {
+            '(' => self.set(Frame::Arithmetic(open + 1)),
+            ')' if open > 0 => self.set(Frame::Arithmetic(open - 1)),
+            ')' => {
+                // Without a second one it was `$( (…) …)`.
+                self.lost |= !self.rest().starts_with(')');
+                self.skip(usize::from(self.rest().starts_with(')')));
+                self.pop();
+            }
+            '$' => return self.dollar(),
+            '`' => self.frames.push(Frame::Backquotes),
+            '"' | '\'' | '\\' => self.lost = true,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn parameter(&mut self) -> Read {
+        if self.placeholder_here() {
+            return self.refuse(BadPlace::Parameter);
+        }
+        match self.take() {
+            '\\' => return self.escaped(),
+            '$' => return self.dollar(),
+            '}' => self.pop(),
+            '`' => self.frames.push(Frame::Backquotes),
+            // Within "…", shells differ on whether these quote anything.
+            '"' | '\'' if self.frames.contains(&Frame::Double) => self.lost = true,
+            '\'' => return self.single(),
+            '"' => self.frames.push(Frame::Double),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn backquotes(&mut self) -> Read {
+        if self.placeholder_here() {
+            return self.refuse(BadPlace::Backquotes);
+        }
+        match self.take() {
+            '\\' => return self.escaped(),
+            '`' => self.pop(),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// After a backslash.
+    fn escaped(&mut self) -> Read {
+        if self.placeholder_here() {
+            return self.refuse(BadPlace::AfterBackslash);
+        }
+        if self.at < self.text.len() {
+            let next = self.take();
+            if next == '\n' {
+                // The line goes on. After one of these, the two lines would make one operator.
+                self.lost |= self.text[..self.at - 2].ends_with(['$', '<', '(']) || !self.heres.is_empty();
+            } else {
+                self.word().push(next);
+            }
+        }
+        Ok(())
+    }
+
+    /// After a `#` that begins a word: to the end of the line, which nobody reads.
+    fn comment(&mut self) {
+        while self.at < self.text.len() && !self.rest().starts_with('\n') {
+            if self.placeholder_here() {
+                let placeholder = self.next_placeholder();
+                self.skip(placeholder.range.len());
+            } else {
+                self.take();
+            }
+        }
+    }
+
+    /// After the first `<` of `<<`.
+    fn here(&mut self) -> Read {
+        self.end_word();
+        self.skip(1);
+        if self.rest().starts_with('<') {
+            self.skip(1);
+            return Ok(());
+        }
+        let strip_tabs = self.rest().starts_with('-');
+        self.skip(usize::from(strip_tabs));
+        while self.rest().starts_with([' ', '\t']) {
+            self.skip(1);
+        }
+        let mut here = Here { delimiter: String::new(), quoted: false, strip_tabs };
+        while self.at < self.text.len()
+            && !self.rest().starts_with([' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')'])
+        {
+            if self.placeholder_here() {
+                return self.refuse(BadPlace::HereDelimiter);
+            }
+            match self.take() {
+                '\'' | '"' | '\\' => here.quoted = true,
+                '$' | '`' => self.lost = true,
+                other => here.delimiter.push(other),
+            }
+        }
+        self.heres.push(here);
+        Ok(())
+    }
+
+    /// After a newline: the bodies of the here-documents that were announced.
+    fn bodies(&mut self) -> Read {
+        for here in std::mem::take(&mut self.heres) {
+            self.body(&here)?;
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, here: &Here) -> Read {
+        let start = self.at;
+        let mut end = self.text.len();
+        let mut line_at = start;
+        for line in self.text[start..].split_inclusive('\n') {
+            let bare = line.strip_suffix('\n').unwrap_or(line);
+            let bare = if here.strip_tabs { bare.trim_start_matches('\t') } else { bare };
+            if bare == here.delimiter {
+                end = line_at;
+                break;
+            }
+            line_at += line.len();
+        }
+        let body = &self.text[start..end];
+        // A continued line may hide the end mark.
+        self.lost |= !here.quoted && body.contains("\\\n");
+        let mixed = body.contains('`') || body.match_indices('$').any(|(i, _)| body[i + 1..].starts_with(['(', '{']));
+        while self.at < end {
+            if !self.placeholder_here() {
+                self.take();
+            } else if here.quoted {
+                return self.refuse(BadPlace::QuotedHere);
+            } else if self.text[start..self.at].ends_with('\\') {
+                return self.refuse(BadPlace::AfterBackslash);
+            } else if self.text[start..self.at].ends_with('$') {
+                return self.refuse(BadPlace::AfterDollar);
+            } else if mixed {
+                return self.refuse(BadPlace::MixedHere);
+            } else {
+                self.put_plain()?;
+            }
+        }
+        // The end mark is no command.
+        let mark = self.rest().find('\n').map_or(self.rest().len(), |i| i + 1);
+        self.skip(mark);
+        Ok(())
+    }
+}
+
+/// Putting references in.
+impl Reader<'_> {
+    fn placeholder_here(&mut self) -> bool {
+        let at = self.at;
+        self.waiting.peek().is_some_and(|p| p.range.start == at)
+    }
+
+    fn next_placeholder(&mut self) -> Placeholder {
+        self.waiting.next().expect("asked for only where one stands")
+    }
+
+    fn put(&mut self, before: char, after: char) -> Read {
+        self.out.push(before);
+        self.put_plain()?;
+        self.out.push(after);
+        Ok(())
+    }
+
+    fn put_plain(&mut self) -> Read {
+        if self.lost {
+            return self.refuse(BadPlace::Unclear);
+        }
+        if self.frames.contains(&Frame::Parameter) {
+            return self.refuse(BadPlace::Parameter);
+        }
+        let plain = self.waiting.peek().is_some_and(|p| PLAIN.contains(&p.name.as_str()));
+        if !plain && self.command().is_code() {
+            return self.refuse(BadPlace::OtherShell);
+        }
+        let placeholder = self.next_placeholder();
+        self.word();
+        self.out.push_str("${");
+        self.out.push_str(&variable(&placeholder.name));
+        self.out.push_str("-}");
+        self.at = placeholder.range.end;
+        Ok(())
+    }
+
+    fn refuse(&mut self, place: BadPlace) -> Read {
+        let place = if self.lost { BadPlace::Unclear } else { place };
+        Err(TemplateError { placeholder: self.next_placeholder(), place })
+    }
+}
+
+/// Moving on.
+impl Reader<'_> {
+    fn rest(&self) -> &str {
+        &self.text[self.at..]
+    }
+
+    /// Copies one character.
+    fn take(&mut self) -> char {
+        let next = self.rest().chars().next().expect("not called at the end");
+        self.at += next.len_utf8();
+        self.out.push(next);
+        next
+    }
+
+    /// Copies so many bytes.
+    fn skip(&mut self, bytes: usize) {
+        self.out.push_str(&self.text[self.at..self.at + bytes]);
+        self.at += bytes;
+    }
+
+    fn set(&mut self, frame: Frame) {
+        self.frames.pop();
+        self.frames.push(frame);
+    }
+
+    fn pop(&mut self) {
+        self.frames.pop();
+    }
+
+    fn open(&mut self, frame: Frame) {
+        self.frames.push(frame);
+        self.commands.push(Simple::default());
+    }
+
+    /// After a `)`. One that closes nothing belongs to a `case`.
+    fn close(&mut self) {
+        if self.frames.pop().is_some() {
+            self.commands.pop();
+        }
+    }
+
+    /// Where a here-document then begins, shells do not agree.
+    fn newline_in_quotes(&mut self, next: char) {
+        self.lost |= next == '\n' && !self.heres.is_empty();
+    }
+
+    fn command(&mut self) -> &mut Simple {
+        self.commands.last_mut().expect("the one of the top is never popped")
+    }
+
+    fn word(&mut self) -> &mut String {
+        self.command().word.get_or_insert_default()
+    }
+
+    fn end_word(&mut self) {
+        let Some(word) = self.command().word.take() else { return };
+        // The `)` of a `case` inside `$(…)` looks like its end.
+        self.lost |= word == "case" && self.frames.contains(&Frame::Substitution);
+        self.command().words.push(word);
+    }
+
+    fn end_command(&mut self) {
+        self.end_word();
+        self.command().words.clear();
+    }
+}
+
+impl Simple {
+    /// Whether the word being read is code for another shell.
+    fn is_code(&self) -> bool {
+        let names = |list: &[&str]| self.words.iter().any(|w| list.contains(&w.rsplit('/').next().unwrap_or(w)));
+        let takes_code = |word: &String| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c');
+        names(EVALUATORS) || (names(SHELLS) && self.words.last().is_some_and(takes_code))
+    }
+}

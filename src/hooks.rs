@@ -1,0 +1,197 @@
+//! Runs hooks: one job in, one result out.
+//!
+//! Owns what a hook is told (environment, standard input, the command with its names filled in) and what is made of
+//! what it printed. Does not decide when a hook runs or what its result means: see [`crate::engine`].
+//!
+//! # Invariants
+//! - Whatever a hook does, there is a result, and never an error.
+//! - A hook hears only what its point offers, and nothing of an outer session.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::{
+    effect::{Facts, HookJob},
+    hooks::{
+        template,
+        verdict::{RunEnd, RunResult},
+    },
+    policy::HookAction,
+    time::Span,
+};
+
+pub mod output;
+pub mod process;
+pub mod reply;
+pub mod sweep;
+
+use output::Capture;
+use process::{Group, ProcessEnd, ProcessSpec, Stream, Watch};
+
+/// What one variable may hold. The kernel allows 128 KiB a variable with its name; staying well below leaves room
+/// for the rest of the environment where the sum is limited too.
+pub const VARIABLE_MAX: usize = 96 * 1024;
+
+/// Where a session's hooks run.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// The project's folder.
+    pub cwd: PathBuf,
+    /// The session's folder; the output goes into `outputs` inside it.
+    pub session_dir: PathBuf,
+    /// What tells this session from all others.
+    pub session_id: String,
+    /// The journal's file.
+    pub journal: PathBuf,
+    /// What the session's processes are marked with. Each run adds its number.
+    pub mark: String,
+}
+
+/// Runs a hook once.
+pub async fn run_hook(job: &HookJob, place: &Place, watch: &mut dyn Watch, cancel: &CancellationToken) -> RunResult {
+    let started = Instant::now();
+    let spec = match spec(job, place) {
+        Ok(spec) => spec,
+        Err(why) => return not_started(why),
+    };
+    let name = format!("outputs/run-{}.log", job.run);
+    let file = (place.session_dir.join(&name), name.clone());
+    let mut both = Both { capture: Capture::new(job.output_limit, Some(file), output::FILE_CAP), watch };
+    let end = match process::run(spec, &mut both, cancel).await {
+        ProcessEnd::Exit(code) => RunEnd::Exit(code),
+        ProcessEnd::Signal(signal) => RunEnd::Signal(signal),
+        ProcessEnd::TimedOut => RunEnd::TimedOut,
+        ProcessEnd::Cancelled => RunEnd::Cut,
+        ProcessEnd::SpawnFailed(why) => RunEnd::SpawnFailed(why),
+    };
+    let captured = both.capture.finish();
+    if let Some(note) = &captured.file_note {
+        tracing::warn!(run = job.run.0, "{note}");
+    }
+    let reply = captured.answer.as_deref().filter(|_| end == RunEnd::Exit(0)).and_then(reply::parse);
+    RunResult {
+        end,
+        took: Span::from(started.elapsed()),
+        stdout: captured.stdout,
+        stderr: captured.stderr,
+        omitted_bytes: captured.omitted_bytes,
+        file: captured.file_written.then_some(name),
+        reply,
+    }
+}
+
+/// Keeps the output and passes it on.
+struct Both<'a> {
+    capture: Capture,
+    watch: &'a mut dyn Watch,
+}
+
+impl Watch for Both<'_> {
+    fn started(&mut self, group: Group) {
+        self.watch.started(group);
+    }
+
+    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        self.capture.push(stream, bytes);
+        self.watch.output(stream, bytes);
+    }
+}
+
+fn not_started(why: String) -> RunResult {
+    RunResult {
+        end: RunEnd::SpawnFailed(why),
+        took: Span::default(),
+        stdout: String::new(),
+        stderr: String::new(),
+        omitted_bytes: 0,
+        file: None,
+        reply: None,
+    }
+}
+
+fn spec(job: &HookJob, place: &Place) -> Result<ProcessSpec, String> {
+    let command = match &job.hook.action {
+        HookAction::Command(command) => template::expand(command).map_err(|e| e.to_string())?,
+        HookAction::Builtin(name) => {
+            return Err(format!("the built-in hook `{name}` is not available in this version"));
+        }
+        HookAction::Gatekeeper(_) => return Err("a gatekeeper is not available in this version".into()),
+    };
+    Ok(ProcessSpec {
+        command,
+        cwd: place.cwd.clone(),
+        env: environment(job),
+        stdin: standard_input(job, place),
+        timeout: (!job.hook.timeout.is_zero()).then(|| job.hook.timeout.into()),
+        grace: process::GRACE,
+        mark: format!("{}/run-{}", place.mark, job.run),
+    })
+}
+
+/// The value of a name, where there is one.
+fn value(facts: &Facts, name: &str) -> Option<String> {
+    match name {
+        "session" => Some(facts.session.clone()),
+        "iteration" => facts.iteration.map(|n| n.to_string()),
+        "attempt" => facts.attempt.map(|n| n.to_string()),
+        "task_id" => facts.task.as_ref().map(|t| t.id.clone()),
+        "task_content" => facts.task.as_ref().map(|t| t.content.clone()),
+        "error" => facts.error.clone(),
+        _ => None,
+    }
+}
+
+fn environment(job: &HookJob) -> Vec<(String, String)> {
+    let offered = template::offered(job.point).iter();
+    let facts = offered.filter_map(|name| Some((template::variable(name), value(&job.facts, name)?)));
+    let about =
+        [("CREEL_HOOK".to_owned(), job.hook.name.clone()), ("CREEL_POINT".to_owned(), job.point.name().to_owned())];
+    facts.chain(about).map(|(name, value)| (name, for_variable(&value))).collect()
+}
+
+/// As much of a text as a variable can hold: NUL bytes are left out, and a text that is too long ends with `…`.
+pub fn for_variable(text: &str) -> String {
+    let mut value = text.replace('\0', "");
+    if value.len() > VARIABLE_MAX {
+        value.truncate(value.floor_char_boundary(VARIABLE_MAX));
+        value.push('…');
+    }
+    value
+}
+
+/// One JSON object on one line, so that `read` in a shell gets it too.
+fn standard_input(job: &HookJob, place: &Place) -> Vec<u8> {
+    let facts = &job.facts;
+    let attempt = facts.attempt.unwrap_or(0);
+    let mut told = json!({
+        "session": facts.session,
+        "session_id": place.session_id,
+        "hook_event_name": job.point.name(),
+        "hook": job.hook.name,
+        "cwd": shown(&place.cwd),
+        "iteration": facts.iteration,
+        "attempt": attempt,
+        "stop_hook_active": attempt > 0,
+        "transcript_path": shown(&place.journal),
+    });
+    let by_point = [
+        ("task", facts.task.as_ref().map(|t| json!({ "id": t.id, "content": t.content }))),
+        ("error", facts.error.clone().map(Value::String)),
+        ("agent_output", facts.agent_output.clone().map(Value::String)),
+    ];
+    for (key, value) in by_point {
+        if let Some(value) = value {
+            told[key] = value;
+        }
+    }
+    format!("{told}\n").into_bytes()
+}
+
+fn shown(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}

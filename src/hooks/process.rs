@@ -1,0 +1,374 @@
+//! Runs one command line to its end, whatever it does.
+//!
+//! Owns the process group, the three streams, the timeout and the cancelling of one `sh -c`. Does not keep output
+//! (see [`super::output`]) and does not know what the command is for.
+//!
+//! # Invariants
+//! - What was printed reaches the watch, in the order of each stream, also when the command is ended by force.
+//! - When [`run`] is over because of time or a cancel, or its future is dropped, nothing that the command started is
+//!   left. A command that ended by itself may leave something in the background; the caller has its [`Group`].
+//! - A command that never reads its input, or leaves its output open in the background, holds nobody.
+
+use std::{
+    io,
+    os::{fd::AsFd, unix::process::ExitStatusExt},
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+
+use rustix::process::Signal;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
+    time::{Instant, sleep, sleep_until, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+pub use super::sweep::Group;
+use super::sweep::{self, MARK};
+
+/// How much is read at once.
+const BUFFER: usize = 256 * 1024;
+/// What we ask the kernel to hold for us; it may refuse.
+const PIPE: usize = 512 * 1024;
+/// After the command ended: how long its output may be silent while somebody still holds it open.
+const DRAIN_QUIET: Duration = Duration::from_millis(50);
+/// After the command ended: how long we read at most from what it left in the background.
+const DRAIN_TOTAL: Duration = Duration::from_millis(500);
+/// What a command is told by us and must not hear from an outer session.
+const OURS: &[&str] = &[
+    "CREEL_SESSION",
+    "CREEL_ITERATION",
+    "CREEL_TASK_ID",
+    "CREEL_TASK_CONTENT",
+    "CREEL_ERROR",
+    "CREEL_ATTEMPT",
+    "CREEL_HOOK",
+    "CREEL_POINT",
+    "CREEL_PROMPT",
+];
+
+/// What to run, and how long.
+#[derive(Debug, Clone)]
+pub struct ProcessSpec {
+    /// For `sh -c`.
+    pub command: String,
+    /// Where it runs.
+    pub cwd: PathBuf,
+    /// What is set on top of our own environment. NUL bytes are dropped: no variable can hold one.
+    pub env: Vec<(String, String)>,
+    /// What it can read.
+    pub stdin: Vec<u8>,
+    /// How long it may take; as long as it likes if absent.
+    pub timeout: Option<Duration>,
+    /// How long it may take to end after TERM.
+    pub grace: Duration,
+    /// What its `CREEL_MARK` is; unique to this run, or a sweep would end others too.
+    pub mark: String,
+}
+
+/// How long a command may usually take to end after TERM.
+pub const GRACE: Duration = Duration::from_secs(2);
+
+/// How it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProcessEnd {
+    /// It exited with this code.
+    Exit(i32),
+    /// A signal ended it.
+    Signal(i32),
+    /// It took too long, and was ended.
+    TimedOut,
+    /// It was cancelled, and was ended.
+    Cancelled,
+    /// It could not be started, and why.
+    SpawnFailed(String),
+}
+
+/// Where something was printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// Sees what a command does while it runs. Must not wait: the command is held meanwhile.
+pub trait Watch: Send {
+    /// It runs, in this group.
+    fn started(&mut self, group: Group);
+    /// It printed something.
+    fn output(&mut self, stream: Stream, bytes: &[u8]);
+}
+
+/// Runs the command and waits for its end.
+pub async fn run(spec: ProcessSpec, watch: &mut dyn Watch, cancel: &CancellationToken) -> ProcessEnd {
+    if cancel.is_cancelled() {
+        return ProcessEnd::Cancelled;
+    }
+    let deadline = spec.timeout.and_then(|t| Instant::now().checked_add(t));
+    let mut running = match Running::start(spec) {
+        Ok(running) => running,
+        Err(why) => return ProcessEnd::SpawnFailed(why),
+    };
+    watch.started(running.guard.group);
+    let too_late = async {
+        match deadline {
+            Some(deadline) => sleep_until(deadline).await,
+            None => std::future::pending().await,
+        }
+    };
+    // In this order, so that a flood of output cannot put off the end.
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => {
+            running.end_by_force(watch).await;
+            ProcessEnd::Cancelled
+        }
+        () = too_late => {
+            running.end_by_force(watch).await;
+            ProcessEnd::TimedOut
+        }
+        ended = running.until_exit(watch) => {
+            running.drain(watch).await;
+            running.leave_background();
+            describe(ended)
+        }
+    }
+}
+
+/// Ends the group, and whatever left it, if nobody came to see the end.
+#[derive(Debug)]
+struct Guard {
+    group: Group,
+    mark: String,
+    armed: bool,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if self.armed {
+            self.group.signal(Signal::KILL);
+            sweep::kill_all_now(&self.mark, &[self.group]);
+        }
+    }
+}
+
+struct Running {
+    child: Child,
+    exited: Option<io::Result<ExitStatus>>,
+    stdin: Option<Input>,
+    stdout: Output<ChildStdout>,
+    stderr: Output<ChildStderr>,
+    grace: Duration,
+    guard: Guard,
+}
+
+struct Input {
+    pipe: ChildStdin,
+    bytes: Vec<u8>,
+    written: usize,
+}
+
+struct Output<P> {
+    pipe: Option<P>,
+    buffer: Vec<u8>,
+}
+
+/// What one look at the streams found.
+enum Seen {
+    Read(Stream, usize),
+    Wrote,
+    Exited,
+}
+
+impl Running {
+    fn start(spec: ProcessSpec) -> Result<Self, String> {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(&spec.command).current_dir(&spec.cwd).process_group(0);
+        for name in OURS {
+            command.env_remove(name);
+        }
+        for (name, value) in &spec.env {
+            command.env(name, value.replace('\0', ""));
+        }
+        command.env(MARK, &spec.mark);
+        command.stdin(if spec.stdin.is_empty() { Stdio::null() } else { Stdio::piped() });
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|e| why_not(&e, &spec.cwd))?;
+        let pid = child.id().and_then(|id| i32::try_from(id).ok()).ok_or("the process has no number")?;
+        let guard = Guard { group: Group::led_by(pid), mark: spec.mark, armed: true };
+        let stdin = child.stdin.take().map(|pipe| Input { pipe, bytes: spec.stdin, written: 0 });
+        let stdout = Output::new(child.stdout.take());
+        let stderr = Output::new(child.stderr.take());
+        Ok(Self { child, exited: None, stdin, stdout, stderr, grace: spec.grace, guard })
+    }
+
+    /// Moves bytes until the leader has ended.
+    async fn until_exit(&mut self, watch: &mut dyn Watch) -> io::Result<ExitStatus> {
+        loop {
+            if let Some(exited) = self.exited.take() {
+                return exited;
+            }
+            self.step(watch).await;
+        }
+    }
+
+    /// Waits for one thing to happen. Nothing is lost if it is dropped while it waits.
+    async fn step(&mut self, watch: &mut dyn Watch) {
+        let seen = tokio::select! {
+            n = self.stdout.read() => Seen::Read(Stream::Stdout, n),
+            n = self.stderr.read() => Seen::Read(Stream::Stderr, n),
+            () = write(&mut self.stdin) => Seen::Wrote,
+            exited = self.child.wait(), if self.exited.is_none() => {
+                self.exited = Some(exited);
+                Seen::Exited
+            }
+        };
+        match seen {
+            Seen::Read(Stream::Stdout, n) => self.stdout.pass_on(Stream::Stdout, n, watch),
+            Seen::Read(Stream::Stderr, n) => self.stderr.pass_on(Stream::Stderr, n, watch),
+            Seen::Wrote => {}
+            // Nobody is left for whom this was meant.
+            Seen::Exited => self.stdin = None,
+        }
+    }
+
+    /// Reads what is left after the leader ended, without waiting for those who only hold the pipe.
+    async fn drain(&mut self, watch: &mut dyn Watch) {
+        let deadline = Instant::now() + DRAIN_TOTAL;
+        while self.stdout.is_open() || self.stderr.is_open() {
+            let silent = tokio::select! {
+                biased;
+                n = self.stdout.read() => { self.stdout.pass_on(Stream::Stdout, n, watch); false }
+                n = self.stderr.read() => { self.stderr.pass_on(Stream::Stderr, n, watch); false }
+                () = sleep(DRAIN_QUIET) => true,
+            };
+            if silent || Instant::now() >= deadline {
+                return;
+            }
+        }
+    }
+
+    /// The command is over, and what it left in the background may go on. Its output is read and dropped, since a
+    /// closed pipe would end it.
+    fn leave_background(&mut self) {
+        self.guard.armed = false;
+        if let Some(pipe) = self.stdout.pipe.take() {
+            tokio::spawn(discard(pipe));
+        }
+        if let Some(pipe) = self.stderr.pipe.take() {
+            tokio::spawn(discard(pipe));
+        }
+    }
+
+    /// TERM, grace, KILL, for all that belongs to it; what it prints meanwhile is still read.
+    async fn end_by_force(&mut self, watch: &mut dyn Watch) {
+        let (mark, groups) = (self.guard.mark.clone(), [self.guard.group]);
+        // The leader's whole group is told at once, so that none sees the others die first.
+        self.guard.group.signal(Signal::TERM);
+        let ending = sweep::end_all(&mark, &groups, self.grace);
+        tokio::pin!(ending);
+        loop {
+            tokio::select! {
+                biased;
+                _ = &mut ending => break,
+                () = self.step(watch), if self.is_busy() => {}
+            }
+        }
+        self.guard.group.signal(Signal::KILL);
+        if self.exited.is_none() {
+            // Reaps the leader. It was killed, so this is short, unless the kernel holds it.
+            let _ = timeout(DRAIN_TOTAL, self.child.wait()).await;
+        }
+        self.drain(watch).await;
+        self.guard.armed = false;
+    }
+
+    fn is_busy(&self) -> bool {
+        self.exited.is_none() || self.stdout.is_open() || self.stderr.is_open()
+    }
+}
+
+impl<P: AsyncRead + Unpin + AsFd> Output<P> {
+    fn new(pipe: Option<P>) -> Self {
+        if let Some(pipe) = &pipe {
+            enlarge(pipe);
+        }
+        Self { pipe, buffer: vec![0; BUFFER] }
+    }
+
+    fn is_open(&self) -> bool {
+        self.pipe.is_some()
+    }
+
+    /// How many bytes came; zero at the end. Never ready once it is closed.
+    async fn read(&mut self) -> usize {
+        match &mut self.pipe {
+            Some(pipe) => pipe.read(&mut self.buffer).await.unwrap_or(0),
+            None => std::future::pending().await,
+        }
+    }
+
+    fn pass_on(&mut self, stream: Stream, n: usize, watch: &mut dyn Watch) {
+        if n == 0 {
+            self.pipe = None;
+        } else {
+            watch.output(stream, &self.buffer[..n]);
+        }
+    }
+}
+
+/// Writes a piece. Never ready once all is written.
+async fn write(input: &mut Option<Input>) {
+    let Some(open) = input else { return std::future::pending().await };
+    match open.pipe.write(&open.bytes[open.written..]).await {
+        Ok(n) if n > 0 => open.written += n,
+        // A command need not read its input: EPIPE is no error.
+        Ok(_) | Err(_) => open.written = open.bytes.len(),
+    }
+    if open.written == open.bytes.len() {
+        *input = None;
+    }
+}
+
+async fn discard(mut pipe: impl AsyncRead + Unpin) {
+    let mut buffer = vec![0; 16 * 1024];
+    while pipe.read(&mut buffer).await.is_ok_and(|n| n > 0) {}
+}
+
+/// Fewer and larger reads. A refusal only costs speed.
+fn enlarge(pipe: &impl AsFd) {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE);
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let _ = (pipe, PIPE);
+}
+
+fn describe(ended: io::Result<ExitStatus>) -> ProcessEnd {
+    match ended {
+        Ok(status) => match (status.code(), status.signal()) {
+            (Some(code), _) => ProcessEnd::Exit(code),
+            (None, Some(signal)) => ProcessEnd::Signal(signal),
+            (None, None) => ProcessEnd::SpawnFailed(format!("the system does not say how it ended: {status}")),
+        },
+        Err(e) => ProcessEnd::SpawnFailed(format!("the system does not say how it ended: {e}")),
+    }
+}
+
+/// Tells the reasons apart that a person would treat differently.
+fn why_not(error: &io::Error, cwd: &Path) -> String {
+    if !cwd.is_dir() {
+        return format!("the folder {} is gone", cwd.display());
+    }
+    let kind = error.kind();
+    if kind == io::ErrorKind::ArgumentListTooLong {
+        "the command and its environment are too long for the system: make the command shorter".into()
+    } else if kind == io::ErrorKind::NotFound {
+        "there is no `sh` on the PATH: install a POSIX shell".into()
+    } else {
+        error.to_string()
+    }
+}

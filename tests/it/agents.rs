@@ -1,0 +1,314 @@
+//! Agents that are commands or scripts, turn by turn.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use creel::{
+    agents::{Agent, AgentError, AgentPlace, BoxFuture, TurnRequest, Updates, start},
+    engine::{
+        conversation::{AgentUpdate, Conversation, StopReason, ToolStatus, TurnEnd, TurnFailure},
+        ids::TurnId,
+        policy::AgentSpec,
+        time::Span,
+    },
+    hooks::process::Group,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{eventually, folder, in_folder, lives, mark, pid_in};
+
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<(Vec<AgentUpdate>, Vec<Group>)>>);
+
+impl Heard {
+    fn with<T>(&self, look: impl FnOnce(&mut (Vec<AgentUpdate>, Vec<Group>)) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn said(&self) -> String {
+        self.with(|(updates, _)| {
+            let texts =
+                updates.iter().filter_map(|u| if let AgentUpdate::Said(text) = u { Some(text.as_str()) } else { None });
+            texts.collect()
+        })
+    }
+
+    fn warned(&self) -> Vec<String> {
+        self.with(|(updates, _)| {
+            updates
+                .iter()
+                .filter_map(|u| if let AgentUpdate::Warned(text) = u { Some(text.clone()) } else { None })
+                .collect()
+        })
+    }
+
+    fn all(&self) -> Vec<AgentUpdate> {
+        self.with(|(updates, _)| updates.clone())
+    }
+
+    fn groups(&self) -> usize {
+        self.with(|(_, groups)| groups.len())
+    }
+}
+
+impl Updates for Heard {
+    fn update(&mut self, update: AgentUpdate) -> BoxFuture<'_, ()> {
+        self.with(|(updates, _)| updates.push(update));
+        Box::pin(std::future::ready(()))
+    }
+
+    fn process(&mut self, group: Group) {
+        self.with(|(_, groups)| groups.push(group));
+    }
+}
+
+fn place(dir: &Path, test: &str) -> AgentPlace {
+    AgentPlace { cwd: dir.into(), session: "s-1".into(), session_dir: dir.join("session"), mark: mark(test) }
+}
+
+fn command(line: &str, dir: &Path) -> Box<dyn Agent> {
+    let spec = AgentSpec::Command { command: line.into(), continue_command: None };
+    start(&spec, place(dir, "agent"), &[]).expect("an agent")
+}
+
+fn scripted(script: &str, dir: &Path, test: &str) -> Box<dyn Agent> {
+    start(&AgentSpec::Scripted { script: script.into() }, place(dir, test), &[]).expect("an agent")
+}
+
+fn request(text: &str) -> TurnRequest {
+    TurnRequest { turn: TurnId(3), text: text.into(), conversation: Conversation::New, timeout: Span::secs(60) }
+}
+
+async fn turn(agent: &mut dyn Agent, request: TurnRequest) -> (Result<TurnEnd, TurnFailure>, Heard) {
+    let mut heard = Heard::default();
+    let end = agent.turn(request, &mut heard, &CancellationToken::new()).await;
+    (end, heard)
+}
+
+const fn ended(stop_reason: StopReason) -> TurnEnd {
+    TurnEnd { stop_reason, tokens: None }
+}
+
+async fn failure(agent: &mut dyn Agent, request: TurnRequest) -> String {
+    turn(agent, request).await.0.expect_err("a failure").message
+}
+
+#[tokio::test]
+async fn the_prompt_comes_on_standard_input_and_the_answer_goes_out() {
+    let dir = folder();
+    let mut agent = command("echo \"$CREEL_SESSION:\"; cat", dir.path());
+    let (end, heard) = turn(&mut *agent, request("do it\n")).await;
+    assert_eq!((end, heard.said().as_str(), heard.groups()), (Ok(ended(StopReason::EndTurn)), "s-1:\ndo it\n", 1));
+}
+
+#[tokio::test]
+async fn the_prompt_can_be_one_argument() {
+    let dir = folder();
+    let mut agent = command("printf '<%s>' {{prompt}} \"{{prompt}}\" '{{session}}'; cat", dir.path());
+    let text = "it's $(touch pwned) \"x\"\n--help";
+    let (_, heard) = turn(&mut *agent, request(text)).await;
+    assert_eq!(heard.said(), format!("<{text}><{text}><s-1>"));
+    let too_long = failure(&mut *agent, request(&"x".repeat(200_000))).await;
+    assert!(too_long.contains("standard input"), "{too_long}");
+}
+
+#[tokio::test]
+async fn later_turns_of_a_conversation_have_their_own_command() {
+    let dir = folder();
+    let spec = AgentSpec::Command { command: "echo first".into(), continue_command: Some("echo later".into()) };
+    let mut agent = start(&spec, place(dir.path(), "later"), &[]).expect("an agent");
+    assert_eq!(turn(&mut *agent, request("")).await.1.said(), "first\n");
+    let same = TurnRequest { conversation: Conversation::Same, ..request("") };
+    assert_eq!(turn(&mut *agent, same).await.1.said(), "later\n");
+}
+
+#[tokio::test]
+async fn the_answer_is_heard_while_it_comes() {
+    let dir = folder();
+    let mut agent = command("printf 'no line end'; while ! test -e go; do sleep 0.01; done; printf .", dir.path());
+    let mut heard = Heard::default();
+    let listening = heard.clone();
+    let cancel = CancellationToken::new();
+    let (end, ()) = tokio::join!(agent.turn(request(""), &mut heard, &cancel), async {
+        eventually("live text", || listening.said() == "no line end").await;
+        std::fs::write(in_folder(&dir, "go"), "").expect("a file");
+    });
+    assert_eq!((end, heard.said().as_str()), (Ok(ended(StopReason::EndTurn)), "no line end."));
+}
+
+#[tokio::test]
+async fn a_character_that_comes_in_two_pieces_is_whole() {
+    let dir = folder();
+    let line = "printf 'a\\342'; touch half; while ! test -e go; do sleep 0.01; done; printf '\\202\\254b\\377'";
+    let mut agent = command(line, dir.path());
+    let mut heard = Heard::default();
+    let listening = heard.clone();
+    let cancel = CancellationToken::new();
+    let (_, ()) = tokio::join!(agent.turn(request(""), &mut heard, &cancel), async {
+        eventually("the first piece", || listening.said() == "a").await;
+        std::fs::write(in_folder(&dir, "go"), "").expect("a file");
+    });
+    assert_eq!(heard.said(), "a€b\u{fffd}");
+}
+
+#[tokio::test]
+async fn an_empty_answer_ends_well() {
+    let dir = folder();
+    let (end, heard) = turn(&mut *command("true", dir.path()), request("")).await;
+    assert_eq!((end, heard.all()), (Ok(ended(StopReason::EndTurn)), vec![]));
+}
+
+#[tokio::test]
+async fn a_failed_command_is_a_failed_turn_with_the_end_of_its_errors() {
+    let dir = folder();
+    let said =
+        failure(&mut *command("echo half; seq 1 10000 >&2; echo broken >&2; exit 3", dir.path()), request("")).await;
+    assert!(
+        said.starts_with("the agent ended with exit 3: ") && said.ends_with("\nbroken") && said.len() < 3000,
+        "{said}"
+    );
+    let said = failure(&mut *command("kill -9 $$", dir.path()), request("")).await;
+    assert!(said.contains("killed by signal 9"), "{said}");
+    let said = failure(&mut *command("no-such-agent-here --fast", dir.path()), request("")).await;
+    assert!(said.contains("not installed") && said.contains("no-such-agent-here --fast"), "{said}");
+}
+
+#[tokio::test]
+async fn a_turn_that_takes_too_long_fails_and_leaves_nothing() {
+    let dir = folder();
+    let mut agent = command("echo $$ > pid; echo begun; sleep 1000", dir.path());
+    let slow = TurnRequest { timeout: Span::secs(1), ..request("") };
+    let (end, heard) = turn(&mut *agent, slow).await;
+    let said = end.expect_err("a failure").message;
+    assert!(said.contains("within 1 s (turn_timeout)"), "{said}");
+    assert_eq!(heard.said(), "begun\n");
+    assert!(!lives(pid_in(&in_folder(&dir, "pid")).await));
+}
+
+#[tokio::test]
+async fn a_cancelled_turn_ends_as_cancelled_and_leaves_nothing() {
+    let dir = folder();
+    for (kind, mut agent) in [
+        ("command", command("echo $$ > pid-command; sleep 1000 & sleep 1000", dir.path())),
+        ("script", scripted("turns: [{ run: 'echo $$ > pid-script; sleep 1000 & sleep 1000' }]", dir.path(), "cancel")),
+    ] {
+        let cancel = CancellationToken::new();
+        let mut heard = Heard::default();
+        let (end, pid) = tokio::join!(agent.turn(request(""), &mut heard, &cancel), async {
+            let pid = pid_in(&in_folder(&dir, &format!("pid-{kind}"))).await;
+            cancel.cancel();
+            pid
+        });
+        assert_eq!(end, Ok(ended(StopReason::Cancelled)), "{kind}");
+        assert!(!lives(pid), "{kind}");
+        assert!(creel::hooks::sweep::alive_with_mark(&mark("cancel")).is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_very_long_answer_is_bounded_and_told() {
+    let dir = folder();
+    let mut agent = command("echo start; head -c 100000000 /dev/zero | tr '\\0' x; echo; echo end", dir.path());
+    let (end, heard) = turn(&mut *agent, request("")).await;
+    assert_eq!(end, Ok(ended(StopReason::EndTurn)));
+    let said = heard.said();
+    assert!(said.len() < 1024 * 1024 + 17 * 1024);
+    assert!(said.starts_with("start\nxxx") && said.ends_with("xxx\nend\n"));
+    assert!(said.contains("\n[… 98"));
+    assert!(heard.warned()[0].contains("outputs/turn-3.log"), "{:?}", heard.warned());
+    let file = std::fs::metadata(in_folder(&dir, "session/outputs/turn-3.log")).expect("the file");
+    assert_eq!(file.len(), 64 * 1024 * 1024);
+}
+
+#[tokio::test]
+async fn an_answer_just_over_the_limit_is_said_whole() {
+    let dir = folder();
+    let mut agent = command("head -c 1050000 /dev/zero | tr '\\0' x", dir.path());
+    let (_, heard) = turn(&mut *agent, request("")).await;
+    assert_eq!((heard.said(), heard.warned()), ("x".repeat(1_050_000), vec![]));
+}
+
+#[tokio::test]
+async fn a_script_says_and_does_what_it_lists() {
+    let dir = folder();
+    let script = r#"
+turns:
+  - think: "hm"
+    say: "one\ntwo"
+    run: ["echo hi > made; echo made it; echo $CREEL_SESSION", "exit 4"]
+"#;
+    let (end, heard) = turn(&mut *scripted(script, dir.path(), "lists"), request("go")).await;
+    assert_eq!(end, Ok(ended(StopReason::EndTurn)));
+    let shown: Vec<String> = heard
+        .all()
+        .into_iter()
+        .map(|update| match update {
+            AgentUpdate::Said(text) => format!("said {text:?}"),
+            AgentUpdate::Thought(text) => format!("thought {text:?}"),
+            AgentUpdate::ToolCalled(call) => format!("called {} {:?}", call.call, call.status),
+            AgentUpdate::ToolUpdated(call) => format!("updated {} {:?} {:?}", call.call, call.status, call.output),
+            AgentUpdate::Warned(text) => format!("warned {text:?}"),
+        })
+        .collect();
+    let in_progress = ToolStatus::InProgress;
+    assert_eq!(
+        shown,
+        [
+            "thought \"hm\"".into(),
+            "said \"one\\n\"".into(),
+            "said \"two\"".into(),
+            format!("called turn-3/1 {in_progress:?}"),
+            "updated turn-3/1 Completed Some(\"made it\\ns-1\")".into(),
+            format!("called turn-3/2 {in_progress:?}"),
+            "updated turn-3/2 Failed Some(\"exit 4\")".into(),
+        ]
+    );
+    assert!(in_folder(&dir, "made").exists());
+}
+
+#[tokio::test]
+async fn a_script_can_fail_crash_hang_and_run_out() {
+    let dir = folder();
+    let script =
+        "turns: [{ fail: connection reset, say: hm }, { crash: true }, { hang: true }, { stop_reason: refusal }]";
+    let mut agent = scripted(script, dir.path(), "fails");
+    let (end, heard) = turn(&mut *agent, request("")).await;
+    assert_eq!((end, heard.said().as_str()), (Err(TurnFailure::new("connection reset")), "hm"));
+    assert!(failure(&mut *agent, request("")).await.contains("crashed"));
+    let hanging = TurnRequest { timeout: Span(50), ..request("") };
+    assert!(failure(&mut *agent, hanging).await.contains("within 50 ms (turn_timeout)"));
+    assert_eq!(turn(&mut *agent, request("")).await.0, Ok(ended(StopReason::Refusal)));
+    let (end, heard) = turn(&mut *agent, request("")).await;
+    assert_eq!((end, heard.all()), (Ok(ended(StopReason::EndTurn)), vec![]));
+}
+
+#[tokio::test]
+async fn a_hanging_script_can_be_cancelled() {
+    let dir = folder();
+    let mut agent = scripted("turns: [{ say: begun, hang: true }]", dir.path(), "hangs");
+    let cancel = CancellationToken::new();
+    let mut heard = Heard::default();
+    let listening = heard.clone();
+    let endless = TurnRequest { timeout: Span(0), ..request("") };
+    let (end, ()) = tokio::join!(agent.turn(endless, &mut heard, &cancel), async {
+        eventually("it hangs", || listening.said() == "begun").await;
+        cancel.cancel();
+    });
+    assert_eq!(end, Ok(ended(StopReason::Cancelled)));
+}
+
+#[test]
+fn an_agent_that_cannot_be_used_is_refused_with_the_way_out() {
+    let dir = folder();
+    let refused = |spec: &AgentSpec| -> AgentError {
+        start(spec, place(dir.path(), "refused"), &[]).err().expect("it cannot be used")
+    };
+    let acp = refused(&AgentSpec::Acp { command: "claude-code-acp".into() }).to_string();
+    assert!(acp.contains("ACP") && acp.contains("`command:`"), "{acp}");
+    let line = |command: &str| AgentSpec::Command { command: command.into(), continue_command: None };
+    assert!(refused(&line("a {{task_id}}")).to_string().contains("{{task_id}}"));
+    assert!(refused(&line("bash -c 'a {{prompt}}'")).to_string().contains("$CREEL_PROMPT"));
+    assert!(refused(&AgentSpec::Scripted { script: "turn: []".into() }).to_string().contains("turn"));
+}

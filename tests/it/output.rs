@@ -1,0 +1,230 @@
+//! Hooks from a job to a result: what they are told, and what is kept of what they print.
+
+use std::{os::unix::fs::PermissionsExt, path::Path};
+
+use creel::{
+    engine::{
+        effect::{Facts, HookJob, TaskFacts},
+        hooks::{
+            point::Point,
+            verdict::{Decision, RunEnd, RunResult},
+        },
+        ids::RunId,
+        policy::{HookAction, HookSpec},
+        time::Span,
+    },
+    hooks::{
+        Place,
+        output::FILE_CAP,
+        process::{Group, Stream, Watch},
+        run_hook,
+    },
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{Memory, eventually, folder, in_folder, mark};
+
+fn job(point: Point, command: &str) -> HookJob {
+    HookJob {
+        run: RunId(7),
+        point,
+        hook: HookSpec {
+            name: "checks".into(),
+            action: HookAction::Command(command.into()),
+            timeout: Span::secs(60),
+            pipe_output: false,
+            priority: 100,
+            enabled: true,
+            on_failure: None,
+        },
+        output_limit: 16 * 1024,
+        facts: Facts { session: "s".into(), ..Facts::default() },
+    }
+}
+
+fn place(dir: &Path, test: &str) -> Place {
+    Place {
+        cwd: dir.into(),
+        session_dir: dir.join("session"),
+        session_id: "id-1".into(),
+        journal: dir.join("session/journal.jsonl"),
+        mark: mark(test),
+    }
+}
+
+async fn result(job: &HookJob, dir: &Path) -> RunResult {
+    run_hook(job, &place(dir, "hook"), &mut Memory::default(), &CancellationToken::new()).await
+}
+
+/// Counts, and keeps nothing.
+#[derive(Default)]
+struct Count(u64);
+
+impl Watch for Count {
+    fn started(&mut self, _: Group) {}
+
+    fn output(&mut self, _: Stream, bytes: &[u8]) {
+        self.0 += bytes.len() as u64;
+    }
+}
+
+#[tokio::test]
+async fn a_flood_is_bounded_in_memory_and_on_disk() {
+    let dir = folder();
+    let job = job(Point::Stop, "echo first; head -c 200000000 /dev/zero | tr '\\0' x; echo; echo last");
+    let mut count = Count::default();
+    let got = run_hook(&job, &place(dir.path(), "flood"), &mut count, &CancellationToken::new()).await;
+    assert_eq!((&got.end, count.0), (&RunEnd::Exit(0), 200_000_012));
+    assert!(got.stdout.len() <= 16 * 1024 && got.stdout.len() > 15 * 1024);
+    assert!(got.stdout.starts_with("first\n") && got.stdout.ends_with("x\nlast\n"));
+    assert!(got.stdout.contains(&format!(
+        "[… {} bytes left out; outputs/run-7.log holds the first 64 MiB only …]",
+        got.omitted_bytes
+    )));
+    assert_eq!(got.file.as_deref(), Some("outputs/run-7.log"));
+    let file = in_folder(&dir, "session/outputs/run-7.log");
+    let about = std::fs::metadata(&file).expect("the file");
+    assert_eq!((about.len(), about.permissions().mode() & 0o777), (FILE_CAP, 0o600));
+}
+
+#[tokio::test]
+async fn what_is_left_out_is_in_the_file() {
+    let dir = folder();
+    let job = job(Point::Stop, "seq 1 20000");
+    let got = result(&job, dir.path()).await;
+    let whole = std::fs::read_to_string(in_folder(&dir, "session/outputs/run-7.log")).expect("the file");
+    let all: Vec<String> = (1..=20_000).map(|n| format!("{n}\n")).collect();
+    assert_eq!(whole, all.concat());
+    assert!(got.stdout.contains("bytes left out; all of it: outputs/run-7.log …]\n"));
+    let shown = got.stdout.lines().filter(|l| !l.starts_with('[')).map(|l| l.len() as u64 + 1).sum::<u64>();
+    assert_eq!(shown + got.omitted_bytes, whole.len() as u64);
+}
+
+#[tokio::test]
+async fn a_silent_hook_has_no_file() {
+    let dir = folder();
+    let got = result(&job(Point::Stop, "true"), dir.path()).await;
+    assert_eq!((got.end, got.file), (RunEnd::Exit(0), None));
+    assert!(!in_folder(&dir, "session/outputs").exists());
+}
+
+#[tokio::test]
+async fn binary_output_is_text_and_within_the_limit() {
+    let dir = folder();
+    let got =
+        result(&job(Point::Stop, "head -c 100000 /dev/urandom; head -c 100000 /dev/urandom >&2"), dir.path()).await;
+    assert!(got.stdout.len() + got.stderr.len() <= 16 * 1024);
+    assert!(got.stdout.contains(char::REPLACEMENT_CHARACTER) && got.stderr.contains(char::REPLACEMENT_CHARACTER));
+}
+
+#[tokio::test]
+async fn output_is_seen_before_the_end() {
+    let dir = folder();
+    let mut memory = Memory::default();
+    let seen = memory.clone();
+    let (job, place, cancel) = (
+        job(Point::Stop, "echo early; while ! test -e go; do sleep 0.01; done"),
+        place(dir.path(), "early"),
+        CancellationToken::new(),
+    );
+    let (got, ()) = tokio::join!(run_hook(&job, &place, &mut memory, &cancel), async {
+        eventually("live output", || seen.stdout() == "early\n").await;
+        std::fs::write(in_folder(&dir, "go"), "").expect("a file");
+    });
+    assert_eq!(got.end, RunEnd::Exit(0));
+}
+
+#[tokio::test]
+async fn a_cancelled_hook_is_cut_and_a_late_one_timed_out() {
+    let dir = folder();
+    let cancel = CancellationToken::new();
+    let mut memory = Memory::default();
+    let seen = memory.clone();
+    let (slow, place) = (job(Point::Stop, "echo begun; sleep 1000"), place(dir.path(), "cut"));
+    let (got, ()) = tokio::join!(run_hook(&slow, &place, &mut memory, &cancel), async {
+        eventually("it runs", || !seen.stdout().is_empty()).await;
+        cancel.cancel();
+    });
+    assert_eq!((got.end, got.stdout.as_str()), (RunEnd::Cut, "begun\n"));
+    let mut late = slow.clone();
+    late.hook.timeout = Span(500);
+    let got = result(&late, dir.path()).await;
+    assert_eq!((got.end, got.stdout.as_str()), (RunEnd::TimedOut, "begun\n"));
+}
+
+#[tokio::test]
+async fn a_json_answer_counts_only_with_exit_0() {
+    let dir = folder();
+    let answer = r#"echo '{"decision":"deny","reason":"red"}'"#;
+    let reply = result(&job(Point::Stop, answer), dir.path()).await.reply.expect("an answer");
+    assert_eq!((reply.decision, reply.reason.as_deref()), (Some(Decision::Deny), Some("red")));
+    assert_eq!(result(&job(Point::Stop, &format!("{answer}; exit 1")), dir.path()).await.reply, None);
+    assert_eq!(result(&job(Point::Stop, "echo plain"), dir.path()).await.reply, None);
+}
+
+#[tokio::test]
+async fn a_long_json_answer_is_read_whatever_the_limit_is() {
+    let dir = folder();
+    let mut job =
+        job(Point::Stop, r#"printf '{"decision":"block","reason":"'; head -c 50000 /dev/zero | tr '\0' x; echo '"}'"#);
+    job.output_limit = 1024;
+    let got = result(&job, dir.path()).await;
+    assert!(got.stdout.len() <= 1024);
+    assert_eq!(got.reply.expect("an answer").reason.map(|r| r.len()), Some(50_000));
+}
+
+#[tokio::test]
+async fn a_hook_is_told_what_its_point_offers() {
+    let dir = folder();
+    let mut job = job(
+        Point::OnTaskComplete,
+        "printf '%s|' {{session}} {{iteration}} '{{task_id}}' \"{{task_content}}\" \"$CREEL_TASK_CONTENT\" \"$CREEL_HOOK\" \
+         \"$CREEL_POINT\" \"${CREEL_ERROR-unset}\" \"${CREEL_ATTEMPT-unset}\"; echo; cat",
+    );
+    let task = TaskFacts { id: "t-1".into(), content: "it's $(touch pwned) \"done\"\n".into() };
+    job.facts = Facts {
+        session: "s".into(),
+        iteration: Some(4),
+        attempt: Some(2),
+        task: Some(task.clone()),
+        error: Some("not offered here".into()),
+        agent_output: Some("ok".into()),
+    };
+    let got = result(&job, dir.path()).await;
+    let content = &task.content;
+    let expected = format!("s|4|t-1|{content}|{content}|checks|on_task_complete|unset|unset|\n");
+    let (line, input) = got.stdout.split_at(expected.len());
+    assert_eq!(line, expected);
+    assert!(!in_folder(&dir, "pwned").exists());
+    let input: serde_json::Value = serde_json::from_str(input).expect("one JSON object");
+    let cwd = dir.path().to_string_lossy();
+    assert_eq!(
+        input,
+        serde_json::json!({
+            "session": "s", "session_id": "id-1", "hook_event_name": "on_task_complete", "hook": "checks", "cwd": cwd,
+            "iteration": 4, "attempt": 2, "stop_hook_active": true, "transcript_path": format!("{cwd}/session/journal.jsonl"),
+            "task": { "id": "t-1", "content": content }, "error": "not offered here", "agent_output": "ok",
+        })
+    );
+}
+
+#[tokio::test]
+async fn a_value_that_is_too_long_or_has_a_nul_still_lets_the_hook_run() {
+    let dir = folder();
+    let mut job = job(Point::OnError, "printf %s {{error}} | wc -c; printf %s {{error}} | tail -c 3; wc -c >&2");
+    job.facts.error = Some(format!("a\0{}", "x".repeat(300_000)));
+    let got = result(&job, dir.path()).await;
+    assert_eq!(got.stdout, format!("{}\n…", 96 * 1024 + 3));
+    assert!(got.stderr.trim().parse::<u32>().expect("a number") > 300_000, "standard input has all of it");
+}
+
+#[tokio::test]
+async fn what_cannot_run_is_told_and_is_no_error() {
+    let dir = folder();
+    let mut builtin = job(Point::BeforeSubmit, "");
+    builtin.hook.action = HookAction::Builtin("create_pr".into());
+    let end = result(&builtin, dir.path()).await.end;
+    assert_eq!(end, RunEnd::SpawnFailed("the built-in hook `create_pr` is not available in this version".into()));
+    let end = result(&job(Point::OnError, "echo `cat {{error}}`"), dir.path()).await.end;
+    assert!(matches!(end, RunEnd::SpawnFailed(why) if why.contains("$CREEL_ERROR")));
+}

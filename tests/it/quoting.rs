@@ -1,0 +1,108 @@
+//! Template values come back from a real shell exactly as they were put in, wherever they stand.
+
+use std::process::Command;
+
+use creel::engine::hooks::template::{expand, variable};
+use proptest::prelude::*;
+
+fn shell(command: &str, value: &str) -> String {
+    let expanded = expand(command).expect("a place that can be quoted");
+    let output = Command::new("sh").arg("-c").arg(expanded).env(variable("error"), value).output().expect("a shell");
+    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Text full of what shells care about.
+fn nasty() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        Just("'"),
+        Just("\""),
+        Just("\\"),
+        Just("\n"),
+        Just("$(touch pwned)"),
+        Just("`touch pwned`"),
+        Just("{{session}}"),
+        Just("{{error}}"),
+        Just("-"),
+        Just("--help "),
+        Just("!"),
+        Just("*"),
+        Just("?[a-z]"),
+        Just("$HOME"),
+        Just("${IFS}"),
+        Just("; exit 7 "),
+        Just("&"),
+        Just("|"),
+        Just(">x"),
+        Just("#"),
+        Just("~"),
+        Just(" "),
+        Just("\t"),
+        Just("%s"),
+        Just("ä€🦀"),
+        Just("\u{1b}[31m"),
+        Just("\r"),
+        Just("EOF\n"),
+        Just("))"),
+        Just("}"),
+        Just("a"),
+    ];
+    prop_oneof![
+        4 => proptest::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat()),
+        1 => proptest::collection::vec(any::<char>().prop_filter("no NUL", |c| *c != '\0'), 0..20)
+            .prop_map(|chars| chars.into_iter().collect::<String>()),
+    ]
+}
+
+/// Each prints the value once, between brackets.
+const PLACES: &[&str] = &[
+    "printf '[%s]' {{error}}",
+    "printf '[%s]' '{{error}}'",
+    "printf '[%s]' \"{{error}}\"",
+    "printf %s '['\"{{error}}\"']'",
+    "printf %s \"[{{ error }}]\"",
+    "printf %s '[{{error}}]'",
+    "printf '[%s]' x{{error}} | sed '1s/^\\[x/[/'",
+    "x={{error}}; printf '[%s]' \"$x\"",
+    "f() { printf '[%s]' \"$1\"; }; f {{error}}",
+    "case {{error}} in '{{error}}') printf '[%s]' {{error}};; esac",
+    "if :; then (printf '[%s]' {{error}}); fi # {{error}}",
+    "printf \"[%s]\" \"$(printf '%s.' {{error}} \"\")\" | sed '$s/\\.\\.\\]$/]/'",
+    "printf '[%s]' \"$(printf '%s.' \"{{error}}\")\" | sed '$s/\\.\\]$/]/'",
+    "sh -c 'printf \"[%s]\" \"$1\"' sh {{error}}",
+    "set -eu; printf '[%s]' \\\n  {{error}}",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_value_comes_back_exactly_from_every_place(value in nasty()) {
+        for place in PLACES {
+            prop_assert_eq!(shell(place, &value), format!("[{value}]"), "{}", place);
+        }
+    }
+
+    #[test]
+    fn a_value_in_a_here_document_is_data(value in nasty()) {
+        prop_assert_eq!(shell("cat <<EOF\n[{{error}}]\nEOF", &value), format!("[{value}]\n"));
+        prop_assert_eq!(shell("cat <<-EOF; : {{error}}\n\t[{{error}}]\n\tEOF", &value),
+            format!("[{value}]\n"));
+    }
+}
+
+#[test]
+fn a_name_without_a_value_is_empty_text() {
+    let expanded =
+        expand("set -u; printf '[%s]' {{error}} '{{error}}' \"{{error}}\"").expect("a place that can be quoted");
+    let output = Command::new("sh").arg("-c").arg(expanded).env_remove("CREEL_ERROR").output().expect("a shell");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "[][][]");
+}
+
+#[test]
+fn the_notification_of_the_seed_is_whole() {
+    let command = "printf '%s' '{\"text\": \"Iteration {{iteration}} done\"}'";
+    let expanded = expand(command).expect("a place that can be quoted");
+    let output = Command::new("sh").arg("-c").arg(expanded).env("CREEL_ITERATION", "3").output().expect("a shell");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), r#"{"text": "Iteration 3 done"}"#);
+}
