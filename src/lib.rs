@@ -6,3 +6,4 @@ pub mod agents;
 pub mod engine;
 pub mod hooks;
 pub mod journal;
+pub mod runtime;

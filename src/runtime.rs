@@ -1,0 +1,288 @@
+//! The one loop: inputs go to the engine, its events to the journal, its effects into the world.
+//!
+//! Owns the order in which things happen. Decides nothing: what follows from an input is the engine's word.
+//!
+//! # Invariants
+//! - Record, apply, perform: no effect happens before its event is on record.
+//! - Whatever ends the loop, no process of the session is left running.
+
+pub mod handle;
+mod perform;
+pub mod shutdown;
+
+use std::{path::PathBuf, sync::Arc};
+
+use jiff::Timestamp;
+use tokio::sync::mpsc;
+
+use crate::{
+    agents::{self, Agent, AgentError, AgentPlace},
+    engine::{
+        self, State, Step,
+        effect::{Effect, Leave},
+        event::{Event, SessionStarted},
+        input::Input,
+        time::At,
+    },
+    hooks::Place,
+    journal::{Journal, JournalError, Record},
+};
+pub use handle::{Handle, Live};
+use handle::{Inbox, Message};
+use perform::Performer;
+use shutdown::Children;
+
+/// Why a session cannot begin or go on. The session itself is not lost: its journal tells how far it came.
+#[derive(Debug, thiserror::Error)]
+pub enum RuntimeError {
+    /// The journal cannot be written or read.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The agent cannot be used.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    /// The session cannot be resumed.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Where a session takes place.
+#[derive(Debug, Clone)]
+pub struct Scene {
+    /// The project's folder.
+    pub cwd: PathBuf,
+    /// Where a journal is saved whose folder was deleted.
+    pub rescue: PathBuf,
+}
+
+/// A session that runs in this process.
+pub struct Runtime {
+    state: State,
+    journal: Journal,
+    scene: Scene,
+    inbox: Inbox,
+    handle: Handle,
+    performer: Performer,
+    watchers: Vec<mpsc::UnboundedSender<Arc<Record>>>,
+    left: Option<Leave>,
+}
+
+/// How a session left this process.
+#[derive(Debug)]
+pub struct Left {
+    /// Why.
+    pub leave: Leave,
+    /// The session as it was then.
+    pub state: State,
+    /// Where the journal was saved, if its folder was deleted.
+    pub rescued: Option<PathBuf>,
+}
+
+impl Runtime {
+    /// Begins a session. Nothing runs yet.
+    pub fn begin(
+        began: SessionStarted,
+        mut journal: Journal,
+        scene: Scene,
+        watchers: Vec<mpsc::UnboundedSender<Arc<Record>>>,
+    ) -> Result<Self, RuntimeError> {
+        let at = now();
+        let state = State::new(&journal.folder().name, began.clone(), at);
+        let agent = start_agent(&state, &journal, &scene, &[])?;
+        let records = journal.append(at, vec![Event::SessionStarted(Box::new(began))])?;
+        let mut runtime = Self::new(state, journal, scene, agent, watchers);
+        runtime.publish(&records);
+        Ok(runtime)
+    }
+
+    /// Goes on with a session; `resume` says how. What the dead creel left running must be gone already.
+    pub fn resume(
+        opened: crate::journal::Opened,
+        resume: Input,
+        scene: Scene,
+        watchers: Vec<mpsc::UnboundedSender<Arc<Record>>>,
+    ) -> Result<Self, RuntimeError> {
+        let agent = start_agent(&opened.state, &opened.journal, &scene, &opened.past_prompts)?;
+        let mut runtime = Self::new(opened.state, opened.journal, scene, agent, watchers);
+        if opened.torn > 0 {
+            let text = format!("the journal ended in the middle of a record; {} bytes were cut off", opened.torn);
+            runtime.take(Input::Warned(text))?;
+        }
+        match runtime.take(resume)? {
+            Some(refusal) => Err(RuntimeError::Refused(refusal)),
+            None => Ok(runtime),
+        }
+    }
+
+    fn new(
+        state: State,
+        journal: Journal,
+        scene: Scene,
+        agent: Box<dyn Agent>,
+        watchers: Vec<mpsc::UnboundedSender<Arc<Record>>>,
+    ) -> Self {
+        let (handle, inbox) = handle::channel();
+        let place = Place {
+            cwd: scene.cwd.clone(),
+            session_dir: journal.folder().path.clone(),
+            session_id: state.began.id.clone(),
+            journal: journal.folder().journal(),
+            mark: state.began.id.clone(),
+        };
+        let children = Children::new(&state.began.id);
+        let performer = Performer::new(place, agent, handle.clone(), children);
+        Self { state, journal, scene, inbox, handle, performer, watchers, left: None }
+    }
+
+    /// What others steer the session by.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// The processes of the session, for whoever has to end them at once.
+    pub fn children(&self) -> Children {
+        self.performer.children()
+    }
+
+    /// Shows the output of hooks as it comes. What the receiver is too slow for is dropped: all of it is on disk.
+    pub fn show_live(&mut self, live: mpsc::Sender<Live>) {
+        self.performer.show_live(live);
+    }
+
+    /// Runs the session until it ends, or waits for a person who is not there.
+    pub async fn run(mut self) -> Result<Left, RuntimeError> {
+        let ran = self.until_left().await;
+        // The processes first: an error of the journal must not leave an agent behind.
+        self.performer.shut_down().await;
+        let leave = ran?;
+        let rescued = self.rescue();
+        Ok(Left { leave, state: self.state, rescued })
+    }
+
+    async fn until_left(&mut self) -> Result<Leave, RuntimeError> {
+        self.settle()?;
+        while self.left.is_none() {
+            let wake = self.state.next_wake();
+            tokio::select! {
+                message = self.inbox.next() => self.on_message(message)?,
+                () = sleep_until(wake) => {}
+            }
+            self.settle()?;
+        }
+        Ok(self.left.unwrap_or(Leave::Ended))
+    }
+
+    fn on_message(&mut self, message: Message) -> Result<(), RuntimeError> {
+        match message {
+            Message::Input(input) => {
+                let something_ended =
+                    matches!(input, Input::HookFinished { .. } | Input::TurnEnded { .. } | Input::TurnFailed { .. });
+                if let Some(refusal) = self.take(input)? {
+                    tracing::debug!("{refusal}");
+                }
+                if something_ended {
+                    self.look_after_the_folder()?;
+                }
+            }
+            Message::Command { by, command, reply } => {
+                let refusal = self.take(Input::Command { by, command })?;
+                // Whoever asked may be gone.
+                let _ = reply.send(refusal.map_or(Ok(()), Err));
+            }
+            Message::Watch(watcher) => self.watchers.push(watcher),
+        }
+        Ok(())
+    }
+
+    /// A hook or an agent may delete anything, the project itself included.
+    fn look_after_the_folder(&mut self) -> Result<(), RuntimeError> {
+        let gone = if self.journal.is_deleted() {
+            Some(format!("the session's folder {} was deleted", self.journal.folder().path.display()))
+        } else if !self.scene.cwd.is_dir() {
+            Some(format!("the project's folder {} was deleted", self.scene.cwd.display()))
+        } else {
+            None
+        };
+        if let Some(reason) = gone.filter(|_| self.state.ending.is_none()) {
+            self.take(Input::Doomed(reason))?;
+        }
+        Ok(())
+    }
+
+    /// Goes on as far as the state allows.
+    fn settle(&mut self) -> Result<(), RuntimeError> {
+        while self.left.is_none() {
+            let step = engine::decide(&self.state, now(), Input::Proceed);
+            if step.is_empty() {
+                break;
+            }
+            self.commit(step)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, input: Input) -> Result<Option<String>, RuntimeError> {
+        let mut step = engine::decide(&self.state, now(), input);
+        let refusal = step.refusal.take();
+        self.commit(step)?;
+        Ok(refusal)
+    }
+
+    /// Record, apply, perform.
+    fn commit(&mut self, step: Step) -> Result<(), RuntimeError> {
+        if !step.events.is_empty() {
+            let records = self.journal.append(now(), step.events)?;
+            for record in &records {
+                self.state.apply(record.at, &record.event);
+            }
+            self.publish(&records);
+        }
+        for effect in step.effects {
+            if let Effect::Leave(leave) = effect {
+                self.left = Some(leave);
+            } else {
+                self.performer.perform(effect);
+            }
+        }
+        Ok(())
+    }
+
+    fn publish(&mut self, records: &[Arc<Record>]) {
+        for record in records {
+            self.watchers.retain(|watcher| watcher.send(record.clone()).is_ok());
+        }
+    }
+
+    fn rescue(&mut self) -> Option<PathBuf> {
+        if !self.journal.is_deleted() {
+            return None;
+        }
+        std::fs::create_dir_all(&self.scene.rescue).ok()?;
+        let copy = self.scene.rescue.join(format!("{}-{}.jsonl", self.state.name, self.state.began.id));
+        self.journal.rescue(&copy).inspect_err(|error| tracing::error!("cannot save the journal: {error}")).ok()?;
+        Some(copy)
+    }
+}
+
+fn start_agent(state: &State, journal: &Journal, scene: &Scene, past: &[String]) -> Result<Box<dyn Agent>, AgentError> {
+    let place = AgentPlace {
+        cwd: scene.cwd.clone(),
+        session: state.name.clone(),
+        session_dir: journal.folder().path.clone(),
+        mark: state.began.id.clone(),
+    };
+    agents::start(&state.plan().agent_spec, place, past)
+}
+
+/// The clock. The engine is told what it says.
+pub fn now() -> At {
+    At(Timestamp::now().as_millisecond())
+}
+
+async fn sleep_until(wake: Option<At>) {
+    match wake {
+        // A moment more: the timer may fire within the millisecond before.
+        Some(at) => tokio::time::sleep(at.since(now()).into()).await,
+        None => std::future::pending().await,
+    }
+}

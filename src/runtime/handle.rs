@@ -1,0 +1,96 @@
+//! How others reach a session that runs in this process.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    engine::{
+        event::By,
+        ids::RunId,
+        input::{Command, Input},
+    },
+    hooks::process::Stream,
+    journal::Record,
+};
+
+/// How many things an agent can have done before it has to wait for the journal.
+const BACKLOG: usize = 1_024;
+
+/// Steers a session. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    /// What must not wait, because the sender cannot.
+    now: mpsc::UnboundedSender<Message>,
+    /// What waits if the loop is behind.
+    in_turn: mpsc::Sender<Message>,
+}
+
+/// The other end.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    now: mpsc::UnboundedReceiver<Message>,
+    in_turn: mpsc::Receiver<Message>,
+}
+
+/// What reaches the loop.
+#[derive(Debug)]
+pub(super) enum Message {
+    Input(Input),
+    Command { by: By, command: Command, reply: oneshot::Sender<Result<(), String>> },
+    Watch(mpsc::UnboundedSender<Arc<Record>>),
+}
+
+/// A piece of a hook's output, as it comes.
+#[derive(Debug, Clone)]
+pub struct Live {
+    /// The run.
+    pub run: RunId,
+    /// Which stream.
+    pub stream: Stream,
+    /// What was printed.
+    pub bytes: Vec<u8>,
+}
+
+pub(super) fn channel() -> (Handle, Inbox) {
+    let (now, now_inbox) = mpsc::unbounded_channel();
+    let (in_turn, in_turn_inbox) = mpsc::channel(BACKLOG);
+    (Handle { now, in_turn }, Inbox { now: now_inbox, in_turn: in_turn_inbox })
+}
+
+impl Handle {
+    /// Asks the session for something; the answer says why not, if it will not.
+    pub async fn command(&self, by: By, command: Command) -> Result<(), String> {
+        let (reply, answer) = oneshot::channel();
+        let gone = || "the session is over".to_owned();
+        self.now.send(Message::Command { by, command, reply }).map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
+    }
+
+    /// Follows the records from now on.
+    pub fn watch(&self) -> mpsc::UnboundedReceiver<Arc<Record>> {
+        let (watcher, records) = mpsc::unbounded_channel();
+        // A session that is over has no more records: the receiver ends at once.
+        let _ = self.now.send(Message::Watch(watcher));
+        records
+    }
+
+    pub(super) fn tell(&self, input: Input) {
+        let _ = self.now.send(Message::Input(input));
+    }
+
+    pub(super) async fn tell_in_turn(&self, input: Input) {
+        let _ = self.in_turn.send(Message::Input(input)).await;
+    }
+}
+
+impl Inbox {
+    pub(super) async fn next(&mut self) -> Message {
+        // The loop holds a handle itself, so neither channel ends.
+        tokio::select! {
+            biased;
+            Some(message) = self.now.recv() => message,
+            Some(message) = self.in_turn.recv() => message,
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Performs effects: each in a task of its own, which answers with the effect's ticket.
+//!
+//! # Invariants
+//! - Every effect is answered once, also if its task panics.
+
+use std::collections::HashMap;
+
+use tokio::{sync::mpsc, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    handle::{Handle, Live},
+    shutdown::Children,
+};
+use crate::{
+    agents::{Agent, BoxFuture, TurnRequest, Updates},
+    engine::{
+        conversation::{AgentUpdate, TurnEnd, TurnFailure},
+        effect::{Effect, HookJob},
+        hooks::verdict::{RunEnd, RunResult},
+        ids::{RunId, TurnId},
+        input::Input,
+        time::Span,
+    },
+    hooks::{
+        self, Place,
+        process::{Group, Stream, Watch},
+    },
+};
+
+/// Does what the engine asks for.
+pub(super) struct Performer {
+    place: Place,
+    handle: Handle,
+    children: Children,
+    live: Option<mpsc::Sender<Live>>,
+    hooks: HashMap<RunId, Task>,
+    /// Gone once the agent is to end.
+    turns: Option<mpsc::UnboundedSender<(TurnRequest, CancellationToken)>>,
+    turn: Option<(TurnId, CancellationToken)>,
+    agent: JoinHandle<()>,
+}
+
+struct Task {
+    cancel: CancellationToken,
+    done: JoinHandle<()>,
+}
+
+impl Performer {
+    pub(super) fn new(place: Place, agent: Box<dyn Agent>, handle: Handle, children: Children) -> Self {
+        let (turns, asked) = mpsc::unbounded_channel();
+        let agent = tokio::spawn(converse(agent, asked, handle.clone(), children.clone()));
+        Self { place, handle, children, live: None, hooks: HashMap::new(), turns: Some(turns), turn: None, agent }
+    }
+
+    pub(super) fn children(&self) -> Children {
+        self.children.clone()
+    }
+
+    pub(super) fn show_live(&mut self, live: mpsc::Sender<Live>) {
+        self.live = Some(live);
+    }
+
+    pub(super) fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::RunHook(job) => self.run_hook(*job),
+            Effect::CancelHook(run) => {
+                if let Some(task) = self.hooks.get(&run) {
+                    task.cancel.cancel();
+                }
+            }
+            Effect::SendPrompt { turn, text, conversation, timeout } => {
+                let cancel = CancellationToken::new();
+                self.turn = Some((turn, cancel.clone()));
+                let request = TurnRequest { turn, text, conversation, timeout };
+                if self.turns.as_ref().is_none_or(|turns| turns.send((request, cancel)).is_err()) {
+                    let failure = TurnFailure::new("the agent's task has died; this is a fault of creel, see its log");
+                    self.handle.tell(Input::TurnFailed { turn, failure });
+                }
+            }
+            Effect::CancelTurn(turn) => {
+                if let Some((_, cancel)) = self.turn.as_ref().filter(|(asked, _)| *asked == turn) {
+                    cancel.cancel();
+                }
+            }
+            // The loop's own affair.
+            Effect::Leave(_) => {}
+        }
+    }
+
+    fn run_hook(&mut self, job: HookJob) {
+        self.hooks.retain(|_, task| !task.done.is_finished());
+        let run = job.run;
+        let cancel = CancellationToken::new();
+        let (place, handle, token) = (self.place.clone(), self.handle.clone(), cancel.clone());
+        let mut watch =
+            Watcher { run, handle: handle.clone(), children: self.children.clone(), live: self.live.clone() };
+        let done = tokio::spawn(async move {
+            let running = tokio::spawn(async move { hooks::run_hook(&job, &place, &mut watch, &token).await });
+            let result = running.await.unwrap_or_else(|panic| died(&panic.to_string()));
+            handle.tell_in_turn(Input::HookFinished { run, result: Box::new(result) }).await;
+        });
+        self.hooks.insert(run, Task { cancel, done });
+    }
+
+    /// Ends everything that still runs, and waits until it is gone.
+    pub(super) async fn shut_down(&mut self) {
+        for task in self.hooks.values() {
+            task.cancel.cancel();
+        }
+        if let Some((_, cancel)) = self.turn.take() {
+            cancel.cancel();
+        }
+        self.turns = None;
+        let patience = std::time::Duration::from_secs(10);
+        let ended = async {
+            for (_, task) in self.hooks.drain() {
+                let _ = task.done.await;
+            }
+            let _ = (&mut self.agent).await;
+        };
+        if tokio::time::timeout(patience, ended).await.is_err() {
+            tracing::warn!("tasks did not end in {patience:?}; their processes are killed");
+        }
+        self.children.end_all().await;
+    }
+}
+
+fn died(panic: &str) -> RunResult {
+    RunResult {
+        end: RunEnd::SpawnFailed(format!("a fault of creel: {panic}")),
+        took: Span::default(),
+        stdout: String::new(),
+        stderr: String::new(),
+        omitted_bytes: 0,
+        file: None,
+        reply: None,
+    }
+}
+
+/// The agent's task: one turn after another.
+async fn converse(
+    mut agent: Box<dyn Agent>,
+    mut asked: mpsc::UnboundedReceiver<(TurnRequest, CancellationToken)>,
+    handle: Handle,
+    children: Children,
+) {
+    while let Some((request, cancel)) = asked.recv().await {
+        let turn = request.turn;
+        let mut hearing = Hearing { turn, handle: handle.clone(), children: children.clone() };
+        let ended = one_turn(&mut *agent, request, &mut hearing, &cancel).await;
+        handle
+            .tell_in_turn(match ended {
+                Ok(end) => Input::TurnEnded { turn, end },
+                Err(failure) => Input::TurnFailed { turn, failure },
+            })
+            .await;
+    }
+    agent.shutdown().await;
+}
+
+/// A panic in an agent fails its turn, not the session.
+async fn one_turn(
+    agent: &mut dyn Agent,
+    request: TurnRequest,
+    hearing: &mut Hearing,
+    cancel: &CancellationToken,
+) -> Result<TurnEnd, TurnFailure> {
+    use std::panic::AssertUnwindSafe;
+    let mut turn = AssertUnwindSafe(agent.turn(request, hearing, cancel));
+    std::future::poll_fn(|context| {
+        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(context)));
+        polled.unwrap_or_else(|_| {
+            let message = "creel itself failed in the middle of the turn; its log says where";
+            std::task::Poll::Ready(Err(TurnFailure::new(message)))
+        })
+    })
+    .await
+}
+
+/// Passes on what an agent does.
+struct Hearing {
+    turn: TurnId,
+    handle: Handle,
+    children: Children,
+}
+
+impl Updates for Hearing {
+    fn update(&mut self, update: AgentUpdate) -> BoxFuture<'_, ()> {
+        Box::pin(self.handle.tell_in_turn(Input::Agent { turn: self.turn, update }))
+    }
+
+    fn process(&mut self, group: Group) {
+        started(&self.handle, &self.children, group);
+    }
+}
+
+/// Passes on what a hook does.
+struct Watcher {
+    run: RunId,
+    handle: Handle,
+    children: Children,
+    live: Option<mpsc::Sender<Live>>,
+}
+
+impl Watch for Watcher {
+    fn started(&mut self, group: Group) {
+        started(&self.handle, &self.children, group);
+    }
+
+    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        if let Some(live) = &self.live {
+            let _ = live.try_send(Live { run: self.run, stream, bytes: bytes.to_vec() });
+        }
+    }
+}
+
+fn started(handle: &Handle, children: &Children, group: Group) {
+    children.add(group);
+    handle.tell(Input::ProcessStarted { pid: group.pid, started: group.start.unwrap_or(0) });
+}

@@ -1,0 +1,52 @@
+//! The processes of a session, and how they are ended: whatever happens, none is left.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use crate::{
+    engine::State,
+    hooks::{process::Group, sweep},
+};
+
+/// How long processes may take to end when asked to.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The processes that a session started. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Children {
+    mark: Arc<str>,
+    groups: Arc<Mutex<Vec<Group>>>,
+}
+
+impl Children {
+    pub(super) fn new(mark: &str) -> Self {
+        Self { mark: mark.into(), groups: Arc::default() }
+    }
+
+    /// The processes that an earlier creel started and may have left running.
+    pub fn left_behind(state: &State) -> Self {
+        let groups =
+            state.processes.iter().map(|(pid, start)| Group { pid: *pid, start: (*start > 0).then_some(*start) });
+        Self { mark: state.began.id.as_str().into(), groups: Arc::new(Mutex::new(groups.collect())) }
+    }
+
+    pub(super) fn add(&self, group: Group) {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner).push(group);
+    }
+
+    fn groups(&self) -> Vec<Group> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks all to end, then makes them; tells how many there were.
+    pub async fn end_all(&self) -> usize {
+        sweep::end_all(&self.mark, &self.groups(), GRACE).await
+    }
+
+    /// Kills all, without waiting for anything.
+    pub fn kill_now(&self) -> usize {
+        sweep::kill_all_now(&self.mark, &self.groups())
+    }
+}
