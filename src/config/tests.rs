@@ -1,0 +1,1 @@
+//! Whole configs, and what is said about them.
