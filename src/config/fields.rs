@@ -14,7 +14,7 @@ use super::{
 use crate::engine::time::Span;
 
 /// No length of time in a config is longer: a year.
-const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+const LONGEST: Duration = Duration::from_hours(366 * 24);
 
 /// Why something is no length of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

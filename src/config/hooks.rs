@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    diagnostic::{Stretch, names, nearest, quoted, suggest},
+    diagnostic::{Stretch, names, nearest, quoted},
     fields::Fields,
     node::{Kind, Node},
     report::Report,
@@ -227,15 +227,15 @@ fn in_order(report: &mut Report, point: Point, found: Vec<Placed>) -> Vec<HookSp
 }
 
 /// An unknown agent is only a warning where it is not the one that runs.
-pub(super) fn check_mentioned<'a>(report: &mut Report, known: impl Iterator<Item = &'a str> + Clone) {
+pub(super) fn check_mentioned(report: &mut Report, known: &[&str]) {
     for (name, at) in std::mem::take(&mut report.mentioned) {
-        if known.clone().any(|known| known == name) {
+        if known.contains(&name.as_str()) {
             continue;
         }
         let message = format!("{} is not described under `agents:`", quoted(&name));
         report.warning(at, message);
         if let Some(last) = report.diagnostics.last_mut() {
-            last.hint = suggest(&name, known.clone(), "").filter(|hint| hint.starts_with("did"));
+            last.hint = nearest(&name, known.iter().copied()).map(|near| format!("did you mean `{near}`?"));
         }
     }
 }

@@ -99,7 +99,7 @@ impl Loader {
         let agent = self.agent(&root, &agents);
         let draft = self.draft(&root);
         let task_types = self.task_types(&root);
-        hooks::check_mentioned(&mut self.report, agent_names(agents.keys()).collect::<Vec<_>>().into_iter());
+        hooks::check_mentioned(&mut self.report, &agent_names(agents.keys()).collect::<Vec<_>>());
         let settings = Settings {
             path: Some(self.path.clone()),
             session: self.session(&root),

@@ -143,7 +143,7 @@ pub fn read(path: &Path) -> Result<String, String> {
     let bytes = read_bounded(path)?;
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
-        let line = error.as_bytes()[..valid].iter().filter(|byte| **byte == b'\n').count() + 1;
+        let line = error.as_bytes()[..valid].split(|byte| *byte == b'\n').count();
         format!("is not UTF-8: byte {valid}, in line {line}, is part of no character")
     })
 }
@@ -165,7 +165,7 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 fn too_large(bytes: u64) -> String {
-    format!("is too large: {}.{} MiB, and at most 1 MiB is read", bytes >> 20, (bytes & 0xf_ffff) * 10 >> 20)
+    format!("is too large: {}.{} MiB, and at most 1 MiB is read", bytes >> 20, ((bytes & 0xf_ffff) * 10) >> 20)
 }
 
 /// Reads the tree of a source. An empty source is `null`.
@@ -191,13 +191,11 @@ pub fn parse(source: &Arc<Source>) -> Result<Node, Diagnostic> {
 fn stretch_of(source: &Source, location: Location) -> Stretch {
     let bytes = |n: Option<u64>| n.and_then(|n| usize::try_from(n).ok());
     let span = location.span();
-    match (bytes(span.byte_offset()), bytes(span.byte_len())) {
-        (Some(offset), Some(len)) => Stretch { offset, len },
-        (None, _) | (_, None) => {
-            let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-            source.stretch_at(number(location.line()), number(location.column()))
-        }
+    if let (Some(offset), Some(len)) = (bytes(span.byte_offset()), bytes(span.byte_len())) {
+        return Stretch { offset, len };
     }
+    let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    source.stretch_at(number(location.line()), number(location.column()))
 }
 
 fn syntax_error(source: &Arc<Source>, error: &serde_yaml::Error) -> Diagnostic {
@@ -207,6 +205,7 @@ fn syntax_error(source: &Arc<Source>, error: &serde_yaml::Error) -> Diagnostic {
     Diagnostic::error(source, at, message).maybe_hint(hint.map(str::to_owned))
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the parser's enum grows, and its own words are good enough")]
 fn reason(error: &serde_yaml::Error) -> (String, Option<&'static str>) {
     use serde_yaml::Error;
     match error {
@@ -233,6 +232,7 @@ fn reason(error: &serde_yaml::Error) -> (String, Option<&'static str>) {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the parser's enum grows, and they all mean too much")]
 fn over_budget(breach: &serde_yaml::budget::BudgetBreach) -> (String, Option<&'static str>) {
     use serde_yaml::budget::BudgetBreach;
     let message = match breach {
