@@ -39,7 +39,7 @@ const SHOWN: usize = 50;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", render(.diagnostics))]
 pub struct ConfigErrors {
-    /// The mistakes, and the warnings beside them, by their place.
+    /// The mistakes, by their place.
     pub diagnostics: Vec<Diagnostic>,
 }
 

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::{
     ConfigErrors, automation,
-    diagnostic::{self, Diagnostic, Source, quoted, suggest},
+    diagnostic::{self, Diagnostic, Severity, Source, quoted, suggest},
     fields::Fields,
     hooks,
     known_agents::KNOWN_AGENTS,
@@ -57,6 +57,8 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Settings, ConfigErrors> {
     diagnostics.extend(loader.others.into_iter().flat_map(|report| report.diagnostics));
     diagnostic::sort(&mut diagnostics);
     if failed {
+        // Mistakes come first; the warnings are still there when they are gone.
+        diagnostics.retain(|diagnostic| diagnostic.severity == Severity::Error);
         return Err(ConfigErrors { diagnostics });
     }
     settings.warnings = diagnostics;
@@ -190,9 +192,6 @@ impl Loader {
     fn agent_spec(&mut self, name: &str, at: diagnostic::Stretch, node: &Node) -> Option<AgentSpec> {
         let wrong = Some(AgentSpec::Acp { command: String::new() });
         if !matches!(node.kind, Kind::Map(_)) {
-            if node.is_null() {
-                self.report.error(at, format!("the agent {} says nothing", quoted(name)));
-            }
             return wrong;
         }
         let fields = Fields::of(&AGENT, Some(node));
@@ -336,7 +335,7 @@ impl Loader {
         if rule.get("type").and_then(Node::text) == Some("coverage") {
             match (rule.get("file"), rule.get("report")) {
                 (None, None) => {
-                    self.report.error_hint(rule.at, "`file` is missing", "The coverage report".to_owned());
+                    self.report.error_hint(rule.at, "`file` is missing", "the coverage report".to_owned());
                 }
                 (Some(_), Some(report)) => {
                     self.report.error(report.at, "`report` is another name of `file`: keep one of them");

@@ -6,6 +6,9 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::diagnostic::{Diagnostic, Severity, Source, Stretch};
 
+/// More mistakes than this in one file are not worth the time to find their places.
+const MOST: usize = 200;
+
 /// The messages about one file.
 #[derive(Debug)]
 pub(super) struct Report {
@@ -14,19 +17,23 @@ pub(super) struct Report {
     /// Agents that are named somewhere, to be checked when all are known.
     pub(super) mentioned: Vec<(String, Stretch)>,
     unused: BTreeSet<&'static str>,
+    errors: usize,
 }
 
 impl Report {
     pub(super) fn new(source: Arc<Source>) -> Self {
-        Self { source, diagnostics: Vec::new(), mentioned: Vec::new(), unused: BTreeSet::new() }
+        Self { source, diagnostics: Vec::new(), mentioned: Vec::new(), unused: BTreeSet::new(), errors: 0 }
     }
 
     pub(super) fn error(&mut self, at: Stretch, message: impl Into<String>) {
-        self.diagnostics.push(Diagnostic::error(&self.source, at, message));
+        self.error_hint(at, message, None);
     }
 
     pub(super) fn error_hint(&mut self, at: Stretch, message: impl Into<String>, hint: impl Into<Option<String>>) {
-        self.diagnostics.push(Diagnostic::error(&self.source, at, message).maybe_hint(hint.into()));
+        self.errors += 1;
+        if self.errors <= MOST {
+            self.diagnostics.push(Diagnostic::error(&self.source, at, message).maybe_hint(hint.into()));
+        }
     }
 
     pub(super) fn warning(&mut self, at: Stretch, message: impl Into<String>) {

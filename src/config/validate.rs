@@ -4,7 +4,7 @@
 //! Does not judge values together: see [`super::load`].
 
 use super::{
-    diagnostic::{names, quoted, suggest},
+    diagnostic::{names, nearest, quoted, suggest},
     fields::{BadDuration, as_number, duration},
     node::{Key, Kind, Node},
     report::Report,
@@ -14,8 +14,10 @@ use super::{
 /// Checks a map whose keys are in the table.
 pub(super) fn shape(report: &mut Report, shape: &'static Shape, node: &Node) {
     let mut seen: Vec<(&'static str, &Key)> = Vec::new();
+    let mut misspelt: Vec<&'static str> = Vec::new();
     for (key, value) in node.entries() {
         let Some(field) = shape.field(&key.name) else {
+            misspelt.extend(nearest(&key.name, shape.fields.iter().map(|field| field.name)));
             unknown_key(report, shape, key);
             continue;
         };
@@ -29,7 +31,8 @@ pub(super) fn shape(report: &mut Report, shape: &'static Shape, node: &Node) {
         }
     }
     for field in shape.fields.iter().filter(|field| matches!(field.default, Default::Required)) {
-        if node.get(field.name).is_none_or(Node::is_null) {
+        // What was probably meant is not also missing.
+        if node.get(field.name).is_none_or(Node::is_null) && !misspelt.contains(&field.name) {
             missing(report, shape, field, node);
         }
     }
@@ -39,11 +42,13 @@ fn missing(report: &mut Report, shape: &Shape, field: &Field, node: &Node) {
     // A key without a value is a better place than the map around it.
     let at = node.entries().iter().find(|(key, _)| shape.field(&key.name).is_some_and(|f| f.name == field.name));
     let at = at.map_or(node.at, |(key, _)| key.at);
-    report.error_hint(at, format!("`{}` is missing", field.name), first_sentence(field.doc));
+    report.error_hint(at, format!("`{}` is missing", field.name), as_hint(field.doc));
 }
 
-fn first_sentence(doc: &str) -> String {
-    doc.split(';').next().unwrap_or(doc).trim_end_matches('.').to_owned()
+fn as_hint(doc: &str) -> String {
+    let sentence = doc.split(';').next().unwrap_or(doc).trim_end_matches('.');
+    let mut letters = sentence.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().to_string() + letters.as_str())
 }
 
 fn unknown_key(report: &mut Report, shape: &Shape, key: &Key) {
@@ -78,11 +83,8 @@ pub(super) fn check(report: &mut Report, ty: &Type, node: &Node, name: &str) {
         (Type::OneOf(known), Kind::Text(text)) => {
             if !known.contains(&text.as_str()) {
                 let message = format!("{} must be {}, not {}", quoted(name), ty.describe(), quoted(text));
-                report.error_hint(
-                    node.at,
-                    message,
-                    suggest(text, known.iter().copied(), "known").filter(|hint| hint.starts_with("did")),
-                );
+                let hint = nearest(text, known.iter().copied()).map(|near| format!("did you mean `{near}`?"));
+                report.error_hint(node.at, message, hint);
             }
         }
         (Type::List(item), Kind::List(items)) => {

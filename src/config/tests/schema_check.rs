@@ -13,7 +13,14 @@ fn judge(root: &Value, schema: &Value, value: &Value, at: &str, all: &mut Vec<St
     let Value::Object(keywords) = schema else { panic!("a schema is an object: {schema}") };
     for (keyword, rule) in keywords {
         match keyword.as_str() {
-            "$schema" | "$defs" | "title" | "description" | "default" | "deprecated" => {}
+            "$schema"
+            | "$defs"
+            | "title"
+            | "description"
+            | "default"
+            | "deprecated"
+            | "properties"
+            | "additionalProperties" => {}
             "$ref" => {
                 let pointer = rule.as_str().expect("a pointer").trim_start_matches('#');
                 judge(root, root.pointer(pointer).expect("a target"), value, at, all);
@@ -64,7 +71,6 @@ fn judge(root: &Value, schema: &Value, value: &Value, at: &str, all: &mut Vec<St
                 }
             }
             "anyOf" => any_of(root, rule, value, at, all),
-            "properties" | "additionalProperties" => {}
             other => panic!("the judge does not know `{other}`"),
         }
     }
@@ -89,9 +95,8 @@ fn properties(root: &Value, keywords: &serde_json::Map<String, Value>, value: &V
     for (key, value) in value.as_object().into_iter().flatten() {
         let at = format!("{at}/{key}");
         match (known.and_then(|known| known.get(key)), keywords.get("additionalProperties")) {
-            (Some(schema), _) => judge(root, schema, value, &at, all),
             (None, Some(Value::Bool(false))) => all.push(format!("{at}: unknown")),
-            (None, Some(schema)) => judge(root, schema, value, &at, all),
+            (Some(schema), _) | (None, Some(schema)) => judge(root, schema, value, &at, all),
             (None, None) => {}
         }
     }
