@@ -273,10 +273,14 @@ pub(super) fn quoted(text: &str) -> String {
 /// The known name that was probably meant.
 pub(super) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wrong = wrong.to_lowercase().replace('-', "_");
+    let length = wrong.chars().count();
+    let tolerated = |name: &str| name.chars().count().max(3) / 3;
     known
         .into_iter()
-        .map(|name| (strsim::damerau_levenshtein(&wrong, &name.to_lowercase().replace('-', "_")), name))
-        .filter(|(distance, name)| *distance <= (name.chars().count().max(3) / 3))
+        // Lengths alone rule most names out, and cost nothing.
+        .filter(|name| name.chars().count().abs_diff(length) <= tolerated(name))
+        .map(|name| (strsim::osa_distance(&wrong, &name.to_lowercase().replace('-', "_")), name))
+        .filter(|(distance, name)| *distance <= tolerated(name))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
 }

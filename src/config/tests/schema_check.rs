@@ -25,41 +25,6 @@ fn judge(root: &Value, schema: &Value, value: &Value, at: &str, all: &mut Vec<St
                 let pointer = rule.as_str().expect("a pointer").trim_start_matches('#');
                 judge(root, root.pointer(pointer).expect("a target"), value, at, all);
             }
-            "type" => {
-                let names = rule.as_array().cloned().unwrap_or_else(|| vec![rule.clone()]);
-                if !names.iter().any(|name| is_type(name.as_str().expect("a name"), value)) {
-                    all.push(format!("{at}: {value} is not {rule}"));
-                }
-            }
-            "enum" => {
-                if !rule.as_array().expect("a list").contains(value) {
-                    all.push(format!("{at}: {value} is not one of {rule}"));
-                }
-            }
-            "minimum" | "maximum" => {
-                let (limit, number) = (rule.as_f64().expect("a number"), value.as_f64());
-                if number.is_some_and(|n| if keyword == "minimum" { n < limit } else { n > limit }) {
-                    all.push(format!("{at}: {value} is beyond the {keyword} {rule}"));
-                }
-            }
-            "minLength" => {
-                if value.as_str() == Some("") {
-                    all.push(format!("{at}: empty"));
-                }
-            }
-            "pattern" => {
-                assert_eq!(rule, "^[0-9PT]");
-                let fits = |text: &str| text.starts_with(|c: char| c.is_ascii_digit() || c == 'P' || c == 'T');
-                if value.as_str().is_some_and(|text| !fits(text)) {
-                    all.push(format!("{at}: {value} does not fit"));
-                }
-            }
-            "required" => {
-                let missing = |name: &Value| value.get(name.as_str().expect("a name")).is_none();
-                if value.is_object() && rule.as_array().expect("a list").iter().any(missing) {
-                    all.push(format!("{at}: {rule} is missing"));
-                }
-            }
             "items" => {
                 for (i, item) in value.as_array().into_iter().flatten().enumerate() {
                     judge(root, rule, item, &format!("{at}/{i}"), all);
@@ -71,10 +36,38 @@ fn judge(root: &Value, schema: &Value, value: &Value, at: &str, all: &mut Vec<St
                 }
             }
             "anyOf" => any_of(root, rule, value, at, all),
-            other => panic!("the judge does not know `{other}`"),
+            other => {
+                if !is_satisfied(other, rule, value) {
+                    all.push(format!("{at}: {value} against {other} {rule}"));
+                }
+            }
         }
     }
     properties(root, keywords, value, at, all);
+}
+
+/// The keywords that need no schema to be judged.
+fn is_satisfied(keyword: &str, rule: &Value, value: &Value) -> bool {
+    let limit = || rule.as_f64().expect("a number");
+    match keyword {
+        "type" => {
+            let names = rule.as_array().cloned().unwrap_or_else(|| vec![rule.clone()]);
+            names.iter().any(|name| is_type(name.as_str().expect("a name"), value))
+        }
+        "enum" => rule.as_array().expect("a list").contains(value),
+        "minimum" => value.as_f64().is_none_or(|n| n >= limit()),
+        "maximum" => value.as_f64().is_none_or(|n| n <= limit()),
+        "minLength" => value.as_str() != Some(""),
+        "pattern" => {
+            assert_eq!(rule, "^[0-9PT]");
+            value.as_str().is_none_or(|text| text.starts_with(|c: char| c.is_ascii_digit() || c == 'P' || c == 'T'))
+        }
+        "required" => {
+            let is_there = |name: &Value| value.get(name.as_str().expect("a name")).is_some();
+            !value.is_object() || rule.as_array().expect("a list").iter().all(is_there)
+        }
+        other => panic!("the judge does not know `{other}`"),
+    }
 }
 
 fn any_of(root: &Value, rule: &Value, value: &Value, at: &str, all: &mut Vec<String>) {
