@@ -127,7 +127,7 @@ impl Loader {
 
     fn check_version(&mut self, root: &Fields<'_>) {
         let version: i64 = root.int("version");
-        if let Some(given) = root.given("version").filter(|_| version != FORMAT) {
+        if let Some(given) = root.given("version").filter(|_| version > FORMAT) {
             let message =
                 format!("this creel is too old for version {version} of the config: it knows version {FORMAT}");
             self.report.error_hint(given.at, message, "update creel, or write `version: 1`".to_owned());

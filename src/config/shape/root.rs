@@ -18,7 +18,7 @@ pub static ROOT: Shape = Shape {
         Field {
             name: "version",
             doc: "The version of this format.",
-            ty: Type::Integer(0, i64::MAX),
+            ty: Type::Integer(1, i64::MAX),
             default: Default::Int(1),
         },
         Field {
