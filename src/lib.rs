@@ -3,6 +3,7 @@
 //! The engine decides, the runtime performs, surfaces ask and show. Start reading at [`engine`].
 
 pub mod agents;
+pub mod config;
 pub mod engine;
 pub mod hooks;
 pub mod journal;

@@ -1,0 +1,69 @@
+//! From YAML to settings; every message has a place and a way out.
+//!
+//! Owns the format of the config, its defaults and its messages. Does not run anything, does not talk to the user, and
+//! does not need an agent: [`Settings::plan`] picks one when a session starts.
+//!
+//! # Invariants
+//! - All mistakes are told at once, and nothing of a config with a mistake is used.
+//! - One table ([`shape`]) holds every key; the checks, the defaults and the JSON schema follow from it.
+
+mod automation;
+pub mod diagnostic;
+mod fields;
+mod hooks;
+pub mod known_agents;
+mod load;
+pub mod node;
+pub mod paths;
+mod report;
+mod schema;
+mod settings;
+pub mod shape;
+mod validate;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+pub use automation::BUILTIN_AUTOMATION;
+pub use diagnostic::{Diagnostic, Place, Severity};
+pub use hooks::BUILTIN_HOOKS;
+pub use schema::json_schema;
+pub use settings::{AutomationHook, ConfigError, Document, Draft, Nats, Settings, TaskAgents, TaskType, Theme, Ui};
+
+/// More messages help nobody.
+const SHOWN: usize = 50;
+
+/// Everything that is wrong with a config.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", render(.diagnostics))]
+pub struct ConfigErrors {
+    /// The mistakes, by their place.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl ConfigErrors {
+    fn one(diagnostic: Diagnostic) -> Self {
+        Self { diagnostics: vec![diagnostic] }
+    }
+}
+
+/// Messages as a person reads them, one below the other.
+pub fn render(diagnostics: &[Diagnostic]) -> String {
+    let mut shown: Vec<String> = diagnostics.iter().take(SHOWN).map(ToString::to_string).collect();
+    if diagnostics.len() > SHOWN {
+        shown.push(format!("and {} more", diagnostics.len() - SHOWN));
+    }
+    shown.join("\n")
+}
+
+/// Reads the config at `path`, and the files that it names.
+pub fn load(path: &Path) -> Result<Settings, ConfigErrors> {
+    load::load(path)
+}
+
+/// Reads a config from its text, as if it lay at `path`.
+pub fn parse(text: &str, path: &Path) -> Result<Settings, ConfigErrors> {
+    load::parse(text, path)
+}

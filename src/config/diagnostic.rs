@@ -1,0 +1,368 @@
+//! What is wrong in a config, and where.
+//!
+//! Owns the form of a message: file, line, column, the line itself, a caret below what is meant, and the way out.
+//! Does not find mistakes: see [`super::validate`] and [`super::load`].
+//!
+//! # Invariants
+//! - A place lies inside its source.
+//! - What a message shows of a source holds no control characters: a config cannot write to the terminal.
+
+use std::{fmt, sync::Arc};
+
+/// No more of a line is shown than this, in columns.
+const SHOWN_COLUMNS: usize = 120;
+/// A tab is shown as this many spaces, so that the caret stands right wherever the terminal has its stops.
+const TAB: usize = 4;
+/// No more of somebody's text is quoted than this, in characters.
+const QUOTED: usize = 60;
+
+/// The text of one file, and what to call it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Source {
+    /// The path as the user knows it.
+    pub name: String,
+    /// What is written there.
+    pub text: String,
+}
+
+/// A stretch of a source, in bytes. Cheap, where a [`Place`] has to count lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Stretch {
+    /// The first byte.
+    pub offset: usize,
+    /// How many bytes; 0 where only the start is known.
+    pub len: usize,
+}
+
+/// A stretch of a source, as a person counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The line, from 1.
+    pub line: usize,
+    /// The character in the line, from 1.
+    pub column: usize,
+    /// The byte in the source.
+    pub offset: usize,
+    /// How many bytes are meant; 0 where only the start is known.
+    pub len: usize,
+}
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// Nothing runs.
+    Error,
+    /// It runs, but perhaps not as meant.
+    Warning,
+}
+
+/// One message about a config.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// How bad it is.
+    pub severity: Severity,
+    /// The file it is about.
+    pub source: Arc<Source>,
+    /// Where in the file, if it is about a part of it.
+    pub place: Option<Place>,
+    /// What is wrong.
+    pub message: String,
+    /// What was probably meant, or what to do.
+    pub hint: Option<String>,
+}
+
+impl Source {
+    /// A source without the mark that some editors put first.
+    pub fn new(name: impl Into<String>, text: &str) -> Self {
+        Self { name: name.into(), text: text.strip_prefix('\u{feff}').unwrap_or(text).to_owned() }
+    }
+
+    /// The place of a stretch of bytes. What lies outside is drawn in.
+    pub fn place(&self, Stretch { offset, len }: Stretch) -> Place {
+        let offset = self.text.floor_char_boundary(offset);
+        let before = &self.text[..offset];
+        let start = before.rfind('\n').map_or(0, |i| i + 1);
+        let end = self.text.floor_char_boundary(offset.saturating_add(len));
+        Place {
+            line: before.matches('\n').count() + 1,
+            column: before[start..].chars().count() + 1,
+            offset,
+            len: end - offset,
+        }
+    }
+
+    /// Where a line and a column are, both from 1. What lies outside is drawn in.
+    pub fn stretch_at(&self, line: usize, column: usize) -> Stretch {
+        let start = match line {
+            0 | 1 => 0,
+            _ => self.text.match_indices('\n').nth(line - 2).map_or(self.text.len(), |(i, _)| i + 1),
+        };
+        let rest = &self.text[start..];
+        let rest = &rest[..rest.find('\n').unwrap_or(rest.len())];
+        let within = rest.char_indices().nth(column.saturating_sub(1)).map_or(rest.len(), |(i, _)| i);
+        Stretch { offset: start + within, len: 0 }
+    }
+
+    /// What stands there.
+    pub fn slice(&self, at: Stretch) -> &str {
+        self.text.get(at.offset..at.offset.saturating_add(at.len)).unwrap_or_default()
+    }
+
+    fn line_around(&self, offset: usize) -> (usize, &str) {
+        let start = self.text[..offset].rfind('\n').map_or(0, |i| i + 1);
+        let end = self.text[offset..].find('\n').map_or(self.text.len(), |i| offset + i);
+        (start, self.text[start..end].trim_end_matches('\r'))
+    }
+}
+
+impl Diagnostic {
+    /// A mistake.
+    pub fn error(source: &Arc<Source>, at: impl Into<Option<Stretch>>, message: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Error,
+            source: Arc::clone(source),
+            place: at.into().map(|at| source.place(at)),
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    /// Something that is allowed, and perhaps not meant.
+    pub fn warning(source: &Arc<Source>, at: impl Into<Option<Stretch>>, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(source, at, message) }
+    }
+
+    /// The same, with a way out.
+    #[must_use]
+    pub fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// The same, with a way out if there is one.
+    #[must_use]
+    pub fn maybe_hint(self, hint: Option<String>) -> Self {
+        Self { hint, ..self }
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.source.name)?;
+        if let Some(place) = self.place {
+            write!(f, ":{}:{}", place.line, place.column)?;
+        }
+        let kind = match self.severity {
+            Severity::Error => "",
+            Severity::Warning => "warning: ",
+        };
+        write!(f, ": {kind}{}", self.message)?;
+        match (self.place, &self.hint) {
+            (Some(place), hint) => write_excerpt(f, &self.source, place, hint.as_deref()),
+            (None, Some(hint)) => write!(f, "\n  {hint}"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+fn write_excerpt(f: &mut fmt::Formatter<'_>, source: &Source, place: Place, hint: Option<&str>) -> fmt::Result {
+    let (start, line) = source.line_around(place.offset);
+    let at = (place.offset - start).min(line.len());
+    let end = (at + place.len).min(line.len());
+    let shown = Excerpt::of(line, at, end);
+    let number = place.line.to_string();
+    let gutter = " ".repeat(number.len());
+    write!(f, "\n{number} | {}", shown.line)?;
+    write!(f, "\n{gutter} | {}{}", " ".repeat(shown.indent), "^".repeat(shown.carets))?;
+    hint.map_or(Ok(()), |hint| write!(f, " {hint}"))
+}
+
+/// One line as it is shown, and where the carets go below it.
+struct Excerpt {
+    line: String,
+    indent: usize,
+    carets: usize,
+}
+
+impl Excerpt {
+    fn of(line: &str, at: usize, end: usize) -> Self {
+        let (before, meant, after) = (&line[..at], &line[at..end], &line[end..]);
+        let before_room = SHOWN_COLUMNS / 2;
+        let mut shown = String::new();
+        if columns(before) > before_room {
+            let mut from = before.len();
+            let mut room = before_room - 1;
+            for (i, c) in before.char_indices().rev() {
+                let Some(left) = room.checked_sub(width(c)) else { break };
+                (from, room) = (i, left);
+            }
+            shown.push('…');
+            push_shown(&mut shown, &before[from..], usize::MAX);
+        } else {
+            push_shown(&mut shown, before, usize::MAX);
+        }
+        let indent = columns(&shown);
+        let cut = push_shown(&mut shown, meant, SHOWN_COLUMNS - indent.min(SHOWN_COLUMNS / 2));
+        let carets = (columns(&shown) - indent).max(1);
+        let cut = cut || push_shown(&mut shown, after, SHOWN_COLUMNS.saturating_sub(indent + carets));
+        if cut {
+            shown.push('…');
+        }
+        Self { line: shown.trim_end().to_owned(), indent, carets }
+    }
+}
+
+/// Appends what fits into `room` columns; says whether something was left out.
+fn push_shown(to: &mut String, text: &str, mut room: usize) -> bool {
+    for c in text.chars() {
+        let Some(left) = room.checked_sub(width(c)) else { return true };
+        room = left;
+        match c {
+            '\t' => to.extend(std::iter::repeat_n(' ', TAB)),
+            c if is_unsafe(c) => to.push('\u{fffd}'),
+            c => to.push(c),
+        }
+    }
+    false
+}
+
+fn columns(text: &str) -> usize {
+    text.chars().map(width).sum()
+}
+
+/// Control characters, and those that turn the direction of writing.
+fn is_unsafe(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+}
+
+/// How many columns a character takes: the blocks that matter, since a caret that is off by one in a rare script does
+/// less harm than one more table of the whole of Unicode.
+fn width(c: char) -> usize {
+    match c {
+        '\t' => TAB,
+        '\u{0300}'..='\u{036f}' | '\u{200b}'..='\u{200d}' | '\u{20d0}'..='\u{20ff}' | '\u{fe00}'..='\u{fe0f}' => 0,
+        '\u{1100}'..='\u{115f}'
+        | '\u{2e80}'..='\u{303e}'
+        | '\u{3041}'..='\u{a4cf}'
+        | '\u{ac00}'..='\u{d7a3}'
+        | '\u{f900}'..='\u{faff}'
+        | '\u{fe30}'..='\u{fe6f}'
+        | '\u{ff00}'..='\u{ff60}'
+        | '\u{ffe0}'..='\u{ffe6}'
+        | '\u{1f300}'..='\u{1f64f}'
+        | '\u{1f680}'..='\u{1f6ff}'
+        | '\u{1f900}'..='\u{1f9ff}'
+        | '\u{20000}'..='\u{3fffd}' => 2,
+        _ => 1,
+    }
+}
+
+/// Somebody's text inside a message: in backquotes, on one line, not too long.
+pub(super) fn quoted(text: &str) -> String {
+    let mut shown = String::from("`");
+    for (i, c) in text.chars().enumerate() {
+        if i == QUOTED {
+            shown.push('…');
+            break;
+        }
+        if is_unsafe(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    shown.push('`');
+    shown
+}
+
+/// The known name that was probably meant.
+pub(super) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let wrong = wrong.to_lowercase().replace('-', "_");
+    let length = wrong.chars().count();
+    let tolerated = |name: &str| name.chars().count().max(3) / 3;
+    known
+        .into_iter()
+        // Lengths alone rule most names out, and cost nothing.
+        .filter(|name| name.chars().count().abs_diff(length) <= tolerated(name))
+        .map(|name| (strsim::osa_distance(&wrong, &name.to_lowercase().replace('-', "_")), name))
+        .filter(|(distance, name)| *distance <= tolerated(name))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+/// "did you mean", or else what there is.
+pub(super) fn suggest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>, what: &str) -> Option<String> {
+    const LISTED: usize = 14;
+    let known: Vec<&str> = known.into_iter().collect();
+    if let Some(name) = nearest(wrong, known.iter().copied()) {
+        return Some(format!("did you mean `{name}`?"));
+    }
+    (1..=LISTED).contains(&known.len()).then(|| format!("{what}: {}", names(&known)))
+}
+
+/// Names in a sentence: `a`, `b`, `c`.
+pub(super) fn names(names: &[&str]) -> String {
+    names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ")
+}
+
+/// In the order of the files, then of the places, errors before warnings; each only once, since what an alias
+/// repeats is one mistake.
+pub(super) fn sort(diagnostics: &mut Vec<Diagnostic>) {
+    diagnostics.sort_by(|a, b| (a.place, a.severity, &a.message).cmp(&(b.place, b.severity, &b.message)));
+    let mut files: Vec<Arc<Source>> = Vec::new();
+    for diagnostic in diagnostics.iter() {
+        if !files.contains(&diagnostic.source) {
+            files.push(Arc::clone(&diagnostic.source));
+        }
+    }
+    files.sort_by(|a, b| a.name.cmp(&b.name));
+    diagnostics.sort_by_key(|d| files.iter().position(|file| *file == d.source));
+    diagnostics.dedup();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str, part: &str, hint: &str) -> String {
+        let source = Arc::new(Source::new("creel.yaml", text));
+        let at = Stretch { offset: text.find(part).expect("the part is in the text"), len: part.len() };
+        Diagnostic::error(&source, at, "wrong").hint(hint).to_string()
+    }
+
+    #[test]
+    fn the_caret_stands_below_what_is_meant() {
+        insta::assert_snapshot!(shown("a: 1\nhooks:\n  stopp: []\n", "stopp", "did you mean `stop`?"), @r"
+        creel.yaml:3:3: wrong
+        3 |   stopp: []
+          |   ^^^^^ did you mean `stop`?
+        ");
+    }
+
+    #[test]
+    fn wide_characters_and_tabs_keep_the_caret_in_its_column() {
+        insta::assert_snapshot!(shown("日本: { \tx: 1 }\r\n", "x", "no"), @r"
+        creel.yaml:1:8: wrong
+        1 | 日本: {     x: 1 }
+          |             ^ no
+        ");
+    }
+
+    #[test]
+    fn escape_sequences_of_a_config_do_not_reach_the_terminal() {
+        let text = "a: \u{1b}[31mred\n";
+        assert!(!shown(text, "red", "no").contains('\u{1b}'));
+        assert_eq!(quoted("\u{1b}[31m"), "`\\u{1b}[31m`");
+    }
+
+    #[test]
+    fn a_long_line_is_shown_around_what_is_meant() {
+        let text = format!("{}WRONG{}", "a".repeat(500), "b".repeat(500));
+        let shown = shown(&text, "WRONG", "no");
+        let lines: Vec<&str> = shown.lines().collect();
+        assert!(lines[1].chars().count() < 130, "{shown}");
+        assert_eq!(lines[1].find("WRONG").map(|i| lines[1][..i].chars().count()), lines[2].find("^^^^^"), "{shown}");
+    }
+
+    #[test]
+    fn near_names_are_found_and_far_ones_are_not() {
+        assert_eq!(nearest("post_iterations", ["pre_iteration", "post_iteration"]), Some("post_iteration"));
+        assert_eq!(nearest("postIteration", ["pre_iteration", "post_iteration"]), Some("post_iteration"));
+        assert_eq!(nearest("banana", ["pre_iteration", "stop"]), None);
+    }
+}

@@ -1,0 +1,191 @@
+//! Reading values out of a tree, with the defaults of the table.
+//!
+//! Owns the meaning of single values, lengths of time among them. Does not report mistakes: a value of the wrong type
+//! reads as its default, since [`super::validate`] has reported it.
+
+use std::time::Duration;
+
+use serde::{Deserialize, de::IntoDeserializer as _};
+
+use super::{
+    node::{Kind, Node},
+    shape::Shape,
+};
+use crate::engine::time::Span;
+
+/// No length of time in a config is longer: a year.
+const LONGEST: Duration = Duration::from_hours(366 * 24);
+
+/// Why something is no length of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BadDuration {
+    WrongType,
+    Unreadable,
+    Negative,
+    TooLong,
+}
+
+/// Seconds, or text with units.
+pub(super) fn duration(node: &Node) -> Result<Span, BadDuration> {
+    match &node.kind {
+        Kind::Int(n) if *n < 0 => Err(BadDuration::Negative),
+        Kind::Int(n) => {
+            u64::try_from(*n).map_err(|_| BadDuration::TooLong).and_then(|n| bounded(Duration::from_secs(n)))
+        }
+        Kind::Float(seconds) => from_seconds(*seconds),
+        Kind::Text(text) => from_text(text.trim()),
+        Kind::Null | Kind::Bool(_) | Kind::List(_) | Kind::Map(_) => Err(BadDuration::WrongType),
+    }
+}
+
+fn from_seconds(seconds: f64) -> Result<Span, BadDuration> {
+    if seconds < 0.0 {
+        return Err(BadDuration::Negative);
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|_| BadDuration::TooLong).and_then(bounded)
+}
+
+fn from_text(text: &str) -> Result<Span, BadDuration> {
+    if text.starts_with(|c: char| c.is_ascii_digit() || c == '-' || c == '.')
+        && let Ok(seconds) = text.parse::<f64>()
+    {
+        return from_seconds(seconds);
+    }
+    let signed = text.parse::<jiff::SignedDuration>().map_err(|_| BadDuration::Unreadable)?;
+    if signed.is_negative() {
+        return Err(BadDuration::Negative);
+    }
+    bounded(signed.unsigned_abs())
+}
+
+/// A wait too short to measure is still a wait: it must not turn into the zero that means something else.
+fn bounded(duration: Duration) -> Result<Span, BadDuration> {
+    if duration > LONGEST {
+        return Err(BadDuration::TooLong);
+    }
+    let span = Span::from(duration);
+    Ok(if span.is_zero() && !duration.is_zero() { Span(1) } else { span })
+}
+
+/// A map whose keys are in the table.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fields<'a> {
+    shape: &'static Shape,
+    node: Option<&'a Node>,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn of(shape: &'static Shape, node: Option<&'a Node>) -> Self {
+        Self { shape, node }
+    }
+
+    /// What is written for a key, unless it is `null`.
+    pub(super) fn given(&self, name: &str) -> Option<&'a Node> {
+        debug_assert!(self.shape.field(name).is_some(), "`{name}` is in the table of `{}`", self.shape.name);
+        self.node?.get(name).filter(|node| !node.is_null())
+    }
+
+    /// The keys below a key.
+    pub(super) fn below(&self, name: &str, shape: &'static Shape) -> Self {
+        Self { shape, node: self.given(name) }
+    }
+
+    /// What is written, or else the default, read as asked.
+    fn read<T>(&self, name: &str, read: impl Fn(&Node) -> Option<T>) -> Option<T> {
+        self.given(name).and_then(&read).or_else(|| read(&self.shape.field(name)?.default.node()?))
+    }
+
+    /// A value that has a default.
+    fn certain<T>(&self, name: &str, read: impl Fn(&Node) -> Option<T>) -> T {
+        self.read(name, read).expect("the table's default is of the table's type")
+    }
+
+    pub(super) fn bool(&self, name: &str) -> bool {
+        self.certain(name, |node| if let Kind::Bool(b) = node.kind { Some(b) } else { None })
+    }
+
+    pub(super) fn int<T: TryFrom<i128>>(&self, name: &str) -> T {
+        self.certain(name, as_int)
+    }
+
+    pub(super) fn maybe_int<T: TryFrom<i128>>(&self, name: &str) -> Option<T> {
+        self.read(name, as_int)
+    }
+
+    pub(super) fn number(&self, name: &str) -> f64 {
+        self.certain(name, |node| as_number(&node.kind))
+    }
+
+    pub(super) fn duration(&self, name: &str) -> Span {
+        self.certain(name, |node| duration(node).ok())
+    }
+
+    pub(super) fn maybe_duration(&self, name: &str) -> Option<Span> {
+        self.read(name, |node| duration(node).ok())
+    }
+
+    pub(super) fn text(&self, name: &str) -> Option<String> {
+        self.read(name, |node| node.text().map(str::to_owned))
+    }
+
+    /// Text that is not blank.
+    pub(super) fn some_text(&self, name: &str) -> Option<String> {
+        self.text(name).filter(|text| !text.trim().is_empty())
+    }
+
+    /// A name, as the value that it stands for.
+    pub(super) fn one_of<T: for<'de> Deserialize<'de>>(&self, name: &str) -> T {
+        self.certain(name, as_name)
+    }
+
+    pub(super) fn maybe_one_of<T: for<'de> Deserialize<'de>>(&self, name: &str) -> Option<T> {
+        self.read(name, as_name)
+    }
+}
+
+fn as_int<T: TryFrom<i128>>(node: &Node) -> Option<T> {
+    if let Kind::Int(n) = node.kind { T::try_from(n).ok() } else { None }
+}
+
+/// Any number as a float.
+pub(super) fn as_number(kind: &Kind) -> Option<f64> {
+    match kind {
+        // What is beyond 32 bits is beyond every range in the table.
+        Kind::Int(n) => {
+            Some(i32::try_from(*n).map_or(f64::INFINITY.copysign(if *n < 0 { -1.0 } else { 1.0 }), f64::from))
+        }
+        Kind::Float(x) => Some(*x),
+        Kind::Null | Kind::Bool(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => None,
+    }
+}
+
+fn as_name<T: for<'de> Deserialize<'de>>(node: &Node) -> Option<T> {
+    let deserializer: serde::de::value::StrDeserializer<'_, serde::de::value::Error> = node.text()?.into_deserializer();
+    T::deserialize(deserializer).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::diagnostic::Stretch;
+
+    #[test]
+    fn lengths_of_time_are_seconds_or_text() {
+        let read = |kind| duration(&Node { at: Stretch::default(), kind }).map(|span| span.0);
+        let text = |text: &str| read(Kind::Text(text.to_owned()));
+        assert_eq!(read(Kind::Int(30)), Ok(30_000));
+        assert_eq!(read(Kind::Float(1.5)), Ok(1_500));
+        assert_eq!(read(Kind::Float(0.000_001)), Ok(1));
+        assert_eq!(read(Kind::Int(-1)), Err(BadDuration::Negative));
+        assert_eq!(read(Kind::Int(i128::MAX)), Err(BadDuration::TooLong));
+        assert_eq!(read(Kind::Float(f64::NAN)), Err(BadDuration::TooLong));
+        assert_eq!(
+            ["500ms", "2m", "1h 30m", "90s", "45", "0"].map(text),
+            [Ok(500), Ok(120_000), Ok(5_400_000), Ok(90_000), Ok(45_000), Ok(0)]
+        );
+        assert_eq!(text("-5s"), Err(BadDuration::Negative));
+        assert_eq!(text("soon"), Err(BadDuration::Unreadable));
+        assert_eq!(text("inf"), Err(BadDuration::Unreadable));
+        assert_eq!(text("100000h"), Err(BadDuration::TooLong));
+    }
+}

@@ -1,0 +1,241 @@
+//! From the `hooks:` of a config to the hooks of each point.
+//!
+//! Owns names, order and templates. Does not run anything.
+//!
+//! # Invariants
+//! - The hooks of a point are in the order in which they run, and no two have one name.
+//! - A template names only what its point offers.
+
+use std::collections::BTreeMap;
+
+use super::{
+    diagnostic::{Stretch, names, nearest, quoted},
+    fields::Fields,
+    node::{Kind, Node},
+    report::Report,
+    shape::{COMMAND_HOOK, GATEKEEPER_HOOK},
+};
+use crate::engine::{
+    hooks::{
+        point::Point,
+        template::{Placeholder, offered, placeholders},
+    },
+    policy::{HookAction, HookSpec},
+    time::Span,
+};
+
+/// The hooks that creel brings along.
+pub const BUILTIN_HOOKS: [&str; 4] = ["rebase_on_main", "run_tests", "create_pr", "merge_pr"];
+
+/// A hook, and where its name is written.
+struct Placed {
+    spec: HookSpec,
+    at: Stretch,
+}
+
+/// The hooks of each point that is given.
+pub(super) fn lower(report: &mut Report, hooks: Option<&Node>) -> BTreeMap<Point, Vec<HookSpec>> {
+    let mut all = BTreeMap::new();
+    for point in Point::ALL {
+        let Some(list) = hooks.and_then(|hooks| hooks.get(point.name())) else { continue };
+        if !matches!(list.kind, Kind::List(_)) {
+            continue;
+        }
+        let mut found = Vec::new();
+        for item in list.items() {
+            entry(report, point, item, &mut found);
+        }
+        if is_about_submitting(point)
+            && let Some(first) = found.first()
+        {
+            report.not_yet(first.at, "hooks at the submit and merge points");
+        }
+        all.insert(point, in_order(report, point, found));
+    }
+    all
+}
+
+fn is_about_submitting(point: Point) -> bool {
+    match point {
+        Point::BeforeSubmit | Point::AfterSubmit | Point::BeforeMerge | Point::AfterMerge => true,
+        Point::SessionStart
+        | Point::PreIteration
+        | Point::Stop
+        | Point::PostIteration
+        | Point::OnTaskComplete
+        | Point::OnError
+        | Point::SessionEnd => false,
+    }
+}
+
+fn entry(report: &mut Report, point: Point, node: &Node, found: &mut Vec<Placed>) {
+    match &node.kind {
+        Kind::Text(name) => found.extend(builtin(report, point, name, node.at)),
+        Kind::Map(_) if node.get("gatekeeper").is_some() => found.extend(gatekeeper(report, point, node)),
+        Kind::Map(_) if node.get("hooks").is_some() || node.get("matcher").is_some() => {
+            group(report, point, node, found);
+        }
+        Kind::Map(_) => found.extend(command(report, point, node)),
+        Kind::Null | Kind::Bool(_) | Kind::Int(_) | Kind::Float(_) | Kind::List(_) => {}
+    }
+}
+
+fn group(report: &mut Report, point: Point, node: &Node, found: &mut Vec<Placed>) {
+    if let Some(matcher) = node.get("matcher")
+        && matcher.text().is_some_and(|text| !matches!(text, "" | "*"))
+    {
+        let message = "this matcher narrows nothing: the hooks of a point run every time".to_owned();
+        report.warning(matcher.at, message);
+    }
+    for item in node.get("hooks").map(Node::items).unwrap_or_default() {
+        found.extend(command(report, point, item));
+    }
+}
+
+fn builtin(report: &mut Report, point: Point, name: &str, at: Stretch) -> Option<Placed> {
+    if name.trim().is_empty() {
+        return None;
+    }
+    if !BUILTIN_HOOKS.contains(&name) {
+        let hint = nearest(name, BUILTIN_HOOKS).map_or_else(
+            || format!("a command is written `command: …`; built-in hooks: {}", names(&BUILTIN_HOOKS)),
+            |near| format!("did you mean `{near}`?"),
+        );
+        report.error_hint(at, format!("there is no built-in hook {}", quoted(name)), hint);
+        return None;
+    }
+    if !is_about_submitting(point) {
+        report.error_hint(at, format!("`{name}` makes no sense at `{point}`"), only_at_submit());
+        return None;
+    }
+    let spec = HookSpec {
+        name: name.to_owned(),
+        action: HookAction::Builtin(name.to_owned()),
+        timeout: Fields::of(&COMMAND_HOOK, None).duration("timeout"),
+        pipe_output: false,
+        priority: Fields::of(&COMMAND_HOOK, None).int("priority"),
+        enabled: true,
+        on_failure: None,
+    };
+    Some(Placed { spec, at })
+}
+
+fn only_at_submit() -> String {
+    "it belongs to `before_submit`, `after_submit`, `before_merge` or `after_merge`".to_owned()
+}
+
+fn gatekeeper(report: &mut Report, point: Point, node: &Node) -> Option<Placed> {
+    let fields = Fields::of(&GATEKEEPER_HOOK, Some(node));
+    let list = fields.given("gatekeeper")?;
+    if !is_about_submitting(point) {
+        report.error_hint(list.at, format!("a gatekeeper makes no sense at `{point}`"), only_at_submit());
+        return None;
+    }
+    if matches!(&list.kind, Kind::List(items) if items.is_empty()) {
+        report.error(list.at, "`gatekeeper` names nobody");
+        return None;
+    }
+    let agents = mention(report, list);
+    let name = fields.some_text("name").unwrap_or_else(|| format!("gatekeeper: {}", agents.join(", ")));
+    let action = HookAction::Gatekeeper(agents);
+    let timeout = fields.duration("timeout");
+    Some(Placed { spec: spec(&fields, name, action, timeout), at: name_at(&fields, list.at) })
+}
+
+/// The names in a list of agents, which are to be checked later.
+pub(super) fn mention(report: &mut Report, list: &Node) -> Vec<String> {
+    let named: Vec<_> = list.items().iter().filter_map(|item| Some((item.text()?.to_owned(), item.at))).collect();
+    report.mentioned.extend(named.iter().cloned());
+    named.into_iter().map(|(name, _)| name).collect()
+}
+
+fn command(report: &mut Report, point: Point, node: &Node) -> Option<Placed> {
+    let fields = Fields::of(&COMMAND_HOOK, Some(node));
+    let written = fields.given("command")?;
+    let text = fields.some_text("command")?;
+    check_template(report, point, &text, written.at);
+    let name = fields.some_text("name").unwrap_or_else(|| text.trim().to_owned());
+    let timeout = fields.duration("timeout");
+    let mut spec = spec(&fields, name, HookAction::Command(text), timeout);
+    spec.pipe_output = fields.bool("pipe_output");
+    Some(Placed { spec, at: name_at(&fields, written.at) })
+}
+
+fn name_at(fields: &Fields<'_>, otherwise: Stretch) -> Stretch {
+    fields.given("name").map_or(otherwise, |name| name.at)
+}
+
+fn spec(fields: &Fields<'_>, name: String, action: HookAction, timeout: Span) -> HookSpec {
+    HookSpec {
+        name,
+        action,
+        timeout,
+        pipe_output: false,
+        priority: fields.int("priority"),
+        enabled: fields.bool("enabled"),
+        on_failure: fields.maybe_one_of("on_failure"),
+    }
+}
+
+fn check_template(report: &mut Report, point: Point, command: &str, at: Stretch) {
+    let known = offered(point);
+    for placeholder in placeholders(command) {
+        if known.contains(&placeholder.name.as_str()) {
+            continue;
+        }
+        let hint = nearest(&placeholder.name, known.iter().copied()).map_or_else(
+            || format!("`{point}` offers {}", names(known)),
+            |near| format!("did you mean `{{{{{near}}}}}`?"),
+        );
+        let at = within(report, command, &placeholder, at);
+        report.error_hint(
+            at,
+            format!("`{point}` offers no {}", quoted(&format!("{{{{{}}}}}", placeholder.name))),
+            hint,
+        );
+    }
+}
+
+/// Where a placeholder is written: the same text, as often from the start of the value as it was in the command. Where
+/// escapes hide it, the whole value.
+fn within(report: &Report, command: &str, placeholder: &Placeholder, value: Stretch) -> Stretch {
+    let text = &command[placeholder.range.clone()];
+    let nth = command[..placeholder.range.start].matches(text).count();
+    match report.source.slice(value).match_indices(text).nth(nth) {
+        Some((offset, _)) => Stretch { offset: value.offset + offset, len: text.len() },
+        None => value,
+    }
+}
+
+/// Sorts by priority, and sees to it that names are unique.
+fn in_order(report: &mut Report, point: Point, found: Vec<Placed>) -> Vec<HookSpec> {
+    let mut kept: Vec<HookSpec> = Vec::new();
+    for Placed { spec, at } in found {
+        match kept.iter().find(|other| other.name == spec.name) {
+            Some(same) if *same == spec => {
+                report.warning(at, format!("{} is there twice at `{point}`, and runs once", quoted(&spec.name)));
+            }
+            Some(_) => {
+                let message = format!("another hook at `{point}` is called {}", quoted(&spec.name));
+                report.error_hint(at, message, "give one of them another `name`".to_owned());
+            }
+            None => kept.push(spec),
+        }
+    }
+    kept.sort_by_key(|spec| spec.priority);
+    kept
+}
+
+/// An unknown agent is only a warning where it is not the one that runs.
+pub(super) fn check_mentioned(report: &mut Report, known: &[&str]) {
+    for (name, at) in std::mem::take(&mut report.mentioned) {
+        if known.contains(&name.as_str()) {
+            continue;
+        }
+        let message = format!("{} is not described under `agents:`", quoted(&name));
+        report.warning(at, message);
+        if let Some(last) = report.diagnostics.last_mut() {
+            last.hint = nearest(&name, known.iter().copied()).map(|near| format!("did you mean `{near}`?"));
+        }
+    }
+}

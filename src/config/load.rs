@@ -1,0 +1,473 @@
+//! From a tree to settings.
+//!
+//! Owns what keys mean together, and the files that a config names. Does not check single values: see
+//! [`super::validate`], which has reported them; what it found wrong reads as its default here, so that all mistakes
+//! are told at once.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use serde_json::{Map, Value};
+
+use super::{
+    ConfigErrors, automation,
+    diagnostic::{self, Diagnostic, Severity, Source, quoted, suggest},
+    fields::Fields,
+    hooks,
+    known_agents::KNOWN_AGENTS,
+    node::{self, Kind, Node},
+    paths,
+    report::Report,
+    settings::{Document, Draft, Nats, Settings, TaskAgents, TaskType, Ui, agent_names},
+    shape::{AGENT, AUTOMATION, GATES, NATS, RETRY, ROOT, RULE, STOP, Shape, TASK_LIMITS, Type, UI},
+    validate,
+};
+use crate::engine::{
+    hooks::point::Point,
+    policy::{AgentSpec, Backoff, GatePolicies, HookSpec, StopHook, StopPlan},
+};
+
+const FORMAT: i64 = 1;
+const LONGEST_SESSION: usize = 64;
+
+/// What an empty config says.
+pub(super) fn defaults() -> Settings {
+    let mut loader = Loader::new(Arc::default(), Path::new(""));
+    let settings = loader.settings(None);
+    Settings { path: None, documents: Vec::new(), ..settings }
+}
+
+/// Reads the settings of a config that lies at `path`.
+pub(super) fn parse(text: &str, path: &Path) -> Result<Settings, ConfigErrors> {
+    let source = Arc::new(Source::new(display(path), text));
+    let root = node::parse(&source).map_err(ConfigErrors::one)?;
+    let mut loader = Loader::new(source, path);
+    if matches!(root.kind, Kind::Map(_) | Kind::Null) {
+        validate::shape(&mut loader.report, &ROOT, &root);
+    } else {
+        let message = format!("a config is a map of keys, not {}", root.kind.describe());
+        loader.report.error_hint(root.at, message, "such as `prompt: Make the tests pass.`".to_owned());
+    }
+    let mut settings = loader.settings(Some(&root));
+    let failed = loader.report.has_errors() || loader.others.iter().any(Report::has_errors);
+    let mut diagnostics = loader.report.diagnostics;
+    diagnostics.extend(loader.others.into_iter().flat_map(|report| report.diagnostics));
+    diagnostic::sort(&mut diagnostics);
+    if failed {
+        // Mistakes come first; the warnings are still there when they are gone.
+        diagnostics.retain(|diagnostic| diagnostic.severity == Severity::Error);
+        return Err(ConfigErrors { diagnostics });
+    }
+    settings.warnings = diagnostics;
+    Ok(settings)
+}
+
+/// Reads the config at `path`.
+pub(super) fn load(path: &Path) -> Result<Settings, ConfigErrors> {
+    let text = node::read(path).map_err(|reason| {
+        let source = Arc::new(Source::new(display(path), ""));
+        ConfigErrors::one(Diagnostic::error(&source, None, reason))
+    })?;
+    parse(&text, path)
+}
+
+fn display(path: &Path) -> String {
+    path.to_string_lossy().chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// What is known while a config is read.
+struct Loader {
+    report: Report,
+    /// The reports of other files.
+    others: Vec<Report>,
+    path: PathBuf,
+    documents: Vec<Document>,
+}
+
+impl Loader {
+    fn new(source: Arc<Source>, path: &Path) -> Self {
+        let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let documents = vec![Document { name, text: source.text.clone() }];
+        Self { report: Report::new(source), others: Vec::new(), path: path.to_owned(), documents }
+    }
+
+    fn settings(&mut self, root: Option<&Node>) -> Settings {
+        let root = Fields::of(&ROOT, root);
+        self.check_version(&root);
+        let agents = self.agents(&root);
+        let agent = self.agent(&root, &agents);
+        let draft = self.draft(&root);
+        let task_types = self.task_types(&root);
+        hooks::check_mentioned(&mut self.report, &agent_names(agents.keys()).collect::<Vec<_>>());
+        let settings = Settings {
+            path: Some(self.path.clone()),
+            session: self.session(&root),
+            prompt: self.prompt(&root),
+            agent,
+            agents,
+            draft,
+            rules: self.rules(root.below("stop", &STOP).given("rules")),
+            automation: self.automation(&root),
+            workflows: self.workflows(&root),
+            task_types,
+            remediation_attempts: root.int("remediation_attempts"),
+            nats: self.nats(&root),
+            ui: ui(&root),
+            documents: std::mem::take(&mut self.documents),
+            warnings: Vec::new(),
+        };
+        if let Some(given) = root.given("remediation_attempts").filter(|_| settings.remediation_attempts != 1) {
+            self.report.not_yet(given.at, "`remediation_attempts`");
+        }
+        settings
+    }
+
+    fn check_version(&mut self, root: &Fields<'_>) {
+        let version: i64 = root.int("version");
+        if let Some(given) = root.given("version").filter(|_| version > FORMAT) {
+            let message =
+                format!("this creel is too old for version {version} of the config: it knows version {FORMAT}");
+            self.report.error_hint(given.at, message, "update creel, or write `version: 1`".to_owned());
+        }
+    }
+
+    fn session(&mut self, root: &Fields<'_>) -> Option<String> {
+        let given = root.given("session")?;
+        let name = root.some_text("session")?;
+        let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+        if !is_plain {
+            let message = format!("{} is no name for a session", quoted(&name));
+            self.report.error_hint(given.at, message, "use letters, digits, `-` and `_`".to_owned());
+        } else if name.len() > LONGEST_SESSION {
+            self.report.error(given.at, format!("the session's name is longer than {LONGEST_SESSION} characters"));
+        }
+        Some(name)
+    }
+
+    fn prompt(&mut self, root: &Fields<'_>) -> Option<String> {
+        let Some(file) = root.given("prompt_file") else { return root.some_text("prompt") };
+        if root.given("prompt").is_some() {
+            self.report.error_hint(file.at, "both `prompt` and `prompt_file` are given", "keep one of them".to_owned());
+            return None;
+        }
+        let (_, text) = self.read_beside(file, "prompt_file")?;
+        if text.trim().is_empty() {
+            self.report.error(file.at, format!("{} is empty", quoted(file.text()?)));
+        }
+        Some(text)
+    }
+
+    /// Reads a file that the config names; a mistake stands where it is named.
+    fn read_beside(&mut self, name: &Node, key: &str) -> Option<(PathBuf, String)> {
+        let written = name.text().filter(|text| !text.trim().is_empty())?;
+        let path = paths::folder(&self.path).join(written);
+        match node::read(&path) {
+            Ok(text) => Some((path, text)),
+            Err(reason) => {
+                self.report.error_hint(
+                    name.at,
+                    format!("the {key} {} {reason}", quoted(written)),
+                    "paths are relative to the config's folder".to_owned(),
+                );
+                None
+            }
+        }
+    }
+
+    fn agents(&mut self, root: &Fields<'_>) -> BTreeMap<String, AgentSpec> {
+        let entries = root.given("agents").map(Node::entries).unwrap_or_default();
+        let mut agents = BTreeMap::new();
+        for (key, node) in entries {
+            if let Some(spec) = self.agent_spec(&key.name, key.at, node) {
+                agents.insert(key.name.clone(), spec);
+            }
+        }
+        agents
+    }
+
+    /// Even a wrong entry gives its name away, or else `agent:` would be reported too.
+    fn agent_spec(&mut self, name: &str, at: diagnostic::Stretch, node: &Node) -> Option<AgentSpec> {
+        let wrong = Some(AgentSpec::Acp { command: String::new() });
+        if !matches!(node.kind, Kind::Map(_)) {
+            return wrong;
+        }
+        let fields = Fields::of(&AGENT, Some(node));
+        let kinds: Vec<&str> =
+            ["acp", "command", "script"].into_iter().filter(|kind| fields.given(kind).is_some()).collect();
+        let [kind] = kinds[..] else {
+            let message = if kinds.is_empty() {
+                format!("the agent {} does not say how it is run", quoted(name))
+            } else {
+                format!(
+                    "the agent {} is described in {} ways: {}",
+                    quoted(name),
+                    kinds.len(),
+                    diagnostic::names(&kinds)
+                )
+            };
+            self.report.error_hint(at, message, "give one of `acp`, `command` and `script`".to_owned());
+            return wrong;
+        };
+        if let Some(other) = fields.given("continue_command").filter(|_| kind != "command") {
+            self.report.error_hint(
+                other.at,
+                "`continue_command` goes with `command` only",
+                format!("remove it, or `{kind}`"),
+            );
+        }
+        let Some(value) = fields.some_text(kind) else { return wrong };
+        match kind {
+            "acp" => Some(AgentSpec::Acp { command: value }),
+            "command" => {
+                Some(AgentSpec::Command { command: value, continue_command: fields.some_text("continue_command") })
+            }
+            _ => {
+                let script = fields.given("script").and_then(|file| self.read_beside(file, "script"));
+                let Some((_, script)) = script else { return wrong };
+                self.documents.push(Document { name: value, text: script.clone() });
+                Some(AgentSpec::Scripted { script })
+            }
+        }
+    }
+
+    fn agent(&mut self, root: &Fields<'_>, agents: &BTreeMap<String, AgentSpec>) -> Option<String> {
+        let given = root.given("agent")?;
+        let name = root.some_text("agent")?;
+        if !agents.contains_key(&name) && !KNOWN_AGENTS.iter().any(|known| known.name == name) {
+            let hint = suggest(&name, agent_names(agents.keys()), "describe it under `agents:`, or take one of");
+            let hint = hint.unwrap_or_else(|| "describe it under `agents:`".to_owned());
+            self.report.error_hint(given.at, format!("there is no agent {}", quoted(&name)), hint);
+        }
+        Some(name)
+    }
+
+    fn draft(&mut self, root: &Fields<'_>) -> Draft {
+        let gates = root.below("gates", &GATES);
+        let mut hooks = hooks::lower(&mut self.report, root.given("hooks"));
+        // An empty list says something only where its absence would mean a hook.
+        hooks.retain(|point, hooks: &mut Vec<HookSpec>| !hooks.is_empty() || *point == Point::BeforeSubmit);
+        Draft {
+            max_iterations: root.int("max_iterations"),
+            context: root.one_of("context"),
+            max_hook_retries: root.int("max_hook_retries"),
+            on_limit: root.one_of("on_limit"),
+            max_consecutive_errors: root.int("max_consecutive_errors"),
+            turn_timeout: root.duration("turn_timeout"),
+            output_limit: root.int("output_limit"),
+            backoff: self.backoff(root),
+            gates: GatePolicies {
+                final_delivery: gates.maybe_one_of("final_delivery"),
+                delivery: gates.one_of("delivery"),
+                permissions: gates.one_of("permissions"),
+                timeout: gates.duration("timeout"),
+            },
+            hooks,
+            stop: self.stop(root),
+        }
+    }
+
+    fn backoff(&mut self, root: &Fields<'_>) -> Option<Backoff> {
+        let retry = root.below("retry", &RETRY);
+        let backoff = retry.given("backoff");
+        let number = ["base", "factor", "max", "jitter"].into_iter().find_map(|key| retry.given(key));
+        if let (Some("none"), Some(number)) = (backoff.and_then(Node::text), number) {
+            let message = "this has no effect with `backoff: none`";
+            self.report.error_hint(number.at, message, "remove one of the two".to_owned());
+        }
+        (number.is_some() || backoff.and_then(Node::text) == Some("exponential")).then(|| Backoff {
+            base: retry.duration("base"),
+            factor: retry.number("factor"),
+            max: retry.duration("max"),
+            jitter: retry.number("jitter"),
+        })
+    }
+
+    fn stop(&mut self, root: &Fields<'_>) -> StopPlan {
+        let stop = root.below("stop", &STOP);
+        let given = stop.given("hooks").filter(|list| matches!(list.kind, Kind::List(_)));
+        let hooks = match given {
+            Some(list) => list.items().iter().filter_map(|node| self.stop_hook(node)).collect(),
+            None => vec![StopHook::Default],
+        };
+        StopPlan { hooks, circuit_breaker: stop.int("circuit_breaker") }
+    }
+
+    fn stop_hook(&mut self, node: &Node) -> Option<StopHook> {
+        match &node.kind {
+            Kind::Text(name) => match name.as_str() {
+                "default" => Some(StopHook::Default),
+                "validation" => Some(StopHook::Validation),
+                "promise" => Some(StopHook::Promise),
+                _ => None,
+            },
+            Kind::Map(_) => {
+                let command = node.get("command")?;
+                self.report.not_yet(command.at, "commands in `stop.hooks`");
+                Some(StopHook::Command(command.text()?.to_owned()))
+            }
+            Kind::Null | Kind::Bool(_) | Kind::Int(_) | Kind::Float(_) | Kind::List(_) => None,
+        }
+    }
+
+    fn rules(&mut self, list: Option<&Node>) -> Vec<Value> {
+        let rules = list.map(Node::items).unwrap_or_default();
+        if let Some(first) = rules.first() {
+            self.report.not_yet(first.at, "rules of the stop decision");
+        }
+        let mut seen: Vec<&str> = Vec::new();
+        for rule in rules {
+            self.check_rule(rule);
+            let Some(name) = rule.get("name") else { continue };
+            let Some(text) = name.text() else { continue };
+            if seen.contains(&text) {
+                let message = format!("another rule is called {}", quoted(text));
+                self.report.error_hint(name.at, message, "give one of them another `name`".to_owned());
+            }
+            seen.push(text);
+        }
+        rules.iter().map(|rule| canonical(&RULE, rule)).collect()
+    }
+
+    fn check_rule(&mut self, rule: &Node) {
+        if rule.get("type").and_then(Node::text) == Some("coverage") {
+            match (rule.get("file"), rule.get("report")) {
+                (None, None) => {
+                    self.report.error_hint(rule.at, "`file` is missing", "the coverage report".to_owned());
+                }
+                (Some(_), Some(report)) => {
+                    self.report.error(report.at, "`report` is another name of `file`: keep one of them");
+                }
+                (Some(_), None) | (None, Some(_)) => {}
+            }
+        }
+    }
+
+    fn automation(&mut self, root: &Fields<'_>) -> Vec<super::settings::AutomationHook> {
+        let fields = root.below("automation", &AUTOMATION);
+        let mut hooks = automation::builtin();
+        if let Some(file) = fields.given("file") {
+            self.report.not_yet(file.at, "automation hooks");
+            self.automation_file(file, &mut hooks);
+        }
+        let list = fields.given("hooks");
+        if let Some(first) = list.and_then(|list| list.items().first()) {
+            self.report.not_yet(first.at, "automation hooks");
+        }
+        automation::apply(&mut self.report, list, &mut hooks);
+        hooks
+    }
+
+    fn automation_file(&mut self, file: &Node, hooks: &mut Vec<super::settings::AutomationHook>) {
+        let Some((path, text)) = self.read_beside(file, "automation file") else { return };
+        self.documents.push(Document { name: file.text().unwrap_or_default().to_owned(), text: text.clone() });
+        let source = Arc::new(Source::new(display(&path), &text));
+        let mut report = Report::new(Arc::clone(&source));
+        match node::parse(&source) {
+            Ok(root) => {
+                validate::check(&mut report, &Type::Object(&AUTOMATION), &root, "automation");
+                if let Some(again) = root.get("file").filter(|node| !node.is_null()) {
+                    report.error(again.at, "a file of automation hooks cannot name another");
+                }
+                automation::apply(&mut report, root.get("hooks"), hooks);
+            }
+            Err(diagnostic) => report.diagnostics.push(diagnostic),
+        }
+        self.others.push(report);
+    }
+
+    fn workflows(&mut self, root: &Fields<'_>) -> BTreeMap<String, Value> {
+        let given = root.given("workflows").map(Node::entries).unwrap_or_default();
+        if let Some((first, _)) = given.first() {
+            self.report.not_yet(first.at, "workflows");
+        }
+        given.iter().map(|(key, node)| (key.name.clone(), node.to_json())).collect()
+    }
+
+    fn task_types(&mut self, root: &Fields<'_>) -> BTreeMap<String, TaskType> {
+        let given = root.given("task_types").map(Node::entries).unwrap_or_default();
+        if let Some((first, _)) = given.first() {
+            self.report.not_yet(first.at, "task types");
+        }
+        given.iter().map(|(key, node)| (key.name.clone(), self.task_type(node))).collect()
+    }
+
+    fn task_type(&mut self, node: &Node) -> TaskType {
+        let limits = Fields::of(&TASK_LIMITS, node.get("limits"));
+        TaskType {
+            hooks: hooks::lower(&mut self.report, node.get("hooks")),
+            agents: node.get("agents").filter(|agents| !agents.is_null()).map(|agents| self.task_agents(agents)),
+            rules: self.rules(node.get("rules")),
+            max_iterations: limits.maybe_int("max_iterations"),
+            max_hook_retries: limits.maybe_int("max_hook_retries"),
+            turn_timeout: limits.maybe_duration("turn_timeout"),
+        }
+    }
+
+    fn task_agents(&mut self, node: &Node) -> TaskAgents {
+        if matches!(node.kind, Kind::List(_)) {
+            return TaskAgents { implementer: hooks::mention(&mut self.report, node), gatekeeper: Vec::new() };
+        }
+        let mut role = |name| node.get(name).map(|list| hooks::mention(&mut self.report, list)).unwrap_or_default();
+        TaskAgents { implementer: role("implementer"), gatekeeper: role("gatekeeper") }
+    }
+
+    fn nats(&mut self, root: &Fields<'_>) -> Option<Nats> {
+        let given = root.given("nats")?;
+        self.report.not_yet(given.at, "`nats`");
+        let nats = root.below("nats", &NATS);
+        for key in ["prefix", "stream"] {
+            if let Some(node) = nats.given(key)
+                && node.text().is_some_and(|text| text.contains(|c: char| c.is_whitespace() || matches!(c, '*' | '>')))
+            {
+                self.report.error(node.at, format!("`{key}` must not hold spaces, `*` or `>`"));
+            }
+        }
+        Some(Nats {
+            url: nats.some_text("url")?,
+            credentials: nats.some_text("credentials").map(|file| paths::folder(&self.path).join(file)),
+            tls: nats.bool("tls"),
+            prefix: nats.some_text("prefix")?,
+            stream: nats.some_text("stream")?,
+        })
+    }
+}
+
+fn ui(root: &Fields<'_>) -> Ui {
+    let ui = root.below("ui", &UI);
+    Ui { theme: ui.one_of("theme"), mouse: ui.bool("mouse"), notify: ui.bool("notify") }
+}
+
+/// A value with the keys' own spelling and their defaults.
+fn canonical(ty: &Type, node: &Node) -> Value {
+    match ty {
+        Type::Either(alternatives) => {
+            alternatives.iter().find(|(when, _)| when.holds(node)).map_or(Value::Null, |(_, ty)| canonical(ty, node))
+        }
+        Type::Object(shape) => canonical_object(shape, node),
+        Type::Bool
+        | Type::Integer(..)
+        | Type::Number(..)
+        | Type::Duration(_)
+        | Type::Text
+        | Type::SomeText
+        | Type::OneOf(_)
+        | Type::List(_)
+        | Type::Map(_)
+        | Type::Anything => node.to_json(),
+    }
+}
+
+fn canonical_object(shape: &Shape, node: &Node) -> Value {
+    let mut map = Map::new();
+    for field in shape.fields {
+        let given = node.get(field.name).filter(|given| !given.is_null());
+        let value = given.map(|given| canonical(&field.ty, given)).or_else(|| Some(field.default.node()?.to_json()));
+        if let Some(value) = value {
+            map.insert(field.name.to_owned(), value);
+        }
+    }
+    Value::Object(map)
+}

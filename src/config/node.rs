@@ -1,0 +1,343 @@
+//! YAML, and so JSON, as a tree in which everything knows its place.
+//!
+//! Owns reading files and the syntax. Does not know what a key means: see [`super::shape`].
+//!
+//! # Invariants
+//! - Reading is bounded: by the size of the file, and by what aliases can unfold to.
+//! - A tree's places lie inside its source.
+
+use std::{
+    fmt, fs,
+    io::{self, Read as _},
+    path::Path,
+    sync::Arc,
+};
+
+use serde::{Deserialize, Deserializer, de};
+use serde_yaml::{Location, Spanned};
+
+use super::diagnostic::{Diagnostic, Source, Stretch, quoted};
+
+/// No file of a config is larger.
+pub const MAX_BYTES: u64 = 1 << 20;
+const MAX_NODES: usize = 20_000;
+const MAX_ALIASES: usize = 500;
+const MAX_DEPTH: usize = 32;
+
+/// One value, and where it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    /// Where it stands.
+    pub at: Stretch,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What a value is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Kind {
+    /// Nothing, or `null`.
+    Null,
+    /// `true` or `false`, and nothing else.
+    Bool(bool),
+    /// A whole number.
+    Int(i128),
+    /// Any other number.
+    Float(f64),
+    /// Text.
+    Text(String),
+    /// A list.
+    List(Vec<Node>),
+    /// Keys and their values, in the order in which they are written.
+    Map(Vec<(Key, Node)>),
+}
+
+/// The key of a map, and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    /// Where it stands.
+    pub at: Stretch,
+    /// As it is written.
+    pub name: String,
+}
+
+impl Kind {
+    /// What a person calls it.
+    pub const fn describe(&self) -> &'static str {
+        match self {
+            Self::Null => "nothing",
+            Self::Bool(_) => "a boolean",
+            Self::Int(_) | Self::Float(_) => "a number",
+            Self::Text(_) => "text",
+            Self::List(_) => "a list",
+            Self::Map(_) => "a map",
+        }
+    }
+}
+
+impl Node {
+    /// The value of a key, in any of the spellings that are accepted.
+    pub fn get(&self, name: &str) -> Option<&Self> {
+        self.entries().iter().find(|(key, _)| is_spelling(&key.name, name)).map(|(_, node)| node)
+    }
+
+    /// The keys and values of a map; of anything else none.
+    pub fn entries(&self) -> &[(Key, Self)] {
+        if let Kind::Map(entries) = &self.kind { entries } else { &[] }
+    }
+
+    /// The items of a list; of anything else none.
+    pub fn items(&self) -> &[Self] {
+        if let Kind::List(items) = &self.kind { items } else { &[] }
+    }
+
+    /// The text, if it is one.
+    pub fn text(&self) -> Option<&str> {
+        if let Kind::Text(text) = &self.kind { Some(text) } else { None }
+    }
+
+    /// Whether it is `null`, which says the same as leaving the key out.
+    pub fn is_null(&self) -> bool {
+        self.kind == Kind::Null
+    }
+
+    /// The same without places.
+    pub fn to_json(&self) -> serde_json::Value {
+        use serde_json::{Number, Value};
+        match &self.kind {
+            Kind::Null => Value::Null,
+            Kind::Bool(b) => Value::Bool(*b),
+            Kind::Int(n) => Number::from_i128(*n).map_or(Value::Null, Value::Number),
+            Kind::Float(x) => Number::from_f64(*x).map_or(Value::Null, Value::Number),
+            Kind::Text(text) => Value::String(text.clone()),
+            Kind::List(items) => items.iter().map(Self::to_json).collect(),
+            Kind::Map(entries) => entries.iter().map(|(key, node)| (key.name.clone(), node.to_json())).collect(),
+        }
+    }
+}
+
+/// Whether `written` is `name`, `maxHookRetries` or `MaxHookRetries` for `max_hook_retries`.
+pub fn is_spelling(written: &str, name: &str) -> bool {
+    written == name || written == camel(name) || written == pascal(name)
+}
+
+/// `max_hook_retries` as `maxHookRetries`.
+pub fn camel(name: &str) -> String {
+    let mut words = name.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |all, word| all + &capital(word))
+}
+
+/// `max_hook_retries` as `MaxHookRetries`.
+pub fn pascal(name: &str) -> String {
+    name.split('_').map(capital).collect()
+}
+
+fn capital(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + letters.as_str())
+}
+
+/// Reads a file of a config, or says why not; the reason follows the file's name in a message.
+pub fn read(path: &Path) -> Result<String, String> {
+    let bytes = read_bounded(path)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let line = error.as_bytes()[..valid].split(|byte| *byte == b'\n').count();
+        format!("is not UTF-8: byte {valid}, in line {line}, is part of no character")
+    })
+}
+
+fn read_bounded(path: &Path) -> Result<Vec<u8>, String> {
+    let unreadable = |error: io::Error| format!("cannot be read: {error}");
+    let file = fs::File::open(path).map_err(unreadable)?;
+    let size = file.metadata().map_err(unreadable)?;
+    if size.is_dir() {
+        return Err("cannot be read: it is a folder".to_owned());
+    }
+    if size.len() > MAX_BYTES {
+        return Err(too_large(size.len()));
+    }
+    // A pipe or a growing file does not tell its size.
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > MAX_BYTES { Err("is larger than 1 MiB".to_owned()) } else { Ok(bytes) }
+}
+
+fn too_large(bytes: u64) -> String {
+    format!("is too large: {}.{} MiB, and at most 1 MiB is read", bytes >> 20, ((bytes & 0xf_ffff) * 10) >> 20)
+}
+
+/// Reads the tree of a source. An empty source is `null`.
+pub fn parse(source: &Arc<Source>) -> Result<Node, Diagnostic> {
+    let options = serde_yaml::options! {
+        budget: serde_yaml::budget! {
+            max_nodes: MAX_NODES,
+            max_aliases: MAX_ALIASES,
+            max_depth: MAX_DEPTH,
+            max_total_scalar_bytes: 4 << 20,
+        },
+        alias_limits: serde_yaml::alias_limits! { max_total_replayed_events: MAX_NODES },
+        duplicate_keys: serde_yaml::DuplicateKeyPolicy::Error,
+        strict_booleans: true,
+        with_snippet: false,
+    };
+    match serde_yaml::from_str_with_options::<Raw>(&source.text, options) {
+        Ok(raw) => Ok(raw.placed(source)),
+        Err(error) => Err(syntax_error(source, &error)),
+    }
+}
+
+fn stretch_of(source: &Source, location: Location) -> Stretch {
+    let bytes = |n: Option<u64>| n.and_then(|n| usize::try_from(n).ok());
+    let span = location.span();
+    if let (Some(offset), Some(len)) = (bytes(span.byte_offset()), bytes(span.byte_len())) {
+        return Stretch { offset, len };
+    }
+    let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    source.stretch_at(number(location.line()), number(location.column()))
+}
+
+fn syntax_error(source: &Arc<Source>, error: &serde_yaml::Error) -> Diagnostic {
+    let error = error.without_snippet();
+    let at = error.location().map(|location| stretch_of(source, location));
+    let (message, hint) = reason(error);
+    Diagnostic::error(source, at, message).maybe_hint(hint.map(str::to_owned))
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "the parser's enum grows, and its own words are good enough")]
+fn reason(error: &serde_yaml::Error) -> (String, Option<&'static str>) {
+    use serde_yaml::Error;
+    match error {
+        Error::DuplicateMappingKey { key, .. } => {
+            let key = key.as_deref().map_or_else(|| "a key".to_owned(), quoted);
+            (format!("{key} is given twice"), Some("keep one of them"))
+        }
+        Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. } => {
+            (format!("aliases unfold to more than {MAX_NODES} values"), Some("write less with `*aliases`"))
+        }
+        Error::AliasError { error, .. } => reason(error),
+        Error::Budget { breach, .. } => over_budget(breach),
+        Error::MultipleDocuments { .. } => {
+            ("a second document begins here".to_owned(), Some("a config is one document"))
+        }
+        Error::NullIntoString { .. } | Error::Unexpected { .. } => {
+            ("a key must be text".to_owned(), Some("text that begins with `{` or `[` needs quotes"))
+        }
+        Error::NonFiniteFloat { value, .. } => (format!("{} is not a usable number", quoted(value)), None),
+        Error::RecursiveReferencesRequireWeakTypes { .. } => ("this alias holds itself".to_owned(), None),
+        other => (without_place(&other.to_string()), None),
+    }
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "the parser's enum grows, and they all mean too much")]
+fn over_budget(breach: &serde_yaml::budget::BudgetBreach) -> (String, Option<&'static str>) {
+    use serde_yaml::budget::BudgetBreach;
+    let message = match breach {
+        BudgetBreach::Aliases { .. } => format!("there are more than {MAX_ALIASES} aliases"),
+        BudgetBreach::Depth { .. } => format!("this is nested deeper than {MAX_DEPTH} levels"),
+        BudgetBreach::Nodes { .. } | BudgetBreach::Events { .. } => {
+            format!("there are more than {MAX_NODES} values")
+        }
+        _ => "this is larger than any config should be".to_owned(),
+    };
+    (message, Some("is this the right file?"))
+}
+
+/// The parser ends its messages with a place; ours stands in front.
+fn without_place(message: &str) -> String {
+    let message = message.split(" at line ").next().unwrap_or(message);
+    message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// The tree as the parser gives it.
+struct Raw(Spanned<RawKind>);
+
+enum RawKind {
+    Leaf(Kind),
+    List(Vec<Raw>),
+    Map(Vec<(Spanned<String>, Raw)>),
+}
+
+impl Raw {
+    fn placed(self, source: &Source) -> Node {
+        let kind = match self.0.value {
+            RawKind::Leaf(kind) => kind,
+            RawKind::List(items) => Kind::List(items.into_iter().map(|item| item.placed(source)).collect()),
+            RawKind::Map(entries) => Kind::Map(
+                entries
+                    .into_iter()
+                    .map(|(key, value)| {
+                        (Key { at: stretch_of(source, key.defined), name: key.value }, value.placed(source))
+                    })
+                    .collect(),
+            ),
+        };
+        // Where the value is written, not where an alias names it: that is what a person has to change.
+        Node { at: stretch_of(source, self.0.defined), kind }
+    }
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Spanned::deserialize(deserializer).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for RawKind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(RawVisitor)
+    }
+}
+
+struct RawVisitor;
+
+impl<'de> de::Visitor<'de> for RawVisitor {
+    type Value = RawKind;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<RawKind, E> {
+        Ok(RawKind::Leaf(Kind::Null))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<RawKind, E> {
+        Ok(RawKind::Leaf(Kind::Bool(value)))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<RawKind, E> {
+        Ok(RawKind::Leaf(Kind::Int(value.into())))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<RawKind, E> {
+        Ok(RawKind::Leaf(Kind::Int(value.into())))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<RawKind, E> {
+        Ok(RawKind::Leaf(Kind::Float(value)))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<RawKind, E> {
+        Ok(RawKind::Leaf(Kind::Text(value.to_owned())))
+    }
+
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut access: A) -> Result<RawKind, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = access.next_element()? {
+            items.push(item);
+        }
+        Ok(RawKind::List(items))
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, mut access: A) -> Result<RawKind, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = access.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(RawKind::Map(entries))
+    }
+}

@@ -1,0 +1,61 @@
+//! Where configs and creel's own files are.
+
+use std::path::{Path, PathBuf};
+
+use etcetera::BaseStrategy as _;
+
+/// The names of a config, the first that is there counts.
+pub const NAMES: [&str; 4] = ["creel.yaml", "creel.yml", "creel.json", ".creel/config.yaml"];
+
+/// The config of a folder: in it, or in the nearest parent that has one.
+pub fn find(start: &Path) -> Option<PathBuf> {
+    start.ancestors().flat_map(|folder| NAMES.map(|name| folder.join(name))).find(|path| path.is_file())
+}
+
+/// The project's folder, where hooks and agents run.
+pub fn project_root(config: &Path) -> PathBuf {
+    let folder = folder(config);
+    if folder.file_name().is_some_and(|name| name == ".creel") { self::folder(&folder) } else { folder }
+}
+
+/// The folder that paths in a config are relative to.
+pub fn folder(config: &Path) -> PathBuf {
+    match config.parent() {
+        Some(parent) if parent != Path::new("") => parent.to_owned(),
+        Some(_) | None => PathBuf::from("."),
+    }
+}
+
+/// Where creel keeps what outlives a session: what is trusted, and logs. Follows `XDG_STATE_HOME`.
+pub fn state_dir() -> Option<PathBuf> {
+    etcetera::base_strategy::choose_base_strategy().ok()?.state_dir().map(|dir| dir.join("creel"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_config_is_found_from_below_and_the_nearest_counts() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let deep = dir.path().join("a/b");
+        fs::create_dir_all(dir.path().join(".creel")).expect("a folder");
+        fs::create_dir_all(&deep).expect("a folder");
+        fs::write(dir.path().join(".creel/config.yaml"), "").expect("a file");
+        assert_eq!(find(&deep), Some(dir.path().join(".creel/config.yaml")));
+        fs::write(dir.path().join("creel.json"), "").expect("a file");
+        assert_eq!(find(&deep), Some(dir.path().join("creel.json")));
+        fs::write(dir.path().join("a/creel.yml"), "").expect("a file");
+        assert_eq!(find(&deep), Some(dir.path().join("a/creel.yml")));
+    }
+
+    #[test]
+    fn a_hidden_config_belongs_to_the_folder_around_it() {
+        assert_eq!(project_root(Path::new("/p/.creel/config.yaml")), Path::new("/p"));
+        assert_eq!(project_root(Path::new("/p/creel.yaml")), Path::new("/p"));
+        assert_eq!(project_root(Path::new("creel.yaml")), Path::new("."));
+        assert_eq!(project_root(Path::new(".creel/config.yaml")), Path::new("."));
+    }
+}

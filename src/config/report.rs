@@ -1,0 +1,53 @@
+//! The messages about one file, while it is being read.
+//!
+//! Owns collecting: nothing stops at the first mistake. Does not know what a mistake is.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::diagnostic::{Diagnostic, Severity, Source, Stretch};
+
+/// More mistakes than this in one file are not worth the time to find their places.
+const MOST: usize = 200;
+
+/// The messages about one file.
+#[derive(Debug)]
+pub(super) struct Report {
+    pub(super) source: Arc<Source>,
+    pub(super) diagnostics: Vec<Diagnostic>,
+    /// Agents that are named somewhere, to be checked when all are known.
+    pub(super) mentioned: Vec<(String, Stretch)>,
+    unused: BTreeSet<&'static str>,
+    errors: usize,
+}
+
+impl Report {
+    pub(super) fn new(source: Arc<Source>) -> Self {
+        Self { source, diagnostics: Vec::new(), mentioned: Vec::new(), unused: BTreeSet::new(), errors: 0 }
+    }
+
+    pub(super) fn error(&mut self, at: Stretch, message: impl Into<String>) {
+        self.error_hint(at, message, None);
+    }
+
+    pub(super) fn error_hint(&mut self, at: Stretch, message: impl Into<String>, hint: impl Into<Option<String>>) {
+        self.errors += 1;
+        if self.errors <= MOST {
+            self.diagnostics.push(Diagnostic::error(&self.source, at, message).maybe_hint(hint.into()));
+        }
+    }
+
+    pub(super) fn warning(&mut self, at: Stretch, message: impl Into<String>) {
+        self.diagnostics.push(Diagnostic::warning(&self.source, at, message));
+    }
+
+    /// Says, once a feature, that something has no effect yet: better than to ignore it in silence.
+    pub(super) fn not_yet(&mut self, at: Stretch, feature: &'static str) {
+        if self.unused.insert(feature) {
+            self.warning(at, format!("read and checked, but not used by this version yet: {feature}"));
+        }
+    }
+
+    pub(super) fn has_errors(&self) -> bool {
+        self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
+    }
+}

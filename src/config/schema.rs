@@ -1,0 +1,109 @@
+//! The table of keys as a JSON schema, for editors.
+//!
+//! Owns the translation. Does not know any key by itself: see [`super::shape`].
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    node::{camel, pascal},
+    shape::{Default, Field, Keys, ROOT, Shape, Type},
+};
+
+/// The JSON schema of the config, draft 2020-12.
+pub fn json_schema() -> Value {
+    let mut defs = BTreeMap::new();
+    let mut schema = Map::new();
+    schema.insert("$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
+    schema.insert("title".to_owned(), json!("creel config"));
+    if let Value::Object(root) = object(&ROOT, &mut defs) {
+        schema.extend(root);
+    }
+    schema.insert("$defs".to_owned(), defs.into_iter().collect());
+    Value::Object(schema)
+}
+
+type Defs = BTreeMap<String, Value>;
+
+fn object(shape: &'static Shape, defs: &mut Defs) -> Value {
+    let mut properties = Map::new();
+    let mut required: Vec<Value> = Vec::new();
+    for field in shape.fields {
+        properties.insert(field.name.to_owned(), property(field, defs));
+        for spelling in [camel(field.name), pascal(field.name)] {
+            // Editors should offer one spelling; the others are only accepted.
+            let same = json!({ "$ref": format!("{}/properties/{}", pointer(shape), field.name), "deprecated": true });
+            properties.entry(spelling).or_insert(same);
+        }
+        if matches!(field.default, Default::Required) {
+            let spellings = [field.name.to_owned(), camel(field.name), pascal(field.name)];
+            required.push(json!({ "anyOf": spellings.map(|name| json!({ "required": [name] })) }));
+        }
+    }
+    let mut schema = json!({ "type": "object", "properties": properties });
+    if shape.keys == Keys::Known {
+        schema["additionalProperties"] = json!(false);
+    }
+    if !required.is_empty() {
+        schema["allOf"] = Value::Array(required);
+    }
+    schema
+}
+
+fn pointer(shape: &Shape) -> String {
+    if shape.name == ROOT.name { "#".to_owned() } else { format!("#/$defs/{}", shape.name) }
+}
+
+fn property(field: &Field, defs: &mut Defs) -> Value {
+    let described = |mut schema: Value| {
+        schema["description"] = json!(field.doc);
+        if let Some(default) = field.default.node() {
+            schema["default"] = default.to_json();
+        }
+        schema
+    };
+    let schema = of_type(&field.ty, defs);
+    if matches!(field.default, Default::Required) {
+        return described(schema);
+    }
+    described(match schema.get("type").cloned() {
+        Some(Value::String(name)) => {
+            let mut schema = schema;
+            schema["type"] = json!([name, "null"]);
+            schema
+        }
+        _ if schema.as_object().is_some_and(Map::is_empty) => schema,
+        _ => json!({ "anyOf": [schema, { "type": "null" }] }),
+    })
+}
+
+fn of_type(ty: &Type, defs: &mut Defs) -> Value {
+    match ty {
+        Type::Bool => json!({ "type": "boolean" }),
+        Type::Integer(min, i64::MAX) => json!({ "type": "integer", "minimum": min }),
+        Type::Integer(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),
+        Type::Number(min, max) => json!({ "type": "number", "minimum": min, "maximum": max }),
+        Type::Duration(_) => json!({ "anyOf": [
+            { "type": "number", "minimum": 0 },
+            { "type": "string", "pattern": "^[0-9PT]" },
+        ] }),
+        Type::Text => json!({ "type": "string" }),
+        Type::SomeText => json!({ "type": "string", "minLength": 1 }),
+        Type::OneOf(known) => json!({ "enum": known }),
+        Type::List(item) => json!({ "type": "array", "items": of_type(item, defs) }),
+        Type::Map(value) => json!({ "type": "object", "additionalProperties": of_type(value, defs) }),
+        Type::Object(shape) => {
+            if !defs.contains_key(shape.name) {
+                defs.insert(shape.name.to_owned(), Value::Null);
+                let schema = object(shape, defs);
+                defs.insert(shape.name.to_owned(), schema);
+            }
+            json!({ "$ref": pointer(shape) })
+        }
+        Type::Either(alternatives) => {
+            json!({ "anyOf": alternatives.iter().map(|(_, ty)| of_type(ty, defs)).collect::<Vec<_>>() })
+        }
+        Type::Anything => json!({}),
+    }
+}

@@ -1,0 +1,343 @@
+//! What a config says, once it is known to be right.
+//!
+//! Owns the settings and the choice of the agent. Does not read anything: see [`super::load`].
+//!
+//! # Invariants
+//! - Settings exist without an agent, so that a config can be checked where none is installed.
+
+use std::{collections::BTreeMap, env, ffi::OsStr, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    diagnostic::{Diagnostic, names, quoted, suggest},
+    known_agents::{KNOWN_AGENTS, KnownAgent},
+};
+use crate::engine::{
+    hooks::point::Point,
+    policy::{AgentSpec, Backoff, Context, GatePolicies, HookSpec, OnLimit, Plan, StopPlan},
+    time::Span,
+};
+
+/// Everything that a config says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// The config's file.
+    pub path: Option<PathBuf>,
+    /// The session's name, if it is given.
+    pub session: Option<String>,
+    /// What the agent is asked to do, from the config or from the file that it names.
+    pub prompt: Option<String>,
+    /// The agent's name, if it is given.
+    pub agent: Option<String>,
+    /// The agents that the config describes.
+    pub agents: BTreeMap<String, AgentSpec>,
+    /// The rules of the session, without the agent.
+    pub draft: Draft,
+    /// The rules of the stop decision, with their defaults, for a version that runs them.
+    pub rules: Vec<Value>,
+    /// What happens by itself when tasks change, in the order in which it runs.
+    pub automation: Vec<AutomationHook>,
+    /// Steps that automation can start, as they are written.
+    pub workflows: BTreeMap<String, Value>,
+    /// Hooks, agents and limits by the type of a task.
+    pub task_types: BTreeMap<String, TaskType>,
+    /// How often the agent may repair what blocked a submit or a merge.
+    pub remediation_attempts: u32,
+    /// A NATS server.
+    pub nats: Option<Nats>,
+    /// How the screen looks.
+    pub ui: Ui,
+    /// Every file that decides what runs, for trust.
+    pub documents: Vec<Document>,
+    /// What is allowed, and perhaps not meant.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// A [`Plan`] without its agent. The fields are the plan's.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "the plan says what they are")]
+pub struct Draft {
+    pub max_iterations: u32,
+    pub context: Context,
+    pub max_hook_retries: u32,
+    pub on_limit: OnLimit,
+    pub max_consecutive_errors: u32,
+    pub turn_timeout: Span,
+    pub output_limit: usize,
+    pub backoff: Option<Backoff>,
+    pub gates: GatePolicies,
+    pub hooks: BTreeMap<Point, Vec<HookSpec>>,
+    pub stop: StopPlan,
+}
+
+/// A file whose content decides what runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Document {
+    /// Its name, relative to the config's folder where it was written so.
+    pub name: String,
+    /// What it says.
+    pub text: String,
+}
+
+/// One automation hook, with its defaults.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AutomationHook {
+    /// What it is called; unique.
+    pub name: String,
+    /// The events that it runs for.
+    pub events: Vec<String>,
+    /// Lower runs first.
+    pub priority: i64,
+    /// Whether it runs at all.
+    pub enabled: bool,
+    /// What it runs; a built-in hook runs no command.
+    pub command: Option<String>,
+    /// How long the command may take.
+    pub timeout: Span,
+}
+
+/// What holds for tasks of one type.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskType {
+    /// The hooks of each point that the type replaces; an empty list means none.
+    pub hooks: BTreeMap<Point, Vec<HookSpec>>,
+    /// Who may work on it; everybody if absent.
+    pub agents: Option<TaskAgents>,
+    /// The rules of the stop decision.
+    pub rules: Vec<Value>,
+    /// How many iterations there may be.
+    pub max_iterations: Option<u32>,
+    /// How often a blocked stop is sent back.
+    pub max_hook_retries: Option<u32>,
+    /// How long one turn may take.
+    pub turn_timeout: Option<Span>,
+}
+
+/// Who may work on a type of task.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TaskAgents {
+    /// Who does the work.
+    pub implementer: Vec<String>,
+    /// Who reviews it.
+    pub gatekeeper: Vec<String>,
+}
+
+/// A NATS server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nats {
+    /// Where it is.
+    pub url: String,
+    /// A file of credentials.
+    pub credentials: Option<PathBuf>,
+    /// Whether the connection must be encrypted.
+    pub tls: bool,
+    /// What every subject begins with.
+    pub prefix: String,
+    /// The stream that keeps the records.
+    pub stream: String,
+}
+
+/// How the screen looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ui {
+    /// The colours.
+    pub theme: Theme,
+    /// Whether the mouse does something.
+    pub mouse: bool,
+    /// Whether the terminal is told when a person is needed.
+    pub notify: bool,
+}
+
+/// The colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Theme {
+    /// As the terminal has it.
+    #[default]
+    Auto,
+    /// For a dark background.
+    Dark,
+    /// For a light background.
+    Light,
+    /// For weak eyes and bright rooms.
+    HighContrast,
+}
+
+/// Why there is no agent to run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// Nobody has that name.
+    #[error("there is no agent {}\n  {hint}", quoted(.name))]
+    UnknownAgent {
+        /// The name that was asked for.
+        name: String,
+        /// What was probably meant.
+        hint: String,
+    },
+    /// It is known, but not there.
+    #[error(
+        "the agent `{name}` is not installed: there is no `{program}` on PATH\n  install it, describe one under \
+         `agents:`, take another with `--agent NAME`, or look around with `creel demo`"
+    )]
+    NotInstalled {
+        /// The agent.
+        name: String,
+        /// What is missing.
+        program: String,
+    },
+    /// None was named, and none was found.
+    #[error("{found}\n  {hint}")]
+    NoAgent {
+        /// What there was to choose from.
+        found: String,
+        /// The ways out.
+        hint: String,
+    },
+}
+
+impl Default for Settings {
+    /// What an empty config says.
+    fn default() -> Self {
+        super::load::defaults()
+    }
+}
+
+impl Settings {
+    /// The plan of a session: what the config says, with an agent that can be run. What the command line says goes first.
+    pub fn plan(&self, agent: Option<&str>, max_iterations: Option<u32>) -> Result<Plan, ConfigError> {
+        self.plan_with(agent, max_iterations, &env::var_os("PATH").unwrap_or_default())
+    }
+
+    fn plan_with(&self, agent: Option<&str>, max_iterations: Option<u32>, path: &OsStr) -> Result<Plan, ConfigError> {
+        let (agent, agent_spec) = self.pick(agent, path)?;
+        let draft = self.draft.clone();
+        Ok(Plan {
+            max_iterations: max_iterations.unwrap_or(draft.max_iterations),
+            context: draft.context,
+            max_hook_retries: draft.max_hook_retries,
+            on_limit: draft.on_limit,
+            max_consecutive_errors: draft.max_consecutive_errors,
+            turn_timeout: draft.turn_timeout,
+            output_limit: draft.output_limit,
+            backoff: draft.backoff,
+            gates: draft.gates,
+            hooks: draft.hooks,
+            stop: draft.stop,
+            agent,
+            agent_spec,
+        })
+    }
+
+    fn pick(&self, asked: Option<&str>, path: &OsStr) -> Result<(String, AgentSpec), ConfigError> {
+        if let Some(name) = asked.or(self.agent.as_deref()) {
+            return self.named(name, path);
+        }
+        if let Some((name, spec)) = self.agents.first_key_value().filter(|_| self.agents.len() == 1) {
+            return Ok((name.clone(), spec.clone()));
+        }
+        match KNOWN_AGENTS.into_iter().find(|agent| agent.is_in(path)) {
+            Some(agent) => self.named(agent.name, path),
+            None => Err(self.no_agent()),
+        }
+    }
+
+    fn named(&self, name: &str, path: &OsStr) -> Result<(String, AgentSpec), ConfigError> {
+        if let Some(spec) = self.agents.get(name) {
+            return Ok((name.to_owned(), spec.clone()));
+        }
+        let Some(known) = KnownAgent::named(name) else {
+            let all = agent_names(self.agents.keys());
+            let hint = suggest(name, all, "there are").unwrap_or_else(|| "describe it under `agents:`".to_owned());
+            return Err(ConfigError::UnknownAgent { name: name.to_owned(), hint });
+        };
+        if known.is_in(path) {
+            Ok((name.to_owned(), known.spec()))
+        } else {
+            Err(ConfigError::NotInstalled { name: name.to_owned(), program: known.program().to_owned() })
+        }
+    }
+
+    fn no_agent(&self) -> ConfigError {
+        let mine: Vec<&str> = self.agents.keys().map(String::as_str).collect();
+        if mine.is_empty() {
+            let known = KNOWN_AGENTS.map(|agent| agent.name);
+            ConfigError::NoAgent {
+                found: format!("no agent was found: none of {} is on PATH", names(&known)),
+                hint: "install one, describe one under `agents:`, or look around with `creel demo`".to_owned(),
+            }
+        } else {
+            ConfigError::NoAgent {
+                found: format!("the config describes several agents and chooses none: {}", names(&mine)),
+                hint: "choose one with `agent:` or `--agent NAME`".to_owned(),
+            }
+        }
+    }
+}
+
+/// Every name that an agent can be called by.
+pub(super) fn agent_names<'a>(mine: impl Iterator<Item = &'a String>) -> impl Iterator<Item = &'a str> {
+    mine.map(String::as_str).chain(KNOWN_AGENTS.iter().map(|agent| agent.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
+    use super::*;
+
+    fn with_agents(names: &[&str]) -> Settings {
+        let agents = names.iter().map(|name| ((*name).to_owned(), AgentSpec::Acp { command: format!("{name}-acp") }));
+        Settings { agents: agents.collect(), ..Settings::default() }
+    }
+
+    fn picked(settings: &Settings, asked: Option<&str>, path: &OsStr) -> String {
+        match settings.plan_with(asked, Some(7), path) {
+            Ok(plan) => {
+                assert_eq!(plan.max_iterations, 7);
+                format!("{} {:?}", plan.agent, plan.agent_spec)
+            }
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn the_agent_is_the_one_named_then_the_only_one_then_one_that_is_installed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("gemini");
+        fs::write(&program, "").expect("a file");
+        let path = folder.path().as_os_str();
+        let none = OsStr::new("");
+        assert!(picked(&with_agents(&[]), None, path).starts_with("no agent was found"), "it is not executable");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("permissions");
+        assert!(picked(&with_agents(&[]), None, path).starts_with("gemini "));
+        assert!(picked(&with_agents(&["mine"]), None, path).starts_with("mine "));
+        assert!(picked(&with_agents(&["mine", "yours"]), None, path).starts_with("gemini "));
+        assert!(picked(&with_agents(&["mine", "yours"]), Some("yours"), none).starts_with("yours "));
+        let named = Settings { agent: Some("mine".to_owned()), ..with_agents(&["mine", "yours"]) };
+        assert!(picked(&named, None, path).starts_with("mine "));
+        assert!(picked(&named, Some("gemini"), path).starts_with("gemini "));
+    }
+
+    #[test]
+    fn without_an_agent_the_ways_out_are_named() {
+        let none = OsStr::new("");
+        insta::assert_snapshot!(picked(&with_agents(&[]), None, none), @r"
+        no agent was found: none of `claude`, `codex`, `gemini`, `opencode`, `aider`, `goose`, `qwen` is on PATH
+          install one, describe one under `agents:`, or look around with `creel demo`
+        ");
+        insta::assert_snapshot!(picked(&with_agents(&["a", "b"]), None, none), @r"
+        the config describes several agents and chooses none: `a`, `b`
+          choose one with `agent:` or `--agent NAME`
+        ");
+        insta::assert_snapshot!(picked(&with_agents(&[]), Some("claude"), none), @r"
+        the agent `claude` is not installed: there is no `claude-code-acp` on PATH
+          install it, describe one under `agents:`, take another with `--agent NAME`, or look around with `creel demo`
+        ");
+        insta::assert_snapshot!(picked(&with_agents(&[]), Some("cluade"), none), @r"
+        there is no agent `cluade`
+          did you mean `claude`?
+        ");
+    }
+}

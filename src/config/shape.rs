@@ -1,0 +1,201 @@
+//! Every key of the config: its name, its type, its default and one sentence about it.
+//!
+//! Owns the one table. Validation, the JSON schema, the defaults and the test of `config.example.yaml` all read it.
+//! Does not know what keys mean together: see [`super::load`].
+//!
+//! # Invariants
+//! - A key that is not in the table is a mistake; a key that is in it is checked, described and has a default or none.
+
+mod automation;
+mod hooks;
+mod root;
+mod rules;
+
+pub use automation::{AUTOMATION, AUTOMATION_HOOK};
+pub use hooks::{AGENT, COMMAND_HOOK, GATEKEEPER_HOOK, HOOKS, MATCHER_GROUP};
+pub use root::{GATES, NATS, RETRY, ROOT, STOP, TASK_LIMITS, UI};
+pub use rules::RULE;
+
+use super::{
+    diagnostic::names,
+    node::{Kind, Node},
+};
+
+/// What a value may be.
+#[derive(Debug, Clone, Copy)]
+pub enum Type {
+    /// `true` or `false`.
+    Bool,
+    /// A whole number, both ends included.
+    Integer(i64, i64),
+    /// A number, both ends included.
+    Number(f64, f64),
+    /// A length of time.
+    Duration(Zero),
+    /// Text.
+    Text,
+    /// Text that is not blank.
+    SomeText,
+    /// One of some names.
+    OneOf(&'static [&'static str]),
+    /// A list of values of one type.
+    List(&'static Type),
+    /// Names of one's own, each with a value of one type.
+    Map(&'static Type),
+    /// Known keys.
+    Object(&'static Shape),
+    /// The first whose condition holds.
+    Either(&'static [(When, Type)]),
+    /// Whatever it is, it is kept for later.
+    Anything,
+}
+
+/// Whether a length of time may be zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Zero {
+    /// It may, and its description says what that means.
+    Allowed,
+    /// It makes no sense.
+    Refused,
+}
+
+/// How to tell which alternative is meant.
+#[derive(Debug, Clone, Copy)]
+pub enum When {
+    /// It is text.
+    Text,
+    /// It is a number.
+    Number,
+    /// It is a list.
+    List,
+    /// It is a map with one of these keys.
+    With(&'static [&'static str]),
+    /// It is a map in which a key has this value.
+    Where(&'static str, &'static str),
+    /// It is a map.
+    Map,
+}
+
+/// What a key is worth when it is not given.
+#[derive(Debug, Clone, Copy)]
+pub enum Default {
+    /// Nothing.
+    Absent,
+    /// It must be given.
+    Required,
+    /// `null`, which says so aloud.
+    Null,
+    /// A boolean.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// Any number.
+    Float(f64),
+    /// Text.
+    Text(&'static str),
+    /// A list of names.
+    Names(&'static [&'static str]),
+    /// A map without keys.
+    EmptyMap,
+    /// What the keys below it are worth.
+    OfItsKeys,
+}
+
+/// One key.
+#[derive(Debug, Clone, Copy)]
+pub struct Field {
+    /// In `snake_case`; other spellings are accepted.
+    pub name: &'static str,
+    /// One sentence.
+    pub doc: &'static str,
+    /// What it may be.
+    pub ty: Type,
+    /// What it is worth when it is not given.
+    pub default: Default,
+}
+
+/// Whether keys that are not in the table are mistakes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keys {
+    /// They are.
+    Known,
+    /// They are kept for later.
+    Free,
+}
+
+/// The keys of a map.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// Its name in the JSON schema.
+    pub name: &'static str,
+    /// What one of its keys is called in a message.
+    pub noun: &'static str,
+    /// Whether there may be others.
+    pub keys: Keys,
+    /// The keys.
+    pub fields: &'static [Field],
+}
+
+impl Shape {
+    /// The key of that name, in any spelling.
+    pub fn field(&self, written: &str) -> Option<&'static Field> {
+        self.fields.iter().find(|field| super::node::is_spelling(written, field.name))
+    }
+}
+
+impl Default {
+    /// The default as if it had been written, at the start of the source.
+    pub fn node(self) -> Option<Node> {
+        let text = |text: &str| Kind::Text(text.to_owned());
+        let node = |kind| Node { at: super::diagnostic::Stretch::default(), kind };
+        let kind = match self {
+            Self::Absent | Self::Required => return None,
+            Self::Null => Kind::Null,
+            Self::Bool(b) => Kind::Bool(b),
+            Self::Int(n) => Kind::Int(n.into()),
+            Self::Float(x) => Kind::Float(x),
+            Self::Text(it) => text(it),
+            Self::Names(names) => Kind::List(names.iter().map(|name| node(text(name))).collect()),
+            Self::EmptyMap | Self::OfItsKeys => Kind::Map(Vec::new()),
+        };
+        Some(node(kind))
+    }
+}
+
+impl When {
+    /// Whether the condition holds.
+    pub fn holds(self, node: &Node) -> bool {
+        match self {
+            Self::Text => matches!(node.kind, Kind::Text(_)),
+            Self::Number => matches!(node.kind, Kind::Int(_) | Kind::Float(_)),
+            Self::List => matches!(node.kind, Kind::List(_)),
+            Self::Map => matches!(node.kind, Kind::Map(_)),
+            Self::With(keys) => keys.iter().any(|key| node.get(key).is_some()),
+            Self::Where(key, value) => node.get(key).and_then(Node::text) == Some(value),
+        }
+    }
+}
+
+impl Type {
+    /// What a person calls it, after "must be".
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Bool => "`true` or `false`".to_owned(),
+            Self::Integer(min, i64::MAX) => format!("a whole number from {min}"),
+            Self::Integer(i64::MIN, _) => "a whole number".to_owned(),
+            Self::Integer(min, max) => format!("a whole number from {min} to {max}"),
+            Self::Number(min, max) => format!("a number from {min} to {max}"),
+            Self::Duration(_) => "a length of time, such as `30` (seconds) or `2m`".to_owned(),
+            Self::Text | Self::SomeText => "text".to_owned(),
+            Self::OneOf(known) => format!("one of {}", names(known)),
+            Self::List(_) => "a list".to_owned(),
+            Self::Map(_) | Self::Object(_) => "a map".to_owned(),
+            Self::Either(alternatives) => {
+                let mut all: Vec<String> = alternatives.iter().map(|(_, ty)| ty.describe()).collect();
+                all.dedup();
+                all.join(" or ")
+            }
+            Self::Anything => "anything".to_owned(),
+        }
+    }
+}

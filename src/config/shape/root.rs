@@ -1,0 +1,361 @@
+//! The keys at the top of the config, and those of its plain parts.
+
+use super::{
+    Default, Field, Keys, Shape, Type, When, Zero,
+    automation::AUTOMATION,
+    hooks::{AGENT, HOOKS},
+    rules::{RULE, STOP_HOOK, WORKFLOW},
+};
+
+const NAMES: Type = Type::List(&Type::SomeText);
+
+/// The whole config.
+pub static ROOT: Shape = Shape {
+    name: "config",
+    noun: "key",
+    keys: Keys::Known,
+    fields: &[
+        Field {
+            name: "version",
+            doc: "The version of this format.",
+            ty: Type::Integer(1, i64::MAX),
+            default: Default::Int(1),
+        },
+        Field {
+            name: "session",
+            doc: "The session's name: letters, digits, `-` and `_`; by default from the folder and the time.",
+            ty: Type::SomeText,
+            default: Default::Absent,
+        },
+        Field { name: "prompt", doc: "What the agent is asked to do.", ty: Type::SomeText, default: Default::Absent },
+        Field {
+            name: "prompt_file",
+            doc: "A file that holds the prompt, relative to this one.",
+            ty: Type::SomeText,
+            default: Default::Absent,
+        },
+        Field {
+            name: "max_iterations",
+            doc: "How many iterations there may be.",
+            ty: Type::Integer(1, 1_000_000),
+            default: Default::Int(20),
+        },
+        Field {
+            name: "agent",
+            doc: "One of `agents`, or a known name found on PATH; by default the only one there is.",
+            ty: Type::SomeText,
+            default: Default::Absent,
+        },
+        Field {
+            name: "agents",
+            doc: "How to run each agent, by a name of your own.",
+            ty: Type::Map(&Type::Object(&AGENT)),
+            default: Default::EmptyMap,
+        },
+        Field {
+            name: "context",
+            doc: "`fresh`: a new conversation each iteration; `keep`: one for the session.",
+            ty: Type::OneOf(&["fresh", "keep"]),
+            default: Default::Text("fresh"),
+        },
+        Field {
+            name: "max_hook_retries",
+            doc: "How often a blocked stop is sent back to the agent; 0: never.",
+            ty: Type::Integer(0, 1_000_000),
+            default: Default::Int(5),
+        },
+        Field {
+            name: "on_limit",
+            doc: "What happens at the retry limit with nobody there.",
+            ty: Type::OneOf(&["complete", "escalate", "abort"]),
+            default: Default::Text("complete"),
+        },
+        Field {
+            name: "max_consecutive_errors",
+            doc: "How many failed turns in a row are tolerated.",
+            ty: Type::Integer(1, 1_000_000),
+            default: Default::Int(3),
+        },
+        Field {
+            name: "turn_timeout",
+            doc: "How long one turn may take; 0: as long as it likes.",
+            ty: Type::Duration(Zero::Allowed),
+            default: Default::Text("30m"),
+        },
+        Field {
+            name: "output_limit",
+            doc: "How many bytes of one hook's output the agent gets.",
+            ty: Type::Integer(256, 64 << 20),
+            default: Default::Int(16384),
+        },
+        Field {
+            name: "retry",
+            doc: "How long to wait before a retry.",
+            ty: Type::Object(&RETRY),
+            default: Default::OfItsKeys,
+        },
+        Field { name: "gates", doc: "Where a person is asked.", ty: Type::Object(&GATES), default: Default::OfItsKeys },
+        Field {
+            name: "hooks",
+            doc: "What runs at each point of the lifecycle.",
+            ty: Type::Object(&HOOKS),
+            default: Default::OfItsKeys,
+        },
+        Field {
+            name: "stop",
+            doc: "What decides whether the session is complete.",
+            ty: Type::Object(&STOP),
+            default: Default::OfItsKeys,
+        },
+        Field {
+            name: "automation",
+            doc: "What happens by itself when tasks change.",
+            ty: Type::Object(&AUTOMATION),
+            default: Default::OfItsKeys,
+        },
+        Field {
+            name: "workflows",
+            doc: "Steps that automation can start, by a name of your own.",
+            ty: Type::Map(&Type::Object(&WORKFLOW)),
+            default: Default::EmptyMap,
+        },
+        Field {
+            name: "task_types",
+            doc: "Hooks, agents and limits by the type of a task.",
+            ty: Type::Map(&Type::Object(&TASK_TYPE)),
+            default: Default::EmptyMap,
+        },
+        Field {
+            name: "remediation_attempts",
+            doc: "How often the agent may repair what blocked a submit or a merge.",
+            ty: Type::Integer(0, 1_000),
+            default: Default::Int(1),
+        },
+        Field {
+            name: "nats",
+            doc: "A NATS server, to watch and steer the session from other machines.",
+            ty: Type::Object(&NATS),
+            default: Default::Null,
+        },
+        Field { name: "ui", doc: "How the screen looks.", ty: Type::Object(&UI), default: Default::OfItsKeys },
+    ],
+};
+
+/// How long to wait before a retry.
+pub static RETRY: Shape = Shape {
+    name: "retry",
+    noun: "key",
+    keys: Keys::Known,
+    fields: &[
+        Field {
+            name: "backoff",
+            doc: "`none`: at once; `exponential`: longer each time, also when one of the other keys is given.",
+            ty: Type::OneOf(&["none", "exponential"]),
+            default: Default::Text("none"),
+        },
+        Field { name: "base", doc: "The first wait.", ty: Type::Duration(Zero::Allowed), default: Default::Int(1) },
+        Field {
+            name: "factor",
+            doc: "What each further wait is multiplied by.",
+            ty: Type::Number(1.0, 1000.0),
+            default: Default::Int(2),
+        },
+        Field { name: "max", doc: "No wait is longer.", ty: Type::Duration(Zero::Allowed), default: Default::Int(60) },
+        Field {
+            name: "jitter",
+            doc: "The share of a wait that is left to chance.",
+            ty: Type::Number(0.0, 1.0),
+            default: Default::Float(0.2),
+        },
+    ],
+};
+
+/// Where a person is asked.
+pub static GATES: Shape = Shape {
+    name: "gates",
+    noun: "gate",
+    keys: Keys::Known,
+    fields: &[
+        Field {
+            name: "final_delivery",
+            doc: "What happens to held output after the last iteration; by default `ask`, or `auto` with nobody there.",
+            ty: Type::OneOf(&["ask", "auto", "skip"]),
+            default: Default::Absent,
+        },
+        Field {
+            name: "delivery",
+            doc: "What happens to held output before each iteration.",
+            ty: Type::OneOf(&["ask", "auto"]),
+            default: Default::Text("auto"),
+        },
+        Field {
+            name: "permissions",
+            doc: "What happens when an agent asks to use a tool.",
+            ty: Type::OneOf(&["ask", "allow", "deny"]),
+            default: Default::Text("ask"),
+        },
+        Field {
+            name: "timeout",
+            doc: "After how long the `auto` answer is taken; 0: wait for a person.",
+            ty: Type::Duration(Zero::Allowed),
+            default: Default::Int(0),
+        },
+    ],
+};
+
+/// What decides whether the session is complete.
+pub static STOP: Shape = Shape {
+    name: "stop",
+    noun: "key",
+    keys: Keys::Known,
+    fields: &[
+        Field {
+            name: "hooks",
+            doc: "Asked in order after each iteration: `default`, `validation`, `promise` or a command.",
+            ty: Type::List(&STOP_HOOK),
+            default: Default::Names(&["default"]),
+        },
+        Field {
+            name: "rules",
+            doc: "What must hold for the work to be complete.",
+            ty: Type::List(&RULE),
+            default: Default::Names(&[]),
+        },
+        Field {
+            name: "circuit_breaker",
+            doc: "How many iterations in a row with failed rules escalate; 0: never.",
+            ty: Type::Integer(0, 1_000_000),
+            default: Default::Int(3),
+        },
+    ],
+};
+
+static TASK_TYPE: Shape = Shape {
+    name: "task_type",
+    noun: "key",
+    keys: Keys::Known,
+    fields: &[
+        Field {
+            name: "hooks",
+            doc: "Replaces the hooks of a point for tasks of this type.",
+            ty: Type::Object(&HOOKS),
+            default: Default::Absent,
+        },
+        Field {
+            name: "agents",
+            doc: "Who may work on this type; by default everybody.",
+            ty: Type::Either(&[(When::List, NAMES), (When::Map, Type::Object(&TASK_AGENTS))]),
+            default: Default::Absent,
+        },
+        Field {
+            name: "rules",
+            doc: "What must hold for the work to be complete.",
+            ty: Type::List(&RULE),
+            default: Default::Names(&[]),
+        },
+        Field {
+            name: "limits",
+            doc: "Limits for tasks of this type.",
+            ty: Type::Object(&TASK_LIMITS),
+            default: Default::Absent,
+        },
+    ],
+};
+
+static TASK_AGENTS: Shape = Shape {
+    name: "task_agents",
+    noun: "role",
+    keys: Keys::Known,
+    fields: &[
+        Field { name: "implementer", doc: "Who does the work.", ty: NAMES, default: Default::Names(&[]) },
+        Field { name: "gatekeeper", doc: "Who reviews it.", ty: NAMES, default: Default::Names(&[]) },
+    ],
+};
+
+/// Limits for tasks of a type.
+pub static TASK_LIMITS: Shape = Shape {
+    name: "task_limits",
+    noun: "limit",
+    keys: Keys::Known,
+    fields: &[
+        Field {
+            name: "max_iterations",
+            doc: "How many iterations there may be.",
+            ty: Type::Integer(1, 1_000_000),
+            default: Default::Absent,
+        },
+        Field {
+            name: "max_hook_retries",
+            doc: "How often a blocked stop is sent back to the agent.",
+            ty: Type::Integer(0, 1_000_000),
+            default: Default::Absent,
+        },
+        Field {
+            name: "turn_timeout",
+            doc: "How long one turn may take.",
+            ty: Type::Duration(Zero::Allowed),
+            default: Default::Absent,
+        },
+    ],
+};
+
+/// A NATS server.
+pub static NATS: Shape = Shape {
+    name: "nats",
+    noun: "key",
+    keys: Keys::Known,
+    fields: &[
+        Field {
+            name: "url",
+            doc: "Where it is, such as `nats://127.0.0.1:4222`.",
+            ty: Type::SomeText,
+            default: Default::Required,
+        },
+        Field {
+            name: "credentials",
+            doc: "A file of credentials, relative to this one.",
+            ty: Type::SomeText,
+            default: Default::Null,
+        },
+        Field {
+            name: "tls",
+            doc: "Whether the connection must be encrypted.",
+            ty: Type::Bool,
+            default: Default::Bool(false),
+        },
+        Field {
+            name: "prefix",
+            doc: "What every subject begins with.",
+            ty: Type::SomeText,
+            default: Default::Text("creel"),
+        },
+        Field {
+            name: "stream",
+            doc: "The stream that keeps the records.",
+            ty: Type::SomeText,
+            default: Default::Text("CREEL"),
+        },
+    ],
+};
+
+/// How the screen looks.
+pub static UI: Shape = Shape {
+    name: "ui",
+    noun: "key",
+    keys: Keys::Known,
+    fields: &[
+        Field {
+            name: "theme",
+            doc: "The colours; `auto` asks the terminal.",
+            ty: Type::OneOf(&["auto", "dark", "light", "high-contrast"]),
+            default: Default::Text("auto"),
+        },
+        Field { name: "mouse", doc: "Whether the mouse does something.", ty: Type::Bool, default: Default::Bool(true) },
+        Field {
+            name: "notify",
+            doc: "Whether the terminal is told when a person is needed.",
+            ty: Type::Bool,
+            default: Default::Bool(true),
+        },
+    ],
+};

@@ -1,0 +1,178 @@
+//! The keys of stop hooks, rules and workflows.
+
+use super::{Default, Field, Keys, Shape, Type, When, Zero};
+
+/// What may stand in `stop.hooks`.
+pub(super) const STOP_HOOK: Type = Type::Either(&[
+    (When::Text, Type::OneOf(&["default", "validation", "promise"])),
+    (When::Map, Type::Object(&STOP_COMMAND)),
+]);
+
+static STOP_COMMAND: Shape = Shape {
+    name: "stop_command",
+    noun: "key",
+    keys: Keys::Known,
+    fields: &[Field {
+        name: "command",
+        doc: "Reads the agent's context as JSON and answers with an action.",
+        ty: Type::SomeText,
+        default: Default::Required,
+    }],
+};
+
+/// What may stand in a list of rules.
+pub static RULE: Type = Type::Either(&[
+    (When::Where("type", "command"), Type::Object(&COMMAND_RULE)),
+    (When::Where("type", "content_pattern"), Type::Object(&PATTERN_RULE)),
+    (When::Where("type", "file_existence"), Type::Object(&FILES_RULE)),
+    (When::Where("type", "coverage"), Type::Object(&COVERAGE_RULE)),
+    // Only to say which types there are.
+    (When::Map, Type::Object(&ANY_RULE)),
+]);
+
+const RULE_NAME: Field =
+    Field { name: "name", doc: "What it is called.", ty: Type::SomeText, default: Default::Required };
+const RULE_TYPE: Field = Field {
+    name: "type",
+    doc: "What kind of rule it is.",
+    ty: Type::OneOf(&["command", "content_pattern", "file_existence", "coverage"]),
+    default: Default::Required,
+};
+
+static ANY_RULE: Shape = Shape { name: "rule", noun: "key", keys: Keys::Free, fields: &[RULE_NAME, RULE_TYPE] };
+
+static COMMAND_RULE: Shape = Shape {
+    name: "command_rule",
+    noun: "key",
+    keys: Keys::Known,
+    fields: &[
+        RULE_NAME,
+        RULE_TYPE,
+        Field {
+            name: "command",
+            doc: "What `sh -c` runs in the project's folder.",
+            ty: Type::SomeText,
+            default: Default::Required,
+        },
+        Field {
+            name: "expected_exit",
+            doc: "The exit code that passes.",
+            ty: Type::Integer(0, 255),
+            default: Default::Int(0),
+        },
+        Field {
+            name: "timeout",
+            doc: "How long it may take.",
+            ty: Type::Duration(Zero::Refused),
+            default: Default::Int(60),
+        },
+    ],
+};
+
+static PATTERN_RULE: Shape = Shape {
+    name: "content_pattern_rule",
+    noun: "key",
+    keys: Keys::Known,
+    fields: &[
+        RULE_NAME,
+        RULE_TYPE,
+        Field { name: "pattern", doc: "A regular expression.", ty: Type::SomeText, default: Default::Required },
+        Field {
+            name: "file",
+            doc: "The file that is searched; by default the agent's last message.",
+            ty: Type::SomeText,
+            default: Default::Absent,
+        },
+        Field {
+            name: "must_match",
+            doc: "Whether finding it passes, or not finding it.",
+            ty: Type::Bool,
+            default: Default::Bool(true),
+        },
+    ],
+};
+
+static FILES_RULE: Shape = Shape {
+    name: "file_existence_rule",
+    noun: "key",
+    keys: Keys::Known,
+    fields: &[
+        RULE_NAME,
+        RULE_TYPE,
+        Field {
+            name: "files",
+            doc: "The files that must be there.",
+            ty: Type::List(&Type::SomeText),
+            default: Default::Required,
+        },
+        Field {
+            name: "mode",
+            doc: "Whether all of them must be there, or any.",
+            ty: Type::OneOf(&["all", "any"]),
+            default: Default::Text("all"),
+        },
+    ],
+};
+
+static COVERAGE_RULE: Shape = Shape {
+    name: "coverage_rule",
+    noun: "key",
+    keys: Keys::Known,
+    fields: &[
+        RULE_NAME,
+        RULE_TYPE,
+        Field { name: "file", doc: "The coverage report.", ty: Type::SomeText, default: Default::Absent },
+        Field { name: "report", doc: "Another name of `file`.", ty: Type::SomeText, default: Default::Absent },
+        Field {
+            name: "format",
+            doc: "The format of the report; by default from its name.",
+            ty: Type::SomeText,
+            default: Default::Absent,
+        },
+        Field {
+            name: "minimum",
+            doc: "The least coverage that passes, in percent.",
+            ty: Type::Number(0.0, 100.0),
+            default: Default::Required,
+        },
+    ],
+};
+
+/// The steps of a workflow.
+pub(super) static WORKFLOW: Shape = Shape {
+    name: "workflow",
+    noun: "key",
+    keys: Keys::Known,
+    fields: &[
+        Field { name: "description", doc: "What it is for.", ty: Type::Text, default: Default::Absent },
+        Field {
+            name: "steps",
+            doc: "What it does, in order.",
+            ty: Type::List(&Type::Object(&STEP)),
+            default: Default::Required,
+        },
+    ],
+};
+
+static STEP: Shape = Shape {
+    name: "workflow_step",
+    noun: "key",
+    keys: Keys::Free,
+    fields: &[
+        Field { name: "name", doc: "What it is called.", ty: Type::SomeText, default: Default::Absent },
+        Field { name: "id", doc: "Another name of `name`.", ty: Type::SomeText, default: Default::Absent },
+        Field {
+            name: "type",
+            doc: "What kind of step it is.",
+            ty: Type::OneOf(&["command", "create_task", "update_task", "condition", "parallel", "noop"]),
+            default: Default::Required,
+        },
+        Field {
+            name: "on_success",
+            doc: "What follows when it went well.",
+            ty: Type::Anything,
+            default: Default::Absent,
+        },
+        Field { name: "on_failure", doc: "What follows when it failed.", ty: Type::Anything, default: Default::Absent },
+    ],
+};

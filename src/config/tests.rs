@@ -1,0 +1,26 @@
+//! Whole configs, and what is said about them.
+
+mod example;
+mod mistakes;
+mod schema_check;
+mod seeds;
+
+use std::path::Path;
+
+use super::{ConfigErrors, Settings, parse, render};
+
+fn read(text: &str) -> Result<Settings, ConfigErrors> {
+    parse(text, Path::new("creel.yaml"))
+}
+
+/// What is said about a config: mistakes, or warnings.
+fn said(text: &str) -> String {
+    match read(text) {
+        Ok(settings) => render(&settings.warnings),
+        Err(errors) => errors.to_string(),
+    }
+}
+
+fn good(text: &str) -> Settings {
+    read(text).unwrap_or_else(|errors| panic!("{errors}"))
+}

@@ -1,0 +1,108 @@
+//! The configs of the documents that creel was made from load as they are written there.
+
+use std::path::{Path, PathBuf};
+
+use super::{super::load, schema_check::objections};
+use crate::{
+    config::{Settings, json_schema},
+    engine::{
+        hooks::point::Point,
+        policy::{HookAction, StopHook},
+        time::Span,
+    },
+};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/seeds").join(name)
+}
+
+fn seed(name: &str) -> Settings {
+    load(&fixture(name)).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn warnings(settings: &Settings) -> Vec<&str> {
+    settings.warnings.iter().map(|warning| warning.message.as_str()).collect()
+}
+
+#[test]
+fn lifecycle_hooks_load() {
+    let settings = seed("lifecycle.yaml");
+    assert_eq!(warnings(&settings), [""; 0]);
+    let hooks = &settings.draft.hooks;
+    let counts: Vec<_> = hooks.iter().map(|(point, hooks)| (point.name(), hooks.len())).collect();
+    assert_eq!(
+        counts,
+        [
+            ("session_start", 2),
+            ("pre_iteration", 1),
+            ("post_iteration", 2),
+            ("on_task_complete", 1),
+            ("on_error", 1),
+            ("session_end", 2)
+        ]
+    );
+    let tests = &hooks[&Point::PostIteration][0];
+    assert_eq!((tests.timeout, tests.pipe_output, tests.priority), (Span::secs(120), true, 100));
+    assert_eq!(tests.name, "go test ./... -short");
+}
+
+#[test]
+fn the_tracer_bullet_loads() {
+    let hooks = seed("tracer_bullet.yaml").draft.hooks;
+    let piped: Vec<_> = hooks[&Point::PostIteration].iter().map(|hook| hook.pipe_output).collect();
+    assert_eq!(piped, [true, false]);
+}
+
+#[test]
+fn stop_hooks_in_groups_load_flattened() {
+    let settings = seed("stop_retries.json");
+    assert_eq!(warnings(&settings), [""; 0]);
+    assert_eq!(settings.draft.max_hook_retries, 5);
+    let [hook] = &settings.draft.hooks[&Point::Stop][..] else { panic!("one hook") };
+    assert_eq!(hook.action, HookAction::Command("./.codemie/run-tests.sh".to_owned()));
+}
+
+#[test]
+fn task_types_load_with_what_this_version_does_not_use() {
+    let settings = seed("task_types.yaml");
+    let product = &settings.task_types["product"];
+    let names: Vec<_> = product.hooks[&Point::BeforeSubmit].iter().map(|hook| hook.name.as_str()).collect();
+    assert_eq!(names, ["rebase_on_main", "run_tests", "create_pr"]);
+    let reviewers = HookAction::Gatekeeper(vec!["qa".to_owned(), "architecture".to_owned()]);
+    assert_eq!(product.hooks[&Point::BeforeMerge][0].action, reviewers);
+    assert_eq!(product.agents.as_ref().expect("agents").gatekeeper, ["gatekeeper-qa"]);
+    assert!(!settings.task_types["infrastructure"].hooks.contains_key(&Point::BeforeMerge));
+    let warnings = warnings(&settings);
+    assert_eq!(warnings.iter().filter(|warning| warning.contains("not used by this version")).count(), 2);
+    assert!(warnings.contains(&"`implementer-1` is not described under `agents:`"), "{warnings:?}");
+}
+
+#[test]
+fn automation_loads_from_its_own_file_and_from_the_config() {
+    let from_file = seed("automation_file.yaml");
+    let inline = seed("automation_inline.yaml");
+    assert_eq!(from_file.automation, inline.automation);
+    assert_eq!(from_file.automation, Settings::default().automation);
+    let documents: Vec<_> = from_file.documents.iter().map(|document| document.name.as_str()).collect();
+    assert_eq!(documents, ["automation_file.yaml", "automation-hooks.json"]);
+}
+
+#[test]
+fn stop_decisions_load() {
+    assert_eq!(seed("stop_default.yaml").draft.stop.hooks, [StopHook::Default]);
+    let settings = seed("stop_hooks.yaml");
+    assert_eq!(settings.draft.stop.hooks, [StopHook::Validation, StopHook::Promise, StopHook::Default]);
+    assert_eq!(settings.rules.len(), 4);
+    assert_eq!(settings.rules[0]["expected_exit"], 0);
+    assert_eq!(settings.rules[1]["must_match"], true);
+}
+
+#[test]
+fn the_schema_accepts_them_all() {
+    let names = ["lifecycle.yaml", "tracer_bullet.yaml", "stop_retries.json", "task_types.yaml"];
+    for name in names.into_iter().chain(["automation_file.yaml", "automation_inline.yaml", "stop_hooks.yaml"]) {
+        let text = std::fs::read_to_string(fixture(name)).expect("a fixture");
+        let value: serde_json::Value = serde_yaml::from_str(&text).expect("YAML");
+        assert_eq!(objections(&json_schema(), &value), [""; 0], "{name}");
+    }
+}

@@ -1,0 +1,161 @@
+//! Holds a tree against the table of keys.
+//!
+//! Owns every mistake that one value can make by itself: unknown keys, wrong types, names and numbers out of range.
+//! Does not judge values together: see [`super::load`].
+
+use super::{
+    diagnostic::{names, nearest, quoted, suggest},
+    fields::{BadDuration, as_number, duration},
+    node::{Key, Kind, Node},
+    report::Report,
+    shape::{Default, Field, Keys, Shape, Type, Zero},
+};
+
+/// Checks a map whose keys are in the table.
+pub(super) fn shape(report: &mut Report, shape: &'static Shape, node: &Node) {
+    let mut seen: Vec<(&'static str, &Key)> = Vec::new();
+    let mut misspelt: Vec<&'static str> = Vec::new();
+    for (key, value) in node.entries() {
+        let Some(field) = shape.field(&key.name) else {
+            misspelt.extend(nearest(&key.name, shape.fields.iter().map(|field| field.name)));
+            unknown_key(report, shape, key);
+            continue;
+        };
+        if let Some((_, first)) = seen.iter().find(|(name, _)| *name == field.name) {
+            let message = format!("{} is given twice: it means the same as {}", quoted(&key.name), quoted(&first.name));
+            report.error_hint(key.at, message, "keep one of them".to_owned());
+        }
+        seen.push((field.name, key));
+        if !value.is_null() {
+            check(report, &field.ty, value, &key.name);
+        }
+    }
+    for field in shape.fields.iter().filter(|field| matches!(field.default, Default::Required)) {
+        // What was probably meant is not also missing.
+        if node.get(field.name).is_none_or(Node::is_null) && !misspelt.contains(&field.name) {
+            missing(report, shape, field, node);
+        }
+    }
+}
+
+fn missing(report: &mut Report, shape: &Shape, field: &Field, node: &Node) {
+    // A key without a value is a better place than the map around it.
+    let at = node.entries().iter().find(|(key, _)| shape.field(&key.name).is_some_and(|f| f.name == field.name));
+    let at = at.map_or(node.at, |(key, _)| key.at);
+    report.error_hint(at, format!("`{}` is missing", field.name), as_hint(field.doc));
+}
+
+fn as_hint(doc: &str) -> String {
+    let sentence = doc.split(';').next().unwrap_or(doc).trim_end_matches('.');
+    let mut letters = sentence.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().to_string() + letters.as_str())
+}
+
+fn unknown_key(report: &mut Report, shape: &Shape, key: &Key) {
+    if shape.keys == Keys::Free {
+        return;
+    }
+    let known = shape.fields.iter().map(|field| field.name);
+    let hint = suggest(&key.name, known, "known here").unwrap_or_else(|| "`creel schema` lists all keys".to_owned());
+    report.error_hint(key.at, format!("unknown {} {}", shape.noun, quoted(&key.name)), hint);
+}
+
+/// Checks one value; `name` is what messages call it.
+pub(super) fn check(report: &mut Report, ty: &Type, node: &Node, name: &str) {
+    match (ty, &node.kind) {
+        (Type::Anything, _) | (Type::Bool, Kind::Bool(_)) | (Type::Text, Kind::Text(_)) => {}
+        (Type::Integer(min, max), Kind::Int(n)) => {
+            if !(i128::from(*min)..=i128::from(*max)).contains(n) {
+                out_of_range(report, ty, node, name);
+            }
+        }
+        (Type::Number(min, max), Kind::Int(_) | Kind::Float(_)) => {
+            if !as_number(&node.kind).is_some_and(|x| (*min..=*max).contains(&x)) {
+                out_of_range(report, ty, node, name);
+            }
+        }
+        (Type::Duration(zero), _) => check_duration(report, ty, *zero, node, name),
+        (Type::SomeText, Kind::Text(text)) => {
+            if text.trim().is_empty() {
+                report.error(node.at, format!("{} is empty", quoted(name)));
+            }
+        }
+        (Type::OneOf(known), Kind::Text(text)) => {
+            if !known.contains(&text.as_str()) {
+                let message = format!("{} must be {}, not {}", quoted(name), ty.describe(), quoted(text));
+                let hint = nearest(text, known.iter().copied()).map(|near| format!("did you mean `{near}`?"));
+                report.error_hint(node.at, message, hint);
+            }
+        }
+        (Type::List(item), Kind::List(items)) => {
+            for node in items {
+                check(report, item, node, name);
+            }
+        }
+        (Type::Map(value), Kind::Map(entries)) => {
+            for (key, node) in entries {
+                check(report, value, node, &key.name);
+            }
+        }
+        (Type::Object(of), Kind::Map(_)) => shape(report, of, node),
+        (Type::Either(alternatives), _) => match alternatives.iter().find(|(when, _)| when.holds(node)) {
+            Some((_, ty)) => check(report, ty, node, name),
+            None => wrong_type(report, ty, node, name),
+        },
+        (
+            Type::Bool
+            | Type::Text
+            | Type::SomeText
+            | Type::Integer(..)
+            | Type::Number(..)
+            | Type::OneOf(_)
+            | Type::List(_)
+            | Type::Map(_)
+            | Type::Object(_),
+            _,
+        ) => wrong_type(report, ty, node, name),
+    }
+}
+
+fn check_duration(report: &mut Report, ty: &Type, zero: Zero, node: &Node, name: &str) {
+    let name = quoted(name);
+    match duration(node) {
+        Ok(span) if span.is_zero() && zero == Zero::Refused => {
+            report.error_hint(
+                node.at,
+                format!("{name} must be longer than 0"),
+                "leave it out for the default".to_owned(),
+            );
+        }
+        Ok(_) => {}
+        Err(BadDuration::WrongType) => wrong_type(report, ty, node, &name[1..name.len() - 1]),
+        Err(BadDuration::Unreadable) => {
+            report.error(node.at, format!("{name} must be {}", ty.describe()));
+        }
+        Err(BadDuration::Negative) => report.error(node.at, format!("{name} must not be negative")),
+        Err(BadDuration::TooLong) => report.error(node.at, format!("{name} is longer than a year")),
+    }
+}
+
+fn out_of_range(report: &mut Report, ty: &Type, node: &Node, name: &str) {
+    report.error(node.at, format!("{} must be {}", quoted(name), ty.describe()));
+}
+
+fn wrong_type(report: &mut Report, ty: &Type, node: &Node, name: &str) {
+    let message = format!("{} must be {}, not {}", quoted(name), ty.describe(), node.kind.describe());
+    let written = report.source.slice(node.at).to_owned();
+    let hint = match (ty, &node.kind) {
+        (Type::Text | Type::SomeText, Kind::Int(_) | Kind::Float(_) | Kind::Bool(_)) => {
+            Some(format!("put it in quotes: \"{written}\""))
+        }
+        (Type::Bool, Kind::Text(text)) => match text.to_lowercase().as_str() {
+            "yes" | "on" | "y" | "true" => Some("did you mean `true`?".to_owned()),
+            "no" | "off" | "n" | "false" => Some("did you mean `false`?".to_owned()),
+            _ => None,
+        },
+        (Type::List(_), Kind::Text(_) | Kind::Map(_)) => Some("begin each item with `- `".to_owned()),
+        (Type::OneOf(known), Kind::Bool(_)) => Some(format!("known: {}", names(known))),
+        _ => None,
+    };
+    report.error_hint(node.at, message, hint);
+}
