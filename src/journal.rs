@@ -4,6 +4,6 @@ pub mod file;
 pub mod folder;
 pub mod record;
 
-pub use file::{Journal, JournalError, Opened, fold, read, running};
+pub use file::{Holder, Journal, JournalError, Opened, fold, read, running};
 pub use folder::{Folder, Sessions};
 pub use record::Record;

@@ -1,3 +1,7 @@
 //! The `creel` program.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    creel::app::main()
+}

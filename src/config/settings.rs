@@ -56,7 +56,7 @@ pub struct Settings {
 }
 
 /// A [`Plan`] without its agent. The fields are the plan's.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[expect(missing_docs, reason = "the plan says what they are")]
 pub struct Draft {
     pub max_iterations: u32,

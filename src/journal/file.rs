@@ -236,13 +236,20 @@ fn lock(file: &File, folder: &Folder) -> Result<(), JournalError> {
 }
 
 fn held(folder: &Folder) -> Option<JournalError> {
-    running(folder).map(|pid| JournalError::Held { name: folder.name.clone(), pid })
+    running(folder).map(|holder| JournalError::Held { name: folder.name.clone(), pid: holder.pid })
 }
 
-/// The process that runs a session, if one does; the number is missing only in the moment in which it starts.
-pub fn running(folder: &Folder) -> Option<Option<u32>> {
+/// Whoever runs a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holder {
+    /// The process; missing only in the moment in which it starts.
+    pub pid: Option<u32>,
+}
+
+/// Who runs a session, if anybody does.
+pub fn running(folder: &Folder) -> Option<Holder> {
     let file = File::open(folder.journal()).ok()?;
-    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)).then(|| folder.read_pid())
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)).then(|| Holder { pid: folder.read_pid() })
 }
 
 /// The length of all whole lines, and of what stands behind the last newline.

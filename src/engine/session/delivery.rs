@@ -60,7 +60,7 @@ impl State {
             return Step::default();
         }
         if approved.is_none() && !items.is_empty() {
-            let reason = format!("the loop is over and {} held items were not delivered", items.len());
+            let reason = format!("the loop is over, and the agent has not seen {}", count(items.len()));
             return self.open_gate(About::FinalDelivery, reason, GateAbout::items(items));
         }
         self.wait_over(now).unwrap_or_else(|| self.final_prompt(items))
@@ -83,12 +83,13 @@ impl State {
             reason: ending.reason.clone(),
         };
         let left = self.pending.waiting().count();
-        let step = match left {
-            0 => Step::record(ended),
-            1 => Step::record(warning("1 held item was not delivered; it stays in the journal")).and(ended),
-            _ => Step::record(warning(format!("{left} held items were not delivered; they stay in the journal")))
-                .and(ended),
-        };
+        let undelivered = (left > 0).then(|| warning(format!("not delivered, but in the journal: {}", count(left))));
+        let step = undelivered.into_iter().fold(Step::default(), Step::and).and(ended);
         step.then(Effect::Leave(Leave::Ended))
     }
+}
+
+/// Held items, counted in words.
+pub(super) fn count(items: usize) -> String {
+    if items == 1 { "1 held item".into() } else { format!("{items} held items") }
 }

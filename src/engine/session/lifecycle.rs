@@ -170,7 +170,7 @@ impl State {
         let items = self.pending.waiting_ids();
         let ask = self.plan().gates.delivery == Delivery::Ask && !items.is_empty();
         if ask && !dispatch.was_asked(Asked::Delivery) {
-            let reason = format!("{} held items are about to go with the next prompt", items.len());
+            let reason = format!("the next prompt carries {}", super::delivery::count(items.len()));
             return self.open_gate(About::Delivery, reason, GateAbout::items(items));
         }
         self.iteration_prompt(dispatch, items)

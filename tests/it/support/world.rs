@@ -345,8 +345,11 @@ impl World {
 fn line(event: &Event) -> Option<String> {
     let quoted = |text: &str| format!("{text:?}");
     Some(match event {
-        Event::SessionStarted(_) | Event::HooksDue { .. } | Event::AgentSaid { .. } => return None,
-        Event::HookStarted { .. } | Event::ProcessStarted { .. } => return None,
+        Event::SessionStarted(_)
+        | Event::HooksDue { .. }
+        | Event::AgentSaid { .. }
+        | Event::HookStarted { .. }
+        | Event::ProcessStarted { .. } => return None,
         Event::IterationStarted { iteration } => format!("iteration {iteration}"),
         Event::IterationCompleted { iteration, outcome } => format!("iteration {iteration} {outcome:?}").to_lowercase(),
         Event::HookFinished(done) => finished(done),

@@ -1,0 +1,101 @@
+//! Puts it together: from the command line to an exit code.
+
+mod check;
+mod demo;
+mod failure;
+mod init;
+mod project;
+mod run;
+mod sessions;
+mod trust;
+
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
+
+use clap::{CommandFactory as _, Parser as _};
+
+use crate::{
+    config::{self, paths},
+    control::{
+        cli::{Cli, Command, RunArgs},
+        headless::put,
+    },
+    logging,
+};
+use failure::Failure;
+
+/// What a command came to: an exit code, or the reason why it failed.
+type Result<T = u8> = std::result::Result<T, Failure>;
+
+/// Runs the program.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let _log = paths::state_dir().and_then(|dir| logging::start(&dir));
+    match dispatch(cli.command) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            say(&failure.to_string());
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn dispatch(command: Option<Command>) -> Result {
+    match command {
+        None => bare(),
+        Some(Command::Run(args)) => run::run(&args),
+        Some(Command::Demo(args)) => demo::demo(&args),
+        Some(Command::Init) => init::init(),
+        Some(Command::Check(args)) => check::check(&args),
+        Some(Command::Resume(args)) => run::resume(&args),
+        Some(Command::Sessions(args)) => sessions::sessions(&args),
+        Some(Command::Show(args)) => sessions::show(&args),
+        Some(Command::Trust(args)) => trust::trust(&args),
+        Some(Command::Untrust(args)) => trust::untrust(&args),
+        Some(Command::Schema) => print(&format!("{:#}\n", config::json_schema())),
+        Some(Command::Completions { shell }) => {
+            let mut out = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "creel", &mut out);
+            print(&String::from_utf8_lossy(&out))
+        }
+        Some(Command::Man) => {
+            let mut out = Vec::new();
+            clap_mangen::Man::new(Cli::command())
+                .render(&mut out)
+                .map_err(|error| Failure::failed(error.to_string()))?;
+            print(&String::from_utf8_lossy(&out))
+        }
+    }
+}
+
+/// `creel` alone.
+fn bare() -> Result {
+    let here = project::here()?;
+    if paths::find(&here).is_some() {
+        return run::run(&RunArgs::default());
+    }
+    Err(Failure::usage(
+        "there is no config here (creel.yaml, creel.yml, creel.json or .creel/config.yaml)\n\n  \
+         creel demo    watch a session, with nothing to install\n  \
+         creel init    write a creel.yaml for this project\n  \
+         creel --help  all commands",
+    ))
+}
+
+/// Prints a result.
+fn print(text: &str) -> Result {
+    match put(text) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::failed(format!("cannot print: {error}")))
+        }
+        Ok(()) | Err(_) => Ok(0),
+    }
+}
+
+/// Says something to the person.
+fn say(text: &str) {
+    // With standard error gone there is nobody to say it to.
+    let _ = writeln!(io::stderr(), "{}", text.trim_end());
+}

@@ -1,0 +1,130 @@
+//! `creel check`: what follows from a config, before anything runs.
+
+use serde_json::json;
+
+use super::{Result, print, project::Project};
+use crate::{
+    config::Settings,
+    control::{
+        cli::CheckArgs,
+        paint::{Paint, Role},
+        text::plain,
+    },
+    engine::{
+        hooks::point::Point,
+        policy::{FinalDelivery, HookAction, HookSpec, Plan},
+        time::Span,
+    },
+};
+
+pub(super) fn check(args: &CheckArgs) -> Result {
+    let project = Project::load_existing(&args.config)?;
+    let settings = &project.settings;
+    let plan = settings.plan(None, None);
+    if args.json {
+        let agent = match &plan {
+            Ok(plan) => json!({ "name": plan.agent, "runs": plan.agent_spec }),
+            Err(error) => json!({ "name": settings.agent, "error": error.to_string() }),
+        };
+        let warnings: Vec<String> = settings.warnings.iter().map(|warning| warning.message.clone()).collect();
+        let all = json!({
+            "config": settings.path,
+            "project": project.root,
+            "session": settings.session,
+            "prompt": settings.prompt,
+            "agent": agent,
+            "plan": settings.draft,
+            "warnings": warnings,
+        });
+        return print(&format!("{all:#}\n"));
+    }
+    let paint = Paint::for_stream(&std::io::stdout());
+    let mut text = heading(settings, paint);
+    text += &match &plan {
+        Ok(plan) => agent_line(plan),
+        Err(error) => paint.paint(Role::Warning, format!("agent      {error}\n")),
+    };
+    text += &limits(settings);
+    text += &points(settings, paint);
+    print(&text)
+}
+
+fn heading(settings: &Settings, paint: Paint) -> String {
+    let path = settings.path.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
+    paint.paint(Role::Heading, format!("{path} is valid\n"))
+}
+
+fn agent_line(plan: &Plan) -> String {
+    use crate::engine::policy::AgentSpec;
+    let how = match &plan.agent_spec {
+        AgentSpec::Acp { command } => format!("{command} (ACP)"),
+        AgentSpec::Command { command, .. } => command.clone(),
+        AgentSpec::Scripted { script } => format!("a script of {} bytes", script.len()),
+    };
+    format!("agent      {}: {}\n", plan.agent, plain(&how))
+}
+
+fn limits(settings: &Settings) -> String {
+    let draft = &settings.draft;
+    let turn = if draft.turn_timeout.is_zero() { "any time".into() } else { draft.turn_timeout.to_string() };
+    let wait = draft.backoff.as_ref().map_or_else(
+        || "at once".to_owned(),
+        |backoff| format!("after {}, times {}, at most {}", backoff.base, backoff.factor, backoff.max),
+    );
+    let delivery = match draft.gates.final_delivery {
+        None => "asks, or delivers with nobody there",
+        Some(FinalDelivery::Ask) => "asks",
+        Some(FinalDelivery::Auto) => "delivers",
+        Some(FinalDelivery::Skip) => "skips",
+    };
+    format!(
+        "iterations at most {}, a turn may take {turn}\n\
+         retries    at most {}, {wait}; at the limit with nobody there: {}\n\
+         errors     at most {} in a row\n\
+         output     the agent gets at most {} bytes of a hook\n\
+         delivery   the final one {delivery}\n",
+        draft.max_iterations,
+        draft.max_hook_retries,
+        format!("{:?}", draft.on_limit).to_lowercase(),
+        draft.max_consecutive_errors,
+        draft.output_limit,
+    )
+}
+
+fn points(settings: &Settings, paint: Paint) -> String {
+    let mut text = String::new();
+    for point in Point::ALL {
+        let hooks = settings.draft.hooks.get(&point).map_or(&[][..], Vec::as_slice);
+        if hooks.is_empty() {
+            continue;
+        }
+        text += &format!("\n{}\n", paint.paint(Role::Heading, point.name()));
+        for (n, hook) in hooks.iter().enumerate() {
+            text += &format!("  {}. {}\n", n + 1, describe(hook));
+        }
+    }
+    if text.is_empty() { "\nno hooks\n".into() } else { text }
+}
+
+fn describe(hook: &HookSpec) -> String {
+    let what = match &hook.action {
+        HookAction::Command(command) if *command == hook.name => String::new(),
+        HookAction::Command(command) => format!(": {}", plain(command)),
+        HookAction::Builtin(_) => " (built in)".into(),
+        HookAction::Gatekeeper(agents) => format!(": review by {}", agents.join(", ")),
+    };
+    let on_failure = hook.on_failure.map(|failure| format!("on failure {failure:?}").to_lowercase());
+    let notes = [
+        Some(timeout(hook.timeout)),
+        (hook.priority != 100).then(|| format!("priority {}", hook.priority)),
+        hook.pipe_output.then(|| "piped".to_owned()),
+        on_failure,
+        (!hook.enabled).then(|| "off".to_owned()),
+    ];
+    let notes = notes.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    format!("{}{what}  [{notes}]", plain(&hook.name))
+}
+
+fn timeout(span: Span) -> String {
+    format!("timeout {span}")
+}

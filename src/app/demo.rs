@@ -1,0 +1,87 @@
+//! `creel demo`: a session that needs nothing, in a folder that goes away.
+
+use std::{fs, path::PathBuf};
+
+use super::{
+    Failure, Result,
+    run::{self, Start},
+    say,
+};
+use crate::{config, control::cli::DemoArgs, journal::Sessions, runtime::now};
+
+/// A built-in scenario: the files of its project, the config and the agent's script among them.
+struct Scenario {
+    name: &'static str,
+    about: &'static str,
+    files: &'static [(&'static str, &'static str)],
+}
+
+const SCENARIOS: [Scenario; 2] = [
+    Scenario {
+        name: "tests",
+        about: "tests are red twice, then green; a report is delivered at the end",
+        files: &[
+            ("creel.yaml", include_str!("../../assets/demo/tests/creel.yaml")),
+            ("scenario.yaml", include_str!("../../assets/demo/tests/scenario.yaml")),
+            ("run-tests.sh", include_str!("../../assets/demo/tests/run-tests.sh")),
+        ],
+    },
+    Scenario {
+        name: "limit",
+        about: "a check that the agent cannot satisfy, up to the retry limit",
+        files: &[
+            ("creel.yaml", include_str!("../../assets/demo/limit/creel.yaml")),
+            ("scenario.yaml", include_str!("../../assets/demo/limit/scenario.yaml")),
+        ],
+    },
+];
+
+pub(super) fn demo(args: &DemoArgs) -> Result {
+    let wanted = args.scenario.as_deref().unwrap_or(SCENARIOS[0].name);
+    let Some(scenario) = SCENARIOS.iter().find(|scenario| scenario.name == wanted) else {
+        let list: String = SCENARIOS.iter().map(|known| format!("\n  {:8} {}", known.name, known.about)).collect();
+        return Err(Failure::usage(format!("unknown scenario `{wanted}`; there are:{list}")));
+    };
+    let folder = ThrowAway::make(scenario)?;
+    let settings = config::load(&folder.path.join("creel.yaml"))?;
+    let plan = settings.plan(None, None)?;
+    let prompt = settings.prompt.unwrap_or_default();
+    let session = Sessions::of(&folder.path).folder("demo");
+    let code = run::start(Start { root: folder.path.clone(), folder: session, plan, prompt }, args.output)?;
+    if args.keep {
+        say(&format!("creel: the folder is {}; look around with `creel show demo` there", folder.keep().display()));
+    }
+    Ok(code)
+}
+
+/// A folder that is removed when the demo is over.
+struct ThrowAway {
+    path: PathBuf,
+    kept: bool,
+}
+
+impl ThrowAway {
+    fn make(scenario: &Scenario) -> Result<Self> {
+        let path = std::env::temp_dir().join(format!("creel-demo-{:x}-{:x}", now().0, std::process::id()));
+        let failed = |error| Failure::failed(format!("cannot make the demo's folder {}: {error}", path.display()));
+        fs::create_dir(&path).map_err(failed)?;
+        for (name, text) in scenario.files {
+            fs::write(path.join(name), text).map_err(failed)?;
+        }
+        let path = path.canonicalize().map_err(failed)?;
+        Ok(Self { path, kept: false })
+    }
+
+    fn keep(mut self) -> PathBuf {
+        self.kept = true;
+        self.path.clone()
+    }
+}
+
+impl Drop for ThrowAway {
+    fn drop(&mut self) {
+        if !self.kept {
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}

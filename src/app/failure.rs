@@ -1,0 +1,84 @@
+//! Why a command failed: the words for a person, and the code for a program.
+
+use std::fmt;
+
+use crate::{
+    config::{ConfigError, ConfigErrors},
+    journal::JournalError,
+    runtime::RuntimeError,
+};
+
+/// Wrong usage or config.
+const USAGE: u8 = 2;
+/// Something that did not work.
+const FAILED: u8 = 1;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(super) struct Failure {
+    /// The exit code.
+    pub(super) code: u8,
+    message: String,
+}
+
+impl Failure {
+    /// The person can mend it: the command line, the config, the choice of session.
+    pub(super) fn usage(message: impl Into<String>) -> Self {
+        Self { code: USAGE, message: message.into() }
+    }
+
+    /// It should have worked.
+    pub(super) fn failed(message: impl Into<String>) -> Self {
+        Self { code: FAILED, message: message.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "creel: {}", self.message)
+    }
+}
+
+impl From<ConfigErrors> for Failure {
+    fn from(errors: ConfigErrors) -> Self {
+        let count = errors.diagnostics.len();
+        let noun = if count == 1 { "mistake" } else { "mistakes" };
+        Self::usage(format!("the config has {count} {noun}; nothing has run\n\n{errors}"))
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
+impl From<JournalError> for Failure {
+    fn from(error: JournalError) -> Self {
+        let way_out = match &error {
+            JournalError::Held { .. } => "wait for it to end, or stop it there",
+            JournalError::Exists(_) => "choose another name with --session",
+            JournalError::Missing(_) => "`creel sessions` lists those that there are",
+            JournalError::Record { .. } | JournalError::NotASession(_) => {
+                "if the file was damaged, cut it before that line; creel goes on from the records that are left"
+            }
+            JournalError::Io { .. } => {
+                "creel keeps each session's journal in the project's folder, under .creel/sessions: \
+                 the folder must be writable, with space left on its disk"
+            }
+        };
+        let usage = matches!(error, JournalError::Held { .. } | JournalError::Exists(_) | JournalError::Missing(_));
+        let message = format!("{error}\n  {way_out}");
+        if usage { Self::usage(message) } else { Self::failed(message) }
+    }
+}
+
+impl From<RuntimeError> for Failure {
+    fn from(error: RuntimeError) -> Self {
+        match error {
+            RuntimeError::Journal(error) => error.into(),
+            RuntimeError::Agent(error) => Self::usage(error.to_string()),
+            RuntimeError::Refused(why) => Self::usage(why),
+        }
+    }
+}

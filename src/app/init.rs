@@ -1,0 +1,65 @@
+//! `creel init`: a first config, from what the project and the machine have.
+
+use std::{fs, io::Write as _, path::Path};
+
+use super::{Failure, Result, project, say};
+use crate::config::{known_agents::KNOWN_AGENTS, paths};
+
+/// A toolchain, the file that shows it, and how it tests.
+const TOOLCHAINS: [(&str, &str); 7] = [
+    ("Cargo.toml", "cargo test"),
+    ("go.mod", "go test ./..."),
+    ("package.json", "npm test"),
+    ("pyproject.toml", "pytest -q"),
+    ("setup.py", "pytest -q"),
+    ("mix.exs", "mix test"),
+    ("Makefile", "make test"),
+];
+
+pub(super) fn init() -> Result {
+    let here = project::here()?;
+    if let Some(existing) = paths::NAMES.iter().map(|name| here.join(name)).find(|path| path.exists()) {
+        return Err(Failure::usage(format!("{} is there already; it was not touched", existing.display())));
+    }
+    let installed: Vec<&str> =
+        KNOWN_AGENTS.iter().filter(|agent| agent.is_installed()).map(|agent| agent.name).collect();
+    let text = config(&here, installed.first().copied());
+    let path = here.join("creel.yaml");
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&path)
+        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))?;
+    file.write_all(text.as_bytes())
+        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))?;
+    let agents = if installed.is_empty() { "none found".into() } else { installed.join(", ") };
+    say(&format!(
+        "creel: wrote {}\n  installed agents: {agents}\n  look at it, then `creel check`, `creel run \"what to do\"`",
+        path.display()
+    ));
+    Ok(0)
+}
+
+fn config(project: &Path, agent: Option<&str>) -> String {
+    let agent = agent.map_or_else(
+        || {
+            "# No agent was found on this machine. Describe yours: the prompt goes to its standard input.\n\
+             agent: mine\nagents:\n  mine: { command: \"my-agent\" }\n"
+                .to_owned()
+        },
+        |name| format!("agent: {name}\n"),
+    );
+    let test = TOOLCHAINS.iter().find(|(file, _)| project.join(file).exists()).map(|(_, command)| *command);
+    let hooks = test.map_or_else(
+        || "hooks:\n  stop: []   # commands that must pass before a turn counts; exit 2 sends the output back\n".to_owned(),
+        |command| {
+            format!(
+                "hooks:\n  stop:\n    # Exit code 2 sends the output back to the agent, up to max_hook_retries times.\n    \
+                 - name: tests\n      command: \"{command} || exit 2\"\n      timeout: 10m\n"
+            )
+        },
+    );
+    format!(
+        "# What creel does in this project; every key is in config.example.yaml.\nversion: 1\n{agent}max_iterations: 10\n{hooks}"
+    )
+}

@@ -1,0 +1,80 @@
+//! The project that a command is about: its folder, its config, what the user keeps elsewhere.
+
+use std::path::{Path, PathBuf};
+
+use super::{Failure, Result, say};
+use crate::{
+    config::{self, Settings, paths},
+    control::{cli::ConfigArgs, trust::TrustStore},
+    journal::Sessions,
+};
+
+/// The folder that creel was started in.
+pub(super) fn here() -> Result<PathBuf> {
+    std::env::current_dir().map_err(|error| Failure::usage(format!("the current folder cannot be used: {error}")))
+}
+
+/// A project.
+#[derive(Debug)]
+pub(super) struct Project {
+    /// Its folder.
+    pub(super) root: PathBuf,
+    /// What its config says.
+    pub(super) settings: Settings,
+}
+
+impl Project {
+    /// The project of the config that was named or found; the folder itself, if there is none.
+    pub(super) fn load(args: &ConfigArgs) -> Result<Self> {
+        let here = here()?;
+        let Some(path) = args.config.clone().map(|path| here.join(path)).or_else(|| paths::find(&here)) else {
+            return Ok(Self { root: here, settings: Settings::default() });
+        };
+        let settings = config::load(&path)?;
+        if !settings.warnings.is_empty() {
+            say(&config::render(&settings.warnings));
+        }
+        let root = paths::project_root(&path);
+        let root = root.canonicalize().unwrap_or(root);
+        Ok(Self { root, settings })
+    }
+
+    /// The same, for commands that need a config.
+    pub(super) fn load_existing(args: &ConfigArgs) -> Result<Self> {
+        let project = Self::load(args)?;
+        if project.settings.path.is_none() {
+            return Err(Failure::usage("there is no config here or above; `creel init` writes one"));
+        }
+        Ok(project)
+    }
+
+    /// Where the config lies, as trust knows it.
+    pub(super) fn config_place(&self) -> PathBuf {
+        let path = self.settings.path.as_deref().unwrap_or(&self.root);
+        path.canonicalize().unwrap_or_else(|_| path.to_owned())
+    }
+}
+
+/// The sessions of the project that the current folder belongs to.
+pub(super) fn sessions_here() -> Result<(PathBuf, Sessions)> {
+    let here = here()?;
+    let root = paths::find(&here).map_or_else(|| nearest_with_sessions(&here), |config| paths::project_root(&config));
+    let root = root.canonicalize().unwrap_or(root);
+    let sessions = Sessions::of(&root);
+    Ok((root, sessions))
+}
+
+/// A session can be run without a config; then its folder shows where the project is.
+fn nearest_with_sessions(here: &Path) -> PathBuf {
+    here.ancestors().find(|folder| folder.join(".creel/sessions").is_dir()).unwrap_or(here).to_owned()
+}
+
+/// What the user has allowed.
+pub(super) fn trust_store() -> Result<TrustStore> {
+    state_dir().map(|dir| TrustStore::new(&dir))
+}
+
+/// Where creel keeps what outlives a session.
+pub(super) fn state_dir() -> Result<PathBuf> {
+    paths::state_dir().ok_or_else(|| Failure::failed("there is no home folder: set HOME or XDG_STATE_HOME"))
+}

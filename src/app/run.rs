@@ -1,0 +1,275 @@
+//! `creel run` and `creel resume`: a session from its config to its exit code.
+
+use std::path::PathBuf;
+
+use super::{
+    Failure, Result,
+    project::{self, Project},
+    say,
+    trust::{self, Asked},
+};
+use crate::{
+    control::{
+        cli::{OutputArgs, ResumeArgs, RunArgs},
+        headless::{self, Feeds, Format, Printer},
+        trust::{commands, plan_document},
+    },
+    engine::{
+        effect::Leave,
+        event::{Outcome, Presence, SessionStarted},
+        input::Input,
+        policy::Plan,
+    },
+    journal::{self, Folder, Journal, Sessions},
+    runtime::{Left, Runtime, RuntimeError, Scene, now, shutdown::Children},
+};
+
+/// Exit codes that other programs rely on.
+const NOBODY_THERE: u8 = 4;
+const INTERRUPTED: u8 = 130;
+
+pub(super) fn run(args: &RunArgs) -> Result {
+    let project = Project::load(&args.config)?;
+    let plan = plan(&project, args)?;
+    let prompt = prompt(&project, args)?;
+    let asked = if args.trust { Asked::Trust } else { Asked::Unsaid };
+    let would_run = trust::of_project(&project, &plan);
+    trust::require(&project.config_place(), &project.settings.documents, &would_run, asked)?;
+    let sessions = Sessions::of(&project.root);
+    let folder = choose_folder(&sessions, &project, args.session.as_deref())?;
+    remember_plan(&folder, &plan)?;
+    start(Start { root: project.root, folder, plan, prompt }, args.output)
+}
+
+/// All that a new session needs.
+pub(super) struct Start {
+    /// The project's folder.
+    pub(super) root: PathBuf,
+    /// The session's folder.
+    pub(super) folder: Folder,
+    /// The rules.
+    pub(super) plan: Plan,
+    /// The goal.
+    pub(super) prompt: String,
+}
+
+/// Starts a session whose plan is trusted, and stays with it.
+pub(super) fn start(start: Start, output: OutputArgs) -> Result {
+    let Start { root, folder, plan, prompt } = start;
+    let journal = Journal::create(&folder)?;
+    let began = SessionStarted {
+        agent: plan.agent.clone(),
+        cwd: root.to_string_lossy().into_owned(),
+        prompt,
+        max_iterations: plan.max_iterations,
+        id: new_id(),
+        seed: now().0.unsigned_abs() ^ u64::from(std::process::id()),
+        presence: Presence::Unattended,
+        plan,
+    };
+    let stage = Stage { folder: &folder, root, output, left_behind: None };
+    supervise(stage, |scene, watchers| Runtime::begin(began, journal, scene, watchers))
+}
+
+pub(super) fn resume(args: &ResumeArgs) -> Result {
+    let (root, sessions) = project::sessions_here()?;
+    let folder = match &args.session {
+        Some(name) => sessions.folder(name),
+        None => latest_unfinished(&sessions)?,
+    };
+    let opened = Journal::open(&folder)?;
+    let plan = &opened.state.began.plan;
+    let asked = if args.trust { Asked::Trust } else { Asked::Unsaid };
+    trust::require(&folder.journal(), &[plan_document(plan)], &commands(plan, true), asked)?;
+    let cwd = PathBuf::from(&opened.state.began.cwd);
+    let root = if cwd.is_dir() { cwd } else { root };
+    let resume = Input::Resume { presence: Presence::Unattended, max_iterations: args.max_iterations };
+    let left_behind = Some(Children::left_behind(&opened.state));
+    let stage = Stage { folder: &folder, root, output: args.output, left_behind };
+    supervise(stage, |scene, watchers| Runtime::resume(opened, resume, scene, watchers))
+}
+
+/// Where a session is shown.
+struct Stage<'a> {
+    folder: &'a Folder,
+    root: PathBuf,
+    output: OutputArgs,
+    /// What a dead creel may have left running: it is ended before anything new begins.
+    left_behind: Option<Children>,
+}
+
+/// Those who want every record.
+type Watchers = Vec<tokio::sync::mpsc::UnboundedSender<std::sync::Arc<journal::Record>>>;
+
+/// Runs a session in the foreground, and shows it.
+fn supervise(
+    stage: Stage<'_>,
+    make: impl FnOnce(Scene, Watchers) -> std::result::Result<Runtime, RuntimeError>,
+) -> Result {
+    let Stage { folder, root, output, left_behind } = stage;
+    let format = if output.json { Format::Json } else { Format::Lines };
+    let rescue = project::state_dir()?.join("rescued");
+    let tokio = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
+    let left = tokio.block_on(async {
+        if let Some(children) = left_behind {
+            children.end_all().await;
+        }
+        let (printer, Feeds { records, live }) = Printer::new(format);
+        let mut runtime = make(Scene { cwd: root, rescue }, vec![records])?;
+        if format == Format::Lines {
+            runtime.show_live(live);
+        }
+        headless::obey_signals(runtime.handle(), runtime.children())
+            .map_err(|error| Failure::failed(format!("cannot listen for signals: {error}")))?;
+        let printing = tokio::spawn(printer.print());
+        let left = runtime.run().await?;
+        let _ = printing.await;
+        Ok::<_, Failure>(left)
+    })?;
+    // Whatever still reads from a pipe must not keep the program.
+    tokio.shutdown_background();
+    farewell(folder, &left);
+    Ok(exit_code(&left))
+}
+
+fn farewell(folder: &Folder, left: &Left) {
+    let name = &folder.name;
+    if let Some(copy) = &left.rescued {
+        say(&format!("creel: the journal was deleted while the session ran; a copy is in {}", copy.display()));
+        return;
+    }
+    match (left.leave, left.state.outcome()) {
+        (Leave::NobodyThere, _) => {
+            let why = left.state.gates.open.as_ref().map_or("a gate", |gate| gate.reason.as_str());
+            say(&format!("creel: the session waits for a person: {why}\n  go on with `creel resume {name}`"));
+        }
+        (Leave::Ended, Some(Outcome::Cancelled | Outcome::Escalated | Outcome::Failed | Outcome::Aborted)) => {
+            say(&format!("creel: see what happened with `creel show {name}`, go on with `creel resume {name}`"));
+        }
+        (Leave::Ended, Some(Outcome::Limit)) => {
+            say(&format!("creel: go on with `creel resume {name} --max-iterations N`"));
+        }
+        (Leave::Ended, Some(Outcome::Complete | Outcome::Forced) | None) => {}
+    }
+}
+
+fn exit_code(left: &Left) -> u8 {
+    if left.leave == Leave::NobodyThere {
+        return NOBODY_THERE;
+    }
+    match left.state.outcome() {
+        Some(Outcome::Complete) => 0,
+        Some(Outcome::Failed | Outcome::Aborted) | None => 1,
+        Some(Outcome::Limit) => 3,
+        Some(Outcome::Escalated) => NOBODY_THERE,
+        Some(Outcome::Forced) => 5,
+        Some(Outcome::Cancelled) => INTERRUPTED,
+    }
+}
+
+fn plan(project: &Project, args: &RunArgs) -> Result<Plan> {
+    let settings = &project.settings;
+    let mut plan = settings.plan(args.agent.as_deref(), args.max_iterations)?;
+    if let Some(name) = &args.task_type {
+        let Some(task_type) = settings.task_types.get(name) else {
+            let known = settings.task_types.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            let known = if known.is_empty() { "the config has none".into() } else { format!("there are: {known}") };
+            return Err(Failure::usage(format!("unknown task type `{name}`; {known}")));
+        };
+        plan.max_iterations = args.max_iterations.or(task_type.max_iterations).unwrap_or(plan.max_iterations);
+        plan.max_hook_retries = task_type.max_hook_retries.unwrap_or(plan.max_hook_retries);
+        plan.turn_timeout = task_type.turn_timeout.unwrap_or(plan.turn_timeout);
+    }
+    Ok(plan)
+}
+
+fn prompt(project: &Project, args: &RunArgs) -> Result<String> {
+    let from_file = args.prompt_file.as_ref().map(|path| {
+        std::fs::read_to_string(path)
+            .map_err(|error| Failure::usage(format!("cannot read the prompt from {}: {error}", path.display())))
+    });
+    let prompt = match (&args.prompt, from_file) {
+        (Some(prompt), _) => Some(prompt.clone()),
+        (None, Some(read)) => Some(read?),
+        (None, None) => project.settings.prompt.clone(),
+    };
+    prompt.filter(|text| !text.trim().is_empty()).ok_or_else(|| {
+        Failure::usage(
+            "there is nothing to ask the agent: give a prompt (`creel run \"Make the tests pass.\"`), \
+             a file (--prompt-file), or `prompt:` in the config",
+        )
+    })
+}
+
+/// A new name, or the one that was asked for if it is free. A name of the config's is for the project's sessions one
+/// after another: the next one gets a number.
+fn choose_folder(sessions: &Sessions, project: &Project, asked: Option<&str>) -> Result<Folder> {
+    if let Some(name) = asked {
+        let folder = sessions.folder(name);
+        return if folder.exists() { Err(taken(&folder)) } else { Ok(folder) };
+    }
+    let Some(name) = &project.settings.session else {
+        return Ok(first_free(sessions, &dated_name(&project.root)));
+    };
+    let folder = sessions.folder(name);
+    let over = || journal::fold(&folder.journal()).is_ok_and(|state| state.outcome().is_some());
+    if folder.exists() && (journal::running(&folder).is_some() || !over()) {
+        return Err(taken(&folder));
+    }
+    Ok(first_free(sessions, name))
+}
+
+fn taken(folder: &Folder) -> Failure {
+    let name = &folder.name;
+    match journal::running(folder) {
+        Some(holder) => journal::JournalError::Held { name: name.clone(), pid: holder.pid }.into(),
+        None => Failure::usage(format!(
+            "there is a session `{name}` already\n  go on with it by `creel resume {name}`, or choose another name with --session"
+        )),
+    }
+}
+
+fn first_free(sessions: &Sessions, name: &str) -> Folder {
+    let numbered = (2..).map(|n| sessions.folder(&format!("{name}-{n}")));
+    std::iter::once(sessions.folder(name))
+        .chain(numbered)
+        .find(|folder| !folder.exists())
+        .expect("numbers do not end before sessions do")
+}
+
+/// From the folder and the time.
+fn dated_name(root: &std::path::Path) -> String {
+    let folder = root.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let plain: String =
+        folder.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).take(40).collect();
+    let folder = plain.trim_matches('-');
+    let time = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
+    if folder.is_empty() { format!("session-{time}") } else { format!("{folder}-{time}") }
+}
+
+fn latest_unfinished(sessions: &Sessions) -> Result<Folder> {
+    let all = sessions.list().map_err(|error| Failure::failed(format!("cannot list the sessions: {error}")))?;
+    let done = |folder: &Folder| {
+        journal::fold(&folder.journal())
+            .is_ok_and(|state| matches!(state.outcome(), Some(Outcome::Complete | Outcome::Forced | Outcome::Limit)))
+    };
+    all.into_iter()
+        .find(|folder| !done(folder))
+        .ok_or_else(|| Failure::usage("there is no session to go on with; `creel sessions` lists all"))
+}
+
+/// Resuming asks for trust as well, since a journal can come with a clone; what was just allowed need not be asked.
+fn remember_plan(folder: &Folder, plan: &Plan) -> Result<()> {
+    project::trust_store()?
+        .trust(&folder.journal(), &[plan_document(plan)])
+        .map_err(|error| Failure::failed(format!("cannot remember what is trusted: {error}")))
+}
+
+/// Names a session among all that ever had its name: the mark of its processes.
+fn new_id() -> String {
+    format!("{:x}-{:x}", now().0, std::process::id())
+}

@@ -1,0 +1,8 @@
+//! How people and programs reach creel without the screen: the command line, and sessions told as lines.
+
+pub mod cli;
+pub mod headless;
+pub mod narrate;
+pub mod paint;
+pub mod text;
+pub mod trust;

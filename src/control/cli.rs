@@ -1,0 +1,169 @@
+//! The command line: what can be asked for, and nothing of how it is done.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Supervise coding-agent sessions: hooks around every step, held output, retries, gates.
+#[derive(Debug, Parser)]
+#[command(name = "creel", version, about, max_term_width = 100)]
+#[command(after_help = "Start with `creel demo`, then `creel init` in a project of yours.")]
+pub struct Cli {
+    /// What to do; without it, `run`, where a config is found.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Supervise a session.
+    Run(RunArgs),
+    /// Watch a built-in session in a throw-away folder: nothing to install, no network, no model.
+    Demo(DemoArgs),
+    /// Write `creel.yaml` for this project; never overwrites.
+    Init,
+    /// Validate the config and print the plan that follows from it.
+    Check(CheckArgs),
+    /// Go on with a session that stopped or was killed.
+    Resume(ResumeArgs),
+    /// List the sessions of this project.
+    Sessions(ListArgs),
+    /// Print what happened in a session.
+    Show(ShowArgs),
+    /// Allow this project's hooks and agents to run.
+    Trust(ConfigArgs),
+    /// Take that back.
+    Untrust(ConfigArgs),
+    /// Print a JSON Schema of the config, for editors.
+    Schema,
+    /// Print completions for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page.
+    Man,
+}
+
+/// Which config.
+#[derive(Debug, Default, Args)]
+pub struct ConfigArgs {
+    /// The config; otherwise creel.yaml, creel.yml, creel.json or .creel/config.yaml here or above.
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// How to run a session.
+#[derive(Debug, Default, Args)]
+pub struct RunArgs {
+    /// What the agent is asked to do.
+    pub prompt: Option<String>,
+    /// Read the prompt from a file.
+    #[arg(short = 'f', long, value_name = "FILE", conflicts_with = "prompt")]
+    pub prompt_file: Option<PathBuf>,
+    /// Which config.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// The agent: one of the config's `agents`, or a known name.
+    #[arg(short, long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// The session's name: letters, digits, `-` and `_`.
+    #[arg(short, long, value_name = "NAME", value_parser = session_name)]
+    pub session: Option<String>,
+    /// How many iterations there may be.
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_iterations: Option<u32>,
+    /// The type of the task, one of the config's `task_types`.
+    #[arg(short, long, value_name = "TYPE")]
+    pub task_type: Option<String>,
+    /// How to show it.
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// Trust this config's hooks and agents, and remember it.
+    #[arg(long)]
+    pub trust: bool,
+}
+
+/// How to show a session that runs.
+#[derive(Debug, Default, Clone, Copy, Args)]
+pub struct OutputArgs {
+    /// No screen: print what happens as lines, and let gates take their policy answer.
+    #[arg(long)]
+    pub headless: bool,
+    /// Print records, one a line; implies --headless.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which demo.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// The scenario.
+    pub scenario: Option<String>,
+    /// Keep the folder, to look around in it.
+    #[arg(long)]
+    pub keep: bool,
+    /// How to show it.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// What to check.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Which config.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Print it as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which session to go on with.
+#[derive(Debug, Args)]
+pub struct ResumeArgs {
+    /// The session; otherwise the one that was changed last.
+    #[arg(value_parser = session_name)]
+    pub session: Option<String>,
+    /// A new limit for its iterations.
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_iterations: Option<u32>,
+    /// How to show it.
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// Trust the session's hooks and agent, and remember it.
+    #[arg(long)]
+    pub trust: bool,
+}
+
+/// How to list.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Print it as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What to show of a session.
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// The session.
+    #[arg(value_parser = session_name)]
+    pub session: String,
+    /// Print its records as they are.
+    #[arg(long, conflicts_with = "prompts")]
+    pub json: bool,
+    /// Print what the agent was sent.
+    #[arg(long)]
+    pub prompts: bool,
+}
+
+/// A session's name becomes a folder and a part of subjects, so it is plain.
+fn session_name(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if text.is_empty() || text.len() > 64 || !text.chars().all(plain) {
+        return Err("a session name has 1 to 64 letters, digits, `-` or `_`".into());
+    }
+    Ok(text.to_owned())
+}

@@ -1,0 +1,132 @@
+//! A session without a screen: lines for people, records for programs, and what Ctrl-C does.
+
+use std::{
+    io::{self, Write as _},
+    sync::Arc,
+};
+
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::mpsc,
+};
+
+use super::{
+    narrate::{HookOutput, Narrator},
+    paint::Paint,
+};
+use crate::{
+    engine::{
+        event::{By, StopHow},
+        input::Command,
+    },
+    journal::Record,
+    runtime::{Handle, Live, shutdown::Children},
+};
+
+/// How much output of hooks may wait to be printed before some of it is passed over.
+const LIVE_BACKLOG: usize = 256;
+
+/// What is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Lines that a person reads.
+    Lines,
+    /// The records.
+    Json,
+}
+
+/// Prints a session as it happens. Ends when the session does.
+pub struct Printer {
+    records: mpsc::UnboundedReceiver<Arc<Record>>,
+    live: mpsc::Receiver<Live>,
+    format: Format,
+    narrator: Narrator,
+}
+
+/// The ends that the runtime writes to.
+pub struct Feeds {
+    /// All records.
+    pub records: mpsc::UnboundedSender<Arc<Record>>,
+    /// The output of hooks.
+    pub live: mpsc::Sender<Live>,
+}
+
+impl Printer {
+    /// A printer, and what to feed it by.
+    pub fn new(format: Format) -> (Self, Feeds) {
+        let (records_in, records) = mpsc::unbounded_channel();
+        let (live_in, live) = mpsc::channel(LIVE_BACKLOG);
+        let narrator = Narrator::new(Paint::for_stream(&io::stdout()), HookOutput::Shown);
+        (Self { records, live, format, narrator }, Feeds { records: records_in, live: live_in })
+    }
+
+    /// Prints until the session is over.
+    pub async fn print(mut self) {
+        loop {
+            let text = tokio::select! {
+                biased;
+                Some(live) = self.live.recv() => match self.format {
+                    Format::Lines => self.narrator.overhear(&live.bytes),
+                    Format::Json => continue,
+                },
+                record = self.records.recv() => match record {
+                    Some(record) => match self.format {
+                        Format::Lines => self.narrator.tell(&record),
+                        Format::Json => record.to_line(),
+                    },
+                    None => break,
+                },
+            };
+            if put(&text).is_err() {
+                // Nobody reads any more; the session goes on, and its journal tells the rest.
+                break;
+            }
+        }
+    }
+}
+
+/// Writes to standard output at once.
+pub fn put(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Listens for Ctrl-C and its like: the first ends the session in order, the second leaves at once.
+pub fn obey_signals(handle: Handle, children: Children) -> io::Result<()> {
+    let mut signals = Signals::listen()?;
+    tokio::spawn(async move {
+        signals.next().await;
+        // It may be stopping already, or be over: then there is nothing to ask for.
+        let _ = handle.command(By::Cli, Command::Stop(StopHow::Now)).await;
+        signals.next().await;
+        children.kill_now();
+        std::process::exit(130);
+    });
+    Ok(())
+}
+
+/// INT, TERM and HUP, which mean the same here.
+struct Signals {
+    int: tokio::signal::unix::Signal,
+    term: tokio::signal::unix::Signal,
+    hup: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self {
+            int: signal(SignalKind::interrupt())?,
+            term: signal(SignalKind::terminate())?,
+            hup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.int.recv() => {}
+            _ = self.term.recv() => {}
+            _ = self.hup.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Records as lines that a person reads: for sessions without a screen, and for `creel show`.
+
+use super::{
+    paint::{Paint, Role},
+    text::{first_line, plain},
+};
+use crate::{
+    engine::{
+        conversation::{StopReason, ToolStatus},
+        event::{Event, HookFinished, IterationOutcome, Outcome, PromptReason, PromptSent},
+        hooks::verdict::{RunEnd, Verdict},
+        time::Span,
+    },
+    journal::Record,
+};
+
+/// How much of a prompt or a reason fits into a line.
+const LINE: usize = 100;
+
+/// Whether the output of hooks is part of the story.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookOutput {
+    /// It was shown as it came.
+    Shown,
+    /// It has to be told.
+    Told,
+}
+
+/// Tells a session, record by record.
+#[derive(Debug)]
+pub struct Narrator {
+    paint: Paint,
+    output: HookOutput,
+    /// Whether the agent is in the middle of a line.
+    speaking: bool,
+}
+
+impl Narrator {
+    /// A narrator who has told nothing yet.
+    pub fn new(paint: Paint, output: HookOutput) -> Self {
+        Self { paint, output, speaking: false }
+    }
+
+    /// The lines for a record; empty for what only programs want to know.
+    pub fn tell(&mut self, record: &Record) -> String {
+        if let Event::AgentSaid { text, .. } = &record.event {
+            return self.speak(text);
+        }
+        let Some(line) = self.line(&record.event) else { return String::new() };
+        let newline = if std::mem::take(&mut self.speaking) { "\n" } else { "" };
+        format!("{newline}{line}\n")
+    }
+
+    /// Output of a hook, as it comes.
+    pub fn overhear(&mut self, bytes: &[u8]) -> String {
+        let newline = if std::mem::take(&mut self.speaking) { "\n" } else { "" };
+        format!("{newline}{}", self.quoted(&String::from_utf8_lossy(bytes)))
+    }
+
+    fn speak(&mut self, text: &str) -> String {
+        let mut out = String::new();
+        for piece in plain(text).split_inclusive('\n') {
+            if !self.speaking {
+                out.push_str("  ");
+            }
+            out.push_str(piece);
+            self.speaking = !piece.ends_with('\n');
+        }
+        out
+    }
+
+    fn quoted(&self, text: &str) -> String {
+        plain(text).lines().map(|line| self.paint.paint(Role::Faint, format!("    │ {line}")) + "\n").collect()
+    }
+
+    fn line(&self, event: &Event) -> Option<String> {
+        let paint = self.paint;
+        Some(match event {
+            Event::SessionStarted(began) => paint.paint(
+                Role::Heading,
+                format!("session started · agent {} · up to {} iterations", began.agent, began.max_iterations),
+            ),
+            Event::SessionResumed { cut, .. } if cut.is_empty() => paint.paint(Role::Heading, "session resumed"),
+            Event::SessionResumed { cut, .. } => {
+                paint.paint(Role::Heading, format!("session resumed · done again: {}", cut.join(", ")))
+            }
+            Event::IterationStarted { iteration } => paint.paint(Role::Heading, format!("── iteration {iteration} ──")),
+            Event::IterationCompleted { iteration, outcome } => self.iteration(*iteration, *outcome),
+            Event::HookStarted { point, hook, .. } => paint.paint(Role::Faint, format!("  ▸ {point}: {}", plain(hook))),
+            Event::HookFinished(finished) => self.hook(finished),
+            Event::HookDisabled { point, hook, .. } => {
+                format!("  hook `{}` at {point} is off for this session", plain(hook))
+            }
+            Event::HookEnabled { point, hook, .. } => format!("  hook `{}` at {point} is on again", plain(hook)),
+            Event::PendingAdded { item, hook, bytes, .. } => {
+                format!("  held: item {item} of `{}`, {bytes} bytes", plain(hook))
+            }
+            Event::PendingSkipped { item, .. } => format!("  item {item} will not be delivered"),
+            Event::PendingRestored { item, .. } => format!("  item {item} will be delivered after all"),
+            Event::PendingEdited { item, .. } => format!("  item {item} was edited"),
+            Event::PromptSent(prompt) => self.prompt(prompt),
+            Event::ToolCalled { tool, .. } if tool.status != ToolStatus::Completed => {
+                paint.paint(Role::Faint, format!("  ⚙ {}", first_line(&plain(&tool.title), LINE)))
+            }
+            Event::ToolUpdated { tool, .. } if tool.status == ToolStatus::Failed => {
+                paint.paint(Role::Bad, format!("  ⚙ {} failed", first_line(&plain(&tool.title), LINE)))
+            }
+            Event::TurnEnded { stop_reason, .. } => match stop_reason {
+                StopReason::EndTurn => return None,
+                StopReason::Cancelled => paint.paint(Role::Warning, "  turn cancelled"),
+                StopReason::MaxTokens => paint.paint(Role::Warning, "  the agent ran into its token limit"),
+                StopReason::MaxTurnRequests => paint.paint(Role::Warning, "  the agent ran into its request limit"),
+                StopReason::Refusal => paint.paint(Role::Warning, "  the agent refused"),
+            },
+            Event::TurnFailed { error, .. } => {
+                paint.paint(Role::Bad, format!("  ✗ turn failed: {}", plain(error).trim_end()))
+            }
+            Event::Delivered { items } => {
+                let ids = items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                paint.paint(Role::Good, format!("  ✓ delivered: item {ids}"))
+            }
+            Event::RetryCounted { used, limit, reason, no_progress, .. } => {
+                let same = if *no_progress { " · no progress" } else { "" };
+                let why = first_line(&plain(reason), LINE);
+                paint.paint(Role::Warning, format!("  ↻ retry {used}/{limit}{same}: {why}"))
+            }
+            Event::RetryLimitReached { used, limit, hook } => {
+                paint.paint(Role::Bad, format!("  ↻ retry limit reached ({used}/{limit}) by `{}`", plain(hook)))
+            }
+            Event::BackoffStarted { wait_ms, .. } => format!("  waits {wait_ms}"),
+            Event::GateOpened { gate, reason, .. } => {
+                paint.paint(Role::Warning, format!("  ◆ gate {gate}: {}", first_line(&plain(reason), LINE)))
+            }
+            Event::GateAnswered { gate, choice, by } => {
+                format!("  ◆ gate {gate}: {} (by {})", choice.name(), format!("{by:?}").to_lowercase())
+            }
+            Event::StopDecided { action, reason, .. } => {
+                format!("  decision: {}: {}", format!("{action:?}").to_lowercase(), first_line(&plain(reason), LINE))
+            }
+            Event::TaskCompleted { task, data } => {
+                format!("  task {task} completed: {}", first_line(&plain(&data.content), LINE))
+            }
+            Event::HookError { data, .. } => {
+                paint.paint(Role::Warning, format!("  ! hook `{}`: {}", plain(&data.hook_name), plain(&data.error)))
+            }
+            Event::Paused { .. } => "  paused".into(),
+            Event::Unpaused { .. } => "  goes on".into(),
+            Event::MessageQueued { text, .. } => format!("  message for the agent: {}", first_line(&plain(text), LINE)),
+            Event::StopRequested { .. } => paint.paint(Role::Warning, "  stopping"),
+            Event::Warning { text } => paint.paint(Role::Warning, format!("  ! {}", plain(text))),
+            Event::SessionEnded { outcome, iterations, reason } => self.ended(*outcome, *iterations, reason),
+            Event::HooksDue { .. }
+            | Event::AgentSaid { .. }
+            | Event::AgentThought { .. }
+            | Event::ToolCalled { .. }
+            | Event::ToolUpdated { .. }
+            | Event::ProcessStarted { .. }
+            | Event::LoopEnded { .. }
+            | Event::Unknown => return None,
+        })
+    }
+
+    fn iteration(&self, iteration: u32, outcome: IterationOutcome) -> String {
+        match outcome {
+            IterationOutcome::Done => self.paint.paint(Role::Good, format!("  ✓ iteration {iteration} done")),
+            IterationOutcome::Failed => self.paint.paint(Role::Bad, format!("  ✗ iteration {iteration} failed")),
+            IterationOutcome::Forced => self.paint.paint(Role::Warning, format!("  ! iteration {iteration} forced")),
+        }
+    }
+
+    fn hook(&self, finished: &HookFinished) -> String {
+        let HookFinished { point, hook, end, took_ms, verdict, .. } = finished;
+        let (sign, role) = match verdict {
+            Verdict::Pass => ("✓", Role::Good),
+            Verdict::Block => ("✗", Role::Bad),
+            Verdict::Fail => ("!", Role::Warning),
+        };
+        let said = match verdict {
+            Verdict::Pass => "passed",
+            Verdict::Block => "blocked",
+            Verdict::Fail if *end == RunEnd::Cut => "was cut",
+            Verdict::Fail => "failed",
+        };
+        let took = if *end == RunEnd::Cut { Span::default() } else { *took_ms };
+        let head = format!("  {sign} {point}: {} {said} · {} · {took}", plain(hook), end.describe());
+        let mut lines = self.paint.paint(role, head);
+        if self.output == HookOutput::Told {
+            for text in [&finished.stdout, &finished.stderr].into_iter().filter(|text| !text.trim().is_empty()) {
+                lines.push('\n');
+                lines.push_str(self.quoted(text).trim_end());
+            }
+        }
+        lines
+    }
+
+    fn prompt(&self, prompt: &PromptSent) -> String {
+        let reason = match prompt.reason {
+            PromptReason::Iteration => "prompt",
+            PromptReason::Feedback => "feedback",
+            PromptReason::Recovery => "recovery prompt",
+            PromptReason::FinalDelivery => "final delivery",
+            PromptReason::Message => "message",
+            PromptReason::Remediation => "remediation",
+            PromptReason::Gatekeeper => "review",
+        };
+        let items = match prompt.items.len() {
+            0 => String::new(),
+            1 => ", with 1 held item".into(),
+            n => format!(", with {n} held items"),
+        };
+        let head =
+            format!("  → {reason} ({} bytes{items}): {}", prompt.text.len(), first_line(&plain(&prompt.text), LINE));
+        self.paint.paint(Role::Faint, head)
+    }
+
+    fn ended(&self, outcome: Outcome, iterations: u32, reason: &str) -> String {
+        let role = if outcome == Outcome::Complete { Role::Good } else { Role::Warning };
+        let times = if iterations == 1 { "1 iteration".into() } else { format!("{iterations} iterations") };
+        self.paint.paint(role, format!("session {} after {times}: {}", outcome.name(), first_line(&plain(reason), 300)))
+    }
+}

@@ -1,0 +1,157 @@
+//! Which configs may run what they name.
+//!
+//! A config in a project that was just cloned runs nothing. What a person has allowed is kept whole, outside the
+//! project: the next run compares every byte, so that no change slips through, and no digest has to be trusted.
+//!
+//! # Invariants
+//! - Trust is for a place and a content. Change either, and it has to be given again.
+
+use std::{
+    fs,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    config::Document,
+    engine::policy::{AgentSpec, HookAction, Plan, StopHook},
+};
+
+/// How many contents are remembered for one place, so that switching branches does not ask again.
+const REMEMBERED: usize = 20;
+
+/// What was allowed, kept in a folder of the user's.
+#[derive(Debug, Clone)]
+pub struct TrustStore {
+    folder: PathBuf,
+}
+
+/// Everything that was allowed for one place.
+#[derive(Debug, Serialize, Deserialize)]
+struct Entry {
+    place: PathBuf,
+    contents: Vec<Vec<(String, String)>>,
+}
+
+impl TrustStore {
+    /// The store in this folder.
+    pub fn new(state_dir: &Path) -> Self {
+        Self { folder: state_dir.join("trust") }
+    }
+
+    /// Whether this content was allowed for this place.
+    pub fn trusts(&self, place: &Path, documents: &[Document]) -> bool {
+        self.read(place).is_some_and(|entry| entry.contents.contains(&content(documents)))
+    }
+
+    /// Allows it.
+    pub fn trust(&self, place: &Path, documents: &[Document]) -> io::Result<()> {
+        let mut entry = self.read(place).unwrap_or_else(|| Entry { place: place.to_owned(), contents: Vec::new() });
+        let content = content(documents);
+        entry.contents.retain(|known| *known != content);
+        entry.contents.push(content);
+        let surplus = entry.contents.len().saturating_sub(REMEMBERED);
+        entry.contents.drain(..surplus);
+        self.write(&entry)
+    }
+
+    /// Takes back whatever was allowed for this place; tells whether there was anything.
+    pub fn untrust(&self, place: &Path) -> io::Result<bool> {
+        if self.read(place).is_none() {
+            return Ok(false);
+        }
+        fs::remove_file(self.file(place)).map(|()| true)
+    }
+
+    fn file(&self, place: &Path) -> PathBuf {
+        let mut hasher = DefaultHasher::new();
+        place.hash(&mut hasher);
+        // Only a name: two places that share it overwrite each other, and are asked about again.
+        self.folder.join(format!("{:016x}.json", hasher.finish()))
+    }
+
+    fn read(&self, place: &Path) -> Option<Entry> {
+        let text = fs::read_to_string(self.file(place)).ok()?;
+        let entry: Entry = serde_json::from_str(&text).ok()?;
+        (entry.place == place).then_some(entry)
+    }
+
+    fn write(&self, entry: &Entry) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let file = self.file(&entry.place);
+        let draft = file.with_extension(format!("{}.tmp", std::process::id()));
+        let mut options = fs::OpenOptions::new();
+        let mut out = options.write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+        out.write_all(&serde_json::to_vec(entry)?)?;
+        out.sync_all()?;
+        fs::rename(draft, file)
+    }
+}
+
+fn content(documents: &[Document]) -> Vec<(String, String)> {
+    documents.iter().map(|document| (document.name.clone(), document.text.clone())).collect()
+}
+
+/// The document that stands for the plan of a session: a journal can come with a clone, too.
+pub fn plan_document(plan: &Plan) -> Document {
+    let text = serde_json::to_string(plan).expect("a plan has no keys that are not text");
+    Document { name: "plan".into(), text }
+}
+
+/// Everything that a plan would run, as a person can read it; the agent only if the config describes it.
+pub fn commands(plan: &Plan, agent_is_described: bool) -> Vec<String> {
+    let mut commands: Vec<String> = Vec::new();
+    for (point, hooks) in &plan.hooks {
+        for hook in hooks {
+            commands.push(match &hook.action {
+                HookAction::Command(command) => format!("{point}: {command}"),
+                HookAction::Builtin(name) => format!("{point}: {name} (built in)"),
+                HookAction::Gatekeeper(agents) => format!("{point}: review by {}", agents.join(", ")),
+            });
+        }
+    }
+    for hook in &plan.stop.hooks {
+        if let StopHook::Command(command) = hook {
+            commands.push(format!("stop decision: {command}"));
+        }
+    }
+    if agent_is_described {
+        commands.push(match &plan.agent_spec {
+            AgentSpec::Acp { command } | AgentSpec::Command { command, .. } => {
+                format!("agent {}: {command}", plan.agent)
+            }
+            AgentSpec::Scripted { script } => format!("agent {}: a script of {} bytes", plan.agent, script.len()),
+        });
+    }
+    commands
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn documents(text: &str) -> Vec<Document> {
+        vec![Document { name: "creel.yaml".into(), text: text.into() }]
+    }
+
+    #[test]
+    fn trust_is_for_a_place_and_a_content() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = TrustStore::new(dir.path());
+        let (here, there) = (Path::new("/a/creel.yaml"), Path::new("/b/creel.yaml"));
+        assert!(!store.trusts(here, &documents("x")));
+        store.trust(here, &documents("x")).expect("written");
+        assert!(store.trusts(here, &documents("x")));
+        assert!(!store.trusts(here, &documents("x ")));
+        assert!(!store.trusts(there, &documents("x")));
+        store.trust(here, &documents("y")).expect("written");
+        assert!(store.trusts(here, &documents("x")) && store.trusts(here, &documents("y")));
+        assert!(store.untrust(here).expect("removed"));
+        assert!(!store.trusts(here, &documents("x")));
+        assert!(!store.untrust(here).expect("nothing there"));
+    }
+}

@@ -1,0 +1,24 @@
+//! The log: for whoever looks for a fault of creel itself. What happens in a session is in its journal.
+
+use std::path::Path;
+
+use tracing_appender::non_blocking::WorkerGuard;
+use tracing_subscriber::EnvFilter;
+
+/// Writes the log into a file of this folder, if that can be; `CREEL_LOG` says how much (`info` if unsaid).
+pub fn start(state_dir: &Path) -> Option<WorkerGuard> {
+    let folder = state_dir.join("log");
+    // The appender complains on standard error if it has to make the folder itself.
+    std::fs::create_dir_all(&folder).ok()?;
+    let file = tracing_appender::rolling::Builder::new()
+        .rotation(tracing_appender::rolling::Rotation::DAILY)
+        .filename_prefix("creel")
+        .filename_suffix("log")
+        .max_log_files(7)
+        .build(folder)
+        .ok()?;
+    let (writer, guard) = tracing_appender::non_blocking(file);
+    let filter = EnvFilter::try_from_env("CREEL_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_writer(writer).with_ansi(false).with_env_filter(filter).try_init().ok()?;
+    Some(guard)
+}
