@@ -2,7 +2,10 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -106,6 +109,12 @@ impl Watch for Memory {
             Stream::Stderr => seen.stderr.extend_from_slice(bytes),
         });
     }
+}
+
+/// A mark that no other call gets.
+pub(crate) fn fresh_mark() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    mark(&format!("fresh-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
 /// A path in a folder, for use in a command.
