@@ -47,6 +47,8 @@ struct Here {
     delimiter: String,
     quoted: bool,
     strip_tabs: bool,
+    /// Whether a shell reads it.
+    is_code: bool,
 }
 
 struct Reader<'a> {
@@ -282,7 +284,8 @@ impl Reader<'_> {
         while self.rest().starts_with([' ', '\t']) {
             self.skip(1);
         }
-        let mut here = Here { delimiter: String::new(), quoted: false, strip_tabs };
+        let is_code = self.command().names(SHELLS) || self.command().names(EVALUATORS);
+        let mut here = Here { delimiter: String::new(), quoted: false, strip_tabs, is_code };
         while self.at < self.text.len()
             && !self.rest().starts_with([' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')'])
         {
@@ -335,6 +338,8 @@ impl Reader<'_> {
                 return self.refuse(BadPlace::AfterDollar);
             } else if mixed {
                 return self.refuse(BadPlace::MixedHere);
+            } else if here.is_code && !self.is_plain() {
+                return self.refuse(BadPlace::OtherShell);
             } else {
                 self.put_plain()?;
             }
@@ -351,6 +356,10 @@ impl Reader<'_> {
     fn placeholder_here(&mut self) -> bool {
         let at = self.at;
         self.waiting.peek().is_some_and(|p| p.range.start == at)
+    }
+
+    fn is_plain(&mut self) -> bool {
+        self.waiting.peek().is_some_and(|p| PLAIN.contains(&p.name.as_str()))
     }
 
     fn next_placeholder(&mut self) -> Placeholder {
@@ -371,8 +380,7 @@ impl Reader<'_> {
         if self.frames.contains(&Frame::Parameter) {
             return self.refuse(BadPlace::Parameter);
         }
-        let plain = self.waiting.peek().is_some_and(|p| PLAIN.contains(&p.name.as_str()));
-        if !plain && self.command().is_code() {
+        if !self.is_plain() && self.command().is_code() {
             return self.refuse(BadPlace::OtherShell);
         }
         let placeholder = self.next_placeholder();
@@ -458,10 +466,14 @@ impl Reader<'_> {
 }
 
 impl Simple {
+    /// Whether one of these programs is named, be it after `sudo` or `env`.
+    fn names(&self, programs: &[&str]) -> bool {
+        self.words.iter().any(|word| programs.contains(&word.rsplit('/').next().unwrap_or(word)))
+    }
+
     /// Whether the word being read is code for another shell.
     fn is_code(&self) -> bool {
-        let names = |list: &[&str]| self.words.iter().any(|w| list.contains(&w.rsplit('/').next().unwrap_or(w)));
         let takes_code = |word: &String| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c');
-        names(EVALUATORS) || (names(SHELLS) && self.words.last().is_some_and(takes_code))
+        self.names(EVALUATORS) || (self.names(SHELLS) && self.words.last().is_some_and(takes_code))
     }
 }
