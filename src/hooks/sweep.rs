@@ -5,7 +5,8 @@
 //!
 //! A process is ours if it is in a group that we started, or if its environment carries our mark, which it keeps
 //! when it leaves the group with `setsid`. The mark is found in `/proc`, so only on Linux; elsewhere the groups are
-//! all there is.
+//! all there is. One that leaves its group *and* clears its environment is lost to us; only a namespace or a cgroup
+//! could hold it, and both need rights that we do not ask for.
 //!
 //! # Invariants
 //! - Never ourselves, never an ancestor of ours: they may carry the mark of an outer session.
@@ -127,12 +128,13 @@ struct Left {
 
 impl Left {
     fn find(mark_prefix: &str, groups: &[Group]) -> Self {
-        if !cfg!(target_os = "linux") {
+        let stats: Vec<Stat> = all_stats().collect();
+        if stats.is_empty() {
+            // Not Linux, or no `/proc`: the groups are all we know.
             let groups: BTreeSet<i32> = groups.iter().map(|g| g.pid).filter(|pid| exists(*pid)).collect();
             return Self { count: groups.len(), groups, alone: BTreeSet::new() };
         }
         let spared = ourselves();
-        let stats: Vec<Stat> = all_stats().collect();
         let mut left = Self::default();
         for stat in stats.iter().filter(|s| !s.dead && !spared.contains(&s.pid)) {
             if is_member(stat, groups, &stats) {
