@@ -196,6 +196,7 @@ mod tests {
             ("cat <<{{error}}", BadPlace::HereDelimiter),
             ("cat <<'E'\n{{error}}\nE", BadPlace::QuotedHere),
             ("cat <<-\\E\n\t{{error}}\n\tE", BadPlace::QuotedHere),
+            ("cat <<E\")\"\n{{error}}\nE)", BadPlace::QuotedHere),
             ("cat <<E\n$(a {{error}})\nE", BadPlace::MixedHere),
             ("a \"$(case x in x) b;; esac)\" {{error}}", BadPlace::Unclear),
             ("a $'b\\'c' {{error}}", BadPlace::Unclear),

@@ -17,6 +17,9 @@ const PLAIN: &[&str] = &["session", "iteration", "attempt"];
 /// Names whose values are numbers.
 const NUMBERS: &[&str] = &["iteration", "attempt"];
 
+/// Where a word ends that is not quoted.
+const ENDS_WORD: [char; 10] = [' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')'];
+
 /// What the shell is in the middle of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Frame {
@@ -286,16 +289,22 @@ impl Reader<'_> {
         }
         let is_code = self.command().names(SHELLS) || self.command().names(EVALUATORS);
         let mut here = Here { delimiter: String::new(), quoted: false, strip_tabs, is_code };
-        while self.at < self.text.len()
-            && !self.rest().starts_with([' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')'])
-        {
+        let mut open = None;
+        while self.at < self.text.len() && (open.is_some() || !self.rest().starts_with(ENDS_WORD)) {
             if self.placeholder_here() {
                 return self.refuse(BadPlace::HereDelimiter);
             }
-            match self.take() {
-                '\'' | '"' | '\\' => here.quoted = true,
-                '$' | '`' => self.lost = true,
-                other => here.delimiter.push(other),
+            let next = self.take();
+            here.quoted |= matches!(next, '\'' | '"' | '\\');
+            match (next, open) {
+                (quote, Some(opened)) if quote == opened => open = None,
+                (quote @ ('\'' | '"'), None) => open = Some(quote),
+                // What is escaped or expanded in a mark is too rare to be worth a guess.
+                ('$' | '`' | '\n', _) | ('\\', Some(_)) => self.lost = true,
+                ('\\', None) => {
+                    self.lost |= self.rest().starts_with(['\'', '"', '\\']) || self.rest().starts_with(ENDS_WORD);
+                }
+                (other, _) => here.delimiter.push(other),
             }
         }
         self.heres.push(here);
