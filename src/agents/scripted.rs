@@ -400,6 +400,21 @@ otherwise: { say: "nothing to do" }
     }
 
     #[test]
+    fn the_script_of_the_contract_is_good() {
+        let script = r#"
+turns:
+  - say: "I will write the parser."     # streamed as an agent would
+    run: "printf 'fn main() {}' > main.rs"   # shown as a tool call; a list runs in order
+    delay: 400ms                        # between chunks; 0 in tests
+  - when: "Hook feedback"               # this turn answers the first unanswered prompt that matches
+    say: "Fixed. <promise>COMPLETE</promise>"
+  - fail: "connection reset"            # or crash: true, or hang: true
+otherwise: { say: "Nothing to do." }    # when the turns are used up
+"#;
+        assert_eq!(validate(script), Ok(()));
+    }
+
+    #[test]
     fn text_comes_in_lines_or_in_words() {
         assert_eq!(chunks("a b\nc", Duration::ZERO), ["a b\n", "c"]);
         assert_eq!(chunks("a b\nc", Duration::from_millis(1)), ["a b\n", "c"]);

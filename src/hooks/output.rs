@@ -449,6 +449,16 @@ mod tests {
         assert!(got.stdout.contains("x.log is not complete"));
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_is_told_and_nothing_more() {
+        let mut capture = Capture::new(600, Some(("/dev/full".into(), "x.log".into())), FILE_CAP);
+        capture.push(Stream::Stdout, b"short");
+        let got = capture.finish();
+        assert_eq!((got.stdout.as_str(), got.file_written), ("short", false));
+        assert!(got.file_note.expect("a note").contains("No space left"));
+    }
+
     proptest! {
         #[test]
         fn both_texts_together_are_within_the_limit_and_no_byte_is_unaccounted_for(

@@ -10,7 +10,7 @@
 //! - A command that never reads its input, or leaves its output open in the background, holds nobody.
 
 use std::{
-    io,
+    io::{self, Write},
     os::{fd::AsFd, unix::process::ExitStatusExt},
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
@@ -28,10 +28,14 @@ use tokio_util::sync::CancellationToken;
 pub use super::sweep::Group;
 use super::sweep::{self, MARK};
 
-/// How much is read at once.
-const BUFFER: usize = 256 * 1024;
-/// What we ask the kernel to hold for us; it may refuse.
+/// How much is read at once from a command that prints little, which most do.
+const BUFFER: usize = 8 * 1024;
+/// How much is read at once from a command that filled the small buffer.
+const LARGE_BUFFER: usize = 256 * 1024;
+/// What we then ask the kernel to hold for us; it may refuse.
 const PIPE: usize = 512 * 1024;
+/// Input that every empty pipe takes at once.
+const SHORT_INPUT: usize = 4 * 1024;
 /// After the command ended: how long its output may be silent while somebody still holds it open.
 const DRAIN_QUIET: Duration = Duration::from_millis(50);
 /// After the command ended: how long we read at most from what it left in the background.
@@ -195,7 +199,7 @@ impl Running {
             command.env(name, value.replace('\0', ""));
         }
         command.env(MARK, &spec.mark);
-        command.stdin(if spec.stdin.is_empty() { Stdio::null() } else { Stdio::piped() });
+        command.stdin(input_for(&spec.stdin));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|e| why_not(&e, &spec.cwd))?;
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).ok_or("the process has no number")?;
@@ -267,8 +271,6 @@ impl Running {
     /// TERM, grace, KILL, for all that belongs to it; what it prints meanwhile is still read.
     async fn end_by_force(&mut self, watch: &mut dyn Watch) {
         let (mark, groups) = (self.guard.mark.clone(), [self.guard.group]);
-        // The leader's whole group is told at once, so that none sees the others die first.
-        self.guard.group.signal(Signal::TERM);
         let ending = sweep::end_all(&mark, &groups, self.grace);
         tokio::pin!(ending);
         loop {
@@ -278,7 +280,6 @@ impl Running {
                 () = self.step(watch), if self.is_busy() => {}
             }
         }
-        self.guard.group.signal(Signal::KILL);
         if self.exited.is_none() {
             // Reaps the leader. It was killed, so this is short, unless the kernel holds it.
             let _ = timeout(DRAIN_TOTAL, self.child.wait()).await;
@@ -294,9 +295,6 @@ impl Running {
 
 impl<P: AsyncRead + Unpin + AsFd> Output<P> {
     fn new(pipe: Option<P>) -> Self {
-        if let Some(pipe) = &pipe {
-            enlarge(pipe);
-        }
         Self { pipe, buffer: vec![0; BUFFER] }
     }
 
@@ -315,10 +313,28 @@ impl<P: AsyncRead + Unpin + AsFd> Output<P> {
     fn pass_on(&mut self, stream: Stream, n: usize, watch: &mut dyn Watch) {
         if n == 0 {
             self.pipe = None;
-        } else {
-            watch.output(stream, &self.buffer[..n]);
+            return;
+        }
+        watch.output(stream, &self.buffer[..n]);
+        if n == BUFFER && self.buffer.len() == BUFFER {
+            self.buffer = vec![0; LARGE_BUFFER];
+            self.pipe.as_ref().inspect(|pipe| enlarge(*pipe));
         }
     }
+}
+
+/// Short input is put into the pipe before the command starts, which saves waiting for it.
+fn input_for(bytes: &[u8]) -> Stdio {
+    if bytes.is_empty() {
+        return Stdio::null();
+    }
+    if bytes.len() <= SHORT_INPUT
+        && let Ok((reader, mut writer)) = io::pipe()
+        && writer.write_all(bytes).is_ok()
+    {
+        return reader.into();
+    }
+    Stdio::piped()
 }
 
 /// Writes a piece. Never ready once all is written.

@@ -5,7 +5,8 @@
 //!
 //! A process is ours if it is in a group that we started, or if its environment carries our mark, which it keeps
 //! when it leaves the group with `setsid`. The mark is found in `/proc`, so only on Linux; elsewhere the groups are
-//! all there is.
+//! all there is. One that leaves its group *and* clears its environment is lost to us; only a namespace or a cgroup
+//! could hold it, and both need rights that we do not ask for.
 //!
 //! # Invariants
 //! - Never ourselves, never an ancestor of ours: they may carry the mark of an outer session.
@@ -22,8 +23,10 @@ use tokio::time::{Instant, sleep};
 /// The variable that marks what we started.
 pub const MARK: &str = "CREEL_MARK";
 
-/// How often we look whether all are gone.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How soon we look whether all are gone; then half as often each time, down to [`LOOK_LATER`].
+const LOOK_SOON: Duration = Duration::from_millis(5);
+/// How often we look at those who take their time.
+const LOOK_LATER: Duration = Duration::from_millis(40);
 /// How long we look after a KILL, which nothing survives unless the kernel holds it.
 const AFTER_KILL: Duration = Duration::from_millis(500);
 
@@ -71,69 +74,103 @@ pub fn alive_with_mark(prefix: &str) -> Vec<i32> {
 
 /// Ends all that is left of these groups or carries the mark: TERM, then as long as they need up to `grace`, then
 /// KILL. Says how many processes there were.
+///
+/// TERM goes once to those who are there: many programs take a second one as an order to give up at once, and what
+/// is started after the first may be what cleans up.
 pub async fn end_all(mark_prefix: &str, groups: &[Group], grace: Duration) -> usize {
-    let mut told: BTreeSet<i32> = BTreeSet::new();
-    let deadline = Instant::now() + grace;
-    loop {
-        let left = left(mark_prefix, groups);
-        if left.is_empty() {
-            return told.len();
+    let first = Left::find(mark_prefix, groups);
+    first.signal(Signal::TERM);
+    if !gone_within(grace, mark_prefix, groups).await {
+        let deadline = Instant::now() + AFTER_KILL;
+        // More than once: one may fork while we look.
+        while Instant::now() < deadline {
+            Left::find(mark_prefix, groups).signal(Signal::KILL);
+            if gone_within(LOOK_LATER, mark_prefix, groups).await {
+                break;
+            }
         }
-        // One that was forked in the meantime is told as well.
-        for pid in left.difference(&told) {
-            signal(*pid, Signal::TERM);
-        }
-        told.extend(left);
-        if Instant::now() >= deadline {
-            break;
-        }
-        sleep(LOOK_EVERY.min(grace)).await;
     }
-    let deadline = Instant::now() + AFTER_KILL;
-    loop {
-        let killed = kill_all_now(mark_prefix, groups);
-        if killed == 0 || Instant::now() >= deadline {
-            return told.len();
-        }
-        sleep(LOOK_EVERY).await;
-    }
+    first.count
 }
 
 /// Ends them at once and does not wait. Says how many processes there were.
 pub fn kill_all_now(mark_prefix: &str, groups: &[Group]) -> usize {
-    let left = left(mark_prefix, groups);
-    for pid in &left {
-        signal(*pid, Signal::KILL);
-    }
-    left.len()
+    let left = Left::find(mark_prefix, groups);
+    left.signal(Signal::KILL);
+    left.count
 }
 
-/// What lives of these groups, and what carries the mark.
-fn left(mark_prefix: &str, groups: &[Group]) -> BTreeSet<i32> {
-    if !cfg!(target_os = "linux") {
-        return groups.iter().filter(|g| exists(g.pid)).map(|g| -g.pid).collect();
+async fn gone_within(time: Duration, mark_prefix: &str, groups: &[Group]) -> bool {
+    let deadline = Instant::now() + time;
+    let mut pause = LOOK_SOON;
+    loop {
+        if Left::find(mark_prefix, groups).count == 0 {
+            return true;
+        }
+        let now = Instant::now();
+        if now >= deadline {
+            return false;
+        }
+        sleep(pause.min(deadline - now)).await;
+        pause = LOOK_LATER.min(pause * 2);
     }
-    let spared = ourselves();
-    let own_session = getsid(None).map_or(0, |pid| pid.as_raw_nonzero().get());
-    let stats: Vec<Stat> = all_stats().collect();
-    let member = |s: &Stat| {
-        groups.iter().filter(|g| g.pid == s.group).any(|g| match stats.iter().find(|leader| leader.pid == g.pid) {
-            Some(leader) => g.start.is_none_or(|start| start == leader.start),
-            None => s.session == own_session && g.start.is_none_or(|start| s.start >= start),
-        })
+}
+
+/// What lives of ours.
+#[derive(Debug, Default)]
+struct Left {
+    /// Groups all of whose members are ours.
+    groups: BTreeSet<i32>,
+    /// Processes that left their group, and are found by their mark.
+    alone: BTreeSet<i32>,
+    count: usize,
+}
+
+impl Left {
+    fn find(mark_prefix: &str, groups: &[Group]) -> Self {
+        let stats: Vec<Stat> = all_stats().collect();
+        if stats.is_empty() {
+            // Not Linux, or no `/proc`: the groups are all we know.
+            let groups: BTreeSet<i32> = groups.iter().map(|g| g.pid).filter(|pid| exists(*pid)).collect();
+            return Self { count: groups.len(), groups, alone: BTreeSet::new() };
+        }
+        let spared = ourselves();
+        let mut left = Self::default();
+        for stat in stats.iter().filter(|s| !s.dead && !spared.contains(&s.pid)) {
+            if is_member(stat, groups, &stats) {
+                left.groups.insert(stat.group);
+                left.count += 1;
+            } else if has_mark(stat.pid, mark_prefix) {
+                left.alone.insert(stat.pid);
+                left.count += 1;
+            }
+        }
+        left
+    }
+
+    /// A group is told as one, so that none of it sees the others die first. That somebody is gone in the meantime,
+    /// or not ours to end, changes nothing.
+    fn signal(&self, signal: Signal) {
+        for group in &self.groups {
+            Group { pid: *group, start: None }.signal(signal);
+        }
+        for pid in self.alone.iter().filter_map(|pid| Pid::from_raw(*pid)) {
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
+
+/// Whether it is in one of these groups, and the group is still the one that was recorded.
+fn is_member(stat: &Stat, groups: &[Group], stats: &[Stat]) -> bool {
+    let recorded = |group: &Group| match stats.iter().find(|s| s.pid == group.pid) {
+        Some(leader) => group.start.is_none_or(|start| start == leader.start),
+        None => stat.session == own_session() && group.start.is_none_or(|start| stat.start >= start),
     };
-    let ours = |s: &&Stat| !s.dead && !spared.contains(&s.pid) && (member(s) || has_mark(s.pid, mark_prefix));
-    stats.iter().filter(ours).map(|s| s.pid).collect()
+    groups.iter().filter(|group| group.pid == stat.group).any(recorded)
 }
 
-/// A negative number is a group, as in `kill(2)`.
-fn signal(pid: i32, signal: Signal) {
-    if pid < 0 {
-        Group { pid: -pid, start: None }.signal(signal);
-    } else if let Some(pid) = Pid::from_raw(pid) {
-        // Gone in the meantime, or not ours to end: neither changes anything.
-        let _ = kill_process(pid, signal);
-    }
+fn own_session() -> i32 {
+    getsid(None).map_or(0, |pid| pid.as_raw_nonzero().get())
 }
 
 fn exists(group: i32) -> bool {

@@ -17,7 +17,7 @@ use creel::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{eventually, folder, in_folder, lives, mark, pid_in};
+use crate::support::{eventually, folder, fresh_mark, in_folder, lives, pid_in};
 
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<(Vec<AgentUpdate>, Vec<Group>)>>);
@@ -64,17 +64,17 @@ impl Updates for Heard {
     }
 }
 
-fn place(dir: &Path, test: &str) -> AgentPlace {
-    AgentPlace { cwd: dir.into(), session: "s-1".into(), session_dir: dir.join("session"), mark: mark(test) }
+fn place(dir: &Path) -> AgentPlace {
+    AgentPlace { cwd: dir.into(), session: "s-1".into(), session_dir: dir.join("session"), mark: fresh_mark() }
 }
 
 fn command(line: &str, dir: &Path) -> Box<dyn Agent> {
     let spec = AgentSpec::Command { command: line.into(), continue_command: None };
-    start(&spec, place(dir, "agent"), &[]).expect("an agent")
+    start(&spec, place(dir), &[]).expect("an agent")
 }
 
-fn scripted(script: &str, dir: &Path, test: &str) -> Box<dyn Agent> {
-    start(&AgentSpec::Scripted { script: script.into() }, place(dir, test), &[]).expect("an agent")
+fn scripted(script: &str, dir: &Path) -> Box<dyn Agent> {
+    start(&AgentSpec::Scripted { script: script.into() }, place(dir), &[]).expect("an agent")
 }
 
 fn request(text: &str) -> TurnRequest {
@@ -118,7 +118,7 @@ async fn the_prompt_can_be_one_argument() {
 async fn later_turns_of_a_conversation_have_their_own_command() {
     let dir = folder();
     let spec = AgentSpec::Command { command: "echo first".into(), continue_command: Some("echo later".into()) };
-    let mut agent = start(&spec, place(dir.path(), "later"), &[]).expect("an agent");
+    let mut agent = start(&spec, place(dir.path()), &[]).expect("an agent");
     assert_eq!(turn(&mut *agent, request("")).await.1.said(), "first\n");
     let same = TurnRequest { conversation: Conversation::Same, ..request("") };
     assert_eq!(turn(&mut *agent, same).await.1.said(), "later\n");
@@ -192,7 +192,7 @@ async fn a_cancelled_turn_ends_as_cancelled_and_leaves_nothing() {
     let dir = folder();
     for (kind, mut agent) in [
         ("command", command("echo $$ > pid-command; sleep 1000 & sleep 1000", dir.path())),
-        ("script", scripted("turns: [{ run: 'echo $$ > pid-script; sleep 1000 & sleep 1000' }]", dir.path(), "cancel")),
+        ("script", scripted("turns: [{ run: 'echo $$ > pid-script; sleep 1000 & sleep 1000' }]", dir.path())),
     ] {
         let cancel = CancellationToken::new();
         let mut heard = Heard::default();
@@ -203,7 +203,6 @@ async fn a_cancelled_turn_ends_as_cancelled_and_leaves_nothing() {
         });
         assert_eq!(end, Ok(ended(StopReason::Cancelled)), "{kind}");
         assert!(!lives(pid), "{kind}");
-        assert!(creel::hooks::sweep::alive_with_mark(&mark("cancel")).is_empty());
     }
 }
 
@@ -239,7 +238,7 @@ turns:
     say: "one\ntwo"
     run: ["echo hi > made; echo made it; echo $CREEL_SESSION", "exit 4"]
 "#;
-    let (end, heard) = turn(&mut *scripted(script, dir.path(), "lists"), request("go")).await;
+    let (end, heard) = turn(&mut *scripted(script, dir.path()), request("go")).await;
     assert_eq!(end, Ok(ended(StopReason::EndTurn)));
     let shown: Vec<String> = heard
         .all()
@@ -273,7 +272,7 @@ async fn a_script_can_fail_crash_hang_and_run_out() {
     let dir = folder();
     let script =
         "turns: [{ fail: connection reset, say: hm }, { crash: true }, { hang: true }, { stop_reason: refusal }]";
-    let mut agent = scripted(script, dir.path(), "fails");
+    let mut agent = scripted(script, dir.path());
     let (end, heard) = turn(&mut *agent, request("")).await;
     assert_eq!((end, heard.said().as_str()), (Err(TurnFailure::new("connection reset")), "hm"));
     assert!(failure(&mut *agent, request("")).await.contains("crashed"));
@@ -287,7 +286,7 @@ async fn a_script_can_fail_crash_hang_and_run_out() {
 #[tokio::test]
 async fn a_hanging_script_can_be_cancelled() {
     let dir = folder();
-    let mut agent = scripted("turns: [{ say: begun, hang: true }]", dir.path(), "hangs");
+    let mut agent = scripted("turns: [{ say: begun, hang: true }]", dir.path());
     let cancel = CancellationToken::new();
     let mut heard = Heard::default();
     let listening = heard.clone();
@@ -302,9 +301,8 @@ async fn a_hanging_script_can_be_cancelled() {
 #[test]
 fn an_agent_that_cannot_be_used_is_refused_with_the_way_out() {
     let dir = folder();
-    let refused = |spec: &AgentSpec| -> AgentError {
-        start(spec, place(dir.path(), "refused"), &[]).err().expect("it cannot be used")
-    };
+    let refused =
+        |spec: &AgentSpec| -> AgentError { start(spec, place(dir.path()), &[]).err().expect("it cannot be used") };
     let acp = refused(&AgentSpec::Acp { command: "claude-code-acp".into() }).to_string();
     assert!(acp.contains("ACP") && acp.contains("`command:`"), "{acp}");
     let line = |command: &str| AgentSpec::Command { command: command.into(), continue_command: None };

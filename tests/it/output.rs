@@ -22,7 +22,7 @@ use creel::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{Memory, eventually, folder, in_folder, mark};
+use crate::support::{Memory, eventually, folder, fresh_mark, in_folder};
 
 fn job(point: Point, command: &str) -> HookJob {
     HookJob {
@@ -42,18 +42,18 @@ fn job(point: Point, command: &str) -> HookJob {
     }
 }
 
-fn place(dir: &Path, test: &str) -> Place {
+fn place(dir: &Path) -> Place {
     Place {
         cwd: dir.into(),
         session_dir: dir.join("session"),
         session_id: "id-1".into(),
         journal: dir.join("session/journal.jsonl"),
-        mark: mark(test),
+        mark: fresh_mark(),
     }
 }
 
 async fn result(job: &HookJob, dir: &Path) -> RunResult {
-    run_hook(job, &place(dir, "hook"), &mut Memory::default(), &CancellationToken::new()).await
+    run_hook(job, &place(dir), &mut Memory::default(), &CancellationToken::new()).await
 }
 
 /// Counts, and keeps nothing.
@@ -73,7 +73,7 @@ async fn a_flood_is_bounded_in_memory_and_on_disk() {
     let dir = folder();
     let job = job(Point::Stop, "echo first; head -c 200000000 /dev/zero | tr '\\0' x; echo; echo last");
     let mut count = Count::default();
-    let got = run_hook(&job, &place(dir.path(), "flood"), &mut count, &CancellationToken::new()).await;
+    let got = run_hook(&job, &place(dir.path()), &mut count, &CancellationToken::new()).await;
     assert_eq!((&got.end, count.0), (&RunEnd::Exit(0), 200_000_012));
     assert!(got.stdout.len() <= 16 * 1024 && got.stdout.len() > 15 * 1024);
     assert!(got.stdout.starts_with("first\n") && got.stdout.ends_with("x\nlast\n"));
@@ -124,7 +124,7 @@ async fn output_is_seen_before_the_end() {
     let seen = memory.clone();
     let (job, place, cancel) = (
         job(Point::Stop, "echo early; while ! test -e go; do sleep 0.01; done"),
-        place(dir.path(), "early"),
+        place(dir.path()),
         CancellationToken::new(),
     );
     let (got, ()) = tokio::join!(run_hook(&job, &place, &mut memory, &cancel), async {
@@ -140,7 +140,7 @@ async fn a_cancelled_hook_is_cut_and_a_late_one_timed_out() {
     let cancel = CancellationToken::new();
     let mut memory = Memory::default();
     let seen = memory.clone();
-    let (slow, place) = (job(Point::Stop, "echo begun; sleep 1000"), place(dir.path(), "cut"));
+    let (slow, place) = (job(Point::Stop, "echo begun; sleep 1000"), place(dir.path()));
     let (got, ()) = tokio::join!(run_hook(&slow, &place, &mut memory, &cancel), async {
         eventually("it runs", || !seen.stdout().is_empty()).await;
         cancel.cancel();

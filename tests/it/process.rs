@@ -112,6 +112,15 @@ async fn what_is_printed_after_term_is_kept() {
 }
 
 #[tokio::test]
+async fn term_comes_once_and_what_cleans_up_is_let_be() {
+    let dir = folder();
+    let command = "trap 'echo told; sh -c \"sleep 0.2; echo cleaned up\"; exit 1' TERM
+        echo $$ > ready; while :; do sleep 0.02; done";
+    let (end, memory, _) = cancelled_at(spec(command, dir.path(), "once"), "ready").await;
+    assert_eq!((end, memory.stdout().as_str()), (ProcessEnd::Cancelled, "told\ncleaned up\n"));
+}
+
+#[tokio::test]
 async fn a_dropped_run_leaves_nothing_behind() {
     let dir = folder();
     let mut memory = Memory::default();

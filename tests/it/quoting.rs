@@ -1,14 +1,22 @@
 //! Template values come back from a real shell exactly as they were put in, wherever they stand.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use creel::engine::hooks::template::{expand, variable};
 use proptest::prelude::*;
 
-fn shell(command: &str, value: &str) -> String {
+use crate::support::folder;
+
+/// Shells that may be `sh` on some system; those that are not installed are left out.
+fn shells() -> impl Iterator<Item = &'static str> {
+    let installed = |shell: &&str| *shell == "sh" || Command::new(shell).args(["-c", ":"]).output().is_ok();
+    ["sh", "bash"].into_iter().filter(installed)
+}
+
+fn output_of(shell: &str, command: &str, value: &str) -> String {
     let expanded = expand(command).expect("a place that can be quoted");
-    let output = Command::new("sh").arg("-c").arg(expanded).env(variable("error"), value).output().expect("a shell");
-    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(shell).arg("-c").arg(expanded).env(variable("error"), value).output().expect("a shell");
+    assert!(output.status.success(), "{shell}: {command}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -73,21 +81,22 @@ const PLACES: &[&str] = &[
     "set -eu; printf '[%s]' \\\n  {{error}}",
 ];
 
+/// Each prints the value once, between brackets, and a line break.
+const DOCUMENTS: &[&str] = &["cat <<EOF\n[{{error}}]\nEOF", "cat <<-EOF; : {{error}}\n\t[{{error}}]\n\tEOF"];
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
     fn a_value_comes_back_exactly_from_every_place(value in nasty()) {
-        for place in PLACES {
-            prop_assert_eq!(shell(place, &value), format!("[{value}]"), "{}", place);
+        for shell in shells() {
+            for place in PLACES {
+                prop_assert_eq!(output_of(shell, place, &value), format!("[{value}]"), "{}: {}", shell, place);
+            }
+            for document in DOCUMENTS {
+                prop_assert_eq!(output_of(shell, document, &value), format!("[{value}]\n"), "{}: {}", shell, document);
+            }
         }
-    }
-
-    #[test]
-    fn a_value_in_a_here_document_is_data(value in nasty()) {
-        prop_assert_eq!(shell("cat <<EOF\n[{{error}}]\nEOF", &value), format!("[{value}]\n"));
-        prop_assert_eq!(shell("cat <<-EOF; : {{error}}\n\t[{{error}}]\n\tEOF", &value),
-            format!("[{value}]\n"));
     }
 }
 
@@ -105,4 +114,71 @@ fn the_notification_of_the_seed_is_whole() {
     let expanded = expand(command).expect("a place that can be quoted");
     let output = Command::new("sh").arg("-c").arg(expanded).env("CREEL_ITERATION", "3").output().expect("a shell");
     assert_eq!(String::from_utf8_lossy(&output.stdout), r#"{"text": "Iteration 3 done"}"#);
+}
+
+/// Command text at random, much of it nonsense. Substitutions stand in "…", since the shell itself splits others.
+fn any_command() -> impl Strategy<Value = String> {
+    let piece = proptest::sample::select(vec![
+        "{{error}}",
+        "{{error}}",
+        "{{error}}",
+        "{{error}}",
+        "printf '<%s>' ",
+        "printf '<%s>' ",
+        " ",
+        " ",
+        "'",
+        "'",
+        "\"",
+        "\"",
+        "\"$(",
+        "\"$(",
+        ")\"",
+        ")\"",
+        "(",
+        "\\",
+        "#",
+        "\n",
+        "; ",
+        "${x:-",
+        "${x#",
+        "}",
+        "$((1+",
+        "))",
+        "case a in a) ",
+        ";; esac",
+        "cat <<E\n",
+        "cat <<'E'\n",
+        "\nE\n",
+        "<<-E",
+        "$",
+        "a",
+        "{",
+        "$'",
+        "\\\n",
+        "\t",
+        "&& ",
+        "| cat",
+    ]);
+    proptest::collection::vec(piece, 1..14).prop_map(|pieces| format!("printf '<%s>' {}", pieces.concat()))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_command_that_is_accepted_keeps_the_value_whole(command in any_command()) {
+        let Ok(expanded) = expand(&command) else { return Ok(()) };
+        let folder = folder();
+        let value = "AAA * b  c$(touch pwned)`touch pwned`'\"\\ZZZ";
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(&expanded).env(variable("error"), value).current_dir(folder.path()).stdin(Stdio::null());
+        let output = shell.output().expect("a shell");
+        prop_assert!(!folder.path().join("pwned").exists(), "{}", expanded);
+        if output.status.success() {
+            let printed = String::from_utf8_lossy(&output.stdout);
+            prop_assert_eq!(printed.matches("AAA").count(), printed.matches(value).count(), "{}: {}", expanded, printed);
+            prop_assert!(!printed.contains("CREEL_ERROR"), "{}: {}", expanded, printed);
+        }
+    }
 }

@@ -14,8 +14,8 @@
 //! # Invariants
 //! - A value is data, never code: it is not part of the command text, and the shell expands it once.
 //! - A value is not looked through for further names.
-//! - A place where this cannot be held is refused, with the way out. What a *program* does with its argument is its
-//!   own affair; only those that are known to read it as code (`sh -c`, `eval`, `ssh`) are refused.
+//! - A place where this cannot be held is refused, with the way out. What a *program* does with its argument or input
+//!   is its own affair; only those that are known to read it as code (`sh -c`, `eval`, `ssh`) are refused.
 
 use std::{fmt, ops::Range};
 
@@ -196,6 +196,7 @@ mod tests {
             ("cat <<{{error}}", BadPlace::HereDelimiter),
             ("cat <<'E'\n{{error}}\nE", BadPlace::QuotedHere),
             ("cat <<-\\E\n\t{{error}}\n\tE", BadPlace::QuotedHere),
+            ("cat <<E\")\"\n{{error}}\nE)", BadPlace::QuotedHere),
             ("cat <<E\n$(a {{error}})\nE", BadPlace::MixedHere),
             ("a \"$(case x in x) b;; esac)\" {{error}}", BadPlace::Unclear),
             ("a $'b\\'c' {{error}}", BadPlace::Unclear),
@@ -208,9 +209,13 @@ mod tests {
 
     #[test]
     fn text_for_another_shell_takes_only_plain_values() {
-        for text in
-            ["bash -c 'a {{error}}'", "/bin/sh -ec \"a {{error}}\"", "eval a {{error}}", "x; ssh host a {{error}}"]
-        {
+        for text in [
+            "bash -c 'a {{error}}'",
+            "/bin/sh -ec \"a {{error}}\"",
+            "eval a {{error}}",
+            "sudo bash -s <<E\n{{error}}\nE",
+            "x; ssh host a {{error}}",
+        ] {
             assert_eq!(refused(text), BadPlace::OtherShell, "{text}");
         }
         assert_eq!(expanded("sh -c 'a {{iteration}}'"), r#"sh -c 'a '"${CREEL_ITERATION-}"''"#);

@@ -17,6 +17,9 @@ const PLAIN: &[&str] = &["session", "iteration", "attempt"];
 /// Names whose values are numbers.
 const NUMBERS: &[&str] = &["iteration", "attempt"];
 
+/// Where a word ends that is not quoted.
+const ENDS_WORD: [char; 10] = [' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')'];
+
 /// What the shell is in the middle of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Frame {
@@ -47,6 +50,8 @@ struct Here {
     delimiter: String,
     quoted: bool,
     strip_tabs: bool,
+    /// Whether a shell reads it.
+    is_code: bool,
 }
 
 struct Reader<'a> {
@@ -282,17 +287,24 @@ impl Reader<'_> {
         while self.rest().starts_with([' ', '\t']) {
             self.skip(1);
         }
-        let mut here = Here { delimiter: String::new(), quoted: false, strip_tabs };
-        while self.at < self.text.len()
-            && !self.rest().starts_with([' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')'])
-        {
+        let is_code = self.command().names(SHELLS) || self.command().names(EVALUATORS);
+        let mut here = Here { delimiter: String::new(), quoted: false, strip_tabs, is_code };
+        let mut open = None;
+        while self.at < self.text.len() && (open.is_some() || !self.rest().starts_with(ENDS_WORD)) {
             if self.placeholder_here() {
                 return self.refuse(BadPlace::HereDelimiter);
             }
-            match self.take() {
-                '\'' | '"' | '\\' => here.quoted = true,
-                '$' | '`' => self.lost = true,
-                other => here.delimiter.push(other),
+            let next = self.take();
+            here.quoted |= matches!(next, '\'' | '"' | '\\');
+            match (next, open) {
+                (quote, Some(opened)) if quote == opened => open = None,
+                (quote @ ('\'' | '"'), None) => open = Some(quote),
+                // What is escaped or expanded in a mark is too rare to be worth a guess.
+                ('$' | '`' | '\n', _) | ('\\', Some(_)) => self.lost = true,
+                ('\\', None) => {
+                    self.lost |= self.rest().starts_with(['\'', '"', '\\']) || self.rest().starts_with(ENDS_WORD);
+                }
+                (other, _) => here.delimiter.push(other),
             }
         }
         self.heres.push(here);
@@ -335,6 +347,8 @@ impl Reader<'_> {
                 return self.refuse(BadPlace::AfterDollar);
             } else if mixed {
                 return self.refuse(BadPlace::MixedHere);
+            } else if here.is_code && !self.is_plain() {
+                return self.refuse(BadPlace::OtherShell);
             } else {
                 self.put_plain()?;
             }
@@ -351,6 +365,10 @@ impl Reader<'_> {
     fn placeholder_here(&mut self) -> bool {
         let at = self.at;
         self.waiting.peek().is_some_and(|p| p.range.start == at)
+    }
+
+    fn is_plain(&mut self) -> bool {
+        self.waiting.peek().is_some_and(|p| PLAIN.contains(&p.name.as_str()))
     }
 
     fn next_placeholder(&mut self) -> Placeholder {
@@ -371,8 +389,7 @@ impl Reader<'_> {
         if self.frames.contains(&Frame::Parameter) {
             return self.refuse(BadPlace::Parameter);
         }
-        let plain = self.waiting.peek().is_some_and(|p| PLAIN.contains(&p.name.as_str()));
-        if !plain && self.command().is_code() {
+        if !self.is_plain() && self.command().is_code() {
             return self.refuse(BadPlace::OtherShell);
         }
         let placeholder = self.next_placeholder();
@@ -458,10 +475,14 @@ impl Reader<'_> {
 }
 
 impl Simple {
+    /// Whether one of these programs is named, be it after `sudo` or `env`.
+    fn names(&self, programs: &[&str]) -> bool {
+        self.words.iter().any(|word| programs.contains(&word.rsplit('/').next().unwrap_or(word)))
+    }
+
     /// Whether the word being read is code for another shell.
     fn is_code(&self) -> bool {
-        let names = |list: &[&str]| self.words.iter().any(|w| list.contains(&w.rsplit('/').next().unwrap_or(w)));
         let takes_code = |word: &String| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c');
-        names(EVALUATORS) || (names(SHELLS) && self.words.last().is_some_and(takes_code))
+        self.names(EVALUATORS) || (self.names(SHELLS) && self.words.last().is_some_and(takes_code))
     }
 }
