@@ -68,6 +68,10 @@ impl State {
         self.steering.paused = false;
         self.steering.stop = None;
         self.processes.clear();
+        let cut = self.turn_in_flight().cloned();
+        if let Some(prompt) = &cut {
+            self.pending.set_state(&prompt.items, ItemState::Pending);
+        }
         let stopped = self.ending.as_ref().is_some_and(|ending| ending.outcome == Outcome::Cancelled);
         if stopped || matches!(self.phase, Phase::Ended(_)) {
             self.ending = None;
@@ -75,9 +79,8 @@ impl State {
             self.phase = Phase::Between;
             return;
         }
-        if let Phase::Turn(prompt) = &self.phase {
-            self.pending.set_state(&prompt.items, ItemState::Pending);
-            self.phase = Phase::Due(Due::Again(prompt.clone()));
+        if let Some(prompt) = cut {
+            self.phase = Phase::Due(Due::Again(Box::new(prompt)));
         }
     }
 }

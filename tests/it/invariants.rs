@@ -305,8 +305,13 @@ fn nothing_is_sent_while_a_task_hook_runs(world: &World) {
     }
 }
 
+/// `PROPTEST_CASES` asks for more, when something is to be looked for.
+fn cases() -> u32 {
+    ProptestConfig::default().cases.max(1_500)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_session_keeps_its_invariants(script in a_script(), happenings in what_happens()) {
