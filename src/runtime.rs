@@ -25,7 +25,7 @@ use crate::{
         time::At,
     },
     hooks::Place,
-    journal::{Journal, JournalError, Record},
+    journal::{Folder, Journal, JournalError, Record},
 };
 pub use handle::{Handle, Live};
 use handle::{Inbox, Message};
@@ -79,16 +79,17 @@ pub struct Left {
 }
 
 impl Runtime {
-    /// Begins a session. Nothing runs yet.
+    /// Begins a session. Nothing runs yet; if it cannot begin, nothing is left on disk.
     pub fn begin(
         began: SessionStarted,
-        mut journal: Journal,
+        folder: &Folder,
         scene: Scene,
         watchers: Vec<mpsc::UnboundedSender<Arc<Record>>>,
     ) -> Result<Self, RuntimeError> {
         let at = now();
-        let state = State::new(&journal.folder().name, began.clone(), at);
-        let agent = start_agent(&state, &journal, &scene, &[])?;
+        let state = State::new(&folder.name, began.clone(), at);
+        let agent = start_agent(&state, folder, &scene, &[])?;
+        let mut journal = Journal::create(folder)?;
         let records = journal.append(at, vec![Event::SessionStarted(Box::new(began))])?;
         let mut runtime = Self::new(state, journal, scene, agent, watchers);
         runtime.publish(&records);
@@ -102,7 +103,7 @@ impl Runtime {
         scene: Scene,
         watchers: Vec<mpsc::UnboundedSender<Arc<Record>>>,
     ) -> Result<Self, RuntimeError> {
-        let agent = start_agent(&opened.state, &opened.journal, &scene, &opened.past_prompts)?;
+        let agent = start_agent(&opened.state, opened.journal.folder(), &scene, &opened.past_prompts)?;
         let mut runtime = Self::new(opened.state, opened.journal, scene, agent, watchers);
         if opened.torn > 0 {
             let text = format!("the journal ended in the middle of a record; {} bytes were cut off", opened.torn);
@@ -264,11 +265,11 @@ impl Runtime {
     }
 }
 
-fn start_agent(state: &State, journal: &Journal, scene: &Scene, past: &[String]) -> Result<Box<dyn Agent>, AgentError> {
+fn start_agent(state: &State, folder: &Folder, scene: &Scene, past: &[String]) -> Result<Box<dyn Agent>, AgentError> {
     let place = AgentPlace {
         cwd: scene.cwd.clone(),
         session: state.name.clone(),
-        session_dir: journal.folder().path.clone(),
+        session_dir: folder.path.clone(),
         mark: state.began.id.clone(),
     };
     agents::start(&state.plan().agent_spec, place, past)

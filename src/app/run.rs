@@ -56,7 +56,6 @@ pub(super) struct Start {
 /// Starts a session whose plan is trusted, and stays with it.
 pub(super) fn start(start: Start, output: OutputArgs) -> Result {
     let Start { root, folder, plan, prompt } = start;
-    let journal = Journal::create(&folder)?;
     let began = SessionStarted {
         agent: plan.agent.clone(),
         cwd: root.to_string_lossy().into_owned(),
@@ -68,7 +67,7 @@ pub(super) fn start(start: Start, output: OutputArgs) -> Result {
         plan,
     };
     let stage = Stage { folder: &folder, root, output, left_behind: None };
-    supervise(stage, |scene, watchers| Runtime::begin(began, journal, scene, watchers))
+    supervise(stage, |scene, watchers| Runtime::begin(began, &folder, scene, watchers))
 }
 
 pub(super) fn resume(args: &ResumeArgs) -> Result {

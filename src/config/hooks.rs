@@ -18,7 +18,7 @@ use super::{
 use crate::engine::{
     hooks::{
         point::Point,
-        template::{Placeholder, offered, placeholders},
+        template::{self, Placeholder, offered, placeholders},
     },
     policy::{HookAction, HookSpec},
     time::Span,
@@ -178,6 +178,10 @@ fn spec(fields: &Fields<'_>, name: String, action: HookAction, timeout: Span) ->
 }
 
 fn check_template(report: &mut Report, point: Point, command: &str, at: Stretch) {
+    if let Err(error) = template::expand(command) {
+        let at = within(report, command, &error.placeholder, at);
+        report.error(at, error.to_string());
+    }
     let known = offered(point);
     for placeholder in placeholders(command) {
         if known.contains(&placeholder.name.as_str()) {
