@@ -6,5 +6,8 @@ mod invariants;
 mod output;
 mod process;
 mod quoting;
+mod seeds;
+mod sessions;
 mod stories;
 mod support;
+mod trouble;

@@ -1,0 +1,309 @@
+//! Whole sessions with the real program: exit codes, signals, death and resumption, what is left behind.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, process::Stdio};
+
+use rustix::process::Signal;
+
+use crate::support::{
+    lives,
+    project::{Project, eventually_in, lines},
+};
+
+/// A config with a scripted agent.
+fn scripted(rest: &str, turns: &str) -> Project {
+    Project::with(&format!("prompt: GOAL\nagents: {{ demo: {{ script: scenario.yaml }} }}\n{rest}"))
+        .file("scenario.yaml", &format!("turns:\n{turns}"))
+}
+
+#[test]
+fn exit_codes_tell_how_a_session_ended() {
+    let complete = "  - say: <promise>COMPLETE</promise>\n";
+    let cases = [
+        ("", complete, 0, "complete"),
+        ("max_consecutive_errors: 1", "  - fail: down\n", 1, "failed"),
+        ("hooks: { stop: [{ command: 'exit 2' }] }\non_limit: abort", complete, 1, "aborted"),
+        ("max_iterations: 2", "  - say: working\n", 3, "limit"),
+        ("", "  - say: <promise>ESCALATE</promise>\n", 4, "escalated"),
+        ("hooks: { stop: [{ command: 'exit 2' }] }\non_limit: escalate", complete, 4, "escalated"),
+        ("hooks: { stop: [{ command: 'exit 2' }] }", complete, 5, "forced"),
+    ];
+    for (rest, turns, code, outcome) in cases {
+        let project = scripted(rest, turns);
+        let ran = project.run();
+        assert_eq!(ran.code, code, "{outcome}: {}{}", ran.out, ran.err);
+        assert_eq!(project.outcome().as_deref(), Some(outcome));
+    }
+}
+
+#[test]
+fn a_delivery_that_must_be_asked_for_waits_with_exit_code_4_and_can_be_resumed() {
+    let rest =
+        "gates: { final_delivery: ask }\nhooks: { post_iteration: [{ command: 'echo red', pipe_output: true }] }";
+    let project = scripted(rest, "  - say: <promise>COMPLETE</promise>\n");
+    let ran = project.run();
+    assert_eq!(ran.code, 4);
+    assert!(ran.err.contains("creel resume s"), "{}", ran.err);
+    assert_eq!(project.kind("gate_opened")[0]["about"], "final_delivery");
+    assert_eq!(project.outcome(), None);
+    assert_eq!(project.creel(&["resume", "s", "--headless"]).code, 4);
+}
+
+#[test]
+fn json_prints_the_records_of_the_journal_and_nothing_else() {
+    let project = scripted("hooks: { stop: [{ command: 'echo ok' }] }", "  - say: <promise>COMPLETE</promise>\n");
+    let ran = project.creel(&["run", "--json", "--trust", "-s", "s"]);
+    assert_eq!(ran.code, 0);
+    assert_eq!(lines(&ran.out), project.records());
+    assert_eq!(project.creel(&["show", "s", "--json"]).out, ran.out);
+    let seqs: Vec<u64> = project.records().iter().filter_map(|record| record["seq"].as_u64()).collect();
+    assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
+}
+
+#[test]
+fn show_and_sessions_tell_what_happened() {
+    let project = scripted("hooks: { stop: [{ command: 'echo checked' }] }", "  - say: <promise>COMPLETE</promise>\n");
+    project.run();
+    let shown = project.creel(&["show", "s"]);
+    assert!(shown.out.contains("── iteration 1 ──") && shown.out.contains("│ checked"), "{}", shown.out);
+    let prompts = project.creel(&["show", "s", "--prompts"]);
+    assert!(prompts.out.contains("turn 1") && prompts.out.contains("GOAL"), "{}", prompts.out);
+    let listed = project.creel(&["sessions", "--json"]);
+    let list: serde_json::Value = serde_json::from_str(&listed.out).expect("JSON");
+    assert_eq!((&list[0]["name"], &list[0]["state"]), (&"s".into(), &"complete".into()));
+    assert_eq!((&list[0]["iteration"], &list[0]["running"]), (&1.into(), &false.into()));
+    assert_eq!(project.creel(&["show", "nope"]).code, 2);
+}
+
+#[test]
+fn only_the_owner_can_read_what_a_session_leaves() {
+    let project = scripted("hooks: { stop: [{ command: 'echo secret' }] }", "  - say: <promise>COMPLETE</promise>\n");
+    project.run();
+    let session = project.root().join(".creel/sessions/s");
+    let mode = |path: &std::path::Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    assert_eq!(mode(&session), 0o700);
+    assert_eq!(mode(&session.join("journal.jsonl")), 0o600);
+    assert_eq!(mode(&session.join("outputs")), 0o700);
+    assert_eq!(mode(&session.join("outputs/run-1.log")), 0o600);
+    assert_eq!(fs::read_to_string(session.join("outputs/run-1.log")).expect("it is there"), "secret\n");
+    for entry in fs::read_dir(project.state_dir().join("creel/trust")).expect("it is there") {
+        assert_eq!(mode(&entry.expect("an entry").path()), 0o600);
+    }
+}
+
+#[test]
+fn a_config_that_nobody_trusted_runs_nothing() {
+    let project =
+        scripted("hooks: { session_start: [{ command: 'touch ran' }] }", "  - say: <promise>COMPLETE</promise>\n");
+    let run = ["run", "--headless"];
+    let refused = project.creel(&run);
+    assert_eq!(refused.code, 2);
+    assert!(refused.err.contains("touch ran") && refused.err.contains("creel trust"), "{}", refused.err);
+    assert!(!project.root().join("ran").exists() && !project.root().join(".creel").exists());
+
+    assert_eq!(project.creel(&["trust"]).code, 0);
+    assert_eq!(project.creel(&run).code, 0);
+    project.write("creel.yaml", &(project.read("creel.yaml") + "\n# changed\n"));
+    assert_eq!(project.creel(&run).code, 2, "another content is another config");
+    assert_eq!(project.creel(&["run", "--headless", "--trust"]).code, 0);
+    assert_eq!(project.creel(&run).code, 0, "--trust is remembered");
+    project.write("scenario.yaml", "turns: [{ run: 'touch evil', say: <promise>COMPLETE</promise> }]");
+    assert_eq!(project.creel(&run).code, 2, "what the agent's script runs counts, too");
+    project.creel(&["trust"]);
+    assert_eq!(project.creel(&["untrust"]).code, 0);
+    assert_eq!(project.creel(&run).code, 2);
+}
+
+#[test]
+fn a_journal_that_came_with_a_clone_is_not_resumed_without_trust() {
+    let project = scripted("hooks: { session_start: [{ command: 'touch ran' }] }", "  - hang: true\n");
+    let mut creel = project.start();
+    creel.wait_for("prompt_sent");
+    creel.kill();
+    fs::remove_dir_all(project.state_dir()).expect("another machine");
+    let refused = project.creel(&["resume", "s"]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.err.contains("touch ran"), "{}", refused.err);
+}
+
+#[test]
+fn a_second_creel_on_a_session_is_refused_with_the_pid_of_the_first() {
+    let project = scripted("", "  - hang: true\n");
+    let mut creel = project.start();
+    creel.wait_for("prompt_sent");
+    for args in [&["resume", "s"][..], &["run", "--headless", "-s", "s"]] {
+        let second = project.creel(args);
+        assert_eq!(second.code, 2);
+        assert!(second.err.contains(&creel.pid().to_string()), "{}", second.err);
+    }
+    creel.kill();
+}
+
+#[test]
+fn an_interrupt_ends_the_turn_runs_session_end_and_leaves_nobody() {
+    for one in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let project = Project::with(
+            r#"
+prompt: GOAL
+agents: { slow: { command: "sleep 600 & echo $! > child; echo $$ > agent; wait" } }
+hooks: { session_end: [{ command: "echo ended > ended.txt" }] }
+"#,
+        );
+        let mut creel = project.start();
+        creel.wait_for("prompt_sent");
+        let pids = ["child", "agent"].map(|file| eventually_in(&project.root().join(file)).parse().expect("a pid"));
+        creel.signal(one);
+        let ran = creel.end();
+        assert_eq!(ran.code, 130, "{}", ran.err);
+        assert_eq!(project.read("ended.txt"), "ended\n");
+        assert_eq!(project.outcome().as_deref(), Some("cancelled"));
+        assert!(!pids.into_iter().any(lives), "a process of the agent is left");
+    }
+}
+
+#[test]
+fn a_second_interrupt_leaves_at_once_and_still_nobody_survives() {
+    let project = Project::with(
+        r#"
+prompt: GOAL
+agents: { stubborn: { command: "trap '' TERM; setsid sleep 600 & echo $! > child; while :; do sleep 0.1; done" } }
+hooks: { session_end: [{ command: "trap '' TERM; echo $$ > hook; sleep 600" }] }
+"#,
+    );
+    let mut creel = project.start();
+    creel.wait_for("prompt_sent");
+    let child: i32 = eventually_in(&project.root().join("child")).parse().expect("a pid");
+    creel.signal(Signal::INT);
+    let hook: i32 = eventually_in(&project.root().join("hook")).parse().expect("a pid");
+    creel.signal(Signal::INT);
+    assert_eq!(creel.end().code, 130);
+    assert!(!lives(child) && !lives(hook));
+}
+
+#[test]
+fn killed_in_a_turn_the_session_resumes_where_it_was() {
+    let project = Project::with(
+        r#"
+prompt: GOAL
+agents:
+  once: { command: "cat > prompt-$(ls prompt-* 2>/dev/null | wc -l).txt; test -e go && echo '<promise>COMPLETE</promise>' || { sleep 600 & echo $! > child; wait; }" }
+hooks:
+  session_start: [{ command: "echo held; echo x >> started", pipe_output: true }]
+"#,
+    );
+    let mut creel = project.start();
+    creel.wait_for("prompt_sent");
+    let child: i32 = eventually_in(&project.root().join("child")).parse().expect("a pid");
+    creel.kill();
+    assert!(lives(child), "nothing ends the children of a killed process");
+    project.write("go", "");
+    let ran = project.creel(&["resume", "s", "--headless"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(!lives(child), "what the dead creel left running is ended first");
+    assert_eq!(project.kind("session_resumed")[0]["cut"][0], "turn 1");
+    assert_eq!(project.read("prompt-0.txt"), project.read("prompt-1.txt"), "the turn is sent again as it was");
+    assert_eq!(project.kind("delivered").len(), 1);
+    assert_eq!(project.read("started"), "x\n");
+}
+
+#[test]
+fn killed_in_a_hook_the_hook_is_cut_and_runs_again_at_the_same_count() {
+    let project = scripted(
+        "hooks: { stop: [{ name: tests, command: 'echo x >> runs; n=$(wc -l < runs); [ $n = 2 ] && { echo here > second; sleep 600; }; [ $n -ge 3 ] || exit 2' }] }",
+        "  - say: one\n  - say: two <promise>COMPLETE</promise>\n",
+    );
+    let mut creel = project.start();
+    creel.wait_for("retry_counted");
+    eventually_in(&project.root().join("second"));
+    creel.kill();
+    assert_eq!(project.creel(&["resume", "--headless"]).code, 0);
+    let ends: Vec<_> = project.kind("hook_finished").iter().map(|record| record["end"].to_string()).collect();
+    assert_eq!(ends, [r#"{"exit":2}"#, r#""cut""#, r#"{"exit":0}"#]);
+    assert_eq!(project.kind("retry_counted").len(), 1);
+    assert_eq!(project.kind("prompt_sent").len(), 2);
+}
+
+#[test]
+fn a_torn_last_line_is_cut_off_with_a_warning() {
+    let project = scripted("", "  - say: working\n  - say: <promise>COMPLETE</promise>\n");
+    project.creel(&["run", "--headless", "--trust", "-s", "s", "-n", "1"]);
+    let whole = fs::read_to_string(project.journal()).expect("a journal");
+    let kept: Vec<&str> = whole.lines().take_while(|line| !line.contains("\"turn_ended\"")).collect();
+    fs::write(project.journal(), kept.join("\n") + "\n{\"v\":1,\"seq\":99,\"at\":\"20").expect("a torn journal");
+    assert_eq!(project.creel(&["show", "s"]).code, 0, "a reader ignores it");
+    assert_eq!(project.creel(&["resume", "s", "--headless", "-n", "5"]).code, 0);
+    let warnings = project.kind("warning");
+    assert!(
+        warnings[0]["text"].as_str().is_some_and(|text| text.contains("in the middle of a record")),
+        "{warnings:?}"
+    );
+    let seqs: Vec<u64> = project.records().iter().filter_map(|record| record["seq"].as_u64()).collect();
+    assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_journal_of_a_newer_version_is_refused_and_left_alone() {
+    let project = scripted("", "  - hang: true\n");
+    let line =
+        r#"{"v":9,"seq":1,"at":"2030-01-01T00:00:00Z","session":"s","kind":"session_started"}"#.to_owned() + "\n";
+    project.write(".creel/sessions/s/journal.jsonl", &line);
+    let ran = project.creel(&["resume", "s"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("newer creel") && ran.err.contains("journal.jsonl:1"), "{}", ran.err);
+    assert_eq!(fs::read_to_string(project.journal()).expect("a journal"), line);
+}
+
+#[test]
+fn ended_sessions_are_not_resumed_but_stopped_and_limited_ones_are() {
+    let project = scripted("", "  - say: one\n  - say: <promise>COMPLETE</promise>\n");
+    assert_eq!(project.creel(&["run", "--headless", "--trust", "-s", "s", "-n", "1"]).code, 3);
+    let refused = project.creel(&["resume", "s", "--headless"]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.err.contains("--max-iterations"), "{}", refused.err);
+    assert_eq!(project.creel(&["resume", "s", "--headless", "-n", "2"]).code, 0);
+    assert_eq!(project.creel(&["resume", "s", "--headless"]).code, 2);
+}
+
+#[test]
+fn a_name_of_the_config_is_numbered_and_one_of_the_command_line_must_be_free() {
+    let project = scripted("session: mine", "  - say: <promise>COMPLETE</promise>\n");
+    for name in ["mine", "mine-2"] {
+        assert_eq!(project.creel(&["run", "--headless", "--trust"]).code, 0);
+        assert!(project.root().join(".creel/sessions").join(name).exists());
+    }
+    let taken = project.creel(&["run", "--headless", "-s", "mine"]);
+    assert_eq!(taken.code, 2);
+    assert!(taken.err.contains("creel resume mine"), "{}", taken.err);
+    assert_eq!(project.creel(&["run", "-s", "../evil"]).code, 2);
+}
+
+#[test]
+fn output_that_nobody_reads_does_not_end_the_session() {
+    let project =
+        scripted("max_iterations: 3", "  - say: working\n  - say: working\n  - say: <promise>COMPLETE</promise>\n");
+    let mut command = project.command(&["run", "--headless", "--trust", "-s", "s"]);
+    let mut creel = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("creel starts");
+    drop(creel.stdout.take());
+    assert_eq!(creel.wait().expect("it ended").code(), Some(0));
+    assert_eq!(project.outcome().as_deref(), Some("complete"));
+}
+
+#[test]
+fn the_demo_shows_red_twice_then_green_then_a_final_delivery() {
+    let project = Project::new();
+    let ran = project.creel(&["demo", "--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let records = lines(&ran.out);
+    let verdicts: Vec<&str> = records
+        .iter()
+        .filter(|record| record["kind"] == "hook_finished" && record["hook"] == "tests")
+        .filter_map(|record| record["verdict"].as_str())
+        .collect();
+    assert_eq!(verdicts, ["block", "block", "pass"]);
+    let reasons: Vec<&str> =
+        records.iter().filter(|r| r["kind"] == "prompt_sent").filter_map(|r| r["reason"].as_str()).collect();
+    assert_eq!(reasons, ["iteration", "feedback", "feedback", "final_delivery"]);
+    let folder = records[0]["cwd"].as_str().expect("a folder");
+    assert!(!std::path::Path::new(folder).exists(), "the folder goes away");
+    assert_eq!(project.creel(&["demo", "limit", "--headless"]).code, 5);
+    assert_eq!(project.creel(&["demo", "nope"]).code, 2);
+}

@@ -1,0 +1,189 @@
+//! A project in a throw-away folder, and creel run in it as a person or a script would.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Output, Stdio},
+    time::Instant,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::PATIENCE;
+
+/// A project with a home of its own.
+pub(crate) struct Project {
+    dir: tempfile::TempDir,
+}
+
+/// What a run of creel came to.
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Project {
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a folder");
+        fs::create_dir_all(dir.path().join("p")).expect("a folder");
+        Self { dir }
+    }
+
+    /// A project with this config.
+    pub(crate) fn with(config: &str) -> Self {
+        Self::new().file("creel.yaml", config)
+    }
+
+    pub(crate) fn file(self, name: &str, text: &str) -> Self {
+        self.write(name, text);
+        self
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        let path = self.root().join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, text).expect("a file");
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.dir.path().canonicalize().expect("it is there").join("p")
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.root().join(name)).unwrap_or_default()
+    }
+
+    pub(crate) fn state_dir(&self) -> PathBuf {
+        self.dir.path().join("state")
+    }
+
+    /// Creel, ready to be started in the project.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_creel"));
+        command
+            .args(args)
+            .current_dir(self.root())
+            .env("HOME", self.dir.path())
+            .env("XDG_STATE_HOME", self.state_dir())
+            .env_remove("CREEL_SESSION")
+            .env_remove("RUST_BACKTRACE")
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn creel(&self, args: &[&str]) -> Ran {
+        Ran::of(self.command(args).output().expect("creel starts"))
+    }
+
+    /// A trusted session named `s`.
+    pub(crate) fn run(&self) -> Ran {
+        self.creel(&["run", "--headless", "--trust", "-s", "s"])
+    }
+
+    /// The same, in the background.
+    pub(crate) fn start(&self) -> Started {
+        let mut command = self.command(&["run", "--json", "--trust", "-s", "s"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("creel starts");
+        let records = BufReader::new(child.stdout.take().expect("it is piped"));
+        Started { child, records }
+    }
+
+    pub(crate) fn journal(&self) -> PathBuf {
+        self.root().join(".creel/sessions/s/journal.jsonl")
+    }
+
+    /// The records of session `s`.
+    pub(crate) fn records(&self) -> Vec<Value> {
+        lines(&fs::read_to_string(self.journal()).unwrap_or_default())
+    }
+
+    /// The records of one kind.
+    pub(crate) fn kind(&self, kind: &str) -> Vec<Value> {
+        self.records().into_iter().filter(|record| record["kind"] == kind).collect()
+    }
+
+    /// The kinds, in order, each with a field that matters.
+    pub(crate) fn prompts(&self) -> Vec<(String, String)> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        self.kind("prompt_sent").iter().map(|record| (text(&record["reason"]), text(&record["text"]))).collect()
+    }
+
+    pub(crate) fn outcome(&self) -> Option<String> {
+        self.kind("session_ended").last().and_then(|record| record["outcome"].as_str().map(str::to_owned))
+    }
+}
+
+impl Ran {
+    pub(crate) fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+pub(crate) fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).expect("a record is JSON")).collect()
+}
+
+/// A creel that runs, and prints its records.
+pub(crate) struct Started {
+    child: Child,
+    records: BufReader<ChildStdout>,
+}
+
+impl Started {
+    /// Reads on until a record of that kind comes.
+    pub(crate) fn wait_for(&mut self, kind: &str) -> Value {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            let read = self.records.read_line(&mut line).expect("creel prints text");
+            assert_ne!(read, 0, "creel ended before any {kind}");
+            let record: Value = serde_json::from_str(&line).expect("a record is JSON");
+            if record["kind"] == kind {
+                return record;
+            }
+        }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.pid()).expect("a number")).expect("a process");
+        kill_process(pid, signal).expect("it is there");
+    }
+
+    /// `kill -9`, and wait.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ended");
+    }
+
+    /// Waits for its end, and reads whatever it still prints.
+    pub(crate) fn end(mut self) -> Ran {
+        let mut out = String::new();
+        self.records.read_to_string(&mut out).expect("creel prints text");
+        let ended = Ran::of(self.child.wait_with_output().expect("it ended"));
+        Ran { out, ..ended }
+    }
+}
+
+/// What a file says, once it says something.
+pub(crate) fn eventually_in(path: &Path) -> String {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        if text.ends_with('\n') {
+            return text.trim().to_owned();
+        }
+        assert!(Instant::now() < deadline, "nothing came into {}", path.display());
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,187 @@
+//! Bad input and a bad world: a clear message, and nothing lost.
+
+use std::fs;
+
+use crate::support::project::{Project, Ran};
+
+fn with_agent(command: &str, rest: &str) -> Project {
+    let agents = serde_json::json!({ "a": { "command": command } });
+    Project::with(&format!("prompt: GOAL\nmax_iterations: 1\nmax_consecutive_errors: 1\nagents: {agents}\n{rest}\n"))
+}
+
+#[test]
+fn an_agent_that_is_not_installed_fails_its_turn_with_a_way_out() {
+    let project = with_agent("no-such-agent-here", "");
+    let ran = project.run();
+    assert_eq!(ran.code, 1);
+    let error = project.kind("turn_failed")[0]["error"].to_string();
+    assert!(error.contains("no-such-agent-here") && error.contains("not"), "{error}");
+    assert!(ran.out.contains("no-such-agent-here"), "{}", ran.out);
+}
+
+#[test]
+fn a_known_agent_that_is_not_on_the_path_is_told_before_anything_runs() {
+    let project = Project::with("prompt: GOAL\nagent: claude\n");
+    let mut command = project.command(&["run", "--headless", "--trust"]);
+    let ran = Ran::of(command.env("PATH", "/nowhere").output().expect("creel starts"));
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("claude") && ran.err.contains("creel demo"), "{}", ran.err);
+    assert!(!project.root().join(".creel").exists());
+}
+
+#[test]
+fn an_agent_that_fails_tells_the_end_of_its_standard_error() {
+    let project = with_agent("echo partial; echo 'rate limited' >&2; exit 3", "");
+    assert_eq!(project.run().code, 1);
+    let error = project.kind("turn_failed")[0]["error"].to_string();
+    assert!(error.contains("rate limited") && error.contains('3'), "{error}");
+    assert_eq!(project.kind("agent_said")[0]["text"], "partial\n");
+}
+
+#[test]
+fn an_agent_that_prints_a_gigabyte_is_bounded_and_its_promise_is_heard() {
+    let project =
+        with_agent("head -c 1000000000 /dev/zero | tr '\\0' 'x'; echo; echo '<promise>COMPLETE</promise>'", "");
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(fs::metadata(project.journal()).expect("a journal").len() < 4 << 20);
+    let whole = project.root().join(".creel/sessions/s/outputs/turn-1.log");
+    assert!(fs::metadata(whole).expect("the answer is on disk").len() <= 64 << 20);
+}
+
+#[test]
+fn an_agent_that_prints_invalid_utf8_is_heard() {
+    let project = with_agent(r"printf 'a\377b <promise>COMPLETE</promise>'", "");
+    assert_eq!(project.run().code, 0);
+    assert_eq!(project.kind("agent_said")[0]["text"], "a\u{fffd}b <promise>COMPLETE</promise>");
+}
+
+#[test]
+fn an_agent_that_never_ends_is_ended_by_the_turn_timeout() {
+    let project = with_agent("echo thinking; sleep 600", "turn_timeout: 300ms");
+    assert_eq!(project.run().code, 1);
+    let error = project.kind("turn_failed")[0]["error"].to_string();
+    assert!(error.contains("turn_timeout"), "{error}");
+    assert_eq!(project.kind("agent_said")[0]["text"], "thinking\n");
+}
+
+#[test]
+fn a_full_disk_stops_the_session_with_words_and_keeps_what_was_recorded() {
+    let project = with_agent("head -c 3000 /dev/zero | tr '\\0' 'x'", "").file(
+        "limited.sh",
+        // Files cannot grow beyond 16 blocks of 512 bytes: every write past that fails.
+        "trap '' XFSZ; ulimit -f 16; exec \"$@\"",
+    );
+    project.creel(&["trust"]);
+    let mut shell = std::process::Command::new("sh");
+    let creel = project.command(&[]);
+    for (name, value) in creel.get_envs() {
+        if let Some(value) = value {
+            shell.env(name, value);
+        }
+    }
+    shell.current_dir(project.root()).args(["limited.sh", env!("CARGO_BIN_EXE_creel"), "run", "--headless"]);
+    shell.args(["-s", "s", "-n", "50"]).stdin(std::process::Stdio::null());
+    let ran = Ran::of(shell.output().expect("it starts"));
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.err.contains("cannot write") && ran.err.contains("space left"), "{}", ran.err);
+    let records = project.records();
+    assert!(!records.is_empty(), "what was recorded is whole");
+    assert_eq!(project.outcome(), None);
+    assert_eq!(project.creel(&["resume", "s", "--headless", "-n", "50"]).code, 3, "with space again, it goes on");
+}
+
+#[test]
+fn a_project_that_cannot_be_written_is_told_before_anything_runs() {
+    let project = with_agent("touch ran", "").file(".creel", "a file where the folder should be");
+    let ran = project.run();
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains(".creel") && ran.err.contains("writable"), "{}", ran.err);
+    assert!(!project.root().join("ran").exists());
+}
+
+#[test]
+fn a_hook_that_deletes_the_project_ends_the_session_and_the_journal_is_saved() {
+    let project = with_agent("echo hi", "hooks: { pre_iteration: [{ command: 'rm -rf \"$PWD\"' }] }");
+    let ran = project.run();
+    assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("a copy is in"), "{}", ran.err);
+    let rescued: Vec<_> = fs::read_dir(project.state_dir().join("creel/rescued")).expect("a folder").collect();
+    let text = fs::read_to_string(rescued[0].as_ref().expect("a file").path()).expect("a journal");
+    assert!(text.contains("session_ended") && text.contains("was deleted"), "{text}");
+}
+
+#[test]
+fn a_wrong_config_is_told_whole_and_nothing_has_run() {
+    let project = Project::with(
+        "agnet: x\nhooks:\n  post_iterations: []\n  stop:\n    - command: ''\n    - command: 'echo {{eror}}'\n      timeout: -1\n",
+    );
+    let ran = project.creel(&["run", "--headless", "--trust", "GOAL"]);
+    assert_eq!(ran.code, 2);
+    for part in [
+        "creel.yaml:1:1",
+        "did you mean `agent`",
+        "creel.yaml:3:3",
+        "did you mean `post_iteration`",
+        "creel.yaml:5:16",
+        "creel.yaml:6:",
+        "creel.yaml:7:16",
+        "5 mistakes",
+    ] {
+        assert!(ran.err.contains(part), "no {part} in:\n{}", ran.err);
+    }
+    assert!(ran.out.is_empty());
+    assert_eq!(project.creel(&["check"]).code, 2);
+}
+
+#[test]
+fn there_must_be_something_to_ask() {
+    let project = Project::with("agents: { a: { command: cat } }\n");
+    let ran = project.run();
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("prompt"), "{}", ran.err);
+    project.write("goal.txt", "<promise>COMPLETE</promise>");
+    assert_eq!(project.creel(&["run", "--headless", "--trust", "-f", "goal.txt"]).code, 0);
+    assert_eq!(project.creel(&["run", "--headless", "-f", "missing.txt"]).code, 2);
+}
+
+#[test]
+fn without_a_config_creel_says_how_to_start() {
+    let ran = Project::new().creel(&[]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("creel demo") && ran.err.contains("creel init"), "{}", ran.err);
+}
+
+#[test]
+fn init_writes_a_config_that_passes_its_check_and_never_overwrites() {
+    let project = Project::new().file("Cargo.toml", "");
+    assert_eq!(project.creel(&["init"]).code, 0);
+    let written = project.read("creel.yaml");
+    assert!(written.contains("cargo test"), "{written}");
+    assert_eq!(project.creel(&["check"]).code, 0);
+    assert_eq!(project.creel(&["init"]).code, 2);
+    assert_eq!(project.read("creel.yaml"), written);
+}
+
+#[test]
+fn the_plan_is_printed_in_the_order_in_which_hooks_run() {
+    let project = with_agent(
+        "true",
+        "hooks: { stop: [{ command: b }, { command: a, priority: 0, timeout: 2m, pipe_output: true }] }",
+    );
+    let ran = project.creel(&["check"]);
+    assert_eq!(ran.code, 0);
+    let plan = ran.out.split_once("stop\n").expect("the point").1;
+    assert_eq!(plan, "  1. a  [timeout 2 min, priority 0, piped]\n  2. b  [timeout 1 min]\n");
+    let json: serde_json::Value = serde_json::from_str(&project.creel(&["check", "--json"]).out).expect("JSON");
+    assert_eq!(json["plan"]["hooks"]["stop"][0]["name"], "a");
+}
+
+#[test]
+fn schema_completions_and_manual_are_printed() {
+    let project = Project::new();
+    let schema: serde_json::Value = serde_json::from_str(&project.creel(&["schema"]).out).expect("JSON");
+    assert!(schema["$schema"].as_str().is_some_and(|text| text.contains("json-schema")));
+    assert!(project.creel(&["completions", "bash"]).out.contains("creel"));
+    assert!(project.creel(&["man"]).out.contains(".TH"));
+}
