@@ -1,7 +1,7 @@
 //! What is wrong in a config, and where.
 //!
 //! Owns the form of a message: file, line, column, the line itself, a caret below what is meant, and the way out.
-//! Does not find mistakes: see [`super::validate`] and [`super::load`].
+//! Does not find mistakes: see [`super::validate`] and [`mod@super::load`].
 //!
 //! # Invariants
 //! - A place lies inside its source.
@@ -327,20 +327,20 @@ mod tests {
 
     #[test]
     fn the_caret_stands_below_what_is_meant() {
-        insta::assert_snapshot!(shown("a: 1\nhooks:\n  stopp: []\n", "stopp", "did you mean `stop`?"), @r"
-        creel.yaml:3:3: wrong
-        3 |   stopp: []
-          |   ^^^^^ did you mean `stop`?
-        ");
+        expect_test::expect![[r#"
+            creel.yaml:3:3: wrong
+            3 |   stopp: []
+              |   ^^^^^ did you mean `stop`?"#]]
+        .assert_eq(&shown("a: 1\nhooks:\n  stopp: []\n", "stopp", "did you mean `stop`?"));
     }
 
     #[test]
     fn wide_characters_and_tabs_keep_the_caret_in_its_column() {
-        insta::assert_snapshot!(shown("日本: { \tx: 1 }\r\n", "x", "no"), @r"
-        creel.yaml:1:8: wrong
-        1 | 日本: {     x: 1 }
-          |             ^ no
-        ");
+        expect_test::expect![[r#"
+            creel.yaml:1:8: wrong
+            1 | 日本: {     x: 1 }
+              |             ^ no"#]]
+        .assert_eq(&shown("日本: { \tx: 1 }\r\n", "x", "no"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a config says, once it is known to be right.
 //!
-//! Owns the settings and the choice of the agent. Does not read anything: see [`super::load`].
+//! Owns the settings and the choice of the agent. Does not read anything: see [`mod@super::load`].
 //!
 //! # Invariants
 //! - Settings exist without an agent, so that a config can be checked where none is installed.
@@ -323,21 +323,21 @@ mod tests {
     #[test]
     fn without_an_agent_the_ways_out_are_named() {
         let none = OsStr::new("");
-        insta::assert_snapshot!(picked(&with_agents(&[]), None, none), @r"
-        no agent was found: none of `claude`, `codex`, `gemini`, `opencode`, `aider`, `goose`, `qwen` is on PATH
-          install one, describe one under `agents:`, or look around with `creel demo`
-        ");
-        insta::assert_snapshot!(picked(&with_agents(&["a", "b"]), None, none), @r"
-        the config describes several agents and chooses none: `a`, `b`
-          choose one with `agent:` or `--agent NAME`
-        ");
-        insta::assert_snapshot!(picked(&with_agents(&[]), Some("claude"), none), @r"
-        the agent `claude` is not installed: there is no `claude-code-acp` on PATH
-          install it, describe one under `agents:`, take another with `--agent NAME`, or look around with `creel demo`
-        ");
-        insta::assert_snapshot!(picked(&with_agents(&[]), Some("cluade"), none), @r"
-        there is no agent `cluade`
-          did you mean `claude`?
-        ");
+        expect_test::expect![[r#"
+            no agent was found: none of `claude`, `codex`, `gemini`, `opencode`, `aider`, `goose`, `qwen` is on PATH
+              install one, describe one under `agents:`, or look around with `creel demo`"#]]
+        .assert_eq(&picked(&with_agents(&[]), None, none));
+        expect_test::expect![[r#"
+            the config describes several agents and chooses none: `a`, `b`
+              choose one with `agent:` or `--agent NAME`"#]]
+        .assert_eq(&picked(&with_agents(&["a", "b"]), None, none));
+        expect_test::expect![[r#"
+            the agent `claude` is not installed: there is no `claude-code-acp` on PATH
+              install it, describe one under `agents:`, take another with `--agent NAME`, or look around with `creel demo`"#]]
+        .assert_eq(&picked(&with_agents(&[]), Some("claude"), none));
+        expect_test::expect![[r#"
+            there is no agent `cluade`
+              did you mean `claude`?"#]]
+        .assert_eq(&picked(&with_agents(&[]), Some("cluade"), none));
     }
 }

@@ -1,7 +1,7 @@
 //! Every key of the config: its name, its type, its default and one sentence about it.
 //!
 //! Owns the one table. Validation, the JSON schema, the defaults and the test of `config.example.yaml` all read it.
-//! Does not know what keys mean together: see [`super::load`].
+//! Does not know what keys mean together: see [`mod@super::load`].
 //!
 //! # Invariants
 //! - A key that is not in the table is a mistake; a key that is in it is checked, described and has a default or none.

@@ -1,7 +1,7 @@
 //! Holds a tree against the table of keys.
 //!
 //! Owns every mistake that one value can make by itself: unknown keys, wrong types, names and numbers out of range.
-//! Does not judge values together: see [`super::load`].
+//! Does not judge values together: see [`mod@super::load`].
 
 use super::{
     diagnostic::{names, nearest, quoted, suggest},

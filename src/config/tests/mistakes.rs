@@ -32,53 +32,53 @@ hooks:
     - run_tests
     - comand: x
 ";
-    insta::assert_snapshot!(said(text), @r"
-    creel.yaml:1:10: this creel is too old for version 2 of the config: it knows version 1
-    1 | version: 2
-      |          ^ update creel, or write `version: 1`
-    creel.yaml:2:1: unknown key `max_iteration`
-    2 | max_iteration: 3
-      | ^^^^^^^^^^^^^ did you mean `max_iterations`?
-    creel.yaml:3:10: `context` must be one of `fresh`, `keep`, not `fersh`
-    3 | context: fersh
-      |          ^^^^^ did you mean `fresh`?
-    creel.yaml:4:15: `turn_timeout` must not be negative
-    4 | turn_timeout: -5s
-      |               ^^^
-    creel.yaml:5:8: there is no agent `cluade`
-    5 | agent: cluade
-      |        ^^^^^^ did you mean `claude`?
-    creel.yaml:6:10: `my feature` is no name for a session
-    6 | session: my feature
-      |          ^^^^^^^^^^ use letters, digits, `-` and `_`
-    creel.yaml:8:3: unknown hook point `post_iterations`
-    8 |   post_iterations:
-      |   ^^^^^^^^^^^^^^^ did you mean `post_iteration`?
-    creel.yaml:11:28: `stop` offers no `{{iteratoin}}`
-    11 |     - command: 'cargo test {{iteratoin}}'
-       |                            ^^^^^^^^^^^^^ did you mean `{{iteration}}`?
-    creel.yaml:12:16: `timeout` must be longer than 0
-    12 |       timeout: 0
-       |                ^ leave it out for the default
-    creel.yaml:13:16: `command` is empty
-    13 |     - command: '  '
-       |                ^^^^
-    creel.yaml:14:22: `stop` offers no `{{error}}`
-    14 |     - command: 'echo {{error}}'
-       |                      ^^^^^^^^^ `stop` offers `session`, `iteration`, `attempt`
-    creel.yaml:15:19: `pipeOutput` must be `true` or `false`, not text
-    15 |       pipeOutput: yes
-       |                   ^^^ did you mean `true`?
-    creel.yaml:16:7: `pipe_output` is given twice: it means the same as `pipeOutput`
-    16 |       pipe_output: true
-       |       ^^^^^^^^^^^ keep one of them
-    creel.yaml:17:7: `run_tests` makes no sense at `stop`
-    17 |     - run_tests
-       |       ^^^^^^^^^ it belongs to `before_submit`, `after_submit`, `before_merge` or `after_merge`
-    creel.yaml:18:7: unknown key `comand`
-    18 |     - comand: x
-       |       ^^^^^^ did you mean `command`?
-    ");
+    expect_test::expect![[r#"
+        creel.yaml:1:10: this creel is too old for version 2 of the config: it knows version 1
+        1 | version: 2
+          |          ^ update creel, or write `version: 1`
+        creel.yaml:2:1: unknown key `max_iteration`
+        2 | max_iteration: 3
+          | ^^^^^^^^^^^^^ did you mean `max_iterations`?
+        creel.yaml:3:10: `context` must be one of `fresh`, `keep`, not `fersh`
+        3 | context: fersh
+          |          ^^^^^ did you mean `fresh`?
+        creel.yaml:4:15: `turn_timeout` must not be negative
+        4 | turn_timeout: -5s
+          |               ^^^
+        creel.yaml:5:8: there is no agent `cluade`
+        5 | agent: cluade
+          |        ^^^^^^ did you mean `claude`?
+        creel.yaml:6:10: `my feature` is no name for a session
+        6 | session: my feature
+          |          ^^^^^^^^^^ use letters, digits, `-` and `_`
+        creel.yaml:8:3: unknown hook point `post_iterations`
+        8 |   post_iterations:
+          |   ^^^^^^^^^^^^^^^ did you mean `post_iteration`?
+        creel.yaml:11:28: `stop` offers no `{{iteratoin}}`
+        11 |     - command: 'cargo test {{iteratoin}}'
+           |                            ^^^^^^^^^^^^^ did you mean `{{iteration}}`?
+        creel.yaml:12:16: `timeout` must be longer than 0
+        12 |       timeout: 0
+           |                ^ leave it out for the default
+        creel.yaml:13:16: `command` is empty
+        13 |     - command: '  '
+           |                ^^^^
+        creel.yaml:14:22: `stop` offers no `{{error}}`
+        14 |     - command: 'echo {{error}}'
+           |                      ^^^^^^^^^ `stop` offers `session`, `iteration`, `attempt`
+        creel.yaml:15:19: `pipeOutput` must be `true` or `false`, not text
+        15 |       pipeOutput: yes
+           |                   ^^^ did you mean `true`?
+        creel.yaml:16:7: `pipe_output` is given twice: it means the same as `pipeOutput`
+        16 |       pipe_output: true
+           |       ^^^^^^^^^^^ keep one of them
+        creel.yaml:17:7: `run_tests` makes no sense at `stop`
+        17 |     - run_tests
+           |       ^^^^^^^^^ it belongs to `before_submit`, `after_submit`, `before_merge` or `after_merge`
+        creel.yaml:18:7: unknown key `comand`
+        18 |     - comand: x
+           |       ^^^^^^ did you mean `command`?"#]]
+    .assert_eq(&said(text));
 }
 
 #[test]
@@ -91,11 +91,11 @@ hooks:
     - { command: c }
     - { command: c }
 ";
-    insta::assert_snapshot!(said(text), @r"
-    creel.yaml:4:27: another hook at `stop` is called `tests`
-    4 |     - { command: b, name: tests }
-      |                           ^^^^^ give one of them another `name`
-    ");
+    expect_test::expect![[r#"
+        creel.yaml:4:27: another hook at `stop` is called `tests`
+        4 |     - { command: b, name: tests }
+          |                           ^^^^^ give one of them another `name`"#]]
+    .assert_eq(&said(text));
 }
 
 #[test]
@@ -108,20 +108,20 @@ hooks:
     - { command: c }
 task_types: { t: { agents: [codx, somebody-else] } }
 ";
-    insta::assert_snapshot!(said(text), @r"
-    creel.yaml:5:18: warning: `c` is there twice at `stop`, and runs once
-    5 |     - { command: c }
-      |                  ^
-    creel.yaml:6:15: warning: read and checked, but not used by this version yet: task types
-    6 | task_types: { t: { agents: [codx, somebody-else] } }
-      |               ^
-    creel.yaml:6:29: warning: `codx` is not described under `agents:`
-    6 | task_types: { t: { agents: [codx, somebody-else] } }
-      |                             ^^^^ did you mean `codex`?
-    creel.yaml:6:35: warning: `somebody-else` is not described under `agents:`
-    6 | task_types: { t: { agents: [codx, somebody-else] } }
-      |                                   ^^^^^^^^^^^^^
-    ");
+    expect_test::expect![[r#"
+        creel.yaml:5:18: warning: `c` is there twice at `stop`, and runs once
+        5 |     - { command: c }
+          |                  ^
+        creel.yaml:6:15: warning: read and checked, but not used by this version yet: task types
+        6 | task_types: { t: { agents: [codx, somebody-else] } }
+          |               ^
+        creel.yaml:6:29: warning: `codx` is not described under `agents:`
+        6 | task_types: { t: { agents: [codx, somebody-else] } }
+          |                             ^^^^ did you mean `codex`?
+        creel.yaml:6:35: warning: `somebody-else` is not described under `agents:`
+        6 | task_types: { t: { agents: [codx, somebody-else] } }
+          |                                   ^^^^^^^^^^^^^"#]]
+    .assert_eq(&said(text));
     assert_eq!(good(text).draft.hooks[&Point::Stop].len(), 1);
 }
 
@@ -142,50 +142,50 @@ stop:
     - { name: b, type: command }
     - { name: c, type: coverage, minimum: 120, file: x }
 ";
-    insta::assert_snapshot!(said(text), @r#"
-    creel.yaml:1:17: `max_iterations` must be a whole number from 1 to 1000000, not text
-    1 | max_iterations: many
-      |                 ^^^^
-    creel.yaml:2:9: `prompt` must be text, not a number
-    2 | prompt: 42
-      |         ^^ put it in quotes: "42"
-    creel.yaml:3:15: `output_limit` must be a whole number from 256 to 67108864
-    3 | output_limit: 1
-      |               ^
-    creel.yaml:4:16: `stop` must be a list, not a map
-    4 | hooks: { stop: { command: x }, on_error: [7] }
-      |                ^ begin each item with `- `
-    creel.yaml:4:43: `on_error` must be text or a map, not a number
-    4 | hooks: { stop: { command: x }, on_error: [7] }
-      |                                           ^
-    creel.yaml:5:14: `mouse` must be `true` or `false`, not text
-    5 | ui: { mouse: on, theme: drak }
-      |              ^^ did you mean `true`?
-    creel.yaml:5:25: `theme` must be one of `auto`, `dark`, `light`, `high-contrast`, not `drak`
-    5 | ui: { mouse: on, theme: drak }
-      |                         ^^^^ did you mean `dark`?
-    creel.yaml:6:18: `jitter` must be a number from 0 to 1
-    6 | retry: { jitter: 2, backoff: none }
-      |                  ^
-    creel.yaml:6:18: this has no effect with `backoff: none`
-    6 | retry: { jitter: 2, backoff: none }
-      |                  ^ remove one of the two
-    creel.yaml:7:8: `gates` must be a map, not a list
-    7 | gates: []
-      |        ^
-    creel.yaml:9:11: `hooks` must be one of `default`, `validation`, `promise`, not `defualt`
-    9 |   hooks: [defualt]
-      |           ^^^^^^^ did you mean `default`?
-    creel.yaml:11:24: `type` must be one of `command`, `content_pattern`, `file_existence`, `coverage`, not `comand`
-    11 |     - { name: a, type: comand }
-       |                        ^^^^^^ did you mean `command`?
-    creel.yaml:12:7: `command` is missing
-    12 |     - { name: b, type: command }
-       |       ^ what `sh -c` runs in the project's folder
-    creel.yaml:13:43: `minimum` must be a number from 0 to 100
-    13 |     - { name: c, type: coverage, minimum: 120, file: x }
-       |                                           ^^^
-    "#);
+    expect_test::expect![[r#"
+        creel.yaml:1:17: `max_iterations` must be a whole number from 1 to 1000000, not text
+        1 | max_iterations: many
+          |                 ^^^^
+        creel.yaml:2:9: `prompt` must be text, not a number
+        2 | prompt: 42
+          |         ^^ put it in quotes: "42"
+        creel.yaml:3:15: `output_limit` must be a whole number from 256 to 67108864
+        3 | output_limit: 1
+          |               ^
+        creel.yaml:4:16: `stop` must be a list, not a map
+        4 | hooks: { stop: { command: x }, on_error: [7] }
+          |                ^ begin each item with `- `
+        creel.yaml:4:43: `on_error` must be text or a map, not a number
+        4 | hooks: { stop: { command: x }, on_error: [7] }
+          |                                           ^
+        creel.yaml:5:14: `mouse` must be `true` or `false`, not text
+        5 | ui: { mouse: on, theme: drak }
+          |              ^^ did you mean `true`?
+        creel.yaml:5:25: `theme` must be one of `auto`, `dark`, `light`, `high-contrast`, not `drak`
+        5 | ui: { mouse: on, theme: drak }
+          |                         ^^^^ did you mean `dark`?
+        creel.yaml:6:18: `jitter` must be a number from 0 to 1
+        6 | retry: { jitter: 2, backoff: none }
+          |                  ^
+        creel.yaml:6:18: this has no effect with `backoff: none`
+        6 | retry: { jitter: 2, backoff: none }
+          |                  ^ remove one of the two
+        creel.yaml:7:8: `gates` must be a map, not a list
+        7 | gates: []
+          |        ^
+        creel.yaml:9:11: `hooks` must be one of `default`, `validation`, `promise`, not `defualt`
+        9 |   hooks: [defualt]
+          |           ^^^^^^^ did you mean `default`?
+        creel.yaml:11:24: `type` must be one of `command`, `content_pattern`, `file_existence`, `coverage`, not `comand`
+        11 |     - { name: a, type: comand }
+           |                        ^^^^^^ did you mean `command`?
+        creel.yaml:12:7: `command` is missing
+        12 |     - { name: b, type: command }
+           |       ^ what `sh -c` runs in the project's folder
+        creel.yaml:13:43: `minimum` must be a number from 0 to 100
+        13 |     - { name: c, type: coverage, minimum: 120, file: x }
+           |                                           ^^^"#]]
+    .assert_eq(&said(text));
 }
 
 #[test]
@@ -196,20 +196,19 @@ hooks:
   before_merge: [{ gatekeeper: [] }, { gatekeeper: [codx] }]
   session_end: [{ gatekeeper: [claude] }]
 ";
-    insta::assert_snapshot!(said(text), @r"
-    creel.yaml:2:19: there is no built-in hook `rebase_on_man`
-    2 |   before_submit: [rebase_on_man, cargo test]
-      |                   ^^^^^^^^^^^^^ did you mean `rebase_on_main`?
-    creel.yaml:2:34: there is no built-in hook `cargo test`
-    2 |   before_submit: [rebase_on_man, cargo test]
-      |                                  ^^^^^^^^^^ a command is written `command: …`; built-in hooks: `rebase_on_main`, `run_tests`, `create_pr`, `merge_pr`
-    creel.yaml:3:32: `gatekeeper` names nobody
-    3 |   before_merge: [{ gatekeeper: [] }, { gatekeeper: [codx] }]
-      |                                ^
-    creel.yaml:4:31: a gatekeeper makes no sense at `session_end`
-    4 |   session_end: [{ gatekeeper: [claude] }]
-      |                               ^ it belongs to `before_submit`, `after_submit`, `before_merge` or `after_merge`
-    ");
+    expect_test::expect![[r#"
+        creel.yaml:2:19: there is no built-in hook `rebase_on_man`
+        2 |   before_submit: [rebase_on_man, cargo test]
+          |                   ^^^^^^^^^^^^^ did you mean `rebase_on_main`?
+        creel.yaml:2:34: there is no built-in hook `cargo test`
+        2 |   before_submit: [rebase_on_man, cargo test]
+          |                                  ^^^^^^^^^^ a command is written `command: …`; built-in hooks: `rebase_on_main`, `run_tests`, `create_pr`, `merge_pr`
+        creel.yaml:3:32: `gatekeeper` names nobody
+        3 |   before_merge: [{ gatekeeper: [] }, { gatekeeper: [codx] }]
+          |                                ^
+        creel.yaml:4:31: a gatekeeper makes no sense at `session_end`
+        4 |   session_end: [{ gatekeeper: [claude] }]
+          |                               ^ it belongs to `before_submit`, `after_submit`, `before_merge` or `after_merge`"#]].assert_eq(&said(text));
 }
 
 #[test]
@@ -224,23 +223,23 @@ agents:
 prompt: a
 prompt_file: b
 ";
-    insta::assert_snapshot!(said(text), @r"
-    creel.yaml:3:3: the agent `mine` is described in 2 ways: `acp`, `command`
-    3 |   mine: { acp: x, command: y }
-      |   ^^^^ give one of `acp`, `command` and `script`
-    creel.yaml:4:3: the agent `empty` does not say how it is run
-    4 |   empty: {}
-      |   ^^^^^ give one of `acp`, `command` and `script`
-    creel.yaml:5:19: the script `missing.yaml` cannot be read: No such file or directory (os error 2)
-    5 |   play: { script: missing.yaml }
-      |                   ^^^^^^^^^^^^ paths are relative to the config's folder
-    creel.yaml:6:37: `continue_command` goes with `command` only
-    6 |   talk: { acp: x, continue_command: y }
-      |                                     ^ remove it, or `acp`
-    creel.yaml:8:14: both `prompt` and `prompt_file` are given
-    8 | prompt_file: b
-      |              ^ keep one of them
-    ");
+    expect_test::expect![[r#"
+        creel.yaml:3:3: the agent `mine` is described in 2 ways: `acp`, `command`
+        3 |   mine: { acp: x, command: y }
+          |   ^^^^ give one of `acp`, `command` and `script`
+        creel.yaml:4:3: the agent `empty` does not say how it is run
+        4 |   empty: {}
+          |   ^^^^^ give one of `acp`, `command` and `script`
+        creel.yaml:5:19: the script `missing.yaml` cannot be read: No such file or directory (os error 2)
+        5 |   play: { script: missing.yaml }
+          |                   ^^^^^^^^^^^^ paths are relative to the config's folder
+        creel.yaml:6:37: `continue_command` goes with `command` only
+        6 |   talk: { acp: x, continue_command: y }
+          |                                     ^ remove it, or `acp`
+        creel.yaml:8:14: both `prompt` and `prompt_file` are given
+        8 | prompt_file: b
+          |              ^ keep one of them"#]]
+    .assert_eq(&said(text));
 }
 
 #[test]
@@ -253,20 +252,19 @@ automation:
     - { name: mine2, command: x, eventTypes: [task_complete] }
     - { name: check-dependency-satisfaction, command: x }
 ";
-    insta::assert_snapshot!(said(text), @r"
-    creel.yaml:3:15: there is no built-in hook `auto-create-review-tasks`
-    3 |     - { name: auto-create-review-tasks }
-      |               ^^^^^^^^^^^^^^^^^^^^^^^^ did you mean `auto-create-review-task`?
-    creel.yaml:4:15: `event_types` is missing
-    4 |     - { name: mine, command: x }
-      |               ^^^^ such as `event_types: [task_completed]`
-    creel.yaml:5:47: `eventTypes` must be one of `task_created`, `task_started`, `task_completed`, `task_blocked`, `task_deleted`, `dependency_added`, `dependency_removed`, `dependency_satisfied`, not `task_complete`
-    5 |     - { name: mine2, command: x, eventTypes: [task_complete] }
-      |                                               ^^^^^^^^^^^^^ did you mean `task_completed`?
-    creel.yaml:6:15: `check-dependency-satisfaction` is built in, and runs no command
-    6 |     - { name: check-dependency-satisfaction, command: x }
-      |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ give yours another name
-    ");
+    expect_test::expect![[r#"
+        creel.yaml:3:15: there is no built-in hook `auto-create-review-tasks`
+        3 |     - { name: auto-create-review-tasks }
+          |               ^^^^^^^^^^^^^^^^^^^^^^^^ did you mean `auto-create-review-task`?
+        creel.yaml:4:15: `event_types` is missing
+        4 |     - { name: mine, command: x }
+          |               ^^^^ such as `event_types: [task_completed]`
+        creel.yaml:5:47: `eventTypes` must be one of `task_created`, `task_started`, `task_completed`, `task_blocked`, `task_deleted`, `dependency_added`, `dependency_removed`, `dependency_satisfied`, not `task_complete`
+        5 |     - { name: mine2, command: x, eventTypes: [task_complete] }
+          |                                               ^^^^^^^^^^^^^ did you mean `task_completed`?
+        creel.yaml:6:15: `check-dependency-satisfaction` is built in, and runs no command
+        6 |     - { name: check-dependency-satisfaction, command: x }
+          |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ give yours another name"#]].assert_eq(&said(text));
 }
 
 #[test]
@@ -282,77 +280,76 @@ hooks:
   stop: [{ matcher: Bash, hooks: [{ type: command, command: z }] }]
 remediation_attempts: 2
 ";
-    insta::assert_snapshot!(said(text), @r"
-    creel.yaml:2:22: warning: read and checked, but not used by this version yet: commands in `stop.hooks`
-    2 |   hooks: [{ command: x }, { command: y }]
-      |                      ^
-    creel.yaml:3:11: warning: read and checked, but not used by this version yet: rules of the stop decision
-    3 |   rules: [{ name: a, type: command, command: x }]
-      |           ^
-    creel.yaml:4:14: warning: read and checked, but not used by this version yet: workflows
-    4 | workflows: { w: { steps: [{ type: noop, anything: goes }] } }
-      |              ^
-    creel.yaml:5:7: warning: read and checked, but not used by this version yet: `nats`
-    5 | nats: { url: 'nats://localhost' }
-      |       ^
-    creel.yaml:7:19: warning: read and checked, but not used by this version yet: hooks at the submit and merge points
-    7 |   before_submit: [run_tests]
-      |                   ^^^^^^^^^
-    creel.yaml:8:21: warning: this matcher narrows nothing: the hooks of a point run every time
-    8 |   stop: [{ matcher: Bash, hooks: [{ type: command, command: z }] }]
-      |                     ^^^^
-    creel.yaml:9:23: warning: read and checked, but not used by this version yet: `remediation_attempts`
-    9 | remediation_attempts: 2
-      |                       ^
-    ");
+    expect_test::expect![[r#"
+        creel.yaml:2:22: warning: read and checked, but not used by this version yet: commands in `stop.hooks`
+        2 |   hooks: [{ command: x }, { command: y }]
+          |                      ^
+        creel.yaml:3:11: warning: read and checked, but not used by this version yet: rules of the stop decision
+        3 |   rules: [{ name: a, type: command, command: x }]
+          |           ^
+        creel.yaml:4:14: warning: read and checked, but not used by this version yet: workflows
+        4 | workflows: { w: { steps: [{ type: noop, anything: goes }] } }
+          |              ^
+        creel.yaml:5:7: warning: read and checked, but not used by this version yet: `nats`
+        5 | nats: { url: 'nats://localhost' }
+          |       ^
+        creel.yaml:7:19: warning: read and checked, but not used by this version yet: hooks at the submit and merge points
+        7 |   before_submit: [run_tests]
+          |                   ^^^^^^^^^
+        creel.yaml:8:21: warning: this matcher narrows nothing: the hooks of a point run every time
+        8 |   stop: [{ matcher: Bash, hooks: [{ type: command, command: z }] }]
+          |                     ^^^^
+        creel.yaml:9:23: warning: read and checked, but not used by this version yet: `remediation_attempts`
+        9 | remediation_attempts: 2
+          |                       ^"#]]
+    .assert_eq(&said(text));
 }
 
 #[test]
 fn syntax_errors_have_a_place_too() {
     let all =
         ["a: [1, 2\n", "session: a\nsession: b\n", "hooks:\n stop: []\n  x: 1\n", "a: {{x}}\n", "a: 1\n---\nb: 2\n"];
-    insta::assert_snapshot!(all.map(said).join("\n"), @r"
-    creel.yaml:1:4: unclosed bracket '['
-    1 | a: [1, 2
-      |    ^
-    creel.yaml:2:1: `session` is given twice
-    2 | session: b
-      | ^^^^^^^ keep one of them
-    creel.yaml:3:3: while parsing a block mapping, did not find expected key
-    3 |   x: 1
-      |   ^
-    creel.yaml:1:5: a key must be text
-    1 | a: {{x}}
-      |     ^ text that begins with `{` or `[` needs quotes
-    creel.yaml:3:1: a second document begins here
-    3 | b: 2
-      | ^ a config is one document
-    ");
+    expect_test::expect![[r#"
+        creel.yaml:1:4: unclosed bracket '['
+        1 | a: [1, 2
+          |    ^
+        creel.yaml:2:1: `session` is given twice
+        2 | session: b
+          | ^^^^^^^ keep one of them
+        creel.yaml:3:3: while parsing a block mapping, did not find expected key
+        3 |   x: 1
+          |   ^
+        creel.yaml:1:5: a key must be text
+        1 | a: {{x}}
+          |     ^ text that begins with `{` or `[` needs quotes
+        creel.yaml:3:1: a second document begins here
+        3 | b: 2
+          | ^ a config is one document"#]]
+    .assert_eq(&all.map(said).join("\n"));
 }
 
 #[test]
 fn two_spellings_of_a_key_are_one_key() {
-    insta::assert_snapshot!(said("max_hook_retries: 1\nmaxHookRetries: 2\n"), @r"
-    creel.yaml:2:1: `maxHookRetries` is given twice: it means the same as `max_hook_retries`
-    2 | maxHookRetries: 2
-      | ^^^^^^^^^^^^^^ keep one of them
-    ");
+    expect_test::expect![[r#"
+        creel.yaml:2:1: `maxHookRetries` is given twice: it means the same as `max_hook_retries`
+        2 | maxHookRetries: 2
+          | ^^^^^^^^^^^^^^ keep one of them"#]]
+    .assert_eq(&said("max_hook_retries: 1\nmaxHookRetries: 2\n"));
 }
 
 #[test]
 fn an_alias_bomb_is_refused() {
     let line = |i: i32| format!("a{i}: &a{i} [{}]\n", vec![format!("*a{}", i - 1); 10].join(", "));
     let bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned() + &(1..10).map(line).collect::<String>();
-    insta::assert_snapshot!(said(&bomb), @r"
-    creel.yaml:5:10: aliases unfold to more than 20000 values
-    5 | a4: &a4 [*a3, *a3, *a3, *a3, *a3, *a3, *a3, *a3, *a3, *a3]
-      |          ^^^ write less with `*aliases`
-    ");
-    insta::assert_snapshot!(said(&("a: ".to_owned() + &"[".repeat(60) + &"]".repeat(60))), @r"
-    creel.yaml:1:35: this is nested deeper than 32 levels
-    1 | a: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]…
-      |                                   ^ is this the right file?
-    ");
+    expect_test::expect![[r#"
+        creel.yaml:5:10: aliases unfold to more than 20000 values
+        5 | a4: &a4 [*a3, *a3, *a3, *a3, *a3, *a3, *a3, *a3, *a3, *a3]
+          |          ^^^ write less with `*aliases`"#]]
+    .assert_eq(&said(&bomb));
+    expect_test::expect![[r#"
+        creel.yaml:1:35: this is nested deeper than 32 levels
+        1 | a: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]…
+          |                                   ^ is this the right file?"#]].assert_eq(&said(&("a: ".to_owned() + &"[".repeat(60) + &"]".repeat(60))));
     assert!(said(&"[".repeat(100_000)).contains("creel.yaml:1:"));
 }
 
@@ -380,12 +377,12 @@ fn files_that_cannot_be_read_say_why() {
         say("large.yaml", Some(&vec![b' '; 10_000_000])),
         say("", None),
     ];
-    insta::assert_snapshot!(said.join("\n"), @r"
-    DIR/missing.yaml: cannot be read: No such file or directory (os error 2)
-    DIR/latin.yaml: is not UTF-8: byte 19, in line 2, is part of no character
-    DIR/large.yaml: is too large: 9.5 MiB, and at most 1 MiB is read
-    DIR/: cannot be read: it is a folder
-    ");
+    expect_test::expect![[r#"
+        DIR/missing.yaml: cannot be read: No such file or directory (os error 2)
+        DIR/latin.yaml: is not UTF-8: byte 19, in line 2, is part of no character
+        DIR/large.yaml: is too large: 9.5 MiB, and at most 1 MiB is read
+        DIR/: cannot be read: it is a folder"#]]
+    .assert_eq(&said.join("\n"));
 }
 
 #[test]
@@ -394,14 +391,14 @@ fn a_broken_automation_file_is_reported_in_its_own_name() {
     fs::write(dir.path().join("creel.yaml"), "contxt: keep\nautomation: { file: hooks.json }\n").expect("a file");
     fs::write(dir.path().join("hooks.json"), "{\"hooks\": [{\"nam\": 1}]}").expect("a file");
     let errors = load(&dir.path().join("creel.yaml")).expect_err("mistakes").to_string();
-    insta::assert_snapshot!(errors.replace(&dir.path().display().to_string(), "DIR"), @r#"
-    DIR/creel.yaml:1:1: unknown key `contxt`
-    1 | contxt: keep
-      | ^^^^^^ did you mean `context`?
-    DIR/hooks.json:1:13: unknown key `nam`
-    1 | {"hooks": [{"nam": 1}]}
-      |             ^^^^^ did you mean `name`?
-    "#);
+    expect_test::expect![[r#"
+        DIR/creel.yaml:1:1: unknown key `contxt`
+        1 | contxt: keep
+          | ^^^^^^ did you mean `context`?
+        DIR/hooks.json:1:13: unknown key `nam`
+        1 | {"hooks": [{"nam": 1}]}
+          |             ^^^^^ did you mean `name`?"#]]
+    .assert_eq(&errors.replace(&dir.path().display().to_string(), "DIR"));
 }
 
 #[test]
