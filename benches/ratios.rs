@@ -1,1 +1,3 @@
+//! Placeholder until the figures are merged.
+
 fn main() {}
