@@ -8,7 +8,7 @@ use std::{
 };
 
 /// Which modules a module may use. Everything points towards the engine.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("engine", &[]),
     ("config", &["engine"]),
     ("hooks", &["engine"]),
@@ -17,8 +17,9 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("journal", &["engine"]),
     ("runtime", &["engine", "hooks", "agents", "journal"]),
     ("control", &["engine", "config", "journal", "hooks", "runtime"]),
+    ("tui", &["engine", "config", "journal", "control", "runtime"]),
     ("logging", &[]),
-    ("app", &["engine", "config", "journal", "agents", "runtime", "control", "logging"]),
+    ("app", &["engine", "config", "journal", "agents", "runtime", "control", "tui", "logging"]),
     ("main", &["app"]),
     ("lib", &[]),
 ];

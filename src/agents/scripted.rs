@@ -35,6 +35,13 @@ pub fn validate(script: &str) -> Result<(), String> {
     parse(script).map(drop)
 }
 
+/// What a script would run, for a person who has to allow it.
+pub fn commands(script: &str) -> Vec<String> {
+    let Ok(script) = parse(script) else { return Vec::new() };
+    let turns = script.turns.iter().chain([&script.otherwise]);
+    turns.flat_map(|turn| turn.run.iter().map(|command| format!("the script runs: {command}"))).collect()
+}
+
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Script {

@@ -18,6 +18,12 @@ use crate::{
 };
 
 pub(super) fn check(args: &CheckArgs) -> Result {
+    if args.json
+        && let Some(errors) = Project::mistakes(&args.config)?
+    {
+        print(&format!("{:#}\n", json!({ "errors": errors })))?;
+        return Ok(2);
+    }
     let project = Project::load_existing(&args.config)?;
     let settings = &project.settings;
     let plan = settings.plan(None, None);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{
     config::{ConfigError, ConfigErrors},
-    journal::JournalError,
+    journal::{JournalError, record::RecordError},
     runtime::RuntimeError,
 };
 
@@ -59,6 +59,7 @@ impl From<JournalError> for Failure {
             JournalError::Held { .. } => "wait for it to end, or stop it there",
             JournalError::Exists(_) => "choose another name with --session",
             JournalError::Missing(_) => "`creel sessions` lists those that there are",
+            JournalError::Record { cause: RecordError::Newer { .. }, .. } => "it was left as it is",
             JournalError::Record { .. } | JournalError::NotASession(_) => {
                 "if the file was damaged, cut it before that line; creel goes on from the records that are left"
             }

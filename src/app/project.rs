@@ -39,6 +39,14 @@ impl Project {
         Ok(Self { root, settings })
     }
 
+    /// The mistakes of the config, as data.
+    pub(super) fn mistakes(args: &ConfigArgs) -> Result<Option<Vec<serde_json::Value>>> {
+        let here = here()?;
+        let path = args.config.clone().map(|path| here.join(path)).or_else(|| paths::find(&here));
+        let errors = path.and_then(|path| config::load(&path).err());
+        Ok(errors.map(|errors| errors.diagnostics.iter().map(as_json).collect()))
+    }
+
     /// The same, for commands that need a config.
     pub(super) fn load_existing(args: &ConfigArgs) -> Result<Self> {
         let project = Self::load(args)?;
@@ -55,10 +63,21 @@ impl Project {
     }
 }
 
-/// The sessions of the project that the current folder belongs to.
-pub(super) fn sessions_here() -> Result<(PathBuf, Sessions)> {
+fn as_json(mistake: &config::diagnostic::Diagnostic) -> serde_json::Value {
+    serde_json::json!({
+        "file": mistake.source.name,
+        "line": mistake.place.map(|place| place.line),
+        "column": mistake.place.map(|place| place.column),
+        "message": mistake.message,
+        "hint": mistake.hint,
+    })
+}
+
+/// The sessions of the project that the config names, or else the current folder.
+pub(super) fn sessions_of(args: &ConfigArgs) -> Result<(PathBuf, Sessions)> {
     let here = here()?;
-    let root = paths::find(&here).map_or_else(|| nearest_with_sessions(&here), |config| paths::project_root(&config));
+    let config = args.config.as_ref().map(|path| here.join(path)).or_else(|| paths::find(&here));
+    let root = config.map_or_else(|| nearest_with_sessions(&here), |config| paths::project_root(&config));
     let root = root.canonicalize().unwrap_or(root);
     let sessions = Sessions::of(&root);
     Ok((root, sessions))

@@ -10,13 +10,13 @@ use super::{
 };
 use crate::{
     control::{
-        cli::{OutputArgs, ResumeArgs, RunArgs},
+        cli::{ConfigArgs, OutputArgs, ResumeArgs, RunArgs},
         headless::{self, Feeds, Format, Printer},
-        trust::{commands, plan_document},
+        trust::plan_document,
     },
     engine::{
         effect::Leave,
-        event::{Outcome, Presence, SessionStarted},
+        event::{Outcome, Presence, SessionStarted, StopHow},
         input::Input,
         policy::Plan,
     },
@@ -37,7 +37,7 @@ pub(super) fn run(args: &RunArgs) -> Result {
     trust::require(&project.config_place(), &project.settings.documents, &would_run, asked)?;
     let sessions = Sessions::of(&project.root);
     let folder = choose_folder(&sessions, &project, args.session.as_deref())?;
-    remember_plan(&folder, &plan)?;
+    remember_plan(&project.root, &plan)?;
     start(Start { root: project.root, folder, plan, prompt }, args.output)
 }
 
@@ -71,7 +71,7 @@ pub(super) fn start(start: Start, output: OutputArgs) -> Result {
 }
 
 pub(super) fn resume(args: &ResumeArgs) -> Result {
-    let (root, sessions) = project::sessions_here()?;
+    let (root, sessions) = project::sessions_of(&args.config)?;
     let folder = match &args.session {
         Some(name) => sessions.folder(name),
         None => latest_unfinished(&sessions)?,
@@ -79,7 +79,7 @@ pub(super) fn resume(args: &ResumeArgs) -> Result {
     let opened = Journal::open(&folder)?;
     let plan = &opened.state.began.plan;
     let asked = if args.trust { Asked::Trust } else { Asked::Unsaid };
-    trust::require(&folder.journal(), &[plan_document(plan)], &commands(plan, true), asked)?;
+    trust::require(&trust::place_of_plans(&root), &[plan_document(plan)], &trust::of_plan(plan), asked)?;
     let cwd = PathBuf::from(&opened.state.began.cwd);
     let root = if cwd.is_dir() { cwd } else { root };
     let resume = Input::Resume { presence: Presence::Unattended, max_iterations: args.max_iterations };
@@ -106,6 +106,7 @@ fn supervise(
     make: impl FnOnce(Scene, Watchers) -> std::result::Result<Runtime, RuntimeError>,
 ) -> Result {
     let Stage { folder, root, output, left_behind } = stage;
+    let elsewhere = elsewhere(&root);
     let format = if output.json { Format::Json } else { Format::Lines };
     let rescue = project::state_dir()?.join("rescued");
     let tokio = tokio::runtime::Builder::new_multi_thread()
@@ -124,18 +125,25 @@ fn supervise(
         }
         headless::obey_signals(runtime.handle(), runtime.children())
             .map_err(|error| Failure::failed(format!("cannot listen for signals: {error}")))?;
-        let printing = tokio::spawn(printer.print());
+        let printing = printer.start().map_err(|error| Failure::failed(format!("cannot print: {error}")))?;
         let left = runtime.run().await?;
-        let _ = printing.await;
+        // Off the workers, which may still have a signal to listen for.
+        let _ = tokio::task::spawn_blocking(move || printing.join()).await;
         Ok::<_, Failure>(left)
     })?;
     // Whatever still reads from a pipe must not keep the program.
     tokio.shutdown_background();
-    farewell(folder, &left);
+    farewell(folder, &left, &elsewhere);
     Ok(exit_code(&left))
 }
 
-fn farewell(folder: &Folder, left: &Left) {
+/// How to say which project is meant, where the current folder does not.
+fn elsewhere(root: &std::path::Path) -> String {
+    let here = project::sessions_of(&ConfigArgs::default()).is_ok_and(|(here, _)| here == root);
+    if here { String::new() } else { format!(" in {}", root.display()) }
+}
+
+fn farewell(folder: &Folder, left: &Left, elsewhere: &str) {
     let name = &folder.name;
     if let Some(copy) = &left.rescued {
         say(&format!("creel: the journal was deleted while the session ran; a copy is in {}", copy.display()));
@@ -144,13 +152,17 @@ fn farewell(folder: &Folder, left: &Left) {
     match (left.leave, left.state.outcome()) {
         (Leave::NobodyThere, _) => {
             let why = left.state.gates.open.as_ref().map_or("a gate", |gate| gate.reason.as_str());
-            say(&format!("creel: the session waits for a person: {why}\n  go on with `creel resume {name}`"));
+            say(&format!(
+                "creel: the session waits for a person: {why}\n  go on with `creel resume {name}`{elsewhere}"
+            ));
         }
         (Leave::Ended, Some(Outcome::Cancelled | Outcome::Escalated | Outcome::Failed | Outcome::Aborted)) => {
-            say(&format!("creel: see what happened with `creel show {name}`, go on with `creel resume {name}`"));
+            say(&format!(
+                "creel: see what happened with `creel show {name}`, go on with `creel resume {name}`{elsewhere}"
+            ));
         }
         (Leave::Ended, Some(Outcome::Limit)) => {
-            say(&format!("creel: go on with `creel resume {name} --max-iterations N`"));
+            say(&format!("creel: go on with `creel resume {name} --max-iterations N`{elsewhere}"));
         }
         (Leave::Ended, Some(Outcome::Complete | Outcome::Forced) | None) => {}
     }
@@ -160,7 +172,9 @@ fn exit_code(left: &Left) -> u8 {
     if left.leave == Leave::NobodyThere {
         return NOBODY_THERE;
     }
+    let interrupted = left.state.steering.stop == Some(StopHow::Now);
     match left.state.outcome() {
+        Some(Outcome::Forced | Outcome::Cancelled) if interrupted => INTERRUPTED,
         Some(Outcome::Complete) => 0,
         Some(Outcome::Failed | Outcome::Aborted) | None => 1,
         Some(Outcome::Limit) => 3,
@@ -252,19 +266,20 @@ fn dated_name(root: &std::path::Path) -> String {
 
 fn latest_unfinished(sessions: &Sessions) -> Result<Folder> {
     let all = sessions.list().map_err(|error| Failure::failed(format!("cannot list the sessions: {error}")))?;
-    let done = |folder: &Folder| {
-        journal::fold(&folder.journal())
-            .is_ok_and(|state| matches!(state.outcome(), Some(Outcome::Complete | Outcome::Forced | Outcome::Limit)))
+    let can_go_on = |folder: &Folder| {
+        let over = |outcome| matches!(outcome, Outcome::Complete | Outcome::Forced | Outcome::Limit);
+        journal::running(folder).is_none()
+            && journal::fold(&folder.journal()).is_ok_and(|state| !state.outcome().is_some_and(over))
     };
     all.into_iter()
-        .find(|folder| !done(folder))
+        .find(can_go_on)
         .ok_or_else(|| Failure::usage("there is no session to go on with; `creel sessions` lists all"))
 }
 
 /// Resuming asks for trust as well, since a journal can come with a clone; what was just allowed need not be asked.
-fn remember_plan(folder: &Folder, plan: &Plan) -> Result<()> {
+fn remember_plan(root: &std::path::Path, plan: &Plan) -> Result<()> {
     project::trust_store()?
-        .trust(&folder.journal(), &[plan_document(plan)])
+        .trust(&trust::place_of_plans(root), &[plan_document(plan)])
         .map_err(|error| Failure::failed(format!("cannot remember what is trusted: {error}")))
 }
 

@@ -23,7 +23,7 @@ struct Listed {
 }
 
 pub(super) fn sessions(args: &ListArgs) -> Result {
-    let (root, sessions) = project::sessions_here()?;
+    let (root, sessions) = project::sessions_of(&args.config)?;
     let folders = sessions.list().map_err(|error| Failure::failed(format!("cannot list the sessions: {error}")))?;
     let listed: Vec<Listed> = folders.into_iter().map(look_at).collect();
     if args.json {
@@ -113,7 +113,7 @@ fn as_json(listed: &Listed) -> serde_json::Value {
 }
 
 pub(super) fn show(args: &ShowArgs) -> Result {
-    let (_, sessions) = project::sessions_here()?;
+    let (_, sessions) = project::sessions_of(&args.config)?;
     let folder = sessions.folder(&args.session);
     if !folder.exists() {
         return Err(JournalError::Missing(args.session.clone()).into());

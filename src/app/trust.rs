@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, BufRead as _, IsTerminal as _, Write as _},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use super::{
@@ -11,8 +11,10 @@ use super::{
     say,
 };
 use crate::{
+    agents,
     config::Document,
     control::{cli::ConfigArgs, text::plain, trust::commands},
+    engine::policy::{AgentSpec, Plan},
 };
 
 /// Whether the command line says so already.
@@ -39,7 +41,10 @@ pub(super) fn untrust(args: &ConfigArgs) -> Result {
         return Err(Failure::usage("there is no config here or above"));
     };
     let place = path.canonicalize().unwrap_or(path);
-    let had = project::trust_store()?.untrust(&place).map_err(|error| cannot_remember(&error))?;
+    let store = project::trust_store()?;
+    let root = crate::config::paths::project_root(&place);
+    store.untrust(&place_of_plans(&root)).map_err(|error| cannot_remember(&error))?;
+    let had = store.untrust(&place).map_err(|error| cannot_remember(&error))?;
     say(&format!("creel: {} {}", place.display(), if had { "is no longer trusted" } else { "was not trusted" }));
     Ok(0)
 }
@@ -81,11 +86,29 @@ fn cannot_remember(error: &io::Error) -> Failure {
     ))
 }
 
+/// Where the plans of a project's sessions are trusted, beside its config.
+pub(super) fn place_of_plans(root: &Path) -> PathBuf {
+    root.join(".creel").join("sessions")
+}
+
+/// What a session would run, its agent's script included.
+pub(super) fn of_plan(plan: &Plan) -> Vec<String> {
+    commands(plan, true).into_iter().chain(scripted(plan)).collect()
+}
+
+fn scripted(plan: &Plan) -> Vec<String> {
+    match &plan.agent_spec {
+        AgentSpec::Scripted { script } => agents::scripted::commands(script),
+        AgentSpec::Acp { .. } | AgentSpec::Command { .. } => Vec::new(),
+    }
+}
+
 /// What a project's config would run with this plan.
-pub(super) fn of_project(project: &Project, plan: &crate::engine::policy::Plan) -> Vec<String> {
+pub(super) fn of_project(project: &Project, plan: &Plan) -> Vec<String> {
     let described = project.settings.agents.contains_key(&plan.agent);
     let own = project.settings.automation.iter().filter_map(|hook| hook.command.as_ref());
     let mut all = commands(plan, described);
+    all.extend(scripted(plan));
     all.extend(own.map(|command| format!("automation: {command}")));
     all
 }

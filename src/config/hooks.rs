@@ -178,25 +178,25 @@ fn spec(fields: &Fields<'_>, name: String, action: HookAction, timeout: Span) ->
 }
 
 fn check_template(report: &mut Report, point: Point, command: &str, at: Stretch) {
+    check_placeholders(report, &format!("`{point}`"), offered(point), command, at);
+}
+
+/// Checks the `{{name}}`s of a command: where they stand, and whether there are such names.
+pub(super) fn check_placeholders(report: &mut Report, place: &str, known: &[&str], command: &str, at: Stretch) {
     if let Err(error) = template::expand(command) {
         let at = within(report, command, &error.placeholder, at);
         report.error(at, error.to_string());
     }
-    let known = offered(point);
     for placeholder in placeholders(command) {
         if known.contains(&placeholder.name.as_str()) {
             continue;
         }
         let hint = nearest(&placeholder.name, known.iter().copied()).map_or_else(
-            || format!("`{point}` offers {}", names(known)),
+            || format!("{place} offers {}", names(known)),
             |near| format!("did you mean `{{{{{near}}}}}`?"),
         );
         let at = within(report, command, &placeholder, at);
-        report.error_hint(
-            at,
-            format!("`{point}` offers no {}", quoted(&format!("{{{{{}}}}}", placeholder.name))),
-            hint,
-        );
+        report.error_hint(at, format!("{place} offers no {}", quoted(&format!("{{{{{}}}}}", placeholder.name))), hint);
     }
 }
 

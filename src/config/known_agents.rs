@@ -15,24 +15,18 @@ pub struct KnownAgent {
     /// What it is called in the config.
     pub name: &'static str,
     /// How it is run.
-    kind: Kind,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Kind {
-    Acp(&'static str),
-    Command(&'static str),
+    command: &'static str,
 }
 
 /// All of them; the first that is installed is taken when the config names none.
 pub const KNOWN_AGENTS: [KnownAgent; 7] = [
-    KnownAgent { name: "claude", kind: Kind::Acp("claude-code-acp") },
-    KnownAgent { name: "codex", kind: Kind::Command("codex exec --full-auto -") },
-    KnownAgent { name: "gemini", kind: Kind::Acp("gemini --experimental-acp") },
-    KnownAgent { name: "opencode", kind: Kind::Acp("opencode acp") },
-    KnownAgent { name: "aider", kind: Kind::Command("aider --yes --message {{prompt}}") },
-    KnownAgent { name: "goose", kind: Kind::Acp("goose acp") },
-    KnownAgent { name: "qwen", kind: Kind::Acp("qwen --experimental-acp") },
+    KnownAgent { name: "claude", command: "claude -p" },
+    KnownAgent { name: "codex", command: "codex exec --full-auto -" },
+    KnownAgent { name: "gemini", command: "gemini -p {{prompt}}" },
+    KnownAgent { name: "opencode", command: "opencode run {{prompt}}" },
+    KnownAgent { name: "aider", command: "aider --yes --message {{prompt}}" },
+    KnownAgent { name: "goose", command: "goose run -i -" },
+    KnownAgent { name: "qwen", command: "qwen -p {{prompt}}" },
 ];
 
 impl KnownAgent {
@@ -43,16 +37,12 @@ impl KnownAgent {
 
     /// How to run it.
     pub fn spec(self) -> AgentSpec {
-        match self.kind {
-            Kind::Acp(command) => AgentSpec::Acp { command: command.to_owned() },
-            Kind::Command(command) => AgentSpec::Command { command: command.to_owned(), continue_command: None },
-        }
+        AgentSpec::Command { command: self.command.to_owned(), continue_command: None }
     }
 
     /// The program that has to be installed.
     pub fn program(self) -> &'static str {
-        let (Kind::Acp(command) | Kind::Command(command)) = self.kind;
-        command.split(' ').next().unwrap_or(command)
+        self.command.split(' ').next().unwrap_or(self.command)
     }
 
     /// Whether its program is in one of the folders of `PATH`.

@@ -87,6 +87,9 @@ struct Loader {
     documents: Vec<Document>,
 }
 
+/// What an agent's command is told.
+const AGENT_NAMES: &[&str] = &["prompt", "session"];
+
 impl Loader {
     fn new(source: Arc<Source>, path: &Path) -> Self {
         let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
@@ -219,6 +222,11 @@ impl Loader {
             );
         }
         let Some(value) = fields.some_text(kind) else { return wrong };
+        for key in ["acp", "command", "continue_command"] {
+            if let (Some(node), Some(command)) = (fields.given(key), fields.some_text(key)) {
+                hooks::check_placeholders(&mut self.report, "an agent", AGENT_NAMES, &command, node.at);
+            }
+        }
         match kind {
             "acp" => Some(AgentSpec::Acp { command: value }),
             "command" => {

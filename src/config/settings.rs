@@ -332,7 +332,7 @@ mod tests {
               choose one with `agent:` or `--agent NAME`"#]]
         .assert_eq(&picked(&with_agents(&["a", "b"]), None, none));
         expect_test::expect![[r#"
-            the agent `claude` is not installed: there is no `claude-code-acp` on PATH
+            the agent `claude` is not installed: there is no `claude` on PATH
               install it, describe one under `agents:`, take another with `--agent NAME`, or look around with `creel demo`"#]]
         .assert_eq(&picked(&with_agents(&[]), Some("claude"), none));
         expect_test::expect![[r#"

@@ -129,6 +129,9 @@ pub struct ResumeArgs {
     /// A new limit for its iterations.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_iterations: Option<u32>,
+    /// Whose sessions.
+    #[command(flatten)]
+    pub config: ConfigArgs,
     /// How to show it.
     #[command(flatten)]
     pub output: OutputArgs,
@@ -140,6 +143,9 @@ pub struct ResumeArgs {
 /// How to list.
 #[derive(Debug, Args)]
 pub struct ListArgs {
+    /// Whose sessions.
+    #[command(flatten)]
+    pub config: ConfigArgs,
     /// Print it as JSON.
     #[arg(long)]
     pub json: bool,
@@ -151,6 +157,9 @@ pub struct ShowArgs {
     /// The session.
     #[arg(value_parser = session_name)]
     pub session: String,
+    /// Whose sessions.
+    #[command(flatten)]
+    pub config: ConfigArgs,
     /// Print its records as they are.
     #[arg(long, conflicts_with = "prompts")]
     pub json: bool,

@@ -60,13 +60,19 @@ impl Printer {
         (Self { records, live, format, narrator }, Feeds { records: records_in, live: live_in })
     }
 
-    /// Prints until the session is over.
-    pub async fn print(mut self) {
+    /// Prints until the session is over, in a thread of its own: whoever reads may stop reading for a while, and that
+    /// must hold neither hooks nor signals.
+    pub fn start(self) -> io::Result<std::thread::JoinHandle<()>> {
+        let tokio = tokio::runtime::Builder::new_current_thread().build()?;
+        Ok(std::thread::spawn(move || tokio.block_on(self.print())))
+    }
+
+    async fn print(mut self) {
         loop {
             let text = tokio::select! {
                 biased;
                 Some(live) = self.live.recv() => match self.format {
-                    Format::Lines => self.narrator.overhear(&live.bytes),
+                    Format::Lines => self.narrator.overhear(&live),
                     Format::Json => continue,
                 },
                 record = self.records.recv() => match record {
@@ -107,26 +113,42 @@ pub fn obey_signals(handle: Handle, children: Children) -> io::Result<()> {
 }
 
 /// INT, TERM and HUP, which mean the same here.
-struct Signals {
+pub struct Signals {
     int: tokio::signal::unix::Signal,
     term: tokio::signal::unix::Signal,
-    hup: tokio::signal::unix::Signal,
+    /// None under `nohup`, which asks to go on without the terminal.
+    hup: Option<tokio::signal::unix::Signal>,
 }
 
 impl Signals {
-    fn listen() -> io::Result<Self> {
+    /// From now on these signals do not end the program by themselves.
+    pub fn listen() -> io::Result<Self> {
         Ok(Self {
             int: signal(SignalKind::interrupt())?,
             term: signal(SignalKind::terminate())?,
-            hup: signal(SignalKind::hangup())?,
+            hup: if hangup_is_ignored() { None } else { Some(signal(SignalKind::hangup())?) },
         })
     }
 
-    async fn next(&mut self) {
+    /// Waits for the next one.
+    pub async fn next(&mut self) {
+        let hangup = async {
+            match &mut self.hup {
+                Some(hup) => hup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.int.recv() => {}
             _ = self.term.recv() => {}
-            _ = self.hup.recv() => {}
+            _ = hangup => {}
         }
     }
+}
+
+/// Whether creel was started with HUP ignored, as `nohup` does. Only Linux tells; elsewhere HUP means what it says.
+fn hangup_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }

@@ -1,5 +1,7 @@
 //! Records as lines that a person reads: for sessions without a screen, and for `creel show`.
 
+use std::collections::HashMap;
+
 use super::{
     paint::{Paint, Role},
     text::{first_line, plain},
@@ -9,13 +11,18 @@ use crate::{
         conversation::{StopReason, ToolStatus},
         event::{Event, HookFinished, IterationOutcome, Outcome, PromptReason, PromptSent},
         hooks::verdict::{RunEnd, Verdict},
+        ids::RunId,
         time::Span,
     },
     journal::Record,
+    runtime::Live,
 };
 
 /// How much of a prompt or a reason fits into a line.
 const LINE: usize = 100;
+
+/// How much of a run's output is shown as it comes.
+const SHOWN: usize = 64 << 10;
 
 /// Whether the output of hooks is part of the story.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,12 +40,23 @@ pub struct Narrator {
     output: HookOutput,
     /// Whether the agent is in the middle of a line.
     speaking: bool,
+    /// The output of running hooks.
+    heard: HashMap<RunId, Heard>,
+}
+
+/// What was heard of a run.
+#[derive(Debug, Default)]
+struct Heard {
+    /// The line that has no end yet.
+    partial: Vec<u8>,
+    /// How much was shown.
+    shown: usize,
 }
 
 impl Narrator {
     /// A narrator who has told nothing yet.
     pub fn new(paint: Paint, output: HookOutput) -> Self {
-        Self { paint, output, speaking: false }
+        Self { paint, output, speaking: false, heard: HashMap::new() }
     }
 
     /// The lines for a record; empty for what only programs want to know.
@@ -46,15 +64,47 @@ impl Narrator {
         if let Event::AgentSaid { text, .. } = &record.event {
             return self.speak(text);
         }
+        let ended = if let Event::HookFinished(finished) = &record.event { Some(finished.run) } else { None };
+        let heard = ended.map(|run| self.hear_out(run)).unwrap_or_default();
         let Some(line) = self.line(&record.event) else { return String::new() };
         let newline = if std::mem::take(&mut self.speaking) { "\n" } else { "" };
-        format!("{newline}{line}\n")
+        format!("{heard}{newline}{line}\n")
     }
 
-    /// Output of a hook, as it comes.
-    pub fn overhear(&mut self, bytes: &[u8]) -> String {
+    /// Output of a hook, as it comes: whole lines, up to a limit.
+    pub fn overhear(&mut self, live: &Live) -> String {
+        let heard = self.heard.entry(live.run).or_default();
+        if heard.shown > SHOWN {
+            return String::new();
+        }
+        heard.partial.extend_from_slice(&live.bytes);
+        let whole = heard.partial.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let lines: Vec<u8> = heard.partial.drain(..whole).collect();
+        heard.shown += lines.len() + if heard.partial.len() > SHOWN { SHOWN } else { 0 };
+        let too_much = heard.shown > SHOWN;
+        let text = String::from_utf8_lossy(&lines[..lines.len().min(SHOWN)]).into_owned();
+        let mut out = if lines.is_empty() { String::new() } else { self.quoted_at_line_start(&text) };
+        if live.gap {
+            out += &self.quoted_at_line_start("… it prints faster than this can be shown");
+        }
+        if too_much {
+            out += &self.quoted_at_line_start("… there is more; `creel show` has its end, its output file has all");
+        }
+        out
+    }
+
+    /// What a hook printed last, without a newline.
+    fn hear_out(&mut self, run: RunId) -> String {
+        let rest = self.heard.remove(&run).map(|heard| heard.partial).unwrap_or_default();
+        if rest.is_empty() || rest.len() > SHOWN {
+            return String::new();
+        }
+        self.quoted_at_line_start(&String::from_utf8_lossy(&rest))
+    }
+
+    fn quoted_at_line_start(&mut self, text: &str) -> String {
         let newline = if std::mem::take(&mut self.speaking) { "\n" } else { "" };
-        format!("{newline}{}", self.quoted(&String::from_utf8_lossy(bytes)))
+        format!("{newline}{}", self.quoted(text))
     }
 
     fn speak(&mut self, text: &str) -> String {
@@ -86,7 +136,9 @@ impl Narrator {
             }
             Event::IterationStarted { iteration } => paint.paint(Role::Heading, format!("── iteration {iteration} ──")),
             Event::IterationCompleted { iteration, outcome } => self.iteration(*iteration, *outcome),
-            Event::HookStarted { point, hook, .. } => paint.paint(Role::Faint, format!("  ▸ {point}: {}", plain(hook))),
+            Event::HookStarted { point, hook, .. } => {
+                paint.paint(Role::Faint, format!("  ▸ {point}: {}", first_line(&plain(hook), LINE)))
+            }
             Event::HookFinished(finished) => self.hook(finished),
             Event::HookDisabled { point, hook, .. } => {
                 format!("  hook `{}` at {point} is off for this session", plain(hook))
@@ -182,7 +234,7 @@ impl Narrator {
             Verdict::Fail => "failed",
         };
         let took = if *end == RunEnd::Cut { Span::default() } else { *took_ms };
-        let head = format!("  {sign} {point}: {} {said} · {} · {took}", plain(hook), end.describe());
+        let head = format!("  {sign} {point}: {} {said} · {} · {took}", first_line(&plain(hook), LINE), end.describe());
         let mut lines = self.paint.paint(role, head);
         if self.output == HookOutput::Told {
             for text in [&finished.stdout, &finished.stderr].into_iter().filter(|text| !text.trim().is_empty()) {

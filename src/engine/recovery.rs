@@ -8,10 +8,11 @@ use super::{
     Step,
     event::{Event, HookFinished, Outcome, Presence},
     hooks::{
-        dispatch::Dispatch,
+        dispatch::{Cause, Dispatch},
+        point::Point,
         verdict::{RunEnd, Verdict},
     },
-    session::{Phase, State, pending::ItemState, turn::Due},
+    session::{Phase, State, delivery::Ending, pending::ItemState, turn::Due},
     time::Span,
 };
 
@@ -30,7 +31,9 @@ impl State {
     }
 
     fn refuse_resume(&self, max_iterations: Option<u32>) -> Option<String> {
-        match self.outcome()? {
+        self.outcome()?;
+        let ending = self.ending.as_ref().filter(|ending| !ending.interrupted)?;
+        match ending.outcome {
             Outcome::Complete | Outcome::Forced => {
                 Some("the session is complete; start a new one with `creel run`".into())
             }
@@ -72,11 +75,20 @@ impl State {
         if let Some(prompt) = &cut {
             self.pending.set_state(&prompt.items, ItemState::Pending);
         }
+        if let Some(ending) = self.ending.as_mut().filter(|ending| ending.interrupted) {
+            // The loop was over before: only the end was cut short.
+            *ending = Ending::offering(ending.outcome, &ending.reason);
+            self.phase = Phase::Delivering;
+            return;
+        }
         let stopped = self.ending.as_ref().is_some_and(|ending| ending.outcome == Outcome::Cancelled);
         if stopped || matches!(self.phase, Phase::Ended(_)) {
             self.ending = None;
             self.retry.errors = 0;
-            self.phase = Phase::Between;
+            // A session that never came to its first iteration sets up again.
+            let set_up = self.iterations.current > 0;
+            let start = Phase::Hooks(Dispatch::reached(Point::SessionStart, Cause::Lifecycle));
+            self.phase = if set_up { Phase::Between } else { start };
             return;
         }
         if let Some(prompt) = cut {

@@ -237,7 +237,7 @@ impl State {
     }
 
     fn leave_now(&self) -> Step {
-        self.leave_loop(&Ending::undelivered(Outcome::Cancelled, "stopped by a person"))
+        self.leave_loop(&Ending::undelivered(Outcome::Cancelled, delivery::STOPPED))
     }
 }
 

@@ -198,7 +198,7 @@ impl Running {
         for (name, value) in &spec.env {
             command.env(name, value.replace('\0', ""));
         }
-        command.env(MARK, &spec.mark);
+        command.env(MARK, sweep::marked(&spec.mark));
         command.stdin(input_for(&spec.stdin));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|e| why_not(&e, &spec.cwd))?;

@@ -221,9 +221,24 @@ fn has_mark(pid: i32, prefix: &str) -> bool {
 fn environ_has_mark(environ: &[u8], prefix: &str) -> bool {
     environ.split(|b| *b == 0).any(|variable| {
         let value = variable.strip_prefix(MARK.as_bytes()).and_then(|v| v.strip_prefix(b"="));
-        let below = value.and_then(|v| v.strip_prefix(prefix.as_bytes()));
-        !prefix.is_empty() && below.is_some_and(|rest| rest.is_empty() || prefix.ends_with('/') || rest[0] == b'/')
+        // One mark for each creel that it runs under.
+        value.is_some_and(|marks| marks.split(|b| *b == b' ').any(|mark| is_below(mark, prefix)))
     })
+}
+
+fn is_below(mark: &[u8], prefix: &str) -> bool {
+    let rest = mark.strip_prefix(prefix.as_bytes());
+    !prefix.is_empty() && rest.is_some_and(|rest| rest.is_empty() || prefix.ends_with('/') || rest[0] == b'/')
+}
+
+/// The mark of a process that this creel starts: its own, behind those of the creels that this one runs under.
+pub(super) fn marked(own: &str) -> std::ffi::OsString {
+    let mut marks = std::env::var_os(MARK).unwrap_or_default();
+    if !marks.is_empty() {
+        marks.push(" ");
+    }
+    marks.push(own);
+    marks
 }
 
 #[cfg(test)]

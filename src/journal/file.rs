@@ -16,7 +16,7 @@ use std::{
 };
 
 use super::{
-    folder::{Folder, PRIVATE_FILE},
+    folder::{Folder, PRIVATE_FILE, has_records},
     record::{Record, RecordError, VERSION},
 };
 use crate::engine::{State, event::Event, time::At};
@@ -103,14 +103,13 @@ impl Journal {
         folder.create().map_err(io("create", &folder.path))?;
         let path = folder.journal();
         let mut options = OpenOptions::new();
-        let opened = options.read(true).append(true).create_new(true).mode(PRIVATE_FILE).open(&path);
-        let file = match opened {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(held(folder).unwrap_or_else(|| JournalError::Exists(folder.name.clone())));
-            }
-            other => other.map_err(io("create", &path))?,
-        };
+        let opened = options.read(true).append(true).create(true).mode(PRIVATE_FILE).open(&path);
+        let file = opened.map_err(io("create", &path))?;
         lock(&file, folder)?;
+        if has_records(&file) {
+            return Err(JournalError::Exists(folder.name.clone()));
+        }
+        file.set_len(0).map_err(io("create", &path))?;
         // The name must survive as well as the content.
         File::open(&folder.path).and_then(|dir| dir.sync_all()).map_err(io("sync", &folder.path))?;
         Self::new(file, folder, 0, 0)
@@ -119,12 +118,14 @@ impl Journal {
     /// Goes on with the journal of a session that stopped or was killed.
     pub fn open(folder: &Folder) -> Result<Opened, JournalError> {
         let path = folder.journal();
-        let mut file = match OpenOptions::new().read(true).append(true).open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(JournalError::Missing(folder.name.clone()));
-            }
-            other => other.map_err(|cause| JournalError::Io { doing: "open", path: path.clone(), cause })?,
-        };
+        if !folder.exists() {
+            return Err(JournalError::Missing(folder.name.clone()));
+        }
+        let mut file = OpenOptions::new().read(true).append(true).open(&path).map_err(|cause| JournalError::Io {
+            doing: "open",
+            path: path.clone(),
+            cause,
+        })?;
         lock(&file, folder)?;
         let io = |doing| {
             let path = path.clone();
@@ -233,10 +234,6 @@ fn lock(file: &File, folder: &Folder) -> Result<(), JournalError> {
         Err(TryLockError::WouldBlock) => Err(JournalError::Held { name: folder.name.clone(), pid: folder.read_pid() }),
         Err(TryLockError::Error(cause)) => Err(JournalError::Io { doing: "lock", path: folder.journal(), cause }),
     }
-}
-
-fn held(folder: &Folder) -> Option<JournalError> {
-    running(folder).map(|holder| JournalError::Held { name: folder.name.clone(), pid: holder.pid })
 }
 
 /// Whoever runs a session.

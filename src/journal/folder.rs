@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{self, Write as _},
+    io::{self, BufRead as _, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
@@ -27,6 +27,13 @@ pub struct Folder {
     pub path: PathBuf,
 }
 
+/// Whether there is a whole line in it.
+pub(super) fn has_records(file: &fs::File) -> bool {
+    let mut line = Vec::new();
+    let read = io::BufReader::new(file).read_until(b'\n', &mut line);
+    read.is_ok() && line.last() == Some(&b'\n')
+}
+
 impl Sessions {
     /// The sessions of the project in this folder.
     pub fn of(project: &Path) -> Self {
@@ -49,7 +56,8 @@ impl Sessions {
         for entry in entries {
             let name = entry?.file_name().to_string_lossy().into_owned();
             let folder = self.folder(&name);
-            if let Ok(modified) = fs::metadata(folder.journal()).and_then(|meta| meta.modified()) {
+            let modified = fs::metadata(folder.journal()).and_then(|meta| meta.modified());
+            if let (Ok(modified), true) = (modified, folder.exists()) {
                 found.push((modified, folder));
             }
         }
@@ -69,9 +77,9 @@ impl Folder {
         self.path.join("pid")
     }
 
-    /// Whether the session exists.
+    /// Whether the session exists: a journal without a whole record is what is left of one that never began.
     pub fn exists(&self) -> bool {
-        self.journal().exists()
+        fs::File::open(self.journal()).is_ok_and(|file| has_records(&file))
     }
 
     /// Makes the folder, and keeps it out of version control: what agents and hooks print may be private.

@@ -50,6 +50,8 @@ pub struct Live {
     pub stream: Stream,
     /// What was printed.
     pub bytes: Vec<u8>,
+    /// Whether something before it could not be shown.
+    pub gap: bool,
 }
 
 pub(super) fn channel() -> (Handle, Inbox) {

@@ -93,8 +93,13 @@ impl Performer {
         let run = job.run;
         let cancel = CancellationToken::new();
         let (place, handle, token) = (self.place.clone(), self.handle.clone(), cancel.clone());
-        let mut watch =
-            Watcher { run, handle: handle.clone(), children: self.children.clone(), live: self.live.clone() };
+        let mut watch = Watcher {
+            run,
+            handle: handle.clone(),
+            children: self.children.clone(),
+            live: self.live.clone(),
+            gap: false,
+        };
         let done = tokio::spawn(async move {
             let running = tokio::spawn(async move { hooks::run_hook(&job, &place, &mut watch, &token).await });
             let result = running.await.unwrap_or_else(|panic| died(&panic.to_string()));
@@ -201,6 +206,8 @@ struct Watcher {
     handle: Handle,
     children: Children,
     live: Option<mpsc::Sender<Live>>,
+    /// Whether something could not be passed on.
+    gap: bool,
 }
 
 impl Watch for Watcher {
@@ -210,7 +217,11 @@ impl Watch for Watcher {
 
     fn output(&mut self, stream: Stream, bytes: &[u8]) {
         if let Some(live) = &self.live {
-            let _ = live.try_send(Live { run: self.run, stream, bytes: bytes.to_vec() });
+            let gap = std::mem::take(&mut self.gap);
+            match live.try_reserve() {
+                Ok(place) => place.send(Live { run: self.run, stream, bytes: bytes.to_vec(), gap }),
+                Err(_) => self.gap = true,
+            }
         }
     }
 }

@@ -307,3 +307,72 @@ fn the_demo_shows_red_twice_then_green_then_a_final_delivery() {
     assert_eq!(project.creel(&["demo", "limit", "--headless"]).code, 5);
     assert_eq!(project.creel(&["demo", "nope"]).code, 2);
 }
+
+#[test]
+fn a_reader_that_stops_reading_holds_neither_hooks_nor_signals() {
+    let project = scripted(
+        "hooks: { session_start: [{ command: 'seq 1 200000; echo done > hook-done' }] }",
+        "  - say: working\n  - hang: true\n",
+    );
+    project.creel(&["trust"]);
+    let mut command = project.command(&["run", "--headless", "-s", "s"]);
+    // Nobody reads from this pipe, and it is not closed either.
+    let mut creel = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("creel starts");
+    eventually_in(&project.root().join("hook-done"));
+    crate::support::project::until("the second turn", || project.kind("prompt_sent").len() == 2);
+    let pid = rustix::process::Pid::from_raw(i32::try_from(creel.id()).expect("a number")).expect("a process");
+    rustix::process::kill_process(pid, Signal::INT).expect("it runs");
+    crate::support::project::until("the end", || project.outcome().is_some());
+    rustix::process::kill_process(pid, Signal::INT).expect("it runs");
+    assert_eq!(creel.wait().expect("it ended").code(), Some(130));
+}
+
+#[test]
+fn what_is_no_longer_trusted_is_not_resumed_either() {
+    let project = scripted("max_iterations: 1\nhooks: { stop: [{ command: 'echo x >> ran' }] }", "  - say: working\n");
+    assert_eq!(project.run().code, 3);
+    assert_eq!(project.creel(&["untrust"]).code, 0);
+    assert_eq!(project.creel(&["resume", "s", "-n", "2"]).code, 2);
+    assert_eq!(project.read("ran"), "x\n");
+}
+
+#[test]
+fn processes_of_a_creel_inside_a_hook_end_with_the_outer_one() {
+    let project = scripted(
+        "hooks: { session_start: [{ command: 'cd inner && \"$CREEL\" run --headless --trust' }] }",
+        "  - say: x\n",
+    );
+    project.write(
+        "inner/creel.yaml",
+        "prompt: GOAL\nagents: { a: { command: \"trap '' TERM; echo $$ > ../pid; while :; do sleep 1; done\" } }\n",
+    );
+    let mut creel = project.start_with(&[("CREEL", env!("CARGO_BIN_EXE_creel"))]);
+    let inner: i32 = eventually_in(&project.root().join("pid")).parse().expect("a pid");
+    creel.wait_for("hook_started");
+    creel.signal(Signal::INT);
+    creel.signal(Signal::INT);
+    creel.end();
+    crate::support::project::until("the end of the inner agent", || !lives(inner));
+}
+
+#[test]
+fn a_journal_without_a_record_is_no_session() {
+    let project = scripted("session: mine", "  - say: <promise>COMPLETE</promise>\n");
+    project.write(".creel/sessions/mine/journal.jsonl", "{\"v\":1,\"se");
+    assert_eq!(project.creel(&["resume", "mine"]).code, 2);
+    assert_eq!(project.creel(&["run", "--headless", "--trust"]).code, 0);
+    assert!(!project.root().join(".creel/sessions/mine-2").exists());
+}
+
+#[test]
+fn sessions_of_another_folder_are_found_by_its_config() {
+    let project = scripted("max_iterations: 1", "  - say: working\n").file("sub/x", "");
+    let mut elsewhere = project.command(&["run", "-c", "../p/creel.yaml", "--headless", "--trust", "-s", "s"]);
+    let other = project.root().parent().expect("a folder").join("other");
+    fs::create_dir_all(&other).expect("a folder");
+    let ran = crate::support::project::Ran::of(&elsewhere.current_dir(&other).output().expect("creel starts"));
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    assert!(ran.err.contains(&format!("in {}", project.root().display())), "{}", ran.err);
+    let mut show = project.command(&["show", "s", "-c", "../p/creel.yaml"]);
+    assert!(show.current_dir(&other).status().expect("creel starts").success());
+}

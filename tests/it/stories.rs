@@ -807,3 +807,86 @@ fn an_unattended_session_that_waits_goes_on_when_a_person_is_there() {
         Script { presence: Presence::Attended, ..waiting.script }.attended(&[(About::FinalDelivery, Choice::Approve)]);
     assert_eq!(World::from_events(script, &waiting.events).resume().state.outcome(), Some(Outcome::Complete));
 }
+
+#[test]
+fn an_interrupted_final_delivery_is_all_that_is_left_to_resume() {
+    let mut world = World::begin(Script::new().piped(Point::PostIteration, "test", [prints("red")]));
+    world.settle();
+    world.finish_turn();
+    world.finish_hook(0);
+    world.command(Command::Stop(creel::engine::event::StopHow::Now));
+    let stopped = world.run();
+    assert_eq!(stopped.state.outcome(), Some(Outcome::Cancelled));
+    let resumed = World::from_events(stopped.script, &stopped.events).resume();
+    assert_eq!(resumed.state.outcome(), Some(Outcome::Complete));
+    assert_eq!(resumed.state.iterations.current, 1);
+}
+
+#[test]
+fn a_session_that_was_stopped_while_it_set_up_sets_up_again() {
+    let mut world = World::begin(Script::new().piped(Point::SessionStart, "build", [prints("built")]));
+    world.settle();
+    world.command(Command::Stop(creel::engine::event::StopHow::Now));
+    let stopped = world.run();
+    let resumed = World::from_events(stopped.script, &stopped.events).resume();
+    expect![[r#"
+          StopRequested
+          session_start build cut -> Fail
+          LoopEnded
+        ended cancelled (stopped by a person)
+          SessionResumed
+          session_start build exit 0 -> Pass piped
+          held 1 "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nbuilt"
+        iteration 1
+          prompt iteration items [1] "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nbuilt\n\nGOAL"
+          turn ended EndTurn
+          delivered [1]
+        iteration 1 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]].assert_eq(&resumed.story());
+}
+
+#[test]
+fn what_stop_hooks_piped_is_held_when_the_turn_is_forced() {
+    let script = Script::new()
+        .piped(Point::Stop, "red", [exits(2, "RED", "")])
+        .piped(Point::Stop, "info", [prints("INFO")])
+        .agent([WORKS])
+        .plan(|plan| (plan.max_hook_retries, plan.max_iterations) = (0, 2));
+    let world = World::begin(script).run();
+    let second = world.story();
+    assert!(second.contains("prompt iteration items [1, 2]"), "{second}");
+}
+
+#[test]
+fn hooks_that_differ_in_more_than_their_names_all_run() {
+    let same = |spec: &mut creel::engine::policy::HookSpec| {
+        spec.action = creel::engine::policy::HookAction::Command("echo same".into());
+    };
+    let script = Script::new()
+        .hook_with(Point::PostIteration, "quiet", [prints("same")], same)
+        .hook_with(Point::PostIteration, "again", [prints("same")], same)
+        .hook_with(Point::PostIteration, "loud", [prints("same")], |spec| {
+            same(spec);
+            spec.pipe_output = true;
+        });
+    let story = World::begin(script).run().story();
+    assert!(story.contains("quiet") && story.contains("loud") && !story.contains("again"), "{story}");
+}
+
+#[test]
+fn a_recovery_neither_adds_to_the_errors_nor_clears_them() {
+    let script = Script::new().piped(Point::OnError, "diff", [prints("diff")]).agent([
+        Answer::Fails("1"),
+        Answer::Says("recovered"),
+        Answer::Fails("2"),
+        Answer::Fails("recovery fails, too"),
+        Answer::Fails("3"),
+        Answer::Says("recovered"),
+        DONE,
+    ]);
+    let world = World::begin(script).run();
+    assert_eq!((world.state.outcome(), world.state.iterations.current), (Some(Outcome::Failed), 3));
+}

@@ -23,7 +23,7 @@ fn an_agent_that_is_not_installed_fails_its_turn_with_a_way_out() {
 fn a_known_agent_that_is_not_on_the_path_is_told_before_anything_runs() {
     let project = Project::with("prompt: GOAL\nagent: claude\n");
     let mut command = project.command(&["run", "--headless", "--trust"]);
-    let ran = Ran::of(command.env("PATH", "/nowhere").output().expect("creel starts"));
+    let ran = Ran::of(&command.env("PATH", "/nowhere").output().expect("creel starts"));
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("claude") && ran.err.contains("creel demo"), "{}", ran.err);
     assert!(!project.root().join(".creel").exists());
@@ -82,7 +82,7 @@ fn a_full_disk_stops_the_session_with_words_and_keeps_what_was_recorded() {
     }
     shell.current_dir(project.root()).args(["limited.sh", env!("CARGO_BIN_EXE_creel"), "run", "--headless"]);
     shell.args(["-s", "s", "-n", "50"]).stdin(std::process::Stdio::null());
-    let ran = Ran::of(shell.output().expect("it starts"));
+    let ran = Ran::of(&shell.output().expect("it starts"));
     assert_eq!(ran.code, 1, "{}", ran.err);
     assert!(ran.err.contains("cannot write") && ran.err.contains("space left"), "{}", ran.err);
     let records = project.records();
@@ -184,4 +184,14 @@ fn schema_completions_and_manual_are_printed() {
     assert!(schema["$schema"].as_str().is_some_and(|text| text.contains("json-schema")));
     assert!(project.creel(&["completions", "bash"]).out.contains("creel"));
     assert!(project.creel(&["man"]).out.contains(".TH"));
+}
+
+#[test]
+fn an_agents_command_is_checked_like_a_hooks() {
+    let project = Project::with("agents:\n  a: { command: \"echo {{promt}}\" }\n");
+    let ran = project.creel(&["check"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("creel.yaml:2:23") && ran.err.contains("did you mean `{{prompt}}`"), "{}", ran.err);
+    let json: serde_json::Value = serde_json::from_str(&project.creel(&["check", "--json"]).out).expect("JSON");
+    assert_eq!(json["errors"][0]["line"], 2);
 }

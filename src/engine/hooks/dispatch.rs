@@ -8,9 +8,9 @@
 use std::collections::VecDeque;
 
 use super::{
-    point::Point,
+    point::{AfterFailure, PipedTo, Point},
     resolve::HookRef,
-    verdict::{self, Judgement, RunView, Verdict},
+    verdict::{self, Judgement, RunEnd, RunView, Verdict},
 };
 use crate::engine::{effect::TaskFacts, event::HookFinished, ids::RunId, policy::HookSpec, time::Span};
 
@@ -95,6 +95,12 @@ impl Dispatch {
     /// The hook to start next.
     pub fn next(&self) -> Option<&str> {
         self.queue.as_ref()?.front().map(String::as_str)
+    }
+
+    /// Whether a failure keeps the rest of the point's hooks from running.
+    pub fn stops_early(&self) -> bool {
+        let failed = self.done.iter().any(|done| done.judgement.verdict != Verdict::Pass);
+        failed && self.point.rules().after_failure == AfterFailure::StopTheRest
     }
 
     /// Whether a person was asked this already.
@@ -211,7 +217,8 @@ impl HookFinished {
 
 /// Whether a run has something for the agent, and may tell it.
 pub(crate) fn is_piped(spec: &HookSpec, point: Point, run: RunView<'_>, verdict: Verdict) -> bool {
-    if point.rules().piped_to == super::point::PipedTo::Never {
+    // What was cut is run again, or not wanted any more.
+    if point.rules().piped_to == PipedTo::Never || *run.end == RunEnd::Cut {
         return false;
     }
     if let Some(reply) = run.reply {
@@ -224,7 +231,11 @@ pub(crate) fn is_piped(spec: &HookSpec, point: Point, run: RunView<'_>, verdict:
 }
 
 fn frame(point: Point, hook: &str, end: &str, took: Span) -> String {
-    format!("[Hook output: {point} \"{hook}\" · {end} · {}]", seconds(took))
+    // A name can be a whole script: the frame stays one line, so that the agent sees where it ends.
+    let mut lines = hook.lines();
+    let name = lines.next().unwrap_or_default().replace('"', "'");
+    let more = if lines.next().is_some() { "…" } else { "" };
+    format!("[Hook output: {point} \"{name}{more}\" · {end} · {}]", seconds(took))
 }
 
 fn seconds(span: Span) -> String {

@@ -76,15 +76,21 @@ impl Plan {
     }
 }
 
-/// The names of the hooks that run when a point is reached now. Two that do the same run once.
+/// The names of the hooks that run when a point is reached now, in order. Two that are the same but for their names
+/// and places run once.
 pub(crate) fn due(plan: &Plan, book: &HookBook, point: Point) -> Vec<String> {
+    let mut enabled: Vec<&HookSpec> = plan.hooks_at(point).iter().filter(|spec| book.is_enabled(point, spec)).collect();
+    enabled.sort_by_key(|spec| spec.priority);
     let mut chosen: Vec<&HookSpec> = Vec::new();
-    for spec in plan.hooks_at(point) {
-        let repeats = chosen.iter().any(|earlier| earlier.action == spec.action);
-        if book.is_enabled(point, spec) && !repeats {
+    for spec in enabled {
+        if !chosen.iter().any(|earlier| same(earlier, spec)) {
             chosen.push(spec);
         }
     }
-    chosen.sort_by_key(|spec| spec.priority);
     chosen.into_iter().map(|spec| spec.name.clone()).collect()
+}
+
+fn same(one: &HookSpec, other: &HookSpec) -> bool {
+    let settings = |spec: &HookSpec| (spec.timeout, spec.pipe_output, spec.on_failure);
+    one.action == other.action && settings(one) == settings(other)
 }

@@ -16,7 +16,6 @@ use crate::engine::{
         dispatch::{Asked, Cause, Dispatch},
         point::{PipedTo, Point},
         resolve::{self, HookRef},
-        verdict::Verdict,
     },
     stop::Action,
     time::At,
@@ -122,7 +121,7 @@ impl State {
         }
         match outcome {
             IterationOutcome::Done | IterationOutcome::Forced => {
-                self.hold_what_stop_hooks_piped(outcome);
+                self.hold_what_stop_hooks_piped();
                 self.phase = Phase::Hooks(Dispatch::reached(Point::PostIteration, Cause::Lifecycle));
             }
             IterationOutcome::Failed => {
@@ -134,15 +133,15 @@ impl State {
         }
     }
 
-    /// A stop hook's text goes back at once if something blocks. If nothing does, no feedback is sent that could carry
-    /// it, and it is held for the next prompt instead.
-    fn hold_what_stop_hooks_piped(&mut self, outcome: IterationOutcome) {
+    /// A stop hook's text goes back at once if something blocks. If the turn is accepted, no feedback is sent that could
+    /// carry it, and it is held for the next prompt instead.
+    fn hold_what_stop_hooks_piped(&mut self) {
         let Phase::Hooks(dispatch) = &self.phase else { return };
-        if outcome != IterationOutcome::Done || dispatch.point != Point::Stop {
+        if dispatch.point != Point::Stop {
             return;
         }
         let iteration = self.iterations.current;
-        for done in dispatch.done.iter().filter(|done| done.judgement.verdict != Verdict::Block) {
+        for done in &dispatch.done {
             let Some(text) = done.piped.clone() else { continue };
             let source = Source { run: done.run, point: Point::Stop, hook: done.hook.clone(), iteration };
             self.pending.catch(Incoming { source, text });
@@ -202,7 +201,10 @@ impl State {
             self.turn_cancelled(&prompt);
             return;
         }
-        self.retry.errors = 0;
+        // A recovery says nothing about whether the work goes on: it neither adds to the count nor clears it.
+        if prompt.reason != PromptReason::Recovery {
+            self.retry.errors = 0;
+        }
         self.pending.deliver(&prompt.items);
         self.steering.messages.drain(..prompt.messages.min(self.steering.messages.len()));
         if prompt.reason == PromptReason::Iteration {
@@ -235,7 +237,9 @@ impl State {
     fn turn_failed(&mut self, error: &str) {
         let Some(prompt) = self.turn_that_ended() else { return };
         self.pending.set_state(&prompt.items, ItemState::Pending);
-        self.retry.errors += 1;
+        if prompt.reason != PromptReason::Recovery {
+            self.retry.errors += 1;
+        }
         self.retry.wait = Wait::Due { nth: self.retry.errors };
         self.turns.last_error = Some(error.to_owned());
         self.phase = match (prompt.reason, &self.ending) {
@@ -286,14 +290,13 @@ impl State {
         let ending_hooks = self.is_ending();
         if let Some(ending) = self.ending.as_mut().filter(|_| !ending_hooks) {
             ending.delivery = DeliverRest::No;
-            ending.outcome = Outcome::Cancelled;
-            "stopped by a person".clone_into(&mut ending.reason);
+            ending.interrupted = true;
         }
     }
 
     fn loop_ended(&mut self, outcome: Outcome, reason: &str, delivery: DeliverRest) {
         self.gates.open = None;
-        self.ending = Some(Ending { outcome, reason: reason.to_owned(), delivery, approved: None });
+        self.ending = Some(Ending { delivery, ..Ending::offering(outcome, reason) });
         self.phase = Phase::Delivering;
     }
 
@@ -340,7 +343,10 @@ impl State {
 
     fn limit_answered(&mut self, choice: Choice) {
         match choice {
-            Choice::Ignore => self.phase = Phase::Settled(IterationOutcome::Forced),
+            Choice::Ignore => {
+                self.hold_what_stop_hooks_piped();
+                self.phase = Phase::Settled(IterationOutcome::Forced);
+            }
             Choice::Send => self.phase = Phase::Due(Due::Message),
             Choice::Continue => {
                 self.retry.grant(self.began.plan.max_hook_retries);

@@ -24,12 +24,17 @@ pub struct Ending {
     pub delivery: DeliverRest,
     /// The items that were approved, once somebody was asked.
     pub approved: Option<Vec<ItemId>>,
+    /// Whether a person cut the end short.
+    pub interrupted: bool,
 }
+
+/// Why a session ended that somebody stopped.
+pub(crate) const STOPPED: &str = "stopped by a person";
 
 impl Ending {
     /// What is held is still offered.
     pub(crate) fn offering(outcome: Outcome, reason: &str) -> Self {
-        Self { outcome, reason: reason.to_owned(), delivery: DeliverRest::Offer, approved: None }
+        Self { outcome, reason: reason.to_owned(), delivery: DeliverRest::Offer, approved: None, interrupted: false }
     }
 
     /// What is held stays held.
@@ -77,11 +82,12 @@ impl State {
     pub(super) fn end(&self) -> Step {
         let Some(ending) = self.ending.as_ref().filter(|_| !self.side.is_busy()) else { return Step::default() };
         let forced = self.iterations.last == Some(IterationOutcome::Forced);
-        let ended = Event::SessionEnded {
-            outcome: if forced { Outcome::Forced } else { ending.outcome },
-            iterations: self.iterations.current,
-            reason: ending.reason.clone(),
+        let (outcome, reason) = match ending {
+            Ending { interrupted: true, .. } => (Outcome::Cancelled, STOPPED.to_owned()),
+            Ending { outcome, reason, .. } => (*outcome, reason.clone()),
         };
+        let outcome = if forced { Outcome::Forced } else { outcome };
+        let ended = Event::SessionEnded { outcome, iterations: self.iterations.current, reason };
         let left = self.pending.waiting().count();
         let undelivered = (left > 0).then(|| warning(format!("not delivered, but in the journal: {}", count(left))));
         let step = undelivered.into_iter().fold(Step::default(), Step::and).and(ended);

@@ -11,7 +11,7 @@ use crate::engine::{
         resolve::{self, HookRef},
     },
     policy::{Delivery, OnLimit},
-    session::delivery::Ending,
+    session::delivery::{Ending, STOPPED},
     stop,
     time::At,
 };
@@ -31,7 +31,7 @@ impl State {
             let reason = format!("the hook `{hook}` at {} could not do its job twice in a row", dispatch.point);
             return self.open_gate(About::BrokenHook, reason, GateAbout::hook(hook));
         }
-        match dispatch.next() {
+        match dispatch.next().filter(|_| !dispatch.stops_early()) {
             Some(hook) => self.start_hook(dispatch, hook),
             None => self.conclude(dispatch, now),
         }
@@ -50,19 +50,16 @@ impl State {
     pub(super) fn start_hook(&self, dispatch: &Dispatch, hook: &str) -> Step {
         let Some(spec) = self.plan().hook(dispatch.point, hook) else { return Step::default() };
         let run = self.hooks.last_run.next();
-        let job = HookJob {
-            run,
-            point: dispatch.point,
-            hook: spec.clone(),
-            output_limit: self.plan().output_limit,
-            facts: self.facts(dispatch),
-        };
+        let facts = self.facts(dispatch);
+        let attempt = facts.attempt.unwrap_or(0);
+        let job =
+            HookJob { run, point: dispatch.point, hook: spec.clone(), output_limit: self.plan().output_limit, facts };
         Step::record(Event::HookStarted {
             run,
             point: dispatch.point,
             hook: hook.to_owned(),
             iteration: self.iterations.current,
-            attempt: self.retry.used,
+            attempt,
         })
         .then(Effect::RunHook(Box::new(job)))
     }
@@ -130,7 +127,7 @@ impl State {
             return step;
         }
         if self.steering.stop.is_some() {
-            return self.leave_loop(&Ending::offering(Outcome::Cancelled, "stopped by a person"));
+            return self.leave_loop(&Ending::offering(Outcome::Cancelled, STOPPED));
         }
         if self.iterations.current >= self.max_iterations() {
             let reason = format!("the limit of {} iterations was reached", self.max_iterations());

@@ -75,7 +75,7 @@ impl Project {
     }
 
     pub(crate) fn creel(&self, args: &[&str]) -> Ran {
-        Ran::of(self.command(args).output().expect("creel starts"))
+        Ran::of(&self.command(args).output().expect("creel starts"))
     }
 
     /// A trusted session named `s`.
@@ -85,7 +85,13 @@ impl Project {
 
     /// The same, in the background.
     pub(crate) fn start(&self) -> Started {
+        self.start_with(&[])
+    }
+
+    /// The same, with more variables.
+    pub(crate) fn start_with(&self, variables: &[(&str, &str)]) -> Started {
         let mut command = self.command(&["run", "--json", "--trust", "-s", "s"]);
+        command.envs(variables.iter().copied());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("creel starts");
         let records = BufReader::new(child.stdout.take().expect("it is piped"));
         Started { child, records }
@@ -117,7 +123,7 @@ impl Project {
 }
 
 impl Ran {
-    pub(crate) fn of(output: Output) -> Self {
+    pub(crate) fn of(output: &Output) -> Self {
         Self {
             code: output.status.code().unwrap_or(-1),
             out: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -170,7 +176,7 @@ impl Started {
     pub(crate) fn end(mut self) -> Ran {
         let mut out = String::new();
         self.records.read_to_string(&mut out).expect("creel prints text");
-        let ended = Ran::of(self.child.wait_with_output().expect("it ended"));
+        let ended = Ran::of(&self.child.wait_with_output().expect("it ended"));
         Ran { out, ..ended }
     }
 }
@@ -184,6 +190,15 @@ pub(crate) fn eventually_in(path: &Path) -> String {
             return text.trim().to_owned();
         }
         assert!(Instant::now() < deadline, "nothing came into {}", path.display());
+        std::thread::yield_now();
+    }
+}
+
+/// Waits until something holds.
+pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
         std::thread::yield_now();
     }
 }
