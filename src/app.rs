@@ -7,6 +7,7 @@ mod init;
 mod project;
 mod run;
 mod sessions;
+mod stage;
 mod trust;
 
 use std::{
@@ -52,6 +53,7 @@ fn dispatch(command: Option<Command>) -> Result {
         Some(Command::Resume(args)) => run::resume(&args),
         Some(Command::Sessions(args)) => sessions::sessions(&args),
         Some(Command::Show(args)) => sessions::show(&args),
+        Some(Command::Replay(args)) => sessions::replay(&args),
         Some(Command::Trust(args)) => trust::trust(&args),
         Some(Command::Untrust(args)) => trust::untrust(&args),
         Some(Command::Schema) => print(&format!("{:#}\n", config::json_schema())),

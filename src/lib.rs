@@ -11,3 +11,4 @@ pub mod hooks;
 pub mod journal;
 pub mod logging;
 pub mod runtime;
+pub mod tui;

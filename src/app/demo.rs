@@ -6,6 +6,7 @@ use super::{
     Failure, Result,
     run::{self, Start},
     say,
+    stage::Surface,
 };
 use crate::{config, control::cli::DemoArgs, journal::Sessions, runtime::now};
 
@@ -45,9 +46,10 @@ pub(super) fn demo(args: &DemoArgs) -> Result {
     let folder = ThrowAway::make(scenario)?;
     let settings = config::load(&folder.path.join("creel.yaml"))?;
     let plan = settings.plan(None, None)?;
-    let prompt = settings.prompt.unwrap_or_default();
+    let prompt = settings.prompt.clone().unwrap_or_default();
     let session = Sessions::of(&folder.path).folder("demo");
-    let code = run::start(Start { root: folder.path.clone(), folder: session, plan, prompt }, args.output)?;
+    let surface = Surface::chosen(args.output, &settings.ui);
+    let code = run::start(Start { root: folder.path.clone(), folder: session, plan, prompt }, surface)?;
     if args.keep {
         say(&format!("creel: the folder is {}; look around with `creel show demo` there", folder.keep().display()));
     }

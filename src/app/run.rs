@@ -5,28 +5,23 @@ use std::path::PathBuf;
 use super::{
     Failure, Result,
     project::{self, Project},
-    say,
+    stage::{Stage, Surface, supervise},
     trust::{self, Asked},
 };
 use crate::{
+    config::Settings,
     control::{
-        cli::{ConfigArgs, OutputArgs, ResumeArgs, RunArgs},
-        headless::{self, Feeds, Format, Printer},
+        cli::{ResumeArgs, RunArgs},
         trust::plan_document,
     },
     engine::{
-        effect::Leave,
-        event::{Outcome, Presence, SessionStarted, StopHow},
+        event::{Outcome, SessionStarted},
         input::Input,
         policy::Plan,
     },
     journal::{self, Folder, Journal, Sessions},
-    runtime::{Left, Runtime, RuntimeError, Scene, now, shutdown::Children},
+    runtime::{Runtime, now, shutdown::Children},
 };
-
-/// Exit codes that other programs rely on.
-const NOBODY_THERE: u8 = 4;
-const INTERRUPTED: u8 = 130;
 
 pub(super) fn run(args: &RunArgs) -> Result {
     let project = Project::load(&args.config)?;
@@ -38,7 +33,8 @@ pub(super) fn run(args: &RunArgs) -> Result {
     let sessions = Sessions::of(&project.root);
     let folder = choose_folder(&sessions, &project, args.session.as_deref())?;
     remember_plan(&project.root, &plan)?;
-    start(Start { root: project.root, folder, plan, prompt }, args.output)
+    let surface = Surface::chosen(args.output, &project.settings.ui);
+    start(Start { root: project.root, folder, plan, prompt }, surface)
 }
 
 /// All that a new session needs.
@@ -54,7 +50,7 @@ pub(super) struct Start {
 }
 
 /// Starts a session whose plan is trusted, and stays with it.
-pub(super) fn start(start: Start, output: OutputArgs) -> Result {
+pub(super) fn start(start: Start, surface: Surface) -> Result {
     let Start { root, folder, plan, prompt } = start;
     let began = SessionStarted {
         agent: plan.agent.clone(),
@@ -63,10 +59,10 @@ pub(super) fn start(start: Start, output: OutputArgs) -> Result {
         max_iterations: plan.max_iterations,
         id: new_id(),
         seed: now().0.unsigned_abs() ^ u64::from(std::process::id()),
-        presence: Presence::Unattended,
+        presence: surface.presence(),
         plan,
     };
-    let stage = Stage { folder: &folder, root, output, left_behind: None };
+    let stage = Stage { folder: &folder, root, surface, left_behind: None };
     supervise(stage, |scene, watchers| Runtime::begin(began, &folder, scene, watchers))
 }
 
@@ -82,106 +78,12 @@ pub(super) fn resume(args: &ResumeArgs) -> Result {
     trust::require(&trust::place_of_plans(&root), &[plan_document(plan)], &trust::of_plan(plan), asked)?;
     let cwd = PathBuf::from(&opened.state.began.cwd);
     let root = if cwd.is_dir() { cwd } else { root };
-    let resume = Input::Resume { presence: Presence::Unattended, max_iterations: args.max_iterations };
+    let ui = Project::load(&args.config).map(|project| project.settings.ui).unwrap_or(Settings::default().ui);
+    let surface = Surface::chosen(args.output, &ui);
+    let resume = Input::Resume { presence: surface.presence(), max_iterations: args.max_iterations };
     let left_behind = Some(Children::left_behind(&opened.state));
-    let stage = Stage { folder: &folder, root, output: args.output, left_behind };
+    let stage = Stage { folder: &folder, root, surface, left_behind };
     supervise(stage, |scene, watchers| Runtime::resume(opened, resume, scene, watchers))
-}
-
-/// Where a session is shown.
-struct Stage<'a> {
-    folder: &'a Folder,
-    root: PathBuf,
-    output: OutputArgs,
-    /// What a dead creel may have left running: it is ended before anything new begins.
-    left_behind: Option<Children>,
-}
-
-/// Those who want every record.
-type Watchers = Vec<tokio::sync::mpsc::UnboundedSender<std::sync::Arc<journal::Record>>>;
-
-/// Runs a session in the foreground, and shows it.
-fn supervise(
-    stage: Stage<'_>,
-    make: impl FnOnce(Scene, Watchers) -> std::result::Result<Runtime, RuntimeError>,
-) -> Result {
-    let Stage { folder, root, output, left_behind } = stage;
-    let elsewhere = elsewhere(&root);
-    let format = if output.json { Format::Json } else { Format::Lines };
-    let rescue = project::state_dir()?.join("rescued");
-    let tokio = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
-    let left = tokio.block_on(async {
-        if let Some(children) = left_behind {
-            children.end_all().await;
-        }
-        let (printer, Feeds { records, live }) = Printer::new(format);
-        let mut runtime = make(Scene { cwd: root, rescue }, vec![records])?;
-        if format == Format::Lines {
-            runtime.show_live(live);
-        }
-        headless::obey_signals(runtime.handle(), runtime.children())
-            .map_err(|error| Failure::failed(format!("cannot listen for signals: {error}")))?;
-        let printing = printer.start().map_err(|error| Failure::failed(format!("cannot print: {error}")))?;
-        let left = runtime.run().await?;
-        // Off the workers, which may still have a signal to listen for.
-        let _ = tokio::task::spawn_blocking(move || printing.join()).await;
-        Ok::<_, Failure>(left)
-    })?;
-    // Whatever still reads from a pipe must not keep the program.
-    tokio.shutdown_background();
-    farewell(folder, &left, &elsewhere);
-    Ok(exit_code(&left))
-}
-
-/// How to say which project is meant, where the current folder does not.
-fn elsewhere(root: &std::path::Path) -> String {
-    let here = project::sessions_of(&ConfigArgs::default()).is_ok_and(|(here, _)| here == root);
-    if here { String::new() } else { format!(" in {}", root.display()) }
-}
-
-fn farewell(folder: &Folder, left: &Left, elsewhere: &str) {
-    let name = &folder.name;
-    if let Some(copy) = &left.rescued {
-        say(&format!("creel: the journal was deleted while the session ran; a copy is in {}", copy.display()));
-        return;
-    }
-    match (left.leave, left.state.outcome()) {
-        (Leave::NobodyThere, _) => {
-            let why = left.state.gates.open.as_ref().map_or("a gate", |gate| gate.reason.as_str());
-            say(&format!(
-                "creel: the session waits for a person: {why}\n  go on with `creel resume {name}`{elsewhere}"
-            ));
-        }
-        (Leave::Ended, Some(Outcome::Cancelled | Outcome::Escalated | Outcome::Failed | Outcome::Aborted)) => {
-            say(&format!(
-                "creel: see what happened with `creel show {name}`, go on with `creel resume {name}`{elsewhere}"
-            ));
-        }
-        (Leave::Ended, Some(Outcome::Limit)) => {
-            say(&format!("creel: go on with `creel resume {name} --max-iterations N`{elsewhere}"));
-        }
-        (Leave::Ended, Some(Outcome::Complete | Outcome::Forced) | None) => {}
-    }
-}
-
-fn exit_code(left: &Left) -> u8 {
-    if left.leave == Leave::NobodyThere {
-        return NOBODY_THERE;
-    }
-    let interrupted = left.state.steering.stop == Some(StopHow::Now);
-    match left.state.outcome() {
-        Some(Outcome::Forced | Outcome::Cancelled) if interrupted => INTERRUPTED,
-        Some(Outcome::Complete) => 0,
-        Some(Outcome::Failed | Outcome::Aborted) | None => 1,
-        Some(Outcome::Limit) => 3,
-        Some(Outcome::Escalated) => NOBODY_THERE,
-        Some(Outcome::Forced) => 5,
-        Some(Outcome::Cancelled) => INTERRUPTED,
-    }
 }
 
 fn plan(project: &Project, args: &RunArgs) -> Result<Plan> {

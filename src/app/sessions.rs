@@ -1,17 +1,21 @@
 //! `creel sessions` and `creel show`: what there was.
 
+use std::io::IsTerminal as _;
+
 use serde_json::json;
 
-use super::{Failure, Result, print, project};
+use super::{Failure, Result, print, project, stage};
 use crate::{
+    config::Settings,
     control::{
-        cli::{ListArgs, ShowArgs},
+        cli::{ListArgs, ReplayArgs, ShowArgs},
         narrate::{HookOutput, Narrator},
         paint::{Paint, Role},
     },
     engine::{State, event::Event, time::At},
     journal::{self, Folder, JournalError, record::rfc3339},
     runtime::now,
+    tui,
 };
 
 /// A session in a list.
@@ -145,4 +149,24 @@ fn prompt(record: &journal::Record, paint: Paint) -> String {
     let reason = format!("{:?}", prompt.reason).to_lowercase();
     let head = format!("── turn {} · iteration {} · {reason} · {}", prompt.turn, prompt.iteration, rfc3339(record.at));
     format!("{}\n{}\n\n", paint.paint(Role::Heading, head), crate::control::text::plain(&prompt.text))
+}
+
+/// Watches a past session again.
+pub(super) fn replay(args: &ReplayArgs) -> Result {
+    let (_, sessions) = project::sessions_of(&args.config)?;
+    let folder = sessions.folder(&args.session);
+    if !folder.exists() {
+        return Err(JournalError::Missing(args.session.clone()).into());
+    }
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        return Err(Failure::usage("a replay needs a terminal; `creel show` prints what happened"));
+    }
+    // Read once before the screen opens, so that a damaged journal is told in words.
+    journal::fold(&folder.journal())?;
+    let ui = project::Project::load(&args.config).map(|project| project.settings.ui).unwrap_or(Settings::default().ui);
+    let (_silent, news) = tokio::sync::mpsc::unbounded_channel();
+    let (_mute, live) = tokio::sync::mpsc::channel(1);
+    let source = tui::Source { journal: folder.journal(), handle: None, news, live };
+    let shown = stage::runtime()?.block_on(tui::run(source, stage::screen_options(&ui)));
+    shown.map(|()| 0).map_err(|error| Failure::failed(format!("the screen failed: {error}")))
 }

@@ -26,6 +26,11 @@ pub fn folder(config: &Path) -> PathBuf {
     }
 }
 
+/// Where a user keeps what creel should look like. Follows `XDG_CONFIG_HOME`.
+pub fn config_dir() -> Option<PathBuf> {
+    Some(etcetera::base_strategy::choose_base_strategy().ok()?.config_dir().join("creel"))
+}
+
 /// Where creel keeps what outlives a session: what is trusted, and logs. Follows `XDG_STATE_HOME`.
 pub fn state_dir() -> Option<PathBuf> {
     etcetera::base_strategy::choose_base_strategy().ok()?.state_dir().map(|dir| dir.join("creel"))

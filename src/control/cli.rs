@@ -31,6 +31,8 @@ pub enum Command {
     Sessions(ListArgs),
     /// Print what happened in a session.
     Show(ShowArgs),
+    /// Watch a past session again, step by step or at speed.
+    Replay(ReplayArgs),
     /// Allow this project's hooks and agents to run.
     Trust(ConfigArgs),
     /// Take that back.
@@ -166,6 +168,17 @@ pub struct ShowArgs {
     /// Print what the agent was sent.
     #[arg(long)]
     pub prompts: bool,
+}
+
+/// Which session to watch again.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// The session.
+    #[arg(value_parser = session_name)]
+    pub session: String,
+    /// Whose sessions.
+    #[command(flatten)]
+    pub config: ConfigArgs,
 }
 
 /// A session's name becomes a folder and a part of subjects, so it is plain.

@@ -112,6 +112,17 @@ pub fn obey_signals(handle: Handle, children: Children) -> io::Result<()> {
     Ok(())
 }
 
+/// Leaves at once at the next signal: the session was told to stop before.
+pub fn leave_at_a_signal(children: Children) -> io::Result<()> {
+    let mut signals = Signals::listen()?;
+    tokio::spawn(async move {
+        signals.next().await;
+        children.kill_now();
+        std::process::exit(130);
+    });
+    Ok(())
+}
+
 /// INT, TERM and HUP, which mean the same here.
 pub struct Signals {
     int: tokio::signal::unix::Signal,

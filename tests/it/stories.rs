@@ -845,7 +845,8 @@ fn a_session_that_was_stopped_while_it_set_up_sets_up_again() {
           decided Complete
           LoopEnded
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]].assert_eq(&resumed.story());
+    "#]]
+    .assert_eq(&resumed.story());
 }
 
 #[test]

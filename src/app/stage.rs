@@ -1,0 +1,226 @@
+//! Where a session is shown while it runs: on the screen, as lines, or as records.
+
+use std::{
+    io::{self, IsTerminal as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use tokio::sync::mpsc;
+
+use super::{Failure, Result, project, say};
+use crate::{
+    config::{Ui, paths},
+    control::{
+        cli::{ConfigArgs, OutputArgs},
+        headless::{self, Feeds, Format, Printer},
+        narrate::{HookOutput, Narrator},
+        paint::Paint,
+    },
+    engine::{
+        effect::Leave,
+        event::{By, Outcome, Presence, StopHow},
+        input::Command,
+    },
+    journal::{self, Folder},
+    runtime::{Left, Runtime, RuntimeError, Scene, shutdown::Children},
+    tui,
+};
+
+/// Exit codes that other programs rely on.
+const NOBODY_THERE: u8 = 4;
+const INTERRUPTED: u8 = 130;
+
+/// How a session is shown.
+#[derive(Debug, Clone)]
+pub(super) enum Surface {
+    /// On the screen, where a person can answer.
+    Screen(tui::Options),
+    /// Printed, with nobody there.
+    Printed(Format),
+}
+
+impl Surface {
+    /// What was asked for; without a terminal there is no screen.
+    pub(super) fn chosen(output: OutputArgs, ui: &Ui) -> Self {
+        let terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
+        match output {
+            OutputArgs { json: true, .. } => Self::Printed(Format::Json),
+            OutputArgs { headless: true, .. } => Self::Printed(Format::Lines),
+            OutputArgs { .. } if !terminal => Self::Printed(Format::Lines),
+            OutputArgs { .. } => Self::Screen(screen_options(ui)),
+        }
+    }
+
+    /// Whether somebody is there to answer.
+    pub(super) fn presence(&self) -> Presence {
+        match self {
+            Self::Screen(_) => Presence::Attended,
+            Self::Printed(_) => Presence::Unattended,
+        }
+    }
+}
+
+/// How the screen looks and behaves.
+pub(super) fn screen_options(ui: &Ui) -> tui::Options {
+    tui::Options {
+        theme: ui.theme,
+        no_color: std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
+        mouse: ui.mouse,
+        notify: ui.notify,
+        keymap: paths::config_dir().map(|dir| dir.join("keymap.yaml")),
+        log: paths::state_dir().map(|dir| dir.join("log")),
+    }
+}
+
+/// Where a session is shown, and what has to be known for it.
+pub(super) struct Stage<'a> {
+    /// The session's folder.
+    pub(super) folder: &'a Folder,
+    /// The project's folder.
+    pub(super) root: PathBuf,
+    /// How it is shown.
+    pub(super) surface: Surface,
+    /// What a dead creel may have left running: it is ended before anything new begins.
+    pub(super) left_behind: Option<Children>,
+}
+
+/// Those who want every record.
+type Watchers = Vec<mpsc::UnboundedSender<Arc<journal::Record>>>;
+
+/// Runs a session in the foreground, and shows it.
+pub(super) fn supervise(
+    stage: Stage<'_>,
+    make: impl FnOnce(Scene, Watchers) -> std::result::Result<Runtime, RuntimeError>,
+) -> Result {
+    let Stage { folder, root, surface, left_behind } = stage;
+    let elsewhere = elsewhere(&root);
+    let scene = Scene { cwd: root, rescue: project::state_dir()?.join("rescued") };
+    let tokio = runtime()?;
+    let left = tokio.block_on(async {
+        if let Some(children) = left_behind {
+            children.end_all().await;
+        }
+        match surface {
+            Surface::Screen(options) => on_screen(folder, options, |watchers| make(scene, watchers)).await,
+            Surface::Printed(format) => printed(format, |watchers| make(scene, watchers)).await,
+        }
+    })?;
+    // Whatever still reads from a pipe must not keep the program.
+    tokio.shutdown_background();
+    farewell(folder, &left, &elsewhere);
+    Ok(exit_code(&left))
+}
+
+/// What asynchronous work runs on.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime> {
+    let built = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    built.map_err(|error| Failure::failed(format!("cannot start: {error}")))
+}
+
+async fn printed(
+    format: Format,
+    make: impl FnOnce(Watchers) -> std::result::Result<Runtime, RuntimeError>,
+) -> Result<Left> {
+    let (printer, Feeds { records, live }) = Printer::new(format);
+    let mut runtime = make(vec![records])?;
+    if format == Format::Lines {
+        runtime.show_live(live);
+    }
+    headless::obey_signals(runtime.handle(), runtime.children()).map_err(no_signals)?;
+    let printing = printer.start().map_err(|error| Failure::failed(format!("cannot print: {error}")))?;
+    let left = runtime.run().await?;
+    // Off the workers, which may still have a signal to listen for.
+    let _ = tokio::task::spawn_blocking(move || printing.join()).await;
+    Ok(left)
+}
+
+async fn on_screen(
+    folder: &Folder,
+    options: tui::Options,
+    make: impl FnOnce(Watchers) -> std::result::Result<Runtime, RuntimeError>,
+) -> Result<Left> {
+    let (records, news) = mpsc::unbounded_channel();
+    let (live_in, live) = mpsc::channel(256);
+    let mut runtime = make(vec![records])?;
+    runtime.show_live(live_in);
+    let (handle, children) = (runtime.handle(), runtime.children());
+    let source = tui::Source { journal: folder.journal(), handle: Some(handle.clone()), news, live };
+    let session = tokio::spawn(runtime.run());
+    let shown = tui::run(source, options).await;
+    // The screen is gone: a session that is still going on is stopped, and the next signal leaves at once.
+    let _ = handle.command(By::Tui, Command::Stop(StopHow::Now)).await;
+    headless::leave_at_a_signal(children).map_err(no_signals)?;
+    let left = session
+        .await
+        .map_err(|panic| Failure::failed(format!("the session died, which is a fault of creel: {panic}")))??;
+    shown.map_err(|error| Failure::failed(format!("the screen failed: {error}\n  `creel resume` goes on")))?;
+    tell_the_end(folder);
+    Ok(left)
+}
+
+/// The last line of the story stays in the terminal when the screen is gone.
+fn tell_the_end(folder: &Folder) {
+    let mut narrator = Narrator::new(Paint::for_stream(&io::stdout()), HookOutput::Told);
+    let mut last = String::new();
+    let read = journal::read(&folder.journal(), |record| {
+        if matches!(record.event, crate::engine::event::Event::SessionEnded { .. }) {
+            last = narrator.tell(&record);
+        }
+    });
+    if read.is_ok() {
+        let _ = headless::put(&last);
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is what an error is mapped by")]
+fn no_signals(error: io::Error) -> Failure {
+    Failure::failed(format!("cannot listen for signals: {error}"))
+}
+
+/// How to say which project is meant, where the current folder does not.
+fn elsewhere(root: &Path) -> String {
+    let here = project::sessions_of(&ConfigArgs::default()).is_ok_and(|(here, _)| here == root);
+    if here { String::new() } else { format!(" in {}", root.display()) }
+}
+
+fn farewell(folder: &Folder, left: &Left, elsewhere: &str) {
+    let name = &folder.name;
+    if let Some(copy) = &left.rescued {
+        say(&format!("creel: the journal was deleted while the session ran; a copy is in {}", copy.display()));
+        return;
+    }
+    match (left.leave, left.state.outcome()) {
+        (Leave::NobodyThere, _) => {
+            let why = left.state.gates.open.as_ref().map_or("a gate", |gate| gate.reason.as_str());
+            say(&format!(
+                "creel: the session waits for a person: {why}\n  go on with `creel resume {name}`{elsewhere}"
+            ));
+        }
+        (Leave::Ended, Some(Outcome::Cancelled | Outcome::Escalated | Outcome::Failed | Outcome::Aborted)) => {
+            say(&format!(
+                "creel: see what happened with `creel show {name}`, go on with `creel resume {name}`{elsewhere}"
+            ));
+        }
+        (Leave::Ended, Some(Outcome::Limit)) => {
+            say(&format!("creel: go on with `creel resume {name} --max-iterations N`{elsewhere}"));
+        }
+        (Leave::Ended, Some(Outcome::Complete | Outcome::Forced) | None) => {}
+    }
+}
+
+fn exit_code(left: &Left) -> u8 {
+    if left.leave == Leave::NobodyThere {
+        return NOBODY_THERE;
+    }
+    let interrupted = left.state.steering.stop == Some(StopHow::Now);
+    match left.state.outcome() {
+        Some(Outcome::Forced | Outcome::Cancelled) if interrupted => INTERRUPTED,
+        Some(Outcome::Complete) => 0,
+        Some(Outcome::Failed | Outcome::Aborted) | None => 1,
+        Some(Outcome::Limit) => 3,
+        Some(Outcome::Escalated) => NOBODY_THERE,
+        Some(Outcome::Forced) => 5,
+        Some(Outcome::Cancelled) => INTERRUPTED,
+    }
+}

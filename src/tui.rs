@@ -1,0 +1,382 @@
+//! The screen: follow a session live, and decide.
+//!
+//! Reads records and the engine's state that follows from them, and acts only by sending commands. Keys go through the
+//! key map to [`update`], which changes the [`model`] and says what is asked of the world; [`view`] draws the model.
+//!
+//! # Invariants
+//! - Drawn only when something changed, at most 60 times a second.
+//! - Whatever ends it, the terminal is given back as it was.
+
+pub mod feed;
+pub mod keymap;
+pub mod modals;
+pub mod model;
+pub mod panes;
+pub mod replay;
+pub mod runs;
+pub mod stream;
+pub mod terminal;
+pub mod text;
+pub mod theme;
+pub mod update;
+pub mod view;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use crossterm::event::{Event, EventStream};
+use futures_core::Stream as _;
+use tokio::sync::mpsc;
+
+use crate::{
+    engine::{event::By, time::At},
+    runtime::{Handle, Live, now},
+};
+use feed::{Feed, Spot};
+use keymap::Keymap;
+use modals::{editor::Purpose, viewer::ViewerModal};
+use model::{Mode, Model};
+use replay::Player;
+use terminal::Screen;
+use theme::{Role, Theme};
+use update::{Ask, Msg, update};
+
+/// No frame comes sooner after the last.
+const FRAME: Duration = Duration::from_millis(16);
+/// How much of an output file the viewer shows.
+const VIEWED: u64 = 8 << 20;
+
+/// How the screen is to look and to behave.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The looks.
+    pub theme: crate::config::Theme,
+    /// Whether nobody wants colours.
+    pub no_color: bool,
+    /// Whether the mouse is ours.
+    pub mouse: bool,
+    /// Whether to call a person when a gate opens.
+    pub notify: bool,
+    /// The user's own keys.
+    pub keymap: Option<PathBuf>,
+    /// Where the log is.
+    pub log: Option<PathBuf>,
+}
+
+/// What the screen looks at.
+pub struct Source {
+    /// The journal.
+    pub journal: PathBuf,
+    /// The session, if it runs and can be steered.
+    pub handle: Option<Handle>,
+    /// Word that there are new records.
+    pub news: mpsc::UnboundedReceiver<std::sync::Arc<crate::journal::Record>>,
+    /// The output of hooks.
+    pub live: mpsc::Receiver<Live>,
+}
+
+/// The screen and what it looks at.
+struct Tui {
+    model: Model,
+    screen: Screen,
+    feed: Feed,
+    source: Source,
+    options: Options,
+    drawn: Instant,
+    changed: bool,
+    called: Option<crate::engine::ids::GateId>,
+    /// The session has left.
+    over: bool,
+    leaving: bool,
+}
+
+/// Shows a session until the person leaves.
+pub async fn run(source: Source, options: Options) -> io::Result<()> {
+    let (keymap, complaint) = options.keymap.as_deref().map_or_else(|| (Keymap::standard(), None), Keymap::load);
+    let theme = Theme::chosen(options.theme, options.no_color);
+    let mode = if source.handle.is_some() { Mode::Live } else { Mode::Replay(Player::default()) };
+    let mut model = Model::new(keymap, theme, mode);
+    if let Some(complaint) = complaint {
+        model.say(Role::Warning, complaint);
+    }
+    let feed = Feed::open(&source.journal)?;
+    let screen = Screen::open(options.mouse, options.log.clone())?;
+    model.size = screen.size()?;
+    let drawn = Instant::now() - FRAME;
+    let mut tui =
+        Tui { model, screen, feed, source, options, drawn, changed: true, called: None, over: false, leaving: false };
+    tui.load_replay()?;
+    tui.follow().await
+}
+
+impl Tui {
+    async fn follow(&mut self) -> io::Result<()> {
+        let mut events = EventStream::new();
+        let mut signals = crate::control::headless::Signals::listen()?;
+        self.read_records()?;
+        while !self.leaving {
+            self.model.now = now();
+            self.draw_if_due()?;
+            let tick = self.model.next_tick();
+            let frame = self.changed.then(|| self.drawn + FRAME);
+            tokio::select! {
+                event = next_event(&mut events) => match event {
+                    Some(event) => self.on_event(event?).await?,
+                    // The terminal is gone, and whoever sat there with it.
+                    None => break,
+                },
+                news = self.source.news.recv(), if !self.over => self.on_news(news.is_none())?,
+                Some(live) = self.source.live.recv() => {
+                    self.model.runs.overhear(live.run, &live.bytes);
+                    self.changed = true;
+                }
+                () = until(tick) => self.on_tick()?,
+                () = until_frame(frame) => {}
+                () = signals.next() => {
+                    self.stop_session().await;
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn draw_if_due(&mut self) -> io::Result<()> {
+        if !self.changed || self.drawn.elapsed() < FRAME {
+            return Ok(());
+        }
+        self.model.look_after_the_gate();
+        self.call_for_the_gate()?;
+        let Self { model, feed, screen, .. } = self;
+        view::prepare(model, &|spot| feed.again(spot).ok());
+        screen.draw(|frame| view::draw(model, frame.area(), frame.buffer_mut()))?;
+        self.drawn = Instant::now();
+        self.changed = false;
+        Ok(())
+    }
+
+    fn call_for_the_gate(&mut self) -> io::Result<()> {
+        let gate = self.model.session.as_ref().and_then(|state| state.gates.open.as_ref());
+        let id = gate.map(|gate| gate.id);
+        if id == self.called {
+            return Ok(());
+        }
+        self.called = id;
+        let live = matches!(self.model.mode, Mode::Live);
+        match gate {
+            Some(gate) if live && self.options.notify && !self.model.terminal_focused => {
+                let text = format!("creel waits for you: {}", gate.reason);
+                self.screen.call(&text)
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    async fn on_event(&mut self, event: Event) -> io::Result<()> {
+        self.changed = true;
+        let msg = match event {
+            Event::Key(key) => Msg::Key(key),
+            Event::Mouse(mouse) => Msg::Mouse(mouse),
+            Event::Paste(text) => Msg::Paste(text),
+            Event::Resize(width, height) => Msg::Resize(width, height),
+            Event::FocusGained => Msg::Focus(true),
+            Event::FocusLost => Msg::Focus(false),
+        };
+        self.take(msg).await
+    }
+
+    async fn take(&mut self, msg: Msg) -> io::Result<()> {
+        let mut asks: std::collections::VecDeque<Ask> = self.updated(msg).into();
+        while let Some(ask) = asks.pop_front() {
+            if let Some(msg) = self.perform(ask).await? {
+                asks.extend(self.updated(msg));
+            }
+        }
+        Ok(())
+    }
+
+    fn updated(&mut self, msg: Msg) -> Vec<Ask> {
+        let Self { model, feed, .. } = self;
+        update(model, msg, &|spot: Spot| feed.again(spot).ok())
+    }
+
+    async fn perform(&mut self, ask: Ask) -> io::Result<Option<Msg>> {
+        match ask {
+            Ask::Command(command) => {
+                let Some(handle) = &self.source.handle else { return Ok(None) };
+                return Ok(handle.command(By::Tui, command).await.err().map(Msg::Refused));
+            }
+            Ask::Leave => self.leaving = true,
+            Ask::Copy(text) => self.screen.copy(&text)?,
+            Ask::EditOutside(purpose, text) => return self.edit_outside(purpose, &text).map(Some),
+            Ask::Suspend => self.suspend()?,
+            Ask::Redraw => self.screen.redraw()?,
+            Ask::ReadOutput { title, file, otherwise } => {
+                let folder = self.source.journal.parent().unwrap_or(Path::new("."));
+                return Ok(Some(Msg::Read(read_output(
+                    title,
+                    file.map(|file| folder.join(file)).as_deref(),
+                    &otherwise,
+                ))));
+            }
+            Ask::Seek(target) => self.seek(target)?,
+        }
+        Ok(None)
+    }
+
+    fn edit_outside(&mut self, purpose: Purpose, text: &str) -> io::Result<Msg> {
+        let edited = self.screen.outside(|| edit(text))?;
+        Ok(match edited {
+            Ok(text) => Msg::Edited(purpose, Some(text)),
+            Err(why) => {
+                self.model.modals.push(modals::Modal::Editor(modals::editor::EditorModal::new(purpose, text)));
+                Msg::Refused(why)
+            }
+        })
+    }
+
+    fn suspend(&mut self) -> io::Result<()> {
+        // The signal stops the whole program; the next line runs when the shell brings it back.
+        self.screen.outside(|| rustix::process::kill_current_process_group(rustix::process::Signal::TSTP))??;
+        Ok(())
+    }
+
+    /// New records may be there.
+    fn on_news(&mut self, over: bool) -> io::Result<()> {
+        // Many records come at once: they are read together.
+        while self.source.news.try_recv().is_ok() {}
+        // A session that has left records nothing more; the screen stays until the person goes.
+        self.over = over;
+        self.read_records()
+    }
+
+    fn read_records(&mut self) -> io::Result<()> {
+        if matches!(self.model.mode, Mode::Replay(_)) {
+            return Ok(());
+        }
+        loop {
+            let batch = self.feed.read()?;
+            self.changed |= !batch.records.is_empty();
+            for (spot, record) in &batch.records {
+                self.model.take(*spot, record);
+            }
+            if !batch.more {
+                return Ok(());
+            }
+        }
+    }
+
+    fn on_tick(&mut self) -> io::Result<()> {
+        self.model.now = now();
+        self.changed = true;
+        if let Mode::Replay(player) = &self.model.mode {
+            let target = player.shown + 1;
+            self.seek(target)?;
+        }
+        Ok(())
+    }
+
+    fn load_replay(&mut self) -> io::Result<()> {
+        let Mode::Replay(player) = &mut self.model.mode else { return Ok(()) };
+        loop {
+            let batch = self.feed.read()?;
+            for (spot, record) in &batch.records {
+                player.add(*spot, record);
+            }
+            if !batch.more {
+                break;
+            }
+        }
+        self.model.now = now();
+        self.seek(1)?;
+        if let Mode::Replay(player) = &mut self.model.mode {
+            player.toggle(now());
+        }
+        Ok(())
+    }
+
+    /// Shows a past session up to a record.
+    fn seek(&mut self, target: usize) -> io::Result<()> {
+        self.changed = true;
+        let Mode::Replay(player) = &mut self.model.mode else { return Ok(()) };
+        let target = target.min(player.len());
+        let back = target < player.shown;
+        if back {
+            player.shown = 0;
+        }
+        let spots: Vec<Spot> = player.between(target).iter().map(|mark| mark.spot).collect();
+        player.shown = target;
+        player.plan(now());
+        if back {
+            self.model.start_over();
+        }
+        for spot in spots {
+            let record = self.feed.again(spot)?;
+            self.model.take(spot, &record);
+        }
+        Ok(())
+    }
+
+    async fn stop_session(&mut self) {
+        if let Some(handle) = &self.source.handle {
+            let stop = crate::engine::input::Command::Stop(crate::engine::event::StopHow::Now);
+            let _ = handle.command(By::Cli, stop).await;
+        }
+    }
+}
+
+async fn next_event(events: &mut EventStream) -> Option<io::Result<Event>> {
+    std::future::poll_fn(|context| std::pin::Pin::new(&mut *events).poll_next(context)).await
+}
+
+async fn until(at: Option<At>) {
+    match at {
+        Some(at) => tokio::time::sleep(at.since(now()).into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn until_frame(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Opens a text in the person's own editor.
+fn edit(text: &str) -> Result<String, String> {
+    let path = std::env::temp_dir().join(format!("creel-{}-{}.md", std::process::id(), now().0));
+    let failed = |error: io::Error| format!("cannot edit outside: {error}");
+    std::fs::write(&path, text).map_err(failed)?;
+    let editor = ["VISUAL", "EDITOR"].iter().find_map(|name| std::env::var(name).ok()).unwrap_or_else(|| "vi".into());
+    // The editor may be given with options, so a shell reads it; the file is an argument, never a part of the text.
+    let ran = std::process::Command::new("sh").arg("-c").arg(format!("{editor} \"$1\"")).arg("sh").arg(&path).status();
+    let edited = std::fs::read_to_string(&path).map_err(failed);
+    let _ = std::fs::remove_file(&path);
+    match ran {
+        Ok(status) if status.success() => edited.map(|text| text.trim_end_matches('\n').to_owned()),
+        Ok(status) => Err(format!("the editor `{editor}` failed ({status}); nothing was changed")),
+        Err(error) => Err(format!("the editor `{editor}` cannot be started: {error}; set EDITOR")),
+    }
+}
+
+/// The whole output of a run, as far as it can be shown.
+fn read_output(title: String, file: Option<&Path>, otherwise: &str) -> ViewerModal {
+    let read = file.and_then(|file| {
+        let mut bytes = Vec::new();
+        let opened = std::fs::File::open(file).ok()?;
+        let size = opened.metadata().ok()?.len();
+        io::Read::read_to_end(&mut io::Read::take(opened, VIEWED), &mut bytes).ok()?;
+        Some((String::from_utf8_lossy(&bytes).into_owned(), size, file.display().to_string()))
+    });
+    match read {
+        Some((text, size, _)) if size <= VIEWED => ViewerModal::new(title, &text, format!("{size} bytes")),
+        Some((text, size, path)) => {
+            ViewerModal::new(title, &text, format!("the first {VIEWED} of {size} bytes; all of it: {path}"))
+        }
+        None => ViewerModal::new(title, otherwise, format!("{} bytes", otherwise.len())),
+    }
+}

@@ -1,0 +1,337 @@
+//! Which key asks for what.
+//!
+//! The keys are data: the defaults lie in `assets/keymap.yaml`, and a user's file replaces what it names. The help page,
+//! the hints and the palette are made from the same list.
+
+use std::{collections::BTreeMap, path::Path};
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+macro_rules! actions {
+    ($($context:ident { $($action:ident $name:literal $about:literal,)* })*) => {
+        /// Something that a key can ask for.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Action { $($(#[doc = $about] $action,)*)* }
+
+        /// Where a key has its meaning.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Context { $(#[doc = "Its keys."] $context,)* }
+
+        /// All actions, with where they belong, what they are called and what they do.
+        pub const ACTIONS: &[(Context, Action, &str, &str)] =
+            &[$($((Context::$context, Action::$action, $name, $about),)*)*];
+    };
+}
+
+actions! {
+    Global {
+        Quit "quit" "leave; asks whether to stop the session",
+        Help "help" "show all keys",
+        Palette "palette" "find a command by its name",
+        NextPane "next-pane" "go to the next pane",
+        PreviousPane "previous-pane" "go to the previous pane",
+        FocusStream "focus-stream" "go to the stream",
+        FocusHooks "focus-hooks" "go to the hooks",
+        FocusPending "focus-pending" "go to the held output",
+        FocusRetries "focus-retries" "go to the retries",
+        FocusTasks "focus-tasks" "go to the tasks",
+        Zoom "zoom" "give the pane the whole screen, or take it back",
+        ShowGate "show-gate" "show the gate that waits",
+        Message "message" "write to the agent; it is sent when the turn ends",
+        MessageNow "message-now" "write to the agent, and cancel the turn for it",
+        Pause "pause" "send no further prompt, or go on",
+        Stop "stop" "stop when this iteration is completed",
+        CancelTurn "cancel-turn" "cancel the turn; the loop goes on",
+        Redraw "redraw" "draw everything again",
+        Suspend "suspend" "go to the shell; fg comes back",
+    }
+    Scroll {
+        Up "up" "one line up",
+        Down "down" "one line down",
+        PageUp "page-up" "one page up",
+        PageDown "page-down" "one page down",
+        Top "top" "to the beginning",
+        Bottom "bottom" "to the end, and follow it",
+        Search "search" "search",
+        SearchNext "search-next" "next match",
+        SearchPrevious "search-previous" "previous match",
+        Copy "copy" "copy to the clipboard",
+    }
+    Stream {
+        NextIteration "next-iteration" "next iteration",
+        PreviousIteration "previous-iteration" "previous iteration",
+        NextError "next-error" "next error",
+        PreviousError "previous-error" "previous error",
+        Fold "fold" "fold or unfold",
+        FoldThoughts "fold-thoughts" "fold or unfold all thoughts",
+    }
+    Hooks {
+        Open "open" "show all of it",
+        SwitchHook "switch-hook" "switch the hook off or on",
+        CancelHook "cancel-hook" "end the hook that runs",
+    }
+    Pending {
+        OpenItem "open" "show all of it",
+        Edit "edit" "edit",
+        Skip "skip" "do not deliver it, or do after all",
+        Preview "preview" "show the next prompt",
+    }
+    Gate {
+        NextChoice "next-choice" "next answer",
+        PreviousChoice "previous-choice" "previous answer",
+        ItemDown "item-down" "next item",
+        ItemUp "item-up" "previous item",
+        ToggleItem "toggle-item" "approve the item or not",
+        EditItem "edit" "edit the item",
+        EditOutside "edit-outside" "edit the item in $EDITOR",
+        TextDown "text-down" "read on",
+        TextUp "text-up" "read back",
+        Answer "answer" "give the chosen answer",
+        Aside "aside" "put the gate aside and look around",
+    }
+    Viewer {
+        Close "close" "close",
+        Wrap "wrap" "wrap long lines or not",
+    }
+    Replay {
+        Play "play" "play or hold",
+        Step "step" "one record on",
+        StepBack "step-back" "one record back",
+        Faster "faster" "twice as fast",
+        Slower "slower" "half as fast",
+        StepIteration "step-iteration" "on to the next iteration",
+        StepError "step-error" "on to the next error",
+    }
+}
+
+impl Context {
+    const ALL: [Self; 8] =
+        [Self::Global, Self::Scroll, Self::Stream, Self::Hooks, Self::Pending, Self::Gate, Self::Viewer, Self::Replay];
+
+    /// The name in the file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Global => "global",
+            Self::Scroll => "scroll",
+            Self::Stream => "stream",
+            Self::Hooks => "hooks",
+            Self::Pending => "pending",
+            Self::Gate => "gate",
+            Self::Viewer => "viewer",
+            Self::Replay => "replay",
+        }
+    }
+}
+
+/// A key with what is held beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key {
+    code: KeyCode,
+    modifiers: KeyModifiers,
+}
+
+/// Which key asks for what.
+#[derive(Debug, Clone)]
+pub struct Keymap {
+    keys: Vec<(Context, Key, Action)>,
+}
+
+impl Keymap {
+    /// The keys that creel brings along.
+    pub fn standard() -> Self {
+        Self::parse(include_str!("../../assets/keymap.yaml"), None).expect("the keys that creel brings along are right")
+    }
+
+    /// The standard keys with the user's in their place. What is wrong there is told, and the standard ones stay.
+    pub fn load(user_file: &Path) -> (Self, Option<String>) {
+        let standard = Self::standard();
+        match std::fs::read_to_string(user_file) {
+            Err(_) => (standard, None),
+            Ok(text) => match Self::parse(&text, Some(&standard)) {
+                Ok(keymap) => (keymap, None),
+                Err(why) => (standard, Some(format!("{}: {why}", user_file.display()))),
+            },
+        }
+    }
+
+    /// Reads a keymap; keys of actions that it does not name come from `base`.
+    pub fn parse(text: &str, base: Option<&Self>) -> Result<Self, String> {
+        let file: BTreeMap<String, BTreeMap<String, Vec<String>>> =
+            serde_yaml::from_str(text).map_err(|error| error.to_string())?;
+        let mut keys = Vec::new();
+        let mut named = Vec::new();
+        for (place, actions) in &file {
+            let context = Context::ALL.into_iter().find(|context| context.name() == place);
+            let context = context.ok_or_else(|| format!("unknown place `{place}`"))?;
+            for (name, list) in actions {
+                let known = ACTIONS.iter().find(|(at, _, known, _)| *at == context && known == name);
+                let (_, action, ..) = known.ok_or_else(|| format!("unknown action `{name}` in `{place}`"))?;
+                named.push(*action);
+                for key in list {
+                    keys.push((context, Key::parse(key)?, *action));
+                }
+            }
+        }
+        let kept = base.into_iter().flat_map(|base| &base.keys).filter(|(_, _, action)| !named.contains(action));
+        keys.extend(kept.copied());
+        let keymap = Self { keys };
+        keymap.conflict().map_or(Ok(keymap), Err)
+    }
+
+    fn conflict(&self) -> Option<String> {
+        self.keys.iter().enumerate().find_map(|(n, (context, key, action))| {
+            let same = |(at, other, meant): &&(Context, Key, Action)| at == context && other == key && meant != action;
+            let (_, _, other) = self.keys[..n].iter().find(same)?;
+            Some(format!("`{key}` in `{}` means both `{}` and `{}`", context.name(), name(*other), name(*action)))
+        })
+    }
+
+    /// What a key asks for; the first of these places where it has a meaning counts.
+    pub fn action(&self, event: KeyEvent, contexts: &[Context]) -> Option<Action> {
+        let pressed = Key::of(event);
+        contexts.iter().find_map(|context| {
+            let meant = self.keys.iter().find(|(at, key, _)| at == context && *key == pressed);
+            meant.map(|(_, _, action)| *action)
+        })
+    }
+
+    /// The keys of an action, as a person reads them.
+    pub fn keys(&self, action: Action) -> String {
+        let keys = self.keys.iter().filter(|(_, _, meant)| *meant == action).map(|(_, key, _)| key.to_string());
+        keys.collect::<Vec<_>>().join(" ")
+    }
+
+    /// The first key of an action.
+    pub fn key(&self, action: Action) -> String {
+        self.keys.iter().find(|(_, _, meant)| *meant == action).map(|(_, key, _)| key.to_string()).unwrap_or_default()
+    }
+}
+
+/// What an action is called.
+pub fn name(action: Action) -> &'static str {
+    ACTIONS.iter().find(|(_, known, ..)| *known == action).map_or("", |(_, _, name, _)| name)
+}
+
+impl Key {
+    fn of(event: KeyEvent) -> Self {
+        // Terminals differ in whether they report the shift of a capital: the letter says it already.
+        let shift = match event.code {
+            KeyCode::Char(_) | KeyCode::BackTab => KeyModifiers::SHIFT,
+            _ => KeyModifiers::NONE,
+        };
+        Self { code: event.code, modifiers: event.modifiers - shift }
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let mut modifiers = KeyModifiers::NONE;
+        let mut rest = text;
+        loop {
+            let (modifier, after) = match rest.split_once('-') {
+                Some(("ctrl", after)) if !after.is_empty() => (KeyModifiers::CONTROL, after),
+                Some(("alt", after)) if !after.is_empty() => (KeyModifiers::ALT, after),
+                Some(("shift", after)) if !after.is_empty() => (KeyModifiers::SHIFT, after),
+                Some(_) | None => break,
+            };
+            modifiers |= modifier;
+            rest = after;
+        }
+        let code = code(rest).ok_or_else(|| format!("`{text}` is no key"))?;
+        if code == KeyCode::Tab && modifiers.contains(KeyModifiers::SHIFT) {
+            return Ok(Self { code: KeyCode::BackTab, modifiers: modifiers - KeyModifiers::SHIFT });
+        }
+        Ok(Self { code, modifiers })
+    }
+}
+
+const NAMED: [(&str, KeyCode); 15] = [
+    ("enter", KeyCode::Enter),
+    ("esc", KeyCode::Esc),
+    ("tab", KeyCode::Tab),
+    ("space", KeyCode::Char(' ')),
+    ("up", KeyCode::Up),
+    ("down", KeyCode::Down),
+    ("left", KeyCode::Left),
+    ("right", KeyCode::Right),
+    ("home", KeyCode::Home),
+    ("end", KeyCode::End),
+    ("page-up", KeyCode::PageUp),
+    ("page-down", KeyCode::PageDown),
+    ("backspace", KeyCode::Backspace),
+    ("delete", KeyCode::Delete),
+    ("insert", KeyCode::Insert),
+];
+
+fn code(text: &str) -> Option<KeyCode> {
+    if let Some((_, code)) = NAMED.iter().find(|(name, _)| *name == text) {
+        return Some(*code);
+    }
+    let mut chars = text.chars();
+    match (chars.next(), chars.as_str()) {
+        (Some(c), "") => Some(KeyCode::Char(c)),
+        (Some('f'), number) => number.parse().ok().filter(|n| (1..=24).contains(n)).map(KeyCode::F),
+        (Some(_) | None, _) => None,
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (modifier, name) in
+            [(KeyModifiers::CONTROL, "ctrl-"), (KeyModifiers::ALT, "alt-"), (KeyModifiers::SHIFT, "shift-")]
+        {
+            if self.modifiers.contains(modifier) {
+                f.write_str(name)?;
+            }
+        }
+        if let Some((name, _)) = NAMED.iter().find(|(_, code)| *code == self.code) {
+            return f.write_str(name);
+        }
+        match self.code {
+            KeyCode::Char(c) => write!(f, "{c}"),
+            KeyCode::F(n) => write!(f, "f{n}"),
+            KeyCode::BackTab => f.write_str("shift-tab"),
+            other => write!(f, "{other:?}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_action_has_a_key() {
+        let keymap = Keymap::standard();
+        for (_, action, name, _) in ACTIONS {
+            assert!(!keymap.keys(*action).is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_users_keys_replace_the_standard_ones() {
+        let keymap = Keymap::parse("global: { quit: [ctrl-q] }", Some(&Keymap::standard())).expect("right");
+        assert_eq!(keymap.keys(Action::Quit), "ctrl-q");
+        assert_eq!(keymap.keys(Action::Help), "? f1");
+        let q = KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE);
+        assert_eq!(keymap.action(q, &[Context::Global]), None);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_keymap_is_told() {
+        let wrong = |text| Keymap::parse(text, Some(&Keymap::standard())).expect_err("wrong");
+        assert_eq!(wrong("global: { zoom: [q] }"), "`q` in `global` means both `zoom` and `quit`");
+        assert_eq!(wrong("global: { zom: [q] }"), "unknown action `zom` in `global`");
+        assert_eq!(wrong("globl: {}"), "unknown place `globl`");
+        assert_eq!(wrong("global: { zoom: [hyper-x] }"), "`hyper-x` is no key");
+    }
+
+    #[test]
+    fn a_capital_is_the_same_with_or_without_a_reported_shift() {
+        let keymap = Keymap::standard();
+        for modifiers in [KeyModifiers::NONE, KeyModifiers::SHIFT] {
+            let key = KeyEvent::new(KeyCode::Char('G'), modifiers);
+            assert_eq!(keymap.action(key, &[Context::Scroll]), Some(Action::Bottom));
+        }
+        let back = KeyEvent::new(KeyCode::BackTab, KeyModifiers::SHIFT);
+        assert_eq!(keymap.action(back, &[Context::Global]), Some(Action::PreviousPane));
+    }
+}

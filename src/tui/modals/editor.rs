@@ -1,0 +1,114 @@
+//! Writing: messages to the agent, and changes to held output.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::{Constraint, Layout, Rect},
+    text::Line,
+    widgets::{Paragraph, Widget as _},
+};
+use similar::{ChangeTag, TextDiff};
+use tui_textarea::{TextArea, WrapMode};
+
+use super::{framed, middle};
+use crate::{
+    control::text::plain,
+    engine::ids::{GateId, ItemId},
+    tui::{
+        text::fit,
+        theme::{Role, Theme},
+    },
+};
+
+/// What the text is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// A message, sent when the turn ends.
+    Message,
+    /// A message for which the turn is cancelled.
+    MessageNow,
+    /// The message that answers a gate.
+    Answer(GateId),
+    /// What an item says.
+    Item(ItemId),
+}
+
+/// An editor on the screen.
+#[derive(Debug)]
+pub struct EditorModal {
+    /// What the text is for.
+    pub purpose: Purpose,
+    before: String,
+    area: TextArea<'static>,
+    show_change: bool,
+}
+
+impl EditorModal {
+    /// An editor with this text in it.
+    pub fn new(purpose: Purpose, text: &str) -> Self {
+        let clean = plain(text);
+        let lines = if clean.is_empty() { vec![String::new()] } else { clean.lines().map(str::to_owned).collect() };
+        let mut area = TextArea::new(lines);
+        area.set_wrap_mode(WrapMode::WordOrGlyph);
+        area.move_cursor(tui_textarea::CursorMove::Bottom);
+        area.move_cursor(tui_textarea::CursorMove::End);
+        Self { purpose, before: clean, area, show_change: false }
+    }
+
+    /// What was written.
+    pub fn text(&self) -> String {
+        self.area.lines().join("\n")
+    }
+
+    /// Shows what was changed, or the text again.
+    pub fn toggle_change(&mut self) {
+        self.show_change = !self.show_change;
+    }
+
+    /// A key for the text.
+    pub fn input(&mut self, key: crossterm::event::KeyEvent) {
+        self.show_change = false;
+        self.area.input(key);
+    }
+
+    /// Text from the clipboard.
+    pub fn paste(&mut self, text: &str) {
+        self.area.insert_str(plain(text));
+    }
+
+    /// Draws the editor.
+    pub fn draw(&mut self, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+        let area = middle(area, area.width * 9 / 10, area.height * 7 / 10);
+        let title = match self.purpose {
+            Purpose::Message => "Message to the agent, sent when the turn ends".to_owned(),
+            Purpose::MessageNow => "Message to the agent; the turn is cancelled for it".to_owned(),
+            Purpose::Answer(_) => "Your own message to the agent".to_owned(),
+            Purpose::Item(id) => format!("Item {id}"),
+        };
+        let inside = framed(area, &title, Role::Accent, theme, buffer);
+        let [text, hints] = Layout::vertical([Constraint::Min(1), Constraint::Length(1)]).areas(inside);
+        if self.show_change {
+            Paragraph::new(change(&self.before, &self.text(), theme)).render(text, buffer);
+        } else {
+            self.area.set_style(theme.style(Role::Text));
+            self.area.set_cursor_line_style(theme.style(Role::Text));
+            self.area.set_cursor_style(theme.style(Role::Selected));
+            self.area.render(text, buffer);
+        }
+        let keys = "ctrl-s done · ctrl-d what changed · ctrl-o $EDITOR · esc leave it";
+        Line::styled(fit(keys, usize::from(hints.width)), theme.style(Role::Faint)).render(hints, buffer);
+    }
+}
+
+/// What an edit changed, line by line.
+fn change(before: &str, after: &str, theme: &Theme) -> Vec<Line<'static>> {
+    let diff = TextDiff::from_lines(before, after);
+    let lines = diff.iter_all_changes().map(|change| {
+        let (sign, role) = match change.tag() {
+            ChangeTag::Delete => ("-", Role::Bad),
+            ChangeTag::Insert => ("+", Role::Good),
+            ChangeTag::Equal => (" ", Role::Faint),
+        };
+        Line::styled(format!("{sign} {}", change.value().trim_end()), theme.style(role))
+    });
+    lines.collect()
+}

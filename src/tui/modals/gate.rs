@@ -1,0 +1,274 @@
+//! The gate: a modal that cannot be missed, and cannot be answered by accident.
+//!
+//! # Invariants
+//! - For a moment after it appeared it takes no answer, and every key that was meant for something else makes that
+//!   moment longer.
+//! - An answer is chosen first and given then; giving up the session asks once more.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::{Constraint, Layout, Rect},
+    text::{Line, Span},
+    widgets::{Paragraph, Widget as _},
+};
+
+use super::{framed, middle};
+use crate::{
+    control::text::{first_line, plain},
+    engine::{
+        State,
+        ids::ItemId,
+        input::GateAnswer,
+        session::gate::{About, Choice, Gate},
+        time::{At, Span as Time},
+    },
+    tui::{
+        keymap::Action,
+        model::{Attempt, Model},
+        text::{fit, plain_lines},
+        theme::{Role, Theme},
+    },
+};
+
+/// How long it takes no answer.
+const GUARD: Time = Time(600);
+
+/// A gate on the screen.
+#[derive(Debug)]
+pub struct GateModal {
+    /// The gate.
+    pub gate: Gate,
+    /// When it takes answers.
+    pub armed_at: At,
+    /// The chosen answer.
+    choice: usize,
+    /// The items, and whether each is approved.
+    items: Vec<(ItemId, bool)>,
+    /// The chosen item.
+    item: usize,
+    /// How far the text was read.
+    scroll: usize,
+    /// Whether giving up was asked for once.
+    sure: bool,
+}
+
+/// What a key at a gate leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    /// Nothing outside.
+    Nothing,
+    /// The answer.
+    Answer(GateAnswer),
+    /// A message is to be written, and sent as the answer.
+    Write,
+    /// An item is to be edited.
+    Edit(ItemId),
+    /// An item is to be edited in the person's own editor.
+    EditOutside(ItemId),
+    /// The gate is put aside.
+    Aside,
+}
+
+impl GateModal {
+    /// A gate that was just reached.
+    pub fn open(gate: Gate, state: &State, now: At) -> Self {
+        let waiting = state.pending.waiting_ids();
+        let items = gate.items.iter().filter(|id| waiting.contains(id)).map(|id| (*id, true)).collect();
+        Self { gate, armed_at: now.after(GUARD), choice: 0, items, item: 0, scroll: 0, sure: false }
+    }
+
+    fn choices(&self) -> &'static [Choice] {
+        self.gate.about.choices()
+    }
+
+    fn chosen(&self) -> Option<Choice> {
+        self.choices().get(self.choice).copied()
+    }
+
+    /// Whether it takes answers by now.
+    pub fn is_armed(&self, now: At) -> bool {
+        now >= self.armed_at
+    }
+
+    /// A key was pressed.
+    pub fn key(&mut self, action: Option<Action>, now: At) -> Asked {
+        if !self.is_armed(now) {
+            self.armed_at = now.after(GUARD);
+            return Asked::Nothing;
+        }
+        let Some(action) = action else { return Asked::Nothing };
+        if action != Action::Answer {
+            self.sure = false;
+        }
+        let choices = self.choices().len().max(1);
+        let items = self.items.len().max(1);
+        match action {
+            Action::NextChoice => self.choice = (self.choice + 1) % choices,
+            Action::PreviousChoice => self.choice = (self.choice + choices - 1) % choices,
+            Action::ItemDown => (self.item, self.scroll) = ((self.item + 1) % items, 0),
+            Action::ItemUp => (self.item, self.scroll) = ((self.item + items - 1) % items, 0),
+            Action::ToggleItem => {
+                if let Some((_, approved)) = self.items.get_mut(self.item) {
+                    *approved = !*approved;
+                }
+            }
+            Action::TextDown => self.scroll += 5,
+            Action::TextUp => self.scroll = self.scroll.saturating_sub(5),
+            Action::EditItem => return self.items.get(self.item).map_or(Asked::Nothing, |(id, _)| Asked::Edit(*id)),
+            Action::EditOutside => {
+                return self.items.get(self.item).map_or(Asked::Nothing, |(id, _)| Asked::EditOutside(*id));
+            }
+            Action::Aside => return Asked::Aside,
+            Action::Answer => return self.answer(),
+            _ => {}
+        }
+        Asked::Nothing
+    }
+
+    fn answer(&mut self) -> Asked {
+        let Some(choice) = self.chosen() else { return Asked::Nothing };
+        if choice == Choice::Send {
+            return Asked::Write;
+        }
+        if choice == Choice::Abort && !self.sure {
+            self.sure = true;
+            return Asked::Nothing;
+        }
+        let approved: Vec<ItemId> = self.items.iter().filter(|(_, approved)| *approved).map(|(id, _)| *id).collect();
+        let some = choice == Choice::Approve && approved.len() < self.items.len();
+        Asked::Answer(GateAnswer { gate: self.gate.id, choice, text: None, items: some.then_some(approved) })
+    }
+
+    /// A mouse button was pressed on a choice.
+    pub fn click(&mut self, choice: usize, now: At) -> Asked {
+        if !self.is_armed(now) || choice >= self.choices().len() {
+            return Asked::Nothing;
+        }
+        let again = self.choice == choice;
+        self.choice = choice;
+        if again { self.answer() } else { Asked::Nothing }
+    }
+
+    /// Draws the gate.
+    pub fn draw(&self, model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+        let area = middle(area, area.width * 9 / 10, area.height * 9 / 10);
+        let title = match self.gate.about {
+            About::FinalDelivery => "Final delivery",
+            About::Delivery => "Delivery",
+            About::RetryLimit => "Retry limit reached",
+            About::Escalation => "A person has to look",
+            About::Errors => "Too many errors",
+            About::BrokenHook => "Broken hook",
+            About::Permission => "Permission",
+        };
+        let inside = framed(area, &format!("◆ {title}"), Role::Gate, theme, buffer);
+        let reason = plain_lines(&self.gate.reason, theme.style(Role::Text), usize::from(inside.width));
+        let reason_rows = u16::try_from(reason.len().min(4)).unwrap_or(4);
+        let rows = Layout::vertical([
+            Constraint::Length(reason_rows + 1),
+            Constraint::Min(1),
+            Constraint::Length(1),
+            Constraint::Length(1),
+        ]);
+        let [head, middle, buttons, hints] = rows.areas(inside);
+        Paragraph::new(reason).render(head, buffer);
+        if self.items.is_empty() {
+            draw_attempts(&model.attempts, theme, middle, buffer);
+        } else {
+            self.draw_items(model, theme, middle, buffer);
+        }
+        self.draw_choices(theme, buttons, buffer);
+        Line::styled(fit(&self.hints(model), usize::from(hints.width)), theme.style(Role::Faint)).render(hints, buffer);
+    }
+
+    fn hints(&self, model: &Model) -> String {
+        if !self.is_armed(model.now) {
+            return "…".into();
+        }
+        if self.sure {
+            return format!("{} once more gives the session up", model.keymap.key(Action::Answer));
+        }
+        let keymap = &model.keymap;
+        let items = if self.items.is_empty() {
+            String::new()
+        } else {
+            format!(
+                " · {} item · {} approve or not · {} edit",
+                keymap.key(Action::ItemDown),
+                keymap.key(Action::ToggleItem),
+                keymap.key(Action::EditItem)
+            )
+        };
+        format!(
+            "{} choose · {} answer{items} · {} put aside",
+            keymap.key(Action::NextChoice),
+            keymap.key(Action::Answer),
+            keymap.key(Action::Aside)
+        )
+    }
+
+    fn draw_choices(&self, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+        let mut spans = Vec::new();
+        for (n, choice) in self.choices().iter().enumerate() {
+            let style = if n == self.choice { theme.style(Role::Selected) } else { theme.style(Role::Key) };
+            spans.push(Span::styled(format!("[ {} ]", choice.name()), style));
+            spans.push(Span::raw(" "));
+        }
+        Line::from(spans).render(area, buffer);
+    }
+
+    /// Where each choice stands in its row, for the mouse.
+    pub fn choice_at(&self, column: u16) -> Option<usize> {
+        let mut from = 0;
+        for (n, choice) in self.choices().iter().enumerate() {
+            let width = u16::try_from(choice.name().len()).unwrap_or(0) + 4;
+            if (from..from + width).contains(&column) {
+                return Some(n);
+            }
+            from += width + 1;
+        }
+        None
+    }
+
+    fn draw_items(&self, model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+        let Some(state) = &model.session else { return };
+        let list_width = (area.width / 3).clamp(12, 40).min(area.width);
+        let [left, right] = Layout::horizontal([Constraint::Length(list_width), Constraint::Min(1)]).areas(area);
+        let first = self.item.saturating_sub(usize::from(left.height).saturating_sub(1));
+        let rows = self.items.iter().enumerate().skip(first).take(usize::from(left.height));
+        let lines: Vec<Line<'_>> = rows
+            .map(|(n, (id, approved))| {
+                let source =
+                    state.pending.get(*id).map(|item| first_line(&plain(&item.source.hook), 60)).unwrap_or_default();
+                let edited = if state.pending.get(*id).is_some_and(|item| item.edited) { "~" } else { " " };
+                let mark = if *approved { "[x]" } else { "[ ]" };
+                let text = fit(&format!("{mark}{edited}{id} {source}"), usize::from(left.width) - 1);
+                let role = if n == self.item { Role::Selected } else { Role::Text };
+                Line::styled(text, theme.style(role))
+            })
+            .collect();
+        Paragraph::new(lines).render(left, buffer);
+        if let Some(item) = self.items.get(self.item).and_then(|(id, _)| state.pending.get(*id)) {
+            let text = plain_lines(&item.text, theme.style(Role::Text), usize::from(right.width));
+            let most = text.len().saturating_sub(usize::from(right.height));
+            let shown: Vec<Line<'_>> = text.into_iter().skip(self.scroll.min(most)).collect();
+            Paragraph::new(shown).render(right, buffer);
+        }
+    }
+}
+
+/// The last feedbacks side by side, so that one sees whether anything changes.
+fn draw_attempts(attempts: &[Attempt], theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    let shown = attempts.len().min(if area.width >= 90 { 3 } else { 2 });
+    if shown == 0 || area.height < 2 {
+        return;
+    }
+    let columns = Layout::horizontal(vec![Constraint::Fill(1); shown]).spacing(1).split(area);
+    for (attempt, column) in attempts[attempts.len() - shown..].iter().zip(columns.iter()) {
+        let same = if attempt.no_progress { " · same as before" } else { "" };
+        let head = fit(&format!("retry {}{same}", attempt.used), usize::from(column.width));
+        let mut lines = vec![Line::styled(head, theme.style(Role::Warning))];
+        lines.extend(plain_lines(&attempt.reason, theme.style(Role::Text), usize::from(column.width)));
+        Paragraph::new(lines).render(*column, buffer);
+    }
+}

@@ -1,0 +1,89 @@
+//! The palette: every command by its name, found by a few of its letters.
+
+use nucleo_matcher::{
+    Config, Matcher,
+    pattern::{CaseMatching, Normalization, Pattern},
+};
+use ratatui::{
+    buffer::Buffer,
+    layout::{Constraint, Layout, Rect},
+    text::{Line, Span},
+    widgets::{Paragraph, Widget as _},
+};
+
+use super::{framed, middle};
+use crate::tui::{
+    keymap::{ACTIONS, Action, Context, Keymap},
+    text::fit,
+    theme::{Role, Theme},
+};
+
+/// The palette.
+#[derive(Debug, Default)]
+pub struct PaletteModal {
+    query: String,
+    chosen: usize,
+}
+
+impl PaletteModal {
+    /// Types a character.
+    pub fn push(&mut self, c: char) {
+        self.query.push(c);
+        self.chosen = 0;
+    }
+
+    /// Takes one back.
+    pub fn pop(&mut self) {
+        self.query.pop();
+        self.chosen = 0;
+    }
+
+    /// Goes through what was found.
+    pub fn step(&mut self, down: bool) {
+        let count = self.found().len().max(1);
+        self.chosen = if down { (self.chosen + 1) % count } else { (self.chosen + count - 1) % count };
+    }
+
+    /// The chosen command.
+    pub fn chosen(&self) -> Option<Action> {
+        self.found().get(self.chosen).map(|(action, ..)| *action)
+    }
+
+    /// What fits the query, best first. Keys inside modals are not commands.
+    fn found(&self) -> Vec<(Action, &'static str, &'static str)> {
+        let all = ACTIONS
+            .iter()
+            .filter(|(context, ..)| !matches!(context, Context::Gate | Context::Viewer | Context::Replay));
+        let pattern = Pattern::parse(&self.query, CaseMatching::Ignore, Normalization::Smart);
+        let mut matcher = Matcher::new(Config::DEFAULT);
+        let mut buffer = Vec::new();
+        let mut scored: Vec<(u32, (Action, &str, &str))> = all
+            .filter_map(|(_, action, name, about)| {
+                let text = format!("{name} {about}");
+                let score = pattern.score(nucleo_matcher::Utf32Str::new(&text, &mut buffer), &mut matcher)?;
+                Some((score, (*action, *name, *about)))
+            })
+            .collect();
+        scored.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
+        scored.into_iter().map(|(_, command)| command).collect()
+    }
+
+    /// Draws the palette.
+    pub fn draw(&self, keymap: &Keymap, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+        let inside = framed(middle(area, 76, 18), "Commands", Role::Accent, theme, buffer);
+        let [input, list] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(inside);
+        Line::from(vec![Span::styled("› ", theme.style(Role::Key)), Span::raw(self.query.clone()), Span::raw("▏")])
+            .render(input, buffer);
+        let height = usize::from(list.height);
+        let first = self.chosen.saturating_sub(height.saturating_sub(1));
+        let rows = self.found().into_iter().enumerate().skip(first).take(height);
+        let lines: Vec<Line<'_>> = rows
+            .map(|(n, (action, name, about))| {
+                let text = format!("{name:20} {:12} {about}", keymap.key(action));
+                let role = if n == self.chosen { Role::Selected } else { Role::Text };
+                Line::styled(fit(&text, usize::from(list.width)), theme.style(role))
+            })
+            .collect();
+        Paragraph::new(lines).render(list, buffer);
+    }
+}

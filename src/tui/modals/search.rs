@@ -1,0 +1,31 @@
+//! The line in which one types what to search for.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    text::{Line, Span},
+    widgets::{Clear, Widget as _},
+};
+
+use crate::tui::theme::{Role, Theme};
+
+/// The search line.
+#[derive(Debug, Default)]
+pub struct SearchModal {
+    /// What was typed.
+    pub query: String,
+}
+
+impl SearchModal {
+    /// Draws the line at the bottom.
+    pub fn draw(&self, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+        let line = Rect { y: area.bottom().saturating_sub(1), height: 1.min(area.height), ..area };
+        Clear.render(line, buffer);
+        Line::from(vec![
+            Span::styled("/", theme.style(Role::Key)),
+            Span::styled(self.query.clone(), theme.style(Role::Text)),
+            Span::raw("▏"),
+        ])
+        .render(line, buffer);
+    }
+}

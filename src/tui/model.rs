@@ -1,0 +1,231 @@
+//! What the screen knows: the session as its records tell it, and where the person is looking.
+//!
+//! Holds no rule of a session: what can be asked, and what follows, is the engine's affair.
+
+use ratatui::text::Line;
+
+use super::{
+    feed::Spot,
+    keymap::Keymap,
+    modals::{Modal, gate::GateModal},
+    replay::Player,
+    runs::Runs,
+    stream::Stream,
+    theme::{Role, Theme},
+};
+use crate::{
+    engine::{State, event::Event, time::At},
+    journal::Record,
+};
+
+/// A pane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pane {
+    /// What happens.
+    Stream,
+    /// What runs and ran.
+    Hooks,
+    /// What is held.
+    Pending,
+    /// How often a turn was sent back.
+    Retries,
+    /// What is to be done.
+    Tasks,
+}
+
+impl Pane {
+    /// All panes, in the order of the keys.
+    pub const ALL: [Self; 5] = [Self::Stream, Self::Hooks, Self::Pending, Self::Retries, Self::Tasks];
+
+    /// What it is called.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Stream => "Stream",
+            Self::Hooks => "Hooks",
+            Self::Pending => "Pending",
+            Self::Retries => "Retries",
+            Self::Tasks => "Tasks",
+        }
+    }
+}
+
+/// One retry, for the retries pane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    /// The count.
+    pub used: u32,
+    /// The hook that blocked.
+    pub hook: String,
+    /// Why.
+    pub reason: String,
+    /// Whether it said the same as before.
+    pub no_progress: bool,
+}
+
+/// Where the records come from.
+#[derive(Debug)]
+pub enum Mode {
+    /// A session that runs, and can be steered.
+    Live,
+    /// A past one.
+    Replay(Player),
+}
+
+/// A word to the person at the bottom of the screen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Toast {
+    /// The word.
+    pub text: String,
+    /// How it looks.
+    pub role: Role,
+}
+
+/// Everything that the screen shows.
+#[derive(Debug)]
+pub struct Model {
+    /// The session so far; nothing before its first record.
+    pub session: Option<State>,
+    /// The story.
+    pub stream: Stream,
+    /// The runs of hooks.
+    pub runs: Runs,
+    /// The retries since the last new message.
+    pub attempts: Vec<Attempt>,
+    /// The pane that has the keys.
+    pub focus: Pane,
+    /// Whether it has the whole screen.
+    pub zoomed: bool,
+    /// The chosen run, newest first.
+    pub chosen_run: usize,
+    /// The chosen item.
+    pub chosen_item: usize,
+    /// What is laid over the panes; the last has the keys.
+    pub modals: Vec<Modal>,
+    /// Whether the gate that waits was put aside.
+    pub gate_aside: bool,
+    /// A message that was begun and not sent.
+    pub draft: String,
+    /// What was searched for last.
+    pub query: String,
+    /// A word to the person.
+    pub toast: Option<Toast>,
+    /// The keys.
+    pub keymap: Keymap,
+    /// The looks.
+    pub theme: Theme,
+    /// Where records come from.
+    pub mode: Mode,
+    /// What time it is.
+    pub now: At,
+    /// The screen's size.
+    pub size: (u16, u16),
+    /// Whether the terminal has the focus, as far as it tells.
+    pub terminal_focused: bool,
+    /// The lines of the stream that are in sight, made before each drawing.
+    pub stream_lines: Vec<Line<'static>>,
+    /// The size that those lines were made for.
+    pub stream_size: (usize, usize),
+}
+
+impl Model {
+    /// A screen before its first record.
+    pub fn new(keymap: Keymap, theme: Theme, mode: Mode) -> Self {
+        Self {
+            session: None,
+            stream: Stream::default(),
+            runs: Runs::default(),
+            attempts: Vec::new(),
+            focus: Pane::Stream,
+            zoomed: false,
+            chosen_run: 0,
+            chosen_item: 0,
+            modals: Vec::new(),
+            gate_aside: false,
+            draft: String::new(),
+            query: String::new(),
+            toast: None,
+            keymap,
+            theme,
+            mode,
+            now: At(0),
+            size: (80, 24),
+            terminal_focused: true,
+            stream_lines: Vec::new(),
+            stream_size: (80, 20),
+        }
+    }
+
+    /// Forgets the session, but not where the person is looking: a replay goes back this way.
+    pub fn start_over(&mut self) {
+        self.session = None;
+        self.stream = Stream::default();
+        self.runs = Runs::default();
+        self.attempts.clear();
+        self.modals.clear();
+    }
+
+    /// Takes in a record.
+    pub fn take(&mut self, spot: Spot, record: &Record) {
+        match (&mut self.session, &record.event) {
+            (Some(state), event) => state.apply(record.at, event),
+            (None, Event::SessionStarted(began)) => {
+                self.session = Some(State::new(&record.session, (**began).clone(), record.at));
+            }
+            (None, _) => {}
+        }
+        self.stream.take(spot, record);
+        self.runs.take(record);
+        match &record.event {
+            Event::RetryCounted { used, hook, reason, no_progress, .. } => self.attempts.push(Attempt {
+                used: *used,
+                hook: hook.clone(),
+                reason: reason.clone(),
+                no_progress: *no_progress,
+            }),
+            Event::IterationStarted { .. } => self.attempts.clear(),
+            Event::GateOpened { .. } => self.gate_aside = false,
+            _ => {}
+        }
+    }
+
+    /// Opens the gate that waits, and closes one that does not any more.
+    pub fn look_after_the_gate(&mut self) {
+        let waiting = self.session.as_ref().and_then(|state| state.gates.open.clone());
+        let live = matches!(self.mode, Mode::Live);
+        self.modals.retain(|modal| match modal {
+            Modal::Gate(shown) => waiting.as_ref().is_some_and(|gate| gate.id == shown.gate.id),
+            _ => true,
+        });
+        // What the person is writing is not taken away: the status line says that a gate waits.
+        let free = self.modals.is_empty();
+        if let (Some(gate), Some(state), true) = (waiting, &self.session, free && live && !self.gate_aside) {
+            let modal = GateModal::open(gate, state, self.now);
+            self.modals.push(Modal::Gate(modal));
+        }
+    }
+
+    /// Says something at the bottom of the screen.
+    pub fn say(&mut self, role: Role, text: impl Into<String>) {
+        self.toast = Some(Toast { text: text.into(), role });
+    }
+
+    /// When the screen changes by itself, if it does: times that are counted on it.
+    pub fn next_tick(&self) -> Option<At> {
+        if let Mode::Replay(player) = &self.mode {
+            return player.due();
+        }
+        let arming = self.modals.iter().find_map(|modal| match modal {
+            Modal::Gate(gate) => Some(gate.armed_at).filter(|at| *at > self.now),
+            _ => None,
+        });
+        if arming.is_some() {
+            return arming;
+        }
+        let state = self.session.as_ref()?;
+        let waits_for_a_person = state.gates.open.is_some() || state.outcome().is_some() || state.steering.paused;
+        let works = state.turn_in_flight().is_some() || state.running().next().is_some();
+        // Nothing is counted at a gate: a session that waits draws nothing.
+        let counts = works || (!waits_for_a_person && state.next_wake().is_some());
+        counts.then(|| At(self.now.0 - self.now.0.rem_euclid(1_000) + 1_000))
+    }
+}

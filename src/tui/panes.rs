@@ -1,0 +1,39 @@
+//! The panes, one file each.
+
+pub mod hooks;
+pub mod pending;
+pub mod retries;
+pub mod stream;
+pub mod tasks;
+
+use super::model::{Model, Pane};
+use crate::engine::session::pending::ItemState;
+
+/// What stands in a pane's frame: its name, and the number that one looks for first.
+pub fn title(model: &Model, pane: Pane) -> String {
+    let state = model.session.as_ref();
+    let more = match pane {
+        Pane::Stream => match model.stream.position() {
+            super::stream::Position::Follow => String::new(),
+            super::stream::Position::At { block, .. } => {
+                format!(" · {}/{} · not following", block + 1, model.stream.len())
+            }
+        },
+        Pane::Hooks => format!(" · {}", model.runs.len()),
+        Pane::Pending => {
+            let held = state.map_or(0, |state| state.pending.waiting().count());
+            let with_agent = |state: &crate::engine::State| {
+                state.pending.items().iter().filter(|item| item.state == ItemState::InFlight).count()
+            };
+            match state.map_or(0, with_agent) {
+                0 => format!(" · {held} held"),
+                n => format!(" · {held} held, {n} with the agent"),
+            }
+        }
+        Pane::Retries => state.map_or_else(String::new, |state| {
+            format!(" · {}/{}", state.retry.used, state.retry.limit(state.plan().max_hook_retries))
+        }),
+        Pane::Tasks => String::new(),
+    };
+    format!("{}{more}", pane.title())
+}

@@ -1,0 +1,117 @@
+//! The hooks: what runs with its live output, what ran, what will run.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::{Constraint, Layout, Rect},
+    text::Line,
+    widgets::{Paragraph, Widget as _},
+};
+
+use crate::{
+    control::text::plain,
+    engine::{State, hooks::point::Point, hooks::verdict::Verdict},
+    tui::{
+        model::Model,
+        runs::Run,
+        text::fit,
+        theme::{Role, Theme},
+    },
+};
+
+/// Draws the pane.
+pub fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    let running: Vec<&Run> = model.runs.newest_first().filter(|run| run.ended.is_none()).collect();
+    let live_rows = if running.is_empty() { 0 } else { (area.height / 3).max(1) };
+    let [list, live, next] =
+        Layout::vertical([Constraint::Min(1), Constraint::Length(live_rows), Constraint::Length(1)]).areas(area);
+    draw_list(model, theme, list, buffer);
+    if let Some(run) = running.first() {
+        let height = usize::from(live.height);
+        let lines: Vec<&str> = run.live.lines().collect();
+        let tail = lines[lines.len().saturating_sub(height)..].iter();
+        let shown =
+            tail.map(|line| Line::styled(fit(&format!("│ {line}"), usize::from(live.width)), theme.style(Role::Faint)));
+        Paragraph::new(shown.collect::<Vec<_>>()).render(live, buffer);
+    }
+    let upcoming = model.session.as_ref().map(upcoming).unwrap_or_default();
+    Line::styled(fit(&upcoming, usize::from(next.width)), theme.style(Role::Faint)).render(next, buffer);
+}
+
+fn first_row(model: &Model, height: usize) -> usize {
+    model.chosen_run.saturating_sub(height.saturating_sub(1))
+}
+
+fn draw_list(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    if model.runs.is_empty() {
+        Line::styled("No hook has run yet.", theme.style(Role::Faint)).render(area, buffer);
+        return;
+    }
+    let height = usize::from(area.height);
+    let rows = model.runs.newest_first().enumerate().skip(first_row(model, height)).take(height);
+    let lines: Vec<Line<'_>> = rows
+        .map(|(n, run)| {
+            let (text, role) = row(model, run);
+            let focused = model.focus == crate::tui::model::Pane::Hooks;
+            let role = if n == model.chosen_run && focused { Role::Selected } else { role };
+            Line::styled(fit(&text, usize::from(area.width)), theme.style(role))
+        })
+        .collect();
+    Paragraph::new(lines).render(area, buffer);
+}
+
+/// A run in a line.
+fn row(model: &Model, run: &Run) -> (String, Role) {
+    let took = run.took(model.now);
+    let again = if run.attempt > 0 { format!(" · retry {}", run.attempt) } else { String::new() };
+    let Some(finished) = &run.ended else {
+        let left = model.session.as_ref().and_then(|state| state.plan().hook(run.point, &run.hook)).map(|spec| {
+            let left = spec.timeout.0.saturating_sub(took.0) / 1_000;
+            format!(" · {left} s left")
+        });
+        return (
+            format!("▸ {} {} · {} s{}{again}", run.point, run.hook, took.0 / 1_000, left.unwrap_or_default()),
+            Role::Accent,
+        );
+    };
+    let (sign, role) = match finished.verdict {
+        Verdict::Pass => ("✓", Role::Good),
+        Verdict::Block => ("✗", Role::Bad),
+        Verdict::Fail => ("!", Role::Warning),
+    };
+    let piped = if finished.piped { " · piped" } else { "" };
+    (format!("{sign} {} {} · {} · {took}{piped}{again}", run.point, run.hook, finished.end.describe()), role)
+}
+
+/// The hooks of the next points, by name.
+fn upcoming(state: &State) -> String {
+    let queued = state.dispatch().and_then(|dispatch| dispatch.queue.as_ref());
+    let here: Vec<String> = queued.into_iter().flatten().map(|hook| plain(hook)).collect();
+    if !here.is_empty() {
+        return format!("next: {}", here.join(", "));
+    }
+    let soon = [Point::Stop, Point::PostIteration, Point::PreIteration, Point::SessionEnd];
+    let from = match state.dispatch().map(|dispatch| dispatch.point) {
+        Some(Point::Stop) => 1,
+        Some(Point::PostIteration) => 2,
+        Some(_) | None => 0,
+    };
+    let next = soon[from..].iter().find_map(|point| {
+        let names: Vec<String> = state
+            .plan()
+            .hooks_at(*point)
+            .iter()
+            .filter(|spec| state.hooks.is_enabled(*point, spec))
+            .map(|spec| plain(&spec.name))
+            .collect();
+        (!names.is_empty()).then(|| format!("then {point}: {}", names.join(", ")))
+    });
+    next.unwrap_or_default()
+}
+
+/// Chooses the row that was clicked on.
+pub fn choose(model: &mut Model, nth: usize) {
+    let chosen = first_row(model, usize::MAX) + nth;
+    if chosen < model.runs.len() {
+        model.chosen_run = chosen;
+    }
+}

@@ -1,0 +1,72 @@
+//! The held output: what waits for the agent, in order.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    text::Line,
+    widgets::{Paragraph, Widget as _},
+};
+
+use crate::{
+    control::text::plain,
+    engine::session::pending::{Item, ItemState},
+    tui::{
+        model::{Model, Pane},
+        text::fit,
+        theme::{Role, Theme},
+    },
+};
+
+/// Draws the pane.
+pub fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    let items = model.session.as_ref().map_or(&[][..], |state| state.pending.items());
+    if items.is_empty() {
+        Line::styled("Nothing is held.", theme.style(Role::Faint)).render(area, buffer);
+        return;
+    }
+    let height = usize::from(area.height);
+    // What waits stands at the end, so that is what is in sight unless something else was chosen.
+    let focused = model.focus == Pane::Pending;
+    let last = if focused { model.chosen_item } else { items.len() - 1 };
+    let first = (last + 1).saturating_sub(height);
+    let lines: Vec<Line<'_>> = items
+        .iter()
+        .enumerate()
+        .skip(first)
+        .take(height)
+        .map(|(n, item)| {
+            let (text, role) = row(item);
+            let role = if focused && n == model.chosen_item { Role::Selected } else { role };
+            Line::styled(fit(&text, usize::from(area.width)), theme.style(role))
+        })
+        .collect();
+    Paragraph::new(lines).render(area, buffer);
+}
+
+fn row(item: &Item) -> (String, Role) {
+    let (state, role) = match item.state {
+        ItemState::Pending => ("● held", Role::Warning),
+        ItemState::InFlight => ("→ with the agent", Role::Accent),
+        ItemState::Skipped => ("○ skipped", Role::Faint),
+        ItemState::Delivered => ("✓ delivered", Role::Good),
+    };
+    let edited = if item.edited { " · edited" } else { "" };
+    let size = if item.text.is_empty() { String::new() } else { format!(" · {} bytes", item.text.len()) };
+    let source = &item.source;
+    let text = format!(
+        "{} {state} · {} {}{size}{edited} · iteration {}",
+        item.id,
+        source.point,
+        plain(&source.hook),
+        source.iteration
+    );
+    (text, role)
+}
+
+/// Chooses the row that was clicked on.
+pub fn choose(model: &mut Model, nth: usize) {
+    let count = model.session.as_ref().map_or(0, |state| state.pending.items().len());
+    if nth < count {
+        model.chosen_item = nth;
+    }
+}

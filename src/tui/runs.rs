@@ -1,0 +1,115 @@
+//! The runs of hooks, for the hooks pane: what runs with its live output, and what ran.
+
+use std::collections::VecDeque;
+
+use crate::{
+    control::text::plain,
+    engine::{
+        event::{Event, HookFinished},
+        hooks::point::Point,
+        ids::RunId,
+        time::{At, Span},
+    },
+    journal::Record,
+};
+
+/// How many ended runs are listed.
+const LISTED: usize = 500;
+/// How much live output is kept of a run.
+const LIVE: usize = 16 << 10;
+
+/// One run.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// The ticket.
+    pub run: RunId,
+    /// Where.
+    pub point: Point,
+    /// Which.
+    pub hook: String,
+    /// In which iteration.
+    pub iteration: u32,
+    /// Retries before it.
+    pub attempt: u32,
+    /// When it began.
+    pub started: At,
+    /// How it ended, once it has.
+    pub ended: Option<Box<HookFinished>>,
+    /// The end of what it printed so far.
+    pub live: String,
+}
+
+/// All runs that are listed, oldest first.
+#[derive(Debug, Clone, Default)]
+pub struct Runs {
+    list: VecDeque<Run>,
+}
+
+impl Runs {
+    /// The runs, newest first.
+    pub fn newest_first(&self) -> impl Iterator<Item = &Run> {
+        self.list.iter().rev()
+    }
+
+    /// The `nth` run, newest first.
+    pub fn nth(&self, nth: usize) -> Option<&Run> {
+        self.newest_first().nth(nth)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether none ran yet.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Takes in a record.
+    pub fn take(&mut self, record: &Record) {
+        match &record.event {
+            Event::HookStarted { run, point, hook, iteration, attempt } => {
+                self.list.push_back(Run {
+                    run: *run,
+                    point: *point,
+                    hook: plain(hook),
+                    iteration: *iteration,
+                    attempt: *attempt,
+                    started: record.at,
+                    ended: None,
+                    live: String::new(),
+                });
+                if self.list.len() > LISTED {
+                    self.list.pop_front();
+                }
+            }
+            Event::HookFinished(finished) => {
+                if let Some(run) = self.list.iter_mut().rev().find(|run| run.run == finished.run) {
+                    run.ended = Some(finished.clone());
+                    run.live = String::new();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A running hook printed something.
+    pub fn overhear(&mut self, run: RunId, bytes: &[u8]) {
+        let Some(run) = self.list.iter_mut().rev().find(|known| known.run == run && known.ended.is_none()) else {
+            return;
+        };
+        run.live.push_str(&plain(&String::from_utf8_lossy(bytes)));
+        if run.live.len() > LIVE {
+            let cut = run.live.ceil_char_boundary(run.live.len() - LIVE / 2);
+            run.live.drain(..cut);
+        }
+    }
+}
+
+impl Run {
+    /// How long it took, or has taken so far.
+    pub fn took(&self, now: At) -> Span {
+        self.ended.as_ref().map_or_else(|| now.since(self.started), |finished| finished.took_ms)
+    }
+}

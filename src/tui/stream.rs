@@ -1,0 +1,605 @@
+//! The story of a session as blocks, and the rows of those that are in sight.
+//!
+//! Owns what stands in the stream and where the reader is. Work is in proportion to what is visible: a block is turned into
+//! rows only when it comes into sight, and a position is a block and a row in it, never a count of all rows.
+//!
+//! # Invariants
+//! - While the reader does not follow the end, new blocks do not move what is in sight.
+//! - The text that is kept in memory is bounded; older text is read back from the journal.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    rc::Rc,
+};
+
+use ratatui::text::Line;
+
+use super::{
+    feed::Spot,
+    text::{markdown, plain_lines, wrap},
+    theme::{Role, Theme},
+};
+use crate::{
+    control::text::{first_line, plain},
+    engine::{
+        conversation::{StopReason, ToolStatus},
+        event::{Event, HookFinished, IterationOutcome, Outcome, PromptSent},
+        hooks::verdict::Verdict,
+        ids::{RunId, TurnId},
+        time::At,
+    },
+    journal::Record,
+};
+
+/// How much text is kept; what is older is read back when it is looked at.
+const KEPT: usize = 16 << 20;
+/// A block of agent text ends at the next line end when it is this long, so that its rows stay cheap to make.
+const LONG_BLOCK: usize = 8 << 10;
+/// How many blocks' rows are kept.
+const ROWS_KEPT: usize = 512;
+
+/// Reads a record again.
+pub type Reload<'a> = &'a dyn Fn(Spot) -> Option<Record>;
+
+/// What a block is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The session began, was resumed, or ended.
+    Session,
+    /// An iteration began.
+    Iteration,
+    /// A prompt as it was sent.
+    Prompt,
+    /// The agent's words.
+    Said,
+    /// The agent's thinking.
+    Thought,
+    /// A tool call.
+    Tool,
+    /// A hook run.
+    Hook,
+    /// Anything else, a line.
+    Note,
+}
+
+/// One thing in the stream.
+#[derive(Debug, Clone)]
+pub struct Block {
+    /// What it is.
+    pub kind: Kind,
+    /// When it began.
+    pub at: At,
+    /// Its line.
+    pub head: String,
+    /// How the line looks.
+    pub role: Role,
+    /// Whether it is something that went wrong.
+    pub error: bool,
+    /// Whether its text is hidden.
+    pub folded: bool,
+    body: Body,
+    spots: Vec<Spot>,
+    turn: Option<TurnId>,
+    revision: u32,
+}
+
+#[derive(Debug, Clone)]
+enum Body {
+    None,
+    Text(String),
+    OnDisk,
+}
+
+/// Where the reader is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Position {
+    /// At the end, and new things push old ones up.
+    Follow,
+    /// This row of this block is the first in sight.
+    At {
+        /// The block.
+        block: usize,
+        /// The row in it.
+        row: usize,
+    },
+}
+
+/// The rows of a block, for the width and the content that they were made for.
+#[derive(Debug)]
+struct Rows {
+    width: usize,
+    revision: u32,
+    lines: Rc<Vec<Line<'static>>>,
+}
+
+/// The story so far.
+#[derive(Debug)]
+pub struct Stream {
+    blocks: Vec<Block>,
+    position: Position,
+    tools: HashMap<String, usize>,
+    runs: HashMap<RunId, usize>,
+    /// Blocks whose text is in memory, oldest first.
+    loaded: VecDeque<usize>,
+    loaded_bytes: usize,
+    rows: HashMap<usize, Rows>,
+    fold_thoughts: bool,
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self {
+            blocks: Vec::new(),
+            position: Position::Follow,
+            tools: HashMap::new(),
+            runs: HashMap::new(),
+            loaded: VecDeque::new(),
+            loaded_bytes: 0,
+            rows: HashMap::new(),
+            fold_thoughts: true,
+        }
+    }
+}
+
+impl Stream {
+    /// How many blocks there are.
+    pub fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Whether nothing has happened yet.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// Where the reader is.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Takes in a record.
+    pub fn take(&mut self, spot: Spot, record: &Record) {
+        let at = record.at;
+        match &record.event {
+            Event::AgentSaid { turn, text, .. } => self.speak(Kind::Said, at, *turn, text, spot),
+            Event::AgentThought { turn, text, .. } => self.speak(Kind::Thought, at, *turn, text, spot),
+            Event::ToolCalled { tool, .. } | Event::ToolUpdated { tool, .. } => {
+                let text = tool.output.clone().unwrap_or_default();
+                let (sign, role) = match tool.status {
+                    ToolStatus::Pending | ToolStatus::InProgress => ("⚙", Role::Accent),
+                    ToolStatus::Completed => ("✓", Role::Good),
+                    ToolStatus::Failed => ("✗", Role::Bad),
+                };
+                let known = self.tools.get(&tool.call).copied();
+                let began = known.map_or(at, |index| self.blocks[index].at);
+                let took = if known.is_some() { format!(" · {}", at.since(began)) } else { String::new() };
+                let head = format!("{sign} {}{took}", first_line(&plain(&tool.title), 200));
+                let failed = tool.status == ToolStatus::Failed;
+                let index =
+                    self.put(known, Block { error: failed, ..block(Kind::Tool, began, head, role) }, text, spot);
+                self.tools.insert(tool.call.clone(), index);
+            }
+            Event::HookStarted { run, point, hook, .. } => {
+                let head = format!("▸ {point}: {} …", first_line(&plain(hook), 80));
+                let index = self.put(None, block(Kind::Hook, at, head, Role::Accent), String::new(), spot);
+                self.runs.insert(*run, index);
+            }
+            Event::HookFinished(finished) => {
+                let known = self.runs.remove(&finished.run);
+                self.put(known, finished_block(at, finished), output(finished), spot);
+            }
+            Event::PromptSent(prompt) => {
+                self.put(None, prompt_block(at, prompt), prompt.text.clone(), spot);
+            }
+            event => {
+                if let Some(note) = note(at, event) {
+                    self.put(None, note, String::new(), spot);
+                }
+            }
+        }
+    }
+
+    fn speak(&mut self, kind: Kind, at: At, turn: TurnId, text: &str, spot: Spot) {
+        let goes_on = self.blocks.last().is_some_and(|last| {
+            let long = matches!(&last.body, Body::Text(text) if text.len() > LONG_BLOCK && text.ends_with('\n'));
+            last.kind == kind && last.turn == Some(turn) && !long
+        });
+        if goes_on && let Some(last) = self.blocks.last_mut() {
+            last.spots.push(spot);
+            last.revision += 1;
+            if let Body::Text(body) = &mut last.body {
+                body.push_str(text);
+                self.loaded_bytes += text.len();
+            }
+        } else {
+            let head = if kind == Kind::Thought { "… thinking".into() } else { String::new() };
+            let role = if kind == Kind::Thought { Role::Faint } else { Role::Text };
+            let folded = kind == Kind::Thought && self.fold_thoughts;
+            let new = Block { turn: Some(turn), folded, ..block(kind, at, head, role) };
+            self.put(None, new, text.to_owned(), spot);
+        }
+        self.forget_old_text();
+    }
+
+    /// Adds a block, or puts it in the place of an earlier one.
+    fn put(&mut self, known: Option<usize>, mut new: Block, text: String, spot: Spot) -> usize {
+        let index = known.unwrap_or(self.blocks.len());
+        if let Some(old) = self.blocks.get(index) {
+            new.revision = old.revision + 1;
+            new.folded = old.folded;
+        }
+        new.spots.push(spot);
+        if !text.is_empty() {
+            self.loaded_bytes += text.len();
+            self.loaded.push_back(index);
+            new.body = Body::Text(text);
+        }
+        if index < self.blocks.len() {
+            self.blocks[index] = new
+        } else {
+            self.blocks.push(new)
+        }
+        self.forget_old_text();
+        index
+    }
+
+    fn forget_old_text(&mut self) {
+        while self.loaded_bytes > KEPT && self.loaded.len() > 1 {
+            let Some(index) = self.loaded.pop_front() else { break };
+            if let Body::Text(text) = &self.blocks[index].body {
+                self.loaded_bytes = self.loaded_bytes.saturating_sub(text.len());
+                self.blocks[index].body = Body::OnDisk;
+            }
+        }
+    }
+
+    fn text(&self, index: usize, reload: Reload<'_>) -> String {
+        let block = &self.blocks[index];
+        match &block.body {
+            Body::None => String::new(),
+            Body::Text(text) => text.clone(),
+            Body::OnDisk => {
+                let last = block.spots.last().copied();
+                let spots = if matches!(block.kind, Kind::Said | Kind::Thought) {
+                    block.spots.clone()
+                } else {
+                    last.into_iter().collect()
+                };
+                spots.into_iter().filter_map(reload).map(|record| body_of(&record.event)).collect()
+            }
+        }
+    }
+
+    /// The rows of a block.
+    fn rows(&mut self, index: usize, width: usize, theme: &Theme, reload: Reload<'_>) -> Rc<Vec<Line<'static>>> {
+        let block = &self.blocks[index];
+        if let Some(rows) = self.rows.get(&index).filter(|rows| rows.width == width && rows.revision == block.revision)
+        {
+            return rows.lines.clone();
+        }
+        let lines = Rc::new(self.make_rows(index, width, theme, reload));
+        if self.rows.len() >= ROWS_KEPT {
+            self.rows.clear();
+        }
+        let revision = self.blocks[index].revision;
+        self.rows.insert(index, Rows { width, revision, lines: lines.clone() });
+        lines
+    }
+
+    fn make_rows(&self, index: usize, width: usize, theme: &Theme, reload: Reload<'_>) -> Vec<Line<'static>> {
+        let block = &self.blocks[index];
+        let mut lines = Vec::new();
+        if block.kind == Kind::Iteration && index > 0 {
+            lines.push(Line::default());
+        }
+        let hidden = block.folded && !matches!(block.body, Body::None);
+        if !block.head.is_empty() {
+            let more = if hidden { " ⏷" } else { "" };
+            lines.extend(wrap(&[(format!("{}{more}", block.head), theme.style(block.role))], width, 2));
+        }
+        if hidden || matches!(block.body, Body::None) {
+            return lines;
+        }
+        let text = self.text(index, reload);
+        lines.extend(match block.kind {
+            Kind::Said => markdown(&text, theme, width),
+            Kind::Session | Kind::Iteration | Kind::Prompt | Kind::Thought | Kind::Tool | Kind::Hook | Kind::Note => {
+                let inner = plain_lines(&text, theme.style(Role::Faint), width.saturating_sub(2).max(1));
+                inner
+                    .into_iter()
+                    .map(|mut line| {
+                        line.spans.insert(0, "│ ".into());
+                        line
+                    })
+                    .collect()
+            }
+        });
+        lines
+    }
+
+    /// The lines in sight, and where the first of them is.
+    pub fn in_sight(&mut self, width: usize, height: usize, theme: &Theme, reload: Reload<'_>) -> Vec<Line<'static>> {
+        let (mut block, mut skip) = self.first_in_sight(width, height, theme, reload);
+        let mut lines = Vec::with_capacity(height);
+        while lines.len() < height && block < self.blocks.len() {
+            let rows = self.rows(block, width, theme, reload);
+            lines.extend(rows.iter().skip(skip).take(height - lines.len()).cloned());
+            (block, skip) = (block + 1, 0);
+        }
+        lines
+    }
+
+    fn first_in_sight(&mut self, width: usize, height: usize, theme: &Theme, reload: Reload<'_>) -> (usize, usize) {
+        match self.position {
+            Position::At { block, row } if block < self.blocks.len() => {
+                let rows = self.rows(block, width, theme, reload).len();
+                (block, row.min(rows.saturating_sub(1)))
+            }
+            Position::At { .. } | Position::Follow => self.end(width, height, theme, reload),
+        }
+    }
+
+    /// The position at which the last row is just in sight.
+    fn end(&mut self, width: usize, height: usize, theme: &Theme, reload: Reload<'_>) -> (usize, usize) {
+        let mut need = height;
+        for block in (0..self.blocks.len()).rev() {
+            let rows = self.rows(block, width, theme, reload).len();
+            if rows >= need {
+                return (block, rows - need);
+            }
+            need -= rows;
+        }
+        (0, 0)
+    }
+
+    /// Moves by rows; at the end it follows again.
+    pub fn scroll(&mut self, by: isize, (width, height): (usize, usize), theme: &Theme, reload: Reload<'_>) {
+        let (mut block, mut row) = self.first_in_sight(width, height, theme, reload);
+        let mut left = by.unsigned_abs();
+        while left > 0 {
+            if by < 0 {
+                if row >= left {
+                    row -= left;
+                    break;
+                }
+                left -= row;
+                if block == 0 {
+                    row = 0;
+                    break;
+                }
+                block -= 1;
+                row = self.rows(block, width, theme, reload).len();
+            } else {
+                let rows = self.rows(block, width, theme, reload).len();
+                if row + left < rows {
+                    row += left;
+                    break;
+                }
+                left -= rows - row;
+                if block + 1 >= self.blocks.len() {
+                    break;
+                }
+                (block, row) = (block + 1, 0);
+            }
+        }
+        let end = self.end(width, height, theme, reload);
+        self.position = if by > 0 && (block, row) >= end { Position::Follow } else { Position::At { block, row } };
+    }
+
+    /// To the beginning.
+    pub fn to_top(&mut self) {
+        self.position = Position::At { block: 0, row: 0 };
+    }
+
+    /// To the end, and follow it.
+    pub fn to_end(&mut self) {
+        self.position = Position::Follow;
+    }
+
+    /// The block at the top of the screen.
+    fn here(&mut self, size: (usize, usize), theme: &Theme, reload: Reload<'_>) -> usize {
+        self.first_in_sight(size.0, size.1, theme, reload).0
+    }
+
+    /// Jumps to the next or previous block that is wanted; tells whether there is one.
+    pub fn jump(
+        &mut self,
+        forward: bool,
+        size: (usize, usize),
+        theme: &Theme,
+        reload: Reload<'_>,
+        wanted: &dyn Fn(&Block) -> bool,
+    ) -> bool {
+        let here = self.here(size, theme, reload);
+        let found = if forward {
+            let from = if self.position == Position::Follow { self.blocks.len() } else { here + 1 };
+            (from..self.blocks.len()).find(|index| wanted(&self.blocks[*index]))
+        } else {
+            (0..here.min(self.blocks.len())).rev().find(|index| wanted(&self.blocks[*index]))
+        };
+        if let Some(block) = found {
+            self.position = Position::At { block, row: 0 };
+        }
+        found.is_some()
+    }
+
+    /// Searches from where the reader is; tells whether something was found.
+    pub fn search(
+        &mut self,
+        query: &str,
+        forward: bool,
+        size: (usize, usize),
+        theme: &Theme,
+        reload: Reload<'_>,
+    ) -> bool {
+        let here = self.here(size, theme, reload);
+        let query = query.to_lowercase();
+        let holds = |stream: &Self, index: usize| {
+            let block = &stream.blocks[index];
+            block.head.to_lowercase().contains(&query) || stream.text(index, reload).to_lowercase().contains(&query)
+        };
+        let count = self.blocks.len();
+        let order: Vec<usize> = if forward {
+            (here + 1..count).chain(0..(here + 1).min(count)).collect()
+        } else {
+            (0..here.min(count)).rev().chain((here.min(count)..count).rev()).collect()
+        };
+        let Some(block) = order.into_iter().find(|index| holds(self, *index)) else { return false };
+        self.blocks[block].folded = false;
+        self.blocks[block].revision += 1;
+        let rows = self.rows(block, size.0, theme, reload);
+        let row = rows.iter().position(|line| line.to_string().to_lowercase().contains(&query)).unwrap_or(0);
+        self.position = Position::At { block, row };
+        true
+    }
+
+    /// Folds or unfolds the block at the top of the screen, or the nearest one below that can be.
+    pub fn fold(&mut self, size: (usize, usize), theme: &Theme, reload: Reload<'_>) {
+        let here = self.here(size, theme, reload);
+        let end = (here + size.1).min(self.blocks.len());
+        let can = |block: &Block| !matches!(block.body, Body::None) && block.kind != Kind::Said;
+        if let Some(index) = (here..end).find(|index| can(&self.blocks[*index])) {
+            let block = &mut self.blocks[index];
+            block.folded = !block.folded;
+            block.revision += 1;
+        }
+    }
+
+    /// Folds or unfolds all thoughts.
+    pub fn fold_thoughts(&mut self) {
+        self.fold_thoughts = !self.fold_thoughts;
+        for block in self.blocks.iter_mut().filter(|block| block.kind == Kind::Thought) {
+            block.folded = self.fold_thoughts;
+            block.revision += 1;
+        }
+    }
+}
+
+fn block(kind: Kind, at: At, head: String, role: Role) -> Block {
+    let folded = matches!(kind, Kind::Tool | Kind::Hook | Kind::Prompt);
+    Block { kind, at, head, role, error: false, folded, body: Body::None, spots: Vec::new(), turn: None, revision: 0 }
+}
+
+fn finished_block(at: At, finished: &HookFinished) -> Block {
+    let HookFinished { point, hook, end, took_ms, verdict, piped, .. } = finished;
+    let (sign, role, said) = match verdict {
+        Verdict::Pass => ("✓", Role::Good, "passed"),
+        Verdict::Block => ("✗", Role::Bad, "blocked"),
+        Verdict::Fail => ("!", Role::Warning, "failed"),
+    };
+    let piped = if *piped { " · piped" } else { "" };
+    let head =
+        format!("{sign} {point}: {} {said} · {} · {took_ms}{piped}", first_line(&plain(hook), 80), end.describe());
+    let failed = *verdict != Verdict::Pass;
+    Block { error: failed, folded: *verdict == Verdict::Pass, ..block(Kind::Hook, at, head, role) }
+}
+
+fn output(finished: &HookFinished) -> String {
+    let parts = [&finished.stdout, &finished.stderr].into_iter().filter(|text| !text.trim().is_empty());
+    parts.map(|text| text.trim_end()).collect::<Vec<_>>().join("\n")
+}
+
+fn prompt_block(at: At, prompt: &PromptSent) -> Block {
+    let reason = format!("{:?}", prompt.reason);
+    let items = match prompt.items.len() {
+        0 => String::new(),
+        n => format!(" · carries {n} held"),
+    };
+    let head =
+        format!("→ {reason} prompt · {} bytes{items}: {}", prompt.text.len(), first_line(&plain(&prompt.text), 60));
+    block(Kind::Prompt, at, head, Role::Accent)
+}
+
+/// The text of a block, from its record.
+fn body_of(event: &Event) -> String {
+    match event {
+        Event::AgentSaid { text, .. } | Event::AgentThought { text, .. } => text.clone(),
+        Event::ToolCalled { tool, .. } | Event::ToolUpdated { tool, .. } => tool.output.clone().unwrap_or_default(),
+        Event::HookFinished(finished) => output(finished),
+        Event::PromptSent(prompt) => prompt.text.clone(),
+        _ => String::new(),
+    }
+}
+
+/// What needs only a line.
+fn note(at: At, event: &Event) -> Option<Block> {
+    let line = |head: String, role| Some(block(Kind::Note, at, head, role));
+    let wrong = |head: String| Some(Block { error: true, ..block(Kind::Note, at, head, Role::Bad) });
+    let short = |text: &str| first_line(&plain(text), 300);
+    match event {
+        Event::SessionStarted(began) => {
+            Some(block(Kind::Session, at, format!("session started · agent {}", began.agent), Role::Heading))
+        }
+        Event::SessionResumed { cut, .. } => {
+            Some(block(Kind::Session, at, format!("session resumed · done again: {}", cut.join(", ")), Role::Heading))
+        }
+        Event::IterationStarted { iteration } => {
+            Some(block(Kind::Iteration, at, format!("━━ iteration {iteration} "), Role::Heading))
+        }
+        Event::IterationCompleted { iteration, outcome } => match outcome {
+            IterationOutcome::Done => line(format!("✓ iteration {iteration} done"), Role::Good),
+            IterationOutcome::Failed => wrong(format!("✗ iteration {iteration} failed")),
+            IterationOutcome::Forced => {
+                line(format!("! iteration {iteration} forced at the retry limit"), Role::Warning)
+            }
+        },
+        Event::TurnEnded { stop_reason, .. } if *stop_reason != StopReason::EndTurn => {
+            line(format!("turn ended: {}", format!("{stop_reason:?}").to_lowercase()), Role::Warning)
+        }
+        Event::TurnFailed { error, .. } => wrong(format!("✗ turn failed: {}", short(error))),
+        Event::Delivered { items } => {
+            let ids = items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            line(format!("✓ delivered: item {ids}"), Role::Good)
+        }
+        Event::PendingAdded { item, hook, bytes, .. } => {
+            line(format!("+ held: item {item} of {}, {bytes} bytes", short(hook)), Role::Faint)
+        }
+        Event::PendingSkipped { item, .. } => line(format!("- item {item} is skipped"), Role::Faint),
+        Event::PendingRestored { item, .. } => line(format!("+ item {item} is back"), Role::Faint),
+        Event::PendingEdited { item, .. } => line(format!("~ item {item} was edited"), Role::Faint),
+        Event::RetryCounted { used, limit, reason, no_progress, .. } => {
+            let same = if *no_progress { " · no progress" } else { "" };
+            line(format!("↻ retry {used}/{limit}{same}: {}", short(reason)), Role::Warning)
+        }
+        Event::RetryLimitReached { used, limit, hook } => {
+            wrong(format!("↻ retry limit {used}/{limit} reached by {}", short(hook)))
+        }
+        Event::BackoffStarted { wait_ms, .. } => line(format!("waits {wait_ms}"), Role::Faint),
+        Event::GateOpened { gate, reason, .. } => line(format!("◆ gate {gate}: {}", short(reason)), Role::Gate),
+        Event::GateAnswered { gate, choice, by } => {
+            line(format!("◆ gate {gate}: {} by {}", choice.name(), format!("{by:?}").to_lowercase()), Role::Gate)
+        }
+        Event::StopDecided { action, reason, .. } => {
+            line(format!("decision: {}: {}", format!("{action:?}").to_lowercase(), short(reason)), Role::Accent)
+        }
+        Event::HookDisabled { point, hook, .. } => {
+            line(format!("hook {} at {point} is off", short(hook)), Role::Warning)
+        }
+        Event::HookEnabled { point, hook, .. } => line(format!("hook {} at {point} is on", short(hook)), Role::Accent),
+        Event::TaskCompleted { task, data } => {
+            line(format!("task {task} completed: {}", short(&data.content)), Role::Accent)
+        }
+        Event::HookError { data, .. } => wrong(format!("! hook {}: {}", short(&data.hook_name), short(&data.error))),
+        Event::Paused { .. } => line("paused".into(), Role::Warning),
+        Event::Unpaused { .. } => line("goes on".into(), Role::Accent),
+        Event::MessageQueued { text, .. } => line(format!("message: {}", short(text)), Role::Accent),
+        Event::StopRequested { .. } => line("stopping".into(), Role::Warning),
+        Event::Warning { text } => line(format!("! {}", short(text)), Role::Warning),
+        Event::SessionEnded { outcome, reason, .. } => {
+            let role = if *outcome == Outcome::Complete { Role::Good } else { Role::Warning };
+            Some(block(Kind::Session, at, format!("session {}: {}", outcome.name(), short(reason)), role))
+        }
+        Event::TurnEnded { .. }
+        | Event::HooksDue { .. }
+        | Event::HookStarted { .. }
+        | Event::HookFinished(_)
+        | Event::PromptSent(_)
+        | Event::AgentSaid { .. }
+        | Event::AgentThought { .. }
+        | Event::ToolCalled { .. }
+        | Event::ToolUpdated { .. }
+        | Event::ProcessStarted { .. }
+        | Event::LoopEnded { .. }
+        | Event::Unknown => None,
+    }
+}

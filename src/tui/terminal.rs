@@ -1,0 +1,114 @@
+//! The terminal: taken over when the screen opens, given back as it was, whatever happens.
+//!
+//! # Invariants
+//! - After [`Screen`] is dropped, after a panic, and while suspended, the terminal has its own settings.
+
+use std::{
+    io::{self, Stdout, Write as _},
+    path::PathBuf,
+    sync::Once,
+};
+
+use crossterm::{
+    clipboard::CopyToClipboard,
+    cursor, event, execute,
+    terminal::{self, EnterAlternateScreen, LeaveAlternateScreen},
+};
+use ratatui::{Terminal, backend::CrosstermBackend};
+
+/// The screen while it is ours.
+pub struct Screen {
+    terminal: Terminal<CrosstermBackend<Stdout>>,
+    mouse: bool,
+}
+
+impl Screen {
+    /// Takes the terminal over.
+    pub fn open(mouse: bool, log: Option<PathBuf>) -> io::Result<Self> {
+        restore_on_panic(log);
+        take(mouse)?;
+        let terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+        Ok(Self { terminal, mouse })
+    }
+
+    /// Draws a frame.
+    pub fn draw(&mut self, draw: impl FnOnce(&mut ratatui::Frame<'_>)) -> io::Result<()> {
+        self.terminal.draw(draw).map(|_| ())
+    }
+
+    /// The size of the terminal.
+    pub fn size(&self) -> io::Result<(u16, u16)> {
+        terminal::size()
+    }
+
+    /// Draws everything again with the next frame.
+    pub fn redraw(&mut self) -> io::Result<()> {
+        self.terminal.clear()
+    }
+
+    /// Gives the terminal back while something else runs.
+    pub fn outside<T>(&mut self, run: impl FnOnce() -> T) -> io::Result<T> {
+        give_back();
+        let result = run();
+        take(self.mouse)?;
+        self.terminal.clear()?;
+        Ok(result)
+    }
+
+    /// Puts a text on the clipboard, if the terminal allows that.
+    pub fn copy(&mut self, text: &str) -> io::Result<()> {
+        execute!(io::stdout(), CopyToClipboard::to_clipboard_from(text))
+    }
+
+    /// Calls a person: the bell, and a notification where the terminal shows one.
+    pub fn call(&mut self, text: &str) -> io::Result<()> {
+        let clean: String = text.chars().filter(|c| !c.is_control() && *c != ';').take(200).collect();
+        let mut out = io::stdout();
+        write!(out, "\u{7}\u{1b}]9;{clean}\u{1b}\\\u{1b}]777;notify;creel;{clean}\u{1b}\\")?;
+        out.flush()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+fn take(mouse: bool) -> io::Result<()> {
+    terminal::enable_raw_mode()?;
+    execute!(io::stdout(), EnterAlternateScreen, event::EnableBracketedPaste, event::EnableFocusChange, cursor::Hide)?;
+    if mouse {
+        execute!(io::stdout(), event::EnableMouseCapture)?;
+    }
+    Ok(())
+}
+
+/// Gives the terminal back. There is nothing to be done about a failure: the terminal is gone then.
+pub fn give_back() {
+    let _ = execute!(
+        io::stdout(),
+        event::DisableMouseCapture,
+        event::DisableFocusChange,
+        event::DisableBracketedPaste,
+        LeaveAlternateScreen,
+        cursor::Show
+    );
+    let _ = terminal::disable_raw_mode();
+}
+
+/// A panic prints its message on the terminal as it was, and where the log is.
+fn restore_on_panic(log: Option<PathBuf>) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            give_back();
+            tracing::error!("{panic}");
+            before(panic);
+            if let Some(log) = &log {
+                let _ = writeln!(io::stderr(), "creel: this is a fault of creel; its log is in {}", log.display());
+            }
+        }));
+    });
+}

@@ -1,0 +1,205 @@
+//! Text for the screen: pieces in a style, wrapped to a width, with the little Markdown that agents write.
+//!
+//! # Invariants
+//! - A wrapped line is never wider than asked for, whatever characters it has.
+//! - What comes in has no control characters: see [`crate::control::text::plain`].
+
+use ratatui::{
+    style::{Modifier, Style},
+    text::{Line, Span},
+};
+use unicode_segmentation::UnicodeSegmentation as _;
+use unicode_width::UnicodeWidthStr as _;
+
+use super::theme::{Role, Theme};
+use crate::control::text::plain;
+
+const TAB: &str = "    ";
+
+/// A stretch of text in one style.
+pub type Piece = (String, Style);
+
+/// Wraps pieces to a width, at spaces where there are any; later lines are indented.
+pub fn wrap(pieces: &[Piece], width: usize, indent: usize) -> Vec<Line<'static>> {
+    let width = width.max(1);
+    let indent = if indent * 2 < width { indent } else { 0 };
+    let mut lines = Vec::new();
+    let mut row = Row::default();
+    for (text, style) in pieces {
+        for grapheme in text.replace('\t', TAB).graphemes(true) {
+            let grows = grapheme.width();
+            if row.width + grows > width && !row.cells.is_empty() {
+                let rest = row.break_off();
+                lines.push(std::mem::replace(&mut row, rest.indented(indent)).into_line());
+            }
+            row.push(grapheme, grows, *style);
+        }
+    }
+    lines.push(row.into_line());
+    lines
+}
+
+/// A line in the making.
+#[derive(Default)]
+struct Row {
+    cells: Vec<(String, usize, Style)>,
+    width: usize,
+    /// How many cells at the start are the indent, where no word ends.
+    fixed: usize,
+}
+
+impl Row {
+    fn push(&mut self, grapheme: &str, width: usize, style: Style) {
+        self.cells.push((grapheme.to_owned(), width, style));
+        self.width += width;
+    }
+
+    /// Takes off what belongs to the next line: the word that did not fit.
+    fn break_off(&mut self) -> Self {
+        let space = self.cells.iter().rposition(|(text, ..)| text == " ").filter(|at| *at > self.fixed);
+        let Some(space) = space else { return Self::default() };
+        let cells = self.cells.split_off(space + 1);
+        self.cells.pop();
+        let width = cells.iter().map(|(_, width, _)| width).sum();
+        Self { cells, width, fixed: 0 }
+    }
+
+    fn indented(mut self, indent: usize) -> Self {
+        if indent > 0 {
+            self.cells.insert(0, (" ".repeat(indent), indent, Style::default()));
+            self.width += indent;
+            self.fixed = 1;
+        }
+        self
+    }
+
+    fn into_line(self) -> Line<'static> {
+        let mut spans: Vec<Span<'static>> = Vec::new();
+        for (text, _, style) in self.cells {
+            match spans.last_mut() {
+                Some(last) if last.style == style => last.content.to_mut().push_str(&text),
+                _ => spans.push(Span::styled(text, style)),
+            }
+        }
+        Line::from(spans)
+    }
+}
+
+/// Plain text, wrapped.
+pub fn plain_lines(text: &str, style: Style, width: usize) -> Vec<Line<'static>> {
+    let clean = plain(text);
+    clean.lines().flat_map(|line| wrap(&[(line.to_owned(), style)], width, 0)).collect()
+}
+
+/// What an agent wrote, wrapped: headings, lists, code in its own look.
+pub fn markdown(text: &str, theme: &Theme, width: usize) -> Vec<Line<'static>> {
+    let clean = plain(text);
+    let mut in_code = false;
+    let mut lines = Vec::new();
+    for line in clean.lines() {
+        let trimmed = line.trim_start();
+        if trimmed.starts_with("```") {
+            in_code = !in_code;
+            lines.extend(wrap(&[(line.to_owned(), theme.style(Role::Faint))], width, 0));
+        } else if in_code {
+            lines.extend(wrap(&[(line.to_owned(), theme.style(Role::Code))], width, 2));
+        } else {
+            lines.extend(prose(line, trimmed, theme, width));
+        }
+    }
+    lines
+}
+
+fn prose(line: &str, trimmed: &str, theme: &Theme, width: usize) -> Vec<Line<'static>> {
+    let hashes = trimmed.chars().take_while(|c| *c == '#').count();
+    if (1..=6).contains(&hashes) && trimmed[hashes..].starts_with(' ') {
+        return wrap(&[(trimmed[hashes + 1..].to_owned(), theme.style(Role::Heading))], width, 0);
+    }
+    let margin = line.len() - trimmed.len();
+    let (bullet, rest) = match trimmed.strip_prefix("- ").or_else(|| trimmed.strip_prefix("* ")) {
+        Some(rest) => ("• ", rest),
+        None => ("", trimmed),
+    };
+    let mut pieces = vec![(format!("{}{bullet}", " ".repeat(margin)), theme.style(Role::Accent))];
+    pieces.extend(inline(rest, theme));
+    wrap(&pieces, width, margin + bullet.width())
+}
+
+/// `code` and **bold** inside a line.
+fn inline(text: &str, theme: &Theme) -> Vec<Piece> {
+    let ordinary = theme.style(Role::Text);
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while let Some((at, mark)) = ["`", "**"].iter().filter_map(|mark| rest.find(mark).map(|at| (at, *mark))).min() {
+        let inside = &rest[at + mark.len()..];
+        let Some(end) = inside.find(mark).filter(|end| *end > 0) else { break };
+        let style = if mark == "`" { theme.style(Role::Code) } else { ordinary.add_modifier(Modifier::BOLD) };
+        pieces.push((rest[..at].to_owned(), ordinary));
+        pieces.push((inside[..end].to_owned(), style));
+        rest = &inside[end + mark.len()..];
+    }
+    pieces.push((rest.to_owned(), ordinary));
+    pieces
+}
+
+/// The text cut to a width, with a sign that something is missing.
+pub fn fit(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut out = String::new();
+    let mut used = 0;
+    for grapheme in text.graphemes(true) {
+        let grows = grapheme.width();
+        if used + grows + 1 > width {
+            break;
+        }
+        out.push_str(grapheme);
+        used += grows;
+    }
+    if width > 0 {
+        out.push('…');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn shown(lines: &[Line<'_>]) -> Vec<String> {
+        lines.iter().map(|line| line.spans.iter().map(|span| span.content.as_ref()).collect()).collect()
+    }
+
+    #[test]
+    fn words_are_kept_whole_where_they_fit() {
+        let piece = [("the quick brown fox".to_owned(), Style::default())];
+        assert_eq!(shown(&wrap(&piece, 10, 0)), ["the quick", "brown fox"]);
+        assert_eq!(shown(&wrap(&piece, 11, 2)), ["the quick", "  brown fox"]);
+        assert_eq!(shown(&wrap(&[("abcdefgh".to_owned(), Style::default())], 3, 0)), ["abc", "def", "gh"]);
+        assert_eq!(shown(&wrap(&[("日本語".to_owned(), Style::default())], 4, 0)), ["日本", "語"]);
+    }
+
+    #[test]
+    fn markdown_is_shown_and_not_its_signs() {
+        let theme = Theme::chosen(crate::config::Theme::Dark, false);
+        let text = "# Title\n- one **two** `three`\n```rust\nlet x = 1;\n```\nleft `open";
+        assert_eq!(
+            shown(&markdown(text, &theme, 40)),
+            ["Title", "• one two three", "```rust", "let x = 1;", "```", "left `open"]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_is_wider_than_asked_for(text in "[ a-z日\u{301}\u{1f469}\u{200d}\t#*`-]{0,80}", width in 2usize..30) {
+            let theme = Theme::chosen(crate::config::Theme::Dark, false);
+            for line in shown(&markdown(&text, &theme, width)) {
+                prop_assert!(line.width() <= width, "{line:?} is wider than {width}");
+            }
+            prop_assert!(fit(&text, width).width() <= width);
+        }
+    }
+}

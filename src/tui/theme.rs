@@ -1,0 +1,135 @@
+//! How things look: roles instead of colours, and the colours of a role as data.
+
+use std::collections::BTreeMap;
+
+use ratatui::style::{Color, Modifier, Style};
+
+use crate::config::Theme as Choice;
+
+/// What a piece of the screen is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Ordinary text.
+    Text,
+    /// What can be skipped when reading.
+    Faint,
+    /// A heading.
+    Heading,
+    /// Something to find quickly.
+    Accent,
+    /// What went well.
+    Good,
+    /// What did not.
+    Bad,
+    /// What to know.
+    Warning,
+    /// The chosen one.
+    Selected,
+    /// The frame of a pane.
+    Border,
+    /// The frame of the pane that has the keys.
+    BorderFocused,
+    /// Code in a text.
+    Code,
+    /// A key to press.
+    Key,
+    /// A person is waited for.
+    Gate,
+}
+
+const NAMES: [(&str, Role); 13] = [
+    ("text", Role::Text),
+    ("faint", Role::Faint),
+    ("heading", Role::Heading),
+    ("accent", Role::Accent),
+    ("good", Role::Good),
+    ("bad", Role::Bad),
+    ("warning", Role::Warning),
+    ("selected", Role::Selected),
+    ("border", Role::Border),
+    ("border-focused", Role::BorderFocused),
+    ("code", Role::Code),
+    ("key", Role::Key),
+    ("gate", Role::Gate),
+];
+
+/// The look of every role.
+#[derive(Debug, Clone)]
+pub struct Theme {
+    styles: BTreeMap<Role, Style>,
+}
+
+impl Theme {
+    /// The theme that the config chose; none of its colours if nobody wants any.
+    pub fn chosen(choice: Choice, no_color: bool) -> Self {
+        let text = match choice {
+            _ if no_color => include_str!("../../assets/themes/plain.yaml"),
+            Choice::Auto => include_str!("../../assets/themes/auto.yaml"),
+            Choice::Dark => include_str!("../../assets/themes/dark.yaml"),
+            Choice::Light => include_str!("../../assets/themes/light.yaml"),
+            Choice::HighContrast => include_str!("../../assets/themes/high-contrast.yaml"),
+        };
+        Self::parse(text).expect("the themes that creel brings along are right")
+    }
+
+    /// Reads a theme: `role: "colour on-colour bold"`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let looks: BTreeMap<String, String> = serde_yaml::from_str(text).map_err(|error| error.to_string())?;
+        let mut styles = BTreeMap::new();
+        for (name, look) in &looks {
+            let known = NAMES.iter().find(|(known, _)| known == name);
+            let (_, role) = known.ok_or_else(|| format!("unknown role `{name}`"))?;
+            styles.insert(*role, style(look)?);
+        }
+        match NAMES.iter().find(|(_, role)| !styles.contains_key(role)) {
+            Some((missing, _)) => Err(format!("the role `{missing}` is missing")),
+            None => Ok(Self { styles }),
+        }
+    }
+
+    /// The look of a role.
+    pub fn style(&self, role: Role) -> Style {
+        self.styles.get(&role).copied().unwrap_or_default()
+    }
+}
+
+fn style(look: &str) -> Result<Style, String> {
+    let mut style = Style::default();
+    for word in look.split_whitespace() {
+        style = match word {
+            "bold" => style.add_modifier(Modifier::BOLD),
+            "dim" => style.add_modifier(Modifier::DIM),
+            "reversed" => style.add_modifier(Modifier::REVERSED),
+            "underlined" => style.add_modifier(Modifier::UNDERLINED),
+            _ => match word.strip_prefix("on-") {
+                Some(background) => style.bg(colour(background)?),
+                None => style.fg(colour(word)?),
+            },
+        };
+    }
+    Ok(style)
+}
+
+fn colour(word: &str) -> Result<Color, String> {
+    word.parse().map_err(|_| format!("`{word}` is no colour"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_theme_that_creel_brings_along_is_whole() {
+        for choice in [Choice::Auto, Choice::Dark, Choice::Light, Choice::HighContrast] {
+            Theme::chosen(choice, false);
+        }
+        let plain = Theme::chosen(Choice::Dark, true);
+        assert!(plain.styles.values().all(|style| style.fg.is_none() && style.bg.is_none()));
+    }
+
+    #[test]
+    fn a_wrong_theme_is_told() {
+        assert_eq!(Theme::parse("texd: red").expect_err("wrong"), "unknown role `texd`");
+        assert_eq!(Theme::parse("text: rad").expect_err("wrong"), "`rad` is no colour");
+    }
+}
