@@ -224,8 +224,9 @@ impl Watch for Watcher {
     }
 
     fn output(&mut self, stream: Stream, bytes: &[u8]) {
-        if let Some(live) = &self.live {
-            let _ = live.try_send(Live { run: self.run, stream, bytes: bytes.to_vec() });
+        // The place first: what there is no place for is not even copied.
+        if let Some(place) = self.live.as_ref().and_then(|live| live.try_reserve().ok()) {
+            place.send(Live { run: self.run, stream, bytes: bytes.to_vec() });
         }
     }
 }
