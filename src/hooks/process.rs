@@ -232,12 +232,17 @@ impl Running {
                 Seen::Exited
             }
         };
+        let flooded = matches!(seen, Seen::Read(_, n) if n >= LARGE_BUFFER);
         match seen {
             Seen::Read(Stream::Stdout, n) => self.stdout.pass_on(Stream::Stdout, n, watch),
             Seen::Read(Stream::Stderr, n) => self.stderr.pass_on(Stream::Stderr, n, watch),
             Seen::Wrote => {}
             // Nobody is left for whom this was meant.
             Seen::Exited => self.stdin = None,
+        }
+        if flooded {
+            // Whoever was told of this piece gets a turn before the next one: pieces that pile up cost fresh memory.
+            tokio::task::yield_now().await;
         }
     }
 
