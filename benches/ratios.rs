@@ -1,3 +1,496 @@
-//! Placeholder until the figures are merged.
+//! The figures that creel keeps, each a ratio of two times that were measured in the same run.
+//!
+//! Owns what is measured and what is allowed. Machines differ and are busy, so no time is compared with a number: the
+//! two sides take turns, and the median of the rounds' ratios counts. `docs/benchmarks.md` explains the figures.
+//!
+//! `cargo bench` measures all of them, `cargo bench -- fold` one. The exit code is 1 if one is missed.
 
-fn main() {}
+#![expect(clippy::print_stdout, reason = "a program whose whole purpose is to print")]
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    env,
+    error::Error,
+    fs::{self, File},
+    hint::black_box,
+    io::{BufRead as _, BufReader, BufWriter, Write as _},
+    path::Path,
+    process::{Command, ExitCode, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, Instant},
+};
+
+use creel::{
+    engine::{
+        self, State,
+        conversation::{AgentUpdate, StopReason, ToolCall, ToolStatus, TurnEnd, TurnFailure},
+        effect::{Effect, HookJob},
+        event::{Event, Outcome, Presence, SessionStarted},
+        hooks::{
+            point::Point,
+            verdict::{RunEnd, RunResult},
+        },
+        ids::TurnId,
+        input::Input,
+        policy::{AgentSpec, Context, GatePolicies, HookAction, HookSpec, OnLimit, Plan, StopHook, StopPlan},
+        time::{At, Span},
+    },
+    journal::{self, Record, Sessions},
+    runtime::{Runtime, Scene},
+};
+use serde::de::IgnoredAny;
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
+
+/// How many processes one round of a figure about processes starts.
+const SPAWNS: u32 = 100;
+/// How much the flood is.
+const FLOOD: u64 = 1_000_000_000;
+/// By how much the memory may grow while a flood passes through.
+const FLOOD_MEMORY_KIB: u64 = 64 * 1024;
+/// How long the journal is.
+const RECORDS: u64 = 1_000_000;
+/// As many pieces of live output as the command line lets wait for the screen.
+const LIVE_BACKLOG: usize = 256;
+
+/// One figure.
+struct Figure {
+    name: &'static str,
+    measure: fn() -> Result<Vec<Finding>>,
+}
+
+/// The flood stands before the fold, whose journal leaves the memory large.
+const FIGURES: [Figure; 4] = [
+    Figure { name: "hook", measure: hook },
+    Figure { name: "iterations", measure: iterations },
+    Figure { name: "flood", measure: flood },
+    Figure { name: "fold", measure: fold },
+];
+
+/// What was found, in words, and whether that is allowed.
+struct Finding {
+    text: String,
+    verdict: Verdict,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Ok,
+    Missed,
+    /// Nothing is promised about it.
+    Information,
+}
+
+fn main() -> ExitCode {
+    // Cargo passes `--bench`.
+    let wanted: Vec<String> = env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    if let Some(unknown) = wanted.iter().find(|name| FIGURES.iter().all(|figure| figure.name != **name)) {
+        let known = FIGURES.map(|figure| figure.name).join(", ");
+        println!("there is no figure `{unknown}`; there are: {known}");
+        return ExitCode::from(2);
+    }
+    let mut code = ExitCode::SUCCESS;
+    for figure in FIGURES.iter().filter(|figure| wanted.is_empty() || wanted.iter().any(|name| name == figure.name)) {
+        let findings = (figure.measure)().unwrap_or_else(|error| {
+            vec![Finding { text: format!("could not be measured: {error}"), verdict: Verdict::Missed }]
+        });
+        for Finding { text, verdict } in findings {
+            let said = match verdict {
+                Verdict::Ok => "ok",
+                Verdict::Missed => "MISSED",
+                Verdict::Information => "for information",
+            };
+            println!("{:<11} {text}  {said}", figure.name);
+            if verdict == Verdict::Missed {
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    code
+}
+
+/// A hook that does nothing, through all that a session does for it, against a bare shell that does nothing.
+///
+/// A session that has no iterations runs its `session_start` hooks and ends, so this is the runtime's whole path:
+/// engine, journal, process, capture. What the session itself costs is spread over its hooks.
+fn hook() -> Result<Vec<Finding>> {
+    let stage = Stage::new()?;
+    // Two identical hooks would run once; `true` does not mind an argument.
+    let hooks = (0..SPAWNS).map(|n| hook_spec(&format!("nothing {n}"), &format!("true {n}"), false)).collect();
+    let plan = plan(0, "true", BTreeMap::from([(Point::SessionStart, hooks)]));
+    let ours = || {
+        let (took, ended) = stage.session(plan.clone())?;
+        check(ended.hooks.last_run.0 == u64::from(SPAWNS), "not all hooks ran")?;
+        Ok(took)
+    };
+    let compared = compare(25, ours, bare_spawns)?;
+    Ok(vec![compared.finding(&format!("{SPAWNS} hooks `true`"), &format!("{SPAWNS} bare `sh -c true`"), 1.3)])
+}
+
+/// Iterations of an agent that exits at once, against as many bare shells.
+fn iterations() -> Result<Vec<Finding>> {
+    let stage = Stage::new()?;
+    let plan = plan(SPAWNS, "true", BTreeMap::new());
+    let ours = || {
+        let (took, ended) = stage.session(plan.clone())?;
+        check(ended.turns.last == TurnId(u64::from(SPAWNS)), "not all turns took place")?;
+        check(ended.retry.errors == 0, "the agent failed")?;
+        Ok(took)
+    };
+    let compared = compare(25, ours, bare_spawns)?;
+    Ok(vec![compared.finding(&format!("{SPAWNS} iterations"), &format!("{SPAWNS} bare `sh -c true`"), 2.0)])
+}
+
+/// What any program pays that lets a shell do nothing. The streams lead nowhere: that is the cheapest.
+fn bare_spawns() -> Result<Duration> {
+    let started = Instant::now();
+    for _ in 0..SPAWNS {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg("true").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        check(command.status()?.success(), "`sh -c true` failed")?;
+    }
+    Ok(started.elapsed())
+}
+
+/// A hook that floods, against a `cat` at the other end of the same pipe.
+///
+/// The source is a file without content, read with `cat`, so that neither side waits for a disk or for numbers to be
+/// made up. Both read through a pipe, since that is what the output of a process is.
+fn flood() -> Result<Vec<Finding>> {
+    let stage = Stage::new()?;
+    let source = stage.folder.path().join("source");
+    File::create(&source)?.set_len(FLOOD)?;
+    let source = source.to_string_lossy().into_owned();
+    let hooks = vec![hook_spec("flood", &format!("cat '{source}'"), true)];
+    let plan = plan(0, "true", BTreeMap::from([(Point::SessionStart, hooks)]));
+    let ours = || {
+        let (took, ended) = stage.session(plan.clone())?;
+        let held = ended.pending.items().first().map_or("", |item| item.text.as_str());
+        check(held.contains("bytes left out"), "the flood did not come through")?;
+        Ok(took)
+    };
+    let by_cat = shell(format!("cat '{source}' | cat > /dev/null"));
+    forget_peak();
+    let before = peak_memory_kib()?;
+    let compared = compare(7, ours, by_cat)?;
+    let grown = peak_memory_kib()?.saturating_sub(before);
+    let without_pipe = compare(3, ours, shell(format!("cat '{source}' > /dev/null")))?;
+    Ok(vec![
+        compared.finding("a hook printing 1 GB", "`cat FILE | cat > /dev/null`", 2.0),
+        without_pipe.information("a hook printing 1 GB", "`cat FILE > /dev/null`, without any pipe"),
+        Finding {
+            text: format!("memory grew by {grown} KiB at most, allowed {FLOOD_MEMORY_KIB} KiB"),
+            verdict: if grown <= FLOOD_MEMORY_KIB { Verdict::Ok } else { Verdict::Missed },
+        },
+    ])
+}
+
+fn shell(command: String) -> impl Fn() -> Result<Duration> {
+    move || {
+        let started = Instant::now();
+        check(Command::new("sh").arg("-c").arg(&command).status()?.success(), "the comparison failed")?;
+        Ok(started.elapsed())
+    }
+}
+
+/// What was needed before does not count. Where the kernel refuses, the growth is told too small, never too large.
+fn forget_peak() {
+    let _ = fs::write("/proc/self/clear_refs", "5");
+}
+
+fn peak_memory_kib() -> Result<u64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    Ok(peak.and_then(|rest| rest.split_whitespace().next()).ok_or("the kernel does not tell the peak")?.parse()?)
+}
+
+/// A session from its journal, against parsing the lines of the journal.
+fn fold() -> Result<Vec<Finding>> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("journal.jsonl");
+    write_journal(&path)?;
+    let megabytes = fs::metadata(&path)?.len() / 1_000_000;
+    let ours = || {
+        let started = Instant::now();
+        black_box(journal::fold(&path)?);
+        Ok(started.elapsed())
+    };
+    let what = format!("fold of {RECORDS} records, {megabytes} MB");
+    let values = compare(5, ours, || parse(&path, |line| serde_json::from_str::<Value>(line).map(drop)))?;
+    let ignored = compare(3, ours, || parse(&path, |line| serde_json::from_str::<IgnoredAny>(line).map(drop)))?;
+    Ok(vec![
+        values.finding(&what, "serde_json to `Value`", 3.0),
+        ignored.information(&what, "serde_json to `IgnoredAny`"),
+    ])
+}
+
+/// Reads as the journal is read, so that only the work on each line differs.
+fn parse(path: &Path, each: impl Fn(&str) -> serde_json::Result<()>) -> Result<Duration> {
+    let started = Instant::now();
+    let mut reader = BufReader::with_capacity(256 << 10, File::open(path)?);
+    let mut line = Vec::new();
+    while reader.read_until(b'\n', &mut line)? > 0 {
+        each(black_box(str::from_utf8(&line)?))?;
+        line.clear();
+    }
+    Ok(started.elapsed())
+}
+
+/// The medians of two things measured in turns.
+struct Compared {
+    ours: Duration,
+    theirs: Duration,
+    /// The median of the ratios of the rounds: what slows a whole round down slows both sides.
+    ratio: f64,
+    rounds: usize,
+}
+
+fn compare(
+    rounds: usize,
+    ours: impl Fn() -> Result<Duration>,
+    theirs: impl Fn() -> Result<Duration>,
+) -> Result<Compared> {
+    // The first time of anything is not like the others.
+    theirs()?;
+    ours()?;
+    let measured = (0..rounds).map(|_| Ok((theirs()?, ours()?))).collect::<Result<Vec<_>>>()?;
+    let ratio = |(theirs, ours): &(Duration, Duration)| ours.as_secs_f64() / theirs.as_secs_f64();
+    Ok(Compared {
+        ours: median(measured.iter().map(|pair| pair.1), Duration::cmp),
+        theirs: median(measured.iter().map(|pair| pair.0), Duration::cmp),
+        ratio: median(measured.iter().map(ratio), f64::total_cmp),
+        rounds,
+    })
+}
+
+fn median<T: Copy>(values: impl Iterator<Item = T>, order: impl Fn(&T, &T) -> std::cmp::Ordering) -> T {
+    let mut values: Vec<T> = values.collect();
+    values.sort_by(order);
+    values[values.len() / 2]
+}
+
+impl Compared {
+    fn finding(&self, ours: &str, theirs: &str, allowed: f64) -> Finding {
+        let verdict = if self.ratio <= allowed { Verdict::Ok } else { Verdict::Missed };
+        Finding { text: format!("{}, allowed {allowed:.2}", self.tell(ours, theirs)), verdict }
+    }
+
+    fn information(&self, ours: &str, theirs: &str) -> Finding {
+        Finding { text: self.tell(ours, theirs), verdict: Verdict::Information }
+    }
+
+    fn tell(&self, ours: &str, theirs: &str) -> String {
+        let ms = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1_000.0);
+        let Self { ratio, rounds, .. } = self;
+        let (our_time, their_time) = (ms(self.ours), ms(self.theirs));
+        format!("{ours}: {our_time}; {theirs}: {their_time}; ratio {ratio:.2} over {rounds} rounds")
+    }
+}
+
+fn check(holds: bool, else_say: &str) -> Result<()> {
+    if holds { Ok(()) } else { Err(else_say.into()) }
+}
+
+/// Where sessions are run: as the command line does it, without the printing.
+struct Stage {
+    folder: tempfile::TempDir,
+    tokio: tokio::runtime::Runtime,
+    next: AtomicU32,
+}
+
+impl Stage {
+    fn new() -> Result<Self> {
+        let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        Ok(Self { folder: tempfile::tempdir()?, tokio, next: AtomicU32::new(1) })
+    }
+
+    /// Runs a session from its first record to its last, and tells how long that took.
+    fn session(&self, plan: Plan) -> Result<(Duration, State)> {
+        let name = format!("s{}", self.next.fetch_add(1, Ordering::Relaxed));
+        let project = self.folder.path();
+        let began = began(plan, format!("bench-{}-{name}", std::process::id()), project);
+        let folder = Sessions::of(project).folder(&name);
+        let scene = Scene { cwd: project.to_owned(), rescue: project.join("rescued") };
+        let started = Instant::now();
+        let left = self.tokio.block_on(async {
+            let mut runtime = Runtime::begin(began, &folder, scene, Vec::new())?;
+            let (live, mut shown) = mpsc::channel(LIVE_BACKLOG);
+            runtime.show_live(live);
+            tokio::spawn(async move { while shown.recv().await.is_some() {} });
+            Ok::<_, Box<dyn Error>>(runtime.run().await?)
+        })?;
+        let took = started.elapsed();
+        check(left.state.outcome() == Some(Outcome::Limit), "the session did not end as it should")?;
+        fs::remove_dir_all(&folder.path)?;
+        Ok((took, left.state))
+    }
+}
+
+fn began(plan: Plan, id: String, cwd: &Path) -> SessionStarted {
+    SessionStarted {
+        agent: plan.agent.clone(),
+        cwd: cwd.to_string_lossy().into_owned(),
+        prompt: "Make the tests pass, then say that you are done.".into(),
+        max_iterations: plan.max_iterations,
+        id,
+        seed: 7,
+        presence: Presence::Unattended,
+        plan,
+    }
+}
+
+fn plan(max_iterations: u32, agent: &str, hooks: BTreeMap<Point, Vec<HookSpec>>) -> Plan {
+    Plan {
+        max_iterations,
+        context: Context::Fresh,
+        max_hook_retries: 5,
+        on_limit: OnLimit::Complete,
+        max_consecutive_errors: 3,
+        turn_timeout: Span::secs(60),
+        output_limit: 16 << 10,
+        backoff: None,
+        gates: GatePolicies {
+            // A flood is held to the end, where it can be looked at.
+            final_delivery: Some(engine::policy::FinalDelivery::Skip),
+            ..GatePolicies::default()
+        },
+        hooks,
+        stop: StopPlan { hooks: vec![StopHook::Default], circuit_breaker: 3 },
+        agent: "bench".into(),
+        agent_spec: AgentSpec::Command { command: agent.into(), continue_command: None },
+    }
+}
+
+fn hook_spec(name: &str, command: &str, pipe_output: bool) -> HookSpec {
+    HookSpec {
+        name: name.into(),
+        action: HookAction::Command(command.into()),
+        timeout: Span::secs(60),
+        pipe_output,
+        priority: 100,
+        enabled: true,
+        on_failure: None,
+    }
+}
+
+/// Lets the engine itself tell a long story: every record stands where a real one would.
+fn write_journal(path: &Path) -> Result<()> {
+    let hooks = BTreeMap::from([
+        (Point::PreIteration, vec![hook_spec("git status", "git status --short", true)]),
+        (Point::Stop, vec![hook_spec("lint", "cargo clippy", false)]),
+        (Point::PostIteration, vec![hook_spec("tests", "cargo test", true)]),
+    ]);
+    let began = began(plan(u32::MAX, "agent", hooks), "story".into(), Path::new("/project"));
+    let mut story = Story {
+        file: BufWriter::new(File::create(path)?),
+        state: State::new("story", began.clone(), At(0)),
+        seq: 0,
+        inbox: VecDeque::new(),
+    };
+    story.tell(Event::SessionStarted(Box::new(began)))?;
+    while story.seq < RECORDS {
+        let input = story.inbox.pop_front().unwrap_or(Input::Proceed);
+        let step = engine::decide(&story.state, story.now(), input);
+        check(!step.is_empty(), "the story came to a halt")?;
+        for event in step.events {
+            story.tell(event)?;
+        }
+        for effect in step.effects {
+            story.perform(effect);
+        }
+    }
+    Ok(story.file.flush()?)
+}
+
+/// A session in a world that is made up.
+struct Story {
+    file: BufWriter<File>,
+    state: State,
+    seq: u64,
+    inbox: VecDeque<Input>,
+}
+
+impl Story {
+    /// A record every 40 ms.
+    fn now(&self) -> At {
+        At(1_794_735_000_123).after(Span(self.seq * 40))
+    }
+
+    fn tell(&mut self, event: Event) -> Result<()> {
+        self.seq += 1;
+        let record = Record { v: 1, seq: self.seq, at: self.now(), session: "story".into(), event };
+        self.file.write_all(record.to_line().as_bytes())?;
+        self.state.apply(record.at, &record.event);
+        Ok(())
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::RunHook(job) => self.run_hook(&job),
+            Effect::SendPrompt { turn, .. } => self.answer(turn),
+            Effect::CancelHook(_) | Effect::CancelTurn(_) | Effect::Leave(_) => {}
+        }
+    }
+
+    /// Every third stop is blocked, and two of five test runs are red.
+    fn run_hook(&mut self, job: &HookJob) {
+        let run = job.run;
+        self.process_started(run.0);
+        let (code, stdout, stderr) = if job.point == Point::Stop {
+            let code = if run.0.is_multiple_of(3) { 2 } else { 0 };
+            (code, String::new(), lines("warning: unused variable: `line`", 6))
+        } else if job.point == Point::PostIteration && run.0 % 5 < 2 {
+            (101, lines("test parser::reads_a_list ... FAILED", 20), String::new())
+        } else {
+            (0, lines("test parser::reads_a_list ... ok", 8), String::new())
+        };
+        let result = RunResult {
+            end: RunEnd::Exit(code),
+            took: Span(1_234),
+            stdout,
+            stderr,
+            omitted_bytes: 0,
+            file: Some(format!("outputs/run-{run}.log")),
+            reply: None,
+        };
+        self.inbox.push_back(Input::HookFinished { run, result: Box::new(result) });
+    }
+
+    /// A dozen pieces of text and two tool calls; every fiftieth turn fails.
+    fn answer(&mut self, turn: TurnId) {
+        self.process_started(turn.0);
+        let said = "I will look at the parser first: it reads \"a list\" as one word · that is wrong.\n";
+        for piece in 0..12 {
+            self.update(turn, AgentUpdate::Said(said.repeat(1 + piece % 3)));
+        }
+        for call in 0..2 {
+            let call = format!("{turn}-{call}");
+            let title = "cargo test --lib parser".to_owned();
+            let began = ToolCall { call, title, status: ToolStatus::InProgress, output: None };
+            let output = Some(lines("test parser::reads_a_word ... ok", 8));
+            let ended = ToolCall { status: ToolStatus::Completed, output, ..began.clone() };
+            self.update(turn, AgentUpdate::ToolCalled(began));
+            self.update(turn, AgentUpdate::ToolUpdated(ended));
+        }
+        self.inbox.push_back(if turn.0.is_multiple_of(50) {
+            Input::TurnFailed { turn, failure: TurnFailure::new("connection reset") }
+        } else {
+            Input::TurnEnded { turn, end: TurnEnd { stop_reason: StopReason::EndTurn, tokens: Some(1_500) } }
+        });
+    }
+
+    fn update(&mut self, turn: TurnId, update: AgentUpdate) {
+        self.inbox.push_back(Input::Agent { turn, update });
+    }
+
+    fn process_started(&mut self, number: u64) {
+        let pid = i32::try_from(number % 32_768).unwrap_or(0);
+        self.inbox.push_back(Input::ProcessStarted { pid, started: number * 100 });
+    }
+}
+
+fn lines(line: &str, times: usize) -> String {
+    format!("{line}\n").repeat(times)
+}

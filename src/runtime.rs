@@ -14,6 +14,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use jiff::Timestamp;
 use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     agents::{self, Agent, AgentError, AgentPlace},
@@ -151,7 +152,16 @@ impl Runtime {
     }
 
     /// Runs the session until it ends, or waits for a person who is not there.
-    pub async fn run(mut self) -> Result<Left, RuntimeError> {
+    ///
+    /// On a worker thread, wherever it is awaited: the loop and the tasks that it starts then mostly share a thread.
+    /// On the thread that blocks on tokio, every hook and every turn would have to wake another thread, and be woken.
+    pub async fn run(self) -> Result<Left, RuntimeError> {
+        let ran = AbortOnDropHandle::new(tokio::spawn(self.run_here())).await;
+        // Nobody else can abort it, so an error is a panic, and goes on as one.
+        ran.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+    }
+
+    async fn run_here(mut self) -> Result<Left, RuntimeError> {
         let ran = self.until_left().await;
         // The processes first: an error of the journal must not leave an agent behind.
         self.performer.shut_down().await;

@@ -7,6 +7,11 @@
 //! - Drawn only when something changed, at most 60 times a second.
 //! - Whatever ends it, the terminal is given back as it was.
 
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "keys are somebody else's enum, and a view looks at the few kinds of things that it shows"
+)]
+
 pub mod feed;
 pub mod keymap;
 pub mod modals;
@@ -85,7 +90,8 @@ struct Tui {
     feed: Feed,
     source: Source,
     options: Options,
-    drawn: Instant,
+    /// When the last frame was drawn.
+    drawn: Option<Instant>,
     changed: bool,
     called: Option<crate::engine::ids::GateId>,
     /// The session has left.
@@ -105,9 +111,18 @@ pub async fn run(source: Source, options: Options) -> io::Result<()> {
     let feed = Feed::open(&source.journal)?;
     let screen = Screen::open(options.mouse, options.log.clone())?;
     model.size = screen.size()?;
-    let drawn = Instant::now() - FRAME;
-    let mut tui =
-        Tui { model, screen, feed, source, options, drawn, changed: true, called: None, over: false, leaving: false };
+    let mut tui = Tui {
+        model,
+        screen,
+        feed,
+        source,
+        options,
+        drawn: None,
+        changed: true,
+        called: None,
+        over: false,
+        leaving: false,
+    };
     tui.load_replay()?;
     tui.follow().await
 }
@@ -121,7 +136,7 @@ impl Tui {
             self.model.now = now();
             self.draw_if_due()?;
             let tick = self.model.next_tick();
-            let frame = self.changed.then(|| self.drawn + FRAME);
+            let frame = self.drawn.filter(|_| self.changed).map(|drawn| drawn + FRAME);
             tokio::select! {
                 event = next_event(&mut events) => match event {
                     Some(event) => self.on_event(event?).await?,
@@ -145,7 +160,7 @@ impl Tui {
     }
 
     fn draw_if_due(&mut self) -> io::Result<()> {
-        if !self.changed || self.drawn.elapsed() < FRAME {
+        if !self.changed || self.drawn.is_some_and(|drawn| drawn.elapsed() < FRAME) {
             return Ok(());
         }
         self.model.look_after_the_gate();
@@ -153,7 +168,7 @@ impl Tui {
         let Self { model, feed, screen, .. } = self;
         view::prepare(model, &|spot| feed.again(spot).ok());
         screen.draw(|frame| view::draw(model, frame.area(), frame.buffer_mut()))?;
-        self.drawn = Instant::now();
+        self.drawn = Some(Instant::now());
         self.changed = false;
         Ok(())
     }
@@ -232,7 +247,9 @@ impl Tui {
         Ok(match edited {
             Ok(text) => Msg::Edited(purpose, Some(text)),
             Err(why) => {
-                self.model.modals.push(modals::Modal::Editor(modals::editor::EditorModal::new(purpose, text)));
+                self.model
+                    .modals
+                    .push(modals::Modal::Editor(Box::new(modals::editor::EditorModal::new(purpose, text))));
                 Msg::Refused(why)
             }
         })

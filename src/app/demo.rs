@@ -48,7 +48,7 @@ pub(super) fn demo(args: &DemoArgs) -> Result {
     let plan = settings.plan(None, None)?;
     let prompt = settings.prompt.clone().unwrap_or_default();
     let session = Sessions::of(&folder.path).folder("demo");
-    let surface = Surface::chosen(args.output, &settings.ui);
+    let surface = Surface::chosen(args.output, settings.ui);
     let code = run::start(Start { root: folder.path.clone(), folder: session, plan, prompt }, surface)?;
     if args.keep {
         say(&format!("creel: the folder is {}; look around with `creel show demo` there", folder.keep().display()));

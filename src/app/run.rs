@@ -33,7 +33,7 @@ pub(super) fn run(args: &RunArgs) -> Result {
     let sessions = Sessions::of(&project.root);
     let folder = choose_folder(&sessions, &project, args.session.as_deref())?;
     remember_plan(&project.root, &plan)?;
-    let surface = Surface::chosen(args.output, &project.settings.ui);
+    let surface = Surface::chosen(args.output, project.settings.ui);
     start(Start { root: project.root, folder, plan, prompt }, surface)
 }
 
@@ -78,8 +78,8 @@ pub(super) fn resume(args: &ResumeArgs) -> Result {
     trust::require(&trust::place_of_plans(&root), &[plan_document(plan)], &trust::of_plan(plan), asked)?;
     let cwd = PathBuf::from(&opened.state.began.cwd);
     let root = if cwd.is_dir() { cwd } else { root };
-    let ui = Project::load(&args.config).map(|project| project.settings.ui).unwrap_or(Settings::default().ui);
-    let surface = Surface::chosen(args.output, &ui);
+    let ui = Project::load(&args.config).map_or(Settings::default().ui, |project| project.settings.ui);
+    let surface = Surface::chosen(args.output, ui);
     let resume = Input::Resume { presence: surface.presence(), max_iterations: args.max_iterations };
     let left_behind = Some(Children::left_behind(&opened.state));
     let stage = Stage { folder: &folder, root, surface, left_behind };

@@ -163,10 +163,10 @@ pub(super) fn replay(args: &ReplayArgs) -> Result {
     }
     // Read once before the screen opens, so that a damaged journal is told in words.
     journal::fold(&folder.journal())?;
-    let ui = project::Project::load(&args.config).map(|project| project.settings.ui).unwrap_or(Settings::default().ui);
+    let ui = project::Project::load(&args.config).map_or(Settings::default().ui, |project| project.settings.ui);
     let (_silent, news) = tokio::sync::mpsc::unbounded_channel();
     let (_mute, live) = tokio::sync::mpsc::channel(1);
     let source = tui::Source { journal: folder.journal(), handle: None, news, live };
-    let shown = stage::runtime()?.block_on(tui::run(source, stage::screen_options(&ui)));
+    let shown = stage::runtime()?.block_on(tui::run(source, stage::screen_options(ui)));
     shown.map(|()| 0).map_err(|error| Failure::failed(format!("the screen failed: {error}")))
 }

@@ -42,7 +42,7 @@ pub(super) enum Surface {
 
 impl Surface {
     /// What was asked for; without a terminal there is no screen.
-    pub(super) fn chosen(output: OutputArgs, ui: &Ui) -> Self {
+    pub(super) fn chosen(output: OutputArgs, ui: Ui) -> Self {
         let terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
         match output {
             OutputArgs { json: true, .. } => Self::Printed(Format::Json),
@@ -62,7 +62,7 @@ impl Surface {
 }
 
 /// How the screen looks and behaves.
-pub(super) fn screen_options(ui: &Ui) -> tui::Options {
+pub(super) fn screen_options(ui: Ui) -> tui::Options {
     tui::Options {
         theme: ui.theme,
         no_color: std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),

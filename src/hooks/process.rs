@@ -30,8 +30,9 @@ use super::sweep::{self, MARK};
 
 /// How much is read at once from a command that prints little, which most do.
 const BUFFER: usize = 8 * 1024;
-/// How much is read at once from a command that filled the small buffer.
-const LARGE_BUFFER: usize = 256 * 1024;
+/// How much is read at once from a command that filled the small buffer. Whoever watches may keep some hundreds of such
+/// pieces for a screen that is slow.
+const LARGE_BUFFER: usize = 64 * 1024;
 /// What we then ask the kernel to hold for us; it may refuse.
 const PIPE: usize = 512 * 1024;
 /// Input that every empty pipe takes at once.
@@ -231,12 +232,17 @@ impl Running {
                 Seen::Exited
             }
         };
+        let flooded = matches!(seen, Seen::Read(_, n) if n >= LARGE_BUFFER);
         match seen {
             Seen::Read(Stream::Stdout, n) => self.stdout.pass_on(Stream::Stdout, n, watch),
             Seen::Read(Stream::Stderr, n) => self.stderr.pass_on(Stream::Stderr, n, watch),
             Seen::Wrote => {}
             // Nobody is left for whom this was meant.
             Seen::Exited => self.stdin = None,
+        }
+        if flooded {
+            // Whoever was told of this piece gets a turn before the next one: pieces that pile up cost fresh memory.
+            tokio::task::yield_now().await;
         }
     }
 

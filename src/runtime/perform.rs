@@ -3,7 +3,13 @@
 //! # Invariants
 //! - Every effect is answered once, also if its task panics.
 
-use std::collections::HashMap;
+use std::{
+    any::Any,
+    collections::HashMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    task::Poll,
+};
 
 use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -101,8 +107,10 @@ impl Performer {
             gap: false,
         };
         let done = tokio::spawn(async move {
-            let running = tokio::spawn(async move { hooks::run_hook(&job, &place, &mut watch, &token).await });
-            let result = running.await.unwrap_or_else(|panic| died(&panic.to_string()));
+            // Caught here and not by a task of its own: of a longer chain of tasks, tokio hands some to another thread,
+            // and waking that costs more than all else that is done for a short hook.
+            let running = caught(hooks::run_hook(&job, &place, &mut watch, &token)).await;
+            let result = running.unwrap_or_else(|panic| died(&panic));
             handle.tell_in_turn(Input::HookFinished { run, result: Box::new(result) }).await;
         });
         self.hooks.insert(run, Task { cancel, done });
@@ -171,16 +179,23 @@ async fn one_turn(
     hearing: &mut Hearing,
     cancel: &CancellationToken,
 ) -> Result<TurnEnd, TurnFailure> {
-    use std::panic::AssertUnwindSafe;
-    let mut turn = AssertUnwindSafe(agent.turn(request, hearing, cancel));
-    std::future::poll_fn(|context| {
-        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(context)));
-        polled.unwrap_or_else(|_| {
-            let message = "creel itself failed in the middle of the turn; its log says where";
-            std::task::Poll::Ready(Err(TurnFailure::new(message)))
-        })
+    let message = "creel itself failed in the middle of the turn; its log says where";
+    caught(agent.turn(request, hearing, cancel)).await.unwrap_or_else(|_| Err(TurnFailure::new(message)))
+}
+
+/// What came of some work, or what its panic said.
+async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    let mut work = pin!(work);
+    std::future::poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+        Ok(polled) => polled.map(Ok),
+        Err(panic) => Poll::Ready(Err(said(&*panic))),
     })
     .await
+}
+
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("it panicked without a word").to_owned()
 }
 
 /// Passes on what an agent does.
@@ -218,6 +233,7 @@ impl Watch for Watcher {
     fn output(&mut self, stream: Stream, bytes: &[u8]) {
         if let Some(live) = &self.live {
             let gap = std::mem::take(&mut self.gap);
+            // The place first: what there is no place for is not even copied.
             match live.try_reserve() {
                 Ok(place) => place.send(Live { run: self.run, stream, bytes: bytes.to_vec(), gap }),
                 Err(_) => self.gap = true,

@@ -23,7 +23,7 @@ pub enum Modal {
     /// A person is asked.
     Gate(gate::GateModal),
     /// Text is written.
-    Editor(editor::EditorModal),
+    Editor(Box<editor::EditorModal>),
     /// Text is read.
     Viewer(viewer::ViewerModal),
     /// All keys.

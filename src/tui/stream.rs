@@ -235,9 +235,9 @@ impl Stream {
             new.body = Body::Text(text);
         }
         if index < self.blocks.len() {
-            self.blocks[index] = new
+            self.blocks[index] = new;
         } else {
-            self.blocks.push(new)
+            self.blocks.push(new);
         }
         self.forget_old_text();
         index

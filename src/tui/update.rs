@@ -117,7 +117,6 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
 }
 
 fn on_key(model: &mut Model, key: KeyEvent, reload: Reload<'_>) -> Vec<Ask> {
-    // Ctrl-C means leaving everywhere, as long as it is not bound to something else.
     match model.modals.last() {
         None => on_pane_key(model, key, reload),
         Some(Modal::Gate(_)) => on_gate_key(model, key),
@@ -152,8 +151,8 @@ fn on_pane_key(model: &mut Model, key: KeyEvent, reload: Reload<'_>) -> Vec<Ask>
 pub fn perform(model: &mut Model, action: Action, reload: Reload<'_>) -> Vec<Ask> {
     match action {
         Action::Quit => quit(model),
-        Action::Help => push(model, Modal::Help(HelpModal::default())),
-        Action::Palette => push(model, Modal::Palette(PaletteModal::default())),
+        Action::Help => lay_over(model, Modal::Help(HelpModal::default())),
+        Action::Palette => lay_over(model, Modal::Palette(PaletteModal::default())),
         Action::NextPane => focus_by(model, 1),
         Action::PreviousPane => focus_by(model, Pane::ALL.len() - 1),
         Action::FocusStream => focus(model, Pane::Stream),
@@ -182,7 +181,7 @@ pub fn perform(model: &mut Model, action: Action, reload: Reload<'_>) -> Vec<Ask
             scroll(model, action, reload);
             Vec::new()
         }
-        Action::Search => push(model, Modal::Search(SearchModal::default())),
+        Action::Search => lay_over(model, Modal::Search(SearchModal::default())),
         Action::SearchNext => search(model, true, reload),
         Action::SearchPrevious => search(model, false, reload),
         Action::Copy => copy(model),
@@ -223,8 +222,8 @@ pub fn perform(model: &mut Model, action: Action, reload: Reload<'_>) -> Vec<Ask
     }
 }
 
-fn push(model: &mut Model, modal: Modal) -> Vec<Ask> {
-    model.modals.push(modal);
+fn lay_over(model: &mut Model, what: Modal) -> Vec<Ask> {
+    model.modals.push(what);
     Vec::new()
 }
 
@@ -251,13 +250,13 @@ fn quit(model: &mut Model) -> Vec<Ask> {
     if over || matches!(model.mode, Mode::Replay(_)) {
         return vec![Ask::Leave];
     }
-    push(model, Modal::Quit(QuitModal))
+    lay_over(model, Modal::Quit(QuitModal))
 }
 
 fn write(model: &mut Model, purpose: Purpose) -> Vec<Ask> {
     if is_live(model) {
         let editor = EditorModal::new(purpose, &model.draft);
-        model.modals.push(Modal::Editor(editor));
+        model.modals.push(Modal::Editor(Box::new(editor)));
     }
     Vec::new()
 }
@@ -427,7 +426,7 @@ fn on_item(model: &mut Model, action: Action) -> Vec<Ask> {
     if action == Action::Preview {
         let text = model.session.as_ref().map(crate::engine::State::preview).unwrap_or_default();
         let about = format!("{} bytes, as it would be sent now; hooks of pre_iteration may add to it", text.len());
-        return push(model, Modal::Viewer(ViewerModal::new("the next prompt", &text, about)));
+        return lay_over(model, Modal::Viewer(ViewerModal::new("the next prompt", &text, about)));
     }
     let Some((id, text)) = chosen_item(model) else {
         model.say(Role::Faint, "nothing is held");
@@ -435,14 +434,14 @@ fn on_item(model: &mut Model, action: Action) -> Vec<Ask> {
     };
     if action == Action::OpenItem {
         let about = format!("{} bytes", text.len());
-        return push(model, Modal::Viewer(ViewerModal::new(format!("item {id}"), &text, about)));
+        return lay_over(model, Modal::Viewer(ViewerModal::new(format!("item {id}"), &text, about)));
     }
     if !is_live(model) {
         return Vec::new();
     }
     let skipped = model.session.as_ref().and_then(|state| state.pending.get(id)).map(|item| item.state);
     match action {
-        Action::Edit => push(model, Modal::Editor(EditorModal::new(Purpose::Item(id), &text))),
+        Action::Edit => lay_over(model, Modal::Editor(Box::new(EditorModal::new(Purpose::Item(id), &text)))),
         _ if skipped == Some(ItemState::Skipped) => vec![Ask::Command(Command::RestoreItem(id))],
         _ => vec![Ask::Command(Command::SkipItem(id))],
     }
@@ -494,11 +493,11 @@ fn on_gate(model: &mut Model, asked: Asked) -> Vec<Ask> {
         Asked::Answer(answer) => vec![Ask::Command(Command::AnswerGate(answer))],
         Asked::Write => {
             let editor = EditorModal::new(Purpose::Answer(id), &model.draft);
-            push(model, Modal::Editor(editor))
+            lay_over(model, Modal::Editor(Box::new(editor)))
         }
         Asked::Edit(item) => {
             let editor = EditorModal::new(Purpose::Item(item), &item_text(model, item));
-            push(model, Modal::Editor(editor))
+            lay_over(model, Modal::Editor(Box::new(editor)))
         }
         Asked::EditOutside(item) => vec![Ask::EditOutside(Purpose::Item(item), item_text(model, item))],
         Asked::Aside => {
@@ -570,7 +569,7 @@ fn on_viewer_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
             model.modals.pop();
             Vec::new()
         }
-        Action::Search => push(model, Modal::Search(SearchModal::default())),
+        Action::Search => lay_over(model, Modal::Search(SearchModal::default())),
         Action::SearchNext => search(model, true, &|_| None),
         Action::SearchPrevious => search(model, false, &|_| None),
         Action::Copy => {

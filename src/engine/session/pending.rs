@@ -5,6 +5,7 @@
 //! # Invariants
 //! - First in, first out, whatever the source.
 //! - An item leaves only inside a prompt whose turn ended well: none is lost, none is sent twice.
+//! - Items are in the order of their numbers.
 //! - What a run printed for the agent is either an item or about to become one (`incoming`); there is no moment at
 //!   which it is neither.
 
@@ -80,7 +81,17 @@ impl Pending {
 
     /// The item of that name.
     pub fn get(&self, id: ItemId) -> Option<&Item> {
-        self.items.iter().find(|item| item.id == id)
+        self.place(id).map(|place| &self.items[place])
+    }
+
+    /// Items are numbered in the order in which they come. A long session holds tens of thousands, and every prompt
+    /// asks for some: looking through all of them would make a long journal slow to read.
+    fn place(&self, id: ItemId) -> Option<usize> {
+        self.items.binary_search_by_key(&id, |item| item.id).ok()
+    }
+
+    fn get_mut(&mut self, id: ItemId) -> Option<&mut Item> {
+        self.place(id).map(|place| &mut self.items[place])
     }
 
     /// What would go with the next prompt, oldest first.
@@ -114,13 +125,15 @@ impl Pending {
     }
 
     pub(crate) fn set_state(&mut self, ids: &[ItemId], state: ItemState) {
-        for item in self.items.iter_mut().filter(|item| ids.contains(&item.id)) {
-            item.state = state;
+        for id in ids {
+            if let Some(item) = self.get_mut(*id) {
+                item.state = state;
+            }
         }
     }
 
     pub(crate) fn edit(&mut self, id: ItemId, text: &str) {
-        for item in self.items.iter_mut().filter(|item| item.id == id) {
+        if let Some(item) = self.get_mut(id) {
             text.clone_into(&mut item.text);
             item.edited = true;
         }
@@ -133,10 +146,11 @@ impl Pending {
     }
 
     pub(crate) fn reported(&mut self) {
-        self.unreported.clear();
         // The text is in the journal; a long session must not keep what it will not send again.
-        for item in self.items.iter_mut().filter(|item| item.state == ItemState::Delivered) {
-            item.text = String::new();
+        for id in std::mem::take(&mut self.unreported) {
+            if let Some(item) = self.get_mut(id) {
+                item.text = String::new();
+            }
         }
     }
 }
