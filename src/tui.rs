@@ -1,7 +1,7 @@
 //! The screen: follow a session live, and decide.
 //!
 //! Reads records and the engine's state that follows from them, and acts only by sending commands. Keys go through the
-//! key map to [`update`], which changes the [`model`] and says what is asked of the world; [`view`] draws the model.
+//! key map to [`mod@update`], which changes the [`model`] and says what is asked of the world; [`view`] draws the model.
 //!
 //! # Invariants
 //! - Drawn only when something changed, at most 60 times a second.
