@@ -28,7 +28,8 @@ pub fn wrap(pieces: &[Piece], width: usize, indent: usize) -> Vec<Line<'static>>
     for (text, style) in pieces {
         for grapheme in text.replace('\t', TAB).graphemes(true) {
             let grows = grapheme.width();
-            if row.width + grows > width && !row.cells.is_empty() {
+            // More than once, if the word that moved on does not fit behind the indent either.
+            while row.width + grows > width && row.cells.len() > row.fixed {
                 let rest = row.break_off();
                 lines.push(std::mem::replace(&mut row, rest.indented(indent)).into_line());
             }
@@ -193,6 +194,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
         #[test]
         fn no_line_is_wider_than_asked_for(text in "[ a-z日\u{301}\u{1f469}\u{200d}\t#*`-]{0,80}", width in 2usize..30) {
             let theme = Theme::chosen(crate::config::Theme::Dark, false);
