@@ -27,6 +27,8 @@ pub fn wrap(pieces: &[Piece], width: usize, indent: usize) -> Vec<Line<'static>>
     let mut row = Row::default();
     for (text, style) in pieces {
         for grapheme in text.replace('\t', TAB).graphemes(true) {
+            // Joined signs can be wider than a narrow screen; then there is no place for them at all.
+            let grapheme = if grapheme.width() > width { "…" } else { grapheme };
             let grows = grapheme.width();
             // More than once, if the word that moved on does not fit behind the indent either.
             while row.width + grows > width && row.cells.len() > row.fixed {
