@@ -591,6 +591,7 @@ fn note(at: At, event: &Event) -> Option<Block> {
         }
         Event::TurnEnded { .. }
         | Event::HooksDue { .. }
+        | Event::HookRequested { .. }
         | Event::HookStarted { .. }
         | Event::HookFinished(_)
         | Event::PromptSent(_)

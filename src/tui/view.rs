@@ -233,7 +233,7 @@ fn draw_hints(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     let over = model.session.as_ref().is_some_and(|state| state.outcome().is_some());
     let own: &[Action] = match model.focus {
         Pane::Stream => &[Action::Fold, Action::NextIteration, Action::NextError, Action::Search],
-        Pane::Hooks => &[Action::Open, Action::SwitchHook, Action::CancelHook],
+        Pane::Hooks => &[Action::Open, Action::RunHook, Action::SwitchHook, Action::CancelHook],
         Pane::Pending => &[Action::OpenItem, Action::Edit, Action::Skip, Action::Preview],
         Pane::Retries | Pane::Tasks => &[],
     };
