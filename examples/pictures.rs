@@ -114,7 +114,7 @@ fn svg(buffer: &Buffer) -> std::result::Result<String, std::fmt::Error> {
     let mut out = String::new();
     writeln!(
         out,
-        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace" font-size="13">"#
+        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace" font-size="13.29">"#
     )?;
     writeln!(out, r#"<rect width="{width}" height="{height}" rx="6" fill="{BACKGROUND}"/>"#)?;
     for row in 0..buffer.area.height {

@@ -705,9 +705,10 @@ fn on_mouse(model: &mut Model, mouse: MouseEvent, reload: Reload<'_>) -> Vec<Ask
 fn click(model: &mut Model, column: u16, row: u16) -> Vec<Ask> {
     let now = model.now;
     let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
+    let buttons = view::gate_buttons(model, area);
     match model.modals.last_mut() {
         Some(Modal::Gate(gate)) => {
-            let buttons = view::gate_buttons(area);
+            let Some(buttons) = buttons else { return Vec::new() };
             if row != buttons.y || column < buttons.x {
                 return Vec::new();
             }

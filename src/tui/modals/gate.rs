@@ -149,9 +149,27 @@ impl GateModal {
         if again { self.answer() } else { Asked::Nothing }
     }
 
+    /// Where the gate stands: as large as what it shows, within the screen.
+    pub fn frame(&self, model: &Model, area: Rect) -> Rect {
+        let width = area.width * 9 / 10;
+        let inside = usize::from(width.saturating_sub(2)).max(1);
+        let plain = |text: &str, width: usize| plain_lines(text, ratatui::style::Style::default(), width.max(1)).len();
+        let body = if self.items.is_empty() {
+            let columns = attempts_shown(&model.attempts, width).max(1);
+            model.attempts.iter().map(|attempt| plain(&attempt.reason, inside / columns)).max().unwrap_or(0) + 1
+        } else {
+            let pending = model.session.as_ref().map(|state| &state.pending);
+            let texts = self.items.iter().filter_map(|(id, _)| pending.and_then(|pending| pending.get(*id)));
+            let longest = texts.map(|item| plain(&item.text, inside * 2 / 3)).max().unwrap_or(0);
+            longest.max(self.items.len())
+        };
+        let height = plain(&self.gate.reason, inside).min(4) + body + 7;
+        middle(area, width, u16::try_from(height).unwrap_or(u16::MAX).clamp(12, (area.height * 9 / 10).max(12)))
+    }
+
     /// Draws the gate.
     pub fn draw(&self, model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-        let area = middle(area, area.width * 9 / 10, area.height * 9 / 10);
+        let area = self.frame(model, area);
         let title = match self.gate.about {
             About::FinalDelivery => "Final delivery",
             About::Delivery => "Delivery",
@@ -169,8 +187,9 @@ impl GateModal {
             Constraint::Min(1),
             Constraint::Length(1),
             Constraint::Length(1),
+            Constraint::Length(1),
         ]);
-        let [head, middle, buttons, hints] = rows.areas(inside);
+        let [head, middle, _, buttons, hints] = rows.areas(inside);
         Paragraph::new(reason).render(head, buffer);
         if self.items.is_empty() {
             draw_attempts(&model.attempts, theme, middle, buffer);
@@ -257,9 +276,14 @@ impl GateModal {
     }
 }
 
+/// How many feedbacks fit side by side.
+fn attempts_shown(attempts: &[Attempt], width: u16) -> usize {
+    attempts.len().min(if width >= 90 { 3 } else { 2 })
+}
+
 /// The last feedbacks side by side, so that one sees whether anything changes.
 fn draw_attempts(attempts: &[Attempt], theme: &Theme, area: Rect, buffer: &mut Buffer) {
-    let shown = attempts.len().min(if area.width >= 90 { 3 } else { 2 });
+    let shown = attempts_shown(attempts, area.width);
     if shown == 0 || area.height < 2 {
         return;
     }
