@@ -119,14 +119,20 @@ fn hook() -> Result<Vec<Finding>> {
     let stage = Stage::new()?;
     // Two identical hooks would run once; `true` does not mind an argument.
     let hooks = (0..SPAWNS).map(|n| hook_spec(&format!("nothing {n}"), &format!("true {n}"), false)).collect();
-    let plan = plan(0, "true", BTreeMap::from([(Point::SessionStart, hooks)]));
+    let with_hooks = plan(0, "true", BTreeMap::from([(Point::SessionStart, hooks)]));
+    let without_hooks = plan(0, "true", BTreeMap::new());
     let ours = || {
-        let (took, ended) = stage.session(plan.clone())?;
+        let (took, ended) = stage.session(with_hooks.clone())?;
         check(ended.hooks.last_run.0 == u64::from(SPAWNS), "not all hooks ran")?;
         Ok(took)
     };
+    let bare = format!("{SPAWNS} bare `sh -c true`");
     let compared = compare(25, ours, bare_spawns)?;
-    Ok(vec![compared.finding(&format!("{SPAWNS} hooks `true`"), &format!("{SPAWNS} bare `sh -c true`"), 1.3)])
+    let empty = compare(5, || Ok(stage.session(without_hooks.clone())?.0), bare_spawns)?;
+    Ok(vec![
+        compared.finding(&format!("{SPAWNS} hooks `true`"), &bare, 1.3),
+        empty.information("of this, the session without any hook", &bare),
+    ])
 }
 
 /// Iterations of an agent that exits at once, against as many bare shells.
