@@ -86,7 +86,7 @@ fn hook() -> Result<Vec<Finding>> {
     let empty = compare(5, || Ok(stage.session(without_hooks.clone())?.0), bare_spawns)?;
     Ok(vec![
         compared.finding(&format!("{SPAWNS} hooks `true`"), &bare, 1.3),
-        empty.information("of this, the session without any hook", &bare),
+        information(&empty.tell("of this, the session without any hook", &bare)),
     ])
 }
 
@@ -140,7 +140,7 @@ fn flood() -> Result<Vec<Finding>> {
     let without_pipe = compare(3, ours, shell(format!("cat '{source}' > /dev/null")))?;
     Ok(vec![
         compared.finding("a hook printing 1 GB", "`cat FILE | cat > /dev/null`", 2.0),
-        without_pipe.information("a hook printing 1 GB", "`cat FILE > /dev/null`, without any pipe"),
+        information(&without_pipe.tell("a hook printing 1 GB", "`cat FILE > /dev/null`, without any pipe")),
         Finding {
             text: format!("memory grew by {grown} KiB at most, allowed {FLOOD_MEMORY_KIB} KiB"),
             verdict: if grown <= FLOOD_MEMORY_KIB { Verdict::Ok } else { Verdict::Missed },
@@ -172,7 +172,7 @@ fn fold() -> Result<Vec<Finding>> {
     let ignored = compare(3, ours, || parse(&path, |line| serde_json::from_str::<IgnoredAny>(line).map(drop)))?;
     Ok(vec![
         values.finding(&what, "serde_json to `Value`", 3.0),
-        ignored.information(&what, "serde_json to `IgnoredAny`"),
+        information(&ignored.tell(&what, "serde_json to `IgnoredAny`")),
     ])
 }
 
@@ -186,6 +186,11 @@ fn parse(path: &Path, each: impl Fn(&str) -> serde_json::Result<()>) -> Result<D
         line.clear();
     }
     Ok(started.elapsed())
+}
+
+/// Something about which nothing is promised.
+fn information(text: &str) -> Finding {
+    Finding { text: text.to_owned(), verdict: Verdict::Information }
 }
 
 /// Where sessions are run: as the command line does it, without the printing.

@@ -6,6 +6,7 @@
 mod measure;
 
 use std::{
+    cell::{Cell, RefCell},
     fs,
     io::{BufWriter, Write as _},
     path::Path,
@@ -40,9 +41,10 @@ const FRAME: Duration = Duration::from_millis(16);
 
 fn main() -> ExitCode {
     measure::run(&[
-        Figure { name: "frame", measure: frame },
-        Figure { name: "first", measure: first },
+        // The long stream comes last: it leaves the memory large.
         Figure { name: "absorb", measure: absorb },
+        Figure { name: "first", measure: first },
+        Figure { name: "frame", measure: frame },
     ])
 }
 
@@ -65,37 +67,57 @@ fn said(seq: u64, turn: u64, text: String) -> Record {
     Record { v: 1, seq, at: At(0), session: "bench".into(), event }
 }
 
-/// A stream of this many lines, each a record, in turns of a hundred.
-fn stream(lines: usize) -> Model {
-    let mut model = model((120, 40));
-    for n in 0..lines as u64 {
-        let record = said(n + 1, n / 100, format!("line {n} of what the agent says, with `code` and **more**\n"));
-        model.take(Spot { offset: 0, length: 0 }, &record);
+/// A screen over a journal of this many lines, each a record, in turns of a hundred.
+struct Long {
+    model: Model,
+    feed: Feed,
+}
+
+impl Long {
+    fn new(lines: usize, folder: &Path) -> Result<RefCell<Self>> {
+        let journal = folder.join(format!("{lines}.jsonl"));
+        let mut out = BufWriter::new(fs::File::create(&journal)?);
+        for n in 0..lines as u64 {
+            let text = format!("line {n} of what the agent says, with `code` and **more**\n");
+            out.write_all(said(n + 1, n / 100, text).to_line().as_bytes())?;
+        }
+        out.flush()?;
+        let mut long = Self { model: model((120, 40)), feed: Feed::open(&journal)? };
+        loop {
+            let batch = long.feed.read()?;
+            for (spot, record) in &batch.records {
+                long.model.take(*spot, record);
+            }
+            if !batch.more {
+                return Ok(RefCell::new(long));
+            }
+        }
     }
-    model
+
+    fn frames(&mut self) -> Duration {
+        let started = Instant::now();
+        for n in 0..200 {
+            self.model.take(Spot { offset: 0, length: 0 }, &said(n, u64::MAX, format!("new line {n}\n")));
+            draw(&mut self.model, Some(&self.feed));
+        }
+        started.elapsed()
+    }
 }
 
 /// A frame over a long stream against one over a short stream. A record comes in before each, so that nothing is the
 /// same as in the frame before.
 fn frame() -> Result<Vec<Finding>> {
-    let (long, short) = (std::cell::RefCell::new(stream(LONG)), std::cell::RefCell::new(stream(SHORT)));
-    let frames = |model: &std::cell::RefCell<Model>| {
-        let mut model = model.borrow_mut();
-        let started = Instant::now();
-        for n in 0..200 {
-            model.take(Spot { offset: 0, length: 0 }, &said(n, u64::MAX, format!("new line {n}\n")));
-            draw(&mut model, None);
-        }
-        Ok(started.elapsed())
-    };
-    let at_the_end = compare(9, || frames(&long), || frames(&short))?;
-    // And where somebody reads in the beginning while it goes on.
-    long.borrow_mut().stream.to_top();
-    short.borrow_mut().stream.to_top();
-    let at_the_top = compare(9, || frames(&long), || frames(&short))?;
+    let folder = tempfile::tempdir()?;
+    let (long, short) = (Long::new(LONG, folder.path())?, Long::new(SHORT, folder.path())?);
+    let measure = || compare(9, || Ok(long.borrow_mut().frames()), || Ok(short.borrow_mut().frames()));
+    let at_the_end = measure()?;
+    // And where somebody reads in the beginning while it goes on: that text is on disk by now.
+    long.borrow_mut().model.stream.to_top();
+    short.borrow_mut().model.stream.to_top();
+    let at_the_top = measure()?;
     Ok(vec![
         at_the_end.finding("200 frames over 1,000,000 lines", "over 1,000 lines", 1.5),
-        at_the_top.information("the same, scrolled to the top", "over 1,000 lines"),
+        at_the_top.finding("the same, scrolled to the top", "over 1,000 lines", 1.5),
     ])
 }
 
@@ -129,7 +151,7 @@ fn absorb() -> Result<Vec<Finding>> {
     write_text(&journal, &plain)?;
     forget_peak();
     let before = peak_memory_kib()?;
-    let grown = std::cell::Cell::new(0);
+    let grown = Cell::new(0);
     let ours = || {
         let started = Instant::now();
         show(&journal)?;

@@ -94,10 +94,6 @@ impl Compared {
         Finding { text: format!("{}, allowed {allowed:.2}", self.tell(ours, theirs)), verdict }
     }
 
-    pub(crate) fn information(&self, ours: &str, theirs: &str) -> Finding {
-        Finding { text: self.tell(ours, theirs), verdict: Verdict::Information }
-    }
-
     pub(crate) fn tell(&self, ours: &str, theirs: &str) -> String {
         let ms = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1_000.0);
         let Self { ratio, rounds, .. } = self;
