@@ -228,7 +228,10 @@ impl Tui {
             Ask::Copy(text) => self.screen.copy(&text)?,
             Ask::EditOutside(purpose, text) => return self.edit_outside(purpose, &text).map(Some),
             Ask::Suspend => self.suspend()?,
-            Ask::Redraw => self.screen.redraw()?,
+            Ask::Redraw => {
+                panic_for_tests();
+                self.screen.redraw();
+            }
             Ask::ReadOutput { title, file, otherwise } => {
                 let folder = self.source.journal.parent().unwrap_or(Path::new("."));
                 return Ok(Some(Msg::Read(read_output(
@@ -360,6 +363,17 @@ async fn until_frame(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at.into()).await,
         None => std::future::pending().await,
+    }
+}
+
+/// What a panic leaves of the terminal can only be seen if there is one. In builds for development, a test that sets
+/// `CREEL_PANIC_FOR_TESTS` gets it from the key that draws everything again.
+fn panic_for_tests() {
+    #[cfg(debug_assertions)]
+    match std::env::var("CREEL_PANIC_FOR_TESTS").as_deref() {
+        Ok("elsewhere") => drop(std::thread::spawn(|| panic!("a panic that a test asked for")).join()),
+        Ok(_) => panic!("a panic that a test asked for"),
+        Err(_) => {}
     }
 }
 

@@ -20,6 +20,8 @@ use ratatui::{Terminal, backend::CrosstermBackend};
 pub struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     mouse: bool,
+    /// What the terminal shows is not what was drawn last.
+    stale: bool,
 }
 
 impl Screen {
@@ -28,11 +30,16 @@ impl Screen {
         restore_on_panic(log);
         take(mouse)?;
         let terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
-        Ok(Self { terminal, mouse })
+        Ok(Self { terminal, mouse, stale: false })
     }
 
     /// Draws a frame.
     pub fn draw(&mut self, draw: impl FnOnce(&mut ratatui::Frame<'_>)) -> io::Result<()> {
+        if std::mem::take(&mut self.stale) {
+            // Not `clear`: that asks the terminal where its cursor is, and waits for the answer.
+            let size = self.terminal.size()?;
+            self.terminal.resize(size.into())?;
+        }
         self.terminal.draw(draw).map(|_| ())
     }
 
@@ -42,8 +49,8 @@ impl Screen {
     }
 
     /// Draws everything again with the next frame.
-    pub fn redraw(&mut self) -> io::Result<()> {
-        self.terminal.clear()
+    pub fn redraw(&mut self) {
+        self.stale = true;
     }
 
     /// Gives the terminal back while something else runs.
@@ -51,7 +58,7 @@ impl Screen {
         give_back();
         let result = run();
         take(self.mouse)?;
-        self.terminal.clear()?;
+        self.redraw();
         Ok(result)
     }
 
