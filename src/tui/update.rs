@@ -95,7 +95,8 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
         }
         Msg::Resize(width, height) => {
             model.size = (width, height);
-            Vec::new()
+            // The terminal has moved or cut what it showed, even if it is as large as before by now.
+            vec![Ask::Redraw]
         }
         Msg::Focus(focused) => {
             model.terminal_focused = focused;
