@@ -96,7 +96,15 @@ struct Tui {
     called: Option<crate::engine::ids::GateId>,
     /// The session has left.
     over: bool,
-    leaving: bool,
+    stay: Stay,
+}
+
+/// How long the person stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stay {
+    AsLongAsWanted,
+    UntilTheEnd,
+    NoLonger,
 }
 
 /// Shows a session until the person leaves.
@@ -121,7 +129,7 @@ pub async fn run(source: Source, options: Options) -> io::Result<()> {
         changed: true,
         called: None,
         over: false,
-        leaving: false,
+        stay: Stay::AsLongAsWanted,
     };
     tui.load_replay()?;
     tui.follow().await
@@ -132,7 +140,7 @@ impl Tui {
         let mut events = EventStream::new();
         let mut signals = crate::control::headless::Signals::listen()?;
         self.read_records()?;
-        while !self.leaving {
+        while !self.is_done() {
             self.model.now = now();
             self.draw_if_due()?;
             let tick = self.model.next_tick();
@@ -157,6 +165,16 @@ impl Tui {
             }
         }
         Ok(())
+    }
+
+    /// Whether there is nothing more to show. A session that is gone without an end tells why when the screen is closed.
+    fn is_done(&self) -> bool {
+        let ended = || self.model.session.as_ref().is_some_and(|state| state.outcome().is_some());
+        match self.stay {
+            Stay::AsLongAsWanted => self.over && !ended(),
+            Stay::UntilTheEnd => self.over,
+            Stay::NoLonger => true,
+        }
     }
 
     fn draw_if_due(&mut self) -> io::Result<()> {
@@ -224,7 +242,8 @@ impl Tui {
                 let Some(handle) = &self.source.handle else { return Ok(None) };
                 return Ok(handle.command(By::Tui, command).await.err().map(Msg::Refused));
             }
-            Ask::Leave => self.leaving = true,
+            Ask::Leave => self.stay = Stay::NoLonger,
+            Ask::LeaveAtTheEnd => self.stay = Stay::UntilTheEnd,
             Ask::Copy(text) => self.screen.copy(&text)?,
             Ask::EditOutside(purpose, text) => return self.edit_outside(purpose, &text).map(Some),
             Ask::Suspend => self.suspend()?,

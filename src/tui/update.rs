@@ -55,6 +55,8 @@ pub enum Ask {
     Command(Command),
     /// To leave.
     Leave,
+    /// To leave as soon as the session is over.
+    LeaveAtTheEnd,
     /// To put a text on the clipboard.
     Copy(String),
     /// To open a text in the person's own editor.
@@ -660,7 +662,7 @@ fn on_quit_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
     match key.code {
         KeyCode::Char('y') => {
             model.modals.pop();
-            vec![Ask::Command(Command::Stop(StopHow::Now))]
+            vec![Ask::Command(Command::Stop(StopHow::Now)), Ask::LeaveAtTheEnd]
         }
         KeyCode::Char('w') => {
             model.modals.pop();
