@@ -210,6 +210,8 @@ impl Tui {
 
     async fn on_event(&mut self, event: Event) -> io::Result<()> {
         self.changed = true;
+        // A gate asks when a key was pressed, not when the last frame was drawn.
+        self.model.now = now();
         let msg = match event {
             Event::Key(key) => Msg::Key(key),
             Event::Mouse(mouse) => Msg::Mouse(mouse),
