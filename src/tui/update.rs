@@ -472,7 +472,8 @@ fn replay(model: &mut Model, action: Action) -> Vec<Ask> {
             return Vec::new();
         }
         Action::Step => player.shown + 1,
-        Action::StepBack => player.shown.saturating_sub(1),
+        // Before the first record there is nothing to see.
+        Action::StepBack => player.shown.saturating_sub(1).max(1),
         Action::StepIteration => player.next_iteration(),
         _ => player.next_error(),
     };
