@@ -402,7 +402,8 @@ fn panic_for_tests() {
 fn edit(text: &str) -> Result<String, String> {
     let path = std::env::temp_dir().join(format!("creel-{}-{}.md", std::process::id(), now().0));
     let failed = |error: io::Error| format!("cannot edit outside: {error}");
-    std::fs::write(&path, text).map_err(failed)?;
+    // A line ends with a newline, or whatever an editor adds at the end gets into it.
+    std::fs::write(&path, format!("{text}\n")).map_err(failed)?;
     let editor = ["VISUAL", "EDITOR"].iter().find_map(|name| std::env::var(name).ok()).unwrap_or_else(|| "vi".into());
     // The editor may be given with options, so a shell reads it; the file is an argument, never a part of the text.
     let ran = std::process::Command::new("sh").arg("-c").arg(format!("{editor} \"$1\"")).arg("sh").arg(&path).status();
