@@ -96,18 +96,20 @@ impl Seen {
         }
     }
 
-    fn wait(&self, patience: Duration, wanted: impl Fn(&Shown) -> bool) -> bool {
+    /// What is shown once it is as wanted, or when patience is over; and whether it is.
+    fn wait(&self, patience: Duration, wanted: impl Fn(&Shown) -> bool) -> (MutexGuard<'_, Shown>, bool) {
         let wanted = |shown: &Shown| shown.is_whole() && wanted(shown);
         let deadline = Instant::now() + patience;
         let mut shown = self.look();
         while !wanted(&shown) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || shown.closed {
-                return wanted(&shown);
+                let came = wanted(&shown);
+                return (shown, came);
             }
             shown = self.news.wait_timeout(shown, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        true
+        (shown, true)
     }
 }
 
@@ -151,8 +153,8 @@ impl Terminal {
     /// Waits until the screen is as wanted.
     #[track_caller]
     pub(crate) fn wait_for(&self, what: &str, wanted: impl Fn(&Shown) -> bool) {
-        let came = self.seen.wait(PATIENCE, wanted);
-        assert!(came, "waited in vain for {what}; the screen shows:\n{}", self.text());
+        let (shown, came) = self.seen.wait(PATIENCE, wanted);
+        assert!(came, "waited in vain for {what}; the screen shows:\n{}", shown.text());
     }
 
     /// Waits for a text on the screen.
@@ -169,7 +171,7 @@ impl Terminal {
 
     /// Whether something comes before a moment is over: how a person who types looks at the screen.
     pub(crate) fn glance(&self, wanted: impl Fn(&Shown) -> bool) -> bool {
-        self.seen.wait(Duration::from_millis(20), wanted)
+        self.seen.wait(Duration::from_millis(20), wanted).1
     }
 
     /// Keys by their names, or as they are: `right enter`, `q`.
@@ -205,11 +207,12 @@ impl Terminal {
     }
 
     pub(crate) fn text(&self) -> String {
-        self.seen.look().text()
+        self.look(Shown::text)
     }
 
+    /// Looks at a whole frame.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Shown) -> T) -> T {
-        look(&self.seen.look())
+        look(&self.seen.wait(PATIENCE, |_| true).0)
     }
 
     /// Everything that was written to the terminal.
