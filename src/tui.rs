@@ -87,6 +87,8 @@ pub struct Source {
 struct Tui {
     model: Model,
     screen: Screen,
+    /// The keys and whatever else the terminal tells; nothing while it is not ours.
+    events: Option<EventStream>,
     feed: Feed,
     source: Source,
     options: Options,
@@ -122,6 +124,7 @@ pub async fn run(source: Source, options: Options) -> io::Result<()> {
     let mut tui = Tui {
         model,
         screen,
+        events: Some(EventStream::new()),
         feed,
         source,
         options,
@@ -137,7 +140,6 @@ pub async fn run(source: Source, options: Options) -> io::Result<()> {
 
 impl Tui {
     async fn follow(&mut self) -> io::Result<()> {
-        let mut events = EventStream::new();
         let mut signals = crate::control::headless::Signals::listen()?;
         self.read_records()?;
         while !self.is_done() {
@@ -146,7 +148,7 @@ impl Tui {
             let tick = self.model.next_tick();
             let frame = self.drawn.filter(|_| self.changed).map(|drawn| drawn + FRAME);
             tokio::select! {
-                event = next_event(&mut events) => match event {
+                event = next_event(&mut self.events) => match event {
                     Some(event) => self.on_event(event?).await?,
                     // The terminal is gone, and whoever sat there with it.
                     None => break,
@@ -267,7 +269,7 @@ impl Tui {
     }
 
     fn edit_outside(&mut self, purpose: Purpose, text: &str) -> io::Result<Msg> {
-        let edited = self.screen.outside(|| edit(text))?;
+        let edited = self.outside(|| edit(text))?;
         Ok(match edited {
             Ok(text) => Msg::Edited(purpose, Some(text)),
             Err(why) => {
@@ -279,9 +281,20 @@ impl Tui {
         })
     }
 
+    /// Gives the terminal away for a while.
+    fn outside<T>(&mut self, run: impl FnOnce() -> T) -> io::Result<T> {
+        // Its thread may sit and wait for keys, which are not ours now.
+        self.events = None;
+        let result = self.screen.outside(run);
+        self.events = Some(EventStream::new());
+        // Nobody tells a program in the background that the terminal has another size.
+        self.model.size = self.screen.size()?;
+        result
+    }
+
     fn suspend(&mut self) -> io::Result<()> {
         // The signal stops the whole program; the next line runs when the shell brings it back.
-        self.screen.outside(|| rustix::process::kill_current_process_group(rustix::process::Signal::TSTP))??;
+        self.outside(|| rustix::process::kill_current_process_group(rustix::process::Signal::TSTP))??;
         Ok(())
     }
 
@@ -369,7 +382,8 @@ impl Tui {
     }
 }
 
-async fn next_event(events: &mut EventStream) -> Option<io::Result<Event>> {
+async fn next_event(events: &mut Option<EventStream>) -> Option<io::Result<Event>> {
+    let events = events.as_mut()?;
     std::future::poll_fn(|context| std::pin::Pin::new(&mut *events).poll_next(context)).await
 }
 

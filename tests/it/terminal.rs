@@ -444,11 +444,12 @@ fn process_state(pid: &str) -> Option<String> {
 
 #[test]
 fn suspended_and_brought_back_the_screen_is_the_same() {
-    let project = scripted("", COMPLETE);
+    let line = "x".repeat(74);
+    let project = scripted("", &format!("  - say: \"{line}\\n<promise>COMPLETE</promise>\"\n"));
     let creel = project.command(&["run", "--trust", "-s", "s"]);
     // As in a shell of one's own: only there is a program stopped and not just ignored.
     let job = format!(
-        "set -m; '{}' run --trust -s s; echo back in the shell; read -r line; fg; echo code $?",
+        "set -m; '{}' run --trust -s s; echo back in the shell; read -r line; fg; read -r line; fg; echo code $?",
         creel.get_program().display()
     );
     let mut shell = Command::new("sh");
@@ -470,6 +471,12 @@ fn suspended_and_brought_back_the_screen_is_the_same() {
     terminal.press("enter");
     terminal.wait_for("the same screen", |shown| shown.text() == before);
     assert_ne!(terminal.settings(), terminal.before);
+    terminal.press("ctrl-z");
+    terminal.wait_for("the shell", |shown| !shown.screen().alternate_screen());
+    until("it is stopped", || process_state(children.trim()).as_deref() == Some("T"));
+    terminal.resize(SMALL);
+    terminal.press("enter");
+    terminal.wait_for("the other size", |shown| shown.has(" 1 Stream ") && shown.has(&format!("┃{line}")));
     terminal.press("q");
     terminal.end();
     terminal.is_as_it_was();
