@@ -87,6 +87,8 @@ pub struct Source {
 struct Tui {
     model: Model,
     screen: Screen,
+    /// The keys and whatever else the terminal tells; nothing while it is not ours.
+    events: Option<EventStream>,
     feed: Feed,
     source: Source,
     options: Options,
@@ -96,7 +98,15 @@ struct Tui {
     called: Option<crate::engine::ids::GateId>,
     /// The session has left.
     over: bool,
-    leaving: bool,
+    stay: Stay,
+}
+
+/// How long the person stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stay {
+    AsLongAsWanted,
+    UntilTheEnd,
+    NoLonger,
 }
 
 /// Shows a session until the person leaves.
@@ -114,6 +124,7 @@ pub async fn run(source: Source, options: Options) -> io::Result<()> {
     let mut tui = Tui {
         model,
         screen,
+        events: Some(EventStream::new()),
         feed,
         source,
         options,
@@ -121,7 +132,7 @@ pub async fn run(source: Source, options: Options) -> io::Result<()> {
         changed: true,
         called: None,
         over: false,
-        leaving: false,
+        stay: Stay::AsLongAsWanted,
     };
     tui.load_replay()?;
     tui.follow().await
@@ -129,16 +140,15 @@ pub async fn run(source: Source, options: Options) -> io::Result<()> {
 
 impl Tui {
     async fn follow(&mut self) -> io::Result<()> {
-        let mut events = EventStream::new();
         let mut signals = crate::control::headless::Signals::listen()?;
         self.read_records()?;
-        while !self.leaving {
+        while !self.is_done() {
             self.model.now = now();
             self.draw_if_due()?;
             let tick = self.model.next_tick();
             let frame = self.drawn.filter(|_| self.changed).map(|drawn| drawn + FRAME);
             tokio::select! {
-                event = next_event(&mut events) => match event {
+                event = next_event(&mut self.events) => match event {
                     Some(event) => self.on_event(event?).await?,
                     // The terminal is gone, and whoever sat there with it.
                     None => break,
@@ -157,6 +167,16 @@ impl Tui {
             }
         }
         Ok(())
+    }
+
+    /// Whether there is nothing more to show. A session that is gone without an end tells why when the screen is closed.
+    fn is_done(&self) -> bool {
+        let ended = || self.model.session.as_ref().is_some_and(|state| state.outcome().is_some());
+        match self.stay {
+            Stay::AsLongAsWanted => self.over && !ended(),
+            Stay::UntilTheEnd => self.over,
+            Stay::NoLonger => true,
+        }
     }
 
     fn draw_if_due(&mut self) -> io::Result<()> {
@@ -192,6 +212,8 @@ impl Tui {
 
     async fn on_event(&mut self, event: Event) -> io::Result<()> {
         self.changed = true;
+        // A gate asks when a key was pressed, not when the last frame was drawn.
+        self.model.now = now();
         let msg = match event {
             Event::Key(key) => Msg::Key(key),
             Event::Mouse(mouse) => Msg::Mouse(mouse),
@@ -224,11 +246,15 @@ impl Tui {
                 let Some(handle) = &self.source.handle else { return Ok(None) };
                 return Ok(handle.command(By::Tui, command).await.err().map(Msg::Refused));
             }
-            Ask::Leave => self.leaving = true,
+            Ask::Leave => self.stay = Stay::NoLonger,
+            Ask::LeaveAtTheEnd => self.stay = Stay::UntilTheEnd,
             Ask::Copy(text) => self.screen.copy(&text)?,
             Ask::EditOutside(purpose, text) => return self.edit_outside(purpose, &text).map(Some),
             Ask::Suspend => self.suspend()?,
-            Ask::Redraw => self.screen.redraw()?,
+            Ask::Redraw => {
+                panic_for_tests();
+                self.screen.redraw();
+            }
             Ask::ReadOutput { title, file, otherwise } => {
                 let folder = self.source.journal.parent().unwrap_or(Path::new("."));
                 return Ok(Some(Msg::Read(read_output(
@@ -243,7 +269,7 @@ impl Tui {
     }
 
     fn edit_outside(&mut self, purpose: Purpose, text: &str) -> io::Result<Msg> {
-        let edited = self.screen.outside(|| edit(text))?;
+        let edited = self.outside(|| edit(text))?;
         Ok(match edited {
             Ok(text) => Msg::Edited(purpose, Some(text)),
             Err(why) => {
@@ -255,9 +281,20 @@ impl Tui {
         })
     }
 
+    /// Gives the terminal away for a while.
+    fn outside<T>(&mut self, run: impl FnOnce() -> T) -> io::Result<T> {
+        // Its thread may sit and wait for keys, which are not ours now.
+        self.events = None;
+        let result = self.screen.outside(run);
+        self.events = Some(EventStream::new());
+        // Nobody tells a program in the background that the terminal has another size.
+        self.model.size = self.screen.size()?;
+        result
+    }
+
     fn suspend(&mut self) -> io::Result<()> {
         // The signal stops the whole program; the next line runs when the shell brings it back.
-        self.screen.outside(|| rustix::process::kill_current_process_group(rustix::process::Signal::TSTP))??;
+        self.outside(|| rustix::process::kill_current_process_group(rustix::process::Signal::TSTP))??;
         Ok(())
     }
 
@@ -345,7 +382,8 @@ impl Tui {
     }
 }
 
-async fn next_event(events: &mut EventStream) -> Option<io::Result<Event>> {
+async fn next_event(events: &mut Option<EventStream>) -> Option<io::Result<Event>> {
+    let events = events.as_mut()?;
     std::future::poll_fn(|context| std::pin::Pin::new(&mut *events).poll_next(context)).await
 }
 
@@ -363,11 +401,23 @@ async fn until_frame(at: Option<Instant>) {
     }
 }
 
+/// What a panic leaves of the terminal can only be seen if there is one. In builds for development, a test that sets
+/// `CREEL_PANIC_FOR_TESTS` gets it from the key that draws everything again.
+fn panic_for_tests() {
+    #[cfg(debug_assertions)]
+    match std::env::var("CREEL_PANIC_FOR_TESTS").as_deref() {
+        Ok("elsewhere") => drop(std::thread::spawn(|| panic!("a panic that a test asked for")).join()),
+        Ok(_) => panic!("a panic that a test asked for"),
+        Err(_) => {}
+    }
+}
+
 /// Opens a text in the person's own editor.
 fn edit(text: &str) -> Result<String, String> {
     let path = std::env::temp_dir().join(format!("creel-{}-{}.md", std::process::id(), now().0));
     let failed = |error: io::Error| format!("cannot edit outside: {error}");
-    std::fs::write(&path, text).map_err(failed)?;
+    // A line ends with a newline, or whatever an editor adds at the end gets into it.
+    std::fs::write(&path, format!("{text}\n")).map_err(failed)?;
     let editor = ["VISUAL", "EDITOR"].iter().find_map(|name| std::env::var(name).ok()).unwrap_or_else(|| "vi".into());
     // The editor may be given with options, so a shell reads it; the file is an argument, never a part of the text.
     let ran = std::process::Command::new("sh").arg("-c").arg(format!("{editor} \"$1\"")).arg("sh").arg(&path).status();

@@ -147,13 +147,14 @@ async fn on_screen(
     let (handle, children) = (runtime.handle(), runtime.children());
     let source = tui::Source { journal: folder.journal(), handle: Some(handle.clone()), news, live };
     let session = tokio::spawn(runtime.run());
+    let log = options.log.as_ref().map(|log| format!("\n  its log is in {}", log.display())).unwrap_or_default();
     let shown = tui::run(source, options).await;
     // The screen is gone: a session that is still going on is stopped, and the next signal leaves at once.
     let _ = handle.command(By::Tui, Command::Stop(StopHow::Now)).await;
     headless::leave_at_a_signal(children).map_err(no_signals)?;
     let left = session
         .await
-        .map_err(|panic| Failure::failed(format!("the session died, which is a fault of creel: {panic}")))??;
+        .map_err(|panic| Failure::failed(format!("the session died, which is a fault of creel: {panic}{log}")))??;
     shown.map_err(|error| Failure::failed(format!("the screen failed: {error}\n  `creel resume` goes on")))?;
     tell_the_end(folder);
     Ok(left)

@@ -6,7 +6,10 @@
 use std::{
     io::{self, Stdout, Write as _},
     path::PathBuf,
-    sync::Once,
+    sync::{
+        Once,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use crossterm::{
@@ -16,10 +19,15 @@ use crossterm::{
 };
 use ratatui::{Terminal, backend::CrosstermBackend};
 
+/// Whether the terminal is ours now.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
 /// The screen while it is ours.
 pub struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     mouse: bool,
+    /// What the terminal shows is not what was drawn last.
+    stale: bool,
 }
 
 impl Screen {
@@ -28,11 +36,16 @@ impl Screen {
         restore_on_panic(log);
         take(mouse)?;
         let terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
-        Ok(Self { terminal, mouse })
+        Ok(Self { terminal, mouse, stale: false })
     }
 
     /// Draws a frame.
     pub fn draw(&mut self, draw: impl FnOnce(&mut ratatui::Frame<'_>)) -> io::Result<()> {
+        if std::mem::take(&mut self.stale) {
+            // Not `clear`: that asks the terminal where its cursor is, and waits for the answer.
+            let size = self.terminal.size()?;
+            self.terminal.resize(size.into())?;
+        }
         self.terminal.draw(draw).map(|_| ())
     }
 
@@ -42,8 +55,8 @@ impl Screen {
     }
 
     /// Draws everything again with the next frame.
-    pub fn redraw(&mut self) -> io::Result<()> {
-        self.terminal.clear()
+    pub fn redraw(&mut self) {
+        self.stale = true;
     }
 
     /// Gives the terminal back while something else runs.
@@ -51,7 +64,7 @@ impl Screen {
         give_back();
         let result = run();
         take(self.mouse)?;
-        self.terminal.clear()?;
+        self.redraw();
         Ok(result)
     }
 
@@ -76,6 +89,7 @@ impl Drop for Screen {
 }
 
 fn take(mouse: bool) -> io::Result<()> {
+    TAKEN.store(true, Ordering::SeqCst);
     terminal::enable_raw_mode()?;
     execute!(io::stdout(), EnterAlternateScreen, event::EnableBracketedPaste, event::EnableFocusChange, cursor::Hide)?;
     if mouse {
@@ -86,6 +100,7 @@ fn take(mouse: bool) -> io::Result<()> {
 
 /// Gives the terminal back. There is nothing to be done about a failure: the terminal is gone then.
 pub fn give_back() {
+    TAKEN.store(false, Ordering::SeqCst);
     let _ = execute!(
         io::stdout(),
         event::DisableMouseCapture,
@@ -97,14 +112,21 @@ pub fn give_back() {
     let _ = terminal::disable_raw_mode();
 }
 
-/// A panic prints its message on the terminal as it was, and where the log is.
+/// A panic prints its message on the terminal as it was, and where the log is. One in another thread leaves the screen
+/// alone, which goes on or ends as those decide who wait for that thread.
 fn restore_on_panic(log: Option<PathBuf>) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let before = std::panic::take_hook();
+        let owner = std::thread::current().id();
         std::panic::set_hook(Box::new(move |panic| {
-            give_back();
             tracing::error!("{panic}");
+            if TAKEN.load(Ordering::SeqCst) {
+                if std::thread::current().id() != owner {
+                    return;
+                }
+                give_back();
+            }
             before(panic);
             if let Some(log) = &log {
                 let _ = writeln!(io::stderr(), "creel: this is a fault of creel; its log is in {}", log.display());

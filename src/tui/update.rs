@@ -55,6 +55,8 @@ pub enum Ask {
     Command(Command),
     /// To leave.
     Leave,
+    /// To leave as soon as the session is over.
+    LeaveAtTheEnd,
     /// To put a text on the clipboard.
     Copy(String),
     /// To open a text in the person's own editor.
@@ -95,7 +97,8 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
         }
         Msg::Resize(width, height) => {
             model.size = (width, height);
-            Vec::new()
+            // The terminal has moved or cut what it showed, even if it is as large as before by now.
+            vec![Ask::Redraw]
         }
         Msg::Focus(focused) => {
             model.terminal_focused = focused;
@@ -469,7 +472,8 @@ fn replay(model: &mut Model, action: Action) -> Vec<Ask> {
             return Vec::new();
         }
         Action::Step => player.shown + 1,
-        Action::StepBack => player.shown.saturating_sub(1),
+        // Before the first record there is nothing to see.
+        Action::StepBack => player.shown.saturating_sub(1).max(1),
         Action::StepIteration => player.next_iteration(),
         _ => player.next_error(),
     };
@@ -659,7 +663,7 @@ fn on_quit_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
     match key.code {
         KeyCode::Char('y') => {
             model.modals.pop();
-            vec![Ask::Command(Command::Stop(StopHow::Now))]
+            vec![Ask::Command(Command::Stop(StopHow::Now)), Ask::LeaveAtTheEnd]
         }
         KeyCode::Char('w') => {
             model.modals.pop();

@@ -10,4 +10,5 @@ mod seeds;
 mod sessions;
 mod stories;
 mod support;
+mod terminal;
 mod trouble;

@@ -1,0 +1,572 @@
+//! The screen in a real terminal: keys in, a picture out, and the terminal as it was afterwards.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
+
+use rustix::process::Signal;
+
+use crate::support::{
+    lives,
+    project::{Project, eventually_in, until},
+    terminal::{Cells, Shown, Terminal},
+};
+
+const WIDE: Cells = (120, 40);
+const SMALL: Cells = (80, 24);
+
+/// A turn that lasts until the file `go` is there.
+const UNTIL_GO: &str =
+    "  - { say: '<promise>COMPLETE</promise>', run: 'echo $$ > turn; until [ -e go ]; do sleep 0.02; done' }\n";
+/// A turn after which the agent has nothing more to do.
+const COMPLETE: &str = "  - say: <promise>COMPLETE</promise>\n";
+
+/// A project with a scripted agent.
+fn scripted(rest: &str, turns: &str) -> Project {
+    Project::with(&format!("prompt: GOAL\nagents: {{ demo: {{ script: scenario.yaml }} }}\n{rest}"))
+        .file("scenario.yaml", &format!("turns:\n{turns}otherwise: {{ say: '<promise>COMPLETE</promise>' }}\n"))
+}
+
+/// Waits until the gate takes answers.
+#[track_caller]
+fn await_gate(terminal: &Terminal, title: &str) {
+    terminal.wait_for(title, |shown| shown.has(title) && shown.has("choose ·"));
+}
+
+/// Leaves a session that is over.
+#[track_caller]
+fn leave(terminal: &mut Terminal, outcome: &str) -> i32 {
+    terminal.wait_for_status(&format!(" {outcome} "));
+    terminal.press("q");
+    let code = terminal.end();
+    terminal.is_as_it_was();
+    code
+}
+
+// The demo
+
+#[test]
+fn the_demo_can_be_watched_from_start_to_end_by_keyboard_on_a_wide_screen() {
+    let project = Project::new();
+    let mut terminal = Terminal::open(&project, &["demo"], WIDE);
+    await_gate(&terminal, "Final delivery");
+    terminal.press("enter");
+    terminal.wait_for_status(" complete ");
+    terminal
+        .wait_for("all panes", |shown| ["Stream", "Hooks", "Pending", "Retries", "Tasks"].iter().all(|p| shown.has(p)));
+    terminal.wait_for_text("Two words, as it should be");
+    assert_eq!(leave(&mut terminal, "complete"), 0);
+    assert!(terminal.text().contains("session complete after 1 iteration"), "{}", terminal.text());
+}
+
+#[test]
+fn the_demo_can_be_watched_from_start_to_end_by_keyboard_where_panes_take_turns() {
+    let project = Project::new();
+    let mut terminal = Terminal::open(&project, &["demo"], SMALL);
+    terminal.wait_for_text(" 1 Stream  2 Hooks  3 Pending  4 Retries  5 Tasks ");
+    await_gate(&terminal, "Final delivery");
+    terminal.press("enter");
+    terminal.wait_for_status(" complete ");
+    terminal.press("2");
+    terminal.wait_for_text("✓ stop tests");
+    terminal.press("3");
+    terminal.wait_for_text("✓ delivered · post_iteration word count");
+    terminal.press("4");
+    terminal.wait_for_text("errors  0/");
+    assert_eq!(leave(&mut terminal, "complete"), 0);
+    assert!(terminal.text().contains("session complete after 1 iteration"), "{}", terminal.text());
+}
+
+// The final delivery
+
+const TWO_HELD: &str = "hooks: { post_iteration: [{ name: a, command: 'echo red', pipe_output: true }, \
+                        { name: b, command: 'echo blue', pipe_output: true }] }";
+
+/// Answers the final delivery of two items, and gives what the agent was sent last.
+#[track_caller]
+fn deliver(variables: &[(&str, &str)], answer: impl FnOnce(&Terminal)) -> (Project, String) {
+    let project = scripted(TWO_HELD, COMPLETE);
+    let mut terminal = Terminal::run_with(&project, variables);
+    await_gate(&terminal, "Final delivery");
+    answer(&terminal);
+    assert_eq!(leave(&mut terminal, "complete"), 0);
+    let prompts = project.prompts();
+    let last = prompts.into_iter().next_back().filter(|(reason, _)| reason == "final_delivery");
+    (project, last.map(|(_, text)| text).unwrap_or_default())
+}
+
+#[test]
+fn approving_all_sends_all() {
+    let (_, prompt) = deliver(&[], |terminal| terminal.press("enter"));
+    assert!(prompt.contains("red") && prompt.contains("blue"), "{prompt}");
+}
+
+#[test]
+fn approving_some_sends_only_those() {
+    let (project, prompt) = deliver(&[], |terminal| {
+        terminal.press("down space");
+        terminal.wait_for("one that is left out", |shown| shown.has("[x] 1") && shown.has("[ ] 2"));
+        terminal.press("enter");
+    });
+    assert!(prompt.contains("red") && !prompt.contains("blue"), "{prompt}");
+    assert_eq!(project.kind("pending_skipped")[0]["item"], 2);
+}
+
+#[test]
+fn an_item_that_was_edited_is_sent_as_edited() {
+    let (project, prompt) = deliver(&[], |terminal| {
+        terminal.press("e");
+        terminal.wait_for_text("ctrl-s done");
+        terminal.type_text(" as a cherry");
+        terminal.wait_for_text("red as a cherry");
+        terminal.press("ctrl-s");
+        terminal.wait_for_text("[x]~1");
+        terminal.press("enter");
+    });
+    assert!(prompt.contains("red as a cherry") && prompt.contains("blue"), "{prompt}");
+    assert_eq!(project.kind("pending_edited")[0]["by"], "tui");
+}
+
+#[test]
+fn skipping_sends_nothing() {
+    let (project, prompt) = deliver(&[], |terminal| terminal.press("right enter"));
+    assert_eq!(prompt, "");
+    assert_eq!(project.kind("pending_skipped").len(), 2);
+    assert_eq!(project.kind("gate_answered")[0]["choice"], "skip");
+}
+
+#[test]
+fn the_persons_own_editor_has_the_terminal_while_it_runs() {
+    let tools = tempfile::tempdir().expect("a folder");
+    let editor = tools.path().join("my editor");
+    let text =
+        "#!/bin/sh\nprintf 'what shall it be? '\nread -r line\nprintf '%s\\n' \"$line\" >> \"$2\"\n[ \"$1\" = -w ]\n";
+    fs::write(&editor, text).expect("a file");
+    fs::set_permissions(&editor, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let editor = format!("'{}' -w", editor.display());
+    let (_, prompt) = deliver(&[("EDITOR", &editor)], |terminal| {
+        terminal.press("E");
+        terminal.wait_for_text("what shall it be?");
+        terminal.is_as_it_was();
+        terminal.type_text("as a brick\r");
+        terminal.wait_for_text("[x]~1");
+        terminal.press("enter");
+    });
+    assert!(prompt.contains("red\nas a brick"), "{prompt}");
+}
+
+// The retry limit
+
+/// A check that fails until the third turn, with one retry.
+const STUBBORN: &str = "max_hook_retries: 1\nretry: { base: 1ms, max: 1ms }\n\
+                        hooks: { stop: [{ name: check, command: '[ -e ok ] || { echo not yet >&2; exit 2; }' }] }";
+const LATE: &str = "  - say: <promise>COMPLETE</promise>\n  - say: <promise>COMPLETE</promise>\n\
+                    \x20 - { say: '<promise>COMPLETE</promise>', run: 'touch ok' }\n";
+
+/// Answers the gate of the retry limit; gives the project and the exit code.
+#[track_caller]
+fn at_the_limit(answer: impl FnOnce(&Terminal), outcome: &str) -> (Project, i32) {
+    let project = scripted(STUBBORN, LATE);
+    let mut terminal = Terminal::run(&project, WIDE);
+    await_gate(&terminal, "Retry limit reached");
+    assert!(terminal.text().contains("not yet"), "{}", terminal.text());
+    answer(&terminal);
+    let code = leave(&mut terminal, outcome);
+    assert_eq!(project.outcome().as_deref(), Some(outcome));
+    (project, code)
+}
+
+#[track_caller]
+fn assert_answered(project: &Project, choice: &str) {
+    let answered = &project.kind("gate_answered")[0];
+    assert_eq!((&answered["choice"], &answered["by"]), (&choice.into(), &"tui".into()));
+}
+
+#[test]
+fn at_the_retry_limit_one_can_continue() {
+    let (project, code) = at_the_limit(|terminal| terminal.press("enter"), "complete");
+    assert_answered(&project, "continue");
+    let reasons: Vec<String> = project.prompts().into_iter().map(|(reason, _)| reason).collect();
+    assert_eq!((code, reasons), (0, vec!["iteration".into(), "feedback".into(), "feedback".into()]));
+}
+
+#[test]
+fn at_the_retry_limit_one_can_send_a_message() {
+    let (project, code) = at_the_limit(
+        |terminal| {
+            terminal.press("right enter");
+            terminal.wait_for_text("Your own message to the agent");
+            terminal.type_text("look at the file ok");
+            terminal.press("ctrl-s");
+        },
+        "complete",
+    );
+    assert_answered(&project, "send");
+    let (reason, text) = project.prompts().pop().expect("a prompt");
+    assert_eq!((code, reason.as_str()), (0, "message"));
+    assert!(text.contains("look at the file ok"), "{text}");
+}
+
+#[test]
+fn at_the_retry_limit_one_can_ignore_the_hook() {
+    let (project, code) = at_the_limit(|terminal| terminal.press("right right enter"), "forced");
+    assert_answered(&project, "ignore");
+    assert_eq!((code, project.prompts().len()), (5, 2));
+}
+
+#[test]
+fn at_the_retry_limit_one_can_disable_the_hook() {
+    let (project, code) = at_the_limit(|terminal| terminal.press("right right right enter"), "complete");
+    assert_answered(&project, "disable");
+    assert_eq!(project.kind("hook_disabled")[0]["hook"], "check");
+    assert_eq!((code, project.prompts().len()), (0, 2));
+}
+
+#[test]
+fn at_the_retry_limit_one_can_give_up_if_one_says_it_twice() {
+    let (project, code) = at_the_limit(
+        |terminal| {
+            terminal.press("right right right right enter");
+            terminal.wait_for_text("once more gives the session up");
+            terminal.press("enter");
+        },
+        "aborted",
+    );
+    assert_answered(&project, "abort");
+    assert_eq!(code, 1);
+}
+
+#[test]
+fn keys_that_were_typed_when_the_gate_opened_do_not_answer_it() {
+    let project = scripted(STUBBORN, UNTIL_GO);
+    let mut terminal = Terminal::run(&project, WIDE);
+    terminal.wait_for_status("the agent works");
+    let gate = |shown: &Shown| shown.has("Retry limit reached");
+    project.write("go", "");
+    while !terminal.glance(gate) {
+        terminal.press("enter");
+    }
+    terminal.press("enter");
+    await_gate(&terminal, "Retry limit reached");
+    assert_eq!(project.kind("gate_answered").len(), 0);
+    terminal.press("esc");
+    terminal.wait_for_text("the gate still waits; g shows it");
+    terminal.wait_for_status("◆ gate: g");
+    terminal.press("g");
+    terminal.wait_for_text("Retry limit reached");
+    await_gate(&terminal, "Retry limit reached");
+    terminal.press("right right enter");
+    assert_eq!(leave(&mut terminal, "forced"), 5);
+}
+
+// Steering
+
+#[test]
+fn a_message_waits_for_the_end_of_the_turn() {
+    let project = scripted("", UNTIL_GO);
+    let mut terminal = Terminal::run(&project, WIDE);
+    terminal.wait_for_status("the agent works");
+    terminal.press("m");
+    terminal.wait_for_text("Message to the agent, sent when the turn ends");
+    terminal.type_text("one\rtwo");
+    terminal.press("ctrl-s");
+    until("the message is queued", || project.kind("message_queued").len() == 1);
+    assert_eq!(project.kind("message_queued")[0]["text"], "one\ntwo");
+    assert_eq!(project.prompts().len(), 1);
+    project.write("go", "");
+    assert_eq!(leave(&mut terminal, "complete"), 0);
+    let (reason, text) = project.prompts().remove(1);
+    assert_eq!(reason, "message");
+    assert!(text.contains("one\ntwo"), "{text}");
+}
+
+#[test]
+fn a_paused_session_sends_nothing_until_it_goes_on() {
+    let project = scripted("", &UNTIL_GO.replace("<promise>COMPLETE</promise>", "more"));
+    let mut terminal = Terminal::run(&project, WIDE);
+    terminal.wait_for_status("the agent works");
+    terminal.press("p");
+    until("it is asked for", || project.kind("paused").len() == 1);
+    project.write("go", "");
+    terminal.wait_for_status(" paused ");
+    assert_eq!(project.prompts().len(), 1);
+    terminal.press("p");
+    assert_eq!(leave(&mut terminal, "complete"), 0);
+    assert_eq!((project.kind("unpaused").len(), project.prompts().len()), (1, 2));
+}
+
+#[test]
+fn a_stop_lets_the_iteration_end() {
+    let project = scripted("", &UNTIL_GO.replace("<promise>COMPLETE</promise>", "more"));
+    let mut terminal = Terminal::run(&project, WIDE);
+    terminal.wait_for_status("the agent works");
+    terminal.press("S");
+    until("it is asked for", || project.kind("stop_requested").len() == 1);
+    assert_eq!(project.kind("stop_requested")[0]["how"], "after_iteration");
+    project.write("go", "");
+    assert_eq!(leave(&mut terminal, "cancelled"), 130);
+    assert_eq!(project.kind("iteration_completed")[0]["outcome"], "done");
+}
+
+#[test]
+fn a_turn_can_be_cancelled() {
+    let project = scripted("", UNTIL_GO);
+    let mut terminal = Terminal::run(&project, WIDE);
+    let pid: i32 = eventually_in(&project.root().join("turn")).parse().expect("a number");
+    terminal.press("X");
+    assert_eq!(leave(&mut terminal, "complete"), 0);
+    assert_eq!(project.kind("turn_ended")[0]["stop_reason"], "cancelled");
+    assert!(!lives(pid));
+}
+
+#[test]
+fn leaving_stops_the_session_and_leaves_nothing_running() {
+    let project = scripted("hooks: { session_end: [{ command: 'touch bye' }] }", UNTIL_GO);
+    let mut terminal = Terminal::run(&project, WIDE);
+    let pid: i32 = eventually_in(&project.root().join("turn")).parse().expect("a number");
+    terminal.press("q");
+    terminal.wait_for_text("The session is still going on.");
+    terminal.press("y");
+    assert_eq!(terminal.end(), 130);
+    terminal.is_as_it_was();
+    assert_eq!(project.outcome().as_deref(), Some("cancelled"));
+    assert!(!lives(pid) && project.root().join("bye").exists());
+    assert!(terminal.text().contains("session cancelled"), "{}", terminal.text());
+}
+
+// What is in sight
+
+/// The numbered lines in sight.
+fn numbers(shown: &Shown) -> Vec<u32> {
+    let text = shown.text();
+    let after = text.lines().filter_map(|line| line.split_once("row ")).filter_map(|(_, rest)| rest.get(..4));
+    after.filter_map(|number| number.parse().ok()).collect()
+}
+
+#[test]
+fn whoever_reads_back_is_not_disturbed_by_new_lines() {
+    let flood: String = (1..=2_000).map(|n| format!("      row {n:04}\n")).collect();
+    let project = scripted("", &format!("  - delay: 2ms\n    say: |\n{flood}      <promise>COMPLETE</promise>\n"));
+    let mut terminal = Terminal::run(&project, SMALL);
+    terminal.wait_for("some lines", |shown| numbers(shown).last() > Some(&100));
+    terminal.press("page-up");
+    terminal.wait_for_text("not following");
+    let page = terminal.look(numbers);
+    terminal.press("page-up");
+    terminal.wait_for("the page before", |shown| numbers(shown).first() < page.first());
+    let kept = terminal.look(numbers);
+    terminal.wait_for_status(" complete ");
+    assert_eq!(terminal.look(numbers), kept);
+    assert!(kept.last() < Some(&1_900), "the flood was over too soon to show anything: {kept:?}");
+    terminal.press("end");
+    terminal.wait_for("the end", |shown| numbers(shown).last() == Some(&2_000) && !shown.has("not following"));
+    assert_eq!(leave(&mut terminal, "complete"), 0);
+}
+
+#[test]
+fn after_a_storm_of_sizes_the_screen_is_right() {
+    let project = scripted("", COMPLETE);
+    let mut terminal = Terminal::run(&project, WIDE);
+    terminal.wait_for_status(" complete ");
+    let before = terminal.text();
+    for n in 0..50_u16 {
+        terminal.resize((1 + n * 37 % 200, 1 + n * 17 % 60));
+    }
+    terminal.resize((1, 1));
+    terminal.resize(WIDE);
+    terminal.wait_for("the same screen", |shown| shown.text() == before);
+    terminal.resize((20, 5));
+    terminal.wait_for("a word", |shown| shown.text().trim() == "too small for creel");
+    terminal.resize((10, 1));
+    terminal.wait_for("as much of it as fits", |shown| shown.has("too small"));
+    terminal.resize(WIDE);
+    terminal.wait_for("the same screen", |shown| shown.text() == before);
+    assert_eq!(leave(&mut terminal, "complete"), 0);
+}
+
+#[test]
+fn escape_sequences_of_agents_and_hooks_do_not_reach_the_terminal() {
+    let evil =
+        r"\e[3J\e[?5h\e]0;owned\a\e]52;c;b3duZWQ=\a\e]8;;http://owned\e\\x\eP1;2q\e\\\u009b?5h\u009d0;owned\u009c";
+    let hook = r"printf '\033[3J\033[?5h\033]0;owned\007\033]52;c;b3duZWQ=\007\033P1;2q\033\134red'";
+    let rest = format!(
+        "max_hook_retries: 0\nhooks:\n  stop: [{{ name: \"a{evil}\", command: \"{}; exit 2\" }}]\n  \
+         post_iteration: [{{ command: \"{0}\", pipe_output: true }}]",
+        hook.replace('\\', "\\\\")
+    );
+    let turn = format!(
+        "  - {{ think: \"{evil}\", say: \"{evil} said <promise>COMPLETE</promise>\", run: \"{}\" }}\n",
+        hook.replace('\\', "\\\\")
+    );
+    let project = scripted(&rest, &turn);
+    let mut terminal = Terminal::run(&project, WIDE);
+    await_gate(&terminal, "Retry limit reached");
+    terminal.press("right right enter");
+    await_gate(&terminal, "Final delivery");
+    terminal.press("e");
+    terminal.wait_for_text("ctrl-s done");
+    terminal.press("ctrl-s");
+    await_gate(&terminal, "Final delivery");
+    terminal.press("enter");
+    terminal.wait_for_status(" forced ");
+    terminal.press("2 enter");
+    terminal.wait_for_text("wrap ·");
+    terminal.press("esc");
+    terminal.wait_for("the panes", |shown| !shown.has("wrap ·"));
+    assert_eq!(leave(&mut terminal, "forced"), 5);
+    let written = String::from_utf8_lossy(&terminal.bytes()).into_owned();
+    for never in ["\u{1b}[3J", "\u{1b}[?5h", "\u{1b}]", "\u{1b}P", "\u{9b}", "\u{9d}", "\u{7}"] {
+        assert!(!written.contains(never), "{never:?} reached the terminal");
+    }
+}
+
+// The terminal afterwards
+
+#[test]
+fn a_signal_stops_the_session_and_gives_the_terminal_back() {
+    for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
+        let project = scripted("", UNTIL_GO);
+        let mut terminal = Terminal::run(&project, WIDE);
+        let pid: i32 = eventually_in(&project.root().join("turn")).parse().expect("a number");
+        terminal.wait_for_status("the agent works");
+        assert_ne!(terminal.settings(), terminal.before);
+        terminal.signal(signal);
+        assert_eq!(terminal.end(), 130);
+        terminal.is_as_it_was();
+        assert_eq!(project.outcome().as_deref(), Some("cancelled"));
+        assert!(!lives(pid));
+    }
+}
+
+/// The state of a process, as the kernel abbreviates it.
+fn process_state(pid: &str) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')').map(|(_, rest)| rest.trim_start().chars().take(1).collect())
+}
+
+#[test]
+fn suspended_and_brought_back_the_screen_is_the_same() {
+    let line = "x".repeat(74);
+    let project = scripted("", &format!("  - say: \"{line}\\n<promise>COMPLETE</promise>\"\n"));
+    let creel = project.command(&["run", "--trust", "-s", "s"]);
+    // As in a shell of one's own: only there is a program stopped and not just ignored.
+    let job = format!(
+        "set -m; '{}' run --trust -s s; echo back in the shell; read -r line; fg; read -r line; fg; echo code $?",
+        creel.get_program().display()
+    );
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(job).current_dir(project.root());
+    for (name, value) in creel.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    let mut terminal = Terminal::start(shell, WIDE);
+    terminal.wait_for_status(" complete ");
+    let before = terminal.text();
+    terminal.press("ctrl-z");
+    terminal.wait_for_text("back in the shell");
+    terminal.is_as_it_was();
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", terminal.pid())).expect("a shell");
+    assert_eq!(process_state(children.trim()).as_deref(), Some("T"), "{children}");
+    terminal.press("enter");
+    terminal.wait_for("the same screen", |shown| shown.text() == before);
+    assert_ne!(terminal.settings(), terminal.before);
+    terminal.press("ctrl-z");
+    terminal.wait_for("the shell", |shown| !shown.screen().alternate_screen());
+    until("it is stopped", || process_state(children.trim()).as_deref() == Some("T"));
+    terminal.resize(SMALL);
+    terminal.press("enter");
+    terminal.wait_for("the other size", |shown| shown.has(" 1 Stream ") && shown.has(&format!("┃{line}")));
+    terminal.press("q");
+    terminal.end();
+    terminal.is_as_it_was();
+    assert!(terminal.text().contains("code 0"), "{}", terminal.text());
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn after_a_panic_the_terminal_is_as_it_was_and_the_person_is_told_where_the_log_is() {
+    let project = scripted("", UNTIL_GO);
+    let mut terminal = Terminal::run_with(&project, &[("CREEL_PANIC_FOR_TESTS", "here")]);
+    let pid: i32 = eventually_in(&project.root().join("turn")).parse().expect("a number");
+    terminal.wait_for_status("the agent works");
+    terminal.press("ctrl-l");
+    assert_eq!(terminal.end(), 101);
+    until("nothing is left running", || !lives(pid));
+    terminal.is_as_it_was();
+    let text = terminal.text().replace('\n', "");
+    assert!(text.contains("a panic that a test asked for"), "{text}");
+    let log = project.state_dir().join("creel/log");
+    assert!(text.contains(&format!("its log is in {}", log.display())), "{text}");
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn a_panic_of_another_thread_leaves_the_screen_alone() {
+    let project = scripted("", COMPLETE);
+    let mut terminal = Terminal::run_with(&project, &[("CREEL_PANIC_FOR_TESTS", "elsewhere")]);
+    terminal.wait_for_status(" complete ");
+    let before = terminal.text();
+    terminal.press("ctrl-l z");
+    terminal.wait_for("one pane alone", |shown| shown.has(" 1 Stream ") && shown.has("session started"));
+    terminal.press("z");
+    terminal.wait_for("the same screen", |shown| shown.text() == before);
+    assert_eq!(leave(&mut terminal, "complete"), 0);
+}
+
+// Replay, trust
+
+#[test]
+fn a_past_session_can_be_watched_again() {
+    let project = scripted(STUBBORN, LATE);
+    assert_eq!(project.run().code, 5);
+    let records = project.records().len();
+    let mut terminal = Terminal::open(&project, &["replay", "s"], WIDE);
+    terminal.wait_for_status("replay ");
+    terminal.press("space");
+    let at = |shown: &Shown| {
+        let status = shown.status();
+        let (_, place) = status.split_once("replay ")?;
+        place.split_once('/')?.0.parse::<usize>().ok()
+    };
+    // It may have come to its end before it was told to hold; then the jumps go back first.
+    terminal.wait_for_status("holds");
+    for _ in 0..records {
+        terminal.press("h");
+    }
+    terminal.wait_for("the beginning", |shown| at(shown) == Some(1));
+    terminal.press("l l");
+    terminal.wait_for("two steps", |shown| at(shown) == Some(3));
+    terminal.press("]");
+    terminal.wait_for_status("iteration 1/");
+    terminal.press("e");
+    terminal.wait_for_text("reached by check");
+    let error = terminal.look(at);
+    terminal.press("h");
+    terminal.wait_for("a step back", |shown| at(shown) < error);
+    terminal.press("+ + + + + + + + space");
+    terminal.wait_for_status(&format!("replay {records}/{records} holds"));
+    terminal.press("m");
+    terminal.wait_for_text("this is a replay");
+    terminal.press("q");
+    assert_eq!(terminal.end(), 0);
+    terminal.is_as_it_was();
+    assert_eq!(project.records().len(), records);
+}
+
+#[test]
+fn a_new_config_runs_nothing_before_a_person_has_agreed() {
+    let project = scripted("hooks: { session_start: [{ command: 'touch ran' }] }", COMPLETE);
+    let mut terminal = Terminal::open(&project, &["run", "-s", "s"], WIDE);
+    terminal.wait_for_text("[y/N]");
+    assert!(terminal.text().contains("session_start: touch ran"), "{}", terminal.text());
+    terminal.press("n enter");
+    assert_eq!(terminal.end(), 2);
+    assert!(terminal.text().contains("nothing has run"), "{}", terminal.text());
+    assert!(!project.root().join("ran").exists());
+    let mut terminal = Terminal::open(&project, &["run", "-s", "s"], WIDE);
+    terminal.wait_for_text("[y/N]");
+    terminal.press("y enter");
+    assert_eq!(leave(&mut terminal, "complete"), 0);
+    assert!(project.root().join("ran").exists());
+}
