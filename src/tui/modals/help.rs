@@ -51,7 +51,7 @@ fn lines(keymap: &Keymap, theme: &Theme, width: usize) -> Vec<Line<'static>> {
             place = Some(context);
             lines.push(Line::styled(context.name(), theme.style(Role::Heading)));
         }
-        let keys = format!("  {:22}", keymap.keys(*action));
+        let keys = format!("  {:24}  ", keymap.keys(*action));
         let about = fit(about, width.saturating_sub(keys.len()));
         lines.push(Line::from(vec![
             Span::styled(keys, theme.style(Role::Key)),
