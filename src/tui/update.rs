@@ -702,7 +702,9 @@ fn click(model: &mut Model, column: u16, row: u16) -> Vec<Ask> {
             if row != buttons.y || column < buttons.x {
                 return Vec::new();
             }
-            let asked = gate.choice_at(column - buttons.x).map_or(Asked::Nothing, |choice| gate.click(choice, now));
+            let asked = gate
+                .choice_at(column - buttons.x, buttons.width)
+                .map_or(Asked::Nothing, |choice| gate.click(choice, now));
             on_gate(model, asked)
         }
         Some(_) => Vec::new(),

@@ -27,6 +27,7 @@ use crate::{
         model::{Attempt, Model},
         text::{fit, plain_lines},
         theme::{Role, Theme},
+        view::run_text,
     },
 };
 
@@ -141,11 +142,16 @@ impl GateModal {
 
     /// A mouse button was pressed on a choice.
     pub fn click(&mut self, choice: usize, now: At) -> Asked {
-        if !self.is_armed(now) || choice >= self.choices().len() {
+        if !self.is_armed(now) {
+            self.armed_at = now.after(GUARD);
+            return Asked::Nothing;
+        }
+        if choice >= self.choices().len() {
             return Asked::Nothing;
         }
         let again = self.choice == choice;
         self.choice = choice;
+        self.sure &= again;
         if again { self.answer() } else { Asked::Nothing }
     }
 
@@ -172,10 +178,12 @@ impl GateModal {
         ]);
         let [head, middle, buttons, hints] = rows.areas(inside);
         Paragraph::new(reason).render(head, buffer);
-        if self.items.is_empty() {
+        if !self.items.is_empty() {
+            self.draw_items(model, theme, middle, buffer);
+        } else if self.gate.about == About::RetryLimit {
             draw_attempts(&model.attempts, theme, middle, buffer);
         } else {
-            self.draw_items(model, theme, middle, buffer);
+            self.draw_last_run(model, theme, middle, buffer);
         }
         self.draw_choices(theme, buttons, buffer);
         Line::styled(fit(&self.hints(model), usize::from(hints.width)), theme.style(Role::Faint)).render(hints, buffer);
@@ -183,7 +191,7 @@ impl GateModal {
 
     fn hints(&self, model: &Model) -> String {
         if !self.is_armed(model.now) {
-            return "…".into();
+            return "a moment: keys that were meant for something else do nothing here".into();
         }
         if self.sure {
             return format!("{} once more gives the session up", model.keymap.key(Action::Answer));
@@ -193,14 +201,14 @@ impl GateModal {
             String::new()
         } else {
             format!(
-                " · {} item · {} approve or not · {} edit",
+                "  {} item  {} yes/no  {} edit",
                 keymap.key(Action::ItemDown),
                 keymap.key(Action::ToggleItem),
                 keymap.key(Action::EditItem)
             )
         };
         format!(
-            "{} choose · {} answer{items} · {} put aside",
+            "{} choose  {} answer{items}  {} aside",
             keymap.key(Action::NextChoice),
             keymap.key(Action::Answer),
             keymap.key(Action::Aside)
@@ -209,7 +217,7 @@ impl GateModal {
 
     fn draw_choices(&self, theme: &Theme, area: Rect, buffer: &mut Buffer) {
         let mut spans = Vec::new();
-        for (n, choice) in self.choices().iter().enumerate() {
+        for (n, choice) in self.choices().iter().enumerate().skip(self.first_choice(area.width)) {
             let style = if n == self.choice { theme.style(Role::Selected) } else { theme.style(Role::Key) };
             spans.push(Span::styled(format!("[ {} ]", choice.name()), style));
             spans.push(Span::raw(" "));
@@ -217,11 +225,35 @@ impl GateModal {
         Line::from(spans).render(area, buffer);
     }
 
+    /// The first choice in sight: where not all of them fit, the chosen one does.
+    fn first_choice(&self, width: u16) -> usize {
+        let choices = self.choices();
+        let fits = |first: &usize| {
+            let shown = &choices[*first..=self.choice];
+            shown.iter().map(|choice| button_width(*choice) + 1).sum::<u16>() <= width + 1
+        };
+        if choices.is_empty() { 0 } else { (0..self.choice).find(fits).unwrap_or(self.choice) }
+    }
+
+    /// What the hook that it is about printed last.
+    fn draw_last_run(&self, model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+        let hook = self.gate.hook.as_deref().map(plain);
+        let run = model.runs.newest_first().find(|run| hook.as_ref() == Some(&run.hook));
+        let Some((run, finished)) = run.and_then(|run| run.ended.as_ref().map(|finished| (run, finished))) else {
+            return;
+        };
+        let head = format!("{} {} · {} · {}", run.point, run.hook, finished.end.describe(), finished.took_ms);
+        let width = usize::from(area.width);
+        let mut lines = vec![Line::styled(fit(&head, width), theme.style(Role::Warning))];
+        lines.extend(plain_lines(&run_text(run), theme.style(Role::Text), width));
+        Paragraph::new(lines).render(area, buffer);
+    }
+
     /// Where each choice stands in its row, for the mouse.
-    pub fn choice_at(&self, column: u16) -> Option<usize> {
+    pub fn choice_at(&self, column: u16, width: u16) -> Option<usize> {
         let mut from = 0;
-        for (n, choice) in self.choices().iter().enumerate() {
-            let width = u16::try_from(choice.name().len()).unwrap_or(0) + 4;
+        for (n, choice) in self.choices().iter().enumerate().skip(self.first_choice(width)) {
+            let width = button_width(*choice);
             if (from..from + width).contains(&column) {
                 return Some(n);
             }
@@ -255,6 +287,10 @@ impl GateModal {
             Paragraph::new(shown).render(right, buffer);
         }
     }
+}
+
+fn button_width(choice: Choice) -> u16 {
+    u16::try_from(choice.name().len()).unwrap_or(0) + 4
 }
 
 /// The last feedbacks side by side, so that one sees whether anything changes.
