@@ -51,6 +51,11 @@ impl Runs {
         self.list.iter().rev()
     }
 
+    /// The newest run that has not ended.
+    pub fn running(&self) -> Option<&Run> {
+        self.newest_first().find(|run| run.ended.is_none())
+    }
+
     /// The `nth` run, newest first.
     pub fn nth(&self, nth: usize) -> Option<&Run> {
         self.newest_first().nth(nth)

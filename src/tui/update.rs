@@ -82,6 +82,7 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
         Msg::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
         Msg::Key(key) => {
             model.toast = None;
+            model.sent.clear();
             on_key(model, key, reload)
         }
         Msg::Mouse(mouse) => on_mouse(model, mouse, reload),
@@ -102,6 +103,10 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
             Vec::new()
         }
         Msg::Refused(why) => {
+            // What was written is not lost: it comes back with the next message.
+            if model.draft.is_empty() {
+                model.draft = std::mem::take(&mut model.sent);
+            }
             model.say(Role::Warning, why);
             Vec::new()
         }
@@ -548,6 +553,10 @@ fn finish_editing(model: &mut Model, purpose: Purpose, text: String) -> Vec<Ask>
     if !matches!(purpose, Purpose::Item(_)) {
         model.draft.clear();
     }
+    // With two commands, a refusal would not say of which of them it is.
+    if matches!(purpose, Purpose::Message | Purpose::Answer(_)) {
+        model.sent.clone_from(&text);
+    }
     match purpose {
         Purpose::Message => vec![Ask::Command(Command::Message(text))],
         // First the message, so that it is there when the turn ends.
@@ -710,8 +719,8 @@ fn click(model: &mut Model, column: u16, row: u16) -> Vec<Ask> {
         Some(_) => Vec::new(),
         None => {
             if let Some(pane) = view::pane_at(model, column, row) {
-                model.focus = pane;
                 view::choose_at(model, pane, row);
+                model.focus = pane;
             }
             Vec::new()
         }

@@ -17,7 +17,8 @@ use super::{
     text::fit,
     theme::{Role, Theme},
 };
-use crate::control::text::plain;
+use crate::{control::text::plain, engine::State};
+use unicode_width::UnicodeWidthStr as _;
 
 /// With less than this there is only a line that says so.
 const SMALLEST: (u16, u16) = (24, 6);
@@ -98,10 +99,11 @@ pub fn choose_at(model: &mut Model, pane: Pane, row: u16) {
     let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
     let Some(places) = places(model, area) else { return };
     let Some((_, rect)) = places.panes.into_iter().find(|(shown, _)| *shown == pane) else { return };
-    let Some(nth) = row.checked_sub(rect.y + 1).map(usize::from) else { return };
+    let inside = Rect { y: rect.y + 1, height: rect.height.saturating_sub(2), ..rect };
+    let Some(nth) = row.checked_sub(inside.y).map(usize::from) else { return };
     match pane {
-        Pane::Hooks => panes::hooks::choose(model, nth),
-        Pane::Pending => panes::pending::choose(model, nth),
+        Pane::Hooks => panes::hooks::choose(model, inside, nth),
+        Pane::Pending => panes::pending::choose(model, inside, nth),
         Pane::Stream | Pane::Retries | Pane::Tasks => {}
     }
 }
@@ -209,11 +211,13 @@ fn draw_status(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     } else {
         String::new()
     };
-    let doing = format!(" {} ", plain(&state.doing()));
-    let right = format!(" {} ", parts.join(" · "));
-    let name = format!(" {} · {} ", state.name, state.began.agent);
-    let fixed = doing.chars().count() + right.chars().count() + gate.chars().count();
-    let name = fit(&name, usize::from(area.width).saturating_sub(fixed));
+    // Where there is little room, what it does and that a gate waits are the last to go.
+    let room = usize::from(area.width).saturating_sub(gate.width());
+    let doing = fit(&format!(" {} ", plain(&doing(model, state))), room);
+    let right = Some(format!(" {} ", parts.join(" · "))).filter(|right| doing.width() + right.width() <= room);
+    let right = right.unwrap_or_default();
+    let name = plain(&format!(" {} · {} ", state.name, state.began.agent));
+    let name = fit(&name, room.saturating_sub(doing.width() + right.width()));
     let working = if state.outcome().is_some() { Role::Faint } else { Role::Accent };
     let line = Line::from(vec![
         Span::styled(name, theme.style(Role::Heading)),
@@ -222,6 +226,13 @@ fn draw_status(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
         Span::styled(gate, theme.style(Role::Gate)),
     ]);
     line.render(area, buffer);
+}
+
+/// What the session is doing; while it only waits, until when.
+fn doing(model: &Model, state: &State) -> String {
+    let idle = state.gates.open.is_none() && state.turn_in_flight().is_none() && state.outcome().is_none();
+    let wait = panes::retries::waits(state, model).filter(|_| idle && !state.steering.paused);
+    wait.unwrap_or_else(|| state.doing())
 }
 
 fn draw_hints(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
@@ -238,14 +249,27 @@ fn draw_hints(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
         Pane::Retries | Pane::Tasks => &[],
     };
     let general: &[Action] = match &model.mode {
-        Mode::Replay(_) => &[Action::Play, Action::Step, Action::StepBack, Action::Faster, Action::Quit, Action::Help],
-        Mode::Live if over => &[Action::Quit, Action::NextPane, Action::Help],
-        Mode::Live => &[Action::Message, Action::Pause, Action::NextPane, Action::Zoom, Action::Quit, Action::Help],
+        Mode::Replay(_) => &[Action::Play, Action::Step, Action::StepBack, Action::Faster],
+        Mode::Live if over => &[Action::NextPane],
+        Mode::Live => &[Action::Message, Action::Pause, Action::NextPane, Action::Zoom],
     };
-    let mut spans = vec![Span::raw(" ")];
+    let hint = |action: Action| (model.keymap.key(action), format!(" {}  ", super::keymap::name(action)));
+    let width = |(key, about): &(String, String)| key.width() + about.width();
+    // The way out and the way to all other keys are always there; the rest as far as there is room.
+    let always = [hint(Action::Quit), hint(Action::Help)];
+    let mut left = usize::from(area.width).saturating_sub(1 + always.iter().map(width).sum::<usize>());
+    let mut hints = Vec::new();
     for action in own.iter().chain(general) {
-        spans.push(Span::styled(model.keymap.key(*action), theme.style(Role::Key)));
-        spans.push(Span::styled(format!(" {}  ", super::keymap::name(*action)), theme.style(Role::Faint)));
+        let hint = hint(*action);
+        let Some(rest) = left.checked_sub(width(&hint)) else { break };
+        left = rest;
+        hints.push(hint);
+    }
+    hints.extend(always);
+    let mut spans = vec![Span::raw(" ")];
+    for (key, about) in hints {
+        spans.push(Span::styled(key, theme.style(Role::Key)));
+        spans.push(Span::styled(about, theme.style(Role::Faint)));
     }
     Line::from(spans).render(area, buffer);
 }
