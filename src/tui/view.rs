@@ -73,15 +73,15 @@ pub fn pane_at(model: &Model, column: u16, row: u16) -> Option<Pane> {
     let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
     let places = places(model, area)?;
     if let Some(tabs) = places.tabs.filter(|tabs| tabs.y == row) {
-        return tab_at(column - tabs.x);
+        return tab_at(model, tabs.width, column - tabs.x);
     }
     places.panes.into_iter().find(|(_, rect)| rect.contains((column, row).into())).map(|(pane, _)| pane)
 }
 
-fn tab_at(column: u16) -> Option<Pane> {
+fn tab_at(model: &Model, room: u16, column: u16) -> Option<Pane> {
     let mut from = 0;
-    for (n, pane) in Pane::ALL.into_iter().enumerate() {
-        let width = u16::try_from(tab(n, pane).len()).unwrap_or(0);
+    for (pane, text) in tabs(model, room) {
+        let width = u16::try_from(text.len()).unwrap_or(0);
         if (from..from + width).contains(&column) {
             return Some(pane);
         }
@@ -90,8 +90,17 @@ fn tab_at(column: u16) -> Option<Pane> {
     None
 }
 
-fn tab(n: usize, pane: Pane) -> String {
-    format!(" {} {} ", n + 1, pane.title())
+/// The tabs; where not all names fit, only that of the pane in sight stands there.
+fn tabs(model: &Model, room: u16) -> Vec<(Pane, String)> {
+    let numbered = || Pane::ALL.into_iter().zip(1..);
+    let long: Vec<(Pane, String)> = numbered().map(|(pane, n)| (pane, format!(" {n} {} ", pane.title()))).collect();
+    if long.iter().map(|(_, text)| text.len()).sum::<usize>() <= usize::from(room) {
+        return long;
+    }
+    let short = |(pane, text): (Pane, String), n: usize| {
+        if pane == model.focus { (pane, text) } else { (pane, format!(" {n} ")) }
+    };
+    long.into_iter().zip(1..).map(|(tab, n)| short(tab, n)).collect()
 }
 
 /// Chooses the row of a list that was clicked on.
@@ -183,9 +192,9 @@ fn draw_pane(model: &Model, pane: Pane, theme: &Theme, area: Rect, buffer: &mut 
 }
 
 fn draw_tabs(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-    let tabs = Pane::ALL.into_iter().enumerate().map(|(n, pane)| {
+    let tabs = tabs(model, area.width).into_iter().map(|(pane, text)| {
         let role = if pane == model.focus { Role::Selected } else { Role::Faint };
-        Span::styled(tab(n, pane), theme.style(role))
+        Span::styled(text, theme.style(role))
     });
     Line::from(tabs.collect::<Vec<_>>()).render(area, buffer);
 }
@@ -243,7 +252,7 @@ fn draw_hints(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     }
     let over = model.session.as_ref().is_some_and(|state| state.outcome().is_some());
     let own: &[Action] = match model.focus {
-        Pane::Stream => &[Action::Fold, Action::NextIteration, Action::NextError, Action::Search],
+        Pane::Stream => &[Action::Fold, Action::NextIteration, Action::NextError],
         Pane::Hooks => &[Action::Open, Action::SwitchHook, Action::CancelHook],
         Pane::Pending => &[Action::OpenItem, Action::Edit, Action::Skip, Action::Preview],
         Pane::Retries | Pane::Tasks => &[],
@@ -251,7 +260,7 @@ fn draw_hints(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     let general: &[Action] = match &model.mode {
         Mode::Replay(_) => &[Action::Play, Action::Step, Action::StepBack, Action::Faster],
         Mode::Live if over => &[Action::NextPane],
-        Mode::Live => &[Action::Message, Action::Pause, Action::NextPane, Action::Zoom],
+        Mode::Live => &[Action::Message, Action::Pause, Action::NextPane, Action::Search, Action::Zoom],
     };
     let hint = |action: Action| (model.keymap.key(action), format!(" {}  ", super::keymap::name(action)));
     let width = |(key, about): &(String, String)| key.width() + about.width();
