@@ -233,6 +233,13 @@ fn lay_over(model: &mut Model, what: Modal) -> Vec<Ask> {
 }
 
 fn focus(model: &mut Model, pane: Pane) -> Vec<Ask> {
+    // Who comes to the held output comes for what waits, not for what was delivered long ago.
+    let items = model.session.as_ref().map_or(&[][..], |state| state.pending.items());
+    let gone = items.get(model.chosen_item).is_some_and(|item| item.state == ItemState::Delivered);
+    if pane == Pane::Pending && model.focus != pane && gone {
+        let waits = items.iter().position(|item| item.state == ItemState::Pending);
+        model.chosen_item = waits.unwrap_or(model.chosen_item);
+    }
     model.focus = pane;
     Vec::new()
 }
@@ -339,7 +346,7 @@ fn next_fit(from: usize, count: usize, forward: bool, fits: impl Fn(usize) -> bo
 
 fn search_runs(model: &mut Model, query: &str, forward: bool) -> bool {
     let query = query.to_lowercase();
-    let fits = |n| model.runs.nth(n).is_some_and(|run| run.hook.to_lowercase().contains(&query));
+    let fits = |n| model.runs.nth(n).is_some_and(|run| run.name().to_lowercase().contains(&query));
     let found = next_fit(model.chosen_run, model.runs.len(), forward, fits);
     model.chosen_run = found.unwrap_or(model.chosen_run);
     found.is_some()
@@ -395,7 +402,7 @@ fn in_stream(model: &mut Model, action: Action, reload: Reload<'_>) {
 
 fn open_run(model: &mut Model) -> Vec<Ask> {
     let Some(run) = model.runs.nth(model.chosen_run) else { return Vec::new() };
-    let title = format!("run {} · {} · {}", run.run, run.point, run.hook);
+    let title = format!("run {} · {} · {}", run.run, run.point, run.name());
     let file = run.ended.as_ref().and_then(|finished| finished.file.clone());
     vec![Ask::ReadOutput { title, file, otherwise: view::run_text(run) }]
 }
@@ -685,6 +692,7 @@ fn on_mouse(model: &mut Model, mouse: MouseEvent, reload: Reload<'_>) -> Vec<Ask
             match model.modals.last_mut() {
                 Some(Modal::Viewer(viewer)) => viewer.key(action, 1),
                 Some(Modal::Help(help)) => help.key(action, 1),
+                Some(Modal::Gate(gate)) => gate.wheel(action == Action::Down),
                 Some(_) => {}
                 None => {
                     if let Some(pane) = view::pane_at(model, mouse.column, mouse.row) {
@@ -709,6 +717,7 @@ fn click(model: &mut Model, column: u16, row: u16) -> Vec<Ask> {
         Some(Modal::Gate(gate)) => {
             let buttons = view::gate_buttons(area);
             if row != buttons.y || column < buttons.x {
+                gate.click_item(column, row, now);
                 return Vec::new();
             }
             let asked = gate

@@ -49,6 +49,8 @@ pub struct GateModal {
     item: usize,
     /// How far the text was read.
     scroll: usize,
+    /// Where the items were drawn, for the mouse.
+    list: Rect,
     /// Whether giving up was asked for once.
     sure: bool,
 }
@@ -75,7 +77,7 @@ impl GateModal {
     pub fn open(gate: Gate, state: &State, now: At) -> Self {
         let waiting = state.pending.waiting_ids();
         let items = gate.items.iter().filter(|id| waiting.contains(id)).map(|id| (*id, true)).collect();
-        Self { gate, armed_at: now.after(GUARD), choice: 0, items, item: 0, scroll: 0, sure: false }
+        Self { gate, armed_at: now.after(GUARD), choice: 0, items, item: 0, scroll: 0, list: Rect::ZERO, sure: false }
     }
 
     fn choices(&self) -> &'static [Choice] {
@@ -156,7 +158,7 @@ impl GateModal {
     }
 
     /// Draws the gate.
-    pub fn draw(&self, model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    pub fn draw(&mut self, model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
         let area = middle(area, area.width * 9 / 10, area.height * 9 / 10);
         let title = match self.gate.about {
             About::FinalDelivery => "Final delivery",
@@ -181,7 +183,7 @@ impl GateModal {
         if !self.items.is_empty() {
             self.draw_items(model, theme, middle, buffer);
         } else if self.gate.about == About::RetryLimit {
-            draw_attempts(&model.attempts, theme, middle, buffer);
+            self.draw_attempts(&model.attempts, theme, middle, buffer);
         } else {
             self.draw_last_run(model, theme, middle, buffer);
         }
@@ -236,16 +238,17 @@ impl GateModal {
     }
 
     /// What the hook that it is about printed last.
-    fn draw_last_run(&self, model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-        let hook = self.gate.hook.as_deref().map(plain);
-        let run = model.runs.newest_first().find(|run| hook.as_ref() == Some(&run.hook));
+    fn draw_last_run(&mut self, model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+        let run = model.runs.newest_first().find(|run| self.gate.hook.as_ref() == Some(&run.hook));
         let Some((run, finished)) = run.and_then(|run| run.ended.as_ref().map(|finished| (run, finished))) else {
             return;
         };
-        let head = format!("{} {} · {} · {}", run.point, run.hook, finished.end.describe(), finished.took_ms);
+        let head = format!("{} {} · {} · {}", run.point, run.name(), finished.end.describe(), finished.took_ms);
         let width = usize::from(area.width);
         let mut lines = vec![Line::styled(fit(&head, width), theme.style(Role::Warning))];
-        lines.extend(plain_lines(&run_text(run), theme.style(Role::Text), width));
+        let text = plain_lines(&run_text(run), theme.style(Role::Text), width);
+        self.stop_at_the_end(text.len() + 1, area.height);
+        lines.extend(text.into_iter().skip(self.scroll));
         Paragraph::new(lines).render(area, buffer);
     }
 
@@ -262,11 +265,12 @@ impl GateModal {
         None
     }
 
-    fn draw_items(&self, model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    fn draw_items(&mut self, model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
         let Some(state) = &model.session else { return };
         let list_width = (area.width / 3).clamp(12, 40).min(area.width);
         let [left, right] = Layout::horizontal([Constraint::Length(list_width), Constraint::Min(1)]).areas(area);
-        let first = self.item.saturating_sub(usize::from(left.height).saturating_sub(1));
+        self.list = left;
+        let first = self.first_item();
         let rows = self.items.iter().enumerate().skip(first).take(usize::from(left.height));
         let lines: Vec<Line<'_>> = rows
             .map(|(n, (id, approved))| {
@@ -282,29 +286,64 @@ impl GateModal {
         Paragraph::new(lines).render(left, buffer);
         if let Some(item) = self.items.get(self.item).and_then(|(id, _)| state.pending.get(*id)) {
             let text = plain_lines(&item.text, theme.style(Role::Text), usize::from(right.width));
-            let most = text.len().saturating_sub(usize::from(right.height));
-            let shown: Vec<Line<'_>> = text.into_iter().skip(self.scroll.min(most)).collect();
+            self.stop_at_the_end(text.len(), right.height);
+            let shown: Vec<Line<'_>> = text.into_iter().skip(self.scroll).collect();
             Paragraph::new(shown).render(right, buffer);
+        }
+    }
+
+    fn first_item(&self) -> usize {
+        self.item.saturating_sub(usize::from(self.list.height).saturating_sub(1))
+    }
+
+    /// A mouse button was pressed on the items: the first time chooses one, the second approves it or not.
+    pub fn click_item(&mut self, column: u16, row: u16, now: At) {
+        if self.items.is_empty() || !self.is_armed(now) || !self.list.contains((column, row).into()) {
+            return;
+        }
+        let item = self.first_item() + usize::from(row - self.list.y);
+        if item == self.item
+            && let Some((_, approved)) = self.items.get_mut(item)
+        {
+            *approved = !*approved;
+        } else if item < self.items.len() {
+            (self.item, self.scroll) = (item, 0);
+        }
+    }
+
+    /// The wheel was turned.
+    pub fn wheel(&mut self, down: bool) {
+        self.scroll = if down { self.scroll + 1 } else { self.scroll.saturating_sub(1) };
+    }
+
+    /// Nobody reads on behind the end: the way back would be as long.
+    fn stop_at_the_end(&mut self, rows: usize, height: u16) {
+        self.scroll = self.scroll.min(rows.saturating_sub(usize::from(height)));
+    }
+
+    /// The last feedbacks side by side, so that one sees whether anything changes.
+    fn draw_attempts(&mut self, attempts: &[Attempt], theme: &Theme, area: Rect, buffer: &mut Buffer) {
+        let shown = attempts.len().min(if area.width >= 90 { 3 } else { 2 });
+        if shown == 0 || area.height < 2 {
+            return;
+        }
+        let columns = Layout::horizontal(vec![Constraint::Fill(1); shown]).spacing(1).split(area);
+        let shown = &attempts[attempts.len() - shown..];
+        let text = |attempt: &Attempt, column: &Rect| {
+            plain_lines(&attempt.reason, theme.style(Role::Text), usize::from(column.width))
+        };
+        let texts: Vec<_> = shown.iter().zip(columns.iter()).map(|(attempt, column)| text(attempt, column)).collect();
+        self.stop_at_the_end(texts.iter().map(Vec::len).max().unwrap_or(0) + 1, area.height);
+        for ((attempt, column), text) in shown.iter().zip(columns.iter()).zip(texts) {
+            let same = if attempt.no_progress { " · same as before" } else { "" };
+            let head = fit(&format!("retry {}{same}", attempt.used), usize::from(column.width));
+            let mut lines = vec![Line::styled(head, theme.style(Role::Warning))];
+            lines.extend(text.into_iter().skip(self.scroll));
+            Paragraph::new(lines).render(*column, buffer);
         }
     }
 }
 
 fn button_width(choice: Choice) -> u16 {
     u16::try_from(choice.name().len()).unwrap_or(0) + 4
-}
-
-/// The last feedbacks side by side, so that one sees whether anything changes.
-fn draw_attempts(attempts: &[Attempt], theme: &Theme, area: Rect, buffer: &mut Buffer) {
-    let shown = attempts.len().min(if area.width >= 90 { 3 } else { 2 });
-    if shown == 0 || area.height < 2 {
-        return;
-    }
-    let columns = Layout::horizontal(vec![Constraint::Fill(1); shown]).spacing(1).split(area);
-    for (attempt, column) in attempts[attempts.len() - shown..].iter().zip(columns.iter()) {
-        let same = if attempt.no_progress { " · same as before" } else { "" };
-        let head = fit(&format!("retry {}{same}", attempt.used), usize::from(column.width));
-        let mut lines = vec![Line::styled(head, theme.style(Role::Warning))];
-        lines.extend(plain_lines(&attempt.reason, theme.style(Role::Text), usize::from(column.width)));
-        Paragraph::new(lines).render(*column, buffer);
-    }
 }

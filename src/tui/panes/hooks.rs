@@ -72,7 +72,7 @@ fn row(model: &Model, run: &Run) -> (String, Role) {
             format!(" · {left} s left")
         });
         return (
-            format!("▸ {} {} · {} s{}{again}", run.point, run.hook, took.0 / 1_000, left.unwrap_or_default()),
+            format!("▸ {} {} · {} s{}{again}", run.point, run.name(), took.0 / 1_000, left.unwrap_or_default()),
             Role::Accent,
         );
     };
@@ -82,7 +82,7 @@ fn row(model: &Model, run: &Run) -> (String, Role) {
         Verdict::Fail => ("!", Role::Warning),
     };
     let piped = if finished.piped { " · piped" } else { "" };
-    (format!("{sign} {} {} · {}{piped}{again} · {took}", run.point, run.hook, finished.end.describe()), role)
+    (format!("{sign} {} {} · {}{piped}{again} · {took}", run.point, run.name(), finished.end.describe()), role)
 }
 
 /// The hooks of the next points, by name.
