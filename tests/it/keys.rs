@@ -76,6 +76,15 @@ fn tab_numbers_and_clicks_choose_the_pane() {
 }
 
 #[test]
+fn the_tab_of_the_pane_in_sight_has_its_name_on_every_screen() {
+    let mut screen = Screen::of(&scenes::first_turn(), (24, 6));
+    screen.press("5");
+    assert_eq!(screen.frame().lines().nth(1), Some(" 1  2  3  4  5 Tasks"));
+    screen.click_on(" 3 ");
+    assert_eq!(screen.frame().lines().nth(1), Some(" 1  2  3 Pending  4  5"));
+}
+
+#[test]
 fn a_pane_takes_the_whole_screen_and_gives_it_back() {
     let mut screen = Screen::of(&scenes::first_turn(), WIDE);
     let before = screen.frame();
@@ -259,6 +268,12 @@ fn items_are_skipped_brought_back_and_edited() {
 }
 
 #[test]
+fn the_first_item_that_waits_is_chosen_when_one_comes_to_them() {
+    let mut screen = Screen::of(&scenes::final_delivery(), SMALL).armed();
+    assert_eq!(screen.press("esc 3 s"), asked(Command::SkipItem(ItemId(3))));
+}
+
+#[test]
 fn runs_are_opened_switched_off_and_ended() {
     let world = scenes::hook_runs();
     let run = world.jobs[0].run;
@@ -430,6 +445,64 @@ fn gates_are_answered_by_clicks() {
         screen.later(600);
         assert_eq!(screen.click_on("[ ignore ]"), [], "chosen");
         assert_eq!(screen.click_on("[ ignore ]"), answer(Choice::Ignore));
+    }
+}
+
+#[test]
+fn items_at_a_gate_are_chosen_and_switched_by_clicks() {
+    let mut screen = Screen::of(&scenes::delivery(), SMALL).armed();
+    screen.click_on("3 todo list");
+    assert!(screen.frame().contains("- the lexer"));
+    screen.click_on("3 todo list");
+    assert!(screen.frame().contains("[ ] 3 todo list"));
+}
+
+#[test]
+fn what_does_not_fit_at_a_gate_is_read_on_and_back() {
+    let mut screen = Screen::of(&scenes::retry_limit(), (120, 12)).armed();
+    let top = screen.frame();
+    for _ in 0..9 {
+        screen.press("page-down");
+        screen.frame();
+    }
+    assert!(screen.frame().contains("The empty text is no error."));
+    screen.press("page-up");
+    assert_eq!(screen.frame(), top);
+}
+
+#[test]
+fn help_goes_to_its_end_and_back() {
+    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    screen.press("?");
+    let top = screen.frame();
+    screen.press("G");
+    let end = screen.frame();
+    assert!(end.contains("on to the next error"));
+    screen.press("k");
+    assert_ne!(screen.frame(), end);
+    screen.press("home");
+    assert_eq!(screen.frame(), top);
+    screen.press("?");
+    assert!(screen.model.modals.is_empty());
+}
+
+#[test]
+fn live_output_reads_the_same_however_it_was_cut() {
+    const PRINTED: &str = "a\x1b[1;31mred\x1b[0m\r\n日本\x1b]0;title\x1b\\\x1b(Bnext\r50%\r100%\n";
+    let world = scenes::hook_runs();
+    let run = world.jobs[0].run;
+    let heard = |parts: &[&[u8]]| {
+        let mut screen = Screen::of(&world, SMALL);
+        for part in parts {
+            screen.model.runs.overhear(run, part);
+        }
+        screen.model.runs.running().map(|run| run.live.clone())
+    };
+    let whole = heard(&[PRINTED.as_bytes()]);
+    assert_eq!(whole.as_deref(), Some("ared\n日本next\n50%\n100%\n"));
+    for cut in 0..PRINTED.len() {
+        let (before, after) = PRINTED.as_bytes().split_at(cut);
+        assert_eq!(heard(&[before, after]), whole, "cut at {cut}");
     }
 }
 
