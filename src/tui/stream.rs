@@ -392,7 +392,10 @@ impl Stream {
             }
         }
         let end = self.end(width, height, theme, reload);
-        self.position = if by > 0 && (block, row) >= end { Position::Follow } else { Position::At { block, row } };
+        // Where everything is in sight there is nothing to go back to: the end stays in sight, too.
+        let all_in_sight = end == (0, 0) && self.position == Position::Follow;
+        let follows = all_in_sight || (by > 0 && (block, row) >= end);
+        self.position = if follows { Position::Follow } else { Position::At { block, row } };
     }
 
     /// To the beginning.
