@@ -125,6 +125,15 @@ fn scrolling_down_to_the_end_follows_again() {
 }
 
 #[test]
+fn one_goes_on_following_where_everything_is_in_sight() {
+    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    screen.press("k page-up");
+    assert_eq!(screen.model.stream.position(), Position::Follow);
+    screen.press("home");
+    assert_ne!(screen.model.stream.position(), Position::Follow);
+}
+
+#[test]
 fn the_wheel_scrolls_the_pane_under_the_mouse() {
     let mut screen = Screen::of(&talks(), WIDE);
     screen.press("2");
@@ -627,6 +636,25 @@ fn a_hook_of_the_past_runs_for_as_long_as_it_did_then() {
     screen.later(1_000_000_000);
     screen.press("2");
     assert!(screen.row("▸").contains("▸ stop cargo test · 0 s · 60 s left"));
+}
+
+#[test]
+fn any_keys_anywhere_leave_a_screen_that_can_be_drawn() {
+    let named = "enter esc tab shift-tab space up down left right home end page-up page-down backspace";
+    let keys: Vec<String> =
+        ('!'..='~').map(String::from).chain(named.split(' ').map(String::from)).chain(["ctrl-d".into()]).collect();
+    for world in [scenes::delivery(), scenes::hook_runs()] {
+        for first in &keys {
+            let mut screen = Screen::of(&world, (30, 8)).armed();
+            screen.press(first);
+            for second in &keys {
+                screen.press(second);
+            }
+            screen.frame();
+            screen.told(Msg::Resize(140, 30));
+            screen.frame();
+        }
+    }
 }
 
 #[test]

@@ -166,14 +166,15 @@ impl Screen {
         row.unwrap_or_else(|| panic!("`{holds}` is not on the screen:\n{frame}")).to_owned()
     }
 
-    /// Every stretch of the screen that is in one look, a line each.
+    /// Every stretch of the screen that is in one look, a line each; the sides of frames are left out.
     pub fn styles(&mut self) -> String {
         let buffer = self.draw();
         let mut out = String::new();
         for row in 0..buffer.area.height {
             for run in cells(&buffer, row).chunk_by(|a, b| look(a) == look(b)) {
-                if !text(run).trim().is_empty() {
-                    out += &format!("{row:>2} {:<16} {}\n", look(&run[0]), text(run).trim());
+                let shown = text(run);
+                if !shown.trim_matches([' ', '│', '┃', '║']).is_empty() {
+                    out += &format!("{row:>2} {:<28} {}\n", look(&run[0]), shown.trim());
                 }
             }
         }
