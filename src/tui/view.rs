@@ -252,13 +252,17 @@ fn draw_hints(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     }
     let over = model.session.as_ref().is_some_and(|state| state.outcome().is_some());
     let own: &[Action] = match model.focus {
+        // There the keys for the next iteration and error play up to them.
+        Pane::Stream if matches!(model.mode, Mode::Replay(_)) => &[Action::Fold],
         Pane::Stream => &[Action::Fold, Action::NextIteration, Action::NextError],
         Pane::Hooks => &[Action::Open, Action::SwitchHook, Action::CancelHook],
         Pane::Pending => &[Action::OpenItem, Action::Edit, Action::Skip, Action::Preview],
         Pane::Retries | Pane::Tasks => &[],
     };
     let general: &[Action] = match &model.mode {
-        Mode::Replay(_) => &[Action::Play, Action::Step, Action::StepBack, Action::Faster],
+        Mode::Replay(_) => {
+            &[Action::Play, Action::Step, Action::StepBack, Action::Faster, Action::StepIteration, Action::StepError]
+        }
         Mode::Live if over => &[Action::NextPane],
         Mode::Live => &[Action::Message, Action::Pause, Action::NextPane, Action::Search, Action::Zoom],
     };

@@ -24,7 +24,7 @@ impl QuitModal {
         Paragraph::new(vec![
             Line::styled("The session is still going on.", theme.style(Role::Text)),
             Line::default(),
-            key("y", "    stop it now: cancel the turn, run session_end, leave"),
+            key("y", "    stop it now: cancel the turn, run session_end"),
             key("w", "    let this iteration end, then stop"),
             key("esc", "  stay"),
         ])
