@@ -5,11 +5,11 @@
 //!
 //! `cargo bench` measures all of them, `cargo bench -- fold` one. The exit code is 1 if one is missed.
 
-#![expect(clippy::print_stdout, reason = "a program whose whole purpose is to print")]
+#[path = "support/measure.rs"]
+mod measure;
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    env,
     error::Error,
     fs::{self, File},
     hint::black_box,
@@ -38,11 +38,10 @@ use creel::{
     journal::{self, Record, Sessions},
     runtime::{Runtime, Scene},
 };
+use measure::{Figure, Finding, Result, Verdict, check, compare, forget_peak, peak_memory_kib};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use tokio::sync::mpsc;
-
-type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
 /// How many processes one round of a figure about processes starts.
 const SPAWNS: u32 = 100;
@@ -55,10 +54,8 @@ const RECORDS: u64 = 1_000_000;
 /// As many pieces of live output as the command line lets wait for the screen.
 const LIVE_BACKLOG: usize = 256;
 
-/// One figure.
-struct Figure {
-    name: &'static str,
-    measure: fn() -> Result<Vec<Finding>>,
+fn main() -> ExitCode {
+    measure::run(&FIGURES)
 }
 
 /// The flood stands before the fold, whose journal leaves the memory large.
@@ -69,48 +66,6 @@ const FIGURES: [Figure; 4] = [
     Figure { name: "fold", measure: fold },
 ];
 
-/// What was found, in words, and whether that is allowed.
-struct Finding {
-    text: String,
-    verdict: Verdict,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    Ok,
-    Missed,
-    /// Nothing is promised about it.
-    Information,
-}
-
-fn main() -> ExitCode {
-    // Cargo passes `--bench`.
-    let wanted: Vec<String> = env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    if let Some(unknown) = wanted.iter().find(|name| FIGURES.iter().all(|figure| figure.name != **name)) {
-        let known = FIGURES.map(|figure| figure.name).join(", ");
-        println!("there is no figure `{unknown}`; there are: {known}");
-        return ExitCode::from(2);
-    }
-    let mut code = ExitCode::SUCCESS;
-    for figure in FIGURES.iter().filter(|figure| wanted.is_empty() || wanted.iter().any(|name| name == figure.name)) {
-        let findings = (figure.measure)().unwrap_or_else(|error| {
-            vec![Finding { text: format!("could not be measured: {error}"), verdict: Verdict::Missed }]
-        });
-        for Finding { text, verdict } in findings {
-            let said = match verdict {
-                Verdict::Ok => "ok",
-                Verdict::Missed => "MISSED",
-                Verdict::Information => "for information",
-            };
-            println!("{:<11} {text}  {said}", figure.name);
-            if verdict == Verdict::Missed {
-                code = ExitCode::FAILURE;
-            }
-        }
-    }
-    code
-}
-
 /// A hook that does nothing, through all that a session does for it, against a bare shell that does nothing.
 ///
 /// A session that has no iterations runs its `session_start` hooks and ends, so this is the runtime's whole path:
@@ -119,14 +74,20 @@ fn hook() -> Result<Vec<Finding>> {
     let stage = Stage::new()?;
     // Two identical hooks would run once; `true` does not mind an argument.
     let hooks = (0..SPAWNS).map(|n| hook_spec(&format!("nothing {n}"), &format!("true {n}"), false)).collect();
-    let plan = plan(0, "true", BTreeMap::from([(Point::SessionStart, hooks)]));
+    let with_hooks = plan(0, "true", BTreeMap::from([(Point::SessionStart, hooks)]));
+    let without_hooks = plan(0, "true", BTreeMap::new());
     let ours = || {
-        let (took, ended) = stage.session(plan.clone())?;
+        let (took, ended) = stage.session(with_hooks.clone())?;
         check(ended.hooks.last_run.0 == u64::from(SPAWNS), "not all hooks ran")?;
         Ok(took)
     };
+    let bare = format!("{SPAWNS} bare `sh -c true`");
     let compared = compare(25, ours, bare_spawns)?;
-    Ok(vec![compared.finding(&format!("{SPAWNS} hooks `true`"), &format!("{SPAWNS} bare `sh -c true`"), 1.3)])
+    let empty = compare(5, || Ok(stage.session(without_hooks.clone())?.0), bare_spawns)?;
+    Ok(vec![
+        compared.finding(&format!("{SPAWNS} hooks `true`"), &bare, 1.3),
+        information(&empty.tell("of this, the session without any hook", &bare)),
+    ])
 }
 
 /// Iterations of an agent that exits at once, against as many bare shells.
@@ -179,7 +140,7 @@ fn flood() -> Result<Vec<Finding>> {
     let without_pipe = compare(3, ours, shell(format!("cat '{source}' > /dev/null")))?;
     Ok(vec![
         compared.finding("a hook printing 1 GB", "`cat FILE | cat > /dev/null`", 2.0),
-        without_pipe.information("a hook printing 1 GB", "`cat FILE > /dev/null`, without any pipe"),
+        information(&without_pipe.tell("a hook printing 1 GB", "`cat FILE > /dev/null`, without any pipe")),
         Finding {
             text: format!("memory grew by {grown} KiB at most, allowed {FLOOD_MEMORY_KIB} KiB"),
             verdict: if grown <= FLOOD_MEMORY_KIB { Verdict::Ok } else { Verdict::Missed },
@@ -193,17 +154,6 @@ fn shell(command: String) -> impl Fn() -> Result<Duration> {
         check(Command::new("sh").arg("-c").arg(&command).status()?.success(), "the comparison failed")?;
         Ok(started.elapsed())
     }
-}
-
-/// What was needed before does not count. Where the kernel refuses, the growth is told too small, never too large.
-fn forget_peak() {
-    let _ = fs::write("/proc/self/clear_refs", "5");
-}
-
-fn peak_memory_kib() -> Result<u64> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    Ok(peak.and_then(|rest| rest.split_whitespace().next()).ok_or("the kernel does not tell the peak")?.parse()?)
 }
 
 /// A session from its journal, against parsing the lines of the journal.
@@ -222,7 +172,7 @@ fn fold() -> Result<Vec<Finding>> {
     let ignored = compare(3, ours, || parse(&path, |line| serde_json::from_str::<IgnoredAny>(line).map(drop)))?;
     Ok(vec![
         values.finding(&what, "serde_json to `Value`", 3.0),
-        ignored.information(&what, "serde_json to `IgnoredAny`"),
+        information(&ignored.tell(&what, "serde_json to `IgnoredAny`")),
     ])
 }
 
@@ -238,59 +188,9 @@ fn parse(path: &Path, each: impl Fn(&str) -> serde_json::Result<()>) -> Result<D
     Ok(started.elapsed())
 }
 
-/// The medians of two things measured in turns.
-struct Compared {
-    ours: Duration,
-    theirs: Duration,
-    /// The median of the ratios of the rounds: what slows a whole round down slows both sides.
-    ratio: f64,
-    rounds: usize,
-}
-
-fn compare(
-    rounds: usize,
-    ours: impl Fn() -> Result<Duration>,
-    theirs: impl Fn() -> Result<Duration>,
-) -> Result<Compared> {
-    // The first time of anything is not like the others.
-    theirs()?;
-    ours()?;
-    let measured = (0..rounds).map(|_| Ok((theirs()?, ours()?))).collect::<Result<Vec<_>>>()?;
-    let ratio = |(theirs, ours): &(Duration, Duration)| ours.as_secs_f64() / theirs.as_secs_f64();
-    Ok(Compared {
-        ours: median(measured.iter().map(|pair| pair.1), Duration::cmp),
-        theirs: median(measured.iter().map(|pair| pair.0), Duration::cmp),
-        ratio: median(measured.iter().map(ratio), f64::total_cmp),
-        rounds,
-    })
-}
-
-fn median<T: Copy>(values: impl Iterator<Item = T>, order: impl Fn(&T, &T) -> std::cmp::Ordering) -> T {
-    let mut values: Vec<T> = values.collect();
-    values.sort_by(order);
-    values[values.len() / 2]
-}
-
-impl Compared {
-    fn finding(&self, ours: &str, theirs: &str, allowed: f64) -> Finding {
-        let verdict = if self.ratio <= allowed { Verdict::Ok } else { Verdict::Missed };
-        Finding { text: format!("{}, allowed {allowed:.2}", self.tell(ours, theirs)), verdict }
-    }
-
-    fn information(&self, ours: &str, theirs: &str) -> Finding {
-        Finding { text: self.tell(ours, theirs), verdict: Verdict::Information }
-    }
-
-    fn tell(&self, ours: &str, theirs: &str) -> String {
-        let ms = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1_000.0);
-        let Self { ratio, rounds, .. } = self;
-        let (our_time, their_time) = (ms(self.ours), ms(self.theirs));
-        format!("{ours}: {our_time}; {theirs}: {their_time}; ratio {ratio:.2} over {rounds} rounds")
-    }
-}
-
-fn check(holds: bool, else_say: &str) -> Result<()> {
-    if holds { Ok(()) } else { Err(else_say.into()) }
+/// Something about which nothing is promised.
+fn information(text: &str) -> Finding {
+    Finding { text: text.to_owned(), verdict: Verdict::Information }
 }
 
 /// Where sessions are run: as the command line does it, without the printing.

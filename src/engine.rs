@@ -125,7 +125,8 @@ fn on_hook_finished(state: &State, run: RunId, result: RunResult) -> Step {
     };
     let judged = verdict::judge(dispatch.point, spec, dispatch::view(&finished));
     finished.verdict = judged.verdict;
-    finished.piped = dispatch::is_piped(spec, dispatch.point, dispatch::view(&finished), judged.verdict);
+    let by_hand = dispatch.cause == dispatch::Cause::ByHand;
+    finished.piped = !by_hand && dispatch::is_piped(spec, dispatch.point, dispatch::view(&finished), judged.verdict);
     let trouble = trouble(dispatch, &finished);
     let step = Step::record(Event::HookFinished(Box::new(finished)));
     trouble.into_iter().fold(step, Step::and)

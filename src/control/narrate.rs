@@ -202,6 +202,7 @@ impl Narrator {
             Event::Warning { text } => paint.paint(Role::Warning, format!("  ! {}", plain(text))),
             Event::SessionEnded { outcome, iterations, reason } => self.ended(*outcome, *iterations, reason),
             Event::HooksDue { .. }
+            | Event::HookRequested { .. }
             | Event::AgentSaid { .. }
             | Event::AgentThought { .. }
             | Event::ToolCalled { .. }

@@ -48,6 +48,15 @@ pub enum Event {
         /// The task whose event it is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         task: Option<String>,
+        /// Whether a person asked for it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        by_hand: bool,
+    },
+    /// A person wants a hook to run now.
+    HookRequested {
+        point: Point,
+        hook: String,
+        by: By,
     },
     HookStarted {
         run: RunId,
@@ -56,6 +65,9 @@ pub enum Event {
         iteration: u32,
         /// Retries so far.
         attempt: u32,
+        /// Whether it runs beside the main line.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        beside: bool,
     },
     HookFinished(Box<HookFinished>),
     HookDisabled {

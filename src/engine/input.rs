@@ -93,6 +93,8 @@ pub enum Command {
     DisableHook(Option<Point>, String),
     /// Run it again.
     EnableHook(Option<Point>, String),
+    /// Run a hook now, beside everything else. Its verdict changes nothing, and its output is only shown.
+    RunHook(Option<Point>, String),
     /// End a hook that runs.
     CancelHook(RunId),
     /// A task was completed.

@@ -28,6 +28,10 @@ use tokio_util::sync::CancellationToken;
 pub use super::sweep::Group;
 use super::sweep::{self, MARK};
 
+/// The shell, by its path: looking for it on `PATH` costs a failed call for every folder before the right one, and what a
+/// project puts on `PATH` must not stand in for it.
+const SHELL: &str = "/bin/sh";
+
 /// How much is read at once from a command that prints little, which most do.
 const BUFFER: usize = 8 * 1024;
 /// How much is read at once from a command that filled the small buffer. Whoever watches may keep some hundreds of such
@@ -191,7 +195,7 @@ enum Seen {
 
 impl Running {
     fn start(spec: ProcessSpec) -> Result<Self, String> {
-        let mut command = Command::new("sh");
+        let mut command = Command::new(SHELL);
         command.arg("-c").arg(&spec.command).current_dir(&spec.cwd).process_group(0);
         for name in OURS {
             command.env_remove(name);

@@ -67,6 +67,7 @@ actions! {
     }
     Hooks {
         Open "open" "show all of it",
+        RunHook "run-hook" "run the hook now; its output is only shown",
         SwitchHook "switch-hook" "switch the hook off or on",
         CancelHook "cancel-hook" "end the hook that runs",
     }

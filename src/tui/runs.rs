@@ -78,7 +78,7 @@ impl Runs {
     /// Takes in a record.
     pub fn take(&mut self, record: &Record) {
         match &record.event {
-            Event::HookStarted { run, point, hook, iteration, attempt } => {
+            Event::HookStarted { run, point, hook, iteration, attempt, .. } => {
                 self.list.push_back(Run {
                     run: *run,
                     point: *point,

@@ -303,7 +303,7 @@ impl Stream {
         }
         let hidden = block.folded && !matches!(block.body, Body::None);
         if !block.head.is_empty() {
-            let more = if hidden { " ⏷" } else { "" };
+            let more = if hidden { " ▾" } else { "" };
             lines.extend(wrap(&[(format!("{}{more}", block.head), theme.style(block.role))], width, 2));
         }
         if hidden || matches!(block.body, Body::None) {
@@ -636,6 +636,7 @@ fn note(at: At, event: &Event) -> Option<Block> {
         }
         Event::TurnEnded { .. }
         | Event::HooksDue { .. }
+        | Event::HookRequested { .. }
         | Event::HookStarted { .. }
         | Event::HookFinished(_)
         | Event::PromptSent(_)

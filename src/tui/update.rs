@@ -200,6 +200,7 @@ pub fn perform(model: &mut Model, action: Action, reload: Reload<'_>) -> Vec<Ask
             Vec::new()
         }
         Action::Open => open_run(model),
+        Action::RunHook => run_hook(model),
         Action::SwitchHook => switch_hook(model),
         Action::CancelHook => cancel_hook(model),
         Action::OpenItem | Action::Edit | Action::Skip | Action::Preview => on_item(model, action),
@@ -415,6 +416,14 @@ fn switch_hook(model: &mut Model) -> Vec<Ask> {
     let on = state.plan().hook(run.point, &run.hook).is_some_and(|spec| state.hooks.is_enabled(run.point, spec));
     let (point, hook) = (Some(run.point), run.hook.clone());
     vec![Ask::Command(if on { Command::DisableHook(point, hook) } else { Command::EnableHook(point, hook) })]
+}
+
+fn run_hook(model: &mut Model) -> Vec<Ask> {
+    let chosen = model.runs.nth(model.chosen_run).map(|run| (run.point, run.hook.clone()));
+    match chosen {
+        Some((point, hook)) if is_live(model) => vec![Ask::Command(Command::RunHook(Some(point), hook))],
+        Some(_) | None => Vec::new(),
+    }
 }
 
 fn cancel_hook(model: &mut Model) -> Vec<Ask> {
@@ -713,9 +722,10 @@ fn on_mouse(model: &mut Model, mouse: MouseEvent, reload: Reload<'_>) -> Vec<Ask
 fn click(model: &mut Model, column: u16, row: u16) -> Vec<Ask> {
     let now = model.now;
     let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
+    let buttons = view::gate_buttons(model, area);
     match model.modals.last_mut() {
         Some(Modal::Gate(gate)) => {
-            let buttons = view::gate_buttons(area);
+            let Some(buttons) = buttons else { return Vec::new() };
             if row != buttons.y || column < buttons.x {
                 gate.click_item(column, row, now);
                 return Vec::new();

@@ -117,10 +117,11 @@ pub fn choose_at(model: &mut Model, pane: Pane, row: u16) {
     }
 }
 
-/// The row of a gate's buttons.
-pub fn gate_buttons(area: Rect) -> Rect {
-    let frame = super::modals::middle(area, area.width * 9 / 10, area.height * 9 / 10);
-    Rect { x: frame.x + 1, y: frame.bottom().saturating_sub(3), width: frame.width.saturating_sub(2), height: 1 }
+/// The row of a gate's buttons, if one is shown.
+pub fn gate_buttons(model: &Model, area: Rect) -> Option<Rect> {
+    let Some(Modal::Gate(gate)) = model.modals.last() else { return None };
+    let frame = gate.frame(model, area);
+    Some(Rect { x: frame.x + 1, y: frame.bottom().saturating_sub(3), width: frame.width.saturating_sub(2), height: 1 })
 }
 
 /// What a run printed, as one text.
@@ -255,7 +256,7 @@ fn draw_hints(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
         // There the keys for the next iteration and error play up to them.
         Pane::Stream if matches!(model.mode, Mode::Replay(_)) => &[Action::Fold],
         Pane::Stream => &[Action::Fold, Action::NextIteration, Action::NextError],
-        Pane::Hooks => &[Action::Open, Action::SwitchHook, Action::CancelHook],
+        Pane::Hooks => &[Action::Open, Action::RunHook, Action::SwitchHook, Action::CancelHook],
         Pane::Pending => &[Action::OpenItem, Action::Edit, Action::Skip, Action::Preview],
         Pane::Retries | Pane::Tasks => &[],
     };

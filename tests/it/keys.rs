@@ -165,9 +165,9 @@ fn one_jumps_between_iterations_and_errors() {
         ]: ━━ iteration 2
         home: session started · agent demo
         e: ! pre_iteration: disk space failed · timed out · 1.2 s
-        e: ✗ cargo build · 400 ms ⏷
+        e: ✗ cargo build · 400 ms ▾
         e: ✗ stop: cargo test blocked · exit 2 · 1.2 s
-        E: ✗ cargo build · 400 ms ⏷
+        E: ✗ cargo build · 400 ms ▾
         end: ━━ iteration 3
         E: ✗ iteration 2 failed
     "#]]
@@ -526,10 +526,14 @@ fn giving_up_by_clicks_asks_once_more_each_time() {
 
 #[test]
 fn the_chosen_answer_is_in_sight_where_not_all_fit() {
-    let mut screen = Screen::of(&scenes::retry_limit(), (40, 12)).armed();
-    assert!(!screen.frame().contains("[ abort ]"));
-    screen.press("left");
-    assert!(screen.frame().contains("[ abort ]"));
+    for size in [(40, 12), (24, 6)] {
+        let mut screen = Screen::of(&scenes::retry_limit(), size).armed();
+        assert!(!screen.frame().contains("[ abort ]"));
+        screen.press("left");
+        assert!(screen.frame().contains("[ abort ]"));
+        assert_eq!(screen.click_on("[ abort ]"), []);
+        assert_eq!(screen.click_on("[ abort ]"), answer(Choice::Abort));
+    }
 }
 
 #[test]

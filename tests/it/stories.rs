@@ -891,3 +891,25 @@ fn a_recovery_neither_adds_to_the_errors_nor_clears_them() {
     let world = World::begin(script).run();
     assert_eq!((world.state.outcome(), world.state.iterations.current), (Some(Outcome::Failed), 3));
 }
+
+#[test]
+fn a_hook_that_a_person_runs_is_only_shown() {
+    let mut world = World::begin(Script::new().piped(Point::Stop, "tests", [blocks("red"), passes()]).agent([DONE]));
+    world.settle();
+    world.command(Command::RunHook(None, "tests".into()));
+    world.finish_hook(0);
+    let story = world.run().story();
+    expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          HookRequested
+          stop tests exit 2 -> Block
+          turn ended EndTurn
+          stop tests exit 0 -> Pass
+        iteration 1 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]
+    .assert_eq(&story);
+}

@@ -40,6 +40,8 @@ pub enum Cause {
     Error(String),
     /// A task was completed.
     Task(TaskFacts),
+    /// A person wanted it.
+    ByHand,
 }
 
 /// A question that a dispatch can raise.

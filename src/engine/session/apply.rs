@@ -6,6 +6,7 @@ use super::{
     gate::{About, Choice, Gate},
     pending::{Incoming, Item, ItemState, Source},
     retry::Wait,
+    side::Errand,
     turn::Due,
 };
 use crate::engine::{
@@ -17,6 +18,7 @@ use crate::engine::{
         point::{PipedTo, Point},
         resolve::{self, HookRef},
     },
+    ids::RunId,
     stop::Action,
     time::At,
 };
@@ -29,16 +31,25 @@ impl State {
             Event::SessionResumed { presence, max_iterations, .. } => self.resumed(*presence, *max_iterations),
             Event::IterationStarted { iteration } => self.iteration_started(*iteration),
             Event::IterationCompleted { outcome, .. } => self.iteration_completed(*outcome),
-            Event::HooksDue { point, hooks, task, .. } => self.hooks_due(*point, hooks, task.is_some()),
-            Event::HookStarted { run, point, hook, .. } => {
+            Event::HooksDue { point, hooks, task, by_hand, .. } => {
+                self.hooks_due(*point, hooks, task.is_some() || *by_hand);
+            }
+            Event::HookRequested { point, hook, .. } => {
+                self.side.queue.push_back(Errand::ByHand(HookRef::new(*point, hook)));
+            }
+            Event::HookStarted { run, point, hook, beside, .. } => {
                 self.hooks.last_run = *run;
-                if let Some(dispatch) = self.dispatch_at(*point) {
+                let dispatch = if *beside { self.side.dispatch.as_mut() } else { self.dispatch_at(*point) };
+                if let Some(dispatch) = dispatch {
                     dispatch.started(*run, hook);
                 }
             }
             Event::HookFinished(finished) => self.hook_finished(finished),
             Event::HookDisabled { point, hook, .. } => {
                 self.hooks.disable(HookRef::new(*point, hook));
+                if let Some(dispatch) = self.side.dispatch.as_mut().filter(|dispatch| dispatch.point == *point) {
+                    dispatch.drop_from_queue(hook);
+                }
                 if let Some(dispatch) = self.dispatch_at(*point) {
                     dispatch.drop_from_queue(hook);
                 }
@@ -91,13 +102,17 @@ impl State {
         }
     }
 
+    /// The main line's dispatch, if it is at that point.
     fn dispatch_at(&mut self, point: Point) -> Option<&mut Dispatch> {
-        let dispatch = match (&mut self.phase, &mut self.side.dispatch) {
-            (_, Some(dispatch)) if point == Point::OnTaskComplete => dispatch,
-            (Phase::Hooks(dispatch), _) => dispatch,
-            _ => return None,
-        };
+        let Phase::Hooks(dispatch) = &mut self.phase else { return None };
         (dispatch.point == point).then_some(dispatch)
+    }
+
+    /// The dispatch that waits for this run.
+    fn dispatch_of(&mut self, run: RunId) -> Option<&mut Dispatch> {
+        let main = if let Phase::Hooks(dispatch) = &mut self.phase { Some(dispatch) } else { None };
+        let waits = |dispatch: &&mut Dispatch| dispatch.running.as_ref().is_some_and(|running| running.run == run);
+        main.into_iter().chain(self.side.dispatch.as_mut()).find(waits)
     }
 
     fn ask_once(&mut self, question: Asked) {
@@ -164,7 +179,7 @@ impl State {
     fn hook_finished(&mut self, finished: &HookFinished) {
         let point = finished.point;
         let spec = self.began.plan.hook(point, &finished.hook).cloned();
-        let Some(dispatch) = self.dispatch_at(point) else { return };
+        let Some(dispatch) = self.dispatch_of(finished.run) else { return };
         dispatch.finished(spec.as_ref(), finished);
         self.side.settle();
         if finished.again {
@@ -275,7 +290,8 @@ impl State {
     fn task_completed(&mut self, id: &str, content: &str) {
         let hooks_run = !resolve::due(self.plan(), &self.hooks, Point::OnTaskComplete).is_empty();
         if self.side.completed.insert(id.to_owned()) && hooks_run && !self.interrupted() {
-            self.side.queue.push_back(TaskFacts { id: id.to_owned(), content: content.to_owned() });
+            let task = TaskFacts { id: id.to_owned(), content: content.to_owned() };
+            self.side.queue.push_back(Errand::Task(task));
         }
     }
 

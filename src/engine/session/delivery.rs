@@ -75,7 +75,7 @@ impl State {
         if self.side.is_busy() {
             return Step::default();
         }
-        let announced = self.announce(Point::SessionEnd, None);
+        let announced = self.announce(Point::SessionEnd);
         if announced.is_empty() { self.end() } else { announced }
     }
 

@@ -22,7 +22,7 @@ impl State {
             return Step::default();
         }
         if dispatch.queue.is_none() {
-            let announced = self.announce(dispatch.point, None);
+            let announced = self.announce(dispatch.point);
             if !announced.is_empty() {
                 return announced;
             }
@@ -38,13 +38,13 @@ impl State {
     }
 
     /// Records which hooks will run at a point; nothing, if there are none.
-    pub(super) fn announce(&self, point: Point, task: Option<&str>) -> Step {
+    pub(super) fn announce(&self, point: Point) -> Step {
         let hooks = resolve::due(self.plan(), &self.hooks, point);
         if hooks.is_empty() {
             return Step::default();
         }
         let iteration = (self.iterations.current > 0).then_some(self.iterations.current);
-        Step::record(Event::HooksDue { point, iteration, hooks, task: task.map(str::to_owned) })
+        Step::record(Event::HooksDue { point, iteration, hooks, task: None, by_hand: false })
     }
 
     pub(super) fn start_hook(&self, dispatch: &Dispatch, hook: &str) -> Step {
@@ -60,6 +60,7 @@ impl State {
             hook: hook.to_owned(),
             iteration: self.iterations.current,
             attempt,
+            beside: self.side.dispatch.as_ref() == Some(dispatch),
         })
         .then(Effect::RunHook(Box::new(job)))
     }
@@ -67,7 +68,7 @@ impl State {
     fn facts(&self, dispatch: &Dispatch) -> Facts {
         let offered = |name| crate::engine::hooks::template::offered(dispatch.point).contains(&name);
         let (task, error) = match &dispatch.cause {
-            Cause::Lifecycle => (None, None),
+            Cause::Lifecycle | Cause::ByHand => (None, None),
             Cause::Error(error) => (None, Some(error.clone())),
             Cause::Task(task) => (Some(task.clone()), None),
         };

@@ -10,19 +10,28 @@ use crate::engine::{
     hooks::{
         dispatch::{Cause, Dispatch},
         point::Point,
-        resolve,
+        resolve::{self, HookRef},
     },
 };
 
 /// What runs beside the main line.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Side {
-    /// Completed tasks whose hooks have not run.
-    pub queue: VecDeque<TaskFacts>,
-    /// The task whose hooks run now.
+    /// What is still to be run.
+    pub queue: VecDeque<Errand>,
+    /// What runs now.
     pub dispatch: Option<Dispatch>,
     /// Tasks that were completed; completing one again means nothing.
     pub completed: BTreeSet<String>,
+}
+
+/// Something to run beside the main line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Errand {
+    /// The hooks for a completed task.
+    Task(TaskFacts),
+    /// A hook that a person wants to run.
+    ByHand(HookRef),
 }
 
 impl Side {
@@ -32,8 +41,11 @@ impl Side {
     }
 
     pub(super) fn begin(&mut self, hooks: &[String]) {
-        let Some(task) = self.queue.pop_front() else { return };
-        let mut dispatch = Dispatch::reached(Point::OnTaskComplete, Cause::Task(task));
+        let mut dispatch = match self.queue.pop_front() {
+            Some(Errand::Task(task)) => Dispatch::reached(Point::OnTaskComplete, Cause::Task(task)),
+            Some(Errand::ByHand(hook)) => Dispatch::reached(hook.point, Cause::ByHand),
+            None => return,
+        };
         dispatch.queue = Some(hooks.iter().cloned().collect());
         self.dispatch = Some(dispatch);
         self.settle();
@@ -63,16 +75,17 @@ impl State {
             (Some(dispatch), _) if dispatch.running.is_none() => {
                 dispatch.next().map_or_else(Step::default, |hook| self.start_hook(dispatch, hook))
             }
-            (None, Some(task)) => {
-                // Recorded also when nothing is due any more: the record takes the task off the queue.
-                let hooks = resolve::due(self.plan(), &self.hooks, Point::OnTaskComplete);
-                let iteration = Some(self.iterations.current);
-                Step::record(Event::HooksDue {
-                    point: Point::OnTaskComplete,
-                    iteration,
-                    hooks,
-                    task: Some(task.id.clone()),
-                })
+            (None, Some(errand)) => {
+                // Recorded also when nothing is due any more: the record takes the errand off the queue.
+                let (point, hooks, task) = match errand {
+                    Errand::Task(task) => {
+                        let point = Point::OnTaskComplete;
+                        (point, resolve::due(self.plan(), &self.hooks, point), Some(task.id.clone()))
+                    }
+                    Errand::ByHand(hook) => (hook.point, vec![hook.hook.clone()], None),
+                };
+                let (iteration, by_hand) = (Some(self.iterations.current), task.is_none());
+                Step::record(Event::HooksDue { point, iteration, hooks, task, by_hand })
             }
             (Some(_) | None, _) => Step::default(),
         }

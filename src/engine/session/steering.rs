@@ -60,6 +60,9 @@ impl State {
             Command::EnableHook(point, hook) => {
                 self.switch_hook(point, &hook, |point, hook| Event::HookEnabled { point, hook, by })
             }
+            Command::RunHook(point, hook) => {
+                self.switch_hook(point, &hook, |point, hook| Event::HookRequested { point, hook, by })
+            }
             Command::CancelHook(run) if self.running().any(|running| running == run) => {
                 Step::default().then(Effect::CancelHook(run))
             }

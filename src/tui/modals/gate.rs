@@ -25,6 +25,7 @@ use crate::{
     tui::{
         keymap::Action,
         model::{Attempt, Model},
+        runs::Run,
         text::{fit, plain_lines},
         theme::{Role, Theme},
         view::run_text,
@@ -157,9 +158,29 @@ impl GateModal {
         if again { self.answer() } else { Asked::Nothing }
     }
 
+    /// Where the gate stands: as large as what it shows, within the screen.
+    pub fn frame(&self, model: &Model, area: Rect) -> Rect {
+        let width = area.width * 9 / 10;
+        let inside = usize::from(width.saturating_sub(2)).max(1);
+        let plain = |text: &str, width: usize| plain_lines(text, ratatui::style::Style::default(), width.max(1)).len();
+        let body = if self.items.is_empty() && self.gate.about != About::RetryLimit {
+            self.last_run(model).map_or(0, |run| plain(&run_text(run), inside) + 1)
+        } else if self.items.is_empty() {
+            let columns = attempts_shown(&model.attempts, width).max(1);
+            model.attempts.iter().map(|attempt| plain(&attempt.reason, inside / columns)).max().unwrap_or(0) + 1
+        } else {
+            let pending = model.session.as_ref().map(|state| &state.pending);
+            let texts = self.items.iter().filter_map(|(id, _)| pending.and_then(|pending| pending.get(*id)));
+            let longest = texts.map(|item| plain(&item.text, inside * 2 / 3)).max().unwrap_or(0);
+            longest.max(self.items.len())
+        };
+        let height = plain(&self.gate.reason, inside).min(4) + body + 7;
+        middle(area, width, u16::try_from(height).unwrap_or(u16::MAX).clamp(12, (area.height * 9 / 10).max(12)))
+    }
+
     /// Draws the gate.
     pub fn draw(&mut self, model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-        let area = middle(area, area.width * 9 / 10, area.height * 9 / 10);
+        let area = self.frame(model, area);
         let title = match self.gate.about {
             About::FinalDelivery => "Final delivery",
             About::Delivery => "Delivery",
@@ -172,13 +193,16 @@ impl GateModal {
         let inside = framed(area, &format!("◆ {title}"), Role::Gate, theme, buffer);
         let reason = plain_lines(&self.gate.reason, theme.style(Role::Text), usize::from(inside.width));
         let reason_rows = u16::try_from(reason.len().min(4)).unwrap_or(4);
+        // Where there is little room, the answers are the last to go.
+        let space = u16::from(inside.height >= 9);
         let rows = Layout::vertical([
-            Constraint::Length(reason_rows + 1),
+            Constraint::Length((reason_rows + 1).min(inside.height.saturating_sub(3 + space))),
             Constraint::Min(1),
+            Constraint::Length(space),
             Constraint::Length(1),
             Constraint::Length(1),
         ]);
-        let [head, middle, buttons, hints] = rows.areas(inside);
+        let [head, middle, _, buttons, hints] = rows.areas(inside);
         Paragraph::new(reason).render(head, buffer);
         if !self.items.is_empty() {
             self.draw_items(model, theme, middle, buffer);
@@ -237,10 +261,15 @@ impl GateModal {
         if choices.is_empty() { 0 } else { (0..self.choice).find(fits).unwrap_or(self.choice) }
     }
 
+    /// The last run of the hook that it is about.
+    fn last_run<'a>(&self, model: &'a Model) -> Option<&'a Run> {
+        model.runs.newest_first().find(|run| self.gate.hook.as_ref() == Some(&run.hook))
+    }
+
     /// What the hook that it is about printed last.
     fn draw_last_run(&mut self, model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-        let run = model.runs.newest_first().find(|run| self.gate.hook.as_ref() == Some(&run.hook));
-        let Some((run, finished)) = run.and_then(|run| run.ended.as_ref().map(|finished| (run, finished))) else {
+        let Some((run, finished)) = self.last_run(model).and_then(|run| run.ended.as_ref().map(|end| (run, end)))
+        else {
             return;
         };
         let head = format!("{} {} · {} · {}", run.point, run.name(), finished.end.describe(), finished.took_ms);
@@ -323,7 +352,7 @@ impl GateModal {
 
     /// The last feedbacks side by side, so that one sees whether anything changes.
     fn draw_attempts(&mut self, attempts: &[Attempt], theme: &Theme, area: Rect, buffer: &mut Buffer) {
-        let shown = attempts.len().min(if area.width >= 90 { 3 } else { 2 });
+        let shown = attempts_shown(attempts, area.width);
         if shown == 0 || area.height < 2 {
             return;
         }
@@ -346,4 +375,9 @@ impl GateModal {
 
 fn button_width(choice: Choice) -> u16 {
     u16::try_from(choice.name().len()).unwrap_or(0) + 4
+}
+
+/// How many feedbacks fit side by side.
+fn attempts_shown(attempts: &[Attempt], width: u16) -> usize {
+    attempts.len().min(if width >= 90 { 3 } else { 2 })
 }

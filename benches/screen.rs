@@ -1,0 +1,224 @@
+//! The figures of the screen, each a ratio of two times that were measured in the same run.
+//!
+//! `cargo bench --bench screen` measures all of them, `cargo bench --bench screen -- frame` one.
+
+#[path = "support/measure.rs"]
+mod measure;
+
+use std::{
+    cell::{Cell, RefCell},
+    fs,
+    io::{BufWriter, Write as _},
+    path::Path,
+    process::{Command, ExitCode},
+    time::{Duration, Instant},
+};
+
+use creel::{
+    config::Theme as Choice,
+    engine::{event::Event, ids::TurnId, time::At},
+    journal::Record,
+    tui::{
+        feed::{Feed, Spot},
+        keymap::Keymap,
+        model::{Mode, Model},
+        theme::Theme,
+        view,
+    },
+};
+use measure::{Figure, Finding, Result, Verdict, check, compare, forget_peak, peak_memory_kib};
+use ratatui::{buffer::Buffer, layout::Rect};
+
+/// A long stream and a short one.
+const LONG: usize = 1_000_000;
+const SHORT: usize = 1_000;
+/// How much agent text is shown.
+const TEXT: usize = 100_000_000;
+/// By how much the memory may grow meanwhile.
+const MEMORY_KIB: u64 = 128 * 1024;
+/// A frame is drawn as often as the screen would.
+const FRAME: Duration = Duration::from_millis(16);
+
+fn main() -> ExitCode {
+    measure::run(&[
+        // The long stream comes last: it leaves the memory large.
+        Figure { name: "absorb", measure: absorb },
+        Figure { name: "first", measure: first },
+        Figure { name: "frame", measure: frame },
+    ])
+}
+
+fn model(size: (u16, u16)) -> Model {
+    let mut model = Model::new(Keymap::standard(), Theme::chosen(Choice::Dark, false), Mode::Live);
+    model.size = size;
+    model
+}
+
+fn draw(model: &mut Model, feed: Option<&Feed>) {
+    let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
+    let mut buffer = Buffer::empty(area);
+    view::prepare(model, &|spot| feed.and_then(|feed| feed.again(spot).ok()));
+    view::draw(model, area, &mut buffer);
+    std::hint::black_box(&buffer);
+}
+
+fn said(seq: u64, turn: u64, text: String) -> Record {
+    let event = Event::AgentSaid { iteration: 1, turn: TurnId(turn), text };
+    Record { v: 1, seq, at: At(0), session: "bench".into(), event }
+}
+
+/// A screen over a journal of this many lines, each a record, in turns of a hundred.
+struct Long {
+    model: Model,
+    feed: Feed,
+}
+
+impl Long {
+    fn new(lines: usize, folder: &Path) -> Result<RefCell<Self>> {
+        let journal = folder.join(format!("{lines}.jsonl"));
+        let mut out = BufWriter::new(fs::File::create(&journal)?);
+        for n in 0..lines as u64 {
+            let text = format!("line {n} of what the agent says, with `code` and **more**\n");
+            out.write_all(said(n + 1, n / 100, text).to_line().as_bytes())?;
+        }
+        out.flush()?;
+        let mut long = Self { model: model((120, 40)), feed: Feed::open(&journal)? };
+        loop {
+            let batch = long.feed.read()?;
+            for (spot, record) in &batch.records {
+                long.model.take(*spot, record);
+            }
+            if !batch.more {
+                return Ok(RefCell::new(long));
+            }
+        }
+    }
+
+    fn frames(&mut self) -> Duration {
+        let started = Instant::now();
+        for n in 0..200 {
+            self.model.take(Spot { offset: 0, length: 0 }, &said(n, u64::MAX, format!("new line {n}\n")));
+            draw(&mut self.model, Some(&self.feed));
+        }
+        started.elapsed()
+    }
+}
+
+/// A frame over a long stream against one over a short stream. A record comes in before each, so that nothing is the
+/// same as in the frame before.
+fn frame() -> Result<Vec<Finding>> {
+    let folder = tempfile::tempdir()?;
+    let (long, short) = (Long::new(LONG, folder.path())?, Long::new(SHORT, folder.path())?);
+    let measure = || compare(9, || Ok(long.borrow_mut().frames()), || Ok(short.borrow_mut().frames()));
+    let at_the_end = measure()?;
+    // And where somebody reads in the beginning while it goes on: that text is on disk by now.
+    long.borrow_mut().model.stream.to_top();
+    short.borrow_mut().model.stream.to_top();
+    let at_the_top = measure()?;
+    Ok(vec![
+        at_the_end.finding("200 frames over 1,000,000 lines", "over 1,000 lines", 1.5),
+        at_the_top.finding("the same, scrolled to the top", "over 1,000 lines", 1.5),
+    ])
+}
+
+/// The first frame of a large screen, from the parsing of the keys to the last cell.
+fn first() -> Result<Vec<Finding>> {
+    let folder = tempfile::tempdir()?;
+    let journal = folder.path().join("journal.jsonl");
+    fs::write(&journal, said(1, 1, "# Hello\n\n- one\n- two\n".into()).to_line())?;
+    let one = || {
+        let started = Instant::now();
+        let mut model = model((200, 60));
+        let mut feed = Feed::open(&journal)?;
+        for (spot, record) in feed.read()?.records {
+            model.take(spot, &record);
+        }
+        draw(&mut model, Some(&feed));
+        Ok(started.elapsed())
+    };
+    let mut times = (0..21).map(|_| one()).collect::<Result<Vec<Duration>>>()?;
+    times.sort();
+    let median = times[times.len() / 2];
+    let verdict = if median <= Duration::from_millis(5) { Verdict::Ok } else { Verdict::Missed };
+    let text = format!("the first frame at 200x60: {:.2} ms, allowed 5.00 ms", median.as_secs_f64() * 1_000.0);
+    Ok(vec![Finding { text, verdict }])
+}
+
+/// 100 MB of agent text through the journal onto the screen, against `tmux` that shows the same from `cat`.
+fn absorb() -> Result<Vec<Finding>> {
+    let folder = tempfile::tempdir()?;
+    let (journal, plain) = (folder.path().join("journal.jsonl"), folder.path().join("plain.txt"));
+    write_text(&journal, &plain)?;
+    forget_peak();
+    let before = peak_memory_kib()?;
+    let grown = Cell::new(0);
+    let ours = || {
+        let started = Instant::now();
+        show(&journal)?;
+        grown.set(grown.get().max(peak_memory_kib()?.saturating_sub(before)));
+        Ok(started.elapsed())
+    };
+    let has_tmux = Command::new("tmux").arg("-V").output().is_ok();
+    let speed = if has_tmux {
+        compare(5, ours, || tmux(&plain))?.finding("100 MB on the screen", "tmux showing the same", 1.0)
+    } else {
+        let took = ours()?;
+        let text =
+            format!("100 MB on the screen: {:.0} ms; there is no tmux to compare with", took.as_secs_f64() * 1_000.0);
+        Finding { text, verdict: Verdict::Information }
+    };
+    let verdict = if grown.get() <= MEMORY_KIB { Verdict::Ok } else { Verdict::Missed };
+    let text = format!("memory grew by {} KiB meanwhile, allowed {MEMORY_KIB} KiB", grown.get());
+    Ok(vec![speed, Finding { text, verdict }])
+}
+
+fn show(journal: &Path) -> Result<()> {
+    let mut model = model((120, 40));
+    let mut feed = Feed::open(journal)?;
+    let mut drawn = Instant::now();
+    loop {
+        let batch = feed.read()?;
+        for (spot, record) in &batch.records {
+            model.take(*spot, record);
+        }
+        if drawn.elapsed() >= FRAME || !batch.more {
+            draw(&mut model, Some(&feed));
+            drawn = Instant::now();
+        }
+        if !batch.more {
+            return Ok(());
+        }
+    }
+}
+
+/// A terminal of the same size that reads the same text, until it has read all of it.
+fn tmux(plain: &Path) -> Result<Duration> {
+    let name = format!("creel-bench-{}", std::process::id());
+    let script = format!("cat '{}'; tmux -L {name} wait-for -S done", plain.display());
+    let started = Instant::now();
+    let mut run = Command::new("tmux");
+    run.args(["-L", &name, "-f", "/dev/null", "new-session", "-d", "-x", "120", "-y", "40", &script]);
+    check(run.env_remove("TMUX").status()?.success(), "tmux does not start")?;
+    Command::new("tmux").args(["-L", &name, "wait-for", "done"]).status()?;
+    let took = started.elapsed();
+    let _ = Command::new("tmux").args(["-L", &name, "kill-server"]).output();
+    Ok(took)
+}
+
+fn write_text(journal: &Path, plain: &Path) -> Result<()> {
+    let (mut records, mut text) =
+        (BufWriter::new(fs::File::create(journal)?), BufWriter::new(fs::File::create(plain)?));
+    let piece: String =
+        (0..40).map(|n| format!("{n} some words that an agent could have said about its work so far\n")).collect();
+    let mut written = 0;
+    let mut seq = 0;
+    while written < TEXT {
+        seq += 1;
+        records.write_all(said(seq, seq / 400, piece.clone()).to_line().as_bytes())?;
+        text.write_all(piece.as_bytes())?;
+        written += piece.len();
+    }
+    records.flush()?;
+    text.flush()?;
+    Ok(())
+}
