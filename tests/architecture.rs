@@ -135,10 +135,10 @@ fn the_engine_touches_nothing() {
         if module == "engine" {
             let text = code(&path);
             for world in WORLD {
-                let names = |at: usize| !text[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+                let whole_word = |at: usize| !text[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
                 let path = format!("{world}::");
                 let named =
-                    text.match_indices(&path).any(|(at, _)| names(at)) || text.contains(&format!("use {world};"));
+                    text.match_indices(&path).any(|(at, _)| whole_word(at)) || text.contains(&format!("use {world};"));
                 assert!(!named, "{file} names {world}");
             }
         }

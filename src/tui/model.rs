@@ -105,6 +105,8 @@ pub struct Model {
     pub gate_aside: bool,
     /// A message that was begun and not sent.
     pub draft: String,
+    /// The message that was just sent, in case that it is refused.
+    pub sent: String,
     /// What was searched for last.
     pub query: String,
     /// A word to the person.
@@ -117,6 +119,8 @@ pub struct Model {
     pub mode: Mode,
     /// What time it is.
     pub now: At,
+    /// When the last record was made.
+    recorded: At,
     /// The screen's size.
     pub size: (u16, u16),
     /// Whether the terminal has the focus, as far as it tells.
@@ -142,12 +146,14 @@ impl Model {
             modals: Vec::new(),
             gate_aside: false,
             draft: String::new(),
+            sent: String::new(),
             query: String::new(),
             toast: None,
             keymap,
             theme,
             mode,
             now: At(0),
+            recorded: At(0),
             size: (80, 24),
             terminal_focused: true,
             stream_lines: Vec::new(),
@@ -173,6 +179,7 @@ impl Model {
             }
             (None, _) => {}
         }
+        self.recorded = record.at;
         self.stream.take(spot, record);
         self.runs.take(record);
         match &record.event {
@@ -184,6 +191,10 @@ impl Model {
             }),
             Event::IterationStarted { .. } => self.attempts.clear(),
             Event::GateOpened { .. } => self.gate_aside = false,
+            // The newest run is the first. Whoever chose another one stays with it.
+            Event::HookStarted { .. } if self.chosen_run > 0 => {
+                self.chosen_run = (self.chosen_run + 1).min(self.runs.len().saturating_sub(1));
+            }
             _ => {}
         }
     }
@@ -201,6 +212,14 @@ impl Model {
         if let (Some(gate), Some(state), true) = (waiting, &self.session, free && live && !self.gate_aside) {
             let modal = GateModal::open(gate, state, self.now);
             self.modals.push(Modal::Gate(modal));
+        }
+    }
+
+    /// The moment that is looked at: now, or when the last record of a past session was made.
+    pub fn moment(&self) -> At {
+        match &self.mode {
+            Mode::Live => self.now,
+            Mode::Replay(_) => self.recorded,
         }
     }
 

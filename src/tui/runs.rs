@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::{
-    control::text::plain,
+    control::text::{first_line, plain},
     engine::{
         event::{Event, HookFinished},
         hooks::point::Point,
@@ -17,6 +17,8 @@ use crate::{
 const LISTED: usize = 500;
 /// How much live output is kept of a run.
 const LIVE: usize = 16 << 10;
+/// No escape sequence is waited for that is longer.
+const LONGEST_SEQUENCE: usize = 256;
 
 /// One run.
 #[derive(Debug, Clone)]
@@ -25,7 +27,7 @@ pub struct Run {
     pub run: RunId,
     /// Where.
     pub point: Point,
-    /// Which.
+    /// Which, as the plan knows it; [`Run::name`] is for the screen.
     pub hook: String,
     /// In which iteration.
     pub iteration: u32,
@@ -37,6 +39,8 @@ pub struct Run {
     pub ended: Option<Box<HookFinished>>,
     /// The end of what it printed so far.
     pub live: String,
+    /// The beginning of a sign or a sequence, of which the rest has not come yet.
+    rest: Vec<u8>,
 }
 
 /// All runs that are listed, oldest first.
@@ -49,6 +53,11 @@ impl Runs {
     /// The runs, newest first.
     pub fn newest_first(&self) -> impl Iterator<Item = &Run> {
         self.list.iter().rev()
+    }
+
+    /// The newest run that has not ended.
+    pub fn running(&self) -> Option<&Run> {
+        self.newest_first().find(|run| run.ended.is_none())
     }
 
     /// The `nth` run, newest first.
@@ -73,12 +82,13 @@ impl Runs {
                 self.list.push_back(Run {
                     run: *run,
                     point: *point,
-                    hook: plain(hook),
+                    hook: hook.clone(),
                     iteration: *iteration,
                     attempt: *attempt,
                     started: record.at,
                     ended: None,
                     live: String::new(),
+                    rest: Vec::new(),
                 });
                 if self.list.len() > LISTED {
                     self.list.pop_front();
@@ -99,7 +109,10 @@ impl Runs {
         let Some(run) = self.list.iter_mut().rev().find(|known| known.run == run && known.ended.is_none()) else {
             return;
         };
-        run.live.push_str(&plain(&String::from_utf8_lossy(bytes)));
+        run.rest.extend_from_slice(bytes);
+        let rest = run.rest.split_off(whole(&run.rest));
+        run.live.push_str(&plain(&String::from_utf8_lossy(&run.rest)));
+        run.rest = rest;
         if run.live.len() > LIVE {
             let cut = run.live.ceil_char_boundary(run.live.len() - LIVE / 2);
             run.live.drain(..cut);
@@ -107,7 +120,28 @@ impl Runs {
     }
 }
 
+/// How much of the bytes can be shown: a sign or an escape sequence at their end may not be complete.
+fn whole(bytes: &[u8]) -> usize {
+    let tail = bytes.len().saturating_sub(LONGEST_SEQUENCE);
+    let cut = match str::from_utf8(bytes) {
+        Err(error) if error.error_len().is_none() => error.valid_up_to(),
+        Ok(_) | Err(_) => bytes.len(),
+    };
+    let escape = bytes[tail..cut].iter().rposition(|byte| *byte == 0x1b).map(|at| tail + at);
+    match escape {
+        // If a letter behind it is swallowed, the sequence goes on.
+        Some(at) if plain(&format!("{}x", String::from_utf8_lossy(&bytes[at..cut]))).is_empty() => at,
+        Some(_) | None if bytes[..cut].ends_with(b"\r") => cut - 1,
+        Some(_) | None => cut,
+    }
+}
+
 impl Run {
+    /// The hook's name, for the screen.
+    pub fn name(&self) -> String {
+        first_line(&plain(&self.hook), 80)
+    }
+
     /// How long it took, or has taken so far.
     pub fn took(&self, now: At) -> Span {
         self.ended.as_ref().map_or_else(|| now.since(self.started), |finished| finished.took_ms)

@@ -9,6 +9,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    ops::Range,
     rc::Rc,
 };
 
@@ -23,7 +24,7 @@ use crate::{
     control::text::{first_line, plain},
     engine::{
         conversation::{StopReason, ToolStatus},
-        event::{Event, HookFinished, IterationOutcome, Outcome, PromptSent},
+        event::{Event, HookFinished, IterationOutcome, Outcome, PromptReason, PromptSent},
         hooks::verdict::Verdict,
         ids::{RunId, TurnId},
         time::At,
@@ -226,7 +227,15 @@ impl Stream {
         let index = known.unwrap_or(self.blocks.len());
         if let Some(old) = self.blocks.get(index) {
             new.revision = old.revision + 1;
-            new.folded = old.folded;
+            // Where there was nothing to fold, nobody has folded anything: the new block knows best.
+            match &old.body {
+                Body::None => {}
+                Body::OnDisk => new.folded = old.folded,
+                Body::Text(text) => {
+                    new.folded = old.folded;
+                    self.loaded_bytes = self.loaded_bytes.saturating_sub(text.len());
+                }
+            }
         }
         new.spots.push(spot);
         if !text.is_empty() {
@@ -383,7 +392,10 @@ impl Stream {
             }
         }
         let end = self.end(width, height, theme, reload);
-        self.position = if by > 0 && (block, row) >= end { Position::Follow } else { Position::At { block, row } };
+        // Where everything is in sight there is nothing to go back to: the end stays in sight, too.
+        let all_in_sight = end == (0, 0) && self.position == Position::Follow;
+        let follows = all_in_sight || (by > 0 && (block, row) >= end);
+        self.position = if follows { Position::Follow } else { Position::At { block, row } };
     }
 
     /// To the beginning.
@@ -432,8 +444,15 @@ impl Stream {
         theme: &Theme,
         reload: Reload<'_>,
     ) -> bool {
-        let here = self.here(size, theme, reload);
+        let (here, row) = self.first_in_sight(size.0, size.1, theme, reload);
         let query = query.to_lowercase();
+        if here < self.blocks.len() {
+            let rows = self.rows(here, size.0, theme, reload);
+            if let Some(row) = row_with(&rows, &query, forward, if forward { row + 1..rows.len() } else { 0..row }) {
+                self.position = Position::At { block: here, row };
+                return true;
+            }
+        }
         let holds = |stream: &Self, index: usize| {
             let block = &stream.blocks[index];
             block.head.to_lowercase().contains(&query) || stream.text(index, reload).to_lowercase().contains(&query)
@@ -448,7 +467,7 @@ impl Stream {
         self.blocks[block].folded = false;
         self.blocks[block].revision += 1;
         let rows = self.rows(block, size.0, theme, reload);
-        let row = rows.iter().position(|line| line.to_string().to_lowercase().contains(&query)).unwrap_or(0);
+        let row = row_with(&rows, &query, forward, 0..rows.len()).unwrap_or(0);
         self.position = Position::At { block, row };
         true
     }
@@ -473,6 +492,12 @@ impl Stream {
             block.revision += 1;
         }
     }
+}
+
+/// The first of these rows with the text in it, or the last, if one goes back.
+fn row_with(rows: &[Line<'_>], query: &str, forward: bool, mut among: Range<usize>) -> Option<usize> {
+    let holds = |row: &usize| rows.get(*row).is_some_and(|line| line.to_string().to_lowercase().contains(query));
+    if forward { among.find(holds) } else { among.rev().find(holds) }
 }
 
 fn block(kind: Kind, at: At, head: String, role: Role) -> Block {
@@ -500,13 +525,21 @@ fn output(finished: &HookFinished) -> String {
 }
 
 fn prompt_block(at: At, prompt: &PromptSent) -> Block {
-    let reason = format!("{:?}", prompt.reason);
+    let reason = match prompt.reason {
+        PromptReason::Iteration => "iteration",
+        PromptReason::Feedback => "feedback",
+        PromptReason::Recovery => "recovery",
+        PromptReason::FinalDelivery => "final delivery",
+        PromptReason::Message => "message",
+        PromptReason::Remediation => "remediation",
+        PromptReason::Gatekeeper => "gatekeeper",
+    };
     let items = match prompt.items.len() {
         0 => String::new(),
         n => format!(" · carries {n} held"),
     };
     let head =
-        format!("→ {reason} prompt · {} bytes{items}: {}", prompt.text.len(), first_line(&plain(&prompt.text), 60));
+        format!("→ prompt: {reason} · {} bytes{items}: {}", prompt.text.len(), first_line(&plain(&prompt.text), 60));
     block(Kind::Prompt, at, head, Role::Accent)
 }
 
@@ -521,6 +554,13 @@ fn body_of(event: &Event) -> String {
     }
 }
 
+fn resumed(cut: &[String]) -> String {
+    match cut {
+        [] => "session resumed".into(),
+        cut => format!("session resumed · done again: {}", first_line(&plain(&cut.join(", ")), 300)),
+    }
+}
+
 /// What needs only a line.
 fn note(at: At, event: &Event) -> Option<Block> {
     let line = |head: String, role| Some(block(Kind::Note, at, head, role));
@@ -528,11 +568,9 @@ fn note(at: At, event: &Event) -> Option<Block> {
     let short = |text: &str| first_line(&plain(text), 300);
     match event {
         Event::SessionStarted(began) => {
-            Some(block(Kind::Session, at, format!("session started · agent {}", began.agent), Role::Heading))
+            Some(block(Kind::Session, at, format!("session started · agent {}", short(&began.agent)), Role::Heading))
         }
-        Event::SessionResumed { cut, .. } => {
-            Some(block(Kind::Session, at, format!("session resumed · done again: {}", cut.join(", ")), Role::Heading))
-        }
+        Event::SessionResumed { cut, .. } => Some(block(Kind::Session, at, resumed(cut), Role::Heading)),
         Event::IterationStarted { iteration } => {
             Some(block(Kind::Iteration, at, format!("━━ iteration {iteration} "), Role::Heading))
         }
@@ -544,7 +582,14 @@ fn note(at: At, event: &Event) -> Option<Block> {
             }
         },
         Event::TurnEnded { stop_reason, .. } if *stop_reason != StopReason::EndTurn => {
-            line(format!("turn ended: {}", format!("{stop_reason:?}").to_lowercase()), Role::Warning)
+            let why = match stop_reason {
+                StopReason::EndTurn => "done",
+                StopReason::MaxTokens => "at its token limit",
+                StopReason::MaxTurnRequests => "at its request limit",
+                StopReason::Refusal => "the agent refused",
+                StopReason::Cancelled => "cancelled",
+            };
+            line(format!("turn ended: {why}"), Role::Warning)
         }
         Event::TurnFailed { error, .. } => wrong(format!("✗ turn failed: {}", short(error))),
         Event::Delivered { items } => {
@@ -577,7 +622,7 @@ fn note(at: At, event: &Event) -> Option<Block> {
         }
         Event::HookEnabled { point, hook, .. } => line(format!("hook {} at {point} is on", short(hook)), Role::Accent),
         Event::TaskCompleted { task, data } => {
-            line(format!("task {task} completed: {}", short(&data.content)), Role::Accent)
+            line(format!("task {} completed: {}", short(task), short(&data.content)), Role::Accent)
         }
         Event::HookError { data, .. } => wrong(format!("! hook {}: {}", short(&data.hook_name), short(&data.error))),
         Event::Paused { .. } => line("paused".into(), Role::Warning),

@@ -145,6 +145,18 @@ fn inline(text: &str, theme: &Theme) -> Vec<Piece> {
     pieces
 }
 
+/// A line with its tabs as a terminal shows them: up to the next eighth column.
+pub fn expand_tabs(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    for (n, part) in line.split('\t').enumerate() {
+        if n > 0 {
+            out.extend(std::iter::repeat_n(' ', 8 - out.width() % 8));
+        }
+        out.push_str(part);
+    }
+    out
+}
+
 /// The text cut to a width, with a sign that something is missing.
 pub fn fit(text: &str, width: usize) -> String {
     if text.width() <= width {
@@ -183,6 +195,13 @@ mod tests {
         assert_eq!(shown(&wrap(&piece, 11, 2)), ["the quick", "  brown fox"]);
         assert_eq!(shown(&wrap(&[("abcdefgh".to_owned(), Style::default())], 3, 0)), ["abc", "def", "gh"]);
         assert_eq!(shown(&wrap(&[("日本語".to_owned(), Style::default())], 4, 0)), ["日本", "語"]);
+    }
+
+    #[test]
+    fn tabs_reach_to_the_next_eighth_column() {
+        assert_eq!(expand_tabs("a\tb"), "a       b");
+        assert_eq!(expand_tabs("12345678\tb\t"), "12345678        b       ");
+        assert_eq!(expand_tabs("日本\tb"), "日本    b");
     }
 
     #[test]

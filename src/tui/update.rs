@@ -84,6 +84,7 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
         Msg::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
         Msg::Key(key) => {
             model.toast = None;
+            model.sent.clear();
             on_key(model, key, reload)
         }
         Msg::Mouse(mouse) => on_mouse(model, mouse, reload),
@@ -105,6 +106,10 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
             Vec::new()
         }
         Msg::Refused(why) => {
+            // What was written is not lost: it comes back with the next message.
+            if model.draft.is_empty() {
+                model.draft = std::mem::take(&mut model.sent);
+            }
             model.say(Role::Warning, why);
             Vec::new()
         }
@@ -232,6 +237,13 @@ fn lay_over(model: &mut Model, what: Modal) -> Vec<Ask> {
 }
 
 fn focus(model: &mut Model, pane: Pane) -> Vec<Ask> {
+    // Who comes to the held output comes for what waits, not for what was delivered long ago.
+    let items = model.session.as_ref().map_or(&[][..], |state| state.pending.items());
+    let gone = items.get(model.chosen_item).is_some_and(|item| item.state == ItemState::Delivered);
+    if pane == Pane::Pending && model.focus != pane && gone {
+        let waits = items.iter().position(|item| item.state == ItemState::Pending);
+        model.chosen_item = waits.unwrap_or(model.chosen_item);
+    }
     model.focus = pane;
     Vec::new()
 }
@@ -338,7 +350,7 @@ fn next_fit(from: usize, count: usize, forward: bool, fits: impl Fn(usize) -> bo
 
 fn search_runs(model: &mut Model, query: &str, forward: bool) -> bool {
     let query = query.to_lowercase();
-    let fits = |n| model.runs.nth(n).is_some_and(|run| run.hook.to_lowercase().contains(&query));
+    let fits = |n| model.runs.nth(n).is_some_and(|run| run.name().to_lowercase().contains(&query));
     let found = next_fit(model.chosen_run, model.runs.len(), forward, fits);
     model.chosen_run = found.unwrap_or(model.chosen_run);
     found.is_some()
@@ -394,7 +406,7 @@ fn in_stream(model: &mut Model, action: Action, reload: Reload<'_>) {
 
 fn open_run(model: &mut Model) -> Vec<Ask> {
     let Some(run) = model.runs.nth(model.chosen_run) else { return Vec::new() };
-    let title = format!("run {} · {} · {}", run.run, run.point, run.hook);
+    let title = format!("run {} · {} · {}", run.run, run.point, run.name());
     let file = run.ended.as_ref().and_then(|finished| finished.file.clone());
     vec![Ask::ReadOutput { title, file, otherwise: view::run_text(run) }]
 }
@@ -561,6 +573,10 @@ fn finish_editing(model: &mut Model, purpose: Purpose, text: String) -> Vec<Ask>
     if !matches!(purpose, Purpose::Item(_)) {
         model.draft.clear();
     }
+    // With two commands, a refusal would not say of which of them it is.
+    if matches!(purpose, Purpose::Message | Purpose::Answer(_)) {
+        model.sent.clone_from(&text);
+    }
     match purpose {
         Purpose::Message => vec![Ask::Command(Command::Message(text))],
         // First the message, so that it is there when the turn ends.
@@ -689,6 +705,7 @@ fn on_mouse(model: &mut Model, mouse: MouseEvent, reload: Reload<'_>) -> Vec<Ask
             match model.modals.last_mut() {
                 Some(Modal::Viewer(viewer)) => viewer.key(action, 1),
                 Some(Modal::Help(help)) => help.key(action, 1),
+                Some(Modal::Gate(gate)) => gate.wheel(action == Action::Down),
                 Some(_) => {}
                 None => {
                     if let Some(pane) = view::pane_at(model, mouse.column, mouse.row) {
@@ -714,16 +731,19 @@ fn click(model: &mut Model, column: u16, row: u16) -> Vec<Ask> {
         Some(Modal::Gate(gate)) => {
             let Some(buttons) = buttons else { return Vec::new() };
             if row != buttons.y || column < buttons.x {
+                gate.click_item(column, row, now);
                 return Vec::new();
             }
-            let asked = gate.choice_at(column - buttons.x).map_or(Asked::Nothing, |choice| gate.click(choice, now));
+            let asked = gate
+                .choice_at(column - buttons.x, buttons.width)
+                .map_or(Asked::Nothing, |choice| gate.click(choice, now));
             on_gate(model, asked)
         }
         Some(_) => Vec::new(),
         None => {
             if let Some(pane) = view::pane_at(model, column, row) {
-                model.focus = pane;
                 view::choose_at(model, pane, row);
+                model.focus = pane;
             }
             Vec::new()
         }

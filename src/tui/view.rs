@@ -17,7 +17,8 @@ use super::{
     text::fit,
     theme::{Role, Theme},
 };
-use crate::control::text::plain;
+use crate::{control::text::plain, engine::State};
+use unicode_width::UnicodeWidthStr as _;
 
 /// With less than this there is only a line that says so.
 const SMALLEST: (u16, u16) = (24, 6);
@@ -72,15 +73,15 @@ pub fn pane_at(model: &Model, column: u16, row: u16) -> Option<Pane> {
     let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
     let places = places(model, area)?;
     if let Some(tabs) = places.tabs.filter(|tabs| tabs.y == row) {
-        return tab_at(column - tabs.x);
+        return tab_at(model, tabs.width, column - tabs.x);
     }
     places.panes.into_iter().find(|(_, rect)| rect.contains((column, row).into())).map(|(pane, _)| pane)
 }
 
-fn tab_at(column: u16) -> Option<Pane> {
+fn tab_at(model: &Model, room: u16, column: u16) -> Option<Pane> {
     let mut from = 0;
-    for (n, pane) in Pane::ALL.into_iter().enumerate() {
-        let width = u16::try_from(tab(n, pane).len()).unwrap_or(0);
+    for (pane, text) in tabs(model, room) {
+        let width = u16::try_from(text.len()).unwrap_or(0);
         if (from..from + width).contains(&column) {
             return Some(pane);
         }
@@ -89,8 +90,17 @@ fn tab_at(column: u16) -> Option<Pane> {
     None
 }
 
-fn tab(n: usize, pane: Pane) -> String {
-    format!(" {} {} ", n + 1, pane.title())
+/// The tabs; where not all names fit, only that of the pane in sight stands there.
+fn tabs(model: &Model, room: u16) -> Vec<(Pane, String)> {
+    let numbered = || Pane::ALL.into_iter().zip(1..);
+    let long: Vec<(Pane, String)> = numbered().map(|(pane, n)| (pane, format!(" {n} {} ", pane.title()))).collect();
+    if long.iter().map(|(_, text)| text.len()).sum::<usize>() <= usize::from(room) {
+        return long;
+    }
+    let short = |(pane, text): (Pane, String), n: usize| {
+        if pane == model.focus { (pane, text) } else { (pane, format!(" {n} ")) }
+    };
+    long.into_iter().zip(1..).map(|(tab, n)| short(tab, n)).collect()
 }
 
 /// Chooses the row of a list that was clicked on.
@@ -98,10 +108,11 @@ pub fn choose_at(model: &mut Model, pane: Pane, row: u16) {
     let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
     let Some(places) = places(model, area) else { return };
     let Some((_, rect)) = places.panes.into_iter().find(|(shown, _)| *shown == pane) else { return };
-    let Some(nth) = row.checked_sub(rect.y + 1).map(usize::from) else { return };
+    let inside = Rect { y: rect.y + 1, height: rect.height.saturating_sub(2), ..rect };
+    let Some(nth) = row.checked_sub(inside.y).map(usize::from) else { return };
     match pane {
-        Pane::Hooks => panes::hooks::choose(model, nth),
-        Pane::Pending => panes::pending::choose(model, nth),
+        Pane::Hooks => panes::hooks::choose(model, inside, nth),
+        Pane::Pending => panes::pending::choose(model, inside, nth),
         Pane::Stream | Pane::Retries | Pane::Tasks => {}
     }
 }
@@ -182,9 +193,9 @@ fn draw_pane(model: &Model, pane: Pane, theme: &Theme, area: Rect, buffer: &mut 
 }
 
 fn draw_tabs(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-    let tabs = Pane::ALL.into_iter().enumerate().map(|(n, pane)| {
+    let tabs = tabs(model, area.width).into_iter().map(|(pane, text)| {
         let role = if pane == model.focus { Role::Selected } else { Role::Faint };
-        Span::styled(tab(n, pane), theme.style(role))
+        Span::styled(text, theme.style(role))
     });
     Line::from(tabs.collect::<Vec<_>>()).render(area, buffer);
 }
@@ -210,11 +221,13 @@ fn draw_status(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     } else {
         String::new()
     };
-    let doing = format!(" {} ", plain(&state.doing()));
-    let right = format!(" {} ", parts.join(" · "));
-    let name = format!(" {} · {} ", state.name, state.began.agent);
-    let fixed = doing.chars().count() + right.chars().count() + gate.chars().count();
-    let name = fit(&name, usize::from(area.width).saturating_sub(fixed));
+    // Where there is little room, what it does and that a gate waits are the last to go.
+    let room = usize::from(area.width).saturating_sub(gate.width());
+    let doing = fit(&format!(" {} ", plain(&doing(model, state))), room);
+    let right = Some(format!(" {} ", parts.join(" · "))).filter(|right| doing.width() + right.width() <= room);
+    let right = right.unwrap_or_default();
+    let name = plain(&format!(" {} · {} ", state.name, state.began.agent));
+    let name = fit(&name, room.saturating_sub(doing.width() + right.width()));
     let working = if state.outcome().is_some() { Role::Faint } else { Role::Accent };
     let line = Line::from(vec![
         Span::styled(name, theme.style(Role::Heading)),
@@ -225,6 +238,13 @@ fn draw_status(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     line.render(area, buffer);
 }
 
+/// What the session is doing; while it only waits, until when.
+fn doing(model: &Model, state: &State) -> String {
+    let idle = state.gates.open.is_none() && state.turn_in_flight().is_none() && state.outcome().is_none();
+    let wait = panes::retries::waits(state, model).filter(|_| idle && !state.steering.paused);
+    wait.unwrap_or_else(|| state.doing())
+}
+
 fn draw_hints(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     if let Some(toast) = &model.toast {
         let text = fit(&format!(" {}", plain(&toast.text)), usize::from(area.width));
@@ -233,20 +253,37 @@ fn draw_hints(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     }
     let over = model.session.as_ref().is_some_and(|state| state.outcome().is_some());
     let own: &[Action] = match model.focus {
-        Pane::Stream => &[Action::Fold, Action::NextIteration, Action::NextError, Action::Search],
+        // There the keys for the next iteration and error play up to them.
+        Pane::Stream if matches!(model.mode, Mode::Replay(_)) => &[Action::Fold],
+        Pane::Stream => &[Action::Fold, Action::NextIteration, Action::NextError],
         Pane::Hooks => &[Action::Open, Action::RunHook, Action::SwitchHook, Action::CancelHook],
         Pane::Pending => &[Action::OpenItem, Action::Edit, Action::Skip, Action::Preview],
         Pane::Retries | Pane::Tasks => &[],
     };
     let general: &[Action] = match &model.mode {
-        Mode::Replay(_) => &[Action::Play, Action::Step, Action::StepBack, Action::Faster, Action::Quit, Action::Help],
-        Mode::Live if over => &[Action::Quit, Action::NextPane, Action::Help],
-        Mode::Live => &[Action::Message, Action::Pause, Action::NextPane, Action::Zoom, Action::Quit, Action::Help],
+        Mode::Replay(_) => {
+            &[Action::Play, Action::Step, Action::StepBack, Action::Faster, Action::StepIteration, Action::StepError]
+        }
+        Mode::Live if over => &[Action::NextPane],
+        Mode::Live => &[Action::Message, Action::Pause, Action::NextPane, Action::Search, Action::Zoom],
     };
-    let mut spans = vec![Span::raw(" ")];
+    let hint = |action: Action| (model.keymap.key(action), format!(" {}  ", super::keymap::name(action)));
+    let width = |(key, about): &(String, String)| key.width() + about.width();
+    // The way out and the way to all other keys are always there; the rest as far as there is room.
+    let always = [hint(Action::Quit), hint(Action::Help)];
+    let mut left = usize::from(area.width).saturating_sub(1 + always.iter().map(width).sum::<usize>());
+    let mut hints = Vec::new();
     for action in own.iter().chain(general) {
-        spans.push(Span::styled(model.keymap.key(*action), theme.style(Role::Key)));
-        spans.push(Span::styled(format!(" {}  ", super::keymap::name(*action)), theme.style(Role::Faint)));
+        let hint = hint(*action);
+        let Some(rest) = left.checked_sub(width(&hint)) else { break };
+        left = rest;
+        hints.push(hint);
+    }
+    hints.extend(always);
+    let mut spans = vec![Span::raw(" ")];
+    for (key, about) in hints {
+        spans.push(Span::styled(key, theme.style(Role::Key)));
+        spans.push(Span::styled(about, theme.style(Role::Faint)));
     }
     Line::from(spans).render(area, buffer);
 }

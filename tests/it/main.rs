@@ -2,7 +2,9 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks at the few kinds of events that it is about")]
 
 mod agents;
+mod frames;
 mod invariants;
+mod keys;
 mod output;
 mod process;
 mod quoting;

@@ -1,6 +1,8 @@
 //! What the tests of several parts need: waiting for a condition, folders, watches that remember.
 
 pub mod project;
+pub mod scenes;
+pub mod screen;
 pub mod terminal;
 pub mod world;
 

@@ -28,7 +28,7 @@ fn scripted(rest: &str, turns: &str) -> Project {
 /// Waits until the gate takes answers.
 #[track_caller]
 fn await_gate(terminal: &Terminal, title: &str) {
-    terminal.wait_for(title, |shown| shown.has(title) && shown.has("choose ·"));
+    terminal.wait_for(title, |shown| shown.has(title) && shown.has("enter answer"));
 }
 
 /// Leaves a session that is over.

@@ -101,7 +101,10 @@ impl EditorModal {
 
 /// What an edit changed, line by line.
 fn change(before: &str, after: &str, theme: &Theme) -> Vec<Line<'static>> {
-    let diff = TextDiff::from_lines(before, after);
+    // A last line without an end is no other line.
+    let ended = |text: &str| format!("{}\n", text.trim_end_matches('\n'));
+    let (before, after) = (ended(before), ended(after));
+    let diff = TextDiff::from_lines(&before, &after);
     let lines = diff.iter_all_changes().map(|change| {
         let (sign, role) = match change.tag() {
             ChangeTag::Delete => ("-", Role::Bad),

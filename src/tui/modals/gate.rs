@@ -25,8 +25,10 @@ use crate::{
     tui::{
         keymap::Action,
         model::{Attempt, Model},
+        runs::Run,
         text::{fit, plain_lines},
         theme::{Role, Theme},
+        view::run_text,
     },
 };
 
@@ -48,6 +50,8 @@ pub struct GateModal {
     item: usize,
     /// How far the text was read.
     scroll: usize,
+    /// Where the items were drawn, for the mouse.
+    list: Rect,
     /// Whether giving up was asked for once.
     sure: bool,
 }
@@ -74,7 +78,7 @@ impl GateModal {
     pub fn open(gate: Gate, state: &State, now: At) -> Self {
         let waiting = state.pending.waiting_ids();
         let items = gate.items.iter().filter(|id| waiting.contains(id)).map(|id| (*id, true)).collect();
-        Self { gate, armed_at: now.after(GUARD), choice: 0, items, item: 0, scroll: 0, sure: false }
+        Self { gate, armed_at: now.after(GUARD), choice: 0, items, item: 0, scroll: 0, list: Rect::ZERO, sure: false }
     }
 
     fn choices(&self) -> &'static [Choice] {
@@ -141,11 +145,16 @@ impl GateModal {
 
     /// A mouse button was pressed on a choice.
     pub fn click(&mut self, choice: usize, now: At) -> Asked {
-        if !self.is_armed(now) || choice >= self.choices().len() {
+        if !self.is_armed(now) {
+            self.armed_at = now.after(GUARD);
+            return Asked::Nothing;
+        }
+        if choice >= self.choices().len() {
             return Asked::Nothing;
         }
         let again = self.choice == choice;
         self.choice = choice;
+        self.sure &= again;
         if again { self.answer() } else { Asked::Nothing }
     }
 
@@ -154,7 +163,9 @@ impl GateModal {
         let width = area.width * 9 / 10;
         let inside = usize::from(width.saturating_sub(2)).max(1);
         let plain = |text: &str, width: usize| plain_lines(text, ratatui::style::Style::default(), width.max(1)).len();
-        let body = if self.items.is_empty() {
+        let body = if self.items.is_empty() && self.gate.about != About::RetryLimit {
+            self.last_run(model).map_or(0, |run| plain(&run_text(run), inside) + 1)
+        } else if self.items.is_empty() {
             let columns = attempts_shown(&model.attempts, width).max(1);
             model.attempts.iter().map(|attempt| plain(&attempt.reason, inside / columns)).max().unwrap_or(0) + 1
         } else {
@@ -168,7 +179,7 @@ impl GateModal {
     }
 
     /// Draws the gate.
-    pub fn draw(&self, model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    pub fn draw(&mut self, model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
         let area = self.frame(model, area);
         let title = match self.gate.about {
             About::FinalDelivery => "Final delivery",
@@ -182,19 +193,23 @@ impl GateModal {
         let inside = framed(area, &format!("◆ {title}"), Role::Gate, theme, buffer);
         let reason = plain_lines(&self.gate.reason, theme.style(Role::Text), usize::from(inside.width));
         let reason_rows = u16::try_from(reason.len().min(4)).unwrap_or(4);
+        // Where there is little room, the answers are the last to go.
+        let space = u16::from(inside.height >= 9);
         let rows = Layout::vertical([
-            Constraint::Length(reason_rows + 1),
+            Constraint::Length((reason_rows + 1).min(inside.height.saturating_sub(3 + space))),
             Constraint::Min(1),
-            Constraint::Length(1),
+            Constraint::Length(space),
             Constraint::Length(1),
             Constraint::Length(1),
         ]);
         let [head, middle, _, buttons, hints] = rows.areas(inside);
         Paragraph::new(reason).render(head, buffer);
-        if self.items.is_empty() {
-            draw_attempts(&model.attempts, theme, middle, buffer);
-        } else {
+        if !self.items.is_empty() {
             self.draw_items(model, theme, middle, buffer);
+        } else if self.gate.about == About::RetryLimit {
+            self.draw_attempts(&model.attempts, theme, middle, buffer);
+        } else {
+            self.draw_last_run(model, theme, middle, buffer);
         }
         self.draw_choices(theme, buttons, buffer);
         Line::styled(fit(&self.hints(model), usize::from(hints.width)), theme.style(Role::Faint)).render(hints, buffer);
@@ -202,7 +217,7 @@ impl GateModal {
 
     fn hints(&self, model: &Model) -> String {
         if !self.is_armed(model.now) {
-            return "…".into();
+            return "a moment: keys that were meant for something else do nothing here".into();
         }
         if self.sure {
             return format!("{} once more gives the session up", model.keymap.key(Action::Answer));
@@ -212,14 +227,14 @@ impl GateModal {
             String::new()
         } else {
             format!(
-                " · {} item · {} approve or not · {} edit",
+                "  {} item  {} yes/no  {} edit",
                 keymap.key(Action::ItemDown),
                 keymap.key(Action::ToggleItem),
                 keymap.key(Action::EditItem)
             )
         };
         format!(
-            "{} choose · {} answer{items} · {} put aside",
+            "{} choose  {} answer{items}  {} aside",
             keymap.key(Action::NextChoice),
             keymap.key(Action::Answer),
             keymap.key(Action::Aside)
@@ -228,7 +243,7 @@ impl GateModal {
 
     fn draw_choices(&self, theme: &Theme, area: Rect, buffer: &mut Buffer) {
         let mut spans = Vec::new();
-        for (n, choice) in self.choices().iter().enumerate() {
+        for (n, choice) in self.choices().iter().enumerate().skip(self.first_choice(area.width)) {
             let style = if n == self.choice { theme.style(Role::Selected) } else { theme.style(Role::Key) };
             spans.push(Span::styled(format!("[ {} ]", choice.name()), style));
             spans.push(Span::raw(" "));
@@ -236,11 +251,41 @@ impl GateModal {
         Line::from(spans).render(area, buffer);
     }
 
+    /// The first choice in sight: where not all of them fit, the chosen one does.
+    fn first_choice(&self, width: u16) -> usize {
+        let choices = self.choices();
+        let fits = |first: &usize| {
+            let shown = &choices[*first..=self.choice];
+            shown.iter().map(|choice| button_width(*choice) + 1).sum::<u16>() <= width + 1
+        };
+        if choices.is_empty() { 0 } else { (0..self.choice).find(fits).unwrap_or(self.choice) }
+    }
+
+    /// The last run of the hook that it is about.
+    fn last_run<'a>(&self, model: &'a Model) -> Option<&'a Run> {
+        model.runs.newest_first().find(|run| self.gate.hook.as_ref() == Some(&run.hook))
+    }
+
+    /// What the hook that it is about printed last.
+    fn draw_last_run(&mut self, model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+        let Some((run, finished)) = self.last_run(model).and_then(|run| run.ended.as_ref().map(|end| (run, end)))
+        else {
+            return;
+        };
+        let head = format!("{} {} · {} · {}", run.point, run.name(), finished.end.describe(), finished.took_ms);
+        let width = usize::from(area.width);
+        let mut lines = vec![Line::styled(fit(&head, width), theme.style(Role::Warning))];
+        let text = plain_lines(&run_text(run), theme.style(Role::Text), width);
+        self.stop_at_the_end(text.len() + 1, area.height);
+        lines.extend(text.into_iter().skip(self.scroll));
+        Paragraph::new(lines).render(area, buffer);
+    }
+
     /// Where each choice stands in its row, for the mouse.
-    pub fn choice_at(&self, column: u16) -> Option<usize> {
+    pub fn choice_at(&self, column: u16, width: u16) -> Option<usize> {
         let mut from = 0;
-        for (n, choice) in self.choices().iter().enumerate() {
-            let width = u16::try_from(choice.name().len()).unwrap_or(0) + 4;
+        for (n, choice) in self.choices().iter().enumerate().skip(self.first_choice(width)) {
+            let width = button_width(*choice);
             if (from..from + width).contains(&column) {
                 return Some(n);
             }
@@ -249,11 +294,12 @@ impl GateModal {
         None
     }
 
-    fn draw_items(&self, model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    fn draw_items(&mut self, model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
         let Some(state) = &model.session else { return };
         let list_width = (area.width / 3).clamp(12, 40).min(area.width);
         let [left, right] = Layout::horizontal([Constraint::Length(list_width), Constraint::Min(1)]).areas(area);
-        let first = self.item.saturating_sub(usize::from(left.height).saturating_sub(1));
+        self.list = left;
+        let first = self.first_item();
         let rows = self.items.iter().enumerate().skip(first).take(usize::from(left.height));
         let lines: Vec<Line<'_>> = rows
             .map(|(n, (id, approved))| {
@@ -269,30 +315,69 @@ impl GateModal {
         Paragraph::new(lines).render(left, buffer);
         if let Some(item) = self.items.get(self.item).and_then(|(id, _)| state.pending.get(*id)) {
             let text = plain_lines(&item.text, theme.style(Role::Text), usize::from(right.width));
-            let most = text.len().saturating_sub(usize::from(right.height));
-            let shown: Vec<Line<'_>> = text.into_iter().skip(self.scroll.min(most)).collect();
+            self.stop_at_the_end(text.len(), right.height);
+            let shown: Vec<Line<'_>> = text.into_iter().skip(self.scroll).collect();
             Paragraph::new(shown).render(right, buffer);
         }
     }
+
+    fn first_item(&self) -> usize {
+        self.item.saturating_sub(usize::from(self.list.height).saturating_sub(1))
+    }
+
+    /// A mouse button was pressed on the items: the first time chooses one, the second approves it or not.
+    pub fn click_item(&mut self, column: u16, row: u16, now: At) {
+        if self.items.is_empty() || !self.is_armed(now) || !self.list.contains((column, row).into()) {
+            return;
+        }
+        let item = self.first_item() + usize::from(row - self.list.y);
+        if item == self.item
+            && let Some((_, approved)) = self.items.get_mut(item)
+        {
+            *approved = !*approved;
+        } else if item < self.items.len() {
+            (self.item, self.scroll) = (item, 0);
+        }
+    }
+
+    /// The wheel was turned.
+    pub fn wheel(&mut self, down: bool) {
+        self.scroll = if down { self.scroll + 1 } else { self.scroll.saturating_sub(1) };
+    }
+
+    /// Nobody reads on behind the end: the way back would be as long.
+    fn stop_at_the_end(&mut self, rows: usize, height: u16) {
+        self.scroll = self.scroll.min(rows.saturating_sub(usize::from(height)));
+    }
+
+    /// The last feedbacks side by side, so that one sees whether anything changes.
+    fn draw_attempts(&mut self, attempts: &[Attempt], theme: &Theme, area: Rect, buffer: &mut Buffer) {
+        let shown = attempts_shown(attempts, area.width);
+        if shown == 0 || area.height < 2 {
+            return;
+        }
+        let columns = Layout::horizontal(vec![Constraint::Fill(1); shown]).spacing(1).split(area);
+        let shown = &attempts[attempts.len() - shown..];
+        let text = |attempt: &Attempt, column: &Rect| {
+            plain_lines(&attempt.reason, theme.style(Role::Text), usize::from(column.width))
+        };
+        let texts: Vec<_> = shown.iter().zip(columns.iter()).map(|(attempt, column)| text(attempt, column)).collect();
+        self.stop_at_the_end(texts.iter().map(Vec::len).max().unwrap_or(0) + 1, area.height);
+        for ((attempt, column), text) in shown.iter().zip(columns.iter()).zip(texts) {
+            let same = if attempt.no_progress { " · same as before" } else { "" };
+            let head = fit(&format!("retry {}{same}", attempt.used), usize::from(column.width));
+            let mut lines = vec![Line::styled(head, theme.style(Role::Warning))];
+            lines.extend(text.into_iter().skip(self.scroll));
+            Paragraph::new(lines).render(*column, buffer);
+        }
+    }
+}
+
+fn button_width(choice: Choice) -> u16 {
+    u16::try_from(choice.name().len()).unwrap_or(0) + 4
 }
 
 /// How many feedbacks fit side by side.
 fn attempts_shown(attempts: &[Attempt], width: u16) -> usize {
     attempts.len().min(if width >= 90 { 3 } else { 2 })
-}
-
-/// The last feedbacks side by side, so that one sees whether anything changes.
-fn draw_attempts(attempts: &[Attempt], theme: &Theme, area: Rect, buffer: &mut Buffer) {
-    let shown = attempts_shown(attempts, area.width);
-    if shown == 0 || area.height < 2 {
-        return;
-    }
-    let columns = Layout::horizontal(vec![Constraint::Fill(1); shown]).spacing(1).split(area);
-    for (attempt, column) in attempts[attempts.len() - shown..].iter().zip(columns.iter()) {
-        let same = if attempt.no_progress { " · same as before" } else { "" };
-        let head = fit(&format!("retry {}{same}", attempt.used), usize::from(column.width));
-        let mut lines = vec![Line::styled(head, theme.style(Role::Warning))];
-        lines.extend(plain_lines(&attempt.reason, theme.style(Role::Text), usize::from(column.width)));
-        Paragraph::new(lines).render(*column, buffer);
-    }
 }

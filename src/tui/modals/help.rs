@@ -35,11 +35,12 @@ impl HelpModal {
     }
 
     /// Draws the page.
-    pub fn draw(&self, keymap: &Keymap, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    pub fn draw(&mut self, keymap: &Keymap, theme: &Theme, area: Rect, buffer: &mut Buffer) {
         let inside = framed(middle(area, 84, area.height), "Keys", Role::Accent, theme, buffer);
         let lines = lines(keymap, theme, usize::from(inside.width));
-        let top = self.top.min(lines.len().saturating_sub(usize::from(inside.height)));
-        Paragraph::new(lines.into_iter().skip(top).collect::<Vec<_>>()).render(inside, buffer);
+        // From behind the end, the way back would be as long.
+        self.top = self.top.min(lines.len().saturating_sub(usize::from(inside.height)));
+        Paragraph::new(lines.into_iter().skip(self.top).collect::<Vec<_>>()).render(inside, buffer);
     }
 }
 
@@ -51,7 +52,7 @@ fn lines(keymap: &Keymap, theme: &Theme, width: usize) -> Vec<Line<'static>> {
             place = Some(context);
             lines.push(Line::styled(context.name(), theme.style(Role::Heading)));
         }
-        let keys = format!("  {:22}", keymap.keys(*action));
+        let keys = format!("  {:24}  ", keymap.keys(*action));
         let about = fit(about, width.saturating_sub(keys.len()));
         lines.push(Line::from(vec![
             Span::styled(keys, theme.style(Role::Key)),

@@ -57,15 +57,16 @@ impl PaletteModal {
         let pattern = Pattern::parse(&self.query, CaseMatching::Ignore, Normalization::Smart);
         let mut matcher = Matcher::new(Config::DEFAULT);
         let mut buffer = Vec::new();
-        let mut scored: Vec<(u32, (Action, &str, &str))> = all
-            .filter_map(|(_, action, name, about)| {
-                let text = format!("{name} {about}");
-                let score = pattern.score(nucleo_matcher::Utf32Str::new(&text, &mut buffer), &mut matcher)?;
-                Some((score, (*action, *name, *about)))
-            })
-            .collect();
-        scored.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
-        scored.into_iter().map(|(_, command)| command).collect()
+        let mut score = |text: &str| pattern.score(nucleo_matcher::Utf32Str::new(text, &mut buffer), &mut matcher);
+        // A command whose name fits comes before one that only tells of it.
+        let mut scored = Vec::new();
+        for (_, action, name, about) in all {
+            if let Some(whole) = score(&format!("{name} {about}")) {
+                scored.push((score(name), whole, (*action, *name, *about)));
+            }
+        }
+        scored.sort_by_key(|(name, whole, _)| std::cmp::Reverse((*name, *whole)));
+        scored.into_iter().map(|(_, _, command)| command).collect()
     }
 
     /// Draws the palette.

@@ -12,7 +12,7 @@ use crate::{
     control::text::plain,
     tui::{
         keymap::{Action, Keymap},
-        text::{fit, wrap},
+        text::{expand_tabs, fit, wrap},
         theme::{Role, Theme},
     },
 };
@@ -32,7 +32,7 @@ pub struct ViewerModal {
 impl ViewerModal {
     /// A viewer of this text.
     pub fn new(title: impl Into<String>, text: &str, about: impl Into<String>) -> Self {
-        let lines = plain(text).lines().map(|line| line.replace('\t', "    ")).collect();
+        let lines = plain(text).lines().map(expand_tabs).collect();
         Self { title: title.into(), lines, about: about.into(), top: 0, left: 0, wraps: true }
     }
 
@@ -100,7 +100,10 @@ impl ViewerModal {
             keymap.key(Action::Copy),
             keymap.key(Action::Close)
         );
-        let line = format!("{place} · {} · {keys}", self.about);
-        Line::styled(fit(&line, usize::from(foot.width)), theme.style(Role::Faint)).render(foot, buffer);
+        let line = fit(&format!("{place} · {keys}"), usize::from(foot.width));
+        Line::styled(line, theme.style(Role::Faint)).render(foot, buffer);
+        let edge = Rect { x: area.x + 1, y: area.bottom() - 1, width: area.width.saturating_sub(2), height: 1 };
+        let about = fit(&format!(" {} ", self.about), usize::from(edge.width));
+        Line::styled(about, theme.style(Role::Accent)).render(edge, buffer);
     }
 }

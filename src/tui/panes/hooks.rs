@@ -9,7 +9,7 @@ use ratatui::{
 
 use crate::{
     control::text::plain,
-    engine::{State, hooks::point::Point, hooks::verdict::Verdict},
+    engine::{State, hooks::point::Point, hooks::verdict::Verdict, session::Phase},
     tui::{
         model::Model,
         runs::Run,
@@ -18,14 +18,17 @@ use crate::{
     },
 };
 
+/// The list, the live output, and what comes next.
+fn parts(model: &Model, area: Rect) -> [Rect; 3] {
+    let live_rows = if model.runs.running().is_some() { (area.height / 3).max(1) } else { 0 };
+    Layout::vertical([Constraint::Min(1), Constraint::Length(live_rows), Constraint::Length(1)]).areas(area)
+}
+
 /// Draws the pane.
 pub fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-    let running: Vec<&Run> = model.runs.newest_first().filter(|run| run.ended.is_none()).collect();
-    let live_rows = if running.is_empty() { 0 } else { (area.height / 3).max(1) };
-    let [list, live, next] =
-        Layout::vertical([Constraint::Min(1), Constraint::Length(live_rows), Constraint::Length(1)]).areas(area);
+    let [list, live, next] = parts(model, area);
     draw_list(model, theme, list, buffer);
-    if let Some(run) = running.first() {
+    if let Some(run) = model.runs.running() {
         let height = usize::from(live.height);
         let lines: Vec<&str> = run.live.lines().collect();
         let tail = lines[lines.len().saturating_sub(height)..].iter();
@@ -61,7 +64,7 @@ fn draw_list(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
 
 /// A run in a line.
 fn row(model: &Model, run: &Run) -> (String, Role) {
-    let took = run.took(model.now);
+    let took = run.took(model.moment());
     let again = if run.attempt > 0 { format!(" · retry {}", run.attempt) } else { String::new() };
     let Some(finished) = &run.ended else {
         let left = model.session.as_ref().and_then(|state| state.plan().hook(run.point, &run.hook)).map(|spec| {
@@ -69,7 +72,7 @@ fn row(model: &Model, run: &Run) -> (String, Role) {
             format!(" · {left} s left")
         });
         return (
-            format!("▸ {} {} · {} s{}{again}", run.point, run.hook, took.0 / 1_000, left.unwrap_or_default()),
+            format!("▸ {} {} · {} s{}{again}", run.point, run.name(), took.0 / 1_000, left.unwrap_or_default()),
             Role::Accent,
         );
     };
@@ -79,7 +82,7 @@ fn row(model: &Model, run: &Run) -> (String, Role) {
         Verdict::Fail => ("!", Role::Warning),
     };
     let piped = if finished.piped { " · piped" } else { "" };
-    (format!("{sign} {} {} · {} · {took}{piped}{again}", run.point, run.hook, finished.end.describe()), role)
+    (format!("{sign} {} {} · {}{piped}{again} · {took}", run.point, run.name(), finished.end.describe()), role)
 }
 
 /// The hooks of the next points, by name.
@@ -89,10 +92,14 @@ fn upcoming(state: &State) -> String {
     if !here.is_empty() {
         return format!("next: {}", here.join(", "));
     }
+    if matches!(state.phase, Phase::Ended(_)) {
+        return String::new();
+    }
     let soon = [Point::Stop, Point::PostIteration, Point::PreIteration, Point::SessionEnd];
     let from = match state.dispatch().map(|dispatch| dispatch.point) {
         Some(Point::Stop) => 1,
         Some(Point::PostIteration) => 2,
+        Some(_) | None if matches!(state.phase, Phase::Delivering | Phase::Exit(_)) => 3,
         Some(_) | None => 0,
     };
     let next = soon[from..].iter().find_map(|point| {
@@ -109,9 +116,10 @@ fn upcoming(state: &State) -> String {
 }
 
 /// Chooses the row that was clicked on.
-pub fn choose(model: &mut Model, nth: usize) {
-    let chosen = first_row(model, usize::MAX) + nth;
-    if chosen < model.runs.len() {
+pub fn choose(model: &mut Model, area: Rect, nth: usize) {
+    let height = usize::from(parts(model, area)[0].height);
+    let chosen = first_row(model, height) + nth;
+    if nth < height && chosen < model.runs.len() {
         model.chosen_run = chosen;
     }
 }

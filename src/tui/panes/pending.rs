@@ -25,10 +25,8 @@ pub fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
         return;
     }
     let height = usize::from(area.height);
-    // What waits stands at the end, so that is what is in sight unless something else was chosen.
     let focused = model.focus == Pane::Pending;
-    let last = if focused { model.chosen_item } else { items.len() - 1 };
-    let first = (last + 1).saturating_sub(height);
+    let first = first_row(model, items.len(), height);
     let lines: Vec<Line<'_>> = items
         .iter()
         .enumerate()
@@ -43,6 +41,12 @@ pub fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     Paragraph::new(lines).render(area, buffer);
 }
 
+/// What waits stands at the end, so that is what is in sight unless something else was chosen.
+fn first_row(model: &Model, count: usize, height: usize) -> usize {
+    let last = if model.focus == Pane::Pending { model.chosen_item } else { count.saturating_sub(1) };
+    (last + 1).saturating_sub(height)
+}
+
 fn row(item: &Item) -> (String, Role) {
     let (state, role) = match item.state {
         ItemState::Pending => ("● held", Role::Warning),
@@ -53,20 +57,20 @@ fn row(item: &Item) -> (String, Role) {
     let edited = if item.edited { " · edited" } else { "" };
     let size = if item.text.is_empty() { String::new() } else { format!(" · {} bytes", item.text.len()) };
     let source = &item.source;
-    let text = format!(
-        "{} {state} · {} {}{size}{edited} · iteration {}",
-        item.id,
-        source.point,
-        plain(&source.hook),
-        source.iteration
-    );
+    let iteration = if source.iteration == 0 { String::new() } else { format!(" · iteration {}", source.iteration) };
+    let text = format!("{} {state}{size}{edited} · {} {}{iteration}", item.id, source.point, plain(&source.hook));
     (text, role)
 }
 
-/// Chooses the row that was clicked on.
-pub fn choose(model: &mut Model, nth: usize) {
+fn item_at(model: &Model, area: Rect, nth: usize) -> Option<usize> {
     let count = model.session.as_ref().map_or(0, |state| state.pending.items().len());
-    if nth < count {
-        model.chosen_item = nth;
+    let chosen = first_row(model, count, usize::from(area.height)) + nth;
+    (nth < usize::from(area.height) && chosen < count).then_some(chosen)
+}
+
+/// Chooses the row that was clicked on; asked before the click gives the pane the keys, which moves the rows.
+pub fn choose(model: &mut Model, area: Rect, nth: usize) {
+    if let Some(chosen) = item_at(model, area, nth) {
+        model.chosen_item = chosen;
     }
 }

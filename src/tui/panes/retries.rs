@@ -29,10 +29,10 @@ pub fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
         lines.push(Line::styled(fit(&wait, width), theme.style(Role::Accent)));
     }
     for attempt in model.attempts.iter().rev() {
-        let same = if attempt.no_progress { "= " } else { "" };
+        let same = if attempt.no_progress { " · same as before" } else { "" };
         let role = if attempt.no_progress { Role::Bad } else { Role::Text };
         let text =
-            format!("{}. {same}{}: {}", attempt.used, plain(&attempt.hook), first_line(&plain(&attempt.reason), 200));
+            format!("{}. {}{same}: {}", attempt.used, plain(&attempt.hook), first_line(&plain(&attempt.reason), 200));
         lines.push(Line::styled(fit(&text, width), theme.style(role)));
     }
     Paragraph::new(lines).render(area, buffer);
@@ -63,8 +63,9 @@ fn gauge(name: &str, used: u32, limit: u32, width: usize, theme: &Theme) -> Line
     ])
 }
 
-fn waits(state: &State, model: &Model) -> Option<String> {
+/// The wait before the next try, if there is one.
+pub fn waits(state: &State, model: &Model) -> Option<String> {
     let Wait::Until(until) = state.retry.wait else { return None };
-    let left = until.since(model.now);
+    let left = until.since(model.moment());
     (left.0 > 0).then(|| format!("next try in {} s", left.0.div_ceil(1_000)))
 }

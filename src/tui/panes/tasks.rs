@@ -11,7 +11,10 @@ use crate::tui::{
 /// Draws the pane.
 pub fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     let completed = model.session.as_ref().map_or(0, |state| state.side.completed.len());
-    let text =
-        if completed == 0 { "No task was completed yet.".into() } else { format!("{completed} tasks completed") };
+    let text = match completed {
+        0 => "No task was completed yet.".into(),
+        1 => "1 task completed".into(),
+        n => format!("{n} tasks completed"),
+    };
     Line::styled(fit(&text, usize::from(area.width)), theme.style(Role::Faint)).render(area, buffer);
 }

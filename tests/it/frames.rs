@@ -1,0 +1,222 @@
+//! Frames: the whole screen as text, for every pane and every modal.
+
+use creel::{
+    config::Theme as Choice,
+    engine::{ids::ItemId, input::Command},
+    tui::{
+        modals::viewer::ViewerModal,
+        theme::{Role, Theme},
+        update::Msg,
+    },
+};
+use expect_test::{ExpectFile, expect, expect_file};
+
+use crate::support::{scenes, screen::Screen, world::World};
+
+const LARGE: (u16, u16) = (200, 60);
+const MIDDLE: (u16, u16) = (120, 40);
+const SMALL: (u16, u16) = (80, 24);
+
+#[expect(clippy::needless_pass_by_value, reason = "so that the frame's name stands in its test")]
+fn shows(mut screen: Screen, expected: ExpectFile) {
+    expected.assert_eq(&screen.frame());
+}
+
+fn pressed(world: &World, size: (u16, u16), keys: &str) -> Screen {
+    let mut screen = Screen::of(world, size).armed();
+    screen.press(keys);
+    screen
+}
+
+#[test]
+fn a_screen_before_the_first_record() {
+    let mut world = scenes::first_turn();
+    world.events.clear();
+    shows(Screen::of(&world, SMALL), expect_file!["../frames/empty-80.txt"]);
+}
+
+#[test]
+fn the_agent_works() {
+    let world = scenes::first_turn();
+    shows(Screen::of(&world, LARGE), expect_file!["../frames/first-turn-200.txt"]);
+    shows(Screen::of(&world, MIDDLE), expect_file!["../frames/first-turn-120.txt"]);
+    shows(Screen::of(&world, SMALL), expect_file!["../frames/first-turn-80.txt"]);
+}
+
+#[test]
+fn a_turn_was_sent_back() {
+    let world = scenes::sent_back_twice();
+    shows(Screen::of(&world, MIDDLE), expect_file!["../frames/sent-back-120.txt"]);
+    shows(Screen::of(&world, SMALL), expect_file!["../frames/sent-back-80.txt"]);
+    shows(pressed(&world, MIDDLE, "t home z"), expect_file!["../frames/stream-from-the-top-120.txt"]);
+}
+
+#[test]
+fn a_session_is_over() {
+    let world = scenes::ended();
+    shows(Screen::of(&world, LARGE), expect_file!["../frames/ended-200.txt"]);
+    shows(Screen::of(&world, SMALL), expect_file!["../frames/ended-80.txt"]);
+}
+
+#[test]
+fn hooks_run_and_ran() {
+    let running = scenes::hook_runs();
+    let run = running.jobs[0].run;
+    let with_output = |size, keys| {
+        let mut screen = pressed(&running, size, keys);
+        let printed = b"\x1b[32m   Compiling\x1b[0m parser v0.1.0\nrunning 33 tests\ntest parser::empty ... ";
+        screen.model.runs.overhear(run, printed);
+        screen.later(12_000);
+        screen
+    };
+    shows(with_output(MIDDLE, "2"), expect_file!["../frames/hook-runs-120.txt"]);
+    shows(with_output(SMALL, "2"), expect_file!["../frames/hook-runs-80.txt"]);
+    shows(pressed(&scenes::ended(), SMALL, "2 j j"), expect_file!["../frames/hooks-80.txt"]);
+}
+
+#[test]
+fn output_is_held() {
+    let mut world = scenes::final_delivery();
+    world.command(Command::EditItem(ItemId(3), "one warning is left".into()));
+    shows(pressed(&world, MIDDLE, "esc 3"), expect_file!["../frames/pending-120.txt"]);
+    let mut world = scenes::delivery();
+    world.command(Command::SkipItem(ItemId(2)));
+    shows(pressed(&world, SMALL, "esc 3 j"), expect_file!["../frames/pending-80.txt"]);
+    world.answer_gate();
+    shows(pressed(&world, SMALL, "3"), expect_file!["../frames/pending-with-the-agent-80.txt"]);
+}
+
+#[test]
+fn retries_are_counted() {
+    shows(pressed(&scenes::retry_limit(), SMALL, "esc 4"), expect_file!["../frames/retries-80.txt"]);
+    shows(pressed(&scenes::backoff(), SMALL, "4"), expect_file!["../frames/backoff-80.txt"]);
+}
+
+#[test]
+fn tasks_have_a_place() {
+    let mut world = scenes::first_turn();
+    world.command(Command::CompleteTask { id: "7".into(), content: "Write the lexer".into() });
+    shows(pressed(&world, SMALL, "5"), expect_file!["../frames/tasks-80.txt"]);
+}
+
+#[test]
+fn gates_ask() {
+    let final_delivery = scenes::final_delivery();
+    shows(Screen::of(&final_delivery, MIDDLE).armed(), expect_file!["../frames/gate-final-delivery-120.txt"]);
+    shows(Screen::of(&final_delivery, SMALL).armed(), expect_file!["../frames/gate-final-delivery-80.txt"]);
+    shows(pressed(&scenes::delivery(), SMALL, "j space"), expect_file!["../frames/gate-delivery-80.txt"]);
+    let limit = scenes::retry_limit();
+    shows(Screen::of(&limit, LARGE).armed(), expect_file!["../frames/gate-retry-limit-200.txt"]);
+    shows(Screen::of(&limit, MIDDLE).armed(), expect_file!["../frames/gate-retry-limit-120.txt"]);
+    shows(Screen::of(&limit, SMALL).armed(), expect_file!["../frames/gate-retry-limit-80.txt"]);
+    shows(Screen::of(&scenes::escalation(), SMALL).armed(), expect_file!["../frames/gate-escalation-80.txt"]);
+    shows(Screen::of(&scenes::errors(), SMALL).armed(), expect_file!["../frames/gate-errors-80.txt"]);
+    shows(Screen::of(&scenes::broken_hook(), SMALL).armed(), expect_file!["../frames/gate-broken-hook-80.txt"]);
+}
+
+#[test]
+fn a_gate_that_just_opened_takes_no_answer_and_giving_up_asks_once_more() {
+    let world = scenes::broken_hook();
+    shows(Screen::of(&world, SMALL), expect_file!["../frames/gate-unarmed-80.txt"]);
+    shows(pressed(&world, SMALL, "left enter"), expect_file!["../frames/gate-abort-80.txt"]);
+}
+
+#[test]
+fn a_gate_that_was_put_aside_is_named_in_the_status_line() {
+    let mut screen = pressed(&scenes::retry_limit(), MIDDLE, "esc");
+    expect![" story · demo  waits for a person: retry limit  iteration 1/20 · 0:12  ◆ gate: g"]
+        .assert_eq(screen.frame().lines().next().expect("a status line"));
+}
+
+#[test]
+fn text_is_written() {
+    let world = scenes::first_turn();
+    let mut screen = pressed(&world, SMALL, "m");
+    screen.type_text("Please look at the lexer first.");
+    screen.press("enter enter");
+    screen.type_text("日本語 works, too 🎣.");
+    shows(screen, expect_file!["../frames/editor-message-80.txt"]);
+    let mut screen = pressed(&scenes::delivery(), MIDDLE, "j e");
+    screen.press("enter");
+    screen.type_text("Only the first one matters.");
+    screen.press("ctrl-d");
+    shows(screen, expect_file!["../frames/editor-change-120.txt"]);
+}
+
+#[test]
+fn text_is_read() {
+    let text: String = (1..=40).map(|n| format!("line {n}\tof the output\n")).collect();
+    let viewer = ViewerModal::new("run 3 · stop · cargo test", &text, "1 MB, the first 8 kB");
+    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    screen.told(Msg::Read(viewer));
+    screen.press("j j");
+    shows(screen, expect_file!["../frames/viewer-80.txt"]);
+    shows(pressed(&scenes::sent_back_twice(), SMALL, "3 v"), expect_file!["../frames/preview-80.txt"]);
+}
+
+#[test]
+fn one_finds_ones_way() {
+    let world = scenes::first_turn();
+    shows(pressed(&world, MIDDLE, "?"), expect_file!["../frames/help-120.txt"]);
+    let mut palette = pressed(&world, SMALL, ":");
+    palette.type_text("iter");
+    palette.press("down");
+    shows(palette, expect_file!["../frames/palette-80.txt"]);
+    let mut search = pressed(&world, SMALL, "/");
+    search.type_text("lexer");
+    expect!["/lexer▏"].assert_eq(search.frame().lines().last().expect("a search line"));
+    shows(pressed(&world, SMALL, "q"), expect_file!["../frames/quit-80.txt"]);
+}
+
+#[test]
+fn a_past_session_is_watched() {
+    let world = scenes::ended();
+    let mut screen = Screen::replay(&world, SMALL, 30);
+    screen.press("+ +");
+    shows(screen, expect_file!["../frames/replay-80.txt"]);
+}
+
+#[test]
+fn there_is_a_frame_for_every_size() {
+    let world = scenes::retry_limit();
+    shows(pressed(&world, (40, 12), "esc"), expect_file!["../frames/tiny-40.txt"]);
+    shows(Screen::of(&world, (40, 12)).armed(), expect_file!["../frames/gate-retry-limit-40.txt"]);
+    shows(Screen::of(&world, (24, 6)).armed(), expect_file!["../frames/gate-retry-limit-24.txt"]);
+    shows(pressed(&world, (24, 6), "esc"), expect_file!["../frames/tiny-24.txt"]);
+    expect![[r#"
+        too small for creel
+
+
+
+
+    "#]]
+    .assert_eq(&Screen::of(&world, (20, 5)).frame());
+    for (width, height) in [(0, 0), (1, 1), (24, 6), (25, 7), (59, 15), (60, 16), (99, 19), (100, 20), (300, 100)] {
+        for keys in ["", "esc", "esc 2", "esc 3", "esc 4", "esc 5 z", "right enter", "esc ?", "esc :", "esc /", "esc q"]
+        {
+            pressed(&world, (width, height), keys).frame();
+        }
+    }
+}
+
+#[test]
+fn the_looks_of_every_theme() {
+    let themes = [
+        (Theme::chosen(Choice::Dark, false), expect_file!["../frames/styles-dark.txt"]),
+        (Theme::chosen(Choice::HighContrast, false), expect_file!["../frames/styles-high-contrast.txt"]),
+        (Theme::chosen(Choice::Light, true), expect_file!["../frames/styles-plain.txt"]),
+    ];
+    for (theme, expected) in themes {
+        let mut screen = Screen::in_looks(&scenes::sent_back_twice(), MIDDLE, theme.clone());
+        let mut gate = Screen::in_looks(&scenes::delivery(), SMALL, theme).armed();
+        expected.assert_eq(&format!("{}\n{}", screen.styles(), gate.styles()));
+    }
+}
+
+#[test]
+fn without_colours_no_cell_has_one() {
+    let mut screen = Screen::in_looks(&scenes::ended(), MIDDLE, Theme::chosen(Choice::Dark, true));
+    screen.model.say(Role::Bad, "no");
+    let plain = ratatui::style::Color::Reset;
+    assert!(screen.draw().content.iter().all(|cell| cell.fg == plain && cell.bg == plain));
+}

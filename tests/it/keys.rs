@@ -1,0 +1,691 @@
+//! Keys and clicks: what the screen was, what is pressed, what it is and what is asked of the session.
+
+use creel::{
+    engine::{
+        conversation::AgentUpdate,
+        event::StopHow,
+        hooks::point::Point,
+        ids::{GateId, ItemId},
+        input::{Command, GateAnswer},
+        session::gate::Choice,
+    },
+    tui::{
+        modals::{Modal, viewer::ViewerModal},
+        model::{Mode, Pane},
+        stream::Position,
+        update::{Ask, Msg},
+    },
+};
+use crossterm::event::MouseEventKind;
+use expect_test::expect;
+
+use crate::support::{
+    scenes,
+    screen::Screen,
+    world::{Script, World, passes, prints},
+};
+
+const WIDE: (u16, u16) = (120, 40);
+const SMALL: (u16, u16) = (80, 24);
+
+fn asked(command: Command) -> Vec<Ask> {
+    vec![Ask::Command(command)]
+}
+
+fn answer(choice: Choice) -> Vec<Ask> {
+    asked(Command::AnswerGate(GateAnswer { gate: GateId(1), choice, text: None, items: None }))
+}
+
+fn toast(screen: &Screen) -> &str {
+    screen.model.toast.as_ref().map_or("", |toast| &toast.text)
+}
+
+fn at_gate(screen: &Screen) -> bool {
+    matches!(screen.model.modals.last(), Some(Modal::Gate(_)))
+}
+
+/// A session that talks for many lines, in its second iteration.
+fn talks() -> World {
+    let mut world = scenes::until(World::begin(scenes::eventful()), |world| {
+        world.state.iterations.current == 2 && world.turn.is_some()
+    });
+    for n in 1..=100 {
+        scenes::agent(&mut world, AgentUpdate::Said(format!("line {n}\n")));
+    }
+    world
+}
+
+#[test]
+fn tab_numbers_and_clicks_choose_the_pane() {
+    let world = scenes::first_turn();
+    for size in [WIDE, SMALL] {
+        let mut screen = Screen::of(&world, size);
+        let mut after = |keys| {
+            screen.press(keys);
+            screen.model.focus
+        };
+        assert_eq!(
+            [after("tab"), after("tab tab"), after("tab"), after("tab"), after("shift-tab"), after("3")],
+            [Pane::Hooks, Pane::Retries, Pane::Tasks, Pane::Stream, Pane::Tasks, Pane::Pending]
+        );
+        screen.click_on("Retries");
+        assert_eq!(screen.model.focus, Pane::Retries);
+        screen.click_on("Stream");
+        assert_eq!(screen.model.focus, Pane::Stream);
+    }
+}
+
+#[test]
+fn the_tab_of_the_pane_in_sight_has_its_name_on_every_screen() {
+    let mut screen = Screen::of(&scenes::first_turn(), (24, 6));
+    screen.press("5");
+    assert_eq!(screen.frame().lines().nth(1), Some(" 1  2  3  4  5 Tasks"));
+    screen.click_on(" 3 ");
+    assert_eq!(screen.frame().lines().nth(1), Some(" 1  2  3 Pending  4  5"));
+}
+
+#[test]
+fn a_pane_takes_the_whole_screen_and_gives_it_back() {
+    let mut screen = Screen::of(&scenes::first_turn(), WIDE);
+    let before = screen.frame();
+    screen.press("4 z");
+    assert!(!screen.frame().contains("Pending ·"));
+    screen.press("z 1");
+    assert_eq!(screen.frame(), before);
+}
+
+#[test]
+fn what_is_in_sight_stays_while_one_does_not_follow() {
+    let mut world = talks();
+    let mut screen = Screen::of(&world, SMALL);
+    assert_eq!(screen.model.stream.position(), Position::Follow);
+    screen.press("page-up k");
+    let seen = screen.model.stream_lines.clone();
+    for n in 101..=150 {
+        scenes::agent(&mut world, AgentUpdate::Said(format!("line {n}\n")));
+    }
+    let world = scenes::until(world, |world| world.state.iterations.current == 3);
+    screen.see(&world);
+    assert_eq!(screen.model.stream_lines, seen);
+    assert!(screen.row("Stream ·").contains("not following"));
+    screen.press("end");
+    assert_eq!(screen.model.stream.position(), Position::Follow);
+    assert!(screen.frame().contains("iteration 3"));
+}
+
+#[test]
+fn scrolling_down_to_the_end_follows_again() {
+    let mut screen = Screen::of(&talks(), SMALL);
+    screen.press("k k k");
+    assert_ne!(screen.model.stream.position(), Position::Follow);
+    screen.press("j j j");
+    assert_eq!(screen.model.stream.position(), Position::Follow);
+    screen.press("page-up page-up page-down page-down");
+    assert_eq!(screen.model.stream.position(), Position::Follow);
+}
+
+#[test]
+fn one_goes_on_following_where_everything_is_in_sight() {
+    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    screen.press("k page-up");
+    assert_eq!(screen.model.stream.position(), Position::Follow);
+    screen.press("home");
+    assert_ne!(screen.model.stream.position(), Position::Follow);
+}
+
+#[test]
+fn the_wheel_scrolls_the_pane_under_the_mouse() {
+    let mut screen = Screen::of(&talks(), WIDE);
+    screen.press("2");
+    let (column, row) = screen.find("line 99");
+    screen.mouse(MouseEventKind::ScrollUp, column, row);
+    assert_eq!(screen.model.focus, Pane::Stream);
+    assert!(!screen.frame().contains("line 98"));
+    screen.mouse(MouseEventKind::ScrollDown, column, row);
+    assert_eq!(screen.model.stream.position(), Position::Follow);
+}
+
+fn first_line(screen: &Screen) -> String {
+    let lines = screen.model.stream_lines.iter().map(ToString::to_string);
+    lines.map(|line| line.trim().to_owned()).find(|line| !line.is_empty()).unwrap_or_default()
+}
+
+#[test]
+fn one_jumps_between_iterations_and_errors() {
+    let mut screen = Screen::of(&scenes::ended(), SMALL);
+    let mut after = |keys| {
+        screen.press(keys);
+        format!("{keys}: {}\n", first_line(&screen))
+    };
+    let jumps: String = ["[", "[", "[", "]", "home", "e", "e", "e", "E", "end", "E"].map(&mut after).concat();
+    expect![[r#"
+        [: ━━ iteration 2
+        [: ━━ iteration 1
+        [: ━━ iteration 1
+        ]: ━━ iteration 2
+        home: session started · agent demo
+        e: ! pre_iteration: disk space failed · timed out · 1.2 s
+        e: ✗ cargo build · 400 ms ▾
+        e: ✗ stop: cargo test blocked · exit 2 · 1.2 s
+        E: ✗ cargo build · 400 ms ▾
+        end: ━━ iteration 3
+        E: ✗ iteration 2 failed
+    "#]]
+    .assert_eq(&jumps);
+    screen.press("end ]");
+    assert_eq!(toast(&screen), "there is none further");
+}
+
+#[test]
+fn what_can_be_folded_is_folded_and_unfolded() {
+    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let folded = screen.frame();
+    assert!(!folded.contains("First the lexer."));
+    screen.press("t");
+    assert!(screen.frame().contains("First the lexer."));
+    screen.press("t home j");
+    assert!(!screen.frame().contains("keep the places"));
+    screen.press("enter");
+    assert!(screen.frame().contains("│ 4f2a1c parser: keep the places"));
+    screen.press("enter end");
+    assert_eq!(screen.frame(), folded);
+}
+
+#[test]
+fn what_a_hook_says_when_it_blocks_is_open() {
+    let mut screen = Screen::of(&scenes::sent_back_twice(), SMALL);
+    assert!(screen.frame().contains("│ 1 failed; 32 passed"));
+}
+
+fn search(screen: &mut Screen, text: &str) {
+    screen.press("/");
+    screen.type_text(text);
+    screen.press("enter");
+}
+
+#[test]
+fn the_stream_is_searched_line_by_line_and_around() {
+    let mut screen = Screen::of(&talks(), SMALL);
+    screen.press("home");
+    search(&mut screen, "LINE 1");
+    let mut after = |keys| {
+        screen.press(keys);
+        first_line(&screen)
+    };
+    assert_eq!(
+        [after("home n"), after("n"), after("n"), after("N"), after("N"), after("N")],
+        ["line 1", "line 10", "line 11", "line 10", "line 1", "line 100"]
+    );
+    search(&mut screen, "nowhere");
+    assert_eq!(toast(&screen), "not found: nowhere");
+}
+
+#[test]
+fn a_search_opens_what_was_folded() {
+    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    search(&mut screen, "first the lexer");
+    assert_eq!(first_line(&screen), "│ First the lexer.");
+}
+
+#[test]
+fn hooks_items_and_the_viewer_are_searched_too() {
+    let mut screen = Screen::of(&scenes::ended(), SMALL);
+    screen.press("2");
+    search(&mut screen, "git");
+    assert_eq!(screen.model.chosen_run, 9);
+    let mut screen = Screen::of(&scenes::delivery(), SMALL).armed();
+    screen.press("esc 3");
+    search(&mut screen, "the lexer");
+    assert_eq!(screen.model.chosen_item, 2);
+    search(&mut screen, "hook output");
+    assert_eq!(screen.model.chosen_item, 0);
+    screen.press("N");
+    assert_eq!(screen.model.chosen_item, 2);
+    let text: String = (1..=60).map(|n| format!("number {n}\n")).collect();
+    screen.told(Msg::Read(ViewerModal::new("text", &text, "")));
+    search(&mut screen, "number 5");
+    assert!(screen.frame().contains("line 5 of 60"));
+    screen.press("n");
+    assert!(screen.frame().contains("line 50 of 60"));
+    screen.press("N");
+    assert!(screen.frame().contains("line 5 of 60"));
+    screen.press("y");
+    assert!(toast(&screen).starts_with("copied"));
+    screen.press("esc");
+    assert!(screen.model.modals.is_empty());
+}
+
+#[test]
+fn items_are_skipped_brought_back_and_edited() {
+    let mut world = scenes::delivery();
+    let mut screen = Screen::of(&world, SMALL).armed();
+    screen.press("esc 3 j");
+    assert_eq!(screen.press("s"), asked(Command::SkipItem(ItemId(2))));
+    world.command(Command::SkipItem(ItemId(2)));
+    screen.see(&world);
+    assert_eq!(screen.press("s"), asked(Command::RestoreItem(ItemId(2))));
+    screen.press("j e");
+    screen.type_text("!");
+    assert_eq!(screen.press("ctrl-s"), {
+        let text = &world.state.pending.get(ItemId(3)).expect("it is there").text;
+        asked(Command::EditItem(ItemId(3), format!("{text}!")))
+    });
+    screen.press("e");
+    screen.type_text("not this");
+    assert_eq!(screen.press("esc"), []);
+    assert_eq!(screen.model.draft, "");
+}
+
+#[test]
+fn the_first_item_that_waits_is_chosen_when_one_comes_to_them() {
+    let mut screen = Screen::of(&scenes::final_delivery(), SMALL).armed();
+    assert_eq!(screen.press("esc 3 s"), asked(Command::SkipItem(ItemId(3))));
+}
+
+#[test]
+fn runs_are_opened_switched_off_and_ended() {
+    let world = scenes::hook_runs();
+    let run = world.jobs[0].run;
+    let mut screen = Screen::of(&world, SMALL);
+    screen.press("2");
+    assert_eq!(screen.press("x"), asked(Command::CancelHook(run)));
+    assert_eq!(screen.press("d"), asked(Command::DisableHook(Some(Point::Stop), "cargo test".into())));
+    screen.press("j j");
+    let read = screen.press("enter");
+    expect![[r#"
+        [
+            ReadOutput {
+                title: "run 1 · session_start · git log",
+                file: None,
+                otherwise: "4f2a1c parser: keep the places",
+            },
+        ]
+    "#]]
+    .assert_debug_eq(&read);
+}
+
+#[test]
+fn the_chosen_run_stays_chosen_when_others_start() {
+    let world = scenes::hook_runs();
+    let mut screen = Screen::of(&world, SMALL);
+    screen.press("2 j");
+    let chosen = |screen: &Screen| screen.model.runs.nth(screen.model.chosen_run).map(|run| run.hook.clone());
+    assert_eq!(chosen(&screen).as_deref(), Some("disk space"));
+    screen.see(&scenes::ended());
+    assert_eq!(chosen(&screen).as_deref(), Some("disk space"));
+    let mut follows = Screen::of(&world, SMALL);
+    follows.see(&scenes::ended());
+    assert_eq!(chosen(&follows).as_deref(), Some("cargo clippy"));
+}
+
+#[test]
+fn a_click_chooses_the_row_that_it_hits_also_far_down() {
+    let hooks = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+    let script = hooks
+        .iter()
+        .fold(Script::new(), |script, name| script.piped(Point::SessionStart, &format!("hook-{name}"), [prints("x")]));
+    let world = scenes::until(World::begin(script), |world| world.turn.is_some());
+    let mut screen = Screen::of(&world, (80, 14));
+    screen.press("2 G");
+    screen.click_on("hook-b");
+    assert_eq!(screen.model.runs.nth(screen.model.chosen_run).map(|run| run.hook.as_str()), Some("hook-b"));
+    screen.press("3 G");
+    screen.click_on("hook-k");
+    assert_eq!(screen.model.chosen_item, 10);
+    let mut screen = Screen::of(&world, (110, 20));
+    let (column, row) = screen.find("with the agent · ");
+    let shown = screen.row("with the agent · ");
+    let down = MouseEventKind::Down(crossterm::event::MouseButton::Left);
+    screen.mouse(down, column, row);
+    let number = format!("│{} →", screen.model.chosen_item + 1);
+    assert!(shown.contains(&number), "{number} in {shown}");
+}
+
+#[test]
+fn a_gate_takes_no_key_that_was_meant_for_something_else() {
+    let world = scenes::retry_limit();
+    let mut screen = Screen::of(&world, SMALL);
+    assert!(at_gate(&screen));
+    assert_eq!(screen.press("enter q right enter space"), []);
+    screen.later(500);
+    assert_eq!(screen.press("enter"), []);
+    screen.later(500);
+    assert_eq!(screen.press("enter"), [], "each key makes the moment longer");
+    screen.later(600);
+    assert_eq!(screen.press("enter"), answer(Choice::Continue));
+}
+
+#[test]
+fn an_answer_is_chosen_and_given() {
+    let mut screen = Screen::of(&scenes::retry_limit(), SMALL).armed();
+    assert_eq!(screen.press("right right"), []);
+    assert_eq!(screen.press("enter"), answer(Choice::Ignore));
+    assert_eq!(screen.press("tab enter"), answer(Choice::Disable));
+    assert_eq!(screen.press("left left left left"), []);
+    assert_eq!(screen.press("enter"), [], "giving up asks once more");
+    assert!(screen.frame().contains("enter once more gives the session up"));
+    assert_eq!(screen.press("enter"), answer(Choice::Abort));
+    assert_eq!(screen.press("left right enter"), [], "going away takes it back");
+}
+
+#[test]
+fn items_that_are_switched_off_are_not_approved() {
+    let mut screen = Screen::of(&scenes::delivery(), SMALL).armed();
+    screen.press("down space");
+    let some =
+        GateAnswer { gate: GateId(1), choice: Choice::Approve, text: None, items: Some(vec![ItemId(1), ItemId(3)]) };
+    assert_eq!(screen.press("enter"), asked(Command::AnswerGate(some)));
+    screen.press("space");
+    assert_eq!(screen.press("enter"), answer(Choice::Approve));
+    assert_eq!(screen.press("right enter"), answer(Choice::Skip));
+}
+
+#[test]
+fn an_item_is_edited_at_the_gate() {
+    let mut world = scenes::delivery();
+    let mut screen = Screen::of(&world, SMALL).armed();
+    screen.press("down e");
+    screen.type_text("!");
+    let edit = screen.press("ctrl-s");
+    let [Ask::Command(Command::EditItem(ItemId(2), text))] = edit.as_slice() else { panic!("{edit:?}") };
+    assert!(text.ends_with('!'));
+    world.command(Command::EditItem(ItemId(2), text.clone()));
+    screen.see(&world);
+    assert!(at_gate(&screen));
+    assert!(screen.frame().contains("[x]~2 cargo clippy"));
+    assert!(matches!(screen.press("E").as_slice(), [Ask::EditOutside(..)]));
+}
+
+#[test]
+fn a_message_answers_a_gate() {
+    let mut screen = Screen::of(&scenes::retry_limit(), SMALL).armed();
+    screen.press("right enter");
+    screen.type_text("Try another way.");
+    let answer =
+        GateAnswer { gate: GateId(1), choice: Choice::Send, text: Some("Try another way.".into()), items: None };
+    assert_eq!(screen.press("ctrl-s"), asked(Command::AnswerGate(answer)));
+}
+
+#[test]
+fn a_gate_is_put_aside_and_brought_back() {
+    let mut screen = Screen::of(&scenes::retry_limit(), SMALL).armed();
+    assert_eq!(screen.press("esc"), []);
+    assert!(!at_gate(&screen));
+    assert_eq!(toast(&screen), "the gate still waits; g shows it");
+    screen.press("2 j");
+    assert!(!at_gate(&screen));
+    assert!(screen.row("waits for a person").contains("◆ gate: g"));
+    screen.press("g");
+    assert!(at_gate(&screen));
+    assert_eq!(screen.press("enter"), [], "it has to be armed again");
+}
+
+#[test]
+fn a_gate_leaves_the_keys_to_what_is_being_written() {
+    let before = scenes::until(World::begin(scenes::eventful()), |world| world.state.iterations.current == 3);
+    let mut screen = Screen::of(&before, WIDE);
+    screen.press("m");
+    screen.see(&scenes::final_delivery());
+    assert!(!at_gate(&screen));
+    assert!(screen.frame().contains("◆ gate: g"));
+    screen.type_text("go");
+    assert_eq!(screen.press("ctrl-s"), asked(Command::Message("go".into())));
+    assert!(at_gate(&screen));
+    assert_eq!(screen.press("enter"), []);
+}
+
+#[test]
+fn a_gate_that_somebody_else_answered_is_gone() {
+    let mut world = scenes::retry_limit();
+    let mut screen = Screen::of(&world, SMALL).armed();
+    world.answer_gate();
+    screen.see(&world);
+    assert!(screen.model.modals.is_empty());
+    assert_eq!(screen.press("g"), []);
+    assert_eq!(toast(&screen), "no gate waits");
+}
+
+#[test]
+fn gates_are_answered_by_clicks() {
+    let world = scenes::retry_limit();
+    for size in [WIDE, SMALL, (40, 12)] {
+        let mut screen = Screen::of(&world, size);
+        assert_eq!(screen.click_on("[ continue ]"), [], "not yet");
+        screen.later(600);
+        assert_eq!(screen.click_on("[ ignore ]"), [], "chosen");
+        assert_eq!(screen.click_on("[ ignore ]"), answer(Choice::Ignore));
+    }
+}
+
+#[test]
+fn items_at_a_gate_are_chosen_and_switched_by_clicks() {
+    let mut screen = Screen::of(&scenes::delivery(), SMALL).armed();
+    screen.click_on("3 todo list");
+    assert!(screen.frame().contains("- the lexer"));
+    screen.click_on("3 todo list");
+    assert!(screen.frame().contains("[ ] 3 todo list"));
+}
+
+#[test]
+fn what_does_not_fit_at_a_gate_is_read_on_and_back() {
+    let mut screen = Screen::of(&scenes::retry_limit(), (120, 12)).armed();
+    let top = screen.frame();
+    for _ in 0..9 {
+        screen.press("page-down");
+        screen.frame();
+    }
+    assert!(screen.frame().contains("The empty text is no error."));
+    screen.press("page-up");
+    assert_eq!(screen.frame(), top);
+}
+
+#[test]
+fn help_goes_to_its_end_and_back() {
+    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    screen.press("?");
+    let top = screen.frame();
+    screen.press("G");
+    let end = screen.frame();
+    assert!(end.contains("on to the next error"));
+    screen.press("k");
+    assert_ne!(screen.frame(), end);
+    screen.press("home");
+    assert_eq!(screen.frame(), top);
+    screen.press("?");
+    assert!(screen.model.modals.is_empty());
+}
+
+#[test]
+fn live_output_reads_the_same_however_it_was_cut() {
+    const PRINTED: &str = "a\x1b[1;31mred\x1b[0m\r\n日本\x1b]0;title\x1b\\\x1b(Bnext\r50%\r100%\n";
+    let world = scenes::hook_runs();
+    let run = world.jobs[0].run;
+    let heard = |parts: &[&[u8]]| {
+        let mut screen = Screen::of(&world, SMALL);
+        for part in parts {
+            screen.model.runs.overhear(run, part);
+        }
+        screen.model.runs.running().map(|run| run.live.clone())
+    };
+    let whole = heard(&[PRINTED.as_bytes()]);
+    assert_eq!(whole.as_deref(), Some("ared\n日本next\n50%\n100%\n"));
+    for cut in 0..PRINTED.len() {
+        let (before, after) = PRINTED.as_bytes().split_at(cut);
+        assert_eq!(heard(&[before, after]), whole, "cut at {cut}");
+    }
+}
+
+#[test]
+fn giving_up_by_clicks_asks_once_more_each_time() {
+    let mut screen = Screen::of(&scenes::retry_limit(), WIDE).armed();
+    let mut click = |what| screen.click_on(what);
+    assert_eq!([click("[ abort ]"), click("[ abort ]"), click("[ ignore ]"), click("[ abort ]")], [[], [], [], []]);
+    assert_eq!(click("[ abort ]"), []);
+    assert_eq!(click("[ abort ]"), answer(Choice::Abort));
+}
+
+#[test]
+fn the_chosen_answer_is_in_sight_where_not_all_fit() {
+    for size in [(40, 12), (24, 6)] {
+        let mut screen = Screen::of(&scenes::retry_limit(), size).armed();
+        assert!(!screen.frame().contains("[ abort ]"));
+        screen.press("left");
+        assert!(screen.frame().contains("[ abort ]"));
+        assert_eq!(screen.click_on("[ abort ]"), []);
+        assert_eq!(screen.click_on("[ abort ]"), answer(Choice::Abort));
+    }
+}
+
+#[test]
+fn a_message_is_written_kept_and_sent() {
+    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    screen.press("m");
+    screen.type_text("Look at q");
+    assert_eq!(screen.press("esc"), []);
+    assert!(screen.model.modals.is_empty());
+    assert_eq!(screen.model.draft, "Look at q");
+    screen.press("m enter");
+    screen.told(Msg::Paste("the lexer\x1b[31m!".into()));
+    assert_eq!(screen.press("ctrl-s"), asked(Command::Message("Look at q\nthe lexer!".into())));
+    assert_eq!(screen.model.draft, "");
+}
+
+#[test]
+fn a_message_for_now_cancels_the_turn() {
+    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    screen.press("M");
+    screen.type_text("Stop that.");
+    assert_eq!(
+        screen.press("ctrl-s"),
+        [Ask::Command(Command::Message("Stop that.".into())), Ask::Command(Command::CancelTurn)]
+    );
+}
+
+#[test]
+fn a_refusal_is_told_and_a_refused_message_is_not_lost() {
+    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    screen.press("m");
+    screen.type_text("Hello");
+    screen.press("ctrl-s");
+    screen.told(Msg::Refused("the session is over\x1b[2J".into()));
+    assert_eq!(screen.frame().lines().last(), Some(" the session is over"));
+    screen.press("m");
+    assert!(screen.frame().contains("Hello"));
+    screen.press("esc j");
+    assert_eq!(toast(&screen), "");
+}
+
+#[test]
+fn the_session_is_steered() {
+    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    assert_eq!(screen.press("p"), asked(Command::Pause));
+    assert_eq!(screen.press("X"), asked(Command::CancelTurn));
+    assert_eq!(screen.press("S"), asked(Command::Stop(StopHow::AfterIteration)));
+    let mut world = scenes::first_turn();
+    world.command(Command::Pause);
+    assert_eq!(Screen::of(&world, SMALL).press("p"), asked(Command::Unpause));
+}
+
+#[test]
+fn the_palette_runs_the_command_that_it_found() {
+    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    screen.press(":");
+    screen.type_text("cancel-t");
+    assert_eq!(screen.press("enter"), asked(Command::CancelTurn));
+    screen.press(":");
+    screen.type_text("zzz");
+    assert_eq!(screen.press("enter"), []);
+    screen.press("ctrl-p");
+    screen.type_text("iter");
+    assert!(screen.frame().contains("› iter▏"));
+    screen.press("esc");
+    assert!(screen.model.modals.is_empty());
+}
+
+#[test]
+fn leaving_asks_while_the_session_lives() {
+    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    assert_eq!(screen.press("q x esc"), []);
+    assert!(screen.model.modals.is_empty());
+    assert_eq!(screen.press("q w"), asked(Command::Stop(StopHow::AfterIteration)));
+    assert_eq!(screen.press("ctrl-c y"), [Ask::Command(Command::Stop(StopHow::Now)), Ask::LeaveAtTheEnd]);
+    assert_eq!(Screen::of(&scenes::ended(), SMALL).press("q"), [Ask::Leave]);
+    assert_eq!(Screen::replay(&scenes::first_turn(), SMALL, 3).press("q"), [Ask::Leave]);
+}
+
+#[test]
+fn a_past_session_is_stepped_through_and_not_steered() {
+    let world = scenes::ended();
+    let mut screen = Screen::replay(&world, SMALL, 10);
+    assert_eq!(screen.press("."), [Ask::Seek(11)]);
+    assert_eq!(screen.press(","), [Ask::Seek(9)]);
+    let started = |n: u32| {
+        let at = |event: &creel::engine::event::Event| matches!(event, creel::engine::event::Event::IterationStarted { iteration } if *iteration == n);
+        world.events.iter().position(at).expect("it was started") + 1
+    };
+    assert_eq!(screen.press("]"), [Ask::Seek(started(2))]);
+    screen.press("space + +");
+    assert!(screen.row("replay").contains("replay 10/75 plays · 4x"));
+    screen.press("space - - - -");
+    assert!(screen.row("replay").contains("replay 10/75 holds · 1/4x"));
+    assert_eq!(screen.press("m"), []);
+    assert_eq!(toast(&screen), "this is a replay: it can be watched, but not steered");
+    assert!(matches!(screen.model.mode, Mode::Replay(_)));
+}
+
+#[test]
+fn a_hook_of_the_past_runs_for_as_long_as_it_did_then() {
+    let world = scenes::hook_runs();
+    let mut screen = Screen::replay(&world, SMALL, world.events.len());
+    screen.later(1_000_000_000);
+    screen.press("2");
+    assert!(screen.row("▸").contains("▸ stop cargo test · 0 s · 60 s left"));
+}
+
+#[test]
+fn any_keys_anywhere_leave_a_screen_that_can_be_drawn() {
+    let named = "enter esc tab shift-tab space up down left right home end page-up page-down backspace";
+    let keys: Vec<String> =
+        ('!'..='~').map(String::from).chain(named.split(' ').map(String::from)).chain(["ctrl-d".into()]).collect();
+    for world in [scenes::delivery(), scenes::hook_runs()] {
+        for first in &keys {
+            let mut screen = Screen::of(&world, (30, 8)).armed();
+            screen.press(first);
+            for second in &keys {
+                screen.press(second);
+            }
+            screen.frame();
+            screen.told(Msg::Resize(140, 30));
+            screen.frame();
+        }
+    }
+}
+
+#[test]
+fn no_control_character_reaches_a_cell() {
+    const NASTY: &str = "a\x1b[31mb\x1b]0;title\x07c\u{9b}2Jd\x08\x00e\rf\u{7f}";
+    let script = Script::new()
+        .piped(Point::SessionStart, NASTY, [prints(NASTY)])
+        .hook(Point::Stop, "later", [passes()])
+        .attended(&[]);
+    let mut world = scenes::until(World::begin(script), |world| world.turn.is_some());
+    let run = creel::engine::ids::RunId(1);
+    scenes::agent(&mut world, AgentUpdate::Said(format!("# {NASTY}\n- {NASTY}\n```\n{NASTY}\n```\n")));
+    scenes::agent(&mut world, AgentUpdate::Thought(NASTY.into()));
+    scenes::agent(&mut world, AgentUpdate::Warned(NASTY.into()));
+    world.command(Command::CompleteTask { id: NASTY.into(), content: NASTY.into() });
+    world.command(Command::Message(NASTY.into()));
+    for size in [WIDE, SMALL] {
+        for keys in ["t", "2", "2 enter", "3", "3 enter", "3 v", "3 e", "4", "5", "m", ":"] {
+            let mut screen = Screen::of(&world, size);
+            screen.model.runs.overhear(run, NASTY.as_bytes());
+            screen.press(keys);
+            screen.told(Msg::Paste(NASTY.into()));
+            screen.told(Msg::Refused(NASTY.into()));
+            let buffer = screen.draw();
+            let wrong = buffer.content.iter().find(|cell| cell.symbol().chars().any(char::is_control));
+            assert_eq!(wrong, None, "{keys}");
+            assert!(!screen.frame().contains("[31m"), "{keys}\n{}", screen.frame());
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The screen without a terminal: a world's events go in as records, keys and clicks follow, frames come out as text.
+//!
+//! The clock stands still unless a test moves it.
+
+use creel::{
+    config::Theme as Choice,
+    engine::time::{At, Span},
+    journal::Record,
+    tui::{
+        feed::Spot,
+        keymap::Keymap,
+        model::{Mode, Model},
+        replay::Player,
+        theme::Theme,
+        update::{Ask, Msg, update},
+        view,
+    },
+};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use ratatui::{
+    buffer::{Buffer, Cell},
+    layout::Rect,
+    style::{Color, Modifier},
+};
+
+use super::world::World;
+
+/// The time between two records.
+const BEAT: Span = Span(400);
+
+/// A screen that looks at a world.
+pub struct Screen {
+    pub model: Model,
+    taken: usize,
+}
+
+impl Screen {
+    /// A screen of this size that has seen all that happened in a world.
+    pub fn of(world: &World, size: (u16, u16)) -> Self {
+        let mut screen = Self::empty(Mode::Live, size);
+        screen.see(world);
+        screen
+    }
+
+    /// A screen on a past session, at this record.
+    pub fn replay(world: &World, size: (u16, u16), shown: usize) -> Self {
+        let mut player = Player::default();
+        for record in records(world) {
+            player.add(spot(&record), &record);
+        }
+        player.shown = shown;
+        let mut screen = Self::empty(Mode::Replay(player), size);
+        for record in records(world).iter().take(shown) {
+            screen.model.take(spot(record), record);
+        }
+        screen
+    }
+
+    fn empty(mode: Mode, size: (u16, u16)) -> Self {
+        let mut model = Model::new(Keymap::standard(), Theme::chosen(Choice::Dark, false), mode);
+        model.size = size;
+        Self { model, taken: 0 }
+    }
+
+    /// The same in other looks.
+    pub fn in_looks(world: &World, size: (u16, u16), theme: Theme) -> Self {
+        let mut screen = Self::empty(Mode::Live, size);
+        screen.model.theme = theme;
+        screen.see(world);
+        screen
+    }
+
+    /// Takes in what has happened since.
+    pub fn see(&mut self, world: &World) {
+        for record in &records(world)[self.taken..] {
+            self.model.take(spot(record), record);
+            self.model.now = self.model.now.max(record.at);
+            self.taken += 1;
+        }
+        self.settle();
+    }
+
+    /// Time passes.
+    pub fn later(&mut self, ms: u64) -> &mut Self {
+        self.model.now = self.model.now.after(Span(ms));
+        self
+    }
+
+    /// Until a gate takes answers.
+    pub fn armed(mut self) -> Self {
+        self.settle();
+        self.later(600);
+        self
+    }
+
+    /// What the loop does before it draws.
+    fn settle(&mut self) {
+        self.model.look_after_the_gate();
+        view::prepare(&mut self.model, &|_| None);
+    }
+
+    /// Something happens to the screen.
+    pub fn told(&mut self, msg: Msg) -> Vec<Ask> {
+        let asks = update(&mut self.model, msg, &|_| None);
+        self.settle();
+        asks
+    }
+
+    /// Keys, by their names, with spaces between them.
+    pub fn press(&mut self, keys: &str) -> Vec<Ask> {
+        keys.split_whitespace().flat_map(|name| self.told(Msg::Key(key(name)))).collect()
+    }
+
+    /// A text, character by character.
+    pub fn type_text(&mut self, text: &str) {
+        for c in text.chars() {
+            self.told(Msg::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE)));
+        }
+    }
+
+    /// A click on the first cell of the first place where this text stands.
+    pub fn click_on(&mut self, text: &str) -> Vec<Ask> {
+        let (column, row) = self.find(text);
+        self.mouse(MouseEventKind::Down(MouseButton::Left), column, row)
+    }
+
+    /// Where a text stands.
+    pub fn find(&mut self, text: &str) -> (u16, u16) {
+        let buffer = self.draw();
+        let width = buffer.area.width;
+        let wanted: Vec<String> = text.chars().map(String::from).collect();
+        for row in 0..buffer.area.height {
+            for column in 0..width {
+                let here = |n: usize| buffer.cell((column + u16::try_from(n).unwrap_or(width), row)).map(Cell::symbol);
+                if wanted.iter().enumerate().all(|(n, c)| here(n) == Some(c)) {
+                    return (column, row);
+                }
+            }
+        }
+        panic!("`{text}` is not on the screen:\n{}", self.frame());
+    }
+
+    /// The mouse does something.
+    pub fn mouse(&mut self, kind: MouseEventKind, column: u16, row: u16) -> Vec<Ask> {
+        self.told(Msg::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE }))
+    }
+
+    pub fn draw(&mut self) -> Buffer {
+        self.settle();
+        let area = Rect { x: 0, y: 0, width: self.model.size.0, height: self.model.size.1 };
+        let mut buffer = Buffer::empty(area);
+        view::draw(&mut self.model, area, &mut buffer);
+        buffer
+    }
+
+    /// The screen as text.
+    pub fn frame(&mut self) -> String {
+        let buffer = self.draw();
+        (0..buffer.area.height).map(|row| text(&cells(&buffer, row)).trim_end().to_owned() + "\n").collect()
+    }
+
+    /// The row with this text in it.
+    pub fn row(&mut self, holds: &str) -> String {
+        let frame = self.frame();
+        let row = frame.lines().find(|line| line.contains(holds));
+        row.unwrap_or_else(|| panic!("`{holds}` is not on the screen:\n{frame}")).to_owned()
+    }
+
+    /// Every stretch of the screen that is in one look, a line each; the sides of frames are left out.
+    pub fn styles(&mut self) -> String {
+        let buffer = self.draw();
+        let mut out = String::new();
+        for row in 0..buffer.area.height {
+            for run in cells(&buffer, row).chunk_by(|a, b| look(a) == look(b)) {
+                let shown = text(run);
+                if !shown.trim_matches([' ', '│', '┃', '║']).is_empty() {
+                    out += &format!("{row:>2} {:<28} {}\n", look(&run[0]), shown.trim());
+                }
+            }
+        }
+        out
+    }
+}
+
+/// The cells of a row that show something of their own: behind a wide sign there is one that does not.
+fn cells(buffer: &Buffer, row: u16) -> Vec<Cell> {
+    let mut found = Vec::new();
+    let mut column = 0;
+    while let Some(cell) = buffer.cell((column, row)).filter(|_| column < buffer.area.width) {
+        column += u16::try_from(unicode_width::UnicodeWidthStr::width(cell.symbol())).unwrap_or(1).max(1);
+        found.push(cell.clone());
+    }
+    found
+}
+
+fn text(cells: &[Cell]) -> String {
+    cells.iter().map(Cell::symbol).collect()
+}
+
+fn look(cell: &Cell) -> String {
+    let mut words = Vec::new();
+    if cell.fg != Color::Reset {
+        words.push(cell.fg.to_string());
+    }
+    if cell.bg != Color::Reset {
+        words.push(format!("on-{}", cell.bg));
+    }
+    let modifiers = [
+        (Modifier::BOLD, "bold"),
+        (Modifier::DIM, "dim"),
+        (Modifier::REVERSED, "reversed"),
+        (Modifier::UNDERLINED, "underlined"),
+    ];
+    words.extend(modifiers.iter().filter(|(one, _)| cell.modifier.contains(*one)).map(|(_, name)| (*name).to_owned()));
+    if words.is_empty() { "-".into() } else { words.join(" ") }
+}
+
+fn records(world: &World) -> Vec<Record> {
+    let numbered = world.events.iter().zip(1..);
+    let record = |(event, seq): (&creel::engine::event::Event, u64)| Record {
+        v: 1,
+        seq,
+        at: At(0).after(Span(BEAT.0 * (seq - 1))),
+        session: "story".into(),
+        event: event.clone(),
+    };
+    numbered.map(record).collect()
+}
+
+fn spot(record: &Record) -> Spot {
+    Spot { offset: record.seq, length: 1 }
+}
+
+fn key(name: &str) -> KeyEvent {
+    let (modifiers, name) = match name.strip_prefix("ctrl-") {
+        Some(rest) => (KeyModifiers::CONTROL, rest),
+        None => (KeyModifiers::NONE, name),
+    };
+    let code = match name {
+        "enter" => KeyCode::Enter,
+        "esc" => KeyCode::Esc,
+        "tab" => KeyCode::Tab,
+        "shift-tab" => KeyCode::BackTab,
+        "space" => KeyCode::Char(' '),
+        "up" => KeyCode::Up,
+        "down" => KeyCode::Down,
+        "left" => KeyCode::Left,
+        "right" => KeyCode::Right,
+        "home" => KeyCode::Home,
+        "end" => KeyCode::End,
+        "page-up" => KeyCode::PageUp,
+        "page-down" => KeyCode::PageDown,
+        "backspace" => KeyCode::Backspace,
+        one if one.chars().count() == 1 => KeyCode::Char(one.chars().next().expect("one character")),
+        other => panic!("`{other}` is no key"),
+    };
+    KeyEvent::new(code, modifiers)
+}
