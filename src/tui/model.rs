@@ -2,6 +2,8 @@
 //!
 //! Holds no rule of a session: what can be asked, and what follows, is the engine's affair.
 
+use std::collections::HashMap;
+
 use ratatui::text::Line;
 
 use super::{
@@ -14,7 +16,7 @@ use super::{
     theme::{Role, Theme},
 };
 use crate::{
-    engine::{State, event::Event, time::At},
+    engine::{State, event::Event, ids::ItemId, time::At},
     journal::Record,
 };
 
@@ -125,6 +127,8 @@ pub struct Model {
     pub size: (u16, u16),
     /// Whether the terminal has the focus, as far as it tells.
     pub terminal_focused: bool,
+    /// Where each item's text lies in the journal: what was delivered is not kept in memory.
+    pub item_spots: HashMap<ItemId, Spot>,
     /// The lines of the stream that are in sight, made before each drawing.
     pub stream_lines: Vec<Line<'static>>,
     /// The size that those lines were made for.
@@ -156,6 +160,7 @@ impl Model {
             recorded: At(0),
             size: (80, 24),
             terminal_focused: true,
+            item_spots: HashMap::new(),
             stream_lines: Vec::new(),
             stream_size: (80, 20),
         }
@@ -167,6 +172,7 @@ impl Model {
         self.stream = Stream::default();
         self.runs = Runs::default();
         self.attempts.clear();
+        self.item_spots.clear();
         self.modals.clear();
     }
 
@@ -191,6 +197,9 @@ impl Model {
             }),
             Event::IterationStarted { .. } => self.attempts.clear(),
             Event::GateOpened { .. } => self.gate_aside = false,
+            Event::PendingAdded { item, .. } | Event::PendingEdited { item, .. } => {
+                self.item_spots.insert(*item, spot);
+            }
             // The newest run is the first. Whoever chose another one stays with it.
             Event::HookStarted { .. } if self.chosen_run > 0 => {
                 self.chosen_run = (self.chosen_run + 1).min(self.runs.len().saturating_sub(1));

@@ -21,7 +21,7 @@ use super::{
     view,
 };
 use crate::engine::{
-    event::StopHow,
+    event::{Event, StopHow},
     ids::ItemId,
     input::{Command, GateAnswer},
     session::{gate::Choice, pending::ItemState},
@@ -206,7 +206,7 @@ pub fn perform(model: &mut Model, action: Action, reload: Reload<'_>) -> Vec<Ask
         Action::RunHook => run_hook(model),
         Action::SwitchHook => switch_hook(model),
         Action::CancelHook => cancel_hook(model),
-        Action::OpenItem | Action::Edit | Action::Skip | Action::Preview => on_item(model, action),
+        Action::OpenItem | Action::Edit | Action::Skip | Action::Preview => on_item(model, action, reload),
         Action::Play
         | Action::Step
         | Action::StepBack
@@ -446,7 +446,16 @@ fn chosen_item(model: &Model) -> Option<(ItemId, String)> {
     items.get(model.chosen_item).map(|item| (item.id, item.text.clone()))
 }
 
-fn on_item(model: &mut Model, action: Action) -> Vec<Ask> {
+/// The text of an item that was delivered: only the journal has it still.
+fn text_on_disk(model: &Model, id: ItemId, reload: Reload<'_>) -> String {
+    let record = model.item_spots.get(&id).and_then(|spot| reload(*spot));
+    match record.map(|record| record.event) {
+        Some(Event::PendingAdded { text, .. } | Event::PendingEdited { text, .. }) => text,
+        Some(_) | None => String::new(),
+    }
+}
+
+fn on_item(model: &mut Model, action: Action, reload: Reload<'_>) -> Vec<Ask> {
     if action == Action::Preview {
         let text = model.session.as_ref().map(crate::engine::State::preview).unwrap_or_default();
         let about = format!("{} bytes, as it would be sent now; hooks of pre_iteration may add to it", text.len());
@@ -457,6 +466,7 @@ fn on_item(model: &mut Model, action: Action) -> Vec<Ask> {
         return Vec::new();
     };
     if action == Action::OpenItem {
+        let text = if text.is_empty() { text_on_disk(model, id, reload) } else { text };
         let about = format!("{} bytes", text.len());
         return lay_over(model, Modal::Viewer(ViewerModal::new(format!("item {id}"), &text, about)));
     }
@@ -664,7 +674,8 @@ fn on_search_key(model: &mut Model, key: KeyEvent, reload: Reload<'_>) -> Vec<As
         KeyCode::Enter => {
             model.query = std::mem::take(&mut line.query);
             model.modals.pop();
-            return search(model, true, reload);
+            // Searching for nothing takes the marks away.
+            return if model.query.is_empty() { Vec::new() } else { search(model, true, reload) };
         }
         KeyCode::Backspace => {
             line.query.pop();

@@ -689,3 +689,37 @@ fn no_control_character_reaches_a_cell() {
         }
     }
 }
+
+#[test]
+fn what_was_delivered_can_still_be_read() {
+    let world = scenes::ended();
+    let mut screen = Screen::of(&world, SMALL);
+    let all = crate::support::screen::records(&world);
+    let reload =
+        |at: creel::tui::feed::Spot| all.iter().find(|record| crate::support::screen::spot(record) == at).cloned();
+    screen.press("3");
+    let open = crossterm::event::KeyEvent::new(crossterm::event::KeyCode::Enter, crossterm::event::KeyModifiers::NONE);
+    creel::tui::update::update(&mut screen.model, Msg::Key(open), &reload);
+    assert!(screen.frame().contains("[Hook output: session_start"), "{}", screen.frame());
+}
+
+#[test]
+fn what_was_searched_for_is_marked_until_nothing_is_searched_for() {
+    let mut screen = Screen::of(&scenes::ended(), WIDE);
+    let selected = screen.model.theme.style(creel::tui::theme::Role::Selected).bg;
+    let marked = |screen: &mut Screen| {
+        let buffer = screen.draw();
+        buffer
+            .content
+            .iter()
+            .filter(|cell| Some(cell.bg) == selected)
+            .map(|cell| cell.symbol().to_owned())
+            .collect::<String>()
+    };
+    screen.press("/");
+    screen.type_text("ITERATION 3");
+    screen.press("enter");
+    assert!(marked(&mut screen).contains("iteration 3"));
+    screen.press("/ enter");
+    assert_eq!(marked(&mut screen), "");
+}

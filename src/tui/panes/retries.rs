@@ -23,8 +23,10 @@ pub fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     let width = usize::from(area.width);
     let used = state.retry.used;
     let limit = state.retry.limit(state.plan().max_hook_retries);
-    let mut lines = vec![gauge("retries", used, limit, width, theme)];
-    lines.push(gauge("errors ", state.retry.errors, state.plan().max_consecutive_errors, width, theme));
+    // As tall as the pane allows: the count is to be seen from across the room.
+    let tall = usize::from((area.height / 3).clamp(1, 3));
+    let mut lines = gauge("retries", used, limit, (width, tall), theme);
+    lines.extend(gauge("errors ", state.retry.errors, state.plan().max_consecutive_errors, (width, 1), theme));
     if let Some(wait) = waits(state, model) {
         lines.push(Line::styled(fit(&wait, width), theme.style(Role::Accent)));
     }
@@ -38,17 +40,11 @@ pub fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     Paragraph::new(lines).render(area, buffer);
 }
 
-fn gauge(name: &str, used: u32, limit: u32, width: usize, theme: &Theme) -> Line<'static> {
+fn gauge(name: &str, used: u32, limit: u32, (width, rows): (usize, usize), theme: &Theme) -> Vec<Line<'static>> {
     let label = format!("{name} {used}/{limit} ");
-    let room = width.saturating_sub(label.len()).min(40);
-    let share = |n: u32| {
-        if limit == 0 {
-            0
-        } else {
-            usize::try_from(n.min(limit)).unwrap_or(0) * room / usize::try_from(limit).unwrap_or(1)
-        }
-    };
-    let full = if limit == 0 && used == 0 { 0 } else { share(used) };
+    let room = width.saturating_sub(label.len());
+    let parts = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
+    let full = (parts(used.min(limit)) * room).checked_div(parts(limit)).unwrap_or(0);
     let role = if used == 0 {
         Role::Good
     } else if used >= limit {
@@ -56,11 +52,15 @@ fn gauge(name: &str, used: u32, limit: u32, width: usize, theme: &Theme) -> Line
     } else {
         Role::Warning
     };
-    Line::from(vec![
-        Span::styled(label, theme.style(role)),
-        Span::styled("█".repeat(full), theme.style(role)),
-        Span::styled("░".repeat(room - full), theme.style(Role::Faint)),
-    ])
+    let row = |n: usize| {
+        let label = if n == 0 { label.clone() } else { " ".repeat(label.len()) };
+        Line::from(vec![
+            Span::styled(label, theme.style(role)),
+            Span::styled("█".repeat(full), theme.style(role)),
+            Span::styled("░".repeat(room - full), theme.style(Role::Faint)),
+        ])
+    };
+    (0..rows).map(row).collect()
 }
 
 /// The wait before the next try, if there is one.

@@ -215,7 +215,7 @@ fn look(cell: &Cell) -> String {
     if words.is_empty() { "-".into() } else { words.join(" ") }
 }
 
-fn records(world: &World) -> Vec<Record> {
+pub fn records(world: &World) -> Vec<Record> {
     let numbered = world.events.iter().zip(1..);
     let record = |(event, seq): (&creel::engine::event::Event, u64)| Record {
         v: 1,
@@ -227,7 +227,7 @@ fn records(world: &World) -> Vec<Record> {
     numbered.map(record).collect()
 }
 
-fn spot(record: &Record) -> Spot {
+pub fn spot(record: &Record) -> Spot {
     Spot { offset: record.seq, length: 1 }
 }
 
