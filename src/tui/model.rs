@@ -101,6 +101,8 @@ pub struct Model {
     pub chosen_run: usize,
     /// The chosen item.
     pub chosen_item: usize,
+    /// How many attempts, newest first, are scrolled out of sight.
+    pub skipped_attempts: usize,
     /// What is laid over the panes; the last has the keys.
     pub modals: Vec<Modal>,
     /// Whether the gate that waits was put aside.
@@ -147,6 +149,7 @@ impl Model {
             zoomed: false,
             chosen_run: 0,
             chosen_item: 0,
+            skipped_attempts: 0,
             modals: Vec::new(),
             gate_aside: false,
             draft: String::new(),
@@ -195,7 +198,10 @@ impl Model {
                 reason: reason.clone(),
                 no_progress: *no_progress,
             }),
-            Event::IterationStarted { .. } => self.attempts.clear(),
+            Event::IterationStarted { .. } => {
+                self.attempts.clear();
+                self.skipped_attempts = 0;
+            }
             Event::GateOpened { .. } => self.gate_aside = false,
             Event::PendingAdded { item, .. } | Event::PendingEdited { item, .. } => {
                 self.item_spots.insert(*item, spot);

@@ -312,7 +312,8 @@ fn scroll(model: &mut Model, action: Action, reload: Reload<'_>) {
             let count = model.session.as_ref().map_or(0, |state| state.pending.items().len());
             model.chosen_item = moved(model.chosen_item, by, count);
         }
-        Pane::Retries | Pane::Tasks => {}
+        Pane::Retries => model.skipped_attempts = moved(model.skipped_attempts, by, model.attempts.len()),
+        Pane::Tasks => {}
     }
 }
 
@@ -330,7 +331,8 @@ fn search(model: &mut Model, forward: bool, reload: Reload<'_>) -> Vec<Ask> {
         (Some(Modal::Viewer(viewer)), _) => viewer.search(&query, forward),
         (_, Pane::Hooks) => search_runs(model, &query, forward),
         (_, Pane::Pending) => search_items(model, &query, forward),
-        (_, Pane::Stream | Pane::Retries | Pane::Tasks) => {
+        (_, Pane::Retries) => search_attempts(model, &query, forward),
+        (_, Pane::Stream | Pane::Tasks) => {
             model.focus = Pane::Stream;
             model.stream.search(&query, forward, model.stream_size, &model.theme, reload)
         }
@@ -353,6 +355,15 @@ fn search_runs(model: &mut Model, query: &str, forward: bool) -> bool {
     let fits = |n| model.runs.nth(n).is_some_and(|run| run.name().to_lowercase().contains(&query));
     let found = next_fit(model.chosen_run, model.runs.len(), forward, fits);
     model.chosen_run = found.unwrap_or(model.chosen_run);
+    found.is_some()
+}
+
+fn search_attempts(model: &mut Model, query: &str, forward: bool) -> bool {
+    let query = query.to_lowercase();
+    let newest_first: Vec<String> = model.attempts.iter().rev().map(|attempt| attempt.reason.to_lowercase()).collect();
+    let fits = |n: usize| newest_first[n].contains(&query);
+    let found = next_fit(model.skipped_attempts, newest_first.len(), forward, fits);
+    model.skipped_attempts = found.unwrap_or(model.skipped_attempts);
     found.is_some()
 }
 

@@ -723,3 +723,32 @@ fn what_was_searched_for_is_marked_until_nothing_is_searched_for() {
     screen.press("/ enter");
     assert_eq!(marked(&mut screen), "");
 }
+
+#[test]
+fn the_attempts_are_scrolled_and_searched() {
+    let mut screen = Screen::of(&scenes::retry_limit(), SMALL).armed();
+    screen.press("esc 4 j");
+    assert!(
+        !screen.frame().contains("3. cargo test") && screen.frame().contains("2. cargo test"),
+        "{}",
+        screen.frame()
+    );
+    screen.press("home /");
+    screen.type_text("parser::empty");
+    screen.press("enter");
+    assert!(
+        !screen.frame().contains("2. cargo test") && screen.frame().contains("1. cargo test"),
+        "{}",
+        screen.frame()
+    );
+}
+
+#[test]
+fn a_session_that_waits_for_a_person_draws_nothing_by_itself() {
+    for world in [scenes::final_delivery(), scenes::retry_limit(), scenes::escalation(), scenes::ended()] {
+        let screen = Screen::of(&world, SMALL).armed();
+        assert_eq!(screen.model.next_tick(), None);
+    }
+    let works = Screen::of(&scenes::first_turn(), SMALL);
+    assert!(works.model.next_tick().is_some(), "the elapsed time is counted while the agent works");
+}

@@ -30,7 +30,7 @@ pub fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     if let Some(wait) = waits(state, model) {
         lines.push(Line::styled(fit(&wait, width), theme.style(Role::Accent)));
     }
-    for attempt in model.attempts.iter().rev() {
+    for attempt in model.attempts.iter().rev().skip(model.skipped_attempts) {
         let same = if attempt.no_progress { " · same as before" } else { "" };
         let role = if attempt.no_progress { Role::Bad } else { Role::Text };
         let text =
