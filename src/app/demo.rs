@@ -6,7 +6,7 @@ use super::{
     Failure, Result,
     run::{self, Start},
     say,
-    stage::Surface,
+    stage::{Afterwards, Surface},
 };
 use crate::{config, control::cli::DemoArgs, journal::Sessions, runtime::now};
 
@@ -48,8 +48,9 @@ pub(super) fn demo(args: &DemoArgs) -> Result {
     let plan = settings.plan(None, None)?;
     let prompt = settings.prompt.clone().unwrap_or_default();
     let session = Sessions::of(&folder.path).folder("demo");
+    let afterwards = if args.keep { Afterwards::Stays } else { Afterwards::GoesAway };
     let surface = Surface::chosen(args.output, settings.ui);
-    let code = run::start(Start { root: folder.path.clone(), folder: session, plan, prompt }, surface)?;
+    let code = run::start(Start { root: folder.path.clone(), folder: session, plan, prompt }, surface, afterwards)?;
     if args.keep {
         say(&format!("creel: the folder is {}; look around with `creel show demo` there", folder.keep().display()));
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::{
     Failure, Result,
     project::{self, Project},
-    stage::{Stage, Surface, supervise},
+    stage::{Afterwards, Stage, Surface, supervise},
     trust::{self, Asked},
 };
 use crate::{
@@ -34,7 +34,7 @@ pub(super) fn run(args: &RunArgs) -> Result {
     let folder = choose_folder(&sessions, &project, args.session.as_deref())?;
     remember_plan(&project.root, &plan)?;
     let surface = Surface::chosen(args.output, project.settings.ui);
-    start(Start { root: project.root, folder, plan, prompt }, surface)
+    start(Start { root: project.root, folder, plan, prompt }, surface, Afterwards::Stays)
 }
 
 /// All that a new session needs.
@@ -50,7 +50,7 @@ pub(super) struct Start {
 }
 
 /// Starts a session whose plan is trusted, and stays with it.
-pub(super) fn start(start: Start, surface: Surface) -> Result {
+pub(super) fn start(start: Start, surface: Surface, afterwards: Afterwards) -> Result {
     let Start { root, folder, plan, prompt } = start;
     let began = SessionStarted {
         agent: plan.agent.clone(),
@@ -62,7 +62,7 @@ pub(super) fn start(start: Start, surface: Surface) -> Result {
         presence: surface.presence(),
         plan,
     };
-    let stage = Stage { folder: &folder, root, surface, left_behind: None };
+    let stage = Stage { folder: &folder, root, surface, afterwards, left_behind: None };
     supervise(stage, |scene, watchers| Runtime::begin(began, &folder, scene, watchers))
 }
 
@@ -82,7 +82,8 @@ pub(super) fn resume(args: &ResumeArgs) -> Result {
     let surface = Surface::chosen(args.output, ui);
     let resume = Input::Resume { presence: surface.presence(), max_iterations: args.max_iterations };
     let left_behind = Some(Children::left_behind(&opened.state));
-    let stage = Stage { folder: &folder, root, surface, left_behind };
+    let afterwards = Afterwards::Stays;
+    let stage = Stage { folder: &folder, root, surface, afterwards, left_behind };
     supervise(stage, |scene, watchers| Runtime::resume(opened, resume, scene, watchers))
 }
 

@@ -73,6 +73,15 @@ pub(super) fn screen_options(ui: Ui) -> tui::Options {
     }
 }
 
+/// What becomes of a session's folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Afterwards {
+    /// It stays.
+    Stays,
+    /// It is thrown away.
+    GoesAway,
+}
+
 /// Where a session is shown, and what has to be known for it.
 pub(super) struct Stage<'a> {
     /// The session's folder.
@@ -81,6 +90,8 @@ pub(super) struct Stage<'a> {
     pub(super) root: PathBuf,
     /// How it is shown.
     pub(super) surface: Surface,
+    /// Whether the session can be looked at and resumed afterwards.
+    pub(super) afterwards: Afterwards,
     /// What a dead creel may have left running: it is ended before anything new begins.
     pub(super) left_behind: Option<Children>,
 }
@@ -93,7 +104,7 @@ pub(super) fn supervise(
     stage: Stage<'_>,
     make: impl FnOnce(Scene, Watchers) -> std::result::Result<Runtime, RuntimeError>,
 ) -> Result {
-    let Stage { folder, root, surface, left_behind } = stage;
+    let Stage { folder, root, surface, afterwards, left_behind } = stage;
     let elsewhere = elsewhere(&root);
     let scene = Scene { cwd: root, rescue: project::state_dir()?.join("rescued") };
     let tokio = runtime()?;
@@ -108,7 +119,9 @@ pub(super) fn supervise(
     })?;
     // Whatever still reads from a pipe must not keep the program.
     tokio.shutdown_background();
-    farewell(folder, &left, &elsewhere);
+    if afterwards == Afterwards::Stays {
+        farewell(folder, &left, &elsewhere);
+    }
     Ok(exit_code(&left))
 }
 

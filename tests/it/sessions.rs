@@ -323,7 +323,8 @@ fn a_reader_that_stops_reading_holds_neither_hooks_nor_signals() {
     let pid = rustix::process::Pid::from_raw(i32::try_from(creel.id()).expect("a number")).expect("a process");
     rustix::process::kill_process(pid, Signal::INT).expect("it runs");
     crate::support::project::until("the end", || project.outcome().is_some());
-    rustix::process::kill_process(pid, Signal::INT).expect("it runs");
+    // It waits for its reader now, or is gone.
+    let _ = rustix::process::kill_process(pid, Signal::INT);
     assert_eq!(creel.wait().expect("it ended").code(), Some(130));
 }
 

@@ -103,7 +103,9 @@ impl Project {
 
     /// The records of session `s`.
     pub(crate) fn records(&self) -> Vec<Value> {
-        lines(&fs::read_to_string(self.journal()).unwrap_or_default())
+        let text = fs::read_to_string(self.journal()).unwrap_or_default();
+        // A session may be writing: what has no newline yet is no record yet.
+        lines(text.rsplit_once('\n').map_or("", |(whole, _)| whole))
     }
 
     /// The records of one kind.
