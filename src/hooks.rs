@@ -57,7 +57,7 @@ pub async fn run_hook(job: &HookJob, place: &Place, watch: &mut dyn Watch, cance
     let started = Instant::now();
     let spec = match spec(job, place) {
         Ok(spec) => spec,
-        Err(why) => return not_started(why),
+        Err(why) => return RunResult::not_started(why),
     };
     let name = format!("outputs/run-{}.log", job.run);
     let file = (place.session_dir.join(&name), name.clone());
@@ -99,18 +99,6 @@ impl Watch for Both<'_> {
     fn output(&mut self, stream: Stream, bytes: &[u8]) {
         self.capture.push(stream, bytes);
         self.watch.output(stream, bytes);
-    }
-}
-
-fn not_started(why: String) -> RunResult {
-    RunResult {
-        end: RunEnd::SpawnFailed(why),
-        took: Span::default(),
-        stdout: String::new(),
-        stderr: String::new(),
-        omitted_bytes: 0,
-        file: None,
-        reply: None,
     }
 }
 

@@ -23,10 +23,9 @@ use crate::{
     engine::{
         conversation::{AgentUpdate, TurnEnd, TurnFailure},
         effect::{Effect, HookJob},
-        hooks::verdict::{RunEnd, RunResult},
+        hooks::verdict::RunResult,
         ids::{RunId, TurnId},
         input::Input,
-        time::Span,
     },
     hooks::{
         self, Place,
@@ -110,7 +109,7 @@ impl Performer {
             // Caught here and not by a task of its own: of a longer chain of tasks, tokio hands some to another thread,
             // and waking that costs more than all else that is done for a short hook.
             let running = caught(hooks::run_hook(&job, &place, &mut watch, &token)).await;
-            let result = running.unwrap_or_else(|panic| died(&panic));
+            let result = running.unwrap_or_else(|panic| RunResult::not_started(format!("a fault of creel: {panic}")));
             handle.tell_in_turn(Input::HookFinished { run, result: Box::new(result) }).await;
         });
         self.hooks.insert(run, Task { cancel, done });
@@ -136,18 +135,6 @@ impl Performer {
             tracing::warn!("tasks did not end in {patience:?}; their processes are killed");
         }
         self.children.end_all().await;
-    }
-}
-
-fn died(panic: &str) -> RunResult {
-    RunResult {
-        end: RunEnd::SpawnFailed(format!("a fault of creel: {panic}")),
-        took: Span::default(),
-        stdout: String::new(),
-        stderr: String::new(),
-        omitted_bytes: 0,
-        file: None,
-        reply: None,
     }
 }
 

@@ -82,6 +82,21 @@ pub enum Verdict {
     Fail,
 }
 
+impl RunResult {
+    /// A run that never was, and why.
+    pub fn not_started(why: String) -> Self {
+        Self {
+            end: RunEnd::SpawnFailed(why),
+            took: Span::default(),
+            stdout: String::new(),
+            stderr: String::new(),
+            omitted_bytes: 0,
+            file: None,
+            reply: None,
+        }
+    }
+}
+
 impl RunEnd {
     /// Whether the hook itself is at fault, not what it looked at. 126 and 127 are what a shell says of a command
     /// that cannot be run or found.

@@ -1,0 +1,227 @@
+//! Keys of what is laid over the panes.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::{Ask, lay_over, pane::search, perform};
+use crate::{
+    engine::{
+        event::StopHow,
+        ids::ItemId,
+        input::{Command, GateAnswer},
+        session::gate::Choice,
+    },
+    tui::{
+        keymap::{Action, Context},
+        modals::{
+            Modal,
+            editor::{EditorModal, Purpose},
+            gate::Asked,
+            search::SearchModal,
+        },
+        model::Model,
+        stream::Reload,
+        theme::Role,
+    },
+};
+
+pub(super) fn on_gate_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
+    let action = model.keymap.action(key, &[Context::Gate]);
+    let elsewhere = model.keymap.action(key, &[Context::Global]);
+    let now = model.now;
+    let Some(Modal::Gate(gate)) = model.modals.last_mut() else { return Vec::new() };
+    let armed = gate.is_armed(now);
+    let asked = gate.key(action, now);
+    // Looking for help or leaving is possible at a gate, too.
+    if armed && action.is_none() && matches!(elsewhere, Some(Action::Quit | Action::Help | Action::Suspend)) {
+        return perform(model, elsewhere.unwrap_or(Action::Help), &|_| None);
+    }
+    on_gate(model, asked)
+}
+
+pub(super) fn on_gate(model: &mut Model, asked: Asked) -> Vec<Ask> {
+    let Some(Modal::Gate(gate)) = model.modals.last() else { return Vec::new() };
+    let id = gate.gate.id;
+    let item_text = |model: &Model, id: ItemId| {
+        let state = model.session.as_ref();
+        state.and_then(|state| state.pending.get(id)).map(|item| item.text.clone()).unwrap_or_default()
+    };
+    match asked {
+        Asked::Nothing => Vec::new(),
+        Asked::Answer(answer) => vec![Ask::Command(Command::AnswerGate(answer))],
+        Asked::Write => {
+            let editor = EditorModal::new(Purpose::Answer(id), &model.draft);
+            lay_over(model, Modal::Editor(Box::new(editor)))
+        }
+        Asked::Edit(item) => {
+            let editor = EditorModal::new(Purpose::Item(item), &item_text(model, item));
+            lay_over(model, Modal::Editor(Box::new(editor)))
+        }
+        Asked::EditOutside(item) => vec![Ask::EditOutside(Purpose::Item(item), item_text(model, item))],
+        Asked::Aside => {
+            model.modals.pop();
+            model.gate_aside = true;
+            let key = model.keymap.key(Action::ShowGate);
+            model.say(Role::Gate, format!("the gate still waits; {key} shows it"));
+            Vec::new()
+        }
+    }
+}
+
+pub(super) fn on_editor_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
+    let Some(Modal::Editor(editor)) = model.modals.last_mut() else { return Vec::new() };
+    let purpose = editor.purpose;
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    match key.code {
+        KeyCode::Esc => {
+            // What was written is kept: a message that was left comes back with the next one.
+            if !matches!(purpose, Purpose::Item(_)) {
+                model.draft = editor.text();
+            }
+            model.modals.pop();
+            Vec::new()
+        }
+        KeyCode::Char('s') if control => {
+            let text = editor.text();
+            model.modals.pop();
+            finish_editing(model, purpose, text)
+        }
+        KeyCode::Char('d') if control => {
+            editor.toggle_change();
+            Vec::new()
+        }
+        KeyCode::Char('o') if control => {
+            let text = editor.text();
+            model.modals.pop();
+            vec![Ask::EditOutside(purpose, text)]
+        }
+        _ => {
+            editor.input(key);
+            Vec::new()
+        }
+    }
+}
+
+pub(super) fn finish_editing(model: &mut Model, purpose: Purpose, text: String) -> Vec<Ask> {
+    if !matches!(purpose, Purpose::Item(_)) {
+        model.draft.clear();
+    }
+    // With two commands, a refusal would not say of which of them it is.
+    if matches!(purpose, Purpose::Message | Purpose::Answer(_)) {
+        model.sent.clone_from(&text);
+    }
+    match purpose {
+        Purpose::Message => vec![Ask::Command(Command::Message(text))],
+        // First the message, so that it is there when the turn ends.
+        Purpose::MessageNow => vec![Ask::Command(Command::Message(text)), Ask::Command(Command::CancelTurn)],
+        Purpose::Answer(gate) => {
+            let answer = GateAnswer { gate, choice: Choice::Send, text: Some(text), items: None };
+            vec![Ask::Command(Command::AnswerGate(answer))]
+        }
+        Purpose::Item(id) => vec![Ask::Command(Command::EditItem(id, text))],
+    }
+}
+
+pub(super) fn on_viewer_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
+    let page = usize::from(model.size.1.saturating_sub(4).max(1));
+    let contexts = [Context::Viewer, Context::Scroll, Context::Gate];
+    let Some(action) = model.keymap.action(key, &contexts) else { return Vec::new() };
+    match action {
+        Action::Close | Action::Aside => {
+            model.modals.pop();
+            Vec::new()
+        }
+        Action::Search => lay_over(model, Modal::Search(SearchModal::default())),
+        Action::SearchNext => search(model, true, &|_| None),
+        Action::SearchPrevious => search(model, false, &|_| None),
+        Action::Copy => {
+            let Some(Modal::Viewer(viewer)) = model.modals.last() else { return Vec::new() };
+            let text = viewer.text();
+            model.say(Role::Good, format!("copied {} bytes", text.len()));
+            vec![Ask::Copy(text)]
+        }
+        action => {
+            if let Some(Modal::Viewer(viewer)) = model.modals.last_mut() {
+                viewer.key(action, page);
+            }
+            Vec::new()
+        }
+    }
+}
+
+pub(super) fn on_help_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
+    let page = usize::from(model.size.1.saturating_sub(4).max(1));
+    match model.keymap.action(key, &[Context::Viewer, Context::Scroll, Context::Global]) {
+        Some(Action::Close | Action::Help | Action::Quit) => {
+            model.modals.pop();
+        }
+        Some(action) => {
+            if let Some(Modal::Help(help)) = model.modals.last_mut() {
+                help.key(action, page);
+            }
+        }
+        None => {}
+    }
+    Vec::new()
+}
+
+pub(super) fn on_palette_key(model: &mut Model, key: KeyEvent, reload: Reload<'_>) -> Vec<Ask> {
+    let Some(Modal::Palette(palette)) = model.modals.last_mut() else { return Vec::new() };
+    match key.code {
+        KeyCode::Esc => {
+            model.modals.pop();
+        }
+        KeyCode::Enter => {
+            let chosen = palette.chosen();
+            model.modals.pop();
+            return chosen.map_or_else(Vec::new, |action| perform(model, action, reload));
+        }
+        KeyCode::Up => palette.step(false),
+        KeyCode::Down | KeyCode::Tab => palette.step(true),
+        KeyCode::Backspace => palette.pop(),
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
+            model.modals.pop();
+        }
+        KeyCode::Char(c) if !key.modifiers.contains(KeyModifiers::CONTROL) => palette.push(c),
+        _ => {}
+    }
+    Vec::new()
+}
+
+pub(super) fn on_search_key(model: &mut Model, key: KeyEvent, reload: Reload<'_>) -> Vec<Ask> {
+    let Some(Modal::Search(line)) = model.modals.last_mut() else { return Vec::new() };
+    match key.code {
+        KeyCode::Esc => {
+            model.modals.pop();
+        }
+        KeyCode::Enter => {
+            model.query = std::mem::take(&mut line.query);
+            model.modals.pop();
+            // Searching for nothing takes the marks away.
+            return if model.query.is_empty() { Vec::new() } else { search(model, true, reload) };
+        }
+        KeyCode::Backspace => {
+            line.query.pop();
+        }
+        KeyCode::Char(c) if !key.modifiers.contains(KeyModifiers::CONTROL) => line.query.push(c),
+        _ => {}
+    }
+    Vec::new()
+}
+
+pub(super) fn on_quit_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
+    match key.code {
+        KeyCode::Char('y') => {
+            model.modals.pop();
+            vec![Ask::Command(Command::Stop(StopHow::Now)), Ask::LeaveAtTheEnd]
+        }
+        KeyCode::Char('w') => {
+            model.modals.pop();
+            vec![Ask::Command(Command::Stop(StopHow::AfterIteration))]
+        }
+        KeyCode::Esc | KeyCode::Char('n' | 'q') => {
+            model.modals.pop();
+            Vec::new()
+        }
+        _ => Vec::new(),
+    }
+}

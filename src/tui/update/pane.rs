@@ -1,0 +1,301 @@
+//! Keys of the panes: moving, searching, steering the session, and what can be done with a run or an item.
+
+use super::{Ask, lay_over};
+use crate::{
+    engine::{
+        event::{Event, StopHow},
+        ids::ItemId,
+        input::Command,
+        session::pending::ItemState,
+    },
+    tui::{
+        keymap::Action,
+        modals::{
+            Modal,
+            editor::{EditorModal, Purpose},
+            quit::QuitModal,
+            viewer::ViewerModal,
+        },
+        model::{Mode, Model, Pane},
+        stream::{Block, Kind, Reload},
+        theme::Role,
+        view,
+    },
+};
+
+pub(super) fn focus(model: &mut Model, pane: Pane) -> Vec<Ask> {
+    // Who comes to the held output comes for what waits, not for what was delivered long ago.
+    let items = model.session.as_ref().map_or(&[][..], |state| state.pending.items());
+    let gone = items.get(model.chosen_item).is_some_and(|item| item.state == ItemState::Delivered);
+    if pane == Pane::Pending && model.focus != pane && gone {
+        let waits = items.iter().position(|item| item.state == ItemState::Pending);
+        model.chosen_item = waits.unwrap_or(model.chosen_item);
+    }
+    model.focus = pane;
+    Vec::new()
+}
+
+pub(super) fn focus_by(model: &mut Model, by: usize) -> Vec<Ask> {
+    let at = Pane::ALL.iter().position(|pane| *pane == model.focus).unwrap_or(0);
+    focus(model, Pane::ALL[(at + by) % Pane::ALL.len()])
+}
+
+pub(super) fn is_live(model: &mut Model) -> bool {
+    let live = matches!(model.mode, Mode::Live);
+    if !live {
+        model.say(Role::Faint, "this is a replay: it can be watched, but not steered");
+    }
+    live
+}
+
+pub(super) fn quit(model: &mut Model) -> Vec<Ask> {
+    let over = model.session.as_ref().is_none_or(|state| state.outcome().is_some());
+    if over || matches!(model.mode, Mode::Replay(_)) {
+        return vec![Ask::Leave];
+    }
+    lay_over(model, Modal::Quit(QuitModal))
+}
+
+pub(super) fn write(model: &mut Model, purpose: Purpose) -> Vec<Ask> {
+    if is_live(model) {
+        let editor = EditorModal::new(purpose, &model.draft);
+        model.modals.push(Modal::Editor(Box::new(editor)));
+    }
+    Vec::new()
+}
+
+pub(super) fn steer(model: &mut Model, action: Action) -> Vec<Ask> {
+    if !is_live(model) {
+        return Vec::new();
+    }
+    let paused = model.session.as_ref().is_some_and(|state| state.steering.paused);
+    let command = match action {
+        Action::Pause if paused => Command::Unpause,
+        Action::Pause => Command::Pause,
+        Action::CancelTurn => Command::CancelTurn,
+        _ => Command::Stop(StopHow::AfterIteration),
+    };
+    vec![Ask::Command(command)]
+}
+
+pub(super) fn scroll(model: &mut Model, action: Action, reload: Reload<'_>) {
+    let page = isize::try_from(model.stream_size.1.saturating_sub(1).max(1)).unwrap_or(1);
+    let by = match action {
+        Action::Up => -1,
+        Action::Down => 1,
+        Action::PageUp => -page,
+        Action::PageDown => page,
+        Action::Top => isize::MIN / 2,
+        _ => isize::MAX / 2,
+    };
+    match model.focus {
+        Pane::Stream => match action {
+            Action::Top => model.stream.to_top(),
+            Action::Bottom => model.stream.to_end(),
+            _ => model.stream.scroll(by, model.stream_size, &model.theme, reload),
+        },
+        Pane::Hooks => model.chosen_run = moved(model.chosen_run, by, model.runs.len()),
+        Pane::Pending => {
+            let count = model.session.as_ref().map_or(0, |state| state.pending.items().len());
+            model.chosen_item = moved(model.chosen_item, by, count);
+        }
+        Pane::Retries => model.skipped_attempts = moved(model.skipped_attempts, by, model.attempts.len()),
+        Pane::Tasks => {}
+    }
+}
+
+pub(super) fn moved(at: usize, by: isize, count: usize) -> usize {
+    at.saturating_add_signed(by).min(count.saturating_sub(1))
+}
+
+pub(super) fn search(model: &mut Model, forward: bool, reload: Reload<'_>) -> Vec<Ask> {
+    if model.query.is_empty() {
+        model.say(Role::Faint, "nothing was searched for yet");
+        return Vec::new();
+    }
+    let query = model.query.clone();
+    let found = match (model.modals.last_mut(), model.focus) {
+        (Some(Modal::Viewer(viewer)), _) => viewer.search(&query, forward),
+        (_, Pane::Hooks) => search_runs(model, &query, forward),
+        (_, Pane::Pending) => search_items(model, &query, forward),
+        (_, Pane::Retries) => search_attempts(model, &query, forward),
+        (_, Pane::Stream | Pane::Tasks) => {
+            model.focus = Pane::Stream;
+            model.stream.search(&query, forward, model.stream_size, &model.theme, reload)
+        }
+    };
+    if !found {
+        model.say(Role::Warning, format!("not found: {query}"));
+    }
+    Vec::new()
+}
+
+/// The next of `count` things after `from` that fits, going around.
+pub(super) fn next_fit(from: usize, count: usize, forward: bool, fits: impl Fn(usize) -> bool) -> Option<usize> {
+    (1..=count)
+        .map(|n| if forward { (from + n) % count } else { (from + count - n % count) % count })
+        .find(|n| fits(*n))
+}
+
+pub(super) fn search_runs(model: &mut Model, query: &str, forward: bool) -> bool {
+    let query = query.to_lowercase();
+    let fits = |n| model.runs.nth(n).is_some_and(|run| run.name().to_lowercase().contains(&query));
+    let found = next_fit(model.chosen_run, model.runs.len(), forward, fits);
+    model.chosen_run = found.unwrap_or(model.chosen_run);
+    found.is_some()
+}
+
+pub(super) fn search_attempts(model: &mut Model, query: &str, forward: bool) -> bool {
+    let query = query.to_lowercase();
+    let newest_first: Vec<String> = model.attempts.iter().rev().map(|attempt| attempt.reason.to_lowercase()).collect();
+    let fits = |n: usize| newest_first[n].contains(&query);
+    let found = next_fit(model.skipped_attempts, newest_first.len(), forward, fits);
+    model.skipped_attempts = found.unwrap_or(model.skipped_attempts);
+    found.is_some()
+}
+
+pub(super) fn search_items(model: &mut Model, query: &str, forward: bool) -> bool {
+    let query = query.to_lowercase();
+    let Some(state) = &model.session else { return false };
+    let items = state.pending.items();
+    let fits = |n: usize| {
+        items[n].text.to_lowercase().contains(&query) || items[n].source.hook.to_lowercase().contains(&query)
+    };
+    let found = next_fit(model.chosen_item, items.len(), forward, fits);
+    model.chosen_item = found.unwrap_or(model.chosen_item);
+    found.is_some()
+}
+
+pub(super) fn copy(model: &mut Model) -> Vec<Ask> {
+    let text = match model.focus {
+        Pane::Stream | Pane::Retries | Pane::Tasks => {
+            model.stream_lines.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        }
+        Pane::Hooks => model.runs.nth(model.chosen_run).map(view::run_text).unwrap_or_default(),
+        Pane::Pending => chosen_item(model).map(|(_, text)| text).unwrap_or_default(),
+    };
+    model.say(Role::Good, format!("copied {} bytes", text.len()));
+    vec![Ask::Copy(text)]
+}
+
+pub(super) fn in_stream(model: &mut Model, action: Action, reload: Reload<'_>) {
+    let (size, theme) = (model.stream_size, &model.theme);
+    let iteration = |block: &Block| block.kind == Kind::Iteration;
+    let error = |block: &Block| block.error;
+    let stream = &mut model.stream;
+    let found = match action {
+        Action::NextIteration => stream.jump(true, size, theme, reload, &iteration),
+        Action::PreviousIteration => stream.jump(false, size, theme, reload, &iteration),
+        Action::NextError => stream.jump(true, size, theme, reload, &error),
+        Action::PreviousError => stream.jump(false, size, theme, reload, &error),
+        Action::FoldThoughts => {
+            stream.fold_thoughts();
+            true
+        }
+        _ => {
+            stream.fold(size, theme, reload);
+            true
+        }
+    };
+    if !found {
+        model.say(Role::Faint, "there is none further");
+    }
+}
+
+pub(super) fn open_run(model: &mut Model) -> Vec<Ask> {
+    let Some(run) = model.runs.nth(model.chosen_run) else { return Vec::new() };
+    let title = format!("run {} · {} · {}", run.run, run.point, run.name());
+    let file = run.ended.as_ref().and_then(|finished| finished.file.clone());
+    vec![Ask::ReadOutput { title, file, otherwise: view::run_text(run) }]
+}
+
+pub(super) fn switch_hook(model: &mut Model) -> Vec<Ask> {
+    if !is_live(model) {
+        return Vec::new();
+    }
+    let (Some(run), Some(state)) = (model.runs.nth(model.chosen_run), &model.session) else { return Vec::new() };
+    let on = state.plan().hook(run.point, &run.hook).is_some_and(|spec| state.hooks.is_enabled(run.point, spec));
+    let (point, hook) = (Some(run.point), run.hook.clone());
+    vec![Ask::Command(if on { Command::DisableHook(point, hook) } else { Command::EnableHook(point, hook) })]
+}
+
+pub(super) fn run_hook(model: &mut Model) -> Vec<Ask> {
+    let chosen = model.runs.nth(model.chosen_run).map(|run| (run.point, run.hook.clone()));
+    match chosen {
+        Some((point, hook)) if is_live(model) => vec![Ask::Command(Command::RunHook(Some(point), hook))],
+        Some(_) | None => Vec::new(),
+    }
+}
+
+pub(super) fn cancel_hook(model: &mut Model) -> Vec<Ask> {
+    let running = model.session.as_ref().and_then(|state| state.running().next());
+    match running {
+        Some(run) if is_live(model) => vec![Ask::Command(Command::CancelHook(run))],
+        Some(_) => Vec::new(),
+        None => {
+            model.say(Role::Faint, "no hook runs");
+            Vec::new()
+        }
+    }
+}
+
+pub(super) fn chosen_item(model: &Model) -> Option<(ItemId, String)> {
+    let items = model.session.as_ref()?.pending.items();
+    items.get(model.chosen_item).map(|item| (item.id, item.text.clone()))
+}
+
+/// The text of an item that was delivered: only the journal has it still.
+pub(super) fn text_on_disk(model: &Model, id: ItemId, reload: Reload<'_>) -> String {
+    let record = model.item_spots.get(&id).and_then(|spot| reload(*spot));
+    match record.map(|record| record.event) {
+        Some(Event::PendingAdded { text, .. } | Event::PendingEdited { text, .. }) => text,
+        Some(_) | None => String::new(),
+    }
+}
+
+pub(super) fn on_item(model: &mut Model, action: Action, reload: Reload<'_>) -> Vec<Ask> {
+    if action == Action::Preview {
+        let text = model.session.as_ref().map(crate::engine::State::preview).unwrap_or_default();
+        let about = format!("{} bytes, as it would be sent now; hooks of pre_iteration may add to it", text.len());
+        return lay_over(model, Modal::Viewer(ViewerModal::new("the next prompt", &text, about)));
+    }
+    let Some((id, text)) = chosen_item(model) else {
+        model.say(Role::Faint, "nothing is held");
+        return Vec::new();
+    };
+    if action == Action::OpenItem {
+        let text = if text.is_empty() { text_on_disk(model, id, reload) } else { text };
+        let about = format!("{} bytes", text.len());
+        return lay_over(model, Modal::Viewer(ViewerModal::new(format!("item {id}"), &text, about)));
+    }
+    if !is_live(model) {
+        return Vec::new();
+    }
+    let skipped = model.session.as_ref().and_then(|state| state.pending.get(id)).map(|item| item.state);
+    match action {
+        Action::Edit => lay_over(model, Modal::Editor(Box::new(EditorModal::new(Purpose::Item(id), &text)))),
+        _ if skipped == Some(ItemState::Skipped) => vec![Ask::Command(Command::RestoreItem(id))],
+        _ => vec![Ask::Command(Command::SkipItem(id))],
+    }
+}
+
+pub(super) fn replay(model: &mut Model, action: Action) -> Vec<Ask> {
+    let now = model.now;
+    let Mode::Replay(player) = &mut model.mode else { return Vec::new() };
+    let target = match action {
+        Action::Play => {
+            player.toggle(now);
+            return Vec::new();
+        }
+        Action::Faster | Action::Slower => {
+            player.change_speed(if action == Action::Faster { 1 } else { -1 }, now);
+            return Vec::new();
+        }
+        Action::Step => player.shown + 1,
+        // Before the first record there is nothing to see.
+        Action::StepBack => player.shown.saturating_sub(1).max(1),
+        Action::StepIteration => player.next_iteration(),
+        _ => player.next_error(),
+    };
+    vec![Ask::Seek(target)]
+}
