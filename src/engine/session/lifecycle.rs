@@ -144,7 +144,10 @@ impl State {
     pub(super) fn too_many_errors(&self) -> Option<Step> {
         (self.retry.errors >= self.plan().max_consecutive_errors).then(|| {
             let last = self.turns.last_error.as_deref().unwrap_or("unknown");
-            let reason = format!("{} turns failed in a row, the last one with: {last}", self.retry.errors);
+            let reason = match self.retry.errors {
+                1 => format!("a turn failed: {last}"),
+                times => format!("{times} turns failed in a row, the last one with: {last}"),
+            };
             self.open_gate(About::Errors, reason, GateAbout::default())
         })
     }
@@ -189,7 +192,11 @@ impl State {
             let text = format!("[Warning: Hook retry limit ({limit}) reached. Completing execution.]");
             return if completes { reached.and(warning(text)) } else { reached };
         }
-        let reason = format!("the hook `{}` still blocks after {used} retries: {}", feedback.hook, feedback.reason);
+        let times = match used {
+            1 => "1 retry".into(),
+            used => format!("{used} retries"),
+        };
+        let reason = format!("the hook `{}` still blocks after {times}: {}", feedback.hook, feedback.reason);
         self.open_gate(About::RetryLimit, reason, GateAbout::hook(&feedback.hook))
     }
 
