@@ -418,6 +418,68 @@ fn escape_sequences_of_agents_and_hooks_do_not_reach_the_terminal() {
     }
 }
 
+// Calling a person
+
+#[test]
+fn a_gate_calls_a_person_who_looks_elsewhere_and_only_then() {
+    for looks_elsewhere in [true, false] {
+        let project = scripted(TWO_HELD, UNTIL_GO);
+        let mut terminal = Terminal::run(&project, SMALL);
+        eventually_in(&project.root().join("turn"));
+        terminal.wait_for_status(" the agent works ");
+        if looks_elsewhere {
+            // What a terminal sends when it loses the focus.
+            terminal.type_text("\u{1b}[O");
+            // A key behind it is seen, so the focus was heard of.
+            terminal.press("2");
+            terminal.wait_for_text("No hook has run yet");
+        }
+        project.write("go", "");
+        await_gate(&terminal, "Final delivery");
+        terminal.press("enter");
+        assert_eq!(leave(&mut terminal, "complete"), 0);
+        let written = String::from_utf8_lossy(&terminal.bytes()).into_owned();
+        assert_eq!(written.contains("\u{7}\u{1b}]9;creel waits for you"), looks_elsewhere, "{looks_elsewhere}");
+    }
+}
+
+#[test]
+fn a_text_is_copied_by_the_terminals_own_sequence() {
+    let project = scripted(TWO_HELD, COMPLETE);
+    let mut terminal = Terminal::run(&project, SMALL);
+    await_gate(&terminal, "Final delivery");
+    terminal.press("esc");
+    terminal.wait_for_text("the gate still waits");
+    terminal.press("3 y");
+    terminal.wait_for_text("copied ");
+    terminal.press("g");
+    await_gate(&terminal, "Final delivery");
+    terminal.press("enter");
+    assert_eq!(leave(&mut terminal, "complete"), 0);
+    assert!(String::from_utf8_lossy(&terminal.bytes()).contains("\u{1b}]52;c;"));
+}
+
+#[test]
+fn a_users_keys_count_and_a_conflict_is_told() {
+    let project = scripted("", COMPLETE);
+    let keys = |text: &str| {
+        let folder = project.config_dir().join("creel");
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::write(folder.join("keymap.yaml"), text).expect("a file");
+    };
+    keys("global: { quit: [ctrl-q] }");
+    let mut terminal = Terminal::run(&project, SMALL);
+    terminal.wait_for_status(" complete ");
+    terminal.wait_for_text("ctrl-q quit");
+    terminal.press("q ctrl-q");
+    assert_eq!(terminal.end(), 0);
+    keys("global: { zoom: [q] }");
+    let mut terminal = Terminal::open(&project, &["replay", "s"], SMALL);
+    terminal.wait_for_text("`q` in `global` means both");
+    terminal.press("q");
+    assert_eq!(terminal.end(), 0);
+}
+
 // The terminal afterwards
 
 #[test]

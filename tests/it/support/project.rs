@@ -60,6 +60,10 @@ impl Project {
         self.dir.path().join("state")
     }
 
+    pub(crate) fn config_dir(&self) -> PathBuf {
+        self.dir.path().join("config")
+    }
+
     /// Creel, ready to be started in the project.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_creel"));
@@ -68,6 +72,7 @@ impl Project {
             .current_dir(self.root())
             .env("HOME", self.dir.path())
             .env("XDG_STATE_HOME", self.state_dir())
+            .env("XDG_CONFIG_HOME", self.config_dir())
             .env_remove("CREEL_SESSION")
             .env_remove("RUST_BACKTRACE")
             .stdin(Stdio::null());

@@ -271,7 +271,7 @@ impl Drop for Terminal {
 /// Creel, with nothing of the person who runs the tests.
 fn at_home(project: &Project, args: &[&str]) -> Command {
     let mut command = project.command(args);
-    command.env("TMPDIR", project.root()).env_remove("XDG_CONFIG_HOME").env_remove("EDITOR");
+    command.env("TMPDIR", project.root()).env_remove("EDITOR");
     command
 }
 
