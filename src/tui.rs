@@ -149,9 +149,9 @@ impl Tui {
             let frame = self.drawn.filter(|_| self.changed).map(|drawn| drawn + FRAME);
             tokio::select! {
                 event = next_event(&mut self.events) => match event {
-                    Some(event) => self.on_event(event?).await?,
+                    Some(Ok(event)) => self.on_event(event).await?,
                     // The terminal is gone, and whoever sat there with it.
-                    None => break,
+                    Some(Err(_)) | None => break,
                 },
                 news = self.source.news.recv(), if !self.over => self.on_news(news.is_none())?,
                 Some(live) = self.source.live.recv() => {

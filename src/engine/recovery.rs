@@ -88,7 +88,11 @@ impl State {
             // A session that never came to its first iteration sets up again.
             let set_up = self.iterations.current > 0;
             let start = Phase::Hooks(Dispatch::reached(Point::SessionStart, Cause::Lifecycle));
-            self.phase = if set_up { Phase::Between } else { start };
+            self.phase = match self.turns.escalated.take() {
+                Some(why) => Phase::Escalated(why),
+                None if set_up => Phase::Between,
+                None => start,
+            };
             return;
         }
         if let Some(prompt) = cut {

@@ -1,7 +1,7 @@
 //! A session in a few plain words, for lists and status lines.
 
 use super::{
-    event::{Outcome, PromptReason},
+    event::{Outcome, PromptReason, StopHow},
     session::{Phase, State},
 };
 
@@ -23,12 +23,25 @@ impl Outcome {
 impl State {
     /// What the session is doing.
     pub fn doing(&self) -> String {
+        if let Some(outcome) = self.outcome() {
+            return outcome.name().into();
+        }
         if let Some(gate) = &self.gates.open {
             return format!("waits for a person: {}", gate.about.name().replace('_', " "));
         }
         if self.steering.paused && self.turn_in_flight().is_none() {
             return "paused".into();
         }
+        let then = match (self.steering.paused, self.steering.stop) {
+            (true, _) => "; pauses then",
+            (false, Some(StopHow::AfterIteration)) => "; stops after this iteration",
+            (false, Some(StopHow::Now)) => "; is told to stop",
+            (false, None) => "",
+        };
+        format!("{}{then}", self.doing_now())
+    }
+
+    fn doing_now(&self) -> String {
         match &self.phase {
             Phase::Hooks(dispatch) => match &dispatch.running {
                 Some(running) => format!("runs `{}` at {}", running.hook, dispatch.point),

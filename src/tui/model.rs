@@ -105,8 +105,8 @@ pub struct Model {
     pub skipped_attempts: usize,
     /// What is laid over the panes; the last has the keys.
     pub modals: Vec<Modal>,
-    /// Whether the gate that waits was put aside.
-    pub gate_aside: bool,
+    /// The gate that was put aside, with what was chosen in it.
+    pub aside: Option<GateModal>,
     /// A message that was begun and not sent.
     pub draft: String,
     /// The message that was just sent, in case that it is refused.
@@ -151,7 +151,7 @@ impl Model {
             chosen_item: 0,
             skipped_attempts: 0,
             modals: Vec::new(),
-            gate_aside: false,
+            aside: None,
             draft: String::new(),
             sent: String::new(),
             query: String::new(),
@@ -192,22 +192,27 @@ impl Model {
         self.stream.take(spot, record);
         self.runs.take(record);
         match &record.event {
-            Event::RetryCounted { used, hook, reason, no_progress, .. } => self.attempts.push(Attempt {
-                used: *used,
-                hook: hook.clone(),
-                reason: reason.clone(),
-                no_progress: *no_progress,
-            }),
+            Event::RetryCounted { used, hook, reason, no_progress, .. } => {
+                // All that the agent was told: the reason alone may say no more than an exit code.
+                let feedback = self.session.as_ref().and_then(|state| state.retry.last_feedback.as_deref());
+                let told = feedback.map(|text| text.trim_start_matches("[Hook feedback]: "));
+                self.attempts.push(Attempt {
+                    used: *used,
+                    hook: hook.clone(),
+                    reason: told.unwrap_or(reason).to_owned(),
+                    no_progress: *no_progress,
+                });
+            }
             Event::IterationStarted { .. } => {
                 self.attempts.clear();
                 self.skipped_attempts = 0;
             }
-            Event::GateOpened { .. } => self.gate_aside = false,
+            Event::GateOpened { .. } => self.aside = None,
             Event::PendingAdded { item, .. } | Event::PendingEdited { item, .. } => {
                 self.item_spots.insert(*item, spot);
             }
             // The newest run is the first. Whoever chose another one stays with it.
-            Event::HookStarted { .. } if self.chosen_run > 0 => {
+            Event::HookStarted { .. } if self.chosen_run > 0 || self.focus == Pane::Hooks && self.runs.len() > 1 => {
                 self.chosen_run = (self.chosen_run + 1).min(self.runs.len().saturating_sub(1));
             }
             _ => {}
@@ -224,7 +229,7 @@ impl Model {
         });
         // What the person is writing is not taken away: the status line says that a gate waits.
         let free = self.modals.is_empty();
-        if let (Some(gate), Some(state), true) = (waiting, &self.session, free && live && !self.gate_aside) {
+        if let (Some(gate), Some(state), true) = (waiting, &self.session, free && live && self.aside.is_none()) {
             let modal = GateModal::open(gate, state, self.now);
             self.modals.push(Modal::Gate(modal));
         }

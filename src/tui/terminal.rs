@@ -5,6 +5,7 @@
 
 use std::{
     io::{self, Stdout, Write as _},
+    mem::ManuallyDrop,
     path::PathBuf,
     sync::{
         Once,
@@ -24,7 +25,9 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The screen while it is ours.
 pub struct Screen {
-    terminal: Terminal<CrosstermBackend<Stdout>>,
+    /// Never dropped: it would complain on standard error about a cursor that it cannot show, and panic if that is gone
+    /// with the terminal. [`give_back`] shows the cursor.
+    terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
     mouse: bool,
     /// What the terminal shows is not what was drawn last.
     stale: bool,
@@ -35,7 +38,7 @@ impl Screen {
     pub fn open(mouse: bool, log: Option<PathBuf>) -> io::Result<Self> {
         restore_on_panic(log);
         take(mouse)?;
-        let terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+        let terminal = ManuallyDrop::new(Terminal::new(CrosstermBackend::new(io::stdout()))?);
         Ok(Self { terminal, mouse, stale: false })
     }
 

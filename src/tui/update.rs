@@ -171,7 +171,10 @@ pub fn perform(model: &mut Model, action: Action, reload: Reload<'_>) -> Vec<Ask
             Vec::new()
         }
         Action::ShowGate => {
-            model.gate_aside = false;
+            if let Some(mut gate) = model.aside.take() {
+                gate.shown_again(model.now);
+                model.modals.push(Modal::Gate(gate));
+            }
             model.look_after_the_gate();
             if !model.modals.iter().any(|modal| matches!(modal, Modal::Gate(_))) {
                 model.say(Role::Faint, "no gate waits");

@@ -752,3 +752,34 @@ fn a_session_that_waits_for_a_person_draws_nothing_by_itself() {
     let works = Screen::of(&scenes::first_turn(), SMALL);
     assert!(works.model.next_tick().is_some(), "the elapsed time is counted while the agent works");
 }
+
+#[test]
+fn what_was_chosen_at_a_gate_stays_chosen_while_it_is_aside() {
+    let mut screen = Screen::of(&scenes::final_delivery(), SMALL).armed();
+    screen.press("space esc g");
+    screen.later(600);
+    assert!(screen.frame().contains("[ ] "), "{}", screen.frame());
+}
+
+#[test]
+fn a_changed_item_is_thrown_away_only_when_asked_for_twice() {
+    let mut screen = Screen::of(&scenes::final_delivery(), SMALL).armed();
+    screen.press("e");
+    screen.type_text("more");
+    screen.press("ctrl-d esc");
+    assert!(screen.frame().contains("ctrl-s done"), "out of what changed, back to the text");
+    screen.press("esc");
+    assert!(screen.frame().contains("esc once more throws the change away"), "{}", screen.frame());
+    screen.press("esc");
+    assert!(!screen.frame().contains("ctrl-s"), "{}", screen.frame());
+}
+
+#[test]
+fn the_status_says_what_was_asked_for() {
+    let mut world = scenes::first_turn();
+    world.command(Command::Pause);
+    assert!(Screen::of(&world, WIDE).frame().contains("pauses then"));
+    world.command(Command::Stop(StopHow::AfterIteration));
+    let frame = Screen::of(&world, WIDE).frame();
+    assert!(frame.contains("stops after this iteration") && frame.contains("goes on"), "{frame}");
+}

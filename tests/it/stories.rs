@@ -913,3 +913,17 @@ fn a_hook_that_a_person_runs_is_only_shown() {
     "#]]
     .assert_eq(&story);
 }
+
+#[test]
+fn a_session_that_was_stopped_at_an_escalation_comes_back_to_it() {
+    let script = Script::new()
+        .agent([Answer::Says("<promise>ESCALATE</promise>")])
+        .attended(&[(About::Escalation, Choice::Complete)]);
+    let mut world = World::begin(script);
+    world.settle();
+    world.finish_turn();
+    world.command(Command::Stop(creel::engine::event::StopHow::Now));
+    let stopped = world.run();
+    let resumed = World::from_events(stopped.script, &stopped.events).resume();
+    assert_eq!((resumed.state.outcome(), resumed.state.iterations.current), (Some(Outcome::Complete), 1));
+}

@@ -467,11 +467,11 @@ fn a_users_keys_count_and_a_conflict_is_told() {
         fs::create_dir_all(&folder).expect("a folder");
         fs::write(folder.join("keymap.yaml"), text).expect("a file");
     };
-    keys("global: { quit: [ctrl-q] }");
+    keys("global: { quit: [Q] }");
     let mut terminal = Terminal::run(&project, SMALL);
     terminal.wait_for_status(" complete ");
-    terminal.wait_for_text("ctrl-q quit");
-    terminal.press("q ctrl-q");
+    terminal.wait_for_text("Q quit");
+    terminal.press("q Q");
     assert_eq!(terminal.end(), 0);
     keys("global: { zoom: [q] }");
     let mut terminal = Terminal::open(&project, &["replay", "s"], SMALL);

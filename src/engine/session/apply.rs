@@ -298,7 +298,6 @@ impl State {
     fn stop_requested(&mut self, how: StopHow) {
         self.steering.stop = Some(how);
         if how == StopHow::AfterIteration {
-            self.steering.paused = false;
             return;
         }
         self.side.clear();
@@ -312,6 +311,9 @@ impl State {
 
     fn loop_ended(&mut self, outcome: Outcome, reason: &str, delivery: DeliverRest) {
         self.gates.open = None;
+        if let Phase::Escalated(why) = &self.phase {
+            self.turns.escalated = Some(why.clone());
+        }
         self.ending = Some(Ending { delivery, ..Ending::offering(outcome, reason) });
         self.phase = Phase::Delivering;
     }

@@ -87,6 +87,8 @@ impl State {
             return Step::refuse("the session is stopping already");
         }
         let step = Step::record(Event::StopRequested { by, how });
+        // A paused session would never come to the end of its iteration.
+        let step = if self.steering.paused { step.and(Event::Unpaused { by }) } else { step };
         // Hooks of `session_end` are let finish: they are what an interrupted session is left to do.
         if how == StopHow::AfterIteration || self.is_ending() {
             return step;

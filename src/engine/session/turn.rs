@@ -30,6 +30,8 @@ pub struct Turns {
     pub next_prompt: Option<String>,
     /// Why the last failed turn failed.
     pub last_error: Option<String>,
+    /// Why a person has to look, if the session was stopped before one did.
+    pub escalated: Option<String>,
     /// All tokens that agents have reported.
     pub tokens: u64,
 }

@@ -1,5 +1,6 @@
 //! Writing: messages to the agent, and changes to held output.
 
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Layout, Rect},
@@ -40,6 +41,7 @@ pub struct EditorModal {
     before: String,
     area: TextArea<'static>,
     show_change: bool,
+    asked_to_leave: bool,
 }
 
 impl EditorModal {
@@ -51,7 +53,7 @@ impl EditorModal {
         area.set_wrap_mode(WrapMode::WordOrGlyph);
         area.move_cursor(tui_textarea::CursorMove::Bottom);
         area.move_cursor(tui_textarea::CursorMove::End);
-        Self { purpose, before: clean, area, show_change: false }
+        Self { purpose, before: clean, area, show_change: false, asked_to_leave: false }
     }
 
     /// What was written.
@@ -64,10 +66,33 @@ impl EditorModal {
         self.show_change = !self.show_change;
     }
 
+    /// Whether the text was changed.
+    pub fn is_changed(&self) -> bool {
+        self.text() != self.before.trim_end_matches('\n')
+    }
+
+    /// Asked to leave. Tells whether that is possible: first out of what is shown, and a change is thrown away only when
+    /// asked for twice.
+    pub fn may_leave(&mut self) -> bool {
+        if std::mem::take(&mut self.show_change) {
+            return false;
+        }
+        let keeps_a_draft = !matches!(self.purpose, Purpose::Item(_));
+        keeps_a_draft || !self.is_changed() || std::mem::replace(&mut self.asked_to_leave, true)
+    }
+
     /// A key for the text.
-    pub fn input(&mut self, key: crossterm::event::KeyEvent) {
-        self.show_change = false;
-        self.area.input(key);
+    pub fn input(&mut self, key: KeyEvent) {
+        self.asked_to_leave = false;
+        if std::mem::take(&mut self.show_change) {
+            return;
+        }
+        // A line feed that comes as such is a new line, and nothing that deletes.
+        if key.code == KeyCode::Char('j') && key.modifiers == KeyModifiers::CONTROL {
+            self.area.insert_newline();
+        } else {
+            self.area.input(key);
+        }
     }
 
     /// Text from the clipboard.
@@ -94,7 +119,11 @@ impl EditorModal {
             self.area.set_cursor_style(theme.style(Role::Selected));
             self.area.render(text, buffer);
         }
-        let keys = "ctrl-s done · ctrl-d what changed · ctrl-o $EDITOR · esc leave it";
+        let keys = if self.asked_to_leave {
+            "esc once more throws the change away · ctrl-s keeps it"
+        } else {
+            "ctrl-s done · esc leave · ctrl-d what changed · ctrl-o $EDITOR"
+        };
         Line::styled(fit(keys, usize::from(hints.width)), theme.style(Role::Faint)).render(hints, buffer);
     }
 }
@@ -105,7 +134,9 @@ fn change(before: &str, after: &str, theme: &Theme) -> Vec<Line<'static>> {
     let ended = |text: &str| format!("{}\n", text.trim_end_matches('\n'));
     let (before, after) = (ended(before), ended(after));
     let diff = TextDiff::from_lines(&before, &after);
-    let lines = diff.iter_all_changes().map(|change| {
+    // Only what changed, with a little around it: the rest of a long text would hide it.
+    let near = diff.grouped_ops(3).into_iter().flatten().collect::<Vec<_>>();
+    let lines = near.iter().flat_map(|part| diff.iter_changes(part)).map(|change| {
         let (sign, role) = match change.tag() {
             ChangeTag::Delete => ("-", Role::Bad),
             ChangeTag::Insert => ("+", Role::Good),

@@ -89,6 +89,12 @@ impl GateModal {
         self.choices().get(self.choice).copied()
     }
 
+    /// It was put aside and comes back, as it was: again it takes no answer in its first moment.
+    pub fn shown_again(&mut self, now: At) {
+        self.armed_at = now.after(GUARD);
+        self.sure = false;
+    }
+
     /// Whether it takes answers by now.
     pub fn is_armed(&self, now: At) -> bool {
         now >= self.armed_at
@@ -202,7 +208,7 @@ impl GateModal {
             Constraint::Length(1),
             Constraint::Length(1),
         ]);
-        let [head, middle, _, buttons, hints] = rows.areas(inside);
+        let [head, middle, meaning, buttons, hints] = rows.areas(inside);
         Paragraph::new(reason).render(head, buffer);
         if !self.items.is_empty() {
             self.draw_items(model, theme, middle, buffer);
@@ -211,6 +217,8 @@ impl GateModal {
         } else {
             self.draw_last_run(model, theme, middle, buffer);
         }
+        let means = self.chosen().map_or("", |choice| meaning_of(self.gate.about, choice));
+        Line::styled(fit(means, usize::from(meaning.width)), theme.style(Role::Accent)).render(meaning, buffer);
         self.draw_choices(theme, buttons, buffer);
         Line::styled(fit(&self.hints(model), usize::from(hints.width)), theme.style(Role::Faint)).render(hints, buffer);
     }
@@ -270,6 +278,10 @@ impl GateModal {
     fn draw_last_run(&mut self, model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
         let Some((run, finished)) = self.last_run(model).and_then(|run| run.ended.as_ref().map(|end| (run, end)))
         else {
+            let said = model.session.as_ref().map_or("", |state| state.turns.said.as_str());
+            let text = plain_lines(said, theme.style(Role::Text), usize::from(area.width));
+            self.stop_at_the_end(text.len(), area.height);
+            Paragraph::new(text.into_iter().skip(self.scroll).collect::<Vec<_>>()).render(area, buffer);
             return;
         };
         let head = format!("{} {} · {} · {}", run.point, run.name(), finished.end.describe(), finished.took_ms);
@@ -375,6 +387,24 @@ impl GateModal {
 
 fn button_width(choice: Choice) -> u16 {
     u16::try_from(choice.name().len()).unwrap_or(0) + 4
+}
+
+/// What an answer leads to.
+fn meaning_of(about: About, choice: Choice) -> &'static str {
+    match (about, choice) {
+        (About::FinalDelivery, Choice::Approve) => "one prompt carries what is approved; then the session ends",
+        (_, Choice::Approve) => "what is approved goes with the next prompt",
+        (_, Choice::Skip) => "nothing of it is delivered",
+        (About::RetryLimit, Choice::Continue) => "as many retries again",
+        (_, Choice::Continue) => "the next iteration",
+        (_, Choice::Send) => "write to the agent yourself; the count starts again",
+        (_, Choice::Ignore) => "accept the turn as it is; the iteration counts as forced",
+        (_, Choice::Disable) => "this hook does not run any more in this session",
+        (_, Choice::Retry) => "run the hook once more",
+        (_, Choice::Complete) => "the work is done; end the session as complete",
+        (_, Choice::Abort) => "give the session up; it can be resumed",
+        (_, Choice::Escalate | Choice::Fail) => "",
+    }
 }
 
 /// How many feedbacks fit side by side.

@@ -82,7 +82,14 @@ fn row(model: &Model, run: &Run) -> (String, Role) {
         Verdict::Fail => ("!", Role::Warning),
     };
     let piped = if finished.piped { " · piped" } else { "" };
-    (format!("{sign} {} {} · {}{piped}{again} · {took}", run.point, run.name(), finished.end.describe()), role)
+    let state = model.session.as_ref();
+    let spec = state.and_then(|state| state.plan().hook(run.point, &run.hook).map(|spec| (state, spec)));
+    let off = if spec.is_some_and(|(state, spec)| !state.hooks.is_enabled(run.point, spec)) {
+        " · switched off"
+    } else {
+        ""
+    };
+    (format!("{sign} {} {} · {}{off}{piped}{again} · {took}", run.point, run.name(), finished.end.describe()), role)
 }
 
 /// The hooks of the next points, by name.

@@ -58,8 +58,9 @@ pub(super) fn on_gate(model: &mut Model, asked: Asked) -> Vec<Ask> {
         }
         Asked::EditOutside(item) => vec![Ask::EditOutside(Purpose::Item(item), item_text(model, item))],
         Asked::Aside => {
-            model.modals.pop();
-            model.gate_aside = true;
+            if let Some(Modal::Gate(gate)) = model.modals.pop() {
+                model.aside = Some(gate);
+            }
             let key = model.keymap.key(Action::ShowGate);
             model.say(Role::Gate, format!("the gate still waits; {key} shows it"));
             Vec::new()
@@ -73,6 +74,9 @@ pub(super) fn on_editor_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
     match key.code {
         KeyCode::Esc => {
+            if !editor.may_leave() {
+                return Vec::new();
+            }
             // What was written is kept: a message that was left comes back with the next one.
             if !matches!(purpose, Purpose::Item(_)) {
                 model.draft = editor.text();
