@@ -127,13 +127,13 @@ fn on_hook_finished(state: &State, run: RunId, result: RunResult) -> Step {
     finished.verdict = judged.verdict;
     let by_hand = dispatch.cause == dispatch::Cause::ByHand;
     finished.piped = !by_hand && dispatch::is_piped(spec, dispatch.point, dispatch::view(&finished), judged.verdict);
-    let trouble = trouble(dispatch, &finished);
+    let trouble = trouble(dispatch, &finished, judged.escalates);
     let step = Step::record(Event::HookFinished(Box::new(finished)));
     trouble.into_iter().fold(step, Step::and)
 }
 
 /// What a broken hook leaves beside its record.
-fn trouble(dispatch: &Dispatch, finished: &HookFinished) -> Option<Event> {
+fn trouble(dispatch: &Dispatch, finished: &HookFinished, escalates: bool) -> Option<Event> {
     if !finished.end.is_broken() || finished.end == RunEnd::Cut {
         return None;
     }
@@ -148,7 +148,7 @@ fn trouble(dispatch: &Dispatch, finished: &HookFinished) -> Option<Event> {
             data: HookErrorData { hook_name: hook.clone(), error: what },
         }),
         (Broken::Warn | Broken::HookError | Broken::Block, _) => {
-            let counts = if *point == Point::Stop { "; it counts as passed" } else { "" };
+            let counts = if *point == Point::Stop && !escalates { "; it counts as passed" } else { "" };
             Some(warning(format!("hook `{hook}` at {point}: {what}{counts}")))
         }
     }

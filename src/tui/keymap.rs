@@ -150,7 +150,7 @@ impl Keymap {
             Err(_) => (standard, None),
             Ok(text) => match Self::parse(&text, Some(&standard)) {
                 Ok(keymap) => (keymap, None),
-                Err(why) => (standard, Some(format!("{}: {why}", user_file.display()))),
+                Err(why) => (standard, Some(format!("{why}; the standard keys count ({})", user_file.display()))),
             },
         }
     }
