@@ -32,6 +32,8 @@ pub const MARK: &str = "CREEL_MARK";
 const LOOK_SOON: Duration = Duration::from_millis(5);
 /// How often we look at those who take their time.
 const LOOK_LATER: Duration = Duration::from_millis(40);
+/// How soon we look again after a KILL.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// How long we look after a KILL, which nothing survives unless the kernel holds it.
 const AFTER_KILL: Duration = Duration::from_millis(500);
 
@@ -100,9 +102,19 @@ pub async fn end_all(mark_prefix: &str, groups: &[Group], grace: Duration) -> us
 
 /// Ends them at once and does not wait. Says how many processes there were.
 pub fn kill_all_now(mark_prefix: &str, groups: &[Group]) -> usize {
-    let left = Left::find(mark_prefix, groups);
-    left.signal(Signal::KILL);
-    left.count
+    let first = Left::find(mark_prefix, groups);
+    first.signal(Signal::KILL);
+    // Death takes a moment, and one may have forked while we looked: whoever leaves now must leave nobody.
+    let deadline = Instant::now() + AFTER_KILL;
+    while Instant::now() < deadline {
+        let left = Left::find(mark_prefix, groups);
+        if left.count == 0 {
+            break;
+        }
+        left.signal(Signal::KILL);
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    first.count
 }
 
 async fn gone_within(time: Duration, mark_prefix: &str, groups: &[Group]) -> bool {
