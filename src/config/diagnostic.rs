@@ -9,6 +9,8 @@
 
 use std::{fmt, sync::Arc};
 
+use unicode_width::UnicodeWidthChar as _;
+
 /// No more of a line is shown than this, in columns.
 const SHOWN_COLUMNS: usize = 120;
 /// A tab is shown as this many spaces, so that the caret stands right wherever the terminal has its stops.
@@ -234,26 +236,9 @@ fn is_unsafe(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
 }
 
-/// How many columns a character takes: the blocks that matter, since a caret that is off by one in a rare script does
-/// less harm than one more table of the whole of Unicode.
+/// How many columns a character takes.
 fn width(c: char) -> usize {
-    match c {
-        '\t' => TAB,
-        '\u{0300}'..='\u{036f}' | '\u{200b}'..='\u{200d}' | '\u{20d0}'..='\u{20ff}' | '\u{fe00}'..='\u{fe0f}' => 0,
-        '\u{1100}'..='\u{115f}'
-        | '\u{2e80}'..='\u{303e}'
-        | '\u{3041}'..='\u{a4cf}'
-        | '\u{ac00}'..='\u{d7a3}'
-        | '\u{f900}'..='\u{faff}'
-        | '\u{fe30}'..='\u{fe6f}'
-        | '\u{ff00}'..='\u{ff60}'
-        | '\u{ffe0}'..='\u{ffe6}'
-        | '\u{1f300}'..='\u{1f64f}'
-        | '\u{1f680}'..='\u{1f6ff}'
-        | '\u{1f900}'..='\u{1f9ff}'
-        | '\u{20000}'..='\u{3fffd}' => 2,
-        _ => 1,
-    }
+    if c == '\t' { TAB } else { c.width().unwrap_or(0) }
 }
 
 /// Somebody's text inside a message: in backquotes, on one line, not too long.
