@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, getpid, getsid, kill_process, kill_process_group, test_kill_process_group};
+use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group, test_kill_process_group};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
@@ -186,8 +186,10 @@ fn is_member(stat: &Stat, groups: &[Group], stats: &[Stat]) -> bool {
     groups.iter().filter(|group| group.pid == stat.group).any(recorded)
 }
 
+/// Our terminal session, 0 where its leader is outside of our process namespace, as in many a container. That is why
+/// it is read here: `getsid` of rustix takes 0 for impossible and panics.
 fn own_session() -> i32 {
-    getsid(None).map_or(0, |pid| pid.as_raw_nonzero().get())
+    stat(getpid().as_raw_nonzero().get()).map_or(0, |own| own.session)
 }
 
 fn exists(group: i32) -> bool {
