@@ -23,7 +23,7 @@ use std::{
 use creel::{
     engine::{
         self, State,
-        conversation::{AgentUpdate, StopReason, ToolCall, ToolStatus, TurnEnd, TurnFailure},
+        conversation::{AgentUpdate, Spent, StopReason, ToolCall, ToolStatus, TurnEnd, TurnFailure},
         effect::{Effect, HookJob},
         event::{Event, Outcome, Presence, SessionStarted},
         hooks::{
@@ -32,7 +32,7 @@ use creel::{
         },
         ids::TurnId,
         input::Input,
-        policy::{AgentSpec, Context, GatePolicies, HookAction, HookSpec, OnLimit, Plan, StopHook, StopPlan},
+        policy::{AgentSpec, Budget, Context, GatePolicies, HookAction, HookSpec, OnLimit, Plan, StopHook, StopPlan},
         time::{At, Span},
     },
     journal::{self, Record, Sessions},
@@ -259,7 +259,9 @@ fn plan(max_iterations: u32, agent: &str, hooks: BTreeMap<Point, Vec<HookSpec>>)
         hooks,
         stop: StopPlan { hooks: vec![StopHook::Default], circuit_breaker: 3 },
         agent: "bench".into(),
-        agent_spec: AgentSpec::Command { command: agent.into(), continue_command: None },
+        permissions: Vec::new(),
+        budget: Budget::default(),
+        agent_spec: AgentSpec::command(agent),
     }
 }
 
@@ -330,7 +332,7 @@ impl Story {
         match effect {
             Effect::RunHook(job) => self.run_hook(&job),
             Effect::SendPrompt { turn, .. } => self.answer(turn),
-            Effect::CancelHook(_) | Effect::CancelTurn(_) | Effect::Leave(_) => {}
+            Effect::CancelHook(_) | Effect::CancelTurn(_) | Effect::AnswerPermission { .. } | Effect::Leave(_) => {}
         }
     }
 
@@ -368,7 +370,7 @@ impl Story {
         for call in 0..2 {
             let call = format!("{turn}-{call}");
             let title = "cargo test --lib parser".to_owned();
-            let began = ToolCall { call, title, status: ToolStatus::InProgress, output: None };
+            let began = ToolCall { call, title, status: ToolStatus::InProgress, ..ToolCall::default() };
             let output = Some(lines("test parser::reads_a_word ... ok", 8));
             let ended = ToolCall { status: ToolStatus::Completed, output, ..began.clone() };
             self.update(turn, AgentUpdate::ToolCalled(began));
@@ -377,7 +379,10 @@ impl Story {
         self.inbox.push_back(if turn.0.is_multiple_of(50) {
             Input::TurnFailed { turn, failure: TurnFailure::new("connection reset") }
         } else {
-            Input::TurnEnded { turn, end: TurnEnd { stop_reason: StopReason::EndTurn, tokens: Some(1_500) } }
+            Input::TurnEnded {
+                turn,
+                end: TurnEnd { stop_reason: StopReason::EndTurn, spent: Spent { tokens: Some(1_500), cost: None } },
+            }
         });
     }
 

@@ -9,11 +9,14 @@
 
 use std::{collections::BTreeMap, path::PathBuf, pin::Pin, time::Duration};
 
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     engine::{
-        conversation::{AgentUpdate, Conversation, StopReason, TurnEnd, TurnFailure},
+        conversation::{
+            AgentUpdate, Conversation, PermissionAnswer, PermissionOption, StopReason, ToolCall, TurnEnd, TurnFailure,
+        },
         hooks::template::TemplateError,
         ids::TurnId,
         policy::AgentSpec,
@@ -59,8 +62,21 @@ pub trait Agent: Send {
 pub trait Updates: Send {
     /// It did something. May wait, and the agent with it.
     fn update(&mut self, update: AgentUpdate) -> BoxFuture<'_, ()>;
+    /// It wants leave to do something.
+    fn permission(&mut self, request: PermissionRequest) -> BoxFuture<'_, ()>;
     /// It started a process, which may have to be ended later.
     fn process(&mut self, group: Group);
+}
+
+/// What an agent wants leave for.
+#[derive(Debug)]
+pub struct PermissionRequest {
+    /// What it wants to do.
+    pub tool: ToolCall,
+    /// The answers that it offers.
+    pub options: Vec<PermissionOption>,
+    /// Where the answer goes; it is dropped, if the turn is over before there is one.
+    pub answer: oneshot::Sender<PermissionAnswer>,
 }
 
 /// Where an agent works.
@@ -102,15 +118,24 @@ pub enum AgentError {
     Script(String),
 }
 
-/// Makes the agent ready. `past` are the prompts that it already answered in this session, oldest first.
-pub fn start(spec: &AgentSpec, place: AgentPlace, past: &[String]) -> Result<Box<dyn Agent>, AgentError> {
+/// What an agent did in this session before creel was started.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Past<'a> {
+    /// The prompts that it answered, oldest first.
+    pub prompts: &'a [String],
+    /// Its own name for the conversation that it was in.
+    pub conversation: Option<&'a str>,
+}
+
+/// Makes the agent ready.
+pub fn start(spec: &AgentSpec, place: AgentPlace, past: Past<'_>) -> Result<Box<dyn Agent>, AgentError> {
     match spec {
-        AgentSpec::Acp { command } => Err(AgentError::Acp { command: command.clone() }),
-        AgentSpec::Command { command, continue_command } => {
+        AgentSpec::Acp { command, .. } => Err(AgentError::Acp { command: command.clone() }),
+        AgentSpec::Command { command, continue_command, .. } => {
             Ok(Box::new(command::CommandAgent::new(command, continue_command.as_deref(), place)?))
         }
         AgentSpec::Scripted { script } => {
-            Ok(Box::new(scripted::ScriptedAgent::new(script, place, past).map_err(AgentError::Script)?))
+            Ok(Box::new(scripted::ScriptedAgent::new(script, place, past.prompts).map_err(AgentError::Script)?))
         }
     }
 }
@@ -125,7 +150,7 @@ fn limit(timeout: Span) -> Option<Duration> {
 }
 
 fn cancelled() -> TurnEnd {
-    TurnEnd { stop_reason: StopReason::Cancelled, tokens: None }
+    TurnEnd::new(StopReason::Cancelled)
 }
 
 fn too_late(timeout: Span) -> TurnFailure {

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    agents::{self, Agent, AgentError, AgentPlace},
+    agents::{self, Agent, AgentError, AgentPlace, Past},
     engine::{
         self, State, Step,
         effect::{Effect, Leave},
@@ -282,6 +282,7 @@ fn start_agent(state: &State, folder: &Folder, scene: &Scene, past: &[String]) -
         session_dir: folder.path.clone(),
         mark: state.began.id.clone(),
     };
+    let past = Past { prompts: past, conversation: state.turns.conversation.as_deref() };
     agents::start(&state.plan().agent_spec, place, past)
 }
 

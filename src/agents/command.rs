@@ -140,7 +140,7 @@ impl CommandAgent {
             updates.update(AgentUpdate::Warned(warning)).await;
         }
         match end {
-            ProcessEnd::Exit(0) => Ok(TurnEnd { stop_reason: StopReason::EndTurn, tokens: None }),
+            ProcessEnd::Exit(0) => Ok(TurnEnd::new(StopReason::EndTurn)),
             ProcessEnd::Cancelled => Ok(cancelled()),
             ProcessEnd::TimedOut => Err(too_late(request.timeout)),
             ProcessEnd::Exit(code) => Err(TurnFailure::new(exit_said(code, &line.written, &rest.errors))),

@@ -13,12 +13,18 @@ use serde::{
     Deserialize, Deserializer,
     de::{self, SeqAccess, Visitor},
 };
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::{Agent, AgentPlace, BoxFuture, TurnRequest, Updates, cancelled, environment, limit, too_late};
+use super::{
+    Agent, AgentPlace, BoxFuture, PermissionRequest, TurnRequest, Updates, cancelled, environment, limit, too_late,
+};
 use crate::{
     engine::{
-        conversation::{AgentUpdate, StopReason, ToolCall, ToolStatus, TurnEnd, TurnFailure},
+        conversation::{
+            AgentUpdate, Location, OptionKind, PermissionAnswer, PermissionOption, Spent, StopReason, ToolCall,
+            ToolKind, ToolStatus, TurnEnd, TurnFailure,
+        },
         ids::TurnId,
     },
     hooks::{
@@ -63,11 +69,25 @@ struct Turn {
     #[serde(default, deserialize_with = "delay")]
     delay: Duration,
     stop_reason: Option<StopReason>,
+    /// What it asks leave for before it runs anything.
+    ask: Option<Ask>,
+    tokens: Option<u64>,
+    cost: Option<f64>,
     fail: Option<String>,
     #[serde(default)]
     crash: bool,
     #[serde(default)]
     hang: bool,
+}
+
+/// A request for leave.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ask {
+    title: String,
+    kind: Option<ToolKind>,
+    path: Option<String>,
+    diff: Option<String>,
 }
 
 /// Follows a script.
@@ -151,6 +171,13 @@ struct Play<'a> {
     stop: &'a CancellationToken,
 }
 
+/// What came of a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leave {
+    Granted,
+    Refused,
+}
+
 /// Whether the play goes on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
@@ -173,7 +200,8 @@ impl Play<'_> {
         if let Some(failure) = &turn.fail {
             return Err(TurnFailure::new(failure));
         }
-        Ok(TurnEnd { stop_reason: turn.stop_reason.unwrap_or(StopReason::EndTurn), tokens: None })
+        let stop_reason = turn.stop_reason.unwrap_or(StopReason::EndTurn);
+        Ok(TurnEnd { stop_reason, spent: Spent { tokens: turn.tokens, cost: turn.cost } })
     }
 
     async fn act(&mut self, turn: &Turn) -> Next {
@@ -193,12 +221,44 @@ impl Play<'_> {
             self.updates.update(AgentUpdate::Said(chunk.to_owned())).await;
             self.pause(turn.delay).await;
         }
+        if let Some(ask) = &turn.ask
+            && self.ask(ask).await == Leave::Refused
+        {
+            self.updates.update(AgentUpdate::Said("\nIt was not allowed.".to_owned())).await;
+            return if self.stop.is_cancelled() { Next::Stopped } else { Next::GoOn };
+        }
         for (i, command) in turn.run.iter().enumerate() {
             if self.run(i + 1, command).await == Next::Stopped {
                 return Next::Stopped;
             }
         }
         if self.stop.is_cancelled() { Next::Stopped } else { Next::GoOn }
+    }
+
+    async fn ask(&mut self, ask: &Ask) -> Leave {
+        let tool = ToolCall {
+            call: format!("turn-{}/ask", self.id),
+            title: ask.title.clone(),
+            kind: ask.kind,
+            locations: ask.path.iter().map(|path| Location { path: path.clone(), line: None }).collect(),
+            diff: ask.diff.clone(),
+            ..ToolCall::default()
+        };
+        let option = |id: &str, name: &str, kind| PermissionOption { id: id.to_owned(), name: name.to_owned(), kind };
+        let options = vec![
+            option("once", "Yes", OptionKind::AllowOnce),
+            option("always", "Yes, and don't ask again", OptionKind::AllowAlways),
+            option("no", "No", OptionKind::RejectOnce),
+        ];
+        let (sender, answer) = oneshot::channel();
+        self.updates.permission(PermissionRequest { tool, options, answer: sender }).await;
+        tokio::select! {
+            answer = answer => match answer {
+                Ok(PermissionAnswer::Selected(id)) if id != "no" => Leave::Granted,
+                Ok(_) | Err(_) => Leave::Refused,
+            },
+            () = self.stop.cancelled() => Leave::Refused,
+        }
     }
 
     async fn pause(&mut self, delay: Duration) {
@@ -213,7 +273,13 @@ impl Play<'_> {
     /// Runs a command, shown as a tool call. That it fails does not fail the turn, as with a real agent.
     async fn run(&mut self, number: usize, command: &str) -> Next {
         let name = format!("turn-{}/{number}", self.id);
-        let call = ToolCall { call: name, title: command.to_owned(), status: ToolStatus::InProgress, output: None };
+        let call = ToolCall {
+            call: name,
+            title: command.to_owned(),
+            status: ToolStatus::InProgress,
+            kind: Some(ToolKind::Execute),
+            ..ToolCall::default()
+        };
         self.updates.update(AgentUpdate::ToolCalled(call.clone())).await;
         let spec = ProcessSpec {
             command: command.to_owned(),

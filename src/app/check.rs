@@ -63,7 +63,7 @@ fn heading(settings: &Settings, paint: Paint) -> String {
 fn agent_line(plan: &Plan) -> String {
     use crate::engine::policy::AgentSpec;
     let how = match &plan.agent_spec {
-        AgentSpec::Acp { command } => format!("{command} (ACP)"),
+        AgentSpec::Acp { command, .. } => format!("{command} (ACP)"),
         AgentSpec::Command { command, .. } => command.clone(),
         AgentSpec::Scripted { script } => format!("a script of {} bytes", script.len()),
     };

@@ -37,7 +37,7 @@ impl KnownAgent {
 
     /// How to run it.
     pub fn spec(self) -> AgentSpec {
-        AgentSpec::Command { command: self.command.to_owned(), continue_command: None }
+        AgentSpec::command(self.command)
     }
 
     /// The program that has to be installed.

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::engine::{
     hooks::point::Point,
-    policy::{AgentSpec, Backoff, GatePolicies, HookSpec, StopHook, StopPlan},
+    policy::{AgentFacts, AgentSpec, Backoff, Budget, GatePolicies, HookSpec, OutputFormat, StopHook, StopPlan},
 };
 
 const FORMAT: i64 = 1;
@@ -193,7 +193,7 @@ impl Loader {
 
     /// Even a wrong entry gives its name away, or else `agent:` would be reported too.
     fn agent_spec(&mut self, name: &str, at: diagnostic::Stretch, node: &Node) -> Option<AgentSpec> {
-        let wrong = Some(AgentSpec::Acp { command: String::new() });
+        let wrong = Some(AgentSpec::acp(""));
         if !matches!(node.kind, Kind::Map(_)) {
             return wrong;
         }
@@ -228,10 +228,14 @@ impl Loader {
             }
         }
         match kind {
-            "acp" => Some(AgentSpec::Acp { command: value }),
-            "command" => {
-                Some(AgentSpec::Command { command: value, continue_command: fields.some_text("continue_command") })
-            }
+            "acp" => Some(AgentSpec::acp(value)),
+            "command" => Some(AgentSpec::Command {
+                command: value,
+                continue_command: fields.some_text("continue_command"),
+                format: OutputFormat::default(),
+                tty: false,
+                known: AgentFacts::default(),
+            }),
             _ => {
                 let script = fields.given("script").and_then(|file| self.read_beside(file, "script"));
                 let Some((_, script)) = script else { return wrong };
@@ -274,6 +278,8 @@ impl Loader {
             },
             hooks,
             stop: self.stop(root),
+            permissions: Vec::new(),
+            budget: Budget::default(),
         }
     }
 

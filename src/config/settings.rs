@@ -16,7 +16,7 @@ use super::{
 };
 use crate::engine::{
     hooks::point::Point,
-    policy::{AgentSpec, Backoff, Context, GatePolicies, HookSpec, OnLimit, Plan, StopPlan},
+    policy::{AgentSpec, Backoff, Budget, Context, GatePolicies, HookSpec, OnLimit, PermissionRule, Plan, StopPlan},
     time::Span,
 };
 
@@ -70,6 +70,8 @@ pub struct Draft {
     pub gates: GatePolicies,
     pub hooks: BTreeMap<Point, Vec<HookSpec>>,
     pub stop: StopPlan,
+    pub permissions: Vec<PermissionRule>,
+    pub budget: Budget,
 }
 
 /// A file whose content decides what runs.
@@ -225,6 +227,8 @@ impl Settings {
             gates: draft.gates,
             hooks: draft.hooks,
             stop: draft.stop,
+            permissions: draft.permissions,
+            budget: draft.budget,
             agent,
             agent_spec,
         })
@@ -288,7 +292,7 @@ mod tests {
     use super::*;
 
     fn with_agents(names: &[&str]) -> Settings {
-        let agents = names.iter().map(|name| ((*name).to_owned(), AgentSpec::Acp { command: format!("{name}-acp") }));
+        let agents = names.iter().map(|name| ((*name).to_owned(), AgentSpec::acp(format!("{name}-acp"))));
         Settings { agents: agents.collect(), ..Settings::default() }
     }
 

@@ -157,6 +157,13 @@ impl Narrator {
             Event::ToolUpdated { tool, .. } if tool.status == ToolStatus::Failed => {
                 paint.paint(Role::Bad, format!("  ⚙ {} failed", first_line(&plain(&tool.title), LINE)))
             }
+            Event::AgentPlanned { entries, .. } => {
+                let done = entries.iter().filter(|entry| entry.status == ToolStatus::Completed).count();
+                paint.paint(Role::Faint, format!("  ☰ plan: {done} of {} done", entries.len()))
+            }
+            Event::PermissionAsked { ask, .. } => {
+                paint.paint(Role::Faint, format!("  ? asks: {}", first_line(&plain(&ask.tool.title), LINE)))
+            }
             Event::TurnEnded { stop_reason, .. } => match stop_reason {
                 StopReason::EndTurn => return None,
                 StopReason::Cancelled => paint.paint(Role::Warning, "  turn cancelled"),
@@ -183,7 +190,7 @@ impl Narrator {
             Event::GateOpened { gate, reason, .. } => {
                 paint.paint(Role::Warning, format!("  ◆ gate {gate}: {}", first_line(&plain(reason), LINE)))
             }
-            Event::GateAnswered { gate, choice, by } => {
+            Event::GateAnswered { gate, choice, by, .. } => {
                 format!("  ◆ gate {gate}: {} (by {})", choice.name(), format!("{by:?}").to_lowercase())
             }
             Event::StopDecided { action, reason, .. } => {
@@ -205,6 +212,9 @@ impl Narrator {
             | Event::HookRequested { .. }
             | Event::AgentSaid { .. }
             | Event::AgentThought { .. }
+            | Event::AgentUsed { .. }
+            | Event::AgentNoted { .. }
+            | Event::ConversationOpened { .. }
             | Event::ToolCalled { .. }
             | Event::ToolUpdated { .. }
             | Event::ProcessStarted { .. }

@@ -121,7 +121,7 @@ pub fn commands(plan: &Plan, agent_is_described: bool) -> Vec<String> {
     }
     if agent_is_described {
         commands.push(match &plan.agent_spec {
-            AgentSpec::Acp { command } | AgentSpec::Command { command, .. } => {
+            AgentSpec::Acp { command, .. } | AgentSpec::Command { command, .. } => {
                 format!("agent {}: {command}", plan.agent)
             }
             AgentSpec::Scripted { script } => format!("agent {}: a script of {} bytes", plan.agent, script.len()),

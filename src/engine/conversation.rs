@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::{ids::AskId, time::Span};
+
 /// Whether a prompt opens a new conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -23,12 +25,25 @@ pub enum AgentUpdate {
     ToolCalled(ToolCall),
     /// A tool call went on or ended.
     ToolUpdated(ToolCall),
+    /// What it means to do, whole; it replaces what it meant to do before.
+    Planned(Vec<PlanEntry>),
+    /// How full its memory is, and what the conversation has cost so far.
+    Used(ContextUse),
+    /// A conversation began or was taken up again, and can be found later by this name.
+    Opened(String),
+    /// Something of its own affairs: its mode, its commands, or a kind that creel does not know.
+    Noted {
+        /// What kind.
+        what: String,
+        /// What it said, for a person.
+        text: String,
+    },
     /// Something that a person should know.
     Warned(String),
 }
 
 /// A tool call and how far it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// Its name within the session.
     pub call: String,
@@ -36,16 +51,148 @@ pub struct ToolCall {
     pub title: String,
     /// How far it is.
     pub status: ToolStatus,
-    /// What it printed or changed, limited.
+    /// What sort of thing it does, where that is known.
+    #[serde(default, rename = "tool", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<ToolKind>,
+    /// The files that it is about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub locations: Vec<Location>,
+    /// Its arguments, limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<String>,
+    /// What it changes, as a unified diff, limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff: Option<String>,
+    /// What it printed, limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
 }
 
-/// How far a tool call is.
+/// What sort of thing a tool does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolKind {
+    /// Reads files or data.
+    Read,
+    /// Changes files.
+    Edit,
+    /// Removes files or data.
+    Delete,
+    /// Renames or moves files.
+    Move,
+    /// Looks for something.
+    Search,
+    /// Runs a command.
+    Execute,
+    /// Thinks aloud.
+    Think,
+    /// Gets something from elsewhere.
+    Fetch,
+    /// Changes how the agent works.
+    SwitchMode,
+    /// Anything else.
+    #[serde(other)]
+    Other,
+}
+
+impl ToolKind {
+    /// The name in records and in the config.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Edit => "edit",
+            Self::Delete => "delete",
+            Self::Move => "move",
+            Self::Search => "search",
+            Self::Execute => "execute",
+            Self::Think => "think",
+            Self::Fetch => "fetch",
+            Self::SwitchMode => "switch_mode",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// A place in a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Location {
+    /// The file, as the agent names it.
+    pub path: String,
+    /// The line, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+}
+
+/// One thing that the agent means to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanEntry {
+    /// What.
+    pub content: String,
+    /// How far it is.
+    pub status: ToolStatus,
+}
+
+/// How full the agent's memory is.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ContextUse {
+    /// Tokens in it.
+    pub used: u64,
+    /// Tokens that fit into it.
+    pub size: u64,
+}
+
+/// What an agent asks leave for, before it does it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PermissionAsk {
+    /// The ticket.
+    pub ask: AskId,
+    /// What it wants to do.
+    #[serde(flatten)]
+    pub tool: ToolCall,
+    /// The answers that it offers.
+    pub options: Vec<PermissionOption>,
+}
+
+/// An answer that an agent offers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PermissionOption {
+    /// The agent's own name for it.
+    pub id: String,
+    /// What it says, for a person.
+    pub name: String,
+    /// What it means.
+    pub kind: OptionKind,
+}
+
+/// What an answer to an agent means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OptionKind {
+    /// Yes, this time.
+    AllowOnce,
+    /// Yes, and do not ask again.
+    AllowAlways,
+    /// No, not this time.
+    RejectOnce,
+    /// No, and do not ask again.
+    RejectAlways,
+}
+
+/// The answer that an agent gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PermissionAnswer {
+    /// One of its options, by its own name.
+    Selected(String),
+    /// The turn is over; nobody will say.
+    Cancelled,
+}
+
+/// How far a tool call is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolStatus {
     /// Announced.
+    #[default]
     Pending,
     /// Running.
     InProgress,
@@ -56,12 +203,30 @@ pub enum ToolStatus {
 }
 
 /// How a turn ended that ended by itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct TurnEnd {
     /// Why the agent stopped.
     pub stop_reason: StopReason,
-    /// What it used, where known.
+    /// What the turn used.
+    pub spent: Spent,
+}
+
+impl TurnEnd {
+    /// An end that says nothing of what was used.
+    pub const fn new(stop_reason: StopReason) -> Self {
+        Self { stop_reason, spent: Spent { tokens: None, cost: None } }
+    }
+}
+
+/// What a turn used, where the agent says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spent {
+    /// All tokens, read and written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
+    /// Money, in the agent's currency, which is the US dollar for all that are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
 }
 
 /// Why an agent stopped.
@@ -81,16 +246,20 @@ pub enum StopReason {
 }
 
 /// Why a turn failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Default, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct TurnFailure {
     /// What happened, why, and what to do.
     pub message: String,
+    /// How long the agent's server wants to be left alone.
+    pub retry_after: Option<Span>,
+    /// What the turn used before it failed.
+    pub spent: Spent,
 }
 
 impl TurnFailure {
     /// A failure with these words.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into() }
+        Self { message: message.into(), ..Self::default() }
     }
 }

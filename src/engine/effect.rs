@@ -1,9 +1,9 @@
 //! What the engine asks the runtime to do.
 
 use super::{
-    conversation::Conversation,
+    conversation::{Conversation, PermissionAnswer},
     hooks::point::Point,
-    ids::{RunId, TurnId},
+    ids::{AskId, RunId, TurnId},
     policy::HookSpec,
     time::Span,
 };
@@ -28,6 +28,13 @@ pub enum Effect {
     },
     /// End the turn; its answer comes all the same, as `cancelled`.
     CancelTurn(TurnId),
+    /// Answer a request of the agent; whoever asked may be gone.
+    AnswerPermission {
+        /// The ticket.
+        ask: AskId,
+        /// The answer.
+        answer: PermissionAnswer,
+    },
     /// Nothing more will happen here.
     Leave(Leave),
 }

@@ -6,12 +6,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    conversation::{Conversation, StopReason, ToolCall},
+    conversation::{ContextUse, Conversation, PermissionAsk, PlanEntry, Spent, StopReason, ToolCall},
     hooks::{
         point::Point,
         verdict::{Reply, RunEnd, Verdict},
     },
-    ids::{GateId, ItemId, RunId, TurnId},
+    ids::{AskId, GateId, ItemId, RunId, TurnId},
     policy::Plan,
     session::gate::{About, Choice},
     stop::Action,
@@ -125,17 +125,54 @@ pub enum Event {
         #[serde(flatten)]
         tool: ToolCall,
     },
+    /// What the agent means to do; it replaces what it meant to do before.
+    AgentPlanned {
+        iteration: u32,
+        turn: TurnId,
+        entries: Vec<PlanEntry>,
+    },
+    AgentUsed {
+        iteration: u32,
+        turn: TurnId,
+        #[serde(flatten)]
+        context: ContextUse,
+    },
+    /// Something of the agent's own affairs.
+    AgentNoted {
+        iteration: u32,
+        turn: TurnId,
+        what: String,
+        text: String,
+    },
+    /// The agent's own name for the conversation, by which it can be taken up again.
+    ConversationOpened {
+        iteration: u32,
+        turn: TurnId,
+        conversation: String,
+    },
+    /// The agent wants to do something and waits for leave.
+    PermissionAsked {
+        iteration: u32,
+        turn: TurnId,
+        #[serde(flatten)]
+        ask: Box<PermissionAsk>,
+    },
     TurnEnded {
         iteration: u32,
         turn: TurnId,
         stop_reason: StopReason,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        tokens: Option<u64>,
+        #[serde(flatten)]
+        spent: Spent,
     },
     TurnFailed {
         iteration: u32,
         turn: TurnId,
         error: String,
+        /// How long the agent's server wants to be left alone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after_ms: Option<Span>,
+        #[serde(flatten)]
+        spent: Spent,
     },
     Delivered {
         items: Vec<ItemId>,
@@ -169,11 +206,17 @@ pub enum Event {
         /// The held items that it is about.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         items: Vec<ItemId>,
+        /// The agent's request that it is about.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ask: Option<AskId>,
     },
     GateAnswered {
         gate: GateId,
         choice: Choice,
         by: By,
+        /// Which of the agent's options was taken.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        option: Option<String>,
     },
     StopDecided {
         iteration: u32,

@@ -46,3 +46,7 @@ id! {
     /// One place where the session waited for a person.
     GateId
 }
+id! {
+    /// One request of an agent for leave to do something.
+    AskId
+}

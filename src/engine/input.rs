@@ -1,7 +1,7 @@
 //! What the engine is told: answers to its effects, and what people ask for.
 
 use super::{
-    conversation::{AgentUpdate, TurnEnd, TurnFailure},
+    conversation::{AgentUpdate, PermissionAsk, TurnEnd, TurnFailure},
     event::{By, Presence, StopHow},
     hooks::{point::Point, verdict::RunResult},
     ids::{GateId, ItemId, RunId, TurnId},
@@ -26,6 +26,13 @@ pub enum Input {
         turn: TurnId,
         /// What.
         update: AgentUpdate,
+    },
+    /// The agent asks for leave to do something, and waits.
+    PermissionAsked {
+        /// The ticket of the turn.
+        turn: TurnId,
+        /// What it asks.
+        ask: Box<PermissionAsk>,
     },
     /// The turn ended by itself or was cancelled.
     TurnEnded {
@@ -113,7 +120,7 @@ pub struct GateAnswer {
     pub gate: GateId,
     /// What was chosen.
     pub choice: Choice,
-    /// The message, where the choice is to send one.
+    /// The message, where the choice is to send one; the agent's own name of an option, where it offers several alike.
     pub text: Option<String>,
     /// The items that are approved; all, if unsaid.
     pub items: Option<Vec<ItemId>>,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{hooks::point::Point, time::Span};
+use super::{conversation::ToolKind, hooks::point::Point, time::Span};
 
 /// Everything that the engine and the runtime need to know of the config.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,6 +34,12 @@ pub struct Plan {
     pub hooks: BTreeMap<Point, Vec<HookSpec>>,
     /// What decides whether the session is complete.
     pub stop: StopPlan,
+    /// What the agent may do without being asked about, or may not: the first that fits says.
+    #[serde(default)]
+    pub permissions: Vec<PermissionRule>,
+    /// What the session may use before a person is asked.
+    #[serde(default)]
+    pub budget: Budget,
     /// The agent's name in the config.
     pub agent: String,
     /// How to run the agent.
@@ -126,6 +132,28 @@ pub enum Permissions {
     Deny,
 }
 
+/// What is said beforehand about some of the things that an agent asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PermissionRule {
+    /// The sorts of tools that it is about; all, if unsaid.
+    pub kinds: Vec<ToolKind>,
+    /// Patterns for the files that it is about, relative to the project; if unsaid, files do not matter.
+    pub paths: Vec<String>,
+    /// What is said.
+    pub action: Permissions,
+}
+
+/// What a session may use before a person is asked; what is unsaid is not limited.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Budget {
+    /// Tokens, as the agent reports them.
+    pub tokens: Option<u64>,
+    /// Money, as the agent reports it.
+    pub cost: Option<f64>,
+    /// Time in which the agent works.
+    pub time: Option<Span>,
+}
+
 /// One configured hook.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HookSpec {
@@ -200,6 +228,18 @@ pub enum AgentSpec {
     Acp {
         /// The command line.
         command: String,
+        /// The mode in which it works, by the agent's own name for it; as it likes, if unsaid.
+        #[serde(default)]
+        mode: Option<String>,
+        /// Whether creel reads and writes files for it.
+        #[serde(default)]
+        files: Service,
+        /// Whether creel runs commands for it.
+        #[serde(default)]
+        terminals: Service,
+        /// What is known of it.
+        #[serde(default)]
+        known: AgentFacts,
     },
     /// One process a turn.
     Command {
@@ -207,10 +247,86 @@ pub enum AgentSpec {
         command: String,
         /// The command line of its later turns, if it differs.
         continue_command: Option<String>,
+        /// What its output looks like.
+        #[serde(default)]
+        format: OutputFormat,
+        /// Whether it gets a terminal of its own.
+        #[serde(default)]
+        tty: bool,
+        /// What is known of it.
+        #[serde(default)]
+        known: AgentFacts,
     },
     /// Turns read from a file; the text is kept, so that a resumed session follows the same script.
     Scripted {
         /// The script itself, as YAML.
         script: String,
     },
+}
+
+impl AgentSpec {
+    /// A program that speaks the protocol, and nothing more is said of it.
+    pub fn acp(command: impl Into<String>) -> Self {
+        Self::Acp {
+            command: command.into(),
+            mode: None,
+            files: Service::default(),
+            terminals: Service::default(),
+            known: AgentFacts::default(),
+        }
+    }
+
+    /// A command that answers in plain text, the same in every turn.
+    pub fn command(command: impl Into<String>) -> Self {
+        Self::Command {
+            command: command.into(),
+            continue_command: None,
+            format: OutputFormat::default(),
+            tty: false,
+            known: AgentFacts::default(),
+        }
+    }
+}
+
+/// What is known of an agent beside how to run it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AgentFacts {
+    /// How to install it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub install: Option<String>,
+    /// How to log in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub login: Option<String>,
+    /// What an answer looks like that is really an error: a regular expression.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_pattern: Option<String>,
+}
+
+/// Whether creel does something for an agent that asks for it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Service {
+    /// Inside the project's folder.
+    #[default]
+    Serve,
+    /// Never; the agent has to do it itself.
+    Decline,
+}
+
+/// What the output of a command agent looks like.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputFormat {
+    /// The answer, as text.
+    #[default]
+    Text,
+    /// The JSON lines of Claude Code.
+    Claude,
+    /// The JSON lines of Codex.
+    Codex,
+    /// The JSON lines of Gemini.
+    Gemini,
+    /// The JSON lines of opencode.
+    Opencode,
 }

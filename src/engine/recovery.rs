@@ -6,7 +6,7 @@
 
 use super::{
     Step,
-    event::{Event, HookFinished, Outcome, Presence},
+    event::{By, Event, HookFinished, Outcome, Presence},
     hooks::{
         dispatch::{Cause, Dispatch},
         point::Point,
@@ -25,8 +25,9 @@ impl State {
         let runs: Vec<HookFinished> = dispatches.filter_map(|dispatch| self.cut_run(dispatch)).collect();
         let turn = self.turn_in_flight().map(|prompt| format!("turn {}", prompt.turn));
         let cut = runs.iter().map(|run| format!("run {} of {}", run.run, run.hook)).chain(turn).collect();
+        // Whoever asked is gone, and will ask again.
         runs.into_iter()
-            .fold(Step::default(), |step, run| step.and(Event::HookFinished(Box::new(run))))
+            .fold(self.unasked(By::Policy), |step, run| step.and(Event::HookFinished(Box::new(run))))
             .and(Event::SessionResumed { cut, presence, max_iterations })
     }
 
@@ -71,6 +72,7 @@ impl State {
         self.steering.paused = false;
         self.steering.stop = None;
         self.processes.clear();
+        self.asks.waiting.clear();
         let cut = self.turn_in_flight().cloned();
         if let Some(prompt) = &cut {
             self.pending.set_state(&prompt.items, ItemState::Pending);

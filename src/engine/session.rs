@@ -8,9 +8,11 @@
 //! - At most one turn is in flight, and at most one hook of the lifecycle.
 //! - No prompt that carries held output is sent, and the session does not end, while a hook of a task event runs.
 
+pub mod budget;
 pub mod delivery;
 pub mod gate;
 pub mod pending;
+pub mod permission;
 pub mod retry;
 pub mod side;
 pub mod steering;
@@ -21,6 +23,7 @@ mod lifecycle;
 
 use super::{
     Step,
+    conversation::PermissionAsk,
     effect::{Effect, Leave},
     event::{By, Event, IterationOutcome, Outcome, Presence, PromptSent, SessionStarted, StopHow},
     hooks::{
@@ -28,13 +31,15 @@ use super::{
         point::Point,
         resolve::HookBook,
     },
-    ids::{GateId, ItemId, TurnId},
+    ids::{AskId, GateId, ItemId, TurnId},
     policy::Plan,
     time::At,
 };
+use budget::Account;
 use delivery::Ending;
 use gate::{About, Gates, Unanswered};
 use pending::Pending;
+use permission::Asks;
 use retry::{Retry, Wait};
 use side::Side;
 use steering::Steering;
@@ -65,6 +70,10 @@ pub struct State {
     pub gates: Gates,
     /// What is known of the hooks beside the plan.
     pub hooks: HookBook,
+    /// What the agent asks leave for.
+    pub asks: Asks,
+    /// What was used.
+    pub account: Account,
     /// Hooks that run beside the agent.
     pub side: Side,
     /// What people asked for.
@@ -126,6 +135,8 @@ impl State {
             retry: Retry::default(),
             gates: Gates::default(),
             hooks: HookBook::default(),
+            asks: Asks::default(),
+            account: Account::default(),
             side: Side::default(),
             steering: Steering::default(),
             ending: None,
@@ -187,7 +198,8 @@ impl State {
         match &self.phase {
             Phase::Hooks(dispatch) => self.proceed_hooks(dispatch, now),
             Phase::Due(due) => self.proceed_due(due, now),
-            Phase::Turn(_) | Phase::Ended(_) => Step::default(),
+            Phase::Turn(_) => self.proceed_asks(),
+            Phase::Ended(_) => Step::default(),
             Phase::Settled(outcome) => self.complete_iteration(*outcome),
             Phase::Between => self.proceed_between(now),
             Phase::Escalated(reason) => self.open_gate(About::Escalation, reason.clone(), GateAbout::default()),
@@ -198,8 +210,11 @@ impl State {
 
     fn proceed_gate(&self, now: At) -> Step {
         let Some(gate) = &self.gates.open else { return Step::default() };
+        if let Some(choice) = self.asked_at(gate).and_then(|ask| self.standing_permission(ask)) {
+            return self.answered(gate, choice, POLICY, None);
+        }
         match gate.unanswered(self.plan(), self.presence, now) {
-            Unanswered::Answer(choice, by) => self.answered(gate, choice, by),
+            Unanswered::Answer(choice, by) => self.answered(gate, choice, by, None),
             Unanswered::Wait => Step::default(),
             Unanswered::NobodyThere => Step::default().then(Effect::Leave(Leave::NobodyThere)),
         }
@@ -209,10 +224,11 @@ impl State {
         Step::record(Event::GateOpened {
             gate: self.gates.last.next(),
             about,
-            choices: about.choices().to_vec(),
+            choices: details.choices.unwrap_or_else(|| about.choices().to_vec()),
             reason,
             hook: details.hook,
             items: details.items,
+            ask: details.ask,
         })
     }
 
@@ -244,17 +260,24 @@ impl State {
 /// What a gate is about, beside its kind.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GateAbout {
-    pub(crate) hook: Option<String>,
-    pub(crate) items: Vec<ItemId>,
+    hook: Option<String>,
+    items: Vec<ItemId>,
+    ask: Option<AskId>,
+    /// The answers, where they are not the same for all gates of the kind.
+    choices: Option<Vec<gate::Choice>>,
 }
 
 impl GateAbout {
     pub(crate) fn hook(hook: &str) -> Self {
-        Self { hook: Some(hook.to_owned()), items: Vec::new() }
+        Self { hook: Some(hook.to_owned()), ..Self::default() }
     }
 
     pub(crate) fn items(items: Vec<ItemId>) -> Self {
-        Self { hook: None, items }
+        Self { items, ..Self::default() }
+    }
+
+    pub(crate) fn ask(ask: &PermissionAsk) -> Self {
+        Self { ask: Some(ask.ask), choices: Some(ask.choices()), ..Self::default() }
     }
 }
 

@@ -8,10 +8,14 @@ use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Poll,
 };
 
-use tokio::{sync::mpsc, task::JoinHandle};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -19,12 +23,12 @@ use super::{
     shutdown::Children,
 };
 use crate::{
-    agents::{Agent, BoxFuture, TurnRequest, Updates},
+    agents::{Agent, BoxFuture, PermissionRequest, TurnRequest, Updates},
     engine::{
-        conversation::{AgentUpdate, TurnEnd, TurnFailure},
+        conversation::{AgentUpdate, PermissionAnswer, PermissionAsk, TurnEnd, TurnFailure},
         effect::{Effect, HookJob},
         hooks::verdict::RunResult,
-        ids::{RunId, TurnId},
+        ids::{AskId, RunId, TurnId},
         input::Input,
     },
     hooks::{
@@ -43,7 +47,44 @@ pub(super) struct Performer {
     /// Gone once the agent is to end.
     turns: Option<mpsc::UnboundedSender<(TurnRequest, CancellationToken)>>,
     turn: Option<(TurnId, CancellationToken)>,
+    asks: Asks,
     agent: JoinHandle<()>,
+}
+
+/// The agent's requests that wait for an answer.
+#[derive(Debug, Clone, Default)]
+struct Asks(Arc<Mutex<Waiting>>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    last: AskId,
+    answers: HashMap<AskId, oneshot::Sender<PermissionAnswer>>,
+}
+
+impl Asks {
+    fn add(&self, answer: oneshot::Sender<PermissionAnswer>) -> AskId {
+        let mut waiting = self.waiting();
+        waiting.last = waiting.last.next();
+        let ask = waiting.last;
+        waiting.answers.insert(ask, answer);
+        ask
+    }
+
+    /// Whoever asked may be gone.
+    fn answer(&self, ask: AskId, answer: PermissionAnswer) {
+        if let Some(sender) = self.waiting().answers.remove(&ask) {
+            let _ = sender.send(answer);
+        }
+    }
+
+    /// The turn is over: who still waits hears that nobody will say.
+    fn forget(&self) {
+        self.waiting().answers.clear();
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 struct Task {
@@ -54,8 +95,11 @@ struct Task {
 impl Performer {
     pub(super) fn new(place: Place, agent: Box<dyn Agent>, handle: Handle, children: Children) -> Self {
         let (turns, asked) = mpsc::unbounded_channel();
-        let agent = tokio::spawn(converse(agent, asked, handle.clone(), children.clone()));
-        Self { place, handle, children, live: None, hooks: HashMap::new(), turns: Some(turns), turn: None, agent }
+        let asks = Asks::default();
+        let hearing =
+            Hearing { turn: TurnId::default(), handle: handle.clone(), children: children.clone(), asks: asks.clone() };
+        let agent = tokio::spawn(converse(agent, asked, hearing));
+        Self { place, handle, children, live: None, hooks: HashMap::new(), turns: Some(turns), turn: None, asks, agent }
     }
 
     pub(super) fn children(&self) -> Children {
@@ -88,6 +132,7 @@ impl Performer {
                     cancel.cancel();
                 }
             }
+            Effect::AnswerPermission { ask, answer } => self.asks.answer(ask, answer),
             // The loop's own affair.
             Effect::Leave(_) => {}
         }
@@ -142,14 +187,15 @@ impl Performer {
 async fn converse(
     mut agent: Box<dyn Agent>,
     mut asked: mpsc::UnboundedReceiver<(TurnRequest, CancellationToken)>,
-    handle: Handle,
-    children: Children,
+    mut hearing: Hearing,
 ) {
     while let Some((request, cancel)) = asked.recv().await {
         let turn = request.turn;
-        let mut hearing = Hearing { turn, handle: handle.clone(), children: children.clone() };
+        hearing.turn = turn;
         let ended = one_turn(&mut *agent, request, &mut hearing, &cancel).await;
-        handle
+        hearing.asks.forget();
+        hearing
+            .handle
             .tell_in_turn(match ended {
                 Ok(end) => Input::TurnEnded { turn, end },
                 Err(failure) => Input::TurnFailed { turn, failure },
@@ -190,11 +236,18 @@ struct Hearing {
     turn: TurnId,
     handle: Handle,
     children: Children,
+    asks: Asks,
 }
 
 impl Updates for Hearing {
     fn update(&mut self, update: AgentUpdate) -> BoxFuture<'_, ()> {
         Box::pin(self.handle.tell_in_turn(Input::Agent { turn: self.turn, update }))
+    }
+
+    fn permission(&mut self, request: PermissionRequest) -> BoxFuture<'_, ()> {
+        let PermissionRequest { tool, options, answer } = request;
+        let ask = Box::new(PermissionAsk { ask: self.asks.add(answer), tool, options });
+        Box::pin(self.handle.tell_in_turn(Input::PermissionAsked { turn: self.turn, ask }))
     }
 
     fn process(&mut self, group: Group) {

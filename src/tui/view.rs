@@ -210,8 +210,11 @@ fn draw_status(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
         let elapsed = model.now.since(state.started).0 / 1_000;
         parts.push(format!("{}:{:02}", elapsed / 60, elapsed % 60));
     }
-    if state.turns.tokens > 0 {
-        parts.push(format!("{} tokens", state.turns.tokens));
+    if state.account.tokens > 0 {
+        parts.push(format!("{} tokens", state.account.tokens));
+    }
+    if state.account.cost > 0.0 {
+        parts.push(format!("${:.2}", state.account.cost));
     }
     if let Mode::Replay(player) = &model.mode {
         parts.push(player.describe());

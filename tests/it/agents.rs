@@ -6,11 +6,11 @@ use std::{
 };
 
 use creel::{
-    agents::{Agent, AgentError, AgentPlace, BoxFuture, TurnRequest, Updates, start},
+    agents::{Agent, AgentError, AgentPlace, BoxFuture, Past, PermissionRequest, TurnRequest, Updates, start},
     engine::{
-        conversation::{AgentUpdate, Conversation, StopReason, ToolStatus, TurnEnd, TurnFailure},
+        conversation::{AgentUpdate, Conversation, PermissionAnswer, StopReason, ToolStatus, TurnEnd, TurnFailure},
         ids::TurnId,
-        policy::AgentSpec,
+        policy::{AgentFacts, AgentSpec, OutputFormat},
         time::Span,
     },
     hooks::process::Group,
@@ -59,6 +59,13 @@ impl Updates for Heard {
         Box::pin(std::future::ready(()))
     }
 
+    /// Takes the first option there is.
+    fn permission(&mut self, request: PermissionRequest) -> BoxFuture<'_, ()> {
+        let first = request.options.into_iter().next().map(|option| PermissionAnswer::Selected(option.id));
+        let _ = request.answer.send(first.unwrap_or(PermissionAnswer::Cancelled));
+        Box::pin(std::future::ready(()))
+    }
+
     fn process(&mut self, group: Group) {
         self.with(|(_, groups)| groups.push(group));
     }
@@ -69,12 +76,12 @@ fn place(dir: &Path) -> AgentPlace {
 }
 
 fn command(line: &str, dir: &Path) -> Box<dyn Agent> {
-    let spec = AgentSpec::Command { command: line.into(), continue_command: None };
-    start(&spec, place(dir), &[]).expect("an agent")
+    let spec = AgentSpec::command(line);
+    start(&spec, place(dir), Past::default()).expect("an agent")
 }
 
 fn scripted(script: &str, dir: &Path) -> Box<dyn Agent> {
-    start(&AgentSpec::Scripted { script: script.into() }, place(dir), &[]).expect("an agent")
+    start(&AgentSpec::Scripted { script: script.into() }, place(dir), Past::default()).expect("an agent")
 }
 
 fn request(text: &str) -> TurnRequest {
@@ -88,7 +95,7 @@ async fn turn(agent: &mut dyn Agent, request: TurnRequest) -> (Result<TurnEnd, T
 }
 
 const fn ended(stop_reason: StopReason) -> TurnEnd {
-    TurnEnd { stop_reason, tokens: None }
+    TurnEnd::new(stop_reason)
 }
 
 async fn failure(agent: &mut dyn Agent, request: TurnRequest) -> String {
@@ -117,8 +124,14 @@ async fn the_prompt_can_be_one_argument() {
 #[tokio::test]
 async fn later_turns_of_a_conversation_have_their_own_command() {
     let dir = folder();
-    let spec = AgentSpec::Command { command: "echo first".into(), continue_command: Some("echo later".into()) };
-    let mut agent = start(&spec, place(dir.path()), &[]).expect("an agent");
+    let spec = AgentSpec::Command {
+        command: "echo first".into(),
+        continue_command: Some("echo later".into()),
+        format: OutputFormat::Text,
+        tty: false,
+        known: AgentFacts::default(),
+    };
+    let mut agent = start(&spec, place(dir.path()), Past::default()).expect("an agent");
     assert_eq!(turn(&mut *agent, request("")).await.1.said(), "first\n");
     let same = TurnRequest { conversation: Conversation::Same, ..request("") };
     assert_eq!(turn(&mut *agent, same).await.1.said(), "later\n");
@@ -249,6 +262,10 @@ turns:
             AgentUpdate::ToolCalled(call) => format!("called {} {:?}", call.call, call.status),
             AgentUpdate::ToolUpdated(call) => format!("updated {} {:?} {:?}", call.call, call.status, call.output),
             AgentUpdate::Warned(text) => format!("warned {text:?}"),
+            other @ (AgentUpdate::Planned(_)
+            | AgentUpdate::Used(_)
+            | AgentUpdate::Opened(_)
+            | AgentUpdate::Noted { .. }) => format!("{other:?}"),
         })
         .collect();
     let in_progress = ToolStatus::InProgress;
@@ -301,11 +318,12 @@ async fn a_hanging_script_can_be_cancelled() {
 #[test]
 fn an_agent_that_cannot_be_used_is_refused_with_the_way_out() {
     let dir = folder();
-    let refused =
-        |spec: &AgentSpec| -> AgentError { start(spec, place(dir.path()), &[]).err().expect("it cannot be used") };
-    let acp = refused(&AgentSpec::Acp { command: "claude-code-acp".into() }).to_string();
+    let refused = |spec: &AgentSpec| -> AgentError {
+        start(spec, place(dir.path()), Past::default()).err().expect("it cannot be used")
+    };
+    let acp = refused(&AgentSpec::acp("claude-code-acp")).to_string();
     assert!(acp.contains("ACP") && acp.contains("`command:`"), "{acp}");
-    let line = |command: &str| AgentSpec::Command { command: command.into(), continue_command: None };
+    let line = |command: &str| AgentSpec::command(command);
     assert!(refused(&line("a {{task_id}}")).to_string().contains("{{task_id}}"));
     assert!(refused(&line("bash -c 'a {{prompt}}'")).to_string().contains("$CREEL_PROMPT"));
     assert!(refused(&AgentSpec::Scripted { script: "turn: []".into() }).to_string().contains("turn"));

@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 
 use creel::engine::{
-    conversation::StopReason,
+    conversation::{StopReason, ToolKind},
     event::{By, Event, IterationOutcome, Outcome, StopHow},
     hooks::{point::Point, verdict::RunEnd},
     ids::ItemId,
     input::{Command, GateAnswer},
-    policy::{Backoff, Context, Delivery, FinalDelivery, OnFailure, OnLimit},
-    session::{gate::Choice, pending::ItemState},
+    policy::{Backoff, Context, Delivery, FinalDelivery, OnFailure, OnLimit, PermissionRule, Permissions},
+    session::{
+        gate::{About, Choice},
+        pending::ItemState,
+    },
     time::Span,
 };
 use proptest::prelude::*;
@@ -44,6 +47,10 @@ fn an_answer() -> impl Strategy<Value = Answer> {
         2 => Just(Answer::Fails("reset")),
         1 => Just(DONE),
         1 => Just(Answer::Says("<promise>ESCALATE</promise>")),
+        2 => prop::sample::select(vec![&["a.rs"][..], &["a.rs", "b.rs"], &["secret"]]).prop_map(Answer::Asks),
+        1 => Just(Answer::Refuses),
+        1 => Just(Answer::Overloads(1_500)),
+        1 => Just(Answer::Spends(100)),
     ]
 }
 
@@ -75,6 +82,8 @@ fn a_script() -> impl Strategy<Value = Script> {
         any::<bool>(),
         any::<bool>(),
         prop::sample::select(vec![0, 5_000]),
+        prop::sample::select(vec![Permissions::Ask, Permissions::Allow, Permissions::Deny]),
+        prop::option::of(prop::sample::select(vec![50, 250])),
     );
     (hooks, answers, limits, policies).prop_map(|(hooks, answers, limits, policies)| {
         let mut script = Script::new().attended(&[]).agent(answers);
@@ -93,6 +102,13 @@ fn a_script() -> impl Strategy<Value = Script> {
             plan.backoff =
                 policies.4.then_some(Backoff { base: Span::secs(1), factor: 2.0, max: Span::secs(4), jitter: 0.5 });
             plan.gates.timeout = Span(policies.5);
+            plan.gates.permissions = policies.6;
+            plan.budget.tokens = policies.7;
+            plan.permissions = vec![PermissionRule {
+                kinds: vec![ToolKind::Edit],
+                paths: vec!["secret".into()],
+                action: Permissions::Deny,
+            }];
         })
     })
 }
@@ -151,8 +167,7 @@ fn happen(mut world: World, what: Happens) -> World {
 
 fn answer(world: &mut World, n: usize) {
     let Some(gate) = world.state.gates.open.clone() else { return };
-    let choices = gate.about.choices();
-    let choice = choices[n % choices.len()];
+    let choice = gate.choices[n % gate.choices.len()];
     let text = (choice == Choice::Send).then(|| "Another way.".to_owned());
     // Every other answer approves only a part.
     let items = (n % 2 == 1 && choice == Choice::Approve).then(|| gate.items.iter().copied().take(1).collect());
@@ -176,7 +191,7 @@ fn run_out(mut world: World) -> World {
             world.now = world.now.max(at);
             world.settle();
         } else if let Some(gate) = world.state.gates.open.clone() {
-            let last = *gate.about.choices().last().expect("a gate has choices");
+            let last = *gate.choices.last().expect("a gate has choices");
             world.command(Command::AnswerGate(GateAnswer { gate: gate.id, choice: last, text: None, items: None }));
         } else {
             panic!("nothing is to be done, and the session has not ended: {:#?}", world.state.phase);
@@ -188,7 +203,7 @@ fn run_out(mut world: World) -> World {
 /// The prompts whose turns ended well.
 fn answered(events: &[Event]) -> Vec<&creel::engine::event::PromptSent> {
     let ended = |turn| {
-        events.iter().any(|event| matches!(event, Event::TurnEnded { turn: t, stop_reason, .. } if *t == turn && *stop_reason != StopReason::Cancelled))
+        events.iter().any(|event| matches!(event, Event::TurnEnded { turn: t, stop_reason, .. } if *t == turn && !matches!(stop_reason, StopReason::Cancelled | StopReason::Refusal)))
     };
     let sent =
         events.iter().filter_map(|event| if let Event::PromptSent(prompt) = event { Some(&**prompt) } else { None });
@@ -202,6 +217,26 @@ fn holds(world: &World) {
     every_effect_is_answered_or_cut(world);
     forced_is_shown_as_forced(world);
     nothing_held_is_sent_while_a_hook_runs_beside(world);
+    every_request_of_the_agent_is_answered_once(world);
+}
+
+/// By a person, a rule, or the end of its turn.
+fn every_request_of_the_agent_is_answered_once(world: &World) {
+    for event in &world.events {
+        let Event::PermissionAsked { ask, .. } = event else { continue };
+        let answers = world.permitted.iter().filter(|(answered, _)| *answered == ask.ask).count();
+        assert!(answers <= 1, "request {} was answered {answers} times", ask.ask);
+    }
+    let opened = world.events.iter().filter_map(|event| match event {
+        Event::GateOpened { gate, about: About::Permission, .. } => Some(*gate),
+        _ => None,
+    });
+    for gate in opened {
+        let answered = world.events.iter().any(|e| matches!(e, Event::GateAnswered { gate: one, .. } if *one == gate));
+        let stopped = world.events.iter().any(|e| matches!(e, Event::StopRequested { how: StopHow::Now, .. }));
+        assert!(answered || stopped, "gate {gate} was never answered");
+    }
+    assert!(world.state.asks.waiting.is_empty());
 }
 
 fn the_session_ends(world: &World) {

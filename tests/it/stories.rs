@@ -1,13 +1,15 @@
 //! Sessions as stories: a script goes in, what happened comes out.
 
 use creel::engine::{
+    conversation::{PermissionAnswer, ToolKind},
+    effect::Leave,
     event::{Outcome, Presence},
     hooks::{
         point::Point,
         verdict::{Decision, Reply},
     },
     input::Command,
-    policy::{Backoff, Delivery, FinalDelivery, OnFailure, OnLimit},
+    policy::{Backoff, Delivery, FinalDelivery, OnFailure, OnLimit, PermissionRule, Permissions},
     session::gate::{About, Choice},
     time::Span,
 };
@@ -926,4 +928,315 @@ fn a_session_that_was_stopped_at_an_escalation_comes_back_to_it() {
     let stopped = world.run();
     let resumed = World::from_events(stopped.script, &stopped.events).resume();
     assert_eq!((resumed.state.outcome(), resumed.state.iterations.current), (Some(Outcome::Complete), 1));
+}
+
+#[test]
+fn a_person_is_asked_about_one_request_after_another() {
+    let script = Script::new()
+        .agent([Answer::Asks(&["a.rs", "b.rs"]), DONE])
+        .attended(&[(About::Permission, Choice::AllowOnce), (About::Permission, Choice::RejectOnce)]);
+    becomes(
+        script,
+        expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          asks "Edit a.rs"
+          gate 1 permission
+          asks "Edit b.rs"
+          gate 1 allow_once by Tui
+          gate 2 permission
+          gate 2 reject_once by Tui
+          turn ended EndTurn
+        iteration 1 done
+          decided Continue
+        iteration 2
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 2 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]],
+    );
+}
+
+#[test]
+fn what_is_allowed_for_good_is_not_asked_again_in_this_session() {
+    let script = Script::new()
+        .agent([Answer::Asks(&["a.rs"]), Answer::Asks(&["a.rs"]), Answer::Asks(&["b.rs"]), DONE])
+        .attended(&[(About::Permission, Choice::AllowAlways), (About::Permission, Choice::RejectOnce)]);
+    becomes(
+        script,
+        expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          asks "Edit a.rs"
+          gate 1 permission
+          gate 1 allow_always by Tui
+          turn ended EndTurn
+        iteration 1 done
+          decided Continue
+        iteration 2
+          prompt iteration "GOAL"
+          asks "Edit a.rs"
+          gate 2 permission
+          gate 2 allow_once by Policy
+          turn ended EndTurn
+        iteration 2 done
+          decided Continue
+        iteration 3
+          prompt iteration "GOAL"
+          asks "Edit b.rs"
+          gate 3 permission
+          gate 3 reject_once by Tui
+          turn ended EndTurn
+        iteration 3 done
+          decided Continue
+        iteration 4
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 4 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]],
+    );
+}
+
+#[test]
+fn rules_answer_before_anybody_is_asked_and_the_first_that_fits_says() {
+    let rule = |kinds: &[ToolKind], paths: &[&str], action| PermissionRule {
+        kinds: kinds.to_vec(),
+        paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+        action,
+    };
+    let script = Script::new().agent([Answer::Asks(&["src/a.rs", "src/secret.rs", "README.md"]), DONE]).plan(|plan| {
+        plan.gates.permissions = Permissions::Deny;
+        plan.permissions = vec![
+            rule(&[ToolKind::Edit], &["**/secret*"], Permissions::Deny),
+            rule(&[ToolKind::Edit], &["src/**"], Permissions::Allow),
+        ];
+    });
+    let world = World::begin(script).run();
+    let answers: Vec<PermissionAnswer> = world.permitted.iter().map(|(_, answer)| answer.clone()).collect();
+    let selected = |id: &str| PermissionAnswer::Selected(id.to_owned());
+    assert_eq!(answers, [selected("yes"), selected("no"), selected("no")]);
+    assert_eq!(world.state.outcome(), Some(Outcome::Complete));
+}
+
+#[test]
+fn a_request_with_nobody_there_waits_for_a_person() {
+    let world = World::begin(Script::new().agent([Answer::Asks(&["a.rs"]), DONE])).run();
+    assert_eq!(world.left, Some(Leave::NobodyThere));
+    assert!(world.permitted.is_empty());
+}
+
+#[test]
+fn a_request_of_a_killed_session_is_gone_and_its_turn_is_sent_again() {
+    let script =
+        Script::new().agent([Answer::Asks(&["a.rs"]), DONE]).attended(&[(About::Permission, Choice::AllowOnce)]);
+    let mut world = World::begin(script);
+    world.settle();
+    world.finish_turn();
+    assert!(world.state.gates.open.is_some());
+    let resumed = World::from_events(world.script, &world.events).resume();
+    expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          asks "Edit a.rs"
+          gate 1 permission
+          gate 1 cancel by Policy
+          SessionResumed
+          prompt iteration "GOAL"
+          asks "Edit a.rs"
+          gate 2 permission
+          gate 2 allow_once by Tui
+          turn ended EndTurn
+        iteration 1 done
+          decided Continue
+        iteration 2
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 2 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]
+    .assert_eq(&resumed.story());
+}
+
+#[test]
+fn a_cancelled_turn_answers_what_the_agent_asked() {
+    let script = Script::new()
+        .agent([Answer::Asks(&["a.rs", "b.rs"]), DONE])
+        .attended(&[(About::Permission, Choice::AllowOnce)]);
+    let mut world = World::begin(script);
+    world.settle();
+    world.finish_turn();
+    world.command(Command::CancelTurn);
+    assert!(world.turn_cancelled && world.state.gates.open.is_none());
+    expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          asks "Edit a.rs"
+          gate 1 permission
+          asks "Edit b.rs"
+          gate 1 cancel by Tui
+          turn ended Cancelled
+        iteration 1 failed
+        iteration 2
+          prompt iteration "GOAL"
+          asks "Edit a.rs"
+          gate 2 permission
+          asks "Edit b.rs"
+          gate 2 allow_once by Tui
+          gate 3 permission
+          gate 3 allow_once by Tui
+          turn ended EndTurn
+        iteration 2 done
+          decided Continue
+        iteration 3
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 3 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]
+    .assert_eq(&world.run().story());
+}
+
+#[test]
+fn a_turn_that_ends_by_itself_closes_the_gate_of_its_request() {
+    let mut world = World::begin(Script::new().agent([Answer::Asks(&["a.rs"]), DONE]).attended(&[]));
+    world.settle();
+    world.finish_turn();
+    world.finish_turn();
+    assert!(world.state.gates.open.is_none());
+    assert_eq!(world.run().state.outcome(), Some(Outcome::Complete));
+}
+
+#[test]
+fn a_refused_prompt_is_a_failed_turn_and_delivers_nothing() {
+    let script = Script::new()
+        .piped(Point::PostIteration, "test", [prints("red"), passes()])
+        .hook(Point::OnError, "note", [passes()])
+        .agent([WORKS, Answer::Refuses, DONE]);
+    becomes(
+        script,
+        expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 1 done
+          post_iteration test exit 0 -> Pass piped
+          held 1 "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
+          decided Continue
+        iteration 2
+          prompt iteration items [1] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred\n\nGOAL"
+          turn ended Refusal
+          on_error note exit 0 -> Pass
+        iteration 2 failed
+        iteration 3
+          prompt iteration items [1] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred\n\nGOAL"
+          turn ended EndTurn
+          delivered [1]
+        iteration 3 done
+          post_iteration test exit 0 -> Pass
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]],
+    );
+}
+
+#[test]
+fn a_server_that_wants_to_be_left_alone_is_left_alone_also_by_the_recovery() {
+    let script =
+        Script::new().piped(Point::OnError, "note", [prints("slower")]).agent([Answer::Overloads(30_000), WORKS, DONE]);
+    becomes(
+        script,
+        expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn failed 429
+          on_error note exit 0 -> Pass piped
+          waits 30 s
+          prompt Recovery "[Hook output: on_error \"note\" · exit 0 · 1.2 s]\nslower"
+          turn ended EndTurn
+        iteration 1 failed
+        iteration 2
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 2 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]],
+    );
+}
+
+#[test]
+fn a_budget_that_is_used_up_asks_and_is_granted_as_much_again() {
+    let script = Script::new()
+        .agent([Answer::Spends(60), Answer::Spends(60), Answer::Spends(300), Answer::Spends(60), DONE])
+        .plan(|plan| plan.budget.tokens = Some(100))
+        .attended(&[
+            (About::Budget, Choice::Continue),
+            (About::Budget, Choice::Continue),
+            (About::Budget, Choice::Stop),
+        ]);
+    becomes(
+        script,
+        expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 1 done
+          decided Continue
+        iteration 2
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 2 done
+          decided Continue
+          gate 1 budget
+          gate 1 continue by Tui
+        iteration 3
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 3 done
+          decided Continue
+          gate 2 budget
+          gate 2 continue by Tui
+        iteration 4
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 4 done
+          decided Continue
+        iteration 5
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 5 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]],
+    );
+}
+
+#[test]
+fn a_budget_that_is_used_up_ends_a_session_with_nobody_there() {
+    let script = Script::new().agent([Answer::Spends(60)]).plan(|plan| plan.budget.tokens = Some(100));
+    let world = World::begin(script).run();
+    assert_eq!((world.state.outcome(), world.state.iterations.current), (Some(Outcome::Limit), 2));
+}
+
+#[test]
+fn a_budget_also_ends_retries() {
+    let script = Script::new()
+        .hook(Point::Stop, "tests", [blocks("red")])
+        .agent([Answer::Spends(60)])
+        .plan(|plan| plan.budget.tokens = Some(100));
+    let world = World::begin(script).run();
+    assert_eq!((world.state.outcome(), world.state.retry.used), (Some(Outcome::Limit), 2));
 }

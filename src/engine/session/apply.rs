@@ -7,7 +7,7 @@ use super::{
     pending::{Incoming, Item, ItemState, Source},
     retry::Wait,
     side::Errand,
-    turn::Due,
+    turn::{Due, REFUSED},
 };
 use crate::engine::{
     conversation::StopReason,
@@ -20,7 +20,7 @@ use crate::engine::{
     },
     ids::RunId,
     stop::Action,
-    time::At,
+    time::{At, Span},
 };
 
 impl State {
@@ -64,21 +64,40 @@ impl State {
             Event::PendingSkipped { item, .. } => self.pending.set_state(&[*item], ItemState::Skipped),
             Event::PendingRestored { item, .. } => self.pending.set_state(&[*item], ItemState::Pending),
             Event::PendingEdited { item, text, .. } => self.pending.edit(*item, text),
-            Event::PromptSent(prompt) => self.prompt_sent(prompt),
-            Event::AgentSaid { text, .. } => self.turns.hear(text),
-            Event::TurnEnded { stop_reason, tokens, .. } => {
-                self.turns.tokens += tokens.unwrap_or(0);
-                self.turn_ended(*stop_reason);
+            Event::PromptSent(prompt) => {
+                self.account.turn_began = at;
+                self.prompt_sent(prompt);
             }
-            Event::TurnFailed { error, .. } => self.turn_failed(error),
+            Event::AgentSaid { text, .. } => self.turns.hear(text),
+            Event::AgentUsed { context, .. } => self.turns.context = Some(*context),
+            Event::ConversationOpened { conversation, .. } => {
+                self.turns.conversation = Some(conversation.clone());
+                self.turns.context = None;
+            }
+            Event::PermissionAsked { ask, .. } => self.asks.waiting.push_back((**ask).clone()),
+            Event::TurnEnded { stop_reason, spent, .. } => {
+                self.account.book(at, *spent);
+                self.asks.waiting.clear();
+                match stop_reason {
+                    StopReason::Refusal => self.turn_failed(REFUSED, None),
+                    StopReason::Cancelled => self.turn_cancelled(),
+                    StopReason::EndTurn | StopReason::MaxTokens | StopReason::MaxTurnRequests => self.turn_ended(),
+                }
+            }
+            Event::TurnFailed { error, retry_after_ms, spent, .. } => {
+                self.account.book(at, *spent);
+                self.asks.waiting.clear();
+                self.turn_failed(error, *retry_after_ms);
+            }
             Event::Delivered { .. } => self.pending.reported(),
             Event::RetryCounted { used, .. } => self.retry_counted(*used),
             Event::RetryLimitReached { .. } => self.ask_once(Asked::Limit),
             Event::BackoffStarted { until, .. } => self.retry.wait = Wait::Until(*until),
-            Event::GateOpened { gate, about, reason, hook, items, .. } => {
+            Event::GateOpened { gate, about, reason, hook, items, ask, choices } => {
                 self.gates.last = *gate;
-                let (reason, hook, items) = (reason.clone(), hook.clone(), items.clone());
-                self.gates.open = Some(Gate { id: *gate, about: *about, reason, hook, items, opened: at });
+                let (reason, hook, items, choices) = (reason.clone(), hook.clone(), items.clone(), choices.clone());
+                let (id, about, ask) = (*gate, *about, *ask);
+                self.gates.open = Some(Gate { id, about, reason, hook, items, ask, choices, opened: at });
             }
             Event::GateAnswered { choice, .. } => self.gate_answered(*choice),
             Event::StopDecided { action, reason, next_prompt, .. } => {
@@ -94,6 +113,8 @@ impl State {
             Event::SessionEnded { outcome, .. } => self.phase = Phase::Ended(*outcome),
             // For people and for other programs; nothing follows from them here.
             Event::AgentThought { .. }
+            | Event::AgentPlanned { .. }
+            | Event::AgentNoted { .. }
             | Event::ToolCalled { .. }
             | Event::ToolUpdated { .. }
             | Event::HookError { .. }
@@ -140,8 +161,8 @@ impl State {
                 self.phase = Phase::Hooks(Dispatch::reached(Point::PostIteration, Cause::Lifecycle));
             }
             IterationOutcome::Failed => {
-                if self.retry.errors > 0 {
-                    self.retry.wait = Wait::Due { nth: self.retry.errors };
+                if self.retry.errors > 0 && self.retry.wait == Wait::No {
+                    self.retry.wait = Wait::Due { nth: self.retry.errors, at_least: Span::default() };
                 }
                 self.phase = Phase::Between;
             }
@@ -210,12 +231,8 @@ impl State {
         self.phase = Phase::Turn(Box::new(prompt.clone()));
     }
 
-    fn turn_ended(&mut self, stop_reason: StopReason) {
+    fn turn_ended(&mut self) {
         let Some(prompt) = self.turn_that_ended() else { return };
-        if stop_reason == StopReason::Cancelled {
-            self.turn_cancelled(&prompt);
-            return;
-        }
         // A recovery says nothing about whether the work goes on: it neither adds to the count nor clears it.
         if prompt.reason != PromptReason::Recovery {
             self.retry.errors = 0;
@@ -237,7 +254,8 @@ impl State {
         };
     }
 
-    fn turn_cancelled(&mut self, prompt: &PromptSent) {
+    fn turn_cancelled(&mut self) {
+        let Some(prompt) = self.turn_that_ended() else { return };
         self.pending.set_state(&prompt.items, ItemState::Pending);
         self.phase = match &mut self.ending {
             Some(ending) => {
@@ -249,13 +267,13 @@ impl State {
         };
     }
 
-    fn turn_failed(&mut self, error: &str) {
+    fn turn_failed(&mut self, error: &str, retry_after: Option<Span>) {
         let Some(prompt) = self.turn_that_ended() else { return };
         self.pending.set_state(&prompt.items, ItemState::Pending);
         if prompt.reason != PromptReason::Recovery {
             self.retry.errors += 1;
         }
-        self.retry.wait = Wait::Due { nth: self.retry.errors };
+        self.retry.wait = Wait::Due { nth: self.retry.errors, at_least: retry_after.unwrap_or_default() };
         self.turns.last_error = Some(error.to_owned());
         self.phase = match (prompt.reason, &self.ending) {
             (PromptReason::Recovery, Some(_)) => Phase::Delivering,
@@ -274,7 +292,7 @@ impl State {
         let Phase::Hooks(dispatch) = &self.phase else { return };
         let Some(feedback) = self.feedback(dispatch) else { return };
         self.retry.last_feedback = Some(feedback.text.clone());
-        self.retry.wait = Wait::Due { nth: used };
+        self.retry.wait = Wait::Due { nth: used, at_least: Span::default() };
         self.phase = Phase::Due(Due::Feedback(feedback.text));
     }
 
@@ -302,6 +320,7 @@ impl State {
         }
         self.side.clear();
         self.gates.open = None;
+        self.asks.waiting.clear();
         let ending_hooks = self.is_ending();
         if let Some(ending) = self.ending.as_mut().filter(|_| !ending_hooks) {
             ending.delivery = DeliverRest::No;
@@ -311,6 +330,7 @@ impl State {
 
     fn loop_ended(&mut self, outcome: Outcome, reason: &str, delivery: DeliverRest) {
         self.gates.open = None;
+        self.asks.waiting.clear();
         if let Phase::Escalated(why) = &self.phase {
             self.turns.escalated = Some(why.clone());
         }
@@ -329,13 +349,22 @@ impl State {
                 self.phase = Phase::Exit(Ending::offering(Outcome::Complete, "accepted by a person"));
                 return;
             }
+            Choice::Stop => {
+                self.phase = Phase::Exit(Ending::offering(Outcome::Limit, &reason()));
+                return;
+            }
             Choice::Approve
             | Choice::Skip
             | Choice::Continue
             | Choice::Send
             | Choice::Ignore
             | Choice::Disable
-            | Choice::Retry => {}
+            | Choice::Retry
+            | Choice::AllowOnce
+            | Choice::AllowAlways
+            | Choice::RejectOnce
+            | Choice::RejectAlways
+            | Choice::Cancel => {}
         }
         match gate.about {
             About::FinalDelivery => {
@@ -351,7 +380,9 @@ impl State {
             About::Escalation => self.ask_once(Asked::Escalation),
             About::Errors => self.retry.errors = 0,
             About::BrokenHook => self.broken_answered(choice, gate.hook.as_deref()),
-            About::Permission => {}
+            About::Permission if choice == Choice::Cancel => self.asks.waiting.clear(),
+            About::Permission => self.asks.answered(choice),
+            About::Budget => self.account.grant(&self.began.plan.budget),
         }
     }
 
@@ -378,6 +409,12 @@ impl State {
             | Choice::Complete
             | Choice::Escalate
             | Choice::Fail
+            | Choice::Stop
+            | Choice::AllowOnce
+            | Choice::AllowAlways
+            | Choice::RejectOnce
+            | Choice::RejectAlways
+            | Choice::Cancel
             | Choice::Abort => {}
         }
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{
     event::{By, Presence},
-    ids::{GateId, ItemId},
+    ids::{AskId, GateId, ItemId},
     policy::{FinalDelivery, OnLimit, Plan},
     time::At,
 };
@@ -33,6 +33,8 @@ pub enum About {
     BrokenHook,
     /// The agent asks whether it may do something.
     Permission,
+    /// As much was used as may be.
+    Budget,
 }
 
 /// What can be answered.
@@ -59,6 +61,18 @@ pub enum Choice {
     Escalate,
     /// End as failed. Only the policy answers so.
     Fail,
+    /// End the session here, as one that reached a limit.
+    Stop,
+    /// Let the agent do it, this time.
+    AllowOnce,
+    /// Let the agent do it, and do not ask again.
+    AllowAlways,
+    /// Do not let it, this time.
+    RejectOnce,
+    /// Do not let it, and do not ask again.
+    RejectAlways,
+    /// Do not answer; end the turn.
+    Cancel,
     /// Give the session up.
     Abort,
 }
@@ -76,6 +90,10 @@ pub struct Gate {
     pub hook: Option<String>,
     /// The held items that it is about.
     pub items: Vec<ItemId>,
+    /// The agent's request that it is about.
+    pub ask: Option<AskId>,
+    /// The answers that it takes.
+    pub choices: Vec<Choice>,
     /// When it opened.
     pub opened: At,
 }
@@ -101,16 +119,17 @@ pub(crate) enum Unanswered {
 }
 
 impl About {
-    /// The answers that a person can give.
+    /// The answers that a person can give; at a permission, the agent says.
     pub const fn choices(self) -> &'static [Choice] {
-        use Choice::{Abort, Approve, Complete, Continue, Disable, Ignore, Retry, Send, Skip};
+        use Choice::{Abort, Approve, Cancel, Complete, Continue, Disable, Ignore, Retry, Send, Skip, Stop};
         match self {
             Self::FinalDelivery | Self::Delivery => &[Approve, Skip],
             Self::RetryLimit => &[Continue, Send, Ignore, Disable, Abort],
             Self::Escalation => &[Continue, Send, Complete, Abort],
             Self::Errors => &[Continue, Send, Abort],
             Self::BrokenHook => &[Disable, Retry, Abort],
-            Self::Permission => &[],
+            Self::Permission => &[Cancel],
+            Self::Budget => &[Continue, Stop, Abort],
         }
     }
 
@@ -124,6 +143,7 @@ impl About {
             Self::Errors => "errors",
             Self::BrokenHook => "broken_hook",
             Self::Permission => "permission",
+            Self::Budget => "budget",
         }
     }
 }
@@ -142,6 +162,12 @@ impl Choice {
             Self::Complete => "complete",
             Self::Escalate => "escalate",
             Self::Fail => "fail",
+            Self::Stop => "stop",
+            Self::AllowOnce => "allow_once",
+            Self::AllowAlways => "allow_always",
+            Self::RejectOnce => "reject_once",
+            Self::RejectAlways => "reject_always",
+            Self::Cancel => "cancel",
             Self::Abort => "abort",
         }
     }
@@ -175,7 +201,7 @@ impl Gate {
             },
             // It is opened only where the config says `ask`: even with nobody there that means a person.
             About::Delivery | About::Permission => None,
-            About::RetryLimit | About::Escalation | About::Errors | About::BrokenHook => {
+            About::RetryLimit | About::Escalation | About::Errors | About::BrokenHook | About::Budget => {
                 unattended.then(|| self.auto(plan))
             }
         }
@@ -193,7 +219,11 @@ impl Gate {
             About::Escalation => Choice::Escalate,
             About::Errors => Choice::Fail,
             About::BrokenHook => Choice::Disable,
-            About::Permission => Choice::Skip,
+            About::Permission => {
+                let no = [Choice::RejectOnce, Choice::RejectAlways].into_iter().find(|no| self.choices.contains(no));
+                no.unwrap_or(Choice::Cancel)
+            }
+            About::Budget => Choice::Stop,
         }
     }
 }

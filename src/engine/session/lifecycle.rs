@@ -134,6 +134,9 @@ impl State {
             let reason = format!("the limit of {} iterations was reached", self.max_iterations());
             return self.leave_loop(&Ending::offering(Outcome::Limit, &reason));
         }
+        if let Some(step) = self.over_budget() {
+            return step;
+        }
         if self.steering.paused {
             return Step::default();
         }
@@ -154,13 +157,23 @@ impl State {
 
     /// A step while there is still a wait; nothing once it is over.
     pub(super) fn wait_over(&self, now: At) -> Option<Step> {
-        match (self.retry.wait, &self.plan().backoff) {
-            (Wait::Due { nth }, Some(backoff)) => {
-                let wait_ms = super::retry::wait_for(backoff, nth, self.began.seed);
-                Some(Step::record(Event::BackoffStarted { wait_ms, until: now.after(wait_ms) }))
+        match self.retry.wait {
+            Wait::Due { nth, at_least } => {
+                let own = self.plan().backoff.as_ref().map(|own| super::retry::wait_for(own, nth, self.began.seed));
+                let wait_ms = own.unwrap_or_default().max(at_least);
+                let waits = own.is_some() || !at_least.is_zero();
+                waits.then(|| Step::record(Event::BackoffStarted { wait_ms, until: now.after(wait_ms) }))
             }
-            (Wait::Until(at), _) if now < at => Some(Step::default()),
-            (Wait::No | Wait::Due { .. } | Wait::Until(_), _) => None,
+            Wait::Until(at) if now < at => Some(Step::default()),
+            Wait::No | Wait::Until(_) => None,
+        }
+    }
+
+    /// A recovery goes out at once, unless the agent's server asked to be left alone.
+    fn must_leave_the_server_alone(&self, now: At) -> Option<Step> {
+        match self.retry.wait {
+            Wait::Due { at_least, .. } if at_least.is_zero() => None,
+            Wait::No | Wait::Due { .. } | Wait::Until(_) => self.wait_over(now),
         }
     }
 
@@ -217,7 +230,7 @@ impl State {
 
     fn after_error(&self, dispatch: &Dispatch, now: At) -> Step {
         match dispatch.piped_text() {
-            Some(text) => self.recovery_prompt(text),
+            Some(text) => self.must_leave_the_server_alone(now).unwrap_or_else(|| self.recovery_prompt(text)),
             None if self.ending.is_some() => self.proceed_delivery(now),
             None => self.complete_iteration(IterationOutcome::Failed),
         }

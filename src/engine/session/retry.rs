@@ -34,6 +34,8 @@ pub enum Wait {
     Due {
         /// The how-manieth wait in a row it is, from 1.
         nth: u32,
+        /// What the agent's server asked for.
+        at_least: Span,
     },
     /// Until this moment.
     Until(At),

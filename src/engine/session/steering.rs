@@ -39,7 +39,7 @@ impl State {
             Command::Unpause => Step::record(Event::Unpaused { by }),
             Command::Stop(how) => self.stop(by, how),
             Command::CancelTurn => match self.turn_in_flight() {
-                Some(prompt) => Step::default().then(Effect::CancelTurn(prompt.turn)),
+                Some(prompt) => self.unasked(by).then(Effect::CancelTurn(prompt.turn)),
                 None => Step::refuse("no turn is going on"),
             },
             Command::Message(text) => self.message(by, text),
@@ -136,13 +136,22 @@ impl State {
                 format!("there is no gate {id}")
             });
         };
-        if !gate.about.choices().contains(&choice) {
-            let known = gate.about.choices().iter().map(|choice| choice.name()).collect::<Vec<_>>().join(", ");
+        if !gate.choices.contains(&choice) {
+            let known = gate.choices.iter().map(|choice| choice.name()).collect::<Vec<_>>().join(", ");
             return Step::refuse(format!("gate {id} does not take `{}`; it takes: {known}", choice.name()));
         }
         if let Some(unknown) = items.iter().flatten().find(|id| !gate.items.contains(id)) {
             return Step::refuse(format!("gate {} is not about item {unknown}", gate.id));
         }
+        let ask = self.asked_at(gate);
+        if let (Some(ask), Some(named)) = (ask, &text)
+            && ask.option(choice, Some(named)).is_none()
+        {
+            let known = ask.options.iter().filter(|option| option.kind.choice() == choice).map(|option| &*option.id);
+            let known = known.collect::<Vec<_>>().join(", ");
+            return Step::refuse(format!("gate {id} has no option `{named}` to {}; it has: {known}", choice.name()));
+        }
+        let option = ask.and(text.clone());
         let message = match (choice, text) {
             (Choice::Send, Some(text)) if !text.trim().is_empty() => Some(Event::MessageQueued { by, text }),
             (Choice::Send, _) => return Step::refuse("a message is needed to send one"),
@@ -151,7 +160,7 @@ impl State {
         // Whatever the answer entails is recorded before the answer: cut in between, the gate is still open.
         let before = message.into_iter().chain(self.skips(gate, choice, items.as_deref(), by));
         let step = before.fold(Step::default(), Step::and);
-        let answered = self.answered(gate, choice, by);
+        let answered = self.answered(gate, choice, by, option.as_deref());
         Step { events: step.events.into_iter().chain(answered.events).collect(), ..answered }
     }
 
@@ -174,8 +183,11 @@ impl State {
     }
 
     /// An answer, by whomever, with what it entails.
-    pub(super) fn answered(&self, gate: &Gate, choice: Choice, by: By) -> Step {
-        let answered = Event::GateAnswered { gate: gate.id, choice, by };
+    pub(super) fn answered(&self, gate: &Gate, choice: Choice, by: By, option: Option<&str>) -> Step {
+        if gate.about == About::Permission {
+            return self.permitted(gate, choice, by, option);
+        }
+        let answered = Event::GateAnswered { gate: gate.id, choice, by, option: None };
         let before = match (choice, gate.hook.as_ref(), &self.phase) {
             (Choice::Disable, Some(hook), Phase::Hooks(dispatch)) => {
                 Step::record(Event::HookDisabled { point: dispatch.point, hook: hook.clone(), by })

@@ -7,7 +7,7 @@
 use super::{Phase, State};
 use crate::engine::{
     Step,
-    conversation::{AgentUpdate, Conversation, TurnEnd, TurnFailure},
+    conversation::{AgentUpdate, ContextUse, Conversation, StopReason, TurnEnd, TurnFailure},
     effect::Effect,
     event::{Event, PromptReason, PromptSent},
     hooks::dispatch::Dispatch,
@@ -32,8 +32,10 @@ pub struct Turns {
     pub last_error: Option<String>,
     /// Why a person has to look, if the session was stopped before one did.
     pub escalated: Option<String>,
-    /// All tokens that agents have reported.
-    pub tokens: u64,
+    /// How full the agent's memory is, where it says.
+    pub context: Option<ContextUse>,
+    /// The agent's own name for the conversation.
+    pub conversation: Option<String>,
 }
 
 /// A prompt that is due.
@@ -64,6 +66,9 @@ impl State {
             return Step::default();
         }
         if let Some(step) = self.wait_over(now) {
+            return step;
+        }
+        if let (Due::Feedback(_), Some(step)) = (due, self.over_budget()) {
             return step;
         }
         match due {
@@ -164,23 +169,51 @@ impl State {
             AgentUpdate::Thought(text) => Event::AgentThought { iteration, turn, text },
             AgentUpdate::ToolCalled(tool) => Event::ToolCalled { iteration, turn, tool },
             AgentUpdate::ToolUpdated(tool) => Event::ToolUpdated { iteration, turn, tool },
+            AgentUpdate::Planned(entries) => Event::AgentPlanned { iteration, turn, entries },
+            AgentUpdate::Used(context) => Event::AgentUsed { iteration, turn, context },
+            AgentUpdate::Opened(conversation) => Event::ConversationOpened { iteration, turn, conversation },
+            AgentUpdate::Noted { what, text } => Event::AgentNoted { iteration, turn, what, text },
             AgentUpdate::Warned(text) => super::warning(text),
         })
     }
 
     pub(crate) fn on_turn_ended(&self, turn: TurnId, end: &TurnEnd) -> Step {
         let Some(iteration) = self.awaited(turn) else { return Step::stale(turn) };
-        Step::record(Event::TurnEnded { iteration, turn, stop_reason: end.stop_reason, tokens: end.tokens })
+        let TurnEnd { stop_reason, spent } = *end;
+        let step = self.unasked(super::POLICY).and(Event::TurnEnded { iteration, turn, stop_reason, spent });
+        match cut_short(stop_reason) {
+            Some(why) => step.and(super::warning(why)),
+            None => step,
+        }
     }
 
     pub(crate) fn on_turn_failed(&self, turn: TurnId, failure: TurnFailure) -> Step {
         let Some(iteration) = self.awaited(turn) else { return Step::stale(turn) };
-        Step::record(Event::TurnFailed { iteration, turn, error: failure.message })
+        let TurnFailure { message: error, retry_after: retry_after_ms, spent } = failure;
+        self.unasked(super::POLICY).and(Event::TurnFailed { iteration, turn, error, retry_after_ms, spent })
     }
 
     /// The iteration of the turn, if it is the one in flight.
-    fn awaited(&self, turn: TurnId) -> Option<u32> {
+    pub(super) fn awaited(&self, turn: TurnId) -> Option<u32> {
         let Phase::Turn(prompt) = &self.phase else { return None };
         (prompt.turn == turn).then_some(prompt.iteration)
     }
 }
+
+/// What a person has to know of a turn that ended before the agent was done.
+fn cut_short(stop_reason: StopReason) -> Option<&'static str> {
+    match stop_reason {
+        StopReason::EndTurn | StopReason::Cancelled | StopReason::Refusal => None,
+        StopReason::MaxTokens => Some(
+            "the agent ran into its token limit in the middle of its work; the turn is judged as it is: give it less to do \
+             at once, or raise the limit in its own settings",
+        ),
+        StopReason::MaxTurnRequests => Some(
+            "the agent used all the requests that it may make in a turn; the turn is judged as it is: give it less to do at \
+             once, or raise the limit in its own settings",
+        ),
+    }
+}
+
+/// What a refusal means: the agent forgets the prompt, so nothing of it counts as delivered.
+pub(super) const REFUSED: &str = "the agent refused to answer this prompt: see what it said, and ask in other words";

@@ -81,8 +81,8 @@ impl GateModal {
         Self { gate, armed_at: now.after(GUARD), choice: 0, items, item: 0, scroll: 0, list: Rect::ZERO, sure: false }
     }
 
-    fn choices(&self) -> &'static [Choice] {
-        self.gate.about.choices()
+    fn choices(&self) -> &[Choice] {
+        &self.gate.choices
     }
 
     fn chosen(&self) -> Option<Choice> {
@@ -195,6 +195,7 @@ impl GateModal {
             About::Errors => "Too many errors",
             About::BrokenHook => "Broken hook",
             About::Permission => "Permission",
+            About::Budget => "Budget used up",
         };
         let inside = framed(area, &format!("◆ {title}"), Role::Gate, theme, buffer);
         let reason = plain_lines(&self.gate.reason, theme.style(Role::Text), usize::from(inside.width));
@@ -396,6 +397,7 @@ fn meaning_of(about: About, choice: Choice) -> &'static str {
         (_, Choice::Approve) => "what is approved goes with the next prompt",
         (_, Choice::Skip) => "nothing of it is delivered",
         (About::RetryLimit, Choice::Continue) => "as many retries again",
+        (About::Budget, Choice::Continue) => "as much again",
         (_, Choice::Continue) => "the next iteration",
         (_, Choice::Send) => "write to the agent yourself; the count starts again",
         (_, Choice::Ignore) => "accept the turn as it is; the iteration counts as forced",
@@ -403,6 +405,12 @@ fn meaning_of(about: About, choice: Choice) -> &'static str {
         (_, Choice::Retry) => "run the hook once more",
         (_, Choice::Complete) => "the work is done; end the session as complete",
         (_, Choice::Abort) => "give the session up; it can be resumed",
+        (_, Choice::Stop) => "end the session here; it can be resumed",
+        (_, Choice::AllowOnce) => "the agent may do this, this once",
+        (_, Choice::AllowAlways) => "the agent may do this, and does not ask again in this session",
+        (_, Choice::RejectOnce) => "the agent may not do this now; its turn goes on",
+        (_, Choice::RejectAlways) => "the agent may not do this, and does not ask again in this session",
+        (_, Choice::Cancel) => "no answer; the agent's turn ends",
         (_, Choice::Escalate | Choice::Fail) => "",
     }
 }

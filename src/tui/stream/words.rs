@@ -123,7 +123,7 @@ pub(super) fn note(at: At, event: &Event) -> Option<Block> {
         }
         Event::BackoffStarted { wait_ms, .. } => line(format!("waits {wait_ms}"), Role::Faint),
         Event::GateOpened { gate, reason, .. } => line(format!("◆ gate {gate}: {}", short(reason)), Role::Gate),
-        Event::GateAnswered { gate, choice, by } => {
+        Event::GateAnswered { gate, choice, by, .. } => {
             line(format!("◆ gate {gate}: {} by {}", choice.name(), format!("{by:?}").to_lowercase()), Role::Gate)
         }
         Event::StopDecided { action, reason, .. } => {
@@ -146,7 +146,12 @@ pub(super) fn note(at: At, event: &Event) -> Option<Block> {
             let role = if *outcome == Outcome::Complete { Role::Good } else { Role::Warning };
             Some(block(Kind::Session, at, format!("session {}: {}", outcome.name(), short(reason)), role))
         }
+        Event::PermissionAsked { ask, .. } => line(format!("? asks: {}", short(&ask.tool.title)), Role::Accent),
         Event::TurnEnded { .. }
+        | Event::AgentPlanned { .. }
+        | Event::AgentUsed { .. }
+        | Event::AgentNoted { .. }
+        | Event::ConversationOpened { .. }
         | Event::HooksDue { .. }
         | Event::HookRequested { .. }
         | Event::HookStarted { .. }

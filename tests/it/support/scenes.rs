@@ -38,7 +38,7 @@ pub fn agent(world: &mut World, update: AgentUpdate) {
 }
 
 fn tool(call: &str, title: &str, status: ToolStatus, output: Option<&str>) -> ToolCall {
-    ToolCall { call: call.into(), title: title.into(), status, output: output.map(Into::into) }
+    ToolCall { call: call.into(), title: title.into(), status, output: output.map(Into::into), ..ToolCall::default() }
 }
 
 /// The agent thinks, reads a file, runs a command that fails, and begins another.

@@ -7,16 +7,19 @@ use std::collections::BTreeMap;
 
 use creel::engine::{
     self, State, Step,
-    conversation::{AgentUpdate, StopReason, TurnEnd, TurnFailure},
+    conversation::{
+        AgentUpdate, Location, OptionKind, PermissionAnswer, PermissionAsk, PermissionOption, Spent, StopReason,
+        ToolCall, ToolKind, TurnEnd, TurnFailure,
+    },
     effect::{Effect, HookJob, Leave},
     event::{By, Event, HookFinished, Presence, SessionStarted},
     hooks::{
         point::Point,
         verdict::{Reply, RunEnd, RunResult},
     },
-    ids::{RunId, TurnId},
+    ids::{AskId, RunId, TurnId},
     input::{Command, Input},
-    policy::{AgentSpec, Context, GatePolicies, HookAction, HookSpec, OnLimit, Plan, StopHook, StopPlan},
+    policy::{AgentSpec, Budget, Context, GatePolicies, HookAction, HookSpec, OnLimit, Plan, StopHook, StopPlan},
     session::gate::{About, Choice},
     time::{At, Span},
 };
@@ -55,6 +58,13 @@ pub fn breaks() -> Ran {
 pub enum Answer {
     Says(&'static str),
     Fails(&'static str),
+    /// Asks for leave to change these files, one request each, then says something.
+    Asks(&'static [&'static str]),
+    Refuses,
+    /// Says something and uses so many tokens.
+    Spends(u64),
+    /// The server wants to be left alone for so many milliseconds.
+    Overloads(u64),
 }
 
 pub const DONE: Answer = Answer::Says("All done. <promise>COMPLETE</promise>");
@@ -85,6 +95,8 @@ pub fn plan() -> Plan {
         gates: GatePolicies::default(),
         hooks: BTreeMap::new(),
         stop: StopPlan { hooks: vec![StopHook::Default], circuit_breaker: 3 },
+        permissions: Vec::new(),
+        budget: Budget::default(),
         agent: "demo".into(),
         agent_spec: AgentSpec::Scripted { script: String::new() },
     }
@@ -159,6 +171,10 @@ pub struct World {
     pub turn: Option<(TurnId, String)>,
     pub cancelled: Vec<RunId>,
     pub turn_cancelled: bool,
+    /// The requests of the agent that are under way, and the last number given.
+    pub asking: (Vec<AskId>, AskId),
+    /// What the agent was answered.
+    pub permitted: Vec<(AskId, PermissionAnswer)>,
     pub left: Option<Leave>,
     pub refused: Vec<String>,
 }
@@ -196,6 +212,8 @@ impl World {
             turn: None,
             cancelled: Vec::new(),
             turn_cancelled: false,
+            asking: (Vec::new(), AskId::default()),
+            permitted: Vec::new(),
             left: None,
             refused: Vec::new(),
         }
@@ -236,8 +254,10 @@ impl World {
                     assert!(self.turn.is_none(), "two turns at once");
                     self.turn = Some((turn, text));
                     self.turn_cancelled = false;
+                    self.asking.0.clear();
                 }
                 Effect::CancelTurn(_) => self.turn_cancelled = true,
+                Effect::AnswerPermission { ask, answer } => self.permitted.push((ask, answer)),
                 Effect::Leave(leave) => self.left = Some(leave),
             }
         }
@@ -266,24 +286,60 @@ impl World {
     }
 
     pub fn finish_turn(&mut self) {
-        let Some((turn, _)) = self.turn.take() else { return };
+        let Some((turn, _)) = self.turn.clone() else { return };
         let answered = self.events.iter().filter(|event| match event {
             Event::TurnFailed { .. } => true,
             Event::TurnEnded { stop_reason, .. } => *stop_reason != StopReason::Cancelled,
             _ => false,
         });
         let answer = self.script.agent[answered.count().min(self.script.agent.len() - 1)].clone();
+        if let (Answer::Asks(files), true, false) = (&answer, self.asking.0.is_empty(), self.turn_cancelled) {
+            return self.ask(turn, files);
+        }
+        self.turn = None;
         if self.turn_cancelled {
-            let end = TurnEnd { stop_reason: StopReason::Cancelled, tokens: None };
-            return self.input(Input::TurnEnded { turn, end });
+            return self.input(Input::TurnEnded { turn, end: TurnEnd::new(StopReason::Cancelled) });
         }
         match answer {
-            Answer::Says(text) => {
-                self.input(Input::Agent { turn, update: AgentUpdate::Said(text.into()) });
-                let end = TurnEnd { stop_reason: StopReason::EndTurn, tokens: None };
-                self.input(Input::TurnEnded { turn, end });
+            Answer::Says(text) => self.say(turn, text, TurnEnd::new(StopReason::EndTurn)),
+            Answer::Asks(_) => self.say(turn, "Working.", TurnEnd::new(StopReason::EndTurn)),
+            Answer::Refuses => self.say(turn, "I will not.", TurnEnd::new(StopReason::Refusal)),
+            Answer::Spends(tokens) => {
+                let spent = Spent { tokens: Some(tokens), cost: None };
+                self.say(turn, "Working.", TurnEnd { stop_reason: StopReason::EndTurn, spent });
             }
             Answer::Fails(why) => self.input(Input::TurnFailed { turn, failure: TurnFailure::new(why) }),
+            Answer::Overloads(ms) => {
+                let failure = TurnFailure { retry_after: Some(Span(ms)), ..TurnFailure::new("429") };
+                self.input(Input::TurnFailed { turn, failure });
+            }
+        }
+    }
+
+    fn say(&mut self, turn: TurnId, text: &str, end: TurnEnd) {
+        self.input(Input::Agent { turn, update: AgentUpdate::Said(text.into()) });
+        self.input(Input::TurnEnded { turn, end });
+    }
+
+    fn ask(&mut self, turn: TurnId, files: &[&str]) {
+        let option = |id: &str, kind| PermissionOption { id: id.into(), name: id.into(), kind };
+        for file in files {
+            self.asking.1 = self.asking.1.next();
+            let ask = self.asking.1;
+            self.asking.0.push(ask);
+            let tool = ToolCall {
+                call: format!("call {ask}"),
+                title: format!("Edit {file}"),
+                kind: Some(ToolKind::Edit),
+                locations: vec![Location { path: (*file).into(), line: None }],
+                ..ToolCall::default()
+            };
+            let options = vec![
+                option("yes", OptionKind::AllowOnce),
+                option("always", OptionKind::AllowAlways),
+                option("no", OptionKind::RejectOnce),
+            ];
+            self.input(Input::PermissionAsked { turn, ask: Box::new(PermissionAsk { ask, tool, options }) });
         }
     }
 
@@ -307,7 +363,7 @@ impl World {
         }
         if !self.jobs.is_empty() {
             self.finish_hook(0);
-        } else if self.turn.is_some() {
+        } else if self.turn.is_some() && self.state.gates.open.is_none() {
             self.finish_turn();
         } else if let Some(at) = self.state.next_wake() {
             self.now = self.now.max(at);
@@ -367,7 +423,9 @@ fn line(event: &Event) -> Option<String> {
         }
         Event::RetryLimitReached { used, limit, .. } => format!("  retry limit {used}/{limit}"),
         Event::GateOpened { gate, about, .. } => format!("  gate {gate} {}", about.name()),
-        Event::GateAnswered { gate, choice, by } => format!("  gate {gate} {} by {by:?}", choice.name()),
+        Event::GateAnswered { gate, choice, by, .. } => format!("  gate {gate} {} by {by:?}", choice.name()),
+        Event::PermissionAsked { ask, .. } => format!("  asks {}", quoted(&ask.tool.title)),
+        Event::BackoffStarted { wait_ms, .. } => format!("  waits {wait_ms}"),
         Event::StopDecided { action, .. } => format!("  decided {action:?}"),
         Event::Warning { text } => format!("  warning {text}"),
         Event::SessionEnded { outcome, reason, .. } => format!("ended {} ({reason})", outcome.name()),

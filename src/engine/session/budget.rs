@@ -1,0 +1,72 @@
+//! What a session has used, and what it may use.
+//!
+//! # Invariants
+//! - Asked about between prompts, never in the middle of a turn: that is what the turn's own time limit is for.
+//! - A person who says `continue` grants as much again.
+
+use super::{GateAbout, State, gate::About};
+use crate::engine::{
+    Step,
+    conversation::Spent,
+    policy::Budget,
+    time::{At, Span},
+};
+
+/// What was used so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Account {
+    /// All tokens that the agent reported.
+    pub tokens: u64,
+    /// All money that the agent reported.
+    pub cost: f64,
+    /// Time in which the agent worked.
+    pub time: Span,
+    /// When the turn that is in flight began.
+    pub turn_began: At,
+    /// How often a person granted as much again.
+    pub granted: u32,
+}
+
+impl Account {
+    /// A turn is over.
+    pub(super) fn book(&mut self, at: At, spent: Spent) {
+        self.tokens = self.tokens.saturating_add(spent.tokens.unwrap_or(0));
+        self.cost += spent.cost.unwrap_or(0.0).max(0.0);
+        self.time = Span(self.time.0.saturating_add(at.since(self.turn_began).0));
+    }
+}
+
+impl Account {
+    /// As much again as there was at first, from where the session is now.
+    pub(super) fn grant(&mut self, budget: &Budget) {
+        let times = |used: u64, limit: Option<u64>| limit.filter(|limit| *limit > 0).map_or(0, |limit| used / limit);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and is never negative")]
+        let by_cost = budget.cost.filter(|cost| *cost > 0.0).map_or(0, |cost| (self.cost / cost) as u64);
+        let used =
+            times(self.tokens, budget.tokens).max(times(self.time.0, budget.time.map(|time| time.0))).max(by_cost);
+        self.granted = u32::try_from(used).unwrap_or(u32::MAX).max(self.granted.saturating_add(1));
+    }
+}
+
+impl State {
+    /// What is used up, in words.
+    pub fn used_up(&self) -> Option<String> {
+        let budget = &self.plan().budget;
+        let times = u64::from(self.account.granted) + 1;
+        #[expect(clippy::cast_precision_loss, reason = "nobody grants 2^53 budgets")]
+        let cost = budget.cost.map(|cost| cost * times as f64).filter(|cost| self.account.cost >= *cost);
+        let tokens = budget.tokens.map(|tokens| tokens.saturating_mul(times)).filter(|all| self.account.tokens >= *all);
+        let time = budget.time.map(|time| Span(time.0.saturating_mul(times))).filter(|all| self.account.time >= *all);
+        tokens
+            .map(|all| format!("the budget of {all} tokens is used up: {} so far", self.account.tokens))
+            .or_else(|| cost.map(|all| format!("the budget of {all:.2} is used up: {:.2} so far", self.account.cost)))
+            .or_else(|| {
+                time.map(|all| format!("the agent has worked for {}, and the budget is {all}", self.account.time))
+            })
+    }
+
+    /// The gate, if something is used up and there is more to do.
+    pub(super) fn over_budget(&self) -> Option<Step> {
+        self.used_up().map(|reason| self.open_gate(About::Budget, reason, GateAbout::default()))
+    }
+}
