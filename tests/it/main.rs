@@ -13,4 +13,5 @@ mod sessions;
 mod stories;
 mod support;
 mod terminal;
+mod test_agent;
 mod trouble;

@@ -123,6 +123,19 @@ pub(crate) fn fresh_mark() -> String {
     mark(&format!("fresh-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
+/// The program of `tests/acp-agent`, which cargo puts beside the folder of this test.
+pub(crate) fn acp_agent() -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows its own path");
+    let built = test.parent().and_then(Path::parent).expect("a test lies in target/debug/deps");
+    let program = built.join("examples").join("acp-agent");
+    assert!(
+        program.exists(),
+        "{} is missing: `cargo test` builds it, `cargo test --test it` only together with `--examples`",
+        program.display()
+    );
+    program
+}
+
 /// A path in a folder, for use in a command.
 pub(crate) fn in_folder(folder: &tempfile::TempDir, name: &str) -> PathBuf {
     folder.path().join(name)
