@@ -20,12 +20,15 @@ use crate::{
         hooks::template::TemplateError,
         ids::TurnId,
         policy::AgentSpec,
+        session::permission::Rules,
         time::Span,
     },
     hooks::process::Group,
 };
 
+pub mod acp;
 pub mod command;
+mod failure;
 pub mod scripted;
 
 /// A future that can be behind `dyn`.
@@ -90,20 +93,16 @@ pub struct AgentPlace {
     pub session_dir: PathBuf,
     /// What the session's processes are marked with. Each turn adds its number.
     pub mark: String,
+    /// What the config says beforehand about what an agent may do.
+    pub rules: Rules,
 }
 
 /// Why an agent cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// It speaks a protocol that we do not.
-    #[error(
-        "`{command}` speaks ACP, which this version of creel cannot yet: give the agent a `command:` entry instead, with a \
-         command that reads the prompt on standard input and prints its answer"
-    )]
-    Acp {
-        /// The command line.
-        command: String,
-    },
+    /// The pattern for errors in disguise is wrong.
+    #[error("the agent's `error_pattern` cannot be used: {0}")]
+    Pattern(#[source] regex::Error),
     /// A name stands where it cannot be filled in.
     #[error("the agent's command cannot be used: {0}")]
     Template(#[from] TemplateError),
@@ -130,7 +129,7 @@ pub struct Past<'a> {
 /// Makes the agent ready.
 pub fn start(spec: &AgentSpec, place: AgentPlace, past: Past<'_>) -> Result<Box<dyn Agent>, AgentError> {
     match spec {
-        AgentSpec::Acp { command, .. } => Err(AgentError::Acp { command: command.clone() }),
+        AgentSpec::Acp { .. } => Ok(Box::new(acp::AcpAgent::new(spec, place, past.conversation)?)),
         AgentSpec::Command { command, continue_command, .. } => {
             Ok(Box::new(command::CommandAgent::new(command, continue_command.as_deref(), place)?))
         }

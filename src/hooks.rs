@@ -25,6 +25,7 @@ use crate::engine::{
     time::Span,
 };
 
+pub mod companion;
 pub mod output;
 pub mod process;
 pub mod reply;

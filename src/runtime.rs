@@ -23,6 +23,7 @@ use crate::{
         effect::{Effect, Leave},
         event::{Event, SessionStarted},
         input::Input,
+        session::permission::Rules,
         time::At,
     },
     hooks::Place,
@@ -281,6 +282,7 @@ fn start_agent(state: &State, folder: &Folder, scene: &Scene, past: &[String]) -
         session: state.name.clone(),
         session_dir: folder.path.clone(),
         mark: state.began.id.clone(),
+        rules: Rules(state.plan().permissions.clone()),
     };
     let past = Past { prompts: past, conversation: state.turns.conversation.as_deref() };
     agents::start(&state.plan().agent_spec, place, past)

@@ -148,12 +148,39 @@ pub async fn run(spec: ProcessSpec, watch: &mut dyn Watch, cancel: &Cancellation
     }
 }
 
+/// A command line for the shell, in a group of its own, marked as ours.
+pub(super) fn shell(line: &str, cwd: &Path, env: &[(String, String)], mark: &str) -> Command {
+    let mut command = Command::new(SHELL);
+    command.arg("-c").arg(line).current_dir(cwd).process_group(0);
+    for name in OURS {
+        command.env_remove(name);
+    }
+    for (name, value) in env {
+        command.env(name, value.replace('\0', ""));
+    }
+    command.env(MARK, sweep::marked(mark));
+    command
+}
+
 /// Ends the group, and whatever left it, if nobody came to see the end.
 #[derive(Debug)]
-struct Guard {
-    group: Group,
-    mark: String,
+pub(super) struct Guard {
+    pub(super) group: Group,
+    pub(super) mark: String,
     armed: bool,
+}
+
+impl Guard {
+    /// Watches over a process that was just started.
+    pub(super) fn of(child: &Child, mark: String) -> Result<Self, String> {
+        let pid = child.id().and_then(|id| i32::try_from(id).ok()).ok_or("the process has no number")?;
+        Ok(Self { group: Group::led_by(pid), mark, armed: true })
+    }
+
+    /// Somebody saw the end.
+    pub(super) fn disarm(&mut self) {
+        self.armed = false;
+    }
 }
 
 impl Drop for Guard {
@@ -195,20 +222,11 @@ enum Seen {
 
 impl Running {
     fn start(spec: ProcessSpec) -> Result<Self, String> {
-        let mut command = Command::new(SHELL);
-        command.arg("-c").arg(&spec.command).current_dir(&spec.cwd).process_group(0);
-        for name in OURS {
-            command.env_remove(name);
-        }
-        for (name, value) in &spec.env {
-            command.env(name, value.replace('\0', ""));
-        }
-        command.env(MARK, sweep::marked(&spec.mark));
+        let mut command = shell(&spec.command, &spec.cwd, &spec.env, &spec.mark);
         command.stdin(input_for(&spec.stdin));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|e| why_not(&e, &spec.cwd))?;
-        let pid = child.id().and_then(|id| i32::try_from(id).ok()).ok_or("the process has no number")?;
-        let guard = Guard { group: Group::led_by(pid), mark: spec.mark, armed: true };
+        let guard = Guard::of(&child, spec.mark)?;
         let stdin = child.stdin.take().map(|pipe| Input { pipe, bytes: spec.stdin, written: 0 });
         let stdout = Output::new(child.stdout.take());
         let stderr = Output::new(child.stderr.take());
@@ -269,7 +287,7 @@ impl Running {
     /// The command is over, and what it left in the background may go on. Its output is read and dropped, since a
     /// closed pipe would end it.
     fn leave_background(&mut self) {
-        self.guard.armed = false;
+        self.guard.disarm();
         if let Some(pipe) = self.stdout.pipe.take() {
             tokio::spawn(discard(pipe));
         }
@@ -295,7 +313,7 @@ impl Running {
             let _ = timeout(DRAIN_TOTAL, self.child.wait()).await;
         }
         self.drain(watch).await;
-        self.guard.armed = false;
+        self.guard.disarm();
     }
 
     fn is_busy(&self) -> bool {
@@ -373,7 +391,7 @@ fn enlarge(pipe: &impl AsFd) {
     let _ = (pipe, PIPE);
 }
 
-fn describe(ended: io::Result<ExitStatus>) -> ProcessEnd {
+pub(super) fn describe(ended: io::Result<ExitStatus>) -> ProcessEnd {
     match ended {
         Ok(status) => match (status.code(), status.signal()) {
             (Some(code), _) => ProcessEnd::Exit(code),
@@ -385,7 +403,7 @@ fn describe(ended: io::Result<ExitStatus>) -> ProcessEnd {
 }
 
 /// Tells the reasons apart that a person would treat differently.
-fn why_not(error: &io::Error, cwd: &Path) -> String {
+pub(super) fn why_not(error: &io::Error, cwd: &Path) -> String {
     if !cwd.is_dir() {
         return format!("the folder {} is gone", cwd.display());
     }

@@ -20,7 +20,7 @@ use crate::engine::{
     effect::Effect,
     event::{By, Event},
     ids::TurnId,
-    policy::{PermissionRule, Permissions, Plan},
+    policy::{PermissionRule, Permissions},
 };
 
 /// The requests of the agent.
@@ -142,7 +142,8 @@ impl State {
 
     /// What is known before anybody is asked.
     pub(super) fn standing_permission(&self, ask: &PermissionAsk) -> Option<Choice> {
-        let said = match says(self.plan(), &self.began.cwd, &ask.tool) {
+        let ruled = first_that_fits(&self.plan().permissions, &self.began.cwd, &ask.tool);
+        let said = match ruled.unwrap_or(self.plan().gates.permissions) {
             Permissions::Allow => Some(true),
             Permissions::Deny => Some(false),
             Permissions::Ask => self.asks.remembers(&ask.tool),
@@ -173,10 +174,19 @@ impl State {
     }
 }
 
-/// What the config says about something that an agent wants to do.
-pub fn says(plan: &Plan, cwd: &str, tool: &ToolCall) -> Permissions {
-    let rule = plan.permissions.iter().find(|rule| fits(rule, cwd, tool));
-    rule.map_or(plan.gates.permissions, |rule| rule.action)
+/// What the config says beforehand.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rules(pub Vec<PermissionRule>);
+
+impl Rules {
+    /// What the first rule that fits says about something that an agent wants to do.
+    pub fn says(&self, cwd: &str, tool: &ToolCall) -> Option<Permissions> {
+        first_that_fits(&self.0, cwd, tool)
+    }
+}
+
+fn first_that_fits(rules: &[PermissionRule], cwd: &str, tool: &ToolCall) -> Option<Permissions> {
+    rules.iter().find(|rule| fits(rule, cwd, tool)).map(|rule| rule.action)
 }
 
 /// A rule that denies fits if one of the files does; any other only if all of them do, and there is one.

@@ -1,0 +1,493 @@
+//! The agent that speaks the Agent Client Protocol.
+//!
+//! Owns what a turn is with such an agent: starting it, its conversations, a prompt and its end, and every way in which
+//! that goes wrong. The line to it is in [`link`], the meaning of what it tells in [`translate`], what we do for it in
+//! [`service`].
+//!
+//! # Invariants
+//! - Whatever the agent does or prints, a turn ends: well, cancelled, or failed with words that help.
+//! - A turn that was cancelled and does not end is ended with the process; the next turn starts another one.
+//! - What a conversation replays when it is taken up again is not told a second time.
+
+mod files;
+mod link;
+mod reader;
+mod service;
+mod stage;
+mod terminals;
+mod translate;
+
+use std::time::Duration;
+
+use agent_client_protocol::{
+    Error,
+    schema::ProtocolVersion,
+    v1::schema::{self as s, SessionId},
+};
+use regex::Regex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use self::{
+    link::{Link, Obituary},
+    service::Services,
+    stage::{Broken, Listening, Stage},
+};
+use super::{
+    Agent, AgentError, AgentPlace, BoxFuture, TurnRequest, Updates, cancelled, environment,
+    failure::{self, Trouble},
+    limit, too_late,
+};
+use crate::{
+    engine::{
+        conversation::{AgentUpdate, Conversation, StopReason, TurnEnd, TurnFailure},
+        policy::{AgentFacts, AgentSpec, Service},
+    },
+    hooks::process::ProcessEnd,
+};
+
+/// How long an agent may take to say hello. Some are fetched from the network at their first start.
+const HELLO: Duration = Duration::from_secs(120);
+/// How long a cancelled turn may take to end before the process is ended.
+const CANCEL_GRACE: Duration = Duration::from_secs(3);
+/// How much of an answer is looked at for an error in disguise: its end.
+const DISGUISE: usize = 64 << 10;
+
+/// The protocol's number for an agent that wants a login first.
+const AUTH_REQUIRED: i32 = -32000;
+
+/// An agent that speaks the protocol.
+pub struct AcpAgent {
+    command: String,
+    mode: Option<String>,
+    known: AgentFacts,
+    disguise: Option<Regex>,
+    place: AgentPlace,
+    services: Services,
+    running: Option<Running>,
+    /// The conversation that it was in when it ended.
+    left: Option<String>,
+}
+
+/// An agent that was started and said hello.
+struct Running {
+    link: Link,
+    hello: s::InitializeResponse,
+    conversation: Option<SessionId>,
+    /// What the conversation had cost when the last turn ended.
+    cost: f64,
+}
+
+/// A turn as it is asked for.
+struct Turn<'a> {
+    updates: &'a mut dyn Updates,
+    cancel: &'a CancellationToken,
+    deadline: Option<Instant>,
+}
+
+impl Turn<'_> {
+    async fn warn(&mut self, text: impl Into<String>) {
+        self.updates.update(AgentUpdate::Warned(text.into())).await;
+    }
+}
+
+/// Why a turn does not go on.
+enum Stop {
+    Cancelled,
+    TooLate,
+    Failed(TurnFailure),
+}
+
+impl AcpAgent {
+    /// Nothing is started yet. `conversation` is the one that it was in when creel was ended.
+    pub fn new(spec: &AgentSpec, place: AgentPlace, conversation: Option<&str>) -> Result<Self, AgentError> {
+        let AgentSpec::Acp { command, mode, files, terminals, known } = spec else {
+            return Err(AgentError::Script("it does not speak the protocol".into()));
+        };
+        let disguise = known.error_pattern.as_deref().map(Regex::new).transpose().map_err(AgentError::Pattern)?;
+        let services = Services::new(*files, *terminals, &place);
+        Ok(Self {
+            command: command.clone(),
+            mode: mode.clone(),
+            known: known.clone(),
+            disguise,
+            place,
+            services,
+            running: None,
+            left: conversation.map(str::to_owned),
+        })
+    }
+
+    async fn one_turn(
+        &mut self,
+        request: TurnRequest,
+        updates: &mut dyn Updates,
+        cancel: &CancellationToken,
+    ) -> Result<TurnEnd, TurnFailure> {
+        let deadline = limit(request.timeout).and_then(|limit| Instant::now().checked_add(limit));
+        let mut turn = Turn { updates, cancel, deadline };
+        match self.play(&request, &mut turn).await {
+            Ok(end) => Ok(end),
+            Err(Stop::Cancelled) => Ok(cancelled()),
+            Err(Stop::TooLate) => Err(too_late(request.timeout)),
+            Err(Stop::Failed(failure)) => Err(failure),
+        }
+    }
+
+    async fn play(&mut self, request: &TurnRequest, turn: &mut Turn<'_>) -> Result<TurnEnd, Stop> {
+        if turn.cancel.is_cancelled() {
+            return Err(Stop::Cancelled);
+        }
+        if self.running.as_ref().is_some_and(|running| running.link.gone.is_cancelled()) {
+            self.bury().await;
+        }
+        self.start(turn).await?;
+        let conversation = self.converse(request.conversation, turn).await?;
+        self.prompt(request, conversation, turn).await
+    }
+
+    /// Starts the agent, unless it runs.
+    async fn start(&mut self, turn: &mut Turn<'_>) -> Result<(), Stop> {
+        if self.running.is_some() {
+            return Ok(());
+        }
+        let env = environment(&self.place).into_iter().collect();
+        let spec = link::spec(&self.command, &self.place.cwd, env, format!("{}/agent", self.place.mark));
+        let not_started = |why| Stop::Failed(TurnFailure::new(format!("the agent could not be started: {why}")));
+        let mut link = Link::open(spec).await.map_err(not_started)?;
+        turn.updates.process(link.group());
+        let hello = link.ask(
+            s::InitializeRequest::new(ProtocolVersion::V1)
+                .client_info(s::Implementation::new("creel", env!("CARGO_PKG_VERSION")))
+                .client_capabilities(self.services.capabilities()),
+        );
+        let latest = Instant::now() + HELLO;
+        let first = turn.deadline.map_or(latest, |deadline| deadline.min(latest));
+        let mut stage = Stage::new(&mut link, turn.updates, &mut self.services, Listening::Live, None);
+        let answered = stage.until(hello, Some(turn.cancel), Some(first)).await;
+        let silent = turn.deadline.is_none_or(|deadline| latest < deadline);
+        let hello = match answered {
+            Ok(hello) => hello,
+            Err(broken) => {
+                let stop = self.why_not(&mut link, broken, "did not say hello").await;
+                link.close().await;
+                return Err(match stop {
+                    Stop::TooLate if silent => Stop::Failed(TurnFailure::new(format!(
+                        "the agent did not answer within {HELLO:?} after it was started: run `{}` by hand and look, or check \
+                         that it is the command for the Agent Client Protocol",
+                        self.command
+                    ))),
+                    stop => stop,
+                });
+            }
+        };
+        if hello.protocol_version != ProtocolVersion::V1 {
+            link.close().await;
+            return Err(Stop::Failed(TurnFailure::new(format!(
+                "the agent speaks version {} of the Agent Client Protocol, and creel speaks version 1: install a version of \
+                 the agent that speaks it{}",
+                hello.protocol_version,
+                self.known.install.as_ref().map(|how| format!(" ({how})")).unwrap_or_default()
+            ))));
+        }
+        self.running = Some(Running { link, hello, conversation: None, cost: 0.0 });
+        Ok(())
+    }
+
+    /// The conversation of this turn: a new one, the one that goes on, or one that is taken up again.
+    async fn converse(&mut self, wanted: Conversation, turn: &mut Turn<'_>) -> Result<SessionId, Stop> {
+        let Some(running) = &mut self.running else { return Err(Stop::Failed(TurnFailure::new("the agent is gone"))) };
+        let known = match wanted {
+            Conversation::Same => running.conversation.clone(),
+            Conversation::New => None,
+        };
+        if let Some(conversation) = known {
+            return Ok(conversation);
+        }
+        let left = self.left.take().filter(|_| wanted == Conversation::Same);
+        if let Some(id) = left {
+            if let Some(conversation) = self.take_up(&id, turn).await? {
+                return Ok(conversation);
+            }
+        } else if wanted == Conversation::Same {
+            let text = "the agent was started anew, and knows nothing of what was said before";
+            turn.warn(text).await;
+        }
+        self.begin(turn).await
+    }
+
+    /// Opens a new conversation in the project's folder.
+    async fn begin(&mut self, turn: &mut Turn<'_>) -> Result<SessionId, Stop> {
+        let request = s::NewSessionRequest::new(self.place.cwd.clone());
+        let opened = self.request(request, Listening::Live, turn).await;
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(broken) => return Err(self.fail(broken, "could not open a conversation").await),
+        };
+        let id = opened.session_id;
+        self.opened(&id, turn.updates).await;
+        if let Some(mode) = self.mode.clone() {
+            let request = s::SetSessionModeRequest::new(id.clone(), mode.clone());
+            if let Err(broken) = self.request(request, Listening::Live, turn).await {
+                let Broken::Answered(error) = broken else {
+                    return Err(self.fail(broken, "could not change its mode").await);
+                };
+                let text = format!("the agent does not take the mode `{mode}`: {}", words(&error));
+                turn.warn(text).await;
+            }
+        }
+        Ok(id)
+    }
+
+    /// Takes a conversation up again, where the agent can. Nothing, if it cannot.
+    async fn take_up(&mut self, id: &str, turn: &mut Turn<'_>) -> Result<Option<SessionId>, Stop> {
+        let Some(running) = &self.running else { return Ok(None) };
+        let can = &running.hello.agent_capabilities;
+        let (id, cwd) = (SessionId::new(id.to_owned()), self.place.cwd.clone());
+        let answered = if can.session_capabilities.resume.is_some() {
+            let request = s::ResumeSessionRequest::new(id.clone(), cwd);
+            self.request(request, Listening::Replay, turn).await.map(drop)
+        } else if can.load_session {
+            let request = s::LoadSessionRequest::new(id.clone(), cwd);
+            self.request(request, Listening::Replay, turn).await.map(drop)
+        } else {
+            let text = "the agent cannot take up a conversation again, and knows nothing of what was said before";
+            turn.warn(text).await;
+            return Ok(None);
+        };
+        match answered {
+            Ok(()) => {
+                self.opened(&id, turn.updates).await;
+                Ok(Some(id))
+            }
+            Err(Broken::Answered(error)) => {
+                let text = format!(
+                    "the agent could not take up the conversation {id} again, and starts anew: {}",
+                    words(&error)
+                );
+                turn.warn(text).await;
+                Ok(None)
+            }
+            Err(broken) => Err(self.fail(broken, "could not take up its conversation").await),
+        }
+    }
+
+    async fn opened(&mut self, id: &SessionId, updates: &mut dyn Updates) {
+        self.services.book = translate::Book::default();
+        if let Some(running) = &mut self.running {
+            running.conversation = Some(id.clone());
+            running.cost = 0.0;
+        }
+        updates.update(AgentUpdate::Opened(id.to_string())).await;
+    }
+
+    /// Asks the agent for something beside a turn.
+    async fn request<R: agent_client_protocol::JsonRpcRequest>(
+        &mut self,
+        request: R,
+        listening: Listening,
+        turn: &mut Turn<'_>,
+    ) -> Result<R::Response, Broken> {
+        let Some(running) = &mut self.running else { return Err(Broken::Gone) };
+        let asked = running.link.ask(request);
+        let mut stage = Stage::new(&mut running.link, turn.updates, &mut self.services, listening, None);
+        stage.until(asked, Some(turn.cancel), turn.deadline).await
+    }
+
+    /// One prompt, and the agent's work.
+    async fn prompt(
+        &mut self,
+        request: &TurnRequest,
+        conversation: SessionId,
+        turn: &mut Turn<'_>,
+    ) -> Result<TurnEnd, Stop> {
+        let Some(running) = &mut self.running else { return Err(Stop::Failed(TurnFailure::new("the agent is gone"))) };
+        self.services.book.next_turn();
+        let mut stage = Stage::new(
+            &mut running.link,
+            turn.updates,
+            &mut self.services,
+            Listening::Live,
+            Some(conversation.clone()),
+        );
+        stage.forget_the_past().await;
+        let content = vec![s::ContentBlock::from(request.text.clone())];
+        let mut asked = Box::pin(stage.link.ask(s::PromptRequest::new(conversation.clone(), content)));
+        let answered = stage.until(&mut asked, Some(turn.cancel), turn.deadline).await;
+        let late = match &answered {
+            Err(Broken::Cancelled) => Some(Stop::Cancelled),
+            Err(Broken::TooLate) => Some(Stop::TooLate),
+            Ok(_) | Err(_) => None,
+        };
+        let Some(stop) = late else {
+            let heard = stage.heard.clone();
+            return match answered {
+                Ok(response) => self.conclude(&response, &heard),
+                Err(broken) => Err(self.fail(broken, "failed in its turn").await),
+            };
+        };
+        stage.link.cancel(&conversation);
+        stage.unask();
+        let patience = Instant::now() + CANCEL_GRACE;
+        let ended = stage.until(&mut asked, None, Some(patience)).await;
+        if !matches!(ended, Ok(_) | Err(Broken::Answered(_))) {
+            drop(asked);
+            self.bury().await;
+        }
+        Err(stop)
+    }
+
+    /// The agent says that its turn is over. Whether it did anything is another question.
+    fn conclude(&mut self, response: &s::PromptResponse, heard: &str) -> Result<TurnEnd, Stop> {
+        let mut spent = translate::spent(response);
+        if let Some(running) = &mut self.running
+            && let Some(cost) = self.services.book.cost
+        {
+            spent.cost = Some((cost - running.cost).max(0.0));
+            running.cost = cost;
+        }
+        let stop_reason = translate::stop_reason(response.stop_reason);
+        let end = &heard[heard.ceil_char_boundary(heard.len().saturating_sub(DISGUISE))..];
+        let failed = |failure: TurnFailure| Err(Stop::Failed(TurnFailure { spent, ..failure }));
+        if let Some(disguise) = self.disguise.as_ref().and_then(|pattern| pattern.find(end)) {
+            let said = &end[disguise.start()..];
+            let failure = failure::explain("the agent gave an error for an answer", said, &self.known);
+            self.forget_if_full(said);
+            return failed(failure);
+        }
+        if stop_reason == StopReason::EndTurn && heard.trim().is_empty() && !self.services.book.has_calls() {
+            let complaints = self.running.as_ref().map(|running| running.link.complaints()).unwrap_or_default();
+            let what = "the agent ended its turn without a word and without doing anything";
+            return failed(failure::explain(what, &complaints, &self.known));
+        }
+        Ok(TurnEnd { stop_reason, spent })
+    }
+
+    /// A conversation that does not fit any more is of no use: the next turn begins another one.
+    fn forget_if_full(&mut self, said: &str) {
+        if Trouble::of(said) == Trouble::ContextFull
+            && let Some(running) = &mut self.running
+        {
+            running.conversation = None;
+        }
+    }
+
+    /// What went wrong, in words; an agent that is gone is buried.
+    async fn fail(&mut self, broken: Broken, what: &str) -> Stop {
+        let Some(mut running) = self.running.take() else {
+            return Stop::Failed(TurnFailure::new("the agent is gone"));
+        };
+        let alive = matches!(&broken, Broken::Answered(_)) && !running.link.gone.is_cancelled();
+        let full = matches!(&broken, Broken::Answered(error) if Trouble::of(&words(error)) == Trouble::ContextFull);
+        let stop = self.why_not(&mut running.link, broken, what).await;
+        if full {
+            running.conversation = None;
+        }
+        self.running = Some(running);
+        if !alive {
+            self.bury().await;
+        }
+        stop
+    }
+
+    async fn why_not(&self, link: &mut Link, broken: Broken, what: &str) -> Stop {
+        match broken {
+            Broken::Cancelled => Stop::Cancelled,
+            Broken::TooLate => Stop::TooLate,
+            Broken::Gone => Stop::Failed(self.death(&link.obituary().await, what)),
+            Broken::Answered(_) if link.gone.is_cancelled() => Stop::Failed(self.death(&link.obituary().await, what)),
+            Broken::Answered(error) => Stop::Failed(self.refusal(&error, what, &link.complaints())),
+        }
+    }
+
+    /// The agent answered with an error.
+    fn refusal(&self, error: &Error, what: &str, complaints: &str) -> TurnFailure {
+        let methods = self.running.as_ref().map(|running| login_methods(&running.hello)).unwrap_or_default();
+        if i32::from(error.code) == AUTH_REQUIRED {
+            let how = self.known.login.clone().unwrap_or_else(|| match methods.as_str() {
+                "" => format!("start `{}` by hand and follow what it says", self.command),
+                methods => format!("with its own program; it offers: {methods}"),
+            });
+            return TurnFailure::new(format!("the agent needs a login: {how}, then go on ({})", words(error)));
+        }
+        let said = match (words(error), complaints) {
+            (said, "") => said,
+            // Its own words say why; the end of its complaints may say more.
+            (said, complaints) if said.len() < 40 => format!("{said}\n{complaints}"),
+            (said, _) => said,
+        };
+        failure::explain(&format!("the agent {what}"), &said, &self.known)
+    }
+
+    /// The agent ended, which it should not.
+    fn death(&self, obituary: &Obituary, what: &str) -> TurnFailure {
+        let said = obituary.last_words();
+        let how = match &obituary.end {
+            Some(ProcessEnd::Exit(127)) => {
+                return failure::not_installed("the agent was not found", &self.command, said, &self.known);
+            }
+            Some(ProcessEnd::Exit(0)) => "ended by itself".to_owned(),
+            Some(ProcessEnd::Exit(code)) => format!("ended with exit {code}"),
+            Some(ProcessEnd::Signal(signal)) => format!("was killed by signal {signal}"),
+            Some(ProcessEnd::SpawnFailed(why)) => why.clone(),
+            Some(ProcessEnd::TimedOut | ProcessEnd::Cancelled) | None => "closed its output".to_owned(),
+        };
+        failure::explain(&format!("the agent {what}: it {how}"), said, &self.known)
+    }
+
+    /// Ends what is left of the agent; its conversation may be taken up again by the next one.
+    async fn bury(&mut self) {
+        self.services.end_all();
+        if let Some(mut running) = self.running.take() {
+            self.left = running.conversation.take().map(|id| id.to_string()).or(self.left.take());
+            running.link.close().await;
+        }
+    }
+}
+
+impl Agent for AcpAgent {
+    fn turn<'a>(
+        &'a mut self,
+        request: TurnRequest,
+        updates: &'a mut dyn Updates,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<TurnEnd, TurnFailure>> {
+        Box::pin(self.one_turn(request, updates, cancel))
+    }
+
+    fn shutdown(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(self.bury())
+    }
+}
+
+/// What an error says, with its number, which some agents make the server's.
+fn words(error: &Error) -> String {
+    let number = i32::from(error.code);
+    let status = if (100..600).contains(&number) { format!("{number} ") } else { String::new() };
+    let data = match &error.data {
+        None | Some(serde_json::Value::Null) => String::new(),
+        Some(serde_json::Value::String(text)) => text.clone(),
+        Some(data) => data.to_string(),
+    };
+    let more = if data.is_empty() || data == error.message { String::new() } else { format!(": {data}") };
+    format!("{status}{}{more}", error.message)
+}
+
+fn login_methods(hello: &s::InitializeResponse) -> String {
+    hello.auth_methods.iter().map(|method| method.name().to_owned()).collect::<Vec<_>>().join(", ")
+}
+
+/// As much of a text as may be kept, and how much is missing.
+fn limited(mut text: String, max: usize) -> String {
+    if text.len() > max {
+        let missing = text.len() - max;
+        text.truncate(text.floor_char_boundary(max));
+        text.push_str(&format!("\n… {missing} bytes more"));
+    }
+    text
+}
+
+/// Whether something is done for the agent.
+fn serves(service: Service) -> bool {
+    service == Service::Serve
+}

@@ -1,0 +1,265 @@
+//! Files that are read and written for an agent.
+//!
+//! # Invariants
+//! - Nothing outside the project's folder is read, written or created, whatever links there are, also if somebody changes
+//!   them at the same time.
+//! - What the rules deny is denied here, too.
+
+use std::{
+    fs::File,
+    io::{self, Read as _, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Component, Path, PathBuf},
+};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+
+use super::translate::unified;
+
+/// No larger file is read whole.
+const READ_MAX: u64 = 32 << 20;
+
+/// Why a file was not served. The words go to the agent.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FileError {
+    #[error("{} is outside of the project's folder {}; only files inside it are served", .path.display(), .root.display())]
+    Outside { path: PathBuf, root: PathBuf },
+    #[error("{} is not a regular file", .0.display())]
+    NotAFile(PathBuf),
+    #[error("{} has {size} bytes, too many to be read at once", .path.display())]
+    TooLarge { path: PathBuf, size: u64 },
+    #[error("{} is not text", .0.display())]
+    NotText(PathBuf),
+    #[error("there is no {}", .0.display())]
+    Missing(PathBuf),
+    #[error("{}: {error}", .path.display())]
+    Io { path: PathBuf, error: io::Error },
+}
+
+/// The project's folder, which is all that an agent gets to see.
+#[derive(Debug, Clone)]
+pub(super) struct Premises {
+    root: PathBuf,
+}
+
+impl Premises {
+    /// Links on the way to the folder itself are the person's own.
+    pub(super) fn new(root: &Path) -> Self {
+        Self { root: root.canonicalize().unwrap_or_else(|_| root.to_owned()) }
+    }
+
+    /// Reads a file, or some lines of it, the first being 1.
+    pub(super) fn read(&self, path: &Path, line: Option<u32>, limit: Option<u32>) -> Result<String, FileError> {
+        let place = self.inside(path)?;
+        let file = self.open(&place, OFlags::RDONLY, path)?;
+        let size = regular(&file, path)?;
+        if size > READ_MAX {
+            return Err(FileError::TooLarge { path: path.to_owned(), size });
+        }
+        let mut bytes = Vec::new();
+        file.take(READ_MAX).read_to_end(&mut bytes).map_err(|error| because(path, error))?;
+        let text = String::from_utf8(bytes).map_err(|_| FileError::NotText(path.to_owned()))?;
+        if line.is_none() && limit.is_none() {
+            return Ok(text);
+        }
+        let first = usize::try_from(line.unwrap_or(1).saturating_sub(1)).unwrap_or(usize::MAX);
+        let count = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        Ok(text.split_inclusive('\n').skip(first).take(count).collect())
+    }
+
+    /// Writes a file, and makes the folders on the way to it. Says what changed.
+    pub(super) fn write(&self, path: &Path, text: &str) -> Result<String, FileError> {
+        let before = match self.read(path, None, None) {
+            Ok(before) => before,
+            // A file that is no text, or not there, is replaced; what may not be touched is found out below.
+            Err(_) => String::new(),
+        };
+        self.make_folders(path)?;
+        let place = self.inside(path)?;
+        let mut file = self.open(&place, OFlags::WRONLY | OFlags::CREATE, path)?;
+        regular(&file, path)?;
+        file.set_len(0).and_then(|()| file.write_all(text.as_bytes())).map_err(|error| because(path, error))?;
+        Ok(unified(&self.relative(&place), &before, text))
+    }
+
+    /// A folder in which an agent may run something.
+    pub(super) fn folder(&self, path: Option<&Path>) -> Result<PathBuf, FileError> {
+        let Some(path) = path else { return Ok(self.root.clone()) };
+        let real = self.root.join(path).canonicalize().map_err(|error| because(path, error))?;
+        if real.starts_with(&self.root) { Ok(real) } else { Err(self.outside(path)) }
+    }
+
+    fn relative(&self, place: &Path) -> String {
+        place.strip_prefix(&self.root).unwrap_or(place).display().to_string()
+    }
+
+    fn outside(&self, path: &Path) -> FileError {
+        FileError::Outside { path: path.to_owned(), root: self.root.clone() }
+    }
+
+    /// Where a path really leads: links followed, and checked. The file itself need not be there.
+    fn inside(&self, path: &Path) -> Result<PathBuf, FileError> {
+        let wanted = self.root.join(path);
+        let real = match wanted.canonicalize() {
+            Ok(real) => real,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !wanted.is_symlink() => {
+                let (Some(parent), Some(name)) = (wanted.parent(), wanted.file_name()) else {
+                    return Err(self.outside(path));
+                };
+                let parent = parent.canonicalize().map_err(|error| because(path, error))?;
+                parent.join(name)
+            }
+            Err(error) => return Err(because(path, error)),
+        };
+        if real.starts_with(&self.root) && real != self.root { Ok(real) } else { Err(self.outside(path)) }
+    }
+
+    /// Opens what [`Self::inside`] found. Links are followed no more: one that appeared in between is refused.
+    fn open(&self, place: &Path, flags: OFlags, named: &Path) -> Result<File, FileError> {
+        let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        let beneath = place.strip_prefix(&self.root).map_err(|_| self.outside(named))?;
+        let root = File::options()
+            .read(true)
+            .custom_flags(OFlags::DIRECTORY.bits().cast_signed())
+            .open(&self.root)
+            .map_err(|error| because(named, error))?;
+        #[cfg(target_os = "linux")]
+        {
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+            match rustix::fs::openat2(&root, beneath, flags, Mode::from_raw_mode(0o666), resolve) {
+                Ok(file) => return Ok(file.into()),
+                // An old kernel, or one that forbids it.
+                Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {}
+                Err(rustix::io::Errno::LOOP | rustix::io::Errno::XDEV) => return Err(self.outside(named)),
+                Err(error) => return Err(because(named, error.into())),
+            }
+        }
+        let opened = rustix::fs::openat(&root, beneath, flags, Mode::from_raw_mode(0o666));
+        opened.map(Into::into).map_err(|error| because(named, error.into()))
+    }
+
+    fn make_folders(&self, path: &Path) -> Result<(), FileError> {
+        let wanted = self.root.join(path);
+        let mut missing = Vec::new();
+        let mut parent = wanted.parent();
+        while let Some(folder) = parent
+            && folder.symlink_metadata().is_err()
+        {
+            missing.push(folder.to_owned());
+            parent = folder.parent();
+        }
+        if missing.iter().any(|folder| folder.components().any(|part| part == Component::ParentDir)) {
+            return Err(self.outside(path));
+        }
+        for folder in missing.iter().rev() {
+            let place = self.inside(folder)?;
+            match std::fs::create_dir(&place) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(because(path, error)),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn regular(file: &File, path: &Path) -> Result<u64, FileError> {
+    let meta = file.metadata().map_err(|error| because(path, error))?;
+    if meta.is_file() { Ok(meta.len()) } else { Err(FileError::NotAFile(path.to_owned())) }
+}
+
+fn because(path: &Path, error: io::Error) -> FileError {
+    let path = path.to_owned();
+    match error.kind() {
+        io::ErrorKind::NotFound => FileError::Missing(path),
+        io::ErrorKind::IsADirectory => FileError::NotAFile(path),
+        _ => FileError::Io { path, error },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::*;
+
+    struct Scene {
+        _whole: tempfile::TempDir,
+        project: PathBuf,
+        elsewhere: PathBuf,
+    }
+
+    fn scene() -> Scene {
+        let whole = tempfile::tempdir().expect("a folder");
+        let (project, elsewhere) = (whole.path().join("project"), whole.path().join("elsewhere"));
+        fs::create_dir_all(project.join("src")).expect("a folder");
+        fs::create_dir_all(&elsewhere).expect("a folder");
+        fs::write(project.join("src/a.txt"), "one\ntwo\nthree\n").expect("a file");
+        fs::write(elsewhere.join("secret"), "secret").expect("a file");
+        symlink(&elsewhere, project.join("out")).expect("a link");
+        symlink(elsewhere.join("secret"), project.join("leak")).expect("a link");
+        symlink(elsewhere.join("new"), project.join("dangling")).expect("a link");
+        symlink(project.join("src"), project.join("in")).expect("a link");
+        Scene { _whole: whole, project, elsewhere }
+    }
+
+    #[test]
+    fn what_is_inside_is_read_and_written() {
+        let scene = scene();
+        let premises = Premises::new(&scene.project);
+        let read = |path: &str, line, limit| premises.read(Path::new(path), line, limit).expect("text");
+        assert_eq!(read("src/a.txt", None, None), "one\ntwo\nthree\n");
+        assert_eq!(read("in/a.txt", Some(2), Some(1)), "two\n");
+        assert_eq!(premises.read(&scene.project.join("src/../src/a.txt"), Some(3), None).expect("text"), "three\n");
+        let diff = premises.write(Path::new("in/a.txt"), "one\ntwo\n").expect("written");
+        assert!(diff.contains("-three") && diff.starts_with("--- src/a.txt"), "{diff}");
+        premises.write(Path::new("new/folder/b.txt"), "new\n").expect("written");
+        assert_eq!(read("new/folder/b.txt", None, None), "new\n");
+    }
+
+    #[test]
+    fn nothing_outside_is_touched_by_any_way() {
+        let scene = scene();
+        let premises = Premises::new(&scene.project);
+        let secret = scene.elsewhere.join("secret");
+        let ways = [
+            "../elsewhere/secret",
+            "out/secret",
+            "leak",
+            "src/../../elsewhere/secret",
+            "dangling",
+            "out/new",
+            "..",
+            ".",
+        ];
+        for path in ways.iter().map(PathBuf::from).chain([secret.clone(), PathBuf::from("/etc/passwd")]) {
+            assert!(premises.read(&path, None, None).is_err(), "read {}", path.display());
+            assert!(premises.write(&path, "overwritten").is_err(), "wrote {}", path.display());
+        }
+        assert_eq!(fs::read_to_string(&secret).expect("text"), "secret");
+        assert_eq!(fs::read_dir(&scene.elsewhere).expect("a folder").count(), 1);
+        assert!(premises.write(Path::new("out/deep/er/x"), "x").is_err());
+        assert!(premises.write(Path::new("missing/../../elsewhere/x"), "x").is_err());
+        assert!(premises.folder(Some(Path::new("out"))).is_err());
+        assert!(premises.folder(Some(Path::new("src"))).is_ok());
+    }
+
+    #[test]
+    fn what_is_no_text_file_is_told() {
+        let scene = scene();
+        let premises = Premises::new(&scene.project);
+        fs::write(scene.project.join("binary"), [0xff, 0xfe]).expect("a file");
+        let said = |path: &str| premises.read(Path::new(path), None, None).expect_err("not served").to_string();
+        assert_eq!(said("binary"), "binary is not text");
+        assert_eq!(said("nothing"), "there is no nothing");
+        assert_eq!(said("src"), "src is not a regular file");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            scene.project.join("pipe"),
+            rustix::fs::FileType::Fifo,
+            Mode::from_raw_mode(0o600),
+            0,
+        )
+        .expect("a pipe");
+        assert_eq!(said("pipe"), "pipe is not a regular file");
+    }
+}

@@ -1,0 +1,255 @@
+//! The line to an agent: its process, and the protocol spoken with it.
+//!
+//! Owns the start, the end, and the questions that the agent may ask us. Does not know what a turn is: see [`super`].
+//!
+//! # Invariants
+//! - Every question of the agent reaches whoever holds the link, with the means to answer it; one that is dropped is
+//!   answered with an error.
+//! - When it was closed, or is dropped, nothing of the agent is left running.
+
+use std::{fmt, path::Path};
+
+use agent_client_protocol::{
+    Agent, ByteStreams, Client, Error, JsonRpcRequest,
+    v1::{ConnectionTo, Responder, schema as s},
+};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader},
+    process::ChildStderr,
+    sync::{mpsc, oneshot},
+};
+use tokio_util::{
+    compat::{TokioAsyncReadCompatExt as _, TokioAsyncWriteCompatExt as _},
+    sync::CancellationToken,
+    task::AbortOnDropHandle,
+};
+
+use super::{
+    reader::{self, Chunk, Tail},
+    terminals::TerminalNews,
+};
+use crate::hooks::{
+    companion::{Companion, CompanionSpec},
+    process::{Group, ProcessEnd},
+};
+
+/// How much may be heard before the agent has to wait.
+const BACKLOG: usize = 256;
+/// How much the protocol may be behind.
+const PIPE: usize = 256 << 10;
+/// How much of one line of complaints is logged.
+const COMPLAINT: u64 = 4 << 10;
+
+/// What an agent says or asks of its own accord.
+pub(super) enum FromAgent {
+    Text(Chunk),
+    Update {
+        session: String,
+        update: Value,
+    },
+    Permission(s::RequestPermissionRequest, Responder<s::RequestPermissionResponse>),
+    Read(s::ReadTextFileRequest, Responder<s::ReadTextFileResponse>),
+    Write(s::WriteTextFileRequest, Responder<s::WriteTextFileResponse>),
+    CreateTerminal(s::CreateTerminalRequest, Responder<s::CreateTerminalResponse>),
+    TerminalOutput(s::TerminalOutputRequest, Responder<s::TerminalOutputResponse>),
+    WaitForTerminal(s::WaitForTerminalExitRequest, Responder<s::WaitForTerminalExitResponse>),
+    KillTerminal(s::KillTerminalRequest, Responder<s::KillTerminalResponse>),
+    ReleaseTerminal(s::ReleaseTerminalRequest, Responder<s::ReleaseTerminalResponse>),
+    /// A command that we run for it got on.
+    Terminal(TerminalNews),
+}
+
+impl fmt::Debug for FromAgent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Text(_) => "text",
+            Self::Update { .. } => "update",
+            Self::Permission(..) => "permission",
+            Self::Read(..) => "read",
+            Self::Write(..) => "write",
+            Self::CreateTerminal(..) => "create terminal",
+            Self::TerminalOutput(..) => "terminal output",
+            Self::WaitForTerminal(..) => "wait for terminal",
+            Self::KillTerminal(..) => "kill terminal",
+            Self::ReleaseTerminal(..) => "release terminal",
+            Self::Terminal(_) => "terminal news",
+        })
+    }
+}
+
+/// The line to a running agent.
+pub(super) struct Link {
+    companion: Companion,
+    connection: ConnectionTo<Agent>,
+    /// What it says and asks.
+    pub(super) heard: mpsc::Receiver<FromAgent>,
+    /// For those who have something to say in the agent's stead.
+    pub(super) hear: mpsc::Sender<FromAgent>,
+    /// It closed its output: nothing more will come.
+    pub(super) gone: CancellationToken,
+    noise: Tail,
+    complaints: Tail,
+    speaking: Option<AbortOnDropHandle<()>>,
+    _reading: [AbortOnDropHandle<()>; 2],
+}
+
+impl Link {
+    /// Starts the agent. Nothing is said yet.
+    pub(super) async fn open(spec: CompanionSpec) -> Result<Self, String> {
+        let (companion, streams) = Companion::start(spec)?;
+        let (hear, heard) = mpsc::channel(BACKLOG);
+        let (near, far) = tokio::io::duplex(PIPE);
+        let (noise, complaints, gone) = (Tail::new(), Tail::new(), CancellationToken::new());
+        let reading = tokio::spawn({
+            let (heard, noise, gone) = (hear.clone(), noise.clone(), gone.clone());
+            async move {
+                reader::read(streams.stdout, near, heard, noise).await;
+                gone.cancel();
+            }
+        });
+        let complaining = tokio::spawn(listen(streams.stderr, complaints.clone()));
+        let (ready, connection) = oneshot::channel();
+        let transport = ByteStreams::new(streams.stdin.compat_write(), far.compat());
+        let speaking = tokio::spawn(speak(transport, hear.clone(), ready));
+        let connection = connection.await.map_err(|_| "the protocol could not be started".to_owned())?;
+        Ok(Self {
+            companion,
+            connection,
+            heard,
+            hear,
+            gone,
+            noise,
+            complaints,
+            speaking: Some(AbortOnDropHandle::new(speaking)),
+            _reading: [AbortOnDropHandle::new(reading), AbortOnDropHandle::new(complaining)],
+        })
+    }
+
+    pub(super) fn group(&self) -> Group {
+        self.companion.group()
+    }
+
+    /// Asks the agent for something. There is no limit of time: that is the caller's.
+    pub(super) fn ask<R: JsonRpcRequest>(
+        &self,
+        request: R,
+    ) -> impl Future<Output = Result<R::Response, Error>> + Send + use<R> {
+        let sent = self.connection.send_request(request);
+        async move { sent.block_task().await }
+    }
+
+    /// Tells the agent that its turn is to end. That it is gone already is fine.
+    pub(super) fn cancel(&self, session: &s::SessionId) {
+        let _ = self.connection.send_notification(s::CancelNotification::new(session.clone()));
+    }
+
+    /// How it ended, and what it printed last, for a person.
+    pub(super) async fn obituary(&mut self) -> Obituary {
+        let end = self.companion.ended().await;
+        Obituary { end, complaints: self.complaints.text(), noise: self.noise.text() }
+    }
+
+    /// What it complained last, while it still lives.
+    pub(super) fn complaints(&self) -> String {
+        self.complaints.text()
+    }
+
+    /// Ends the agent: its input is closed, then it is told, then it is made to.
+    pub(super) async fn close(&mut self) {
+        self.speaking = None;
+        self.companion.end().await;
+    }
+}
+
+/// How an agent ended.
+#[derive(Debug)]
+pub(super) struct Obituary {
+    pub(super) end: Option<ProcessEnd>,
+    pub(super) complaints: String,
+    pub(super) noise: String,
+}
+
+impl Obituary {
+    /// What it said last: complaints, or else what it printed where messages were expected.
+    pub(super) fn last_words(&self) -> &str {
+        if self.complaints.is_empty() { &self.noise } else { &self.complaints }
+    }
+}
+
+/// Keeps the end of what the agent complains, and logs it.
+async fn listen(stderr: ChildStderr, complaints: Tail) {
+    let mut lines = BufReader::new(stderr);
+    let mut line = Vec::new();
+    // A long line is logged in pieces: nothing is kept but its end.
+    while let Ok(n) = (&mut lines).take(COMPLAINT).read_until(b'\n', &mut line).await
+        && n > 0
+    {
+        tracing::info!(target: "agent", "{}", String::from_utf8_lossy(line.trim_ascii_end()));
+        complaints.push(&line);
+        line.clear();
+    }
+}
+
+/// Speaks the protocol until the agent closes its output. A handler holds up all others, so that none of them waits for
+/// anything but the place in the queue.
+async fn speak(
+    transport: ByteStreams<
+        tokio_util::compat::Compat<tokio::process::ChildStdin>,
+        tokio_util::compat::Compat<tokio::io::DuplexStream>,
+    >,
+    hear: mpsc::Sender<FromAgent>,
+    ready: oneshot::Sender<ConnectionTo<Agent>>,
+) {
+    macro_rules! pass_on {
+        ($request:ty, $response:ty, $make:path) => {{
+            let hear = hear.clone();
+            async move |request: $request, responder: Responder<$response>, _: ConnectionTo<Agent>| {
+                // Whoever listened is gone: the dropped responder answers.
+                let _ = hear.send($make(request, responder)).await;
+                Ok(())
+            }
+        }};
+    }
+    use agent_client_protocol::on_receive_request as on;
+    let ended = Client
+        .v1()
+        .name("creel")
+        .on_receive_request(
+            pass_on!(s::RequestPermissionRequest, s::RequestPermissionResponse, FromAgent::Permission),
+            on!(),
+        )
+        .on_receive_request(pass_on!(s::ReadTextFileRequest, s::ReadTextFileResponse, FromAgent::Read), on!())
+        .on_receive_request(pass_on!(s::WriteTextFileRequest, s::WriteTextFileResponse, FromAgent::Write), on!())
+        .on_receive_request(
+            pass_on!(s::CreateTerminalRequest, s::CreateTerminalResponse, FromAgent::CreateTerminal),
+            on!(),
+        )
+        .on_receive_request(
+            pass_on!(s::TerminalOutputRequest, s::TerminalOutputResponse, FromAgent::TerminalOutput),
+            on!(),
+        )
+        .on_receive_request(
+            pass_on!(s::WaitForTerminalExitRequest, s::WaitForTerminalExitResponse, FromAgent::WaitForTerminal),
+            on!(),
+        )
+        .on_receive_request(pass_on!(s::KillTerminalRequest, s::KillTerminalResponse, FromAgent::KillTerminal), on!())
+        .on_receive_request(
+            pass_on!(s::ReleaseTerminalRequest, s::ReleaseTerminalResponse, FromAgent::ReleaseTerminal),
+            on!(),
+        )
+        .connect_with(transport, async move |connection: ConnectionTo<Agent>| {
+            let _ = ready.send(connection.clone());
+            connection.incoming_closed().await;
+            Ok(())
+        })
+        .await;
+    if let Err(error) = ended {
+        tracing::info!("the connection to the agent ended: {error}");
+    }
+}
+
+/// What to start an agent with.
+pub(super) fn spec(command: &str, cwd: &Path, env: Vec<(String, String)>, mark: String) -> CompanionSpec {
+    CompanionSpec { command: command.to_owned(), cwd: cwd.to_owned(), env, mark }
+}

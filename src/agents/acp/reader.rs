@@ -1,0 +1,310 @@
+//! What an agent prints, line by line.
+//!
+//! Owns the way from bytes to messages: updates are taken out here, everything else goes on to the protocol's own
+//! machinery. Updates come by the hundred thousand, and must cost little more than reading them; so text that came at
+//! once is passed on as one piece.
+//!
+//! # Invariants
+//! - Order is kept: an update is passed on before whatever was printed after it.
+//! - A line that is no message is noise: it is kept for the error that may follow, and harms nobody.
+//! - Memory is bounded by [`LINE_MAX`].
+
+use std::{
+    borrow::Cow,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    sync::mpsc,
+};
+
+use super::link::FromAgent;
+use crate::hooks::output::Ring;
+
+/// No message is longer; whoever prints a longer line is cut off.
+const LINE_MAX: usize = 64 << 20;
+/// How much is read at once.
+const PIECE: usize = 64 << 10;
+/// How much of what was printed last is kept to explain a failure.
+const TAIL: usize = 2 << 10;
+
+/// The end of what somebody printed. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Tail(Arc<Mutex<Ring>>);
+
+impl Tail {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Mutex::new(Ring::new(TAIL))))
+    }
+
+    pub(super) fn push(&self, bytes: &[u8]) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
+    }
+
+    pub(super) fn text(&self) -> String {
+        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner).bytes();
+        String::from_utf8_lossy(&bytes).trim().to_owned()
+    }
+}
+
+/// Text of an answer or of thinking.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Chunk {
+    pub(super) session: String,
+    pub(super) kind: ChunkKind,
+    /// The agent's name for the message that it belongs to, where it gives one.
+    pub(super) message: Option<String>,
+    pub(super) text: String,
+}
+
+/// Whether it is said or only thought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ChunkKind {
+    Said,
+    Thought,
+}
+
+/// What a line is.
+#[derive(Debug)]
+enum Line<'a> {
+    Chunk(ChunkLine<'a>),
+    Update {
+        session: String,
+        update: Value,
+    },
+    /// A request, an answer, or a notification of another kind.
+    Message,
+    Noise,
+}
+
+#[derive(Debug, Deserialize)]
+struct ChunkLine<'a> {
+    #[serde(borrow)]
+    method: Cow<'a, str>,
+    #[serde(borrow)]
+    params: ChunkParams<'a>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ChunkParams<'a> {
+    #[serde(borrow)]
+    session_id: Cow<'a, str>,
+    #[serde(borrow)]
+    update: ChunkUpdate<'a>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ChunkUpdate<'a> {
+    session_update: ChunkTag,
+    #[serde(borrow)]
+    content: TextContent<'a>,
+    #[serde(default)]
+    message_id: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ChunkTag {
+    AgentMessageChunk,
+    AgentThoughtChunk,
+}
+
+#[derive(Debug, Deserialize)]
+struct TextContent<'a> {
+    #[serde(rename = "type")]
+    tag: TextTag,
+    #[serde(borrow)]
+    text: Cow<'a, str>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum TextTag {
+    Text,
+}
+
+/// Reads until the agent closes its output, or nobody listens any more.
+pub(super) async fn read(
+    mut output: impl AsyncRead + Unpin,
+    mut protocol: impl AsyncWrite + Unpin,
+    heard: mpsc::Sender<FromAgent>,
+    noise: Tail,
+) {
+    let mut buffer: Vec<u8> = Vec::with_capacity(2 * PIECE);
+    let mut looked_at = 0;
+    loop {
+        buffer.reserve(PIECE);
+        match output.read_buf(&mut buffer).await {
+            Ok(n) if n > 0 => {}
+            Ok(_) | Err(_) => break,
+        }
+        let Some(last) = buffer[looked_at..].iter().rposition(|byte| *byte == b'\n') else {
+            looked_at = buffer.len();
+            if looked_at > LINE_MAX {
+                noise.push(b"a line of more than 64 MiB");
+                return;
+            }
+            continue;
+        };
+        let whole = looked_at + last;
+        if pass_on(&buffer[..whole], &mut protocol, &heard, &noise).await.is_err() {
+            return;
+        }
+        buffer.drain(..=whole);
+        looked_at = 0;
+    }
+    // What has no end is no message.
+    noise.push(&buffer[buffer.len().saturating_sub(TAIL)..]);
+}
+
+/// Nobody listens any more.
+struct Unheard;
+
+async fn pass_on(
+    lines: &[u8],
+    protocol: &mut (impl AsyncWrite + Unpin),
+    heard: &mpsc::Sender<FromAgent>,
+    noise: &Tail,
+) -> Result<(), Unheard> {
+    let mut held: Option<Chunk> = None;
+    for line in lines.split(|byte| *byte == b'\n') {
+        let line = line.trim_ascii();
+        if line.is_empty() {
+            continue;
+        }
+        match sort(line) {
+            Line::Chunk(chunk) => {
+                if let Some(finished) = add(&mut held, chunk) {
+                    send(heard, FromAgent::Text(finished)).await?;
+                }
+                continue;
+            }
+            Line::Noise => {
+                tracing::debug!("the agent printed: {}", String::from_utf8_lossy(&line[..line.len().min(400)]));
+                noise.push(&line[line.len().saturating_sub(TAIL)..]);
+                noise.push(b"\n");
+                continue;
+            }
+            Line::Update { session, update } => {
+                if let Some(chunk) = held.take() {
+                    send(heard, FromAgent::Text(chunk)).await?;
+                }
+                send(heard, FromAgent::Update { session, update }).await?;
+            }
+            Line::Message => {
+                if let Some(chunk) = held.take() {
+                    send(heard, FromAgent::Text(chunk)).await?;
+                }
+                let sent = async {
+                    protocol.write_all(line).await?;
+                    protocol.write_all(b"\n").await
+                };
+                sent.await.map_err(|_| Unheard)?;
+            }
+        }
+    }
+    match held {
+        Some(chunk) => send(heard, FromAgent::Text(chunk)).await,
+        None => Ok(()),
+    }
+}
+
+async fn send(heard: &mpsc::Sender<FromAgent>, what: FromAgent) -> Result<(), Unheard> {
+    heard.send(what).await.map_err(|_| Unheard)
+}
+
+/// Adds to the text that is held; the held one comes back, if this belongs to another.
+fn add(held: &mut Option<Chunk>, line: ChunkLine<'_>) -> Option<Chunk> {
+    let ChunkParams { session_id, update } = line.params;
+    let kind = match update.session_update {
+        ChunkTag::AgentMessageChunk => ChunkKind::Said,
+        ChunkTag::AgentThoughtChunk => ChunkKind::Thought,
+    };
+    if let Some(chunk) = held
+        && chunk.kind == kind
+        && chunk.session == session_id
+        && chunk.message == update.message_id
+    {
+        chunk.text.push_str(&update.content.text);
+        return None;
+    }
+    let text = update.content.text.into_owned();
+    held.replace(Chunk { session: session_id.into_owned(), kind, message: update.message_id, text })
+}
+
+fn sort(line: &[u8]) -> Line<'_> {
+    if line[0] != b'{' && line[0] != b'[' {
+        return Line::Noise;
+    }
+    // Nearly all lines of a busy agent are of this kind, and are read without a detour.
+    if let Ok(chunk) = serde_json::from_slice::<ChunkLine<'_>>(line)
+        && chunk.method == "session/update"
+    {
+        let TextTag::Text = chunk.params.update.content.tag;
+        return Line::Chunk(chunk);
+    }
+    let Ok(mut value) = serde_json::from_slice::<Value>(line) else { return Line::Noise };
+    if value["method"] != "session/update" || !value["id"].is_null() {
+        return Line::Message;
+    }
+    let session = value["params"]["sessionId"].as_str().unwrap_or_default().to_owned();
+    Line::Update { session, update: value["params"]["update"].take() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn heard(bytes: &[u8]) -> (Vec<String>, String, String) {
+        let (sender, mut receiver) = mpsc::channel(1_000);
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        let noise = Tail::new();
+        read(bytes, near, sender, noise.clone()).await;
+        let mut seen = Vec::new();
+        while let Some(one) = receiver.recv().await {
+            seen.push(match one {
+                FromAgent::Text(chunk) => format!("{:?} {}", chunk.kind, chunk.text),
+                FromAgent::Update { update, .. } => format!("update {}", update["sessionUpdate"]),
+                other => format!("{other:?}"),
+            });
+        }
+        let mut forwarded = String::new();
+        far.read_to_string(&mut forwarded).await.expect("text");
+        (seen, forwarded, noise.text())
+    }
+
+    fn chunk(kind: &str, text: &str) -> String {
+        let update = serde_json::json!({"sessionUpdate": kind, "content": {"type": "text", "text": text}});
+        let params = serde_json::json!({"sessionId": "s", "update": update});
+        format!("{}\n", serde_json::json!({"jsonrpc": "2.0", "method": "session/update", "params": params}))
+    }
+
+    #[tokio::test]
+    async fn text_that_came_at_once_is_one_piece_and_order_is_kept() {
+        let lines = [
+            chunk("agent_message_chunk", "a"),
+            chunk("agent_message_chunk", "b \"quoted\"\n"),
+            chunk("agent_thought_chunk", "c"),
+            "{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{\"sessionId\":\"s\",\"update\":{\"sessionUpdate\":\"plan\",\"entries\":[]}}}\n".into(),
+            chunk("agent_message_chunk", "d"),
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n".into(),
+        ];
+        let (seen, forwarded, noise) = heard(lines.concat().as_bytes()).await;
+        assert_eq!(seen, ["Said ab \"quoted\"\n", "Thought c", "update \"plan\"", "Said d"]);
+        assert_eq!((forwarded.as_str(), noise.as_str()), ("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n", ""));
+    }
+
+    #[tokio::test]
+    async fn what_is_no_message_is_noise() {
+        let bytes = b"Loading...\n\xff\xfe{\n{\"half\": \n[1,2]\nnull\n\n   \n{\"method\":\"session/update\",\"params\":7}\nlast";
+        let (seen, forwarded, noise) = heard(bytes).await;
+        assert_eq!(seen, ["update null"]);
+        assert_eq!(forwarded, "[1,2]\n");
+        assert!(noise.starts_with("Loading...\n") && noise.ends_with("null\nlast"), "{noise}");
+    }
+}

@@ -1,0 +1,242 @@
+//! Commands that are run for an agent.
+//!
+//! Owns the commands, their output as far as the agent wants it, and their end. Each is a process like a hook's: see
+//! [`crate::hooks::process`].
+//!
+//! # Invariants
+//! - A command that was released, or whose agent is gone, is ended with all that it started.
+//! - What is kept of the output is bounded.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use agent_client_protocol::v1::schema as s;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::{files::Premises, limited, link::FromAgent};
+use crate::{
+    engine::conversation::{AgentUpdate, ToolCall, ToolKind, ToolStatus},
+    hooks::{
+        output::{Ring, torn_start},
+        process::{self, Group, ProcessEnd, ProcessSpec, Stream, Watch},
+    },
+};
+
+/// What is kept if the agent does not say.
+const KEPT: usize = 1 << 20;
+/// What is kept at most, whatever the agent says.
+const KEPT_MAX: usize = 8 << 20;
+/// How much of the output is shown with the call.
+const SHOWN: usize = 4 << 10;
+
+/// How a command gets on.
+#[derive(Debug)]
+pub(super) enum TerminalNews {
+    Started(Group),
+    Ended(ToolCall),
+}
+
+/// The commands that an agent has going.
+#[derive(Debug, Default)]
+pub(super) struct Terminals {
+    all: HashMap<String, Terminal>,
+    last: u32,
+}
+
+#[derive(Debug)]
+struct Terminal {
+    printed: Printed,
+    ended: watch::Receiver<Option<s::TerminalExitStatus>>,
+    cancel: CancellationToken,
+}
+
+/// Whoever forgets a command ends it.
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}
+
+/// What a command printed. Cheap to clone.
+#[derive(Debug, Clone)]
+struct Printed(Arc<Mutex<Kept>>);
+
+#[derive(Debug)]
+struct Kept {
+    ring: Ring,
+    total: u64,
+}
+
+impl Printed {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The text, and whether something is missing before it.
+    fn text(&self) -> (String, bool) {
+        let kept = self.kept();
+        let mut bytes = kept.ring.bytes();
+        let truncated = kept.total > bytes.len() as u64;
+        if truncated {
+            bytes.drain(..torn_start(&bytes));
+        }
+        (String::from_utf8_lossy(&bytes).into_owned(), truncated)
+    }
+}
+
+/// Where commands run, and how they are found again.
+#[derive(Debug, Clone)]
+pub(super) struct Site {
+    pub(super) premises: Premises,
+    pub(super) env: Vec<(String, String)>,
+    pub(super) mark: String,
+    pub(super) news: mpsc::Sender<FromAgent>,
+}
+
+impl Terminals {
+    /// Starts a command. Says its name, and what to show.
+    pub(super) fn create(
+        &mut self,
+        request: s::CreateTerminalRequest,
+        site: &Site,
+    ) -> Result<(s::TerminalId, AgentUpdate), String> {
+        let cwd = site.premises.folder(request.cwd.as_deref()).map_err(|error| error.to_string())?;
+        self.last += 1;
+        let name = format!("terminal-{}", self.last);
+        let line = command_line(&request.command, &request.args);
+        let call = ToolCall {
+            call: name.clone(),
+            title: limited(readable(&request.command, &request.args), SHOWN),
+            status: ToolStatus::InProgress,
+            kind: Some(ToolKind::Execute),
+            ..ToolCall::default()
+        };
+        let wanted = request.output_byte_limit.map_or(KEPT, |limit| usize::try_from(limit).unwrap_or(KEPT_MAX));
+        let ring = Ring::new(wanted.clamp(1, KEPT_MAX));
+        let printed = Printed(Arc::new(Mutex::new(Kept { ring, total: 0 })));
+        let given = request.env.into_iter().map(|variable| (variable.name, variable.value));
+        let spec = ProcessSpec {
+            command: line,
+            cwd,
+            env: site.env.iter().cloned().chain(given).collect(),
+            stdin: Vec::new(),
+            timeout: None,
+            grace: process::GRACE,
+            mark: format!("{}/{name}", site.mark),
+        };
+        let (end, ended) = watch::channel(None);
+        let cancel = CancellationToken::new();
+        tokio::spawn(run(spec, call.clone(), printed.clone(), end, cancel.clone(), site.news.clone()));
+        self.all.insert(name.clone(), Terminal { printed, ended, cancel });
+        Ok((s::TerminalId::new(name), AgentUpdate::ToolCalled(call)))
+    }
+
+    pub(super) fn output(&self, id: &s::TerminalId) -> Result<s::TerminalOutputResponse, String> {
+        let terminal = self.find(id)?;
+        let (text, truncated) = terminal.printed.text();
+        let status = terminal.ended.borrow().clone();
+        Ok(s::TerminalOutputResponse::new(text, truncated).exit_status(status))
+    }
+
+    /// The end, when it comes.
+    pub(super) fn end(
+        &self,
+        id: &s::TerminalId,
+    ) -> Result<impl Future<Output = s::TerminalExitStatus> + Send + use<>, String> {
+        let mut ended = self.find(id)?.ended.clone();
+        Ok(async move {
+            let known = ended.wait_for(Option::is_some).await.ok().and_then(|status| status.clone());
+            known.unwrap_or_default()
+        })
+    }
+
+    pub(super) fn kill(&self, id: &s::TerminalId) -> Result<(), String> {
+        self.find(id).map(|terminal| terminal.cancel.cancel())
+    }
+
+    pub(super) fn release(&mut self, id: &s::TerminalId) -> Result<(), String> {
+        self.all.remove(&*id.0).map(drop).ok_or_else(|| unknown(id))
+    }
+
+    fn find(&self, id: &s::TerminalId) -> Result<&Terminal, String> {
+        self.all.get(&*id.0).ok_or_else(|| unknown(id))
+    }
+}
+
+fn unknown(id: &s::TerminalId) -> String {
+    format!("there is no terminal {id}")
+}
+
+/// A program with arguments, or a whole line for the shell, which is how many agents use it.
+fn command_line(command: &str, args: &[String]) -> String {
+    if args.is_empty() {
+        return command.to_owned();
+    }
+    let quoted = |word: &str| format!("'{}'", word.replace('\'', "'\\''"));
+    let words = std::iter::once(command).chain(args.iter().map(String::as_str));
+    format!("exec {}", words.map(quoted).collect::<Vec<_>>().join(" "))
+}
+
+fn readable(command: &str, args: &[String]) -> String {
+    std::iter::once(command).chain(args.iter().map(String::as_str)).collect::<Vec<_>>().join(" ")
+}
+
+async fn run(
+    spec: ProcessSpec,
+    call: ToolCall,
+    printed: Printed,
+    end: watch::Sender<Option<s::TerminalExitStatus>>,
+    cancel: CancellationToken,
+    news: mpsc::Sender<FromAgent>,
+) {
+    let mut watch = Keeper { printed: printed.clone(), started: Some(news.clone()) };
+    let ended = process::run(spec, &mut watch, &cancel).await;
+    let (text, _) = printed.text();
+    let (status, said) = match &ended {
+        ProcessEnd::Exit(0) => (ToolStatus::Completed, String::new()),
+        ProcessEnd::Exit(code) => (ToolStatus::Failed, format!("exit {code}")),
+        ProcessEnd::Signal(signal) => (ToolStatus::Failed, format!("killed by signal {signal}")),
+        ProcessEnd::Cancelled | ProcessEnd::TimedOut => (ToolStatus::Failed, "ended by the agent".into()),
+        ProcessEnd::SpawnFailed(why) => (ToolStatus::Failed, why.clone()),
+    };
+    let start = text.ceil_char_boundary(text.len().saturating_sub(SHOWN));
+    let output = [text[start..].trim_end(), &said].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>();
+    let call = ToolCall { status, output: Some(output.join("\n")).filter(|text| !text.is_empty()), ..call };
+    let _ = end.send(Some(exit_status(&ended)));
+    // Nobody listens if the agent is gone.
+    let _ = news.send(FromAgent::Terminal(TerminalNews::Ended(call))).await;
+}
+
+fn exit_status(ended: &ProcessEnd) -> s::TerminalExitStatus {
+    let status = s::TerminalExitStatus::new();
+    match ended {
+        ProcessEnd::Exit(code) => status.exit_code(u32::try_from(*code).unwrap_or(1)),
+        ProcessEnd::Signal(signal) => status.signal(signal.to_string()),
+        ProcessEnd::Cancelled | ProcessEnd::TimedOut => status.signal("TERM".to_owned()),
+        ProcessEnd::SpawnFailed(_) => status.exit_code(127),
+    }
+}
+
+/// Keeps the end of what a command prints.
+struct Keeper {
+    printed: Printed,
+    started: Option<mpsc::Sender<FromAgent>>,
+}
+
+impl Watch for Keeper {
+    fn started(&mut self, group: Group) {
+        if let Some(news) = self.started.take() {
+            // A watch must not wait: whoever listens is told as soon as there is room.
+            tokio::spawn(async move { news.send(FromAgent::Terminal(TerminalNews::Started(group))).await });
+        }
+    }
+
+    fn output(&mut self, _: Stream, bytes: &[u8]) {
+        let mut kept = self.printed.kept();
+        kept.ring.push(bytes);
+        kept.total += bytes.len() as u64;
+    }
+}

@@ -1,0 +1,370 @@
+//! What an agent tells of itself, in our words.
+//!
+//! Owns the meaning of every kind of update, and what is known of each tool call: agents announce titles, kinds and
+//! contents late, in pieces, or without a beginning. Does not read anything: see [`super::reader`].
+//!
+//! # Invariants
+//! - A kind that is not known is kept as a note, never an error.
+//! - What is passed on of one call is bounded, and a repetition is not passed on.
+
+use std::collections::{HashMap, hash_map::Entry};
+
+use agent_client_protocol::v1::schema as s;
+use serde_json::Value;
+
+use super::limited;
+use crate::engine::conversation::{
+    AgentUpdate, ContextUse, Location, OptionKind, PermissionOption, PlanEntry, Spent, StopReason, ToolCall, ToolKind,
+    ToolStatus,
+};
+
+/// How much of a call's arguments is kept.
+const INPUT_MAX: usize = 4 << 10;
+/// How much of what it changes is kept.
+const DIFF_MAX: usize = 16 << 10;
+/// How much of what it printed is kept.
+const OUTPUT_MAX: usize = 8 << 10;
+/// How much of a note is kept.
+const NOTE_MAX: usize = 2 << 10;
+/// Texts that are longer together are not compared line by line.
+const COMPARE_MAX: usize = 1 << 20;
+
+/// What is known of one conversation.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    calls: HashMap<String, ToolCall>,
+    /// The last note of each kind, so that only news is passed on.
+    notes: HashMap<String, String>,
+    /// What the conversation has cost so far, as the agent says.
+    pub(super) cost: Option<f64>,
+}
+
+impl Book {
+    /// What an update means, if it means something new.
+    pub(super) fn update(&mut self, update: Value) -> Option<AgentUpdate> {
+        let kind = update["sessionUpdate"].as_str().unwrap_or("unknown").to_owned();
+        // The typed form takes the value apart; for a kind that it does not know, the value itself is the note.
+        match serde_json::from_value::<s::SessionUpdate>(update.clone()) {
+            Ok(typed) => self.typed(typed, &kind, &update),
+            Err(error) => {
+                tracing::debug!("an update that is not understood: {error}");
+                self.note(&kind, update.to_string())
+            }
+        }
+    }
+
+    fn typed(&mut self, update: s::SessionUpdate, kind: &str, value: &Value) -> Option<AgentUpdate> {
+        match update {
+            s::SessionUpdate::AgentMessageChunk(chunk) => Some(AgentUpdate::Said(text_of(&chunk.content))),
+            s::SessionUpdate::AgentThoughtChunk(chunk) => Some(AgentUpdate::Thought(text_of(&chunk.content))),
+            // What we said ourselves.
+            s::SessionUpdate::UserMessageChunk(_) => None,
+            s::SessionUpdate::ToolCall(call) => self.called(call),
+            s::SessionUpdate::ToolCallUpdate(call) => self.progressed(call),
+            s::SessionUpdate::Plan(plan) => Some(AgentUpdate::Planned(plan.entries.iter().map(entry).collect())),
+            s::SessionUpdate::UsageUpdate(usage) => {
+                self.cost = usage.cost.map(|cost| cost.amount).or(self.cost);
+                Some(AgentUpdate::Used(ContextUse { used: usage.used, size: usage.size }))
+            }
+            s::SessionUpdate::CurrentModeUpdate(mode) => self.note("mode", mode.current_mode_id.to_string()),
+            s::SessionUpdate::AvailableCommandsUpdate(update) => {
+                let names: Vec<&str> = update.available_commands.iter().map(|command| &*command.name).collect();
+                self.note("commands", names.join(", "))
+            }
+            s::SessionUpdate::ConfigOptionUpdate(_) => self.note("settings", settings(value)),
+            s::SessionUpdate::SessionInfoUpdate(_) => {
+                value["title"].as_str().and_then(|title| self.note("title", title.to_owned()))
+            }
+            s::SessionUpdate::Notice(notice) => {
+                let text =
+                    [Some(notice.title), notice.description].into_iter().flatten().collect::<Vec<_>>().join(": ");
+                self.note("notice", text)
+            }
+            _ => self.note(kind, value.to_string()),
+        }
+    }
+
+    fn note(&mut self, what: &str, text: String) -> Option<AgentUpdate> {
+        let text = limited(text, NOTE_MAX);
+        if text.is_empty() || self.notes.get(what) == Some(&text) {
+            return None;
+        }
+        self.notes.insert(what.to_owned(), text.clone());
+        Some(AgentUpdate::Noted { what: what.to_owned(), text })
+    }
+
+    fn called(&mut self, call: s::ToolCall) -> Option<AgentUpdate> {
+        let fields = s::ToolCallUpdateFields::new()
+            .kind(call.kind)
+            .status(call.status)
+            .title(call.title)
+            .content(call.content)
+            .locations(call.locations)
+            .raw_input(call.raw_input)
+            .raw_output(call.raw_output);
+        self.learn(&call.tool_call_id, fields, call.meta.as_ref())
+    }
+
+    fn progressed(&mut self, call: s::ToolCallUpdate) -> Option<AgentUpdate> {
+        self.learn(&call.tool_call_id, call.fields, call.meta.as_ref())
+    }
+
+    fn learn(
+        &mut self,
+        id: &s::ToolCallId,
+        fields: s::ToolCallUpdateFields,
+        meta: Option<&s::Meta>,
+    ) -> Option<AgentUpdate> {
+        match self.calls.entry(id.to_string()) {
+            Entry::Vacant(place) => {
+                let mut call = ToolCall { call: id.to_string(), title: "a tool".to_owned(), ..ToolCall::default() };
+                take_in(&mut call, fields, meta);
+                Some(AgentUpdate::ToolCalled(place.insert(call).clone()))
+            }
+            Entry::Occupied(mut place) => {
+                let before = place.get().clone();
+                take_in(place.get_mut(), fields, meta);
+                (before != *place.get()).then(|| AgentUpdate::ToolUpdated(place.get().clone()))
+            }
+        }
+    }
+
+    /// The call that a request for leave is about, as far as it is known.
+    pub(super) fn asked(&mut self, call: s::ToolCallUpdate) -> ToolCall {
+        let id = call.tool_call_id.to_string();
+        self.learn(&call.tool_call_id, call.fields, call.meta.as_ref());
+        self.calls.get(&id).cloned().unwrap_or_default()
+    }
+
+    /// Whether a call was made.
+    pub(super) fn has_calls(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
+    /// A new turn: calls of the last one get no more news.
+    pub(super) fn next_turn(&mut self) {
+        self.calls.clear();
+    }
+}
+
+fn take_in(call: &mut ToolCall, fields: s::ToolCallUpdateFields, meta: Option<&s::Meta>) {
+    if let Some(title) = fields.title.filter(|title| !title.trim().is_empty()) {
+        call.title = limited(title, NOTE_MAX);
+    }
+    if let Some(kind) = fields.kind {
+        call.kind = Some(tool_kind(kind));
+    }
+    if let Some(status) = fields.status {
+        call.status = tool_status(status);
+    }
+    if let Some(locations) = fields.locations.filter(|locations| !locations.is_empty()) {
+        let place = |l: &s::ToolCallLocation| Location { path: l.path.display().to_string(), line: l.line };
+        call.locations = locations.iter().map(place).collect();
+    }
+    if let Some(input) = &fields.raw_input {
+        if let Some(diff) = input["diff"].as_str().filter(|_| call.diff.is_none()) {
+            call.diff = Some(limited(diff.to_owned(), DIFF_MAX));
+        }
+        if input.as_object().is_none_or(|fields| !fields.is_empty()) {
+            call.input = Some(limited(format!("{input:#}"), INPUT_MAX));
+        }
+    }
+    let content = fields.content.unwrap_or_default();
+    let diffs: String = content.iter().filter_map(diff).collect();
+    if !diffs.is_empty() {
+        call.diff = Some(limited(diffs, DIFF_MAX));
+    }
+    let printed = content.iter().filter_map(printed).collect::<Vec<_>>().join("\n");
+    let delta = meta.and_then(|meta| meta.get("terminal_output_delta")).and_then(|delta| delta["data"].as_str());
+    if !printed.is_empty() {
+        call.output = Some(limited(printed, OUTPUT_MAX));
+    } else if let Some(delta) = delta {
+        let before = call.output.take().unwrap_or_default();
+        call.output = Some(limited(before + delta, OUTPUT_MAX));
+    } else if let Some(output) = fields.raw_output.as_ref().and_then(raw_text) {
+        call.output = Some(limited(output.to_owned(), OUTPUT_MAX));
+    }
+}
+
+fn raw_text(output: &Value) -> Option<&str> {
+    output.as_str().or_else(|| output["output"].as_str()).filter(|text| !text.is_empty())
+}
+
+fn diff(content: &s::ToolCallContent) -> Option<String> {
+    let s::ToolCallContent::Diff(diff) = content else { return None };
+    Some(unified(&diff.path.display().to_string(), diff.old_text.as_deref().unwrap_or_default(), &diff.new_text))
+}
+
+/// The change of a file as a unified diff.
+pub(super) fn unified(path: &str, old: &str, new: &str) -> String {
+    if old.len() + new.len() > COMPARE_MAX {
+        return format!("--- {path}\n+++ {path}\n{} bytes become {}\n", old.len(), new.len());
+    }
+    let timeout = std::time::Duration::from_millis(200);
+    let diff = similar::TextDiff::configure().timeout(timeout).diff_lines(old, new);
+    diff.unified_diff().header(path, path).to_string()
+}
+
+fn printed(content: &s::ToolCallContent) -> Option<String> {
+    match content {
+        s::ToolCallContent::Content(content) => Some(text_of(&content.content)).filter(|text| !text.is_empty()),
+        _ => None,
+    }
+}
+
+fn text_of(content: &s::ContentBlock) -> String {
+    match content {
+        s::ContentBlock::Text(text) => text.text.clone(),
+        s::ContentBlock::Image(_) => "[image]".to_owned(),
+        s::ContentBlock::Audio(_) => "[audio]".to_owned(),
+        s::ContentBlock::ResourceLink(link) => format!("[{}]", link.uri),
+        _ => "[resource]".to_owned(),
+    }
+}
+
+fn entry(entry: &s::PlanEntry) -> PlanEntry {
+    let status = match entry.status {
+        s::PlanEntryStatus::InProgress => ToolStatus::InProgress,
+        s::PlanEntryStatus::Completed => ToolStatus::Completed,
+        _ => ToolStatus::Pending,
+    };
+    PlanEntry { content: limited(entry.content.clone(), NOTE_MAX), status }
+}
+
+fn settings(update: &Value) -> String {
+    let options = update["configOptions"].as_array().into_iter().flatten();
+    let said = options.filter_map(|option| Some(format!("{} = {}", option["id"].as_str()?, option["currentValue"])));
+    said.collect::<Vec<_>>().join(", ")
+}
+
+fn tool_kind(kind: s::ToolKind) -> ToolKind {
+    match kind {
+        s::ToolKind::Read => ToolKind::Read,
+        s::ToolKind::Edit => ToolKind::Edit,
+        s::ToolKind::Delete => ToolKind::Delete,
+        s::ToolKind::Move => ToolKind::Move,
+        s::ToolKind::Search => ToolKind::Search,
+        s::ToolKind::Execute => ToolKind::Execute,
+        s::ToolKind::Think => ToolKind::Think,
+        s::ToolKind::Fetch => ToolKind::Fetch,
+        s::ToolKind::SwitchMode => ToolKind::SwitchMode,
+        _ => ToolKind::Other,
+    }
+}
+
+fn tool_status(status: s::ToolCallStatus) -> ToolStatus {
+    match status {
+        s::ToolCallStatus::InProgress => ToolStatus::InProgress,
+        s::ToolCallStatus::Completed => ToolStatus::Completed,
+        s::ToolCallStatus::Failed => ToolStatus::Failed,
+        _ => ToolStatus::Pending,
+    }
+}
+
+/// The answers that an agent offers.
+pub(super) fn options(options: Vec<s::PermissionOption>) -> Vec<PermissionOption> {
+    let one = |option: s::PermissionOption| {
+        let kind = match option.kind {
+            s::PermissionOptionKind::AllowOnce => OptionKind::AllowOnce,
+            s::PermissionOptionKind::AllowAlways => OptionKind::AllowAlways,
+            s::PermissionOptionKind::RejectAlways => OptionKind::RejectAlways,
+            // Of a kind that we do not know it is only known that it is not a plain yes.
+            _ => OptionKind::RejectOnce,
+        };
+        PermissionOption { id: option.option_id.to_string(), name: option.name, kind }
+    };
+    options.into_iter().map(one).collect()
+}
+
+/// Why the agent stopped.
+pub(super) fn stop_reason(reason: s::StopReason) -> StopReason {
+    match reason {
+        s::StopReason::MaxTokens => StopReason::MaxTokens,
+        s::StopReason::MaxTurnRequests => StopReason::MaxTurnRequests,
+        s::StopReason::Refusal => StopReason::Refusal,
+        s::StopReason::Cancelled => StopReason::Cancelled,
+        _ => StopReason::EndTurn,
+    }
+}
+
+/// What the turn used: as the protocol has it, or where some agents put it instead.
+pub(super) fn spent(response: &s::PromptResponse) -> Spent {
+    let elsewhere = response.meta.as_ref().and_then(|meta| meta.get("quota")).map(|quota| &quota["token_count"]);
+    let count = |name: &str| elsewhere.and_then(|count| count[name].as_u64());
+    let sum = || match (count("input_tokens"), count("output_tokens")) {
+        (None, None) => None,
+        (input, output) => Some(input.unwrap_or(0) + output.unwrap_or(0)),
+    };
+    let tokens = response.usage.as_ref().map(|usage| usage.total_tokens).or_else(|| count("totalTokens")).or_else(sum);
+    Spent { tokens, cost: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn told(updates: &[Value]) -> Vec<AgentUpdate> {
+        let mut book = Book::default();
+        updates.iter().filter_map(|update| book.update(update.clone())).collect()
+    }
+
+    #[test]
+    fn a_call_is_known_piece_by_piece_and_repetitions_are_not_passed_on() {
+        let updates = told(&[
+            json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Preparing…", "kind": "edit", "rawInput": {}}),
+            json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "Write a.py",
+                "locations": [{"path": "/p/a.py", "line": 3}],
+                "content": [{"type": "diff", "path": "/p/a.py", "oldText": "a\n", "newText": "b\n"}]}),
+            json!({"sessionUpdate": "tool_call_update", "toolCallId": "c"}),
+            json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed", "rawOutput": "ok"}),
+            json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed", "rawOutput": "ok"}),
+        ]);
+        let [AgentUpdate::ToolCalled(first), AgentUpdate::ToolUpdated(second), AgentUpdate::ToolUpdated(last)] =
+            &updates[..]
+        else {
+            panic!("{updates:?}")
+        };
+        assert_eq!(
+            (first.title.as_str(), first.kind, first.input.as_ref()),
+            ("Preparing…", Some(ToolKind::Edit), None)
+        );
+        assert_eq!(second.locations, [Location { path: "/p/a.py".into(), line: Some(3) }]);
+        assert!(second.diff.as_deref().is_some_and(|diff| diff.contains("-a\n+b")), "{:?}", second.diff);
+        assert_eq!((last.status, last.output.as_deref()), (ToolStatus::Completed, Some("ok")));
+        assert_eq!((last.title.as_str(), &last.diff), ("Write a.py", &second.diff));
+    }
+
+    #[test]
+    fn a_call_that_was_never_announced_begins_with_its_first_update() {
+        let updates = told(&[json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "in_progress"})]);
+        assert!(matches!(&updates[..], [AgentUpdate::ToolCalled(call)] if call.status == ToolStatus::InProgress));
+    }
+
+    #[test]
+    fn every_kind_is_told_and_an_unknown_one_is_kept() {
+        let updates = told(&[
+            json!({"sessionUpdate": "plan", "entries": [{"content": "a", "priority": "high", "status": "completed"}]}),
+            json!({"sessionUpdate": "usage_update", "used": 5, "size": 10, "cost": {"amount": 0.5, "currency": "USD"}}),
+            json!({"sessionUpdate": "current_mode_update", "currentModeId": "plan"}),
+            json!({"sessionUpdate": "available_commands_update", "availableCommands": [{"name": "a", "description": ""}]}),
+            json!({"sessionUpdate": "available_commands_update", "availableCommands": [{"name": "a", "description": ""}]}),
+            json!({"sessionUpdate": "session_info_update", "title": "A title"}),
+            json!({"sessionUpdate": "session_info_update", "_meta": {"busy": true}}),
+            json!({"sessionUpdate": "from_the_future", "x": 1}),
+            json!({"sessionUpdate": "plan", "entries": 7}),
+            json!(null),
+        ]);
+        let noted = |what: &str, text: &str| AgentUpdate::Noted { what: what.into(), text: text.into() };
+        assert_eq!(
+            updates[0],
+            AgentUpdate::Planned(vec![PlanEntry { content: "a".into(), status: ToolStatus::Completed }])
+        );
+        assert_eq!(updates[1], AgentUpdate::Used(ContextUse { used: 5, size: 10 }));
+        assert_eq!(updates[2..5], [noted("mode", "plan"), noted("commands", "a"), noted("title", "A title")]);
+        assert!(
+            matches!(&updates[5], AgentUpdate::Noted { what, text } if what == "from_the_future" && text.contains("\"x\":1"))
+        );
+    }
+}

@@ -1,0 +1,372 @@
+//! Why a turn failed, read from the agent's words.
+//!
+//! Owns the telling apart (not logged in, too many requests, …) and the advice that goes with it. Does not decide
+//! whether a turn failed: the agents do.
+//!
+//! # Invariants
+//! - The agent's own words are always in the message. A wrong guess costs a wrong advice and nothing else.
+
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
+use serde_json::Value;
+
+use crate::engine::{conversation::TurnFailure, policy::AgentFacts, time::Span};
+
+/// How much of the agent's words is looked at and shown: their end, where the last error stands.
+const WORDS_MAX: usize = 4 * 1024;
+/// A server that wants to be left alone for longer than this did not mean a length of time.
+const RETRY_MAX: Span = Span::secs(24 * 60 * 60);
+
+/// What is wrong, as far as the words tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// Nobody is logged in, or the key is refused.
+    Login,
+    /// The conversation does not fit into the model any more.
+    ContextFull,
+    /// All that was paid for is used.
+    Quota,
+    /// Too many requests in a short time.
+    RateLimit,
+    /// The server has trouble of its own.
+    Server,
+    /// The server cannot be reached.
+    Network,
+    /// The words say it themselves, or nothing does.
+    Other,
+}
+
+/// The failure of a turn: what happened, what the agent said of it, and what to do.
+pub(super) fn explain(what: &str, said: &str, known: &AgentFacts) -> TurnFailure {
+    let said = end_of(&readable(said), WORDS_MAX);
+    let happened = match said.as_str() {
+        "" => format!("{what}, and did not say why"),
+        said => format!("{what}: {said}"),
+    };
+    let trouble = Trouble::of(&said);
+    let retry_after = match trouble {
+        Trouble::RateLimit | Trouble::Server => retry_after(&said),
+        Trouble::Login | Trouble::ContextFull | Trouble::Quota | Trouble::Network | Trouble::Other => None,
+    };
+    let message = match trouble.advice(known, retry_after) {
+        Some(advice) => format!("{advice}\n{happened}"),
+        None => happened,
+    };
+    TurnFailure { retry_after, ..TurnFailure::new(message) }
+}
+
+/// The failure of an agent whose program is not there.
+pub(super) fn not_installed(what: &str, command: &str, said: &str, known: &AgentFacts) -> TurnFailure {
+    let install = known.install.as_ref().map(|how| format!(" ({how})")).unwrap_or_default();
+    let said = end_of(said, WORDS_MAX);
+    let said = if said.is_empty() { said } else { format!(": {said}") };
+    TurnFailure::new(format!(
+        "{what}: `{command}` names a program that is not installed or not on the PATH; install it{install}, or change the \
+         agent in the config{said}"
+    ))
+}
+
+/// What gives a trouble away: an HTTP state, or words.
+struct Sign {
+    trouble: Trouble,
+    states: &'static [&'static str],
+    words: &'static [&'static str],
+}
+
+/// In this order: a full conversation is also a bad request, and a used-up quota also comes as 429.
+const SIGNS: [Sign; 6] = [
+    Sign {
+        trouble: Trouble::ContextFull,
+        states: &[],
+        words: &[
+            r"context.?(length|window|overflow|limit)",
+            r"maximum context",
+            r"(prompt|input).(is.)?too.long",
+            r"token count.{0,40}exceeds",
+        ],
+    },
+    Sign {
+        trouble: Trouble::Login,
+        states: &["401"],
+        words: &[
+            r"unauthorized|unauthenticated|not (logged in|authenticated)",
+            r"authentication.?(failed|error|required)",
+            r"(please|must|need to) (log|sign).?in|(log|sign).?in required",
+            r"please run\b.*\b(log.?in|auth|setup|configure)",
+            r"(invalid|incorrect|missing|no|expired).{0,12}(api.?key|credentials|token\b)",
+            r"api.?key.{0,20}(not (set|valid|found|provided)|invalid|missing|required|expired)",
+            r"token (has|is) expired",
+        ],
+    },
+    Sign {
+        trouble: Trouble::Quota,
+        states: &["402"],
+        words: &[r"quota|billing|credit balance|payment required|usage limit", r"(out of|insufficient|no) credits?\b"],
+    },
+    Sign {
+        trouble: Trouble::RateLimit,
+        states: &["429"],
+        words: &[r"rate.?limit|too many requests|resource.?exhausted|throttl|retry.after"],
+    },
+    Sign {
+        trouble: Trouble::Server,
+        states: &["500", "502", "503", "504", "529"],
+        words: &[
+            r"overloaded|high demand|(internal )?server.?error|temporarily unavailable",
+            r"bad gateway|service unavailable|gateway time.?out",
+        ],
+    },
+    Sign {
+        trouble: Trouble::Network,
+        states: &[],
+        words: &[
+            r"\bE(CONNREFUSED|CONNRESET|TIMEDOUT|NOTFOUND|AI_AGAIN)\b",
+            r"connection (refused|reset|closed|error|timed out)|network (error|is unreachable)",
+            r"(could not|couldn't|failed to) (resolve|connect)|error sending request",
+            r"stream disconnected|fetch failed|socket hang up",
+        ],
+    },
+];
+
+impl Trouble {
+    /// What these words are about.
+    pub(super) fn of(said: &str) -> Self {
+        static WORDS: LazyLock<[Regex; SIGNS.len()]> = LazyLock::new(|| SIGNS.map(|sign| words(&sign.words.join("|"))));
+        let mut signs = SIGNS.iter().zip(&*WORDS);
+        let found = signs.find(|(sign, words)| has_status(said, sign.states) || words.is_match(said));
+        match found.map(|(sign, _)| sign.trouble) {
+            // A quota that is free again soon is a matter of speed.
+            Some(Self::Quota) if retry_after(said).is_some() => Self::RateLimit,
+            Some(trouble) => trouble,
+            None => Self::Other,
+        }
+    }
+
+    /// Why, and what to do, where that is known.
+    fn advice(self, known: &AgentFacts, retry_after: Option<Span>) -> Option<String> {
+        Some(match self {
+            Self::Login => {
+                let how = known.login.as_deref().unwrap_or("with its own command, or by setting its key");
+                format!("the agent is not logged in, or its key is refused: log in ({how}), then go on")
+            }
+            Self::ContextFull => {
+                "the conversation does not fit into the model any more: use `context: fresh`, so that each \
+                                  iteration starts anew, or send less at once"
+                    .to_owned()
+            }
+            Self::Quota => {
+                "the agent's account has used all that it may: wait until there is more, or raise its limit".into()
+            }
+            Self::RateLimit => match retry_after {
+                Some(span) => {
+                    format!("the agent's server gets too many requests, and wants to be left alone for {span}")
+                }
+                None => "the agent's server gets too many requests: give it time (`retry: { backoff: … }`)".into(),
+            },
+            Self::Server => {
+                "the agent's server has trouble, which is usually over soon: give it time (`retry: { backoff: … }`)"
+                    .to_owned()
+            }
+            Self::Network => {
+                "the agent's server cannot be reached: check the network, the proxy and the address".into()
+            }
+            Self::Other => return None,
+        })
+    }
+}
+
+/// How long the server wants to be left alone, as the last such words say.
+pub(super) fn retry_after(text: &str) -> Option<Span> {
+    const UNIT: &str = r"ms|msecs?|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?";
+    static WAIT: LazyLock<Regex> = LazyLock::new(|| {
+        let before = r#"(?:retry[-_ ]?(?:after|delay)(?P<in_ms>[-_ ]?ms)?["']?\s*[:=]?\s*\{?\s*(?:seconds\s*:)?|(?:try|retry|retrying|available|wait)(?:\s+\w+){0,3}?\s+(?:in|for|after)|please wait)"#;
+        words(&format!(
+            r#"{before}\s*["']?(?P<wait>\d+(?:\.\d+)?(?:\s*(?:{UNIT})\b(?:\s*\d+(?:\.\d+)?\s*(?:{UNIT})\b)*|(?:{UNIT})(?:\d+(?:\.\d+)?(?:{UNIT}))*\b)?)"#
+        ))
+    });
+    static PART: LazyLock<Regex> = LazyLock::new(|| words(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[a-z]*)"));
+    let found = WAIT.captures_iter(text).last()?;
+    let unsaid = if found.name("in_ms").is_some() { 1.0 } else { 1000.0 };
+    let ms: f64 = PART.captures_iter(&found["wait"]).map(|part| milliseconds(&part, unsaid)).sum();
+    let span = Span::from(std::time::Duration::try_from_secs_f64(ms / 1000.0).ok()?);
+    (!span.is_zero() && span <= RETRY_MAX).then_some(span)
+}
+
+fn milliseconds(part: &Captures<'_>, unsaid: f64) -> f64 {
+    let number: f64 = part["number"].parse().unwrap_or(0.0);
+    let unit = part["unit"].to_lowercase();
+    let factor = match unit.as_bytes() {
+        [] => unsaid,
+        [b'm', b's', ..] | [b'm', b'i', b'l', ..] => 1.0,
+        [b's', ..] => 1000.0,
+        [b'm', ..] => 60_000.0,
+        [b'h', ..] => 3_600_000.0,
+        _ => unsaid,
+    };
+    number * factor
+}
+
+/// Whether one of these HTTP states is named. A line of a stack trace (`client.js:429:13`) is no state.
+fn has_status(text: &str, states: &[&str]) -> bool {
+    static STATUS: LazyLock<Regex> =
+        LazyLock::new(|| words(r#"(?:^|[\s("'\[=]|":)(?P<state>[45]\d\d)(?:$|[\s)"'\],;:}.])"#));
+    STATUS.captures_iter(text).any(|found| states.contains(&&found["state"]))
+}
+
+/// The words in an error that is wrapped in JSON or in brackets: programs often print what their server sent.
+pub(super) fn readable(said: &str) -> String {
+    let said = said.trim();
+    let inner = said.strip_prefix("[API Error:").and_then(|rest| rest.strip_suffix(']')).unwrap_or(said).trim();
+    let Some(error) = serde_json::from_str::<Value>(inner).ok().filter(Value::is_object) else {
+        return inner.to_owned();
+    };
+    let error = error.get("error").filter(|e| e.is_object()).unwrap_or(&error);
+    let Some(message) = error.get("message").and_then(Value::as_str) else { return inner.to_owned() };
+    let facts = ["code", "status", "type"].iter().filter_map(|key| match error.get(key)? {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    });
+    let facts: Vec<String> = facts.collect();
+    if facts.is_empty() { message.to_owned() } else { format!("{message} ({})", facts.join(", ")) }
+}
+
+/// The end of a text, from the start of a line if that is near.
+pub(super) fn end_of(text: &str, most: usize) -> String {
+    let text = text.trim();
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let end = &text[text.ceil_char_boundary(text.len() - most)..];
+    let start = end.find('\n').map_or(0, |at| at + 1);
+    format!("… {}", if start <= end.len() / 2 { &end[start..] } else { end })
+}
+
+fn words(pattern: &str) -> Regex {
+    Regex::new(&format!("(?i){pattern}")).expect("the pattern is a regular expression")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_words_of_real_programs_are_told_apart() {
+        let cases = [
+            ("Not logged in · Please run /login", Trouble::Login),
+            ("Invalid API key · Fix external API key", Trouble::Login),
+            (
+                "unexpected status 401 Unauthorized: Incorrect API key provided: x, url: http://127.0.0.1:9900/",
+                Trouble::Login,
+            ),
+            (r#"[API Error: {"error":{"code":401,"message":"no","status":"UNAUTHENTICATED"}}]"#, Trouble::Login),
+            ("API Error: Request rejected (429) · This request would exceed your rate limit.", Trouble::RateLimit),
+            ("exceeded retry limit, last status: 429 Too Many Requests", Trouble::RateLimit),
+            ("Quota exceeded for requests per minute. Please retry in 12.5s.", Trouble::RateLimit),
+            ("429 You exceeded your current quota, please check your plan and billing details.", Trouble::Quota),
+            ("Credit balance is too low", Trouble::Quota),
+            ("API Error: 529 Overloaded. This is a server-side issue", Trouble::Server),
+            ("We’re currently experiencing high demand, which may cause temporary errors.", Trouble::Server),
+            ("Prompt is too long · the request is ~250000 tokens (limit 200000)", Trouble::ContextFull),
+            ("This model's maximum context length is 200000 tokens.", Trouble::ContextFull),
+            ("connect ECONNREFUSED 127.0.0.1:443", Trouble::Network),
+            ("stream disconnected before completion: stream closed", Trouble::Network),
+            ("    at client.js:429:13\n    at client.js:401:5)\n    at x (file:///a.js:500)", Trouble::Other),
+            ("error: 4291 tests failed in 401ms", Trouble::Other),
+            ("broken", Trouble::Other),
+            ("", Trouble::Other),
+        ];
+        for (said, trouble) in cases {
+            assert_eq!(Trouble::of(said), trouble, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_wait_is_read_in_every_way_in_which_it_is_told() {
+        let ms = |text: &str| retry_after(text).map(|span| span.0);
+        let cases = [
+            ("Retry-After: 30", Some(30_000)),
+            ("retry after 30", Some(30_000)),
+            (r#"{"retry_after": 1.5}"#, Some(1_500)),
+            ("retry-after-ms: 250", Some(250)),
+            ("Please try again in 20s.", Some(20_000)),
+            ("Rate limit reached. Please try again in 1m30.5s.", Some(90_500)),
+            ("try again in 6m0s", Some(360_000)),
+            ("please retry in 2 minutes", Some(120_000)),
+            ("try again in 1 hour 5 min", Some(3_900_000)),
+            ("try again in 450ms", Some(450)),
+            (r#""retryDelay": "38s""#, Some(38_000)),
+            ("retry_delay { seconds: 7 }", Some(7_000)),
+            ("Retrying in 60s (attempt 1/10)", Some(60_000)),
+            ("please wait 10 seconds", Some(10_000)),
+            ("try again in 5s … try again in 9s", Some(9_000)),
+            ("retry-after: 0", None),
+            ("Retry-After: 1794722164095", None),
+            ("Please try again later.", None),
+            ("attempt 3 of 10", None),
+        ];
+        for (text, wait) in cases {
+            assert_eq!(ms(text), wait, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_failure_says_what_happened_why_and_what_to_do() {
+        let known = AgentFacts {
+            install: Some("npm install -g mine".into()),
+            login: Some("mine login".into()),
+            error_pattern: None,
+        };
+        assert_eq!(
+            explain("the agent ended with exit 1", "Not logged in", &known).message,
+            "the agent is not logged in, or its key is refused: log in (mine login), then go on\nthe agent ended with exit \
+             1: Not logged in"
+        );
+        let limited = explain("the turn failed", "429: try again in 20s", &AgentFacts::default());
+        assert_eq!(
+            (limited.message.as_str(), limited.retry_after),
+            (
+                "the agent's server gets too many requests, and wants to be left alone for 20 s\nthe turn failed: 429: try \
+                 again in 20s",
+                Some(Span::secs(20))
+            )
+        );
+        assert_eq!(explain("the turn failed", "  broken\n", &known), TurnFailure::new("the turn failed: broken"));
+        assert_eq!(explain("the turn failed", "", &known), TurnFailure::new("the turn failed, and did not say why"));
+        assert_eq!(
+            not_installed("the agent was not found (exit 127)", "mine -p", "", &known).message,
+            "the agent was not found (exit 127): `mine -p` names a program that is not installed or not on the PATH; \
+             install it (npm install -g mine), or change the agent in the config"
+        );
+    }
+
+    #[test]
+    fn words_are_taken_out_of_what_a_server_sent() {
+        let sent = r#"[API Error: {"error":{"code":401,"message":"Wrong key","status":"UNAUTHENTICATED"}}]"#;
+        assert_eq!(readable(sent), "Wrong key (401, UNAUTHENTICATED)");
+        assert_eq!(readable(r#"{"message":"no"}"#), "no");
+        assert_eq!(readable("[API Error: Unexpected end]"), "Unexpected end");
+        for whole in [r#"{"error":"x"}"#, "[1]", "plain", "{torn"] {
+            assert_eq!(readable(whole), whole);
+        }
+    }
+
+    #[test]
+    fn of_long_words_the_end_is_kept() {
+        let long: String = (0..1000).map(|n| format!("line {n}\n")).collect();
+        let end = end_of(&long, 64);
+        assert!(end.starts_with("… line 99") && end.ends_with("line 999") && end.len() < 70, "{end}");
+        assert_eq!(end_of(&"é".repeat(100), 11), format!("… {}", "é".repeat(5)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_words_are_explained(said in ".*") {
+            let failure = explain("it failed", &said, &AgentFacts::default());
+            prop_assert!(failure.message.contains("it failed"));
+        }
+    }
+}
