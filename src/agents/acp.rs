@@ -169,7 +169,7 @@ impl AcpAgent {
         let hello = match answered {
             Ok(hello) => hello,
             Err(broken) => {
-                let stop = self.why_not(&mut link, broken, "did not say hello").await;
+                let stop = self.why_not(&mut link, broken, "did not say hello", None).await;
                 link.close().await;
                 return Err(match stop {
                     Stop::TooLate if silent => Stop::Failed(TurnFailure::new(format!(
@@ -377,9 +377,10 @@ impl AcpAgent {
         let Some(mut running) = self.running.take() else {
             return Stop::Failed(TurnFailure::new("the agent is gone"));
         };
-        let alive = matches!(&broken, Broken::Answered(_)) && !running.link.gone.is_cancelled();
+        let answered = matches!(&broken, Broken::Answered(error) if !is_hung_up(error));
+        let alive = answered && !running.link.gone.is_cancelled();
         let full = matches!(&broken, Broken::Answered(error) if Trouble::of(&words(error)) == Trouble::ContextFull);
-        let stop = self.why_not(&mut running.link, broken, what).await;
+        let stop = self.why_not(&mut running.link, broken, what, Some(&running.hello)).await;
         if full {
             running.conversation = None;
         }
@@ -390,21 +391,31 @@ impl AcpAgent {
         stop
     }
 
-    async fn why_not(&self, link: &mut Link, broken: Broken, what: &str) -> Stop {
+    async fn why_not(
+        &self,
+        link: &mut Link,
+        broken: Broken,
+        what: &str,
+        hello: Option<&s::InitializeResponse>,
+    ) -> Stop {
         match broken {
             Broken::Cancelled => Stop::Cancelled,
             Broken::TooLate => Stop::TooLate,
             Broken::Gone => Stop::Failed(self.death(&link.obituary().await, what)),
-            Broken::Answered(_) if link.gone.is_cancelled() => Stop::Failed(self.death(&link.obituary().await, what)),
-            Broken::Answered(error) => Stop::Failed(self.refusal(&error, what, &link.complaints())),
+            Broken::Answered(error) if link.gone.is_cancelled() || is_hung_up(&error) => {
+                Stop::Failed(self.death(&link.obituary().await, what))
+            }
+            Broken::Answered(error) => {
+                let methods = hello.map(login_methods).unwrap_or_default();
+                Stop::Failed(self.refusal(&error, what, &link.complaints(), &methods))
+            }
         }
     }
 
     /// The agent answered with an error.
-    fn refusal(&self, error: &Error, what: &str, complaints: &str) -> TurnFailure {
-        let methods = self.running.as_ref().map(|running| login_methods(&running.hello)).unwrap_or_default();
+    fn refusal(&self, error: &Error, what: &str, complaints: &str, methods: &str) -> TurnFailure {
         if i32::from(error.code) == AUTH_REQUIRED {
-            let how = self.known.login.clone().unwrap_or_else(|| match methods.as_str() {
+            let how = self.known.login.clone().unwrap_or_else(|| match methods {
                 "" => format!("start `{}` by hand and follow what it says", self.command),
                 methods => format!("with its own program; it offers: {methods}"),
             });
@@ -427,6 +438,8 @@ impl AcpAgent {
                 return failure::not_installed("the agent was not found", &self.command, said, &self.known);
             }
             Some(ProcessEnd::Exit(0)) => "ended by itself".to_owned(),
+            // The shell in between says so.
+            Some(ProcessEnd::Exit(code @ 129..160)) => format!("was killed by signal {}", code - 128),
             Some(ProcessEnd::Exit(code)) => format!("ended with exit {code}"),
             Some(ProcessEnd::Signal(signal)) => format!("was killed by signal {signal}"),
             Some(ProcessEnd::SpawnFailed(why)) => why.clone(),
@@ -458,6 +471,11 @@ impl Agent for AcpAgent {
     fn shutdown(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(self.bury())
     }
+}
+
+/// Whether the error is not the agent's: the line to it broke.
+fn is_hung_up(error: &Error) -> bool {
+    error.data.as_ref().is_some_and(|data| data["reason"] == "connection_terminated")
 }
 
 /// What an error says, with its number, which some agents make the server's.

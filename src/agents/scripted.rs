@@ -416,7 +416,13 @@ mod tests {
     use super::*;
 
     fn agent(script: &str, past: &[&str]) -> ScriptedAgent {
-        let place = AgentPlace { cwd: "/".into(), session: "s".into(), session_dir: "/".into(), mark: "m".into() };
+        let place = AgentPlace {
+            cwd: "/".into(),
+            session: "s".into(),
+            session_dir: "/".into(),
+            mark: "m".into(),
+            rules: crate::engine::session::permission::Rules::default(),
+        };
         let past: Vec<String> = past.iter().map(|p| (*p).to_owned()).collect();
         ScriptedAgent::new(script, place, &past).expect("a good script")
     }

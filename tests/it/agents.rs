@@ -1,79 +1,22 @@
 //! Agents that are commands or scripts, turn by turn.
 
-use std::{
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::path::Path;
 
 use creel::{
-    agents::{Agent, AgentError, AgentPlace, BoxFuture, Past, PermissionRequest, TurnRequest, Updates, start},
+    agents::{Agent, AgentError, Past, TurnRequest, start},
     engine::{
-        conversation::{AgentUpdate, Conversation, PermissionAnswer, StopReason, ToolStatus, TurnEnd, TurnFailure},
-        ids::TurnId,
+        conversation::{AgentUpdate, Conversation, StopReason, ToolStatus, TurnFailure},
         policy::{AgentFacts, AgentSpec, OutputFormat},
         time::Span,
     },
-    hooks::process::Group,
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{eventually, folder, fresh_mark, in_folder, lives, pid_in};
-
-#[derive(Clone, Default)]
-struct Heard(Arc<Mutex<(Vec<AgentUpdate>, Vec<Group>)>>);
-
-impl Heard {
-    fn with<T>(&self, look: impl FnOnce(&mut (Vec<AgentUpdate>, Vec<Group>)) -> T) -> T {
-        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn said(&self) -> String {
-        self.with(|(updates, _)| {
-            let texts =
-                updates.iter().filter_map(|u| if let AgentUpdate::Said(text) = u { Some(text.as_str()) } else { None });
-            texts.collect()
-        })
-    }
-
-    fn warned(&self) -> Vec<String> {
-        self.with(|(updates, _)| {
-            updates
-                .iter()
-                .filter_map(|u| if let AgentUpdate::Warned(text) = u { Some(text.clone()) } else { None })
-                .collect()
-        })
-    }
-
-    fn all(&self) -> Vec<AgentUpdate> {
-        self.with(|(updates, _)| updates.clone())
-    }
-
-    fn groups(&self) -> usize {
-        self.with(|(_, groups)| groups.len())
-    }
-}
-
-impl Updates for Heard {
-    fn update(&mut self, update: AgentUpdate) -> BoxFuture<'_, ()> {
-        self.with(|(updates, _)| updates.push(update));
-        Box::pin(std::future::ready(()))
-    }
-
-    /// Takes the first option there is.
-    fn permission(&mut self, request: PermissionRequest) -> BoxFuture<'_, ()> {
-        let first = request.options.into_iter().next().map(|option| PermissionAnswer::Selected(option.id));
-        let _ = request.answer.send(first.unwrap_or(PermissionAnswer::Cancelled));
-        Box::pin(std::future::ready(()))
-    }
-
-    fn process(&mut self, group: Group) {
-        self.with(|(_, groups)| groups.push(group));
-    }
-}
-
-fn place(dir: &Path) -> AgentPlace {
-    AgentPlace { cwd: dir.into(), session: "s-1".into(), session_dir: dir.join("session"), mark: fresh_mark() }
-}
+use crate::support::{
+    eventually, folder, in_folder,
+    listener::{Heard, ended, failure, place, request, turn},
+    lives, pid_in,
+};
 
 fn command(line: &str, dir: &Path) -> Box<dyn Agent> {
     let spec = AgentSpec::command(line);
@@ -82,24 +25,6 @@ fn command(line: &str, dir: &Path) -> Box<dyn Agent> {
 
 fn scripted(script: &str, dir: &Path) -> Box<dyn Agent> {
     start(&AgentSpec::Scripted { script: script.into() }, place(dir), Past::default()).expect("an agent")
-}
-
-fn request(text: &str) -> TurnRequest {
-    TurnRequest { turn: TurnId(3), text: text.into(), conversation: Conversation::New, timeout: Span::secs(60) }
-}
-
-async fn turn(agent: &mut dyn Agent, request: TurnRequest) -> (Result<TurnEnd, TurnFailure>, Heard) {
-    let mut heard = Heard::default();
-    let end = agent.turn(request, &mut heard, &CancellationToken::new()).await;
-    (end, heard)
-}
-
-const fn ended(stop_reason: StopReason) -> TurnEnd {
-    TurnEnd::new(stop_reason)
-}
-
-async fn failure(agent: &mut dyn Agent, request: TurnRequest) -> String {
-    turn(agent, request).await.0.expect_err("a failure").message
 }
 
 #[tokio::test]
@@ -321,8 +246,10 @@ fn an_agent_that_cannot_be_used_is_refused_with_the_way_out() {
     let refused = |spec: &AgentSpec| -> AgentError {
         start(spec, place(dir.path()), Past::default()).err().expect("it cannot be used")
     };
-    let acp = refused(&AgentSpec::acp("claude-code-acp")).to_string();
-    assert!(acp.contains("ACP") && acp.contains("`command:`"), "{acp}");
+    let AgentSpec::Acp { command, mode, files, terminals, .. } = AgentSpec::acp("agent") else { panic!("it is") };
+    let known = AgentFacts { error_pattern: Some("(".into()), ..AgentFacts::default() };
+    let acp = AgentSpec::Acp { command, mode, files, terminals, known };
+    assert!(refused(&acp).to_string().contains("error_pattern"));
     let line = |command: &str| AgentSpec::command(command);
     assert!(refused(&line("a {{task_id}}")).to_string().contains("{{task_id}}"));
     assert!(refused(&line("bash -c 'a {{prompt}}'")).to_string().contains("$CREEL_PROMPT"));

@@ -1,7 +1,9 @@
 //! The integration tests, as one binary: one module a part.
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks at the few kinds of events that it is about")]
 
+mod acp;
 mod agents;
+mod contract;
 mod frames;
 mod invariants;
 mod keys;

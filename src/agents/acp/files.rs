@@ -117,6 +117,8 @@ impl Premises {
     /// Opens what [`Self::inside`] found. Links are followed no more: one that appeared in between is refused.
     fn open(&self, place: &Path, flags: OFlags, named: &Path) -> Result<File, FileError> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        // A mode beside a file that is not to be made is an error.
+        let mode = if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(0o666) } else { Mode::empty() };
         let beneath = place.strip_prefix(&self.root).map_err(|_| self.outside(named))?;
         let root = File::options()
             .read(true)
@@ -126,7 +128,7 @@ impl Premises {
         #[cfg(target_os = "linux")]
         {
             let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-            match rustix::fs::openat2(&root, beneath, flags, Mode::from_raw_mode(0o666), resolve) {
+            match rustix::fs::openat2(&root, beneath, flags, mode, resolve) {
                 Ok(file) => return Ok(file.into()),
                 // An old kernel, or one that forbids it.
                 Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {}
@@ -134,7 +136,7 @@ impl Premises {
                 Err(error) => return Err(because(named, error.into())),
             }
         }
-        let opened = rustix::fs::openat(&root, beneath, flags, Mode::from_raw_mode(0o666));
+        let opened = rustix::fs::openat(&root, beneath, flags, mode);
         opened.map(Into::into).map_err(|error| because(named, error.into()))
     }
 

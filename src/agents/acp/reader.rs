@@ -253,7 +253,8 @@ fn sort(line: &[u8]) -> Line<'_> {
         return Line::Message;
     }
     let session = value["params"]["sessionId"].as_str().unwrap_or_default().to_owned();
-    Line::Update { session, update: value["params"]["update"].take() }
+    let update = value.pointer_mut("/params/update").map(Value::take).unwrap_or_default();
+    Line::Update { session, update }
 }
 
 #[cfg(test)]

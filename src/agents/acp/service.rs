@@ -225,6 +225,8 @@ async fn off_the_loop<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(gone(error)))
 }
 
+/// The reason is in the message: that is what agents read.
+#[expect(clippy::needless_pass_by_value, reason = "it is what an error is mapped by")]
 fn refused(why: String) -> Error {
-    Error::invalid_params().data(why)
+    Error::new(i32::from(Error::invalid_params().code), why)
 }

@@ -1,0 +1,488 @@
+//! Agents that speak the Agent Client Protocol, right and wrong.
+
+use std::path::{Path, PathBuf};
+
+use creel::{
+    agents::{Agent, Past, TurnRequest, start},
+    engine::{
+        conversation::{AgentUpdate, ContextUse, OptionKind, Spent, StopReason, ToolKind, ToolStatus, TurnEnd},
+        policy::{AgentFacts, AgentSpec, PermissionRule, Permissions, Service},
+        session::permission::Rules,
+        time::Span,
+    },
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{
+    acp_agent, eventually, folder, in_folder,
+    listener::{Heard, again, ended, failure, place, request, turn},
+    lives, pid_in,
+};
+
+/// The command line of the test agent with this script, logging what it receives.
+fn line(script: &Value, dir: &Path) -> String {
+    let file = dir.join("script.json");
+    std::fs::write(&file, script.to_string()).expect("a script");
+    format!("'{}' '{}' '{}'", acp_agent().display(), file.display(), dir.join("log").display())
+}
+
+fn agent(script: &Value, dir: &Path) -> Box<dyn Agent> {
+    start(&AgentSpec::acp(line(script, dir)), place(dir), Past::default()).expect("an agent")
+}
+
+fn agent_with(script: &Value, dir: &Path, change: impl FnOnce(&mut AgentFacts)) -> Box<dyn Agent> {
+    let mut facts = AgentFacts::default();
+    change(&mut facts);
+    let AgentSpec::Acp { command, mode, files, terminals, .. } = AgentSpec::acp(line(script, dir)) else {
+        panic!("it speaks the protocol")
+    };
+    let spec = AgentSpec::Acp { command, mode, files, terminals, known: facts };
+    start(&spec, place(dir), Past::default()).expect("an agent")
+}
+
+/// What the agent received, by method.
+fn log(dir: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(dir.join("log")).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+fn methods(dir: &Path) -> Vec<String> {
+    log(dir).iter().filter_map(|message| message["method"].as_str().map(str::to_owned)).collect()
+}
+
+#[tokio::test]
+async fn a_prompt_is_answered_with_all_that_the_agent_tells() {
+    let dir = folder();
+    let script = json!({"turns": [[
+        {"update": {"sessionUpdate": "current_mode_update", "currentModeId": "code"}},
+        {"think": "Hm."},
+        {"say": "I will "}, {"say": "do it.\n"},
+        {"update": {"sessionUpdate": "plan", "entries": [{"content": "a", "priority": "high", "status": "pending"}]}},
+        {"tool": {"toolCallId": "c", "title": "Write a.py", "kind": "edit", "status": "in_progress",
+            "locations": [{"path": "/p/a.py", "line": 2}],
+            "content": [{"type": "diff", "path": "/p/a.py", "oldText": null, "newText": "x\n"}]}},
+        {"tool_update": {"toolCallId": "c", "status": "completed"}},
+        {"update": {"sessionUpdate": "usage_update", "used": 7, "size": 100, "cost": {"amount": 0.25, "currency": "USD"}}},
+        {"update": {"sessionUpdate": "tomorrow", "x": 1}},
+        {"say": "Done."},
+        {"end": "end_turn", "usage": {"totalTokens": 120, "inputTokens": 100, "outputTokens": 20}},
+    ]]});
+    let mut agent = agent(&script, dir.path());
+    let (end, heard) = turn(&mut *agent, request("do it")).await;
+    let spent = Spent { tokens: Some(120), cost: Some(0.25) };
+    assert_eq!(end, Ok(TurnEnd { stop_reason: StopReason::EndTurn, spent }));
+    assert_eq!(heard.said(), "I will do it.\nDone.");
+    let [call] = &heard.calls()[..] else { panic!("{:?}", heard.calls()) };
+    assert_eq!(
+        (call.title.as_str(), call.kind, call.status),
+        ("Write a.py", Some(ToolKind::Edit), ToolStatus::Completed)
+    );
+    assert_eq!(call.locations[0].line, Some(2));
+    assert!(call.diff.as_deref().is_some_and(|diff| diff.contains("+x")));
+    let all = heard.all();
+    assert!(all.contains(&AgentUpdate::Opened("session-1".into())), "{all:?}");
+    assert!(all.contains(&AgentUpdate::Thought("Hm.".into())));
+    assert!(all.contains(&AgentUpdate::Used(ContextUse { used: 7, size: 100 })));
+    assert!(all.contains(&AgentUpdate::Noted { what: "mode".into(), text: "code".into() }));
+    assert!(all.iter().any(|update| matches!(update, AgentUpdate::Noted { what, .. } if what == "tomorrow")));
+    assert!(all.iter().any(|update| matches!(update, AgentUpdate::Planned(entries) if entries.len() == 1)));
+    agent.shutdown().await;
+}
+
+#[tokio::test]
+async fn every_stop_reason_is_told_as_it_is() {
+    let dir = folder();
+    let reasons = [
+        ("end_turn", StopReason::EndTurn),
+        ("max_tokens", StopReason::MaxTokens),
+        ("max_turn_requests", StopReason::MaxTurnRequests),
+        ("refusal", StopReason::Refusal),
+        ("cancelled", StopReason::Cancelled),
+    ];
+    let turns: Vec<Value> = reasons.iter().map(|(name, _)| json!([{"say": "."}, {"end": name}])).collect();
+    let mut agent = agent(&json!({"turns": turns}), dir.path());
+    for (name, reason) in reasons {
+        assert_eq!(turn(&mut *agent, request(name)).await.0, Ok(ended(reason)), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn one_process_serves_all_turns_and_a_new_conversation_is_a_new_session() {
+    let dir = folder();
+    let mut agent = agent(&json!({"turns": [[{"say": "{session}"}]]}), dir.path());
+    assert_eq!(turn(&mut *agent, request("1")).await.1.said(), "session-1");
+    assert_eq!(turn(&mut *agent, again("2")).await.1.said(), "session-1");
+    assert_eq!(turn(&mut *agent, request("3")).await.1.said(), "session-2");
+    let prompts = ["session/new", "session/prompt"];
+    let expected = ["initialize", prompts[0], prompts[1], prompts[1], prompts[0], prompts[1]];
+    assert_eq!(methods(dir.path()), expected);
+    assert_eq!(log(dir.path())[2]["params"]["prompt"][0]["text"], "1");
+    assert_eq!(log(dir.path())[1]["params"]["cwd"], json!(dir.path()));
+}
+
+#[tokio::test]
+async fn a_message_that_begins_anew_is_set_apart() {
+    let dir = folder();
+    let chunk = |message: &str, text: &str| {
+        let content = json!({"type": "text", "text": text});
+        json!({"update": {"sessionUpdate": "agent_message_chunk", "messageId": message, "content": content}})
+    };
+    let script = json!({"turns": [[chunk("a", "<promise>C"), chunk("a", "OMPLETE</promise>"), chunk("b", "Done.")]]});
+    assert_eq!(
+        turn(&mut *agent(&script, dir.path()), request("")).await.1.said(),
+        "<promise>COMPLETE</promise>\n\nDone."
+    );
+}
+
+#[tokio::test]
+async fn leave_is_asked_for_and_the_agent_gets_the_option() {
+    let dir = folder();
+    let ask = json!({"ask": {
+        "tool": {"toolCallId": "c", "title": "Write a.py", "kind": "edit", "rawInput": {"path": "a.py"}},
+        "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}, {"optionId": "n", "name": "No", "kind": "reject_once"}],
+    }});
+    let script = json!({"turns": [[ask, {"if_allowed": [{"say": "yes"}], "else": [{"say": "no"}]}]]});
+    for (option, said) in [("y", "yes"), ("n", "no")] {
+        let mut heard = Heard::answering(option);
+        let mut agent = agent(&script, dir.path());
+        let end = agent.turn(request(""), &mut heard, &CancellationToken::new()).await;
+        assert_eq!((end, heard.said().as_str()), (Ok(ended(StopReason::EndTurn)), said));
+        let [(tool, options)] = &heard.asked()[..] else { panic!("one request") };
+        assert_eq!((tool.title.as_str(), tool.kind), ("Write a.py", Some(ToolKind::Edit)));
+        assert!(tool.input.as_deref().is_some_and(|input| input.contains("a.py")));
+        assert_eq!(options.iter().map(|o| o.kind).collect::<Vec<_>>(), [OptionKind::AllowOnce, OptionKind::RejectOnce]);
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_turn_answers_open_requests_as_cancelled() {
+    let dir = folder();
+    let mut agent = agent(&json!({"turns": [[{"ask": {}}, {"say": "{outcome}"}], [{"say": "on"}]]}), dir.path());
+    let (cancel, mut heard) = (CancellationToken::new(), Heard::default());
+    let listening = heard.clone();
+    let (end, ()) = tokio::join!(agent.turn(request(""), &mut heard, &cancel), async {
+        eventually("it asks", || !listening.asked().is_empty()).await;
+        cancel.cancel();
+    });
+    assert_eq!(end, Ok(ended(StopReason::Cancelled)));
+    let answer = log(dir.path()).into_iter().find(|message| !message["result"].is_null()).expect("an answer");
+    assert_eq!(answer["result"]["outcome"]["outcome"], "cancelled");
+    assert!(methods(dir.path()).contains(&"session/cancel".to_owned()));
+    assert_eq!(turn(&mut *agent, again("and now?")).await.1.said(), "on");
+}
+
+#[tokio::test]
+async fn files_are_served_inside_the_project_only_and_shown() {
+    let outer = folder();
+    let dir = in_folder(&outer, "project");
+    std::fs::create_dir(&dir).expect("a folder");
+    std::fs::write(dir.join("in.txt"), "one\ntwo\n").expect("a file");
+    std::fs::write(in_folder(&outer, "secret"), "secret").expect("a file");
+    std::os::unix::fs::symlink(in_folder(&outer, "secret"), dir.join("link")).expect("a link");
+    let script = json!({"turns": [[
+        {"read": {"path": "in.txt"}}, {"say": "|"}, {"read": {"path": "link"}}, {"say": "|"},
+        {"read": {"path": "../secret"}}, {"say": "|"},
+        {"write": {"path": "new/out.txt", "content": "new\n"}}, {"say": "|"},
+        {"write": {"path": "../secret", "content": "gone"}},
+    ]]});
+    let (_, heard) = turn(&mut *agent(&script, &dir), request("")).await;
+    let said = heard.said();
+    let parts: Vec<&str> = said.split('|').collect();
+    assert_eq!((parts[0], parts[3]), ("one\ntwo\n", "written"), "{said}");
+    assert!([1, 2, 4].iter().all(|n| parts[*n].starts_with("error") && !parts[*n].contains("secretsecret")), "{said}");
+    assert_eq!(std::fs::read_to_string(in_folder(&outer, "secret")).expect("text"), "secret");
+    assert_eq!(std::fs::read_to_string(dir.join("new/out.txt")).expect("text"), "new\n");
+    let calls: Vec<(String, ToolStatus)> = heard.calls().into_iter().map(|call| (call.title, call.status)).collect();
+    let (done, failed) = (ToolStatus::Completed, ToolStatus::Failed);
+    let shown = |title: &str, status| (title.to_owned(), status);
+    assert_eq!(calls[0], shown("read in.txt", done));
+    assert_eq!(calls[1], shown("read link", failed));
+    assert_eq!(calls[3], shown("write new/out.txt", done));
+    assert!(heard.calls()[3].diff.as_deref().is_some_and(|diff| diff.contains("+new")));
+}
+
+#[tokio::test]
+async fn what_the_rules_deny_is_not_served_either() {
+    let dir = folder();
+    std::fs::write(in_folder(&dir, ".env"), "KEY=1").expect("a file");
+    let script = json!({"turns": [[{"read": {"path": ".env"}}]]});
+    let mut place = place(dir.path());
+    let rule =
+        PermissionRule { kinds: vec![], paths: vec!["**/.env".into(), ".env".into()], action: Permissions::Deny };
+    place.rules = Rules(vec![rule]);
+    let mut agent = start(&AgentSpec::acp(line(&script, dir.path())), place, Past::default()).expect("an agent");
+    let said = turn(&mut *agent, request("")).await.1.said();
+    assert!(said.starts_with("error") && !said.contains("KEY"), "{said}");
+}
+
+#[tokio::test]
+async fn commands_are_run_for_the_agent_and_shown() {
+    let dir = folder();
+    let script = json!({"turns": [[
+        {"terminal": {"command": "printf", "args": ["%s|", "a b", "it's"], "then": "wait"}}, {"say": "\n"},
+        {"terminal": {"command": "echo shell && exit 3", "then": "wait"}}, {"say": "\n"},
+        {"terminal": {"command": "yes", "output_byte_limit": 10, "then": "kill"}}, {"say": "\n"},
+        {"terminal": {"command": "pwd", "cwd": "/", "then": "wait"}},
+    ]]});
+    let (_, heard) = turn(&mut *agent(&script, dir.path()), request("")).await;
+    let said = heard.said();
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[..3], ["exit 0: a b|it's|", "exit 3: shell", ""], "{said}");
+    assert!(said.contains("signal TERM, truncated: "), "{said}");
+    assert!(lines.last().is_some_and(|last| last.starts_with("error")), "{said}");
+    let calls = heard.calls();
+    assert_eq!((calls[0].title.as_str(), calls[0].status), ("printf %s| a b it's", ToolStatus::Completed));
+    assert_eq!(calls[1].status, ToolStatus::Failed);
+}
+
+#[tokio::test]
+async fn what_is_declined_is_not_offered_and_not_done() {
+    let dir = folder();
+    let script = json!({"turns": [[
+        {"write": {"path": "a", "content": "x"}}, {"say": "|"}, {"terminal": {"command": "touch b", "then": "wait"}},
+    ]]});
+    let AgentSpec::Acp { command, mode, known, .. } = AgentSpec::acp(line(&script, dir.path())) else {
+        panic!("it is")
+    };
+    let spec = AgentSpec::Acp { command, mode, files: Service::Decline, terminals: Service::Decline, known };
+    let mut agent = start(&spec, place(dir.path()), Past::default()).expect("an agent");
+    let said = turn(&mut *agent, request("")).await.1.said();
+    assert!(said.split('|').all(|part| part.starts_with("error -32601")), "{said}");
+    let capabilities = log(dir.path())[0]["params"]["clientCapabilities"].clone();
+    assert_eq!((&capabilities["fs"]["writeTextFile"], &capabilities["terminal"]), (&json!(false), &json!(false)));
+    assert!(!in_folder(&dir, "a").exists() && !in_folder(&dir, "b").exists());
+}
+
+#[tokio::test]
+async fn a_mode_is_set_and_one_that_is_not_there_is_told() {
+    let dir = folder();
+    let script = json!({"on": {"session/set_mode": [{"error": {"code": -32602, "message": "no such mode"}}]},
+        "turns": [[{"say": "."}]]});
+    let AgentSpec::Acp { command, files, terminals, known, .. } = AgentSpec::acp(line(&script, dir.path())) else {
+        panic!("it is")
+    };
+    let spec = AgentSpec::Acp { command, mode: Some("turbo".into()), files, terminals, known };
+    let mut agent = start(&spec, place(dir.path()), Past::default()).expect("an agent");
+    let (end, heard) = turn(&mut *agent, request("")).await;
+    assert_eq!(end, Ok(ended(StopReason::EndTurn)));
+    assert!(heard.warned()[0].contains("turbo"), "{:?}", heard.warned());
+}
+
+/// One agent that fails in the first turn and works in the second; what the first failure said.
+async fn fails_then_works(script: Value) -> String {
+    let dir = folder();
+    let mut script = script;
+    script["state_file"] = json!("state.json");
+    let mut agent = agent_with(&script, dir.path(), |facts| {
+        facts.install = Some("get-it".into());
+        facts.login = Some("agent login".into());
+        facts.error_pattern = Some("^Error: ".into());
+    });
+    let short = TurnRequest { timeout: Span(3_000), ..request("") };
+    let said = failure(&mut *agent, short).await;
+    let (end, heard) = turn(&mut *agent, request("again")).await;
+    assert_eq!((end, heard.said().as_str()), (Ok(ended(StopReason::EndTurn)), "works"), "after: {said}");
+    agent.shutdown().await;
+    said
+}
+
+fn first(steps: Value) -> Value {
+    json!({"turns": [steps, [{"say": "works"}]]})
+}
+
+#[tokio::test]
+async fn an_agent_that_crashes_is_started_again() {
+    let said = fails_then_works(first(json!([{"say": "I"}, {"stderr": "out of memory\n"}, {"exit": 3}]))).await;
+    assert!(said.contains("exit 3") && said.contains("out of memory"), "{said}");
+    let said = fails_then_works(first(json!([{"exit": 0}]))).await;
+    assert!(said.contains("ended by itself") && said.contains("did not say why"), "{said}");
+    let said = fails_then_works(first(json!([{"run": "kill -9 $PPID"}]))).await;
+    assert!(said.contains("signal 9"), "{said}");
+}
+
+#[tokio::test]
+async fn an_agent_that_crashes_at_its_start_is_told_with_its_words() {
+    let once = |steps: Value| json!([{"once": steps, "else": []}]);
+    let script =
+        json!({"on_start": once(json!([{"stderr": "no config\n"}, {"exit": 1}])), "turns": [[{"say": "works"}]]});
+    let said = fails_then_works(script).await;
+    assert!(said.contains("did not say hello") && said.contains("exit 1") && said.contains("no config"), "{said}");
+    let script = json!({"on_start": once(json!([{"garbage": 2}, {"exit": 0}])), "turns": [[{"say": "works"}]]});
+    let said = fails_then_works(script).await;
+    assert!(said.contains("ended by itself"), "{said}");
+}
+
+#[tokio::test]
+async fn an_agent_that_hangs_fails_in_time() {
+    let once = |steps: Value| json!([{"once": steps, "else": []}]);
+    let script = json!({"on_initialize": once(json!([{"hang": true}])), "turns": [[{"say": "works"}]]});
+    assert!(fails_then_works(script).await.contains("turn_timeout"));
+    assert!(fails_then_works(first(json!([{"say": "I"}, {"hang": true}]))).await.contains("turn_timeout"));
+    assert!(fails_then_works(first(json!([{"hang_deaf": true}]))).await.contains("turn_timeout"));
+    assert!(fails_then_works(first(json!([{"close_stdout": true}]))).await.contains("turn_timeout"));
+}
+
+#[tokio::test]
+async fn errors_are_told_apart_and_explained() {
+    let error = |code: i32, message: &str| first(json!([{"error": {"code": code, "message": message}}]));
+    let login = fails_then_works(error(-32603, "API Error: 401 Unauthorized")).await;
+    assert!(login.contains("log in (agent login)"), "{login}");
+    let limit = fails_then_works(error(429, "Too many requests, retry after 20 seconds")).await;
+    assert!(limit.contains("too many requests") && limit.contains("20 s"), "{limit}");
+    let server = fails_then_works(error(-32603, "500 Internal Server Error")).await;
+    assert!(server.contains("server has trouble"), "{server}");
+    let full = fails_then_works(error(-32603, "prompt is too long: 210000 tokens > 200000 maximum")).await;
+    assert!(full.contains("does not fit"), "{full}");
+    let odd = fails_then_works(error(-32603, "Unexpected token < in JSON at position 0")).await;
+    assert!(odd.contains("Unexpected token <"), "{odd}");
+}
+
+#[tokio::test]
+async fn a_rate_limit_says_how_long_to_wait() {
+    let dir = folder();
+    let script = json!({"turns": [[{"error": {"code": -32603, "message": "429 rate limit: try again in 7s"}}]]});
+    let failed = turn(&mut *agent(&script, dir.path()), request("")).await.0.expect_err("a failure");
+    assert_eq!(failed.retry_after, Some(Span::secs(7)));
+}
+
+#[tokio::test]
+async fn an_error_in_disguise_and_an_empty_turn_are_failures() {
+    let said = fails_then_works(first(json!([{"say": "Error: 401 invalid api key"}]))).await;
+    assert!(said.contains("log in") && said.contains("invalid api key"), "{said}");
+    let said = fails_then_works(first(json!([{"end": "end_turn"}]))).await;
+    assert!(said.contains("without a word"), "{said}");
+    let dir = folder();
+    let script = json!({"turns": [[{"tool": {"toolCallId": "c", "title": "Silent work"}}]]});
+    assert!(turn(&mut *agent(&script, dir.path()), request("")).await.0.is_ok(), "deeds are an answer, too");
+}
+
+#[tokio::test]
+async fn an_agent_that_is_not_there_or_speaks_otherwise_is_told() {
+    let dir = folder();
+    let known = AgentFacts { install: Some("npm install it".into()), login: None, error_pattern: None };
+    let (files, terminals) = (Service::Serve, Service::Serve);
+    let spec = AgentSpec::Acp { command: "no-such-agent acp".into(), mode: None, files, terminals, known };
+    let mut missing = start(&spec, place(dir.path()), Past::default()).expect("not started yet");
+    let said = failure(&mut *missing, request("")).await;
+    assert!(said.contains("not installed") && said.contains("npm install it"), "{said}");
+    let said = failure(&mut *agent(&json!({"version": 9}), dir.path()), request("")).await;
+    assert!(said.contains("version"), "{said}");
+    let script = json!({
+        "auth_methods": [{"id": "oauth", "name": "Log in with Example"}],
+        "on_new_session": [{"error": {"code": -32000, "message": "Authentication required"}}],
+    });
+    let said = failure(&mut *agent(&script, dir.path()), request("")).await;
+    assert!(said.contains("needs a login") && said.contains("Log in with Example"), "{said}");
+}
+
+#[tokio::test]
+async fn noise_between_messages_harms_nobody() {
+    let dir = folder();
+    let script = json!({
+        "on_start": [{"garbage": 3}],
+        "turns": [[
+            {"raw": "Warning: deprecated"}, {"say": "a"}, {"raw": "{\"jsonrpc\":\"2.0\",\"id\":"}, {"raw": "null"}, {"raw": "[]"},
+            {"raw": "{}"}, {"raw": "{\"jsonrpc\":\"2.0\",\"method\":\"session/update\"}"},
+            {"notify": {"method": "_auth/status_update", "params": {}}},
+            {"request": {"method": "_ours/please", "params": {}}}, {"say": "b"},
+        ]],
+    });
+    let (end, heard) = turn(&mut *agent(&script, dir.path()), request("")).await;
+    assert_eq!(end, Ok(ended(StopReason::EndTurn)));
+    assert!(heard.said().starts_with('a') && heard.said().ends_with('b'), "{}", heard.said());
+    assert!(heard.said().contains("error -32601"), "an unknown request is declined: {}", heard.said());
+}
+
+#[tokio::test]
+async fn a_conversation_is_taken_up_again_where_the_agent_can() {
+    let dir = folder();
+    let state = json!("state.json");
+    let script = json!({"capabilities": {"loadSession": true}, "state_file": state,
+        "on_load_session": [{"say": "old words"}, {"user": "old prompt"}],
+        "turns": [[{"say": "one"}], [{"say": "two in {session}"}]]});
+    let mut before = agent(&script, dir.path());
+    turn(&mut *before, request("first")).await.0.expect("a turn");
+    before.shutdown().await;
+    let past = Past { prompts: &[], conversation: Some("session-1") };
+    let mut after = start(&AgentSpec::acp(line(&script, dir.path())), place(dir.path()), past).expect("an agent");
+    let (_, heard) = turn(&mut *after, again("go on")).await;
+    assert_eq!((heard.said().as_str(), heard.warned()), ("two in session-1", vec![]));
+    assert!(methods(dir.path()).contains(&"session/load".to_owned()));
+}
+
+#[tokio::test]
+async fn a_conversation_that_is_lost_is_told() {
+    let dir = folder();
+    let past = Past { prompts: &[], conversation: Some("session-9") };
+    let script = json!({"turns": [[{"say": "{session}"}]]});
+    let mut agent = start(&AgentSpec::acp(line(&script, dir.path())), place(dir.path()), past).expect("an agent");
+    let (_, heard) = turn(&mut *agent, again("go on")).await;
+    assert_eq!(heard.said(), "session-1");
+    assert!(heard.warned()[0].contains("cannot take up"), "{:?}", heard.warned());
+}
+
+/// An agent with a child in its group, and one that left it.
+fn with_children(last: Value) -> Value {
+    json!({"turns": [[
+        {"write_pid": "agent.pid"},
+        {"spawn": "echo $$ > child.pid; exec sleep 1000"},
+        {"spawn_away": "echo $$ > away.pid; exec sleep 1000"},
+        {"wait_file": "child.pid"}, {"wait_file": "away.pid"}, {"say": "ready"}, last,
+    ]]})
+}
+
+async fn pids(dir: &Path) -> [i32; 3] {
+    let file = |name: &str| -> PathBuf { dir.join(name) };
+    [pid_in(&file("agent.pid")).await, pid_in(&file("child.pid")).await, pid_in(&file("away.pid")).await]
+}
+
+#[tokio::test]
+async fn nothing_is_left_after_the_end_whichever_way_it_comes() {
+    for (way, last) in [
+        ("normal", json!({"end": "end_turn"})),
+        ("cancel", json!({"wait_cancel": true})),
+        ("stubborn", json!({"hang_deaf": true})),
+        ("killed", json!({"run": "kill -9 $PPID"})),
+        ("timeout", json!({"hang": true})),
+    ] {
+        let dir = folder();
+        let mut agent = agent(&with_children(last), dir.path());
+        let (cancel, mut heard) = (CancellationToken::new(), Heard::default());
+        let listening = heard.clone();
+        let timeout = if way == "timeout" { Span(2_500) } else { Span::secs(60) };
+        let (_, pids) = tokio::join!(agent.turn(TurnRequest { timeout, ..request("") }, &mut heard, &cancel), async {
+            let pids = pids(dir.path()).await;
+            eventually("it is ready", || listening.said() == "ready").await;
+            if matches!(way, "cancel" | "stubborn") {
+                cancel.cancel();
+            }
+            pids
+        });
+        agent.shutdown().await;
+        assert!(!pids.into_iter().any(lives), "{way}: {:?}", pids.map(lives));
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_agent_leaves_nothing() {
+    let dir = folder();
+    let mut agent = agent(&with_children(json!({"hang": true})), dir.path());
+    let (cancel, mut heard) = (CancellationToken::new(), Heard::default());
+    let pids = tokio::select! {
+        end = agent.turn(request(""), &mut heard, &cancel) => panic!("it must not end: {end:?}"),
+        pids = pids(dir.path()) => pids,
+    };
+    drop(agent);
+    eventually("all are gone", || !pids.into_iter().any(lives)).await;
+}
+
+#[tokio::test]
+async fn a_flood_is_passed_on_whole_and_in_order() {
+    let dir = folder();
+    let script = json!({"turns": [[{"flood": {"updates": 20_000, "text": "{n} "}}]]});
+    let (end, heard) = turn(&mut *agent(&script, dir.path()), request("")).await;
+    assert_eq!(end, Ok(ended(StopReason::EndTurn)));
+    assert!(heard.said().split_whitespace().map(str::to_owned).eq((1..=20_000).map(|n: u32| n.to_string())));
+    assert!(heard.all().len() < 5_000, "{} pieces", heard.all().len());
+}

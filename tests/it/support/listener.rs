@@ -1,0 +1,143 @@
+//! Somebody who listens to an agent, and remembers.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use creel::{
+    agents::{Agent, AgentPlace, BoxFuture, PermissionRequest, TurnRequest, Updates},
+    engine::{
+        conversation::{
+            AgentUpdate, Conversation, PermissionAnswer, PermissionOption, StopReason, ToolCall, TurnEnd, TurnFailure,
+        },
+        ids::TurnId,
+        session::permission::Rules,
+        time::Span,
+    },
+    hooks::process::Group,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::fresh_mark;
+
+/// Remembers what it heard; clones remember together.
+#[derive(Clone, Default)]
+pub(crate) struct Heard(Arc<Mutex<Seen>>);
+
+#[derive(Default)]
+struct Seen {
+    updates: Vec<AgentUpdate>,
+    groups: Vec<Group>,
+    asked: Vec<(ToolCall, Vec<PermissionOption>)>,
+    /// The option that is taken, by its id; without one, no request is answered.
+    answer: Option<String>,
+    unanswered: Vec<PermissionRequest>,
+}
+
+impl Heard {
+    /// One who takes this option whenever leave is asked for.
+    pub(crate) fn answering(option: &str) -> Self {
+        let heard = Self::default();
+        heard.with(|seen| seen.answer = Some(option.to_owned()));
+        heard
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut Seen) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn said(&self) -> String {
+        let said = |update: &AgentUpdate| if let AgentUpdate::Said(text) = update { Some(text.clone()) } else { None };
+        self.with(|seen| seen.updates.iter().filter_map(said).collect())
+    }
+
+    pub(crate) fn warned(&self) -> Vec<String> {
+        let warned =
+            |update: &AgentUpdate| if let AgentUpdate::Warned(text) = update { Some(text.clone()) } else { None };
+        self.with(|seen| seen.updates.iter().filter_map(warned).collect())
+    }
+
+    pub(crate) fn all(&self) -> Vec<AgentUpdate> {
+        self.with(|seen| seen.updates.clone())
+    }
+
+    /// The last word on each tool call, in the order in which they began.
+    pub(crate) fn calls(&self) -> Vec<ToolCall> {
+        let mut calls: Vec<ToolCall> = Vec::new();
+        for update in self.all() {
+            if let AgentUpdate::ToolCalled(call) | AgentUpdate::ToolUpdated(call) = update {
+                match calls.iter_mut().find(|known| known.call == call.call) {
+                    Some(known) => *known = call,
+                    None => calls.push(call),
+                }
+            }
+        }
+        calls
+    }
+
+    pub(crate) fn groups(&self) -> usize {
+        self.with(|seen| seen.groups.len())
+    }
+
+    pub(crate) fn asked(&self) -> Vec<(ToolCall, Vec<PermissionOption>)> {
+        self.with(|seen| seen.asked.clone())
+    }
+}
+
+impl Updates for Heard {
+    fn update(&mut self, update: AgentUpdate) -> BoxFuture<'_, ()> {
+        self.with(|seen| seen.updates.push(update));
+        Box::pin(std::future::ready(()))
+    }
+
+    fn permission(&mut self, request: PermissionRequest) -> BoxFuture<'_, ()> {
+        self.with(|seen| {
+            seen.asked.push((request.tool.clone(), request.options.clone()));
+            match seen.answer.clone() {
+                Some(option) => drop(request.answer.send(PermissionAnswer::Selected(option))),
+                None => seen.unanswered.push(request),
+            }
+        });
+        Box::pin(std::future::ready(()))
+    }
+
+    fn process(&mut self, group: Group) {
+        self.with(|seen| seen.groups.push(group));
+    }
+}
+
+/// Where an agent works in a test.
+pub(crate) fn place(dir: &Path) -> AgentPlace {
+    AgentPlace {
+        cwd: dir.into(),
+        session: "s-1".into(),
+        session_dir: dir.join("session"),
+        mark: fresh_mark(),
+        rules: Rules::default(),
+    }
+}
+
+/// A first prompt.
+pub(crate) fn request(text: &str) -> TurnRequest {
+    TurnRequest { turn: TurnId(3), text: text.into(), conversation: Conversation::New, timeout: Span::secs(60) }
+}
+
+/// A prompt of the same conversation.
+pub(crate) fn again(text: &str) -> TurnRequest {
+    TurnRequest { conversation: Conversation::Same, ..request(text) }
+}
+
+pub(crate) async fn turn(agent: &mut dyn Agent, request: TurnRequest) -> (Result<TurnEnd, TurnFailure>, Heard) {
+    let mut heard = Heard::default();
+    let end = agent.turn(request, &mut heard, &CancellationToken::new()).await;
+    (end, heard)
+}
+
+pub(crate) const fn ended(stop_reason: StopReason) -> TurnEnd {
+    TurnEnd::new(stop_reason)
+}
+
+pub(crate) async fn failure(agent: &mut dyn Agent, request: TurnRequest) -> String {
+    turn(agent, request).await.0.expect_err("a failure").message
+}
