@@ -49,6 +49,8 @@ const SPAWNS: u32 = 100;
 const FLOOD: u64 = 1_000_000_000;
 /// By how much the memory may grow while a flood passes through.
 const FLOOD_MEMORY_KIB: u64 = 64 * 1024;
+/// How much an agent tells in one turn.
+const UPDATES: u32 = 100_000;
 /// How long the journal is.
 const RECORDS: u64 = 1_000_000;
 /// As many pieces of live output as the command line lets wait for the screen.
@@ -59,10 +61,11 @@ fn main() -> ExitCode {
 }
 
 /// The flood stands before the fold, whose journal leaves the memory large.
-const FIGURES: [Figure; 4] = [
+const FIGURES: [Figure; 5] = [
     Figure { name: "hook", measure: hook },
     Figure { name: "iterations", measure: iterations },
     Figure { name: "flood", measure: flood },
+    Figure { name: "updates", measure: updates },
     Figure { name: "fold", measure: fold },
 ];
 
@@ -146,6 +149,55 @@ fn flood() -> Result<Vec<Finding>> {
             verdict: if grown <= FLOOD_MEMORY_KIB { Verdict::Ok } else { Verdict::Missed },
         },
     ])
+}
+
+/// Updates of an agent that speaks the protocol, from its output to the records, against parsing the same lines.
+///
+/// The agent is a shell that prints a file, so that it costs as little as an agent can. Every twentieth update is one of
+/// a tool call; the others are text.
+fn updates() -> Result<Vec<Finding>> {
+    let stage = Stage::new()?;
+    let lines = stage.folder.path().join("updates.jsonl");
+    let mut file = BufWriter::new(File::create(&lines)?);
+    for n in 0..UPDATES {
+        writeln!(file, "{}", update_line(n))?;
+    }
+    file.flush()?;
+    let plan = Plan { agent_spec: AgentSpec::acp(CAT_AGENT), ..plan(1, "true", BTreeMap::new()) };
+    let ours = || {
+        let (took, ended) = stage.session(plan.clone())?;
+        check(ended.turns.said.ends_with(&format!("word {} of many. ", UPDATES - 1)), "the text did not come through")?;
+        Ok(took)
+    };
+    let compared = compare(9, ours, || parse(&lines, |line| serde_json::from_str::<Value>(line).map(drop)))?;
+    Ok(vec![compared.finding(&format!("{UPDATES} updates to records"), "serde_json to `Value`", 2.0)])
+}
+
+/// An agent that answers every prompt with the same updates.
+const CAT_AGENT: &str = r#"while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\("[^"]*"\).*/\1/p')
+  case $line in
+    *'"initialize"'*) result='{"protocolVersion":1}' ;;
+    *'"session/new"'*) result='{"sessionId":"s"}' ;;
+    *'"session/prompt"'*) cat updates.jsonl; result='{"stopReason":"end_turn"}' ;;
+    *) continue ;;
+  esac
+  printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+done"#;
+
+fn update_line(n: u32) -> Value {
+    let update = if n % 20 == 10 {
+        let (call, status) = (format!("call-{}", n / 40), if n % 40 == 10 { "in_progress" } else { "completed" });
+        serde_json::json!({
+            "sessionUpdate": "tool_call_update", "toolCallId": call, "title": format!("Edit file {n}"), "kind": "edit",
+            "status": status, "locations": [{"path": format!("src/file_{n}.rs")}],
+        })
+    } else {
+        let content = serde_json::json!({"type": "text", "text": format!("word {n} of many. ")});
+        serde_json::json!({"sessionUpdate": "agent_message_chunk", "messageId": "message-1", "content": content})
+    };
+    let params = serde_json::json!({"sessionId": "s", "update": update});
+    serde_json::json!({"jsonrpc": "2.0", "method": "session/update", "params": params})
 }
 
 fn shell(command: String) -> impl Fn() -> Result<Duration> {

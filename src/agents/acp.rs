@@ -16,11 +16,11 @@ mod service;
 mod stage;
 mod terminals;
 mod translate;
+mod trouble;
 
 use std::time::Duration;
 
 use agent_client_protocol::{
-    Error,
     schema::ProtocolVersion,
     v1::schema::{self as s, SessionId},
 };
@@ -29,32 +29,25 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    link::{Link, Obituary},
+    link::Link,
     service::Services,
-    stage::{Broken, Listening, Stage},
+    stage::{Answer, Broken, Listening, Stage},
+    trouble::{is_hung_up, words},
 };
 use super::{
     Agent, AgentError, AgentPlace, BoxFuture, TurnRequest, Updates, cancelled, environment,
     failure::{self, Trouble},
     limit, too_late,
 };
-use crate::{
-    engine::{
-        conversation::{AgentUpdate, Conversation, StopReason, TurnEnd, TurnFailure},
-        policy::{AgentFacts, AgentSpec, Service},
-    },
-    hooks::process::ProcessEnd,
+use crate::engine::{
+    conversation::{AgentUpdate, Conversation, StopReason, TurnEnd, TurnFailure},
+    policy::{AgentFacts, AgentSpec, Service, UsageOf},
 };
 
 /// How long an agent may take to say hello. Some are fetched from the network at their first start.
-const HELLO: Duration = Duration::from_secs(120);
+const HELLO: Duration = Duration::from_mins(2);
 /// How long a cancelled turn may take to end before the process is ended.
 const CANCEL_GRACE: Duration = Duration::from_secs(3);
-/// How much of an answer is looked at for an error in disguise: its end.
-const DISGUISE: usize = 64 << 10;
-
-/// The protocol's number for an agent that wants a login first.
-const AUTH_REQUIRED: i32 = -32000;
 
 /// An agent that speaks the protocol.
 pub struct AcpAgent {
@@ -156,42 +149,34 @@ impl AcpAgent {
         let not_started = |why| Stop::Failed(TurnFailure::new(format!("the agent could not be started: {why}")));
         let mut link = Link::open(spec).await.map_err(not_started)?;
         turn.updates.process(link.group());
+        match self.greet(&mut link, turn).await {
+            Ok(hello) => {
+                self.running = Some(Running { link, hello, conversation: None, cost: 0.0 });
+                Ok(())
+            }
+            Err(stop) => {
+                link.close().await;
+                Err(stop)
+            }
+        }
+    }
+
+    /// Says hello, and hears whether the agent speaks as we do.
+    async fn greet(&mut self, link: &mut Link, turn: &mut Turn<'_>) -> Result<s::InitializeResponse, Stop> {
         let hello = link.ask(
             s::InitializeRequest::new(ProtocolVersion::V1)
                 .client_info(s::Implementation::new("creel", env!("CARGO_PKG_VERSION")))
                 .client_capabilities(self.services.capabilities()),
         );
-        let latest = Instant::now() + HELLO;
-        let first = turn.deadline.map_or(latest, |deadline| deadline.min(latest));
-        let mut stage = Stage::new(&mut link, turn.updates, &mut self.services, Listening::Live, None);
-        let answered = stage.until(hello, Some(turn.cancel), Some(first)).await;
-        let silent = turn.deadline.is_none_or(|deadline| latest < deadline);
-        let hello = match answered {
+        let patience = Instant::now() + HELLO;
+        let deadline = turn.deadline.map_or(patience, |deadline| deadline.min(patience));
+        let mut stage = Stage::new(link, turn.updates, &mut self.services, Listening::Live, None);
+        let hello = match stage.until(hello, Some(turn.cancel), Some(deadline)).await {
             Ok(hello) => hello,
-            Err(broken) => {
-                let stop = self.why_not(&mut link, broken, "did not say hello", None).await;
-                link.close().await;
-                return Err(match stop {
-                    Stop::TooLate if silent => Stop::Failed(TurnFailure::new(format!(
-                        "the agent did not answer within {HELLO:?} after it was started: run `{}` by hand and look, or check \
-                         that it is the command for the Agent Client Protocol",
-                        self.command
-                    ))),
-                    stop => stop,
-                });
-            }
+            Err(Broken::TooLate) if deadline == patience => return Err(Stop::Failed(self.silence(HELLO))),
+            Err(broken) => return Err(self.why_not(link, broken, "did not say hello", None).await),
         };
-        if hello.protocol_version != ProtocolVersion::V1 {
-            link.close().await;
-            return Err(Stop::Failed(TurnFailure::new(format!(
-                "the agent speaks version {} of the Agent Client Protocol, and creel speaks version 1: install a version of \
-                 the agent that speaks it{}",
-                hello.protocol_version,
-                self.known.install.as_ref().map(|how| format!(" ({how})")).unwrap_or_default()
-            ))));
-        }
-        self.running = Some(Running { link, hello, conversation: None, cost: 0.0 });
-        Ok(())
+        if hello.protocol_version == ProtocolVersion::V1 { Ok(hello) } else { Err(Stop::Failed(self.stranger(&hello))) }
     }
 
     /// The conversation of this turn: a new one, the one that goes on, or one that is taken up again.
@@ -338,8 +323,12 @@ impl AcpAgent {
     }
 
     /// The agent says that its turn is over. Whether it did anything is another question.
-    fn conclude(&mut self, response: &s::PromptResponse, heard: &str) -> Result<TurnEnd, Stop> {
+    fn conclude(&mut self, response: &s::PromptResponse, heard: &Answer) -> Result<TurnEnd, Stop> {
         let mut spent = translate::spent(response);
+        if self.known.usage == UsageOf::Conversation {
+            spent.tokens =
+                spent.tokens.map(|all| all.saturating_sub(std::mem::replace(&mut self.services.book.tokens, all)));
+        }
         if let Some(running) = &mut self.running
             && let Some(cost) = self.services.book.cost
         {
@@ -347,15 +336,14 @@ impl AcpAgent {
             running.cost = cost;
         }
         let stop_reason = translate::stop_reason(response.stop_reason);
-        let end = &heard[heard.ceil_char_boundary(heard.len().saturating_sub(DISGUISE))..];
         let failed = |failure: TurnFailure| Err(Stop::Failed(TurnFailure { spent, ..failure }));
-        if let Some(disguise) = self.disguise.as_ref().and_then(|pattern| pattern.find(end)) {
-            let said = &end[disguise.start()..];
+        if let Some(disguise) = self.disguise.as_ref().and_then(|pattern| pattern.find(&heard.last)) {
+            let said = &heard.last[disguise.start()..];
             let failure = failure::explain("the agent gave an error for an answer", said, &self.known);
             self.forget_if_full(said);
             return failed(failure);
         }
-        if stop_reason == StopReason::EndTurn && heard.trim().is_empty() && !self.services.book.has_calls() {
+        if stop_reason == StopReason::EndTurn && !heard.anything && !self.services.book.has_calls() {
             let complaints = self.running.as_ref().map(|running| running.link.complaints()).unwrap_or_default();
             let what = "the agent ended its turn without a word and without doing anything";
             return failed(failure::explain(what, &complaints, &self.known));
@@ -391,63 +379,6 @@ impl AcpAgent {
         stop
     }
 
-    async fn why_not(
-        &self,
-        link: &mut Link,
-        broken: Broken,
-        what: &str,
-        hello: Option<&s::InitializeResponse>,
-    ) -> Stop {
-        match broken {
-            Broken::Cancelled => Stop::Cancelled,
-            Broken::TooLate => Stop::TooLate,
-            Broken::Gone => Stop::Failed(self.death(&link.obituary().await, what)),
-            Broken::Answered(error) if link.gone.is_cancelled() || is_hung_up(&error) => {
-                Stop::Failed(self.death(&link.obituary().await, what))
-            }
-            Broken::Answered(error) => {
-                let methods = hello.map(login_methods).unwrap_or_default();
-                Stop::Failed(self.refusal(&error, what, &link.complaints(), &methods))
-            }
-        }
-    }
-
-    /// The agent answered with an error.
-    fn refusal(&self, error: &Error, what: &str, complaints: &str, methods: &str) -> TurnFailure {
-        if i32::from(error.code) == AUTH_REQUIRED {
-            let how = self.known.login.clone().unwrap_or_else(|| match methods {
-                "" => format!("start `{}` by hand and follow what it says", self.command),
-                methods => format!("with its own program; it offers: {methods}"),
-            });
-            return TurnFailure::new(format!("the agent needs a login: {how}, then go on ({})", words(error)));
-        }
-        let said = match (words(error), complaints) {
-            (said, "") => said,
-            // Its own words say why; the end of its complaints may say more.
-            (said, complaints) if said.len() < 40 => format!("{said}\n{complaints}"),
-            (said, _) => said,
-        };
-        failure::explain(&format!("the agent {what}"), &said, &self.known)
-    }
-
-    /// The agent ended, which it should not.
-    fn death(&self, obituary: &Obituary, what: &str) -> TurnFailure {
-        let said = obituary.last_words();
-        let how = match &obituary.end {
-            Some(ProcessEnd::Exit(127)) => {
-                return failure::not_installed("the agent was not found", &self.command, said, &self.known);
-            }
-            Some(ProcessEnd::Exit(0)) => "ended by itself".to_owned(),
-            // The shell in between says so.
-            Some(ProcessEnd::Exit(code @ 129..160)) => format!("was killed by signal {}", code - 128),
-            Some(ProcessEnd::Exit(code)) => format!("ended with exit {code}"),
-            Some(ProcessEnd::Signal(signal)) => format!("was killed by signal {signal}"),
-            Some(ProcessEnd::SpawnFailed(why)) => why.clone(),
-            Some(ProcessEnd::TimedOut | ProcessEnd::Cancelled) | None => "closed its output".to_owned(),
-        };
-        failure::explain(&format!("the agent {what}: it {how}"), said, &self.known)
-    }
-
     /// Ends what is left of the agent; its conversation may be taken up again by the next one.
     async fn bury(&mut self) {
         self.services.end_all();
@@ -471,28 +402,6 @@ impl Agent for AcpAgent {
     fn shutdown(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(self.bury())
     }
-}
-
-/// Whether the error is not the agent's: the line to it broke.
-fn is_hung_up(error: &Error) -> bool {
-    error.data.as_ref().is_some_and(|data| data["reason"] == "connection_terminated")
-}
-
-/// What an error says, with its number, which some agents make the server's.
-fn words(error: &Error) -> String {
-    let number = i32::from(error.code);
-    let status = if (100..600).contains(&number) { format!("{number} ") } else { String::new() };
-    let data = match &error.data {
-        None | Some(serde_json::Value::Null) => String::new(),
-        Some(serde_json::Value::String(text)) => text.clone(),
-        Some(data) => data.to_string(),
-    };
-    let more = if data.is_empty() || data == error.message { String::new() } else { format!(": {data}") };
-    format!("{status}{}{more}", error.message)
-}
-
-fn login_methods(hello: &s::InitializeResponse) -> String {
-    hello.auth_methods.iter().map(|method| method.name().to_owned()).collect::<Vec<_>>().join(", ")
 }
 
 /// As much of a text as may be kept, and how much is missing.

@@ -318,7 +318,7 @@ mod tests {
         let known = AgentFacts {
             install: Some("npm install -g mine".into()),
             login: Some("mine login".into()),
-            error_pattern: None,
+            ..AgentFacts::default()
         };
         assert_eq!(
             explain("the agent ended with exit 1", "Not logged in", &known).message,

@@ -301,6 +301,19 @@ pub struct AgentFacts {
     /// What an answer looks like that is really an error: a regular expression.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_pattern: Option<String>,
+    /// What its count of tokens at the end of a turn is about.
+    pub usage: UsageOf,
+}
+
+/// What a count of tokens is about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UsageOf {
+    /// The turn.
+    #[default]
+    Turn,
+    /// The conversation so far.
+    Conversation,
 }
 
 /// Whether creel does something for an agent that asks for it.

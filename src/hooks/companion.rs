@@ -18,7 +18,7 @@ use super::{
 };
 
 /// How long it may take to end by itself once nobody talks to it any more.
-const GOODBYE: Duration = Duration::from_millis(700);
+const GOODBYE: Duration = Duration::from_millis(1_500);
 /// How long the system may take to tell how it ended.
 const REAP: Duration = Duration::from_millis(500);
 

@@ -6,7 +6,7 @@ use creel::{
     agents::{Agent, Past, TurnRequest, start},
     engine::{
         conversation::{AgentUpdate, ContextUse, OptionKind, Spent, StopReason, ToolKind, ToolStatus, TurnEnd},
-        policy::{AgentFacts, AgentSpec, PermissionRule, Permissions, Service},
+        policy::{AgentFacts, AgentSpec, PermissionRule, Permissions, Service, UsageOf},
         session::permission::Rules,
         time::Span,
     },
@@ -358,9 +358,32 @@ async fn an_error_in_disguise_and_an_empty_turn_are_failures() {
 }
 
 #[tokio::test]
+async fn an_answer_that_only_quotes_an_error_is_an_answer() {
+    let dir = folder();
+    let script = json!({"turns": [[
+        {"say": "Error: this was in the log.\n"}, {"tool": {"toolCallId": "c", "title": "Edit"}}, {"say": "It is mended."},
+    ]]});
+    let mut agent = agent_with(&script, dir.path(), |facts| facts.error_pattern = Some("^Error: ".into()));
+    assert_eq!(turn(&mut *agent, request("")).await.0, Ok(ended(StopReason::EndTurn)));
+}
+
+#[tokio::test]
+async fn tokens_that_an_agent_counts_through_the_conversation_are_told_by_turn() {
+    let dir = folder();
+    let end = |all: u64| json!([{"say": "."}, {"end": "end_turn", "usage": {"totalTokens": all, "inputTokens": 0, "outputTokens": 0}}]);
+    let script = json!({"turns": [end(100), end(250), end(40)]});
+    let mut agent = agent_with(&script, dir.path(), |facts| facts.usage = UsageOf::Conversation);
+    let mut tokens = Vec::new();
+    for request in [request("1"), again("2"), request("3")] {
+        tokens.push(turn(&mut *agent, request).await.0.expect("a turn").spent.tokens);
+    }
+    assert_eq!(tokens, [Some(100), Some(150), Some(40)]);
+}
+
+#[tokio::test]
 async fn an_agent_that_is_not_there_or_speaks_otherwise_is_told() {
     let dir = folder();
-    let known = AgentFacts { install: Some("npm install it".into()), login: None, error_pattern: None };
+    let known = AgentFacts { install: Some("npm install it".into()), ..AgentFacts::default() };
     let (files, terminals) = (Service::Serve, Service::Serve);
     let spec = AgentSpec::Acp { command: "no-such-agent acp".into(), mode: None, files, terminals, known };
     let mut missing = start(&spec, place(dir.path()), Past::default()).expect("not started yet");
@@ -485,4 +508,66 @@ async fn a_flood_is_passed_on_whole_and_in_order() {
     assert_eq!(end, Ok(ended(StopReason::EndTurn)));
     assert!(heard.said().split_whitespace().map(str::to_owned).eq((1..=20_000).map(|n: u32| n.to_string())));
     assert!(heard.all().len() < 5_000, "{} pieces", heard.all().len());
+}
+
+/// What an agent may print in answer to a prompt, `{id}` being the number of the request.
+const ANSWERS: [&str; 6] = [
+    r#"{"jsonrpc":"2.0","id":{id},"result":{"stopReason":"end_turn"}}"#,
+    r#"{"jsonrpc":"2.0","id":{id},"error":{"code":-32603,"message":"no","data":{"a":[1,2]}}}"#,
+    r#"{"jsonrpc":"2.0","id":77,"method":"session/request_permission","params":{"sessionId":"{session}","toolCall":{"toolCallId":"c"},"options":[]}}"#,
+    r#"{"jsonrpc":"2.0","id":78,"method":"fs/read_text_file","params":{"sessionId":"{session}","path":"/etc/passwd"}}"#,
+    r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"{session}","update":{"sessionUpdate":"tool_call","toolCallId":"c","title":"t","content":[{"type":"diff","path":"/a","newText":"x"}]}}}"#,
+    r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"{session}","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"a"}}}}"#,
+];
+
+/// Whatever it prints, the turn ends in time: it fails, unless an answer came through.
+async fn ends(steps: Vec<Value>, what: &str) {
+    let dir = folder();
+    let mut agent = agent(&json!({"turns": [steps]}), dir.path());
+    let mut heard = Heard::answering("y");
+    let cancel = CancellationToken::new();
+    let limited = TurnRequest { timeout: Span::secs(30), ..request("") };
+    let ended = tokio::time::timeout(crate::support::PATIENCE, agent.turn(limited, &mut heard, &cancel)).await;
+    let failed = ended.unwrap_or_else(|_| panic!("it hangs: {what}")).expect_err(what).message;
+    assert!(!failed.contains("creel itself"), "{what}: {failed}");
+    agent.shutdown().await;
+}
+
+#[tokio::test]
+async fn messages_cut_off_in_the_middle_end_as_a_failed_turn() {
+    for answer in ANSWERS {
+        for cut in (1..answer.len()).step_by(answer.len() / 6) {
+            let part = &answer[..cut];
+            ends(vec![json!({"raw_unterminated": part}), json!({"exit": 0})], part).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn mangled_messages_end_as_a_failed_turn() {
+    // A small generator of our own: the same cases in every run.
+    let mut seed = 0x9e37_79b9_u64;
+    let mut next = |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(seed >> 33).expect("31 bits fit") % below
+    };
+    for _ in 0..40 {
+        let lines: Vec<Value> = (0..6)
+            .map(|_| {
+                let mut line = ANSWERS[next(ANSWERS.len())].replace("{id}", "\"another\"").into_bytes();
+                for _ in 0..=next(4) {
+                    let at = next(line.len());
+                    match next(3) {
+                        0 => line[at] = b"{}[]\",:0\\nx"[next(11)],
+                        1 => drop(line.remove(at)),
+                        _ => line.insert(at, b"{}[]\",:0\\nx"[next(11)]),
+                    }
+                }
+                json!({"raw": String::from_utf8_lossy(&line)})
+            })
+            .chain([json!({"exit": 1})])
+            .collect();
+        let what = format!("{lines:?}");
+        ends(lines, &what).await;
+    }
 }

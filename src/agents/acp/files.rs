@@ -69,11 +69,8 @@ impl Premises {
 
     /// Writes a file, and makes the folders on the way to it. Says what changed.
     pub(super) fn write(&self, path: &Path, text: &str) -> Result<String, FileError> {
-        let before = match self.read(path, None, None) {
-            Ok(before) => before,
-            // A file that is no text, or not there, is replaced; what may not be touched is found out below.
-            Err(_) => String::new(),
-        };
+        // A file that is no text, or not there, is replaced; what may not be touched is found out below.
+        let before = self.read(path, None, None).unwrap_or_default();
         self.make_folders(path)?;
         let place = self.inside(path)?;
         let mut file = self.open(&place, OFlags::WRONLY | OFlags::CREATE, path)?;
@@ -170,11 +167,13 @@ fn regular(file: &File, path: &Path) -> Result<u64, FileError> {
 }
 
 fn because(path: &Path, error: io::Error) -> FileError {
-    let path = path.to_owned();
-    match error.kind() {
-        io::ErrorKind::NotFound => FileError::Missing(path),
-        io::ErrorKind::IsADirectory => FileError::NotAFile(path),
-        _ => FileError::Io { path, error },
+    let (path, kind) = (path.to_owned(), error.kind());
+    if kind == io::ErrorKind::NotFound {
+        FileError::Missing(path)
+    } else if kind == io::ErrorKind::IsADirectory {
+        FileError::NotAFile(path)
+    } else {
+        FileError::Io { path, error }
     }
 }
 

@@ -7,7 +7,7 @@
 //!   answered with an error.
 //! - When it was closed, or is dropped, nothing of the agent is left running.
 
-use std::{fmt, path::Path};
+use std::path::Path;
 
 use agent_client_protocol::{
     Agent, ByteStreams, Client, Error, JsonRpcRequest,
@@ -48,7 +48,15 @@ pub(super) enum FromAgent {
         session: String,
         update: Value,
     },
-    Permission(s::RequestPermissionRequest, Responder<s::RequestPermissionResponse>),
+    Permission(Box<s::RequestPermissionRequest>, Responder<s::RequestPermissionResponse>),
+    /// It wants something done for it.
+    Wants(Box<Wanted>),
+    /// A command that we run for it got on.
+    Terminal(TerminalNews),
+}
+
+/// What can be done for an agent.
+pub(super) enum Wanted {
     Read(s::ReadTextFileRequest, Responder<s::ReadTextFileResponse>),
     Write(s::WriteTextFileRequest, Responder<s::WriteTextFileResponse>),
     CreateTerminal(s::CreateTerminalRequest, Responder<s::CreateTerminalResponse>),
@@ -56,26 +64,6 @@ pub(super) enum FromAgent {
     WaitForTerminal(s::WaitForTerminalExitRequest, Responder<s::WaitForTerminalExitResponse>),
     KillTerminal(s::KillTerminalRequest, Responder<s::KillTerminalResponse>),
     ReleaseTerminal(s::ReleaseTerminalRequest, Responder<s::ReleaseTerminalResponse>),
-    /// A command that we run for it got on.
-    Terminal(TerminalNews),
-}
-
-impl fmt::Debug for FromAgent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Text(_) => "text",
-            Self::Update { .. } => "update",
-            Self::Permission(..) => "permission",
-            Self::Read(..) => "read",
-            Self::Write(..) => "write",
-            Self::CreateTerminal(..) => "create terminal",
-            Self::TerminalOutput(..) => "terminal output",
-            Self::WaitForTerminal(..) => "wait for terminal",
-            Self::KillTerminal(..) => "kill terminal",
-            Self::ReleaseTerminal(..) => "release terminal",
-            Self::Terminal(_) => "terminal news",
-        })
-    }
 }
 
 /// The line to a running agent.
@@ -201,41 +189,45 @@ async fn speak(
     hear: mpsc::Sender<FromAgent>,
     ready: oneshot::Sender<ConnectionTo<Agent>>,
 ) {
+    use agent_client_protocol::on_receive_request as on;
     macro_rules! pass_on {
         ($request:ty, $response:ty, $make:path) => {{
             let hear = hear.clone();
             async move |request: $request, responder: Responder<$response>, _: ConnectionTo<Agent>| {
                 // Whoever listened is gone: the dropped responder answers.
-                let _ = hear.send($make(request, responder)).await;
+                let _ = hear.send(FromAgent::Wants(Box::new($make(request, responder)))).await;
                 Ok(())
             }
         }};
     }
-    use agent_client_protocol::on_receive_request as on;
+    let permission = {
+        let hear = hear.clone();
+        async move |request: s::RequestPermissionRequest, responder, _: ConnectionTo<Agent>| {
+            let _ = hear.send(FromAgent::Permission(Box::new(request), responder)).await;
+            Ok(())
+        }
+    };
     let ended = Client
         .v1()
         .name("creel")
+        .on_receive_request(permission, on!())
+        .on_receive_request(pass_on!(s::ReadTextFileRequest, s::ReadTextFileResponse, Wanted::Read), on!())
+        .on_receive_request(pass_on!(s::WriteTextFileRequest, s::WriteTextFileResponse, Wanted::Write), on!())
         .on_receive_request(
-            pass_on!(s::RequestPermissionRequest, s::RequestPermissionResponse, FromAgent::Permission),
-            on!(),
-        )
-        .on_receive_request(pass_on!(s::ReadTextFileRequest, s::ReadTextFileResponse, FromAgent::Read), on!())
-        .on_receive_request(pass_on!(s::WriteTextFileRequest, s::WriteTextFileResponse, FromAgent::Write), on!())
-        .on_receive_request(
-            pass_on!(s::CreateTerminalRequest, s::CreateTerminalResponse, FromAgent::CreateTerminal),
+            pass_on!(s::CreateTerminalRequest, s::CreateTerminalResponse, Wanted::CreateTerminal),
             on!(),
         )
         .on_receive_request(
-            pass_on!(s::TerminalOutputRequest, s::TerminalOutputResponse, FromAgent::TerminalOutput),
+            pass_on!(s::TerminalOutputRequest, s::TerminalOutputResponse, Wanted::TerminalOutput),
             on!(),
         )
         .on_receive_request(
-            pass_on!(s::WaitForTerminalExitRequest, s::WaitForTerminalExitResponse, FromAgent::WaitForTerminal),
+            pass_on!(s::WaitForTerminalExitRequest, s::WaitForTerminalExitResponse, Wanted::WaitForTerminal),
             on!(),
         )
-        .on_receive_request(pass_on!(s::KillTerminalRequest, s::KillTerminalResponse, FromAgent::KillTerminal), on!())
+        .on_receive_request(pass_on!(s::KillTerminalRequest, s::KillTerminalResponse, Wanted::KillTerminal), on!())
         .on_receive_request(
-            pass_on!(s::ReleaseTerminalRequest, s::ReleaseTerminalResponse, FromAgent::ReleaseTerminal),
+            pass_on!(s::ReleaseTerminalRequest, s::ReleaseTerminalResponse, Wanted::ReleaseTerminal),
             on!(),
         )
         .connect_with(transport, async move |connection: ConnectionTo<Agent>| {

@@ -182,13 +182,11 @@ async fn pass_on(
                 if let Some(finished) = add(&mut held, chunk) {
                     send(heard, FromAgent::Text(finished)).await?;
                 }
-                continue;
             }
             Line::Noise => {
                 tracing::debug!("the agent printed: {}", String::from_utf8_lossy(&line[..line.len().min(400)]));
                 noise.push(&line[line.len().saturating_sub(TAIL)..]);
                 noise.push(b"\n");
-                continue;
             }
             Line::Update { session, update } => {
                 if let Some(chunk) = held.take() {
@@ -271,7 +269,7 @@ mod tests {
             seen.push(match one {
                 FromAgent::Text(chunk) => format!("{:?} {}", chunk.kind, chunk.text),
                 FromAgent::Update { update, .. } => format!("update {}", update["sessionUpdate"]),
-                other => format!("{other:?}"),
+                FromAgent::Permission(..) | FromAgent::Wants(_) | FromAgent::Terminal(_) => "a request".into(),
             });
         }
         let mut forwarded = String::new();

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     files::{FileError, Premises},
-    link::FromAgent,
+    link::{FromAgent, Wanted},
     serves,
     terminals::{Site, Terminals},
     translate::{self, Book},
@@ -99,40 +99,37 @@ impl Services {
     }
 
     /// Reads, writes or runs something.
-    pub(super) async fn serve(&mut self, what: FromAgent, updates: &mut dyn Updates, news: &mpsc::Sender<FromAgent>) {
-        let answered = match what {
-            FromAgent::Read(request, responder) => {
+    pub(super) async fn serve(&mut self, wanted: Wanted, updates: &mut dyn Updates, news: &mpsc::Sender<FromAgent>) {
+        let answered = match wanted {
+            Wanted::Read(request, responder) => {
                 let read = self.read(&request, updates).await;
                 responder.respond_with_result(read.map(s::ReadTextFileResponse::new))
             }
-            FromAgent::Write(request, responder) => {
+            Wanted::Write(request, responder) => {
                 let written = self.write(&request, updates).await;
                 responder.respond_with_result(written.map(|()| s::WriteTextFileResponse::new()))
             }
-            FromAgent::CreateTerminal(request, responder) => {
+            Wanted::CreateTerminal(request, responder) => {
                 let created = self.create(request, updates, news).await;
                 responder.respond_with_result(created.map(s::CreateTerminalResponse::new))
             }
-            FromAgent::TerminalOutput(request, responder) => {
+            Wanted::TerminalOutput(request, responder) => {
                 responder.respond_with_result(self.terminals.output(&request.terminal_id).map_err(refused))
             }
-            FromAgent::WaitForTerminal(request, responder) => match self.terminals.end(&request.terminal_id) {
+            Wanted::WaitForTerminal(request, responder) => match self.terminals.end(&request.terminal_id) {
                 Err(why) => responder.respond_with_error(refused(why)),
                 Ok(end) => {
                     tokio::spawn(async move { responder.respond(s::WaitForTerminalExitResponse::new(end.await)) });
                     Ok(())
                 }
             },
-            FromAgent::KillTerminal(request, responder) => {
+            Wanted::KillTerminal(request, responder) => {
                 let killed = self.terminals.kill(&request.terminal_id).map_err(refused);
                 responder.respond_with_result(killed.map(|()| s::KillTerminalResponse::new()))
             }
-            FromAgent::ReleaseTerminal(request, responder) => {
+            Wanted::ReleaseTerminal(request, responder) => {
                 let released = self.terminals.release(&request.terminal_id).map_err(refused);
                 responder.respond_with_result(released.map(|()| s::ReleaseTerminalResponse::new()))
-            }
-            FromAgent::Text(_) | FromAgent::Update { .. } | FromAgent::Permission(..) | FromAgent::Terminal(_) => {
-                Ok(())
             }
         };
         if let Err(error) = answered {
@@ -226,7 +223,6 @@ async fn off_the_loop<T: Send + 'static>(
 }
 
 /// The reason is in the message: that is what agents read.
-#[expect(clippy::needless_pass_by_value, reason = "it is what an error is mapped by")]
 fn refused(why: String) -> Error {
     Error::new(i32::from(Error::invalid_params().code), why)
 }

@@ -27,7 +27,7 @@ const PIECE_AGE: Duration = Duration::from_millis(50);
 /// How long an answer may be under way after the agent closed its output.
 const LAST_WORD: Duration = Duration::from_millis(500);
 /// How much of what was said is kept to look for an error in disguise.
-const HEARD_MAX: usize = 256 << 10;
+const HEARD_MAX: usize = 64 << 10;
 
 /// Whether what is said is news.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,14 +56,54 @@ pub(super) struct Stage<'a> {
     listening: Listening,
     /// The conversation that counts; before there is one, all do.
     conversation: Option<SessionId>,
-    /// What the agent said in its answer so far; of a long one, the end.
-    pub(super) heard: String,
+    /// What the agent said so far.
+    pub(super) heard: Answer,
     held: Option<Held>,
-    /// The message that was said last.
-    message: Option<String>,
     /// Requests for leave end with the stage.
     stop: CancellationToken,
     _end: DropGuard,
+}
+
+/// What an agent said in a turn.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Answer {
+    /// Whether it said anything.
+    pub(super) anything: bool,
+    /// The last message; of a long one, the end.
+    pub(super) last: String,
+    /// The agent's name for that message.
+    message: Option<String>,
+}
+
+impl Answer {
+    /// Something else happened: what comes is another message.
+    fn interrupt(&mut self) {
+        self.last.clear();
+    }
+
+    /// Takes in a piece, and says whether a message before it has ended.
+    fn hear(&mut self, text: &str, message: Option<String>) -> Another {
+        let ended = self.message != message && !self.last.is_empty();
+        let another = if ended && !self.last.ends_with('\n') { Another::Begins } else { Another::No };
+        if ended {
+            self.interrupt();
+        }
+        self.message = message;
+        self.anything |= !text.trim().is_empty();
+        self.last.push_str(text);
+        if self.last.len() > 2 * HEARD_MAX {
+            let cut = self.last.ceil_char_boundary(self.last.len() - HEARD_MAX);
+            self.last.drain(..cut);
+        }
+        another
+    }
+}
+
+/// Whether a message begins that has to be set apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Another {
+    Begins,
+    No,
 }
 
 struct Held {
@@ -81,8 +121,8 @@ impl<'a> Stage<'a> {
         conversation: Option<SessionId>,
     ) -> Self {
         let stop = CancellationToken::new();
-        let (heard, held, message, end) = (String::new(), None, None, stop.clone().drop_guard());
-        Self { link, updates, services, listening, conversation, heard, held, message, stop, _end: end }
+        let (heard, held, end) = (Answer::default(), None, stop.clone().drop_guard());
+        Self { link, updates, services, listening, conversation, heard, held, stop, _end: end }
     }
 
     /// Waits for the answer, and passes on what happens meanwhile.
@@ -156,7 +196,10 @@ impl<'a> Stage<'a> {
         for one in batch.drain(..) {
             match one {
                 FromAgent::Text(chunk) => self.hear(chunk).await,
-                other => {
+                other @ (FromAgent::Update { .. }
+                | FromAgent::Permission(..)
+                | FromAgent::Wants(_)
+                | FromAgent::Terminal(_)) => {
                     self.pass_on().await;
                     self.happened(other).await;
                 }
@@ -172,28 +215,15 @@ impl<'a> Stage<'a> {
             self.pass_on().await;
         }
         let mut text = chunk.text;
-        if chunk.kind == ChunkKind::Said {
-            // Where one message ends and the next begins, the text alone does not say.
-            let other = chunk.message.is_some() && chunk.message != self.message;
-            if other && !self.heard.is_empty() && !self.heard.ends_with('\n') {
-                text.insert_str(0, "\n\n");
-            }
-            self.message = chunk.message;
-            self.remember(&text);
+        // Where one message ends and the next begins, the text alone does not say.
+        if chunk.kind == ChunkKind::Said && self.heard.hear(&text, chunk.message) == Another::Begins {
+            text.insert_str(0, "\n\n");
         }
         let held =
             self.held.get_or_insert_with(|| Held { kind: chunk.kind, text: String::new(), since: Instant::now() });
         held.text.push_str(&text);
         if held.text.len() >= PIECE || held.text.ends_with('\n') {
             self.pass_on().await;
-        }
-    }
-
-    fn remember(&mut self, text: &str) {
-        self.heard.push_str(text);
-        if self.heard.len() > 2 * HEARD_MAX {
-            let cut = self.heard.ceil_char_boundary(self.heard.len() - HEARD_MAX);
-            self.heard.drain(..cut);
         }
     }
 
@@ -216,9 +246,17 @@ impl<'a> Stage<'a> {
             FromAgent::Text(_) => {}
             FromAgent::Update { session, .. } if self.listening == Listening::Replay || self.is_foreign(&session) => {}
             FromAgent::Update { update, .. } => {
-                if let Some(update) = self.services.book.update(update) {
-                    if let AgentUpdate::Said(text) = &update {
-                        self.remember(&text.clone());
+                if let Some(update) = self.services.book.update(&update) {
+                    match &update {
+                        AgentUpdate::Said(text) => drop(self.heard.hear(text, None)),
+                        AgentUpdate::ToolCalled(_) => self.heard.interrupt(),
+                        AgentUpdate::Thought(_)
+                        | AgentUpdate::ToolUpdated(_)
+                        | AgentUpdate::Planned(_)
+                        | AgentUpdate::Used(_)
+                        | AgentUpdate::Opened(_)
+                        | AgentUpdate::Noted { .. }
+                        | AgentUpdate::Warned(_) => {}
                     }
                     self.updates.update(update).await;
                 }
@@ -226,9 +264,9 @@ impl<'a> Stage<'a> {
             FromAgent::Terminal(TerminalNews::Started(group)) => self.updates.process(group),
             FromAgent::Terminal(TerminalNews::Ended(call)) => self.updates.update(AgentUpdate::ToolUpdated(call)).await,
             FromAgent::Permission(request, responder) => {
-                self.services.ask(request, responder, self.updates, &self.stop).await;
+                self.services.ask(*request, responder, self.updates, &self.stop).await;
             }
-            other => self.services.serve(other, self.updates, &self.link.hear).await,
+            FromAgent::Wants(wanted) => self.services.serve(*wanted, self.updates, &self.link.hear).await,
         }
     }
 }

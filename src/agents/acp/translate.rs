@@ -6,10 +6,12 @@
 //! # Invariants
 //! - A kind that is not known is kept as a note, never an error.
 //! - What is passed on of one call is bounded, and a repetition is not passed on.
+#![expect(clippy::wildcard_enum_match_arm, reason = "the protocol's enums grow, and what is new must not be an error")]
 
 use std::collections::{HashMap, hash_map::Entry};
 
 use agent_client_protocol::v1::schema as s;
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::limited;
@@ -37,18 +39,19 @@ pub(super) struct Book {
     notes: HashMap<String, String>,
     /// What the conversation has cost so far, as the agent says.
     pub(super) cost: Option<f64>,
+    /// The tokens of the conversation so far, of an agent that counts them so.
+    pub(super) tokens: u64,
 }
 
 impl Book {
     /// What an update means, if it means something new.
-    pub(super) fn update(&mut self, update: Value) -> Option<AgentUpdate> {
-        let kind = update["sessionUpdate"].as_str().unwrap_or("unknown").to_owned();
-        // The typed form takes the value apart; for a kind that it does not know, the value itself is the note.
-        match serde_json::from_value::<s::SessionUpdate>(update.clone()) {
-            Ok(typed) => self.typed(typed, &kind, &update),
+    pub(super) fn update(&mut self, update: &Value) -> Option<AgentUpdate> {
+        let kind = update["sessionUpdate"].as_str().unwrap_or("unknown");
+        match s::SessionUpdate::deserialize(update) {
+            Ok(typed) => self.typed(typed, kind, update),
             Err(error) => {
                 tracing::debug!("an update that is not understood: {error}");
-                self.note(&kind, update.to_string())
+                self.note(kind, update.to_string())
             }
         }
     }
@@ -72,9 +75,11 @@ impl Book {
                 self.note("commands", names.join(", "))
             }
             s::SessionUpdate::ConfigOptionUpdate(_) => self.note("settings", settings(value)),
-            s::SessionUpdate::SessionInfoUpdate(_) => {
-                value["title"].as_str().and_then(|title| self.note("title", title.to_owned()))
-            }
+            s::SessionUpdate::SessionInfoUpdate(_) => match (value["title"].as_str(), trouble(value)) {
+                (Some(title), _) => self.note("title", title.to_owned()),
+                (None, Some(trouble)) => self.note("trouble", trouble),
+                (None, None) => None,
+            },
             s::SessionUpdate::Notice(notice) => {
                 let text =
                     [Some(notice.title), notice.description].into_iter().flatten().collect::<Vec<_>>().join(": ");
@@ -231,6 +236,16 @@ fn entry(entry: &s::PlanEntry) -> PlanEntry {
     PlanEntry { content: limited(entry.content.clone(), NOTE_MAX), status }
 }
 
+/// What some agents say while they try to reach their model again and again.
+fn trouble(update: &Value) -> Option<String> {
+    let mut errors = update["_meta"].as_object()?.values().filter_map(|theirs| theirs.get("error"));
+    let said = |error: &Value| {
+        let parts = [&error["message"], &error["additionalDetails"]].into_iter().filter_map(Value::as_str);
+        Some(parts.collect::<Vec<_>>().join(": ")).filter(|text| !text.is_empty())
+    };
+    errors.find_map(said)
+}
+
 fn settings(update: &Value) -> String {
     let options = update["configOptions"].as_array().into_iter().flatten();
     let said = options.filter_map(|option| Some(format!("{} = {}", option["id"].as_str()?, option["currentValue"])));
@@ -307,7 +322,7 @@ mod tests {
 
     fn told(updates: &[Value]) -> Vec<AgentUpdate> {
         let mut book = Book::default();
-        updates.iter().filter_map(|update| book.update(update.clone())).collect()
+        updates.iter().filter_map(|update| book.update(update)).collect()
     }
 
     #[test]
