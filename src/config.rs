@@ -7,6 +7,7 @@
 //! - All mistakes are told at once, and nothing of a config with a mistake is used.
 //! - One table ([`shape`]) holds every key; the checks, the defaults and the JSON schema follow from it.
 
+mod allowance;
 mod automation;
 pub mod diagnostic;
 mod fields;

@@ -13,7 +13,7 @@ use std::{
 use serde_json::{Map, Value};
 
 use super::{
-    ConfigErrors, automation,
+    ConfigErrors, allowance, automation,
     diagnostic::{self, Diagnostic, Severity, Source, quoted, suggest},
     fields::Fields,
     hooks,
@@ -27,7 +27,7 @@ use super::{
 };
 use crate::engine::{
     hooks::point::Point,
-    policy::{AgentFacts, AgentSpec, Backoff, Budget, GatePolicies, HookSpec, OutputFormat, StopHook, StopPlan},
+    policy::{AgentFacts, AgentSpec, Backoff, GatePolicies, HookSpec, OutputFormat, StopHook, StopPlan},
 };
 
 const FORMAT: i64 = 1;
@@ -278,8 +278,8 @@ impl Loader {
             },
             hooks,
             stop: self.stop(root),
-            permissions: Vec::new(),
-            budget: Budget::default(),
+            permissions: allowance::permissions(&mut self.report, root.given("permissions")),
+            budget: allowance::budget(root),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Whole configs, and what is said about them.
 
+mod allowance;
 mod example;
 mod mistakes;
 mod schema_check;

@@ -2,6 +2,7 @@
 
 use super::{
     Default, Field, Keys, Shape, Type, When, Zero,
+    allowance::{BUDGET, PERMISSION},
     automation::AUTOMATION,
     hooks::{AGENT, HOOKS},
     rules::{RULE, STOP_HOOK, WORKFLOW},
@@ -95,6 +96,18 @@ pub static ROOT: Shape = Shape {
             default: Default::OfItsKeys,
         },
         Field { name: "gates", doc: "Where a person is asked.", ty: Type::Object(&GATES), default: Default::OfItsKeys },
+        Field {
+            name: "permissions",
+            doc: "What an agent may do without being asked about, or may not: the first rule that fits says, otherwise the gate.",
+            ty: Type::List(&Type::Object(&PERMISSION)),
+            default: Default::Names(&[]),
+        },
+        Field {
+            name: "budget",
+            doc: "What the session may use before a person is asked.",
+            ty: Type::Object(&BUDGET),
+            default: Default::OfItsKeys,
+        },
         Field {
             name: "hooks",
             doc: "What runs at each point of the lifecycle.",
