@@ -12,7 +12,9 @@ use crate::{
     },
     engine::{
         hooks::point::Point,
-        policy::{Budget, FinalDelivery, HookAction, HookSpec, PermissionRule, Permissions, Plan},
+        policy::{
+            AgentSpec, Budget, FinalDelivery, HookAction, HookSpec, OutputFormat, PermissionRule, Permissions, Plan,
+        },
         time::Span,
     },
 };
@@ -62,10 +64,15 @@ fn heading(settings: &Settings, paint: Paint) -> String {
 }
 
 fn agent_line(plan: &Plan) -> String {
-    use crate::engine::policy::AgentSpec;
     let how = match &plan.agent_spec {
-        AgentSpec::Acp { command, .. } => format!("{command} (ACP)"),
-        AgentSpec::Command { command, .. } => command.clone(),
+        AgentSpec::Acp { command, mode, .. } => {
+            let mode = mode.as_ref().map(|mode| format!(", mode {mode}")).unwrap_or_default();
+            format!("{command} (ACP{mode})")
+        }
+        AgentSpec::Command { command, format: OutputFormat::Text, .. } => command.clone(),
+        AgentSpec::Command { command, format, .. } => {
+            format!("{command} (read as the JSON lines of {})", format!("{format:?}").to_lowercase())
+        }
         AgentSpec::Scripted { script } => format!("a script of {} bytes", script.len()),
     };
     format!("agent      {}: {}\n", plan.agent, plain(&how))

@@ -1,5 +1,6 @@
 //! Whole configs, and what is said about them.
 
+mod agents;
 mod allowance;
 mod example;
 mod mistakes;

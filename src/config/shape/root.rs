@@ -2,9 +2,10 @@
 
 use super::{
     Default, Field, Keys, Shape, Type, When, Zero,
+    agents::AGENT,
     allowance::{BUDGET, PERMISSION},
     automation::AUTOMATION,
-    hooks::{AGENT, HOOKS},
+    hooks::HOOKS,
     rules::{RULE, STOP_HOOK, WORKFLOW},
 };
 
