@@ -1,5 +1,6 @@
 //! Puts it together: from the command line to an exit code.
 
+mod agents;
 mod check;
 mod demo;
 mod failure;
@@ -50,6 +51,7 @@ fn dispatch(command: Option<Command>) -> Result {
         Some(Command::Demo(args)) => demo::demo(&args),
         Some(Command::Init) => init::init(),
         Some(Command::Check(args)) => check::check(&args),
+        Some(Command::Agents(args)) => agents::agents(&args),
         Some(Command::Resume(args)) => run::resume(&args),
         Some(Command::Sessions(args)) => sessions::sessions(&args),
         Some(Command::Show(args)) => sessions::show(&args),

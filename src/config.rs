@@ -7,6 +7,8 @@
 //! - All mistakes are told at once, and nothing of a config with a mistake is used.
 //! - One table ([`shape`]) holds every key; the checks, the defaults and the JSON schema follow from it.
 
+mod agents;
+mod allowance;
 mod automation;
 pub mod diagnostic;
 mod fields;
@@ -26,6 +28,7 @@ mod tests;
 
 use std::path::Path;
 
+pub use agents::program_of;
 pub use automation::BUILTIN_AUTOMATION;
 pub use diagnostic::{Diagnostic, Place, Severity};
 pub use hooks::BUILTIN_HOOKS;
@@ -58,12 +61,17 @@ pub fn render(diagnostics: &[Diagnostic]) -> String {
     shown.join("\n")
 }
 
-/// Reads the config at `path`, and the files that it names.
-pub fn load(path: &Path) -> Result<Settings, ConfigErrors> {
-    load::load(path)
+/// Reads the config at `path`, and the files that it names. `own` is the user's own table of agents, which need not exist.
+pub fn load(path: &Path, own: Option<&Path>) -> Result<Settings, ConfigErrors> {
+    load::load(path, own)
 }
 
 /// Reads a config from its text, as if it lay at `path`.
 pub fn parse(text: &str, path: &Path) -> Result<Settings, ConfigErrors> {
-    load::parse(text, path)
+    load::parse(text, path, None)
+}
+
+/// What holds where there is no config.
+pub fn without_config(own: Option<&Path>) -> Result<Settings, ConfigErrors> {
+    load::defaults_with(own)
 }

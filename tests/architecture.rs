@@ -19,7 +19,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("control", &["engine", "config", "journal", "hooks", "runtime"]),
     ("tui", &["engine", "config", "journal", "control", "runtime"]),
     ("logging", &[]),
-    ("app", &["engine", "config", "journal", "agents", "runtime", "control", "tui", "logging"]),
+    ("app", &["engine", "config", "hooks", "journal", "agents", "runtime", "control", "tui", "logging"]),
     ("main", &["app"]),
     ("lib", &[]),
 ];

@@ -12,7 +12,9 @@ use crate::{
     },
     engine::{
         hooks::point::Point,
-        policy::{FinalDelivery, HookAction, HookSpec, Plan},
+        policy::{
+            AgentSpec, Budget, FinalDelivery, HookAction, HookSpec, OutputFormat, PermissionRule, Permissions, Plan,
+        },
         time::Span,
     },
 };
@@ -51,6 +53,7 @@ pub(super) fn check(args: &CheckArgs) -> Result {
         Err(error) => paint.paint(Role::Warning, format!("agent      {error}\n")),
     };
     text += &limits(settings);
+    text += &allowance(settings);
     text += &points(settings, paint);
     print(&text)
 }
@@ -61,10 +64,15 @@ fn heading(settings: &Settings, paint: Paint) -> String {
 }
 
 fn agent_line(plan: &Plan) -> String {
-    use crate::engine::policy::AgentSpec;
     let how = match &plan.agent_spec {
-        AgentSpec::Acp { command, .. } => format!("{command} (ACP)"),
-        AgentSpec::Command { command, .. } => command.clone(),
+        AgentSpec::Acp { command, mode, .. } => {
+            let mode = mode.as_ref().map(|mode| format!(", mode {mode}")).unwrap_or_default();
+            format!("{command} (ACP{mode})")
+        }
+        AgentSpec::Command { command, format: OutputFormat::Text, .. } => command.clone(),
+        AgentSpec::Command { command, format, .. } => {
+            format!("{command} (read as the JSON lines of {})", format!("{format:?}").to_lowercase())
+        }
         AgentSpec::Scripted { script } => format!("a script of {} bytes", script.len()),
     };
     format!("agent      {}: {}\n", plan.agent, plain(&how))
@@ -95,6 +103,43 @@ fn limits(settings: &Settings) -> String {
         draft.max_consecutive_errors,
         draft.output_limit,
     )
+}
+
+/// What the agent may do, and what the session may use, where something is said about it.
+fn allowance(settings: &Settings) -> String {
+    let mut text = String::new();
+    for rule in &settings.draft.permissions {
+        text += &format!("may        {}\n", permission(rule));
+    }
+    if !settings.draft.permissions.is_empty() {
+        text += &format!("may        {}: everything else\n", says(settings.draft.gates.permissions));
+    }
+    let Budget { tokens, cost, time } = settings.draft.budget;
+    let limits = [
+        tokens.map(|tokens| format!("{tokens} tokens")),
+        cost.map(|cost| format!("{cost} in money")),
+        time.map(|time| format!("{time} of the agent's time")),
+    ];
+    let limits: Vec<String> = limits.into_iter().flatten().collect();
+    if !limits.is_empty() {
+        text += &format!("budget     {}; then a person is asked\n", limits.join(", "));
+    }
+    text
+}
+
+fn permission(rule: &PermissionRule) -> String {
+    let kinds: Vec<&str> = rule.kinds.iter().map(|kind| kind.name()).collect();
+    let kinds = if kinds.is_empty() { "anything".to_owned() } else { kinds.join(", ") };
+    let paths = if rule.paths.is_empty() { String::new() } else { format!(" in {}", plain(&rule.paths.join(", "))) };
+    format!("{}: {kinds}{paths}", says(rule.action))
+}
+
+const fn says(action: Permissions) -> &'static str {
+    match action {
+        Permissions::Ask => "ask",
+        Permissions::Allow => "allow",
+        Permissions::Deny => "deny",
+    }
 }
 
 fn points(settings: &Settings, paint: Paint) -> String {

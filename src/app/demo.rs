@@ -44,7 +44,7 @@ pub(super) fn demo(args: &DemoArgs) -> Result {
         return Err(Failure::usage(format!("unknown scenario `{wanted}`; there are:{list}")));
     };
     let folder = ThrowAway::make(scenario)?;
-    let settings = config::load(&folder.path.join("creel.yaml"))?;
+    let settings = config::load(&folder.path.join("creel.yaml"), None)?;
     let plan = settings.plan(None, None)?;
     let prompt = settings.prompt.clone().unwrap_or_default();
     let session = Sessions::of(&folder.path).folder("demo");

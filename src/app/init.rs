@@ -3,7 +3,14 @@
 use std::{fs, io::Write as _, path::Path};
 
 use super::{Failure, Result, project, say};
-use crate::config::{known_agents::KNOWN_AGENTS, paths};
+use crate::{
+    config::{
+        self,
+        known_agents::{KnownAgent, Way},
+        paths,
+    },
+    control::text::plain,
+};
 
 /// A toolchain, the file that shows it, and how it tests.
 const TOOLCHAINS: [(&str, &str); 7] = [
@@ -21,9 +28,11 @@ pub(super) fn init() -> Result {
     if let Some(existing) = paths::NAMES.iter().map(|name| here.join(name)).find(|path| path.exists()) {
         return Err(Failure::usage(format!("{} is there already; it was not touched", existing.display())));
     }
+    let known = config::without_config(paths::agents_file().as_deref())?.known;
+    let search = std::env::var_os("PATH").unwrap_or_default();
     let installed: Vec<&str> =
-        KNOWN_AGENTS.iter().filter(|agent| agent.is_installed()).map(|agent| agent.name).collect();
-    let text = config(&here, installed.first().copied());
+        known.iter().filter(|agent| agent.installed(&search).is_some()).map(|agent| agent.name.as_str()).collect();
+    let text = config(&here, known.preferred(&search));
     let path = here.join("creel.yaml");
     let mut file = fs::OpenOptions::new()
         .write(true)
@@ -32,7 +41,11 @@ pub(super) fn init() -> Result {
         .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))?;
     file.write_all(text.as_bytes())
         .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))?;
-    let agents = if installed.is_empty() { "none found".into() } else { installed.join(", ") };
+    let agents = if installed.is_empty() {
+        "none found; `creel agents` says how to install one".into()
+    } else {
+        installed.join(", ")
+    };
     say(&format!(
         "creel: wrote {}\n  installed agents: {agents}\n  look at it, then `creel check`, `creel run \"what to do\"`",
         path.display()
@@ -40,14 +53,15 @@ pub(super) fn init() -> Result {
     Ok(0)
 }
 
-fn config(project: &Path, agent: Option<&str>) -> String {
+fn config(project: &Path, agent: Option<(&KnownAgent, &Way)>) -> String {
     let agent = agent.map_or_else(
         || {
-            "# No agent was found on this machine. Describe yours: the prompt goes to its standard input.\n\
+            "# No agent was found on this machine: `creel agents` says how to install one. Or describe yours: the prompt\n\
+             # goes to its standard input.\n\
              agent: mine\nagents:\n  mine: { command: \"my-agent\" }\n"
                 .to_owned()
         },
-        |name| format!("agent: {name}\n"),
+        |(agent, way)| named(agent, way),
     );
     let test = TOOLCHAINS.iter().find(|(file, _)| project.join(file).exists()).map(|(_, command)| *command);
     let hooks = test.map_or_else(
@@ -62,4 +76,20 @@ fn config(project: &Path, agent: Option<&str>) -> String {
     format!(
         "# What creel does in this project; every key is in config.example.yaml.\nversion: 1\n{agent}max_iterations: 10\n{hooks}"
     )
+}
+
+/// The agent's line, below what a person should know of it.
+fn named(agent: &KnownAgent, way: &Way) -> String {
+    let how = if way.is_acp() { "over ACP" } else { "one process a turn" };
+    let login = way.login().map(|login| format!("# To log in: {}\n", one_line(login))).unwrap_or_default();
+    let name = &agent.name;
+    let is_plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    let name = if is_plain { name.clone() } else { serde_json::Value::from(name.as_str()).to_string() };
+    format!("# {}, {how}. `creel agents` lists the others.\n{login}agent: {name}\n", one_line(&agent.title))
+}
+
+/// A comment ends with its line.
+fn one_line(text: &str) -> String {
+    plain(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -28,9 +28,10 @@ impl Project {
     pub(super) fn load(args: &ConfigArgs) -> Result<Self> {
         let here = here()?;
         let Some(path) = args.config.clone().map(|path| here.join(path)).or_else(|| paths::find(&here)) else {
-            return Ok(Self { root: here, settings: Settings::default() });
+            let settings = config::without_config(paths::agents_file().as_deref())?;
+            return Ok(Self { root: here, settings });
         };
-        let settings = config::load(&path)?;
+        let settings = config::load(&path, paths::agents_file().as_deref())?;
         if !settings.warnings.is_empty() {
             say(&config::render(&settings.warnings));
         }
@@ -43,7 +44,7 @@ impl Project {
     pub(super) fn mistakes(args: &ConfigArgs) -> Result<Option<Vec<serde_json::Value>>> {
         let here = here()?;
         let path = args.config.clone().map(|path| here.join(path)).or_else(|| paths::find(&here));
-        let errors = path.and_then(|path| config::load(&path).err());
+        let errors = path.and_then(|path| config::load(&path, paths::agents_file().as_deref()).err());
         Ok(errors.map(|errors| errors.diagnostics.iter().map(as_json).collect()))
     }
 

@@ -116,6 +116,10 @@ impl<'a> Fields<'a> {
         self.certain(name, |node| as_number(&node.kind))
     }
 
+    pub(super) fn maybe_number(&self, name: &str) -> Option<f64> {
+        self.read(name, |node| as_number(&node.kind))
+    }
+
     pub(super) fn duration(&self, name: &str) -> Span {
         self.certain(name, |node| duration(node).ok())
     }
@@ -159,7 +163,8 @@ pub(super) fn as_number(kind: &Kind) -> Option<f64> {
     }
 }
 
-fn as_name<T: for<'de> Deserialize<'de>>(node: &Node) -> Option<T> {
+/// A name, as the value that it stands for.
+pub(super) fn as_name<T: for<'de> Deserialize<'de>>(node: &Node) -> Option<T> {
     let deserializer: serde::de::value::StrDeserializer<'_, serde::de::value::Error> = node.text()?.into_deserializer();
     T::deserialize(deserializer).ok()
 }

@@ -1,62 +1,246 @@
 //! Agents that need no entry in the config.
+//!
+//! Owns the table of them: what creel brings along in `assets/agents.yaml`, changed by a file of the user's in the same
+//! form; and which way to run one is there on this machine. Does not run anything.
+//!
+//! # Invariants
+//! - Only programs in folders with a whole path count as installed: what a project brings along is not what a user
+//!   installed.
 
 use std::{
     env,
     ffi::OsStr,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
+    sync::{Arc, LazyLock},
 };
 
-use crate::engine::policy::AgentSpec;
+use super::{
+    agents::{self, Described, Entry, program_of},
+    diagnostic::{Source, Stretch, nearest, quoted},
+    fields::Fields,
+    node::{self, Key, Kind, Node},
+    report::Report,
+    shape::{KNOWN_AGENT, Type, WAY},
+    validate,
+};
+use crate::engine::policy::{AgentFacts, AgentSpec};
+
+/// The table that creel brings along.
+const BUILT_IN: &str = include_str!("../../assets/agents.yaml");
+
+/// The agents that creel knows, in the order in which they are preferred.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownAgents(Vec<KnownAgent>);
 
 /// One agent that creel knows how to run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownAgent {
     /// What it is called in the config.
-    pub name: &'static str,
-    /// How it is run.
-    command: &'static str,
+    pub name: String,
+    /// What people call it.
+    pub title: String,
+    /// Who told of it.
+    pub origin: Origin,
+    /// What holds for all its ways.
+    facts: AgentFacts,
+    /// The ways to run it; the first that is there is taken.
+    pub ways: Vec<Way>,
 }
 
-/// All of them; the first that is installed is taken when the config names none.
-pub const KNOWN_AGENTS: [KnownAgent; 7] = [
-    KnownAgent { name: "claude", command: "claude -p" },
-    KnownAgent { name: "codex", command: "codex exec --full-auto -" },
-    KnownAgent { name: "gemini", command: "gemini -p {{prompt}}" },
-    KnownAgent { name: "opencode", command: "opencode run {{prompt}}" },
-    KnownAgent { name: "aider", command: "aider --yes --message {{prompt}}" },
-    KnownAgent { name: "goose", command: "goose run -i -" },
-    KnownAgent { name: "qwen", command: "qwen -p {{prompt}}" },
-];
+/// Who told of an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// Creel brings it along.
+    BuiltIn,
+    /// The user's own table.
+    Own,
+}
+
+/// One way to run an agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Way {
+    /// How.
+    pub spec: AgentSpec,
+    /// The program that has to be installed.
+    pub program: String,
+    /// The arguments with which the program tells its version, if it does.
+    pub version: Option<String>,
+}
+
+impl Way {
+    /// Whether it speaks the protocol.
+    pub fn is_acp(&self) -> bool {
+        matches!(self.spec, AgentSpec::Acp { .. })
+    }
+
+    /// How to install it.
+    pub fn install(&self) -> Option<&str> {
+        self.spec.facts()?.install.as_deref()
+    }
+
+    /// How to log in.
+    pub fn login(&self) -> Option<&str> {
+        self.spec.facts()?.login.as_deref()
+    }
+
+    /// The same, with what somebody says better.
+    fn retold(&self, said: &AgentFacts) -> Self {
+        let mut way = self.clone();
+        match &mut way.spec {
+            AgentSpec::Acp { known, .. } | AgentSpec::Command { known, .. } => {
+                *known = said.clone().or(std::mem::take(known));
+            }
+            AgentSpec::Scripted { .. } => {}
+        }
+        way
+    }
+
+    /// Where its program is.
+    pub fn find(&self, path: &OsStr) -> Option<PathBuf> {
+        find_program(&self.program, path)
+    }
+}
 
 impl KnownAgent {
-    /// The agent of that name.
-    pub fn named(name: &str) -> Option<Self> {
-        KNOWN_AGENTS.into_iter().find(|agent| agent.name == name)
+    /// The best way that is installed.
+    pub fn installed(&self, path: &OsStr) -> Option<&Way> {
+        self.ways.iter().find(|way| way.find(path).is_some())
     }
 
-    /// How to run it.
-    pub fn spec(self) -> AgentSpec {
-        AgentSpec::command(self.command)
-    }
-
-    /// The program that has to be installed.
-    pub fn program(self) -> &'static str {
-        self.command.split(' ').next().unwrap_or(self.command)
-    }
-
-    /// Whether its program is in one of the folders of `PATH`.
-    pub fn is_installed(self) -> bool {
-        self.is_in(&env::var_os("PATH").unwrap_or_default())
-    }
-
-    pub(super) fn is_in(self, path: &OsStr) -> bool {
-        find_program(self.program(), path).is_some()
+    /// The programs that it can be run by, each once.
+    pub fn programs(&self) -> Vec<&str> {
+        each_once(self.ways.iter().map(|way| way.program.as_str()))
     }
 }
 
-fn find_program(program: &str, path: &OsStr) -> Option<PathBuf> {
-    env::split_paths(path).map(|folder| folder.join(program)).find(|file| is_executable(file))
+/// How to install one of these, each line once.
+pub fn how_to_install<'a>(ways: impl Iterator<Item = &'a Way>) -> Vec<&'a str> {
+    each_once(ways.filter_map(Way::install))
+}
+
+fn each_once<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = Vec::new();
+    for one in all {
+        if !seen.contains(&one) {
+            seen.push(one);
+        }
+    }
+    seen
+}
+
+impl KnownAgents {
+    /// What creel brings along.
+    pub fn built_in() -> Self {
+        static TABLE: LazyLock<KnownAgents> = LazyLock::new(|| {
+            let mut report = Report::new(Arc::new(Source::new("agents.yaml", BUILT_IN)));
+            let agents = read(&mut report, Origin::BuiltIn, &KnownAgents(Vec::new()));
+            assert!(!report.has_errors(), "the built-in table is right: {:?}", report.diagnostics);
+            KnownAgents(agents)
+        });
+        TABLE.clone()
+    }
+
+    /// The same with what a user's table says. Theirs come first; what an entry leaves out is as it was.
+    pub(super) fn with_own(&self, report: &mut Report) -> Self {
+        let own = read(report, Origin::Own, self);
+        let others = self.iter().filter(|agent| own.iter().all(|own| own.name != agent.name)).cloned();
+        let others: Vec<KnownAgent> = others.collect();
+        Self([own, others].concat())
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &KnownAgent> {
+        self.0.iter()
+    }
+
+    /// The agent of that name.
+    pub fn named(&self, name: &str) -> Option<&KnownAgent> {
+        self.iter().find(|agent| agent.name == name)
+    }
+
+    /// Their names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.iter().map(|agent| agent.name.as_str())
+    }
+
+    /// The agent to take where none is named: an installed one, and rather one that speaks the protocol.
+    pub fn preferred(&self, path: &OsStr) -> Option<(&KnownAgent, &Way)> {
+        let installed: Vec<_> = self.iter().filter_map(|agent| Some((agent, agent.installed(path)?))).collect();
+        installed.iter().find(|(_, way)| way.is_acp()).or(installed.first()).copied()
+    }
+
+    /// What is known of whoever runs this program.
+    pub fn by_program(&self, program: &str) -> Option<&Way> {
+        self.iter().flat_map(|agent| &agent.ways).find(|way| way.program == program)
+    }
+}
+
+/// Reads a table. What an entry does not say is taken from `before`.
+fn read(report: &mut Report, origin: Origin, before: &KnownAgents) -> Vec<KnownAgent> {
+    let root = match node::parse(&Arc::clone(&report.source)) {
+        Ok(root) => root,
+        Err(diagnostic) => {
+            report.diagnostics.push(diagnostic);
+            return Vec::new();
+        }
+    };
+    if matches!(root.kind, Kind::Map(_) | Kind::Null) {
+        for (key, node) in root.entries() {
+            validate::check(report, &Type::Object(&KNOWN_AGENT), node, &key.name);
+        }
+    } else {
+        let message = format!("a table of agents is a map of their names, not {}", root.kind.describe());
+        report.error_hint(root.at, message, "such as `my-agent: { ways: [{ command: my-agent }] }`".to_owned());
+    }
+    let entries = root.entries().iter().filter(|(_, node)| matches!(node.kind, Kind::Map(_)));
+    entries.map(|(key, node)| agent(report, origin, (key, node), before)).collect()
+}
+
+fn agent(report: &mut Report, origin: Origin, (key, node): (&Key, &Node), known: &KnownAgents) -> KnownAgent {
+    let before = known.named(&key.name);
+    let fields = Fields::of(&KNOWN_AGENT, Some(node));
+    let said = agents::facts(report, &fields);
+    let facts = said.clone().or(before.map(|agent| agent.facts.clone()).unwrap_or_default());
+    let ways = match (fields.given("ways"), before) {
+        (None, Some(before)) => before.ways.iter().map(|way| way.retold(&said)).collect(),
+        (None, None) => no_way(report, &key.name, key.at, known),
+        (Some(list), _) if matches!(&list.kind, Kind::List(items) if items.is_empty()) => {
+            no_way(report, &key.name, list.at, known)
+        }
+        (Some(list), _) => list.items().iter().filter_map(|node| way(report, &key.name, node, &facts)).collect(),
+    };
+    let title = fields.some_text("title").or_else(|| before.map(|agent| agent.title.clone()));
+    KnownAgent { title: title.unwrap_or_else(|| key.name.clone()), name: key.name.clone(), origin, facts, ways }
+}
+
+fn no_way(report: &mut Report, name: &str, at: Stretch, known: &KnownAgents) -> Vec<Way> {
+    let hint = nearest(name, known.names().filter(|known| *known != name)).map_or_else(
+        || "give it `ways`, a list of `acp: …` and `command: …`".to_owned(),
+        |near| format!("did you mean `{near}`? one of your own needs `ways`"),
+    );
+    report.error_hint(at, format!("the agent {} does not say how it is run", quoted(name)), hint);
+    Vec::new()
+}
+
+fn way(report: &mut Report, name: &str, node: &Node, common: &AgentFacts) -> Option<Way> {
+    if !matches!(node.kind, Kind::Map(_)) {
+        return None;
+    }
+    let fields = Fields::of(&WAY, Some(node));
+    let entry = Entry { name, at: node.at, fields, ways: &["acp", "command"] };
+    let Described::Run(spec) = entry.read(report, |_| common.clone())? else { return None };
+    let program = fields.some_text("program").or_else(|| Some(program_of(spec.command_line()?).to_owned()))?;
+    Some(Way { program, version: fields.some_text("version"), spec })
+}
+
+/// Where a program is.
+pub fn find_program(program: &str, path: &OsStr) -> Option<PathBuf> {
+    if program.contains('/') {
+        return Some(PathBuf::from(program)).filter(|file| file.is_absolute() && is_executable(file));
+    }
+    let folders = env::split_paths(path).filter(|folder| folder.is_absolute());
+    folders.map(|folder| folder.join(program)).find(|file| is_executable(file))
 }
 
 fn is_executable(file: &Path) -> bool {

@@ -4,30 +4,32 @@
 //! [`super::validate`], which has reported them; what it found wrong reads as its default here, so that all mistakes
 //! are told at once.
 
+mod tasks;
+
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use serde_json::{Map, Value};
-
 use super::{
-    ConfigErrors, automation,
+    ConfigErrors,
+    agents::{Described, Entry},
+    allowance,
     diagnostic::{self, Diagnostic, Severity, Source, quoted, suggest},
     fields::Fields,
     hooks,
-    known_agents::KNOWN_AGENTS,
-    node::{self, Kind, Node},
+    known_agents::KnownAgents,
+    node::{self, Key, Kind, Node},
     paths,
     report::Report,
-    settings::{Document, Draft, Nats, Settings, TaskAgents, TaskType, Ui, agent_names},
-    shape::{AGENT, AUTOMATION, GATES, NATS, RETRY, ROOT, RULE, STOP, Shape, TASK_LIMITS, Type, UI},
+    settings::{DESCRIBE, Document, Draft, Nats, Settings, Ui, agent_names},
+    shape::{AGENT, GATES, NATS, RETRY, ROOT, STOP, UI},
     validate,
 };
 use crate::engine::{
     hooks::point::Point,
-    policy::{AgentFacts, AgentSpec, Backoff, Budget, GatePolicies, HookSpec, OutputFormat, StopHook, StopPlan},
+    policy::{AgentSpec, Backoff, GatePolicies, HookSpec, StopHook, StopPlan},
 };
 
 const FORMAT: i64 = 1;
@@ -40,38 +42,37 @@ pub(super) fn defaults() -> Settings {
     Settings { path: None, documents: Vec::new(), ..settings }
 }
 
+/// What an empty config says to a user who has a table of agents.
+pub(super) fn defaults_with(own: Option<&Path>) -> Result<Settings, ConfigErrors> {
+    let mut loader = Loader::new(Arc::default(), Path::new(""));
+    loader.learn(own);
+    let settings = loader.settings(None);
+    loader.finish(Settings { path: None, documents: Vec::new(), ..settings })
+}
+
 /// Reads the settings of a config that lies at `path`.
-pub(super) fn parse(text: &str, path: &Path) -> Result<Settings, ConfigErrors> {
+pub(super) fn parse(text: &str, path: &Path, own: Option<&Path>) -> Result<Settings, ConfigErrors> {
     let source = Arc::new(Source::new(display(path), text));
     let root = node::parse(&source).map_err(ConfigErrors::one)?;
     let mut loader = Loader::new(source, path);
+    loader.learn(own);
     if matches!(root.kind, Kind::Map(_) | Kind::Null) {
         validate::shape(&mut loader.report, &ROOT, &root);
     } else {
         let message = format!("a config is a map of keys, not {}", root.kind.describe());
         loader.report.error_hint(root.at, message, "such as `prompt: Make the tests pass.`".to_owned());
     }
-    let mut settings = loader.settings(Some(&root));
-    let failed = loader.report.has_errors() || loader.others.iter().any(Report::has_errors);
-    let mut diagnostics = loader.report.diagnostics;
-    diagnostics.extend(loader.others.into_iter().flat_map(|report| report.diagnostics));
-    diagnostic::sort(&mut diagnostics);
-    if failed {
-        // Mistakes come first; the warnings are still there when they are gone.
-        diagnostics.retain(|diagnostic| diagnostic.severity == Severity::Error);
-        return Err(ConfigErrors { diagnostics });
-    }
-    settings.warnings = diagnostics;
-    Ok(settings)
+    let settings = loader.settings(Some(&root));
+    loader.finish(settings)
 }
 
 /// Reads the config at `path`.
-pub(super) fn load(path: &Path) -> Result<Settings, ConfigErrors> {
+pub(super) fn load(path: &Path, own: Option<&Path>) -> Result<Settings, ConfigErrors> {
     let text = node::read(path).map_err(|reason| {
         let source = Arc::new(Source::new(display(path), ""));
         ConfigErrors::one(Diagnostic::error(&source, None, reason))
     })?;
-    parse(&text, path)
+    parse(&text, path, own)
 }
 
 fn display(path: &Path) -> String {
@@ -85,16 +86,44 @@ struct Loader {
     others: Vec<Report>,
     path: PathBuf,
     documents: Vec<Document>,
+    /// Agents that need no entry.
+    known: KnownAgents,
 }
-
-/// What an agent's command is told.
-const AGENT_NAMES: &[&str] = &["prompt", "session"];
 
 impl Loader {
     fn new(source: Arc<Source>, path: &Path) -> Self {
         let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let documents = vec![Document { name, text: source.text.clone() }];
-        Self { report: Report::new(source), others: Vec::new(), path: path.to_owned(), documents }
+        let known = KnownAgents::built_in();
+        Self { report: Report::new(source), others: Vec::new(), path: path.to_owned(), documents, known }
+    }
+
+    /// Takes in the user's table of agents, if there is one.
+    fn learn(&mut self, own: Option<&Path>) {
+        let Some(path) = own.filter(|path| path.exists()) else { return };
+        let read = node::read(path);
+        let source = Arc::new(Source::new(display(path), read.as_deref().unwrap_or_default()));
+        let mut report = Report::new(Arc::clone(&source));
+        match read {
+            Ok(_) => self.known = self.known.with_own(&mut report),
+            Err(reason) => report.diagnostics.push(Diagnostic::error(&source, None, reason)),
+        }
+        self.others.push(report);
+    }
+
+    /// The settings, unless something is wrong.
+    fn finish(self, mut settings: Settings) -> Result<Settings, ConfigErrors> {
+        let failed = self.report.has_errors() || self.others.iter().any(Report::has_errors);
+        let mut diagnostics = self.report.diagnostics;
+        diagnostics.extend(self.others.into_iter().flat_map(|report| report.diagnostics));
+        diagnostic::sort(&mut diagnostics);
+        if failed {
+            // Mistakes come first; the warnings are still there when they are gone.
+            diagnostics.retain(|diagnostic| diagnostic.severity == Severity::Error);
+            return Err(ConfigErrors { diagnostics });
+        }
+        settings.warnings = diagnostics;
+        Ok(settings)
     }
 
     fn settings(&mut self, root: Option<&Node>) -> Settings {
@@ -104,13 +133,14 @@ impl Loader {
         let agent = self.agent(&root, &agents);
         let draft = self.draft(&root);
         let task_types = self.task_types(&root);
-        hooks::check_mentioned(&mut self.report, &agent_names(agents.keys()).collect::<Vec<_>>());
+        hooks::check_mentioned(&mut self.report, &agent_names(agents.keys(), &self.known).collect::<Vec<_>>());
         let settings = Settings {
             path: Some(self.path.clone()),
             session: self.session(&root),
             prompt: self.prompt(&root),
             agent,
             agents,
+            known: self.known.clone(),
             draft,
             rules: self.rules(root.below("stop", &STOP).given("rules")),
             automation: self.automation(&root),
@@ -182,75 +212,43 @@ impl Loader {
 
     fn agents(&mut self, root: &Fields<'_>) -> BTreeMap<String, AgentSpec> {
         let entries = root.given("agents").map(Node::entries).unwrap_or_default();
-        let mut agents = BTreeMap::new();
-        for (key, node) in entries {
-            if let Some(spec) = self.agent_spec(&key.name, key.at, node) {
-                agents.insert(key.name.clone(), spec);
-            }
-        }
-        agents
+        entries.iter().map(|(key, node)| (key.name.clone(), self.agent_spec(key, node))).collect()
     }
 
     /// Even a wrong entry gives its name away, or else `agent:` would be reported too.
-    fn agent_spec(&mut self, name: &str, at: diagnostic::Stretch, node: &Node) -> Option<AgentSpec> {
-        let wrong = Some(AgentSpec::acp(""));
+    fn agent_spec(&mut self, key: &Key, node: &Node) -> AgentSpec {
+        let wrong = || AgentSpec::acp("");
         if !matches!(node.kind, Kind::Map(_)) {
-            return wrong;
+            return wrong();
         }
-        let fields = Fields::of(&AGENT, Some(node));
-        let kinds: Vec<&str> =
-            ["acp", "command", "script"].into_iter().filter(|kind| fields.given(kind).is_some()).collect();
-        let [kind] = kinds[..] else {
-            let message = if kinds.is_empty() {
-                format!("the agent {} does not say how it is run", quoted(name))
-            } else {
-                format!(
-                    "the agent {} is described in {} ways: {}",
-                    quoted(name),
-                    kinds.len(),
-                    diagnostic::names(&kinds)
-                )
-            };
-            self.report.error_hint(at, message, "give one of `acp`, `command` and `script`".to_owned());
-            return wrong;
+        let entry = Entry {
+            name: &key.name,
+            at: key.at,
+            fields: Fields::of(&AGENT, Some(node)),
+            ways: &["acp", "command", "script"],
         };
-        if let Some(other) = fields.given("continue_command").filter(|_| kind != "command") {
-            self.report.error_hint(
-                other.at,
-                "`continue_command` goes with `command` only",
-                format!("remove it, or `{kind}`"),
-            );
+        let known = &self.known;
+        let facts = |program: &str| known.by_program(program).and_then(|way| way.spec.facts()).cloned();
+        match entry.read(&mut self.report, |program| facts(program).unwrap_or_default()) {
+            Some(Described::Run(spec)) => spec,
+            Some(Described::Script(file)) => self.script(file).unwrap_or_else(wrong),
+            None => wrong(),
         }
-        let Some(value) = fields.some_text(kind) else { return wrong };
-        for key in ["acp", "command", "continue_command"] {
-            if let (Some(node), Some(command)) = (fields.given(key), fields.some_text(key)) {
-                hooks::check_placeholders(&mut self.report, "an agent", AGENT_NAMES, &command, node.at);
-            }
-        }
-        match kind {
-            "acp" => Some(AgentSpec::acp(value)),
-            "command" => Some(AgentSpec::Command {
-                command: value,
-                continue_command: fields.some_text("continue_command"),
-                format: OutputFormat::default(),
-                tty: false,
-                known: AgentFacts::default(),
-            }),
-            _ => {
-                let script = fields.given("script").and_then(|file| self.read_beside(file, "script"));
-                let Some((_, script)) = script else { return wrong };
-                self.documents.push(Document { name: value, text: script.clone() });
-                Some(AgentSpec::Scripted { script })
-            }
-        }
+    }
+
+    fn script(&mut self, file: &Node) -> Option<AgentSpec> {
+        let (_, script) = self.read_beside(file, "script")?;
+        self.documents.push(Document { name: file.text()?.to_owned(), text: script.clone() });
+        Some(AgentSpec::Scripted { script })
     }
 
     fn agent(&mut self, root: &Fields<'_>, agents: &BTreeMap<String, AgentSpec>) -> Option<String> {
         let given = root.given("agent")?;
         let name = root.some_text("agent")?;
-        if !agents.contains_key(&name) && !KNOWN_AGENTS.iter().any(|known| known.name == name) {
-            let hint = suggest(&name, agent_names(agents.keys()), "describe it under `agents:`, or take one of");
-            let hint = hint.unwrap_or_else(|| "describe it under `agents:`".to_owned());
+        if !agents.contains_key(&name) && self.known.named(&name).is_none() {
+            let all = agent_names(agents.keys(), &self.known);
+            let hint = suggest(&name, all, "describe it under `agents:`, or take one of");
+            let hint = hint.unwrap_or_else(|| DESCRIBE.to_owned());
             self.report.error_hint(given.at, format!("there is no agent {}", quoted(&name)), hint);
         }
         Some(name)
@@ -278,8 +276,8 @@ impl Loader {
             },
             hooks,
             stop: self.stop(root),
-            permissions: Vec::new(),
-            budget: Budget::default(),
+            permissions: allowance::permissions(&mut self.report, root.given("permissions")),
+            budget: allowance::budget(root),
         }
     }
 
@@ -326,108 +324,6 @@ impl Loader {
         }
     }
 
-    fn rules(&mut self, list: Option<&Node>) -> Vec<Value> {
-        let rules = list.map(Node::items).unwrap_or_default();
-        if let Some(first) = rules.first() {
-            self.report.not_yet(first.at, "rules of the stop decision");
-        }
-        let mut seen: Vec<&str> = Vec::new();
-        for rule in rules {
-            self.check_rule(rule);
-            let Some(name) = rule.get("name") else { continue };
-            let Some(text) = name.text() else { continue };
-            if seen.contains(&text) {
-                let message = format!("another rule is called {}", quoted(text));
-                self.report.error_hint(name.at, message, "give one of them another `name`".to_owned());
-            }
-            seen.push(text);
-        }
-        rules.iter().map(|rule| canonical(&RULE, rule)).collect()
-    }
-
-    fn check_rule(&mut self, rule: &Node) {
-        if rule.get("type").and_then(Node::text) == Some("coverage") {
-            match (rule.get("file"), rule.get("report")) {
-                (None, None) => {
-                    self.report.error_hint(rule.at, "`file` is missing", "the coverage report".to_owned());
-                }
-                (Some(_), Some(report)) => {
-                    self.report.error(report.at, "`report` is another name of `file`: keep one of them");
-                }
-                (Some(_), None) | (None, Some(_)) => {}
-            }
-        }
-    }
-
-    fn automation(&mut self, root: &Fields<'_>) -> Vec<super::settings::AutomationHook> {
-        let fields = root.below("automation", &AUTOMATION);
-        let mut hooks = automation::builtin();
-        if let Some(file) = fields.given("file") {
-            self.report.not_yet(file.at, "automation hooks");
-            self.automation_file(file, &mut hooks);
-        }
-        let list = fields.given("hooks");
-        if let Some(first) = list.and_then(|list| list.items().first()) {
-            self.report.not_yet(first.at, "automation hooks");
-        }
-        automation::apply(&mut self.report, list, &mut hooks);
-        hooks
-    }
-
-    fn automation_file(&mut self, file: &Node, hooks: &mut Vec<super::settings::AutomationHook>) {
-        let Some((path, text)) = self.read_beside(file, "automation file") else { return };
-        self.documents.push(Document { name: file.text().unwrap_or_default().to_owned(), text: text.clone() });
-        let source = Arc::new(Source::new(display(&path), &text));
-        let mut report = Report::new(Arc::clone(&source));
-        match node::parse(&source) {
-            Ok(root) => {
-                validate::check(&mut report, &Type::Object(&AUTOMATION), &root, "automation");
-                if let Some(again) = root.get("file").filter(|node| !node.is_null()) {
-                    report.error(again.at, "a file of automation hooks cannot name another");
-                }
-                automation::apply(&mut report, root.get("hooks"), hooks);
-            }
-            Err(diagnostic) => report.diagnostics.push(diagnostic),
-        }
-        self.others.push(report);
-    }
-
-    fn workflows(&mut self, root: &Fields<'_>) -> BTreeMap<String, Value> {
-        let given = root.given("workflows").map(Node::entries).unwrap_or_default();
-        if let Some((first, _)) = given.first() {
-            self.report.not_yet(first.at, "workflows");
-        }
-        given.iter().map(|(key, node)| (key.name.clone(), node.to_json())).collect()
-    }
-
-    fn task_types(&mut self, root: &Fields<'_>) -> BTreeMap<String, TaskType> {
-        let given = root.given("task_types").map(Node::entries).unwrap_or_default();
-        if let Some((first, _)) = given.first() {
-            self.report.not_yet(first.at, "task types");
-        }
-        given.iter().map(|(key, node)| (key.name.clone(), self.task_type(node))).collect()
-    }
-
-    fn task_type(&mut self, node: &Node) -> TaskType {
-        let limits = Fields::of(&TASK_LIMITS, node.get("limits"));
-        TaskType {
-            hooks: hooks::lower(&mut self.report, node.get("hooks")),
-            agents: node.get("agents").filter(|agents| !agents.is_null()).map(|agents| self.task_agents(agents)),
-            rules: self.rules(node.get("rules")),
-            max_iterations: limits.maybe_int("max_iterations"),
-            max_hook_retries: limits.maybe_int("max_hook_retries"),
-            turn_timeout: limits.maybe_duration("turn_timeout"),
-        }
-    }
-
-    fn task_agents(&mut self, node: &Node) -> TaskAgents {
-        if matches!(node.kind, Kind::List(_)) {
-            return TaskAgents { implementer: hooks::mention(&mut self.report, node), gatekeeper: Vec::new() };
-        }
-        let mut role = |name| node.get(name).map(|list| hooks::mention(&mut self.report, list)).unwrap_or_default();
-        TaskAgents { implementer: role("implementer"), gatekeeper: role("gatekeeper") }
-    }
-
     fn nats(&mut self, root: &Fields<'_>) -> Option<Nats> {
         let given = root.given("nats")?;
         self.report.not_yet(given.at, "`nats`");
@@ -452,36 +348,4 @@ impl Loader {
 fn ui(root: &Fields<'_>) -> Ui {
     let ui = root.below("ui", &UI);
     Ui { theme: ui.one_of("theme"), mouse: ui.bool("mouse"), notify: ui.bool("notify") }
-}
-
-/// A value with the keys' own spelling and their defaults.
-fn canonical(ty: &Type, node: &Node) -> Value {
-    match ty {
-        Type::Either(alternatives) => {
-            alternatives.iter().find(|(when, _)| when.holds(node)).map_or(Value::Null, |(_, ty)| canonical(ty, node))
-        }
-        Type::Object(shape) => canonical_object(shape, node),
-        Type::Bool
-        | Type::Integer(..)
-        | Type::Number(..)
-        | Type::Duration(_)
-        | Type::Text
-        | Type::SomeText
-        | Type::OneOf(_)
-        | Type::List(_)
-        | Type::Map(_)
-        | Type::Anything => node.to_json(),
-    }
-}
-
-fn canonical_object(shape: &Shape, node: &Node) -> Value {
-    let mut map = Map::new();
-    for field in shape.fields {
-        let given = node.get(field.name).filter(|given| !given.is_null());
-        let value = given.map(|given| canonical(&field.ty, given)).or_else(|| Some(field.default.node()?.to_json()));
-        if let Some(value) = value {
-            map.insert(field.name.to_owned(), value);
-        }
-    }
-    Value::Object(map)
 }

@@ -31,6 +31,11 @@ pub fn config_dir() -> Option<PathBuf> {
     Some(etcetera::base_strategy::choose_base_strategy().ok()?.config_dir().join("creel"))
 }
 
+/// Where a user keeps agents of their own.
+pub fn agents_file() -> Option<PathBuf> {
+    config_dir().map(|dir| dir.join("agents.yaml"))
+}
+
 /// Where creel keeps what outlives a session: what is trusted, and logs. Follows `XDG_STATE_HOME`.
 pub fn state_dir() -> Option<PathBuf> {
     etcetera::base_strategy::choose_base_strategy().ok()?.state_dir().map(|dir| dir.join("creel"))

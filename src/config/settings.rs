@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{
     diagnostic::{Diagnostic, names, quoted, suggest},
-    known_agents::{KNOWN_AGENTS, KnownAgent},
+    known_agents::{KnownAgent, KnownAgents, how_to_install},
 };
 use crate::engine::{
     hooks::point::Point,
@@ -33,6 +33,8 @@ pub struct Settings {
     pub agent: Option<String>,
     /// The agents that the config describes.
     pub agents: BTreeMap<String, AgentSpec>,
+    /// The agents that need no entry.
+    pub known: KnownAgents,
     /// The rules of the session, without the agent.
     pub draft: Draft,
     /// The rules of the stop decision, with their defaults, for a version that runs them.
@@ -180,14 +182,17 @@ pub enum ConfigError {
     },
     /// It is known, but not there.
     #[error(
-        "the agent `{name}` is not installed: there is no `{program}` on PATH\n  install it, describe one under \
-         `agents:`, take another with `--agent NAME`, or look around with `creel demo`"
+        "the agent `{name}` is not installed: there is no {} on PATH{}\n  or describe one under `agents:`, take another \
+         with `--agent NAME`, or look around with `creel demo`",
+        either(.programs), ways_out(.install)
     )]
     NotInstalled {
         /// The agent.
         name: String,
-        /// What is missing.
-        program: String,
+        /// What is missing; one of them would do.
+        programs: Vec<String>,
+        /// How to install it; one of them would do.
+        install: Vec<String>,
     },
     /// None was named, and none was found.
     #[error("{found}\n  {hint}")]
@@ -197,6 +202,28 @@ pub enum ConfigError {
         /// The ways out.
         hint: String,
     },
+}
+
+/// What a person can do about an unknown agent.
+pub(super) const DESCRIBE: &str = "describe it under `agents:`; `creel agents` lists those that need no entry";
+
+/// `a`, `b` or `c`.
+fn either(all: &[String]) -> String {
+    match all {
+        [] => String::new(),
+        [one] => quoted(one),
+        [first @ .., last] => {
+            let first: Vec<&str> = first.iter().map(String::as_str).collect();
+            format!("{} or {}", names(&first), quoted(last))
+        }
+    }
+}
+
+fn ways_out(install: &[String]) -> String {
+    install.iter().enumerate().fold(String::new(), |all, (n, line)| {
+        let lead = if n == 0 { "install it" } else { "or" };
+        format!("{all}\n  {lead}: {line}")
+    })
 }
 
 impl Default for Settings {
@@ -212,7 +239,13 @@ impl Settings {
         self.plan_with(agent, max_iterations, &env::var_os("PATH").unwrap_or_default())
     }
 
-    fn plan_with(&self, agent: Option<&str>, max_iterations: Option<u32>, path: &OsStr) -> Result<Plan, ConfigError> {
+    /// The same, with programs looked for in these folders.
+    pub(super) fn plan_with(
+        &self,
+        agent: Option<&str>,
+        max_iterations: Option<u32>,
+        path: &OsStr,
+    ) -> Result<Plan, ConfigError> {
         let (agent, agent_spec) = self.pick(agent, path)?;
         let draft = self.draft.clone();
         Ok(Plan {
@@ -241,8 +274,8 @@ impl Settings {
         if let Some((name, spec)) = self.agents.first_key_value().filter(|_| self.agents.len() == 1) {
             return Ok((name.clone(), spec.clone()));
         }
-        match KNOWN_AGENTS.into_iter().find(|agent| agent.is_in(path)) {
-            Some(agent) => self.named(agent.name, path),
+        match self.known.preferred(path) {
+            Some((agent, _)) => self.named(&agent.name, path),
             None => Err(self.no_agent()),
         }
     }
@@ -251,25 +284,25 @@ impl Settings {
         if let Some(spec) = self.agents.get(name) {
             return Ok((name.to_owned(), spec.clone()));
         }
-        let Some(known) = KnownAgent::named(name) else {
-            let all = agent_names(self.agents.keys());
-            let hint = suggest(name, all, "there are").unwrap_or_else(|| "describe it under `agents:`".to_owned());
+        let Some(known) = self.known.named(name) else {
+            let all = agent_names(self.agents.keys(), &self.known);
+            let hint = suggest(name, all, "there are").unwrap_or_else(|| DESCRIBE.to_owned());
             return Err(ConfigError::UnknownAgent { name: name.to_owned(), hint });
         };
-        if known.is_in(path) {
-            Ok((name.to_owned(), known.spec()))
-        } else {
-            Err(ConfigError::NotInstalled { name: name.to_owned(), program: known.program().to_owned() })
+        match known.installed(path) {
+            Some(way) => Ok((name.to_owned(), way.spec.clone())),
+            None => Err(not_installed(known)),
         }
     }
 
     fn no_agent(&self) -> ConfigError {
         let mine: Vec<&str> = self.agents.keys().map(String::as_str).collect();
         if mine.is_empty() {
-            let known = KNOWN_AGENTS.map(|agent| agent.name);
             ConfigError::NoAgent {
-                found: format!("no agent was found: none of {} is on PATH", names(&known)),
-                hint: "install one, describe one under `agents:`, or look around with `creel demo`".to_owned(),
+                found: "no agent was found: none of those that creel knows is on PATH".to_owned(),
+                hint: "install one (`creel agents` says how), describe one under `agents:`, or look around with \
+                       `creel demo`"
+                    .to_owned(),
             }
         } else {
             ConfigError::NoAgent {
@@ -280,9 +313,21 @@ impl Settings {
     }
 }
 
+fn not_installed(agent: &KnownAgent) -> ConfigError {
+    let owned = |all: Vec<&str>| all.into_iter().map(str::to_owned).collect();
+    ConfigError::NotInstalled {
+        name: agent.name.clone(),
+        programs: owned(agent.programs()),
+        install: owned(how_to_install(agent.ways.iter())),
+    }
+}
+
 /// Every name that an agent can be called by.
-pub(super) fn agent_names<'a>(mine: impl Iterator<Item = &'a String>) -> impl Iterator<Item = &'a str> {
-    mine.map(String::as_str).chain(KNOWN_AGENTS.iter().map(|agent| agent.name))
+pub(super) fn agent_names<'a>(
+    mine: impl Iterator<Item = &'a String>,
+    known: &'a KnownAgents,
+) -> impl Iterator<Item = &'a str> {
+    mine.map(String::as_str).chain(known.names())
 }
 
 #[cfg(test)]
@@ -328,16 +373,18 @@ mod tests {
     fn without_an_agent_the_ways_out_are_named() {
         let none = OsStr::new("");
         expect_test::expect![[r#"
-            no agent was found: none of `claude`, `codex`, `gemini`, `opencode`, `aider`, `goose`, `qwen` is on PATH
-              install one, describe one under `agents:`, or look around with `creel demo`"#]]
+            no agent was found: none of those that creel knows is on PATH
+              install one (`creel agents` says how), describe one under `agents:`, or look around with `creel demo`"#]]
         .assert_eq(&picked(&with_agents(&[]), None, none));
         expect_test::expect![[r#"
             the config describes several agents and chooses none: `a`, `b`
               choose one with `agent:` or `--agent NAME`"#]]
         .assert_eq(&picked(&with_agents(&["a", "b"]), None, none));
         expect_test::expect![[r#"
-            the agent `claude` is not installed: there is no `claude` on PATH
-              install it, describe one under `agents:`, take another with `--agent NAME`, or look around with `creel demo`"#]]
+            the agent `claude` is not installed: there is no `claude-agent-acp`, `claude-code-acp` or `claude` on PATH
+              install it: npm install -g @agentclientprotocol/claude-agent-acp
+              or: npm install -g @anthropic-ai/claude-code
+              or describe one under `agents:`, take another with `--agent NAME`, or look around with `creel demo`"#]]
         .assert_eq(&picked(&with_agents(&[]), Some("claude"), none));
         expect_test::expect![[r#"
             there is no agent `cluade`

@@ -6,13 +6,17 @@
 //! # Invariants
 //! - A key that is not in the table is a mistake; a key that is in it is checked, described and has a default or none.
 
+mod agents;
+mod allowance;
 mod automation;
 mod hooks;
 mod root;
 mod rules;
 
+pub use agents::{AGENT, KNOWN_AGENT, WAY};
+pub use allowance::{BUDGET, PERMISSION};
 pub use automation::{AUTOMATION, AUTOMATION_HOOK};
-pub use hooks::{AGENT, COMMAND_HOOK, GATEKEEPER_HOOK, HOOKS, MATCHER_GROUP};
+pub use hooks::{COMMAND_HOOK, GATEKEEPER_HOOK, HOOKS, MATCHER_GROUP};
 pub use root::{GATES, NATS, RETRY, ROOT, STOP, TASK_LIMITS, UI};
 pub use rules::RULE;
 

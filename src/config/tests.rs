@@ -1,5 +1,7 @@
 //! Whole configs, and what is said about them.
 
+mod agents;
+mod allowance;
 mod example;
 mod mistakes;
 mod schema_check;

@@ -25,6 +25,8 @@ pub enum Command {
     Init,
     /// Validate the config and print the plan that follows from it.
     Check(CheckArgs),
+    /// List the agents: how each would be run, its version, and how to install those that are missing.
+    Agents(AgentsArgs),
     /// Go on with a session that stopped or was killed.
     Resume(ResumeArgs),
     /// List the sessions of this project.
@@ -115,6 +117,17 @@ pub struct DemoArgs {
 #[derive(Debug, Args)]
 pub struct CheckArgs {
     /// Which config.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Print it as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How to list agents.
+#[derive(Debug, Args)]
+pub struct AgentsArgs {
+    /// Whose agents, beside those that creel knows.
     #[command(flatten)]
     pub config: ConfigArgs,
     /// Print it as JSON.

@@ -288,6 +288,24 @@ impl AgentSpec {
     }
 }
 
+impl AgentSpec {
+    /// The command line that it runs, if it runs one.
+    pub fn command_line(&self) -> Option<&str> {
+        match self {
+            Self::Acp { command, .. } | Self::Command { command, .. } => Some(command),
+            Self::Scripted { .. } => None,
+        }
+    }
+
+    /// What is known of it; a script needs nothing to be known.
+    pub fn facts(&self) -> Option<&AgentFacts> {
+        match self {
+            Self::Acp { known, .. } | Self::Command { known, .. } => Some(known),
+            Self::Scripted { .. } => None,
+        }
+    }
+}
+
 /// What is known of an agent beside how to run it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -314,6 +332,18 @@ pub enum UsageOf {
     Turn,
     /// The conversation so far.
     Conversation,
+}
+
+impl AgentFacts {
+    /// These facts, and for what they leave out, others.
+    #[must_use]
+    pub fn or(self, others: Self) -> Self {
+        Self {
+            install: self.install.or(others.install),
+            login: self.login.or(others.login),
+            error_pattern: self.error_pattern.or(others.error_pattern),
+        }
+    }
 }
 
 /// Whether creel does something for an agent that asks for it.

@@ -7,6 +7,7 @@ mod contract;
 mod frames;
 mod invariants;
 mod keys;
+mod known_agents;
 mod output;
 mod process;
 mod quoting;

@@ -1,4 +1,4 @@
-//! The keys of hooks and agents.
+//! The keys of hooks.
 
 use super::{Default, Field, Keys, Shape, Type, When, Zero};
 
@@ -137,39 +137,6 @@ pub static MATCHER_GROUP: Shape = Shape {
             doc: "The hooks of the group.",
             ty: Type::List(&Type::Object(&COMMAND_HOOK)),
             default: Default::Required,
-        },
-    ],
-};
-
-/// How to run an agent: one of `acp`, `command` and `script`.
-pub static AGENT: Shape = Shape {
-    name: "agent",
-    noun: "key",
-    keys: Keys::Known,
-    fields: &[
-        Field {
-            name: "acp",
-            doc: "A program that speaks the Agent Client Protocol.",
-            ty: Type::SomeText,
-            default: Default::Absent,
-        },
-        Field {
-            name: "command",
-            doc: "One process a turn: the prompt on standard input or for `{{prompt}}`, the answer on standard output.",
-            ty: Type::SomeText,
-            default: Default::Absent,
-        },
-        Field {
-            name: "continue_command",
-            doc: "The command of a conversation's later turns, if it differs.",
-            ty: Type::SomeText,
-            default: Default::Absent,
-        },
-        Field {
-            name: "script",
-            doc: "A file of turns that plays the agent, relative to this one.",
-            ty: Type::SomeText,
-            default: Default::Absent,
         },
     ],
 };

@@ -2,8 +2,10 @@
 
 use super::{
     Default, Field, Keys, Shape, Type, When, Zero,
+    agents::AGENT,
+    allowance::{BUDGET, PERMISSION},
     automation::AUTOMATION,
-    hooks::{AGENT, HOOKS},
+    hooks::HOOKS,
     rules::{RULE, STOP_HOOK, WORKFLOW},
 };
 
@@ -95,6 +97,18 @@ pub static ROOT: Shape = Shape {
             default: Default::OfItsKeys,
         },
         Field { name: "gates", doc: "Where a person is asked.", ty: Type::Object(&GATES), default: Default::OfItsKeys },
+        Field {
+            name: "permissions",
+            doc: "What an agent may do without being asked about, or may not: the first rule that fits says, otherwise the gate.",
+            ty: Type::List(&Type::Object(&PERMISSION)),
+            default: Default::Names(&[]),
+        },
+        Field {
+            name: "budget",
+            doc: "What the session may use before a person is asked.",
+            ty: Type::Object(&BUDGET),
+            default: Default::OfItsKeys,
+        },
         Field {
             name: "hooks",
             doc: "What runs at each point of the lifecycle.",

@@ -368,7 +368,7 @@ fn files_that_cannot_be_read_say_why() {
         if let Some(bytes) = bytes {
             fs::write(&path, bytes).expect("a file");
         }
-        let errors = load(&path).expect_err("a mistake").to_string();
+        let errors = load(&path, None).expect_err("a mistake").to_string();
         errors.replace(&dir.path().display().to_string(), "DIR")
     };
     let said = [
@@ -390,7 +390,7 @@ fn a_broken_automation_file_is_reported_in_its_own_name() {
     let dir = tempfile::tempdir().expect("a folder");
     fs::write(dir.path().join("creel.yaml"), "contxt: keep\nautomation: { file: hooks.json }\n").expect("a file");
     fs::write(dir.path().join("hooks.json"), "{\"hooks\": [{\"nam\": 1}]}").expect("a file");
-    let errors = load(&dir.path().join("creel.yaml")).expect_err("mistakes").to_string();
+    let errors = load(&dir.path().join("creel.yaml"), None).expect_err("mistakes").to_string();
     expect_test::expect![[r#"
         DIR/creel.yaml:1:1: unknown key `contxt`
         1 | contxt: keep
@@ -408,7 +408,7 @@ fn files_beside_the_config_are_read_with_it() {
     fs::write(dir.path().join("creel.yaml"), config).expect("a file");
     fs::write(dir.path().join("play.yaml"), "turns: []\n").expect("a file");
     fs::write(dir.path().join("task.md"), "Do it.\n").expect("a file");
-    let settings = load(&dir.path().join("creel.yaml")).expect("settings");
+    let settings = load(&dir.path().join("creel.yaml"), None).expect("settings");
     assert_eq!(settings.prompt.as_deref(), Some("Do it.\n"));
     let documents: Vec<_> = settings.documents.iter().map(|d| (d.name.as_str(), d.text.as_str())).collect();
     assert_eq!(documents, [("creel.yaml", config), ("play.yaml", "turns: []\n")]);

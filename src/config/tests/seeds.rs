@@ -17,7 +17,7 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 fn seed(name: &str) -> Settings {
-    load(&fixture(name)).unwrap_or_else(|errors| panic!("{errors}"))
+    load(&fixture(name), None).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
 fn warnings(settings: &Settings) -> Vec<&str> {

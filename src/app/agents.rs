@@ -1,0 +1,236 @@
+//! `creel agents`: which agents there are, how each would be run, and how to get those that are missing.
+//!
+//! # Invariants
+//! - Only programs that the user has installed are asked for their version: nothing that a project's config names is run.
+
+mod version;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Value, json};
+
+use super::{Result, print, project::Project, say};
+use crate::{
+    config::{
+        Settings,
+        known_agents::{KnownAgent, Origin, Way, find_program, how_to_install},
+        program_of,
+    },
+    control::{
+        cli::AgentsArgs,
+        paint::{Paint, Role},
+        text::{first_line, plain},
+    },
+    engine::policy::AgentSpec,
+};
+use version::Question;
+
+const INTERRUPTED: u8 = 130;
+/// How wide a line may be.
+const WIDTH: usize = 80;
+
+/// An agent in the list.
+struct Listed<'a> {
+    name: &'a str,
+    /// What people call it, where that is known.
+    title: Option<&'a str>,
+    from: &'static str,
+    /// How it would be run; unsaid if no way is there.
+    runs: Option<&'a AgentSpec>,
+    found: Found,
+    /// How to ask its program for the version.
+    question: Option<Question>,
+    /// The ways to install it that would change something.
+    install: Vec<&'a str>,
+    login: Option<&'a str>,
+}
+
+/// Whether an agent's program is there.
+enum Found {
+    At(PathBuf),
+    Missing,
+    /// It needs no program, or runs something that only a shell could find.
+    Unknown,
+}
+
+pub(super) fn agents(args: &AgentsArgs) -> Result {
+    let project = Project::load(&args.config)?;
+    let settings = &project.settings;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let listed = list(settings, &project.root, &path);
+    let questions: BTreeSet<Question> = listed.iter().filter_map(|agent| agent.question.clone()).collect();
+    let Some(versions) = version::ask_all(questions)? else { return Ok(INTERRUPTED) };
+    if args.json {
+        let all: Vec<Value> = listed.iter().map(|agent| as_json(agent, &versions)).collect();
+        return print(&format!("{:#}\n", Value::from(all)));
+    }
+    print(&table(&listed, &versions, Paint::for_stream(&std::io::stdout())))?;
+    match settings.plan(None, None) {
+        Ok(plan) => say(&format!("creel: `{}` is taken here; `--agent NAME` takes another", plain(&plan.agent))),
+        Err(error) => say(&format!("creel: {error}")),
+    }
+    Ok(0)
+}
+
+/// Those of the config, then those that need no entry.
+fn list<'a>(settings: &'a Settings, root: &Path, path: &OsStr) -> Vec<Listed<'a>> {
+    let described = settings.agents.iter().map(|(name, spec)| described(settings, name, spec, (root, path)));
+    let known = settings.known.iter().filter(|agent| !settings.agents.contains_key(&agent.name));
+    described.chain(known.map(|agent| known_agent(agent, path))).collect()
+}
+
+fn described<'a>(
+    settings: &'a Settings,
+    name: &'a str,
+    spec: &'a AgentSpec,
+    (root, path): (&Path, &OsStr),
+) -> Listed<'a> {
+    let program = spec.command_line().map(program_of).unwrap_or_default();
+    let found = if is_plain_word(program) { find(program, root, path) } else { Found::Unknown };
+    let known = settings.known.by_program(program);
+    let install = spec.facts().and_then(|facts| facts.install.as_deref()).filter(|_| matches!(found, Found::Missing));
+    Listed {
+        name,
+        title: None,
+        from: "config",
+        runs: Some(spec),
+        question: known.and_then(|way| question(way, path)),
+        found,
+        install: install.into_iter().collect(),
+        login: spec.facts().and_then(|facts| facts.login.as_deref()),
+    }
+}
+
+fn known_agent<'a>(agent: &'a KnownAgent, path: &OsStr) -> Listed<'a> {
+    let way = agent.installed(path);
+    // What is there already is good enough, unless it does not speak the protocol and could.
+    let better = agent.ways.iter().filter(|other| way.is_none_or(|way| !way.is_acp() && other.is_acp()));
+    Listed {
+        name: &agent.name,
+        title: Some(&agent.title),
+        from: match agent.origin {
+            Origin::BuiltIn => "built_in",
+            Origin::Own => "user",
+        },
+        runs: way.map(|way| &way.spec),
+        question: way.and_then(|way| question(way, path)),
+        found: way.and_then(|way| way.find(path)).map_or(Found::Missing, Found::At),
+        install: how_to_install(better),
+        login: way.or(agent.ways.first()).and_then(Way::login),
+    }
+}
+
+fn question(way: &Way, path: &OsStr) -> Option<Question> {
+    Some(Question { program: way.find(path)?, arguments: way.version.clone()? })
+}
+
+/// A word that a shell would take as the name of a program.
+fn is_plain_word(word: &str) -> bool {
+    const OF_THE_SHELL: [&str; 10] = ["exec", "cd", "eval", "export", "if", "for", "while", "set", "command", "time"];
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '+' | '/' | '@');
+    !word.is_empty() && word.chars().all(plain) && !OF_THE_SHELL.contains(&word)
+}
+
+fn find(program: &str, root: &Path, path: &OsStr) -> Found {
+    let whole = root.join(program);
+    let program = if program.contains('/') { whole.to_str().unwrap_or(program) } else { program };
+    find_program(program, path).map_or(Found::Missing, Found::At)
+}
+
+fn as_json(agent: &Listed<'_>, versions: &BTreeMap<Question, String>) -> Value {
+    let (installed, path) = match &agent.found {
+        Found::At(path) => (Some(true), Some(path)),
+        Found::Missing => (Some(false), None),
+        Found::Unknown => (None, None),
+    };
+    json!({
+        "name": agent.name,
+        "title": agent.title,
+        "from": agent.from,
+        "runs": agent.runs.map(how),
+        "command": agent.runs.and_then(AgentSpec::command_line),
+        "installed": installed,
+        "path": path,
+        "version": agent.question.as_ref().and_then(|question| versions.get(question)),
+        "install": agent.install,
+        "login": agent.login,
+    })
+}
+
+const fn how(spec: &AgentSpec) -> &'static str {
+    match spec {
+        AgentSpec::Acp { .. } => "acp",
+        AgentSpec::Command { .. } => "command",
+        AgentSpec::Scripted { .. } => "script",
+    }
+}
+
+fn table(listed: &[Listed<'_>], versions: &BTreeMap<Question, String>, paint: Paint) -> String {
+    let (missing, there): (Vec<_>, Vec<_>) = listed.iter().partition(|agent| matches!(agent.found, Found::Missing));
+    let columns = Columns {
+        name: listed.iter().map(|agent| agent.name.chars().count()).max().unwrap_or(0).clamp(7, 16),
+        version: versions.values().map(String::len).max().unwrap_or(0).clamp(7, 16),
+    };
+    let Columns { name, version } = columns;
+    let mut text = String::new();
+    if !there.is_empty() {
+        let head = format!("{:name$}  {:7}  {:version$}  COMMAND", "NAME", "RUNS AS", "VERSION");
+        text += &format!("{}\n", paint.paint(Role::Heading, head));
+    }
+    for agent in &there {
+        let told = agent.question.as_ref().and_then(|question| versions.get(question)).map_or("-", String::as_str);
+        let (runs, command) = agent.runs.map_or(("", String::new()), |spec| (shown(spec), columns.command(spec)));
+        text += &format!("{:name$}  {runs:7}  {told:version$}  {command}\n", plain(agent.name));
+        for line in &agent.install {
+            let better = format!("{:name$}  over ACP with: {}", "", plain(line));
+            text += &format!("{}\n", paint.paint(Role::Faint, better));
+        }
+    }
+    if !missing.is_empty() {
+        let gap = if there.is_empty() { "" } else { "\n" };
+        text += &format!("{gap}{}\n", paint.paint(Role::Heading, format!("{:name$}  HOW TO INSTALL", "MISSING")));
+    }
+    text + &missing.iter().map(|agent| columns.install(agent)).collect::<String>()
+}
+
+/// How wide the columns are.
+#[derive(Clone, Copy)]
+struct Columns {
+    name: usize,
+    version: usize,
+}
+
+impl Columns {
+    /// As much of the command as there is room for.
+    fn command(self, spec: &AgentSpec) -> String {
+        let room = WIDTH - self.name - self.version - "    RUNS AS  …".chars().count();
+        first_line(&plain(spec.command_line().unwrap_or_default()), room)
+    }
+
+    fn install(self, agent: &Listed<'_>) -> String {
+        let name = self.name;
+        let mut lines: Vec<String> = agent.install.iter().map(|line| plain(line)).collect();
+        if lines.is_empty() {
+            let program = agent.runs.and_then(AgentSpec::command_line).map(program_of).unwrap_or_default();
+            lines.push(format!("there is no `{}` on PATH", plain(program)));
+        }
+        let line = |(n, line): (usize, &String)| match n {
+            0 => format!("{:name$}  {line}\n", plain(agent.name)),
+            _ => format!("{:name$}  or: {line}\n", ""),
+        };
+        lines.iter().enumerate().map(line).collect()
+    }
+}
+
+/// What is shown of how it runs.
+const fn shown(spec: &AgentSpec) -> &'static str {
+    match spec {
+        AgentSpec::Acp { .. } => "ACP",
+        AgentSpec::Command { .. } => "command",
+        AgentSpec::Scripted { .. } => "script",
+    }
+}

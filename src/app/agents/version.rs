@@ -1,0 +1,130 @@
+//! Asks programs for their version, all at once.
+//!
+//! # Invariants
+//! - Asking is bounded: in time, and in what is kept of an answer.
+//! - A program is asked from the root folder: what lies in a project changes nothing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    time::Duration,
+};
+
+use regex::Regex;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    app::{Failure, Result, stage},
+    control::{headless::Signals, text::plain},
+    hooks::process::{self, Group, ProcessEnd, ProcessSpec, Stream, Watch},
+};
+
+const PATIENCE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_millis(300);
+/// More of an answer is not kept.
+const KEPT: usize = 8 * 1024;
+/// No version is longer.
+const LONGEST: usize = 24;
+
+/// A program, and the arguments with which it tells its version.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Question {
+    pub(super) program: PathBuf,
+    pub(super) arguments: String,
+}
+
+/// What the programs answered; those that did not are left out. `None`, if a signal came first.
+pub(super) fn ask_all(questions: BTreeSet<Question>) -> Result<Option<BTreeMap<Question, String>>> {
+    if questions.is_empty() {
+        return Ok(Some(BTreeMap::new()));
+    }
+    let tokio = stage::runtime()?;
+    let answers = tokio.block_on(async {
+        let mut signals = Signals::listen()?;
+        let cancel = CancellationToken::new();
+        let mut asking: JoinSet<_> = questions.into_iter().map(|question| ask(question, cancel.clone())).collect();
+        let mut answers = BTreeMap::new();
+        loop {
+            tokio::select! {
+                answer = asking.join_next() => match answer {
+                    Some(answer) => answers.extend(answer.ok().flatten()),
+                    None => return Ok(Some(answers)),
+                },
+                () = signals.next() => {
+                    cancel.cancel();
+                    asking.join_all().await;
+                    return Ok(None);
+                }
+            }
+        }
+    });
+    // Whatever still reads from a pipe must not keep the program.
+    tokio.shutdown_background();
+    answers.map_err(|error: std::io::Error| Failure::failed(format!("cannot listen for signals: {error}")))
+}
+
+async fn ask(question: Question, cancel: CancellationToken) -> Option<(Question, String)> {
+    let spec = ProcessSpec {
+        command: format!("exec \"$CREEL_PROGRAM\" {}", question.arguments),
+        cwd: PathBuf::from("/"),
+        env: vec![("CREEL_PROGRAM".to_owned(), question.program.to_str()?.to_owned())],
+        stdin: Vec::new(),
+        timeout: Some(PATIENCE),
+        grace: GRACE,
+        mark: format!("agents-{}/{}", std::process::id(), question.program.display()),
+    };
+    let mut answer = Answer::default();
+    let end = process::run(spec, &mut answer, &cancel).await;
+    let said = [answer.out, answer.err].map(|bytes| version_in(&plain(&String::from_utf8_lossy(&bytes))));
+    let version = said.into_iter().flatten().next().filter(|_| end == ProcessEnd::Exit(0))?;
+    Some((question, version))
+}
+
+/// The beginning of what a program prints.
+#[derive(Default)]
+struct Answer {
+    out: Vec<u8>,
+    err: Vec<u8>,
+}
+
+impl Watch for Answer {
+    fn started(&mut self, _group: Group) {}
+
+    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        let kept = match stream {
+            Stream::Stdout => &mut self.out,
+            Stream::Stderr => &mut self.err,
+        };
+        kept.extend(bytes.iter().take(KEPT - kept.len()));
+    }
+}
+
+/// The version in the first line that has one.
+fn version_in(text: &str) -> Option<String> {
+    let version = Regex::new(r"(?:^|[^0-9A-Za-z.])v?([0-9]+(?:\.[0-9]+)+[0-9A-Za-z.+-]*)").ok()?;
+    let found = text.lines().find_map(|line| version.captures(line))?;
+    let version: String = found[1].trim_end_matches(['.', '+', '-']).chars().take(LONGEST).collect();
+    Some(version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_found_in_what_programs_say() {
+        let said = [
+            "2.1.0 (Claude Code)",
+            "codex-cli 0.166.0",
+            "GitHub Copilot CLI 1.0.102.\nRun 'copilot update'",
+            "WARNING: proceeding, even though /lib/python3.11/x is gone\naider 0.86.2",
+            "goose v1.34.0-rc.1+build",
+            " 1.34.0",
+            "@scope/codex-acp 2.6.0",
+        ];
+        let expected = ["2.1.0", "0.166.0", "1.0.102", "0.86.2", "1.34.0-rc.1+build", "1.34.0", "2.6.0"];
+        assert_eq!(said.map(|said| version_in(said).expect("a version")), expected);
+        assert_eq!(version_in("usage: agent [OPTIONS]\nsee 42"), None);
+    }
+}

@@ -1,0 +1,152 @@
+//! From the entry of an agent to how it is run. The entries of a config and those of the table of known agents are the
+//! same here.
+//!
+//! Owns which keys go together. Does not read scripts (see [`mod@super::load`]) and does not look for programs (see
+//! [`super::known_agents`]).
+
+use regex::Regex;
+
+use super::{
+    diagnostic::{self, Stretch, quoted},
+    fields::Fields,
+    hooks,
+    node::Node,
+    report::Report,
+};
+use crate::engine::policy::{AgentFacts, AgentSpec};
+
+/// What an agent's command is told.
+const TOLD: &[&str] = &["prompt", "session"];
+
+/// Keys that make sense only with some ways to run an agent.
+const GOES_WITH: [(&str, &[&str]); 9] = [
+    ("continue_command", &["command"]),
+    ("format", &["command"]),
+    ("tty", &["command"]),
+    ("mode", &["acp"]),
+    ("files", &["acp"]),
+    ("terminals", &["acp"]),
+    ("error_pattern", &["acp", "command"]),
+    ("install", &["acp", "command"]),
+    ("login", &["acp", "command"]),
+];
+
+/// An entry that says how an agent is run.
+pub(super) struct Entry<'a> {
+    /// The agent.
+    pub(super) name: &'a str,
+    /// Where a mistake of the whole entry stands.
+    pub(super) at: Stretch,
+    /// The keys of the entry.
+    pub(super) fields: Fields<'a>,
+    /// The ways that there are here.
+    pub(super) ways: &'static [&'static str],
+}
+
+/// How an agent is run.
+pub(super) enum Described<'a> {
+    /// As this says.
+    Run(AgentSpec),
+    /// From a file that is still to be read.
+    Script(&'a Node),
+}
+
+impl<'a> Entry<'a> {
+    /// What the entry says. What it does not say of the agent itself is known otherwise, by the agent's program.
+    pub(super) fn read(
+        &self,
+        report: &mut Report,
+        otherwise: impl FnOnce(&str) -> AgentFacts,
+    ) -> Option<Described<'a>> {
+        let way = self.way(report)?;
+        self.check_companions(report, way);
+        self.check_commands(report);
+        let said = facts(report, &self.fields);
+        let value = self.fields.some_text(way)?;
+        let known = || said.or(otherwise(program_of(&value)));
+        match way {
+            "acp" => Some(Described::Run(AgentSpec::Acp {
+                known: known(),
+                mode: self.fields.some_text("mode"),
+                files: self.fields.one_of("files"),
+                terminals: self.fields.one_of("terminals"),
+                command: value,
+            })),
+            "command" => Some(Described::Run(AgentSpec::Command {
+                known: known(),
+                continue_command: self.fields.some_text("continue_command"),
+                format: self.fields.one_of("format"),
+                tty: self.fields.bool("tty"),
+                command: value,
+            })),
+            _ => self.fields.given("script").map(Described::Script),
+        }
+    }
+
+    /// The one way that is given.
+    fn way(&self, report: &mut Report) -> Option<&'static str> {
+        let given: Vec<&'static str> =
+            self.ways.iter().copied().filter(|way| self.fields.given(way).is_some()).collect();
+        if let [way] = given[..] {
+            return Some(way);
+        }
+        let name = quoted(self.name);
+        let message = if given.is_empty() {
+            format!("the agent {name} does not say how it is run")
+        } else {
+            format!("the agent {name} is described in {} ways: {}", given.len(), diagnostic::names(&given))
+        };
+        report.error_hint(self.at, message, format!("give one of {}", all_of(self.ways)));
+        None
+    }
+
+    fn check_companions(&self, report: &mut Report, way: &str) {
+        for (key, ways) in GOES_WITH {
+            if let Some(other) = self.fields.given(key).filter(|_| !ways.contains(&way)) {
+                let message = format!("`{key}` goes with {} only", all_of(ways));
+                report.error_hint(other.at, message, format!("remove it, or `{way}`"));
+            }
+        }
+    }
+
+    fn check_commands(&self, report: &mut Report) {
+        for key in ["acp", "command", "continue_command"] {
+            if let (Some(node), Some(command)) = (self.fields.given(key), self.fields.some_text(key)) {
+                hooks::check_placeholders(report, "an agent", TOLD, &command, node.at);
+            }
+        }
+    }
+}
+
+/// What an entry says of the agent itself.
+pub(super) fn facts(report: &mut Report, fields: &Fields<'_>) -> AgentFacts {
+    let error_pattern = fields.some_text("error_pattern");
+    if let (Some(node), Some(pattern)) = (fields.given("error_pattern"), &error_pattern)
+        && let Err(error) = Regex::new(pattern)
+    {
+        let message = format!("{} is no regular expression: {}", quoted(pattern), reason(&error));
+        report.error(node.at, message);
+    }
+    AgentFacts { install: fields.some_text("install"), login: fields.some_text("login"), error_pattern }
+}
+
+/// The last line says it; those before it draw the place.
+fn reason(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let last = text.lines().last().unwrap_or_default();
+    last.strip_prefix("error: ").unwrap_or(last).to_owned()
+}
+
+/// The program that a command line runs: its first word.
+pub fn program_of(command: &str) -> &str {
+    command.split_whitespace().next().unwrap_or_default()
+}
+
+/// Names in a sentence that ends with the last one: `a`, `b` and `c`.
+fn all_of(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => quoted(one),
+        [first @ .., last] => format!("{} and {}", diagnostic::names(first), quoted(last)),
+    }
+}

@@ -1,0 +1,115 @@
+//! What an agent may do, and what a session may use: from `permissions:` and `budget:`.
+//!
+//! Owns the patterns of files. Does not judge requests: see [`crate::engine::session`].
+//!
+//! # Invariants
+//! - A pattern that could never fit a file is a mistake: a rule that protects nothing must not look like one that does.
+
+use fast_glob::ErrorKind;
+
+use super::{
+    diagnostic::{Stretch, quoted},
+    fields::{Fields, as_name},
+    node::{Kind, Node},
+    report::Report,
+    shape::{BUDGET, PERMISSION},
+};
+use crate::engine::policy::{Budget, PermissionRule, Permissions};
+
+/// The rules, in the order in which they are tried.
+pub(super) fn permissions(report: &mut Report, list: Option<&Node>) -> Vec<PermissionRule> {
+    let mut rules: Vec<PermissionRule> = Vec::new();
+    for node in list.map(Node::items).unwrap_or_default() {
+        let fields = Fields::of(&PERMISSION, Some(node));
+        let kinds = one_or_more(report, fields.given("kind"), "kind");
+        let kinds = kinds.into_iter().filter_map(as_name).collect();
+        let paths = one_or_more(report, fields.given("path"), "path");
+        let paths = paths.into_iter().filter_map(|path| pattern(report, path)).collect();
+        let Some(action) = fields.maybe_one_of::<Permissions>("action") else { continue };
+        if rules.iter().any(|rule| rule.kinds.is_empty() && rule.paths.is_empty()) {
+            report.warning(node.at, "no request gets here: a rule above fits every one");
+        }
+        rules.push(PermissionRule { kinds, paths, action });
+    }
+    rules
+}
+
+/// One value, or the values of a list.
+fn one_or_more<'a>(report: &mut Report, given: Option<&'a Node>, name: &str) -> Vec<&'a Node> {
+    let Some(node) = given else { return Vec::new() };
+    match &node.kind {
+        // To leave the key out says the opposite, and the two must not be mixed up.
+        Kind::List(items) if items.is_empty() => {
+            let hint = "leave it out if the rule is about all of them".to_owned();
+            report.error_hint(node.at, format!("`{name}` is an empty list, which fits nothing"), hint);
+            Vec::new()
+        }
+        Kind::List(items) => items.iter().collect(),
+        Kind::Text(_) => vec![node],
+        Kind::Null | Kind::Bool(_) | Kind::Int(_) | Kind::Float(_) | Kind::Map(_) => Vec::new(),
+    }
+}
+
+/// A pattern as it is matched: against names relative to the project, or whole names of files outside.
+fn pattern(report: &mut Report, node: &Node) -> Option<String> {
+    let written = node.text().filter(|text| !text.trim().is_empty())?;
+    let plain = written.trim_start_matches('!');
+    let negation = &written[..written.len() - plain.len()];
+    let mut plain = plain;
+    while let Some(rest) = plain.strip_prefix("./") {
+        plain = rest;
+    }
+    let hint = if plain.is_empty() || plain == "." {
+        Some("for every file in the project write `**`".to_owned())
+    } else if plain.starts_with("~/") {
+        Some("write the whole path: `~` is a name like any other here".to_owned())
+    } else if plain.split('/').any(|part| part == "..") {
+        Some("write the whole path of what is outside of the project".to_owned())
+    } else {
+        plain.strip_suffix('/').map(|folder| format!("for all that is in the folder write `{folder}/**`"))
+    };
+    if let Some(hint) = hint {
+        report.error_hint(node.at, format!("the pattern {} fits no file", quoted(written)), hint);
+        return None;
+    }
+    let pattern = format!("{negation}{plain}");
+    if let Err(error) = fast_glob::validate(&pattern) {
+        let (what, hint) = reason(error.kind);
+        let at = within(report, node, written, error.index + (written.len() - pattern.len()));
+        report.error_hint(at, format!("{} is no pattern: {what}", quoted(written)), hint.to_owned());
+        return None;
+    }
+    Some(pattern)
+}
+
+fn reason(kind: ErrorKind) -> (&'static str, &'static str) {
+    match kind {
+        ErrorKind::UnclosedBrace => ("this `{` is never closed", "a `{` that means itself is written `[{]`"),
+        ErrorKind::UnclosedBracket => ("this `[` is never closed", "a `[` that means itself is written `[[]`"),
+        ErrorKind::TrailingBackslash => {
+            ("there is nothing after this `\\`", "a `\\` that means itself is written twice")
+        }
+        ErrorKind::BraceNestingTooDeep | ErrorKind::TooManyBraceGroups => {
+            ("there are too many braces", "write several patterns")
+        }
+        _ => ("it cannot be read", "see `*`, `**`, `?`, `[ab]` and `{a,b}`"),
+    }
+}
+
+/// Where a byte of a text is written; where escapes hide it, the whole text.
+fn within(report: &Report, node: &Node, text: &str, index: usize) -> Stretch {
+    match report.source.slice(node.at).find(text) {
+        Some(start) => Stretch { offset: node.at.offset + start + index, len: 1 },
+        None => node.at,
+    }
+}
+
+/// What the session may use.
+pub(super) fn budget(root: &Fields<'_>) -> Budget {
+    let budget = root.below("budget", &BUDGET);
+    Budget {
+        tokens: budget.maybe_int("tokens"),
+        cost: budget.maybe_number("cost"),
+        time: budget.maybe_duration("time"),
+    }
+}

@@ -1,0 +1,145 @@
+//! The keys of agents: those of a config, and those of the table of known ones.
+
+use super::{Default, Field, Keys, Shape, Type};
+
+const ACP: Field = Field {
+    name: "acp",
+    doc: "A program that speaks the Agent Client Protocol.",
+    ty: Type::SomeText,
+    default: Default::Absent,
+};
+const COMMAND: Field = Field {
+    name: "command",
+    doc: "One process a turn: the prompt on standard input or for `{{prompt}}`, the answer on standard output.",
+    ty: Type::SomeText,
+    default: Default::Absent,
+};
+const CONTINUE_COMMAND: Field = Field {
+    name: "continue_command",
+    doc: "The command of a conversation's later turns, if it differs.",
+    ty: Type::SomeText,
+    default: Default::Absent,
+};
+const MODE: Field = Field {
+    name: "mode",
+    doc: "The mode in which an ACP agent works, by its own name for it; by default as it likes.",
+    ty: Type::SomeText,
+    default: Default::Absent,
+};
+const SERVICE: Type = Type::OneOf(&["serve", "decline"]);
+const FILES: Field = Field {
+    name: "files",
+    doc: "Whether creel reads and writes the project's files for an ACP agent that asks for it.",
+    ty: SERVICE,
+    default: Default::Text("serve"),
+};
+const TERMINALS: Field = Field {
+    name: "terminals",
+    doc: "Whether creel runs commands for an ACP agent that asks for it.",
+    ty: SERVICE,
+    default: Default::Text("serve"),
+};
+const FORMAT: Field = Field {
+    name: "format",
+    doc: "What the output of `command` looks like: plain text, or the JSON lines of one of these agents.",
+    ty: Type::OneOf(&["text", "claude", "codex", "gemini", "opencode"]),
+    default: Default::Text("text"),
+};
+const TTY: Field = Field {
+    name: "tty",
+    doc: "Whether `command` gets a terminal of its own.",
+    ty: Type::Bool,
+    default: Default::Bool(false),
+};
+const ERROR_PATTERN: Field = Field {
+    name: "error_pattern",
+    doc: "A regular expression: an answer that it matches is a failed turn, whatever the exit code says.",
+    ty: Type::SomeText,
+    default: Default::Absent,
+};
+const INSTALL: Field =
+    Field { name: "install", doc: "How to install it, in one line.", ty: Type::SomeText, default: Default::Absent };
+const LOGIN: Field =
+    Field { name: "login", doc: "How to log in, in one line.", ty: Type::SomeText, default: Default::Absent };
+
+/// How to run an agent: one of `acp`, `command` and `script`.
+pub static AGENT: Shape = Shape {
+    name: "agent",
+    noun: "key",
+    keys: Keys::Known,
+    fields: &[
+        ACP,
+        COMMAND,
+        CONTINUE_COMMAND,
+        Field {
+            name: "script",
+            doc: "A file of turns that plays the agent, relative to this one.",
+            ty: Type::SomeText,
+            default: Default::Absent,
+        },
+        MODE,
+        FILES,
+        TERMINALS,
+        FORMAT,
+        TTY,
+        ERROR_PATTERN,
+        INSTALL,
+        LOGIN,
+    ],
+};
+
+/// What is known of an agent. The facts hold for all its ways, unless one says otherwise.
+pub static KNOWN_AGENT: Shape = Shape {
+    name: "known_agent",
+    noun: "key",
+    keys: Keys::Known,
+    fields: &[
+        Field {
+            name: "title",
+            doc: "What people call it; by default its name.",
+            ty: Type::SomeText,
+            default: Default::Absent,
+        },
+        INSTALL,
+        LOGIN,
+        ERROR_PATTERN,
+        Field {
+            name: "ways",
+            doc: "The ways to run it; the first one whose program is installed is taken.",
+            ty: Type::List(&Type::Object(&WAY)),
+            default: Default::Absent,
+        },
+    ],
+};
+
+/// One way to run a known agent: `acp` or `command`.
+pub static WAY: Shape = Shape {
+    name: "way",
+    noun: "key",
+    keys: Keys::Known,
+    fields: &[
+        ACP,
+        COMMAND,
+        CONTINUE_COMMAND,
+        MODE,
+        FILES,
+        TERMINALS,
+        FORMAT,
+        TTY,
+        ERROR_PATTERN,
+        INSTALL,
+        LOGIN,
+        Field {
+            name: "program",
+            doc: "The program that has to be installed; by default the first word of the command.",
+            ty: Type::SomeText,
+            default: Default::Absent,
+        },
+        Field {
+            name: "version",
+            doc: "The arguments with which the program tells its version; empty if it does not.",
+            ty: Type::Text,
+            default: Default::Text("--version"),
+        },
+    ],
+};

@@ -1,0 +1,289 @@
+//! Which agent is taken, and what is known of it.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+};
+
+use super::{good, said};
+use crate::{
+    config::{
+        ConfigErrors, Settings,
+        known_agents::{KnownAgents, how_to_install},
+        load, without_config,
+    },
+    engine::policy::{AgentFacts, AgentSpec, OutputFormat, Service},
+};
+
+/// A folder with these programs.
+struct Programs(tempfile::TempDir);
+
+impl Programs {
+    fn new(names: &[&str]) -> Self {
+        let dir = tempfile::tempdir().expect("a folder");
+        for name in names {
+            let file = dir.path().join(name);
+            fs::write(&file, "").expect("a file");
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("permissions");
+        }
+        Self(dir)
+    }
+
+    fn path(&self) -> OsString {
+        self.0.path().as_os_str().to_owned()
+    }
+}
+
+/// Settings of a user with this table.
+fn with_table(table: &str) -> Result<Settings, ConfigErrors> {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("agents.yaml");
+    fs::write(&file, table).expect("a file");
+    without_config(Some(&file)).map_err(|mut errors| {
+        for diagnostic in &mut errors.diagnostics {
+            let name = diagnostic.source.name.replace(&dir.path().display().to_string(), "DIR");
+            diagnostic.source =
+                std::sync::Arc::new(crate::config::diagnostic::Source { name, text: diagnostic.source.text.clone() });
+        }
+        errors
+    })
+}
+
+/// How the agent of that name would be run.
+fn runs(settings: &Settings, name: &str, path: &OsStr) -> String {
+    match settings.plan_with(Some(name), None, path) {
+        Ok(plan) => plan.agent_spec.command_line().unwrap_or_default().to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn an_agent_is_run_by_acp_if_that_is_installed_then_plainly_and_otherwise_it_is_said_how_to_install_it() {
+    let settings = Settings::default();
+    let both = Programs::new(&["codex", "codex-acp"]);
+    assert_eq!(runs(&settings, "codex", &both.path()), "codex-acp");
+    let one = Programs::new(&["codex"]);
+    let plan = settings.plan_with(Some("codex"), None, &one.path()).expect("a plan");
+    let AgentSpec::Command { command, continue_command, format, known, .. } = plan.agent_spec else {
+        panic!("one process a turn")
+    };
+    assert!(command.starts_with("codex exec --json"), "{command}");
+    assert!(continue_command.is_some_and(|command| command.contains("resume --last")));
+    assert_eq!(format, OutputFormat::Codex);
+    assert!(known.login.is_some_and(|login| login.contains("codex login")));
+    expect_test::expect![[r#"
+        the agent `codex` is not installed: there is no `codex-acp` or `codex` on PATH
+          install it: npm install -g @agentclientprotocol/codex-acp
+          or: npm install -g @openai/codex
+          or describe one under `agents:`, take another with `--agent NAME`, or look around with `creel demo`"#]]
+    .assert_eq(&runs(&settings, "codex", OsStr::new("")));
+}
+
+#[test]
+fn where_none_is_named_an_agent_that_speaks_the_protocol_goes_first() {
+    let settings = Settings::default();
+    let taken = |programs: &[&str]| {
+        let programs = Programs::new(programs);
+        settings.plan_with(None, None, &programs.path()).expect("a plan").agent
+    };
+    assert_eq!(taken(&["codex", "claude"]), "claude");
+    assert_eq!(taken(&["codex", "claude", "opencode"]), "opencode");
+    assert_eq!(taken(&["codex-acp", "claude", "opencode"]), "codex");
+}
+
+#[test]
+fn a_program_counts_only_in_a_folder_with_a_whole_path() {
+    let here = std::env::current_dir().expect("a folder");
+    let programs = Programs::new(&["claude"]);
+    let up = "../".repeat(here.components().count());
+    let relative = format!("{up}{}", programs.0.path().strip_prefix("/").expect("a whole path").display());
+    assert!(Path::new(&relative).join("claude").exists());
+    assert!(runs(&Settings::default(), "claude", OsStr::new(&relative)).contains("not installed"));
+}
+
+#[test]
+fn a_users_table_adds_agents_and_changes_known_ones() {
+    let settings = with_table(
+        "mine:\n  title: My agent\n  ways:\n    - { command: 'env A=1 my-agent', program: my-agent, tty: true }\n\
+         claude: { login: ask Bob }\n\
+         codex:\n  ways: [{ acp: codex-wrapper }]\n",
+    )
+    .unwrap_or_else(|errors| panic!("{errors}"));
+    let programs = Programs::new(&["my-agent", "claude", "codex-acp", "codex-wrapper"]);
+    assert_eq!(runs(&settings, "mine", &programs.path()), "env A=1 my-agent");
+    assert_eq!(runs(&settings, "codex", &programs.path()), "codex-wrapper");
+    assert!(runs(&settings, "claude", &programs.path()).starts_with("claude -p"));
+    let login = |name: &str| settings.known.named(name).and_then(|agent| agent.ways[0].login());
+    assert_eq!(login("claude"), Some("ask Bob"));
+    assert!(login("codex").is_some_and(|login| login.contains("codex login")), "what is left out is as it was");
+    assert_eq!(settings.known.names().take(4).collect::<Vec<_>>(), ["mine", "claude", "codex", "gemini"]);
+}
+
+#[test]
+fn mistakes_in_a_users_table_have_their_places() {
+    let table = "\
+clade: { login: x }
+mine:
+  ways:
+    - { acp: x, format: claude }
+    - { program: y }
+    - { command: 'x {{promt}}', error_pattern: '(' }
+yours: { ways: [], titel: x }
+theirs: { ways: { acp: x } }
+";
+    expect_test::expect![[r#"
+        DIR/agents.yaml:1:1: the agent `clade` does not say how it is run
+        1 | clade: { login: x }
+          | ^^^^^ did you mean `claude`? one of your own needs `ways`
+        DIR/agents.yaml:4:25: `format` goes with `command` only
+        4 |     - { acp: x, format: claude }
+          |                         ^^^^^^ remove it, or `acp`
+        DIR/agents.yaml:5:7: the agent `mine` does not say how it is run
+        5 |     - { program: y }
+          |       ^ give one of `acp` and `command`
+        DIR/agents.yaml:6:21: an agent offers no `{{promt}}`
+        6 |     - { command: 'x {{promt}}', error_pattern: '(' }
+          |                     ^^^^^^^^^ did you mean `{{prompt}}`?
+        DIR/agents.yaml:6:48: `(` is no regular expression: unclosed group
+        6 |     - { command: 'x {{promt}}', error_pattern: '(' }
+          |                                                ^^^
+        DIR/agents.yaml:7:16: the agent `yours` does not say how it is run
+        7 | yours: { ways: [], titel: x }
+          |                ^ give it `ways`, a list of `acp: …` and `command: …`
+        DIR/agents.yaml:7:20: unknown key `titel`
+        7 | yours: { ways: [], titel: x }
+          |                    ^^^^^ did you mean `title`?
+        DIR/agents.yaml:8:17: `ways` must be a list, not a map
+        8 | theirs: { ways: { acp: x } }
+          |                 ^ begin each item with `- `"#]]
+    .assert_eq(&with_table(table).expect_err("mistakes").to_string());
+    expect_test::expect![[r#"
+        DIR/agents.yaml:1:1: a table of agents is a map of their names, not a list
+        1 | - claude
+          | ^ such as `my-agent: { ways: [{ command: my-agent }] }`"#]]
+    .assert_eq(&with_table("- claude\n").expect_err("a mistake").to_string());
+    expect_test::expect![[r#"
+        DIR/agents.yaml:1:9: unclosed bracket '{'
+        1 | claude: {
+          |         ^"#]]
+    .assert_eq(&with_table("claude: {\n").expect_err("a mistake").to_string());
+    assert_eq!(with_table("# nothing\n"), Ok(Settings::default()));
+}
+
+#[test]
+fn mistakes_in_the_config_and_in_the_table_are_told_at_once() {
+    let dir = tempfile::tempdir().expect("a folder");
+    fs::write(dir.path().join("creel.yaml"), "agent: mine\ncontxt: keep\n").expect("a file");
+    fs::write(dir.path().join("agents.yaml"), "mine: { wyas: [] }\n").expect("a file");
+    let errors = load(&dir.path().join("creel.yaml"), Some(&dir.path().join("agents.yaml"))).expect_err("mistakes");
+    let said = errors.to_string();
+    assert!(said.contains("agents.yaml:1:9: unknown key `wyas`") && said.contains("creel.yaml:2:1"), "{said}");
+    assert!(!said.contains("there is no agent"), "{said}");
+    let none = load(&dir.path().join("creel.yaml"), Some(&dir.path().join("missing.yaml"))).expect_err("mistakes");
+    assert!(none.to_string().contains("there is no agent `mine`"), "{none}");
+}
+
+#[test]
+fn an_entry_that_runs_a_known_program_is_known_in_what_it_does_not_say() {
+    let settings = good(
+        "agents:\n  a: { command: qwen --yolo, login: ask Bob }\n  b: { command: my-agent }\n  c: { acp: claude-code-acp }\n",
+    );
+    let facts = |name: &str| settings.agents[name].facts().expect("facts").clone();
+    let known = KnownAgents::built_in();
+    let qwen = known.by_program("qwen").and_then(|way| way.spec.facts()).expect("facts").clone();
+    assert_eq!(facts("a"), AgentFacts { login: Some("ask Bob".into()), ..qwen });
+    assert_eq!(facts("b"), AgentFacts::default());
+    assert!(facts("c").install.is_some());
+    let AgentSpec::Command { format, .. } = &settings.agents["a"] else { panic!("one process a turn") };
+    assert_eq!(*format, OutputFormat::Text, "what it prints, the entry has to say");
+}
+
+#[test]
+fn the_keys_of_an_agent_reach_its_spec() {
+    let settings = good(
+        "agents:\n  a: { acp: x, mode: plan, files: decline, error_pattern: '^E', install: i, login: l }\n  \
+         b: { command: y, continue_command: z, format: gemini, tty: true }\n",
+    );
+    let known = AgentFacts { install: Some("i".into()), login: Some("l".into()), error_pattern: Some("^E".into()) };
+    let a = AgentSpec::Acp {
+        command: "x".into(),
+        mode: Some("plan".into()),
+        files: Service::Decline,
+        terminals: Service::Serve,
+        known,
+    };
+    let b = AgentSpec::Command {
+        command: "y".into(),
+        continue_command: Some("z".into()),
+        format: OutputFormat::Gemini,
+        tty: true,
+        known: AgentFacts::default(),
+    };
+    assert_eq!(settings.agents.into_iter().collect::<Vec<_>>(), [("a".to_owned(), a), ("b".to_owned(), b)]);
+}
+
+#[test]
+fn of_every_known_agent_it_is_said_how_to_install_it_and_how_to_log_in() {
+    for agent in KnownAgents::built_in().iter() {
+        for way in &agent.ways {
+            assert!(way.login().is_some(), "{}", agent.name);
+        }
+        let lines = how_to_install(agent.ways.iter());
+        assert!(!lines.is_empty(), "{}", agent.name);
+        for line in lines {
+            // Beside the longest name, a line of `creel agents` is still no wider than a terminal.
+            assert!(line.len() <= 60, "{}: {line}", agent.name);
+        }
+    }
+}
+
+#[test]
+fn a_key_that_does_not_go_with_the_way_an_agent_is_run_is_a_mistake() {
+    let text = "\
+agents:
+  a: { acp: x, format: claude, tty: true, continue_command: y }
+  b: { command: x, mode: plan, files: serve, terminals: maybe }
+  c: { script: play.yaml, login: x }
+  d: { command: x, error_pattern: '[a-', format: cluade, tty: yes }
+";
+    expect_test::expect![[r#"
+        creel.yaml:2:24: `format` goes with `command` only
+        2 |   a: { acp: x, format: claude, tty: true, continue_command: y }
+          |                        ^^^^^^ remove it, or `acp`
+        creel.yaml:2:37: `tty` goes with `command` only
+        2 |   a: { acp: x, format: claude, tty: true, continue_command: y }
+          |                                     ^^^^ remove it, or `acp`
+        creel.yaml:2:61: `continue_command` goes with `command` only
+        2 |   a: { acp: x, format: claude, tty: true, continue_command: y }
+          |                                                             ^ remove it, or `acp`
+        creel.yaml:3:26: `mode` goes with `acp` only
+        3 |   b: { command: x, mode: plan, files: serve, terminals: maybe }
+          |                          ^^^^ remove it, or `command`
+        creel.yaml:3:39: `files` goes with `acp` only
+        3 |   b: { command: x, mode: plan, files: serve, terminals: maybe }
+          |                                       ^^^^^ remove it, or `command`
+        creel.yaml:3:57: `terminals` goes with `acp` only
+        3 |   b: { command: x, mode: plan, files: serve, terminals: maybe }
+          |                                                         ^^^^^ remove it, or `command`
+        creel.yaml:3:57: `terminals` must be one of `serve`, `decline`, not `maybe`
+        3 |   b: { command: x, mode: plan, files: serve, terminals: maybe }
+          |                                                         ^^^^^
+        creel.yaml:4:16: the script `play.yaml` cannot be read: No such file or directory (os error 2)
+        4 |   c: { script: play.yaml, login: x }
+          |                ^^^^^^^^^ paths are relative to the config's folder
+        creel.yaml:4:34: `login` goes with `acp` and `command` only
+        4 |   c: { script: play.yaml, login: x }
+          |                                  ^ remove it, or `script`
+        creel.yaml:5:35: `[a-` is no regular expression: unclosed character class
+        5 |   d: { command: x, error_pattern: '[a-', format: cluade, tty: yes }
+          |                                   ^^^^^
+        creel.yaml:5:50: `format` must be one of `text`, `claude`, `codex`, `gemini`, `opencode`, not `cluade`
+        5 |   d: { command: x, error_pattern: '[a-', format: cluade, tty: yes }
+          |                                                  ^^^^^^ did you mean `claude`?
+        creel.yaml:5:63: `tty` must be `true` or `false`, not text
+        5 | …: { command: x, error_pattern: '[a-', format: cluade, tty: yes }
+          |                                                             ^^^ did you mean `true`?"#]]
+    .assert_eq(&said(text));
+}
