@@ -19,13 +19,14 @@ use crate::engine::policy::{AgentFacts, AgentSpec};
 const TOLD: &[&str] = &["prompt", "session"];
 
 /// Keys that make sense only with some ways to run an agent.
-const GOES_WITH: [(&str, &[&str]); 9] = [
+const GOES_WITH: [(&str, &[&str]); 10] = [
     ("continue_command", &["command"]),
     ("format", &["command"]),
     ("tty", &["command"]),
     ("mode", &["acp"]),
     ("files", &["acp"]),
     ("terminals", &["acp"]),
+    ("usage", &["acp"]),
     ("error_pattern", &["acp", "command"]),
     ("install", &["acp", "command"]),
     ("login", &["acp", "command"]),
@@ -127,7 +128,8 @@ pub(super) fn facts(report: &mut Report, fields: &Fields<'_>) -> AgentFacts {
         let message = format!("{} is no regular expression: {}", quoted(pattern), reason(&error));
         report.error(node.at, message);
     }
-    AgentFacts { install: fields.some_text("install"), login: fields.some_text("login"), error_pattern }
+    let (install, login) = (fields.some_text("install"), fields.some_text("login"));
+    AgentFacts { install, login, error_pattern, usage: fields.maybe_one_of("usage") }
 }
 
 /// The last line says it; those before it draw the place.

@@ -319,16 +319,16 @@ pub struct AgentFacts {
     /// What an answer looks like that is really an error: a regular expression.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_pattern: Option<String>,
-    /// What its count of tokens at the end of a turn is about.
-    pub usage: UsageOf,
+    /// What its count of tokens at the end of a turn is about; the turn, if unsaid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<UsageOf>,
 }
 
 /// What a count of tokens is about.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageOf {
     /// The turn.
-    #[default]
     Turn,
     /// The conversation so far.
     Conversation,
@@ -342,6 +342,7 @@ impl AgentFacts {
             install: self.install.or(others.install),
             login: self.login.or(others.login),
             error_pattern: self.error_pattern.or(others.error_pattern),
+            usage: self.usage.or(others.usage),
         }
     }
 }

@@ -372,7 +372,7 @@ async fn tokens_that_an_agent_counts_through_the_conversation_are_told_by_turn()
     let dir = folder();
     let end = |all: u64| json!([{"say": "."}, {"end": "end_turn", "usage": {"totalTokens": all, "inputTokens": 0, "outputTokens": 0}}]);
     let script = json!({"turns": [end(100), end(250), end(40)]});
-    let mut agent = agent_with(&script, dir.path(), |facts| facts.usage = UsageOf::Conversation);
+    let mut agent = agent_with(&script, dir.path(), |facts| facts.usage = Some(UsageOf::Conversation));
     let mut tokens = Vec::new();
     for request in [request("1"), again("2"), request("3")] {
         tokens.push(turn(&mut *agent, request).await.0.expect("a turn").spent.tokens);

@@ -57,6 +57,12 @@ const ERROR_PATTERN: Field = Field {
     ty: Type::SomeText,
     default: Default::Absent,
 };
+const USAGE: Field = Field {
+    name: "usage",
+    doc: "What the tokens are about that an agent reports with the end of a turn; by default the turn.",
+    ty: Type::OneOf(&["turn", "conversation"]),
+    default: Default::Absent,
+};
 const INSTALL: Field =
     Field { name: "install", doc: "How to install it, in one line.", ty: Type::SomeText, default: Default::Absent };
 const LOGIN: Field =
@@ -83,6 +89,7 @@ pub static AGENT: Shape = Shape {
         FORMAT,
         TTY,
         ERROR_PATTERN,
+        USAGE,
         INSTALL,
         LOGIN,
     ],
@@ -103,6 +110,7 @@ pub static KNOWN_AGENT: Shape = Shape {
         INSTALL,
         LOGIN,
         ERROR_PATTERN,
+        USAGE,
         Field {
             name: "ways",
             doc: "The ways to run it; the first one whose program is installed is taken.",
@@ -127,6 +135,7 @@ pub static WAY: Shape = Shape {
         FORMAT,
         TTY,
         ERROR_PATTERN,
+        USAGE,
         INSTALL,
         LOGIN,
         Field {

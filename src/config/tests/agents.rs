@@ -14,7 +14,7 @@ use crate::{
         known_agents::{KnownAgents, how_to_install},
         load, without_config,
     },
-    engine::policy::{AgentFacts, AgentSpec, OutputFormat, Service},
+    engine::policy::{AgentFacts, AgentSpec, OutputFormat, Service, UsageOf},
 };
 
 /// A folder with these programs.
@@ -203,10 +203,15 @@ fn an_entry_that_runs_a_known_program_is_known_in_what_it_does_not_say() {
 #[test]
 fn the_keys_of_an_agent_reach_its_spec() {
     let settings = good(
-        "agents:\n  a: { acp: x, mode: plan, files: decline, error_pattern: '^E', install: i, login: l }\n  \
+        "agents:\n  a: { acp: x, mode: plan, files: decline, error_pattern: '^E', usage: conversation, install: i, login: l }\n  \
          b: { command: y, continue_command: z, format: gemini, tty: true }\n",
     );
-    let known = AgentFacts { install: Some("i".into()), login: Some("l".into()), error_pattern: Some("^E".into()) };
+    let known = AgentFacts {
+        install: Some("i".into()),
+        login: Some("l".into()),
+        error_pattern: Some("^E".into()),
+        usage: Some(UsageOf::Conversation),
+    };
     let a = AgentSpec::Acp {
         command: "x".into(),
         mode: Some("plan".into()),
