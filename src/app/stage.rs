@@ -21,6 +21,7 @@ use crate::{
         effect::Leave,
         event::{By, Outcome, Presence, StopHow},
         input::Command,
+        session::gate::About,
     },
     journal::{self, Folder},
     runtime::{Left, Runtime, RuntimeError, Scene, shutdown::Children},
@@ -206,9 +207,16 @@ fn farewell(folder: &Folder, left: &Left, elsewhere: &str) {
     }
     match (left.leave, left.state.outcome()) {
         (Leave::NobodyThere, _) => {
-            let why = left.state.gates.open.as_ref().map_or("a gate", |gate| gate.reason.as_str());
+            let gate = left.state.gates.open.as_ref();
+            let why = gate.map_or("a gate", |gate| gate.reason.as_str());
+            let advice = match gate.map(|gate| gate.about) {
+                Some(About::Permission) => {
+                    "\n  or say beforehand what the agent may do: `gates.permissions: allow` or `deny`, or rules in `permissions:`"
+                }
+                _ => "",
+            };
             say(&format!(
-                "creel: the session waits for a person: {why}\n  go on with `creel resume {name}`{elsewhere}"
+                "creel: the session waits for a person: {why}\n  go on with `creel resume {name}`{elsewhere}{advice}"
             ));
         }
         (Leave::Ended, Some(Outcome::Cancelled | Outcome::Escalated | Outcome::Failed | Outcome::Aborted)) => {

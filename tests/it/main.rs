@@ -2,6 +2,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks at the few kinds of events that it is about")]
 
 mod acp;
+mod acp_sessions;
 mod agents;
 mod contract;
 mod frames;
