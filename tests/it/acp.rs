@@ -316,11 +316,16 @@ async fn an_agent_that_crashes_at_its_start_is_told_with_its_words() {
 #[tokio::test]
 async fn an_agent_that_hangs_fails_in_time() {
     let once = |steps: Value| json!([{"once": steps, "else": []}]);
-    let script = json!({"on_initialize": once(json!([{"hang": true}])), "turns": [[{"say": "works"}]]});
-    assert!(fails_then_works(script).await.contains("turn_timeout"));
-    assert!(fails_then_works(first(json!([{"say": "I"}, {"hang": true}]))).await.contains("turn_timeout"));
-    assert!(fails_then_works(first(json!([{"hang_deaf": true}]))).await.contains("turn_timeout"));
-    assert!(fails_then_works(first(json!([{"close_stdout": true}]))).await.contains("turn_timeout"));
+    let before = json!({"on_initialize": once(json!([{"hang": true}])), "turns": [[{"say": "works"}]]});
+    let (before, within, deaf, mute) = tokio::join!(
+        fails_then_works(before),
+        fails_then_works(first(json!([{"say": "I"}, {"hang": true}]))),
+        fails_then_works(first(json!([{"hang_deaf": true}]))),
+        fails_then_works(first(json!([{"close_stdout": true}]))),
+    );
+    for said in [before, within, deaf, mute] {
+        assert!(said.contains("turn_timeout"), "{said}");
+    }
 }
 
 #[tokio::test]
@@ -462,29 +467,31 @@ async fn pids(dir: &Path) -> [i32; 3] {
 
 #[tokio::test]
 async fn nothing_is_left_after_the_end_whichever_way_it_comes() {
-    for (way, last) in [
-        ("normal", json!({"end": "end_turn"})),
-        ("cancel", json!({"wait_cancel": true})),
-        ("stubborn", json!({"hang_deaf": true})),
-        ("killed", json!({"run": "kill -9 $PPID"})),
-        ("timeout", json!({"hang": true})),
-    ] {
-        let dir = folder();
-        let mut agent = agent(&with_children(last), dir.path());
-        let (cancel, mut heard) = (CancellationToken::new(), Heard::default());
-        let listening = heard.clone();
-        let timeout = if way == "timeout" { Span(2_500) } else { Span::secs(60) };
-        let (_, pids) = tokio::join!(agent.turn(TurnRequest { timeout, ..request("") }, &mut heard, &cancel), async {
-            let pids = pids(dir.path()).await;
-            eventually("it is ready", || listening.said() == "ready").await;
-            if matches!(way, "cancel" | "stubborn") {
-                cancel.cancel();
-            }
-            pids
-        });
-        agent.shutdown().await;
-        assert!(!pids.into_iter().any(lives), "{way}: {:?}", pids.map(lives));
-    }
+    tokio::join!(
+        leaves_nothing("normal", json!({"end": "end_turn"})),
+        leaves_nothing("cancel", json!({"wait_cancel": true})),
+        leaves_nothing("stubborn", json!({"hang_deaf": true})),
+        leaves_nothing("killed", json!({"run": "kill -9 $PPID"})),
+        leaves_nothing("timeout", json!({"hang": true})),
+    );
+}
+
+async fn leaves_nothing(way: &str, last: Value) {
+    let dir = folder();
+    let mut agent = agent(&with_children(last), dir.path());
+    let (cancel, mut heard) = (CancellationToken::new(), Heard::default());
+    let listening = heard.clone();
+    let timeout = if way == "timeout" { Span(2_500) } else { Span::secs(60) };
+    let (_, pids) = tokio::join!(agent.turn(TurnRequest { timeout, ..request("") }, &mut heard, &cancel), async {
+        let pids = pids(dir.path()).await;
+        eventually("it is ready", || listening.said() == "ready").await;
+        if matches!(way, "cancel" | "stubborn") {
+            cancel.cancel();
+        }
+        pids
+    });
+    agent.shutdown().await;
+    assert!(!pids.into_iter().any(lives), "{way}: {:?}", pids.map(lives));
 }
 
 #[tokio::test]
