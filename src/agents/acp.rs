@@ -324,7 +324,7 @@ impl AcpAgent {
 
     /// The agent says that its turn is over. Whether it did anything is another question.
     fn conclude(&mut self, response: &s::PromptResponse, heard: &Answer) -> Result<TurnEnd, Stop> {
-        let mut spent = translate::spent(response);
+        let mut spent = self.services.book.spent(response);
         if self.known.usage == Some(UsageOf::Conversation) {
             spent.tokens =
                 spent.tokens.map(|all| all.saturating_sub(std::mem::replace(&mut self.services.book.tokens, all)));

@@ -386,6 +386,22 @@ async fn tokens_that_an_agent_counts_through_the_conversation_are_told_by_turn()
 }
 
 #[tokio::test]
+async fn tokens_that_an_agent_tells_as_it_goes_are_added_up() {
+    let dir = folder();
+    let usage = |tokens: u64| {
+        let content = json!({"type": "text", "text": ""});
+        let meta = json!({"usage": {"inputTokens": tokens, "outputTokens": 5, "totalTokens": tokens + 5}});
+        json!({"update": {"sessionUpdate": "agent_message_chunk", "content": content, "_meta": meta}})
+    };
+    let script = json!({"turns": [[{"say": "a"}, usage(10), usage(20)], [{"say": "b"}]]});
+    let mut agent = agent(&script, dir.path());
+    let (end, heard) = turn(&mut *agent, request("1")).await;
+    assert_eq!((end.expect("a turn").spent.tokens, heard.said().as_str()), (Some(40), "a"));
+    assert!(!heard.all().contains(&AgentUpdate::Said(String::new())));
+    assert_eq!(turn(&mut *agent, again("2")).await.0.expect("a turn").spent.tokens, None);
+}
+
+#[tokio::test]
 async fn an_agent_that_is_not_there_or_speaks_otherwise_is_told() {
     let dir = folder();
     let known = AgentFacts { install: Some("npm install it".into()), ..AgentFacts::default() };

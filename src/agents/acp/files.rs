@@ -30,7 +30,8 @@ pub(super) enum FileError {
     TooLarge { path: PathBuf, size: u64 },
     #[error("{} is not text", .0.display())]
     NotText(PathBuf),
-    #[error("there is no {}", .0.display())]
+    /// In the words that agents look for, to tell a file that is not there from one that they may not have.
+    #[error("Resource not found: {} does not exist", .0.display())]
     Missing(PathBuf),
     #[error("{}: {error}", .path.display())]
     Io { path: PathBuf, error: io::Error },
@@ -251,7 +252,7 @@ mod tests {
         fs::write(scene.project.join("binary"), [0xff, 0xfe]).expect("a file");
         let said = |path: &str| premises.read(Path::new(path), None, None).expect_err("not served").to_string();
         assert_eq!(said("binary"), "binary is not text");
-        assert_eq!(said("nothing"), "there is no nothing");
+        assert_eq!(said("nothing"), "Resource not found: nothing does not exist");
         assert_eq!(said("src"), "src is not a regular file");
         rustix::fs::mknodat(
             rustix::fs::CWD,

@@ -242,6 +242,8 @@ fn sort(line: &[u8]) -> Line<'_> {
     // Nearly all lines of a busy agent are of this kind, and are read without a detour.
     if let Ok(chunk) = serde_json::from_slice::<ChunkLine<'_>>(line)
         && chunk.method == "session/update"
+        // An empty one is there for what it carries beside the text.
+        && !chunk.params.update.content.text.is_empty()
     {
         let TextTag::Text = chunk.params.update.content.tag;
         return Line::Chunk(chunk);

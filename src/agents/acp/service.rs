@@ -28,6 +28,9 @@ use crate::{
     },
 };
 
+/// The protocol's number for something that is not there.
+const NOT_FOUND: i32 = -32002;
+
 /// What is done for an agent.
 pub(super) struct Services {
     files: Service,
@@ -143,7 +146,7 @@ impl Services {
         let (premises, path, line, limit) = (self.premises.clone(), request.path.clone(), request.line, request.limit);
         let read = off_the_loop(move || premises.read(&path, line, limit)).await;
         tell(call, read.as_ref().map(|text| (None, Some(size(text)))), updates).await;
-        read.map_err(|error| refused(error.to_string()))
+        read.map_err(|error| not_served(&error))
     }
 
     async fn write(&mut self, request: &s::WriteTextFileRequest, updates: &mut dyn Updates) -> Result<(), Error> {
@@ -153,7 +156,7 @@ impl Services {
         let written = off_the_loop(move || premises.write(&path, &text)).await;
         let shown = written.as_ref().map(|diff| (Some(super::limited(diff.clone(), 16 << 10)), None));
         tell(call, shown, updates).await;
-        written.map(drop).map_err(|error| refused(error.to_string()))
+        written.map(drop).map_err(|error| not_served(&error))
     }
 
     async fn create(
@@ -220,6 +223,17 @@ async fn off_the_loop<T: Send + 'static>(
 ) -> Result<T, FileError> {
     let gone = |error: tokio::task::JoinError| FileError::Io { path: "file".into(), error: error.into() };
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(gone(error)))
+}
+
+fn not_served(error: &FileError) -> Error {
+    match error {
+        FileError::Missing(_) => Error::new(NOT_FOUND, error.to_string()),
+        FileError::Outside { .. }
+        | FileError::NotAFile(_)
+        | FileError::TooLarge { .. }
+        | FileError::NotText(_)
+        | FileError::Io { .. } => refused(error.to_string()),
+    }
 }
 
 /// The reason is in the message: that is what agents read.

@@ -208,7 +208,7 @@ impl<'a> Stage<'a> {
     }
 
     async fn hear(&mut self, chunk: Chunk) {
-        if self.listening == Listening::Replay || self.is_foreign(&chunk.session) {
+        if chunk.text.is_empty() || self.listening == Listening::Replay || self.is_foreign(&chunk.session) {
             return;
         }
         if self.held.as_ref().is_some_and(|held| held.kind != chunk.kind) {

@@ -41,6 +41,8 @@ pub(super) struct Book {
     pub(super) cost: Option<f64>,
     /// The tokens of the conversation so far, of an agent that counts them so.
     pub(super) tokens: u64,
+    /// The tokens of this turn so far, of an agent that tells them as it goes.
+    in_turn: Option<u64>,
 }
 
 impl Book {
@@ -58,8 +60,14 @@ impl Book {
 
     fn typed(&mut self, update: s::SessionUpdate, kind: &str, value: &Value) -> Option<AgentUpdate> {
         match update {
-            s::SessionUpdate::AgentMessageChunk(chunk) => Some(AgentUpdate::Said(text_of(&chunk.content))),
-            s::SessionUpdate::AgentThoughtChunk(chunk) => Some(AgentUpdate::Thought(text_of(&chunk.content))),
+            s::SessionUpdate::AgentMessageChunk(chunk) => {
+                self.count(&value["_meta"]["usage"]);
+                Some(text_of(&chunk.content)).filter(|text| !text.is_empty()).map(AgentUpdate::Said)
+            }
+            s::SessionUpdate::AgentThoughtChunk(chunk) => {
+                self.count(&value["_meta"]["usage"]);
+                Some(text_of(&chunk.content)).filter(|text| !text.is_empty()).map(AgentUpdate::Thought)
+            }
             // What we said ourselves.
             s::SessionUpdate::UserMessageChunk(_) => None,
             s::SessionUpdate::ToolCall(call) => self.called(call),
@@ -86,6 +94,15 @@ impl Book {
                 self.note("notice", text)
             }
             _ => self.note(kind, value.to_string()),
+        }
+    }
+
+    /// Some agents tell what each request to their model used, and nothing at the end.
+    fn count(&mut self, usage: &Value) {
+        let number = |name: &str| usage[name].as_u64();
+        let both = || Some(number("inputTokens")? + number("outputTokens").unwrap_or(0));
+        if let Some(tokens) = number("totalTokens").or_else(both) {
+            self.in_turn = Some(self.in_turn.unwrap_or(0) + tokens);
         }
     }
 
@@ -149,6 +166,13 @@ impl Book {
     /// A new turn: calls of the last one get no more news.
     pub(super) fn next_turn(&mut self) {
         self.calls.clear();
+        self.in_turn = None;
+    }
+
+    /// What the turn used, also of an agent that said so before its end.
+    pub(super) fn spent(&self, response: &s::PromptResponse) -> Spent {
+        let spent = spent(response);
+        Spent { tokens: spent.tokens.or(self.in_turn), ..spent }
     }
 }
 
@@ -303,7 +327,7 @@ pub(super) fn stop_reason(reason: s::StopReason) -> StopReason {
 }
 
 /// What the turn used: as the protocol has it, or where some agents put it instead.
-pub(super) fn spent(response: &s::PromptResponse) -> Spent {
+fn spent(response: &s::PromptResponse) -> Spent {
     let elsewhere = response.meta.as_ref().and_then(|meta| meta.get("quota")).map(|quota| &quota["token_count"]);
     let count = |name: &str| elsewhere.and_then(|count| count[name].as_u64());
     let sum = || match (count("input_tokens"), count("output_tokens")) {
