@@ -69,9 +69,14 @@ pub(super) fn screen_options(ui: Ui) -> tui::Options {
         no_color: std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
         mouse: ui.mouse,
         notify: ui.notify,
-        keymap: paths::config_dir().map(|dir| dir.join("keymap.yaml")),
+        keymap: keymap(),
         log: paths::state_dir().map(|dir| dir.join("log")),
     }
+}
+
+/// The person's own keys.
+pub(super) fn keymap() -> Option<PathBuf> {
+    paths::config_dir().map(|dir| dir.join("keymap.yaml"))
 }
 
 /// What becomes of a session's folder.
@@ -115,7 +120,7 @@ pub(super) fn supervise(
         }
         match surface {
             Surface::Screen(options) => on_screen(folder, options, |watchers| make(scene, watchers)).await,
-            Surface::Printed(format) => printed(format, |watchers| make(scene, watchers)).await,
+            Surface::Printed(format) => printed(folder, format, |watchers| make(scene, watchers)).await,
         }
     })?;
     // Whatever still reads from a pipe must not keep the program.
@@ -133,10 +138,13 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime> {
 }
 
 async fn printed(
+    folder: &Folder,
     format: Format,
     make: impl FnOnce(Watchers) -> std::result::Result<Runtime, RuntimeError>,
 ) -> Result<Left> {
-    let (printer, Feeds { records, live }) = Printer::new(format);
+    let (mut printer, Feeds { records, live }) = Printer::new(format);
+    // A session that goes on has a past; one that begins has none, and no journal to read.
+    let _ = journal::read(&folder.journal(), |record| printer.catch_up(&record.event));
     let mut runtime = make(vec![records])?;
     if format == Format::Lines {
         runtime.show_live(live);
@@ -181,6 +189,8 @@ fn tell_the_end(folder: &Folder) {
     let read = journal::read(&folder.journal(), |record| {
         if matches!(record.event, crate::engine::event::Event::SessionEnded { .. }) {
             last = narrator.tell(&record);
+        } else {
+            narrator.follow(&record.event);
         }
     });
     if read.is_ok() {

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     engine::{
-        event::{By, StopHow},
+        event::{By, Event, StopHow},
         input::Command,
     },
     journal::Record,
@@ -58,6 +58,11 @@ impl Printer {
         let (live_in, live) = mpsc::channel(LIVE_BACKLOG);
         let narrator = Narrator::new(Paint::for_stream(&io::stdout()), HookOutput::Shown);
         (Self { records, live, format, narrator }, Feeds { records: records_in, live: live_in })
+    }
+
+    /// Knows what happened before, so that what was used is told in full.
+    pub fn catch_up(&mut self, event: &Event) {
+        self.narrator.follow(event);
     }
 
     /// Prints until the session is over, in a thread of its own: whoever reads may stop reading for a while, and that

@@ -3,15 +3,19 @@
 use std::collections::HashMap;
 
 use super::{
+    amounts::Used,
     paint::{Paint, Role},
+    requests::{self, Leave, Requests},
     text::{first_line, plain},
+    tool,
 };
 use crate::{
     engine::{
-        conversation::{StopReason, ToolStatus},
+        conversation::{PermissionAsk, PlanEntry, StopReason, ToolCall, ToolStatus},
         event::{Event, HookFinished, IterationOutcome, Outcome, PromptReason, PromptSent},
         hooks::verdict::{RunEnd, Verdict},
         ids::RunId,
+        session::gate::About,
         time::Span,
     },
     journal::Record,
@@ -42,6 +46,16 @@ pub struct Narrator {
     speaking: bool,
     /// The output of running hooks.
     heard: HashMap<RunId, Heard>,
+    /// The project's folder.
+    project: String,
+    /// What this iteration used.
+    iteration: Used,
+    /// What the session used.
+    total: Used,
+    /// What the agent asked leave for.
+    requests: Requests,
+    /// What the agent meant to do when that was told in full.
+    plan: Vec<String>,
 }
 
 /// What was heard of a run.
@@ -56,7 +70,17 @@ struct Heard {
 impl Narrator {
     /// A narrator who has told nothing yet.
     pub fn new(paint: Paint, output: HookOutput) -> Self {
-        Self { paint, output, speaking: false, heard: HashMap::new() }
+        Self {
+            paint,
+            output,
+            speaking: false,
+            heard: HashMap::new(),
+            project: String::new(),
+            iteration: Used::default(),
+            total: Used::default(),
+            requests: Requests::default(),
+            plan: Vec::new(),
+        }
     }
 
     /// The lines for a record; empty for what only programs want to know.
@@ -66,9 +90,26 @@ impl Narrator {
         }
         let ended = if let Event::HookFinished(finished) = &record.event { Some(finished.run) } else { None };
         let heard = ended.map(|run| self.hear_out(run)).unwrap_or_default();
-        let Some(line) = self.line(&record.event) else { return String::new() };
+        let line = self.line(&record.event);
+        self.follow(&record.event);
+        let Some(line) = line else { return String::new() };
         let newline = if std::mem::take(&mut self.speaking) { "\n" } else { "" };
         format!("{heard}{newline}{line}\n")
+    }
+
+    /// Takes in an event without telling it: what was told before, or by somebody else.
+    pub fn follow(&mut self, event: &Event) {
+        self.requests.follow(event);
+        if let Event::SessionStarted(began) = event {
+            self.project.clone_from(&began.cwd);
+        } else if let Event::IterationStarted { .. } = event {
+            self.iteration = Used::default();
+        } else if let Event::TurnEnded { spent, .. } | Event::TurnFailed { spent, .. } = event {
+            self.iteration.add(*spent);
+            self.total.add(*spent);
+        } else if let Event::AgentPlanned { entries, .. } = event {
+            self.plan = entries.iter().map(|entry| entry.content.clone()).collect();
+        }
     }
 
     /// Output of a hook, as it comes: whole lines, up to a limit.
@@ -151,19 +192,14 @@ impl Narrator {
             Event::PendingRestored { item, .. } => format!("  item {item} will be delivered after all"),
             Event::PendingEdited { item, .. } => format!("  item {item} was edited"),
             Event::PromptSent(prompt) => self.prompt(prompt),
-            Event::ToolCalled { tool, .. } if tool.status != ToolStatus::Completed => {
-                paint.paint(Role::Faint, format!("  ⚙ {}", first_line(&plain(&tool.title), LINE)))
+            Event::ToolCalled { tool, .. } => self.tool(tool),
+            Event::ToolUpdated { tool, .. } if tool.status == ToolStatus::Failed => self.tool(tool),
+            Event::AgentPlanned { entries, .. } => self.planned(entries),
+            Event::AgentNoted { what, text, .. } => {
+                let said = first_line(&plain(text), LINE);
+                paint.paint(Role::Faint, format!("  · {}: {said}", first_line(&plain(what), LINE)))
             }
-            Event::ToolUpdated { tool, .. } if tool.status == ToolStatus::Failed => {
-                paint.paint(Role::Bad, format!("  ⚙ {} failed", first_line(&plain(&tool.title), LINE)))
-            }
-            Event::AgentPlanned { entries, .. } => {
-                let done = entries.iter().filter(|entry| entry.status == ToolStatus::Completed).count();
-                paint.paint(Role::Faint, format!("  ☰ plan: {done} of {} done", entries.len()))
-            }
-            Event::PermissionAsked { ask, .. } => {
-                paint.paint(Role::Faint, format!("  ? asks: {}", first_line(&plain(&ask.tool.title), LINE)))
-            }
+            Event::PermissionAsked { ask, .. } => self.asked(ask),
             Event::TurnEnded { stop_reason, .. } => match stop_reason {
                 StopReason::EndTurn => return None,
                 StopReason::Cancelled => paint.paint(Role::Warning, "  turn cancelled"),
@@ -187,12 +223,12 @@ impl Narrator {
                 paint.paint(Role::Bad, format!("  ↻ retry limit reached ({used}/{limit}) by `{}`", plain(hook)))
             }
             Event::BackoffStarted { wait_ms, .. } => format!("  waits {wait_ms}"),
-            Event::GateOpened { gate, reason, .. } => {
+            Event::GateOpened { gate, reason, about, .. } if *about != About::Permission => {
                 paint.paint(Role::Warning, format!("  ◆ gate {gate}: {}", first_line(&plain(reason), LINE)))
             }
-            Event::GateAnswered { gate, choice, by, .. } => {
-                format!("  ◆ gate {gate}: {} (by {})", choice.name(), format!("{by:?}").to_lowercase())
-            }
+            Event::GateAnswered { gate, choice, by, .. } => self
+                .permitted(event)
+                .unwrap_or_else(|| format!("  ◆ gate {gate}: {} (by {})", choice.name(), requests::name(*by))),
             Event::StopDecided { action, reason, .. } => {
                 format!("  decision: {}: {}", format!("{action:?}").to_lowercase(), first_line(&plain(reason), LINE))
             }
@@ -208,14 +244,14 @@ impl Narrator {
             Event::StopRequested { .. } => paint.paint(Role::Warning, "  stopping"),
             Event::Warning { text } => paint.paint(Role::Warning, format!("  ! {}", plain(text))),
             Event::SessionEnded { outcome, iterations, reason } => self.ended(*outcome, *iterations, reason),
-            Event::HooksDue { .. }
+            // What the agent asks leave for was told when it asked.
+            Event::GateOpened { .. }
+            | Event::HooksDue { .. }
             | Event::HookRequested { .. }
             | Event::AgentSaid { .. }
             | Event::AgentThought { .. }
             | Event::AgentUsed { .. }
-            | Event::AgentNoted { .. }
             | Event::ConversationOpened { .. }
-            | Event::ToolCalled { .. }
             | Event::ToolUpdated { .. }
             | Event::ProcessStarted { .. }
             | Event::LoopEnded { .. }
@@ -223,12 +259,45 @@ impl Narrator {
         })
     }
 
-    fn iteration(&self, iteration: u32, outcome: IterationOutcome) -> String {
-        match outcome {
-            IterationOutcome::Done => self.paint.paint(Role::Good, format!("  ✓ iteration {iteration} done")),
-            IterationOutcome::Failed => self.paint.paint(Role::Bad, format!("  ✗ iteration {iteration} failed")),
-            IterationOutcome::Forced => self.paint.paint(Role::Warning, format!("  ! iteration {iteration} forced")),
+    fn tool(&self, call: &ToolCall) -> String {
+        let (role, failed) =
+            if call.status == ToolStatus::Failed { (Role::Bad, " · failed") } else { (Role::Faint, "") };
+        self.paint.paint(role, format!("  ⚙ {}{failed}", tool::line(call, &self.project)))
+    }
+
+    /// A plan is sent again whenever an entry of it is done: in full it is told when there is something new in it.
+    fn planned(&self, entries: &[PlanEntry]) -> String {
+        let head = self.paint.paint(Role::Faint, format!("  {}", tool::plan_line(entries)));
+        if entries.iter().map(|entry| &entry.content).eq(&self.plan) {
+            return head;
         }
+        let entry = |entry| format!("\n{}", self.paint.paint(Role::Faint, format!("    {}", tool::plan_entry(entry))));
+        head + &entries.iter().map(entry).collect::<String>()
+    }
+
+    fn asked(&self, ask: &PermissionAsk) -> String {
+        self.paint.paint(Role::Warning, format!("  ? asks: {}", tool::line(&ask.tool, &self.project)))
+    }
+
+    /// The answer that the agent got, if the gate was about a request of its.
+    fn permitted(&self, event: &Event) -> Option<String> {
+        let told = self.requests.tell(event)?;
+        let role = match told.leave {
+            Leave::Given => Role::Good,
+            Leave::Refused => Role::Warning,
+            Leave::Unsaid => Role::Faint,
+        };
+        Some(self.paint.paint(role, format!("  {}", told.words)))
+    }
+
+    fn iteration(&self, iteration: u32, outcome: IterationOutcome) -> String {
+        let used = self.iteration.suffix();
+        let (role, said) = match outcome {
+            IterationOutcome::Done => (Role::Good, format!("  ✓ iteration {iteration} done{used}")),
+            IterationOutcome::Failed => (Role::Bad, format!("  ✗ iteration {iteration} failed{used}")),
+            IterationOutcome::Forced => (Role::Warning, format!("  ! iteration {iteration} forced{used}")),
+        };
+        self.paint.paint(role, said)
     }
 
     fn hook(&self, finished: &HookFinished) -> String {
@@ -279,6 +348,8 @@ impl Narrator {
     fn ended(&self, outcome: Outcome, iterations: u32, reason: &str) -> String {
         let role = if outcome == Outcome::Complete { Role::Good } else { Role::Warning };
         let times = if iterations == 1 { "1 iteration".into() } else { format!("{iterations} iterations") };
-        self.paint.paint(role, format!("session {} after {times}: {}", outcome.name(), first_line(&plain(reason), 300)))
+        let reason = first_line(&plain(reason), 300);
+        let used = self.total.words().map(|used| format!("\n  used {used}")).unwrap_or_default();
+        self.paint.paint(role, format!("session {} after {times}: {reason}{used}", outcome.name()))
     }
 }

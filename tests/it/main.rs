@@ -9,6 +9,7 @@ mod frames;
 mod invariants;
 mod keys;
 mod known_agents;
+mod lines;
 mod output;
 mod process;
 mod quoting;

@@ -1,10 +1,13 @@
 //! Sessions at the moments that a person would look at.
 
 use creel::engine::{
-    conversation::{AgentUpdate, ToolCall, ToolStatus},
+    conversation::{
+        AgentUpdate, ContextUse, Location, OptionKind, PermissionAsk, PermissionOption, PlanEntry, Spent, StopReason,
+        ToolCall, ToolKind, ToolStatus, TurnEnd,
+    },
     hooks::point::Point,
-    input::Input,
-    policy::{Backoff, Delivery, OnFailure},
+    input::{Command, GateAnswer, Input},
+    policy::{Backoff, Budget, Delivery, OnFailure},
     session::gate::{About, Choice},
     time::Span,
 };
@@ -51,6 +54,51 @@ pub fn thinks_and_acts(world: &mut World) {
     let failed = tool("b", "cargo build", ToolStatus::Failed, Some("error[E0425]: cannot find value `tree`"));
     agent(world, AgentUpdate::ToolUpdated(failed));
     agent(world, AgentUpdate::ToolCalled(tool("c", "Edit src/parser.rs", ToolStatus::InProgress, None)));
+}
+
+const DIFF: &str = "--- a/src/parser.rs\n+++ b/src/parser.rs\n@@ -38,7 +38,9 @@ impl Parser {\n     /// The next list.\n     fn list(&mut self) -> Result<Tree, Error> {\n-        let depth = self.depth;\n-        self.items(depth + 1)\n+        if self.depth > DEEPEST {\n+            return Err(Error::TooDeep(self.place()));\n+        }\n+        self.deeper(Self::items)\n     }\n \n     /// The items of a list.\n";
+
+/// In a first turn, with nothing around it.
+pub fn works() -> World {
+    until(World::begin(Script::new().attended(&[])), |world| world.turn.is_some())
+}
+
+fn at(path: &str, line: Option<u32>) -> Location {
+    Location { path: path.into(), line }
+}
+
+/// The change that the agent wants to make.
+fn change() -> ToolCall {
+    ToolCall {
+        call: "edit".into(),
+        title: "Edit src/parser.rs".into(),
+        kind: Some(ToolKind::Edit),
+        locations: vec![at("/project/src/parser.rs", Some(38)), at("/tmp/notes.md", None)],
+        input: Some("{\"file_path\": \"/project/src/parser.rs\", \"replace_all\": false}".into()),
+        diff: Some(DIFF.into()),
+        ..ToolCall::default()
+    }
+}
+
+/// The agent reads, changes a file, and runs a command that fails.
+pub fn uses_tools(world: &mut World) {
+    let read = ToolCall {
+        kind: Some(ToolKind::Read),
+        locations: vec![at("/project/src/parser.rs", Some(41))],
+        ..tool("a", "Read the parser", ToolStatus::Completed, Some("120 lines"))
+    };
+    agent(world, AgentUpdate::ToolCalled(ToolCall { status: ToolStatus::Pending, output: None, ..read.clone() }));
+    agent(world, AgentUpdate::ToolUpdated(read));
+    agent(world, AgentUpdate::ToolCalled(change()));
+    agent(world, AgentUpdate::ToolUpdated(ToolCall { status: ToolStatus::Completed, ..change() }));
+    let test = ToolCall {
+        kind: Some(ToolKind::Execute),
+        input: Some("{\"command\": \"cargo test --lib parser\", \"timeout\": 120}".into()),
+        ..tool("c", "cargo test --lib parser", ToolStatus::InProgress, None)
+    };
+    agent(world, AgentUpdate::ToolCalled(test.clone()));
+    let output = Some("-- 1 failed\n++ 32 passed".to_owned());
+    agent(world, AgentUpdate::ToolUpdated(ToolCall { status: ToolStatus::Failed, output, ..test }));
 }
 
 /// A session in which everything happens once.
@@ -157,4 +205,107 @@ pub fn broken_hook() -> World {
             .agent([Answer::Says("Working.")])
             .attended(&[(About::BrokenHook, Choice::Disable)]),
     )
+}
+
+fn option(id: &str, name: &str, kind: OptionKind) -> PermissionOption {
+    PermissionOption { id: id.into(), name: name.into(), kind }
+}
+
+/// The answers that agents offer.
+pub fn usual_options() -> Vec<PermissionOption> {
+    vec![
+        option("once", "Yes", OptionKind::AllowOnce),
+        option("always", "Yes, and don't ask again", OptionKind::AllowAlways),
+        option("no", "No, and tell the agent what to do differently", OptionKind::RejectOnce),
+    ]
+}
+
+/// Two ways to say that it may from now on.
+pub fn options_alike() -> Vec<PermissionOption> {
+    vec![
+        option("once", "Yes", OptionKind::AllowOnce),
+        option("file", "Yes, always for src/parser.rs", OptionKind::AllowAlways),
+        option("all", "Yes, always for every file of this project", OptionKind::AllowAlways),
+        option("no", "No", OptionKind::RejectOnce),
+    ]
+}
+
+/// The agent asks for leave in its turn.
+pub fn asks(world: &mut World, tool: ToolCall, options: Vec<PermissionOption>) {
+    let turn = world.turn.as_ref().expect("the agent works").0;
+    world.asking.1 = world.asking.1.next();
+    let ask = world.asking.1;
+    world.asking.0.push(ask);
+    world.input(Input::PermissionAsked { turn, ask: Box::new(PermissionAsk { ask, tool, options }) });
+}
+
+/// The agent wants to change a file, and two more requests wait behind this one.
+pub fn permission() -> World {
+    permission_with(usual_options())
+}
+
+/// The same, with other answers.
+pub fn permission_with(options: Vec<PermissionOption>) -> World {
+    let mut world = works();
+    agent(&mut world, AgentUpdate::Said("The parser goes too deep. I will limit that.".into()));
+    asks(&mut world, change(), options);
+    for path in ["src/lib.rs", "src/lexer.rs"] {
+        let tool = ToolCall { title: format!("Edit {path}"), kind: Some(ToolKind::Edit), ..ToolCall::default() };
+        asks(&mut world, tool, usual_options());
+    }
+    world
+}
+
+/// The agent wants to run a command that is long, and not all harmless.
+pub fn long_command() -> World {
+    let mut world = works();
+    let parts = (1..=12).map(|n| format!("cp target/release/part-{n} /srv/www/downloads/part-{n}"));
+    let command = parts.chain(["rm -rf ~/.ssh".into()]).collect::<Vec<_>>().join(" && ");
+    let tool = ToolCall { title: command, kind: Some(ToolKind::Execute), ..ToolCall::default() };
+    asks(&mut world, tool, usual_options());
+    world
+}
+
+/// As many tokens were used as may be.
+pub fn budget() -> World {
+    let script = Script::new()
+        .plan(|plan| {
+            plan.budget = Budget { tokens: Some(20_000), cost: Some(2.0), time: None };
+        })
+        .attended(&[(About::Budget, Choice::Continue)]);
+    let mut world = until(World::begin(script), |world| world.turn.is_some());
+    spends(&mut world, Spent { tokens: Some(21_345), cost: Some(0.42) });
+    until(world, |world| world.state.gates.open.is_some())
+}
+
+/// The turn ends, and the agent says what it used.
+pub fn spends(world: &mut World, spent: Spent) {
+    let turn = world.turn.take().expect("the agent works").0;
+    world.input(Input::TurnEnded { turn, end: TurnEnd { stop_reason: StopReason::EndTurn, spent } });
+}
+
+/// A plan of the agent.
+pub fn plan(entries: &[(&str, ToolStatus)]) -> AgentUpdate {
+    let entry = |(content, status): &(&str, ToolStatus)| PlanEntry { content: (*content).into(), status: *status };
+    AgentUpdate::Planned(entries.iter().map(entry).collect())
+}
+
+/// A turn in which the agent tells all that agents tell, in the second iteration.
+pub fn talkative() -> World {
+    use ToolStatus::{Completed, InProgress, Pending};
+    let mut world = works();
+    spends(&mut world, Spent { tokens: Some(12_345), cost: Some(0.42) });
+    let mut world = until(world, |world| world.turn.is_some());
+    agent(&mut world, AgentUpdate::Opened("0199-a2f4".into()));
+    agent(&mut world, AgentUpdate::Noted { what: "mode".into(), text: "ask before changes".into() });
+    agent(&mut world, AgentUpdate::Noted { what: "commands".into(), text: "/compact\n/review\n/init".into() });
+    agent(&mut world, plan(&[("Limit the depth", InProgress), ("Test it", Pending)]));
+    uses_tools(&mut world);
+    agent(&mut world, plan(&[("Limit the depth", Completed), ("Test it", InProgress), ("Tell", Pending)]));
+    asks(&mut world, change(), usual_options());
+    let gate = world.state.gates.open.as_ref().expect("it asks").id;
+    let answer = GateAnswer { gate, choice: Choice::AllowAlways, text: Some("always".into()), items: None };
+    world.command(Command::AnswerGate(answer));
+    agent(&mut world, AgentUpdate::Used(ContextUse { used: 86_000, size: 200_000 }));
+    world
 }

@@ -1,0 +1,83 @@
+//! What was used, as a person says it.
+
+use crate::engine::{conversation::Spent, session::budget::Account};
+
+/// Tokens and money, as far as the agent told.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Used {
+    /// All tokens.
+    pub tokens: u64,
+    /// All money.
+    pub cost: f64,
+}
+
+impl Used {
+    /// A turn is over.
+    pub fn add(&mut self, spent: Spent) {
+        self.tokens = self.tokens.saturating_add(spent.tokens.unwrap_or(0));
+        self.cost += spent.cost.unwrap_or(0.0).max(0.0);
+    }
+
+    /// `12.3k tokens · $0.42`, or whichever of the two is known.
+    pub fn words(self) -> Option<String> {
+        let count = (self.tokens > 0).then(|| tokens(self.tokens));
+        let cost = (self.cost > 0.0).then(|| money(self.cost));
+        let known: Vec<String> = count.into_iter().chain(cost).collect();
+        (!known.is_empty()).then(|| known.join(" · "))
+    }
+
+    /// The same behind something else.
+    pub fn suffix(self) -> String {
+        self.words().map(|words| format!(" · {words}")).unwrap_or_default()
+    }
+}
+
+impl From<Spent> for Used {
+    fn from(spent: Spent) -> Self {
+        let mut used = Self::default();
+        used.add(spent);
+        used
+    }
+}
+
+impl From<&Account> for Used {
+    fn from(account: &Account) -> Self {
+        Self { tokens: account.tokens, cost: account.cost }
+    }
+}
+
+/// Tokens: every digit while that is read at a glance, then thousands and millions.
+pub fn tokens(count: u64) -> String {
+    match count {
+        1 => "1 token".into(),
+        0..10_000 => format!("{count} tokens"),
+        10_000..1_000_000 => format!("{}.{}k tokens", count / 1_000, count % 1_000 / 100),
+        _ => format!("{}.{}M tokens", count / 1_000_000, count % 1_000_000 / 100_000),
+    }
+}
+
+/// Money. What is less than a cent is not nothing.
+pub fn money(cost: f64) -> String {
+    if cost > 0.0 && cost < 0.01 { "<$0.01".into() } else { format!("${cost:.2}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_said_in_the_units_of_their_size() {
+        assert_eq!(
+            [0, 1, 9_999, 10_000, 12_345, 999_999, 2_500_000].map(tokens),
+            ["0 tokens", "1 token", "9999 tokens", "10.0k tokens", "12.3k tokens", "999.9k tokens", "2.5M tokens"]
+        );
+        assert_eq!([0.0, 0.001, 0.01, 1.239, 12.0].map(money), ["$0.00", "<$0.01", "$0.01", "$1.24", "$12.00"]);
+    }
+
+    #[test]
+    fn what_is_unknown_is_not_said() {
+        assert_eq!(Used::default().words(), None);
+        assert_eq!(Used { tokens: 12_345, cost: 0.42 }.suffix(), " · 12.3k tokens · $0.42");
+        assert_eq!(Used::from(Spent { tokens: None, cost: Some(0.5) }).suffix(), " · $0.50");
+    }
+}

@@ -1,0 +1,145 @@
+//! A tool call and a plan as a person reads them: signs, files, arguments.
+//!
+//! # Invariants
+//! - What comes out has no control characters but newlines and tabs: see [`super::text::plain`].
+
+use serde_json::Value;
+
+use super::text::{first_line, plain};
+use crate::engine::conversation::{PlanEntry, ToolCall, ToolKind, ToolStatus};
+
+/// How much of a title fits into a line.
+const TITLE: usize = 200;
+/// How many files are named in a line.
+const FILES: usize = 3;
+
+/// A sign of what sort of thing a tool does, where that is known.
+pub const fn sign(kind: Option<ToolKind>) -> Option<&'static str> {
+    match kind {
+        Some(ToolKind::Read) => Some("◎"),
+        Some(ToolKind::Edit) => Some("✎"),
+        Some(ToolKind::Delete) => Some("⌫"),
+        Some(ToolKind::Move) => Some("⇢"),
+        Some(ToolKind::Search) => Some("⌕"),
+        Some(ToolKind::Execute) => Some("$"),
+        Some(ToolKind::Think) => Some("∴"),
+        Some(ToolKind::Fetch) => Some("⇣"),
+        Some(ToolKind::SwitchMode) => Some("⇄"),
+        Some(ToolKind::Other) | None => None,
+    }
+}
+
+/// A tool call in a line: its sign, its title, and the files that the title does not name.
+pub fn line(tool: &ToolCall, project: &str) -> String {
+    let sign = sign(tool.kind).map(|sign| format!("{sign} ")).unwrap_or_default();
+    let title = first_line(&plain(&tool.title), TITLE);
+    let files: Vec<String> = files(tool, project).into_iter().filter(|file| !names(&title, file)).collect();
+    let shown = files.iter().take(FILES).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = match files.len().saturating_sub(FILES) {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    let files = if shown.is_empty() { shown } else { format!(" · {shown}{more}") };
+    format!("{sign}{title}{files}")
+}
+
+/// Whether a title names a file, and not only one that is called alike.
+fn names(title: &str, file: &str) -> bool {
+    let part_of_a_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+    title.match_indices(file).any(|(at, _)| {
+        let after = &title[at + file.len()..];
+        !title[..at].ends_with(part_of_a_name) && !after.starts_with(|c| part_of_a_name(c) || c == '/')
+    })
+}
+
+/// The files that a tool call is about, each once, as `path:line`, relative to the project where they are in it.
+pub fn files(tool: &ToolCall, project: &str) -> Vec<String> {
+    let mut files: Vec<String> = Vec::new();
+    for place in &tool.locations {
+        let inside = place.path.strip_prefix(project).and_then(|rest| rest.strip_prefix('/'));
+        let path = plain(inside.filter(|rest| !rest.is_empty()).unwrap_or(&place.path)).replace('\n', " ");
+        let file = place.line.map_or_else(|| path.clone(), |line| format!("{path}:{line}"));
+        if !files.contains(&file) {
+            files.push(file);
+        }
+    }
+    files
+}
+
+/// The arguments of a tool call: an object as `name: value`, a line each; anything else as it is.
+pub fn arguments(input: &str) -> String {
+    let said = match serde_json::from_str(input) {
+        Ok(Value::Object(fields)) => fields.iter().map(|(name, value)| argument(name, value)).collect::<Vec<_>>(),
+        Ok(Value::String(text)) => vec![text],
+        Ok(Value::Null) => Vec::new(),
+        Ok(other) => vec![format!("{other:#}")],
+        Err(_) => vec![input.trim_end().to_owned()],
+    };
+    plain(&said.join("\n"))
+}
+
+fn argument(name: &str, value: &Value) -> String {
+    let text = value.as_str().map_or_else(|| format!("{value:#}"), str::to_owned);
+    if text.trim_end().contains('\n') {
+        let indented: String = text.trim_end().lines().map(|line| format!("\n  {line}")).collect();
+        format!("{name}:{indented}")
+    } else {
+        format!("{name}: {}", text.trim_end())
+    }
+}
+
+/// A sign of how far something planned is.
+pub const fn progress(status: ToolStatus) -> &'static str {
+    match status {
+        ToolStatus::Pending => "☐",
+        ToolStatus::InProgress => "▸",
+        ToolStatus::Completed => "☑",
+        ToolStatus::Failed => "✗",
+    }
+}
+
+/// A plan in a line: how much of it is done, and what is being done.
+pub fn plan_line(entries: &[PlanEntry]) -> String {
+    let done = entries.iter().filter(|entry| entry.status == ToolStatus::Completed).count();
+    let current = entries.iter().find(|entry| entry.status == ToolStatus::InProgress);
+    let now = current.map(|entry| format!(" · now: {}", first_line(&plain(&entry.content), TITLE))).unwrap_or_default();
+    format!("≡ plan: {done} of {} done{now}", entries.len())
+}
+
+/// An entry of a plan, in a line.
+pub fn plan_entry(entry: &PlanEntry) -> String {
+    format!("{} {}", progress(entry.status), first_line(&plain(&entry.content), TITLE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::conversation::Location;
+
+    fn tool(title: &str, kind: ToolKind, files: &[(&str, Option<u32>)]) -> ToolCall {
+        let locations = files.iter().map(|(path, line)| Location { path: (*path).into(), line: *line }).collect();
+        ToolCall { title: title.into(), kind: Some(kind), locations, ..ToolCall::default() }
+    }
+
+    #[test]
+    fn a_line_names_each_file_once_and_as_short_as_it_can() {
+        let edit = tool("Edit src/a.rs", ToolKind::Edit, &[("/p/src/a.rs", None), ("src/a.rs", None)]);
+        assert_eq!(line(&edit, "/p"), "✎ Edit src/a.rs");
+        let read = tool("Read", ToolKind::Read, &[("/p/src/a.rs", Some(4)), ("/etc/hosts", None), ("/pp/x", None)]);
+        assert_eq!(line(&read, "/p"), "◎ Read · src/a.rs:4, /etc/hosts, /pp/x");
+        let many = tool("Find", ToolKind::Search, &[("a", None), ("b", None), ("c", None), ("d", None), ("e", None)]);
+        assert_eq!(line(&many, "/p"), "⌕ Find · a, b, c and 2 more");
+        assert_eq!(line(&tool("a\x1b[31m\nb", ToolKind::Other, &[("x\n\x07y", None)]), "/p"), "a… · x y");
+    }
+
+    #[test]
+    fn arguments_are_said_by_name() {
+        assert_eq!(
+            arguments(r#"{"command":"cargo test\n","timeout":5,"env":{"A":"1"},"text":"a\nb"}"#),
+            "command: cargo test\nenv:\n  {\n    \"A\": \"1\"\n  }\ntext:\n  a\n  b\ntimeout: 5"
+        );
+        assert_eq!(arguments("{\"command\": \"cut off in the mid"), "{\"command\": \"cut off in the mid");
+        assert_eq!(arguments("\"ls\\u001b[31m -l\""), "ls -l");
+        assert_eq!(arguments("null"), "");
+    }
+}

@@ -1,0 +1,115 @@
+//! Sessions as lines: what a person reads without a screen.
+
+use creel::{
+    control::{
+        narrate::{HookOutput, Narrator},
+        paint::Paint,
+    },
+    engine::{
+        conversation::{AgentUpdate, Spent, ToolStatus},
+        session::gate::{About, Choice},
+    },
+};
+use expect_test::expect;
+
+use crate::support::{
+    scenes,
+    screen::records,
+    world::{Answer, DONE, Script, World},
+};
+
+/// The lines of a world.
+fn lines(world: &World) -> String {
+    let mut narrator = Narrator::new(Paint::Plain, HookOutput::Told);
+    records(world).iter().map(|record| narrator.tell(record)).collect()
+}
+
+#[test]
+fn what_the_agent_does_is_told_with_its_files() {
+    let mut world = scenes::works();
+    scenes::uses_tools(&mut world);
+    expect![[r#"
+        session started · agent demo · up to 20 iterations
+        ── iteration 1 ──
+          → prompt (4 bytes): GOAL
+          ⚙ ◎ Read the parser · src/parser.rs:41
+          ⚙ ✎ Edit src/parser.rs · src/parser.rs:38, /tmp/notes.md
+          ⚙ $ cargo test --lib parser
+          ⚙ $ cargo test --lib parser · failed
+    "#]]
+    .assert_eq(&lines(&world));
+}
+
+#[test]
+fn a_plan_is_told_in_full_when_there_is_something_new_in_it() {
+    use ToolStatus::{Completed, InProgress, Pending};
+    let mut world = scenes::works();
+    scenes::agent(&mut world, scenes::plan(&[("The lexer", InProgress), ("The parser", Pending)]));
+    scenes::agent(&mut world, scenes::plan(&[("The lexer", Completed), ("The parser", InProgress)]));
+    scenes::agent(&mut world, scenes::plan(&[("The lexer", Completed), ("The tests", Pending)]));
+    scenes::agent(&mut world, AgentUpdate::Noted { what: "mode".into(), text: "plan".into() });
+    expect![[r#"
+        session started · agent demo · up to 20 iterations
+        ── iteration 1 ──
+          → prompt (4 bytes): GOAL
+          ≡ plan: 0 of 2 done · now: The lexer
+            ▸ The lexer
+            ☐ The parser
+          ≡ plan: 1 of 2 done · now: The parser
+          ≡ plan: 1 of 2 done
+            ☑ The lexer
+            ☐ The tests
+          · mode: plan
+    "#]]
+    .assert_eq(&lines(&world));
+}
+
+#[test]
+fn requests_and_their_answers_are_told_in_the_words_of_the_agent() {
+    let person = [(About::Permission, Choice::AllowAlways), (About::Permission, Choice::RejectOnce)];
+    let script = Script::new().agent([Answer::Asks(&["a.rs", "b.rs"]), DONE]).attended(&person);
+    let world = World::begin(script).run();
+    expect![[r#"
+        session started · agent demo · up to 20 iterations
+        ── iteration 1 ──
+          → prompt (4 bytes): GOAL
+          ? asks: ✎ Edit a.rs
+          ? asks: ✎ Edit b.rs
+          ✓ allowed from now on: Edit a.rs · “always” · by tui
+          ✗ not allowed: Edit b.rs · “no” · by tui
+          Working.
+          ✓ iteration 1 done
+          decision: continue: Iteration in progress
+        ── iteration 2 ──
+          → prompt (4 bytes): GOAL
+          All done. <promise>COMPLETE</promise>
+          ✓ iteration 2 done
+          decision: complete: Agent signaled completion via <promise>COMPLETE</promise>
+        session complete after 2 iterations: Agent signaled completion via <promise>COMPLETE</promise>
+    "#]]
+    .assert_eq(&lines(&world));
+}
+
+#[test]
+fn what_was_used_is_told_with_each_iteration_and_at_the_end() {
+    let mut world = scenes::until(World::begin(Script::new()), |world| world.turn.is_some());
+    scenes::spends(&mut world, Spent { tokens: Some(12_345), cost: Some(0.04) });
+    world = scenes::until(world, |world| world.turn.is_some());
+    scenes::spends(&mut world, Spent { tokens: None, cost: Some(0.5) });
+    world = scenes::until(world, |world| world.turn.is_some()).run();
+    let told: String = lines(&world)
+        .lines()
+        .filter(|line| line.contains("done") || line.contains("used") || line.starts_with("session"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    expect![[r#"
+        session started · agent demo · up to 20 iterations
+          ✓ iteration 1 done · 12.3k tokens · $0.04
+          ✓ iteration 2 done · $0.50
+          All done. <promise>COMPLETE</promise>
+          ✓ iteration 3 done
+        session complete after 3 iterations: Agent signaled completion via <promise>COMPLETE</promise>
+          used 12.3k tokens · $0.54
+    "#]]
+    .assert_eq(&told);
+}
