@@ -12,6 +12,7 @@
     reason = "keys are somebody else's enum, and a view looks at the few kinds of things that it shows"
 )]
 
+pub mod diff;
 pub mod feed;
 pub mod keymap;
 pub mod modals;
@@ -37,7 +38,11 @@ use futures_core::Stream as _;
 use tokio::sync::mpsc;
 
 use crate::{
-    engine::{event::By, time::At},
+    engine::{
+        event::{By, StopHow},
+        input::Command,
+        time::At,
+    },
     runtime::{Handle, Live, now},
 };
 use feed::{Feed, Spot};
@@ -111,12 +116,17 @@ enum Stay {
 
 /// Shows a session until the person leaves.
 pub async fn run(source: Source, options: Options) -> io::Result<()> {
-    let (keymap, complaint) = options.keymap.as_deref().map_or_else(|| (Keymap::standard(), None), Keymap::load);
+    let standard = || (Keymap::standard(), Vec::new());
+    let (keymap, mistakes) = options.keymap.as_deref().map_or_else(standard, Keymap::load);
     let theme = Theme::chosen(options.theme, options.no_color);
     let mode = if source.handle.is_some() { Mode::Live } else { Mode::Replay(Player::default()) };
     let mut model = Model::new(keymap, theme, mode);
-    if let Some(complaint) = complaint {
-        model.say(Role::Warning, complaint);
+    if let Some(first) = mistakes.first() {
+        let others = match mistakes.len() {
+            1 => String::new(),
+            n => format!(" and {} more (`creel check` lists them)", n - 1),
+        };
+        model.say(Role::Warning, format!("keymap.yaml: {first}{others}; the standard keys count"));
     }
     let feed = Feed::open(&source.journal)?;
     let screen = Screen::open(options.mouse, options.log.clone())?;
@@ -242,9 +252,14 @@ impl Tui {
 
     async fn perform(&mut self, ask: Ask) -> io::Result<Option<Msg>> {
         match ask {
-            Ask::Command(command) => {
-                let Some(handle) = &self.source.handle else { return Ok(None) };
-                return Ok(handle.command(By::Tui, command).await.err().map(Msg::Refused));
+            Ask::Command(command) => return Ok(self.command(command).await),
+            Ask::InOrder(commands) => {
+                for command in commands {
+                    let refused = self.command(command).await;
+                    if refused.is_some() {
+                        return Ok(refused);
+                    }
+                }
             }
             Ask::Leave => self.stay = Stay::NoLonger,
             Ask::LeaveAtTheEnd => self.stay = Stay::UntilTheEnd,
@@ -268,6 +283,13 @@ impl Tui {
         Ok(None)
     }
 
+    /// Asks something of the session; tells if that was refused.
+    async fn command(&self, command: Command) -> Option<Msg> {
+        let handle = self.source.handle.as_ref()?;
+        let refused = handle.command(By::Tui, command.clone()).await.err();
+        refused.map(|why| Msg::Refused(command, why))
+    }
+
     fn edit_outside(&mut self, purpose: Purpose, text: &str) -> io::Result<Msg> {
         let edited = self.outside(|| edit(text))?;
         Ok(match edited {
@@ -276,7 +298,7 @@ impl Tui {
                 self.model
                     .modals
                     .push(modals::Modal::Editor(Box::new(modals::editor::EditorModal::new(purpose, text))));
-                Msg::Refused(why)
+                Msg::Failed(why)
             }
         })
     }
@@ -376,8 +398,7 @@ impl Tui {
 
     async fn stop_session(&mut self) {
         if let Some(handle) = &self.source.handle {
-            let stop = crate::engine::input::Command::Stop(crate::engine::event::StopHow::Now);
-            let _ = handle.command(By::Cli, stop).await;
+            let _ = handle.command(By::Cli, Command::Stop(StopHow::Now)).await;
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Result, print, project::Project};
+use super::{Result, print, project::Project, stage};
 use crate::{
     config::Settings,
     control::{
@@ -17,6 +17,7 @@ use crate::{
         },
         time::Span,
     },
+    tui::keymap::Keymap,
 };
 
 pub(super) fn check(args: &CheckArgs) -> Result {
@@ -34,7 +35,8 @@ pub(super) fn check(args: &CheckArgs) -> Result {
             Ok(plan) => json!({ "name": plan.agent, "runs": plan.agent_spec }),
             Err(error) => json!({ "name": settings.agent, "error": error.to_string() }),
         };
-        let warnings: Vec<String> = settings.warnings.iter().map(|warning| warning.message.clone()).collect();
+        let warnings = settings.warnings.iter().map(|warning| warning.message.clone());
+        let warnings: Vec<String> = warnings.chain(keymap_mistakes()).collect();
         let all = json!({
             "config": settings.path,
             "project": project.root,
@@ -54,8 +56,17 @@ pub(super) fn check(args: &CheckArgs) -> Result {
     };
     text += &limits(settings);
     text += &allowance(settings);
+    text += &keymap_mistakes().map(|why| paint.paint(Role::Warning, format!("keymap     {why}\n"))).collect::<String>();
     text += &points(settings, paint);
     print(&text)
+}
+
+/// What is wrong with the person's own keys: on the screen there is room for one of them.
+fn keymap_mistakes() -> impl Iterator<Item = String> {
+    let file = stage::keymap();
+    let mistakes = file.as_deref().map(|file| Keymap::load(file).1).unwrap_or_default();
+    let path = file.map(|file| file.display().to_string()).unwrap_or_default();
+    mistakes.into_iter().map(move |mistake| format!("{path}: {mistake}; the standard keys count"))
 }
 
 fn heading(settings: &Settings, paint: Paint) -> String {

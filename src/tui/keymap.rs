@@ -144,47 +144,56 @@ impl Keymap {
     }
 
     /// The standard keys with the user's in their place. What is wrong there is told, and the standard ones stay.
-    pub fn load(user_file: &Path) -> (Self, Option<String>) {
+    pub fn load(user_file: &Path) -> (Self, Vec<String>) {
         let standard = Self::standard();
         match std::fs::read_to_string(user_file) {
-            Err(_) => (standard, None),
+            Err(_) => (standard, Vec::new()),
             Ok(text) => match Self::parse(&text, Some(&standard)) {
-                Ok(keymap) => (keymap, None),
-                Err(why) => (standard, Some(format!("{why}; the standard keys count ({})", user_file.display()))),
+                Ok(keymap) => (keymap, Vec::new()),
+                Err(mistakes) => (standard, mistakes),
             },
         }
     }
 
-    /// Reads a keymap; keys of actions that it does not name come from `base`.
-    pub fn parse(text: &str, base: Option<&Self>) -> Result<Self, String> {
+    /// Reads a keymap; keys of actions that it does not name come from `base`. All that is wrong is told.
+    pub fn parse(text: &str, base: Option<&Self>) -> Result<Self, Vec<String>> {
         let file: BTreeMap<String, BTreeMap<String, Vec<String>>> =
-            serde_yaml::from_str(text).map_err(|error| error.to_string())?;
-        let mut keys = Vec::new();
-        let mut named = Vec::new();
+            serde_yaml::from_str(text).map_err(|error| vec![error.to_string()])?;
+        let (mut keys, mut named, mut mistakes) = (Vec::new(), Vec::new(), Vec::new());
         for (place, actions) in &file {
-            let context = Context::ALL.into_iter().find(|context| context.name() == place);
-            let context = context.ok_or_else(|| format!("unknown place `{place}`"))?;
+            let Some(context) = Context::ALL.into_iter().find(|context| context.name() == place) else {
+                mistakes.push(format!("unknown place `{place}`"));
+                continue;
+            };
             for (name, list) in actions {
                 let known = ACTIONS.iter().find(|(at, _, known, _)| *at == context && known == name);
-                let (_, action, ..) = known.ok_or_else(|| format!("unknown action `{name}` in `{place}`"))?;
+                let Some((_, action, ..)) = known else {
+                    mistakes.push(format!("unknown action `{name}` in `{place}`"));
+                    continue;
+                };
                 named.push(*action);
                 for key in list {
-                    keys.push((context, Key::parse(key)?, *action));
+                    match Key::parse(key) {
+                        Ok(key) => keys.push((context, key, *action)),
+                        Err(why) => mistakes.push(why),
+                    }
                 }
             }
         }
         let kept = base.into_iter().flat_map(|base| &base.keys).filter(|(_, _, action)| !named.contains(action));
         keys.extend(kept.copied());
         let keymap = Self { keys };
-        keymap.conflict().map_or(Ok(keymap), Err)
+        mistakes.extend(keymap.conflicts());
+        if mistakes.is_empty() { Ok(keymap) } else { Err(mistakes) }
     }
 
-    fn conflict(&self) -> Option<String> {
-        self.keys.iter().enumerate().find_map(|(n, (context, key, action))| {
+    fn conflicts(&self) -> Vec<String> {
+        let conflict = |(n, (context, key, action)): (usize, &(Context, Key, Action))| {
             let same = |(at, other, meant): &&(Context, Key, Action)| at == context && other == key && meant != action;
             let (_, _, other) = self.keys[..n].iter().find(same)?;
             Some(format!("`{key}` in `{}` means both `{}` and `{}`", context.name(), name(*other), name(*action)))
-        })
+        };
+        self.keys.iter().enumerate().filter_map(conflict).collect()
     }
 
     /// What a key asks for; the first of these places where it has a meaning counts.
@@ -319,10 +328,16 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_keymap_is_told() {
         let wrong = |text| Keymap::parse(text, Some(&Keymap::standard())).expect_err("wrong");
-        assert_eq!(wrong("global: { zoom: [q] }"), "`q` in `global` means both `zoom` and `quit`");
-        assert_eq!(wrong("global: { zom: [q] }"), "unknown action `zom` in `global`");
-        assert_eq!(wrong("globl: {}"), "unknown place `globl`");
-        assert_eq!(wrong("global: { zoom: [hyper-x] }"), "`hyper-x` is no key");
+        assert_eq!(wrong("global: { zoom: [q] }"), ["`q` in `global` means both `zoom` and `quit`"]);
+        assert_eq!(
+            wrong("global: { zom: [q], zoom: [hyper-x, \"?\"] }\nglobl: {}"),
+            [
+                "unknown action `zom` in `global`",
+                "`hyper-x` is no key",
+                "unknown place `globl`",
+                "`?` in `global` means both `zoom` and `help`"
+            ]
+        );
     }
 
     #[test]

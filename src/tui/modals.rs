@@ -15,13 +15,17 @@ use ratatui::{
     widgets::{Block, BorderType, Clear, Widget as _},
 };
 
-use super::theme::{Role, Theme};
+use super::{
+    text::fit,
+    theme::{Role, Theme},
+};
+use unicode_width::UnicodeWidthStr as _;
 
 /// Something over the panes that has the keys.
 #[derive(Debug)]
 pub enum Modal {
     /// A person is asked.
-    Gate(gate::GateModal),
+    Gate(Box<gate::GateModal>),
     /// Text is written.
     Editor(Box<editor::EditorModal>),
     /// Text is read.
@@ -54,4 +58,47 @@ pub(super) fn middle(area: Rect, width: u16, height: u16) -> Rect {
     let width = if area.width < 60 { area.width } else { width.min(area.width) };
     let height = if area.height < 16 { area.height } else { height.min(area.height) };
     Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height }
+}
+
+/// What keys do, side by side. The first is what one came for, the last is the way out: they stay longest. Of the others
+/// the later ones go first where there is little room.
+pub(super) fn keys_that_fit(hints: &[String], width: usize) -> String {
+    let last = hints.len().saturating_sub(1);
+    let by_importance = (0..=last).take(1).chain((1..=last).rev().take(1)).chain(1..last);
+    let mut kept: Vec<usize> = Vec::new();
+    let mut used = 0;
+    for n in by_importance.filter(|n| *n < hints.len()) {
+        used += hints[n].width() + if kept.is_empty() { 0 } else { 2 };
+        if used > width && !kept.is_empty() {
+            break;
+        }
+        kept.push(n);
+    }
+    kept.sort_unstable();
+    fit(&kept.iter().map(|n| hints[*n].as_str()).collect::<Vec<_>>().join("  "), width)
+}
+
+/// The first of these words that there is room for; they become fewer.
+pub(super) fn first_that_fits(words: &[&str], width: usize) -> String {
+    let fits = words.iter().find(|words| words.width() <= width);
+    fit(fits.or(words.last()).unwrap_or(&""), width)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_there_is_little_room_the_least_important_keys_go() {
+        let hints = ["enter answer", "right choose", "e edit", "esc aside"].map(String::from);
+        let shown = |width| keys_that_fit(&hints, width);
+        assert_eq!(shown(80), "enter answer  right choose  e edit  esc aside");
+        assert_eq!(shown(40), "enter answer  right choose  esc aside");
+        assert_eq!(shown(32), "enter answer  esc aside");
+        assert_eq!(shown(24), "enter answer  esc aside");
+        assert_eq!(shown(20), "enter answer");
+        assert_eq!(shown(8), "enter a…");
+        assert_eq!(keys_that_fit(&hints[..1], 80), "enter answer");
+        assert_eq!(keys_that_fit(&[], 80), "");
+    }
 }

@@ -11,7 +11,7 @@ use super::{
     keymap::Keymap,
     modals::{Modal, gate::GateModal},
     replay::Player,
-    runs::Runs,
+    runs::{RowId, Rows, Runs},
     stream::Stream,
     theme::{Role, Theme},
 };
@@ -97,8 +97,8 @@ pub struct Model {
     pub focus: Pane,
     /// Whether it has the whole screen.
     pub zoomed: bool,
-    /// The chosen run, newest first.
-    pub chosen_run: usize,
+    /// The chosen row of the hooks.
+    pub chosen_hook: usize,
     /// The chosen item.
     pub chosen_item: usize,
     /// How many attempts, newest first, are scrolled out of sight.
@@ -106,11 +106,9 @@ pub struct Model {
     /// What is laid over the panes; the last has the keys.
     pub modals: Vec<Modal>,
     /// The gate that was put aside, with what was chosen in it.
-    pub aside: Option<GateModal>,
+    pub aside: Option<Box<GateModal>>,
     /// A message that was begun and not sent.
     pub draft: String,
-    /// The message that was just sent, in case that it is refused.
-    pub sent: String,
     /// What was searched for last.
     pub query: String,
     /// A word to the person.
@@ -147,13 +145,12 @@ impl Model {
             attempts: Vec::new(),
             focus: Pane::Stream,
             zoomed: false,
-            chosen_run: 0,
+            chosen_hook: 0,
             chosen_item: 0,
             skipped_attempts: 0,
             modals: Vec::new(),
             aside: None,
             draft: String::new(),
-            sent: String::new(),
             query: String::new(),
             toast: None,
             keymap,
@@ -190,6 +187,8 @@ impl Model {
         }
         self.recorded = record.at;
         self.stream.take(spot, record);
+        let starts = matches!(record.event, Event::HookStarted { .. });
+        let chosen = starts.then(|| self.chosen_row()).flatten();
         self.runs.take(record);
         match &record.event {
             Event::RetryCounted { used, hook, reason, no_progress, .. } => {
@@ -211,12 +210,24 @@ impl Model {
             Event::PendingAdded { item, .. } | Event::PendingEdited { item, .. } => {
                 self.item_spots.insert(*item, spot);
             }
-            // The newest run is the first. Whoever chose another one stays with it.
-            Event::HookStarted { .. } if self.chosen_run > 0 || self.focus == Pane::Hooks && self.runs.len() > 1 => {
-                self.chosen_run = (self.chosen_run + 1).min(self.runs.len().saturating_sub(1));
+            Event::HookStarted { .. } => {
+                let rows = self.hook_rows();
+                let kept = chosen.and_then(|row| rows.find(&row)).unwrap_or(self.chosen_hook);
+                self.chosen_hook = kept.min(rows.len().saturating_sub(1));
             }
             _ => {}
         }
+    }
+
+    /// The rows of the hooks.
+    pub fn hook_rows(&self) -> Rows<'_> {
+        Rows::new(&self.runs, self.session.as_ref().map(State::plan))
+    }
+
+    /// The row of the hooks that somebody has chosen. The newest run is the first, and chosen by nobody.
+    fn chosen_row(&self) -> Option<RowId> {
+        let by_somebody = self.chosen_hook > 0 || self.focus == Pane::Hooks;
+        self.hook_rows().id(self.chosen_hook).filter(|_| by_somebody)
     }
 
     /// Opens the gate that waits, and closes one that does not any more.
@@ -231,7 +242,7 @@ impl Model {
         let free = self.modals.is_empty();
         if let (Some(gate), Some(state), true) = (waiting, &self.session, free && live && self.aside.is_none()) {
             let modal = GateModal::open(gate, state, self.now);
-            self.modals.push(Modal::Gate(modal));
+            self.modals.push(Modal::Gate(Box::new(modal)));
         }
     }
 

@@ -1,4 +1,4 @@
-//! The runs of hooks, for the hooks pane: what runs with its live output, and what ran.
+//! The hooks pane: what runs with its live output, what ran, and the hooks that wait for their point.
 
 use std::collections::VecDeque;
 
@@ -6,8 +6,9 @@ use crate::{
     control::text::{first_line, plain},
     engine::{
         event::{Event, HookFinished},
-        hooks::point::Point,
+        hooks::{point::Point, resolve::HookRef},
         ids::RunId,
+        policy::{HookSpec, Plan},
         time::{At, Span},
     },
     journal::Record,
@@ -116,6 +117,95 @@ impl Runs {
         if run.live.len() > LIVE {
             let cut = run.live.ceil_char_boundary(run.live.len() - LIVE / 2);
             run.live.drain(..cut);
+        }
+    }
+}
+
+/// A row of the pane.
+#[derive(Debug, Clone, Copy)]
+pub enum Row<'a> {
+    /// A run.
+    Ran(&'a Run),
+    /// A hook of which no run is listed.
+    Waits(Point, &'a HookSpec),
+}
+
+impl Row<'_> {
+    /// The hook that it is about.
+    pub fn hook(&self) -> HookRef {
+        match self {
+            Self::Ran(run) => HookRef::new(run.point, &run.hook),
+            Self::Waits(point, spec) => HookRef::new(*point, &spec.name),
+        }
+    }
+
+    /// Its name, for the screen.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Ran(run) => run.name(),
+            Self::Waits(_, spec) => first_line(&plain(&spec.name), 80),
+        }
+    }
+}
+
+/// All rows of the pane: the runs, newest first, then the other hooks in the order of a session.
+#[derive(Debug)]
+pub struct Rows<'a> {
+    runs: &'a Runs,
+    waiting: Vec<(Point, &'a HookSpec)>,
+}
+
+/// A row, by what it shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RowId {
+    /// This run.
+    Run(RunId),
+    /// This hook.
+    Hook(HookRef),
+}
+
+impl<'a> Rows<'a> {
+    /// The rows of these runs and of what else is planned.
+    pub fn new(runs: &'a Runs, plan: Option<&'a Plan>) -> Self {
+        let planned = plan.into_iter().flat_map(|plan| {
+            Point::ALL.into_iter().flat_map(|point| plan.hooks_at(point).iter().map(move |spec| (point, spec)))
+        });
+        let is_listed = |point: Point, name: &str| runs.list.iter().any(|run| run.point == point && run.hook == name);
+        Self { runs, waiting: planned.filter(|(point, spec)| !is_listed(*point, &spec.name)).collect() }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.runs.len() + self.waiting.len()
+    }
+
+    /// Whether there is nothing to choose.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The `nth` row.
+    pub fn nth(&self, nth: usize) -> Option<Row<'a>> {
+        let waits = || {
+            let (point, spec) = self.waiting.get(nth.checked_sub(self.runs.len())?)?;
+            Some(Row::Waits(*point, spec))
+        };
+        self.runs.nth(nth).map(Row::Ran).or_else(waits)
+    }
+
+    /// What the `nth` row shows.
+    pub fn id(&self, nth: usize) -> Option<RowId> {
+        self.nth(nth).map(|row| match row {
+            Row::Ran(run) => RowId::Run(run.run),
+            Row::Waits(..) => RowId::Hook(row.hook()),
+        })
+    }
+
+    /// Where that is shown now; of a hook that has begun to run, where its run is.
+    pub fn find(&self, id: &RowId) -> Option<usize> {
+        match id {
+            RowId::Run(ticket) => self.runs.newest_first().position(|run| run.run == *ticket),
+            RowId::Hook(hook) => (0..self.len()).find(|n| self.nth(*n).is_some_and(|row| row.hook() == *hook)),
         }
     }
 }

@@ -7,6 +7,7 @@
 //! - While the reader does not follow the end, new blocks do not move what is in sight.
 //! - The text that is kept in memory is bounded; older text is read back from the journal.
 
+mod part;
 mod words;
 
 use std::{
@@ -19,13 +20,15 @@ use ratatui::text::Line;
 
 use super::{
     feed::Spot,
-    text::{markdown, plain_lines, wrap},
+    text::{markdown, wrap},
     theme::{Role, Theme},
 };
 use crate::{
-    control::text::{first_line, plain},
+    control::{
+        requests::Requests,
+        text::{first_line, plain},
+    },
     engine::{
-        conversation::ToolStatus,
         event::Event,
         ids::{RunId, TurnId},
         time::At,
@@ -33,7 +36,11 @@ use crate::{
     journal::Record,
 };
 
-use words::{block, body_of, finished_block, note, output, prompt_block};
+use part::{Part, size};
+use words::{
+    answer_block, block, body_of, finished_block, note, noted_block, plan_block, prompt_block, request_block,
+    tool_block,
+};
 
 /// How much text is kept; what is older is read back when it is looked at.
 const KEPT: usize = 16 << 20;
@@ -60,6 +67,10 @@ pub enum Kind {
     Thought,
     /// A tool call.
     Tool,
+    /// Something that the agent asks leave for.
+    Request,
+    /// What the agent means to do.
+    Plan,
     /// A hook run.
     Hook,
     /// Anything else, a line.
@@ -90,7 +101,7 @@ pub struct Block {
 #[derive(Debug, Clone)]
 enum Body {
     None,
-    Text(String),
+    Text(Vec<Part>),
     OnDisk,
 }
 
@@ -123,6 +134,11 @@ pub struct Stream {
     position: Position,
     tools: HashMap<String, usize>,
     runs: HashMap<RunId, usize>,
+    /// The newest plan.
+    plan: Option<usize>,
+    requests: Requests,
+    /// The project's folder.
+    project: String,
     /// Blocks whose text is in memory, oldest first.
     loaded: VecDeque<usize>,
     loaded_bytes: usize,
@@ -137,6 +153,9 @@ impl Default for Stream {
             position: Position::Follow,
             tools: HashMap::new(),
             runs: HashMap::new(),
+            plan: None,
+            requests: Requests::default(),
+            project: String::new(),
             loaded: VecDeque::new(),
             loaded_bytes: 0,
             rows: HashMap::new(),
@@ -164,55 +183,69 @@ impl Stream {
     /// Takes in a record.
     pub fn take(&mut self, spot: Spot, record: &Record) {
         let at = record.at;
-        match &record.event {
+        let event = &record.event;
+        let told = self.requests.tell(event);
+        self.requests.follow(event);
+        match event {
             Event::AgentSaid { turn, text, .. } => self.speak(Kind::Said, at, *turn, text, spot),
             Event::AgentThought { turn, text, .. } => self.speak(Kind::Thought, at, *turn, text, spot),
             Event::ToolCalled { tool, .. } | Event::ToolUpdated { tool, .. } => {
-                let text = tool.output.clone().unwrap_or_default();
-                let (sign, role) = match tool.status {
-                    ToolStatus::Pending | ToolStatus::InProgress => ("⚙", Role::Accent),
-                    ToolStatus::Completed => ("✓", Role::Good),
-                    ToolStatus::Failed => ("✗", Role::Bad),
-                };
                 let known = self.tools.get(&tool.call).copied();
                 let began = known.map_or(at, |index| self.blocks[index].at);
-                let took = if known.is_some() { format!(" · {}", at.since(began)) } else { String::new() };
-                let head = format!("{sign} {}{took}", first_line(&plain(&tool.title), 200));
-                let failed = tool.status == ToolStatus::Failed;
-                let index =
-                    self.put(known, Block { error: failed, ..block(Kind::Tool, began, head, role) }, text, spot);
+                let took = known.map(|_| at.since(began));
+                let index = self.put(known, tool_block(began, tool, &self.project, took), event, spot);
                 self.tools.insert(tool.call.clone(), index);
+            }
+            Event::AgentPlanned { entries, .. } => self.planned(plan_block(at, entries), event, spot),
+            Event::AgentNoted { what, text, .. } => _ = self.put(None, noted_block(at, what, text), event, spot),
+            Event::PermissionAsked { ask, .. } => {
+                self.put(None, request_block(at, ask, &self.project), event, spot);
             }
             Event::HookStarted { run, point, hook, .. } => {
                 let head = format!("▸ {point}: {} …", first_line(&plain(hook), 80));
-                let index = self.put(None, block(Kind::Hook, at, head, Role::Accent), String::new(), spot);
+                let index = self.put(None, block(Kind::Hook, at, head, Role::Accent), event, spot);
                 self.runs.insert(*run, index);
             }
             Event::HookFinished(finished) => {
                 let known = self.runs.remove(&finished.run);
-                self.put(known, finished_block(at, finished), output(finished), spot);
+                self.put(known, finished_block(at, finished), event, spot);
             }
-            Event::PromptSent(prompt) => {
-                self.put(None, prompt_block(at, prompt), prompt.text.clone(), spot);
-            }
-            event => {
-                if let Some(note) = note(at, event) {
-                    self.put(None, note, String::new(), spot);
+            Event::PromptSent(prompt) => _ = self.put(None, prompt_block(at, prompt), event, spot),
+            _ => {
+                if let Event::SessionStarted(began) = event {
+                    self.project.clone_from(&began.cwd);
+                }
+                let line = told.map(|told| answer_block(at, &told)).or_else(|| note(at, event));
+                if let Some(line) = line {
+                    self.put(None, line, event, spot);
                 }
             }
         }
     }
 
+    /// The newest plan is open. The one before is folded, unless somebody reads there: what is in sight does not move.
+    fn planned(&mut self, new: Block, event: &Event, spot: Spot) {
+        let before = self.plan.filter(|_| self.position == Position::Follow);
+        if let Some(before) = before.and_then(|index| self.blocks.get_mut(index)) {
+            before.folded = true;
+            before.revision += 1;
+        }
+        self.plan = Some(self.put(None, new, event, spot));
+    }
+
     fn speak(&mut self, kind: Kind, at: At, turn: TurnId, text: &str, spot: Spot) {
         let goes_on = self.blocks.last().is_some_and(|last| {
-            let long = matches!(&last.body, Body::Text(text) if text.len() > LONG_BLOCK && text.ends_with('\n'));
+            let ends = |parts: &[Part]| parts.last().is_some_and(|part| part.text.ends_with('\n'));
+            let long = matches!(&last.body, Body::Text(parts) if size(parts) > LONG_BLOCK && ends(parts));
             last.kind == kind && last.turn == Some(turn) && !long
         });
         if goes_on && let Some(last) = self.blocks.last_mut() {
             last.spots.push(spot);
             last.revision += 1;
-            if let Body::Text(body) = &mut last.body {
-                body.push_str(text);
+            if let Body::Text(parts) = &mut last.body
+                && let Some(part) = parts.last_mut()
+            {
+                part.text.push_str(text);
                 self.loaded_bytes += text.len();
             }
         } else {
@@ -220,13 +253,17 @@ impl Stream {
             let role = if kind == Kind::Thought { Role::Faint } else { Role::Text };
             let folded = kind == Kind::Thought && self.fold_thoughts;
             let new = Block { turn: Some(turn), folded, ..block(kind, at, head, role) };
-            self.put(None, new, text.to_owned(), spot);
+            self.put_with(None, new, vec![Part::words(text)], spot);
         }
         self.forget_old_text();
     }
 
-    /// Adds a block, or puts it in the place of an earlier one.
-    fn put(&mut self, known: Option<usize>, mut new: Block, text: String, spot: Spot) -> usize {
+    /// Adds the block of an event, or puts it in the place of an earlier one.
+    fn put(&mut self, known: Option<usize>, new: Block, event: &Event, spot: Spot) -> usize {
+        self.put_with(known, new, body_of(event), spot)
+    }
+
+    fn put_with(&mut self, known: Option<usize>, mut new: Block, parts: Vec<Part>, spot: Spot) -> usize {
         let index = known.unwrap_or(self.blocks.len());
         if let Some(old) = self.blocks.get(index) {
             new.revision = old.revision + 1;
@@ -234,17 +271,17 @@ impl Stream {
             match &old.body {
                 Body::None => {}
                 Body::OnDisk => new.folded = old.folded,
-                Body::Text(text) => {
+                Body::Text(parts) => {
                     new.folded = old.folded;
-                    self.loaded_bytes = self.loaded_bytes.saturating_sub(text.len());
+                    self.loaded_bytes = self.loaded_bytes.saturating_sub(size(parts));
                 }
             }
         }
         new.spots.push(spot);
-        if !text.is_empty() {
-            self.loaded_bytes += text.len();
+        if !parts.is_empty() {
+            self.loaded_bytes += size(&parts);
             self.loaded.push_back(index);
-            new.body = Body::Text(text);
+            new.body = Body::Text(parts);
         }
         if index < self.blocks.len() {
             self.blocks[index] = new;
@@ -258,18 +295,18 @@ impl Stream {
     fn forget_old_text(&mut self) {
         while self.loaded_bytes > KEPT && self.loaded.len() > 1 {
             let Some(index) = self.loaded.pop_front() else { break };
-            if let Body::Text(text) = &self.blocks[index].body {
-                self.loaded_bytes = self.loaded_bytes.saturating_sub(text.len());
+            if let Body::Text(parts) = &self.blocks[index].body {
+                self.loaded_bytes = self.loaded_bytes.saturating_sub(size(parts));
                 self.blocks[index].body = Body::OnDisk;
             }
         }
     }
 
-    fn text(&self, index: usize, reload: Reload<'_>) -> String {
+    fn parts(&self, index: usize, reload: Reload<'_>) -> Vec<Part> {
         let block = &self.blocks[index];
         match &block.body {
-            Body::None => String::new(),
-            Body::Text(text) => text.clone(),
+            Body::None => Vec::new(),
+            Body::Text(parts) => parts.clone(),
             Body::OnDisk => {
                 let last = block.spots.last().copied();
                 let spots = if matches!(block.kind, Kind::Said | Kind::Thought) {
@@ -277,9 +314,15 @@ impl Stream {
                 } else {
                     last.into_iter().collect()
                 };
-                spots.into_iter().filter_map(reload).map(|record| body_of(&record.event)).collect()
+                spots.into_iter().filter_map(reload).flat_map(|record| body_of(&record.event)).collect()
             }
         }
+    }
+
+    fn text(&self, index: usize, reload: Reload<'_>) -> String {
+        let texts = self.parts(index, reload).into_iter().map(|part| part.text);
+        let words = matches!(self.blocks[index].kind, Kind::Said | Kind::Thought);
+        texts.collect::<Vec<_>>().join(if words { "" } else { "\n" })
     }
 
     /// The rows of a block.
@@ -312,19 +355,17 @@ impl Stream {
         if hidden || matches!(block.body, Body::None) {
             return lines;
         }
-        let text = self.text(index, reload);
         lines.extend(match block.kind {
-            Kind::Said => markdown(&text, theme, width),
-            Kind::Session | Kind::Iteration | Kind::Prompt | Kind::Thought | Kind::Tool | Kind::Hook | Kind::Note => {
-                let inner = plain_lines(&text, theme.style(Role::Faint), width.saturating_sub(2).max(1));
-                inner
-                    .into_iter()
-                    .map(|mut line| {
-                        line.spans.insert(0, "│ ".into());
-                        line
-                    })
-                    .collect()
-            }
+            Kind::Said => markdown(&self.text(index, reload), theme, width),
+            Kind::Thought => part::quoted(&[Part::words(self.text(index, reload))], theme, width),
+            Kind::Session
+            | Kind::Iteration
+            | Kind::Prompt
+            | Kind::Tool
+            | Kind::Request
+            | Kind::Plan
+            | Kind::Hook
+            | Kind::Note => part::quoted(&self.parts(index, reload), theme, width),
         });
         lines
     }

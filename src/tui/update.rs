@@ -9,19 +9,20 @@ use crossterm::event::{KeyEvent, KeyEventKind, MouseEvent};
 use super::{
     keymap::{Action, Context},
     modals::{
-        Modal, editor::Purpose, help::HelpModal, palette::PaletteModal, search::SearchModal, viewer::ViewerModal,
+        Modal, editor::Purpose, gate::GateModal, help::HelpModal, palette::PaletteModal, search::SearchModal,
+        viewer::ViewerModal,
     },
     model::{Mode, Model, Pane},
     stream::Reload,
     theme::Role,
 };
-use crate::engine::input::Command;
+use crate::engine::{input::Command, session::gate::Choice};
 use modal::{
     finish_editing, on_editor_key, on_gate_key, on_help_key, on_palette_key, on_quit_key, on_search_key, on_viewer_key,
 };
 use mouse::on_mouse;
 use pane::{
-    cancel_hook, copy, focus, focus_by, in_stream, on_item, open_run, quit, replay, run_hook, scroll, search, steer,
+    cancel_hook, copy, focus, focus_by, in_stream, on_item, open_hook, quit, replay, run_hook, scroll, search, steer,
     switch_hook, write,
 };
 
@@ -38,8 +39,10 @@ pub enum Msg {
     Resize(u16, u16),
     /// The terminal has the focus, or lost it.
     Focus(bool),
-    /// A command was refused.
-    Refused(String),
+    /// A command was refused, and why.
+    Refused(Command, String),
+    /// Something else could not be done.
+    Failed(String),
     /// A text was read for the viewer.
     Read(ViewerModal),
     /// The person's own editor was closed.
@@ -51,6 +54,8 @@ pub enum Msg {
 pub enum Ask {
     /// Of the session.
     Command(Command),
+    /// Of the session, one after the other, until one is refused.
+    InOrder(Vec<Command>),
     /// To leave.
     Leave,
     /// To leave as soon as the session is over.
@@ -82,7 +87,6 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
         Msg::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
         Msg::Key(key) => {
             model.toast = None;
-            model.sent.clear();
             on_key(model, key, reload)
         }
         Msg::Mouse(mouse) => on_mouse(model, mouse, reload),
@@ -103,11 +107,15 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
             model.terminal_focused = focused;
             Vec::new()
         }
-        Msg::Refused(why) => {
+        Msg::Refused(command, why) => {
             // What was written is not lost: it comes back with the next message.
-            if model.draft.is_empty() {
-                model.draft = std::mem::take(&mut model.sent);
+            if let Some(text) = written(command).filter(|_| model.draft.is_empty()) {
+                model.draft = text;
             }
+            model.say(Role::Warning, why);
+            Vec::new()
+        }
+        Msg::Failed(why) => {
             model.say(Role::Warning, why);
             Vec::new()
         }
@@ -119,6 +127,15 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
             Some(text) => finish_editing(model, purpose, text),
             None => Vec::new(),
         },
+    }
+}
+
+/// What a person wrote in a command.
+fn written(command: Command) -> Option<String> {
+    match command {
+        Command::Message(text) => Some(text),
+        Command::AnswerGate(answer) if answer.choice == Choice::Send => answer.text,
+        _ => None,
     }
 }
 
@@ -171,14 +188,7 @@ pub fn perform(model: &mut Model, action: Action, reload: Reload<'_>) -> Vec<Ask
             Vec::new()
         }
         Action::ShowGate => {
-            if let Some(mut gate) = model.aside.take() {
-                gate.shown_again(model.now);
-                model.modals.push(Modal::Gate(gate));
-            }
-            model.look_after_the_gate();
-            if !model.modals.iter().any(|modal| matches!(modal, Modal::Gate(_))) {
-                model.say(Role::Faint, "no gate waits");
-            }
+            show_gate(model);
             Vec::new()
         }
         Action::Message => write(model, Purpose::Message),
@@ -203,7 +213,7 @@ pub fn perform(model: &mut Model, action: Action, reload: Reload<'_>) -> Vec<Ask
             in_stream(model, action, reload);
             Vec::new()
         }
-        Action::Open => open_run(model),
+        Action::Open => open_hook(model),
         Action::RunHook => run_hook(model),
         Action::SwitchHook => switch_hook(model),
         Action::CancelHook => cancel_hook(model),
@@ -229,6 +239,24 @@ pub fn perform(model: &mut Model, action: Action, reload: Reload<'_>) -> Vec<Ask
         | Action::Aside
         | Action::Close
         | Action::Wrap => Vec::new(),
+    }
+}
+
+/// Shows the gate that waits; in a past session, the one that waited then.
+fn show_gate(model: &mut Model) {
+    if let Some(mut gate) = model.aside.take() {
+        gate.shown_again(model.now);
+        model.modals.push(Modal::Gate(gate));
+    }
+    if let (Some(state), Mode::Replay(_)) = (&model.session, &model.mode)
+        && let Some(gate) = &state.gates.open
+    {
+        let gate = GateModal::past(gate.clone(), state);
+        model.modals.push(Modal::Gate(Box::new(gate)));
+    }
+    model.look_after_the_gate();
+    if !model.modals.iter().any(|modal| matches!(modal, Modal::Gate(_))) {
+        model.say(Role::Faint, "no gate waits");
     }
 }
 

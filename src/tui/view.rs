@@ -1,5 +1,8 @@
 //! Where everything stands on the screen, and the drawing of it. No I/O, no decision.
 
+mod hints;
+mod status;
+
 use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Layout, Rect},
@@ -8,17 +11,15 @@ use ratatui::{
 };
 
 use super::{
-    keymap::Action,
     modals::{Modal, quit::QuitModal},
-    model::{Mode, Model, Pane},
+    model::{Model, Pane},
     panes,
     runs::Run,
     stream::Reload,
     text::fit,
     theme::{Role, Theme},
 };
-use crate::{control::text::plain, engine::State};
-use unicode_width::UnicodeWidthStr as _;
+use crate::control::text::plain;
 
 /// With less than this there is only a line that says so.
 const SMALLEST: (u16, u16) = (24, 6);
@@ -117,13 +118,6 @@ pub fn choose_at(model: &mut Model, pane: Pane, row: u16) {
     }
 }
 
-/// The row of a gate's buttons, if one is shown.
-pub fn gate_buttons(model: &Model, area: Rect) -> Option<Rect> {
-    let Some(Modal::Gate(gate)) = model.modals.last() else { return None };
-    let frame = gate.frame(model, area);
-    Some(Rect { x: frame.x + 1, y: frame.bottom().saturating_sub(3), width: frame.width.saturating_sub(2), height: 1 })
-}
-
 /// What a run printed, as one text.
 pub fn run_text(run: &Run) -> String {
     run.ended
@@ -150,14 +144,14 @@ pub fn draw(model: &mut Model, area: Rect, buffer: &mut Buffer) {
         Line::styled(text, theme.style(Role::Warning)).render(Rect { height: area.height.min(1), ..area }, buffer);
         return;
     };
-    draw_status(model, &theme, places.status, buffer);
+    status::draw(model, &theme, places.status, buffer);
     if let Some(tabs) = places.tabs {
         draw_tabs(model, &theme, tabs, buffer);
     }
     for (pane, rect) in &places.panes {
         draw_pane(model, *pane, &theme, *rect, buffer);
     }
-    draw_hints(model, &theme, places.hints, buffer);
+    hints::draw(model, &theme, places.hints, buffer);
     let mut modals = std::mem::take(&mut model.modals);
     for modal in &mut modals {
         match modal {
@@ -198,95 +192,4 @@ fn draw_tabs(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
         Span::styled(text, theme.style(role))
     });
     Line::from(tabs.collect::<Vec<_>>()).render(area, buffer);
-}
-
-fn draw_status(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-    let Some(state) = &model.session else {
-        Line::styled(" creel", theme.style(Role::Heading)).render(area, buffer);
-        return;
-    };
-    let mut parts = vec![format!("iteration {}/{}", state.iterations.current, state.max_iterations())];
-    if state.outcome().is_none() && matches!(model.mode, Mode::Live) {
-        let elapsed = model.now.since(state.started).0 / 1_000;
-        parts.push(format!("{}:{:02}", elapsed / 60, elapsed % 60));
-    }
-    if state.account.tokens > 0 {
-        parts.push(format!("{} tokens", state.account.tokens));
-    }
-    if state.account.cost > 0.0 {
-        parts.push(format!("${:.2}", state.account.cost));
-    }
-    if let Mode::Replay(player) = &model.mode {
-        parts.push(player.describe());
-    }
-    let gate = if state.gates.open.is_some() {
-        format!(" ◆ gate: {} ", model.keymap.key(Action::ShowGate))
-    } else {
-        String::new()
-    };
-    // Where there is little room, what it does and that a gate waits are the last to go.
-    let room = usize::from(area.width).saturating_sub(gate.width());
-    let doing = fit(&format!(" {} ", plain(&doing(model, state))), room);
-    let right = Some(format!(" {} ", parts.join(" · "))).filter(|right| doing.width() + right.width() <= room);
-    let right = right.unwrap_or_default();
-    let name = plain(&format!(" {} · {} ", state.name, state.began.agent));
-    let name = fit(&name, room.saturating_sub(doing.width() + right.width()));
-    let working = if state.outcome().is_some() { Role::Faint } else { Role::Accent };
-    let line = Line::from(vec![
-        Span::styled(name, theme.style(Role::Heading)),
-        Span::styled(doing, theme.style(working)),
-        Span::styled(right, theme.style(Role::Faint)),
-        Span::styled(gate, theme.style(Role::Gate)),
-    ]);
-    line.render(area, buffer);
-}
-
-/// What the session is doing; while it only waits, until when.
-fn doing(model: &Model, state: &State) -> String {
-    let idle = state.gates.open.is_none() && state.turn_in_flight().is_none() && state.outcome().is_none();
-    let wait = panes::retries::waits(state, model).filter(|_| idle && !state.steering.paused);
-    wait.unwrap_or_else(|| state.doing())
-}
-
-fn draw_hints(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-    if let Some(toast) = &model.toast {
-        let text = fit(&format!(" {}", plain(&toast.text)), usize::from(area.width));
-        Line::styled(text, theme.style(toast.role)).render(area, buffer);
-        return;
-    }
-    let over = model.session.as_ref().is_some_and(|state| state.outcome().is_some());
-    let own: &[Action] = match model.focus {
-        // There the keys for the next iteration and error play up to them.
-        Pane::Stream if matches!(model.mode, Mode::Replay(_)) => &[Action::Fold],
-        Pane::Stream => &[Action::Fold, Action::NextIteration, Action::NextError],
-        Pane::Hooks => &[Action::Open, Action::RunHook, Action::SwitchHook, Action::CancelHook],
-        Pane::Pending => &[Action::OpenItem, Action::Edit, Action::Skip, Action::Preview],
-        Pane::Retries | Pane::Tasks => &[],
-    };
-    let general: &[Action] = match &model.mode {
-        Mode::Replay(_) => {
-            &[Action::Play, Action::Step, Action::StepBack, Action::Faster, Action::StepIteration, Action::StepError]
-        }
-        Mode::Live if over => &[Action::NextPane],
-        Mode::Live => &[Action::Message, Action::Pause, Action::NextPane, Action::Search, Action::Zoom],
-    };
-    let hint = |action: Action| (model.keymap.key(action), format!(" {}  ", super::keymap::name(action)));
-    let width = |(key, about): &(String, String)| key.width() + about.width();
-    // The way out and the way to all other keys are always there; the rest as far as there is room.
-    let always = [hint(Action::Quit), hint(Action::Help)];
-    let mut left = usize::from(area.width).saturating_sub(1 + always.iter().map(width).sum::<usize>());
-    let mut hints = Vec::new();
-    for action in own.iter().chain(general) {
-        let hint = hint(*action);
-        let Some(rest) = left.checked_sub(width(&hint)) else { break };
-        left = rest;
-        hints.push(hint);
-    }
-    hints.extend(always);
-    let mut spans = vec![Span::raw(" ")];
-    for (key, about) in hints {
-        spans.push(Span::styled(key, theme.style(Role::Key)));
-        spans.push(Span::styled(about, theme.style(Role::Faint)));
-    }
-    Line::from(spans).render(area, buffer);
 }

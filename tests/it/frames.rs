@@ -115,6 +115,43 @@ fn gates_ask() {
 }
 
 #[test]
+fn an_agent_asks() {
+    let world = scenes::permission();
+    shows(Screen::of(&world, LARGE).armed(), expect_file!["../frames/gate-permission-200.txt"]);
+    shows(Screen::of(&world, MIDDLE).armed(), expect_file!["../frames/gate-permission-120.txt"]);
+    shows(Screen::of(&world, SMALL).armed(), expect_file!["../frames/gate-permission-80.txt"]);
+    shows(pressed(&world, SMALL, "right page-down page-down"), expect_file!["../frames/gate-permission-read-80.txt"]);
+    shows(pressed(&world, (40, 12), "left left"), expect_file!["../frames/gate-permission-40.txt"]);
+    let alike = scenes::permission_with(scenes::options_alike());
+    shows(pressed(&alike, SMALL, "right right"), expect_file!["../frames/gate-permission-alike-80.txt"]);
+    shows(Screen::of(&scenes::long_command(), SMALL).armed(), expect_file!["../frames/gate-permission-command-80.txt"]);
+}
+
+#[test]
+fn a_budget_is_used_up() {
+    let world = scenes::budget();
+    shows(Screen::of(&world, LARGE).armed(), expect_file!["../frames/gate-budget-200.txt"]);
+    shows(Screen::of(&world, MIDDLE).armed(), expect_file!["../frames/gate-budget-120.txt"]);
+    shows(Screen::of(&world, SMALL).armed(), expect_file!["../frames/gate-budget-80.txt"]);
+    shows(pressed(&world, (40, 12), "right"), expect_file!["../frames/gate-budget-40.txt"]);
+}
+
+#[test]
+fn an_agent_tells_all_that_agents_tell() {
+    let world = scenes::talkative();
+    shows(Screen::of(&world, MIDDLE), expect_file!["../frames/talkative-120.txt"]);
+    shows(Screen::of(&world, SMALL), expect_file!["../frames/talkative-80.txt"]);
+    // What stands in the way is folded, and the calls are open.
+    let mut screen = Screen::of(&world, MIDDLE);
+    screen.press("z /");
+    screen.type_text("replace_all");
+    screen.press("enter /");
+    screen.type_text("32 passed");
+    screen.press("enter / enter home");
+    shows(screen, expect_file!["../frames/tools-unfolded-120.txt"]);
+}
+
+#[test]
 fn a_gate_that_just_opened_takes_no_answer_and_giving_up_asks_once_more() {
     let world = scenes::broken_hook();
     shows(Screen::of(&world, SMALL), expect_file!["../frames/gate-unarmed-80.txt"]);
@@ -174,6 +211,13 @@ fn a_past_session_is_watched() {
     let mut screen = Screen::replay(&world, SMALL, 30);
     screen.press("+ +");
     shows(screen, expect_file!["../frames/replay-80.txt"]);
+    let limit = scenes::retry_limit();
+    let mut screen = Screen::replay(&limit, SMALL, limit.events.len());
+    screen.press("+ +");
+    expect![" story · demo  retry limit  iteration 1/20 · replay 31/31 holds · 4x  ◆ gate: g"]
+        .assert_eq(screen.frame().lines().next().expect("a status line"));
+    screen.press("g");
+    shows(screen, expect_file!["../frames/replay-gate-80.txt"]);
 }
 
 #[test]
@@ -183,6 +227,9 @@ fn there_is_a_frame_for_every_size() {
     shows(Screen::of(&world, (40, 12)).armed(), expect_file!["../frames/gate-retry-limit-40.txt"]);
     shows(Screen::of(&world, (24, 6)).armed(), expect_file!["../frames/gate-retry-limit-24.txt"]);
     shows(pressed(&world, (24, 6), "esc"), expect_file!["../frames/tiny-24.txt"]);
+    shows(pressed(&world, (40, 12), "esc q"), expect_file!["../frames/quit-40.txt"]);
+    shows(pressed(&world, (40, 12), "esc m"), expect_file!["../frames/editor-message-40.txt"]);
+    shows(Screen::of(&world, (40, 12)), expect_file!["../frames/gate-unarmed-40.txt"]);
     expect![[r#"
         too small for creel
 
@@ -210,6 +257,19 @@ fn the_looks_of_every_theme() {
         let mut screen = Screen::in_looks(&scenes::sent_back_twice(), MIDDLE, theme.clone());
         let mut gate = Screen::in_looks(&scenes::delivery(), SMALL, theme).armed();
         expected.assert_eq(&format!("{}\n{}", screen.styles(), gate.styles()));
+    }
+}
+
+#[test]
+fn the_looks_of_a_request_and_of_a_budget() {
+    let themes = [
+        (Theme::chosen(Choice::Dark, false), expect_file!["../frames/styles-permission-dark.txt"]),
+        (Theme::chosen(Choice::HighContrast, false), expect_file!["../frames/styles-permission-high-contrast.txt"]),
+    ];
+    for (theme, expected) in themes {
+        let mut request = Screen::in_looks(&scenes::permission(), SMALL, theme.clone()).armed();
+        let mut budget = Screen::in_looks(&scenes::budget(), SMALL, theme).armed();
+        expected.assert_eq(&format!("{}\n{}", request.styles(), budget.styles()));
     }
 }
 

@@ -2,10 +2,10 @@
 
 use creel::{
     engine::{
-        conversation::AgentUpdate,
+        conversation::{AgentUpdate, PermissionAnswer},
         event::StopHow,
         hooks::point::Point,
-        ids::{GateId, ItemId},
+        ids::{AskId, GateId, ItemId},
         input::{Command, GateAnswer},
         session::gate::Choice,
     },
@@ -232,7 +232,7 @@ fn hooks_items_and_the_viewer_are_searched_too() {
     let mut screen = Screen::of(&scenes::ended(), SMALL);
     screen.press("2");
     search(&mut screen, "git");
-    assert_eq!(screen.model.chosen_run, 9);
+    assert_eq!(screen.model.chosen_hook, 9);
     let mut screen = Screen::of(&scenes::delivery(), SMALL).armed();
     screen.press("esc 3");
     search(&mut screen, "the lexer");
@@ -305,11 +305,11 @@ fn runs_are_opened_switched_off_and_ended() {
 }
 
 #[test]
-fn the_chosen_run_stays_chosen_when_others_start() {
+fn the_chosen_hook_stays_chosen_when_others_start() {
     let world = scenes::hook_runs();
     let mut screen = Screen::of(&world, SMALL);
     screen.press("2 j");
-    let chosen = |screen: &Screen| screen.model.runs.nth(screen.model.chosen_run).map(|run| run.hook.clone());
+    let chosen = |screen: &Screen| screen.model.runs.nth(screen.model.chosen_hook).map(|run| run.hook.clone());
     assert_eq!(chosen(&screen).as_deref(), Some("disk space"));
     screen.see(&scenes::ended());
     assert_eq!(chosen(&screen).as_deref(), Some("disk space"));
@@ -328,7 +328,7 @@ fn a_click_chooses_the_row_that_it_hits_also_far_down() {
     let mut screen = Screen::of(&world, (80, 14));
     screen.press("2 G");
     screen.click_on("hook-b");
-    assert_eq!(screen.model.runs.nth(screen.model.chosen_run).map(|run| run.hook.as_str()), Some("hook-b"));
+    assert_eq!(screen.model.runs.nth(screen.model.chosen_hook).map(|run| run.hook.as_str()), Some("hook-b"));
     screen.press("3 G");
     screen.click_on("hook-k");
     assert_eq!(screen.model.chosen_item, 10);
@@ -526,13 +526,194 @@ fn giving_up_by_clicks_asks_once_more_each_time() {
 
 #[test]
 fn the_chosen_answer_is_in_sight_where_not_all_fit() {
-    for size in [(40, 12), (24, 6)] {
+    for (size, all_fit) in [((40, 12), true), ((24, 6), false)] {
         let mut screen = Screen::of(&scenes::retry_limit(), size).armed();
-        assert!(!screen.frame().contains("[ abort ]"));
+        assert_eq!(screen.frame().contains("[ abort ]"), all_fit);
         screen.press("left");
         assert!(screen.frame().contains("[ abort ]"));
         assert_eq!(screen.click_on("[ abort ]"), []);
         assert_eq!(screen.click_on("[ abort ]"), answer(Choice::Abort));
+    }
+}
+
+fn answered(choice: Choice, option: Option<&str>) -> Vec<Ask> {
+    let text = option.map(Into::into);
+    asked(Command::AnswerGate(GateAnswer { gate: GateId(1), choice, text, items: None }))
+}
+
+#[test]
+fn a_request_is_answered_by_the_options_of_the_agent() {
+    for size in [WIDE, SMALL, (40, 12)] {
+        let screen = || Screen::of(&scenes::permission(), size).armed();
+        assert_eq!(screen().press("enter"), answered(Choice::AllowOnce, Some("once")));
+        assert_eq!(screen().press("right enter"), answered(Choice::AllowAlways, Some("always")));
+        assert_eq!(screen().press("tab tab enter"), answered(Choice::RejectOnce, Some("no")));
+        assert_eq!(screen().press("left enter"), answered(Choice::Cancel, None));
+        let mut screen = screen();
+        assert_eq!(screen.click_on("[ Yes, and"), []);
+        assert_eq!(screen.click_on("[ Yes, and"), answered(Choice::AllowAlways, Some("always")));
+    }
+}
+
+#[test]
+fn of_two_options_that_mean_the_same_the_chosen_one_is_taken() {
+    let world = scenes::permission_with(scenes::options_alike());
+    let screen = || Screen::of(&world, SMALL).armed();
+    assert_eq!(screen().press("right enter"), answered(Choice::AllowAlways, Some("file")));
+    assert_eq!(screen().press("right right enter"), answered(Choice::AllowAlways, Some("all")));
+    let mut after = world.clone();
+    let [Ask::Command(command)] = &screen().press("right right enter")[..] else { panic!("an answer") };
+    after.command(command.clone());
+    assert_eq!(after.permitted, [(AskId(1), PermissionAnswer::Selected("all".into()))]);
+}
+
+#[test]
+fn the_next_request_takes_no_answer_that_was_meant_for_the_one_before() {
+    let mut world = scenes::permission();
+    let mut screen = Screen::of(&world, SMALL);
+    assert!(screen.frame().contains("2 more after this"));
+    assert_eq!(screen.press("enter right enter"), [], "it has just appeared");
+    screen.later(600);
+    let [Ask::Command(command)] = &screen.press("enter")[..] else { panic!("an answer") };
+    world.command(command.clone());
+    screen.see(&world);
+    assert!(screen.frame().contains("Edit src/lib.rs") && screen.frame().contains("1 more after this"));
+    assert_eq!(screen.press("enter"), []);
+    screen.later(600);
+    let [Ask::Command(Command::AnswerGate(answer))] = &screen.press("enter")[..] else { panic!("an answer") };
+    assert_eq!((answer.gate, answer.choice), (GateId(2), Choice::AllowOnce));
+}
+
+#[test]
+fn a_request_is_gone_with_its_turn() {
+    // In sight, put aside, and below what is being written.
+    for keys in ["", "esc", "esc m"] {
+        let mut world = scenes::permission();
+        let mut screen = Screen::of(&world, SMALL).armed();
+        screen.press(keys);
+        world.command(Command::CancelTurn);
+        world.finish_turn();
+        screen.see(&world);
+        assert!(!screen.frame().contains("The agent asks"), "{}", screen.frame());
+        screen.press(if keys == "esc m" { "esc g" } else { "g" });
+        assert_eq!(toast(&screen), "no gate waits");
+    }
+}
+
+#[test]
+fn all_of_a_request_can_be_read_and_nothing_is_hidden_behind_its_end() {
+    for size in [SMALL, (40, 12), (30, 8)] {
+        let mut screen = Screen::of(&scenes::long_command(), size).armed();
+        let mut seen = screen.frame();
+        for _ in 0..60 {
+            screen.press("down");
+            seen += &screen.frame();
+        }
+        assert!(seen.contains(".ssh"), "{seen}");
+        let end = screen.frame();
+        screen.press("up");
+        if size != SMALL {
+            assert_ne!(screen.frame(), end, "the way back is as long as the way there");
+        }
+    }
+}
+
+#[test]
+fn a_gate_of_the_past_is_looked_at_and_not_answered() {
+    for world in [scenes::retry_limit(), scenes::delivery(), scenes::permission()] {
+        let mut screen = Screen::replay(&world, SMALL, world.events.len());
+        screen.press("g");
+        assert!(at_gate(&screen));
+        assert_eq!(screen.press("enter left enter enter e E"), []);
+        assert_eq!(screen.click_on("[ "), []);
+        assert!(at_gate(&screen) && screen.frame().contains("a gate of the past"));
+        screen.press("esc");
+        assert!(!at_gate(&screen));
+        assert_eq!(toast(&screen), "");
+    }
+    let mut screen = Screen::replay(&scenes::ended(), SMALL, 3);
+    screen.press("g");
+    assert_eq!(toast(&screen), "no gate waits");
+}
+
+/// The keys that the last line names.
+fn hinted(screen: &mut Screen) -> String {
+    screen.frame().lines().last().unwrap_or_default().trim().to_owned()
+}
+
+#[test]
+fn the_hints_name_only_what_works() {
+    let world = scenes::ended();
+    let mut past = Screen::replay(&world, SMALL, world.events.len());
+    past.press("2");
+    assert!(!hinted(&mut past).contains("hook"), "{}", hinted(&mut past));
+    past.press("3");
+    assert!(!hinted(&mut past).contains("edit") && hinted(&mut past).contains("preview"));
+    let mut over = Screen::of(&world, SMALL);
+    over.press("2");
+    assert!(!hinted(&mut over).contains("hook"));
+    let mut works = Screen::of(&scenes::first_turn(), SMALL);
+    works.press("2");
+    assert!(hinted(&mut works).contains("r run-hook  d switch-hook") && !hinted(&mut works).contains("cancel"));
+    let mut runs = Screen::of(&scenes::hook_runs(), SMALL);
+    runs.press("2");
+    assert!(hinted(&mut runs).contains("x cancel-hook"));
+}
+
+#[test]
+fn a_hook_that_has_not_run_is_run_switched_and_looked_at() {
+    let mut world = scenes::first_turn();
+    let mut screen = Screen::of(&world, SMALL);
+    screen.press("2 end");
+    let clippy = || "cargo clippy".to_owned();
+    assert_eq!(screen.press("r"), asked(Command::RunHook(Some(Point::PostIteration), clippy())));
+    assert_eq!(screen.press("d"), asked(Command::DisableHook(Some(Point::PostIteration), clippy())));
+    world.command(Command::DisableHook(Some(Point::PostIteration), clippy()));
+    screen.see(&world);
+    assert!(screen.row("○ post").contains("post_iteration cargo clippy · switched off"));
+    assert_eq!(screen.press("d"), asked(Command::EnableHook(Some(Point::PostIteration), clippy())));
+    screen.press("enter");
+    assert!(screen.frame().contains("it would run for at most 1 min; what it prints goes to the agent"));
+    screen.press("esc k");
+    assert_eq!(screen.press("r"), asked(Command::RunHook(Some(Point::Stop), "cargo test".into())));
+    search(&mut screen, "clippy");
+    assert_eq!(screen.model.chosen_hook, 3);
+}
+
+#[test]
+fn a_hook_that_was_chosen_stays_chosen_when_it_begins_to_run() {
+    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    screen.press("2 end k");
+    assert!(screen.row("○ stop").contains("cargo test"));
+    screen.see(&scenes::hook_runs());
+    assert_eq!(screen.model.chosen_hook, 0);
+    screen.press("end");
+    screen.see(&scenes::sent_back_twice());
+    assert_eq!(screen.press("d"), asked(Command::DisableHook(Some(Point::PostIteration), "cargo clippy".into())));
+}
+
+#[test]
+fn the_end_of_a_text_is_reached_also_where_lines_are_wrapped() {
+    let text: String = (1..=40).map(|n| format!("{n} {} end {n}\n", "word ".repeat(60))).collect();
+    for size in [SMALL, (40, 12), WIDE] {
+        let mut screen = Screen::of(&scenes::first_turn(), size);
+        screen.told(Msg::Read(ViewerModal::new("text", &text, "")));
+        let top = screen.frame();
+        screen.press("end");
+        let end = screen.frame();
+        assert!(end.contains("end 40"), "{end}");
+        screen.press("page-down j");
+        assert_eq!(screen.frame(), end);
+        screen.press("k");
+        assert!(!screen.frame().contains("end 40"));
+        for _ in 0..1_000 {
+            screen.press("page-up");
+        }
+        assert_eq!(screen.frame(), top);
+        for _ in 0..1_000 {
+            screen.press("page-down");
+        }
+        assert_eq!(screen.frame(), end);
     }
 }
 
@@ -557,7 +738,7 @@ fn a_message_for_now_cancels_the_turn() {
     screen.type_text("Stop that.");
     assert_eq!(
         screen.press("ctrl-s"),
-        [Ask::Command(Command::Message("Stop that.".into())), Ask::Command(Command::CancelTurn)]
+        [Ask::InOrder(vec![Command::Message("Stop that.".into()), Command::CancelTurn])]
     );
 }
 
@@ -567,12 +748,25 @@ fn a_refusal_is_told_and_a_refused_message_is_not_lost() {
     screen.press("m");
     screen.type_text("Hello");
     screen.press("ctrl-s");
-    screen.told(Msg::Refused("the session is over\x1b[2J".into()));
+    screen.told(Msg::Refused(Command::Message("Hello".into()), "the session is over\x1b[2J".into()));
     assert_eq!(screen.frame().lines().last(), Some(" the session is over"));
     screen.press("m");
     assert!(screen.frame().contains("Hello"));
     screen.press("esc j");
     assert_eq!(toast(&screen), "");
+}
+
+#[test]
+fn a_message_for_now_that_is_refused_is_not_lost_and_one_that_is_queued_does_not_come_back() {
+    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    screen.press("M");
+    screen.type_text("Stop that.");
+    let asks = screen.press("ctrl-s");
+    let [Ask::InOrder(commands)] = &asks[..] else { panic!("{asks:?}") };
+    screen.told(Msg::Refused(commands[1].clone(), "no turn is going on".into()));
+    assert_eq!(screen.model.draft, "");
+    screen.told(Msg::Refused(commands[0].clone(), "the session is over".into()));
+    assert_eq!(screen.model.draft, "Stop that.");
 }
 
 #[test]
@@ -681,7 +875,7 @@ fn no_control_character_reaches_a_cell() {
             screen.model.runs.overhear(run, NASTY.as_bytes());
             screen.press(keys);
             screen.told(Msg::Paste(NASTY.into()));
-            screen.told(Msg::Refused(NASTY.into()));
+            screen.told(Msg::Failed(NASTY.into()));
             let buffer = screen.draw();
             let wrong = buffer.content.iter().find(|cell| cell.symbol().chars().any(char::is_control));
             assert_eq!(wrong, None, "{keys}");

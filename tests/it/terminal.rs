@@ -408,9 +408,9 @@ fn escape_sequences_of_agents_and_hooks_do_not_reach_the_terminal() {
     terminal.press("enter");
     terminal.wait_for_status(" forced ");
     terminal.press("2 enter");
-    terminal.wait_for_text("wrap ·");
+    terminal.wait_for_text("w wrap");
     terminal.press("esc");
-    terminal.wait_for("the panes", |shown| !shown.has("wrap ·"));
+    terminal.wait_for("the panes", |shown| !shown.has("w wrap"));
     assert_eq!(leave(&mut terminal, "forced"), 5);
     let written = String::from_utf8_lossy(&terminal.bytes()).into_owned();
     for never in ["\u{1b}[3J", "\u{1b}[?5h", "\u{1b}]", "\u{1b}P", "\u{9b}", "\u{9d}", "\u{7}"] {
@@ -432,7 +432,7 @@ fn a_gate_calls_a_person_who_looks_elsewhere_and_only_then() {
             terminal.type_text("\u{1b}[O");
             // A key behind it is seen, so the focus was heard of.
             terminal.press("2");
-            terminal.wait_for_text("No hook has run yet");
+            terminal.wait_for_text("○ post_iteration a");
         }
         project.write("go", "");
         await_gate(&terminal, "Final delivery");

@@ -10,14 +10,11 @@ use ratatui::{
 use similar::{ChangeTag, TextDiff};
 use tui_textarea::{TextArea, WrapMode};
 
-use super::{framed, middle};
+use super::{first_that_fits, framed, keys_that_fit, middle};
 use crate::{
     control::text::plain,
     engine::ids::{GateId, ItemId},
-    tui::{
-        text::fit,
-        theme::{Role, Theme},
-    },
+    tui::theme::{Role, Theme},
 };
 
 /// What the text is for.
@@ -103,12 +100,14 @@ impl EditorModal {
     /// Draws the editor.
     pub fn draw(&mut self, theme: &Theme, area: Rect, buffer: &mut Buffer) {
         let area = middle(area, area.width * 9 / 10, area.height * 7 / 10);
-        let title = match self.purpose {
-            Purpose::Message => "Message to the agent, sent when the turn ends".to_owned(),
-            Purpose::MessageNow => "Message to the agent; the turn is cancelled for it".to_owned(),
-            Purpose::Answer(_) => "Your own message to the agent".to_owned(),
-            Purpose::Item(id) => format!("Item {id}"),
+        let item = if let Purpose::Item(id) = self.purpose { format!("Item {id}") } else { String::new() };
+        let titles: &[&str] = match self.purpose {
+            Purpose::Message => &["Message to the agent, sent when the turn ends", "Message, sent when the turn ends"],
+            Purpose::MessageNow => &["Message to the agent; the turn is cancelled for it", "Message; cancels the turn"],
+            Purpose::Answer(_) => &["Your own message to the agent", "Your message"],
+            Purpose::Item(_) => &[&item],
         };
+        let title = first_that_fits(titles, usize::from(area.width.saturating_sub(4)));
         let inside = framed(area, &title, Role::Accent, theme, buffer);
         let [text, hints] = Layout::vertical([Constraint::Min(1), Constraint::Length(1)]).areas(inside);
         if self.show_change {
@@ -119,12 +118,14 @@ impl EditorModal {
             self.area.set_cursor_style(theme.style(Role::Selected));
             self.area.render(text, buffer);
         }
-        let keys = if self.asked_to_leave {
-            "esc once more throws the change away · ctrl-s keeps it"
+        let keys: &[&str] = if self.asked_to_leave {
+            &["esc once more throws the change away", "ctrl-s keeps it"]
         } else {
-            "ctrl-s done · esc leave · ctrl-d what changed · ctrl-o $EDITOR"
+            &["ctrl-s done", "ctrl-d what changed", "ctrl-o $EDITOR", "esc leave"]
         };
-        Line::styled(fit(keys, usize::from(hints.width)), theme.style(Role::Faint)).render(hints, buffer);
+        let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
+        let line = keys_that_fit(&keys, usize::from(hints.width));
+        Line::styled(line, theme.style(Role::Faint)).render(hints, buffer);
     }
 }
 

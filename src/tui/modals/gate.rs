@@ -1,22 +1,30 @@
 //! The gate: a modal that cannot be missed, and cannot be answered by accident.
 //!
+//! Owns what is chosen at a gate and how it is laid out. What the buttons say is in [`answers`], what it is about in
+//! [`text`].
+//!
 //! # Invariants
 //! - For a moment after it appeared it takes no answer, and every key that was meant for something else makes that
 //!   moment longer.
 //! - An answer is chosen first and given then; giving up the session asks once more.
+//! - A gate of the past is only looked at.
+
+mod answers;
+mod text;
 
 use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Layout, Rect},
-    text::{Line, Span},
+    text::Line,
     widgets::{Paragraph, Widget as _},
 };
 
-use super::{framed, middle};
+use super::{first_that_fits, framed, keys_that_fit, middle};
 use crate::{
     control::text::{first_line, plain},
     engine::{
         State,
+        conversation::PermissionAsk,
         ids::ItemId,
         input::GateAnswer,
         session::gate::{About, Choice, Gate},
@@ -25,21 +33,28 @@ use crate::{
     tui::{
         keymap::Action,
         model::{Attempt, Model},
-        runs::Run,
         text::{fit, plain_lines},
         theme::{Role, Theme},
-        view::run_text,
     },
 };
+use answers::Button;
 
 /// How long it takes no answer.
 const GUARD: Time = Time(600);
+/// So much of the reason is shown.
+const REASON: usize = 4;
 
 /// A gate on the screen.
 #[derive(Debug)]
 pub struct GateModal {
     /// The gate.
     pub gate: Gate,
+    /// The agent's request that it is about.
+    ask: Option<PermissionAsk>,
+    /// The answers.
+    buttons: Vec<Button>,
+    /// Whether it can be answered.
+    standing: Standing,
     /// When it takes answers.
     pub armed_at: At,
     /// The chosen answer.
@@ -50,10 +65,23 @@ pub struct GateModal {
     item: usize,
     /// How far the text was read.
     scroll: usize,
+    /// How many rows of text there are, and how many of them are in sight.
+    rows: (usize, usize),
     /// Where the items were drawn, for the mouse.
     list: Rect,
+    /// Where the answers were drawn, for the mouse.
+    spots: Vec<(usize, Rect)>,
     /// Whether giving up was asked for once.
     sure: bool,
+}
+
+/// Whether a gate can be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It waits.
+    Waits,
+    /// It waited once, in a session that is watched again.
+    Past,
 }
 
 /// What a key at a gate leads to.
@@ -69,6 +97,8 @@ pub enum Asked {
     Edit(ItemId),
     /// An item is to be edited in the person's own editor.
     EditOutside(ItemId),
+    /// Something that a gate of the past does not take.
+    TooLate,
     /// The gate is put aside.
     Aside,
 }
@@ -76,17 +106,34 @@ pub enum Asked {
 impl GateModal {
     /// A gate that was just reached.
     pub fn open(gate: Gate, state: &State, now: At) -> Self {
+        Self { armed_at: now.after(GUARD), ..Self::with(gate, state, Standing::Waits) }
+    }
+
+    /// A gate in a session that is watched again.
+    pub fn past(gate: Gate, state: &State) -> Self {
+        Self::with(gate, state, Standing::Past)
+    }
+
+    fn with(gate: Gate, state: &State, standing: Standing) -> Self {
         let waiting = state.pending.waiting_ids();
         let items = gate.items.iter().filter(|id| waiting.contains(id)).map(|id| (*id, true)).collect();
-        Self { gate, armed_at: now.after(GUARD), choice: 0, items, item: 0, scroll: 0, list: Rect::ZERO, sure: false }
-    }
-
-    fn choices(&self) -> &[Choice] {
-        &self.gate.choices
-    }
-
-    fn chosen(&self) -> Option<Choice> {
-        self.choices().get(self.choice).copied()
+        let ask = state.asked_at(&gate).cloned();
+        let buttons = answers::buttons(&gate, ask.as_ref());
+        Self {
+            gate,
+            ask,
+            buttons,
+            standing,
+            armed_at: At(0),
+            choice: 0,
+            items,
+            item: 0,
+            scroll: 0,
+            rows: (0, 0),
+            list: Rect::ZERO,
+            spots: Vec::new(),
+            sure: false,
+        }
     }
 
     /// It was put aside and comes back, as it was: again it takes no answer in its first moment.
@@ -110,24 +157,14 @@ impl GateModal {
         if action != Action::Answer {
             self.sure = false;
         }
-        let choices = self.choices().len().max(1);
-        let items = self.items.len().max(1);
+        let choices = self.buttons.len().max(1);
         match action {
             Action::NextChoice => self.choice = (self.choice + 1) % choices,
             Action::PreviousChoice => self.choice = (self.choice + choices - 1) % choices,
-            Action::ItemDown => (self.item, self.scroll) = ((self.item + 1) % items, 0),
-            Action::ItemUp => (self.item, self.scroll) = ((self.item + items - 1) % items, 0),
-            Action::ToggleItem => {
-                if let Some((_, approved)) = self.items.get_mut(self.item) {
-                    *approved = !*approved;
-                }
-            }
+            Action::ItemDown | Action::ItemUp => self.step(action == Action::ItemDown),
+            Action::ToggleItem | Action::EditItem | Action::EditOutside => return self.on_item(action),
             Action::TextDown => self.scroll += 5,
             Action::TextUp => self.scroll = self.scroll.saturating_sub(5),
-            Action::EditItem => return self.items.get(self.item).map_or(Asked::Nothing, |(id, _)| Asked::Edit(*id)),
-            Action::EditOutside => {
-                return self.items.get(self.item).map_or(Asked::Nothing, |(id, _)| Asked::EditOutside(*id));
-            }
             Action::Aside => return Asked::Aside,
             Action::Answer => return self.answer(),
             _ => {}
@@ -135,8 +172,34 @@ impl GateModal {
         Asked::Nothing
     }
 
+    /// To the next item; where there are none, to the next line.
+    fn step(&mut self, down: bool) {
+        let items = self.items.len();
+        if items == 0 {
+            return self.wheel(down);
+        }
+        let by = if down { 1 } else { items - 1 };
+        (self.item, self.scroll) = ((self.item + by) % items, 0);
+    }
+
+    fn on_item(&mut self, action: Action) -> Asked {
+        let Some((id, approved)) = self.items.get_mut(self.item) else { return Asked::Nothing };
+        match (self.standing, action) {
+            (Standing::Past, _) => Asked::TooLate,
+            (Standing::Waits, Action::EditItem) => Asked::Edit(*id),
+            (Standing::Waits, Action::EditOutside) => Asked::EditOutside(*id),
+            (Standing::Waits, _) => {
+                *approved = !*approved;
+                Asked::Nothing
+            }
+        }
+    }
+
     fn answer(&mut self) -> Asked {
-        let Some(choice) = self.chosen() else { return Asked::Nothing };
+        if self.standing == Standing::Past {
+            return Asked::TooLate;
+        }
+        let Some(Button { choice, option, .. }) = self.buttons.get(self.choice).cloned() else { return Asked::Nothing };
         if choice == Choice::Send {
             return Asked::Write;
         }
@@ -146,165 +209,184 @@ impl GateModal {
         }
         let approved: Vec<ItemId> = self.items.iter().filter(|(_, approved)| *approved).map(|(id, _)| *id).collect();
         let some = choice == Choice::Approve && approved.len() < self.items.len();
-        Asked::Answer(GateAnswer { gate: self.gate.id, choice, text: None, items: some.then_some(approved) })
+        Asked::Answer(GateAnswer { gate: self.gate.id, choice, text: option, items: some.then_some(approved) })
     }
 
-    /// A mouse button was pressed on a choice.
-    pub fn click(&mut self, choice: usize, now: At) -> Asked {
+    /// A mouse button was pressed: the first time chooses an answer or an item, the second gives or switches it.
+    pub fn click(&mut self, column: u16, row: u16, now: At) -> Asked {
+        let button = self.spots.iter().find(|(_, spot)| spot.contains((column, row).into())).map(|(n, _)| *n);
         if !self.is_armed(now) {
-            self.armed_at = now.after(GUARD);
+            // A click beside the answers was not meant for them.
+            self.armed_at = if button.is_some() { now.after(GUARD) } else { self.armed_at };
             return Asked::Nothing;
         }
-        if choice >= self.choices().len() {
-            return Asked::Nothing;
-        }
-        let again = self.choice == choice;
-        self.choice = choice;
+        let Some(button) = button else { return self.click_item(column, row) };
+        let again = self.choice == button;
+        self.choice = button;
         self.sure &= again;
         if again { self.answer() } else { Asked::Nothing }
     }
 
+    fn click_item(&mut self, column: u16, row: u16) -> Asked {
+        if !self.list.contains((column, row).into()) {
+            return Asked::Nothing;
+        }
+        let item = self.first_item() + usize::from(row - self.list.y);
+        if item == self.item {
+            return self.on_item(Action::ToggleItem);
+        }
+        if item < self.items.len() {
+            (self.item, self.scroll) = (item, 0);
+        }
+        Asked::Nothing
+    }
+
+    /// The wheel was turned.
+    pub fn wheel(&mut self, down: bool) {
+        self.scroll = if down { self.scroll + 1 } else { self.scroll.saturating_sub(1) };
+    }
+
+    /// What the agent says itself is not said again.
+    fn reason(&self, theme: &Theme, width: usize) -> Vec<Line<'static>> {
+        let reason = if self.ask.is_some() { "" } else { self.gate.reason.as_str() };
+        plain_lines(reason, theme.style(Role::Text), width.max(1)).into_iter().take(REASON).collect()
+    }
+
     /// Where the gate stands: as large as what it shows, within the screen.
-    pub fn frame(&self, model: &Model, area: Rect) -> Rect {
+    fn frame(&self, model: &Model, area: Rect) -> Rect {
         let width = area.width * 9 / 10;
         let inside = usize::from(width.saturating_sub(2)).max(1);
         let plain = |text: &str, width: usize| plain_lines(text, ratatui::style::Style::default(), width.max(1)).len();
-        let body = if self.items.is_empty() && self.gate.about != About::RetryLimit {
-            self.last_run(model).map_or(0, |run| plain(&run_text(run), inside) + 1)
-        } else if self.items.is_empty() {
-            let columns = attempts_shown(&model.attempts, width).max(1);
-            model.attempts.iter().map(|attempt| plain(&attempt.reason, inside / columns)).max().unwrap_or(0) + 1
-        } else {
+        let body = if !self.items.is_empty() {
             let pending = model.session.as_ref().map(|state| &state.pending);
             let texts = self.items.iter().filter_map(|(id, _)| pending.and_then(|pending| pending.get(*id)));
             let longest = texts.map(|item| plain(&item.text, inside * 2 / 3)).max().unwrap_or(0);
             longest.max(self.items.len())
+        } else if self.gate.about == About::RetryLimit {
+            let columns = attempts_shown(&model.attempts, width).max(1);
+            model.attempts.iter().map(|attempt| plain(&attempt.reason, inside / columns)).max().unwrap_or(0) + 1
+        } else {
+            text::lines(&self.gate, self.ask.as_ref(), model, &model.theme, inside).len()
         };
-        let height = plain(&self.gate.reason, inside).min(4) + body + 7;
+        let height = self.reason(&model.theme, inside).len() + body + answers::rows(&self.buttons, inside) + 6;
         middle(area, width, u16::try_from(height).unwrap_or(u16::MAX).clamp(12, (area.height * 9 / 10).max(12)))
     }
 
     /// Draws the gate.
     pub fn draw(&mut self, model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
         let area = self.frame(model, area);
-        let title = match self.gate.about {
-            About::FinalDelivery => "Final delivery",
-            About::Delivery => "Delivery",
-            About::RetryLimit => "Retry limit reached",
-            About::Escalation => "A person has to look",
-            About::Errors => "Too many errors",
-            About::BrokenHook => "Broken hook",
-            About::Permission => "Permission",
-            About::Budget => "Budget used up",
-        };
-        let inside = framed(area, &format!("◆ {title}"), Role::Gate, theme, buffer);
-        let reason = plain_lines(&self.gate.reason, theme.style(Role::Text), usize::from(inside.width));
-        let reason_rows = u16::try_from(reason.len().min(4)).unwrap_or(4);
+        let inside = framed(area, &format!("◆ {}", self.title(model)), Role::Gate, theme, buffer);
+        let width = usize::from(inside.width);
+        let reason = self.reason(theme, width);
+        let reason_rows = if reason.is_empty() { 0 } else { u16::try_from(reason.len()).unwrap_or(0) + 1 };
+        let button_rows = u16::try_from(answers::rows(&self.buttons, width)).unwrap_or(u16::MAX);
         // Where there is little room, the answers are the last to go.
         let space = u16::from(inside.height >= 9);
+        let button_rows = button_rows.min((inside.height / 3).max(1));
+        let left = inside.height.saturating_sub(space + button_rows + 1);
         let rows = Layout::vertical([
-            Constraint::Length((reason_rows + 1).min(inside.height.saturating_sub(3 + space))),
+            Constraint::Length(reason_rows.min(left.div_ceil(2))),
             Constraint::Min(1),
             Constraint::Length(space),
-            Constraint::Length(1),
+            Constraint::Length(button_rows),
             Constraint::Length(1),
         ]);
         let [head, middle, meaning, buttons, hints] = rows.areas(inside);
         Paragraph::new(reason).render(head, buffer);
-        if !self.items.is_empty() {
-            self.draw_items(model, theme, middle, buffer);
-        } else if self.gate.about == About::RetryLimit {
-            self.draw_attempts(&model.attempts, theme, middle, buffer);
-        } else {
-            self.draw_last_run(model, theme, middle, buffer);
-        }
-        let means = self.chosen().map_or("", |choice| meaning_of(self.gate.about, choice));
-        Line::styled(fit(means, usize::from(meaning.width)), theme.style(Role::Accent)).render(meaning, buffer);
-        self.draw_choices(theme, buttons, buffer);
-        Line::styled(fit(&self.hints(model), usize::from(hints.width)), theme.style(Role::Faint)).render(hints, buffer);
+        self.draw_body(model, theme, middle, buffer);
+        let chosen = self.buttons.get(self.choice);
+        let means = chosen.map(|button| answers::meaning(self.gate.about, button, width)).unwrap_or_default();
+        Line::styled(means, theme.style(Role::Accent)).render(meaning, buffer);
+        self.draw_buttons(theme, buttons, buffer);
+        Line::styled(self.hints(model, width), theme.style(Role::Faint)).render(hints, buffer);
+        self.draw_place(theme, area, buffer);
     }
 
-    fn hints(&self, model: &Model) -> String {
+    fn title(&self, model: &Model) -> String {
+        let waiting = model.session.as_ref().map_or(0, |state| state.asks.waiting.len());
+        match self.gate.about {
+            About::FinalDelivery => "Final delivery".into(),
+            About::Delivery => "Delivery".into(),
+            About::RetryLimit => "Retry limit reached".into(),
+            About::Escalation => "A person has to look".into(),
+            About::Errors => "Too many errors".into(),
+            About::BrokenHook => "Broken hook".into(),
+            About::Permission if waiting > 1 => format!("The agent asks · {} more after this", waiting - 1),
+            About::Permission => "The agent asks".into(),
+            About::Budget => "Budget used up".into(),
+        }
+    }
+
+    fn draw_body(&mut self, model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+        if !self.items.is_empty() {
+            self.draw_items(model, theme, area, buffer);
+        } else if self.gate.about == About::RetryLimit {
+            self.draw_attempts(&model.attempts, theme, area, buffer);
+        } else {
+            let lines = text::lines(&self.gate, self.ask.as_ref(), model, theme, usize::from(area.width));
+            self.stop_at_the_end(lines.len(), area.height);
+            Paragraph::new(lines.into_iter().skip(self.scroll).collect::<Vec<_>>()).render(area, buffer);
+        }
+    }
+
+    fn hints(&self, model: &Model, width: usize) -> String {
+        let key = |action| model.keymap.key(action);
+        if self.standing == Standing::Past {
+            let close = format!("{} close", key(Action::Aside));
+            return keys_that_fit(&["a gate of the past: it takes no answer".into(), close], width);
+        }
         if !self.is_armed(model.now) {
-            return "a moment: keys that were meant for something else do nothing here".into();
+            let words = ["a moment: keys that were meant for something else do nothing here", "a moment …"];
+            return first_that_fits(&words, width);
         }
         if self.sure {
-            return format!("{} once more gives the session up", model.keymap.key(Action::Answer));
+            return fit(&format!("{} once more gives the session up", key(Action::Answer)), width);
         }
-        let keymap = &model.keymap;
-        let items = if self.items.is_empty() {
-            String::new()
-        } else {
-            format!(
-                "  {} item  {} yes/no  {} edit",
-                keymap.key(Action::ItemDown),
-                keymap.key(Action::ToggleItem),
-                keymap.key(Action::EditItem)
-            )
-        };
-        format!(
-            "{} choose  {} answer{items}  {} aside",
-            keymap.key(Action::NextChoice),
-            keymap.key(Action::Answer),
-            keymap.key(Action::Aside)
-        )
-    }
-
-    fn draw_choices(&self, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-        let mut spans = Vec::new();
-        for (n, choice) in self.choices().iter().enumerate().skip(self.first_choice(area.width)) {
-            let style = if n == self.choice { theme.style(Role::Selected) } else { theme.style(Role::Key) };
-            spans.push(Span::styled(format!("[ {} ]", choice.name()), style));
-            spans.push(Span::raw(" "));
+        let mut hints = vec![format!("{} answer", key(Action::Answer)), format!("{} choose", key(Action::NextChoice))];
+        if !self.items.is_empty() {
+            let items = [(Action::ItemDown, "item"), (Action::ToggleItem, "yes/no"), (Action::EditItem, "edit")];
+            hints.extend(items.map(|(action, about)| format!("{} {about}", key(action))));
         }
-        Line::from(spans).render(area, buffer);
+        if self.rows.0 > self.rows.1 {
+            hints.push(format!("{} read on", key(Action::TextDown)));
+        }
+        hints.push(format!("{} aside", key(Action::Aside)));
+        keys_that_fit(&hints, width)
     }
 
-    /// The first choice in sight: where not all of them fit, the chosen one does.
-    fn first_choice(&self, width: u16) -> usize {
-        let choices = self.choices();
-        let fits = |first: &usize| {
-            let shown = &choices[*first..=self.choice];
-            shown.iter().map(|choice| button_width(*choice) + 1).sum::<u16>() <= width + 1
-        };
-        if choices.is_empty() { 0 } else { (0..self.choice).find(fits).unwrap_or(self.choice) }
+    /// The answers; where there are more rows of them than room, the chosen one is in sight.
+    fn draw_buttons(&mut self, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+        let placed = answers::placed(&self.buttons, usize::from(area.width));
+        let chosen = placed.get(self.choice).map_or(0, |placed| placed.row);
+        let height = usize::from(area.height);
+        let first = (chosen + 1).saturating_sub(height);
+        self.spots.clear();
+        for (n, button) in placed.into_iter().enumerate() {
+            let Some(row) = button.row.checked_sub(first).filter(|row| *row < height) else { continue };
+            let cells = |n: usize| u16::try_from(n).unwrap_or(0);
+            let line =
+                Line::styled(button.text, theme.style(if n == self.choice { Role::Selected } else { Role::Key }));
+            let spot = Rect {
+                x: area.x + cells(button.column),
+                y: area.y + cells(row),
+                width: cells(line.width()),
+                height: 1,
+            };
+            line.render(spot, buffer);
+            self.spots.push((n, spot));
+        }
     }
 
-    /// The last run of the hook that it is about.
-    fn last_run<'a>(&self, model: &'a Model) -> Option<&'a Run> {
-        model.runs.newest_first().find(|run| self.gate.hook.as_ref() == Some(&run.hook))
-    }
-
-    /// What the hook that it is about printed last.
-    fn draw_last_run(&mut self, model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-        let Some((run, finished)) = self.last_run(model).and_then(|run| run.ended.as_ref().map(|end| (run, end)))
-        else {
-            let said = model.session.as_ref().map_or("", |state| state.turns.said.as_str());
-            let text = plain_lines(said, theme.style(Role::Text), usize::from(area.width));
-            self.stop_at_the_end(text.len(), area.height);
-            Paragraph::new(text.into_iter().skip(self.scroll).collect::<Vec<_>>()).render(area, buffer);
+    /// Where one is in a text that is longer than its place, at the edge.
+    fn draw_place(&self, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+        let (rows, height) = self.rows;
+        let text = format!(" {}–{} of {rows} ", self.scroll + 1, (self.scroll + height).min(rows));
+        let width = u16::try_from(text.chars().count()).unwrap_or(u16::MAX);
+        if rows <= height || width + 4 > area.width {
             return;
-        };
-        let head = format!("{} {} · {} · {}", run.point, run.name(), finished.end.describe(), finished.took_ms);
-        let width = usize::from(area.width);
-        let mut lines = vec![Line::styled(fit(&head, width), theme.style(Role::Warning))];
-        let text = plain_lines(&run_text(run), theme.style(Role::Text), width);
-        self.stop_at_the_end(text.len() + 1, area.height);
-        lines.extend(text.into_iter().skip(self.scroll));
-        Paragraph::new(lines).render(area, buffer);
-    }
-
-    /// Where each choice stands in its row, for the mouse.
-    pub fn choice_at(&self, column: u16, width: u16) -> Option<usize> {
-        let mut from = 0;
-        for (n, choice) in self.choices().iter().enumerate().skip(self.first_choice(width)) {
-            let width = button_width(*choice);
-            if (from..from + width).contains(&column) {
-                return Some(n);
-            }
-            from += width + 1;
         }
-        None
+        let edge = Rect { x: area.right() - width - 2, y: area.bottom().saturating_sub(1), width, height: 1 };
+        Line::styled(text, theme.style(Role::Gate)).render(edge, buffer);
     }
 
     fn draw_items(&mut self, model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
@@ -338,28 +420,9 @@ impl GateModal {
         self.item.saturating_sub(usize::from(self.list.height).saturating_sub(1))
     }
 
-    /// A mouse button was pressed on the items: the first time chooses one, the second approves it or not.
-    pub fn click_item(&mut self, column: u16, row: u16, now: At) {
-        if self.items.is_empty() || !self.is_armed(now) || !self.list.contains((column, row).into()) {
-            return;
-        }
-        let item = self.first_item() + usize::from(row - self.list.y);
-        if item == self.item
-            && let Some((_, approved)) = self.items.get_mut(item)
-        {
-            *approved = !*approved;
-        } else if item < self.items.len() {
-            (self.item, self.scroll) = (item, 0);
-        }
-    }
-
-    /// The wheel was turned.
-    pub fn wheel(&mut self, down: bool) {
-        self.scroll = if down { self.scroll + 1 } else { self.scroll.saturating_sub(1) };
-    }
-
     /// Nobody reads on behind the end: the way back would be as long.
     fn stop_at_the_end(&mut self, rows: usize, height: u16) {
+        self.rows = (rows, usize::from(height));
         self.scroll = self.scroll.min(rows.saturating_sub(usize::from(height)));
     }
 
@@ -383,35 +446,6 @@ impl GateModal {
             lines.extend(text.into_iter().skip(self.scroll));
             Paragraph::new(lines).render(*column, buffer);
         }
-    }
-}
-
-fn button_width(choice: Choice) -> u16 {
-    u16::try_from(choice.name().len()).unwrap_or(0) + 4
-}
-
-/// What an answer leads to.
-fn meaning_of(about: About, choice: Choice) -> &'static str {
-    match (about, choice) {
-        (About::FinalDelivery, Choice::Approve) => "one prompt carries what is approved; then the session ends",
-        (_, Choice::Approve) => "what is approved goes with the next prompt",
-        (_, Choice::Skip) => "nothing of it is delivered",
-        (About::RetryLimit, Choice::Continue) => "as many retries again",
-        (About::Budget, Choice::Continue) => "as much again",
-        (_, Choice::Continue) => "the next iteration",
-        (_, Choice::Send) => "write to the agent yourself; the count starts again",
-        (_, Choice::Ignore) => "accept the turn as it is; the iteration counts as forced",
-        (_, Choice::Disable) => "this hook does not run any more in this session",
-        (_, Choice::Retry) => "run the hook once more",
-        (_, Choice::Complete) => "the work is done; end the session as complete",
-        (_, Choice::Abort) => "give the session up; it can be resumed",
-        (_, Choice::Stop) => "end the session here; it can be resumed",
-        (_, Choice::AllowOnce) => "the agent may do this, this once",
-        (_, Choice::AllowAlways) => "the agent may do this, and does not ask again in this session",
-        (_, Choice::RejectOnce) => "the agent may not do this now; its turn goes on",
-        (_, Choice::RejectAlways) => "the agent may not do this, and does not ask again in this session",
-        (_, Choice::Cancel) => "no answer; the agent's turn ends",
-        (_, Choice::Escalate | Choice::Fail) => "",
     }
 }
 

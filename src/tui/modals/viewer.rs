@@ -3,11 +3,12 @@
 use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Layout, Rect},
+    style::Style,
     text::Line,
     widgets::{Paragraph, Widget as _},
 };
 
-use super::framed;
+use super::{framed, keys_that_fit};
 use crate::{
     control::text::plain,
     tui::{
@@ -24,16 +25,31 @@ pub struct ViewerModal {
     lines: Vec<String>,
     /// What is to be known beside the text: its size, what was cut.
     about: String,
-    top: usize,
+    top: Place,
     left: usize,
     wraps: bool,
+}
+
+/// A line, and a row of it where it is wrapped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    line: usize,
+    row: usize,
+}
+
+/// How much of the text is in sight: columns and rows.
+type Room = (usize, usize);
+
+/// The room for text on a screen of this size: all but the frame and the last line.
+pub fn room((width, height): (u16, u16)) -> Room {
+    (usize::from(width.saturating_sub(2)).max(1), usize::from(height.saturating_sub(3)).max(1))
 }
 
 impl ViewerModal {
     /// A viewer of this text.
     pub fn new(title: impl Into<String>, text: &str, about: impl Into<String>) -> Self {
         let lines = plain(text).lines().map(expand_tabs).collect();
-        Self { title: title.into(), lines, about: about.into(), top: 0, left: 0, wraps: true }
+        Self { title: title.into(), lines, about: about.into(), top: Place::default(), left: 0, wraps: true }
     }
 
     /// All of the text.
@@ -42,20 +58,65 @@ impl ViewerModal {
     }
 
     /// A key was pressed.
-    pub fn key(&mut self, action: Action, page: usize) {
-        let last = self.lines.len().saturating_sub(1);
+    pub fn key(&mut self, action: Action, room: Room) {
+        let page = room.1.saturating_sub(1).max(1);
         match action {
-            Action::Up => self.top = self.top.saturating_sub(1),
-            Action::Down => self.top = (self.top + 1).min(last),
-            Action::PageUp => self.top = self.top.saturating_sub(page),
-            Action::PageDown => self.top = (self.top + page).min(last),
-            Action::Top => self.top = 0,
-            Action::Bottom => self.top = self.lines.len().saturating_sub(page),
-            Action::Wrap => self.wraps = !self.wraps,
+            Action::Up => self.back(1, room),
+            Action::Down => self.on(1, room),
+            Action::PageUp => self.back(page, room),
+            Action::PageDown => self.on(page, room),
+            Action::Top => self.top = Place::default(),
+            Action::Bottom => self.top = self.end(room),
+            Action::Wrap => {
+                self.wraps = !self.wraps;
+                self.top.row = 0;
+            }
             Action::NextChoice => self.left += 8,
             Action::PreviousChoice => self.left = self.left.saturating_sub(8),
             _ => {}
         }
+    }
+
+    /// How many rows a line takes.
+    fn rows(&self, line: usize, width: usize) -> usize {
+        self.lines.get(line).map_or(0, |text| if self.wraps { wrapped(text, width).len() } else { 1 })
+    }
+
+    /// The place from which everything to the end is in sight.
+    fn end(&self, (width, height): Room) -> Place {
+        let mut left = height;
+        for line in (0..self.lines.len()).rev() {
+            let rows = self.rows(line, width);
+            if rows >= left {
+                return Place { line, row: rows - left };
+            }
+            left -= rows;
+        }
+        Place::default()
+    }
+
+    fn back(&mut self, mut rows: usize, (width, _): Room) {
+        while rows > self.top.row && self.top.line > 0 {
+            rows -= self.top.row + 1;
+            let line = self.top.line - 1;
+            self.top = Place { line, row: self.rows(line, width).saturating_sub(1) };
+        }
+        self.top.row = self.top.row.saturating_sub(rows);
+    }
+
+    /// Not behind the end; but whoever was led there by a search stays.
+    fn on(&mut self, mut rows: usize, room: Room) {
+        let last = self.end(room).max(self.top);
+        while self.top < last && rows > 0 {
+            let left = self.rows(self.top.line, room.0).saturating_sub(self.top.row);
+            if rows < left {
+                self.top.row += rows;
+                break;
+            }
+            rows -= left;
+            self.top = Place { line: self.top.line + 1, row: 0 };
+        }
+        self.top = self.top.min(last);
     }
 
     /// Goes to the next or previous line with this text in it; tells whether there is one.
@@ -63,12 +124,13 @@ impl ViewerModal {
         let query = query.to_lowercase();
         let holds = |n: &usize| self.lines[*n].to_lowercase().contains(&query);
         let count = self.lines.len();
+        let top = self.top.line;
         let found = if forward {
-            (self.top + 1..count).chain(0..(self.top + 1).min(count)).find(holds)
+            (top + 1..count).chain(0..(top + 1).min(count)).find(holds)
         } else {
-            (0..self.top.min(count)).rev().chain((self.top.min(count)..count).rev()).find(holds)
+            (0..top.min(count)).rev().chain((top.min(count)..count).rev()).find(holds)
         };
-        self.top = found.unwrap_or(self.top);
+        self.top = found.map_or(self.top, |line| Place { line, row: 0 });
         found.is_some()
     }
 
@@ -79,31 +141,31 @@ impl ViewerModal {
         let (width, height) = (usize::from(text.width), usize::from(text.height));
         let style = theme.style(Role::Text);
         let mut rows: Vec<Line<'_>> = Vec::with_capacity(height);
-        for line in self.lines.iter().skip(self.top) {
-            if rows.len() >= height {
+        for line in self.lines.iter().skip(self.top.line) {
+            if rows.len() >= height + self.top.row {
                 break;
             }
             if self.wraps {
-                rows.extend(wrap(&[(line.clone(), style)], width, 0));
+                rows.extend(wrapped(line, width).into_iter().map(|row| row.style(style)));
             } else {
                 let cut: String = line.chars().skip(self.left).collect();
                 rows.push(Line::styled(fit(&cut, width), style));
             }
         }
-        rows.truncate(height);
-        Paragraph::new(rows).render(text, buffer);
-        let place = format!("line {} of {}", (self.top + 1).min(self.lines.len()), self.lines.len());
-        let keys = format!(
-            "{} wrap · {} search · {} copy · {} close",
-            keymap.key(Action::Wrap),
-            keymap.key(Action::Search),
-            keymap.key(Action::Copy),
-            keymap.key(Action::Close)
-        );
-        let line = fit(&format!("{place} · {keys}"), usize::from(foot.width));
+        Paragraph::new(rows.into_iter().skip(self.top.row).take(height).collect::<Vec<_>>()).render(text, buffer);
+        let place = format!("line {} of {}", (self.top.line + 1).min(self.lines.len()), self.lines.len());
+        let keys =
+            [(Action::Search, "search"), (Action::Wrap, "wrap"), (Action::Copy, "copy"), (Action::Close, "close")];
+        let keys = keys.map(|(action, about)| format!("{} {about}", keymap.key(action)));
+        let hints: Vec<String> = [place].into_iter().chain(keys).collect();
+        let line = keys_that_fit(&hints, usize::from(foot.width));
         Line::styled(line, theme.style(Role::Faint)).render(foot, buffer);
         let edge = Rect { x: area.x + 1, y: area.bottom() - 1, width: area.width.saturating_sub(2), height: 1 };
         let about = fit(&format!(" {} ", self.about), usize::from(edge.width));
         Line::styled(about, theme.style(Role::Accent)).render(edge, buffer);
     }
+}
+
+fn wrapped(text: &str, width: usize) -> Vec<Line<'static>> {
+    wrap(&[(text.to_owned(), Style::default())], width, 0)
 }

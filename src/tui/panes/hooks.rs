@@ -1,4 +1,4 @@
-//! The hooks: what runs with its live output, what ran, what will run.
+//! The hooks: what runs with its live output, what ran, what will run. Every hook of the session has a row.
 
 use ratatui::{
     buffer::Buffer,
@@ -12,7 +12,7 @@ use crate::{
     engine::{State, hooks::point::Point, hooks::verdict::Verdict, session::Phase},
     tui::{
         model::Model,
-        runs::Run,
+        runs::{Row, Run},
         text::fit,
         theme::{Role, Theme},
     },
@@ -41,29 +41,52 @@ pub fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
 }
 
 fn first_row(model: &Model, height: usize) -> usize {
-    model.chosen_run.saturating_sub(height.saturating_sub(1))
+    model.chosen_hook.saturating_sub(height.saturating_sub(1))
 }
 
 fn draw_list(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-    if model.runs.is_empty() {
-        Line::styled("No hook has run yet.", theme.style(Role::Faint)).render(area, buffer);
+    let rows = model.hook_rows();
+    if rows.is_empty() {
+        Line::styled("There are no hooks.", theme.style(Role::Faint)).render(area, buffer);
         return;
     }
     let height = usize::from(area.height);
-    let rows = model.runs.newest_first().enumerate().skip(first_row(model, height)).take(height);
-    let lines: Vec<Line<'_>> = rows
-        .map(|(n, run)| {
-            let (text, role) = row(model, run);
-            let focused = model.focus == crate::tui::model::Pane::Hooks;
-            let role = if n == model.chosen_run && focused { Role::Selected } else { role };
+    let focused = model.focus == crate::tui::model::Pane::Hooks;
+    let first = first_row(model, height);
+    let shown = (first..rows.len()).take(height).filter_map(|n| rows.nth(n).map(|row| (n, row)));
+    let lines: Vec<Line<'_>> = shown
+        .map(|(n, row)| {
+            let (text, role) = match row {
+                Row::Ran(run) => ran(model, run),
+                Row::Waits(point, _) => (format!("○ {point} {}{}", row.name(), waits(model, row)), Role::Faint),
+            };
+            let role = if n == model.chosen_hook && focused { Role::Selected } else { role };
             Line::styled(fit(&text, usize::from(area.width)), theme.style(role))
         })
         .collect();
     Paragraph::new(lines).render(area, buffer);
 }
 
+/// What becomes of a hook of which no run is listed.
+fn waits(model: &Model, row: Row<'_>) -> &'static str {
+    let over = model.session.as_ref().is_some_and(|state| state.outcome().is_some());
+    match switched_off(model, row) {
+        "" if over => "",
+        "" => " · waits for its point",
+        off => off,
+    }
+}
+
+fn switched_off(model: &Model, row: Row<'_>) -> &'static str {
+    let hook = row.hook();
+    let state = model.session.as_ref();
+    let spec = state.and_then(|state| state.plan().hook(hook.point, &hook.hook).map(|spec| (state, spec)));
+    let off = spec.is_some_and(|(state, spec)| !state.hooks.is_enabled(hook.point, spec));
+    if off { " · switched off" } else { "" }
+}
+
 /// A run in a line.
-fn row(model: &Model, run: &Run) -> (String, Role) {
+fn ran(model: &Model, run: &Run) -> (String, Role) {
     let took = run.took(model.moment());
     let again = if run.attempt > 0 { format!(" · retry {}", run.attempt) } else { String::new() };
     let Some(finished) = &run.ended else {
@@ -82,13 +105,7 @@ fn row(model: &Model, run: &Run) -> (String, Role) {
         Verdict::Fail => ("!", Role::Warning),
     };
     let piped = if finished.piped { " · piped" } else { "" };
-    let state = model.session.as_ref();
-    let spec = state.and_then(|state| state.plan().hook(run.point, &run.hook).map(|spec| (state, spec)));
-    let off = if spec.is_some_and(|(state, spec)| !state.hooks.is_enabled(run.point, spec)) {
-        " · switched off"
-    } else {
-        ""
-    };
+    let off = switched_off(model, Row::Ran(run));
     (format!("{sign} {} {} · {}{off}{piped}{again} · {took}", run.point, run.name(), finished.end.describe()), role)
 }
 
@@ -126,7 +143,7 @@ fn upcoming(state: &State) -> String {
 pub fn choose(model: &mut Model, area: Rect, nth: usize) {
     let height = usize::from(parts(model, area)[0].height);
     let chosen = first_row(model, height) + nth;
-    if nth < height && chosen < model.runs.len() {
-        model.chosen_run = chosen;
+    if nth < height && chosen < model.hook_rows().len() {
+        model.chosen_hook = chosen;
     }
 }

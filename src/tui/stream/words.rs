@@ -1,19 +1,28 @@
 //! What a record says in the stream: the line of its block, how that looks, and the text under it.
 
-use super::{Block, Body, Kind};
+use super::{
+    Block, Body, Kind,
+    part::{Look, Part},
+};
 use crate::{
-    control::text::{first_line, plain},
+    control::{
+        amounts::Used,
+        requests::{self, Leave, Told},
+        text::{first_line, plain},
+        tool,
+    },
     engine::{
-        conversation::StopReason,
+        conversation::{PermissionAsk, PlanEntry, Spent, StopReason, ToolCall, ToolStatus},
         event::{Event, HookFinished, IterationOutcome, Outcome, PromptReason, PromptSent},
         hooks::verdict::Verdict,
-        time::At,
+        session::gate::About,
+        time::{At, Span},
     },
     tui::theme::Role,
 };
 
 pub(super) fn block(kind: Kind, at: At, head: String, role: Role) -> Block {
-    let folded = matches!(kind, Kind::Tool | Kind::Hook | Kind::Prompt);
+    let folded = matches!(kind, Kind::Tool | Kind::Request | Kind::Hook | Kind::Prompt);
     Block { kind, at, head, role, error: false, folded, body: Body::None, spots: Vec::new(), turn: None, revision: 0 }
 }
 
@@ -31,7 +40,7 @@ pub(super) fn finished_block(at: At, finished: &HookFinished) -> Block {
     Block { error: failed, folded: *verdict == Verdict::Pass, ..block(Kind::Hook, at, head, role) }
 }
 
-pub(super) fn output(finished: &HookFinished) -> String {
+fn output(finished: &HookFinished) -> String {
     let parts = [&finished.stdout, &finished.stderr].into_iter().filter(|text| !text.trim().is_empty());
     parts.map(|text| text.trim_end()).collect::<Vec<_>>().join("\n")
 }
@@ -55,15 +64,91 @@ pub(super) fn prompt_block(at: At, prompt: &PromptSent) -> Block {
     block(Kind::Prompt, at, head, Role::Accent)
 }
 
+/// A tool call: how far it is, what it does with which files, how long it took.
+pub(super) fn tool_block(at: At, call: &ToolCall, project: &str, took: Option<Span>) -> Block {
+    let (sign, role) = match call.status {
+        ToolStatus::Pending | ToolStatus::InProgress => ("⚙", Role::Accent),
+        ToolStatus::Completed => ("✓", Role::Good),
+        ToolStatus::Failed => ("✗", Role::Bad),
+    };
+    let took = took.map(|took| format!(" · {took}")).unwrap_or_default();
+    let head = format!("{sign} {}{took}", tool::line(call, project));
+    Block { error: call.status == ToolStatus::Failed, ..block(Kind::Tool, at, head, role) }
+}
+
+/// What a tool call would change, was given, and printed.
+fn tool_parts(call: &ToolCall) -> Vec<Part> {
+    let part = |look, text: Option<String>| text.filter(|text| !text.trim().is_empty()).map(|text| Part { look, text });
+    let parts = [
+        part(Look::Change, call.diff.clone()),
+        part(Look::Arguments, call.input.as_deref().map(tool::arguments)),
+        part(Look::Output, call.output.clone()),
+    ];
+    parts.into_iter().flatten().collect()
+}
+
+/// Something that the agent wants to do, and asks about first.
+pub(super) fn request_block(at: At, ask: &PermissionAsk, project: &str) -> Block {
+    block(Kind::Request, at, format!("? asks: {}", tool::line(&ask.tool, project)), Role::Gate)
+}
+
+pub(super) fn answer_block(at: At, told: &Told) -> Block {
+    let role = match told.leave {
+        Leave::Given => Role::Good,
+        Leave::Refused => Role::Warning,
+        Leave::Unsaid => Role::Faint,
+    };
+    block(Kind::Note, at, told.words.clone(), role)
+}
+
+pub(super) fn plan_block(at: At, entries: &[PlanEntry]) -> Block {
+    block(Kind::Plan, at, tool::plan_line(entries), Role::Accent)
+}
+
+/// Something of the agent's own affairs: what is more than a line is folded under it.
+pub(super) fn noted_block(at: At, what: &str, text: &str) -> Block {
+    let head = format!("· {}: {}", first_line(&plain(what), 60), first_line(&plain(text), NOTED));
+    Block { folded: true, ..block(Kind::Note, at, head, Role::Faint) }
+}
+
+/// How much of a note fits into its line.
+const NOTED: usize = 80;
+
 /// The text of a block, from its record.
-pub(super) fn body_of(event: &Event) -> String {
-    match event {
-        Event::AgentSaid { text, .. } | Event::AgentThought { text, .. } => text.clone(),
-        Event::ToolCalled { tool, .. } | Event::ToolUpdated { tool, .. } => tool.output.clone().unwrap_or_default(),
-        Event::HookFinished(finished) => output(finished),
-        Event::PromptSent(prompt) => prompt.text.clone(),
-        _ => String::new(),
-    }
+pub(super) fn body_of(event: &Event) -> Vec<Part> {
+    let words = |text: &str| Part::words(text);
+    let parts = match event {
+        Event::AgentSaid { text, .. } | Event::AgentThought { text, .. } => vec![words(text)],
+        Event::ToolCalled { tool, .. } | Event::ToolUpdated { tool, .. } => tool_parts(tool),
+        Event::PermissionAsked { ask, .. } => tool_parts(&ask.tool),
+        Event::AgentPlanned { entries, .. } => {
+            let lines = entries.iter().map(tool::plan_entry).collect::<Vec<_>>().join("\n");
+            vec![Part { look: Look::Plan, text: lines }]
+        }
+        Event::AgentNoted { text, .. } => {
+            let more = text.trim().contains('\n') || text.trim().chars().count() > NOTED;
+            more.then(|| words(text)).into_iter().collect()
+        }
+        Event::HookFinished(finished) => vec![words(&output(finished))],
+        Event::PromptSent(prompt) => vec![words(&prompt.text)],
+        _ => Vec::new(),
+    };
+    parts.into_iter().filter(|part| !part.text.is_empty()).collect()
+}
+
+/// How a turn ended, where that is worth a line.
+fn turn_ended(at: At, stop_reason: StopReason, spent: Spent) -> Option<Block> {
+    let used = Used::from(spent);
+    let (why, role) = match stop_reason {
+        StopReason::EndTurn => {
+            return used.words().map(|used| block(Kind::Note, at, format!("turn ended · {used}"), Role::Faint));
+        }
+        StopReason::MaxTokens => ("at its token limit", Role::Warning),
+        StopReason::MaxTurnRequests => ("at its request limit", Role::Warning),
+        StopReason::Refusal => ("the agent refused", Role::Warning),
+        StopReason::Cancelled => ("cancelled", Role::Warning),
+    };
+    Some(block(Kind::Note, at, format!("turn ended: {why}{}", used.suffix()), role))
 }
 
 fn resumed(cut: &[String]) -> String {
@@ -93,17 +178,13 @@ pub(super) fn note(at: At, event: &Event) -> Option<Block> {
                 line(format!("! iteration {iteration} forced at the retry limit"), Role::Warning)
             }
         },
-        Event::TurnEnded { stop_reason, .. } if *stop_reason != StopReason::EndTurn => {
-            let why = match stop_reason {
-                StopReason::EndTurn => "done",
-                StopReason::MaxTokens => "at its token limit",
-                StopReason::MaxTurnRequests => "at its request limit",
-                StopReason::Refusal => "the agent refused",
-                StopReason::Cancelled => "cancelled",
-            };
-            line(format!("turn ended: {why}"), Role::Warning)
+        Event::TurnEnded { stop_reason, spent, .. } => turn_ended(at, *stop_reason, *spent),
+        Event::TurnFailed { error, spent, .. } => {
+            wrong(format!("✗ turn failed: {}{}", short(error), Used::from(*spent).suffix()))
         }
-        Event::TurnFailed { error, .. } => wrong(format!("✗ turn failed: {}", short(error))),
+        Event::ConversationOpened { conversation, .. } => {
+            line(format!("· conversation {}", short(conversation)), Role::Faint)
+        }
         Event::Delivered { items } => {
             let ids = items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             line(format!("✓ delivered: item {ids}"), Role::Good)
@@ -122,9 +203,11 @@ pub(super) fn note(at: At, event: &Event) -> Option<Block> {
             wrong(format!("↻ retry limit {used}/{limit} reached by {}", short(hook)))
         }
         Event::BackoffStarted { wait_ms, .. } => line(format!("waits {wait_ms}"), Role::Faint),
-        Event::GateOpened { gate, reason, .. } => line(format!("◆ gate {gate}: {}", short(reason)), Role::Gate),
+        Event::GateOpened { gate, reason, about, .. } if *about != About::Permission => {
+            line(format!("◆ gate {gate}: {}", short(reason)), Role::Gate)
+        }
         Event::GateAnswered { gate, choice, by, .. } => {
-            line(format!("◆ gate {gate}: {} by {}", choice.name(), format!("{by:?}").to_lowercase()), Role::Gate)
+            line(format!("◆ gate {gate}: {} by {}", choice.name(), requests::name(*by)), Role::Gate)
         }
         Event::StopDecided { action, reason, .. } => {
             line(format!("decision: {}: {}", format!("{action:?}").to_lowercase(), short(reason)), Role::Accent)
@@ -146,12 +229,12 @@ pub(super) fn note(at: At, event: &Event) -> Option<Block> {
             let role = if *outcome == Outcome::Complete { Role::Good } else { Role::Warning };
             Some(block(Kind::Session, at, format!("session {}: {}", outcome.name(), short(reason)), role))
         }
-        Event::PermissionAsked { ask, .. } => line(format!("? asks: {}", short(&ask.tool.title)), Role::Accent),
-        Event::TurnEnded { .. }
+        // What the agent asks leave for stands there already.
+        Event::GateOpened { .. }
+        | Event::PermissionAsked { .. }
         | Event::AgentPlanned { .. }
         | Event::AgentUsed { .. }
         | Event::AgentNoted { .. }
-        | Event::ConversationOpened { .. }
         | Event::HooksDue { .. }
         | Event::HookRequested { .. }
         | Event::HookStarted { .. }

@@ -2,7 +2,11 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::{Ask, lay_over, pane::search, perform};
+use super::{
+    Ask, lay_over,
+    pane::{is_live, search},
+    perform,
+};
 use crate::{
     engine::{
         event::StopHow,
@@ -17,8 +21,9 @@ use crate::{
             editor::{EditorModal, Purpose},
             gate::Asked,
             search::SearchModal,
+            viewer,
         },
-        model::Model,
+        model::{Mode, Model},
         stream::Reload,
         theme::Role,
     },
@@ -56,7 +61,15 @@ pub(super) fn on_gate(model: &mut Model, asked: Asked) -> Vec<Ask> {
             let editor = EditorModal::new(Purpose::Item(item), &item_text(model, item));
             lay_over(model, Modal::Editor(Box::new(editor)))
         }
+        Asked::TooLate => {
+            is_live(model);
+            Vec::new()
+        }
         Asked::EditOutside(item) => vec![Ask::EditOutside(Purpose::Item(item), item_text(model, item))],
+        Asked::Aside if matches!(model.mode, Mode::Replay(_)) => {
+            model.modals.pop();
+            Vec::new()
+        }
         Asked::Aside => {
             if let Some(Modal::Gate(gate)) = model.modals.pop() {
                 model.aside = Some(gate);
@@ -109,14 +122,10 @@ pub(super) fn finish_editing(model: &mut Model, purpose: Purpose, text: String) 
     if !matches!(purpose, Purpose::Item(_)) {
         model.draft.clear();
     }
-    // With two commands, a refusal would not say of which of them it is.
-    if matches!(purpose, Purpose::Message | Purpose::Answer(_)) {
-        model.sent.clone_from(&text);
-    }
     match purpose {
         Purpose::Message => vec![Ask::Command(Command::Message(text))],
         // First the message, so that it is there when the turn ends.
-        Purpose::MessageNow => vec![Ask::Command(Command::Message(text)), Ask::Command(Command::CancelTurn)],
+        Purpose::MessageNow => vec![Ask::InOrder(vec![Command::Message(text), Command::CancelTurn])],
         Purpose::Answer(gate) => {
             let answer = GateAnswer { gate, choice: Choice::Send, text: Some(text), items: None };
             vec![Ask::Command(Command::AnswerGate(answer))]
@@ -126,7 +135,7 @@ pub(super) fn finish_editing(model: &mut Model, purpose: Purpose, text: String) 
 }
 
 pub(super) fn on_viewer_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
-    let page = usize::from(model.size.1.saturating_sub(4).max(1));
+    let room = viewer::room(model.size);
     let contexts = [Context::Viewer, Context::Scroll, Context::Gate];
     let Some(action) = model.keymap.action(key, &contexts) else { return Vec::new() };
     match action {
@@ -145,7 +154,7 @@ pub(super) fn on_viewer_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
         }
         action => {
             if let Some(Modal::Viewer(viewer)) = model.modals.last_mut() {
-                viewer.key(action, page);
+                viewer.key(action, room);
             }
             Vec::new()
         }

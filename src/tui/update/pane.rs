@@ -4,8 +4,10 @@ use super::{Ask, lay_over};
 use crate::{
     engine::{
         event::{Event, StopHow},
+        hooks::resolve::HookRef,
         ids::ItemId,
         input::Command,
+        policy::{HookAction, HookSpec},
         session::pending::ItemState,
     },
     tui::{
@@ -17,6 +19,7 @@ use crate::{
             viewer::ViewerModal,
         },
         model::{Mode, Model, Pane},
+        runs::Row,
         stream::{Block, Kind, Reload},
         theme::Role,
         view,
@@ -94,7 +97,7 @@ pub(super) fn scroll(model: &mut Model, action: Action, reload: Reload<'_>) {
             Action::Bottom => model.stream.to_end(),
             _ => model.stream.scroll(by, model.stream_size, &model.theme, reload),
         },
-        Pane::Hooks => model.chosen_run = moved(model.chosen_run, by, model.runs.len()),
+        Pane::Hooks => model.chosen_hook = moved(model.chosen_hook, by, model.hook_rows().len()),
         Pane::Pending => {
             let count = model.session.as_ref().map_or(0, |state| state.pending.items().len());
             model.chosen_item = moved(model.chosen_item, by, count);
@@ -116,7 +119,7 @@ pub(super) fn search(model: &mut Model, forward: bool, reload: Reload<'_>) -> Ve
     let query = model.query.clone();
     let found = match (model.modals.last_mut(), model.focus) {
         (Some(Modal::Viewer(viewer)), _) => viewer.search(&query, forward),
-        (_, Pane::Hooks) => search_runs(model, &query, forward),
+        (_, Pane::Hooks) => search_hooks(model, &query, forward),
         (_, Pane::Pending) => search_items(model, &query, forward),
         (_, Pane::Retries) => search_attempts(model, &query, forward),
         (_, Pane::Stream | Pane::Tasks) => {
@@ -137,11 +140,12 @@ pub(super) fn next_fit(from: usize, count: usize, forward: bool, fits: impl Fn(u
         .find(|n| fits(*n))
 }
 
-pub(super) fn search_runs(model: &mut Model, query: &str, forward: bool) -> bool {
+pub(super) fn search_hooks(model: &mut Model, query: &str, forward: bool) -> bool {
     let query = query.to_lowercase();
-    let fits = |n| model.runs.nth(n).is_some_and(|run| run.name().to_lowercase().contains(&query));
-    let found = next_fit(model.chosen_run, model.runs.len(), forward, fits);
-    model.chosen_run = found.unwrap_or(model.chosen_run);
+    let rows = model.hook_rows();
+    let fits = |n| rows.nth(n).is_some_and(|row| row.name().to_lowercase().contains(&query));
+    let found = next_fit(model.chosen_hook, rows.len(), forward, fits);
+    model.chosen_hook = found.unwrap_or(model.chosen_hook);
     found.is_some()
 }
 
@@ -171,7 +175,11 @@ pub(super) fn copy(model: &mut Model) -> Vec<Ask> {
         Pane::Stream | Pane::Retries | Pane::Tasks => {
             model.stream_lines.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         }
-        Pane::Hooks => model.runs.nth(model.chosen_run).map(view::run_text).unwrap_or_default(),
+        Pane::Hooks => match model.hook_rows().nth(model.chosen_hook) {
+            Some(Row::Ran(run)) => view::run_text(run),
+            Some(Row::Waits(_, spec)) => action_text(spec),
+            None => String::new(),
+        },
         Pane::Pending => chosen_item(model).map(|(_, text)| text).unwrap_or_default(),
     };
     model.say(Role::Good, format!("copied {} bytes", text.len()));
@@ -202,29 +210,49 @@ pub(super) fn in_stream(model: &mut Model, action: Action, reload: Reload<'_>) {
     }
 }
 
-pub(super) fn open_run(model: &mut Model) -> Vec<Ask> {
-    let Some(run) = model.runs.nth(model.chosen_run) else { return Vec::new() };
-    let title = format!("run {} · {} · {}", run.run, run.point, run.name());
-    let file = run.ended.as_ref().and_then(|finished| finished.file.clone());
-    vec![Ask::ReadOutput { title, file, otherwise: view::run_text(run) }]
+/// What a run printed; of a hook that has not run, what it would do.
+pub(super) fn open_hook(model: &mut Model) -> Vec<Ask> {
+    match model.hook_rows().nth(model.chosen_hook) {
+        Some(Row::Ran(run)) => {
+            let title = format!("run {} · {} · {}", run.run, run.point, run.name());
+            let file = run.ended.as_ref().and_then(|finished| finished.file.clone());
+            vec![Ask::ReadOutput { title, file, otherwise: view::run_text(run) }]
+        }
+        Some(row @ Row::Waits(point, spec)) => {
+            let piped = if spec.pipe_output { "; what it prints goes to the agent" } else { "" };
+            let about = format!("it would run for at most {}{piped}", spec.timeout);
+            let viewer = ViewerModal::new(format!("{point} · {}", row.name()), &action_text(spec), about);
+            lay_over(model, Modal::Viewer(viewer))
+        }
+        None => Vec::new(),
+    }
+}
+
+fn action_text(spec: &HookSpec) -> String {
+    match &spec.action {
+        HookAction::Command(command) => command.clone(),
+        HookAction::Builtin(name) => format!("{name}, which creel brings along"),
+        HookAction::Gatekeeper(agents) => format!("review by {}", agents.join(", ")),
+    }
+}
+
+/// The chosen hook, if the session can be steered.
+fn chosen_hook(model: &mut Model) -> Option<HookRef> {
+    let chosen = model.hook_rows().nth(model.chosen_hook)?.hook();
+    is_live(model).then_some(chosen)
 }
 
 pub(super) fn switch_hook(model: &mut Model) -> Vec<Ask> {
-    if !is_live(model) {
-        return Vec::new();
-    }
-    let (Some(run), Some(state)) = (model.runs.nth(model.chosen_run), &model.session) else { return Vec::new() };
-    let on = state.plan().hook(run.point, &run.hook).is_some_and(|spec| state.hooks.is_enabled(run.point, spec));
-    let (point, hook) = (Some(run.point), run.hook.clone());
-    vec![Ask::Command(if on { Command::DisableHook(point, hook) } else { Command::EnableHook(point, hook) })]
+    let Some(HookRef { point, hook }) = chosen_hook(model) else { return Vec::new() };
+    let Some(state) = &model.session else { return Vec::new() };
+    let on = state.plan().hook(point, &hook).is_some_and(|spec| state.hooks.is_enabled(point, spec));
+    let command = if on { Command::DisableHook(Some(point), hook) } else { Command::EnableHook(Some(point), hook) };
+    vec![Ask::Command(command)]
 }
 
 pub(super) fn run_hook(model: &mut Model) -> Vec<Ask> {
-    let chosen = model.runs.nth(model.chosen_run).map(|run| (run.point, run.hook.clone()));
-    match chosen {
-        Some((point, hook)) if is_live(model) => vec![Ask::Command(Command::RunHook(Some(point), hook))],
-        Some(_) | None => Vec::new(),
-    }
+    let chosen = chosen_hook(model);
+    chosen.map(|HookRef { point, hook }| Ask::Command(Command::RunHook(Some(point), hook))).into_iter().collect()
 }
 
 pub(super) fn cancel_hook(model: &mut Model) -> Vec<Ask> {

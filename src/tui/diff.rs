@@ -1,0 +1,100 @@
+//! A change as lines in colours.
+
+use ratatui::text::Line;
+
+use super::{
+    text::wrap,
+    theme::{Role, Theme},
+};
+use crate::control::text::plain;
+
+/// The lines of a unified diff, wrapped: what comes, what goes, and faint what only says where.
+pub fn lines(diff: &str, theme: &Theme, width: usize) -> Vec<Line<'static>> {
+    let clean = plain(diff);
+    let mut hunk = Hunk::default();
+    clean.lines().flat_map(|line| wrap(&[(line.to_owned(), theme.style(hunk.role(line)))], width, 1)).collect()
+}
+
+/// What is still to come of a hunk: inside, a line that begins with `---` is one that goes, and no head.
+#[derive(Default)]
+struct Hunk {
+    before: u64,
+    after: u64,
+}
+
+impl Hunk {
+    fn role(&mut self, line: &str) -> Role {
+        if self.before == 0 && self.after == 0 {
+            return self.head(line);
+        }
+        match line.as_bytes().first() {
+            Some(b'+') => {
+                self.after = self.after.saturating_sub(1);
+                Role::Good
+            }
+            Some(b'-') => {
+                self.before = self.before.saturating_sub(1);
+                Role::Bad
+            }
+            // `\ No newline at end of file` is no line of the file.
+            Some(b'\\') => Role::Faint,
+            Some(_) | None => {
+                (self.before, self.after) = (self.before.saturating_sub(1), self.after.saturating_sub(1));
+                Role::Text
+            }
+        }
+    }
+
+    /// Between hunks there are heads; a hunk without its numbers is read by its signs alone.
+    fn head(&mut self, line: &str) -> Role {
+        if let Some(numbers) = line.strip_prefix("@@ -").and_then(|rest| rest.split(" @@").next()) {
+            let (before, after) = numbers.split_once(" +").unwrap_or((numbers, "0,0"));
+            (self.before, self.after) = (count(before), count(after));
+            return Role::Faint;
+        }
+        let names = ["@@", "--- ", "+++ ", "diff ", "index ", "\\ ", "… "];
+        match line.as_bytes().first() {
+            _ if names.iter().any(|name| line.starts_with(name)) => Role::Faint,
+            Some(b'+') => Role::Good,
+            Some(b'-') => Role::Bad,
+            Some(_) | None => Role::Text,
+        }
+    }
+}
+
+/// `12,3` are three lines, `12` is one.
+fn count(range: &str) -> u64 {
+    range.split_once(',').map_or(Ok(1), |(_, count)| count.trim().parse()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn roles(diff: &str) -> String {
+        let mut hunk = Hunk::default();
+        let letter = |role| match role {
+            Role::Good => '+',
+            Role::Bad => '-',
+            Role::Faint => 'f',
+            _ => ' ',
+        };
+        diff.lines().map(|line| letter(hunk.role(line))).collect()
+    }
+
+    #[test]
+    fn heads_are_told_from_lines_that_look_like_them() {
+        assert_eq!(
+            roles("--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@ fn x\n a\n--- b\n+++ b\n c\n--- a/y\n+++ b/y"),
+            "fff -+ ff"
+        );
+        assert_eq!(roles("@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+b"), "f-f+");
+    }
+
+    #[test]
+    fn a_hunk_without_numbers_is_read_by_its_signs() {
+        assert_eq!(roles("@@\n-a\n+b\n c"), "f-+ ");
+        assert_eq!(roles("-a\n+b"), "-+");
+        assert_eq!(roles("@@ -1,9 +1,9 @@\n-a"), "f-");
+    }
+}

@@ -1,0 +1,141 @@
+//! The answers of a gate as buttons: what each says and means, and where it stands.
+//!
+//! # Invariants
+//! - At a permission, the agent's options stand there in its own words and order, each once, also where two mean the same.
+//! - No button is wider than its row.
+
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::{
+    control::text::{first_line, plain},
+    engine::{
+        conversation::PermissionAsk,
+        session::gate::{About, Choice, Gate},
+    },
+    tui::text::fit,
+};
+
+/// How much of an option's name is read.
+const LABEL: usize = 120;
+
+/// An answer that can be given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Button {
+    /// What it says.
+    pub(super) label: String,
+    /// What is answered.
+    pub(super) choice: Choice,
+    /// Which of the agent's options is taken.
+    pub(super) option: Option<String>,
+}
+
+/// The buttons of a gate.
+pub(super) fn buttons(gate: &Gate, ask: Option<&PermissionAsk>) -> Vec<Button> {
+    let options = ask.map_or(&[][..], |ask| &ask.options).iter().map(|option| {
+        let choice = option.kind.choice();
+        let name = first_line(&plain(&option.name), LABEL);
+        let label = if name.is_empty() { choice.name().to_owned() } else { name };
+        Button { label, choice, option: Some(option.id.clone()) }
+    });
+    let offered = |choice: Choice| ask.is_some_and(|ask| ask.option(choice, None).is_some());
+    let own = gate.choices.iter().filter(|choice| !offered(**choice));
+    options.chain(own.map(|choice| Button { label: choice.name().to_owned(), choice: *choice, option: None })).collect()
+}
+
+/// A button in its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Placed {
+    /// The row, from 0.
+    pub(super) row: usize,
+    /// The column, from 0.
+    pub(super) column: usize,
+    /// What stands there.
+    pub(super) text: String,
+}
+
+/// The buttons side by side, in as many rows as they need.
+pub(super) fn placed(buttons: &[Button], width: usize) -> Vec<Placed> {
+    let (mut row, mut column) = (0, 0);
+    let place = |button: &Button| {
+        let text = fit(&format!("[ {} ]", fit(&button.label, width.saturating_sub(4))), width);
+        if column > 0 && column + text.width() > width {
+            (row, column) = (row + 1, 0);
+        }
+        let placed = Placed { row, column, text };
+        column += placed.text.width() + 1;
+        placed
+    };
+    buttons.iter().map(place).collect()
+}
+
+/// How many rows they need.
+pub(super) fn rows(buttons: &[Button], width: usize) -> usize {
+    placed(buttons, width).last().map_or(1, |placed| placed.row + 1)
+}
+
+/// What a button means, in a line; where the agent named it, by that name.
+pub(super) fn meaning(about: About, button: &Button, width: usize) -> String {
+    let means = meaning_of(about, button.choice);
+    if button.option.is_none() {
+        return fit(means, width);
+    }
+    let name = fit(&button.label, width.saturating_sub(means.width() + 2));
+    fit(&format!("{name}: {means}"), width)
+}
+
+/// What an answer leads to.
+const fn meaning_of(about: About, choice: Choice) -> &'static str {
+    match (about, choice) {
+        (About::FinalDelivery, Choice::Approve) => "one prompt carries what is approved; then the session ends",
+        (_, Choice::Approve) => "what is approved goes with the next prompt",
+        (_, Choice::Skip) => "nothing of it is delivered",
+        (About::RetryLimit, Choice::Continue) => "as many retries again",
+        (About::Budget, Choice::Continue) => "as much again; when that is used up, you are asked again",
+        (_, Choice::Continue) => "the next iteration",
+        (_, Choice::Send) => "write to the agent yourself; the count starts again",
+        (_, Choice::Ignore) => "accept the turn as it is; the iteration counts as forced",
+        (_, Choice::Disable) => "this hook does not run any more in this session",
+        (_, Choice::Retry) => "run the hook once more",
+        (_, Choice::Complete) => "the work is done; end the session as complete",
+        (_, Choice::Abort) => "give the session up; it can be resumed",
+        (_, Choice::Stop) => "end the session as at its limit; what is held is still delivered",
+        (_, Choice::AllowOnce) => "it may, this once",
+        (_, Choice::AllowAlways) => "it may, and the same is not asked again",
+        (_, Choice::RejectOnce) => "it may not; the turn goes on",
+        (_, Choice::RejectAlways) => "it may not, and the same is not asked again",
+        (_, Choice::Cancel) => "no answer; the agent's turn ends here",
+        (_, Choice::Escalate | Choice::Fail) => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn button(label: &str) -> Button {
+        Button { label: label.into(), choice: Choice::AllowOnce, option: Some(label.into()) }
+    }
+
+    #[test]
+    fn buttons_go_on_in_the_next_row_and_none_is_wider_than_a_row() {
+        let all = ["Yes", "Yes, and don't ask again for `cargo test`", "No, 日本語", "x"].map(button);
+        let text = |width| {
+            let mut rows = vec![String::new(); rows(&all, width)];
+            for Placed { row, column, text } in placed(&all, width) {
+                let gap = column - rows[row].width();
+                rows[row] += &format!("{}{text}", " ".repeat(gap));
+            }
+            rows
+        };
+        assert_eq!(text(80), ["[ Yes ] [ Yes, and don't ask again for `cargo test` ] [ No, 日本語 ] [ x ]"]);
+        assert_eq!(text(24), ["[ Yes ]", "[ Yes, and don't ask … ]", "[ No, 日本語 ] [ x ]"]);
+        assert!((0..30).all(|width| text(width).iter().all(|row| row.width() <= width)));
+    }
+
+    #[test]
+    fn the_meaning_is_said_even_where_the_name_is_long() {
+        let long = button("Yes, and do not ask again for anything in this folder");
+        assert_eq!(meaning(About::Permission, &long, 30), "Yes, and d…: it may, this once");
+        assert_eq!(meaning(About::Permission, &button("Yes"), 80), "Yes: it may, this once");
+    }
+}

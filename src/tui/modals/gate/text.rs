@@ -1,0 +1,110 @@
+//! What a gate is about, as text: a request of the agent, a budget, or what a hook printed.
+
+use ratatui::text::Line;
+
+use crate::{
+    control::{amounts, text::plain, tool},
+    engine::{
+        State,
+        conversation::PermissionAsk,
+        session::gate::{About, Gate},
+        time::Span,
+    },
+    tui::{
+        diff,
+        model::Model,
+        runs::Run,
+        text::{fit, plain_lines, wrap},
+        theme::{Role, Theme},
+        view::run_text,
+    },
+};
+
+/// All of it, for a width.
+pub(super) fn lines(
+    gate: &Gate,
+    ask: Option<&PermissionAsk>,
+    model: &Model,
+    theme: &Theme,
+    width: usize,
+) -> Vec<Line<'static>> {
+    match (ask, &model.session) {
+        (Some(ask), Some(state)) => request(ask, &state.began.cwd, theme, width),
+        (_, Some(state)) if gate.about == About::Budget => budget(state, theme, width),
+        (_, state) => {
+            let said = state.as_ref().map_or("", |state| state.turns.said.as_str());
+            let said = || plain_lines(said, theme.style(Role::Text), width);
+            last_run(gate, model).map_or_else(said, |run| hook_run(run, theme, width))
+        }
+    }
+}
+
+/// What the agent wants to do. All of it can be read: a command that goes on out of sight is not agreed to unseen.
+fn request(ask: &PermissionAsk, project: &str, theme: &Theme, width: usize) -> Vec<Line<'static>> {
+    let call = &ask.tool;
+    let kind = call.kind.map(|kind| format!("{}: ", kind.name().replace('_', " "))).unwrap_or_default();
+    let mut lines = Vec::new();
+    for (n, line) in plain(&call.title).lines().enumerate() {
+        let kind = if n == 0 { kind.clone() } else { String::new() };
+        let pieces = [(kind, theme.style(Role::Accent)), (line.to_owned(), theme.style(Role::Heading))];
+        lines.extend(wrap(&pieces, width, 2));
+    }
+    let files = tool::files(call, project).join(", ");
+    if !files.is_empty() {
+        lines.extend(wrap(&[(format!("files: {files}"), theme.style(Role::Accent))], width, 2));
+    }
+    let change = call.diff.as_deref().map(|diff| diff::lines(diff, theme, width)).unwrap_or_default();
+    let arguments = call.input.as_deref().map(tool::arguments).unwrap_or_default();
+    let arguments = plain_lines(&arguments, theme.style(Role::Text), width);
+    if change.is_empty() && arguments.is_empty() {
+        lines.push(Line::default());
+        lines.extend(plain_lines("The agent says no more about it.", theme.style(Role::Faint), width));
+    }
+    // The change first: arguments often say the same in a form that nobody can read.
+    for (title, part) in [("changes", change), ("arguments", arguments)] {
+        if !part.is_empty() {
+            lines.extend([Line::default(), Line::styled(title, theme.style(Role::Faint))]);
+            lines.extend(part);
+        }
+    }
+    lines
+}
+
+/// What was used, and what may be.
+fn budget(state: &State, theme: &Theme, width: usize) -> Vec<Line<'static>> {
+    let (account, budget) = (&state.account, &state.plan().budget);
+    let times = u64::from(account.granted) + 1;
+    #[expect(clippy::cast_precision_loss, reason = "nobody grants 2^53 budgets")]
+    let cost = budget.cost.map(|cost| cost * times as f64);
+    let tokens = budget.tokens.map(|tokens| tokens.saturating_mul(times));
+    let time = budget.time.map(|time| Span(time.0.saturating_mul(times)));
+    let row = |name: &str, used: String, limit: Option<(String, bool)>| {
+        let (limit, role) = match limit {
+            Some((limit, true)) => (format!(" of {limit}: used up"), Role::Bad),
+            Some((limit, false)) => (format!(" of {limit}"), Role::Text),
+            None => (", without a limit".into(), Role::Text),
+        };
+        Line::styled(fit(&format!("{name:11}{used}{limit}"), width), theme.style(role))
+    };
+    let iterations = format!("{} of {}", state.iterations.current, state.max_iterations());
+    vec![
+        row("tokens", account.tokens.to_string(), tokens.map(|all| (all.to_string(), account.tokens >= all))),
+        row("cost", amounts::money(account.cost), cost.map(|all| (amounts::money(all), account.cost >= all))),
+        row("time", account.time.to_string(), time.map(|all| (all.to_string(), account.time >= all))),
+        Line::styled(fit(&format!("{:11}{iterations}", "iterations"), width), theme.style(Role::Faint)),
+    ]
+}
+
+/// The last run of the hook that it is about.
+fn last_run<'a>(gate: &Gate, model: &'a Model) -> Option<&'a Run> {
+    model.runs.newest_first().find(|run| gate.hook.as_ref() == Some(&run.hook) && run.ended.is_some())
+}
+
+/// How a run ended, and what it printed.
+fn hook_run(run: &Run, theme: &Theme, width: usize) -> Vec<Line<'static>> {
+    let end = run.ended.as_ref().map(|finished| format!(" · {} · {}", finished.end.describe(), finished.took_ms));
+    let head = format!("{} {}{}", run.point, run.name(), end.unwrap_or_default());
+    let mut lines = vec![Line::styled(fit(&head, width), theme.style(Role::Warning))];
+    lines.extend(plain_lines(&run_text(run), theme.style(Role::Text), width));
+    lines
+}

@@ -1,0 +1,113 @@
+//! The status line: what the session does, how far it is, what it has used.
+//!
+//! # Invariants
+//! - That a gate waits and what the session does are in sight at any width. How far it is comes next, then the session's
+//!   name, then what was used.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    text::{Line, Span},
+    widgets::Widget as _,
+};
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::{
+    control::{amounts, text::plain},
+    engine::State,
+    tui::{
+        keymap::Action,
+        model::{Mode, Model},
+        panes,
+        text::fit,
+        theme::{Role, Theme},
+    },
+};
+
+/// As much of the name stays, before what was used may have its place.
+const NAME: usize = 14;
+/// As much of what the session does stays, before how far it is may have its place.
+const DOING: usize = 16;
+
+/// Draws the line.
+pub(super) fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    let Some(state) = &model.session else {
+        Line::styled(" creel", theme.style(Role::Heading)).render(area, buffer);
+        return;
+    };
+    let gate = match &state.gates.open {
+        Some(_) => format!(" ◆ gate: {} ", model.keymap.key(Action::ShowGate)),
+        None => String::new(),
+    };
+    let room = usize::from(area.width).saturating_sub(gate.width());
+    let figures = Figures::of(model, state);
+    let doing = doing(model, state, room.saturating_sub(figures.how_far(room).width()));
+    let left = room.saturating_sub(doing.width());
+    let name = plain(&format!(" {} · {} ", state.name, state.began.agent));
+    let right = figures.that_fit(left, name.width().min(NAME));
+    let name = fit(&name, left.saturating_sub(right.width()));
+    let working = if state.outcome().is_some() { Role::Faint } else { Role::Accent };
+    let line = Line::from(vec![
+        Span::styled(name, theme.style(Role::Heading)),
+        Span::styled(doing, theme.style(working)),
+        Span::styled(right, theme.style(Role::Faint)),
+        Span::styled(gate, theme.style(Role::Gate)),
+    ]);
+    line.render(area, buffer);
+}
+
+/// What is counted, as it stands side by side; each with its rank, of which the lowest goes last.
+struct Figures(Vec<(String, u8)>);
+
+/// Up to here the figures say how far the session is; the others say what it has used.
+const HOW_FAR: u8 = 1;
+const LAST: u8 = 5;
+
+impl Figures {
+    fn of(model: &Model, state: &State) -> Self {
+        let account = &state.account;
+        let iteration = format!("iteration {}/{}", state.iterations.current, state.max_iterations());
+        let runs = state.outcome().is_none() && matches!(model.mode, Mode::Live);
+        let elapsed = model.now.since(state.started).0 / 1_000;
+        let context = state.turns.context.filter(|context| context.size > 0);
+        let replay = if let Mode::Replay(player) = &model.mode { Some(player.describe()) } else { None };
+        let all = [
+            (Some(iteration), 1),
+            (runs.then(|| format!("{}:{:02}", elapsed / 60, elapsed % 60)), LAST),
+            ((account.tokens > 0).then(|| amounts::tokens(account.tokens)), 3),
+            ((account.cost > 0.0).then(|| amounts::money(account.cost)), 2),
+            (context.map(|context| format!("context {}%", context.used.saturating_mul(100) / context.size)), 4),
+            (replay, 0),
+        ];
+        Self(all.into_iter().filter_map(|(text, rank)| Some((text?, rank))).collect())
+    }
+
+    fn up_to(&self, rank: u8) -> String {
+        let figures = self.0.iter().filter(|(_, own)| *own <= rank).map(|(text, _)| text.as_str());
+        let text = figures.collect::<Vec<_>>().join(" · ");
+        if text.is_empty() { text } else { format!(" {text} ") }
+    }
+
+    /// What is to be in sight beside what the session does.
+    fn how_far(&self, room: usize) -> String {
+        let texts = (0..=HOW_FAR).rev().map(|rank| self.up_to(rank));
+        texts.into_iter().find(|text| text.width() + DOING <= room).unwrap_or_default()
+    }
+
+    /// As much as there is room for.
+    fn that_fit(&self, room: usize, name: usize) -> String {
+        let fits = |rank: u8, text: &String| text.width() + if rank > HOW_FAR { name } else { 0 } <= room;
+        let texts = (0..=LAST).rev().map(|rank| (rank, self.up_to(rank)));
+        texts.into_iter().find(|(rank, text)| fits(*rank, text)).map(|(_, text)| text).unwrap_or_default()
+    }
+}
+
+/// What the session is doing; while it only waits, until when. In fewer words, if it has to be.
+fn doing(model: &Model, state: &State, room: usize) -> String {
+    let idle = state.gates.open.is_none() && state.turn_in_flight().is_none() && state.outcome().is_none();
+    let wait = panes::retries::waits(state, model).filter(|_| idle && !state.steering.paused);
+    let long = format!(" {} ", plain(&wait.unwrap_or_else(|| state.doing())));
+    // That it waits for a person is said by the sign of the gate, too.
+    let short = state.gates.open.as_ref().map(|gate| format!(" {} ", gate.about.name().replace('_', " ")));
+    fit(&short.filter(|_| long.width() > room).unwrap_or(long), room)
+}
