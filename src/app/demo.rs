@@ -17,7 +17,7 @@ struct Scenario {
     files: &'static [(&'static str, &'static str)],
 }
 
-const SCENARIOS: [Scenario; 2] = [
+const SCENARIOS: [Scenario; 3] = [
     Scenario {
         name: "tests",
         about: "tests are red twice, then green; a report is delivered at the end",
@@ -35,12 +35,22 @@ const SCENARIOS: [Scenario; 2] = [
             ("scenario.yaml", include_str!("../../assets/demo/limit/scenario.yaml")),
         ],
     },
+    Scenario {
+        name: "permission",
+        about: "an agent that asks before it changes one file and removes another",
+        files: &[
+            ("creel.yaml", include_str!("../../assets/demo/permission/creel.yaml")),
+            ("scenario.yaml", include_str!("../../assets/demo/permission/scenario.yaml")),
+            ("greeting.txt", include_str!("../../assets/demo/permission/greeting.txt")),
+            ("notes.txt", include_str!("../../assets/demo/permission/notes.txt")),
+        ],
+    },
 ];
 
 pub(super) fn demo(args: &DemoArgs) -> Result {
     let wanted = args.scenario.as_deref().unwrap_or(SCENARIOS[0].name);
     let Some(scenario) = SCENARIOS.iter().find(|scenario| scenario.name == wanted) else {
-        let list: String = SCENARIOS.iter().map(|known| format!("\n  {:8} {}", known.name, known.about)).collect();
+        let list: String = SCENARIOS.iter().map(|known| format!("\n  {:10} {}", known.name, known.about)).collect();
         return Err(Failure::usage(format!("unknown scenario `{wanted}`; there are:{list}")));
     };
     let folder = ThrowAway::make(scenario)?;

@@ -103,7 +103,7 @@ pub struct OutputArgs {
 /// Which demo.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
-    /// The scenario.
+    /// The scenario: `tests` (red twice, then green), `limit` (the retry limit), `permission` (an agent that asks).
     pub scenario: Option<String>,
     /// Keep the folder, to look around in it.
     #[arg(long)]
