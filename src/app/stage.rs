@@ -16,6 +16,7 @@ use crate::{
         headless::{self, Feeds, Format, Printer},
         narrate::{HookOutput, Narrator},
         paint::Paint,
+        text::plain,
     },
     engine::{
         effect::Leave,
@@ -125,8 +126,15 @@ pub(super) fn supervise(
     })?;
     // Whatever still reads from a pipe must not keep the program.
     tokio.shutdown_background();
-    if afterwards == Afterwards::Stays {
-        farewell(folder, &left, &elsewhere);
+    match (afterwards, left.leave) {
+        (Afterwards::Stays, _) => farewell(folder, &left, &elsewhere),
+        (Afterwards::GoesAway, Leave::NobodyThere) => {
+            say(&format!(
+                "creel: the session waits for a person: {}\n  run it on a terminal, without --headless",
+                why(&left)
+            ));
+        }
+        (Afterwards::GoesAway, Leave::Ended) => {}
     }
     Ok(exit_code(&left))
 }
@@ -209,6 +217,11 @@ fn elsewhere(root: &Path) -> String {
     if here { String::new() } else { format!(" in {}", root.display()) }
 }
 
+/// Why it waits for a person.
+fn why(left: &Left) -> String {
+    left.state.gates.open.as_ref().map_or_else(|| "a gate".into(), |gate| plain(&gate.reason))
+}
+
 fn farewell(folder: &Folder, left: &Left, elsewhere: &str) {
     let name = &folder.name;
     if let Some(copy) = &left.rescued {
@@ -217,9 +230,8 @@ fn farewell(folder: &Folder, left: &Left, elsewhere: &str) {
     }
     match (left.leave, left.state.outcome()) {
         (Leave::NobodyThere, _) => {
-            let gate = left.state.gates.open.as_ref();
-            let why = gate.map_or("a gate", |gate| gate.reason.as_str());
-            let advice = match gate.map(|gate| gate.about) {
+            let why = why(left);
+            let advice = match left.state.gates.open.as_ref().map(|gate| gate.about) {
                 Some(About::Permission) => {
                     "\n  or say beforehand what the agent may do: `gates.permissions: allow` or `deny`, or rules in `permissions:`"
                 }

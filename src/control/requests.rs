@@ -77,7 +77,7 @@ impl Requests {
             | Choice::Escalate
             | Choice::Fail
             | Choice::Stop
-            | Choice::Abort => ("- not answered", Leave::Unsaid),
+            | Choice::Abort => ("- no answer, the turn ends", Leave::Unsaid),
         };
         let short = |text: &str| first_line(&plain(text), LINE);
         let taken = options.iter().find(|known| Some(&known.id) == option.as_ref());

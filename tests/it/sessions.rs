@@ -305,7 +305,28 @@ fn the_demo_shows_red_twice_then_green_then_a_final_delivery() {
     let folder = records[0]["cwd"].as_str().expect("a folder");
     assert!(!std::path::Path::new(folder).exists(), "the folder goes away");
     assert_eq!(project.creel(&["demo", "limit", "--headless"]).code, 5);
+    let asks = project.creel(&["demo", "permission", "--headless"]);
+    assert_eq!(asks.code, 4);
+    assert!(
+        asks.out.contains("? asks: ✎ Edit greeting.txt") && asks.err.contains("without --headless"),
+        "{}",
+        asks.err
+    );
     assert_eq!(project.creel(&["demo", "nope"]).code, 2);
+}
+
+#[test]
+fn what_was_used_before_a_session_was_resumed_is_counted() {
+    let turns =
+        "  - { say: working, tokens: 9000, cost: 0.5 }\n  - { say: <promise>COMPLETE</promise>, tokens: 4500 }\n";
+    let project = scripted("max_iterations: 1", turns);
+    let first = project.run();
+    assert_eq!(first.code, 3);
+    assert!(first.out.contains("iteration 1 done · 9000 tokens · $0.50"), "{}", first.out);
+    let second = project.creel(&["resume", "s", "-n", "2", "--headless"]);
+    assert!(second.out.contains("iteration 2 done · 4500 tokens\n"), "{}", second.out);
+    assert!(second.out.ends_with("used 13.5k tokens · $0.50\n"), "{}", second.out);
+    assert!(project.creel(&["show", "s"]).out.ends_with("used 13.5k tokens · $0.50\n"));
 }
 
 #[test]

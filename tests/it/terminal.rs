@@ -75,6 +75,39 @@ fn the_demo_can_be_watched_from_start_to_end_by_keyboard_where_panes_take_turns(
     assert!(terminal.text().contains("session complete after 1 iteration"), "{}", terminal.text());
 }
 
+#[test]
+fn in_the_demo_of_an_agent_that_asks_one_request_is_allowed_and_another_is_not() {
+    let project = Project::new();
+    let mut terminal = Terminal::open(&project, &["demo", "permission", "--keep"], SMALL);
+    await_gate(&terminal, "edit: Edit greeting.txt");
+    terminal.wait_for("the change and the answers", |shown| {
+        ["-hello", "+Hello, world.", "[ Yes ]", "[ Yes, and don't ask again ]", "[ No ]", "[ cancel ]"]
+            .iter()
+            .all(|text| shown.has(text))
+    });
+    terminal.press("enter");
+    await_gate(&terminal, "delete: rm notes.txt");
+    terminal.press("right right");
+    terminal.wait_for_text("No: it may not; the turn goes on");
+    terminal.press("enter");
+    terminal.wait_for_text("✗ not allowed: rm notes.txt · “No” · by tui");
+    assert_eq!(leave(&mut terminal, "complete"), 0);
+    assert!(terminal.text().contains("used 12.4k tokens · $0.07"), "{}", terminal.text());
+    let folder = fs::read_dir(project.root()).expect("a folder").filter_map(Result::ok).map(|entry| entry.path());
+    let folder = folder.into_iter().find(|path| path.join("creel.yaml").exists()).expect("it was kept");
+    let journal = fs::read_to_string(folder.join(".creel/sessions/demo/journal.jsonl")).expect("a journal");
+    let answers: Vec<[String; 3]> = journal
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("a record"))
+        .filter(|record| record["kind"] == "gate_answered")
+        .map(|record| ["choice", "option", "by"].map(|field| record[field].as_str().unwrap_or_default().to_owned()))
+        .collect();
+    assert_eq!(answers, [["allow_once", "once", "tui"], ["reject_once", "no", "tui"]]);
+    let read = |name: &str| fs::read_to_string(folder.join(name)).expect("a file");
+    assert_eq!(read("greeting.txt"), "Hello, world.\nHow do you do?\n");
+    assert!(read("notes.txt").contains("the only notes"), "it was not removed");
+}
+
 // The final delivery
 
 const TWO_HELD: &str = "hooks: { post_iteration: [{ name: a, command: 'echo red', pipe_output: true }, \
@@ -473,11 +506,15 @@ fn a_users_keys_count_and_a_conflict_is_told() {
     terminal.wait_for_text("Q quit");
     terminal.press("q Q");
     assert_eq!(terminal.end(), 0);
-    keys("global: { zoom: [q] }");
-    let mut terminal = Terminal::open(&project, &["replay", "s"], SMALL);
-    terminal.wait_for_text("`q` in `global` means both");
+    keys("global: { zoom: [q], qiut: [x] }");
+    let mut terminal = Terminal::open(&project, &["replay", "s"], (120, 24));
+    terminal.wait_for_text("unknown action `qiut` in `global` and 1 more (`creel check` lists them)");
     terminal.press("q");
     assert_eq!(terminal.end(), 0);
+    let checked = project.creel(&["check"]).out;
+    for mistake in ["unknown action `qiut` in `global`", "`q` in `global` means both `zoom` and `quit`"] {
+        assert!(checked.contains(mistake), "{checked}");
+    }
 }
 
 // The terminal afterwards
