@@ -204,7 +204,7 @@ impl Tui {
     }
 
     fn call_for_the_gate(&mut self) -> io::Result<()> {
-        let gate = self.model.session.as_ref().and_then(|state| state.gates.open.as_ref());
+        let gate = self.model.session.as_ref().and_then(crate::engine::State::gate_for_a_person);
         let id = gate.map(|gate| gate.id);
         if id == self.called {
             return Ok(());

@@ -208,6 +208,13 @@ impl State {
         }
     }
 
+    /// The gate that waits for a person: not one that a rule or a policy is about to answer.
+    pub fn gate_for_a_person(&self) -> Option<&gate::Gate> {
+        let ruled = |gate: &gate::Gate| self.asked_at(gate).and_then(|ask| self.standing_permission(ask)).is_some();
+        let settled = |gate: &gate::Gate| gate.standing_answer(self.plan(), self.presence).is_some();
+        self.gates.open.as_ref().filter(|gate| !ruled(gate) && !settled(gate))
+    }
+
     fn proceed_gate(&self, now: At) -> Step {
         let Some(gate) = &self.gates.open else { return Step::default() };
         if let Some(choice) = self.asked_at(gate).and_then(|ask| self.standing_permission(ask)) {

@@ -232,10 +232,11 @@ impl Model {
 
     /// Opens the gate that waits, and closes one that does not any more.
     pub fn look_after_the_gate(&mut self) {
-        let waiting = self.session.as_ref().and_then(|state| state.gates.open.clone());
+        let open = self.session.as_ref().and_then(|state| state.gates.open.clone());
+        let waiting = self.session.as_ref().and_then(State::gate_for_a_person).cloned();
         let live = matches!(self.mode, Mode::Live);
         self.modals.retain(|modal| match modal {
-            Modal::Gate(shown) => waiting.as_ref().is_some_and(|gate| gate.id == shown.gate.id),
+            Modal::Gate(shown) => open.as_ref().is_some_and(|gate| gate.id == shown.gate.id),
             _ => true,
         });
         // What the person is writing is not taken away: the status line says that a gate waits.

@@ -2,11 +2,12 @@
 
 use creel::{
     engine::{
-        conversation::{AgentUpdate, PermissionAnswer},
-        event::StopHow,
+        conversation::{AgentUpdate, Location, OptionKind, PermissionAnswer, PermissionOption, ToolCall, ToolStatus},
+        event::{Event, StopHow},
         hooks::point::Point,
         ids::{AskId, GateId, ItemId},
         input::{Command, GateAnswer},
+        policy::Permissions,
         session::gate::Choice,
     },
     tui::{
@@ -22,7 +23,7 @@ use expect_test::expect;
 use crate::support::{
     scenes,
     screen::Screen,
-    world::{Script, World, passes, prints},
+    world::{Answer, DONE, Script, World, passes, prints},
 };
 
 const WIDE: (u16, u16) = (120, 40);
@@ -585,6 +586,20 @@ fn the_next_request_takes_no_answer_that_was_meant_for_the_one_before() {
 }
 
 #[test]
+fn a_request_that_a_rule_answers_is_not_shown() {
+    let script = Script::new()
+        .plan(|plan| plan.gates.permissions = Permissions::Allow)
+        .agent([Answer::Asks(&["a.rs"]), DONE])
+        .attended(&[]);
+    let mut world = World::begin(script).run();
+    let opened = world.events.iter().position(|event| matches!(event, Event::GateOpened { .. }));
+    // The answer comes a moment later, and a frame may be drawn in between.
+    world.events.truncate(opened.expect("a gate") + 1);
+    let mut screen = Screen::of(&world, SMALL);
+    assert!(!at_gate(&screen), "{}", screen.frame());
+}
+
+#[test]
 fn a_request_is_gone_with_its_turn() {
     // In sight, put aside, and below what is being written.
     for keys in ["", "esc", "esc m"] {
@@ -814,7 +829,7 @@ fn a_past_session_is_stepped_through_and_not_steered() {
     assert_eq!(screen.press("."), [Ask::Seek(11)]);
     assert_eq!(screen.press(","), [Ask::Seek(9)]);
     let started = |n: u32| {
-        let at = |event: &creel::engine::event::Event| matches!(event, creel::engine::event::Event::IterationStarted { iteration } if *iteration == n);
+        let at = |event: &Event| matches!(event, Event::IterationStarted { iteration } if *iteration == n);
         world.events.iter().position(at).expect("it was started") + 1
     };
     assert_eq!(screen.press("]"), [Ask::Seek(started(2))]);
@@ -841,7 +856,7 @@ fn any_keys_anywhere_leave_a_screen_that_can_be_drawn() {
     let named = "enter esc tab shift-tab space up down left right home end page-up page-down backspace";
     let keys: Vec<String> =
         ('!'..='~').map(String::from).chain(named.split(' ').map(String::from)).chain(["ctrl-d".into()]).collect();
-    for world in [scenes::delivery(), scenes::hook_runs()] {
+    for world in [scenes::delivery(), scenes::hook_runs(), scenes::permission()] {
         for first in &keys {
             let mut screen = Screen::of(&world, (30, 8)).armed();
             screen.press(first);
@@ -867,13 +882,31 @@ fn no_control_character_reaches_a_cell() {
     scenes::agent(&mut world, AgentUpdate::Said(format!("# {NASTY}\n- {NASTY}\n```\n{NASTY}\n```\n")));
     scenes::agent(&mut world, AgentUpdate::Thought(NASTY.into()));
     scenes::agent(&mut world, AgentUpdate::Warned(NASTY.into()));
+    scenes::agent(&mut world, scenes::plan(&[(NASTY, ToolStatus::InProgress)]));
+    scenes::agent(&mut world, AgentUpdate::Noted { what: NASTY.into(), text: format!("{NASTY}\n{NASTY}") });
+    scenes::agent(&mut world, AgentUpdate::Opened(NASTY.into()));
+    let nasty = || Some(NASTY.to_owned());
+    let tool = ToolCall {
+        title: NASTY.into(),
+        locations: vec![Location { path: NASTY.into(), line: Some(1) }],
+        input: nasty(),
+        diff: nasty(),
+        output: nasty(),
+        ..ToolCall::default()
+    };
+    scenes::agent(&mut world, AgentUpdate::ToolCalled(tool.clone()));
+    let option = PermissionOption { id: NASTY.into(), name: NASTY.into(), kind: OptionKind::AllowOnce };
+    scenes::asks(&mut world, tool, vec![option]);
     world.command(Command::CompleteTask { id: NASTY.into(), content: NASTY.into() });
     world.command(Command::Message(NASTY.into()));
     for size in [WIDE, SMALL] {
-        for keys in ["t", "2", "2 enter", "3", "3 enter", "3 v", "3 e", "4", "5", "m", ":"] {
-            let mut screen = Screen::of(&world, size);
+        for keys in ["", "t", "2", "2 enter", "2 end enter", "3", "3 enter", "3 v", "3 e", "4", "5", "m", ":"] {
+            let mut screen = Screen::of(&world, size).armed();
             screen.model.runs.overhear(run, NASTY.as_bytes());
-            screen.press(keys);
+            if !keys.is_empty() {
+                screen.press("esc");
+                screen.press(keys);
+            }
             screen.told(Msg::Paste(NASTY.into()));
             screen.told(Msg::Failed(NASTY.into()));
             let buffer = screen.draw();

@@ -191,7 +191,7 @@ impl Gate {
     }
 
     /// The answer that is known before anybody is asked.
-    fn standing_answer(&self, plan: &Plan, presence: Presence) -> Option<Choice> {
+    pub(super) fn standing_answer(&self, plan: &Plan, presence: Presence) -> Option<Choice> {
         let unattended = presence == Presence::Unattended;
         match self.about {
             About::FinalDelivery => match (plan.gates.final_delivery, presence) {
