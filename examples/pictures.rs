@@ -13,7 +13,11 @@ use std::{
 
 use creel::{
     config::Theme as Choice,
-    engine::{event::Event, hooks::verdict::Verdict, time::At},
+    engine::{
+        event::{Event, Presence},
+        hooks::verdict::Verdict,
+        time::At,
+    },
     journal::Record,
     tui::{
         feed::Spot,
@@ -44,7 +48,7 @@ struct Picture {
     last: fn(&Event) -> bool,
 }
 
-const PICTURES: [Picture; 3] = [
+const PICTURES: [Picture; 4] = [
     Picture { name: "stream", scenario: "tests", size: (120, 34), last: tests_passed },
     Picture {
         name: "gate",
@@ -56,6 +60,12 @@ const PICTURES: [Picture; 3] = [
         name: "retry-limit",
         scenario: "limit",
         size: (120, 30),
+        last: |event| matches!(event, Event::GateOpened { .. }),
+    },
+    Picture {
+        name: "permission",
+        scenario: "permission",
+        size: (120, 26),
         last: |event| matches!(event, Event::GateOpened { .. }),
     },
 ];
@@ -78,7 +88,11 @@ fn main() -> Result<()> {
 fn take(picture: &Picture) -> Result<String> {
     let mut model = Model::new(Keymap::standard(), Theme::chosen(Choice::Dark, false), Mode::Live);
     model.size = picture.size;
-    for record in records(picture.scenario)? {
+    for mut record in records(picture.scenario)? {
+        // As if somebody had been there: a gate that the policy answers is not shown.
+        if let Event::SessionStarted(began) = &mut record.event {
+            began.presence = Presence::Attended;
+        }
         model.now = record.at;
         model.take(Spot { offset: 0, length: 0 }, &record);
         if (picture.last)(&record.event) {
