@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn arguments_are_said_by_name() {
         assert_eq!(
-            arguments(r#"{"command":"cargo test\n","timeout":5,"env":{"A":"1"},"text":"a\nb"}"#),
+            arguments(r#"{"command":"cargo test\n","env":{"A":"1"},"text":"a\nb","timeout":5}"#),
             "command: cargo test\nenv:\n  {\n    \"A\": \"1\"\n  }\ntext:\n  a\n  b\ntimeout: 5"
         );
         assert_eq!(arguments("{\"command\": \"cut off in the mid"), "{\"command\": \"cut off in the mid");

@@ -274,7 +274,8 @@ impl Model {
         }
         let state = self.session.as_ref()?;
         let waits_for_a_person = state.gates.open.is_some() || state.outcome().is_some() || state.steering.paused;
-        let works = state.turn_in_flight().is_some() || state.running().next().is_some();
+        let asks = state.gates.open.is_some();
+        let works = (state.turn_in_flight().is_some() && !asks) || state.running().next().is_some();
         // Nothing is counted at a gate: a session that waits draws nothing.
         let counts = works || (!waits_for_a_person && state.next_wake().is_some());
         counts.then(|| At(self.now.0 - self.now.0.rem_euclid(1_000) + 1_000))
