@@ -210,7 +210,11 @@ impl Stream {
                 let known = self.runs.remove(&finished.run);
                 self.put(known, finished_block(at, finished), event, spot);
             }
-            Event::PromptSent(prompt) => _ = self.put(None, prompt_block(at, prompt), event, spot),
+            Event::PromptSent(prompt) => {
+                // Calls of the last turn get no more news, and an agent may use their names again.
+                self.tools.clear();
+                self.put(None, prompt_block(at, prompt), event, spot);
+            }
             _ => {
                 if let Event::SessionStarted(began) = event {
                     self.project.clone_from(&began.cwd);

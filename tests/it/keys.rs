@@ -2,7 +2,9 @@
 
 use creel::{
     engine::{
-        conversation::{AgentUpdate, Location, OptionKind, PermissionAnswer, PermissionOption, ToolCall, ToolStatus},
+        conversation::{
+            AgentUpdate, Location, OptionKind, PermissionAnswer, PermissionOption, Spent, ToolCall, ToolStatus,
+        },
         event::{Event, StopHow},
         hooks::point::Point,
         ids::{AskId, GateId, ItemId},
@@ -190,6 +192,31 @@ fn what_can_be_folded_is_folded_and_unfolded() {
     assert!(screen.frame().contains("│ 4f2a1c parser: keep the places"));
     screen.press("enter end");
     assert_eq!(screen.frame(), folded);
+}
+
+#[test]
+fn a_tool_call_is_not_taken_for_one_of_an_earlier_turn() {
+    let mut world = scenes::talkative();
+    scenes::spends(&mut world, Spent::default());
+    let mut world = scenes::until(world, |world| world.turn.is_some());
+    scenes::uses_tools(&mut world);
+    let mut screen = Screen::of(&world, (100, 80));
+    screen.press("z");
+    assert_eq!(screen.frame().matches("Read the parser").count(), 2, "{}", screen.frame());
+}
+
+#[test]
+fn the_newest_plan_is_open_and_what_is_read_does_not_move() {
+    let mut world = scenes::talkative();
+    let mut screen = Screen::of(&world, SMALL);
+    assert!(screen.frame().contains("│ ▸ Test it") && !screen.frame().contains("│ ▸ Limit"));
+    screen.press("home");
+    let seen = screen.model.stream_lines.clone();
+    scenes::agent(&mut world, scenes::plan(&[("Something else", ToolStatus::Pending)]));
+    screen.see(&world);
+    assert_eq!(screen.model.stream_lines, seen);
+    screen.press("end");
+    assert!(screen.frame().contains("│ ☐ Something else"));
 }
 
 #[test]
@@ -554,6 +581,15 @@ fn a_request_is_answered_by_the_options_of_the_agent() {
         assert_eq!(screen.click_on("[ Yes, and"), []);
         assert_eq!(screen.click_on("[ Yes, and"), answered(Choice::AllowAlways, Some("always")));
     }
+}
+
+#[test]
+fn what_would_hold_from_now_on_is_not_chosen_beforehand() {
+    let mut options = scenes::usual_options();
+    options.swap(0, 1);
+    let mut screen = Screen::of(&scenes::permission_with(options), SMALL).armed();
+    assert!(screen.row("[ Yes, and").contains("[ Yes, and don't ask again ] [ Yes ]"), "in the agent's order");
+    assert_eq!(screen.press("enter"), answered(Choice::AllowOnce, Some("once")));
 }
 
 #[test]

@@ -119,13 +119,14 @@ impl GateModal {
         let items = gate.items.iter().filter(|id| waiting.contains(id)).map(|id| (*id, true)).collect();
         let ask = state.asked_at(&gate).cloned();
         let buttons = answers::buttons(&gate, ask.as_ref());
+        let choice = answers::first(&buttons);
         Self {
             gate,
             ask,
             buttons,
             standing,
             armed_at: At(0),
-            choice: 0,
+            choice,
             items,
             item: 0,
             scroll: 0,

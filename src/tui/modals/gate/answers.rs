@@ -3,6 +3,7 @@
 //! # Invariants
 //! - At a permission, the agent's options stand there in its own words and order, each once, also where two mean the same.
 //! - No button is wider than its row.
+//! - What holds from now on is chosen by a person, never beforehand.
 
 use unicode_width::UnicodeWidthStr as _;
 
@@ -40,6 +41,12 @@ pub(super) fn buttons(gate: &Gate, ask: Option<&PermissionAsk>) -> Vec<Button> {
     let offered = |choice: Choice| ask.is_some_and(|ask| ask.option(choice, None).is_some());
     let own = gate.choices.iter().filter(|choice| !offered(**choice));
     options.chain(own.map(|choice| Button { label: choice.name().to_owned(), choice: *choice, option: None })).collect()
+}
+
+/// The one that is chosen beforehand: the first, but none that would hold from now on if another is offered.
+pub(super) fn first(buttons: &[Button]) -> usize {
+    let for_ever = |button: &Button| matches!(button.choice, Choice::AllowAlways | Choice::RejectAlways);
+    buttons.iter().position(|button| !for_ever(button)).unwrap_or(0)
 }
 
 /// A button in its place.
