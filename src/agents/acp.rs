@@ -46,6 +46,10 @@ use crate::engine::{
 
 /// How long an agent may take to say hello. Some are fetched from the network at their first start.
 const HELLO: Duration = Duration::from_mins(2);
+/// How long an agent has to be silent after it took up a conversation: some repeat what was said only then.
+const REPLAYED: Duration = Duration::from_millis(700);
+/// How long it may repeat.
+const REPLAY_MAX: Duration = Duration::from_secs(20);
 /// How long a cancelled turn may take to end before the process is ended.
 const CANCEL_GRACE: Duration = Duration::from_secs(3);
 
@@ -234,7 +238,9 @@ impl AcpAgent {
             self.request(request, Listening::Replay, turn).await.map(drop)
         } else if can.load_session {
             let request = s::LoadSessionRequest::new(id.clone(), cwd);
-            self.request(request, Listening::Replay, turn).await.map(drop)
+            let loaded = self.request(request, Listening::Replay, turn).await.map(drop);
+            self.let_it_repeat(turn).await;
+            loaded
         } else {
             let text = "the agent cannot take up a conversation again, and knows nothing of what was said before";
             turn.warn(text).await;
@@ -254,6 +260,15 @@ impl AcpAgent {
                 Ok(None)
             }
             Err(broken) => Err(self.fail(broken, "could not take up its conversation").await),
+        }
+    }
+
+    /// What an agent repeats of a conversation is not said in the next turn, though it may come late.
+    async fn let_it_repeat(&mut self, turn: &mut Turn<'_>) {
+        if let Some(running) = &mut self.running {
+            let link = &mut running.link;
+            let mut stage = Stage::new(link, turn.updates, &mut self.services, Listening::Replay, None);
+            stage.until_quiet(REPLAYED, REPLAY_MAX).await;
         }
     }
 
@@ -287,7 +302,7 @@ impl AcpAgent {
         turn: &mut Turn<'_>,
     ) -> Result<TurnEnd, Stop> {
         let Some(running) = &mut self.running else { return Err(Stop::Failed(TurnFailure::new("the agent is gone"))) };
-        self.services.book.next_turn();
+        self.services.next_turn();
         let mut stage = Stage::new(
             &mut running.link,
             turn.updates,
@@ -311,6 +326,7 @@ impl AcpAgent {
                 Err(broken) => Err(self.fail(broken, "failed in its turn").await),
             };
         };
+        let silent = !stage.heard.anything && !stage.has_calls();
         stage.link.cancel(&conversation);
         stage.unask();
         let patience = Instant::now() + CANCEL_GRACE;
@@ -319,7 +335,10 @@ impl AcpAgent {
             drop(asked);
             self.bury().await;
         }
-        Err(stop)
+        match stop {
+            Stop::TooLate if silent => Err(Stop::Failed(trouble::not_a_word(request.timeout))),
+            Stop::Cancelled | Stop::TooLate | Stop::Failed(_) => Err(stop),
+        }
     }
 
     /// The agent says that its turn is over. Whether it did anything is another question.
@@ -335,13 +354,20 @@ impl AcpAgent {
             spent.cost = Some((cost - running.cost).max(0.0));
             running.cost = cost;
         }
-        let stop_reason = translate::stop_reason(response.stop_reason);
+        let mut stop_reason = translate::stop_reason(response.stop_reason);
         let failed = |failure: TurnFailure| Err(Stop::Failed(TurnFailure { spent, ..failure }));
         if let Some(disguise) = self.disguise.as_ref().and_then(|pattern| pattern.find(&heard.last)) {
             let said = &heard.last[disguise.start()..];
             let failure = failure::explain("the agent gave an error for an answer", said, &self.known);
             self.forget_if_full(said);
             return failed(failure);
+        }
+        if stop_reason == StopReason::Cancelled {
+            // Nobody asked for that: an agent that may not do what it wants may give up its turn.
+            if !self.services.was_refused() {
+                return failed(TurnFailure::new("the agent cancelled its turn, and nobody had asked it to"));
+            }
+            stop_reason = StopReason::EndTurn;
         }
         if stop_reason == StopReason::EndTurn && !heard.anything && !self.services.book.has_calls() {
             let complaints = self.running.as_ref().map(|running| running.link.complaints()).unwrap_or_default();

@@ -98,13 +98,25 @@ async fn every_stop_reason_is_told_as_it_is() {
         ("max_tokens", StopReason::MaxTokens),
         ("max_turn_requests", StopReason::MaxTurnRequests),
         ("refusal", StopReason::Refusal),
-        ("cancelled", StopReason::Cancelled),
     ];
     let turns: Vec<Value> = reasons.iter().map(|(name, _)| json!([{"say": "."}, {"end": name}])).collect();
     let mut agent = agent(&json!({"turns": turns}), dir.path());
     for (name, reason) in reasons {
         assert_eq!(turn(&mut *agent, request(name)).await.0, Ok(ended(reason)), "{name}");
     }
+}
+
+#[tokio::test]
+async fn an_agent_that_gives_up_its_turn_failed_unless_it_was_refused_something() {
+    let dir = folder();
+    let end = json!({"end": "cancelled"});
+    let ask = json!({"ask": {"options": [{"optionId": "n", "name": "No", "kind": "reject_once"}]}});
+    let mut agent = agent(&json!({"turns": [[{"say": "I"}, end], [{"say": "I"}, ask, end]]}), dir.path());
+    let said = failure(&mut *agent, request("1")).await;
+    assert!(said.contains("nobody had asked"), "{said}");
+    let mut heard = Heard::answering("n");
+    let refused = agent.turn(again("2"), &mut heard, &CancellationToken::new()).await;
+    assert_eq!(refused, Ok(ended(StopReason::EndTurn)));
 }
 
 #[tokio::test]
@@ -453,6 +465,18 @@ async fn a_conversation_is_taken_up_again_where_the_agent_can() {
     let (_, heard) = turn(&mut *after, again("go on")).await;
     assert_eq!((heard.said().as_str(), heard.warned()), ("two in session-1", vec![]));
     assert!(methods(dir.path()).contains(&"session/load".to_owned()));
+}
+
+#[tokio::test]
+async fn what_is_repeated_after_a_conversation_was_taken_up_is_not_said_again() {
+    let dir = folder();
+    let script = json!({"capabilities": {"loadSession": true}, "state_file": "state.json",
+        "on_load_session": [{"result": null}, {"say": "old <promise>COMPLETE</promise>"}],
+        "turns": [[{"say": "one"}], [{"say": "two"}]]});
+    turn(&mut *agent(&script, dir.path()), request("first")).await.0.expect("a turn");
+    let past = Past { prompts: &[], conversation: Some("session-1") };
+    let mut after = start(&AgentSpec::acp(line(&script, dir.path())), place(dir.path()), past).expect("an agent");
+    assert_eq!(turn(&mut *after, again("go on")).await.1.said(), "two");
 }
 
 #[tokio::test]

@@ -4,7 +4,13 @@
 //! - Every question is answered once: served, declined with a reason, or cancelled with the turn.
 //! - What is read, written or run is passed on as a tool call, so that a person sees it.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use agent_client_protocol::{
     Error,
@@ -41,6 +47,8 @@ pub(super) struct Services {
     /// What is known of its tool calls.
     pub(super) book: Book,
     served: u32,
+    /// Whether something that it asked leave for was refused in this turn.
+    refused: Arc<AtomicBool>,
 }
 
 impl Services {
@@ -53,7 +61,19 @@ impl Services {
             terminals: Terminals::default(),
             book: Book::default(),
             served: 0,
+            refused: Arc::default(),
         }
+    }
+
+    /// A new turn.
+    pub(super) fn next_turn(&mut self) {
+        self.book.next_turn();
+        self.refused = Arc::default();
+    }
+
+    /// Whether the agent was refused something in this turn.
+    pub(super) fn was_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// What the agent is told that it can ask for.
@@ -79,6 +99,8 @@ impl Services {
     ) {
         let tool = self.book.asked(request.tool_call);
         let options = translate::options(request.options);
+        let noes: Vec<String> = options.iter().filter(|o| !o.kind.allows()).map(|o| o.id.clone()).collect();
+        let refused = self.refused.clone();
         let (sender, answer) = oneshot::channel();
         if !stop.is_cancelled() {
             updates.permission(PermissionRequest { tool, options, answer: sender }).await;
@@ -92,6 +114,7 @@ impl Services {
             };
             let outcome = match answer {
                 PermissionAnswer::Selected(id) => {
+                    refused.fetch_or(noes.contains(&id), Ordering::Relaxed);
                     s::RequestPermissionOutcome::Selected(s::SelectedPermissionOutcome::new(id))
                 }
                 PermissionAnswer::Cancelled => s::RequestPermissionOutcome::Cancelled,

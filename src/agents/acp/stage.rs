@@ -187,6 +187,20 @@ impl<'a> Stage<'a> {
         self.take_in(&mut batch).await;
     }
 
+    /// Whether the agent did something in this turn.
+    pub(super) fn has_calls(&self) -> bool {
+        self.services.book.has_calls()
+    }
+
+    /// Hears the agent out until it has been silent for so long.
+    pub(super) async fn until_quiet(&mut self, silence: Duration, at_most: Duration) {
+        let end = Instant::now() + at_most;
+        let mut batch = Vec::with_capacity(BATCH);
+        while Instant::now() < end && timeout(silence, self.link.heard.recv_many(&mut batch, BATCH)).await.is_ok() {
+            self.take_in(&mut batch).await;
+        }
+    }
+
     /// Open requests for leave are answered as cancelled, and so are further ones.
     pub(super) fn unask(&self) {
         self.stop.cancel();

@@ -100,6 +100,15 @@ impl AcpAgent {
     }
 }
 
+/// The time was over before the agent said or did anything.
+pub(super) fn not_a_word(waited: Span) -> TurnFailure {
+    TurnFailure::new(format!(
+        "the agent said and did nothing within {waited} (turn_timeout) and was stopped: its model's server may refuse or be \
+         down, and many agents try again in silence; creel's log has what it complained, a longer turn_timeout lets it \
+         give up by itself"
+    ))
+}
+
 /// Whether the error is not the agent's: the line to it broke.
 pub(super) fn is_hung_up(error: &Error) -> bool {
     error.data.as_ref().is_some_and(|data| data["reason"] == "connection_terminated")
