@@ -27,6 +27,7 @@ use crate::engine::{
 
 pub mod companion;
 pub mod output;
+pub mod plain;
 pub mod process;
 pub mod reply;
 pub mod sweep;
