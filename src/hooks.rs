@@ -31,6 +31,7 @@ pub mod plain;
 pub mod process;
 pub mod reply;
 pub mod sweep;
+pub mod terminal;
 
 use output::Capture;
 use process::{Group, ProcessEnd, ProcessSpec, Stream, Watch};
