@@ -91,7 +91,7 @@ const SIGNS: [Sign; 6] = [
         states: &["401"],
         words: &[
             r"unauthorized|unauthenticated|not (logged in|authenticated)",
-            r"authentication.?(failed|error|required)",
+            r"authentication.?(failed|error|required)|(invalid|no|set an|select an?) auth(entication)? method",
             r"(please|must|need to) (log|sign).?in|(log|sign).?in required",
             r"please run\b.*\b(log.?in|auth|setup|configure)",
             r"(invalid|incorrect|missing|no|expired).{0,12}(api.?key|credentials|token\b)",
@@ -102,7 +102,10 @@ const SIGNS: [Sign; 6] = [
     Sign {
         trouble: Trouble::Quota,
         states: &["402"],
-        words: &[r"quota|billing|credit balance|payment required|usage limit", r"(out of|insufficient|no) credits?\b"],
+        words: &[
+            r"(exceed|exhaust|insufficient|out of|used).{0,30}quota|quota.{0,20}(exceed|exhaust|reached)",
+            r"billing|credit balance|payment required|usage limit|(out of|insufficient|no) credits?\b",
+        ],
     },
     Sign {
         trouble: Trouble::RateLimit,
@@ -176,6 +179,16 @@ impl Trouble {
     }
 }
 
+/// Whether these words mean that the conversation cannot be taken up again: it is full, or nobody knows it.
+pub(super) fn ends_conversation(said: &str) -> bool {
+    static UNKNOWN: LazyLock<Regex> = LazyLock::new(|| {
+        words(
+            r"no (conversation|session|thread|rollout)s?\b.{0,20}found|(conversation|session|thread)\b.{0,60}not found",
+        )
+    });
+    Trouble::of(said) == Trouble::ContextFull || UNKNOWN.is_match(said)
+}
+
 /// How long the server wants to be left alone, as the last such words say.
 pub(super) fn retry_after(text: &str) -> Option<Span> {
     const UNIT: &str = r"ms|msecs?|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?";
@@ -197,7 +210,6 @@ fn milliseconds(part: &Captures<'_>, unsaid: f64) -> f64 {
     let number: f64 = part["number"].parse().unwrap_or(0.0);
     let unit = part["unit"].to_lowercase();
     let factor = match unit.as_bytes() {
-        [] => unsaid,
         [b'm', b's', ..] | [b'm', b'i', b'l', ..] => 1.0,
         [b's', ..] => 1000.0,
         [b'm', ..] => 60_000.0,
@@ -258,6 +270,7 @@ mod tests {
         let cases = [
             ("Not logged in · Please run /login", Trouble::Login),
             ("Invalid API key · Fix external API key", Trouble::Login),
+            ("Invalid auth method selected.", Trouble::Login),
             (
                 "unexpected status 401 Unauthorized: Incorrect API key provided: x, url: http://127.0.0.1:9900/",
                 Trouble::Login,
@@ -268,6 +281,10 @@ mod tests {
             ("Quota exceeded for requests per minute. Please retry in 12.5s.", Trouble::RateLimit),
             ("429 You exceeded your current quota, please check your plan and billing details.", Trouble::Quota),
             ("Credit balance is too low", Trouble::Quota),
+            (
+                "[API Error: This request would exceed your rate limit.]\nTo raise it, ask for more quota",
+                Trouble::RateLimit,
+            ),
             ("API Error: 529 Overloaded. This is a server-side issue", Trouble::Server),
             ("We’re currently experiencing high demand, which may cause temporary errors.", Trouble::Server),
             ("Prompt is too long · the request is ~250000 tokens (limit 200000)", Trouble::ContextFull),
@@ -282,6 +299,14 @@ mod tests {
         for (said, trouble) in cases {
             assert_eq!(Trouble::of(said), trouble, "{said}");
         }
+    }
+
+    #[test]
+    fn a_conversation_that_is_full_or_unknown_is_over() {
+        for over in ["Prompt is too long", "No conversation found with session ID: 1", "thread 01a1-dd not found"] {
+            assert!(ends_conversation(over), "{over}");
+        }
+        assert!(!ends_conversation("file not found"));
     }
 
     #[test]
