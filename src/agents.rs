@@ -107,7 +107,10 @@ pub enum AgentError {
     #[error("the agent's command cannot be used: {0}")]
     Template(#[from] TemplateError),
     /// A name that agents are not told.
-    #[error("the agent's command has the unknown name `{{{{{name}}}}}`: there are {{{{prompt}}}} and {{{{session}}}}")]
+    #[error(
+        "the agent's command has the unknown name `{{{{{name}}}}}`: there are {{{{prompt}}}} and {{{{session}}}}, and \
+         {{{{conversation}}}} in `continue_command`"
+    )]
     UnknownName {
         /// The name.
         name: String,
@@ -130,9 +133,7 @@ pub struct Past<'a> {
 pub fn start(spec: &AgentSpec, place: AgentPlace, past: Past<'_>) -> Result<Box<dyn Agent>, AgentError> {
     match spec {
         AgentSpec::Acp { .. } => Ok(Box::new(acp::AcpAgent::new(spec, place, past.conversation)?)),
-        AgentSpec::Command { command, continue_command, .. } => {
-            Ok(Box::new(command::CommandAgent::new(command, continue_command.as_deref(), place)?))
-        }
+        AgentSpec::Command { .. } => Ok(Box::new(command::CommandAgent::new(spec, place, past.conversation)?)),
         AgentSpec::Scripted { script } => {
             Ok(Box::new(scripted::ScriptedAgent::new(script, place, past.prompts).map_err(AgentError::Script)?))
         }

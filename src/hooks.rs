@@ -27,9 +27,11 @@ use crate::engine::{
 
 pub mod companion;
 pub mod output;
+pub mod plain;
 pub mod process;
 pub mod reply;
 pub mod sweep;
+pub mod terminal;
 
 use output::Capture;
 use process::{Group, ProcessEnd, ProcessSpec, Stream, Watch};

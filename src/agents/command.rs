@@ -1,121 +1,158 @@
 //! The agent that is one process a turn.
 //!
-//! Owns how the prompt reaches the command and how its output becomes an answer. Does not run processes itself: see
-//! [`crate::hooks::process`].
+//! Owns which command a turn runs and what its end means. Does not run processes itself (see
+//! [`crate::hooks::process`]), and does not know what agents print: see [`translate`].
 //!
 //! # Invariants
-//! - The prompt is data: it is read from standard input or is one argument, and never part of the command text.
-//! - At most [`SAID_MAX`] of an answer is passed on as it comes; of a longer one the rest goes to a file, and only its
-//!   end is passed on.
+//! - A turn that says that it failed is a failed turn, whatever the exit code.
+//! - A conversation is taken up again only under the name that the agent itself gave it.
 
-use std::{path::PathBuf, time::Duration};
-
-use tokio::{
-    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-    time::{Instant, timeout_at},
-};
+use regex::Regex;
 use tokio_util::sync::CancellationToken;
 
-use super::{Agent, AgentError, AgentPlace, BoxFuture, TurnRequest, Updates, cancelled, environment, limit, too_late};
+use super::{Agent, AgentError, AgentPlace, BoxFuture, TurnRequest, Updates, environment, failure, limit, too_late};
 use crate::{
     engine::{
-        conversation::{AgentUpdate, Conversation, StopReason, TurnEnd, TurnFailure},
-        hooks::template,
-        ids::TurnId,
+        conversation::{AgentUpdate, Conversation, Spent, StopReason, TurnEnd, TurnFailure},
+        policy::{AgentFacts, AgentSpec, OutputFormat},
+        time::Span,
     },
     hooks::{
-        VARIABLE_MAX,
-        output::{self, Ring, Spool},
-        process::{self, Group, ProcessEnd, ProcessSpec, Stream, Watch},
+        plain::{Plain, Returns},
+        process::{self, ProcessEnd, ProcessSpec},
     },
 };
 
-/// How much of an answer is passed on as it comes.
-pub const SAID_MAX: usize = 1024 * 1024;
-/// How much of the end of a longer answer is passed on.
-const SAID_END: usize = 16 * 1024;
-/// How much of standard error explains a failure.
-const ERROR_END: usize = 2 * 1024;
-/// Text is passed on when there is so much of it …
-const PIECE: usize = 4 * 1024;
-/// … or when it is so old, or at the end of a line.
-const PIECE_AGE: Duration = Duration::from_millis(50);
-/// The name that stands for the prompt.
-const PROMPT: &str = "prompt";
-/// The names that an agent's command may use.
-const NAMES: &[&str] = &[PROMPT, "session"];
+mod answer;
+mod line;
+mod lines;
+mod translate;
+mod voice;
+
+use answer::{Answer, Reader, Rest, StreamRest};
+use line::{CommandLine, Place, Streams};
+use translate::{Tally, Told, Verdict};
+use voice::Pieces;
+
+pub use voice::SAID_MAX;
 
 /// One process a turn.
 pub struct CommandAgent {
     first: CommandLine,
-    later: CommandLine,
+    later: Option<CommandLine>,
+    format: OutputFormat,
+    streams: Streams,
+    known: AgentFacts,
+    /// What an answer looks like that is really an error.
+    disguise: Option<Regex>,
     place: AgentPlace,
+    memory: Memory,
 }
 
-/// A command line and how it gets the prompt.
+/// What is known of the current conversation.
 #[derive(Debug, Clone)]
-struct CommandLine {
-    written: String,
-    expanded: String,
-    prompt_as: PromptAs,
-    /// Whether it looks at the variable, by name or by ours.
-    needs_variable: bool,
+struct Memory {
+    /// What the agent calls it.
+    name: Option<String>,
+    /// What the agent counted in it.
+    tally: Option<Tally>,
+    /// How far it is.
+    stage: Stage,
 }
 
+/// How far a conversation is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum PromptAs {
-    StandardInput,
-    Argument,
+enum Stage {
+    /// Nothing was answered in it.
+    Empty,
+    /// It goes on.
+    Begun,
+    /// The agent said that it cannot go on.
+    Over,
 }
 
-impl CommandLine {
-    fn new(written: &str) -> Result<Self, AgentError> {
-        let placeholders = template::placeholders(written);
-        if let Some(unknown) = placeholders.iter().find(|p| !NAMES.contains(&p.name.as_str())) {
-            return Err(AgentError::UnknownName { name: unknown.name.clone() });
-        }
-        let has_prompt = placeholders.iter().any(|p| p.name == PROMPT);
-        Ok(Self {
-            written: written.to_owned(),
-            expanded: template::expand(written)?,
-            prompt_as: if has_prompt { PromptAs::Argument } else { PromptAs::StandardInput },
-            needs_variable: has_prompt || written.contains(&template::variable(PROMPT)),
-        })
+impl Memory {
+    /// A conversation in which nothing was said.
+    fn fresh() -> Self {
+        Self { name: None, tally: Some(Tally::default()), stage: Stage::Empty }
     }
+}
+
+/// What one turn runs.
+struct Choice<'a> {
+    line: &'a CommandLine,
+    memory: Memory,
+    warning: Option<&'static str>,
+}
+
+/// What its end is judged by.
+struct Asked<'a> {
+    line: &'a CommandLine,
+    timeout: Span,
+    cancel: &'a CancellationToken,
 }
 
 impl CommandAgent {
-    /// Checks the command lines; `later` is for the later turns of one conversation.
-    pub fn new(first: &str, later: Option<&str>, place: AgentPlace) -> Result<Self, AgentError> {
-        let first = CommandLine::new(first)?;
-        let later = later.map(CommandLine::new).transpose()?.unwrap_or_else(|| first.clone());
-        Ok(Self { first, later, place })
+    /// Checks the command lines. `conversation` is the one that the agent was in when creel was ended.
+    pub fn new(spec: &AgentSpec, place: AgentPlace, conversation: Option<&str>) -> Result<Self, AgentError> {
+        let AgentSpec::Command { command, continue_command, format, tty, known } = spec else {
+            return Err(AgentError::Script("it is no command".into()));
+        };
+        let later = continue_command.as_deref().map(|line| CommandLine::new(line, Place::Later));
+        Ok(Self {
+            first: CommandLine::new(command, Place::First)?,
+            later: later.transpose()?,
+            format: *format,
+            streams: if *tty { Streams::Terminal } else { Streams::Pipes },
+            disguise: known.error_pattern.as_deref().map(Regex::new).transpose().map_err(AgentError::Pattern)?,
+            known: known.clone(),
+            place,
+            memory: Memory { name: conversation.map(str::to_owned), tally: None, stage: Stage::Begun },
+        })
     }
 
-    fn spec(&self, line: &CommandLine, request: &TurnRequest) -> Result<ProcessSpec, TurnFailure> {
-        let mut env = environment(&self.place);
-        if line.needs_variable {
-            if request.text.len() > VARIABLE_MAX {
-                return Err(TurnFailure::new(format!(
-                    "the prompt has {} bytes, too many for an argument (at most {VARIABLE_MAX}): leave {{{{prompt}}}} out of \
-                     the agent's command, so that it reads the prompt on standard input",
-                    request.text.len()
-                )));
+    fn choose(&self, conversation: Conversation) -> Choice<'_> {
+        let first = |warning| Choice { line: &self.first, memory: Memory::fresh(), warning };
+        let Some(later) = self.later.as_ref().filter(|_| conversation == Conversation::Same) else {
+            return first(None);
+        };
+        match self.memory.stage {
+            Stage::Over => first(Some("the conversation cannot go on, so this turn starts a new one with `command`")),
+            Stage::Begun | Stage::Empty if !later.needs_conversation || self.memory.name.is_some() => {
+                Choice { line: later, memory: self.memory.clone(), warning: None }
             }
-            env.insert(template::variable(PROMPT), request.text.clone());
+            // There is nothing that could be taken up.
+            Stage::Empty => first(None),
+            Stage::Begun => first(Some(
+                "the agent did not say what it calls the conversation, so it cannot be taken up again: this turn starts a \
+                 new one with `command`",
+            )),
         }
+    }
+
+    fn spec(&self, choice: &Choice<'_>, request: &TurnRequest) -> Result<ProcessSpec, TurnFailure> {
+        let mut env = environment(&self.place);
+        choice.line.fill_in(&mut env, &request.text, choice.memory.name.as_deref())?;
         Ok(ProcessSpec {
-            command: line.expanded.clone(),
+            command: choice.line.expanded.clone(),
             cwd: self.place.cwd.clone(),
             env: env.into_iter().collect(),
-            stdin: match line.prompt_as {
-                PromptAs::StandardInput => request.text.clone().into_bytes(),
-                PromptAs::Argument => Vec::new(),
-            },
+            stdin: choice.line.input(request, self.streams)?,
             timeout: limit(request.timeout),
             grace: process::GRACE,
             mark: format!("{}/turn-{}", self.place.mark, request.turn),
         })
+    }
+
+    fn listen(&self, memory: &Memory, request: &TurnRequest, stop: CancellationToken) -> (Answer, Pieces) {
+        let reader = match translate::translator(self.format, memory.tally) {
+            None => Reader::text(),
+            Some(translator) => {
+                let plain = (self.streams == Streams::Terminal).then(|| Plain::new(Returns::Redraw));
+                Reader::json(translator, Told::new(request.turn, memory.name.clone()), plain)
+            }
+        };
+        Answer::new(reader, &self.place, request.turn, stop)
     }
 
     async fn one_turn(
@@ -124,32 +161,103 @@ impl CommandAgent {
         updates: &mut dyn Updates,
         cancel: &CancellationToken,
     ) -> Result<TurnEnd, TurnFailure> {
-        let line = match request.conversation {
-            Conversation::New => &self.first,
-            Conversation::Same => &self.later,
-        };
-        let spec = self.spec(line, &request)?;
-        let (pieces, waiting) = unbounded_channel();
-        let mut answer = Answer::new(pieces, &self.place, request.turn);
+        let choice = self.choose(request.conversation);
+        if let Some(warning) = choice.warning {
+            updates.update(AgentUpdate::Warned(warning.into())).await;
+        }
+        let spec = self.spec(&choice, &request)?;
+        let stop = cancel.child_token();
+        let (mut answer, pieces) = self.listen(&choice.memory, &request, stop.clone());
+        let streams = self.streams;
         let run = async move {
-            let end = process::run(spec, &mut answer, cancel).await;
+            let end = match streams {
+                Streams::Pipes => process::run(spec, &mut answer, &stop).await,
+                Streams::Terminal => process::run_on_terminal(spec, &mut answer, &stop).await,
+            };
             (end, answer.finish())
         };
-        let ((end, rest), ()) = tokio::join!(run, pass_on(waiting, updates));
-        if let Some(warning) = rest.warning {
+        let ((end, rest), ()) = tokio::join!(run, pieces.pass_on(updates));
+        let misunderstood = if end == ProcessEnd::Exit(0) { self.misunderstood(&rest) } else { None };
+        for warning in rest.warnings.iter().cloned().chain(misunderstood) {
             updates.update(AgentUpdate::Warned(warning)).await;
         }
+        let asked = Asked { line: choice.line, timeout: request.timeout, cancel };
+        let end = self.judge(end, &rest, &asked).map(TurnEnd::new);
+        let before = choice.memory;
+        let stage = match &end {
+            Ok(_) => Stage::Begun,
+            Err(failure) if failure::ends_conversation(&failure.message) => Stage::Over,
+            Err(_) => before.stage,
+        };
+        let Some(StreamRest { end: stream, conversation, .. }) = rest.stream else {
+            self.memory = Memory { stage, ..before };
+            return end;
+        };
+        self.memory = Memory { name: conversation, tally: stream.tally.or(before.tally), stage };
+        with_spent(end, stream.spent)
+    }
+
+    /// What the end of the process means.
+    fn judge(&self, end: ProcessEnd, rest: &Rest, asked: &Asked<'_>) -> Result<StopReason, TurnFailure> {
+        let command = &asked.line.written;
+        let explain = |what: &str| failure::explain(what, rest.words(), &self.known);
+        let hopeless = rest.stream.as_ref().and_then(|stream| stream.hopeless.as_deref());
         match end {
-            ProcessEnd::Exit(0) => Ok(TurnEnd::new(StopReason::EndTurn)),
-            ProcessEnd::Cancelled => Ok(cancelled()),
-            ProcessEnd::TimedOut => Err(too_late(request.timeout)),
-            ProcessEnd::Exit(code) => Err(TurnFailure::new(exit_said(code, &line.written, &rest.errors))),
-            ProcessEnd::Signal(signal) => {
-                Err(TurnFailure::new(with_errors(&format!("the agent was killed by signal {signal}"), &rest.errors)))
+            ProcessEnd::Exit(0) => self.answered(rest),
+            ProcessEnd::Exit(127) => {
+                let what = "the agent was not found (exit 127)";
+                Err(failure::not_installed(what, command, rest.words(), &self.known))
             }
+            ProcessEnd::Exit(126) => {
+                Err(explain(&format!("the agent cannot be executed (exit 126): check the rights of `{command}`")))
+            }
+            ProcessEnd::Exit(code) => Err(explain(&format!("the agent ended with exit {code}"))),
+            ProcessEnd::Signal(signal) => Err(explain(&format!("the agent was killed by signal {signal}"))),
             ProcessEnd::SpawnFailed(why) => Err(TurnFailure::new(format!("the agent could not be started: {why}"))),
+            ProcessEnd::TimedOut => Err(too_late(asked.timeout)),
+            ProcessEnd::Cancelled => match hopeless.filter(|_| !asked.cancel.is_cancelled()) {
+                Some(why) => Err(TurnFailure::new(format!("{why}; it was stopped"))),
+                None => Ok(StopReason::Cancelled),
+            },
         }
     }
+
+    /// What an answer means whose process ended well.
+    fn answered(&self, rest: &Rest) -> Result<StopReason, TurnFailure> {
+        let stop_reason = match rest.stream.as_ref().map(|stream| &stream.end.verdict) {
+            Some(Verdict::Failed(words)) => {
+                return Err(failure::explain("the agent says that its turn failed", words, &self.known));
+            }
+            Some(Verdict::Ended(stop_reason)) => *stop_reason,
+            Some(Verdict::Unsaid) | None => StopReason::EndTurn,
+        };
+        match self.disguise.as_ref().and_then(|pattern| pattern.find(&rest.last)) {
+            Some(disguise) => {
+                let said = &rest.last[disguise.start()..];
+                Err(failure::explain("the agent gave an error for an answer", said, &self.known))
+            }
+            None => Ok(stop_reason),
+        }
+    }
+
+    /// What a person should know of lines that are not what they should be.
+    fn misunderstood(&self, rest: &Rest) -> Option<String> {
+        let stream = rest.stream.as_ref()?;
+        if stream.counts.understood == 0 && stream.counts.plain > 0 {
+            Some(format!(
+                "the agent's output is not what `format` says, so it was taken as text: add `{}` to its command, or leave \
+                 `format` out",
+                translate::arguments(self.format)
+            ))
+        } else {
+            let broke_off = stream.counts.understood > 0 && stream.end.verdict == Verdict::Unsaid;
+            broke_off.then(|| "the agent's output breaks off: what it said last may be missing".to_owned())
+        }
+    }
+}
+
+fn with_spent(end: Result<TurnEnd, TurnFailure>, spent: Spent) -> Result<TurnEnd, TurnFailure> {
+    end.map(|end| TurnEnd { spent, ..end }).map_err(|failure| TurnFailure { spent, ..failure })
 }
 
 impl Agent for CommandAgent {
@@ -165,172 +273,5 @@ impl Agent for CommandAgent {
     /// Nothing is kept between turns.
     fn shutdown(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
-    }
-}
-
-fn exit_said(code: i32, command: &str, errors: &str) -> String {
-    match code {
-        127 => with_errors(
-            &format!(
-                "the agent was not found (exit 127): `{command}` names a program that is not installed or not on the PATH; \
-                 install it, or change the agent's `command`"
-            ),
-            errors,
-        ),
-        126 => {
-            with_errors(&format!("the agent cannot be executed (exit 126): check the rights of `{command}`"), errors)
-        }
-        code => with_errors(&format!("the agent ended with exit {code}"), errors),
-    }
-}
-
-fn with_errors(what: &str, errors: &str) -> String {
-    match errors.trim() {
-        "" => format!("{what}, and printed nothing on standard error"),
-        errors => format!("{what}: {errors}"),
-    }
-}
-
-/// What goes from the process to those who listen.
-enum Piece {
-    Started(Group),
-    Bytes(Vec<u8>),
-}
-
-/// Takes the output of the process. It must not wait, so it puts pieces aside for [`pass_on`]; since only
-/// [`SAID_MAX`] of them are put there, that is bounded.
-struct Answer {
-    pieces: UnboundedSender<Piece>,
-    /// What was put aside, until it is known whether a file is needed.
-    begun: Vec<u8>,
-    total: u64,
-    end: Ring,
-    errors: Ring,
-    path: PathBuf,
-    name: String,
-    spool: Option<Spool>,
-}
-
-struct Rest {
-    errors: String,
-    warning: Option<String>,
-}
-
-impl Answer {
-    fn new(pieces: UnboundedSender<Piece>, place: &AgentPlace, turn: TurnId) -> Self {
-        let name = format!("outputs/turn-{turn}.log");
-        Self {
-            pieces,
-            begun: Vec::new(),
-            total: 0,
-            end: Ring::new(SAID_END),
-            errors: Ring::new(ERROR_END),
-            path: place.session_dir.join(&name),
-            name,
-            spool: None,
-        }
-    }
-
-    fn said(&mut self, bytes: &[u8]) {
-        self.total += bytes.len() as u64;
-        let (now, later) = bytes.split_at(bytes.len().min(SAID_MAX - self.begun.len()));
-        if !now.is_empty() {
-            self.begun.extend_from_slice(now);
-            self.send(now.to_vec());
-        }
-        if !later.is_empty() {
-            let spool = self.spool.get_or_insert_with(|| {
-                let mut spool = Spool::new(self.path.clone(), self.name.clone(), output::FILE_CAP);
-                spool.write(&self.begun);
-                spool
-            });
-            spool.write(later);
-            self.end.push(later);
-        }
-    }
-
-    fn send(&self, bytes: Vec<u8>) {
-        // Nobody listens only when the turn is being dropped.
-        let _ = self.pieces.send(Piece::Bytes(bytes));
-    }
-
-    /// Says the end of a long answer, and tells what is missing.
-    fn finish(self) -> Rest {
-        let missing = self.total - (self.begun.len() + self.end.len()) as u64;
-        let whole = self.spool.as_ref().and_then(Spool::whole_is_in);
-        let mut end = self.end.bytes();
-        let warning = (missing > 0).then(|| {
-            self.send(format!("\n{}", output::marker(missing, whole.as_deref())).into_bytes());
-            end.drain(..output::torn_start(&end));
-            let whole = whole.map(|w| format!(" ({w})")).unwrap_or_default();
-            format!("the answer is very long: {missing} of {} bytes are left out{whole}", self.total)
-        });
-        if !end.is_empty() {
-            self.send(end);
-        }
-        Rest { errors: String::from_utf8_lossy(&self.errors.bytes()).into_owned(), warning }
-    }
-}
-
-impl Watch for Answer {
-    fn started(&mut self, group: Group) {
-        let _ = self.pieces.send(Piece::Started(group));
-    }
-
-    fn output(&mut self, stream: Stream, bytes: &[u8]) {
-        match stream {
-            Stream::Stdout => self.said(bytes),
-            Stream::Stderr => self.errors.push(bytes),
-        }
-    }
-}
-
-/// Passes on what was put aside, in pieces that are neither tiny nor late, until there is no more.
-async fn pass_on(mut waiting: UnboundedReceiver<Piece>, updates: &mut dyn Updates) {
-    let mut held: Vec<u8> = Vec::new();
-    let mut since = Instant::now();
-    loop {
-        let next = if held.is_empty() {
-            waiting.recv().await
-        } else if let Ok(next) = timeout_at(since + PIECE_AGE, waiting.recv()).await {
-            next
-        } else {
-            let whole = held.len() - output::torn_end(&held);
-            say(held.drain(..whole), updates).await;
-            // The half of a character that is left waits for the other half, however long that takes.
-            since = Instant::now();
-            continue;
-        };
-        match next {
-            None => break,
-            Some(Piece::Started(group)) => updates.process(group),
-            Some(Piece::Bytes(bytes)) => {
-                if held.is_empty() {
-                    since = Instant::now();
-                }
-                held.extend_from_slice(&bytes);
-                while let Some(ready) = ready(&held) {
-                    say(held.drain(..ready), updates).await;
-                }
-            }
-        }
-    }
-    say(held.drain(..), updates).await;
-}
-
-/// How much of this can go out now: whole lines, or a piece.
-fn ready(held: &[u8]) -> Option<usize> {
-    let piece = &held[..held.len().min(PIECE)];
-    match piece.iter().rposition(|b| *b == b'\n') {
-        Some(line_end) => Some(line_end + 1),
-        None if piece.len() == PIECE => Some(PIECE - output::torn_end(piece)),
-        None => None,
-    }
-}
-
-async fn say(bytes: impl Iterator<Item = u8>, updates: &mut dyn Updates) {
-    let bytes: Vec<u8> = bytes.collect();
-    if !bytes.is_empty() {
-        updates.update(AgentUpdate::Said(String::from_utf8_lossy(&bytes).into_owned())).await;
     }
 }

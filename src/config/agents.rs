@@ -17,6 +17,8 @@ use crate::engine::policy::{AgentFacts, AgentSpec};
 
 /// What an agent's command is told.
 const TOLD: &[&str] = &["prompt", "session"];
+/// What it is told in the later turns of a conversation.
+const TOLD_LATER: &[&str] = &["prompt", "session", "conversation"];
 
 /// Keys that make sense only with some ways to run an agent.
 const GOES_WITH: [(&str, &[&str]); 10] = [
@@ -111,9 +113,9 @@ impl<'a> Entry<'a> {
     }
 
     fn check_commands(&self, report: &mut Report) {
-        for key in ["acp", "command", "continue_command"] {
+        for (key, told) in [("acp", TOLD), ("command", TOLD), ("continue_command", TOLD_LATER)] {
             if let (Some(node), Some(command)) = (self.fields.given(key), self.fields.some_text(key)) {
-                hooks::check_placeholders(report, "an agent", TOLD, &command, node.at);
+                hooks::check_placeholders(report, "an agent", told, &command, node.at);
             }
         }
     }

@@ -3,60 +3,16 @@
 //! # Invariants
 //! - No escape sequence and no control character of theirs reaches the terminal.
 
-/// The text without escape sequences and control characters; newlines and tabs stay.
+use crate::hooks::plain::{Plain, Returns};
+
+/// The text without escape sequences and control characters; newlines and tabs stay. A bare carriage return redraws the
+/// line; as text it would hide what stands before it, so it becomes a line end.
 pub fn plain(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '\u{1b}' => skip_sequence(&mut chars),
-            '\u{9b}' => skip_until(&mut chars, |c| ('\u{40}'..='\u{7e}').contains(&c)),
-            '\n' | '\t' => out.push(c),
-            // A bare carriage return redraws the line; as text it would hide what stands before it.
-            '\r' if chars.peek() != Some(&'\n') => out.push('\n'),
-            c if c.is_control() => {}
-            c => out.push(c),
-        }
-    }
-    out
-}
-
-/// Skips what follows an escape character.
-fn skip_sequence(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
-    match chars.peek() {
-        Some('[') => {
-            chars.next();
-            skip_until(chars, |c| ('\u{40}'..='\u{7e}').contains(&c));
-        }
-        // Titles, links, pictures: they end with a bell or with `ESC \`.
-        Some(']' | 'P' | 'X' | '^' | '_') => skip_string(chars),
-        Some(' '..='/') => skip_until(chars, |c| ('0'..='~').contains(&c)),
-        Some(_) => {
-            chars.next();
-        }
-        None => {}
-    }
-}
-
-fn skip_until(chars: &mut impl Iterator<Item = char>, end: impl Fn(char) -> bool) {
-    for c in chars.by_ref() {
-        if end(c) || c == '\n' {
-            break;
-        }
-    }
-}
-
-fn skip_string(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
-    while let Some(c) = chars.next() {
-        match c {
-            '\u{7}' | '\u{9c}' => break,
-            '\u{1b}' if chars.peek() == Some(&'\\') => {
-                chars.next();
-                break;
-            }
-            _ => {}
-        }
-    }
+    let mut out = Vec::with_capacity(text.len());
+    let mut plain = Plain::new(Returns::EndLine);
+    plain.push(text.as_bytes(), &mut out);
+    plain.finish(&mut out);
+    String::from_utf8(out).expect("only whole characters are taken out of a text")
 }
 
 /// The first line, at most this long, with a sign of what was left out.

@@ -10,8 +10,8 @@
 //! - A command that never reads its input, or leaves its output open in the background, holds nobody.
 
 use std::{
-    io::{self, Write},
-    os::{fd::AsFd, unix::process::ExitStatusExt},
+    io,
+    os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     time::Duration,
@@ -19,28 +19,24 @@ use std::{
 
 use rustix::process::Signal;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
-    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
+    process::{Child, Command},
     time::{Instant, sleep, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
+mod streams;
+
 pub use super::sweep::Group;
-use super::sweep::{self, MARK};
+use super::{
+    sweep::{self, MARK},
+    terminal,
+};
+use streams::{Input, LARGE_BUFFER, Output, input_for, write};
 
 /// The shell, by its path: looking for it on `PATH` costs a failed call for every folder before the right one, and what a
 /// project puts on `PATH` must not stand in for it.
 const SHELL: &str = "/bin/sh";
 
-/// How much is read at once from a command that prints little, which most do.
-const BUFFER: usize = 8 * 1024;
-/// How much is read at once from a command that filled the small buffer. Whoever watches may keep some hundreds of such
-/// pieces for a screen that is slow.
-const LARGE_BUFFER: usize = 64 * 1024;
-/// What we then ask the kernel to hold for us; it may refuse.
-const PIPE: usize = 512 * 1024;
-/// Input that every empty pipe takes at once.
-const SHORT_INPUT: usize = 4 * 1024;
 /// After the command ended: how long its output may be silent while somebody still holds it open.
 const DRAIN_QUIET: Duration = Duration::from_millis(50);
 /// After the command ended: how long we read at most from what it left in the background.
@@ -56,6 +52,7 @@ const OURS: &[&str] = &[
     "CREEL_HOOK",
     "CREEL_POINT",
     "CREEL_PROMPT",
+    "CREEL_CONVERSATION",
 ];
 
 /// What to run, and how long.
@@ -114,11 +111,26 @@ pub trait Watch: Send {
 
 /// Runs the command and waits for its end.
 pub async fn run(spec: ProcessSpec, watch: &mut dyn Watch, cancel: &CancellationToken) -> ProcessEnd {
+    attend(Running::start, spec, watch, cancel).await
+}
+
+/// The same on a terminal of its own. What it prints is one stream then, standard output, and its input is what is
+/// typed: see [`terminal::typed`]. What it leaves in the background hears that the terminal hangs up.
+pub async fn run_on_terminal(spec: ProcessSpec, watch: &mut dyn Watch, cancel: &CancellationToken) -> ProcessEnd {
+    attend(Running::start_on_terminal, spec, watch, cancel).await
+}
+
+async fn attend(
+    start: impl FnOnce(ProcessSpec) -> Result<Running, String>,
+    spec: ProcessSpec,
+    watch: &mut dyn Watch,
+    cancel: &CancellationToken,
+) -> ProcessEnd {
     if cancel.is_cancelled() {
         return ProcessEnd::Cancelled;
     }
     let deadline = spec.timeout.and_then(|t| Instant::now().checked_add(t));
-    let mut running = match Running::start(spec) {
+    let mut running = match start(spec) {
         Ok(running) => running,
         Err(why) => return ProcessEnd::SpawnFailed(why),
     };
@@ -150,8 +162,15 @@ pub async fn run(spec: ProcessSpec, watch: &mut dyn Watch, cancel: &Cancellation
 
 /// A command line for the shell, in a group of its own, marked as ours.
 pub(super) fn shell(line: &str, cwd: &Path, env: &[(String, String)], mark: &str) -> Command {
+    let mut command = bare_shell(line, cwd, env, mark);
+    command.process_group(0);
+    command
+}
+
+/// The same without a group: one that gets a terminal becomes the leader of a session, which the leader of a group cannot.
+fn bare_shell(line: &str, cwd: &Path, env: &[(String, String)], mark: &str) -> Command {
     let mut command = Command::new(SHELL);
-    command.arg("-c").arg(line).current_dir(cwd).process_group(0);
+    command.arg("-c").arg(line).current_dir(cwd);
     for name in OURS {
         command.env_remove(name);
     }
@@ -196,21 +215,10 @@ struct Running {
     child: Child,
     exited: Option<io::Result<ExitStatus>>,
     stdin: Option<Input>,
-    stdout: Output<ChildStdout>,
-    stderr: Output<ChildStderr>,
+    stdout: Output,
+    stderr: Output,
     grace: Duration,
     guard: Guard,
-}
-
-struct Input {
-    pipe: ChildStdin,
-    bytes: Vec<u8>,
-    written: usize,
-}
-
-struct Output<P> {
-    pipe: Option<P>,
-    buffer: Vec<u8>,
 }
 
 /// What one look at the streams found.
@@ -227,9 +235,19 @@ impl Running {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|e| why_not(&e, &spec.cwd))?;
         let guard = Guard::of(&child, spec.mark)?;
-        let stdin = child.stdin.take().map(|pipe| Input { pipe, bytes: spec.stdin, written: 0 });
-        let stdout = Output::new(child.stdout.take());
-        let stderr = Output::new(child.stderr.take());
+        let stdin = child.stdin.take().map(|pipe| Input::new(pipe, spec.stdin));
+        let stdout = child.stdout.take().map_or_else(Output::closed, Output::new);
+        let stderr = child.stderr.take().map_or_else(Output::closed, Output::new);
+        Ok(Self { child, exited: None, stdin, stdout, stderr, grace: spec.grace, guard })
+    }
+
+    fn start_on_terminal(spec: ProcessSpec) -> Result<Self, String> {
+        let command = bare_shell(&spec.command, &spec.cwd, &spec.env, &spec.mark);
+        let (child, terminal) = terminal::spawn(command).map_err(|e| why_not(&e, &spec.cwd))?;
+        let guard = Guard::of(&child, spec.mark)?;
+        let (reader, writer) = terminal.into_split();
+        let stdin = (!spec.stdin.is_empty()).then(|| Input::new(writer, spec.stdin));
+        let (stdout, stderr) = (Output::new(reader), Output::closed());
         Ok(Self { child, exited: None, stdin, stdout, stderr, grace: spec.grace, guard })
     }
 
@@ -288,12 +306,8 @@ impl Running {
     /// closed pipe would end it.
     fn leave_background(&mut self) {
         self.guard.disarm();
-        if let Some(pipe) = self.stdout.pipe.take() {
-            tokio::spawn(discard(pipe));
-        }
-        if let Some(pipe) = self.stderr.pipe.take() {
-            tokio::spawn(discard(pipe));
-        }
+        self.stdout.discard();
+        self.stderr.discard();
     }
 
     /// TERM, grace, KILL, for all that belongs to it; what it prints meanwhile is still read.
@@ -319,76 +333,6 @@ impl Running {
     fn is_busy(&self) -> bool {
         self.exited.is_none() || self.stdout.is_open() || self.stderr.is_open()
     }
-}
-
-impl<P: AsyncRead + Unpin + AsFd> Output<P> {
-    fn new(pipe: Option<P>) -> Self {
-        Self { pipe, buffer: vec![0; BUFFER] }
-    }
-
-    fn is_open(&self) -> bool {
-        self.pipe.is_some()
-    }
-
-    /// How many bytes came; zero at the end. Never ready once it is closed.
-    async fn read(&mut self) -> usize {
-        match &mut self.pipe {
-            Some(pipe) => pipe.read(&mut self.buffer).await.unwrap_or(0),
-            None => std::future::pending().await,
-        }
-    }
-
-    fn pass_on(&mut self, stream: Stream, n: usize, watch: &mut dyn Watch) {
-        if n == 0 {
-            self.pipe = None;
-            return;
-        }
-        watch.output(stream, &self.buffer[..n]);
-        if n == BUFFER && self.buffer.len() == BUFFER {
-            self.buffer = vec![0; LARGE_BUFFER];
-            self.pipe.as_ref().inspect(|pipe| enlarge(*pipe));
-        }
-    }
-}
-
-/// Short input is put into the pipe before the command starts, which saves waiting for it.
-fn input_for(bytes: &[u8]) -> Stdio {
-    if bytes.is_empty() {
-        return Stdio::null();
-    }
-    if bytes.len() <= SHORT_INPUT
-        && let Ok((reader, mut writer)) = io::pipe()
-        && writer.write_all(bytes).is_ok()
-    {
-        return reader.into();
-    }
-    Stdio::piped()
-}
-
-/// Writes a piece. Never ready once all is written.
-async fn write(input: &mut Option<Input>) {
-    let Some(open) = input else { return std::future::pending().await };
-    match open.pipe.write(&open.bytes[open.written..]).await {
-        Ok(n) if n > 0 => open.written += n,
-        // A command need not read its input: EPIPE is no error.
-        Ok(_) | Err(_) => open.written = open.bytes.len(),
-    }
-    if open.written == open.bytes.len() {
-        *input = None;
-    }
-}
-
-async fn discard(mut pipe: impl AsyncRead + Unpin) {
-    let mut buffer = vec![0; 16 * 1024];
-    while pipe.read(&mut buffer).await.is_ok_and(|n| n > 0) {}
-}
-
-/// Fewer and larger reads. A refusal only costs speed.
-fn enlarge(pipe: &impl AsFd) {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE);
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    let _ = (pipe, PIPE);
 }
 
 pub(super) fn describe(ended: io::Result<ExitStatus>) -> ProcessEnd {

@@ -5,6 +5,7 @@ mod acp;
 mod acp_sessions;
 mod agents;
 mod contract;
+mod formats;
 mod frames;
 mod invariants;
 mod keys;

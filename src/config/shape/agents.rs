@@ -16,7 +16,7 @@ const COMMAND: Field = Field {
 };
 const CONTINUE_COMMAND: Field = Field {
     name: "continue_command",
-    doc: "The command of a conversation's later turns, if it differs.",
+    doc: "The command of a conversation's later turns, if it differs; `{{conversation}}` is what the agent calls it.",
     ty: Type::SomeText,
     default: Default::Absent,
 };

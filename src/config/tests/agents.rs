@@ -70,7 +70,7 @@ fn an_agent_is_run_by_acp_if_that_is_installed_then_plainly_and_otherwise_it_is_
         panic!("one process a turn")
     };
     assert!(command.starts_with("codex exec --json"), "{command}");
-    assert!(continue_command.is_some_and(|command| command.contains("resume --last")));
+    assert!(continue_command.is_some_and(|command| command.contains("resume {{conversation}}")));
     assert_eq!(format, OutputFormat::Codex);
     assert!(known.login.is_some_and(|login| login.contains("codex login")));
     expect_test::expect![[r#"

@@ -1,0 +1,293 @@
+//! What a command prints, and how it is read.
+//!
+//! Owns the reading of a format. Does not judge an answer (see [`super`]), and does not know its limits: see
+//! [`super::voice`].
+//!
+//! # Invariants
+//! - A line that cannot be read is left out, counted and told. It is never passed on as text: it could hold a promise that
+//!   the agent did not make.
+
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    lines::{Line, Lines},
+    translate::{self, StreamEnd, Told, Translate, Verdict},
+    voice::{Pieces, Voice},
+};
+use crate::{
+    agents::AgentPlace,
+    engine::ids::TurnId,
+    hooks::{
+        output::Ring,
+        plain::{Plain, Returns},
+        process::{Group, Stream, Watch},
+    },
+};
+
+/// How much of standard error explains a failure.
+const ERROR_END: usize = 2 * 1024;
+
+/// Takes the output of the process. It must not wait, so it puts pieces aside for [`Pieces`].
+pub(super) struct Answer {
+    reader: Reader,
+    voice: Voice,
+    errors: Ring,
+    /// Ends the process.
+    stop: CancellationToken,
+}
+
+/// How the output is read.
+pub(super) enum Reader {
+    Text(Plain),
+    Json(Box<Json>),
+}
+
+/// JSON lines, and who understands them.
+pub(super) struct Json {
+    /// What a terminal adds to them is taken away first.
+    plain: Option<Plain>,
+    lines: Lines,
+    translator: Box<dyn Translate>,
+    told: Told,
+    counts: Counts,
+}
+
+/// What became of the lines.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) understood: usize,
+    pub(super) plain: usize,
+    /// Those that cannot be read, and how the first begins.
+    unreadable: usize,
+    first: String,
+}
+
+/// What is known when the output is over.
+pub(super) struct Rest {
+    /// The end of standard error.
+    pub(super) errors: String,
+    /// The end of the answer.
+    pub(super) last: String,
+    pub(super) warnings: Vec<String>,
+    pub(super) stream: Option<StreamRest>,
+}
+
+/// What is known of JSON lines when they are over.
+pub(super) struct StreamRest {
+    pub(super) end: StreamEnd,
+    pub(super) conversation: Option<String>,
+    pub(super) hopeless: Option<String>,
+    pub(super) counts: Counts,
+}
+
+impl Rest {
+    /// What the agent said of what went wrong: in its lines, else on standard error, else at the end of its answer.
+    pub(super) fn words(&self) -> &str {
+        let told = self.stream.as_ref().and_then(|stream| match &stream.end.verdict {
+            Verdict::Failed(words) => Some(words.as_str()),
+            Verdict::Ended(_) | Verdict::Unsaid => stream.end.complaint.as_deref(),
+        });
+        told.unwrap_or(if self.errors.trim().is_empty() { &self.last } else { &self.errors })
+    }
+}
+
+impl Reader {
+    pub(super) fn text() -> Self {
+        Self::Text(Plain::new(Returns::Redraw))
+    }
+
+    pub(super) fn json(translator: Box<dyn Translate>, told: Told, plain: Option<Plain>) -> Self {
+        Self::Json(Box::new(Json { plain, lines: Lines::default(), translator, told, counts: Counts::default() }))
+    }
+}
+
+impl Answer {
+    /// The taker of the output, and where it puts the pieces.
+    pub(super) fn new(reader: Reader, place: &AgentPlace, turn: TurnId, stop: CancellationToken) -> (Self, Pieces) {
+        let (voice, pieces) = Voice::new(place, turn);
+        (Self { reader, voice, errors: Ring::new(ERROR_END), stop }, pieces)
+    }
+
+    /// Says the end of a long answer, and tells what is missing.
+    pub(super) fn finish(self) -> Rest {
+        let Self { reader, mut voice, errors, .. } = self;
+        let stream = match reader {
+            Reader::Text(plain) => {
+                let mut text = Vec::new();
+                plain.finish(&mut text);
+                voice.say(&text);
+                None
+            }
+            Reader::Json(json) => Some(json.finish(&mut voice)),
+        };
+        let mut warnings: Vec<String> =
+            stream.as_ref().and_then(|stream| stream.counts.warning()).into_iter().collect();
+        let last = lossy(&voice.last());
+        warnings.extend(voice.finish());
+        Rest { errors: lossy(&errors.bytes()), last, warnings, stream }
+    }
+}
+
+impl Watch for Answer {
+    fn started(&mut self, group: Group) {
+        self.voice.started(group);
+    }
+
+    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        match (stream, &mut self.reader) {
+            (Stream::Stderr, _) => self.errors.push(bytes),
+            (Stream::Stdout, Reader::Text(plain)) => {
+                let mut text = Vec::with_capacity(bytes.len());
+                plain.push(bytes, &mut text);
+                self.voice.say(&text);
+            }
+            (Stream::Stdout, Reader::Json(json)) => {
+                json.read(bytes, &mut self.voice);
+                if json.told.hopeless().is_some() {
+                    self.stop.cancel();
+                }
+            }
+        }
+    }
+}
+
+impl Json {
+    fn read(&mut self, bytes: &[u8], voice: &mut Voice) {
+        let mut text = Vec::new();
+        let bytes = match &mut self.plain {
+            Some(plain) => {
+                plain.push(bytes, &mut text);
+                &text
+            }
+            None => bytes,
+        };
+        let Self { lines, translator, told, counts, .. } = self;
+        lines.push(bytes, |line| {
+            counts.take_in(&line, &mut **translator, told);
+            told.take().into_iter().for_each(|update| voice.tell(update));
+        });
+    }
+
+    fn finish(mut self: Box<Self>, voice: &mut Voice) -> StreamRest {
+        if let Some(plain) = self.plain.take() {
+            let mut text = Vec::new();
+            plain.finish(&mut text);
+            self.read(&text, voice);
+        }
+        if let Some(Line::Whole(bytes)) = self.lines.rest() {
+            let torn = bytes.starts_with(b"{") && translate::parse(&lossy(bytes)).is_none();
+            if torn {
+                tracing::debug!("the output ends in the middle of a line");
+            } else {
+                self.counts.take_in(&Line::Whole(bytes), &mut *self.translator, &mut self.told);
+            }
+        }
+        self.told.take().into_iter().for_each(|update| voice.tell(update));
+        let hopeless = self.told.hopeless().map(str::to_owned);
+        StreamRest { end: self.translator.end(), conversation: self.told.conversation(), hopeless, counts: self.counts }
+    }
+}
+
+impl Counts {
+    fn take_in(&mut self, line: &Line<'_>, translator: &mut dyn Translate, told: &mut Told) {
+        let line = match line {
+            Line::Whole(bytes) => lossy(bytes),
+            Line::TooLong { beginning, length } => {
+                let beginning = lossy(beginning);
+                return self.cannot_read(&format!("{length} bytes that begin with {beginning}"));
+            }
+        };
+        let line = line.trim_end_matches('\r');
+        match translate::parse(line) {
+            Some(value) if translator.line(&value, told).is_some() => self.understood += 1,
+            Some(_) => tracing::debug!(line = &line[..line.floor_char_boundary(200)], "a line of an unknown kind"),
+            // Half an object is no text that an agent wrote.
+            None if line.trim_start().starts_with('{') => {
+                self.cannot_read(&line[..line.floor_char_boundary(80)]);
+            }
+            None if line.is_empty() && self.plain == 0 => {}
+            None => {
+                self.plain += 1;
+                told.plain_line(line);
+            }
+        }
+    }
+
+    fn cannot_read(&mut self, line: &str) {
+        tracing::debug!(line, "a line that cannot be read");
+        if self.unreadable == 0 {
+            line.clone_into(&mut self.first);
+        }
+        self.unreadable += 1;
+    }
+
+    fn warning(&self) -> Option<String> {
+        let first = &self.first;
+        match self.unreadable {
+            0 => None,
+            1 => Some(format!("a line of the agent's output cannot be read and was left out: {first} …")),
+            n => {
+                Some(format!("{n} lines of the agent's output cannot be read and were left out; the first: {first} …"))
+            }
+        }
+    }
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::engine::{policy::OutputFormat, session::permission::Rules};
+
+    const FORMATS: [OutputFormat; 5] =
+        [OutputFormat::Text, OutputFormat::Claude, OutputFormat::Codex, OutputFormat::Gemini, OutputFormat::Opencode];
+
+    /// What is said when these pieces are printed.
+    fn said(format: OutputFormat, pieces: &[&[u8]]) -> String {
+        let place = AgentPlace {
+            cwd: "/".into(),
+            session: "s".into(),
+            session_dir: "/".into(),
+            mark: "m".into(),
+            rules: Rules::default(),
+        };
+        let told = Told::new(TurnId(1), None);
+        let reader = translate::translator(format, None).map_or_else(Reader::text, |it| Reader::json(it, told, None));
+        let (mut answer, _pieces) = Answer::new(reader, &place, TurnId(1), CancellationToken::new());
+        for piece in pieces {
+            answer.output(Stream::Stdout, piece);
+        }
+        answer.finish().last
+    }
+
+    /// Lines that look like those of the formats, whole and torn, and bytes of any kind.
+    fn output() -> impl Strategy<Value = Vec<u8>> {
+        let line = prop_oneof![
+            "\\{\"type\":\"(text|message|assistant|item.completed|result)\",\"(part|item|message|role)\":.{0,20}\\}?",
+            r#"\{"type":"text","part":\{"text":"\PC{0,8}(\\ud83d)?"\}\}"#,
+            r#"\{"type":"message","role":"assistant","delta":(true|7),"content":"\PC{0,8}"\}"#,
+            ".{0,20}",
+        ];
+        let line = prop_oneof![4 => line.prop_map(String::into_bytes), 1 => prop::collection::vec(any::<u8>(), 0..30)];
+        prop::collection::vec(line, 0..8).prop_map(|lines| lines.join(&b'\n'))
+    }
+
+    proptest! {
+        #[test]
+        fn no_output_breaks_a_reader_and_where_it_is_cut_does_not_matter(
+            bytes in output(),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let bytes: Vec<u8> = bytes.into_iter().filter(|byte| *byte != b'\r').collect();
+            let (one, two) = bytes.split_at(cut.index(bytes.len() + 1));
+            for format in FORMATS {
+                prop_assert_eq!(said(format, &[one, two]), said(format, &[&bytes]));
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The JSON lines of known agents, and what they mean.
+//!
+//! Owns what all formats share: which there are, how a line is read, and what the end of a stream says. Does not know
+//! any format itself: each has a file of its own.
+//!
+//! # Invariants
+//! - Nothing that an agent prints fails a turn by its shape: what is not understood is left out, and what is no JSON is
+//!   text.
+
+use serde_json::Value;
+
+use crate::engine::{
+    conversation::{Spent, StopReason},
+    policy::OutputFormat,
+};
+
+mod claude;
+mod codex;
+mod gemini;
+mod opencode;
+mod told;
+mod tools;
+
+pub(super) use told::Told;
+
+/// Understands the lines of one turn.
+pub(super) trait Translate: Send {
+    /// Tells what a line means; nothing, if it has a kind or a shape that is not known.
+    fn line(&mut self, line: &Value, told: &mut Told) -> Option<()>;
+    /// There are no more lines.
+    fn end(self: Box<Self>) -> StreamEnd;
+}
+
+/// Who understands this format, if it is one of JSON lines. `before` is what was counted in this conversation before the
+/// turn, where that is known.
+pub(super) fn translator(format: OutputFormat, before: Option<Tally>) -> Option<Box<dyn Translate>> {
+    match format {
+        OutputFormat::Text => None,
+        OutputFormat::Claude => Some(Box::new(claude::Claude::new(before))),
+        OutputFormat::Codex => Some(Box::new(codex::Codex::new(before))),
+        OutputFormat::Gemini => Some(Box::<gemini::Gemini>::default()),
+        OutputFormat::Opencode => Some(Box::<opencode::Opencode>::default()),
+    }
+}
+
+/// The arguments with which a program prints a format.
+pub(super) const fn arguments(format: OutputFormat) -> &'static str {
+    match format {
+        OutputFormat::Text => "",
+        OutputFormat::Claude => "--output-format stream-json --verbose",
+        OutputFormat::Codex => "--json",
+        OutputFormat::Gemini => "--output-format stream-json",
+        OutputFormat::Opencode => "--format json",
+    }
+}
+
+/// What a program counted in a conversation so far. Some count on when a conversation is taken up again.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Tally {
+    pub(super) tokens: u64,
+    pub(super) cost: f64,
+}
+
+/// What a stream says when it is over.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct StreamEnd {
+    pub(super) verdict: Verdict,
+    /// The last error that it told, whatever became of it.
+    pub(super) complaint: Option<String>,
+    pub(super) spent: Spent,
+    pub(super) tally: Option<Tally>,
+}
+
+/// How the turn ended, as the stream says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It broke off.
+    #[default]
+    Unsaid,
+    /// By itself.
+    Ended(StopReason),
+    /// With an error, in these words.
+    Failed(String),
+}
+
+/// The object in a line.
+pub(super) fn parse(line: &str) -> Option<Value> {
+    let value = serde_json::from_str(line).or_else(|_| serde_json::from_str(&mended(line)));
+    value.ok().filter(Value::is_object)
+}
+
+/// The line without halves of characters. Programs in JavaScript count in UTF-16, and what they cut can end with the
+/// first half of a pair, which no other program reads.
+fn mended(line: &str) -> String {
+    const ESCAPE: usize = "\\u0000".len();
+    let unit = |at: usize| match line.get(at..at + ESCAPE)?.strip_prefix("\\u") {
+        Some(digits) => u16::from_str_radix(digits, 16).ok(),
+        None => None,
+    };
+    let mut out = String::with_capacity(line.len());
+    let mut at = 0;
+    while let Some(found) = line[at..].find('\\').map(|i| at + i) {
+        out.push_str(&line[at..found]);
+        let taken = match (unit(found), unit(found + ESCAPE)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 2 * ESCAPE,
+            (Some(0xd800..=0xdfff), _) => {
+                out.push(char::REPLACEMENT_CHARACTER);
+                at = found + ESCAPE;
+                continue;
+            }
+            // The backslash, and what it quotes.
+            _ => 1 + line[found + 1..].chars().next().map_or(0, char::len_utf8),
+        };
+        out.push_str(&line[found..found + taken]);
+        at = found + taken;
+    }
+    out + &line[at..]
+}
+
+/// The text at this place.
+fn text<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
+    value.pointer(pointer)?.as_str()
+}
+
+/// The number at this place; none is as good as zero in a sum.
+fn number(value: &Value, pointer: &str) -> u64 {
+    value.pointer(pointer).and_then(Value::as_u64).unwrap_or(0)
+}
+
+/// A sum that a wrong number cannot break.
+fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
+}
+
+/// The list at this place.
+fn list<'a>(value: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+    value.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests;

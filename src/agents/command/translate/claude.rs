@@ -1,0 +1,271 @@
+//! The lines of Claude Code: `claude -p --output-format stream-json --verbose`. Those of Qwen Code have the same shape.
+//!
+//! One line a block of a message, at the end a `result`. With `--include-partial-messages` each block comes in pieces
+//! first, and then whole.
+//!
+//! # Invariants
+//! - What came in pieces, and the result that repeats the last message, is said once.
+//! - What a helper of the agent says is no part of the answer: a promise in it is not the agent's.
+
+use serde_json::Value;
+
+use super::{StreamEnd, Tally, Told, Translate, Verdict, list, number, sum, text, told::Ending, tools};
+use crate::engine::{
+    conversation::{ContextUse, Spent, StopReason, ToolStatus},
+    time::Span,
+};
+
+pub(super) struct Claude {
+    before: Option<Tally>,
+    end: StreamEnd,
+    /// How much of the current block was said in pieces.
+    said: usize,
+    /// Text that is an error, if the result says so.
+    suspect: Option<String>,
+    /// How many tokens the last request held.
+    context: u64,
+    /// The tokens of all messages, where they are told.
+    of_messages: u64,
+}
+
+impl Claude {
+    pub(super) fn new(before: Option<Tally>) -> Self {
+        Self { before, end: StreamEnd::default(), said: 0, suspect: None, context: 0, of_messages: 0 }
+    }
+
+    fn system(line: &Value, told: &mut Told) {
+        let (count, attempt, most, wait) = match text(line, "/subtype") {
+            Some("api_retry") => ("", "/attempt", "/max_retries", "/retry_delay_ms"),
+            Some("retry") => ("/data", "/attempt", "/maxRetries", "/delayMs"),
+            _ => return,
+        };
+        let number = |key: &str| number(line, &format!("{count}{key}"));
+        let why = text(line, "/error").map(|error| format!(" ({error})")).unwrap_or_default();
+        let wait = Span(number(wait));
+        told.note("retry", &format!("attempt {} of {} failed{why}; the next in {wait}", number(attempt), number(most)));
+    }
+
+    fn assistant(&mut self, line: &Value, told: &mut Told) -> Option<()> {
+        let message = line.get("message")?;
+        let is_own = is_own(line);
+        let is_error = line["is_api_error_message"] == true
+            || line.get("error").is_some_and(|error| !error.is_null())
+            || text(message, "/model") == Some("<synthetic>");
+        for block in list(message, "/content") {
+            match text(block, "/type") {
+                Some("text") => match text(block, "/text").unwrap_or_default() {
+                    words if !is_own => told.think(words),
+                    words if is_error || is_api_error(words) => self.suspect = Some(words.to_owned()),
+                    words => self.say(words, told),
+                },
+                Some("thinking") => told.think(text(block, "/thinking").unwrap_or_default()),
+                Some("tool_use" | "server_tool_use") => use_tool(block, told),
+                _ => {}
+            }
+        }
+        let usage = &message["usage"];
+        self.of_messages = self.of_messages.saturating_add(number(usage, "/total_tokens"));
+        if is_own && !is_error && usage.is_object() {
+            self.context = counted(usage);
+        }
+        Some(())
+    }
+
+    fn say(&mut self, words: &str, told: &mut Told) {
+        match std::mem::take(&mut self.said) {
+            0 => told.message(words),
+            said => {
+                told.say(words.get(said..).unwrap_or_default());
+                told.end_message();
+            }
+        }
+    }
+
+    /// A piece of a block. Thoughts, and what helpers say, come whole, too, and that is soon enough.
+    fn piece(&mut self, line: &Value, told: &mut Told) -> Option<()> {
+        let event = line.get("event")?;
+        if !is_own(line) {
+            return Some(());
+        }
+        match text(event, "/type")? {
+            "message_start" | "content_block_start" => {
+                self.said = 0;
+                told.end_message();
+            }
+            "content_block_delta" => {
+                let words = text(event, "/delta/text").unwrap_or_default();
+                self.said += words.len();
+                told.say(words);
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn result(&mut self, line: &Value, told: &mut Told) {
+        self.count(line, told);
+        let subtype = text(line, "/subtype").unwrap_or_default();
+        let words = text(line, "/result").filter(|words| !words.is_empty());
+        // `is_error` is the truth: an error of the server is a "success" of the program.
+        self.end.verdict = if subtype == "error_max_turns" {
+            Verdict::Ended(StopReason::MaxTurnRequests)
+        } else if line["is_error"] == true || subtype.starts_with("error") {
+            Verdict::Failed(self.error(line, words, subtype))
+        } else {
+            let suspect = self.suspect.take();
+            if let Some(words) = suspect.as_deref().or(words).filter(|_| !told.has_said()) {
+                told.message(words);
+            }
+            Verdict::Ended(stop_reason(text(line, "/stop_reason")))
+        };
+        warn_of_denials(line, told);
+    }
+
+    fn error(&mut self, line: &Value, result: Option<&str>, subtype: &str) -> String {
+        let errors: Vec<&str> = list(line, "/errors").filter_map(Value::as_str).collect();
+        let errors = (!errors.is_empty()).then(|| errors.join("; "));
+        let words = result.or_else(|| text(line, "/error/message")).map(str::to_owned);
+        let words = words.or(errors).or_else(|| self.suspect.take()).unwrap_or_else(|| subtype.to_owned());
+        match number(line, "/api_error_status") {
+            status @ 400..600 if !words.contains(&status.to_string()) => format!("{words} (status {status})"),
+            _ => words,
+        }
+    }
+
+    fn count(&mut self, line: &Value, told: &mut Told) {
+        let models: Vec<&Value> =
+            line.get("modelUsage").and_then(Value::as_object).into_iter().flat_map(|models| models.values()).collect();
+        // Qwen Code counts what is in a conversation again each time it is taken up, but is right about each message.
+        let tokens = if self.of_messages > 0 { self.of_messages } else { counted(&line["usage"]) };
+        let cost = line["total_cost_usd"].as_f64();
+        self.end.spent = Spent { tokens: (!line["usage"].is_null()).then_some(tokens), cost };
+        if let Some(total) = cost.filter(|_| !models.is_empty()) {
+            let counts = ["inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens"];
+            let of_model = |model: &&Value| sum(counts.iter().map(|key| model[*key].as_u64().unwrap_or(0)));
+            let tally = Tally { tokens: sum(models.iter().map(of_model)), cost: total };
+            self.end.spent.cost = cost_of_turn(tokens, tally, self.before);
+            self.end.tally = Some(tally);
+        }
+        let size = models.iter().filter_map(|model| model["contextWindow"].as_u64()).max();
+        if let Some(size) = size.filter(|size| *size > 0 && self.context > 0) {
+            told.used(ContextUse { used: self.context, size });
+        }
+    }
+}
+
+impl Translate for Claude {
+    fn line(&mut self, line: &Value, told: &mut Told) -> Option<()> {
+        let kind = text(line, "/type")?;
+        if let Some(name) = text(line, "/session_id") {
+            told.opened(name);
+        }
+        match kind {
+            "system" => Self::system(line, told),
+            "assistant" => self.assistant(line, told)?,
+            "user" => answer_tools(line, told),
+            "stream_event" => self.piece(line, told)?,
+            "result" => self.result(line, told),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn end(self: Box<Self>) -> StreamEnd {
+        let complaint = self.suspect.or(self.end.complaint);
+        StreamEnd { complaint, ..self.end }
+    }
+}
+
+/// Whether a line is about the agent itself, and not about a helper that it sent.
+fn is_own(line: &Value) -> bool {
+    line.get("parent_tool_use_id").is_none_or(Value::is_null)
+}
+
+/// Qwen Code tells an error as an ordinary message first.
+fn is_api_error(words: &str) -> bool {
+    words.starts_with("[API Error: ") && words.ends_with(']')
+}
+
+fn use_tool(block: &Value, told: &mut Told) {
+    let (Some(id), Some(name)) = (text(block, "/id"), text(block, "/name")) else { return };
+    let input = &block["input"];
+    told.began(tools::call(id, name, input));
+    if let Some(plan) = tools::plan(input) {
+        told.planned(plan);
+    }
+}
+
+fn answer_tools(line: &Value, told: &mut Told) {
+    for block in list(line, "/message/content") {
+        if let (Some("tool_result"), Some(id)) = (text(block, "/type"), text(block, "/tool_use_id")) {
+            let status = if block["is_error"] == true { ToolStatus::Failed } else { ToolStatus::Completed };
+            let diff = patch(&line["tool_use_result"]);
+            told.ended(id, Ending { status, output: printed(&block["content"]), diff });
+        }
+    }
+}
+
+/// Text, or blocks of it.
+fn printed(content: &Value) -> Option<String> {
+    if let Some(text) = content.as_str() {
+        return Some(text.to_owned());
+    }
+    let blocks = content.as_array()?.iter().map(|block| match text(block, "/text") {
+        Some(words) => words.to_owned(),
+        None => format!("[{}]", text(block, "/type").unwrap_or("something")),
+    });
+    Some(blocks.collect::<Vec<_>>().join("\n"))
+}
+
+/// What an edit changed, with the lines around it.
+fn patch(result: &Value) -> Option<String> {
+    let path = text(result, "/filePath")?;
+    let hunk = |hunk: &Value| {
+        let at = |side: &str| format!("{},{}", hunk[format!("{side}Start")], hunk[format!("{side}Lines")]);
+        let lines = list(hunk, "/lines").filter_map(Value::as_str).map(|line| format!("{line}\n"));
+        format!("@@ -{} +{} @@\n{}", at("old"), at("new"), lines.collect::<String>())
+    };
+    let hunks: String = list(result, "/structuredPatch").map(hunk).collect();
+    (!hunks.is_empty()).then(|| format!("--- {path}\n+++ {path}\n{hunks}"))
+}
+
+fn counted(usage: &Value) -> u64 {
+    // Some forks tell the sum; theirs counts what was cached as part of the input.
+    if let Some(total) = usage.get("total_tokens").and_then(Value::as_u64) {
+        return total;
+    }
+    let keys = ["/input_tokens", "/cache_creation_input_tokens", "/cache_read_input_tokens", "/output_tokens"];
+    sum(keys.iter().map(|key| number(usage, key)))
+}
+
+/// The cost of this turn. A conversation that is taken up again goes on counting, unless the program was used for another
+/// one in between; whether it did shows in the tokens, which are told for the turn, too.
+fn cost_of_turn(tokens: u64, now: Tally, before: Option<Tally>) -> Option<f64> {
+    match before {
+        Some(before) if now.tokens >= before.tokens.saturating_add(tokens) => Some((now.cost - before.cost).max(0.0)),
+        Some(_) => Some(now.cost),
+        None => (now.tokens <= tokens).then_some(now.cost),
+    }
+}
+
+fn stop_reason(told: Option<&str>) -> StopReason {
+    match told {
+        Some("max_tokens") => StopReason::MaxTokens,
+        Some("refusal") => StopReason::Refusal,
+        _ => StopReason::EndTurn,
+    }
+}
+
+/// Where nobody can be asked, such an agent refuses by itself, and its work is often not what was wanted.
+fn warn_of_denials(line: &Value, told: &mut Told) {
+    let mut tools: Vec<&str> =
+        list(line, "/permission_denials").filter_map(|denial| text(denial, "/tool_name")).collect();
+    tools.sort_unstable();
+    tools.dedup();
+    if !tools.is_empty() {
+        told.warn(&format!(
+            "the agent was not allowed to use {}: allow it in the agent's own settings, or by an option of its command",
+            tools.join(", ")
+        ));
+    }
+}

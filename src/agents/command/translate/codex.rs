@@ -1,0 +1,179 @@
+//! The lines of Codex: `codex exec --json`.
+//!
+//! A thread with items that start and complete, and at the end `turn.completed` or `turn.failed`. An `error` in between
+//! is not the end: it tries again.
+
+use serde_json::Value;
+
+use super::{StreamEnd, Tally, Told, Translate, Verdict, list, number, text, told::Ending, tools};
+use crate::engine::conversation::{Location, PlanEntry, Spent, StopReason, ToolCall, ToolKind, ToolStatus};
+
+pub(super) struct Codex {
+    before: Option<Tally>,
+    end: StreamEnd,
+}
+
+impl Codex {
+    pub(super) fn new(before: Option<Tally>) -> Self {
+        Self { before, end: StreamEnd::default() }
+    }
+
+    /// The count goes on over all turns of a thread. Where it stood is not known after creel was started again; then
+    /// nothing is said rather than too much.
+    fn count(&mut self, line: &Value) {
+        let tokens = number(line, "/usage/input_tokens").saturating_add(number(line, "/usage/output_tokens"));
+        let spent = self.before.map(|before| tokens.checked_sub(before.tokens).unwrap_or(tokens));
+        self.end.spent = Spent { tokens: spent, cost: None };
+        self.end.tally = Some(Tally { tokens, cost: 0.0 });
+    }
+
+    fn error(&mut self, message: &str, told: &mut Told) {
+        if message.starts_with("Reconnecting") {
+            told.note("retry", message);
+        }
+        self.end.complaint = Some(message.to_owned());
+    }
+}
+
+impl Translate for Codex {
+    fn line(&mut self, line: &Value, told: &mut Told) -> Option<()> {
+        match text(line, "/type")? {
+            "thread.started" => told.opened(text(line, "/thread_id")?),
+            "turn.started" => {}
+            "item.started" => started(line.get("item")?, told)?,
+            "item.updated" => plan(line.get("item")?, told),
+            "item.completed" => completed(line.get("item")?, told)?,
+            "turn.completed" => {
+                self.count(line);
+                self.end.verdict = Verdict::Ended(StopReason::EndTurn);
+            }
+            "turn.failed" => {
+                let words = text(line, "/error/message").unwrap_or("it did not say why");
+                self.end.verdict = Verdict::Failed(words.to_owned());
+            }
+            "error" => self.error(text(line, "/message")?, told),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn end(self: Box<Self>) -> StreamEnd {
+        self.end
+    }
+}
+
+fn started(item: &Value, told: &mut Told) -> Option<()> {
+    match call(item) {
+        Some(call) => told.began(call),
+        None => plan(item, told),
+    }
+    is_known(item)
+}
+
+fn completed(item: &Value, told: &mut Told) -> Option<()> {
+    let words = text(item, "/text").unwrap_or_default();
+    match text(item, "/type")? {
+        "agent_message" => told.message(words),
+        "reasoning" => told.think(words),
+        "error" => told.quote(text(item, "/message")?),
+        "todo_list" => plan(item, told),
+        _ => {
+            let call = call(item)?;
+            let ending = Ending { status: status(item), output: printed(item), diff: None };
+            if told.is_open(&call.call) {
+                told.ended(&call.call, ending);
+            } else {
+                told.happened(call, ending);
+            }
+        }
+    }
+    Some(())
+}
+
+/// Items that say nothing before they are completed.
+fn is_known(item: &Value) -> Option<()> {
+    let known = ["agent_message", "reasoning", "error", "todo_list"];
+    (call(item).is_some() || known.contains(&text(item, "/type")?)).then_some(())
+}
+
+fn call(item: &Value) -> Option<ToolCall> {
+    let id = text(item, "/id")?;
+    Some(match text(item, "/type")? {
+        "command_execution" => {
+            let command = text(item, "/command").unwrap_or_default();
+            let title = unwrapped(command);
+            ToolCall {
+                call: id.into(),
+                title,
+                kind: Some(ToolKind::Execute),
+                input: Some(command.into()),
+                ..ToolCall::default()
+            }
+        }
+        "file_change" => file_change(id, item),
+        "web_search" => {
+            let title = format!("web search {}", text(item, "/query").unwrap_or_default());
+            ToolCall { call: id.into(), title, kind: Some(ToolKind::Fetch), ..ToolCall::default() }
+        }
+        "mcp_tool_call" => {
+            let (server, tool) = (text(item, "/server").unwrap_or("?"), text(item, "/tool").unwrap_or("?"));
+            tools::call(id, &format!("{server}.{tool}"), &item["arguments"])
+        }
+        _ => return None,
+    })
+}
+
+fn file_change(id: &str, item: &Value) -> ToolCall {
+    let paths: Vec<&str> = list(item, "/changes").filter_map(|change| text(change, "/path")).collect();
+    let removes = |change: &Value| text(change, "/kind") == Some("delete");
+    let only_removes = !paths.is_empty() && list(item, "/changes").all(removes);
+    let (verb, kind) = if only_removes { ("delete", ToolKind::Delete) } else { ("edit", ToolKind::Edit) };
+    ToolCall {
+        call: id.to_owned(),
+        title: format!("{verb} {}", paths.join(", ")),
+        kind: Some(kind),
+        locations: paths.into_iter().map(|path| Location { path: path.to_owned(), line: None }).collect(),
+        ..ToolCall::default()
+    }
+}
+
+fn status(item: &Value) -> ToolStatus {
+    match text(item, "/status") {
+        Some("failed" | "declined") => ToolStatus::Failed,
+        _ if item["exit_code"].as_i64().is_some_and(|code| code != 0) => ToolStatus::Failed,
+        _ => ToolStatus::Completed,
+    }
+}
+
+fn printed(item: &Value) -> Option<String> {
+    let texts = list(item, "/result/content").filter_map(|block| text(block, "/text"));
+    let result = texts.collect::<Vec<_>>().join("\n");
+    let printed = text(item, "/aggregated_output").or_else(|| text(item, "/error/message"));
+    printed.map(str::to_owned).or_else(|| (!result.is_empty()).then_some(result))
+}
+
+fn plan(item: &Value, told: &mut Told) {
+    if text(item, "/type") == Some("todo_list") {
+        let entry = |todo: &Value| {
+            let status = if todo["completed"] == true { ToolStatus::Completed } else { ToolStatus::Pending };
+            Some(PlanEntry { content: text(todo, "/text")?.to_owned(), status })
+        };
+        told.planned(list(item, "/items").filter_map(entry));
+    }
+}
+
+/// The command inside `bash -lc '…'`, in which every command is wrapped.
+fn unwrapped(command: &str) -> String {
+    let inner = ["-lc ", "-c "].iter().find_map(|option| {
+        let (shell, rest) = command.split_once(option)?;
+        let shell = shell.trim_end().rsplit('/').next()?;
+        ["sh", "bash", "zsh"].contains(&shell).then_some(rest)
+    });
+    match inner {
+        Some(rest) => match rest.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')) {
+            Some(quoted) => quoted.replace(r"'\''", "'"),
+            None => rest.to_owned(),
+        },
+        None => command.to_owned(),
+    }
+}

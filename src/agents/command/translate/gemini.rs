@@ -1,0 +1,73 @@
+//! The lines of Gemini CLI: `gemini --output-format stream-json`.
+//!
+//! Text in pieces, tool calls with their results, and at the end a `result`. Thoughts and costs are not told.
+
+use serde_json::Value;
+
+use super::{StreamEnd, Told, Translate, Verdict, text, told::Ending, tools};
+use crate::engine::conversation::{StopReason, ToolStatus};
+
+#[derive(Default)]
+pub(super) struct Gemini {
+    end: StreamEnd,
+}
+
+impl Gemini {
+    fn message(line: &Value, told: &mut Told) -> Option<()> {
+        // The prompt is repeated; it is no part of the answer.
+        if text(line, "/role")? == "assistant" {
+            let words = text(line, "/content")?;
+            if line["delta"] == true { told.say(words) } else { told.message(words) }
+        }
+        Some(())
+    }
+
+    fn error(&mut self, line: &Value, told: &mut Told) {
+        let words = text(line, "/message").unwrap_or("it did not say why");
+        match text(line, "/severity") {
+            Some("error") => self.end.complaint = Some(words.to_owned()),
+            _ => told.quote(words),
+        }
+    }
+
+    fn result(&mut self, line: &Value) {
+        let failed = text(line, "/status") == Some("error");
+        self.end.verdict = if failed {
+            let words = text(line, "/error/message").or(self.end.complaint.as_deref()).unwrap_or("it did not say why");
+            Verdict::Failed(words.to_owned())
+        } else {
+            Verdict::Ended(StopReason::EndTurn)
+        };
+        self.end.spent.tokens = line.pointer("/stats/total_tokens").and_then(Value::as_u64);
+    }
+}
+
+impl Translate for Gemini {
+    fn line(&mut self, line: &Value, told: &mut Told) -> Option<()> {
+        match text(line, "/type")? {
+            "init" => told.opened(text(line, "/session_id")?),
+            "message" => Self::message(line, told)?,
+            "tool_use" => {
+                let input = &line["parameters"];
+                told.began(tools::call(text(line, "/tool_id")?, text(line, "/tool_name")?, input));
+                if let Some(plan) = tools::plan(input) {
+                    told.planned(plan);
+                }
+            }
+            "tool_result" => {
+                let failed = text(line, "/status") == Some("error");
+                let status = if failed { ToolStatus::Failed } else { ToolStatus::Completed };
+                let output = text(line, "/output").or_else(|| text(line, "/error/message")).map(str::to_owned);
+                told.ended(text(line, "/tool_id")?, Ending { status, output, diff: None });
+            }
+            "error" => self.error(line, told),
+            "result" => self.result(line),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn end(self: Box<Self>) -> StreamEnd {
+        self.end
+    }
+}

@@ -1,0 +1,110 @@
+//! The lines of opencode: `opencode run --format json`.
+//!
+//! Steps, each with whole texts and tools that are over, and what it used. There is no last line: the reason of the last
+//! step says how it ended.
+
+use serde_json::Value;
+
+use super::{StreamEnd, Told, Translate, Verdict, number, sum, text, told::Ending, tools};
+use crate::engine::conversation::{Spent, StopReason, ToolStatus};
+
+/// So many steps in which nothing was said, done or counted, one after another, will be followed by more.
+const EMPTY_STEPS: u32 = 10;
+
+#[derive(Default)]
+pub(super) struct Opencode {
+    end: StreamEnd,
+    /// How many of the last steps came to nothing.
+    empty: u32,
+}
+
+impl Opencode {
+    fn step_finished(&mut self, part: &Value, told: &mut Told) {
+        let tokens = tokens(part);
+        let spent = &mut self.end.spent;
+        *spent = Spent {
+            tokens: Some(spent.tokens.unwrap_or(0).saturating_add(tokens)),
+            cost: Some(spent.cost.unwrap_or(0.0) + part["cost"].as_f64().unwrap_or(0.0)),
+        };
+        self.end.verdict = match text(part, "/reason") {
+            Some("stop") => Verdict::Ended(StopReason::EndTurn),
+            Some("length") => Verdict::Ended(StopReason::MaxTokens),
+            Some("content-filter") => Verdict::Ended(StopReason::Refusal),
+            _ => Verdict::Unsaid,
+        };
+        self.empty = if tokens == 0 { self.empty + 1 } else { 0 };
+        if self.empty >= EMPTY_STEPS {
+            told.give_up(
+                "the agent's server sends empty answers, and the agent asks it again and again: check the address and the model",
+            );
+        }
+    }
+
+    fn tool(&mut self, part: &Value, told: &mut Told) -> Option<()> {
+        self.empty = 0;
+        let state = part.get("state")?;
+        let input = &state["input"];
+        let mut call = tools::call(text(part, "/callID")?, text(part, "/tool")?, input);
+        if call.diff.is_none() {
+            call.diff = text(state, "/metadata/diff").map(str::to_owned);
+        }
+        // A command that failed is a tool that worked.
+        let exit = state.pointer("/metadata/exit").and_then(Value::as_i64).unwrap_or(0);
+        let failed = text(state, "/status") == Some("error") || exit != 0;
+        let status = if failed { ToolStatus::Failed } else { ToolStatus::Completed };
+        let output = text(state, "/output").or_else(|| text(state, "/error")).map(str::to_owned);
+        told.happened(call, Ending { status, output, diff: None });
+        if let Some(plan) = tools::plan(input) {
+            told.planned(plan);
+        }
+        Some(())
+    }
+
+    fn error(&mut self, error: &Value) {
+        let name = text(error, "/name").unwrap_or("an error");
+        let mut words =
+            text(error, "/data/message").map_or_else(|| name.to_owned(), |words| format!("{name}: {words}"));
+        if let Some(status) = error.pointer("/data/statusCode").and_then(Value::as_u64) {
+            words += &format!(" (status {status})");
+        }
+        if let Some(wait) = text(error, "/data/responseHeaders/retry-after") {
+            words += &format!(" (retry-after: {wait})");
+        }
+        self.end.verdict = Verdict::Failed(words.clone());
+        self.end.complaint = Some(words);
+    }
+}
+
+impl Translate for Opencode {
+    fn line(&mut self, line: &Value, told: &mut Told) -> Option<()> {
+        let kind = text(line, "/type")?;
+        if let Some(name) = text(line, "/sessionID") {
+            told.opened(name);
+        }
+        match kind {
+            "step_start" => {}
+            "text" => {
+                self.empty = 0;
+                told.message(text(line, "/part/text")?);
+            }
+            "reasoning" => told.think(text(line, "/part/text")?),
+            "tool_use" => self.tool(line.get("part")?, told)?,
+            "step_finish" => self.step_finished(line.get("part")?, told),
+            "error" => self.error(line.get("error")?),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn end(self: Box<Self>) -> StreamEnd {
+        self.end
+    }
+}
+
+fn tokens(part: &Value) -> u64 {
+    if let Some(total) = part.pointer("/tokens/total").and_then(Value::as_u64) {
+        return total;
+    }
+    let keys = ["/input", "/output", "/reasoning", "/cache/read", "/cache/write"];
+    sum(keys.iter().map(|key| number(part, &format!("/tokens{key}"))))
+}

@@ -1,0 +1,328 @@
+//! What a program prints for a terminal, as text.
+//!
+//! Owns what is a sequence and what is text. It is a machine of its own and no crate, since none of those for terminals
+//! gives text back after a sequence that never ends.
+//!
+//! # Invariants
+//! - No escape sequence and no control character comes out, apart from line ends and tabs; all other bytes do, also
+//!   those that are no UTF-8.
+//! - Where the pieces are cut does not matter to sequences and characters.
+//! - A sequence that does not end takes no more than the rest of its line, or [`STRING_MAX`].
+
+/// How long a title, a link or a picture can be.
+const STRING_MAX: usize = 64 * 1024;
+/// How much of a line is held that is drawn again and again.
+const REDRAWN_MAX: usize = 4 * 1024;
+
+/// What a carriage return means that stands before no line end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Returns {
+    /// The line ends: nothing of it is hidden.
+    EndLine,
+    /// The line is drawn anew: of a progress bar, only the last state counts. What was passed on already stays.
+    Redraw,
+}
+
+/// Takes pieces of output, and gives text.
+#[derive(Debug)]
+pub struct Plain {
+    returns: Returns,
+    place: Place,
+    /// What is not passed on yet of the current line.
+    line: Vec<u8>,
+    /// Whether some of the current line was passed on.
+    begun: bool,
+    /// Whether the current line was drawn before, and may be again.
+    redrawn: bool,
+    /// Whether the last thing was a carriage return; what it means depends on what follows.
+    returned: bool,
+}
+
+/// Where in a sequence the next byte stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Text,
+    /// After `C2`, with which a control character can begin that has two bytes.
+    TextLead,
+    /// After an escape character.
+    Escape,
+    /// After an escape character and one of `' '..='/'`.
+    Charset,
+    /// In `ESC [ …`. Whether it can still be `ESC [ G` or `ESC [ 1 G`, which go back to the start of the line.
+    Control {
+        parameters: usize,
+        to_start: bool,
+    },
+    /// In a title, a link, a picture.
+    String {
+        kind: StringKind,
+        taken: usize,
+    },
+    /// After `C2` in one.
+    StringLead {
+        kind: StringKind,
+        taken: usize,
+    },
+    /// After an escape character in one: it ends, with `\` or with another sequence.
+    StringEscape,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StringKind {
+    /// `ESC ]`: has no line ends.
+    Command,
+    /// All others: may have them.
+    Other,
+}
+
+const CONTROL: Place = Place::Control { parameters: 0, to_start: true };
+
+impl Plain {
+    /// Nothing was printed yet.
+    pub fn new(returns: Returns) -> Self {
+        Self { returns, place: Place::Text, line: Vec::new(), begun: false, redrawn: false, returned: false }
+    }
+
+    /// Takes a piece; what of it is text for sure goes to `out`.
+    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        let mut rest = bytes;
+        while let Some((&byte, after)) = rest.split_first() {
+            if self.place == Place::Text && !is_special(byte) {
+                let run = rest.iter().position(|b| is_special(*b)).unwrap_or(rest.len());
+                self.text(&rest[..run], out);
+                rest = &rest[run..];
+            } else {
+                self.special(byte, out);
+                rest = after;
+            }
+        }
+        if !self.returned && (!self.redrawn || self.line.len() > REDRAWN_MAX) {
+            self.pass_on(out);
+        }
+    }
+
+    /// There is no more.
+    pub fn finish(mut self, out: &mut Vec<u8>) {
+        if self.place == Place::TextLead {
+            self.text(&[0xc2], out);
+        }
+        self.pass_on(out);
+        if self.returned && self.returns == Returns::EndLine {
+            out.push(b'\n');
+        }
+    }
+
+    fn pass_on(&mut self, out: &mut Vec<u8>) {
+        self.begun |= !self.line.is_empty();
+        out.append(&mut self.line);
+    }
+
+    fn text(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        if std::mem::take(&mut self.returned) {
+            self.start_again(out);
+        }
+        self.line.extend_from_slice(bytes);
+    }
+
+    fn line_end(&mut self, out: &mut Vec<u8>) {
+        out.append(&mut self.line);
+        out.push(b'\n');
+        (self.begun, self.redrawn, self.returned) = (false, false, false);
+    }
+
+    fn carriage_return(&mut self, out: &mut Vec<u8>) {
+        if self.returned && self.returns == Returns::EndLine {
+            self.line_end(out);
+        }
+        self.returned = true;
+    }
+
+    /// Text follows a carriage return.
+    fn start_again(&mut self, out: &mut Vec<u8>) {
+        match self.returns {
+            Returns::EndLine => self.line_end(out),
+            Returns::Redraw => {
+                if self.begun {
+                    out.push(b'\n');
+                }
+                self.line.clear();
+                (self.begun, self.redrawn) = (false, true);
+            }
+        }
+    }
+
+    fn special(&mut self, byte: u8, out: &mut Vec<u8>) {
+        self.place = match self.place {
+            Place::Text => self.in_text(byte, out),
+            Place::TextLead => self.after_lead(byte, out),
+            Place::Escape | Place::StringEscape => self.after_escape(byte, out),
+            Place::Charset => match byte {
+                b' '..=b'/' => Place::Charset,
+                b'0'..=b'~' => Place::Text,
+                other => self.broken_off(other, out),
+            },
+            Place::Control { parameters, to_start } => self.in_control(byte, parameters, to_start, out),
+            Place::String { kind, taken } => match byte {
+                0x07 | 0x18 | 0x1a => Place::Text,
+                0x1b => Place::StringEscape,
+                0xc2 => Place::StringLead { kind, taken },
+                b'\n' if kind == StringKind::Command => self.in_text(byte, out),
+                // Not in the middle of a character.
+                _ if taken >= STRING_MAX && byte & 0xc0 != 0x80 => self.in_text(byte, out),
+                _ => Place::String { kind, taken: taken + 1 },
+            },
+            Place::StringLead { .. } if byte == 0x9c => Place::Text,
+            Place::StringLead { kind, taken } => {
+                self.place = Place::String { kind, taken };
+                return self.special(byte, out);
+            }
+        };
+    }
+
+    fn in_text(&mut self, byte: u8, out: &mut Vec<u8>) -> Place {
+        match byte {
+            0x1b => return Place::Escape,
+            0xc2 => return Place::TextLead,
+            b'\n' => self.line_end(out),
+            b'\r' => self.carriage_return(out),
+            b'\t' => self.text(b"\t", out),
+            0..0x20 | 0x7f => {}
+            other => self.text(&[other], out),
+        }
+        Place::Text
+    }
+
+    /// The second half of a character between U+0080 and U+00BF. The first part of these are control characters.
+    fn after_lead(&mut self, byte: u8, out: &mut Vec<u8>) -> Place {
+        match byte {
+            0x9b => CONTROL,
+            0x9d => Place::String { kind: StringKind::Command, taken: 0 },
+            0x90 | 0x98 | 0x9e | 0x9f => Place::String { kind: StringKind::Other, taken: 0 },
+            0x80..=0x9f => Place::Text,
+            other => {
+                self.text(&[0xc2], out);
+                self.in_text(other, out)
+            }
+        }
+    }
+
+    fn after_escape(&mut self, byte: u8, out: &mut Vec<u8>) -> Place {
+        match byte {
+            b'[' => CONTROL,
+            b']' => Place::String { kind: StringKind::Command, taken: 0 },
+            b'P' | b'X' | b'^' | b'_' => Place::String { kind: StringKind::Other, taken: 0 },
+            b' '..=b'/' => Place::Charset,
+            b'0'..=b'~' => Place::Text,
+            other => self.broken_off(other, out),
+        }
+    }
+
+    fn in_control(&mut self, byte: u8, parameters: usize, to_start: bool, out: &mut Vec<u8>) -> Place {
+        match byte {
+            b' '..=b'?' => {
+                Place::Control { parameters: parameters + 1, to_start: to_start && parameters == 0 && byte == b'1' }
+            }
+            b'G' if to_start && self.returns == Returns::Redraw => {
+                self.carriage_return(out);
+                Place::Text
+            }
+            b'@'..=b'~' => Place::Text,
+            other => self.broken_off(other, out),
+        }
+    }
+
+    /// What cannot be part of the sequence: it is over, and this is text again.
+    fn broken_off(&mut self, byte: u8, out: &mut Vec<u8>) -> Place {
+        self.in_text(byte, out)
+    }
+}
+
+/// Whether a byte in the text needs a closer look.
+const fn is_special(byte: u8) -> bool {
+    matches!(byte, 0..0x20 | 0x7f | 0xc2)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn plain(returns: Returns, pieces: &[&[u8]]) -> Vec<u8> {
+        let mut plain = Plain::new(returns);
+        let mut out = Vec::new();
+        for piece in pieces {
+            plain.push(piece, &mut out);
+        }
+        plain.finish(&mut out);
+        out
+    }
+
+    fn redrawn(pieces: &[&str]) -> String {
+        let pieces: Vec<&[u8]> = pieces.iter().map(|piece| piece.as_bytes()).collect();
+        String::from_utf8(plain(Returns::Redraw, &pieces)).expect("text")
+    }
+
+    #[test]
+    fn colours_moves_titles_and_links_are_gone_also_when_they_come_in_pieces() {
+        assert_eq!(redrawn(&["\u{1b}[1;31mred\u{1b}[0m\tok\n"]), "red\tok\n");
+        assert_eq!(redrawn(&["a\u{1b}", "[3", "1mb", "\u{1b}[2J\u{1b}[10;5Hc"]), "abc");
+        assert_eq!(
+            redrawn(&["\u{1b}]0;ti", "tle\u{7}a\u{1b}]8;;http://x\u{1b}", "\\link\u{1b}]8;;\u{1b}\\!"]),
+            "alink!"
+        );
+        assert_eq!(redrawn(&["\u{1b}Pq#0\u{1b}\\b\u{1b}(Bc\u{1b}cd\u{9b}2Je\u{8}\u{7}f\u{9d}0;t\u{9c}g"]), "bcdefg");
+        assert_eq!(
+            plain(Returns::Redraw, &[b"\xc2", b"\x9b31mx\xc2", b"\xa7\xff\xc2a\xc2"]),
+            b"x\xc2\xa7\xff\xc2a\xc2"
+        );
+    }
+
+    #[test]
+    fn a_sequence_that_never_ends_takes_no_more_than_its_line() {
+        assert_eq!(redrawn(&["\u{1b}]0;title\nmore\n\u{1b}[31\nlast \u{1b}["]), "\nmore\n\nlast ");
+        let picture = format!("\u{1b}P{}text", "x".repeat(STRING_MAX));
+        assert_eq!(redrawn(&[&picture]), "text");
+    }
+
+    #[test]
+    fn of_a_line_that_is_drawn_again_the_last_state_stays() {
+        assert_eq!(redrawn(&["50%\r100%\r\nend\r\n"]), "100%\nend\n");
+        assert_eq!(redrawn(&["\r10%", "\r20%", "\r30%\r", "\n"]), "30%\n");
+        assert_eq!(redrawn(&["one\n10%", "\r20%", "\r30%", "\ndone"]), "one\n10%\n30%\ndone");
+        assert_eq!(redrawn(&["|\u{1b}[1G/\u{1b}[0K\u{1b}[G-\u{1b}[5Gx"]), "-x");
+        assert_eq!(redrawn(&["a\r\r\nb\r"]), "a\nb");
+    }
+
+    #[test]
+    fn a_return_can_end_a_line_instead() {
+        let ended = |text: &str| plain(Returns::EndLine, &[text.as_bytes()]);
+        assert_eq!(ended("50%\r100%\r\nend\r"), b"50%\n100%\nend\n");
+        assert_eq!(ended("a\r\r\nb"), b"a\n\nb");
+    }
+
+    proptest! {
+        #[test]
+        fn where_the_pieces_are_cut_does_not_matter(bytes in sequences(), cut in any::<prop::sample::Index>()) {
+            let (one, two) = bytes.split_at(cut.index(bytes.len() + 1));
+            prop_assert_eq!(plain(Returns::EndLine, &[one, two]), plain(Returns::EndLine, &[&bytes]));
+            let still: Vec<u8> = bytes.iter().copied().filter(|b| *b != b'\r' && *b != b'G').collect();
+            let (one, two) = still.split_at(cut.index(still.len() + 1));
+            prop_assert_eq!(plain(Returns::Redraw, &[one, two]), plain(Returns::Redraw, &[&still]));
+        }
+
+        #[test]
+        fn no_control_character_comes_out_and_text_stays(text in "(\\PC|[\\x00-\\x1f]){0,60}") {
+            let out = String::from_utf8(plain(Returns::Redraw, &[text.as_bytes()])).expect("text stays text");
+            prop_assert!(!out.contains(|c: char| c.is_control() && c != '\n' && c != '\t'));
+            let clean: String = text.chars().filter(|c| !c.is_control() || *c == '\n').collect();
+            prop_assert_eq!(plain(Returns::Redraw, &[clean.as_bytes()]), clean.into_bytes());
+        }
+    }
+
+    /// Bytes in which sequences are likely.
+    fn sequences() -> impl Strategy<Value = Vec<u8>> {
+        let bytes = prop::sample::select(b"\x1b\x1b[]P\\1;mGab\r\n\x07\xc2\x9b\x9c\xa7\xe2\x82\xac".to_vec());
+        prop::collection::vec(bytes, 0..40)
+    }
+}

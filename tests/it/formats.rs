@@ -1,0 +1,400 @@
+//! Command agents whose output is more than text: JSON lines, terminals, errors in disguise, conversations.
+
+use std::path::Path;
+
+use creel::{
+    agents::{Agent, AgentError, Past, TurnRequest, start},
+    engine::{
+        conversation::{AgentUpdate, Spent, StopReason, ToolStatus, TurnEnd},
+        policy::{AgentFacts, AgentSpec, OutputFormat},
+        time::Span,
+    },
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{
+    eventually, folder, in_folder,
+    listener::{Heard, again, ended, failure, place, request, turn},
+    lives, pid_in,
+};
+
+const CLAUDE: &str = r#"{"type":"system","subtype":"init","session_id":"5f-1"}
+{"type":"assistant","message":{"content":[{"type":"text","text":"Schön. "}]},"session_id":"5f-1"}
+{"type":"assistant","message":{"content":[{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"ls"}}]}}
+{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t1","content":"a.py"}]}}
+{"type":"assistant","message":{"content":[{"type":"text","text":"<promise>COMPLETE</promise>"}]}}
+{"result":"<promise>COMPLETE</promise>","type":"result","is_error":false,"total_cost_usd":0.5,"usage":{"input_tokens":7}}
+"#;
+const CODEX: &str = r#"{"type":"thread.started","thread_id":"5f-1"}
+{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"Schön. "}}
+{"type":"item.started","item":{"id":"t1","type":"command_execution","command":"ls","status":"in_progress"}}
+{"type":"item.completed","item":{"id":"t1","type":"command_execution","command":"ls","aggregated_output":"a.py","status":"completed"}}
+{"type":"item.completed","item":{"id":"item_2","type":"agent_message","text":"<promise>COMPLETE</promise>"}}
+{"type":"turn.completed","usage":{"input_tokens":5,"output_tokens":2}}
+"#;
+const GEMINI: &str = r#"{"type":"init","session_id":"5f-1"}
+{"type":"message","role":"assistant","content":"Sch","delta":true}
+{"type":"message","role":"assistant","content":"ön. ","delta":true}
+{"type":"tool_use","tool_name":"run_shell_command","tool_id":"t1","parameters":{"command":"ls"}}
+{"type":"tool_result","tool_id":"t1","status":"success","output":"a.py"}
+{"type":"message","role":"assistant","content":"<promise>COMPLETE</promise>\n","delta":true}
+{"type":"result","status":"success","stats":{"total_tokens":7}}
+"#;
+const OPENCODE: &str = r#"{"type":"text","sessionID":"5f-1","part":{"text":"Schön. "}}
+{"type":"tool_use","sessionID":"5f-1","part":{"tool":"bash","callID":"t1","state":{"status":"completed","input":{"command":"ls"},"output":"a.py"}}}
+{"type":"text","sessionID":"5f-1","part":{"text":"<promise>COMPLETE</promise>"}}
+{"type":"step_finish","sessionID":"5f-1","part":{"reason":"stop","tokens":{"total":7},"cost":0.5}}
+"#;
+
+const FORMATS: [(OutputFormat, &str); 4] = [
+    (OutputFormat::Claude, CLAUDE),
+    (OutputFormat::Codex, CODEX),
+    (OutputFormat::Gemini, GEMINI),
+    (OutputFormat::Opencode, OPENCODE),
+];
+
+/// A command agent, with nothing special but what a test changes.
+struct Spec {
+    command: String,
+    continue_command: Option<String>,
+    format: OutputFormat,
+    tty: bool,
+    known: AgentFacts,
+}
+
+impl Spec {
+    fn new(command: &str, format: OutputFormat) -> Self {
+        let (command, known) = (command.to_owned(), AgentFacts::default());
+        Self { command, continue_command: None, format, tty: false, known }
+    }
+
+    fn on_terminal(command: &str) -> Self {
+        Self { tty: true, ..Self::new(command, OutputFormat::Text) }
+    }
+
+    fn then(self, continue_command: &str) -> Self {
+        Self { continue_command: Some(continue_command.to_owned()), ..self }
+    }
+
+    fn start(self, dir: &Path, past: Past<'_>) -> Box<dyn Agent> {
+        let Self { command, continue_command, format, tty, known } = self;
+        let spec = AgentSpec::Command { command, continue_command, format, tty, known };
+        start(&spec, place(dir), past).expect("an agent")
+    }
+
+    fn agent(self, dir: &Path) -> Box<dyn Agent> {
+        self.start(dir, Past::default())
+    }
+}
+
+/// An agent that prints these lines.
+fn prints(lines: &str, format: OutputFormat, dir: &Path) -> Box<dyn Agent> {
+    std::fs::write(dir.join("lines"), lines).expect("a file");
+    Spec::new("cat lines", format).agent(dir)
+}
+
+fn spent(tokens: u64, cost: Option<f64>) -> TurnEnd {
+    TurnEnd { spent: Spent { tokens: Some(tokens), cost }, ..ended(StopReason::EndTurn) }
+}
+
+#[tokio::test]
+async fn every_format_tells_text_tools_tokens_and_the_conversation() {
+    for (format, lines) in FORMATS {
+        let dir = folder();
+        let (end, heard) = turn(&mut *prints(lines, format, dir.path()), request("go")).await;
+        let cost = matches!(format, OutputFormat::Claude | OutputFormat::Opencode).then_some(0.5);
+        assert_eq!(end, Ok(spent(7, cost)), "{format:?}");
+        assert_eq!(heard.said(), "Schön. \n<promise>COMPLETE</promise>\n", "{format:?}");
+        let calls: Vec<_> = heard.calls().into_iter().map(|c| (c.call, c.title, c.status, c.output)).collect();
+        let done = ("turn-3/t1".to_owned(), "ls".to_owned(), ToolStatus::Completed, Some("a.py".to_owned()));
+        assert_eq!(calls, [done], "{format:?}");
+        assert!(heard.all().contains(&AgentUpdate::Opened("5f-1".into())), "{format:?}");
+        assert_eq!(heard.warned(), [""; 0], "{format:?}");
+    }
+}
+
+#[tokio::test]
+async fn lines_are_heard_while_they_come_wherever_the_pieces_are_cut() {
+    for (format, lines) in FORMATS {
+        let dir = folder();
+        std::fs::write(in_folder(&dir, "lines"), lines).expect("a file");
+        // In the middle of the two bytes of `ö`.
+        let cut = lines.find('ö').expect("it is there") + 1;
+        let first_line = lines.find('\n').expect("it is there") + 1;
+        let command =
+            format!("head -c {cut} lines; while ! test -e go; do sleep 0.01; done; tail -c +{} lines", cut + 1);
+        let mut agent = Spec::new(&command, format).agent(dir.path());
+        let mut heard = Heard::default();
+        let listening = heard.clone();
+        let cancel = CancellationToken::new();
+        let (_, ()) = tokio::join!(agent.turn(request(""), &mut heard, &cancel), async {
+            if cut > first_line {
+                eventually("the first line", || !listening.all().is_empty()).await;
+            }
+            std::fs::write(in_folder(&dir, "go"), "").expect("a file");
+        });
+        assert_eq!(heard.said(), "Schön. \n<promise>COMPLETE</promise>\n", "{format:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_says_that_it_failed_is_a_failed_turn_whatever_the_exit_code() {
+    let failures = [
+        (
+            OutputFormat::Claude,
+            r#"{"type":"result","subtype":"success","is_error":true,"result":"429: try again in 20s"}"#,
+        ),
+        (OutputFormat::Codex, r#"{"type":"turn.failed","error":{"message":"429: try again in 20s"}}"#),
+        (OutputFormat::Gemini, r#"{"type":"result","status":"error","error":{"message":"429: try again in 20s"}}"#),
+        (
+            OutputFormat::Opencode,
+            r#"{"type":"error","error":{"name":"APIError","data":{"message":"429: try again in 20s"}}}"#,
+        ),
+    ];
+    for (format, line) in failures {
+        let dir = folder();
+        std::fs::write(in_folder(&dir, "lines"), line).expect("a file");
+        for (exit, what) in [("0", "the agent says that its turn failed"), ("1", "the agent ended with exit 1")] {
+            let mut agent = Spec::new(&format!("cat lines; echo chatter >&2; exit {exit}"), format).agent(dir.path());
+            let failed = turn(&mut *agent, request("")).await.0.expect_err("a failure");
+            assert_eq!(failed.retry_after, Some(Span::secs(20)), "{failed}");
+            assert!(failed.message.contains(what) && failed.message.contains("too many requests"), "{failed}");
+            assert!(!failed.message.contains("chatter"), "{failed}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_json_is_text_and_what_cannot_be_read_is_told() {
+    let dir = folder();
+    let lines = format!("Loading…\n\n{{\"type\":\"new\"}}\n{{\"type\": torn\nnull\n{CODEX}{{\"type\":\"item.comp");
+    let (end, heard) = turn(&mut *prints(&lines, OutputFormat::Codex, dir.path()), request("")).await;
+    assert_eq!(end, Ok(spent(7, None)));
+    assert_eq!(heard.said(), "Loading…\n\nnull\nSchön. \n<promise>COMPLETE</promise>\n");
+    let warned = heard.warned();
+    assert!(warned.len() == 1 && warned[0].contains("{\"type\": torn"), "{warned:?}");
+}
+
+#[tokio::test]
+async fn an_output_that_breaks_off_is_told() {
+    let dir = folder();
+    let lines: String = CODEX.lines().take(2).map(|line| format!("{line}\n")).collect();
+    let (end, heard) = turn(&mut *prints(&lines, OutputFormat::Codex, dir.path()), request("")).await;
+    assert_eq!((end, heard.said().as_str()), (Ok(ended(StopReason::EndTurn)), "Schön. \n"));
+    assert!(heard.warned()[0].contains("breaks off"), "{:?}", heard.warned());
+}
+
+#[tokio::test]
+async fn text_where_lines_were_promised_is_said_with_the_way_out() {
+    let dir = folder();
+    let (end, heard) = turn(&mut *prints("Hello.\n\nDone.\n", OutputFormat::Claude, dir.path()), request("")).await;
+    assert_eq!((end, heard.said().as_str()), (Ok(ended(StopReason::EndTurn)), "Hello.\n\nDone.\n"));
+    assert!(heard.warned()[0].contains("`--output-format stream-json --verbose`"), "{:?}", heard.warned());
+}
+
+#[tokio::test]
+async fn a_line_that_is_too_long_is_left_out_and_told() {
+    let dir = folder();
+    let command = "head -c 9000000 /dev/zero | tr '\\0' '{'; echo; cat lines";
+    std::fs::write(in_folder(&dir, "lines"), CODEX).expect("a file");
+    let (end, heard) = turn(&mut *Spec::new(command, OutputFormat::Codex).agent(dir.path()), request("")).await;
+    assert_eq!((end, heard.said().as_str()), (Ok(spent(7, None)), "Schön. \n<promise>COMPLETE</promise>\n"));
+    assert!(heard.warned()[0].contains("9000000 bytes"), "{:?}", heard.warned());
+}
+
+#[tokio::test]
+async fn a_flood_of_lines_is_bounded() {
+    let dir = folder();
+    let message =
+        r#"{"type":"item.completed","item":{"id":"i","type":"agent_message","text":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}}"#;
+    let command = format!("yes '{message}' | head -n 60000; echo '{{\"type\":\"turn.completed\"}}'");
+    let (end, heard) = turn(&mut *Spec::new(&command, OutputFormat::Codex).agent(dir.path()), request("")).await;
+    assert!(end.is_ok(), "{end:?}");
+    assert!(heard.said().len() < 1024 * 1024 + 17 * 1024);
+    assert!(heard.warned()[0].contains("very long"), "{:?}", heard.warned());
+}
+
+#[tokio::test]
+async fn an_agent_that_asks_a_broken_server_for_ever_is_stopped() {
+    let dir = folder();
+    let empty = r#"{"type":"step_finish","part":{"reason":"unknown","tokens":{"input":0,"output":0}}}"#;
+    let command = format!("echo $$ > pid; while :; do echo '{empty}'; sleep 0.01; done");
+    let mut agent = Spec::new(&command, OutputFormat::Opencode).agent(dir.path());
+    let said = failure(&mut *agent, request("")).await;
+    assert!(said.contains("empty answers") && said.ends_with("it was stopped"), "{said}");
+    assert!(!lives(pid_in(&in_folder(&dir, "pid")).await));
+}
+
+#[tokio::test]
+async fn the_words_of_a_failure_are_found_where_they_are() {
+    let dir = folder();
+    let known = AgentFacts {
+        install: Some("npm install -g mine".into()),
+        login: Some("mine login".into()),
+        ..AgentFacts::default()
+    };
+    let fails = async |command: &str| {
+        let spec = Spec { known: known.clone(), ..Spec::new(command, OutputFormat::Text) };
+        failure(&mut *spec.agent(dir.path()), request("")).await
+    };
+    let said = fails("no-such-agent-here").await;
+    assert!(said.contains("not installed") && said.contains("npm install -g mine"), "{said}");
+    let said = fails("echo half an answer; echo 'error: 401 Unauthorized' >&2; exit 1").await;
+    assert!(said.contains("log in (mine login)") && said.ends_with("error: 401 Unauthorized"), "{said}");
+    let said = fails("echo 'Not logged in · Please run /login'; exit 1").await;
+    assert!(said.contains("log in (mine login)") && said.ends_with("Please run /login"), "{said}");
+    assert_eq!(fails("exit 1").await, "the agent ended with exit 1, and did not say why");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_an_error_in_disguise_is_a_failed_turn() {
+    let disguised = AgentFacts { error_pattern: Some(r"(?m)^litellm\.\w+: ".into()), ..AgentFacts::default() };
+    let dir = folder();
+    let answer = "I begin.\nlitellm.RateLimitError: try again in 5s\nSee the docs.";
+    let json = format!("{{\"type\":\"text\",\"part\":{{\"text\":{answer:?}}}}}");
+    for (format, printed) in [(OutputFormat::Text, answer), (OutputFormat::Opencode, &json)] {
+        std::fs::write(in_folder(&dir, "lines"), printed).expect("a file");
+        let spec = Spec { known: disguised.clone(), ..Spec::new("cat lines", format) };
+        let failed = turn(&mut *spec.agent(dir.path()), request("")).await.0.expect_err("a failure");
+        let words = "the agent gave an error for an answer: litellm.RateLimitError: try again in 5s\nSee the docs.";
+        assert!(failed.message.ends_with(words), "{failed}");
+        assert_eq!(failed.retry_after, Some(Span::secs(5)), "{failed}");
+    }
+    let spec = Spec { known: disguised, ..Spec::new("echo 'what is litellm.RateLimitError: ?'", OutputFormat::Text) };
+    assert_eq!(turn(&mut *spec.agent(dir.path()), request("")).await.0, Ok(ended(StopReason::EndTurn)));
+}
+
+#[test]
+fn a_pattern_that_is_none_is_refused() {
+    let dir = folder();
+    let mut spec = AgentSpec::command("true");
+    if let AgentSpec::Command { known, .. } = &mut spec {
+        known.error_pattern = Some("(".into());
+    }
+    let refused = start(&spec, place(dir.path()), Past::default()).err();
+    assert!(matches!(&refused, Some(AgentError::Pattern(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn colours_and_progress_are_not_part_of_an_answer() {
+    let dir = folder();
+    let command = "printf '\\033[1;3'; while ! test -e go; do sleep 0.01; done; \
+                   printf '1mred\\033[0m\\r\\n 10%%\\r 50%%\\r100%%\\n\\033]8;;http://x\\033\\\\link\\033]8;;\\007'";
+    let mut agent = Spec::new(command, OutputFormat::Text).agent(dir.path());
+    let mut heard = Heard::default();
+    let cancel = CancellationToken::new();
+    let (end, ()) = tokio::join!(agent.turn(request(""), &mut heard, &cancel), async {
+        std::fs::write(in_folder(&dir, "go"), "").expect("a file");
+    });
+    assert_eq!((end, heard.said().as_str()), (Ok(ended(StopReason::EndTurn)), "red\n100%\nlink"));
+}
+
+#[tokio::test]
+async fn a_conversation_is_taken_up_again_by_the_name_that_the_agent_gave_it() {
+    let dir = folder();
+    let first = r#"echo '{"type":"thread.started","thread_id":"5f-1"}'; echo '{"type":"turn.completed","usage":{"input_tokens":5}}'"#;
+    let later = r#"printf '{"type":"thread.started","thread_id":"%s"}\n' {{conversation}}; cat; echo '{"type":"turn.completed","usage":{"input_tokens":12}}'"#;
+    let spec = || Spec::new(first, OutputFormat::Codex).then(&format!("echo {{{{conversation}}}} >> names; {later}"));
+    let mut agent = spec().agent(dir.path());
+    let (end, heard) = turn(&mut *agent, request("one")).await;
+    assert_eq!((end, heard.all()), (Ok(spent(5, None)), vec![AgentUpdate::Opened("5f-1".into())]));
+    let (end, heard) = turn(&mut *agent, again("two\n")).await;
+    assert_eq!((end, heard.all()), (Ok(spent(7, None)), vec![AgentUpdate::Said("two\n".into())]));
+    // After creel was started again.
+    let mut agent = spec().start(dir.path(), Past { conversation: Some("7a-2"), ..Past::default() });
+    let (end, _) = turn(&mut *agent, again("three\n")).await;
+    assert_eq!(end, Ok(ended(StopReason::EndTurn)), "what was spent before is not known");
+    let names = std::fs::read_to_string(in_folder(&dir, "names")).expect("the names");
+    assert_eq!(names, "5f-1\n7a-2\n");
+}
+
+#[tokio::test]
+async fn a_conversation_without_a_name_begins_anew_and_is_told() {
+    let dir = folder();
+    let mut agent = Spec::new("echo first", OutputFormat::Text).then("echo later {{conversation}}").agent(dir.path());
+    turn(&mut *agent, request("")).await.0.expect("an end");
+    let (_, heard) = turn(&mut *agent, again("")).await;
+    assert_eq!(heard.said(), "first\n");
+    assert!(heard.warned()[0].contains("starts a new one"), "{:?}", heard.warned());
+}
+
+#[tokio::test]
+async fn a_conversation_that_is_full_is_not_taken_up_again() {
+    let dir = folder();
+    let mut agent =
+        Spec::new("echo first", OutputFormat::Text).then("echo 'Prompt is too long'; exit 1").agent(dir.path());
+    let said = failure(&mut *agent, again("")).await;
+    assert!(said.contains("context: fresh"), "{said}");
+    let (end, heard) = turn(&mut *agent, again("")).await;
+    assert_eq!((end, heard.said().as_str()), (Ok(ended(StopReason::EndTurn)), "first\n"));
+    assert!(heard.warned()[0].contains("cannot go on"), "{:?}", heard.warned());
+}
+
+#[tokio::test]
+async fn an_agent_can_have_a_terminal_of_its_own() {
+    let dir = folder();
+    let command = "test -t 0 && test -t 1 && test -t 2 && stty size && : > /dev/tty && cat && echo err >&2";
+    let (end, heard) = turn(&mut *Spec::on_terminal(command).agent(dir.path()), request("one\ntwo")).await;
+    assert_eq!((end, heard.said().as_str()), (Ok(ended(StopReason::EndTurn)), "40 120\none\ntwoerr\n"));
+}
+
+#[tokio::test]
+async fn a_long_prompt_is_typed_whole() {
+    let dir = folder();
+    let longest = "ü".repeat(2047);
+    let text: String =
+        (0..40).map(|n| format!("{n} {}\n{longest}\n\u{1b}\u{3}\u{15}\u{7f}\r\n", "x".repeat(500))).collect();
+    let mut agent = Spec::on_terminal("cat > typed; printf 'read'").agent(dir.path());
+    let (end, heard) = turn(&mut *agent, request(&text)).await;
+    assert_eq!((end, heard.said().as_str()), (Ok(ended(StopReason::EndTurn)), "read"));
+    let typed = std::fs::read_to_string(in_folder(&dir, "typed")).expect("what was typed");
+    assert_eq!(typed.len(), text.len());
+    assert!(typed == text, "what is typed arrives as it is");
+    let said = failure(&mut *agent, request(&"x".repeat(5000))).await;
+    assert!(said.contains("{{prompt}}") && said.contains("tty"), "{said}");
+}
+
+#[tokio::test]
+async fn a_prompt_that_is_an_argument_is_not_typed() {
+    let dir = folder();
+    let mut agent = Spec::on_terminal("printf '<%s>' {{prompt}}; tput cols 2>/dev/null || echo 120").agent(dir.path());
+    let (end, heard) = turn(&mut *agent, request(&"x".repeat(5000))).await;
+    assert_eq!(end, Ok(ended(StopReason::EndTurn)));
+    assert_eq!(heard.said(), format!("<{}>120\n", "x".repeat(5000)));
+}
+
+#[tokio::test]
+async fn lines_come_from_a_terminal_too() {
+    let dir = folder();
+    std::fs::write(in_folder(&dir, "lines"), CODEX.replace('\n', "\r\n")).expect("a file");
+    let command = "printf '\\033]0;title\\007\\033[?25l'; cat lines";
+    let spec = Spec { format: OutputFormat::Codex, ..Spec::on_terminal(command) };
+    let (end, heard) = turn(&mut *spec.agent(dir.path()), request("go")).await;
+    assert_eq!((end, heard.said().as_str()), (Ok(spent(7, None)), "Schön. \n<promise>COMPLETE</promise>\n"));
+}
+
+#[tokio::test]
+async fn what_runs_on_a_terminal_is_ended_like_everything_else() {
+    let dir = folder();
+    let command = "echo $$ > pid; trap '' HUP; (setsid sh -c 'echo $$ > away; exec sleep 1000') & sleep 1000";
+    let mut agent = Spec::on_terminal(command).agent(dir.path());
+    let cancel = CancellationToken::new();
+    let mut heard = Heard::default();
+    let (end, pids) = tokio::join!(agent.turn(request("x"), &mut heard, &cancel), async {
+        let pids = [pid_in(&in_folder(&dir, "pid")).await, pid_in(&in_folder(&dir, "away")).await];
+        cancel.cancel();
+        pids
+    });
+    assert_eq!(end, Ok(ended(StopReason::Cancelled)));
+    assert!(pids.iter().all(|pid| !lives(*pid)));
+
+    let mut agent = Spec::on_terminal("echo $$ > slow; echo begun; sleep 1000").agent(dir.path());
+    let slow = TurnRequest { timeout: Span::secs(1), ..request("") };
+    let (end, heard) = turn(&mut *agent, slow).await;
+    assert!(end.expect_err("a failure").message.contains("turn_timeout"));
+    assert_eq!(heard.said(), "begun\n");
+    assert!(!lives(pid_in(&in_folder(&dir, "slow")).await));
+
+    let said = failure(&mut *Spec::on_terminal("echo broken; exit 3").agent(dir.path()), request("")).await;
+    assert_eq!(said, "the agent ended with exit 3: broken");
+}
