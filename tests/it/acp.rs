@@ -299,17 +299,17 @@ async fn fails_then_works(script: Value) -> String {
     said
 }
 
-fn first(steps: Value) -> Value {
+fn first(steps: &Value) -> Value {
     json!({"turns": [steps, [{"say": "works"}]]})
 }
 
 #[tokio::test]
 async fn an_agent_that_crashes_is_started_again() {
-    let said = fails_then_works(first(json!([{"say": "I"}, {"stderr": "out of memory\n"}, {"exit": 3}]))).await;
+    let said = fails_then_works(first(&json!([{"say": "I"}, {"stderr": "out of memory\n"}, {"exit": 3}]))).await;
     assert!(said.contains("exit 3") && said.contains("out of memory"), "{said}");
-    let said = fails_then_works(first(json!([{"exit": 0}]))).await;
+    let said = fails_then_works(first(&json!([{"exit": 0}]))).await;
     assert!(said.contains("ended by itself") && said.contains("did not say why"), "{said}");
-    let said = fails_then_works(first(json!([{"run": "kill -9 $PPID"}]))).await;
+    let said = fails_then_works(first(&json!([{"run": "kill -9 $PPID"}]))).await;
     assert!(said.contains("signal 9"), "{said}");
 }
 
@@ -331,9 +331,9 @@ async fn an_agent_that_hangs_fails_in_time() {
     let before = json!({"on_initialize": once(json!([{"hang": true}])), "turns": [[{"say": "works"}]]});
     let (before, within, deaf, mute) = tokio::join!(
         fails_then_works(before),
-        fails_then_works(first(json!([{"say": "I"}, {"hang": true}]))),
-        fails_then_works(first(json!([{"hang_deaf": true}]))),
-        fails_then_works(first(json!([{"close_stdout": true}]))),
+        fails_then_works(first(&json!([{"say": "I"}, {"hang": true}]))),
+        fails_then_works(first(&json!([{"hang_deaf": true}]))),
+        fails_then_works(first(&json!([{"close_stdout": true}]))),
     );
     for said in [before, within, deaf, mute] {
         assert!(said.contains("turn_timeout"), "{said}");
@@ -342,7 +342,7 @@ async fn an_agent_that_hangs_fails_in_time() {
 
 #[tokio::test]
 async fn errors_are_told_apart_and_explained() {
-    let error = |code: i32, message: &str| first(json!([{"error": {"code": code, "message": message}}]));
+    let error = |code: i32, message: &str| first(&json!([{"error": {"code": code, "message": message}}]));
     let login = fails_then_works(error(-32603, "API Error: 401 Unauthorized")).await;
     assert!(login.contains("log in (agent login)"), "{login}");
     let limit = fails_then_works(error(429, "Too many requests, retry after 20 seconds")).await;
@@ -365,9 +365,9 @@ async fn a_rate_limit_says_how_long_to_wait() {
 
 #[tokio::test]
 async fn an_error_in_disguise_and_an_empty_turn_are_failures() {
-    let said = fails_then_works(first(json!([{"say": "Error: 401 invalid api key"}]))).await;
+    let said = fails_then_works(first(&json!([{"say": "Error: 401 invalid api key"}]))).await;
     assert!(said.contains("log in") && said.contains("invalid api key"), "{said}");
-    let said = fails_then_works(first(json!([{"end": "end_turn"}]))).await;
+    let said = fails_then_works(first(&json!([{"end": "end_turn"}]))).await;
     assert!(said.contains("without a word"), "{said}");
     let dir = folder();
     let script = json!({"turns": [[{"tool": {"toolCallId": "c", "title": "Silent work"}}]]});
@@ -491,7 +491,7 @@ async fn a_conversation_that_is_lost_is_told() {
 }
 
 /// An agent with a child in its group, and one that left it.
-fn with_children(last: Value) -> Value {
+fn with_children(last: &Value) -> Value {
     json!({"turns": [[
         {"write_pid": "agent.pid"},
         {"spawn": "echo $$ > child.pid; exec sleep 1000"},
@@ -518,7 +518,7 @@ async fn nothing_is_left_after_the_end_whichever_way_it_comes() {
 
 async fn leaves_nothing(way: &str, last: Value) {
     let dir = folder();
-    let mut agent = agent(&with_children(last), dir.path());
+    let mut agent = agent(&with_children(&last), dir.path());
     let (cancel, mut heard) = (CancellationToken::new(), Heard::default());
     let listening = heard.clone();
     let timeout = if way == "timeout" { Span(2_500) } else { Span::secs(60) };
@@ -537,7 +537,7 @@ async fn leaves_nothing(way: &str, last: Value) {
 #[tokio::test]
 async fn a_dropped_agent_leaves_nothing() {
     let dir = folder();
-    let mut agent = agent(&with_children(json!({"hang": true})), dir.path());
+    let mut agent = agent(&with_children(&json!({"hang": true})), dir.path());
     let (cancel, mut heard) = (CancellationToken::new(), Heard::default());
     let pids = tokio::select! {
         end = agent.turn(request(""), &mut heard, &cancel) => panic!("it must not end: {end:?}"),
