@@ -30,6 +30,7 @@ pub mod acp;
 pub mod command;
 mod failure;
 pub mod scripted;
+mod tool;
 
 /// A future that can be behind `dyn`.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -430,16 +430,6 @@ impl Agent for AcpAgent {
     }
 }
 
-/// As much of a text as may be kept, and how much is missing.
-fn limited(mut text: String, max: usize) -> String {
-    if text.len() > max {
-        let missing = text.len() - max;
-        text.truncate(text.floor_char_boundary(max));
-        text.push_str(&format!("\n… {missing} bytes more"));
-    }
-    text
-}
-
 /// Whether something is done for the agent.
 fn serves(service: Service) -> bool {
     service == Service::Serve

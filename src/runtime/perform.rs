@@ -5,7 +5,7 @@
 
 use std::{
     any::Any,
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -25,7 +25,9 @@ use super::{
 use crate::{
     agents::{Agent, BoxFuture, PermissionRequest, TurnRequest, Updates},
     engine::{
-        conversation::{AgentUpdate, PermissionAnswer, PermissionAsk, TurnEnd, TurnFailure},
+        conversation::{
+            AgentUpdate, PermissionAnswer, PermissionAsk, StopReason, ToolCall, ToolStatus, TurnEnd, TurnFailure,
+        },
         effect::{Effect, HookJob},
         hooks::verdict::RunResult,
         ids::{AskId, RunId, TurnId},
@@ -96,8 +98,13 @@ impl Performer {
     pub(super) fn new(place: Place, agent: Box<dyn Agent>, handle: Handle, children: Children) -> Self {
         let (turns, asked) = mpsc::unbounded_channel();
         let asks = Asks::default();
-        let hearing =
-            Hearing { turn: TurnId::default(), handle: handle.clone(), children: children.clone(), asks: asks.clone() };
+        let hearing = Hearing {
+            turn: TurnId::default(),
+            handle: handle.clone(),
+            children: children.clone(),
+            asks: asks.clone(),
+            open: BTreeMap::new(),
+        };
         let agent = tokio::spawn(converse(agent, asked, hearing));
         Self { place, handle, children, live: None, hooks: HashMap::new(), turns: Some(turns), turn: None, asks, agent }
     }
@@ -194,6 +201,10 @@ async fn converse(
         hearing.turn = turn;
         let ended = one_turn(&mut *agent, request, &mut hearing, &cancel).await;
         hearing.asks.forget();
+        if !matches!(&ended, Ok(end) if end.stop_reason != StopReason::Cancelled) {
+            hearing.cut_calls().await;
+        }
+        hearing.open.clear();
         hearing
             .handle
             .tell_in_turn(match ended {
@@ -237,10 +248,32 @@ struct Hearing {
     handle: Handle,
     children: Children,
     asks: Asks,
+    /// The tool calls that have not ended, by name.
+    open: BTreeMap<String, ToolCall>,
+}
+
+impl Hearing {
+    /// What was begun in a turn that was cut short did not come to its end.
+    async fn cut_calls(&mut self) {
+        for call in std::mem::take(&mut self.open).into_values() {
+            let output = call.output.clone().or_else(|| Some("cut off with the turn".into()));
+            let update = AgentUpdate::ToolUpdated(ToolCall { status: ToolStatus::Failed, output, ..call });
+            self.handle.tell_in_turn(Input::Agent { turn: self.turn, update }).await;
+        }
+    }
+
+    fn follow(&mut self, update: &AgentUpdate) {
+        let (AgentUpdate::ToolCalled(call) | AgentUpdate::ToolUpdated(call)) = update else { return };
+        match call.status {
+            ToolStatus::Pending | ToolStatus::InProgress => drop(self.open.insert(call.call.clone(), call.clone())),
+            ToolStatus::Completed | ToolStatus::Failed => drop(self.open.remove(&call.call)),
+        }
+    }
 }
 
 impl Updates for Hearing {
     fn update(&mut self, update: AgentUpdate) -> BoxFuture<'_, ()> {
+        self.follow(&update);
         Box::pin(self.handle.tell_in_turn(Input::Agent { turn: self.turn, update }))
     }
 

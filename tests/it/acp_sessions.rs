@@ -193,3 +193,12 @@ fn tokens_and_cost_are_told_by_turn_and_a_budget_ends_the_session() {
     assert_eq!(gate["about"], "budget");
     assert_eq!(project.outcome().as_deref(), Some("limit"));
 }
+
+#[test]
+fn a_call_that_was_cut_off_with_its_turn_does_not_go_on_for_ever() {
+    let call = json!({"tool": {"toolCallId": "c", "title": "Long work", "status": "in_progress"}});
+    let project = project("max_iterations: 1", &json!({"turns": [[call, {"exit": 3}]]}));
+    project.run();
+    let [update] = &project.kind("tool_updated")[..] else { panic!("one update") };
+    assert_eq!((&update["call"], &update["status"]), (&json!("c"), &json!("failed")));
+}

@@ -14,7 +14,7 @@ use std::{
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
-use super::translate::unified;
+use crate::agents::tool::unified;
 
 /// No larger file is read whole.
 const READ_MAX: u64 = 32 << 20;

@@ -27,7 +27,10 @@ use super::{
     translate::{self, Book},
 };
 use crate::{
-    agents::{AgentPlace, PermissionRequest, Updates, environment},
+    agents::{
+        AgentPlace, PermissionRequest, Updates, environment,
+        tool::{LONG_MAX, limited},
+    },
     engine::{
         conversation::{AgentUpdate, Location, PermissionAnswer, ToolCall, ToolKind, ToolStatus},
         policy::{Permissions, Service},
@@ -177,7 +180,7 @@ impl Services {
         self.permit(self.files, &call)?;
         let (premises, path, text) = (self.premises.clone(), request.path.clone(), request.content.clone());
         let written = off_the_loop(move || premises.write(&path, &text)).await;
-        let shown = written.as_ref().map(|diff| (Some(super::limited(diff.clone(), 16 << 10)), None));
+        let shown = written.as_ref().map(|diff| (Some(limited(diff, LONG_MAX)), None));
         tell(call, shown, updates).await;
         written.map(drop).map_err(|error| not_served(&error))
     }

@@ -16,8 +16,9 @@ use agent_client_protocol::v1::schema as s;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{files::Premises, limited, link::FromAgent};
+use super::{files::Premises, link::FromAgent};
 use crate::{
+    agents::tool::{NOTE_MAX, limited},
     engine::conversation::{AgentUpdate, ToolCall, ToolKind, ToolStatus},
     hooks::{
         output::{Ring, torn_start},
@@ -109,7 +110,7 @@ impl Terminals {
         let line = command_line(&request.command, &request.args);
         let call = ToolCall {
             call: name.clone(),
-            title: limited(readable(&request.command, &request.args), SHOWN),
+            title: limited(&readable(&request.command, &request.args), NOTE_MAX),
             status: ToolStatus::InProgress,
             kind: Some(ToolKind::Execute),
             ..ToolCall::default()

@@ -14,22 +14,11 @@ use agent_client_protocol::v1::schema as s;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::limited;
+use crate::agents::tool::{INPUT_MAX, LONG_MAX, NOTE_MAX, OUTPUT_MAX, limited, unified};
 use crate::engine::conversation::{
     AgentUpdate, ContextUse, Location, OptionKind, PermissionOption, PlanEntry, Spent, StopReason, ToolCall, ToolKind,
     ToolStatus,
 };
-
-/// How much of a call's arguments is kept.
-const INPUT_MAX: usize = 4 << 10;
-/// How much of what it changes is kept.
-const DIFF_MAX: usize = 16 << 10;
-/// How much of what it printed is kept.
-const OUTPUT_MAX: usize = 8 << 10;
-/// How much of a note is kept.
-const NOTE_MAX: usize = 2 << 10;
-/// Texts that are longer together are not compared line by line.
-const COMPARE_MAX: usize = 1 << 20;
 
 /// What is known of one conversation.
 #[derive(Debug, Default)]
@@ -53,7 +42,7 @@ impl Book {
             Ok(typed) => self.typed(typed, kind, update),
             Err(error) => {
                 tracing::debug!("an update that is not understood: {error}");
-                self.note(kind, update.to_string())
+                self.note(kind, &update.to_string())
             }
         }
     }
@@ -77,23 +66,23 @@ impl Book {
                 self.cost = usage.cost.map(|cost| cost.amount).or(self.cost);
                 Some(AgentUpdate::Used(ContextUse { used: usage.used, size: usage.size }))
             }
-            s::SessionUpdate::CurrentModeUpdate(mode) => self.note("mode", mode.current_mode_id.to_string()),
+            s::SessionUpdate::CurrentModeUpdate(mode) => self.note("mode", &mode.current_mode_id.to_string()),
             s::SessionUpdate::AvailableCommandsUpdate(update) => {
                 let names: Vec<&str> = update.available_commands.iter().map(|command| &*command.name).collect();
-                self.note("commands", names.join(", "))
+                self.note("commands", &names.join(", "))
             }
-            s::SessionUpdate::ConfigOptionUpdate(_) => self.note("settings", settings(value)),
+            s::SessionUpdate::ConfigOptionUpdate(_) => self.note("settings", &settings(value)),
             s::SessionUpdate::SessionInfoUpdate(_) => match (value["title"].as_str(), trouble(value)) {
-                (Some(title), _) => self.note("title", title.to_owned()),
-                (None, Some(trouble)) => self.note("trouble", trouble),
+                (Some(title), _) => self.note("title", title),
+                (None, Some(trouble)) => self.note("trouble", &trouble),
                 (None, None) => None,
             },
             s::SessionUpdate::Notice(notice) => {
                 let text =
                     [Some(notice.title), notice.description].into_iter().flatten().collect::<Vec<_>>().join(": ");
-                self.note("notice", text)
+                self.note("notice", &text)
             }
-            _ => self.note(kind, value.to_string()),
+            _ => self.note(kind, &value.to_string()),
         }
     }
 
@@ -106,7 +95,7 @@ impl Book {
         }
     }
 
-    fn note(&mut self, what: &str, text: String) -> Option<AgentUpdate> {
+    fn note(&mut self, what: &str, text: &str) -> Option<AgentUpdate> {
         let text = limited(text, NOTE_MAX);
         if text.is_empty() || self.notes.get(what) == Some(&text) {
             return None;
@@ -178,7 +167,7 @@ impl Book {
 
 fn take_in(call: &mut ToolCall, fields: s::ToolCallUpdateFields, meta: Option<&s::Meta>) {
     if let Some(title) = fields.title.filter(|title| !title.trim().is_empty()) {
-        call.title = limited(title, NOTE_MAX);
+        call.title = limited(&title, NOTE_MAX);
     }
     if let Some(kind) = fields.kind {
         call.kind = Some(tool_kind(kind));
@@ -192,26 +181,26 @@ fn take_in(call: &mut ToolCall, fields: s::ToolCallUpdateFields, meta: Option<&s
     }
     if let Some(input) = &fields.raw_input {
         if let Some(diff) = input["diff"].as_str().filter(|_| call.diff.is_none()) {
-            call.diff = Some(limited(diff.to_owned(), DIFF_MAX));
+            call.diff = Some(limited(diff, LONG_MAX));
         }
         if input.as_object().is_none_or(|fields| !fields.is_empty()) {
-            call.input = Some(limited(format!("{input:#}"), INPUT_MAX));
+            call.input = Some(limited(&format!("{input:#}"), INPUT_MAX));
         }
     }
     let content = fields.content.unwrap_or_default();
     let diffs: String = content.iter().filter_map(diff).collect();
     if !diffs.is_empty() {
-        call.diff = Some(limited(diffs, DIFF_MAX));
+        call.diff = Some(limited(&diffs, LONG_MAX));
     }
     let printed = content.iter().filter_map(printed).collect::<Vec<_>>().join("\n");
     let delta = meta.and_then(|meta| meta.get("terminal_output_delta")).and_then(|delta| delta["data"].as_str());
     if !printed.is_empty() {
-        call.output = Some(limited(printed, OUTPUT_MAX));
+        call.output = Some(limited(&printed, OUTPUT_MAX));
     } else if let Some(delta) = delta {
         let before = call.output.take().unwrap_or_default();
-        call.output = Some(limited(before + delta, OUTPUT_MAX));
+        call.output = Some(limited(&(before + delta), OUTPUT_MAX));
     } else if let Some(output) = fields.raw_output.as_ref().and_then(raw_text) {
-        call.output = Some(limited(output.to_owned(), OUTPUT_MAX));
+        call.output = Some(limited(output, OUTPUT_MAX));
     }
 }
 
@@ -222,16 +211,6 @@ fn raw_text(output: &Value) -> Option<&str> {
 fn diff(content: &s::ToolCallContent) -> Option<String> {
     let s::ToolCallContent::Diff(diff) = content else { return None };
     Some(unified(&diff.path.display().to_string(), diff.old_text.as_deref().unwrap_or_default(), &diff.new_text))
-}
-
-/// The change of a file as a unified diff.
-pub(super) fn unified(path: &str, old: &str, new: &str) -> String {
-    if old.len() + new.len() > COMPARE_MAX {
-        return format!("--- {path}\n+++ {path}\n{} bytes become {}\n", old.len(), new.len());
-    }
-    let timeout = std::time::Duration::from_millis(200);
-    let diff = similar::TextDiff::configure().timeout(timeout).diff_lines(old, new);
-    diff.unified_diff().header(path, path).to_string()
 }
 
 fn printed(content: &s::ToolCallContent) -> Option<String> {
@@ -257,7 +236,7 @@ fn entry(entry: &s::PlanEntry) -> PlanEntry {
         s::PlanEntryStatus::Completed => ToolStatus::Completed,
         _ => ToolStatus::Pending,
     };
-    PlanEntry { content: limited(entry.content.clone(), NOTE_MAX), status }
+    PlanEntry { content: limited(&entry.content, NOTE_MAX), status }
 }
 
 /// What some agents say while they try to reach their model again and again.

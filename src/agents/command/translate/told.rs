@@ -10,21 +10,13 @@
 use std::{collections::HashMap, mem};
 
 use crate::{
+    agents::tool::{INPUT_MAX, LONG_MAX, NOTE_MAX, OUTPUT_MAX, limited},
     engine::{
         conversation::{AgentUpdate, ContextUse, PlanEntry, ToolCall, ToolStatus},
         ids::TurnId,
     },
-    hooks::{output::Capture, process::Stream},
 };
 
-/// How much of a call's title, or of a note, is kept.
-const NOTE_MAX: usize = 2 * 1024;
-/// How much of a call's arguments is kept.
-const INPUT_MAX: usize = 4 * 1024;
-/// How much of what it printed is kept.
-const OUTPUT_MAX: usize = 8 * 1024;
-/// How much of what it changed, or of one thought, is kept.
-const LONG_MAX: usize = 16 * 1024;
 /// How many calls can be open at once. Of more, the end is told without what was known of the beginning.
 const OPEN_MAX: usize = 256;
 /// How many steps a plan, or files a call can have.
@@ -216,14 +208,4 @@ impl Told {
             ..call
         }
     }
-}
-
-/// The beginning and the end of a text.
-fn limited(text: &str, most: usize) -> String {
-    if text.len() <= most {
-        return text.to_owned();
-    }
-    let mut capture = Capture::new(most, None, 0);
-    capture.push(Stream::Stdout, text.as_bytes());
-    capture.finish().stdout
 }

@@ -5,10 +5,10 @@
 use serde_json::Value;
 
 use super::{list, text};
-use crate::engine::conversation::{Location, PlanEntry, ToolCall, ToolKind, ToolStatus};
-
-/// Texts that are longer together are not compared.
-const COMPARE_MAX: usize = 256 * 1024;
+use crate::{
+    agents::tool::unified,
+    engine::conversation::{Location, PlanEntry, ToolCall, ToolKind, ToolStatus},
+};
 
 /// A call of a tool.
 pub(super) fn call(id: &str, name: &str, input: &Value) -> ToolCall {
@@ -87,16 +87,10 @@ fn diff(input: &Value) -> Option<String> {
     let change = |edit: &Value| {
         let old = text(edit, "/old_string").or_else(|| text(edit, "/oldString"))?;
         let new = text(edit, "/new_string").or_else(|| text(edit, "/newString"))?;
-        (old.len() + new.len() <= COMPARE_MAX).then(|| unified(path, old, new))
+        Some(unified(path, old, new))
     };
     let changes: String = change(input).into_iter().chain(list(input, "/edits").filter_map(change)).collect();
     (!changes.is_empty()).then_some(changes)
-}
-
-fn unified(path: &str, old: &str, new: &str) -> String {
-    let timeout = std::time::Duration::from_millis(100);
-    let diff = similar::TextDiff::configure().timeout(timeout).diff_lines(old, new);
-    diff.unified_diff().header(path, path).to_string()
 }
 
 #[cfg(test)]
