@@ -20,7 +20,7 @@ use crate::{
         hooks::template::TemplateError,
         ids::TurnId,
         policy::AgentSpec,
-        session::permission::Rules,
+        session::{budget::Tally, permission::Rules},
         time::Span,
     },
     hooks::process::Group,
@@ -96,6 +96,19 @@ pub struct AgentPlace {
     pub mark: String,
     /// What the config says beforehand about what an agent may do.
     pub rules: Rules,
+    /// What the session is for.
+    pub goal: String,
+}
+
+impl AgentPlace {
+    /// A prompt for an agent that lost the conversation which the prompt goes on with: it has to be told the goal again.
+    fn with_goal(&self, text: &str) -> String {
+        if self.goal.is_empty() || text.contains(&self.goal) {
+            text.to_owned()
+        } else {
+            format!("{}\n\n{text}", self.goal)
+        }
+    }
 }
 
 /// Why an agent cannot be used.
@@ -128,12 +141,14 @@ pub struct Past<'a> {
     pub prompts: &'a [String],
     /// Its own name for the conversation that it was in.
     pub conversation: Option<&'a str>,
+    /// What that conversation had used.
+    pub tally: Tally,
 }
 
 /// Makes the agent ready.
 pub fn start(spec: &AgentSpec, place: AgentPlace, past: Past<'_>) -> Result<Box<dyn Agent>, AgentError> {
     match spec {
-        AgentSpec::Acp { .. } => Ok(Box::new(acp::AcpAgent::new(spec, place, past.conversation)?)),
+        AgentSpec::Acp { .. } => Ok(Box::new(acp::AcpAgent::new(spec, place, past)?)),
         AgentSpec::Command { .. } => Ok(Box::new(command::CommandAgent::new(spec, place, past.conversation)?)),
         AgentSpec::Scripted { script } => {
             Ok(Box::new(scripted::ScriptedAgent::new(script, place, past.prompts).map_err(AgentError::Script)?))

@@ -283,8 +283,10 @@ fn start_agent(state: &State, folder: &Folder, scene: &Scene, past: &[String]) -
         session_dir: folder.path.clone(),
         mark: state.began.id.clone(),
         rules: Rules(state.plan().permissions.clone()),
+        goal: state.began.prompt.clone(),
     };
-    let past = Past { prompts: past, conversation: state.turns.conversation.as_deref() };
+    let past =
+        Past { prompts: past, conversation: state.turns.conversation.as_deref(), tally: state.account.conversation };
     agents::start(&state.plan().agent_spec, place, past)
 }
 

@@ -32,16 +32,18 @@ use self::{
     link::Link,
     service::Services,
     stage::{Answer, Broken, Listening, Stage},
+    translate::Book,
     trouble::{is_hung_up, words},
 };
 use super::{
-    Agent, AgentError, AgentPlace, BoxFuture, TurnRequest, Updates, cancelled, environment,
+    Agent, AgentError, AgentPlace, BoxFuture, Past, TurnRequest, Updates, cancelled, environment,
     failure::{self, Trouble},
     limit, too_late,
 };
 use crate::engine::{
     conversation::{AgentUpdate, Conversation, StopReason, TurnEnd, TurnFailure},
     policy::{AgentFacts, AgentSpec, Service, UsageOf},
+    session::budget::Tally,
 };
 
 /// How long an agent may take to say hello. Some are fetched from the network at their first start.
@@ -63,7 +65,13 @@ pub struct AcpAgent {
     services: Services,
     running: Option<Running>,
     /// The conversation that it was in when it ended.
-    left: Option<String>,
+    left: Option<Left>,
+}
+
+/// A conversation that may be taken up again.
+struct Left {
+    id: String,
+    tally: Tally,
 }
 
 /// An agent that was started and said hello.
@@ -71,8 +79,6 @@ struct Running {
     link: Link,
     hello: s::InitializeResponse,
     conversation: Option<SessionId>,
-    /// What the conversation had cost when the last turn ended.
-    cost: f64,
 }
 
 /// A turn as it is asked for.
@@ -80,9 +86,18 @@ struct Turn<'a> {
     updates: &'a mut dyn Updates,
     cancel: &'a CancellationToken,
     deadline: Option<Instant>,
+    /// Whether the conversation that it goes on with is lost.
+    lost: bool,
 }
 
 impl Turn<'_> {
+    /// The agent knows nothing of what was said before.
+    async fn lose(&mut self, why: &str) {
+        self.lost = true;
+        let text = format!("{why}, and knows nothing of what was said before; the goal goes in front of the prompt");
+        self.warn(text).await;
+    }
+
     async fn warn(&mut self, text: impl Into<String>) {
         self.updates.update(AgentUpdate::Warned(text.into())).await;
     }
@@ -96,8 +111,8 @@ enum Stop {
 }
 
 impl AcpAgent {
-    /// Nothing is started yet. `conversation` is the one that it was in when creel was ended.
-    pub fn new(spec: &AgentSpec, place: AgentPlace, conversation: Option<&str>) -> Result<Self, AgentError> {
+    /// Nothing is started yet.
+    pub fn new(spec: &AgentSpec, place: AgentPlace, past: Past<'_>) -> Result<Self, AgentError> {
         let AgentSpec::Acp { command, mode, files, terminals, known } = spec else {
             return Err(AgentError::Script("it does not speak the protocol".into()));
         };
@@ -111,7 +126,7 @@ impl AcpAgent {
             place,
             services,
             running: None,
-            left: conversation.map(str::to_owned),
+            left: past.conversation.map(|id| Left { id: id.to_owned(), tally: past.tally }),
         })
     }
 
@@ -122,7 +137,7 @@ impl AcpAgent {
         cancel: &CancellationToken,
     ) -> Result<TurnEnd, TurnFailure> {
         let deadline = limit(request.timeout).and_then(|limit| Instant::now().checked_add(limit));
-        let mut turn = Turn { updates, cancel, deadline };
+        let mut turn = Turn { updates, cancel, deadline, lost: false };
         match self.play(&request, &mut turn).await {
             Ok(end) => Ok(end),
             Err(Stop::Cancelled) => Ok(cancelled()),
@@ -155,7 +170,7 @@ impl AcpAgent {
         turn.updates.process(link.group());
         match self.greet(&mut link, turn).await {
             Ok(hello) => {
-                self.running = Some(Running { link, hello, conversation: None, cost: 0.0 });
+                self.running = Some(Running { link, hello, conversation: None });
                 Ok(())
             }
             Err(stop) => {
@@ -194,13 +209,12 @@ impl AcpAgent {
             return Ok(conversation);
         }
         let left = self.left.take().filter(|_| wanted == Conversation::Same);
-        if let Some(id) = left {
-            if let Some(conversation) = self.take_up(&id, turn).await? {
+        if let Some(left) = left {
+            if let Some(conversation) = self.take_up(&left, turn).await? {
                 return Ok(conversation);
             }
         } else if wanted == Conversation::Same {
-            let text = "the agent was started anew, and knows nothing of what was said before";
-            turn.warn(text).await;
+            turn.lose("the agent was started anew").await;
         }
         self.begin(turn).await
     }
@@ -214,7 +228,7 @@ impl AcpAgent {
             Err(broken) => return Err(self.fail(broken, "could not open a conversation").await),
         };
         let id = opened.session_id;
-        self.opened(&id, turn.updates).await;
+        self.opened(&id, Tally::default(), turn.updates).await;
         if let Some(mode) = self.mode.clone() {
             let request = s::SetSessionModeRequest::new(id.clone(), mode.clone());
             if let Err(broken) = self.request(request, Listening::Live, turn).await {
@@ -229,10 +243,10 @@ impl AcpAgent {
     }
 
     /// Takes a conversation up again, where the agent can. Nothing, if it cannot.
-    async fn take_up(&mut self, id: &str, turn: &mut Turn<'_>) -> Result<Option<SessionId>, Stop> {
+    async fn take_up(&mut self, left: &Left, turn: &mut Turn<'_>) -> Result<Option<SessionId>, Stop> {
         let Some(running) = &self.running else { return Ok(None) };
         let can = &running.hello.agent_capabilities;
-        let (id, cwd) = (SessionId::new(id.to_owned()), self.place.cwd.clone());
+        let (id, cwd) = (SessionId::new(left.id.clone()), self.place.cwd.clone());
         let answered = if can.session_capabilities.resume.is_some() {
             let request = s::ResumeSessionRequest::new(id.clone(), cwd);
             self.request(request, Listening::Replay, turn).await.map(drop)
@@ -242,21 +256,17 @@ impl AcpAgent {
             self.let_it_repeat(turn).await;
             loaded
         } else {
-            let text = "the agent cannot take up a conversation again, and knows nothing of what was said before";
-            turn.warn(text).await;
+            turn.lose("the agent cannot take up a conversation again").await;
             return Ok(None);
         };
         match answered {
             Ok(()) => {
-                self.opened(&id, turn.updates).await;
+                self.opened(&id, left.tally, turn.updates).await;
                 Ok(Some(id))
             }
             Err(Broken::Answered(error)) => {
-                let text = format!(
-                    "the agent could not take up the conversation {id} again, and starts anew: {}",
-                    words(&error)
-                );
-                turn.warn(text).await;
+                let why = format!("the agent could not take up the conversation {id} again ({})", words(&error));
+                turn.lose(&why).await;
                 Ok(None)
             }
             Err(broken) => Err(self.fail(broken, "could not take up its conversation").await),
@@ -272,11 +282,10 @@ impl AcpAgent {
         }
     }
 
-    async fn opened(&mut self, id: &SessionId, updates: &mut dyn Updates) {
-        self.services.book = translate::Book::default();
+    async fn opened(&mut self, id: &SessionId, tally: Tally, updates: &mut dyn Updates) {
+        self.services.book = Book::new(tally);
         if let Some(running) = &mut self.running {
             running.conversation = Some(id.clone());
-            running.cost = 0.0;
         }
         updates.update(AgentUpdate::Opened(id.to_string())).await;
     }
@@ -311,7 +320,8 @@ impl AcpAgent {
             Some(conversation.clone()),
         );
         stage.forget_the_past().await;
-        let content = vec![s::ContentBlock::from(request.text.clone())];
+        let text = if turn.lost { self.place.with_goal(&request.text) } else { request.text.clone() };
+        let content = vec![s::ContentBlock::from(text)];
         let mut asked = Box::pin(stage.link.ask(s::PromptRequest::new(conversation.clone(), content)));
         let answered = stage.until(&mut asked, Some(turn.cancel), turn.deadline).await;
         let late = match &answered {
@@ -343,17 +353,7 @@ impl AcpAgent {
 
     /// The agent says that its turn is over. Whether it did anything is another question.
     fn conclude(&mut self, response: &s::PromptResponse, heard: &Answer) -> Result<TurnEnd, Stop> {
-        let mut spent = self.services.book.spent(response);
-        if self.known.usage == Some(UsageOf::Conversation) {
-            spent.tokens =
-                spent.tokens.map(|all| all.saturating_sub(std::mem::replace(&mut self.services.book.tokens, all)));
-        }
-        if let Some(running) = &mut self.running
-            && let Some(cost) = self.services.book.cost
-        {
-            spent.cost = Some((cost - running.cost).max(0.0));
-            running.cost = cost;
-        }
+        let spent = self.services.book.spent(response, self.known.usage.unwrap_or(UsageOf::Turn));
         let mut stop_reason = translate::stop_reason(response.stop_reason);
         let failed = |failure: TurnFailure| Err(Stop::Failed(TurnFailure { spent, ..failure }));
         if let Some(disguise) = self.disguise.as_ref().and_then(|pattern| pattern.find(&heard.last)) {
@@ -409,7 +409,9 @@ impl AcpAgent {
     async fn bury(&mut self) {
         self.services.end_all();
         if let Some(mut running) = self.running.take() {
-            self.left = running.conversation.take().map(|id| id.to_string()).or(self.left.take());
+            let tally = self.services.book.tally;
+            let left = running.conversation.take().map(|id| Left { id: id.to_string(), tally });
+            self.left = left.or(self.left.take());
             running.link.close().await;
         }
     }

@@ -162,8 +162,10 @@ impl CommandAgent {
         cancel: &CancellationToken,
     ) -> Result<TurnEnd, TurnFailure> {
         let choice = self.choose(request.conversation);
+        let mut request = request;
         if let Some(warning) = choice.warning {
-            updates.update(AgentUpdate::Warned(warning.into())).await;
+            updates.update(AgentUpdate::Warned(format!("{warning}; the goal goes in front of the prompt"))).await;
+            request.text = self.place.with_goal(&request.text);
         }
         let spec = self.spec(&choice, &request)?;
         let stop = cancel.child_token();

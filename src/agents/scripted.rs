@@ -422,6 +422,7 @@ mod tests {
             session_dir: "/".into(),
             mark: "m".into(),
             rules: crate::engine::session::permission::Rules::default(),
+            goal: String::new(),
         };
         let past: Vec<String> = past.iter().map(|p| (*p).to_owned()).collect();
         ScriptedAgent::new(script, place, &past).expect("a good script")

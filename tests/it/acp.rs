@@ -7,7 +7,7 @@ use creel::{
     engine::{
         conversation::{AgentUpdate, ContextUse, OptionKind, Spent, StopReason, ToolKind, ToolStatus, TurnEnd},
         policy::{AgentFacts, AgentSpec, PermissionRule, Permissions, Service, UsageOf},
-        session::permission::Rules,
+        session::{budget::Tally, permission::Rules},
         time::Span,
     },
 };
@@ -398,6 +398,19 @@ async fn tokens_that_an_agent_counts_through_the_conversation_are_told_by_turn()
 }
 
 #[tokio::test]
+async fn what_a_conversation_had_used_before_a_restart_is_not_told_twice() {
+    let dir = folder();
+    let usage =
+        json!({"sessionUpdate": "usage_update", "used": 1, "size": 9, "cost": {"amount": 0.75, "currency": "USD"}});
+    let script = json!({"capabilities": {"loadSession": true}, "turns": [[{"say": "."}, {"update": usage}]]});
+    let tally = Tally { tokens: 10, cost: 0.5 };
+    let past = Past { conversation: Some("session-1"), tally, ..Past::default() };
+    let mut agent = start(&AgentSpec::acp(line(&script, dir.path())), place(dir.path()), past).expect("an agent");
+    let spent = turn(&mut *agent, again("go on")).await.0.expect("a turn").spent;
+    assert_eq!(spent.cost, Some(0.25));
+}
+
+#[tokio::test]
 async fn tokens_that_an_agent_tells_as_it_goes_are_added_up() {
     let dir = folder();
     let usage = |tokens: u64| {
@@ -460,7 +473,7 @@ async fn a_conversation_is_taken_up_again_where_the_agent_can() {
     let mut before = agent(&script, dir.path());
     turn(&mut *before, request("first")).await.0.expect("a turn");
     before.shutdown().await;
-    let past = Past { prompts: &[], conversation: Some("session-1") };
+    let past = Past { conversation: Some("session-1"), ..Past::default() };
     let mut after = start(&AgentSpec::acp(line(&script, dir.path())), place(dir.path()), past).expect("an agent");
     let (_, heard) = turn(&mut *after, again("go on")).await;
     assert_eq!((heard.said().as_str(), heard.warned()), ("two in session-1", vec![]));
@@ -474,7 +487,7 @@ async fn what_is_repeated_after_a_conversation_was_taken_up_is_not_said_again() 
         "on_load_session": [{"result": null}, {"say": "old <promise>COMPLETE</promise>"}],
         "turns": [[{"say": "one"}], [{"say": "two"}]]});
     turn(&mut *agent(&script, dir.path()), request("first")).await.0.expect("a turn");
-    let past = Past { prompts: &[], conversation: Some("session-1") };
+    let past = Past { conversation: Some("session-1"), ..Past::default() };
     let mut after = start(&AgentSpec::acp(line(&script, dir.path())), place(dir.path()), past).expect("an agent");
     assert_eq!(turn(&mut *after, again("go on")).await.1.said(), "two");
 }
@@ -482,11 +495,11 @@ async fn what_is_repeated_after_a_conversation_was_taken_up_is_not_said_again() 
 #[tokio::test]
 async fn a_conversation_that_is_lost_is_told() {
     let dir = folder();
-    let past = Past { prompts: &[], conversation: Some("session-9") };
-    let script = json!({"turns": [[{"say": "{session}"}]]});
+    let past = Past { conversation: Some("session-9"), ..Past::default() };
+    let script = json!({"turns": [[{"say": "{session}: {prompt}"}]]});
     let mut agent = start(&AgentSpec::acp(line(&script, dir.path())), place(dir.path()), past).expect("an agent");
     let (_, heard) = turn(&mut *agent, again("go on")).await;
-    assert_eq!(heard.said(), "session-1");
+    assert_eq!(heard.said(), "session-1: GOAL\n\ngo on", "the goal goes in front");
     assert!(heard.warned()[0].contains("cannot take up"), "{:?}", heard.warned());
 }
 

@@ -12,7 +12,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{Mode, OFlags};
 
 use crate::agents::tool::unified;
 
@@ -125,6 +125,7 @@ impl Premises {
             .map_err(|error| because(named, error))?;
         #[cfg(target_os = "linux")]
         {
+            use rustix::fs::ResolveFlags;
             let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
             match rustix::fs::openat2(&root, beneath, flags, mode, resolve) {
                 Ok(file) => return Ok(file.into()),

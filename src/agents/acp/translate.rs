@@ -19,6 +19,7 @@ use crate::engine::conversation::{
     AgentUpdate, ContextUse, Location, OptionKind, PermissionOption, PlanEntry, Spent, StopReason, ToolCall, ToolKind,
     ToolStatus,
 };
+use crate::engine::{policy::UsageOf, session::budget::Tally};
 
 /// What is known of one conversation.
 #[derive(Debug, Default)]
@@ -27,14 +28,19 @@ pub(super) struct Book {
     /// The last note of each kind, so that only news is passed on.
     notes: HashMap<String, String>,
     /// What the conversation has cost so far, as the agent says.
-    pub(super) cost: Option<f64>,
-    /// The tokens of the conversation so far, of an agent that counts them so.
-    pub(super) tokens: u64,
+    cost: Option<f64>,
+    /// What of the conversation was told with the turns so far.
+    pub(super) tally: Tally,
     /// The tokens of this turn so far, of an agent that tells them as it goes.
     in_turn: Option<u64>,
 }
 
 impl Book {
+    /// A conversation that has used so much already.
+    pub(super) fn new(tally: Tally) -> Self {
+        Self { tally, ..Self::default() }
+    }
+
     /// What an update means, if it means something new.
     pub(super) fn update(&mut self, update: &Value) -> Option<AgentUpdate> {
         let kind = update["sessionUpdate"].as_str().unwrap_or("unknown");
@@ -159,9 +165,22 @@ impl Book {
     }
 
     /// What the turn used, also of an agent that said so before its end.
-    pub(super) fn spent(&self, response: &s::PromptResponse) -> Spent {
-        let spent = spent(response);
-        Spent { tokens: spent.tokens.or(self.in_turn), ..spent }
+    pub(super) fn spent(&mut self, response: &s::PromptResponse, about: UsageOf) -> Spent {
+        let told = tokens_told(response).or(self.in_turn);
+        // An agent may have begun to count anew when it was started again.
+        let tokens = match about {
+            UsageOf::Turn => told,
+            UsageOf::Conversation => told.map(|all| all.checked_sub(self.tally.tokens).unwrap_or(all)),
+        };
+        let cost = self.cost.map(|all| if all >= self.tally.cost { all - self.tally.cost } else { all });
+        self.tally = Tally {
+            tokens: match about {
+                UsageOf::Turn => self.tally.tokens.saturating_add(tokens.unwrap_or(0)),
+                UsageOf::Conversation => told.unwrap_or(self.tally.tokens),
+            },
+            cost: self.cost.unwrap_or(self.tally.cost),
+        };
+        Spent { tokens, cost }
     }
 }
 
@@ -179,13 +198,8 @@ fn take_in(call: &mut ToolCall, fields: s::ToolCallUpdateFields, meta: Option<&s
         let place = |l: &s::ToolCallLocation| Location { path: l.path.display().to_string(), line: l.line };
         call.locations = locations.iter().map(place).collect();
     }
-    if let Some(input) = &fields.raw_input {
-        if let Some(diff) = input["diff"].as_str().filter(|_| call.diff.is_none()) {
-            call.diff = Some(limited(diff, LONG_MAX));
-        }
-        if input.as_object().is_none_or(|fields| !fields.is_empty()) {
-            call.input = Some(limited(&format!("{input:#}"), INPUT_MAX));
-        }
+    if let Some(input) = fields.raw_input {
+        arguments(call, input);
     }
     let content = fields.content.unwrap_or_default();
     let diffs: String = content.iter().filter_map(diff).collect();
@@ -202,6 +216,25 @@ fn take_in(call: &mut ToolCall, fields: s::ToolCallUpdateFields, meta: Option<&s
     } else if let Some(output) = fields.raw_output.as_ref().and_then(raw_text) {
         call.output = Some(limited(output, OUTPUT_MAX));
     }
+}
+
+/// What a call is made with. A change is shown as one, and a command stands in the title: that is what a person is asked
+/// about.
+fn arguments(call: &mut ToolCall, mut input: Value) {
+    if let Some(fields) = input.as_object_mut() {
+        if let Some(diff) = fields.get("diff").and_then(Value::as_str) {
+            call.diff.get_or_insert_with(|| limited(diff, LONG_MAX));
+            fields.remove("diff");
+        }
+        let command = fields.get("command").and_then(Value::as_str);
+        if let Some(command) = command.filter(|line| !call.title.contains(*line)) {
+            call.title = limited(&format!("{}: {command}", call.title), NOTE_MAX);
+        }
+        if fields.is_empty() {
+            return;
+        }
+    }
+    call.input = Some(limited(&format!("{input:#}"), INPUT_MAX));
 }
 
 fn raw_text(output: &Value) -> Option<&str> {
@@ -305,16 +338,15 @@ pub(super) fn stop_reason(reason: s::StopReason) -> StopReason {
     }
 }
 
-/// What the turn used: as the protocol has it, or where some agents put it instead.
-fn spent(response: &s::PromptResponse) -> Spent {
+/// The tokens of the turn: as the protocol has it, or where some agents put it instead.
+fn tokens_told(response: &s::PromptResponse) -> Option<u64> {
     let elsewhere = response.meta.as_ref().and_then(|meta| meta.get("quota")).map(|quota| &quota["token_count"]);
     let count = |name: &str| elsewhere.and_then(|count| count[name].as_u64());
     let sum = || match (count("input_tokens"), count("output_tokens")) {
         (None, None) => None,
         (input, output) => Some(input.unwrap_or(0) + output.unwrap_or(0)),
     };
-    let tokens = response.usage.as_ref().map(|usage| usage.total_tokens).or_else(|| count("totalTokens")).or_else(sum);
-    Spent { tokens, cost: None }
+    response.usage.as_ref().map(|usage| usage.total_tokens).or_else(|| count("totalTokens")).or_else(sum)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::{
     stage::Broken,
 };
 use crate::{
-    agents::failure,
+    agents::{failure, tool::limited},
     engine::{conversation::TurnFailure, time::Span},
     hooks::process::ProcessEnd,
 };
@@ -121,7 +121,11 @@ pub(super) fn words(error: &Error) -> String {
     let data = match &error.data {
         None | Some(serde_json::Value::Null) => String::new(),
         Some(serde_json::Value::String(text)) => text.clone(),
-        Some(data) => data.to_string(),
+        // Some put the reason into one field, beside much else.
+        Some(data) => match ["details", "message", "error"].into_iter().find_map(|name| data[name].as_str()) {
+            Some(reason) => reason.to_owned(),
+            None => limited(&data.to_string(), 300),
+        },
     };
     let more = if data.is_empty() || data == error.message { String::new() } else { format!(": {data}") };
     format!("{status}{}{more}", error.message)

@@ -255,6 +255,7 @@ mod tests {
             session_dir: "/".into(),
             mark: "m".into(),
             rules: Rules::default(),
+            goal: String::new(),
         };
         let told = Told::new(TurnId(1), None);
         let reader = translate::translator(format, None).map_or_else(Reader::text, |it| Reader::json(it, told, None));

@@ -2,6 +2,7 @@
 
 use super::{
     Phase, State,
+    budget::Tally,
     delivery::Ending,
     gate::{About, Choice, Gate},
     pending::{Incoming, Item, ItemState, Source},
@@ -71,6 +72,9 @@ impl State {
             Event::AgentSaid { text, .. } => self.turns.hear(text),
             Event::AgentUsed { context, .. } => self.turns.context = Some(*context),
             Event::ConversationOpened { conversation, .. } => {
+                if self.turns.conversation.as_ref() != Some(conversation) {
+                    self.account.conversation = Tally::default();
+                }
                 self.turns.conversation = Some(conversation.clone());
                 self.turns.context = None;
             }

@@ -12,6 +12,15 @@ use crate::engine::{
     time::{At, Span},
 };
 
+/// What a conversation has used.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Tally {
+    /// Tokens.
+    pub tokens: u64,
+    /// Money.
+    pub cost: f64,
+}
+
 /// What was used so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Account {
@@ -19,6 +28,8 @@ pub struct Account {
     pub tokens: u64,
     /// All money that the agent reported.
     pub cost: f64,
+    /// What of this was used in the conversation that the agent is in.
+    pub conversation: Tally,
     /// Time in which the agent worked.
     pub time: Span,
     /// When the turn that is in flight began.
@@ -30,8 +41,11 @@ pub struct Account {
 impl Account {
     /// A turn is over.
     pub(super) fn book(&mut self, at: At, spent: Spent) {
-        self.tokens = self.tokens.saturating_add(spent.tokens.unwrap_or(0));
-        self.cost += spent.cost.unwrap_or(0.0).max(0.0);
+        let (tokens, cost) = (spent.tokens.unwrap_or(0), spent.cost.unwrap_or(0.0).max(0.0));
+        self.tokens = self.tokens.saturating_add(tokens);
+        self.cost += cost;
+        self.conversation.tokens = self.conversation.tokens.saturating_add(tokens);
+        self.conversation.cost += cost;
         self.time = Span(self.time.0.saturating_add(at.since(self.turn_began).0));
     }
 }

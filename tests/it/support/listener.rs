@@ -115,6 +115,7 @@ pub(crate) fn place(dir: &Path) -> AgentPlace {
         session_dir: dir.join("session"),
         mark: fresh_mark(),
         rules: Rules::default(),
+        goal: "GOAL".into(),
     }
 }
 
