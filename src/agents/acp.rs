@@ -229,17 +229,23 @@ impl AcpAgent {
         };
         let id = opened.session_id;
         self.opened(&id, Tally::default(), turn.updates).await;
-        if let Some(mode) = self.mode.clone() {
-            let request = s::SetSessionModeRequest::new(id.clone(), mode.clone());
-            if let Err(broken) = self.request(request, Listening::Live, turn).await {
-                let Broken::Answered(error) = broken else {
-                    return Err(self.fail(broken, "could not change its mode").await);
-                };
-                let text = format!("the agent does not take the mode `{mode}`: {}", words(&error));
-                turn.warn(text).await;
-            }
-        }
+        self.set_mode(&id, turn).await?;
         Ok(id)
+    }
+
+    /// Sets the mode that the config wants. An agent that works in another one than was wanted may do what nobody wanted, so
+    /// it does not work at all.
+    async fn set_mode(&mut self, id: &SessionId, turn: &mut Turn<'_>) -> Result<(), Stop> {
+        let Some(mode) = self.mode.clone() else { return Ok(()) };
+        let request = s::SetSessionModeRequest::new(id.clone(), mode.clone());
+        match self.request(request, Listening::Live, turn).await {
+            Ok(_) => Ok(()),
+            Err(Broken::Answered(error)) if !is_hung_up(&error) => {
+                self.forget();
+                Err(Stop::Failed(trouble::wrong_mode(&mode, &error)))
+            }
+            Err(broken) => Err(self.fail(broken, "could not change its mode").await),
+        }
     }
 
     /// Takes a conversation up again, where the agent can. Nothing, if it cannot.
@@ -262,6 +268,7 @@ impl AcpAgent {
         match answered {
             Ok(()) => {
                 self.opened(&id, left.tally, turn.updates).await;
+                self.set_mode(&id, turn).await?;
                 Ok(Some(id))
             }
             Err(Broken::Answered(error)) => {
@@ -341,6 +348,7 @@ impl AcpAgent {
         stage.unask();
         let patience = Instant::now() + CANCEL_GRACE;
         let ended = stage.until(&mut asked, None, Some(patience)).await;
+        self.services.end_all();
         if !matches!(ended, Ok(_) | Err(Broken::Answered(_))) {
             drop(asked);
             self.bury().await;
@@ -377,11 +385,16 @@ impl AcpAgent {
         Ok(TurnEnd { stop_reason, spent })
     }
 
-    /// A conversation that does not fit any more is of no use: the next turn begins another one.
+    /// A conversation that does not fit any more is of no use.
     fn forget_if_full(&mut self, said: &str) {
-        if Trouble::of(said) == Trouble::ContextFull
-            && let Some(running) = &mut self.running
-        {
+        if Trouble::of(said) == Trouble::ContextFull {
+            self.forget();
+        }
+    }
+
+    /// The next turn begins another conversation.
+    fn forget(&mut self) {
+        if let Some(running) = &mut self.running {
             running.conversation = None;
         }
     }

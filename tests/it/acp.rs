@@ -234,14 +234,15 @@ async fn commands_are_run_for_the_agent_and_shown() {
     let script = json!({"turns": [[
         {"terminal": {"command": "printf", "args": ["%s|", "a b", "it's"], "then": "wait"}}, {"say": "\n"},
         {"terminal": {"command": "echo shell && exit 3", "then": "wait"}}, {"say": "\n"},
-        {"terminal": {"command": "yes", "output_byte_limit": 10, "then": "kill"}}, {"say": "\n"},
+        {"terminal": {"command": "printf 0123456789abcdef", "output_byte_limit": 10, "then": "wait"}}, {"say": "\n"},
+        {"terminal": {"command": "sleep 1000", "then": "kill"}}, {"say": "\n"},
         {"terminal": {"command": "pwd", "cwd": "/", "then": "wait"}},
     ]]});
     let (_, heard) = turn(&mut *agent(&script, dir.path()), request("")).await;
     let said = heard.said();
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines[..3], ["exit 0: a b|it's|", "exit 3: shell", ""], "{said}");
-    assert!(said.contains("signal TERM, truncated: "), "{said}");
+    assert!(said.contains("exit 0, truncated: 6789abcdef\n") && said.contains("signal TERM: "), "{said}");
     assert!(lines.last().is_some_and(|last| last.starts_with("error")), "{said}");
     let calls = heard.calls();
     assert_eq!((calls[0].title.as_str(), calls[0].status), ("printf %s| a b it's", ToolStatus::Completed));
@@ -267,7 +268,7 @@ async fn what_is_declined_is_not_offered_and_not_done() {
 }
 
 #[tokio::test]
-async fn a_mode_is_set_and_one_that_is_not_there_is_told() {
+async fn a_mode_is_set_and_in_another_one_the_agent_does_not_work() {
     let dir = folder();
     let script = json!({"on": {"session/set_mode": [{"error": {"code": -32602, "message": "no such mode"}}]},
         "turns": [[{"say": "."}]]});
@@ -276,9 +277,9 @@ async fn a_mode_is_set_and_one_that_is_not_there_is_told() {
     };
     let spec = AgentSpec::Acp { command, mode: Some("turbo".into()), files, terminals, known };
     let mut agent = start(&spec, place(dir.path()), Past::default()).expect("an agent");
-    let (end, heard) = turn(&mut *agent, request("")).await;
-    assert_eq!(end, Ok(ended(StopReason::EndTurn)));
-    assert!(heard.warned()[0].contains("turbo"), "{:?}", heard.warned());
+    let said = failure(&mut *agent, request("")).await;
+    assert!(said.contains("turbo") && said.contains("no such mode"), "{said}");
+    assert!(!methods(dir.path()).contains(&"session/prompt".to_owned()));
 }
 
 /// One agent that fails in the first turn and works in the second; what the first failure said.
@@ -490,6 +491,35 @@ async fn what_is_repeated_after_a_conversation_was_taken_up_is_not_said_again() 
     let past = Past { conversation: Some("session-1"), ..Past::default() };
     let mut after = start(&AgentSpec::acp(line(&script, dir.path())), place(dir.path()), past).expect("an agent");
     assert_eq!(turn(&mut *after, again("go on")).await.1.said(), "two");
+}
+
+#[tokio::test]
+async fn a_conversation_that_is_taken_up_again_has_the_mode_that_the_config_wants() {
+    let dir = folder();
+    let script = json!({"capabilities": {"loadSession": true}, "on": {"session/set_mode": [{"result": {}}]},
+        "turns": [[{"say": "."}]]});
+    let AgentSpec::Acp { command, files, terminals, known, .. } = AgentSpec::acp(line(&script, dir.path())) else {
+        panic!("it is")
+    };
+    let spec = AgentSpec::Acp { command, mode: Some("careful".into()), files, terminals, known };
+    let past = Past { conversation: Some("session-1"), ..Past::default() };
+    let mut agent = start(&spec, place(dir.path()), past).expect("an agent");
+    turn(&mut *agent, again("go on")).await.0.expect("a turn");
+    assert_eq!(methods(dir.path()), ["initialize", "session/load", "session/set_mode", "session/prompt"]);
+}
+
+#[tokio::test]
+async fn a_command_that_runs_for_the_agent_ends_with_a_turn_that_is_cut_short() {
+    let dir = folder();
+    let terminal = json!({"terminal": {"command": "echo $$ > command.pid; exec sleep 1000", "then": "leave"}});
+    let mut agent = agent(&json!({"turns": [[terminal, {"say": "ready"}, {"wait_cancel": true}]]}), dir.path());
+    let (cancel, mut heard) = (CancellationToken::new(), Heard::default());
+    let (_, command) = tokio::join!(agent.turn(request(""), &mut heard, &cancel), async {
+        let command = pid_in(&in_folder(&dir, "command.pid")).await;
+        cancel.cancel();
+        command
+    });
+    eventually("the command is gone", || !lives(command)).await;
 }
 
 #[tokio::test]

@@ -87,7 +87,7 @@ impl Services {
             .terminal(serves(self.commands))
     }
 
-    /// The agent is gone, and its commands with it.
+    /// The agent is gone, or its turn was cut short: its commands end.
     pub(super) fn end_all(&mut self) {
         self.terminals = Terminals::default();
     }

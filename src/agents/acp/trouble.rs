@@ -100,6 +100,14 @@ impl AcpAgent {
     }
 }
 
+/// The agent has no such mode.
+pub(super) fn wrong_mode(mode: &str, error: &Error) -> TurnFailure {
+    TurnFailure::new(format!(
+        "the agent does not take the mode `{mode}`, so it was not let work: change `mode` in the config to one of its own ({})",
+        words(error)
+    ))
+}
+
 /// The time was over before the agent said or did anything.
 pub(super) fn not_a_word(waited: Span) -> TurnFailure {
     TurnFailure::new(format!(
