@@ -9,6 +9,7 @@ mod project;
 mod run;
 mod sessions;
 mod stage;
+mod steer;
 mod trust;
 
 use std::{
@@ -23,6 +24,7 @@ use crate::{
     control::{
         cli::{Cli, Command, RunArgs},
         headless::put,
+        socket::message::Request,
     },
     logging,
 };
@@ -56,6 +58,14 @@ fn dispatch(command: Option<Command>) -> Result {
         Some(Command::Sessions(args)) => sessions::sessions(&args),
         Some(Command::Show(args)) => sessions::show(&args),
         Some(Command::Replay(args)) => sessions::replay(&args),
+        Some(Command::Status(args)) => steer::status(&args),
+        Some(Command::Pause(args)) => steer::ask(&args, &Request::Pause),
+        Some(Command::Unpause(args)) => steer::ask(&args, &Request::Unpause),
+        Some(Command::Stop(args)) => steer::stop(&args),
+        Some(Command::Message(args)) => steer::message(&args),
+        Some(Command::Pending(args)) => steer::pending::pending(args.command),
+        Some(Command::Gate(args)) => steer::gate::gate(args.command),
+        Some(Command::Hooks(args)) => steer::hooks::hooks(args.command),
         Some(Command::Trust(args)) => trust::trust(&args),
         Some(Command::Untrust(args)) => trust::untrust(&args),
         Some(Command::Schema) => print(&format!("{:#}\n", config::json_schema())),

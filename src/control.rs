@@ -1,11 +1,13 @@
-//! How people and programs reach creel without the screen: the command line, and sessions told as lines.
+//! How people and programs reach creel without the screen: the command line, sessions told as lines, the control socket.
 
 pub mod amounts;
 pub mod cli;
+pub mod editor;
 pub mod headless;
 pub mod narrate;
 pub mod paint;
 pub mod requests;
+pub mod socket;
 pub mod text;
 pub mod tool;
 pub mod trust;

@@ -69,6 +69,17 @@ pub struct Runtime {
     left: Option<Leave>,
 }
 
+/// A session as it is at a moment, and every record that comes after.
+#[derive(Debug)]
+pub struct Follower {
+    /// The session so far.
+    pub state: State,
+    /// The last record that is part of it.
+    pub seq: u64,
+    /// What comes after. Ends with the session.
+    pub records: mpsc::UnboundedReceiver<Arc<Record>>,
+}
+
 /// How a session left this process.
 #[derive(Debug)]
 pub struct Left {
@@ -140,6 +151,13 @@ impl Runtime {
     /// What others steer the session by.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
+    }
+
+    /// Somebody who knows the session as it is now, and misses nothing from here on.
+    pub fn follow(&mut self) -> Follower {
+        let (watcher, records) = mpsc::unbounded_channel();
+        self.watchers.push(watcher);
+        Follower { state: self.state.clone(), seq: self.journal.seq(), records }
     }
 
     /// The processes of the session, for whoever has to end them at once.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::{
     config::{ConfigError, ConfigErrors},
+    control::socket::client::AskError,
     journal::{JournalError, record::RecordError},
     runtime::RuntimeError,
 };
@@ -56,7 +57,9 @@ impl From<ConfigError> for Failure {
 impl From<JournalError> for Failure {
     fn from(error: JournalError) -> Self {
         let way_out = match &error {
-            JournalError::Held { .. } => "wait for it to end, or stop it there",
+            JournalError::Held { name, .. } => {
+                &format!("`creel attach {name}` shows it, `creel stop --session {name}` ends it")
+            }
             JournalError::Exists(_) => "choose another name with --session",
             JournalError::Missing(_) => "`creel sessions` lists those that there are",
             JournalError::Record { cause: RecordError::Newer { .. }, .. } => "it was left as it is",
@@ -71,6 +74,18 @@ impl From<JournalError> for Failure {
         let usage = matches!(error, JournalError::Held { .. } | JournalError::Exists(_) | JournalError::Missing(_));
         let message = format!("{error}\n  {way_out}");
         if usage { Self::usage(message) } else { Self::failed(message) }
+    }
+}
+
+impl From<AskError> for Failure {
+    fn from(error: AskError) -> Self {
+        match &error {
+            AskError::Refused(why) => Self::failed(why),
+            AskError::NotRunning(name) => Self::usage(format!(
+                "{error}\n  `creel show {name}` tells what happened, `creel resume {name}` goes on with it"
+            )),
+            AskError::Unreachable { .. } | AskError::Ended(_) => Self::usage(error.to_string()),
+        }
     }
 }
 

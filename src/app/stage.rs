@@ -13,9 +13,10 @@ use crate::{
     config::{Ui, paths},
     control::{
         cli::{ConfigArgs, OutputArgs},
-        headless::{self, Feeds, Format, Printer},
+        headless::{self, Feeds, Format, Printer, WayOut},
         narrate::{HookOutput, Narrator},
         paint::Paint,
+        socket::{Socket, address::Places},
         text::plain,
     },
     engine::{
@@ -157,11 +158,12 @@ async fn printed(
     if format == Format::Lines {
         runtime.show_live(live);
     }
-    headless::obey_signals(runtime.handle(), runtime.children()).map_err(no_signals)?;
+    let socket = open_socket(folder, &mut runtime);
+    headless::obey_signals(runtime.handle(), way_out(&runtime, socket.as_ref())).map_err(no_signals)?;
     let printing = printer.start().map_err(|error| Failure::failed(format!("cannot print: {error}")))?;
     let left = runtime.run().await?;
     // Off the workers, which may still have a signal to listen for.
-    let _ = tokio::task::spawn_blocking(move || printing.join()).await;
+    let _ = tokio::task::spawn_blocking(move || (printing.join(), socket.map(Socket::close))).await;
     Ok(left)
 }
 
@@ -174,20 +176,38 @@ async fn on_screen(
     let (live_in, live) = mpsc::channel(256);
     let mut runtime = make(vec![records])?;
     runtime.show_live(live_in);
-    let (handle, children) = (runtime.handle(), runtime.children());
+    let socket = open_socket(folder, &mut runtime);
+    let (handle, way_out) = (runtime.handle(), way_out(&runtime, socket.as_ref()));
     let source = tui::Source { journal: folder.journal(), handle: Some(handle.clone()), news, live };
     let session = tokio::spawn(runtime.run());
     let log = options.log.as_ref().map(|log| format!("\n  its log is in {}", log.display())).unwrap_or_default();
     let shown = tui::run(source, options).await;
     // The screen is gone: a session that is still going on is stopped, and the next signal leaves at once.
     let _ = handle.command(By::Tui, Command::Stop(StopHow::Now)).await;
-    headless::leave_at_a_signal(children).map_err(no_signals)?;
+    headless::leave_at_a_signal(way_out).map_err(no_signals)?;
     let left = session
         .await
         .map_err(|panic| Failure::failed(format!("the session died, which is a fault of creel: {panic}{log}")))??;
+    let _ = tokio::task::spawn_blocking(move || socket.map(Socket::close)).await;
     shown.map_err(|error| Failure::failed(format!("the screen failed: {error}\n  `creel resume` goes on")))?;
     tell_the_end(folder);
     Ok(left)
+}
+
+/// Lets others reach the session. One that cannot be reached goes on all the same.
+fn open_socket(folder: &Folder, runtime: &mut Runtime) -> Option<Socket> {
+    let places = Places::usual(paths::state_dir().as_deref());
+    let opened = Socket::open(&places, folder, runtime.follow(), runtime.handle());
+    opened
+        .inspect_err(|error| {
+            tracing::warn!("there is no control socket: {error}");
+            say(&format!("creel: this session cannot be reached from other terminals: {error}"));
+        })
+        .ok()
+}
+
+fn way_out(runtime: &Runtime, socket: Option<&Socket>) -> WayOut {
+    WayOut { children: runtime.children(), address: socket.map(Socket::address) }
 }
 
 /// The last line of the story stays in the terminal when the screen is gone.

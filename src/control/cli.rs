@@ -1,8 +1,12 @@
 //! The command line: what can be asked for, and nothing of how it is done.
 
+pub mod steer;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+
+use steer::{GateArgs, HooksArgs, MessageArgs, PendingArgs, SessionArgs, StatusArgs, StopArgs};
 
 /// Supervise coding-agent sessions: hooks around every step, held output, retries, gates.
 #[derive(Debug, Parser)]
@@ -35,6 +39,22 @@ pub enum Command {
     Show(ShowArgs),
     /// Watch a past session again, step by step or at speed.
     Replay(ReplayArgs),
+    /// Tell how a running session is.
+    Status(StatusArgs),
+    /// Send no further prompt for now.
+    Pause(SessionArgs),
+    /// Go on.
+    Unpause(SessionArgs),
+    /// End a session when its iteration is completed, or now.
+    Stop(StopArgs),
+    /// Say something to the agent, when its turn ends.
+    Message(MessageArgs),
+    /// Look at and change the held output.
+    Pending(PendingArgs),
+    /// See which gate waits, and answer it.
+    Gate(GateArgs),
+    /// See hooks, switch them, run one now, see how they did.
+    Hooks(HooksArgs),
     /// Allow this project's hooks and agents to run.
     Trust(ConfigArgs),
     /// Take that back.

@@ -13,6 +13,7 @@ use tokio::{
 use super::{
     narrate::{HookOutput, Narrator},
     paint::Paint,
+    socket::address::Address,
 };
 use crate::{
     engine::{
@@ -103,27 +104,43 @@ pub fn put(text: &str) -> io::Result<()> {
     out.flush()
 }
 
+/// What is left to do where there is no time for an orderly end.
+pub struct WayOut {
+    /// The processes of the session.
+    pub children: Children,
+    /// Where it can be reached.
+    pub address: Option<Address>,
+}
+
+impl WayOut {
+    fn take(&self) -> ! {
+        self.children.kill_now();
+        if let Some(address) = &self.address {
+            address.remove();
+        }
+        std::process::exit(130);
+    }
+}
+
 /// Listens for Ctrl-C and its like: the first ends the session in order, the second leaves at once.
-pub fn obey_signals(handle: Handle, children: Children) -> io::Result<()> {
+pub fn obey_signals(handle: Handle, way_out: WayOut) -> io::Result<()> {
     let mut signals = Signals::listen()?;
     tokio::spawn(async move {
         signals.next().await;
         // It may be stopping already, or be over: then there is nothing to ask for.
         let _ = handle.command(By::Cli, Command::Stop(StopHow::Now)).await;
         signals.next().await;
-        children.kill_now();
-        std::process::exit(130);
+        way_out.take();
     });
     Ok(())
 }
 
 /// Leaves at once at the next signal: the session was told to stop before.
-pub fn leave_at_a_signal(children: Children) -> io::Result<()> {
+pub fn leave_at_a_signal(way_out: WayOut) -> io::Result<()> {
     let mut signals = Signals::listen()?;
     tokio::spawn(async move {
         signals.next().await;
-        children.kill_now();
-        std::process::exit(130);
+        way_out.take();
     });
     Ok(())
 }

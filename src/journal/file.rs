@@ -157,6 +157,11 @@ impl Journal {
         &self.folder
     }
 
+    /// The number of the last record.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
     /// Records what happened; when this returns, it is on record.
     pub fn append(&mut self, at: At, events: Vec<Event>) -> Result<Vec<Arc<Record>>, JournalError> {
         let matters = events.iter().any(must_survive_power_loss);

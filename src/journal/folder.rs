@@ -8,9 +8,9 @@ use std::{
 };
 
 /// Owner only, for folders.
-const PRIVATE_DIR: u32 = 0o700;
+pub const PRIVATE_DIR: u32 = 0o700;
 /// Owner only, for files.
-pub(super) const PRIVATE_FILE: u32 = 0o600;
+pub const PRIVATE_FILE: u32 = 0o600;
 
 /// The sessions of a project.
 #[derive(Debug, Clone)]
@@ -75,6 +75,11 @@ impl Folder {
     /// The number of the process that runs the session.
     pub fn pid_file(&self) -> PathBuf {
         self.path.join("pid")
+    }
+
+    /// Where the session can be reached while it runs, as a line.
+    pub fn socket_file(&self) -> PathBuf {
+        self.path.join("socket")
     }
 
     /// Whether the session exists: a journal without a whole record is what is left of one that never began.

@@ -11,6 +11,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     event::Event,
     hooks::point::Point,
@@ -54,7 +56,8 @@ pub struct Source {
 }
 
 /// Where an item is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ItemState {
     /// It waits.
     Pending,

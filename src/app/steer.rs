@@ -1,0 +1,105 @@
+//! Commands for a session that runs in another process.
+//!
+//! Exit codes: 0 done, 1 refused by the session, 2 wrong usage, or no such session runs.
+
+pub(super) mod choose;
+pub(super) mod gate;
+pub(super) mod hooks;
+pub(super) mod pending;
+mod stats;
+
+use std::io::Read as _;
+
+use super::{Failure, Result, print};
+use crate::{
+    control::{
+        cli::steer::{MessageArgs, SessionArgs, StatusArgs, StopArgs},
+        socket::{
+            client::Client,
+            message::{Asker, Request, Told},
+            view::Status,
+        },
+        text::{first_line, plain},
+    },
+    engine::event::StopHow,
+};
+
+/// How much of a reason fits into a line.
+const LINE: usize = 100;
+
+/// Asks the session for something; there is nothing to print.
+pub(super) fn ask(session: &SessionArgs, request: &Request) -> Result {
+    told(session, request)?;
+    Ok(0)
+}
+
+/// Asks the session, and gives what it told.
+fn told(session: &SessionArgs, request: &Request) -> Result<Option<Told>> {
+    let folder = choose::running(session)?;
+    Ok(Client::connect(&folder)?.ask(Asker::Cli, request)?)
+}
+
+/// An answer to another question than the one that was asked.
+fn other_answer() -> Failure {
+    Failure::failed("the session answered something else; is it run by another version of creel?")
+}
+
+fn json(value: &impl serde::Serialize) -> Result {
+    let text = serde_json::to_string_pretty(value).map_err(|error| Failure::failed(error.to_string()))?;
+    print(&(text + "\n"))
+}
+
+/// A text from the command line; `-` means standard input.
+fn given(text: &str) -> Result<String> {
+    if text != "-" {
+        return Ok(text.to_owned());
+    }
+    let mut read = String::new();
+    let stdin = std::io::stdin().read_to_string(&mut read);
+    stdin.map_err(|error| Failure::usage(format!("cannot read standard input: {error}")))?;
+    Ok(read.strip_suffix('\n').map(str::to_owned).unwrap_or(read))
+}
+
+pub(super) fn stop(args: &StopArgs) -> Result {
+    let how = if args.now { StopHow::Now } else { StopHow::AfterIteration };
+    ask(&args.session, &Request::Stop { how })
+}
+
+pub(super) fn message(args: &MessageArgs) -> Result {
+    ask(&args.session, &Request::Message { text: given(&args.text)? })
+}
+
+pub(super) fn status(args: &StatusArgs) -> Result {
+    let Some(Told::Status(status)) = told(&args.session, &Request::Status)? else { return Err(other_answer()) };
+    if args.json { json(&status) } else { print(&lines(&status)) }
+}
+
+fn lines(status: &Status) -> String {
+    let mut text = format!(
+        "session    {} ({})\ndoing      {}\niteration  {} of at most {}\nagent      {}\n",
+        status.session,
+        status.state,
+        first_line(&plain(&status.doing), LINE),
+        status.iteration,
+        status.max_iterations,
+        plain(&status.agent),
+    );
+    if status.retries > 0 {
+        text += &format!("retries    {} of at most {}\n", status.retries, status.max_retries);
+    }
+    if status.errors > 0 {
+        text += &format!("errors     {} in a row\n", status.errors);
+    }
+    text += &format!("pending    {}\n", counted(status.pending, "item"));
+    if status.messages > 0 {
+        text += &format!("messages   {} for the agent\n", status.messages);
+    }
+    if let Some(gate) = &status.gate {
+        text += &format!("gate       {}\n", gate::line(gate).replace('\n', "\n           "));
+    }
+    text + &format!("since      {} (process {})\n", status.started, status.pid)
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}

@@ -1,0 +1,64 @@
+//! `creel hooks`: what there is, on and off, run one now, and how they did.
+
+use super::{LINE, ask, choose, json, other_answer, stats, told};
+use crate::{
+    app::{
+        Result, print,
+        project::{self, Project},
+        say,
+    },
+    control::{
+        cli::steer::{HookArgs, HooksCommand, SessionArgs},
+        socket::{
+            message::{Request, Told},
+            view::{self, HookView},
+        },
+        text::{first_line, plain},
+    },
+    engine::hooks::resolve::HookBook,
+};
+
+pub(in crate::app) fn hooks(command: HooksCommand) -> Result {
+    match command {
+        HooksCommand::List { json: as_json, session } => {
+            let hooks = known(&session)?;
+            if as_json { json(&hooks) } else { list(&hooks) }
+        }
+        HooksCommand::Enable(HookArgs { name, point, session }) => {
+            ask(&session, &Request::HookEnable { hook: name, point })
+        }
+        HooksCommand::Disable(HookArgs { name, point, session }) => {
+            ask(&session, &Request::HookDisable { hook: name, point })
+        }
+        HooksCommand::Run(HookArgs { name, point, session }) => ask(&session, &Request::HookRun { hook: name, point }),
+        HooksCommand::Stats { json: as_json, session } => stats::stats(&session, as_json),
+    }
+}
+
+/// The hooks of the session; with none running and none named, those of the config.
+fn known(session: &SessionArgs) -> Result<Vec<HookView>> {
+    let (_, sessions) = project::sessions_of(&session.config)?;
+    if choose::named(session, &sessions)?.is_none() && choose::all_running(&sessions)?.is_empty() {
+        let project = Project::load_existing(&session.config)?;
+        return Ok(view::hooks(&project.settings.draft.hooks, &HookBook::default()));
+    }
+    match told(session, &Request::HookList)? {
+        Some(Told::Hooks(hooks)) => Ok(hooks),
+        Some(Told::Status(_) | Told::Items(_) | Told::Item(_) | Told::Gates(_)) | None => Err(other_answer()),
+    }
+}
+
+fn list(hooks: &[HookView]) -> Result {
+    if hooks.is_empty() {
+        say("creel: there are no hooks");
+    }
+    let line = |hook: &HookView| {
+        let on = if hook.enabled { "on " } else { "off" };
+        let piped = if hook.pipe_output { ", piped" } else { "" };
+        let name = first_line(&plain(&hook.hook), LINE);
+        let runs = first_line(&plain(&hook.runs), LINE);
+        let runs = if runs == name { String::new() } else { format!(": {runs}") };
+        format!("{on}  {:16}  {name}{runs}  [timeout {}{piped}]\n", hook.point.name(), hook.timeout_ms)
+    };
+    print(&hooks.iter().map(line).collect::<String>())
+}

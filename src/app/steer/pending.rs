@@ -1,0 +1,105 @@
+//! `creel pending`: the held output, looked at and changed from another terminal.
+
+use std::io::IsTerminal as _;
+
+use super::{LINE, ask, choose, counted, given, json, other_answer, told};
+use crate::{
+    app::{Failure, Result, print, say},
+    control::{
+        cli::steer::{PendingCommand, SessionArgs},
+        editor,
+        socket::{
+            message::{Request, Told, Which},
+            view::ItemView,
+        },
+        text::{first_line, plain},
+    },
+    engine::{event::Event, ids::ItemId, session::pending::ItemState},
+    journal::{self, Folder},
+};
+
+pub(in crate::app) fn pending(command: PendingCommand) -> Result {
+    match command {
+        PendingCommand::List { all, json: as_json, session } => {
+            let which = if all { Which::All } else { Which::Held };
+            let Some(Told::Items(items)) = told(&session, &Request::PendingList { which })? else {
+                return Err(other_answer());
+            };
+            if as_json { json(&items) } else { list(&items) }
+        }
+        PendingCommand::Show { item, json: as_json, session } => {
+            let item = whole(&session, item)?;
+            if as_json {
+                return json(&item);
+            }
+            let text = plain(&item.text.unwrap_or_default());
+            print(&(text.trim_end_matches('\n').to_owned() + "\n"))
+        }
+        PendingCommand::Skip { item, session } => ask(&session, &Request::PendingSkip { item }),
+        PendingCommand::Restore { item, session } => ask(&session, &Request::PendingRestore { item }),
+        PendingCommand::Edit { item, text, session } => {
+            let text = match text {
+                Some(text) => given(&text)?,
+                None => edited(&session, item)?,
+            };
+            ask(&session, &Request::PendingEdit { item, text })
+        }
+    }
+}
+
+fn list(items: &[ItemView]) -> Result {
+    if items.is_empty() {
+        say("creel: nothing is held");
+        return Ok(0);
+    }
+    let line = |item: &ItemView| {
+        let state = state(item.state);
+        let edited = if item.edited { ", edited" } else { "" };
+        let hook = first_line(&plain(&item.hook), LINE);
+        let bytes = if item.state == ItemState::Delivered { String::new() } else { counted(item.bytes, "byte") };
+        format!("{:>4}  {state:9}  {:14}  {bytes:>12}  {hook}{edited}\n", item.item.to_string(), item.point.name())
+    };
+    print(&items.iter().map(line).collect::<String>())
+}
+
+const fn state(state: ItemState) -> &'static str {
+    match state {
+        ItemState::Pending => "pending",
+        ItemState::InFlight => "in flight",
+        ItemState::Skipped => "skipped",
+        ItemState::Delivered => "delivered",
+    }
+}
+
+/// An item with its text, wherever that is.
+fn whole(session: &SessionArgs, item: ItemId) -> Result<ItemView> {
+    let Some(Told::Item(mut view)) = told(session, &Request::PendingShow { item })? else {
+        return Err(other_answer());
+    };
+    if view.text.is_none() {
+        view.text = on_record(&choose::running(session)?, item)?;
+    }
+    Ok(*view)
+}
+
+/// What the journal says that an item said last: a session forgets what it has delivered.
+fn on_record(folder: &Folder, wanted: ItemId) -> Result<Option<String>> {
+    let mut found = None;
+    journal::read(&folder.journal(), |record| {
+        if let Event::PendingAdded { item, text, .. } | Event::PendingEdited { item, text, .. } = record.event
+            && item == wanted
+        {
+            found = Some(text);
+        }
+    })?;
+    Ok(found)
+}
+
+/// What the person makes of an item in an editor.
+fn edited(session: &SessionArgs, item: ItemId) -> Result<String> {
+    if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+        return Err(Failure::usage("give the new text, or `-` to read it from standard input"));
+    }
+    let before = whole(session, item)?;
+    editor::edit(&before.text.unwrap_or_default()).map_err(Failure::failed)
+}

@@ -1,0 +1,142 @@
+//! The control socket: how command lines, screens and programs reach a session that runs in another process.
+//!
+//! Owns the way there and back. What is asked goes to the session as a [`crate::engine::input::Command`], as from anybody
+//! else; what is only looked up comes from a state that is folded here.
+//!
+//! # Invariants
+//! - Only the owner is heard.
+//! - No client holds the session: the socket has a thread of its own, what clients send and are sent is limited, and
+//!   those who do not read are left.
+
+pub mod address;
+pub mod client;
+mod connection;
+mod ledger;
+pub mod message;
+mod tail;
+pub mod view;
+
+use std::{io, time::Duration};
+
+use rustix::process::geteuid;
+use tokio::{
+    io::AsyncWriteExt as _,
+    net::{UnixListener, UnixStream},
+    task::JoinSet,
+    time::timeout,
+};
+
+use crate::{
+    journal::Folder,
+    runtime::{Follower, Handle},
+};
+use address::{Address, Places};
+use connection::Reach;
+use ledger::Ledger;
+use message::Reply;
+
+/// How many clients there may be at once.
+pub const MOST_CLIENTS: usize = 128;
+/// How long those who watch may take to read the end of a session that is over.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// How long to wait when the system has no room for another client.
+const NO_ROOM: Duration = Duration::from_millis(100);
+
+/// The socket of a session that runs in this process. It is gone when the session is over.
+#[derive(Debug)]
+pub struct Socket {
+    address: Address,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+/// What the thread needs.
+struct Server {
+    listener: std::os::unix::net::UnixListener,
+    ledger: Ledger,
+    reach: Reach,
+    address: Address,
+}
+
+impl Socket {
+    /// Listens for the session of this folder, which this process runs.
+    pub fn open(places: &Places, folder: &Folder, follower: Follower, handle: Handle) -> io::Result<Self> {
+        let (address, listener) = Address::take(places, folder, &follower.state.began.id)?;
+        let (ledger, desk) = Ledger::new(follower);
+        let reach = Reach { handle, desk, journal: folder.journal() };
+        let server = Server { listener, ledger, reach, address: address.clone() };
+        let thread = std::thread::Builder::new().name("socket".into()).spawn(move || server.run())?;
+        Ok(Self { address, thread: Some(thread) })
+    }
+
+    /// Where it is, for whoever has to leave at once.
+    pub fn address(&self) -> Address {
+        self.address.clone()
+    }
+
+    /// Waits until those who watch have seen the end. The session must be over.
+    pub fn close(mut self) {
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.address.remove();
+    }
+}
+
+impl Server {
+    fn run(self) {
+        let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let served = tokio.and_then(|tokio| tokio.block_on(self.serve()));
+        if let Err(error) = served {
+            tracing::error!("the control socket failed: {error}");
+        }
+    }
+
+    async fn serve(self) -> io::Result<()> {
+        let Self { listener, ledger, reach, address } = self;
+        listener.set_nonblocking(true)?;
+        let listener = UnixListener::from_std(listener)?;
+        let mut clients = JoinSet::new();
+        let following = ledger.follow();
+        tokio::pin!(following);
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => welcome(stream, &reach, &mut clients).await,
+                    Err(error) => {
+                        tracing::warn!("a client cannot be taken: {error}");
+                        tokio::time::sleep(NO_ROOM).await;
+                    }
+                },
+                Some(_) = clients.join_next() => {}
+                () = &mut following => break,
+            }
+        }
+        // From here on there is no session to reach.
+        address.remove();
+        drop(listener);
+        let all = async { while clients.join_next().await.is_some() {} };
+        let _ = timeout(FAREWELL, all).await;
+        Ok(())
+    }
+}
+
+/// Takes a client in, or tells it why not.
+async fn welcome(mut stream: UnixStream, reach: &Reach, clients: &mut JoinSet<()>) {
+    let ours = stream.peer_cred().is_ok_and(|peer| peer.uid() == geteuid().as_raw());
+    let why = if !ours {
+        "this session is somebody else's".to_owned()
+    } else if clients.len() >= MOST_CLIENTS {
+        format!("{MOST_CLIENTS} clients are connected already")
+    } else {
+        clients.spawn(connection::serve(stream, reach.clone()));
+        return;
+    };
+    // Nothing was written before, so there is room for a line.
+    let line = Reply::refused(why).to_line();
+    let _ = timeout(NO_ROOM, stream.write_all(line.as_bytes())).await;
+}

@@ -1,0 +1,229 @@
+//! Where a session's socket is: chosen by whoever runs the session, found by everyone else through the session's folder.
+//!
+//! The path cannot be derived: a client may have another `XDG_RUNTIME_DIR` than the session, or none. So it is written into
+//! a file beside the journal. The socket itself does not lie there: the path of a project can be longer than a socket's
+//! may be, and its disk may not know sockets.
+//!
+//! # Invariants
+//! - The folder and the socket are the owner's alone.
+//! - A name that ends in `.sock` is listened at, or its session is dead.
+
+use std::{
+    fs::{self, DirBuilder, Permissions},
+    io,
+    os::unix::{
+        fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
+        net::{UnixListener, UnixStream},
+    },
+    path::{Path, PathBuf},
+};
+
+use rustix::process::geteuid;
+
+use crate::journal::{
+    Folder,
+    folder::{PRIVATE_DIR, PRIVATE_FILE},
+};
+
+/// What fits into the address of a socket everywhere.
+const LONGEST: usize = 100;
+
+/// The folders that may hold sockets, the best first.
+#[derive(Debug, Clone)]
+pub struct Places(Vec<PathBuf>);
+
+/// A socket, and the file that tells where it is.
+#[derive(Debug, Clone)]
+pub struct Address {
+    socket: PathBuf,
+    told_in: PathBuf,
+}
+
+impl Places {
+    /// The user's folder for such things, else one under creel's own, else one for this user where all can write.
+    pub fn usual(state_dir: Option<&Path>) -> Self {
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
+        let runtime = runtime.filter(|dir| is_ours(dir)).map(|dir| dir.join("creel"));
+        let state = state_dir.map(|dir| dir.join("run"));
+        let shared = Path::new("/tmp").join(format!("creel-{}", geteuid().as_raw()));
+        Self(runtime.into_iter().chain(state).chain([shared]).collect())
+    }
+
+    /// Only this one.
+    pub fn only(folder: PathBuf) -> Self {
+        Self(vec![folder])
+    }
+}
+
+fn is_ours(dir: &Path) -> bool {
+    fs::metadata(dir).is_ok_and(|meta| meta.is_dir() && meta.uid() == geteuid().as_raw())
+}
+
+impl Address {
+    /// Takes an address for the session of that id, listens there, and tells where it is.
+    pub fn take(places: &Places, folder: &Folder, id: &str) -> io::Result<(Self, UnixListener)> {
+        let mut why = io::Error::other("there is no folder for it");
+        for place in &places.0 {
+            match listen_in(place, id) {
+                Ok((socket, listener)) => {
+                    let address = Self { socket, told_in: folder.socket_file() };
+                    address.tell()?;
+                    return Ok((address, listener));
+                }
+                Err(error) => why = io::Error::new(error.kind(), format!("{}: {error}", place.display())),
+            }
+        }
+        Err(why)
+    }
+
+    /// The address that the session told.
+    pub fn of(folder: &Folder) -> Option<Self> {
+        let told_in = folder.socket_file();
+        let told = fs::read_to_string(&told_in).ok()?;
+        Some(Self { socket: PathBuf::from(told.strip_suffix('\n')?), told_in })
+    }
+
+    /// Where the socket is.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    fn tell(&self) -> io::Result<()> {
+        // Whole or not at all: somebody may be reading it.
+        let draft = self.told_in.with_extension("new");
+        fs::write(&draft, format!("{}\n", self.socket.display()))?;
+        fs::set_permissions(&draft, Permissions::from_mode(PRIVATE_FILE))?;
+        fs::rename(&draft, &self.told_in)
+    }
+
+    /// Connects. A file of somebody else's is not talked to: the session's folder may have come with a clone.
+    pub fn connect(&self) -> io::Result<UnixStream> {
+        let meta = fs::symlink_metadata(&self.socket)?;
+        if !meta.file_type().is_socket() || meta.uid() != geteuid().as_raw() {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is not a socket of yours"));
+        }
+        UnixStream::connect(&self.socket)
+    }
+
+    /// Takes it away, if it is a socket.
+    pub fn remove(&self) {
+        if fs::symlink_metadata(&self.socket).is_ok_and(|meta| meta.file_type().is_socket()) {
+            let _ = fs::remove_file(&self.socket);
+        }
+        let _ = fs::remove_file(&self.told_in);
+    }
+
+    /// Takes it away if nobody listens there any more.
+    pub fn remove_if_stale(&self) {
+        match self.connect() {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => self.remove(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => drop(fs::remove_file(&self.told_in)),
+            Ok(_) | Err(_) => {}
+        }
+    }
+}
+
+fn listen_in(place: &Path, id: &str) -> io::Result<(PathBuf, UnixListener)> {
+    let socket = place.join(format!("{id}.sock"));
+    if socket.as_os_str().len() > LONGEST || socket.to_str().is_none_or(|path| path.contains('\n')) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is too long for a socket"));
+    }
+    make_private(place)?;
+    clear_stale(place);
+    // Bound under another name first: a socket that has its name is listened at and has its permissions.
+    let draft = place.join(id);
+    let _ = fs::remove_file(&draft);
+    let listener = UnixListener::bind(&draft)?;
+    fs::set_permissions(&draft, Permissions::from_mode(PRIVATE_FILE))?;
+    // What has that name belongs to a dead creel: this one holds the session's lock.
+    fs::rename(&draft, &socket)?;
+    Ok((socket, listener))
+}
+
+/// Makes the folder, or makes sure that the one that is there can be relied on.
+fn make_private(place: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(place)?;
+    let meta = fs::symlink_metadata(place)?;
+    if !meta.is_dir() || meta.uid() != geteuid().as_raw() {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to somebody else"));
+    }
+    if meta.mode() & 0o077 != 0 {
+        fs::set_permissions(place, Permissions::from_mode(PRIVATE_DIR))?;
+    }
+    Ok(())
+}
+
+/// Removes the sockets of dead sessions.
+fn clear_stale(place: &Path) {
+    let Ok(entries) = fs::read_dir(place) else { return };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let is_name = path.extension().is_some_and(|extension| extension == "sock");
+        let refused =
+            || UnixStream::connect(&path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+        if is_name && refused() {
+            let _ = fs::remove_file(&path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::Sessions;
+
+    fn session(dir: &Path) -> Folder {
+        let folder = Sessions::of(dir).folder("s");
+        fs::create_dir_all(&folder.path).expect("a folder");
+        folder
+    }
+
+    #[test]
+    fn only_the_owner_can_reach_it_and_it_is_found_and_gone() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let folder = session(dir.path());
+        let places = Places::only(dir.path().join("run"));
+        let (address, _listener) = Address::take(&places, &folder, "id").expect("an address");
+        let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o777;
+        assert_eq!((mode(&dir.path().join("run")), mode(address.socket())), (0o700, 0o600));
+        let found = Address::of(&folder).expect("it was told");
+        found.connect().expect("somebody listens");
+        found.remove();
+        assert!(Address::of(&folder).is_none() && !address.socket().exists());
+    }
+
+    #[test]
+    fn what_a_dead_session_left_is_cleared_and_what_lives_is_not() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let folder = session(dir.path());
+        let places = Places::only(dir.path().join("run"));
+        let (dead, listener) = Address::take(&places, &folder, "dead").expect("an address");
+        drop(listener);
+        let (living, _listener) = Address::take(&places, &folder, "living").expect("an address");
+        assert!(!dead.socket().exists());
+        living.remove_if_stale();
+        let (_, _other) = Address::take(&places, &folder, "other").expect("an address");
+        assert!(living.socket().exists());
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_is_passed_over() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (long, short) = (dir.path().join("x".repeat(90)), dir.path().join("run"));
+        let places = Places(vec![long, short.clone()]);
+        let (address, _listener) = Address::take(&places, &session(dir.path()), "id").expect("an address");
+        assert_eq!(address.socket().parent(), Some(short.as_path()));
+    }
+
+    #[test]
+    fn a_file_that_is_no_socket_is_neither_talked_to_nor_removed() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (folder, file) = (session(dir.path()), dir.path().join("precious"));
+        fs::write(&file, "").expect("a file");
+        fs::write(folder.socket_file(), format!("{}\n", file.display())).expect("a file");
+        let address = Address::of(&folder).expect("it was told");
+        assert_eq!(address.connect().expect_err("no socket").kind(), io::ErrorKind::PermissionDenied);
+        address.remove_if_stale();
+        address.remove();
+        assert!(file.exists());
+    }
+}

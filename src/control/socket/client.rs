@@ -1,0 +1,134 @@
+//! The other end of the control socket: asks a session that runs in another process.
+//!
+//! Plain blocking calls: a command line must start and be done at once, and needs no runtime for a line each way.
+
+use std::{
+    io::{self, BufRead as _, BufReader, Write as _},
+    os::unix::net::UnixStream,
+    time::{Duration, Instant},
+};
+
+use super::{
+    address::Address,
+    message::{Asker, Reply, Request, Told, ask},
+};
+use crate::journal::{self, Folder, Record};
+
+/// How long a session may take to answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a session that has just been started may take until it can be reached.
+const STARTING: Duration = Duration::from_secs(5);
+/// How often to look.
+const AGAIN: Duration = Duration::from_millis(10);
+
+/// Why nothing came of a request.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// Nobody runs it.
+    #[error("session `{0}` is not running")]
+    NotRunning(String),
+    /// Somebody runs it, but it does not answer.
+    #[error("session `{name}` is running, but cannot be reached: {cause}")]
+    Unreachable {
+        /// The session.
+        name: String,
+        /// Why.
+        cause: io::Error,
+    },
+    /// The session will not, and says why.
+    #[error("{0}")]
+    Refused(String),
+    /// It was over before it answered.
+    #[error("session `{0}` ended before it answered")]
+    Ended(String),
+}
+
+/// A connection to a session.
+#[derive(Debug)]
+pub struct Client {
+    name: String,
+    stream: BufReader<UnixStream>,
+}
+
+impl Client {
+    /// Connects to the session of this folder, if it runs. What a dead one left behind is taken away.
+    pub fn connect(folder: &Folder) -> Result<Self, AskError> {
+        let deadline = Instant::now() + STARTING;
+        loop {
+            if journal::running(folder).is_none() {
+                if let Some(address) = Address::of(folder) {
+                    address.remove_if_stale();
+                }
+                return Err(AskError::NotRunning(folder.name.clone()));
+            }
+            let connected = match Address::of(folder) {
+                Some(address) => address.connect(),
+                None => Err(io::Error::new(io::ErrorKind::NotFound, "it has no socket; creel's log tells why")),
+            };
+            match connected {
+                Ok(stream) => return Self::new(folder, stream),
+                // It may be about to listen, or about to end.
+                Err(_) if Instant::now() < deadline => std::thread::sleep(AGAIN),
+                Err(cause) => return Err(AskError::Unreachable { name: folder.name.clone(), cause }),
+            }
+        }
+    }
+
+    fn new(folder: &Folder, stream: UnixStream) -> Result<Self, AskError> {
+        let name = folder.name.clone();
+        let set = stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
+        set.map_err(|cause| AskError::Unreachable { name: name.clone(), cause })?;
+        Ok(Self { name, stream: BufReader::new(stream) })
+    }
+
+    /// Asks, and waits for the answer.
+    pub fn ask(&mut self, by: Asker, request: &Request) -> Result<Option<Told>, AskError> {
+        let line = ask(by, request);
+        // A refused line is answered before it is read to its end: the answer counts, whatever became of the writing.
+        let _ = self.stream.get_mut().write_all(line.as_bytes());
+        let reply: Reply = match self.line() {
+            Ok(Some(line)) => serde_json::from_str(&line).map_err(|error| self.broken(error.into()))?,
+            Ok(None) => return Err(AskError::Ended(self.name.clone())),
+            Err(error) => return Err(self.broken(error)),
+        };
+        match (reply.ok, reply.error) {
+            (true, _) => Ok(reply.told),
+            (false, why) => Err(AskError::Refused(why.unwrap_or_else(|| "the session did not say why not".into()))),
+        }
+    }
+
+    /// Asks for the records from this number on, or for those to come; each goes to `each` until it has enough or the
+    /// session is over.
+    pub fn watch(mut self, from: Option<u64>, mut each: impl FnMut(Record) -> Enough) -> Result<(), AskError> {
+        self.ask(Asker::Tui, &Request::Watch { from })?;
+        self.stream.get_ref().set_read_timeout(None).map_err(|error| self.broken(error))?;
+        while let Some(line) = self.line().map_err(|error| self.broken(error))? {
+            let record = Record::from_line(&line).map_err(|error| self.broken(io::Error::other(error)))?;
+            if each(record) == Enough::Yes {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn line(&mut self) -> io::Result<Option<String>> {
+        let mut line = String::new();
+        self.stream.read_line(&mut line)?;
+        Ok(line.ends_with('\n').then_some(line))
+    }
+
+    fn broken(&self, cause: io::Error) -> AskError {
+        let ended = [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe].contains(&cause.kind());
+        let name = self.name.clone();
+        if ended { AskError::Ended(name) } else { AskError::Unreachable { name, cause } }
+    }
+}
+
+/// Whether whoever watches has seen enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Enough {
+    /// Yes.
+    Yes,
+    /// No: more.
+    No,
+}

@@ -1,0 +1,174 @@
+//! One client: its requests, one after another, and the answers.
+//!
+//! # Invariants
+//! - A client holds nobody but itself: what it sends is limited, and whoever does not read is left.
+
+use std::{io, path::PathBuf, time::Duration};
+
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::{
+        UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::watch,
+    time::timeout,
+};
+
+use super::{
+    ledger::Desk,
+    message::{self, Asker, LONGEST, Meaning, Reply, Request},
+    tail::Tail,
+};
+use crate::runtime::Handle;
+
+/// How long a client may take to read what it is sent.
+pub(super) const WRITING: Duration = Duration::from_secs(10);
+/// How long a client may say nothing.
+const IDLE: Duration = Duration::from_mins(10);
+
+/// What a client can reach.
+#[derive(Clone)]
+pub(super) struct Reach {
+    pub(super) handle: Handle,
+    pub(super) desk: Desk,
+    pub(super) journal: PathBuf,
+}
+
+/// A client.
+struct Connection {
+    reader: BufReader<OwnedReadHalf>,
+    writer: OwnedWriteHalf,
+    reach: Reach,
+}
+
+/// What came from a client.
+enum Heard {
+    Line(Vec<u8>),
+    TooLong,
+    Nothing,
+}
+
+/// Talks with a client until one of the two has enough.
+pub(super) async fn serve(stream: UnixStream, reach: Reach) {
+    let (reader, writer) = stream.into_split();
+    let connection = Connection { reader: BufReader::new(reader), writer, reach };
+    if let Err(error) = connection.talk().await {
+        tracing::info!("a client of the control socket was left: {error}");
+    }
+}
+
+impl Connection {
+    async fn talk(mut self) -> io::Result<()> {
+        loop {
+            let news = self.reach.desk.news.clone();
+            let heard = tokio::select! {
+                biased;
+                heard = timeout(IDLE, self.hear()) => heard.unwrap_or(Ok(Heard::Nothing))?,
+                () = the_end(news) => return Ok(()),
+            };
+            let line = match heard {
+                Heard::Line(line) if line.trim_ascii().is_empty() => continue,
+                Heard::Line(line) => line,
+                Heard::TooLong => {
+                    let why = format!("a request has at most {LONGEST} bytes; the connection is closed");
+                    return self.say(&Reply::refused(why)).await;
+                }
+                Heard::Nothing => return Ok(()),
+            };
+            match message::read(&line) {
+                Ok((by, request)) => match self.answer(by, request).await {
+                    Next::Say(reply) => self.say(&reply).await?,
+                    Next::Watch(tail) => return self.watch(tail).await,
+                },
+                Err(why) => self.say(&Reply::refused(why)).await?,
+            }
+        }
+    }
+
+    /// The next line, if there is one, and not more of it than is allowed.
+    async fn hear(&mut self) -> io::Result<Heard> {
+        let mut line = Vec::new();
+        let most = LONGEST as u64 + 1;
+        (&mut self.reader).take(most).read_until(b'\n', &mut line).await?;
+        Ok(match line.pop() {
+            Some(b'\n') => Heard::Line(line),
+            Some(_) if line.len() == LONGEST => Heard::TooLong,
+            // A client that leaves in the middle of a line has not said anything.
+            Some(_) | None => Heard::Nothing,
+        })
+    }
+
+    async fn answer(&self, by: Asker, request: Request) -> Next {
+        let Reach { handle, desk, journal } = &self.reach;
+        Next::Say(match request.meaning() {
+            Meaning::Command(command) => match handle.command(by.into(), command).await {
+                Ok(()) => Reply::done(),
+                Err(why) => Reply::refused(why),
+            },
+            Meaning::Question(question) => desk.ask(question).await,
+            Meaning::Watch(from) => {
+                let from = from.unwrap_or(*desk.news.borrow() + 1);
+                match Tail::open(journal, from) {
+                    Ok(tail) => return Next::Watch(tail),
+                    Err(error) => Reply::refused(format!("the journal cannot be read: {error}")),
+                }
+            }
+        })
+    }
+
+    async fn watch(mut self, mut tail: Tail) -> io::Result<()> {
+        self.say(&Reply::done()).await?;
+        let mut news = self.reach.desk.news.clone();
+        let mut over = false;
+        loop {
+            // First what is known to be there, then the file: a record that comes in between is seen the next time.
+            news.mark_unchanged();
+            while let Some(lines) = tail.read()? {
+                self.write(&lines).await?;
+                // A long journal must not keep the others waiting.
+                tokio::task::yield_now().await;
+            }
+            if over {
+                return Ok(());
+            }
+            tokio::select! {
+                // After the last record, the file is read once more.
+                changed = news.changed() => over = changed.is_err(),
+                () = gone(&mut self.reader) => return Ok(()),
+            }
+        }
+    }
+
+    async fn say(&mut self, reply: &Reply) -> io::Result<()> {
+        self.write(reply.to_line().as_bytes()).await
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        timeout(WRITING, self.writer.write_all(bytes))
+            .await
+            .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "it does not read what it is sent")))
+    }
+}
+
+/// What follows from a request.
+enum Next {
+    Say(Reply),
+    Watch(Tail),
+}
+
+/// Waits until the session is over.
+async fn the_end(mut news: watch::Receiver<u64>) {
+    while news.changed().await.is_ok() {}
+}
+
+/// Waits until the client has closed its side; what it still says is passed over.
+async fn gone(reader: &mut BufReader<OwnedReadHalf>) {
+    while let Ok(heard) = reader.fill_buf().await {
+        let length = heard.len();
+        if length == 0 {
+            return;
+        }
+        reader.consume(length);
+    }
+}

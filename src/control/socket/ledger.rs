@@ -1,0 +1,97 @@
+//! The session as the socket knows it: folded from its records, so that a question never bothers the loop.
+//!
+//! # Invariants
+//! - Whoever was told that a command was done, and asks then, is told of a session in which it was done: the records that
+//!   are there are folded before a question is answered.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::{
+    message::{Question, Reply, Told},
+    view::{self, ItemView, Status},
+};
+use crate::{engine::State, journal::Record, runtime::Follower};
+
+/// How many questions wait before whoever asks has to.
+const BACKLOG: usize = 64;
+
+/// Follows a session and answers questions.
+pub(super) struct Ledger {
+    state: State,
+    seq: u64,
+    records: mpsc::UnboundedReceiver<Arc<Record>>,
+    questions: mpsc::Receiver<Asked>,
+    news: watch::Sender<u64>,
+}
+
+struct Asked {
+    question: Question,
+    reply: oneshot::Sender<Reply>,
+}
+
+/// How the ledger is reached. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Desk {
+    questions: mpsc::Sender<Asked>,
+    /// The number of the last record.
+    pub(super) news: watch::Receiver<u64>,
+}
+
+impl Ledger {
+    pub(super) fn new(follower: Follower) -> (Self, Desk) {
+        let Follower { state, seq, records } = follower;
+        let (asks, questions) = mpsc::channel(BACKLOG);
+        let (news_in, news) = watch::channel(seq);
+        (Self { state, seq, records, questions, news: news_in }, Desk { questions: asks, news })
+    }
+
+    /// Follows until the session is over.
+    pub(super) async fn follow(mut self) {
+        loop {
+            tokio::select! {
+                biased;
+                record = self.records.recv() => match record {
+                    Some(record) => self.fold(&record),
+                    None => return,
+                },
+                Some(Asked { question, reply }) = self.questions.recv() => {
+                    // Whoever asked may be gone.
+                    let _ = reply.send(self.answer(question));
+                }
+            }
+        }
+    }
+
+    fn fold(&mut self, record: &Record) {
+        self.state.apply(record.at, &record.event);
+        self.seq = record.seq;
+        self.news.send_replace(record.seq);
+    }
+
+    fn answer(&self, question: Question) -> Reply {
+        let state = &self.state;
+        Reply::told(match question {
+            Question::Status => Told::Status(Box::new(Status::of(state, self.seq))),
+            Question::Items(which) => Told::Items(view::items(state, which)),
+            Question::Item(id) => match state.pending.get(id) {
+                Some(item) => Told::Item(Box::new(ItemView::whole(item))),
+                None => return Reply::refused(format!("there is no held item {id}")),
+            },
+            Question::Gates => Told::Gates(view::gates(state)),
+            Question::Hooks => Told::Hooks(view::hooks(&state.plan().hooks, &state.hooks)),
+        })
+    }
+}
+
+impl Desk {
+    pub(super) async fn ask(&self, question: Question) -> Reply {
+        let (reply, answer) = oneshot::channel();
+        let asked = self.questions.send(Asked { question, reply }).await;
+        match (asked, answer.await) {
+            (Ok(()), Ok(reply)) => reply,
+            (Err(_), _) | (_, Err(_)) => Reply::refused("the session is over"),
+        }
+    }
+}

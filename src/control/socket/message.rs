@@ -1,0 +1,385 @@
+//! What is said over the control socket: the one place that knows the words.
+//!
+//! One JSON object a line, in both directions. A request says its version, what to do, and what that needs:
+//!
+//! ```text
+//! {"v":1,"do":"pause"}                                      {"v":1,"ok":true}
+//! {"v":1,"do":"pause"}                                      {"v":1,"ok":false,"error":"the session is paused already"}
+//! {"v":1,"do":"gate_answer","gate":3,"choice":"approve"}    {"v":1,"ok":true}
+//! {"v":1,"do":"status"}                                     {"v":1,"ok":true,"status":{…}}
+//! {"v":1,"do":"watch","from":1}                             {"v":1,"ok":true}, then records, a line each
+//! ```
+//!
+//! Requests of one connection are answered one after another, in their order. A watch takes its connection for good, and
+//! lasts until the client closes its side or the session is over. Fields that are not known are skipped.
+
+use serde::{Deserialize, Serialize};
+
+use super::view::{GateView, HookView, ItemView, Status};
+use crate::engine::{
+    event::{By, StopHow},
+    hooks::point::Point,
+    ids::{GateId, ItemId, RunId},
+    input::{Command, GateAnswer},
+    session::gate::Choice,
+};
+
+/// The version of these words.
+pub const VERSION: u32 = 1;
+
+/// No request is longer, in bytes, its newline not counted.
+pub const LONGEST: usize = 1 << 20;
+
+/// Something that is asked of a running session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the fields are those of the command that each stands for")]
+pub enum Request {
+    /// How the session is: answered by `status`.
+    Status,
+    /// Send no further prompt for now.
+    Pause,
+    /// Go on.
+    Unpause,
+    /// End the session.
+    Stop {
+        #[serde(default = "after_iteration")]
+        how: StopHow,
+    },
+    /// End this turn; the loop goes on.
+    CancelTurn,
+    /// Say something to the agent.
+    Message { text: String },
+    /// What is held: answered by `items`, without their texts.
+    PendingList {
+        #[serde(default)]
+        which: Which,
+    },
+    /// One item: answered by `item`. What was delivered has its text only in the journal.
+    PendingShow { item: ItemId },
+    /// Keep an item from the agent.
+    PendingSkip { item: ItemId },
+    /// Take a skip back.
+    PendingRestore { item: ItemId },
+    /// Change what an item says.
+    PendingEdit { item: ItemId, text: String },
+    /// The gates that wait: answered by `gates`.
+    GateList,
+    /// Answer a gate. The first answer counts.
+    GateAnswer {
+        gate: GateId,
+        choice: Choice,
+        /// The message, where the choice is to send one; the agent's own name of an option at a permission gate.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        text: Option<String>,
+        /// The items that are approved; all, if unsaid.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        items: Option<Vec<ItemId>>,
+    },
+    /// The hooks of the session: answered by `hooks`.
+    HookList,
+    /// Do not run a hook any more in this session; at all points, unless one is named.
+    HookDisable {
+        hook: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        point: Option<Point>,
+    },
+    /// Run it again.
+    HookEnable {
+        hook: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        point: Option<Point>,
+    },
+    /// Run a hook now, beside everything else.
+    HookRun {
+        hook: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        point: Option<Point>,
+    },
+    /// End a hook that runs.
+    HookCancel { run: RunId },
+    /// A task was completed.
+    TaskComplete { id: String, content: String },
+    /// The records from this number on, then all that come; only those that come, if unsaid.
+    Watch {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<u64>,
+    },
+}
+
+const fn after_iteration() -> StopHow {
+    StopHow::AfterIteration
+}
+
+/// Which items are listed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Which {
+    /// Those that the agent does not have yet.
+    #[default]
+    Held,
+    /// The delivered ones as well.
+    All,
+}
+
+/// Who asks. Nobody can ask in the name of the config or of a timeout.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Asker {
+    /// A command line, or a program of one's own.
+    #[default]
+    Cli,
+    /// A screen.
+    Tui,
+    /// The agent, by a tool.
+    Mcp,
+}
+
+impl From<Asker> for By {
+    fn from(asker: Asker) -> Self {
+        match asker {
+            Asker::Cli => Self::Cli,
+            Asker::Tui => Self::Tui,
+            Asker::Mcp => Self::Mcp,
+        }
+    }
+}
+
+/// What a request means: something for the engine, something to look up, or a stream.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Meaning {
+    /// The session decides.
+    Command(Command),
+    /// What is known already is told.
+    Question(Question),
+    /// Records, from this number on.
+    Watch(Option<u64>),
+}
+
+/// Something to look up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Question {
+    /// How the session is.
+    Status,
+    /// What is held.
+    Items(Which),
+    /// One item.
+    Item(ItemId),
+    /// The gates that wait.
+    Gates,
+    /// The hooks.
+    Hooks,
+}
+
+impl Request {
+    /// What it means.
+    pub fn meaning(self) -> Meaning {
+        use Meaning::{Command as Do, Question as Tell};
+        match self {
+            Self::Status => Tell(Question::Status),
+            Self::PendingList { which } => Tell(Question::Items(which)),
+            Self::PendingShow { item } => Tell(Question::Item(item)),
+            Self::GateList => Tell(Question::Gates),
+            Self::HookList => Tell(Question::Hooks),
+            Self::Watch { from } => Meaning::Watch(from),
+            Self::Pause => Do(Command::Pause),
+            Self::Unpause => Do(Command::Unpause),
+            Self::Stop { how } => Do(Command::Stop(how)),
+            Self::CancelTurn => Do(Command::CancelTurn),
+            Self::Message { text } => Do(Command::Message(text)),
+            Self::PendingSkip { item } => Do(Command::SkipItem(item)),
+            Self::PendingRestore { item } => Do(Command::RestoreItem(item)),
+            Self::PendingEdit { item, text } => Do(Command::EditItem(item, text)),
+            Self::GateAnswer { gate, choice, text, items } => {
+                Do(Command::AnswerGate(GateAnswer { gate, choice, text, items }))
+            }
+            Self::HookDisable { hook, point } => Do(Command::DisableHook(point, hook)),
+            Self::HookEnable { hook, point } => Do(Command::EnableHook(point, hook)),
+            Self::HookRun { hook, point } => Do(Command::RunHook(point, hook)),
+            Self::HookCancel { run } => Do(Command::CancelHook(run)),
+            Self::TaskComplete { id, content } => Do(Command::CompleteTask { id, content }),
+        }
+    }
+}
+
+/// The words for a command: a screen on another terminal asks for the same things.
+impl From<Command> for Request {
+    fn from(command: Command) -> Self {
+        match command {
+            Command::Pause => Self::Pause,
+            Command::Unpause => Self::Unpause,
+            Command::Stop(how) => Self::Stop { how },
+            Command::CancelTurn => Self::CancelTurn,
+            Command::Message(text) => Self::Message { text },
+            Command::SkipItem(item) => Self::PendingSkip { item },
+            Command::RestoreItem(item) => Self::PendingRestore { item },
+            Command::EditItem(item, text) => Self::PendingEdit { item, text },
+            Command::AnswerGate(GateAnswer { gate, choice, text, items }) => {
+                Self::GateAnswer { gate, choice, text, items }
+            }
+            Command::DisableHook(point, hook) => Self::HookDisable { hook, point },
+            Command::EnableHook(point, hook) => Self::HookEnable { hook, point },
+            Command::RunHook(point, hook) => Self::HookRun { hook, point },
+            Command::CancelHook(run) => Self::HookCancel { run },
+            Command::CompleteTask { id, content } => Self::TaskComplete { id, content },
+        }
+    }
+}
+
+/// What is known before the request itself is read.
+#[derive(Deserialize)]
+struct Envelope {
+    v: Option<u32>,
+    #[serde(default)]
+    by: Asker,
+}
+
+/// A request as it is sent.
+#[derive(Serialize)]
+struct Sent<'a> {
+    v: u32,
+    by: Asker,
+    #[serde(flatten)]
+    request: &'a Request,
+}
+
+/// The line of a request, newline included.
+pub fn ask(by: Asker, request: &Request) -> String {
+    line(&Sent { v: VERSION, by, request })
+}
+
+/// Reads a request; the error is for whoever sent it.
+pub fn read(line: &[u8]) -> Result<(Asker, Request), String> {
+    let wrong = |error: serde_json::Error| format!("not a request: {error}");
+    let envelope: Envelope = serde_json::from_slice(line).map_err(wrong)?;
+    match envelope.v {
+        Some(VERSION) => {}
+        Some(other) => {
+            return Err(format!("version {other} is not spoken here; this creel speaks version {VERSION}"));
+        }
+        None => return Err(format!("`v` is missing; this creel speaks version {VERSION}")),
+    }
+    Ok((envelope.by, serde_json::from_slice(line).map_err(wrong)?))
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    /// The version of these words.
+    pub v: u32,
+    /// Whether it was done.
+    pub ok: bool,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// What was asked for.
+    #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<Told>,
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Told {
+    /// How the session is.
+    Status(Box<Status>),
+    /// What is held.
+    Items(Vec<ItemView>),
+    /// One item.
+    Item(Box<ItemView>),
+    /// The gates that wait.
+    Gates(Vec<GateView>),
+    /// The hooks.
+    Hooks(Vec<HookView>),
+}
+
+impl Reply {
+    /// It was done.
+    pub const fn done() -> Self {
+        Self { v: VERSION, ok: true, error: None, told: None }
+    }
+
+    /// This is what was asked for.
+    pub const fn told(told: Told) -> Self {
+        Self { v: VERSION, ok: true, error: None, told: Some(told) }
+    }
+
+    /// It was not done.
+    pub fn refused(why: impl Into<String>) -> Self {
+        Self { v: VERSION, ok: false, error: Some(why.into()), told: None }
+    }
+
+    /// The line of it, newline included.
+    pub fn to_line(&self) -> String {
+        line(self)
+    }
+}
+
+fn line(value: &impl Serialize) -> String {
+    let mut line = serde_json::to_string(value).expect("messages have no keys that are not text");
+    line.push('\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_back(command: &Command) -> Command {
+        let line = ask(Asker::Tui, &command.clone().into());
+        let (by, request) = read(line.trim_end().as_bytes()).expect("a request");
+        assert_eq!(By::from(by), By::Tui);
+        match request.meaning() {
+            Meaning::Command(command) => command,
+            Meaning::Question(_) | Meaning::Watch(_) => panic!("{line} is no command"),
+        }
+    }
+
+    #[test]
+    fn every_command_means_the_same_on_the_other_side() {
+        let (item, hook) = (ItemId(2), || "tests".to_owned());
+        let answer =
+            GateAnswer { gate: GateId(3), choice: Choice::Send, text: Some("a\nb".into()), items: Some(vec![item]) };
+        let commands = [
+            Command::Pause,
+            Command::Unpause,
+            Command::Stop(StopHow::Now),
+            Command::Stop(StopHow::AfterIteration),
+            Command::CancelTurn,
+            Command::Message("say \"x\"".into()),
+            Command::SkipItem(item),
+            Command::RestoreItem(item),
+            Command::EditItem(item, "text".into()),
+            Command::AnswerGate(answer),
+            Command::DisableHook(None, hook()),
+            Command::EnableHook(Some(Point::Stop), hook()),
+            Command::RunHook(None, hook()),
+            Command::CancelHook(RunId(7)),
+            Command::CompleteTask { id: "t".into(), content: "c".into() },
+        ];
+        for command in commands {
+            assert_eq!(read_back(&command), command);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_in_words() {
+        let why = |line: &str| read(line.as_bytes()).expect_err("not a request");
+        assert_eq!(why(r#"{"v":0,"do":"pause"}"#), "version 0 is not spoken here; this creel speaks version 1");
+        assert_eq!(why(r#"{"do":"pause"}"#), "`v` is missing; this creel speaks version 1");
+        assert!(why(r#"{"v":1,"do":"dance"}"#).contains("unknown variant `dance`, expected one of `status`, `pause`"));
+        assert!(why(r#"{"v":1,"do":"message"}"#).contains("missing field `text`"));
+        assert!(why(r#"{"v":1"#).starts_with("not a request: EOF"));
+        assert!(why(r#"{"v":1,"by":"policy","do":"pause"}"#).contains("unknown variant `policy`"));
+    }
+
+    #[test]
+    fn answers_read_as_they_are_documented() {
+        assert_eq!(Reply::done().to_line(), "{\"v\":1,\"ok\":true}\n");
+        assert_eq!(Reply::refused("no").to_line(), "{\"v\":1,\"ok\":false,\"error\":\"no\"}\n");
+        let gates = Reply::told(Told::Gates(Vec::new()));
+        assert_eq!(gates.to_line(), "{\"v\":1,\"ok\":true,\"gates\":[]}\n");
+        assert_eq!(serde_json::from_str::<Reply>(&gates.to_line()).expect("a reply"), gates);
+        assert_eq!(serde_json::from_str::<Reply>(&Reply::done().to_line()).expect("a reply"), Reply::done());
+    }
+}
