@@ -16,6 +16,7 @@ mod process;
 mod quoting;
 mod seeds;
 mod sessions;
+mod socket;
 mod stories;
 mod support;
 mod terminal;

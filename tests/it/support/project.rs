@@ -73,6 +73,7 @@ impl Project {
             .env("HOME", self.dir.path())
             .env("XDG_STATE_HOME", self.state_dir())
             .env("XDG_CONFIG_HOME", self.config_dir())
+            .env_remove("XDG_RUNTIME_DIR")
             .env_remove("CREEL_SESSION")
             .env_remove("RUST_BACKTRACE")
             .stdin(Stdio::null());

@@ -1,0 +1,455 @@
+//! The control socket: every command from another process, many clients, bad ones, and none that holds the session.
+
+use std::{fs, io::Write as _, os::unix::fs::PermissionsExt as _, process::Stdio};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::support::{
+    peer::{Peer, socket_of},
+    project::{Project, Ran, Started, eventually_in, until},
+};
+
+/// A turn that lasts until the file `go` is there.
+const UNTIL_GO: &str =
+    "  - { say: '<promise>COMPLETE</promise>', run: 'echo $$ > turn; until [ -e go ]; do sleep 0.02; done' }\n";
+
+/// A project with a scripted agent.
+fn scripted(rest: &str, turns: &str) -> Project {
+    Project::with(&format!("prompt: GOAL\nagents: {{ demo: {{ script: scenario.yaml }} }}\n{rest}"))
+        .file("scenario.yaml", &format!("turns:\n{turns}otherwise: {{ say: '<promise>COMPLETE</promise>' }}\n"))
+}
+
+/// A session that works until it is told to go on.
+fn working(rest: &str) -> (Project, Started) {
+    let project = scripted(rest, UNTIL_GO);
+    let mut session = project.start();
+    session.wait_for("prompt_sent");
+    (project, session)
+}
+
+impl Project {
+    /// Something that is done, and prints nothing.
+    #[track_caller]
+    fn does(&self, args: &[&str]) {
+        let Ran { code, out, err } = self.creel(args);
+        assert_eq!((code, out.as_str(), err.as_str()), (0, "", ""), "{args:?}");
+    }
+
+    /// Something that the session refuses, with its reason.
+    #[track_caller]
+    fn refuses(&self, args: &[&str], why: &str) {
+        let Ran { code, out, err } = self.creel(args);
+        assert_eq!((code, out.as_str(), err.as_str()), (1, "", format!("creel: {why}\n").as_str()), "{args:?}");
+    }
+
+    /// Something that does not make sense, with a part of what is said about it.
+    #[track_caller]
+    fn rejects(&self, args: &[&str], why: &str) {
+        let Ran { code, out, err } = self.creel(args);
+        assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
+        assert!(err.contains(why), "{args:?}: {err}");
+    }
+
+    #[track_caller]
+    fn tells(&self, args: &[&str]) -> Value {
+        let Ran { code, out, err } = self.creel(args);
+        assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
+        serde_json::from_str(&out).expect("JSON")
+    }
+
+    /// Something that reads standard input.
+    #[track_caller]
+    fn does_with(&self, args: &[&str], stdin: &str) {
+        let mut child = self.command(args).stdin(Stdio::piped()).spawn().expect("creel starts");
+        let written = child.stdin.take().expect("it is piped").write_all(stdin.as_bytes());
+        written.expect("creel reads");
+        assert!(child.wait().expect("it ended").success(), "{args:?}");
+    }
+}
+
+// The command line
+
+#[test]
+fn a_session_is_paused_told_something_and_stopped_from_another_terminal() {
+    let (project, session) = working("");
+    let status = project.tells(&["status", "--json"]);
+    assert_eq!((&status["session"], &status["state"]), (&"s".into(), &"running".into()));
+    assert_eq!((&status["iteration"], &status["turn"], &status["paused"]), (&1.into(), &1.into(), &false.into()));
+    assert_eq!(status["pid"], session.pid());
+    let said = project.creel(&["status"]);
+    assert!(said.out.contains("session    s (running)\ndoing      the agent works\n"), "{}", said.out);
+
+    project.does(&["pause"]);
+    project.refuses(&["pause"], "the session is paused already");
+    assert_eq!(project.tells(&["status", "--json"])["paused"], true);
+    project.does(&["unpause", "-s", "s"]);
+    project.refuses(&["unpause"], "the session is not paused");
+
+    project.does(&["message", "look at the tests"]);
+    project.does_with(&["message", "-"], "one\ntwo\n");
+    project.refuses(&["message", " "], "the message is empty");
+    assert_eq!(project.tells(&["status", "--json"])["messages"], 2);
+    let texts: Vec<Value> = project.kind("message_queued").iter().map(|record| record["text"].clone()).collect();
+    assert_eq!(texts, ["look at the tests", "one\ntwo"]);
+    assert_eq!(project.kind("message_queued")[0]["by"], "cli");
+    assert_eq!(project.tells(&["gate", "list", "--json"]), json!([]));
+    assert_eq!(project.tells(&["pending", "list", "--json"]), json!([]));
+
+    project.does(&["stop"]);
+    project.refuses(&["stop"], "the session is stopping already");
+    assert_eq!(project.tells(&["status", "--json"])["stopping"], "after_iteration");
+    project.does(&["stop", "--now"]);
+    assert_eq!(session.end().code, 130);
+    assert_eq!(project.outcome().as_deref(), Some("cancelled"));
+}
+
+/// A session that waits at a gate about two held items, although nobody sits there.
+fn held() -> (Project, Started) {
+    let hook = |name: &str, text: &str| {
+        format!("{{ name: {name}, pipe_output: true, command: '[ $CREEL_ITERATION != 1 ] || echo {text}' }}")
+    };
+    let rest = format!(
+        "gates: {{ delivery: ask, timeout: 1h }}\nhooks: {{ post_iteration: [{}, {}] }}",
+        hook("a", "red"),
+        hook("b", "blue")
+    );
+    let project = scripted(&rest, &format!("  - say: one\n  - say: two\n{UNTIL_GO}"));
+    let mut session = project.start();
+    session.wait_for("gate_opened");
+    (project, session)
+}
+
+#[test]
+fn held_output_is_seen_changed_and_approved_from_another_terminal() {
+    let (project, mut session) = held();
+    let gates = project.tells(&["gate", "list", "--json"]);
+    assert_eq!((&gates[0]["gate"], &gates[0]["about"]), (&1.into(), &"delivery".into()));
+    assert_eq!((&gates[0]["items"], &gates[0]["choices"]), (&json!([1, 2]), &json!(["approve", "skip"])));
+    let said = project.creel(&["gate", "list"]);
+    assert!(said.out.starts_with("1 delivery: ") && said.out.contains("answers: approve, skip"), "{}", said.out);
+    assert_eq!(project.tells(&["status", "--json"])["state"], "waiting");
+
+    let items = project.tells(&["pending", "list", "--json"]);
+    let listed: Vec<_> = [0, 1].iter().map(|n| (&items[n]["hook"], &items[n]["state"])).collect();
+    assert_eq!(listed, [(&"a".into(), &"pending".into()), (&"b".into(), &"pending".into())]);
+    assert!(project.creel(&["pending", "list"]).out.contains("pending    post_iteration"));
+    assert!(project.creel(&["pending", "show", "1"]).out.contains("red"));
+    project.does(&["pending", "skip", "2"]);
+    project.refuses(&["pending", "skip", "2"], "item 2 is skipped already");
+    assert_eq!(project.tells(&["pending", "show", "2", "--json"])["state"], "skipped");
+    project.does(&["pending", "restore", "2"]);
+    project.refuses(&["pending", "show", "9"], "there is no held item 9");
+    project.does(&["pending", "edit", "1", "crimson"]);
+    assert_eq!(project.creel(&["pending", "show", "1"]).out, "crimson\n");
+    project.does_with(&["pending", "edit", "1", "-"], "scarlet\n");
+    project.rejects(&["pending", "edit", "1"], "give the new text, or `-`");
+    project.rejects(&["pending", "show", "one"], "an item is a number");
+
+    project.rejects(&["gate", "answer", "1", "dance"], "there is no such answer");
+    project.refuses(&["gate", "answer", "1", "abort"], "gate 1 does not take `abort`; it takes: approve, skip");
+    project.refuses(&["gate", "answer", "2", "skip"], "there is no gate 2");
+    project.refuses(&["gate", "answer", "1", "approve", "--items", "1,7"], "gate 1 is not about item 7");
+    project.does(&["gate", "answer", "1", "approve", "--items", "1"]);
+    project.refuses(&["gate", "answer", "1", "skip"], "gate 1 was answered before");
+    session.wait_for("delivered");
+    let prompts = project.prompts();
+    assert!(prompts[1].1.contains("scarlet") && !prompts[1].1.contains("blue"), "{}", prompts[1].1);
+    assert_eq!(project.kind("gate_answered")[0]["by"], "cli");
+
+    assert_eq!(project.tells(&["pending", "list", "--json"])[0]["item"], 2);
+    assert_eq!(project.tells(&["pending", "list", "--all", "--json"])[0]["state"], "delivered");
+    assert_eq!(
+        project.creel(&["pending", "show", "1"]).out,
+        "scarlet\n",
+        "what was delivered is read from the journal"
+    );
+    project.does(&["stop", "--now"]);
+    session.end();
+}
+
+#[test]
+fn of_two_who_answer_one_gate_the_first_counts() {
+    let (project, mut session) = held();
+    let answers: Vec<Ran> = std::thread::scope(|scope| {
+        let answer = |choice: &'static str| {
+            let project = &project;
+            scope.spawn(move || project.creel(&["gate", "answer", "1", choice]))
+        };
+        let both = [answer("approve"), answer("skip")];
+        both.into_iter().map(|answer| answer.join().expect("an answer")).collect()
+    });
+    session.wait_for("gate_answered");
+    let mut codes: Vec<i32> = answers.iter().map(|ran| ran.code).collect();
+    codes.sort_unstable();
+    assert_eq!(codes, [0, 1]);
+    let late = answers.iter().find(|ran| ran.code == 1).expect("one of them");
+    assert_eq!(late.err, "creel: gate 1 was answered before\n");
+    assert_eq!(project.kind("gate_answered").len(), 1);
+    project.does(&["stop", "--now"]);
+    session.end();
+}
+
+#[test]
+fn hooks_are_listed_switched_and_run_from_another_terminal() {
+    let rest = "hooks:\n  pre_iteration: [{ name: lint, command: 'echo lint' }]\n  \
+                stop: [{ name: tests, command: 'echo tests; exit 2', enabled: false }]";
+    let project = scripted(rest, UNTIL_GO);
+    let names = |hooks: &Value| {
+        let hooks = hooks.as_array().expect("a list").clone();
+        hooks.iter().map(|hook| (hook["hook"].clone(), hook["enabled"].clone())).collect::<Vec<_>>()
+    };
+    let configured = project.tells(&["hooks", "list", "--json"]);
+    assert_eq!(names(&configured), [("lint".into(), true.into()), ("tests".into(), false.into())]);
+    let mut session = project.start();
+    session.wait_for("prompt_sent");
+    assert_eq!(project.tells(&["hooks", "list", "--json"]), configured);
+    project.does(&["hooks", "disable", "lint"]);
+    project.does(&["hooks", "enable", "tests", "--point", "stop"]);
+    let switched = project.tells(&["hooks", "list", "--json"]);
+    assert_eq!(names(&switched), [("lint".into(), false.into()), ("tests".into(), true.into())]);
+    assert!(project.creel(&["hooks", "list"]).out.contains("off  pre_iteration     lint: echo lint"));
+    project.does(&["hooks", "disable", "tests"]);
+    project.refuses(&["hooks", "run", "nope"], "there is no hook `nope`");
+    project.rejects(&["hooks", "run", "lint", "--point", "never"], "there are: session_start, pre_iteration");
+    project.does(&["hooks", "run", "lint"]);
+    assert_eq!(session.wait_for("hook_finished")["hook"], "lint");
+    let stats = project.tells(&["hooks", "stats", "--json"]);
+    assert_eq!(
+        (&stats[0]["hook"], &stats[0]["runs"], &stats[0]["pass_rate"]),
+        (&"lint".into(), &2.into(), &1.0.into())
+    );
+    project.write("go", "");
+    assert_eq!(session.end().code, 0);
+}
+
+#[test]
+fn hooks_of_a_past_session_are_summed_up() {
+    let rest = "max_hook_retries: 2\nhooks:\n  \
+                stop: [{ name: check, command: '[ $CREEL_ATTEMPT = 2 ] || { echo no >&2; exit 2; }' }]\n  \
+                post_iteration: [{ name: report, command: 'printf 12345', pipe_output: true }]";
+    let project = scripted(rest, "  - say: <promise>COMPLETE</promise>\n");
+    assert_eq!(project.run().code, 0);
+    project.rejects(&["hooks", "stats"], "no session is running");
+    let stats = project.tells(&["hooks", "stats", "-s", "s", "--json"]);
+    let facts = |n: usize, names: &[&str]| names.iter().map(|name| stats[n][name].clone()).collect::<Vec<_>>();
+    let counts = ["hook", "runs", "passed", "blocked", "retries_caused"];
+    assert_eq!(facts(0, &counts), [json!("check"), json!(3), json!(1), json!(2), json!(2)]);
+    assert_eq!(facts(1, &["hook", "runs", "bytes_piped"]), [json!("report"), json!(1), json!(5)]);
+    assert!(stats[0]["p50_ms"].as_u64() <= stats[0]["p95_ms"].as_u64());
+    let said = project.creel(&["hooks", "stats", "-s", "s"]).out;
+    assert!(said.lines().nth(1).is_some_and(|line| line.contains(" 33%") && line.ends_with("check")), "{said}");
+}
+
+// Which session
+
+#[test]
+fn the_session_is_named_or_the_agents_own_or_the_only_one() {
+    let project = scripted("", UNTIL_GO).file("sub/x", "");
+    project.rejects(&["status"], "no session is running in");
+    project.rejects(&["status", "-s", "nope"], "there is no session `nope` here");
+    let (mut one, two) = (project.start(), project.command(&["run", "--headless", "--trust", "-s", "two"]));
+    one.wait_for("prompt_sent");
+    let mut below = project.command(&["status", "--json"]);
+    let status = Ran::of(&below.current_dir(project.root().join("sub")).output().expect("creel starts"));
+    assert!(status.out.contains("\"session\": \"s\""), "{}{}", status.out, status.err);
+
+    let mut two = { two }.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("creel starts");
+    until("it runs, too", || project.creel(&["status", "-s", "two"]).code == 0);
+    project.rejects(&["pause"], "several sessions are running; name one with --session:");
+    project.rejects(&["pause"], "\n  two\n");
+    let mut own = project.command(&["status", "--json"]);
+    let own = Ran::of(&own.env("CREEL_SESSION", "two").output().expect("creel starts"));
+    assert!(own.out.contains("\"session\": \"two\""), "{}{}", own.out, own.err);
+    project.write("go", "");
+    assert_eq!(one.end().code, 0);
+    assert!(two.wait().expect("it ended").success());
+    project.rejects(&["status", "-s", "s"], "session `s` is not running");
+}
+
+#[test]
+fn an_agent_reaches_its_own_session() {
+    let creel = env!("CARGO_BIN_EXE_creel");
+    let turn =
+        format!("  - {{ say: one, run: \"'{creel}' message 'from inside'\" }}\n  - say: <promise>COMPLETE</promise>\n");
+    let project = scripted("", &turn);
+    assert_eq!(project.run().code, 0);
+    assert_eq!(project.kind("message_queued")[0]["text"], "from inside");
+    assert!(project.prompts()[1].1.contains("from inside"));
+}
+
+// What is said on the wire
+
+#[test]
+fn what_is_not_a_request_is_told_why_and_the_connection_stays() {
+    let (project, session) = working("");
+    let mut peer = Peer::of(&project);
+    let mut refused = |line: &str| {
+        let reply = peer.ask(line);
+        assert_eq!((&reply["v"], &reply["ok"]), (&1.into(), &false.into()));
+        reply["error"].as_str().expect("a reason").to_owned()
+    };
+    assert_eq!(refused(r#"{"v":0,"do":"pause"}"#), "version 0 is not spoken here; this creel speaks version 1");
+    assert_eq!(refused(r#"{"do":"pause"}"#), "`v` is missing; this creel speaks version 1");
+    assert!(refused(r#"{"v":1,"do":"dance"}"#).contains("unknown variant `dance`, expected one of `status`"));
+    assert!(refused("hello").starts_with("not a request: "));
+    assert!(refused(r#"{"v":1,"do":"message"}"#).contains("missing field `text`"));
+    assert_eq!(peer.ask("\n{\"v\":1,\"do\":\"pause\",\"new\":[]}"), json!({"v": 1, "ok": true}));
+    let status = peer.ask(r#"{"v":1,"do":"status"}"#);
+    assert_eq!((&status["ok"], &status["status"]["paused"]), (&true.into(), &true.into()));
+    assert_eq!(peer.ask(r#"{"v":1,"do":"unpause","by":"mcp"}"#)["ok"], true);
+    assert_eq!(project.kind("unpaused")[0]["by"], "mcp");
+    project.write("go", "");
+    assert_eq!(session.end().code, 0);
+    assert!(peer.is_closed());
+}
+
+#[test]
+fn a_line_that_is_too_long_is_refused_and_the_connection_closed() {
+    let (project, session) = working("");
+    let message = |bytes: usize| {
+        let frame = r#"{"v":1,"do":"message","text":""}"#.len();
+        format!(r#"{{"v":1,"do":"message","text":"{}"}}"#, "x".repeat(bytes - frame))
+    };
+    let mut peer = Peer::of(&project);
+    assert_eq!(peer.ask(&message(1 << 20))["ok"], true);
+    peer.send(&vec![b'x'; 3 << 20]);
+    let reply = peer.line().expect("an answer");
+    assert_eq!(reply["error"], "a request has at most 1048576 bytes; the connection is closed");
+    assert!(peer.is_closed());
+    assert_eq!(Peer::of(&project).ask(&message((1 << 20) + 1))["ok"], false);
+    assert_eq!(project.kind("message_queued").len(), 1);
+    project.does(&["stop", "--now"]);
+    session.end();
+}
+
+#[test]
+fn who_watches_gets_every_record_once_from_the_one_that_was_asked_for() {
+    let (project, session) = working("hooks: { stop: [{ command: 'echo ok' }] }");
+    let watch = |request: &str| {
+        let mut peer = Peer::of(&project);
+        assert_eq!(peer.ask(request), json!({"v": 1, "ok": true}));
+        peer
+    };
+    let mut all = watch(r#"{"v":1,"do":"watch","from":1}"#);
+    let mut some = watch(r#"{"v":1,"do":"watch","from":4}"#);
+    let known = project.tells(&["status", "--json"])["seq"].as_u64().expect("a number");
+    let mut new = watch(r#"{"v":1,"do":"watch"}"#);
+    let seen: Vec<Value> = (0..known).map(|_| all.line().expect("a record")).collect();
+    assert_eq!(seen[..], project.records()[..seen.len()]);
+    project.write("go", "");
+    assert_eq!(session.end().code, 0);
+    let rest = |peer: &mut Peer| std::iter::from_fn(|| peer.line()).collect::<Vec<_>>();
+    let records = project.records();
+    assert_eq!(rest(&mut all), records[seen.len()..]);
+    assert_eq!(rest(&mut some), records[3..]);
+    let new = rest(&mut new);
+    assert!(!new.is_empty() && records.ends_with(&new));
+}
+
+// Many, and bad ones
+
+#[test]
+fn clients_that_are_stuck_hold_nobody() {
+    const CLIENTS: usize = 25;
+    const MESSAGES: usize = 20;
+    let flood = "x".repeat(4_000);
+    let project = scripted(&format!("hooks: {{ session_start: [{{ command: 'printf {flood}' }}] }}"), UNTIL_GO);
+    let mut session = project.start();
+    session.wait_for("prompt_sent");
+    let stuck: Vec<Peer> = (0..CLIENTS)
+        .map(|n| {
+            let mut peer = Peer::of(&project);
+            // Some stop in the middle of a request, others never read what they asked for.
+            match n % 3 {
+                0 => peer.send(br#"{"v":1,"do":"mess"#),
+                1 => peer.send(b"{\"v\":1,\"do\":\"watch\",\"from\":1}\n"),
+                _ => (0..200).for_each(|_| peer.send(b"{\"v\":1,\"do\":\"status\"}\n")),
+            }
+            peer
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let project = &project;
+            scope.spawn(move || {
+                let mut peer = Peer::of(project);
+                for n in 0..MESSAGES {
+                    let text = format!("{client} {n} {}", "y".repeat(4_000));
+                    let reply = peer.ask(&json!({"v": 1, "do": "message", "text": text}).to_string());
+                    assert_eq!(reply, json!({"v": 1, "ok": true}));
+                }
+            });
+        }
+    });
+    let mut next = [0; CLIENTS];
+    for record in project.kind("message_queued") {
+        let mut words = record["text"].as_str().expect("text").split(' ').map(|word| word.parse::<usize>());
+        let (Some(Ok(client)), Some(Ok(n))) = (words.next(), words.next()) else { panic!("{record}") };
+        assert_eq!(n, next[client], "the messages of client {client} are out of order");
+        next[client] += 1;
+    }
+    assert_eq!(next, [MESSAGES; CLIENTS]);
+    project.write("go", "");
+    assert_eq!(session.end().code, 0);
+    drop(stuck);
+}
+
+#[test]
+fn there_is_a_limit_to_clients_and_whoever_leaves_makes_room() {
+    let (project, session) = working("");
+    let status = r#"{"v":1,"do":"status"}"#;
+    let mut peers: Vec<Peer> = (0..creel::control::socket::MOST_CLIENTS).map(|_| Peer::of(&project)).collect();
+    for peer in &mut peers {
+        assert_eq!(peer.ask(status)["ok"], true);
+    }
+    assert_eq!(Peer::of(&project).line().expect("a word")["error"], "128 clients are connected already");
+    project.refuses(&["pause"], "128 clients are connected already");
+    drop(peers);
+    until("there is room", || project.creel(&["status"]).code == 0);
+    project.does(&["stop", "--now"]);
+    session.end();
+}
+
+// Coming and going
+
+#[test]
+fn only_the_owner_can_reach_a_session_and_it_is_gone_with_it() {
+    for signal in [None, Some(Signal::TERM), Some(Signal::INT), Some(Signal::HUP)] {
+        let (project, session) = working("");
+        let socket = socket_of(&project).expect("it says where it is");
+        let mode = |path: &std::path::Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+        assert_eq!((mode(&socket), mode(socket.parent().expect("a folder"))), (0o600, 0o700));
+        match signal {
+            Some(signal) => session.signal(signal),
+            None => project.write("go", ""),
+        }
+        session.end();
+        assert!(!socket.exists() && socket_of(&project).is_none(), "{signal:?}");
+    }
+}
+
+#[test]
+fn what_a_killed_session_leaves_is_recognised_and_cleared() {
+    let (project, session) = working("");
+    let socket = socket_of(&project).expect("it says where it is");
+    session.kill();
+    assert!(socket.exists());
+    project.rejects(&["status", "-s", "s"], "session `s` is not running");
+    assert!(!socket.exists() && socket_of(&project).is_none());
+}
+
+#[test]
+fn a_resumed_session_can_be_reached_again() {
+    let (project, session) = working("");
+    let socket = socket_of(&project).expect("it says where it is");
+    eventually_in(&project.root().join("turn"));
+    session.kill();
+    fs::remove_file(project.root().join("turn")).expect("it was there");
+    let mut resumed = project.command(&["resume", "s", "--headless"]).stdout(Stdio::null()).spawn().expect("it starts");
+    eventually_in(&project.root().join("turn"));
+    assert_eq!(project.tells(&["status", "--json"])["iteration"], 1);
+    assert_eq!(socket_of(&project), Some(socket), "the session is the same");
+    project.write("go", "");
+    assert!(resumed.wait().expect("it ended").success());
+}

@@ -1,0 +1,50 @@
+//! A client of the control socket that says what it likes.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    os::unix::net::UnixStream,
+    path::PathBuf,
+};
+
+use serde_json::Value;
+
+use super::{PATIENCE, project::Project};
+
+/// A connection to session `s`.
+pub(crate) struct Peer(BufReader<UnixStream>);
+
+/// Where session `s` can be reached, if it says so.
+pub(crate) fn socket_of(project: &Project) -> Option<PathBuf> {
+    project.read(".creel/sessions/s/socket").strip_suffix('\n').map(PathBuf::from)
+}
+
+impl Peer {
+    pub(crate) fn of(project: &Project) -> Self {
+        let stream = UnixStream::connect(socket_of(project).expect("it says where it is")).expect("somebody listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        Self(BufReader::new(stream))
+    }
+
+    /// Sends bytes as they are. Whoever listens may have heard enough before their end.
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        let _ = self.0.get_mut().write_all(bytes);
+    }
+
+    /// The next line; nothing at the end.
+    pub(crate) fn line(&mut self) -> Option<Value> {
+        let mut line = String::new();
+        self.0.read_line(&mut line).expect("text");
+        (!line.is_empty()).then(|| serde_json::from_str(&line).expect("JSON"))
+    }
+
+    pub(crate) fn ask(&mut self, line: &str) -> Value {
+        self.send(format!("{line}\n").as_bytes());
+        self.line().expect("an answer")
+    }
+
+    /// Whether the other side has closed.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        // What was not read may come back as a reset.
+        matches!(self.0.read(&mut [0]), Ok(0) | Err(_))
+    }
+}
