@@ -1,8 +1,10 @@
 //! Puts it together: from the command line to an exit code.
 
 mod agents;
+mod attach;
 mod check;
 mod demo;
+mod detach;
 mod failure;
 mod init;
 mod project;
@@ -55,6 +57,7 @@ fn dispatch(command: Option<Command>) -> Result {
         Some(Command::Check(args)) => check::check(&args),
         Some(Command::Agents(args)) => agents::agents(&args),
         Some(Command::Resume(args)) => run::resume(&args),
+        Some(Command::Attach(args)) => attach::attach(args),
         Some(Command::Sessions(args)) => sessions::sessions(&args),
         Some(Command::Show(args)) => sessions::show(&args),
         Some(Command::Replay(args)) => sessions::replay(&args),

@@ -4,6 +4,7 @@ pub mod amounts;
 pub mod cli;
 pub mod editor;
 pub mod headless;
+pub mod helm;
 pub mod narrate;
 pub mod paint;
 pub mod requests;

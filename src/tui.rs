@@ -38,18 +38,18 @@ use futures_core::Stream as _;
 use tokio::sync::mpsc;
 
 use crate::{
-    control::editor,
+    control::{editor, helm::Helm},
     engine::{
         event::{By, StopHow},
         input::Command,
         time::At,
     },
-    runtime::{Handle, Live, now},
+    runtime::{Live, now},
 };
 use feed::{Feed, Spot};
 use keymap::Keymap;
 use modals::{editor::Purpose, viewer::ViewerModal};
-use model::{Mode, Model};
+use model::{Mode, Model, Tie};
 use replay::Player;
 use terminal::Screen;
 use theme::{Role, Theme};
@@ -82,7 +82,7 @@ pub struct Source {
     /// The journal.
     pub journal: PathBuf,
     /// The session, if it runs and can be steered.
-    pub handle: Option<Handle>,
+    pub helm: Option<Helm>,
     /// Word that there are new records.
     pub news: mpsc::UnboundedReceiver<std::sync::Arc<crate::journal::Record>>,
     /// The output of hooks.
@@ -120,8 +120,11 @@ pub async fn run(source: Source, options: Options) -> io::Result<()> {
     let standard = || (Keymap::standard(), Vec::new());
     let (keymap, mistakes) = options.keymap.as_deref().map_or_else(standard, Keymap::load);
     let theme = Theme::chosen(options.theme, options.no_color);
-    let mode = if source.handle.is_some() { Mode::Live } else { Mode::Replay(Player::default()) };
+    let mode = if source.helm.is_some() { Mode::Live } else { Mode::Replay(Player::default()) };
     let mut model = Model::new(keymap, theme, mode);
+    if let Some(Helm::There(_)) = source.helm {
+        model.tie = Tie::Loose;
+    }
     if let Some(first) = mistakes.first() {
         let others = match mistakes.len() {
             1 => String::new(),
@@ -286,8 +289,8 @@ impl Tui {
 
     /// Asks something of the session; tells if that was refused.
     async fn command(&self, command: Command) -> Option<Msg> {
-        let handle = self.source.handle.as_ref()?;
-        let refused = handle.command(By::Tui, command.clone()).await.err();
+        let helm = self.source.helm.as_ref()?;
+        let refused = helm.command(command.clone()).await.err();
         refused.map(|why| Msg::Refused(command, why))
     }
 
@@ -397,8 +400,9 @@ impl Tui {
         Ok(())
     }
 
+    /// A session of this process ends with it; any other goes on.
     async fn stop_session(&mut self) {
-        if let Some(handle) = &self.source.handle {
+        if let Some(Helm::Here(handle)) = &self.source.helm {
             let _ = handle.command(By::Cli, Command::Stop(StopHow::Now)).await;
         }
     }

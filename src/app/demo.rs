@@ -8,7 +8,12 @@ use super::{
     say,
     stage::{Afterwards, Surface},
 };
-use crate::{config, control::cli::DemoArgs, journal::Sessions, runtime::now};
+use crate::{
+    config,
+    control::cli::{DemoArgs, DetachArgs},
+    journal::Sessions,
+    runtime::now,
+};
 
 /// A built-in scenario: the files of its project, the config and the agent's script among them.
 struct Scenario {
@@ -59,7 +64,7 @@ pub(super) fn demo(args: &DemoArgs) -> Result {
     let prompt = settings.prompt.clone().unwrap_or_default();
     let session = Sessions::of(&folder.path).folder("demo");
     let afterwards = if args.keep { Afterwards::Stays } else { Afterwards::GoesAway };
-    let surface = Surface::chosen(args.output, settings.ui);
+    let surface = Surface::chosen(args.output, DetachArgs::default(), settings.ui);
     let code = run::start(Start { root: folder.path.clone(), folder: session, plan, prompt }, surface, afterwards)?;
     if args.keep {
         say(&format!("creel: the folder is {}; look around with `creel show demo` there", folder.keep().display()));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::{
-    Failure, Result,
+    Failure, Result, detach,
     project::{self, Project},
     stage::{Afterwards, Stage, Surface, supervise},
     trust::{self, Asked},
@@ -33,7 +33,11 @@ pub(super) fn run(args: &RunArgs) -> Result {
     let sessions = Sessions::of(&project.root);
     let folder = choose_folder(&sessions, &project, args.session.as_deref())?;
     remember_plan(&project.root, &plan)?;
-    let surface = Surface::chosen(args.output, project.settings.ui);
+    if args.detach.detach && !args.detach.background {
+        let named: &[&str] = if args.session.is_some() { &[] } else { &["--session", &folder.name] };
+        return detach::start(&folder, named);
+    }
+    let surface = Surface::chosen(args.output, args.detach, project.settings.ui);
     start(Start { root: project.root, folder, plan, prompt }, surface, Afterwards::Stays)
 }
 
@@ -76,10 +80,16 @@ pub(super) fn resume(args: &ResumeArgs) -> Result {
     let plan = &opened.state.began.plan;
     let asked = if args.trust { Asked::Trust } else { Asked::Unsaid };
     trust::require(&trust::place_of_plans(&root), &[plan_document(plan)], &trust::of_plan(plan), asked)?;
+    if args.detach.detach && !args.detach.background {
+        // The process in the background has to get at the journal.
+        drop(opened);
+        let named: &[&str] = if args.session.is_some() { &[] } else { &[&folder.name] };
+        return detach::start(&folder, named);
+    }
     let cwd = PathBuf::from(&opened.state.began.cwd);
     let root = if cwd.is_dir() { cwd } else { root };
     let ui = Project::load(&args.config).map_or(Settings::default().ui, |project| project.settings.ui);
-    let surface = Surface::chosen(args.output, ui);
+    let surface = Surface::chosen(args.output, args.detach, ui);
     let resume = Input::Resume { presence: surface.presence(), max_iterations: args.max_iterations };
     let left_behind = Some(Children::left_behind(&opened.state));
     let afterwards = Afterwards::Stays;

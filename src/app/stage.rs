@@ -8,12 +8,13 @@ use std::{
 
 use tokio::sync::mpsc;
 
-use super::{Failure, Result, project, say};
+use super::{Failure, Result, detach, project, say};
 use crate::{
     config::{Ui, paths},
     control::{
-        cli::{ConfigArgs, OutputArgs},
+        cli::{ConfigArgs, DetachArgs, OutputArgs},
         headless::{self, Feeds, Format, Printer, WayOut},
+        helm::Helm,
         narrate::{HookOutput, Narrator},
         paint::Paint,
         socket::{Socket, address::Places},
@@ -41,11 +42,16 @@ pub(super) enum Surface {
     Screen(tui::Options),
     /// Printed, with nobody there.
     Printed(Format),
+    /// Not at all: it runs in the background, and waits for whoever attaches or answers from elsewhere.
+    Nowhere,
 }
 
 impl Surface {
     /// What was asked for; without a terminal there is no screen.
-    pub(super) fn chosen(output: OutputArgs, ui: Ui) -> Self {
+    pub(super) fn chosen(output: OutputArgs, detach: DetachArgs, ui: Ui) -> Self {
+        if detach.background {
+            return Self::Nowhere;
+        }
         let terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
         match output {
             OutputArgs { json: true, .. } => Self::Printed(Format::Json),
@@ -58,7 +64,7 @@ impl Surface {
     /// Whether somebody is there to answer.
     pub(super) fn presence(&self) -> Presence {
         match self {
-            Self::Screen(_) => Presence::Attended,
+            Self::Screen(_) | Self::Nowhere => Presence::Attended,
             Self::Printed(_) => Presence::Unattended,
         }
     }
@@ -113,6 +119,9 @@ pub(super) fn supervise(
     make: impl FnOnce(Scene, Watchers) -> std::result::Result<Runtime, RuntimeError>,
 ) -> Result {
     let Stage { folder, root, surface, afterwards, left_behind } = stage;
+    if matches!(surface, Surface::Nowhere) {
+        detach::leave_the_terminal();
+    }
     let elsewhere = elsewhere(&root);
     let scene = Scene { cwd: root, rescue: project::state_dir()?.join("rescued") };
     let tokio = runtime()?;
@@ -122,6 +131,7 @@ pub(super) fn supervise(
         }
         match surface {
             Surface::Screen(options) => on_screen(folder, options, |watchers| make(scene, watchers)).await,
+            Surface::Nowhere => in_background(folder, |watchers| make(scene, watchers)).await,
             Surface::Printed(format) => printed(folder, format, |watchers| make(scene, watchers)).await,
         }
     })?;
@@ -167,6 +177,18 @@ async fn printed(
     Ok(left)
 }
 
+async fn in_background(
+    folder: &Folder,
+    make: impl FnOnce(Watchers) -> std::result::Result<Runtime, RuntimeError>,
+) -> Result<Left> {
+    let mut runtime = make(Vec::new())?;
+    let socket = open_socket(folder, &mut runtime);
+    headless::obey_signals(runtime.handle(), way_out(&runtime, socket.as_ref())).map_err(no_signals)?;
+    let left = runtime.run().await?;
+    let _ = tokio::task::spawn_blocking(move || socket.map(Socket::close)).await;
+    Ok(left)
+}
+
 async fn on_screen(
     folder: &Folder,
     options: tui::Options,
@@ -178,7 +200,7 @@ async fn on_screen(
     runtime.show_live(live_in);
     let socket = open_socket(folder, &mut runtime);
     let (handle, way_out) = (runtime.handle(), way_out(&runtime, socket.as_ref()));
-    let source = tui::Source { journal: folder.journal(), handle: Some(handle.clone()), news, live };
+    let source = tui::Source { journal: folder.journal(), helm: Some(Helm::Here(handle.clone())), news, live };
     let session = tokio::spawn(runtime.run());
     let log = options.log.as_ref().map(|log| format!("\n  its log is in {}", log.display())).unwrap_or_default();
     let shown = tui::run(source, options).await;
@@ -211,7 +233,7 @@ fn way_out(runtime: &Runtime, socket: Option<&Socket>) -> WayOut {
 }
 
 /// The last line of the story stays in the terminal when the screen is gone.
-fn tell_the_end(folder: &Folder) {
+pub(super) fn tell_the_end(folder: &Folder) {
     let mut narrator = Narrator::new(Paint::for_stream(&io::stdout()), HookOutput::Told);
     let mut last = String::new();
     let read = journal::read(&folder.journal(), |record| {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use steer::{GateArgs, HooksArgs, MessageArgs, PendingArgs, SessionArgs, StatusArgs, StopArgs};
+use steer::{AttachArgs, GateArgs, HooksArgs, MessageArgs, PendingArgs, SessionArgs, StatusArgs, StopArgs};
 
 /// Supervise coding-agent sessions: hooks around every step, held output, retries, gates.
 #[derive(Debug, Parser)]
@@ -33,6 +33,8 @@ pub enum Command {
     Agents(AgentsArgs),
     /// Go on with a session that stopped or was killed.
     Resume(ResumeArgs),
+    /// Open a second screen on a session that runs; leaving it leaves the session running.
+    Attach(AttachArgs),
     /// List the sessions of this project.
     Sessions(ListArgs),
     /// Print what happened in a session.
@@ -104,6 +106,9 @@ pub struct RunArgs {
     /// How to show it.
     #[command(flatten)]
     pub output: OutputArgs,
+    /// Whether to show it.
+    #[command(flatten)]
+    pub detach: DetachArgs,
     /// Trust this config's hooks and agents, and remember it.
     #[arg(long)]
     pub trust: bool,
@@ -118,6 +123,17 @@ pub struct OutputArgs {
     /// Print records, one a line; implies --headless.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Whether a session goes into the background.
+#[derive(Debug, Default, Clone, Copy, Args)]
+pub struct DetachArgs {
+    /// Run in the background and print the session's name; its gates wait for `creel attach` or `creel gate answer`.
+    #[arg(long, conflicts_with_all = ["headless", "json"])]
+    pub detach: bool,
+    /// This is the process in the background.
+    #[arg(long, hide = true)]
+    pub background: bool,
 }
 
 /// Which demo.
@@ -170,6 +186,9 @@ pub struct ResumeArgs {
     /// How to show it.
     #[command(flatten)]
     pub output: OutputArgs,
+    /// Whether to show it.
+    #[command(flatten)]
+    pub detach: DetachArgs,
     /// Trust the session's hooks and agent, and remember it.
     #[arg(long)]
     pub trust: bool,

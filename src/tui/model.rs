@@ -73,6 +73,16 @@ pub enum Mode {
     Replay(Player),
 }
 
+/// What becomes of a running session when the screen goes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Tie {
+    /// It ends with it.
+    #[default]
+    Close,
+    /// It goes on.
+    Loose,
+}
+
 /// A word to the person at the bottom of the screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Toast {
@@ -119,6 +129,8 @@ pub struct Model {
     pub theme: Theme,
     /// Where records come from.
     pub mode: Mode,
+    /// What becomes of the session when the screen goes.
+    pub tie: Tie,
     /// What time it is.
     pub now: At,
     /// When the last record was made.
@@ -156,6 +168,7 @@ impl Model {
             keymap,
             theme,
             mode,
+            tie: Tie::default(),
             now: At(0),
             recorded: At(0),
             size: (80, 24),

@@ -11,7 +11,7 @@ use ratatui::{
 };
 
 use super::{
-    modals::{Modal, quit::QuitModal},
+    modals::Modal,
     model::{Model, Pane},
     panes,
     runs::Run,
@@ -161,7 +161,7 @@ pub fn draw(model: &mut Model, area: Rect, buffer: &mut Buffer) {
             Modal::Help(help) => help.draw(&model.keymap, &theme, area, buffer),
             Modal::Palette(palette) => palette.draw(&model.keymap, &theme, area, buffer),
             Modal::Search(search) => search.draw(&theme, area, buffer),
-            Modal::Quit(_) => QuitModal::draw(&theme, area, buffer),
+            Modal::Quit(quit) => quit.draw(&theme, area, buffer),
         }
     }
     model.modals = modals;

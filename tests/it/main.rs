@@ -4,6 +4,7 @@
 mod acp;
 mod acp_sessions;
 mod agents;
+mod attach;
 mod contract;
 mod formats;
 mod frames;

@@ -384,7 +384,7 @@ fn clients_that_are_stuck_hold_nobody() {
     });
     let mut next = [0; CLIENTS];
     for record in project.kind("message_queued") {
-        let mut words = record["text"].as_str().expect("text").split(' ').map(|word| word.parse::<usize>());
+        let mut words = record["text"].as_str().expect("text").split(' ').map(str::parse::<usize>);
         let (Some(Ok(client)), Some(Ok(n))) = (words.next(), words.next()) else { panic!("{record}") };
         assert_eq!(n, next[client], "the messages of client {client} are out of order");
         next[client] += 1;

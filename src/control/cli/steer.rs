@@ -207,6 +207,17 @@ pub struct HookArgs {
     pub session: SessionArgs,
 }
 
+/// Which session to look at.
+#[derive(Debug, Args)]
+pub struct AttachArgs {
+    /// The session; otherwise the one that `CREEL_SESSION` names, or the only one that runs in this project.
+    #[arg(value_parser = session_name)]
+    pub session: Option<String>,
+    /// Whose sessions.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+}
+
 fn item(text: &str) -> Result<ItemId, String> {
     text.parse().map(ItemId).map_err(|_| "an item is a number; `creel pending list` shows them".into())
 }

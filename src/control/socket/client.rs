@@ -97,18 +97,11 @@ impl Client {
         }
     }
 
-    /// Asks for the records from this number on, or for those to come; each goes to `each` until it has enough or the
-    /// session is over.
-    pub fn watch(mut self, from: Option<u64>, mut each: impl FnMut(Record) -> Enough) -> Result<(), AskError> {
+    /// Asks for the records from this number on, or for those to come.
+    pub fn watch(mut self, from: Option<u64>) -> Result<Watch, AskError> {
         self.ask(Asker::Tui, &Request::Watch { from })?;
         self.stream.get_ref().set_read_timeout(None).map_err(|error| self.broken(error))?;
-        while let Some(line) = self.line().map_err(|error| self.broken(error))? {
-            let record = Record::from_line(&line).map_err(|error| self.broken(io::Error::other(error)))?;
-            if each(record) == Enough::Yes {
-                break;
-            }
-        }
-        Ok(())
+        Ok(Watch(self))
     }
 
     fn line(&mut self) -> io::Result<Option<String>> {
@@ -124,11 +117,16 @@ impl Client {
     }
 }
 
-/// Whether whoever watches has seen enough.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Enough {
-    /// Yes.
-    Yes,
-    /// No: more.
-    No,
+/// The records of a session, as they come. Ends when the session does.
+#[derive(Debug)]
+pub struct Watch(Client);
+
+impl Iterator for Watch {
+    type Item = Result<Record, AskError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let line = self.0.line().map_err(|error| self.0.broken(error)).transpose()?;
+        let read = |line: String| Record::from_line(&line).map_err(|error| self.0.broken(io::Error::other(error)));
+        Some(line.and_then(read))
+    }
 }

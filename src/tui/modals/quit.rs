@@ -9,29 +9,35 @@ use ratatui::{
 
 use super::{framed, middle};
 use crate::tui::{
+    model::Tie,
     text::wrap,
     theme::{Role, Theme},
 };
 
 /// The question.
-#[derive(Debug, Default)]
-pub struct QuitModal;
+#[derive(Debug)]
+pub struct QuitModal {
+    /// What becomes of the session.
+    pub tie: Tie,
+}
 
 impl QuitModal {
     /// Draws the question.
-    pub fn draw(theme: &Theme, area: Rect, buffer: &mut Buffer) {
-        let inside = framed(middle(area, 64, 8), "Leave?", Role::Warning, theme, buffer);
+    pub fn draw(&self, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+        let height = if self.tie == Tie::Loose { 9 } else { 8 };
+        let inside = framed(middle(area, 64, height), "Leave?", Role::Warning, theme, buffer);
         let key = |key: &str, about: &str| {
             let pieces = [(format!("{key:5}"), theme.style(Role::Key)), (about.to_owned(), theme.style(Role::Text))];
             wrap(&pieces, usize::from(inside.width), 5)
         };
         let question = vec![Line::styled("The session is still going on.", theme.style(Role::Text)), Line::default()];
+        let leave = (self.tie == Tie::Loose).then(|| key("d", "leave it running; `creel attach` shows it again"));
         let answers = [
             key("y", "stop it now: cancel the turn, run session_end, leave"),
             key("w", "let this iteration end, then stop"),
             key("esc", "stay"),
         ];
-        Paragraph::new(question.into_iter().chain(answers.into_iter().flatten()).collect::<Vec<_>>())
+        Paragraph::new(question.into_iter().chain(leave.into_iter().chain(answers).flatten()).collect::<Vec<_>>())
             .render(inside, buffer);
     }
 }

@@ -23,7 +23,7 @@ use crate::{
             search::SearchModal,
             viewer,
         },
-        model::{Mode, Model},
+        model::{Mode, Model, Tie},
         stream::Reload,
         theme::Role,
     },
@@ -227,6 +227,7 @@ pub(super) fn on_quit_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
             model.modals.pop();
             vec![Ask::Command(Command::Stop(StopHow::Now)), Ask::LeaveAtTheEnd]
         }
+        KeyCode::Char('d') if model.tie == Tie::Loose => vec![Ask::Leave],
         KeyCode::Char('w') => {
             model.modals.pop();
             vec![Ask::Command(Command::Stop(StopHow::AfterIteration))]

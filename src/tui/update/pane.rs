@@ -56,7 +56,7 @@ pub(super) fn quit(model: &mut Model) -> Vec<Ask> {
     if over || matches!(model.mode, Mode::Replay(_)) {
         return vec![Ask::Leave];
     }
-    lay_over(model, Modal::Quit(QuitModal))
+    lay_over(model, Modal::Quit(QuitModal { tie: model.tie }))
 }
 
 pub(super) fn write(model: &mut Model, purpose: Purpose) -> Vec<Ask> {

@@ -1,0 +1,90 @@
+//! `--detach`: a session in the background, in a process of its own that no terminal can take along.
+//!
+//! creel starts itself again instead of splitting in two: what runs in the background has begun like any other session, and
+//! nothing of the terminal is left in it.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File, OpenOptions},
+    io::{self, Read as _, Seek as _, SeekFrom},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::Duration,
+};
+
+use super::{Failure, Result, print, project, say};
+use crate::{
+    control::socket::address::Address,
+    journal::{self, Folder},
+};
+
+/// How often to look whether the session has begun.
+const AGAIN: Duration = Duration::from_millis(10);
+/// The exit code of a session that could not begin.
+const USAGE: i32 = 2;
+
+/// Runs this same command again in the background, with these arguments before its own, and prints the session's name
+/// as soon as the session can be reached.
+pub(super) fn start(folder: &Folder, more: &[&str]) -> Result {
+    let failed = |error: io::Error| Failure::failed(format!("cannot start a session in the background: {error}"));
+    let mut log = log()?;
+    let before = log.seek(SeekFrom::End(0)).map_err(failed)?;
+    let mut child = spawn(more, &log).map_err(failed)?;
+    match begun(folder, &mut child).map_err(failed)? {
+        Some(status) if status.code() == Some(USAGE) => {
+            let mut why = String::new();
+            log.seek(SeekFrom::Start(before)).and_then(|_| log.read_to_string(&mut why)).map_err(failed)?;
+            say(&why);
+            Ok(2)
+        }
+        Some(_) | None => {
+            say(&format!("creel: `creel attach {0}` shows the session, `creel stop -s {0}` ends it", folder.name));
+            print(&format!("{}\n", folder.name))
+        }
+    }
+}
+
+/// What a session in the background says, since it has no terminal to say it on.
+fn log() -> Result<File> {
+    let folder = project::state_dir()?.join("log");
+    let path = folder.join("background.log");
+    fs::create_dir_all(&folder)
+        .and_then(|()| OpenOptions::new().read(true).append(true).create(true).open(&path))
+        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
+}
+
+fn spawn(more: &[&str], log: &File) -> io::Result<Child> {
+    let mut own = std::env::args_os().skip(1);
+    let subcommand = own.next().unwrap_or_default();
+    let more = ["--background"].iter().chain(more).map(OsString::from);
+    Command::new(std::env::current_exe()?)
+        .arg(subcommand)
+        .args(more)
+        .args(own)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log.try_clone()?)
+        .spawn()
+}
+
+/// Waits until the session can be reached, or the process has ended.
+fn begun(folder: &Folder, child: &mut Child) -> io::Result<Option<ExitStatus>> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if journal::running(folder).is_some_and(|holder| holder.pid == Some(child.id()))
+            && Address::of(folder).is_some()
+        {
+            return Ok(None);
+        }
+        std::thread::sleep(AGAIN);
+    }
+}
+
+/// Leaves the terminal and the group of whoever started this process.
+pub(super) fn leave_the_terminal() {
+    // It fails for the leader of a group, which a process that was just started is not.
+    if let Err(error) = rustix::process::setsid() {
+        tracing::warn!("this session stays with its terminal: {error}");
+    }
+}

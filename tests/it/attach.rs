@@ -1,0 +1,266 @@
+//! Sessions in the background, and screens that come and go.
+
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{
+    lives,
+    project::{Project, Ran, until},
+    terminal::{Cells, Terminal},
+};
+
+const WIDE: Cells = (120, 40);
+
+/// A session that asks at its end, with something held.
+const HELD: &str = "hooks: { post_iteration: [{ name: a, command: 'echo red', pipe_output: true }] }";
+const COMPLETE: &str = "  - say: '<promise>COMPLETE</promise>'\n";
+/// A turn that lasts until the file `go` is there.
+const UNTIL_GO: &str = "  - { say: 'working on it', run: 'until [ -e go ]; do sleep 0.02; done' }\n";
+
+/// A project with a scripted agent.
+fn scripted(rest: &str, turns: &str) -> Project {
+    Project::with(&format!("prompt: GOAL\nagents: {{ demo: {{ script: scenario.yaml }} }}\n{rest}"))
+        .file("scenario.yaml", &format!("turns:\n{turns}otherwise: {{ say: '<promise>COMPLETE</promise>' }}\n"))
+}
+
+/// A session in the background, and the process that runs it.
+struct Background {
+    project: Project,
+    pid: i32,
+}
+
+impl Background {
+    #[track_caller]
+    fn start(project: Project) -> Self {
+        let Ran { code, out, err } = project.creel(&["run", "--detach", "--trust", "-s", "s"]);
+        assert_eq!((code, out.as_str()), (0, "s\n"), "{err}");
+        let pid = project.read(".creel/sessions/s/pid").trim().parse().expect("a number");
+        Self { project, pid }
+    }
+
+    #[track_caller]
+    fn waits_for(&self, kind: &str) {
+        until(kind, || !self.project.kind(kind).is_empty());
+    }
+
+    /// It is over, and its process is gone.
+    #[track_caller]
+    fn ends(&self, outcome: &str) {
+        until("it has ended", || !lives(self.pid));
+        assert_eq!(self.project.outcome().as_deref(), Some(outcome));
+    }
+
+    fn attach(&self) -> Terminal {
+        Terminal::open(&self.project, &["attach"], WIDE)
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // A test that failed leaves nothing running.
+        if lives(self.pid)
+            && let Some(pid) = Pid::from_raw(self.pid)
+        {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+}
+
+/// Waits until the gate takes answers.
+#[track_caller]
+fn await_gate(terminal: &Terminal, title: &str) {
+    terminal.wait_for(title, |shown| shown.has(title) && shown.has("enter answer"));
+}
+
+#[test]
+fn a_session_in_the_background_waits_at_its_gates_and_is_answered_from_elsewhere() {
+    let session = Background::start(scripted(HELD, COMPLETE));
+    session.waits_for("gate_opened");
+    assert_eq!(session.project.kind("session_started")[0]["presence"], "attended");
+    let listed = session.project.creel(&["gate", "list"]);
+    assert!(listed.out.starts_with("1 final delivery: "), "{}{}", listed.out, listed.err);
+    assert_eq!(session.project.creel(&["gate", "answer", "1", "approve"]).code, 0);
+    session.ends("complete");
+    assert!(session.project.prompts()[1].1.contains("red"));
+}
+
+#[test]
+fn a_message_of_ones_own_answers_a_gate() {
+    let session = Background::start(scripted("", "  - say: <promise>ESCALATE</promise>\n"));
+    session.waits_for("gate_opened");
+    let refused = session.project.creel(&["gate", "answer", "1", "send"]);
+    assert_eq!((refused.code, refused.err.as_str()), (1, "creel: a message is needed to send one\n"));
+    assert_eq!(session.project.creel(&["gate", "answer", "1", "send", "you may"]).code, 0);
+    session.ends("complete");
+    assert!(session.project.prompts()[1].1.contains("you may"));
+}
+
+#[test]
+fn a_session_in_the_background_has_no_terminal_and_a_name_of_its_own() {
+    let project = scripted("", UNTIL_GO);
+    let ran = project.creel(&["run", "--detach", "--trust"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let name = ran.out.trim_end();
+    assert!(ran.err.contains(&format!("creel attach {name}")), "{}", ran.err);
+    let pid = project.read(&format!(".creel/sessions/{name}/pid")).trim().to_owned();
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    let fields: Vec<&str> = stat.rsplit_once(')').expect("a name").1.split_whitespace().collect();
+    assert_eq!(
+        (fields[2], fields[3], fields[4]),
+        (pid.as_str(), pid.as_str(), "0"),
+        "its group, its session, no terminal"
+    );
+    project.write("go", "");
+    until("it ends", || !lives(pid.parse().expect("a number")));
+}
+
+#[test]
+fn what_cannot_begin_in_the_background_is_told_at_once() {
+    let project = scripted("", COMPLETE);
+    assert_eq!(project.creel(&["run", "--detach"]).code, 2, "nobody trusted it");
+    let broken = Project::with("prompt: GOAL\nagents: { demo: { script: missing.yaml } }\n");
+    let ran = broken.creel(&["run", "--detach", "--trust", "-s", "s"]);
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""));
+    assert!(ran.err.contains("missing.yaml"), "{}", ran.err);
+    let ran = project.creel(&["run", "--detach", "--json"]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+}
+
+#[test]
+fn a_session_that_was_killed_goes_on_in_the_background() {
+    let session = Background::start(scripted(HELD, UNTIL_GO));
+    session.waits_for("tool_called");
+    kill_process(Pid::from_raw(session.pid).expect("a process"), Signal::KILL).expect("it is there");
+    until("it is gone", || !lives(session.pid));
+    session.project.write("go", "");
+    let ran = session.project.creel(&["resume", "--detach"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "s\n"), "{}", ran.err);
+    session.waits_for("gate_opened");
+    assert_eq!(session.project.creel(&["gate", "answer", "1", "skip"]).code, 0);
+    until("it has ended", || session.project.outcome().as_deref() == Some("complete"));
+}
+
+// Screens
+
+#[test]
+fn an_attached_screen_shows_all_that_happened_and_can_answer() {
+    let session = Background::start(scripted(HELD, COMPLETE));
+    session.waits_for("gate_opened");
+    let mut terminal = session.attach();
+    await_gate(&terminal, "Final delivery");
+    terminal.wait_for_text("red");
+    terminal.press("enter");
+    terminal.wait_for_status(" complete ");
+    terminal.wait_for_text("session started");
+    terminal.press("q");
+    assert_eq!(terminal.end(), 0);
+    terminal.is_as_it_was();
+    assert!(terminal.text().contains("session complete after 1 iteration"), "{}", terminal.text());
+    session.ends("complete");
+    let answered = &session.project.kind("gate_answered")[0];
+    assert_eq!((&answered["choice"], &answered["by"]), (&"approve".into(), &"tui".into()));
+}
+
+#[test]
+fn leaving_an_attached_screen_leaves_the_session_running() {
+    let session = Background::start(scripted("", UNTIL_GO));
+    session.waits_for("tool_called");
+    let leave: [&dyn Fn(&Terminal); 3] = [
+        &|terminal| {
+            terminal.press("q");
+            terminal.wait_for_text("leave it running");
+            terminal.press("d");
+        },
+        &|terminal| terminal.signal(Signal::TERM),
+        &|terminal| terminal.signal(Signal::HUP),
+    ];
+    for leave in leave {
+        let mut terminal = session.attach();
+        terminal.wait_for_status("the agent works");
+        leave(&terminal);
+        assert_eq!(terminal.end(), 0);
+        terminal.is_as_it_was();
+        assert!(terminal.text().contains("session `s` goes on"), "{}", terminal.text());
+        assert!(lives(session.pid));
+    }
+    assert!(session.project.kind("stop_requested").is_empty());
+    session.project.write("go", "");
+    session.ends("complete");
+}
+
+#[test]
+fn two_screens_show_the_same_session_and_either_can_stop_it() {
+    let session = Background::start(scripted("", UNTIL_GO));
+    let (mut one, mut two) = (session.attach(), session.attach());
+    one.wait_for_status("the agent works");
+    two.wait_for_status("the agent works");
+    one.press("p");
+    two.wait_for_status("pauses then");
+    two.press("q");
+    two.wait_for_text("leave it running");
+    two.press("y");
+    assert_eq!(two.end(), 0);
+    one.wait_for_status(" cancelled ");
+    one.press("q");
+    assert_eq!(one.end(), 0);
+    one.is_as_it_was();
+    session.ends("cancelled");
+}
+
+#[test]
+fn a_screen_can_be_attached_to_a_session_that_has_one() {
+    let project = scripted(HELD, COMPLETE);
+    let mut own = Terminal::run(&project, WIDE);
+    await_gate(&own, "Final delivery");
+    let mut other = Terminal::open(&project, &["attach", "s"], WIDE);
+    await_gate(&other, "Final delivery");
+    other.press("right enter");
+    own.wait_for_status(" complete ");
+    other.wait_for_status(" complete ");
+    other.press("q");
+    assert_eq!(other.end(), 0);
+    own.press("q");
+    assert_eq!(own.end(), 0);
+    assert_eq!(project.kind("pending_skipped").len(), 1);
+}
+
+#[test]
+fn a_screen_is_told_when_its_session_dies() {
+    let session = Background::start(scripted("", UNTIL_GO));
+    let mut terminal = session.attach();
+    terminal.wait_for_status("the agent works");
+    kill_process(Pid::from_raw(session.pid).expect("a process"), Signal::KILL).expect("it is there");
+    assert_eq!(terminal.end(), 0);
+    terminal.is_as_it_was();
+    assert!(terminal.text().contains("session `s` is not running any more"), "{}", terminal.text());
+    session.project.write("go", "");
+}
+
+#[test]
+fn nothing_is_attached_where_nothing_runs_or_nobody_sits() {
+    let project = scripted("", COMPLETE);
+    let ran = project.creel(&["attach"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("a screen needs a terminal"), "{}", ran.err);
+    let mut terminal = Terminal::open(&project, &["attach"], WIDE);
+    assert_eq!(terminal.end(), 2);
+    assert!(terminal.text().contains("no session is running"), "{}", terminal.text());
+}
+
+#[test]
+fn an_item_is_edited_in_the_persons_own_editor() {
+    let project = scripted(HELD, COMPLETE).file("editor", "#!/bin/sh\necho 'as a brick' >> \"$1\"\n");
+    let editor = project.root().join("editor");
+    fs::set_permissions(&editor, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let session = Background::start(project);
+    session.waits_for("gate_opened");
+    let mut command = session.project.command(&["pending", "edit", "1"]);
+    command.env("EDITOR", editor);
+    let mut terminal = Terminal::start(command, WIDE);
+    assert_eq!(terminal.end(), 0, "{}", terminal.text());
+    let shown = session.project.creel(&["pending", "show", "1"]);
+    assert!(shown.out.ends_with("red\nas a brick\n"), "{}", shown.out);
+    assert_eq!(session.project.creel(&["stop", "--now"]).code, 0);
+    session.ends("cancelled");
+}
