@@ -13,7 +13,7 @@ pub mod shutdown;
 use std::{path::PathBuf, sync::Arc};
 
 use jiff::Timestamp;
-use tokio::sync::mpsc;
+use tokio::sync::{broadcast, mpsc};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
@@ -168,6 +168,11 @@ impl Runtime {
     /// Shows the output of hooks as it comes. What the receiver is too slow for is dropped: all of it is on disk.
     pub fn show_live(&mut self, live: mpsc::Sender<Live>) {
         self.performer.show_live(live);
+    }
+
+    /// Where any number of others can follow the output of hooks. Whoever is too slow misses some of it.
+    pub fn live(&self) -> broadcast::Sender<Live> {
+        self.performer.live()
     }
 
     /// Runs the session until it ends, or waits for a person who is not there.

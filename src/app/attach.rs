@@ -13,7 +13,7 @@ use crate::{
     config::Settings,
     control::{
         cli::steer::{AttachArgs, SessionArgs},
-        helm::{Helm, Remote},
+        helm::{Following, Helm, Remote},
     },
     journal::{self, Folder},
     tui,
@@ -25,8 +25,7 @@ pub(super) fn attach(args: AttachArgs) -> Result {
     }
     let ui = Project::load(&args.config).map_or(Settings::default().ui, |project| project.settings.ui);
     let folder = choose::running(&SessionArgs { session: args.session, config: args.config })?;
-    let (remote, news) = Remote::follow(&folder)?;
-    let (_mute, live) = tokio::sync::mpsc::channel(1);
+    let (remote, Following { news, live }) = Remote::follow(&folder)?;
     let source = tui::Source { journal: folder.journal(), helm: Some(Helm::There(remote)), news, live };
     let tokio = stage::runtime()?;
     let shown = tokio.block_on(tui::run(source, screen_options(ui)));

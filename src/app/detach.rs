@@ -72,9 +72,8 @@ fn begun(folder: &Folder, child: &mut Child) -> io::Result<Option<ExitStatus>> {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
-        if journal::running(folder).is_some_and(|holder| holder.pid == Some(child.id()))
-            && Address::of(folder).is_some()
-        {
+        let holds = journal::running(folder).is_some_and(|holder| holder.pid == Some(child.id()));
+        if holds && Address::of(folder).is_some_and(|address| address.connect().is_ok()) {
             return Ok(None);
         }
         std::thread::sleep(AGAIN);

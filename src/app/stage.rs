@@ -219,7 +219,7 @@ async fn on_screen(
 /// Lets others reach the session. One that cannot be reached goes on all the same.
 fn open_socket(folder: &Folder, runtime: &mut Runtime) -> Option<Socket> {
     let places = Places::usual(paths::state_dir().as_deref());
-    let opened = Socket::open(&places, folder, runtime.follow(), runtime.handle());
+    let opened = Socket::open(&places, folder, runtime);
     opened
         .inspect_err(|error| {
             tracing::warn!("there is no control socket: {error}");

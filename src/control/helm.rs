@@ -5,13 +5,13 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::socket::{
-    client::{AskError, Client},
+    client::{AskError, Client, Seen},
     message::Asker,
 };
 use crate::{
     engine::{event::By, input::Command},
     journal::{Folder, Record},
-    runtime::Handle,
+    runtime::{Handle, Live},
 };
 
 /// Where the commands of a screen go.
@@ -33,6 +33,18 @@ impl Helm {
     }
 }
 
+/// How much output of hooks may wait to be shown.
+const LIVE_BACKLOG: usize = 256;
+
+/// What comes from a session in another process. It ends when the session does.
+#[derive(Debug)]
+pub struct Following {
+    /// Its new records.
+    pub news: mpsc::UnboundedReceiver<Arc<Record>>,
+    /// The output of its hooks.
+    pub live: mpsc::Receiver<Live>,
+}
+
 /// A session in another process.
 #[derive(Debug, Clone)]
 pub struct Remote {
@@ -40,20 +52,29 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// The session of this folder, and word of its new records; that ends when the session does.
-    pub fn follow(folder: &Folder) -> Result<(Self, mpsc::UnboundedReceiver<Arc<Record>>), AskError> {
+    /// The session of this folder, and what comes from it.
+    pub fn follow(folder: &Folder) -> Result<(Self, Following), AskError> {
         // From here on nothing is missed: what was recorded before is in the journal, which the screen reads later.
-        let watch = Client::connect(folder)?.watch(None)?;
+        let watch = Client::connect(folder)?.watch()?;
         let (told, news) = mpsc::unbounded_channel();
+        let (heard, live) = mpsc::channel(LIVE_BACKLOG);
         std::thread::spawn(move || {
-            for record in watch {
-                let Ok(record) = record.inspect_err(|error| tracing::warn!("{error}")) else { return };
-                if told.send(Arc::new(record)).is_err() {
+            for seen in watch {
+                let wanted = match seen {
+                    Ok(Seen::Record(record)) => told.send(Arc::new(*record)).is_ok(),
+                    // What the screen is too slow for is dropped: all of it is on disk.
+                    Ok(Seen::Live(live)) => heard.try_send(live).is_ok() || !heard.is_closed(),
+                    Err(error) => {
+                        tracing::warn!("{error}");
+                        false
+                    }
+                };
+                if !wanted {
                     return;
                 }
             }
         });
-        Ok((Self { folder: folder.clone() }, news))
+        Ok((Self { folder: folder.clone() }, Following { news, live }))
     }
 
     /// One connection a command: it cannot have grown old, and a person does not type faster.

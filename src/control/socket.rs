@@ -26,10 +26,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{
-    journal::Folder,
-    runtime::{Follower, Handle},
-};
+use crate::{journal::Folder, runtime::Runtime};
 use address::{Address, Places};
 use connection::Reach;
 use ledger::Ledger;
@@ -58,11 +55,12 @@ struct Server {
 }
 
 impl Socket {
-    /// Listens for the session of this folder, which this process runs.
-    pub fn open(places: &Places, folder: &Folder, follower: Follower, handle: Handle) -> io::Result<Self> {
+    /// Listens for the session of this folder, which this process is about to run.
+    pub fn open(places: &Places, folder: &Folder, runtime: &mut Runtime) -> io::Result<Self> {
+        let follower = runtime.follow();
         let (address, listener) = Address::take(places, folder, &follower.state.began.id)?;
         let (ledger, desk) = Ledger::new(follower);
-        let reach = Reach { handle, desk, journal: folder.journal() };
+        let reach = Reach { handle: runtime.handle(), desk, journal: folder.journal(), live: runtime.live() };
         let server = Server { listener, ledger, reach, address: address.clone() };
         let thread = std::thread::Builder::new().name("socket".into()).spawn(move || server.run())?;
         Ok(Self { address, thread: Some(thread) })

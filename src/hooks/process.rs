@@ -18,6 +18,7 @@ use std::{
 };
 
 use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
 use tokio::{
     process::{Child, Command},
     time::{Instant, sleep, sleep_until, timeout},
@@ -93,7 +94,8 @@ pub enum ProcessEnd {
 }
 
 /// Where something was printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Stream {
     /// Standard output.
     Stdout,

@@ -24,6 +24,9 @@ use crate::engine::{State, event::Event, time::At};
 /// How long a record may be only in the kernel's memory. That is about power loss: a kill loses nothing.
 const SYNC_EVERY: Duration = Duration::from_millis(200);
 
+/// For how many milliseconds somebody may look whether a session runs.
+const LOOKED_AT: u32 = 20;
+
 /// Why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
@@ -233,8 +236,17 @@ fn sync_in_background(file: File) -> mpsc::Sender<()> {
     ask
 }
 
+/// Takes the lock. Whoever looks whether the session runs has it for a moment, which is waited for.
 fn lock(file: &File, folder: &Folder) -> Result<(), JournalError> {
-    match file.try_lock() {
+    let mut tries = 0;
+    let locked = loop {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if tries < LOOKED_AT => std::thread::sleep(Duration::from_millis(1)),
+            locked => break locked,
+        }
+        tries += 1;
+    };
+    match locked {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => Err(JournalError::Held { name: folder.name.clone(), pid: folder.read_pid() }),
         Err(TryLockError::Error(cause)) => Err(JournalError::Io { doing: "lock", path: folder.journal(), cause }),

@@ -13,7 +13,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{broadcast, mpsc, oneshot},
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
@@ -39,12 +39,16 @@ use crate::{
     },
 };
 
+/// How many pieces of output are kept for a screen elsewhere that is behind.
+const FAR_BACKLOG: usize = 64;
+
 /// Does what the engine asks for.
 pub(super) struct Performer {
     place: Place,
     handle: Handle,
     children: Children,
     live: Option<mpsc::Sender<Live>>,
+    far: broadcast::Sender<Live>,
     hooks: HashMap<RunId, Task>,
     /// Gone once the agent is to end.
     turns: Option<mpsc::UnboundedSender<(TurnRequest, CancellationToken)>>,
@@ -106,7 +110,18 @@ impl Performer {
             open: BTreeMap::new(),
         };
         let agent = tokio::spawn(converse(agent, asked, hearing));
-        Self { place, handle, children, live: None, hooks: HashMap::new(), turns: Some(turns), turn: None, asks, agent }
+        Self {
+            place,
+            handle,
+            children,
+            live: None,
+            far: broadcast::Sender::new(FAR_BACKLOG),
+            hooks: HashMap::new(),
+            turns: Some(turns),
+            turn: None,
+            asks,
+            agent,
+        }
     }
 
     pub(super) fn children(&self) -> Children {
@@ -115,6 +130,10 @@ impl Performer {
 
     pub(super) fn show_live(&mut self, live: mpsc::Sender<Live>) {
         self.live = Some(live);
+    }
+
+    pub(super) fn live(&self) -> broadcast::Sender<Live> {
+        self.far.clone()
     }
 
     pub(super) fn perform(&mut self, effect: Effect) {
@@ -155,6 +174,7 @@ impl Performer {
             handle: handle.clone(),
             children: self.children.clone(),
             live: self.live.clone(),
+            far: self.far.clone(),
             gap: false,
         };
         let done = tokio::spawn(async move {
@@ -294,6 +314,8 @@ struct Watcher {
     handle: Handle,
     children: Children,
     live: Option<mpsc::Sender<Live>>,
+    /// To screens elsewhere, if there are any.
+    far: broadcast::Sender<Live>,
     /// Whether something could not be passed on.
     gap: bool,
 }
@@ -311,6 +333,9 @@ impl Watch for Watcher {
                 Ok(place) => place.send(Live { run: self.run, stream, bytes: bytes.to_vec(), gap }),
                 Err(_) => self.gap = true,
             }
+        }
+        if self.far.receiver_count() > 0 {
+            let _ = self.far.send(Live { run: self.run, stream, bytes: bytes.to_vec(), gap: false });
         }
     }
 }

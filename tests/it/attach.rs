@@ -209,6 +209,24 @@ fn two_screens_show_the_same_session_and_either_can_stop_it() {
 }
 
 #[test]
+fn an_attached_screen_shows_what_a_hook_prints_while_it_runs() {
+    let hook = "until [ -e start ]; do sleep 0.02; done; echo halfway there; until [ -e go ]; do sleep 0.02; done";
+    let session = Background::start(scripted(&format!("hooks: {{ stop: [{{ command: '{hook}' }}] }}"), COMPLETE));
+    session.waits_for("hook_started");
+    let mut terminal = session.attach();
+    terminal.wait_for_status(" runs `");
+    terminal.press("2 z");
+    session.project.write("start", "");
+    terminal
+        .wait_for("its output", |shown| shown.has("halfway there") && session.project.kind("hook_finished").is_empty());
+    session.project.write("go", "");
+    terminal.wait_for_status(" complete ");
+    terminal.press("q");
+    assert_eq!(terminal.end(), 0);
+    session.ends("complete");
+}
+
+#[test]
 fn a_screen_can_be_attached_to_a_session_that_has_one() {
     let project = scripted(HELD, COMPLETE);
     let mut own = Terminal::run(&project, WIDE);

@@ -91,7 +91,7 @@ impl Address {
     fn tell(&self) -> io::Result<()> {
         // Whole or not at all: somebody may be reading it.
         let draft = self.told_in.with_extension("new");
-        fs::write(&draft, format!("{}\n", self.socket.display()))?;
+        fs::write(&draft, self.line())?;
         fs::set_permissions(&draft, Permissions::from_mode(PRIVATE_FILE))?;
         fs::rename(&draft, &self.told_in)
     }
@@ -105,37 +105,45 @@ impl Address {
         UnixStream::connect(&self.socket)
     }
 
-    /// Takes it away, if it is a socket.
+    /// Takes it away, if it is a socket. The session may be run by another creel by now, whose word is left alone.
     pub fn remove(&self) {
         if fs::symlink_metadata(&self.socket).is_ok_and(|meta| meta.file_type().is_socket()) {
             let _ = fs::remove_file(&self.socket);
         }
-        let _ = fs::remove_file(&self.told_in);
+        if fs::read_to_string(&self.told_in).is_ok_and(|told| told == self.line()) {
+            let _ = fs::remove_file(&self.told_in);
+        }
+    }
+
+    fn line(&self) -> String {
+        format!("{}\n", self.socket.display())
     }
 
     /// Takes it away if nobody listens there any more.
     pub fn remove_if_stale(&self) {
         match self.connect() {
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => self.remove(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => drop(fs::remove_file(&self.told_in)),
+            Err(error) if [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound].contains(&error.kind()) => {
+                self.remove();
+            }
             Ok(_) | Err(_) => {}
         }
     }
 }
 
 fn listen_in(place: &Path, id: &str) -> io::Result<(PathBuf, UnixListener)> {
-    let socket = place.join(format!("{id}.sock"));
+    // No two processes have the same, so nobody takes away what another one has made.
+    let name = format!("{id}-{:x}", std::process::id());
+    let socket = place.join(format!("{name}.sock"));
     if socket.as_os_str().len() > LONGEST || socket.to_str().is_none_or(|path| path.contains('\n')) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is too long for a socket"));
     }
     make_private(place)?;
     clear_stale(place);
     // Bound under another name first: a socket that has its name is listened at and has its permissions.
-    let draft = place.join(id);
+    let draft = place.join(name);
     let _ = fs::remove_file(&draft);
     let listener = UnixListener::bind(&draft)?;
     fs::set_permissions(&draft, Permissions::from_mode(PRIVATE_FILE))?;
-    // What has that name belongs to a dead creel: this one holds the session's lock.
     fs::rename(&draft, &socket)?;
     Ok((socket, listener))
 }
@@ -189,6 +197,9 @@ mod tests {
         found.connect().expect("somebody listens");
         found.remove();
         assert!(Address::of(&folder).is_none() && !address.socket().exists());
+        fs::write(folder.socket_file(), "/elsewhere\n").expect("a file");
+        address.remove();
+        assert!(Address::of(&folder).is_some(), "another creel's word is left alone");
     }
 
     #[test]

@@ -10,9 +10,12 @@ use std::{
 
 use super::{
     address::Address,
-    message::{Asker, Reply, Request, Told, ask},
+    message::{Asker, LiveLine, Reply, Request, Told, ask},
 };
-use crate::journal::{self, Folder, Record};
+use crate::{
+    journal::{self, Folder, Record, record::RecordError},
+    runtime::Live,
+};
 
 /// How long a session may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -97,9 +100,9 @@ impl Client {
         }
     }
 
-    /// Asks for the records from this number on, or for those to come.
-    pub fn watch(mut self, from: Option<u64>) -> Result<Watch, AskError> {
-        self.ask(Asker::Tui, &Request::Watch { from })?;
+    /// Asks for all that comes: records, and the output of hooks.
+    pub fn watch(mut self) -> Result<Watch, AskError> {
+        self.ask(Asker::Tui, &Request::Watch { from: None, live: true })?;
         self.stream.get_ref().set_read_timeout(None).map_err(|error| self.broken(error))?;
         Ok(Watch(self))
     }
@@ -117,16 +120,34 @@ impl Client {
     }
 }
 
-/// The records of a session, as they come. Ends when the session does.
+/// What comes from a session.
+#[derive(Debug)]
+pub enum Seen {
+    /// A record.
+    Record(Box<Record>),
+    /// A piece of a hook's output.
+    Live(Live),
+}
+
+/// A session as it happens. Ends when the session does.
 #[derive(Debug)]
 pub struct Watch(Client);
 
 impl Iterator for Watch {
-    type Item = Result<Record, AskError>;
+    type Item = Result<Seen, AskError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let line = self.0.line().map_err(|error| self.0.broken(error)).transpose()?;
-        let read = |line: String| Record::from_line(&line).map_err(|error| self.0.broken(io::Error::other(error)));
-        Some(line.and_then(read))
+        Some(line.and_then(|line| seen(&line).map_err(|error| self.0.broken(io::Error::other(error)))))
+    }
+}
+
+fn seen(line: &str) -> Result<Seen, RecordError> {
+    match Record::from_line(line) {
+        Ok(record) => Ok(Seen::Record(Box::new(record))),
+        Err(error) => match serde_json::from_str::<LiveLine>(line) {
+            Ok(LiveLine { live, .. }) => Ok(Seen::Live(live.into())),
+            Err(_) => Err(error),
+        },
     }
 }

@@ -11,16 +11,19 @@ use tokio::{
         UnixStream,
         unix::{OwnedReadHalf, OwnedWriteHalf},
     },
-    sync::watch,
+    sync::{
+        broadcast::{self, error::RecvError},
+        watch,
+    },
     time::timeout,
 };
 
 use super::{
     ledger::Desk,
-    message::{self, Asker, LONGEST, Meaning, Reply, Request},
+    message::{self, Asker, LONGEST, LiveLine, LiveOutput, Meaning, Reply, Request},
     tail::Tail,
 };
-use crate::runtime::Handle;
+use crate::runtime::{Handle, Live};
 
 /// How long a client may take to read what it is sent.
 pub(super) const WRITING: Duration = Duration::from_secs(10);
@@ -33,6 +36,7 @@ pub(super) struct Reach {
     pub(super) handle: Handle,
     pub(super) desk: Desk,
     pub(super) journal: PathBuf,
+    pub(super) live: broadcast::Sender<Live>,
 }
 
 /// A client.
@@ -79,7 +83,7 @@ impl Connection {
             match message::read(&line) {
                 Ok((by, request)) => match self.answer(by, request).await {
                     Next::Say(reply) => self.say(&reply).await?,
-                    Next::Watch(tail) => return self.watch(tail).await,
+                    Next::Watch(tail, pieces) => return self.watch(tail, pieces).await,
                 },
                 Err(why) => self.say(&Reply::refused(why)).await?,
             }
@@ -100,24 +104,25 @@ impl Connection {
     }
 
     async fn answer(&self, by: Asker, request: Request) -> Next {
-        let Reach { handle, desk, journal } = &self.reach;
+        let Reach { handle, desk, journal, live } = &self.reach;
         Next::Say(match request.meaning() {
             Meaning::Command(command) => match handle.command(by.into(), command).await {
                 Ok(()) => Reply::done(),
                 Err(why) => Reply::refused(why),
             },
             Meaning::Question(question) => desk.ask(question).await,
-            Meaning::Watch(from) => {
+            Meaning::Watch(from, output) => {
                 let from = from.unwrap_or(*desk.news.borrow() + 1);
+                let live = (output == LiveOutput::Wanted).then(|| live.subscribe());
                 match Tail::open(journal, from) {
-                    Ok(tail) => return Next::Watch(tail),
+                    Ok(tail) => return Next::Watch(tail, live),
                     Err(error) => Reply::refused(format!("the journal cannot be read: {error}")),
                 }
             }
         })
     }
 
-    async fn watch(mut self, mut tail: Tail) -> io::Result<()> {
+    async fn watch(mut self, mut tail: Tail, mut live: Option<broadcast::Receiver<Live>>) -> io::Result<()> {
         self.say(&Reply::done()).await?;
         let mut news = self.reach.desk.news.clone();
         let mut over = false;
@@ -135,6 +140,7 @@ impl Connection {
             tokio::select! {
                 // After the last record, the file is read once more.
                 changed = news.changed() => over = changed.is_err(),
+                piece = overheard(&mut live) => self.write(LiveLine::of(&piece).as_bytes()).await?,
                 () = gone(&mut self.reader) => return Ok(()),
             }
         }
@@ -154,7 +160,20 @@ impl Connection {
 /// What follows from a request.
 enum Next {
     Say(Reply),
-    Watch(Tail),
+    Watch(Tail, Option<broadcast::Receiver<Live>>),
+}
+
+/// The next piece of a hook's output, if it is wanted.
+async fn overheard(live: &mut Option<broadcast::Receiver<Live>>) -> Live {
+    let mut missed = false;
+    while let Some(pieces) = live {
+        match pieces.recv().await {
+            Ok(piece) => return Live { gap: missed, ..piece },
+            Err(RecvError::Lagged(_)) => missed = true,
+            Err(RecvError::Closed) => *live = None,
+        }
+    }
+    std::future::pending().await
 }
 
 /// Waits until the session is over.

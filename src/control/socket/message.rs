@@ -16,12 +16,16 @@
 use serde::{Deserialize, Serialize};
 
 use super::view::{GateView, HookView, ItemView, Status};
-use crate::engine::{
-    event::{By, StopHow},
-    hooks::point::Point,
-    ids::{GateId, ItemId, RunId},
-    input::{Command, GateAnswer},
-    session::gate::Choice,
+use crate::{
+    engine::{
+        event::{By, StopHow},
+        hooks::point::Point,
+        ids::{GateId, ItemId, RunId},
+        input::{Command, GateAnswer},
+        session::gate::Choice,
+    },
+    hooks::process::Stream,
+    runtime::Live,
 };
 
 /// The version of these words.
@@ -100,10 +104,13 @@ pub enum Request {
     HookCancel { run: RunId },
     /// A task was completed.
     TaskComplete { id: String, content: String },
-    /// The records from this number on, then all that come; only those that come, if unsaid.
+    /// The records from this number on, then all that come; only those that come, if unsaid. With `live`, the output of
+    /// hooks as well, as it comes: lines with `live`, between the records.
     Watch {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<u64>,
+        #[serde(default)]
+        live: bool,
     },
 }
 
@@ -152,8 +159,17 @@ pub enum Meaning {
     Command(Command),
     /// What is known already is told.
     Question(Question),
-    /// Records, from this number on.
-    Watch(Option<u64>),
+    /// Records, from this number on, and perhaps the output of hooks.
+    Watch(Option<u64>, LiveOutput),
+}
+
+/// Whether the output of hooks is wanted as it comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LiveOutput {
+    /// It is.
+    Wanted,
+    /// The records are enough.
+    Unwanted,
 }
 
 /// Something to look up.
@@ -181,7 +197,8 @@ impl Request {
             Self::PendingShow { item } => Tell(Question::Item(item)),
             Self::GateList => Tell(Question::Gates),
             Self::HookList => Tell(Question::Hooks),
-            Self::Watch { from } => Meaning::Watch(from),
+            Self::Watch { from, live: true } => Meaning::Watch(from, LiveOutput::Wanted),
+            Self::Watch { from, live: false } => Meaning::Watch(from, LiveOutput::Unwanted),
             Self::Pause => Do(Command::Pause),
             Self::Unpause => Do(Command::Unpause),
             Self::Stop { how } => Do(Command::Stop(how)),
@@ -262,6 +279,43 @@ pub fn read(line: &[u8]) -> Result<(Asker, Request), String> {
     Ok((envelope.by, serde_json::from_slice(line).map_err(wrong)?))
 }
 
+/// A piece of a hook's output between the records of a watch: `{"v":1,"live":{"run":3,"stream":"stdout","text":"…"}}`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LiveLine {
+    /// The version of these words.
+    pub v: u32,
+    /// The piece.
+    pub live: Piece,
+}
+
+/// A piece of a hook's output.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    /// The run that printed it.
+    pub run: RunId,
+    /// Where.
+    pub stream: Stream,
+    /// What; bytes that are no text are replaced.
+    pub text: String,
+    /// Whether something before it is missing, because it came faster than it was read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gap: bool,
+}
+
+impl LiveLine {
+    /// The line for a piece, newline included.
+    pub fn of(live: &Live) -> String {
+        let text = String::from_utf8_lossy(&live.bytes).into_owned();
+        line(&Self { v: VERSION, live: Piece { run: live.run, stream: live.stream, text, gap: live.gap } })
+    }
+}
+
+impl From<Piece> for Live {
+    fn from(piece: Piece) -> Self {
+        Self { run: piece.run, stream: piece.stream, bytes: piece.text.into_bytes(), gap: piece.gap }
+    }
+}
+
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
@@ -331,7 +385,7 @@ mod tests {
         assert_eq!(By::from(by), By::Tui);
         match request.meaning() {
             Meaning::Command(command) => command,
-            Meaning::Question(_) | Meaning::Watch(_) => panic!("{line} is no command"),
+            Meaning::Question(_) | Meaning::Watch(..) => panic!("{line} is no command"),
         }
     }
 
