@@ -48,11 +48,6 @@ impl Places {
         let shared = Path::new("/tmp").join(format!("creel-{}", geteuid().as_raw()));
         Self(runtime.into_iter().chain(state).chain([shared]).collect())
     }
-
-    /// Only this one.
-    pub fn only(folder: PathBuf) -> Self {
-        Self(vec![folder])
-    }
 }
 
 fn is_ours(dir: &Path) -> bool {
@@ -189,7 +184,7 @@ mod tests {
     fn only_the_owner_can_reach_it_and_it_is_found_and_gone() {
         let dir = tempfile::tempdir().expect("a folder");
         let folder = session(dir.path());
-        let places = Places::only(dir.path().join("run"));
+        let places = Places(vec![dir.path().join("run")]);
         let (address, _listener) = Address::take(&places, &folder, "id").expect("an address");
         let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o777;
         assert_eq!((mode(&dir.path().join("run")), mode(address.socket())), (0o700, 0o600));
@@ -206,7 +201,7 @@ mod tests {
     fn what_a_dead_session_left_is_cleared_and_what_lives_is_not() {
         let dir = tempfile::tempdir().expect("a folder");
         let folder = session(dir.path());
-        let places = Places::only(dir.path().join("run"));
+        let places = Places(vec![dir.path().join("run")]);
         let (dead, listener) = Address::take(&places, &folder, "dead").expect("an address");
         drop(listener);
         let (living, _listener) = Address::take(&places, &folder, "living").expect("an address");
