@@ -309,6 +309,7 @@ fn plan(max_iterations: u32, agent: &str, hooks: BTreeMap<Point, Vec<HookSpec>>)
             ..GatePolicies::default()
         },
         hooks,
+        automation: Vec::new(),
         stop: StopPlan { hooks: vec![StopHook::Default], circuit_breaker: 3 },
         agent: "bench".into(),
         permissions: Vec::new(),
@@ -408,6 +409,7 @@ impl Story {
             omitted_bytes: 0,
             file: Some(format!("outputs/run-{run}.log")),
             reply: None,
+            answer: None,
         };
         self.inbox.push_back(Input::HookFinished { run, result: Box::new(result) });
     }

@@ -29,11 +29,10 @@ mod tests;
 use std::path::Path;
 
 pub use agents::program_of;
-pub use automation::BUILTIN_AUTOMATION;
 pub use diagnostic::{Diagnostic, Place, Severity};
 pub use hooks::BUILTIN_HOOKS;
 pub use schema::json_schema;
-pub use settings::{AutomationHook, ConfigError, Document, Draft, Nats, Settings, TaskAgents, TaskType, Theme, Ui};
+pub use settings::{ConfigError, Document, Draft, Nats, Settings, TaskAgents, TaskType, Theme, Ui};
 
 /// More messages help nobody.
 const SHOWN: usize = 50;

@@ -9,6 +9,7 @@ pub mod narrate;
 pub mod paint;
 pub mod requests;
 pub mod socket;
+pub mod task_words;
 pub mod text;
 pub mod tool;
 pub mod trust;

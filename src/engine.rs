@@ -24,12 +24,13 @@ pub mod recovery;
 pub mod session;
 pub mod stop;
 pub mod summary;
+pub mod tasks;
 pub mod time;
 
 use std::fmt::Display;
 
 use effect::Effect;
-use event::{DeliverRest, Event, HookErrorData, HookFinished, Outcome};
+use event::{DeliverRest, Event, HookFinished, Outcome};
 use hooks::{
     dispatch::{self, Dispatch},
     point::{Broken, Point},
@@ -39,6 +40,7 @@ use ids::RunId;
 use input::Input;
 use session::warning;
 pub use session::{Phase, State};
+use tasks::record::HookErrorData;
 use time::At;
 
 /// What follows from an input.
@@ -101,6 +103,9 @@ pub fn decide(state: &State, now: At, input: Input) -> Step {
 }
 
 fn on_hook_finished(state: &State, run: RunId, result: RunResult) -> Step {
+    if state.tasks.automation.awaits(run) {
+        return state.on_automation_finished(run, result);
+    }
     let dispatches = state.dispatch().into_iter().chain(state.side.dispatch.as_ref());
     let awaited = |dispatch: &&Dispatch| dispatch.running.as_ref().is_some_and(|running| running.run == run);
     let Some((dispatch, running)) = dispatches.into_iter().find(awaited).and_then(|d| Some((d, d.running.as_ref()?)))
@@ -146,7 +151,8 @@ fn trouble(dispatch: &Dispatch, finished: &HookFinished, escalates: bool) -> Opt
     match (point.rules().broken, &dispatch.cause) {
         (Broken::HookError, dispatch::Cause::Task(task)) => Some(Event::HookError {
             task: task.id.clone(),
-            data: HookErrorData { hook_name: hook.clone(), error: what },
+            data: HookErrorData { hook_name: hook.clone(), error: what, original_event: None },
+            event: None,
         }),
         (Broken::Warn | Broken::HookError | Broken::Block, _) => {
             let counts = if *point == Point::Stop && !escalates { "; it counts as passed" } else { "" };

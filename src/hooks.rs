@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::{
     effect::{Facts, HookJob},
     hooks::{
+        point::Point,
         template,
         verdict::{RunEnd, RunResult},
     },
@@ -76,7 +77,10 @@ pub async fn run_hook(job: &HookJob, place: &Place, watch: &mut dyn Watch, cance
     if let Some(note) = &captured.file_note {
         tracing::warn!(run = job.run.0, "{note}");
     }
-    let reply = captured.answer.as_deref().filter(|_| end == RunEnd::Exit(0)).and_then(reply::parse);
+    let answers = job.point == Point::Automation;
+    let reply =
+        captured.answer.as_deref().filter(|_| end == RunEnd::Exit(0)).and_then(reply::parse).filter(|_| !answers);
+    let answer = captured.answer.filter(|_| answers);
     RunResult {
         end,
         took: Span::from(started.elapsed()),
@@ -85,6 +89,7 @@ pub async fn run_hook(job: &HookJob, place: &Place, watch: &mut dyn Watch, cance
         omitted_bytes: captured.omitted_bytes,
         file: captured.file_written.then_some(name),
         reply,
+        answer,
     }
 }
 
@@ -174,6 +179,8 @@ fn standard_input(job: &HookJob, place: &Place) -> Vec<u8> {
         ("task", facts.task.as_ref().map(|t| json!({ "id": t.id, "content": t.content }))),
         ("error", facts.error.clone().map(Value::String)),
         ("agent_output", facts.agent_output.clone().map(Value::String)),
+        ("event", facts.event.clone()),
+        ("graph", facts.graph.clone()),
     ];
     for (key, value) in by_point {
         if let Some(value) = value {

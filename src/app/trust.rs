@@ -106,9 +106,7 @@ fn scripted(plan: &Plan) -> Vec<String> {
 /// What a project's config would run with this plan.
 pub(super) fn of_project(project: &Project, plan: &Plan) -> Vec<String> {
     let described = project.settings.agents.contains_key(&plan.agent);
-    let own = project.settings.automation.iter().filter_map(|hook| hook.command.as_ref());
     let mut all = commands(plan, described);
     all.extend(scripted(plan));
-    all.extend(own.map(|command| format!("automation: {command}")));
     all
 }

@@ -1,41 +1,46 @@
 //! From `automation:` to the hooks that run when tasks change.
 //!
-//! Owns the built-in hooks' names and defaults, and how files and the config change them. Does not run anything.
+//! Owns how files and the config change the hooks that are built in, and add others. Does not run anything: see
+//! [`crate::engine::tasks::automation`].
 //!
 //! # Invariants
 //! - The hooks are in the order in which they run, and no two have one name.
 
 use super::{
-    diagnostic::{names, nearest, quoted},
+    diagnostic::{Stretch, names, nearest, quoted},
     fields::Fields,
+    hooks::check_template,
     node::{Kind, Node},
     report::Report,
-    settings::AutomationHook,
     shape::AUTOMATION_HOOK,
 };
-
-/// The automation hooks that creel brings along: name, priority, events.
-pub const BUILTIN_AUTOMATION: [(&str, i64, &[&str]); 3] = [
-    ("auto-create-review-task", 10, &["task_completed"]),
-    ("check-dependency-satisfaction", 20, &["task_completed"]),
-    ("track-agent-task-lifecycle", 50, &["task_created", "task_started", "task_completed"]),
-];
+use crate::engine::{
+    hooks::point::Point,
+    policy::{AutomationHook, HookAction, HookSpec},
+    tasks::{
+        builtin::{Builtin, Preset},
+        record::TaskEventKind,
+    },
+};
 
 const OWN_PRIORITY: i64 = 100;
 
 /// The built-in hooks, as they are when nothing is said.
 pub(super) fn builtin() -> Vec<AutomationHook> {
-    BUILTIN_AUTOMATION
-        .into_iter()
-        .map(|(name, priority, events)| AutomationHook {
+    let all = Builtin::ALL.map(Builtin::preset).into_iter();
+    all.map(|Preset { name, priority, events, enabled }| AutomationHook {
+        events: events.to_vec(),
+        spec: HookSpec {
             name: name.to_owned(),
-            events: events.iter().map(|&event| event.to_owned()).collect(),
-            priority,
-            enabled: true,
-            command: None,
+            action: HookAction::Builtin(name.to_owned()),
             timeout: Fields::of(&AUTOMATION_HOOK, None).duration("timeout"),
-        })
-        .collect()
+            pipe_output: false,
+            priority,
+            enabled,
+            on_failure: None,
+        },
+    })
+    .collect()
 }
 
 /// Changes the hooks as a list says.
@@ -51,26 +56,45 @@ pub(super) fn apply(report: &mut Report, list: Option<&Node>, hooks: &mut Vec<Au
         }
         seen.push(name.clone());
         if let Some(hook) = hook(report, &fields, node, name) {
-            hooks.retain(|other| other.name != hook.name);
+            hooks.retain(|other| other.spec.name != hook.spec.name);
             hooks.push(hook);
         }
     }
-    hooks.sort_by_key(|hook| hook.priority);
+    hooks.sort_by_key(|hook| hook.spec.priority);
 }
 
 fn hook(report: &mut Report, fields: &Fields<'_>, node: &Node, name: String) -> Option<AutomationHook> {
-    let known = BUILTIN_AUTOMATION.into_iter().find(|(known, ..)| *known == name);
-    let command = fields.some_text("command");
+    let known = Builtin::named(&name).map(Builtin::preset);
     let at = fields.given("name").map_or(node.at, |name| name.at);
-    match (known, &command) {
+    let action = action(report, fields, &name, known, at)?;
+    let spec = HookSpec {
+        name,
+        action,
+        timeout: fields.duration("timeout"),
+        pipe_output: false,
+        priority: fields.maybe_int("priority").unwrap_or(known.map_or(OWN_PRIORITY, |known| known.priority)),
+        enabled: fields.bool("enabled"),
+        on_failure: None,
+    };
+    Some(AutomationHook { events: events(report, fields, known, at), spec })
+}
+
+fn action(
+    report: &mut Report,
+    fields: &Fields<'_>,
+    name: &str,
+    known: Option<Preset>,
+    at: Stretch,
+) -> Option<HookAction> {
+    match (known, fields.some_text("command")) {
         (None, None) => {
-            let all = BUILTIN_AUTOMATION.map(|(name, ..)| name);
-            let hint = nearest(&name, all).map_or_else(
+            let all = Builtin::ALL.map(|builtin| builtin.preset().name);
+            let hint = nearest(name, all).map_or_else(
                 || format!("a hook of your own needs a `command`; built-in hooks: {}", names(&all)),
                 |near| format!("did you mean `{near}`?"),
             );
-            report.error_hint(at, format!("there is no built-in hook {}", quoted(&name)), hint);
-            return None;
+            report.error_hint(at, format!("there is no built-in hook {}", quoted(name)), hint);
+            None
         }
         (Some(_), Some(_)) => {
             report.error_hint(
@@ -78,10 +102,17 @@ fn hook(report: &mut Report, fields: &Fields<'_>, node: &Node, name: String) -> 
                 format!("`{name}` is built in, and runs no command"),
                 "give yours another name".to_owned(),
             );
-            return None;
+            None
         }
-        (Some(_), None) | (None, Some(_)) => {}
+        (Some(_), None) => Some(HookAction::Builtin(name.to_owned())),
+        (None, Some(command)) => {
+            check_template(report, Point::Automation, &command, fields.given("command").map_or(at, |node| node.at));
+            Some(HookAction::Command(command))
+        }
     }
+}
+
+fn events(report: &mut Report, fields: &Fields<'_>, known: Option<Preset>, at: Stretch) -> Vec<TaskEventKind> {
     let given = fields.given("event_types");
     if let Some(list) = given
         && matches!(&list.kind, Kind::List(items) if items.is_empty())
@@ -90,18 +121,9 @@ fn hook(report: &mut Report, fields: &Fields<'_>, node: &Node, name: String) -> 
     } else if given.is_none() && known.is_none() {
         report.error_hint(at, "`event_types` is missing", "such as `event_types: [task_completed]`".to_owned());
     }
-    let events = match (given, known) {
-        (Some(list), _) => list.items().iter().filter_map(|item| item.text().map(str::to_owned)).collect(),
-        (None, Some((.., events))) => events.iter().map(|&event| event.to_owned()).collect(),
+    match (given, known) {
+        (Some(list), _) => list.items().iter().filter_map(|item| TaskEventKind::named(item.text()?)).collect(),
+        (None, Some(known)) => known.events.to_vec(),
         (None, None) => Vec::new(),
-    };
-    let priority = known.map_or(OWN_PRIORITY, |(_, priority, _)| priority);
-    Some(AutomationHook {
-        name,
-        events,
-        priority: fields.maybe_int("priority").unwrap_or(priority),
-        enabled: fields.bool("enabled"),
-        command,
-        timeout: fields.duration("timeout"),
-    })
+    }
 }

@@ -63,6 +63,7 @@ fn is_about_submitting(point: Point) -> bool {
         | Point::Stop
         | Point::PostIteration
         | Point::OnTaskComplete
+        | Point::Automation
         | Point::OnError
         | Point::SessionEnd => false,
     }
@@ -177,7 +178,7 @@ fn spec(fields: &Fields<'_>, name: String, action: HookAction, timeout: Span) ->
     }
 }
 
-fn check_template(report: &mut Report, point: Point, command: &str, at: Stretch) {
+pub(super) fn check_template(report: &mut Report, point: Point, command: &str, at: Stretch) {
     check_placeholders(report, &format!("`{point}`"), offered(point), command, at);
 }
 

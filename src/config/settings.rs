@@ -16,7 +16,10 @@ use super::{
 };
 use crate::engine::{
     hooks::point::Point,
-    policy::{AgentSpec, Backoff, Budget, Context, GatePolicies, HookSpec, OnLimit, PermissionRule, Plan, StopPlan},
+    policy::{
+        AgentSpec, AutomationHook, Backoff, Budget, Context, GatePolicies, HookSpec, OnLimit, PermissionRule, Plan,
+        StopPlan,
+    },
     time::Span,
 };
 
@@ -39,8 +42,6 @@ pub struct Settings {
     pub draft: Draft,
     /// The rules of the stop decision, with their defaults, for a version that runs them.
     pub rules: Vec<Value>,
-    /// What happens by itself when tasks change, in the order in which it runs.
-    pub automation: Vec<AutomationHook>,
     /// Steps that automation can start, as they are written.
     pub workflows: BTreeMap<String, Value>,
     /// Hooks, agents and limits by the type of a task.
@@ -71,6 +72,7 @@ pub struct Draft {
     pub backoff: Option<Backoff>,
     pub gates: GatePolicies,
     pub hooks: BTreeMap<Point, Vec<HookSpec>>,
+    pub automation: Vec<AutomationHook>,
     pub stop: StopPlan,
     pub permissions: Vec<PermissionRule>,
     pub budget: Budget,
@@ -83,23 +85,6 @@ pub struct Document {
     pub name: String,
     /// What it says.
     pub text: String,
-}
-
-/// One automation hook, with its defaults.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AutomationHook {
-    /// What it is called; unique.
-    pub name: String,
-    /// The events that it runs for.
-    pub events: Vec<String>,
-    /// Lower runs first.
-    pub priority: i64,
-    /// Whether it runs at all.
-    pub enabled: bool,
-    /// What it runs; a built-in hook runs no command.
-    pub command: Option<String>,
-    /// How long the command may take.
-    pub timeout: Span,
 }
 
 /// What holds for tasks of one type.
@@ -259,6 +244,7 @@ impl Settings {
             backoff: draft.backoff,
             gates: draft.gates,
             hooks: draft.hooks,
+            automation: draft.automation,
             stop: draft.stop,
             permissions: draft.permissions,
             budget: draft.budget,

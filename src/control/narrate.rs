@@ -6,6 +6,7 @@ use super::{
     amounts::Used,
     paint::{Paint, Role},
     requests::{self, Leave, Requests},
+    task_words::{self, Tone},
     text::{first_line, plain},
     tool,
 };
@@ -16,6 +17,7 @@ use crate::{
         hooks::verdict::{RunEnd, Verdict},
         ids::RunId,
         session::gate::About,
+        tasks::record::TaskNews,
         time::Span,
     },
     journal::Record,
@@ -166,6 +168,9 @@ impl Narrator {
 
     fn line(&self, event: &Event) -> Option<String> {
         let paint = self.paint;
+        if let Some(news) = event.task_news() {
+            return Some(self.task(&news));
+        }
         Some(match event {
             Event::SessionStarted(began) => paint.paint(
                 Role::Heading,
@@ -200,13 +205,7 @@ impl Narrator {
                 paint.paint(Role::Faint, format!("  · {}: {said}", first_line(&plain(what), LINE)))
             }
             Event::PermissionAsked { ask, .. } => self.asked(ask),
-            Event::TurnEnded { stop_reason, .. } => match stop_reason {
-                StopReason::EndTurn => return None,
-                StopReason::Cancelled => paint.paint(Role::Warning, "  turn cancelled"),
-                StopReason::MaxTokens => paint.paint(Role::Warning, "  the agent ran into its token limit"),
-                StopReason::MaxTurnRequests => paint.paint(Role::Warning, "  the agent ran into its request limit"),
-                StopReason::Refusal => paint.paint(Role::Warning, "  the agent refused"),
-            },
+            Event::TurnEnded { stop_reason, .. } => paint.paint(Role::Warning, cut_short(*stop_reason)?),
             Event::TurnFailed { error, .. } => {
                 paint.paint(Role::Bad, format!("  ✗ turn failed: {}", plain(error).trim_end()))
             }
@@ -232,9 +231,6 @@ impl Narrator {
             Event::StopDecided { action, reason, .. } => {
                 format!("  decision: {}: {}", format!("{action:?}").to_lowercase(), first_line(&plain(reason), LINE))
             }
-            Event::TaskCompleted { task, data } => {
-                format!("  task {task} completed: {}", first_line(&plain(&data.content), LINE))
-            }
             Event::HookError { data, .. } => {
                 paint.paint(Role::Warning, format!("  ! hook `{}`: {}", plain(&data.hook_name), plain(&data.error)))
             }
@@ -253,10 +249,34 @@ impl Narrator {
             | Event::AgentUsed { .. }
             | Event::ConversationOpened { .. }
             | Event::ToolUpdated { .. }
+            | Event::TaskCreated(_)
+            | Event::TaskStarted(_)
+            | Event::TaskCompleted(_)
+            | Event::TaskBlocked(_)
+            | Event::TaskDeleted(_)
+            | Event::TaskUpdated(_)
+            | Event::DependencyAdded(_)
+            | Event::DependencyRemoved(_)
+            | Event::DependencySatisfied(_)
+            | Event::AgentMetrics(_)
+            | Event::ActionError(_)
+            | Event::AutomationDue { .. }
+            | Event::AutomationDecided { .. }
             | Event::ProcessStarted { .. }
             | Event::LoopEnded { .. }
             | Event::Unknown => return None,
         })
+    }
+
+    fn task(&self, news: &TaskNews<'_>) -> String {
+        let (tone, line) = task_words::told(news);
+        let line = format!("  {line}");
+        match tone {
+            Tone::Plain => line,
+            Tone::Good => self.paint.paint(Role::Good, line),
+            Tone::Warning => self.paint.paint(Role::Warning, line),
+            Tone::Faint => self.paint.paint(Role::Faint, line),
+        }
     }
 
     fn tool(&self, call: &ToolCall) -> String {
@@ -351,5 +371,16 @@ impl Narrator {
         let reason = first_line(&plain(reason), 300);
         let used = self.total.words().map(|used| format!("\n  used {used}")).unwrap_or_default();
         self.paint.paint(role, format!("session {} after {times}: {reason}{used}", outcome.name()))
+    }
+}
+
+/// Why a turn was shorter than it might have been.
+const fn cut_short(reason: StopReason) -> Option<&'static str> {
+    match reason {
+        StopReason::EndTurn => None,
+        StopReason::Cancelled => Some("  turn cancelled"),
+        StopReason::MaxTokens => Some("  the agent ran into its token limit"),
+        StopReason::MaxTurnRequests => Some("  the agent ran into its request limit"),
+        StopReason::Refusal => Some("  the agent refused"),
     }
 }

@@ -114,6 +114,11 @@ pub fn commands(plan: &Plan, agent_is_described: bool) -> Vec<String> {
             });
         }
     }
+    for hook in &plan.automation {
+        if let HookAction::Command(command) = &hook.spec.action {
+            commands.push(format!("automation: {command}"));
+        }
+    }
     for hook in &plan.stop.hooks {
         if let StopHook::Command(command) = hook {
             commands.push(format!("stop decision: {command}"));

@@ -1,5 +1,7 @@
 //! What the engine asks the runtime to do.
 
+use serde_json::Value;
+
 use super::{
     conversation::{Conversation, PermissionAnswer},
     hooks::point::Point,
@@ -78,6 +80,10 @@ pub struct Facts {
     pub error: Option<String>,
     /// The end of what the agent said last, where there was a turn.
     pub agent_output: Option<String>,
+    /// What happened to a task, at events of tasks.
+    pub event: Option<Value>,
+    /// All tasks, at events of tasks.
+    pub graph: Option<Value>,
 }
 
 /// What a hook is told of a task.

@@ -4,6 +4,7 @@
 //! [`Event::Unknown`], and changes nothing.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::{
     conversation::{ContextUse, Conversation, PermissionAsk, PlanEntry, Spent, StopReason, ToolCall},
@@ -11,10 +12,14 @@ use super::{
         point::Point,
         verdict::{Reply, RunEnd, Verdict},
     },
-    ids::{AskId, GateId, ItemId, RunId, TurnId},
+    ids::{AskId, EventId, GateId, ItemId, RunId, TurnId},
     policy::Plan,
     session::gate::{About, Choice},
-    stop::Action,
+    stop::Action as StopAction,
+    tasks::{
+        action::Action,
+        record::{self as task, TaskRecord},
+    },
     time::{At, Span},
 };
 
@@ -221,17 +226,39 @@ pub enum Event {
     StopDecided {
         iteration: u32,
         hook: String,
-        action: Action,
+        action: StopAction,
         reason: String,
         next_prompt: Option<String>,
     },
-    TaskCompleted {
-        task: String,
-        data: TaskData,
-    },
+    TaskCreated(Box<TaskRecord<task::Created>>),
+    TaskStarted(TaskRecord<task::Started>),
+    TaskCompleted(Box<TaskRecord<task::Completed>>),
+    TaskBlocked(TaskRecord<task::Blocked>),
+    TaskDeleted(TaskRecord<task::Deleted>),
+    TaskUpdated(Box<TaskRecord<task::Changes>>),
+    DependencyAdded(TaskRecord<task::EdgeAdded>),
+    DependencyRemoved(TaskRecord<task::EdgeRemoved>),
+    DependencySatisfied(TaskRecord<task::Satisfied>),
+    AgentMetrics(Box<TaskRecord<Map<String, Value>>>),
+    ActionError(Box<TaskRecord<task::ActionErrorData>>),
     HookError {
         task: String,
-        data: HookErrorData,
+        data: task::HookErrorData,
+        /// The event that an automation hook was told of.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        event: Option<EventId>,
+    },
+    /// An event of a task is looked at, and these automation hooks will be asked.
+    AutomationDue {
+        event: EventId,
+        task: String,
+        hooks: Vec<String>,
+    },
+    /// An automation hook answered.
+    AutomationDecided {
+        event: EventId,
+        hook: String,
+        actions: Vec<Action>,
     },
     Paused {
         by: By,
@@ -447,21 +474,4 @@ pub enum By {
     Policy,
     /// Nobody, for too long.
     Timeout,
-}
-
-/// What a completed task was about.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TaskData {
-    /// Its text.
-    pub content: String,
-}
-
-/// A hook of a task event that did not do its job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct HookErrorData {
-    /// Which.
-    pub hook_name: String,
-    /// What went wrong.
-    pub error: String,
 }

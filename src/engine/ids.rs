@@ -47,6 +47,10 @@ id! {
     GateId
 }
 id! {
+    /// One event of a task that hooks are told of.
+    EventId
+}
+id! {
     /// One request of an agent for leave to do something.
     AskId
 }

@@ -6,6 +6,7 @@ use super::{
     hooks::{point::Point, verdict::RunResult},
     ids::{GateId, ItemId, RunId, TurnId},
     session::gate::Choice,
+    tasks::command::TaskCommand,
 };
 
 /// One thing that the engine is told.
@@ -104,13 +105,8 @@ pub enum Command {
     RunHook(Option<Point>, String),
     /// End a hook that runs.
     CancelHook(RunId),
-    /// A task was completed.
-    CompleteTask {
-        /// Its id.
-        id: String,
-        /// What it was about.
-        content: String,
-    },
+    /// Something about a task.
+    Task(TaskCommand),
 }
 
 /// An answer to a gate.

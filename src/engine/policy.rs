@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{conversation::ToolKind, hooks::point::Point, time::Span};
+use super::{conversation::ToolKind, hooks::point::Point, tasks::record::TaskEventKind, time::Span};
 
 /// Everything that the engine and the runtime need to know of the config.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,6 +32,9 @@ pub struct Plan {
     pub gates: GatePolicies,
     /// The hooks of each point, in the order in which they run.
     pub hooks: BTreeMap<Point, Vec<HookSpec>>,
+    /// What happens by itself when tasks change, in the order in which it runs.
+    #[serde(default)]
+    pub automation: Vec<AutomationHook>,
     /// What decides whether the session is complete.
     pub stop: StopPlan,
     /// What the agent may do without being asked about, or may not: the first that fits says.
@@ -171,6 +174,15 @@ pub struct HookSpec {
     pub enabled: bool,
     /// What a failure means; unsaid: what the point says.
     pub on_failure: Option<OnFailure>,
+}
+
+/// A hook that is told of events of tasks, and answers with actions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AutomationHook {
+    /// The events that it subscribes to.
+    pub events: Vec<TaskEventKind>,
+    /// What runs, and when among others.
+    pub spec: HookSpec,
 }
 
 /// What a hook does when it runs.

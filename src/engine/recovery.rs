@@ -22,7 +22,8 @@ impl State {
             return Step::refuse(refusal);
         }
         let dispatches = self.dispatch().into_iter().chain(self.side.dispatch.as_ref());
-        let runs: Vec<HookFinished> = dispatches.filter_map(|dispatch| self.cut_run(dispatch)).collect();
+        let runs = dispatches.filter_map(|dispatch| self.cut_run(dispatch));
+        let runs: Vec<HookFinished> = runs.chain(self.cut_automation_run()).collect();
         let turn = self.turn_in_flight().map(|prompt| format!("turn {}", prompt.turn));
         let cut = runs.iter().map(|run| format!("run {} of {}", run.run, run.hook)).chain(turn).collect();
         // Whoever asked is gone, and will ask again.

@@ -6,7 +6,8 @@
 //! # Invariants
 //! - [`State::apply`] decides nothing, and nothing else changes a state.
 //! - At most one turn is in flight, and at most one hook of the lifecycle.
-//! - No prompt that carries held output is sent, and the session does not end, while a hook of a task event runs.
+//! - No prompt that carries held output is sent, and the session does not end, while a hook of a task event runs or
+//!   something is left to do about one.
 
 pub mod budget;
 pub mod delivery;
@@ -33,6 +34,7 @@ use super::{
     },
     ids::{AskId, GateId, ItemId, TurnId},
     policy::Plan,
+    tasks::Tasks,
     time::At,
 };
 use budget::Account;
@@ -76,6 +78,8 @@ pub struct State {
     pub account: Account,
     /// Hooks that run beside the agent.
     pub side: Side,
+    /// What there is to do, and what happens by itself when that changes.
+    pub tasks: Tasks,
     /// What people asked for.
     pub steering: Steering,
     /// How the loop ended, once it has.
@@ -138,6 +142,7 @@ impl State {
             asks: Asks::default(),
             account: Account::default(),
             side: Side::default(),
+            tasks: Tasks::default(),
             steering: Steering::default(),
             ending: None,
             processes: Vec::new(),
@@ -169,6 +174,11 @@ impl State {
         if let Phase::Hooks(dispatch) = &self.phase { Some(dispatch) } else { None }
     }
 
+    /// Whether something goes on beside the main line that it has to wait for before it delivers or ends.
+    pub fn is_busy_beside(&self) -> bool {
+        self.side.is_busy() || self.tasks.automation.is_busy()
+    }
+
     /// When something happens by itself, if nothing else does before.
     pub fn next_wake(&self) -> Option<At> {
         let gate = self.gates.open.as_ref();
@@ -188,6 +198,10 @@ impl State {
         let beside = self.proceed_side();
         if !beside.is_empty() {
             return beside;
+        }
+        let by_itself = self.proceed_automation();
+        if !by_itself.is_empty() {
+            return by_itself;
         }
         if self.gates.open.is_some() {
             return self.proceed_gate(now);

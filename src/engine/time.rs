@@ -21,6 +21,24 @@ impl At {
         Self(self.0.saturating_add(i64::try_from(span.0).unwrap_or(i64::MAX)))
     }
 
+    /// The moment as records write it: `2026-11-15T09:30:00.123Z`.
+    ///
+    /// Calculated here, since the engine may not ask a calendar: days are counted in years that begin in March, so that
+    /// the day that some years have more is their last.
+    pub fn rfc3339(self) -> String {
+        let (days, ms) = (self.0.div_euclid(86_400_000), self.0.rem_euclid(86_400_000));
+        let since_0000_03_01 = days + 719_468;
+        let (era, day_of_era) = (since_0000_03_01.div_euclid(146_097), since_0000_03_01.rem_euclid(146_097));
+        let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let from_march = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+        let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+        let year = year_of_era + era * 400 + i64::from(month <= 2);
+        let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60);
+        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1_000)
+    }
+
     /// How long it is from `earlier` to this moment; nothing if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Span {
@@ -71,6 +89,15 @@ impl fmt::Display for Span {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_moment_is_written_as_a_calendar_has_it() {
+        for ms in [0, 951_782_399_999, 951_782_400_000, 1_768_644_000_123, 4_107_542_400_000, -62_135_596_800_000] {
+            let timestamp = jiff::Timestamp::from_millisecond(ms).expect("a moment");
+            let expected = jiff::fmt::strtime::format("%Y-%m-%dT%H:%M:%S.%3fZ", timestamp).expect("a format");
+            assert_eq!(At(ms).rfc3339(), expected);
+        }
+    }
 
     #[test]
     fn a_span_is_said_in_the_units_of_its_size() {

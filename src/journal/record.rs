@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use jiff::{Timestamp, fmt::strtime};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::engine::{event::Event, time::At};
@@ -92,8 +92,7 @@ impl Record {
 
 /// The moment as records write it: `2026-11-15T09:30:00.123Z`.
 pub fn rfc3339(at: At) -> String {
-    let timestamp = Timestamp::from_millisecond(at.0).unwrap_or(Timestamp::UNIX_EPOCH);
-    strtime::format("%Y-%m-%dT%H:%M:%S.%3fZ", timestamp).expect("the format is a valid one")
+    at.rfc3339()
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]

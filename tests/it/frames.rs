@@ -11,7 +11,11 @@ use creel::{
 };
 use expect_test::{ExpectFile, expect, expect_file};
 
-use crate::support::{scenes, screen::Screen, world::World};
+use crate::support::{
+    scenes,
+    screen::Screen,
+    world::{World, completes},
+};
 
 const LARGE: (u16, u16) = (200, 60);
 const MIDDLE: (u16, u16) = (120, 40);
@@ -95,7 +99,7 @@ fn retries_are_counted() {
 #[test]
 fn tasks_have_a_place() {
     let mut world = scenes::first_turn();
-    world.command(Command::CompleteTask { id: "7".into(), content: "Write the lexer".into() });
+    world.command(completes("7", "Write the lexer"));
     shows(pressed(&world, SMALL, "5"), expect_file!["../frames/tasks-80.txt"]);
 }
 

@@ -126,7 +126,7 @@ fn a_command() -> impl Strategy<Value = Command> {
         (0..6).prop_map(|n| Command::DisableHook(None, format!("hook {n}"))),
         (0..6).prop_map(|n| Command::RunHook(None, format!("hook {n}"))),
         (0..6).prop_map(|n| Command::EnableHook(None, format!("hook {n}"))),
-        (0..4).prop_map(|n| Command::CompleteTask { id: format!("T{n}"), content: "text".into() }),
+        (0..4).prop_map(|n| completes(&format!("T{n}"), "text")),
         prop::sample::select(vec![Command::Stop(StopHow::AfterIteration), Command::Stop(StopHow::Now)]),
     ]
 }

@@ -25,7 +25,7 @@ use expect_test::expect;
 use crate::support::{
     scenes,
     screen::Screen,
-    world::{Answer, DONE, Script, World, passes, prints},
+    world::{Answer, DONE, Script, World, completes, passes, prints},
 };
 
 const WIDE: (u16, u16) = (120, 40);
@@ -933,7 +933,7 @@ fn no_control_character_reaches_a_cell() {
     scenes::agent(&mut world, AgentUpdate::ToolCalled(tool.clone()));
     let option = PermissionOption { id: NASTY.into(), name: NASTY.into(), kind: OptionKind::AllowOnce };
     scenes::asks(&mut world, tool, vec![option]);
-    world.command(Command::CompleteTask { id: NASTY.into(), content: NASTY.into() });
+    world.command(completes(NASTY, NASTY));
     world.command(Command::Message(NASTY.into()));
     for size in [WIDE, SMALL] {
         for keys in ["", "t", "2", "2 enter", "2 end enter", "3", "3 enter", "3 v", "3 e", "4", "5", "m", ":"] {

@@ -20,6 +20,7 @@ mod sessions;
 mod socket;
 mod stories;
 mod support;
+mod tasks;
 mod terminal;
 mod test_agent;
 mod trouble;

@@ -189,6 +189,7 @@ async fn a_hook_is_told_what_its_point_offers() {
         task: Some(task.clone()),
         error: Some("not offered here".into()),
         agent_output: Some("ok".into()),
+        ..Facts::default()
     };
     let got = result(&job, dir.path()).await;
     let content = &task.content;

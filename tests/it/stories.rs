@@ -739,8 +739,8 @@ fn a_task_hook_runs_beside_the_agent_and_nothing_is_delivered_or_ended_meanwhile
     let script = Script::new().piped(Point::OnTaskComplete, "validate", [prints("task is wrong")]);
     let mut world = World::begin(script);
     world.settle();
-    world.command(Command::CompleteTask { id: "T1".into(), content: "parser".into() });
-    world.command(Command::CompleteTask { id: "T1".into(), content: "parser".into() });
+    world.command(completes("T1", "parser"));
+    world.command(completes("T1", "parser"));
     world.finish_turn();
     assert!(world.turn.is_none() && world.state.outcome().is_none(), "the session waits for the hook");
     expect![[r#"

@@ -7,16 +7,19 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::{Map, Value};
 
 use super::{Loader, display};
-use crate::config::{
-    automation,
-    diagnostic::{Source, quoted},
-    fields::Fields,
-    hooks,
-    node::{self, Kind, Node},
-    report::Report,
-    settings::{AutomationHook, Document, TaskAgents, TaskType},
-    shape::{AUTOMATION, RULE, Shape, TASK_LIMITS, Type},
-    validate,
+use crate::{
+    config::{
+        automation,
+        diagnostic::{Source, quoted},
+        fields::Fields,
+        hooks,
+        node::{self, Kind, Node},
+        report::Report,
+        settings::{Document, TaskAgents, TaskType},
+        shape::{AUTOMATION, RULE, Shape, TASK_LIMITS, Type},
+        validate,
+    },
+    engine::policy::AutomationHook,
 };
 
 impl Loader {
@@ -57,13 +60,9 @@ impl Loader {
         let fields = root.below("automation", &AUTOMATION);
         let mut hooks = automation::builtin();
         if let Some(file) = fields.given("file") {
-            self.report.not_yet(file.at, "automation hooks");
             self.automation_file(file, &mut hooks);
         }
         let list = fields.given("hooks");
-        if let Some(first) = list.and_then(|list| list.items().first()) {
-            self.report.not_yet(first.at, "automation hooks");
-        }
         automation::apply(&mut self.report, list, &mut hooks);
         hooks
     }

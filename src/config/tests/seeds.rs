@@ -81,8 +81,9 @@ fn task_types_load_with_what_this_version_does_not_use() {
 fn automation_loads_from_its_own_file_and_from_the_config() {
     let from_file = seed("automation_file.yaml");
     let inline = seed("automation_inline.yaml");
-    assert_eq!(from_file.automation, inline.automation);
-    assert_eq!(from_file.automation, Settings::default().automation);
+    assert_eq!(from_file.draft.automation, inline.draft.automation);
+    assert_eq!(from_file.draft.automation, Settings::default().draft.automation);
+    assert_eq!(warnings(&from_file), [""; 0]);
     let documents: Vec<_> = from_file.documents.iter().map(|document| document.name.as_str()).collect();
     assert_eq!(documents, ["automation_file.yaml", "automation-hooks.json"]);
 }

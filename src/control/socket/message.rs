@@ -23,6 +23,7 @@ use crate::{
         ids::{GateId, ItemId, RunId},
         input::{Command, GateAnswer},
         session::gate::Choice,
+        tasks::command::{Completion, TaskCommand},
     },
     hooks::process::Stream,
     runtime::Live,
@@ -104,6 +105,8 @@ pub enum Request {
     HookCancel { run: RunId },
     /// A task was completed.
     TaskComplete { id: String, content: String },
+    /// Something else about a task.
+    Task { task: TaskCommand },
     /// The records from this number on, then all that come; only those that come, if unsaid. With `live`, the output of
     /// hooks as well, as it comes: lines with `live`, between the records.
     Watch {
@@ -214,7 +217,11 @@ impl Request {
             Self::HookEnable { hook, point } => Do(Command::EnableHook(point, hook)),
             Self::HookRun { hook, point } => Do(Command::RunHook(point, hook)),
             Self::HookCancel { run } => Do(Command::CancelHook(run)),
-            Self::TaskComplete { id, content } => Do(Command::CompleteTask { id, content }),
+            Self::TaskComplete { id, content } => {
+                let completion = Completion { id, content: Some(content), ..Completion::default() };
+                Do(Command::Task(TaskCommand::Complete(completion)))
+            }
+            Self::Task { task } => Do(Command::Task(task)),
         }
     }
 }
@@ -238,7 +245,7 @@ impl From<Command> for Request {
             Command::EnableHook(point, hook) => Self::HookEnable { hook, point },
             Command::RunHook(point, hook) => Self::HookRun { hook, point },
             Command::CancelHook(run) => Self::HookCancel { run },
-            Command::CompleteTask { id, content } => Self::TaskComplete { id, content },
+            Command::Task(task) => Self::Task { task },
         }
     }
 }
@@ -409,7 +416,8 @@ mod tests {
             Command::EnableHook(Some(Point::Stop), hook()),
             Command::RunHook(None, hook()),
             Command::CancelHook(RunId(7)),
-            Command::CompleteTask { id: "t".into(), content: "c".into() },
+            Command::Task(TaskCommand::Complete(Completion { id: "t".into(), ..Completion::default() })),
+            Command::Task(TaskCommand::Depend { id: "t".into(), on: "u".into() }),
         ];
         for command in commands {
             assert_eq!(read_back(&command), command);

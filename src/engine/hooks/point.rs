@@ -18,6 +18,9 @@ pub enum Point {
     PostIteration,
     /// When a task was completed, beside the agent.
     OnTaskComplete,
+    /// When something happens to a task, beside the agent. Not a point of `hooks:`: these have a place of their own in the
+    /// config, subscribe to events, and answer with actions.
+    Automation,
     /// After a turn that failed.
     OnError,
     /// Before the work is submitted.
@@ -92,7 +95,7 @@ pub struct Rules {
 }
 
 impl Point {
-    /// All points, in the order of a session.
+    /// All points of `hooks:`, in the order of a session.
     pub const ALL: [Self; 11] = [
         Self::SessionStart,
         Self::PreIteration,
@@ -118,6 +121,7 @@ impl Point {
             Self::PreIteration => (Nobody, RunTheRest, Broken::Warn, PipedTo::ThisPrompt),
             Self::Stop => (AllMustPass, RunTheRest, Broken::Warn, PipedTo::Feedback),
             Self::OnTaskComplete => (Nobody, RunTheRest, Broken::HookError, PipedTo::Pending),
+            Self::Automation => (Nobody, RunTheRest, Broken::HookError, PipedTo::Never),
             Self::OnError => (Nobody, RunTheRest, Broken::Warn, PipedTo::Recovery),
             Self::BeforeSubmit | Self::BeforeMerge => (AllMustPass, StopTheRest, Broken::Block, PipedTo::Remediation),
             Self::SessionEnd => (Nobody, RunTheRest, Broken::Warn, PipedTo::Never),
@@ -133,6 +137,7 @@ impl Point {
             Self::Stop => "stop",
             Self::PostIteration => "post_iteration",
             Self::OnTaskComplete => "on_task_complete",
+            Self::Automation => "automation",
             Self::OnError => "on_error",
             Self::BeforeSubmit => "before_submit",
             Self::AfterSubmit => "after_submit",

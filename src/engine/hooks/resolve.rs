@@ -72,6 +72,9 @@ impl Plan {
 
     /// A hook by its place and name.
     pub fn hook(&self, point: Point, name: &str) -> Option<&HookSpec> {
+        if point == Point::Automation {
+            return self.automation_hook(name).map(|hook| &hook.spec);
+        }
         self.hooks_at(point).iter().find(|spec| spec.name == name)
     }
 }

@@ -63,7 +63,7 @@ pub const fn offered(point: Point) -> &'static [&'static str] {
         Point::PreIteration | Point::PostIteration => &["session", "iteration"],
         Point::Stop => &["session", "iteration", "attempt"],
         Point::OnError => &["session", "iteration", "error"],
-        Point::OnTaskComplete => &["session", "iteration", "task_id", "task_content"],
+        Point::OnTaskComplete | Point::Automation => &["session", "iteration", "task_id", "task_content"],
         Point::BeforeSubmit | Point::BeforeMerge => &["session", "task_id", "task_content", "attempt"],
         Point::AfterSubmit | Point::AfterMerge => &["session", "task_id", "task_content"],
     }

@@ -41,6 +41,8 @@ pub struct RunResult {
     pub file: Option<String>,
     /// The JSON that it printed, if it exited with 0 and did.
     pub reply: Option<Reply>,
+    /// All of its standard output, where that is an answer, unless it is longer than any answer.
+    pub answer: Option<String>,
 }
 
 /// What a hook can answer in JSON: the format of Claude Code and codemie hooks.
@@ -93,6 +95,7 @@ impl RunResult {
             omitted_bytes: 0,
             file: None,
             reply: None,
+            answer: None,
         }
     }
 }

@@ -38,24 +38,9 @@ impl State {
             Event::HookRequested { point, hook, .. } => {
                 self.side.queue.push_back(Errand::ByHand(HookRef::new(*point, hook)));
             }
-            Event::HookStarted { run, point, hook, beside, .. } => {
-                self.hooks.last_run = *run;
-                let dispatch = if *beside { self.side.dispatch.as_mut() } else { self.dispatch_at(*point) };
-                if let Some(dispatch) = dispatch {
-                    dispatch.started(*run, hook);
-                }
-            }
+            Event::HookStarted { run, point, hook, beside, .. } => self.hook_started(*run, *point, hook, *beside),
             Event::HookFinished(finished) => self.hook_finished(finished),
-            Event::HookDisabled { point, hook, .. } => {
-                self.hooks.disable(HookRef::new(*point, hook));
-                if let Some(dispatch) = self.side.dispatch.as_mut().filter(|dispatch| dispatch.point == *point) {
-                    dispatch.drop_from_queue(hook);
-                }
-                if let Some(dispatch) = self.dispatch_at(*point) {
-                    dispatch.drop_from_queue(hook);
-                }
-                self.side.settle();
-            }
+            Event::HookDisabled { point, hook, .. } => self.hook_disabled(*point, hook),
             Event::HookEnabled { point, hook, .. } => self.hooks.enable(HookRef::new(*point, hook)),
             Event::PendingAdded { item, run, point, hook, iteration, text, .. } => {
                 let source = Source { run: *run, point: *point, hook: hook.clone(), iteration: *iteration };
@@ -107,7 +92,22 @@ impl State {
             Event::StopDecided { action, reason, next_prompt, .. } => {
                 self.stop_decided(*action, reason, next_prompt.as_ref());
             }
-            Event::TaskCompleted { task, data } => self.task_completed(task, &data.content),
+            Event::TaskCreated(_)
+            | Event::TaskStarted(_)
+            | Event::TaskCompleted(_)
+            | Event::TaskBlocked(_)
+            | Event::TaskDeleted(_)
+            | Event::TaskUpdated(_)
+            | Event::DependencyAdded(_)
+            | Event::DependencyRemoved(_)
+            | Event::DependencySatisfied(_)
+            | Event::AgentMetrics(_)
+            | Event::ActionError(_) => self.apply_task(at, event),
+            Event::HookError { data, event: Some(event), .. } => {
+                self.tasks.automation.decided(*event, &data.hook_name, &[]);
+            }
+            Event::AutomationDue { event, hooks, .. } => self.tasks.automation.due(*event, hooks),
+            Event::AutomationDecided { event, hook, actions } => self.tasks.automation.decided(*event, hook, actions),
             Event::Paused { .. } => self.steering.paused = true,
             Event::Unpaused { .. } => self.steering.paused = false,
             Event::MessageQueued { text, .. } => self.steering.messages.push(text.clone()),
@@ -201,7 +201,35 @@ impl State {
         }
     }
 
+    fn hook_started(&mut self, run: RunId, point: Point, hook: &str, beside: bool) {
+        self.hooks.last_run = run;
+        if point == Point::Automation {
+            return self.tasks.automation.started(run, hook);
+        }
+        let dispatch = if beside { self.side.dispatch.as_mut() } else { self.dispatch_at(point) };
+        if let Some(dispatch) = dispatch {
+            dispatch.started(run, hook);
+        }
+    }
+
+    fn hook_disabled(&mut self, point: Point, hook: &str) {
+        self.hooks.disable(HookRef::new(point, hook));
+        if point == Point::Automation {
+            return self.tasks.automation.drop_hooks(|name| name == hook);
+        }
+        if let Some(dispatch) = self.side.dispatch.as_mut().filter(|dispatch| dispatch.point == point) {
+            dispatch.drop_from_queue(hook);
+        }
+        if let Some(dispatch) = self.dispatch_at(point) {
+            dispatch.drop_from_queue(hook);
+        }
+        self.side.settle();
+    }
+
     fn hook_finished(&mut self, finished: &HookFinished) {
+        if self.tasks.automation.awaits(finished.run) {
+            return self.tasks.automation.finished();
+        }
         let point = finished.point;
         let spec = self.began.plan.hook(point, &finished.hook).cloned();
         let Some(dispatch) = self.dispatch_of(finished.run) else { return };
@@ -309,7 +337,7 @@ impl State {
         };
     }
 
-    fn task_completed(&mut self, id: &str, content: &str) {
+    pub(in crate::engine) fn task_completed(&mut self, id: &str, content: &str) {
         let hooks_run = !resolve::due(self.plan(), &self.hooks, Point::OnTaskComplete).is_empty();
         if self.side.completed.insert(id.to_owned()) && hooks_run && !self.interrupted() {
             let task = TaskFacts { id: id.to_owned(), content: content.to_owned() };
@@ -323,6 +351,7 @@ impl State {
             return;
         }
         self.side.clear();
+        self.drop_automation_commands();
         self.gates.open = None;
         self.asks.waiting.clear();
         let ending_hooks = self.is_ending();

@@ -51,7 +51,7 @@ impl State {
         if let Some(step) = self.too_many_errors() {
             return step;
         }
-        if self.side.is_busy() {
+        if self.is_busy_beside() {
             return Step::default();
         }
         let approved = self.ending.as_ref().and_then(|ending| ending.approved.as_ref());
@@ -72,7 +72,7 @@ impl State {
     }
 
     fn reach_session_end(&self) -> Step {
-        if self.side.is_busy() {
+        if self.is_busy_beside() {
             return Step::default();
         }
         let announced = self.announce(Point::SessionEnd);
@@ -80,7 +80,7 @@ impl State {
     }
 
     pub(super) fn end(&self) -> Step {
-        let Some(ending) = self.ending.as_ref().filter(|_| !self.side.is_busy()) else { return Step::default() };
+        let Some(ending) = self.ending.as_ref().filter(|_| !self.is_busy_beside()) else { return Step::default() };
         let forced = self.iterations.last == Some(IterationOutcome::Forced);
         let (outcome, reason) = match ending {
             Ending { interrupted: true, .. } => (Outcome::Cancelled, STOPPED.to_owned()),

@@ -79,6 +79,8 @@ impl State {
             task,
             error,
             agent_output: (!self.turns.said.is_empty()).then(|| self.turns.said.clone()),
+            event: None,
+            graph: None,
         }
     }
 
@@ -105,6 +107,7 @@ impl State {
             Point::SessionEnd => self.end(),
             // These are not part of the main line: task events run beside it, the others in pipelines of their own.
             Point::OnTaskComplete
+            | Point::Automation
             | Point::BeforeSubmit
             | Point::AfterSubmit
             | Point::BeforeMerge
@@ -178,7 +181,7 @@ impl State {
     }
 
     fn send_iteration(&self, dispatch: &Dispatch) -> Step {
-        if self.steering.paused || self.side.is_busy() {
+        if self.steering.paused || self.is_busy_beside() {
             return Step::default();
         }
         let items = self.pending.waiting_ids();
@@ -253,7 +256,7 @@ impl State {
     }
 
     /// Whether the loop was told to end at once.
-    pub(super) fn interrupted(&self) -> bool {
+    pub(in crate::engine) fn interrupted(&self) -> bool {
         self.steering.stop == Some(StopHow::Now)
     }
 

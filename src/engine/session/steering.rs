@@ -10,10 +10,11 @@ use super::{
 use crate::engine::{
     Step,
     effect::Effect,
-    event::{By, Event, StopHow, TaskData},
+    event::{By, Event, StopHow},
     hooks::{dispatch::Dispatch, point::Point},
     ids::{ItemId, RunId},
     input::{Command, GateAnswer},
+    tasks::record::Origin,
 };
 
 /// What people asked for.
@@ -61,25 +62,25 @@ impl State {
                 self.switch_hook(point, &hook, |point, hook| Event::HookEnabled { point, hook, by })
             }
             Command::RunHook(point, hook) => {
+                if point.is_none() && self.plan().automation_hook(&hook).is_some() {
+                    return Step::refuse(format!("`{hook}` answers events of tasks; it cannot be run without one"));
+                }
                 self.switch_hook(point, &hook, |point, hook| Event::HookRequested { point, hook, by })
             }
             Command::CancelHook(run) if self.running().any(|running| running == run) => {
                 Step::default().then(Effect::CancelHook(run))
             }
             Command::CancelHook(run) => Step::refuse(format!("run {run} is not going on")),
-            Command::CompleteTask { id, .. } if self.side.completed.contains(&id) => {
-                Step::refuse(format!("task {id} was completed before"))
-            }
-            Command::CompleteTask { id, content } => {
-                Step::record(Event::TaskCompleted { task: id, data: TaskData { content } })
-            }
+            Command::Task(command) => self.on_task_command(command, Origin::by(by)),
         }
     }
 
     /// The runs in flight.
     pub fn running(&self) -> impl Iterator<Item = RunId> {
         let run = |dispatch: &Dispatch| dispatch.running.as_ref().map(|running| running.run);
-        self.dispatch().and_then(run).into_iter().chain(self.side.dispatch.as_ref().and_then(run))
+        let beside = self.side.dispatch.as_ref().and_then(run);
+        let by_itself = self.tasks.automation.running().map(|running| running.run);
+        self.dispatch().and_then(run).into_iter().chain(beside).chain(by_itself)
     }
 
     fn stop(&self, by: By, how: StopHow) -> Step {
@@ -120,7 +121,8 @@ impl State {
     }
 
     fn switch_hook(&self, at: Option<Point>, hook: &str, event: impl Fn(Point, String) -> Event) -> Step {
-        let points = Point::ALL.into_iter().filter(|point| at.is_none_or(|at| at == *point));
+        let points = Point::ALL.into_iter().chain([Point::Automation]);
+        let points = points.filter(|point| at.is_none_or(|at| at == *point));
         let found = points.filter(|point| self.plan().hook(*point, hook).is_some());
         let step = found.fold(Step::default(), |step, point| step.and(event(point, hook.to_owned())));
         if step.is_empty() { Step::refuse(format!("there is no hook `{hook}`")) } else { step }

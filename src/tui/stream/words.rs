@@ -8,6 +8,7 @@ use crate::{
     control::{
         amounts::Used,
         requests::{self, Leave, Told},
+        task_words::{self, Tone},
         text::{first_line, plain},
         tool,
     },
@@ -16,6 +17,7 @@ use crate::{
         event::{Event, HookFinished, IterationOutcome, Outcome, PromptReason, PromptSent},
         hooks::verdict::Verdict,
         session::gate::About,
+        tasks::record::TaskNews,
         time::{At, Span},
     },
     tui::theme::Role,
@@ -158,8 +160,22 @@ fn resumed(cut: &[String]) -> String {
     }
 }
 
+fn task_note(at: At, news: &TaskNews<'_>) -> Block {
+    let (tone, head) = task_words::told(news);
+    let (role, error) = match tone {
+        Tone::Plain => (Role::Accent, false),
+        Tone::Good => (Role::Good, false),
+        Tone::Warning => (Role::Warning, true),
+        Tone::Faint => (Role::Faint, false),
+    };
+    Block { error, ..block(Kind::Note, at, head, role) }
+}
+
 /// What needs only a line.
 pub(super) fn note(at: At, event: &Event) -> Option<Block> {
+    if let Some(news) = event.task_news() {
+        return Some(task_note(at, &news));
+    }
     let line = |head: String, role| Some(block(Kind::Note, at, head, role));
     let wrong = |head: String| Some(Block { error: true, ..block(Kind::Note, at, head, Role::Bad) });
     let short = |text: &str| first_line(&plain(text), 300);
@@ -216,9 +232,6 @@ pub(super) fn note(at: At, event: &Event) -> Option<Block> {
             line(format!("hook {} at {point} is off", short(hook)), Role::Warning)
         }
         Event::HookEnabled { point, hook, .. } => line(format!("hook {} at {point} is on", short(hook)), Role::Accent),
-        Event::TaskCompleted { task, data } => {
-            line(format!("task {} completed: {}", short(task), short(&data.content)), Role::Accent)
-        }
         Event::HookError { data, .. } => wrong(format!("! hook {}: {}", short(&data.hook_name), short(&data.error))),
         Event::Paused { .. } => line("paused".into(), Role::Warning),
         Event::Unpaused { .. } => line("goes on".into(), Role::Accent),
@@ -244,6 +257,19 @@ pub(super) fn note(at: At, event: &Event) -> Option<Block> {
         | Event::AgentThought { .. }
         | Event::ToolCalled { .. }
         | Event::ToolUpdated { .. }
+        | Event::TaskCreated(_)
+        | Event::TaskStarted(_)
+        | Event::TaskCompleted(_)
+        | Event::TaskBlocked(_)
+        | Event::TaskDeleted(_)
+        | Event::TaskUpdated(_)
+        | Event::DependencyAdded(_)
+        | Event::DependencyRemoved(_)
+        | Event::DependencySatisfied(_)
+        | Event::AgentMetrics(_)
+        | Event::ActionError(_)
+        | Event::AutomationDue { .. }
+        | Event::AutomationDecided { .. }
         | Event::ProcessStarted { .. }
         | Event::LoopEnded { .. }
         | Event::Unknown => None,

@@ -19,8 +19,16 @@ use creel::engine::{
     },
     ids::{AskId, RunId, TurnId},
     input::{Command, Input},
-    policy::{AgentSpec, Budget, Context, GatePolicies, HookAction, HookSpec, OnLimit, Plan, StopHook, StopPlan},
+    policy::{
+        AgentSpec, AutomationHook, Budget, Context, GatePolicies, HookAction, HookSpec, OnLimit, Plan, StopHook,
+        StopPlan,
+    },
     session::gate::{About, Choice},
+    tasks::{
+        builtin::Builtin,
+        command::{Completion, TaskCommand},
+        record::TaskEventKind,
+    },
     time::{At, Span},
 };
 
@@ -69,6 +77,12 @@ pub enum Answer {
 
 pub const DONE: Answer = Answer::Says("All done. <promise>COMPLETE</promise>");
 
+/// A task is done.
+pub fn completes(id: &str, content: &str) -> Command {
+    let completion = Completion { id: id.into(), content: Some(content.into()), ..Completion::default() };
+    Command::Task(TaskCommand::Complete(completion))
+}
+
 /// What the world will do.
 #[derive(Debug, Clone)]
 pub struct Script {
@@ -94,11 +108,25 @@ pub fn plan() -> Plan {
         backoff: None,
         gates: GatePolicies::default(),
         hooks: BTreeMap::new(),
+        automation: Vec::new(),
         stop: StopPlan { hooks: vec![StopHook::Default], circuit_breaker: 3 },
         permissions: Vec::new(),
         budget: Budget::default(),
         agent: "demo".into(),
         agent_spec: AgentSpec::Scripted { script: String::new() },
+    }
+}
+
+/// A hook about which nothing is said but its name.
+fn command(name: &str) -> HookSpec {
+    HookSpec {
+        name: name.into(),
+        action: HookAction::Command(name.into()),
+        timeout: Span::secs(60),
+        pipe_output: false,
+        priority: 100,
+        enabled: true,
+        on_failure: None,
     }
 }
 
@@ -139,17 +167,37 @@ impl Script {
         runs: impl Into<Vec<Ran>>,
         change: impl FnOnce(&mut HookSpec),
     ) -> Self {
-        let mut spec = HookSpec {
-            name: name.into(),
-            action: HookAction::Command(name.into()),
-            timeout: Span::secs(60),
-            pipe_output: false,
-            priority: 100,
-            enabled: true,
-            on_failure: None,
-        };
+        let mut spec = command(name);
         change(&mut spec);
         self.plan.hooks.entry(point).or_default().push(spec);
+        self.hooks.insert(name.into(), runs.into());
+        self
+    }
+
+    /// The automation hooks that are built in, as they are when nothing is said.
+    pub fn builtins(mut self) -> Self {
+        for preset in Builtin::ALL.map(Builtin::preset) {
+            let spec = HookSpec {
+                action: HookAction::Builtin(preset.name.into()),
+                priority: preset.priority,
+                enabled: preset.enabled,
+                ..command(preset.name)
+            };
+            self.plan.automation.push(AutomationHook { events: preset.events.to_vec(), spec });
+        }
+        self
+    }
+
+    /// An automation hook that is a command.
+    pub fn automation(
+        mut self,
+        name: &str,
+        priority: i64,
+        events: &[TaskEventKind],
+        runs: impl Into<Vec<Ran>>,
+    ) -> Self {
+        let spec = HookSpec { priority, ..command(name) };
+        self.plan.automation.push(AutomationHook { events: events.to_vec(), spec });
         self.hooks.insert(name.into(), runs.into());
         self
     }
@@ -281,6 +329,7 @@ impl World {
             omitted_bytes: 0,
             file: None,
             reply: ran.reply,
+            answer: Some(ran.stdout.into()),
         };
         self.input(Input::HookFinished { run: job.run, result: Box::new(result) });
     }

@@ -1,0 +1,31 @@
+//! Tasks: what there is to do, what depends on what, and what happens by itself when a task changes.
+//!
+//! Owns the graph ([`graph`]), the records that change it ([`record`]), what people and hooks may ask of it ([`command`],
+//! [`action`]), and the automation hooks that its events fire ([`automation`], [`builtin`]). Does not own the
+//! `on_task_complete` hooks of the config: see [`super::session::side`].
+//!
+//! # Invariants
+//! - One command or action is one record, so that no prefix of a journal holds half of a change.
+//! - No task that is ready has an open dependency, and no task depends on itself, however far around.
+
+pub mod action;
+pub mod automation;
+pub mod builtin;
+pub mod command;
+pub mod graph;
+pub mod record;
+pub mod task;
+
+mod apply;
+
+use automation::Automation;
+use graph::Graph;
+
+/// The tasks of a session.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Tasks {
+    /// What there is to do.
+    pub graph: Graph,
+    /// What happens by itself.
+    pub automation: Automation,
+}

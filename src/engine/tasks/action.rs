@@ -1,0 +1,217 @@
+//! What a hook wants to be done: reading its answer, and the record that each action becomes.
+//!
+//! # Invariants
+//! - An action becomes one record: what it did, or an `action_error` that says why not. None of them keeps another from
+//!   being carried out.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
+
+use super::{
+    command::{Completion, TaskChanges, TaskCommand, texts},
+    record::{ActionErrorData, ActionRef, Origin, Satisfied, TaskRecord},
+};
+use crate::engine::{
+    event::Event,
+    hooks::verdict::{RunEnd, RunResult},
+    session::State,
+};
+
+/// Something that a hook wants to be done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Action {
+    /// What, by name; what it means is found out when it is carried out.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// With what.
+    #[serde(default)]
+    pub payload: Value,
+}
+
+/// What can be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ActionType {
+    /// Add a task.
+    CreateTask,
+    /// Change one.
+    UpdateTask,
+    /// Start a workflow.
+    ExecuteWorkflow,
+    /// Record an event.
+    Log,
+}
+
+impl ActionType {
+    const ALL: [Self; 4] = [Self::CreateTask, Self::UpdateTask, Self::ExecuteWorkflow, Self::Log];
+
+    /// The name in answers and records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::CreateTask => "create_task",
+            Self::UpdateTask => "update_task",
+            Self::ExecuteWorkflow => "execute_workflow",
+            Self::Log => "log",
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+impl Action {
+    /// An action of that type.
+    pub fn new(kind: ActionType, payload: Value) -> Self {
+        Self { kind: kind.name().to_owned(), payload }
+    }
+}
+
+/// What a run wants to be done, or what is wrong with it. One that printed nothing wants nothing.
+pub(super) fn answered(result: &RunResult) -> Result<Vec<Action>, String> {
+    if result.end != RunEnd::Exit(0) {
+        let said = result.stderr.lines().rfind(|line| !line.trim().is_empty());
+        return Err(
+            said.map_or_else(|| result.end.describe(), |said| format!("{}: {}", result.end.describe(), said.trim()))
+        );
+    }
+    let Some(text) = &result.answer else {
+        return Err("its answer is longer than any answer may be".into());
+    };
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    read(text).ok_or_else(|| {
+        "its answer is no JSON list of actions: [{\"type\": …, \"payload\": …}] or {\"actions\": […]}".into()
+    })
+}
+
+fn read(text: &str) -> Option<Vec<Action>> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Answer {
+        List(Vec<Action>),
+        Object { actions: Vec<Action> },
+    }
+    Some(match serde_json::from_str(text).ok()? {
+        Answer::List(actions) | Answer::Object { actions } => actions,
+    })
+}
+
+/// What an `update_task` is told.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Update {
+    task_id: String,
+    action: String,
+    #[serde(default)]
+    payload: Value,
+}
+
+/// What a `log` is told. The time is the record's own.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Logged {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(alias = "task")]
+    node_id: String,
+    #[serde(default)]
+    data: Map<String, Value>,
+}
+
+impl State {
+    /// The record that an action becomes.
+    pub(super) fn carry_out(&self, action: &Action, cause: ActionRef) -> Event {
+        let origin = Origin::action(cause);
+        self.try_action(action, origin.clone()).unwrap_or_else(|error| {
+            let data = ActionErrorData { action_type: action.kind.clone(), error, payload: action.payload.clone() };
+            Event::ActionError(Box::new(TaskRecord { task: "system".into(), data, origin }))
+        })
+    }
+
+    fn try_action(&self, action: &Action, origin: Origin) -> Result<Event, String> {
+        let Some(kind) = ActionType::named(&action.kind) else {
+            let known = ActionType::ALL.map(ActionType::name).join(", ");
+            return Err(format!("there is no action `{}`; there are: {known}", action.kind));
+        };
+        match kind {
+            ActionType::CreateTask => self.task_event(TaskCommand::Add(told(&action.payload)?), origin),
+            ActionType::UpdateTask => self.task_event(update(told(&action.payload)?)?, origin),
+            ActionType::ExecuteWorkflow => Err("workflows are not available in this version".into()),
+            ActionType::Log => log(told(&action.payload)?, origin),
+        }
+    }
+}
+
+fn told<T: DeserializeOwned>(payload: &Value) -> Result<T, String> {
+    T::deserialize(payload).map_err(|error| error.to_string())
+}
+
+fn maybe_told<T: DeserializeOwned + Default>(payload: &Value) -> Result<T, String> {
+    if payload.is_null() { Ok(T::default()) } else { told(payload) }
+}
+
+fn update(Update { task_id: id, action, payload }: Update) -> Result<TaskCommand, String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Why {
+        reason: String,
+        #[serde(default, deserialize_with = "texts")]
+        required_knowledge: Vec<String>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct On {
+        #[serde(alias = "toId", alias = "on")]
+        depends_on: String,
+    }
+    #[derive(Deserialize)]
+    struct Labels {
+        labels: Vec<String>,
+    }
+    #[derive(Default, Deserialize)]
+    struct Context {
+        context: Option<String>,
+    }
+    Ok(match action.as_str() {
+        "transition_to_ready" => TaskCommand::MakeReady { id },
+        "start" => TaskCommand::Start { id, context: maybe_told::<Context>(&payload)?.context },
+        "complete" => TaskCommand::Complete(Completion { id, ..maybe_told(&payload)? }),
+        "block" => {
+            let Why { reason, required_knowledge } = told(&payload)?;
+            TaskCommand::Block { id, reason, required_knowledge }
+        }
+        "update" => TaskCommand::Update { id, changes: told(&payload)? },
+        "add_labels" => {
+            let add_labels = told::<Labels>(&payload)?.labels;
+            TaskCommand::Update { id, changes: TaskChanges { add_labels, ..TaskChanges::default() } }
+        }
+        "remove_labels" => {
+            let remove_labels = told::<Labels>(&payload)?.labels;
+            TaskCommand::Update { id, changes: TaskChanges { remove_labels, ..TaskChanges::default() } }
+        }
+        "add_dependency" => TaskCommand::Depend { id, on: told::<On>(&payload)?.depends_on },
+        "remove_dependency" => TaskCommand::Undepend { id, on: told::<On>(&payload)?.depends_on },
+        "remove" => TaskCommand::Remove { id },
+        other => {
+            return Err(format!(
+                "`update_task` has no action `{other}`; it has: transition_to_ready, start, complete, block, update, \
+                 add_labels, remove_labels, add_dependency, remove_dependency, remove"
+            ));
+        }
+    })
+}
+
+/// Only what says nothing about the graph can be logged: a change is made, not claimed.
+fn log(Logged { kind, node_id, data }: Logged, origin: Origin) -> Result<Event, String> {
+    match kind.as_str() {
+        "agent_metrics" => Ok(Event::AgentMetrics(Box::new(TaskRecord { task: node_id, data, origin }))),
+        "dependency_satisfied" => {
+            let completed = data.get("completedTaskId").and_then(Value::as_str);
+            let completed_task_id = completed.ok_or("`data.completedTaskId` is missing")?.to_owned();
+            let data = Satisfied { dependent_task_id: node_id.clone(), completed_task_id };
+            Ok(Event::DependencySatisfied(TaskRecord { task: node_id, data, origin }))
+        }
+        other => Err(format!("`{other}` cannot be logged; agent_metrics and dependency_satisfied can")),
+    }
+}

@@ -1,0 +1,318 @@
+//! What can be asked of the graph, by people, programs, agents and hooks alike.
+//!
+//! Owns the meaning of each [`TaskCommand`]: which record it becomes, or why it cannot be done.
+//!
+//! # Invariants
+//! - A command becomes one record or is refused; it never does a part of what it says.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::{
+    graph::Graph,
+    record::{
+        Blocked, Changes, Completed, Created, Deleted, EdgeAdded, EdgeRemoved, EdgeType, Origin, Started, TaskRecord,
+    },
+    task::{LOWEST, PRIORITY, Task, TaskState},
+};
+use crate::engine::{Step, event::Event, session::State};
+
+/// Something that is asked of the graph.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the records say what the fields are")]
+pub enum TaskCommand {
+    /// There is something to do.
+    Add(NewTask),
+    /// Somebody begins with it.
+    Start { id: String, context: Option<String> },
+    /// It is done. A name that the graph does not know is a task of another program.
+    Complete(Completion),
+    /// Somebody cannot go on with it.
+    Block { id: String, reason: String, required_knowledge: Vec<String> },
+    /// Something about it is different.
+    Update { id: String, changes: TaskChanges },
+    /// It can be started, though it was not.
+    MakeReady { id: String },
+    /// It waits for another.
+    Depend { id: String, on: String },
+    /// It no longer does.
+    Undepend { id: String, on: String },
+    /// There never was such a thing to do.
+    Remove { id: String },
+}
+
+/// A task to be added.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+#[expect(missing_docs, reason = "the task says what they are")]
+pub struct NewTask {
+    /// Its name; one is found if none is given.
+    #[serde(alias = "taskId")]
+    pub id: Option<String>,
+    pub goal: String,
+    pub deliverables: Vec<String>,
+    pub labels: Vec<String>,
+    pub priority: Option<u8>,
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    #[serde(alias = "parentTaskId", alias = "parentId")]
+    pub parent: Option<String>,
+    #[serde(alias = "dependsOn")]
+    pub dependencies: Vec<String>,
+}
+
+/// A task that is done.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "the record says what they are")]
+pub struct Completion {
+    pub id: String,
+    /// What it was about; its goal, if nothing is said.
+    pub content: Option<String>,
+    pub result: Option<String>,
+    pub artifacts: Vec<String>,
+}
+
+/// What shall be different about a task.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+#[expect(missing_docs, reason = "the task says what they are")]
+pub struct TaskChanges {
+    pub goal: Option<String>,
+    pub deliverables: Option<Vec<String>>,
+    pub labels: Option<Vec<String>>,
+    pub priority: Option<u8>,
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    #[serde(alias = "parentTaskId", alias = "parentId")]
+    pub parent: Option<String>,
+    /// To be added to those that it has.
+    pub add_labels: Vec<String>,
+    /// To be taken from those that it has.
+    pub remove_labels: Vec<String>,
+}
+
+impl State {
+    pub(crate) fn on_task_command(&self, command: TaskCommand, origin: Origin) -> Step {
+        match self.task_event(command, origin) {
+            Ok(event) => Step::record(event),
+            Err(why) => Step::refuse(why),
+        }
+    }
+
+    /// The record of what is asked, or why it cannot be done.
+    pub(super) fn task_event(&self, command: TaskCommand, origin: Origin) -> Result<Event, String> {
+        let graph = &self.tasks.graph;
+        match command {
+            TaskCommand::Add(new) => self.add(new, origin),
+            TaskCommand::Complete(completion) => self.complete(completion, origin),
+            TaskCommand::Start { id, context } => {
+                can_start(open_task(graph, &id)?)?;
+                Ok(Event::TaskStarted(TaskRecord { task: id, data: Started { context }, origin }))
+            }
+            TaskCommand::Block { id, reason, required_knowledge } => {
+                open_task(graph, &id)?;
+                if reason.trim().is_empty() {
+                    return Err(format!("a reason is needed to block {id}"));
+                }
+                Ok(Event::TaskBlocked(TaskRecord { task: id, data: Blocked { reason, required_knowledge }, origin }))
+            }
+            TaskCommand::Update { id, changes } => {
+                let data = changed(graph, known(graph, &id)?, changes)?;
+                Ok(Event::TaskUpdated(Box::new(TaskRecord { task: id, data, origin })))
+            }
+            TaskCommand::MakeReady { id } => {
+                can_be_ready(open_task(graph, &id)?)?;
+                let data = Changes { state: Some(TaskState::Ready), ..Changes::default() };
+                Ok(Event::TaskUpdated(Box::new(TaskRecord { task: id, data, origin })))
+            }
+            TaskCommand::Depend { id, on } => {
+                can_depend(graph, open_task(graph, &id)?, &on)?;
+                let data = EdgeAdded { from_id: id.clone(), to_id: on, edge_type: EdgeType::DependsOn };
+                Ok(Event::DependencyAdded(TaskRecord { task: id, data, origin }))
+            }
+            TaskCommand::Undepend { id, on } => {
+                if !known(graph, &id)?.dependencies.contains(&on) {
+                    return Err(format!("{id} does not depend on {on}"));
+                }
+                let edge_id = format!("{id}:depends_on:{on}");
+                let data = EdgeRemoved { edge_id, from_id: id.clone(), to_id: on };
+                Ok(Event::DependencyRemoved(TaskRecord { task: id, data, origin }))
+            }
+            TaskCommand::Remove { id } => {
+                known(graph, &id)?;
+                let data = Deleted { edges_removed: graph.edges_of(&id) };
+                Ok(Event::TaskDeleted(TaskRecord { task: id, data, origin }))
+            }
+        }
+    }
+
+    fn add(&self, new: NewTask, origin: Origin) -> Result<Event, String> {
+        let graph = &self.tasks.graph;
+        let id = new.id.unwrap_or_else(|| graph.next_id());
+        if !is_name(&id) {
+            return Err(format!("`{id}` is no name for a task: letters, digits, `-` and `_`, at most 64"));
+        }
+        if graph.get(&id).is_some() {
+            return Err(format!("there is a task {id} already"));
+        }
+        if self.side.completed.contains(&id) {
+            return Err(format!("a task {id} was completed before"));
+        }
+        let goal = some_goal(new.goal)?;
+        let priority = priority(new.priority.unwrap_or(PRIORITY))?;
+        if let Some(parent) = &new.parent {
+            known(graph, parent)?;
+        }
+        let dependencies: BTreeSet<String> = new.dependencies.into_iter().collect();
+        if dependencies.contains(&id) {
+            return Err(format!("{id} cannot depend on itself"));
+        }
+        for on in &dependencies {
+            known(graph, on)?;
+        }
+        let waits = graph.open_among(&dependencies) > 0;
+        let data = Created {
+            goal,
+            deliverables: new.deliverables,
+            labels: each_once(new.labels),
+            priority,
+            kind: new.kind,
+            parent: new.parent,
+            dependencies: dependencies.into_iter().collect(),
+            state: if waits { TaskState::Created } else { TaskState::Ready },
+        };
+        Ok(Event::TaskCreated(Box::new(TaskRecord { task: id, data, origin })))
+    }
+
+    fn complete(&self, completion: Completion, origin: Origin) -> Result<Event, String> {
+        let Completion { id, content, result, artifacts } = completion;
+        if self.side.completed.contains(&id) {
+            return Err(format!("task {id} was completed before"));
+        }
+        let goal = || self.tasks.graph.get(&id).map(|task| task.goal.clone());
+        let content = content.filter(|text| !text.trim().is_empty()).or_else(goal).unwrap_or_default();
+        let data = Completed { content, result, artifacts };
+        Ok(Event::TaskCompleted(Box::new(TaskRecord { task: id, data, origin })))
+    }
+}
+
+fn known<'a>(graph: &'a Graph, id: &str) -> Result<&'a Task, String> {
+    graph.get(id).ok_or_else(|| format!("there is no task {id}"))
+}
+
+fn open_task<'a>(graph: &'a Graph, id: &str) -> Result<&'a Task, String> {
+    let task = known(graph, id)?;
+    if task.is_open() { Ok(task) } else { Err(format!("{id} is completed")) }
+}
+
+fn can_start(task: &Task) -> Result<(), String> {
+    if task.state == TaskState::Active {
+        return Err(format!("{} is active already", task.id));
+    }
+    waits_for_none(task)
+}
+
+fn can_be_ready(task: &Task) -> Result<(), String> {
+    if task.state == TaskState::Ready {
+        return Err(format!("{} is ready already", task.id));
+    }
+    waits_for_none(task)
+}
+
+fn waits_for_none(task: &Task) -> Result<(), String> {
+    match task.open {
+        0 => Ok(()),
+        1 => Err(format!("{} waits for a task that is not completed", task.id)),
+        open => Err(format!("{} waits for {open} tasks that are not completed", task.id)),
+    }
+}
+
+fn can_depend(graph: &Graph, task: &Task, on: &str) -> Result<(), String> {
+    let id = &task.id;
+    known(graph, on)?;
+    if id == on {
+        return Err(format!("{id} cannot depend on itself"));
+    }
+    if task.dependencies.contains(on) {
+        return Err(format!("{id} depends on {on} already"));
+    }
+    match graph.path(on, id) {
+        Some(way) => Err(format!("{id} cannot depend on {on}: that would be a cycle, {id} → {}", way.join(" → "))),
+        None => Ok(()),
+    }
+}
+
+fn changed(graph: &Graph, task: &Task, changes: TaskChanges) -> Result<Changes, String> {
+    let labels = relabelled(task, &changes);
+    let TaskChanges { goal, deliverables, priority: given, kind, parent, .. } = changes;
+    if let Some(parent) = &parent {
+        can_come_from(graph, task, parent)?;
+    }
+    let goal = goal.map(some_goal).transpose()?;
+    let priority = given.map(priority).transpose()?;
+    let data = Changes { goal, deliverables, labels, priority, kind, parent, state: None };
+    if data == Changes::default() { Err(format!("nothing about {} is to be changed", task.id)) } else { Ok(data) }
+}
+
+/// The labels as they are to be, if anything is said about them.
+fn relabelled(task: &Task, changes: &TaskChanges) -> Option<Vec<String>> {
+    let TaskChanges { labels, add_labels, remove_labels, .. } = changes;
+    if labels.is_none() && add_labels.is_empty() && remove_labels.is_empty() {
+        return None;
+    }
+    let kept = labels.clone().unwrap_or_else(|| task.labels.clone());
+    let all = kept.into_iter().chain(add_labels.iter().cloned());
+    Some(each_once(all.filter(|label| !remove_labels.contains(label)).collect()))
+}
+
+fn can_come_from(graph: &Graph, task: &Task, parent: &str) -> Result<(), String> {
+    let mut ancestor = Some(known(graph, parent)?);
+    while let Some(here) = ancestor {
+        if here.id == task.id {
+            return Err(format!("{} cannot come from {parent}, which comes from it", task.id));
+        }
+        ancestor = here.parent.as_deref().and_then(|id| graph.get(id));
+    }
+    Ok(())
+}
+
+fn some_goal(goal: String) -> Result<String, String> {
+    if goal.trim().is_empty() { Err("a task needs a goal".into()) } else { Ok(goal) }
+}
+
+fn priority(given: u8) -> Result<u8, String> {
+    if given <= LOWEST {
+        Ok(given)
+    } else {
+        Err(format!("a priority is a number from 0, the highest, to {LOWEST}, not {given}"))
+    }
+}
+
+fn is_name(id: &str) -> bool {
+    let plain = id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    plain && (1..=64).contains(&id.len())
+}
+
+fn each_once(labels: Vec<String>) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    labels.into_iter().filter(|label| !label.trim().is_empty() && seen.insert(label.clone())).collect()
+}
+
+/// A text, or a list of texts.
+pub(super) fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Texts {
+        None(()),
+        One(String),
+        Many(Vec<String>),
+    }
+    Ok(match Texts::deserialize(deserializer)? {
+        Texts::None(()) => Vec::new(),
+        Texts::One(text) => vec![text],
+        Texts::Many(texts) => texts,
+    })
+}

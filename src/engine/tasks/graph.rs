@@ -1,0 +1,277 @@
+//! The graph of tasks: what depends on what.
+//!
+//! Owns the edges in both directions, so that completing a task costs its own edges only. Takes in what was recorded;
+//! what may be asked of it is decided in [`super::command`].
+//!
+//! # Invariants
+//! - A task that is ready has no open dependency. A task that waits becomes ready by itself when its last open edge is
+//!   removed, but not when its last open dependency is completed: that is for a hook to say.
+//! - There are no cycles, and every edge leads from a task that is there to another.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::{
+    record::{Changes, Created, TaskNews, What},
+    task::{Task, TaskState},
+};
+use crate::engine::time::At;
+
+/// A number in a given name that is larger is none of ours.
+const NUMBERS: u64 = 1 << 53;
+
+/// The tasks and what depends on what.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Graph {
+    tasks: BTreeMap<String, Task>,
+    /// Who waits for a task.
+    dependents: BTreeMap<String, BTreeSet<String>>,
+    /// How many tasks there ever were.
+    count: u64,
+    /// The highest number in a name of the form `task_N`.
+    last: u64,
+}
+
+impl Graph {
+    /// The task of that name.
+    pub fn get(&self, id: &str) -> Option<&Task> {
+        self.tasks.get(id)
+    }
+
+    /// All tasks, in the order in which they were added.
+    pub fn tasks(&self) -> Vec<&Task> {
+        let mut all: Vec<&Task> = self.tasks.values().collect();
+        all.sort_by_key(|task| task.number);
+        all
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    /// Who waits for a task, in the order in which they were added.
+    pub fn dependents(&self, id: &str) -> Vec<&Task> {
+        let ids = self.dependents.get(id).into_iter().flatten();
+        let mut all: Vec<&Task> = ids.filter_map(|id| self.get(id)).collect();
+        all.sort_by_key(|task| task.number);
+        all
+    }
+
+    /// The tasks that came from a task, in the order in which they were added.
+    pub fn children(&self, id: &str) -> Vec<&Task> {
+        self.tasks().into_iter().filter(|task| task.parent.as_deref() == Some(id)).collect()
+    }
+
+    /// The name that the next task gets if none is given. A name is not given twice, not even after a removal.
+    pub fn next_id(&self) -> String {
+        format!("task_{}", self.last + 1)
+    }
+
+    /// How many of these are not completed.
+    pub fn open_among<'a>(&self, ids: impl IntoIterator<Item = &'a String>) -> usize {
+        ids.into_iter().filter(|id| self.get(id).is_some_and(Task::is_open)).count()
+    }
+
+    /// The way along dependencies from one task to another, both included, if there is one.
+    pub fn path(&self, from: &str, to: &str) -> Option<Vec<String>> {
+        // Who was reached first from where: each task is looked at once, however many ways lead to it.
+        let mut reached: BTreeMap<&str, &str> = BTreeMap::new();
+        let mut next = vec![from];
+        while let Some(here) = next.pop() {
+            if here == to {
+                return Some(way_back(&reached, from, to));
+            }
+            for there in self.get(here).into_iter().flat_map(|task| &task.dependencies) {
+                if there != from && !reached.contains_key(there.as_str()) {
+                    reached.insert(there, here);
+                    next.push(there);
+                }
+            }
+        }
+        None
+    }
+
+    /// How many edges would go with a task: what it waits for, who waits for it, where it and others came from.
+    pub fn edges_of(&self, id: &str) -> usize {
+        let Some(task) = self.get(id) else { return 0 };
+        let waiting = self.dependents.get(id).map_or(0, BTreeSet::len);
+        task.dependencies.len() + waiting + usize::from(task.parent.is_some()) + self.children(id).len()
+    }
+
+    /// All of it, as hooks are told.
+    pub fn to_json(&self) -> Value {
+        let tasks = self.tasks();
+        let depends = tasks.iter().flat_map(|task| {
+            task.dependencies.iter().map(|on| json!({ "fromId": task.id, "toId": on, "type": "depends_on" }))
+        });
+        let spawned = tasks.iter().filter_map(|task| {
+            task.parent.as_ref().map(|parent| json!({ "fromId": task.id, "toId": parent, "type": "spawned_by" }))
+        });
+        let edges: Vec<Value> = depends.chain(spawned).collect();
+        json!({ "tasks": tasks, "edges": edges })
+    }
+
+    /// Takes in what happened.
+    pub(super) fn take(&mut self, at: At, news: &TaskNews<'_>) {
+        let id = news.task;
+        match news.what {
+            What::Created(data) => self.created(at, id, data),
+            What::Started(_) => self.change(id, |task| {
+                task.state = TaskState::Active;
+                task.started = task.started.or(Some(at));
+                unblock(task);
+            }),
+            What::Completed(data) => {
+                let was_open = self.get(id).is_some_and(Task::is_open);
+                self.change(id, |task| {
+                    task.state = TaskState::Completed;
+                    task.completed = Some(at);
+                    task.result.clone_from(&data.result);
+                    task.artifacts.clone_from(&data.artifacts);
+                    unblock(task);
+                });
+                if was_open {
+                    self.for_dependents(id, |task| task.open = task.open.saturating_sub(1));
+                }
+            }
+            What::Blocked(data) => self.change(id, |task| {
+                task.state = TaskState::Blocked;
+                task.reason = Some(data.reason.clone());
+                task.required_knowledge.clone_from(&data.required_knowledge);
+            }),
+            What::Deleted(_) => self.deleted(id),
+            What::Updated(changes) => self.change(id, |task| update(task, changes)),
+            What::DependencyAdded(edge) => self.connect(&edge.from_id, &edge.to_id),
+            What::DependencyRemoved(edge) => self.disconnect(&edge.from_id, &edge.to_id),
+            What::DependencySatisfied(_) | What::Metrics(_) | What::ActionFailed(_) => {}
+        }
+    }
+
+    fn change(&mut self, id: &str, change: impl FnOnce(&mut Task)) {
+        if let Some(task) = self.tasks.get_mut(id) {
+            change(task);
+        }
+    }
+
+    fn for_dependents(&mut self, id: &str, change: impl Fn(&mut Task)) {
+        for dependent in self.dependents.get(id).into_iter().flatten() {
+            if let Some(task) = self.tasks.get_mut(dependent) {
+                change(task);
+            }
+        }
+    }
+
+    fn created(&mut self, at: At, id: &str, data: &Created) {
+        self.count += 1;
+        let number = id.strip_prefix("task_").and_then(|number| number.parse().ok());
+        self.last = self.last.max(number.filter(|number| *number < NUMBERS).unwrap_or(0));
+        for on in &data.dependencies {
+            self.dependents.entry(on.clone()).or_default().insert(id.to_owned());
+        }
+        let task = Task {
+            id: id.to_owned(),
+            goal: data.goal.clone(),
+            deliverables: data.deliverables.clone(),
+            labels: data.labels.clone(),
+            priority: data.priority,
+            kind: data.kind.clone(),
+            state: data.state,
+            dependencies: data.dependencies.iter().cloned().collect(),
+            parent: data.parent.clone(),
+            result: None,
+            artifacts: Vec::new(),
+            reason: None,
+            required_knowledge: Vec::new(),
+            created: at,
+            started: None,
+            completed: None,
+            open: self.open_among(&data.dependencies),
+            number: self.count,
+        };
+        self.tasks.insert(task.id.clone(), task);
+    }
+
+    fn deleted(&mut self, id: &str) {
+        let Some(task) = self.tasks.get(id) else { return };
+        let dependencies: Vec<String> = task.dependencies.iter().cloned().collect();
+        let dependents: Vec<String> = self.dependents.get(id).into_iter().flatten().cloned().collect();
+        for on in dependencies {
+            self.disconnect(id, &on);
+        }
+        for from in dependents {
+            self.disconnect(&from, id);
+        }
+        for child in self.tasks.values_mut().filter(|task| task.parent.as_deref() == Some(id)) {
+            child.parent = None;
+        }
+        self.tasks.remove(id);
+        self.dependents.remove(id);
+    }
+
+    fn connect(&mut self, from: &str, to: &str) {
+        let open = self.get(to).is_some_and(Task::is_open);
+        self.change(from, |task| {
+            if !task.dependencies.insert(to.to_owned()) || !open {
+                return;
+            }
+            task.open += 1;
+            if task.state == TaskState::Ready {
+                task.state = TaskState::Created;
+            }
+        });
+        self.dependents.entry(to.to_owned()).or_default().insert(from.to_owned());
+    }
+
+    fn disconnect(&mut self, from: &str, to: &str) {
+        let open = self.get(to).is_some_and(Task::is_open);
+        self.change(from, |task| {
+            if task.dependencies.remove(to) && open {
+                task.open = task.open.saturating_sub(1);
+            }
+            if task.open == 0 && task.state == TaskState::Created {
+                task.state = TaskState::Ready;
+            }
+        });
+        if let Some(waiting) = self.dependents.get_mut(to) {
+            waiting.remove(from);
+        }
+    }
+}
+
+fn update(task: &mut Task, changes: &Changes) {
+    let Changes { goal, deliverables, labels, priority, kind, parent, state } = changes.clone();
+    task.goal = goal.unwrap_or_else(|| std::mem::take(&mut task.goal));
+    task.deliverables = deliverables.unwrap_or_else(|| std::mem::take(&mut task.deliverables));
+    task.labels = labels.unwrap_or_else(|| std::mem::take(&mut task.labels));
+    task.priority = priority.unwrap_or(task.priority);
+    task.kind = kind.or_else(|| task.kind.take());
+    task.parent = parent.or_else(|| task.parent.take());
+    if let Some(state) = state {
+        task.state = state;
+        unblock(task);
+    }
+}
+
+fn unblock(task: &mut Task) {
+    task.reason = None;
+    task.required_knowledge.clear();
+}
+
+fn way_back(reached: &BTreeMap<&str, &str>, from: &str, to: &str) -> Vec<String> {
+    let mut way = vec![to.to_owned()];
+    let mut here = to;
+    while here != from {
+        let Some(before) = reached.get(here) else { break };
+        here = before;
+        way.push(here.to_owned());
+    }
+    way.reverse();
+    way
+}

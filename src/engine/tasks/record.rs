@@ -1,0 +1,355 @@
+//! What a record says of a task: its `data`, who did it, and which action of a hook it carries out.
+//!
+//! Inside `data` keys are in `camelCase`, as the tools have them that creel shares these events with.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::task::{PRIORITY, TaskState};
+use crate::engine::{
+    event::{By, Event},
+    ids::EventId,
+    time::At,
+};
+
+/// Something that happened to a task.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TaskRecord<D> {
+    /// Which.
+    pub task: String,
+    /// What.
+    pub data: D,
+    /// Where it came from.
+    #[serde(flatten)]
+    pub origin: Origin,
+}
+
+/// Where a change came from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// Who.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<By>,
+    /// The action that it carries out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<ActionRef>,
+}
+
+/// An action of a hook.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionRef {
+    /// The event that the hook was told of.
+    pub event: EventId,
+    /// The hook.
+    pub hook: String,
+    /// Which of the event's actions, from 1.
+    pub action: u32,
+}
+
+impl Origin {
+    /// Somebody asked for it.
+    pub const fn by(by: By) -> Self {
+        Self { by: Some(by), cause: None }
+    }
+
+    /// A hook asked for it.
+    pub const fn action(action: ActionRef) -> Self {
+        Self { by: Some(By::Policy), cause: Some(action) }
+    }
+}
+
+/// A task was added.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(missing_docs, reason = "the task says what they are")]
+pub struct Created {
+    pub goal: String,
+    #[serde(default)]
+    pub deliverables: Vec<String>,
+    #[serde(default)]
+    pub labels: Vec<String>,
+    #[serde(default = "usual_priority")]
+    pub priority: u8,
+    #[serde(default, rename = "type")]
+    pub kind: Option<String>,
+    #[serde(default)]
+    pub parent: Option<String>,
+    #[serde(default)]
+    pub dependencies: Vec<String>,
+    /// Whether it can be started at once.
+    pub state: TaskState,
+}
+
+const fn usual_priority() -> u8 {
+    PRIORITY
+}
+
+/// A task was started.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Started {
+    /// What whoever starts it should know.
+    pub context: Option<String>,
+}
+
+/// A task was completed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Completed {
+    /// What it was about.
+    pub content: String,
+    /// What came of it.
+    pub result: Option<String>,
+    /// What was made.
+    pub artifacts: Vec<String>,
+}
+
+/// Somebody cannot go on with a task.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Blocked {
+    /// Why.
+    pub reason: String,
+    /// What somebody would have to know.
+    pub required_knowledge: Vec<String>,
+}
+
+/// A task was removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Deleted {
+    /// How many dependencies and origins went with it.
+    pub edges_removed: usize,
+}
+
+/// What is different about a task; what is not named is as it was.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "the task says what they are")]
+pub struct Changes {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goal: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deliverables: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub labels: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u8>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<TaskState>,
+}
+
+/// A task now waits for another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EdgeAdded {
+    /// The task that waits.
+    pub from_id: String,
+    /// The task that it waits for.
+    pub to_id: String,
+    /// What kind of edge it is.
+    pub edge_type: EdgeType,
+}
+
+/// What an edge means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EdgeType {
+    /// The one waits for the other.
+    DependsOn,
+    /// The one came from the other.
+    SpawnedBy,
+}
+
+/// A task no longer waits for another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EdgeRemoved {
+    /// The edge's name.
+    pub edge_id: String,
+    /// The task that waited.
+    pub from_id: String,
+    /// The task that it waited for.
+    pub to_id: String,
+}
+
+/// All that a task waited for is completed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Satisfied {
+    /// The task that waited.
+    pub dependent_task_id: String,
+    /// The one that was completed last.
+    pub completed_task_id: String,
+}
+
+/// A hook of a task event that did not do its job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HookErrorData {
+    /// Which.
+    pub hook_name: String,
+    /// What went wrong.
+    pub error: String,
+    /// The event that it was told of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub original_event: Option<Value>,
+}
+
+/// An action that could not be carried out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ActionErrorData {
+    /// What it was to do.
+    pub action_type: String,
+    /// What went wrong.
+    pub error: String,
+    /// What it was told.
+    pub payload: Value,
+}
+
+/// A record of a task, taken apart: what all of them share, and in what they differ.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TaskNews<'a> {
+    /// Which task.
+    pub task: &'a str,
+    /// Where it came from.
+    pub origin: &'a Origin,
+    /// What happened.
+    pub what: What<'a>,
+}
+
+/// What happened to a task.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[expect(missing_docs, reason = "the data say what happened")]
+pub enum What<'a> {
+    Created(&'a Created),
+    Started(&'a Started),
+    Completed(&'a Completed),
+    Blocked(&'a Blocked),
+    Deleted(&'a Deleted),
+    Updated(&'a Changes),
+    DependencyAdded(&'a EdgeAdded),
+    DependencyRemoved(&'a EdgeRemoved),
+    DependencySatisfied(&'a Satisfied),
+    Metrics(&'a Map<String, Value>),
+    ActionFailed(&'a ActionErrorData),
+}
+
+/// The events of tasks that hooks can subscribe to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "their names say it")]
+pub enum TaskEventKind {
+    TaskCreated,
+    TaskStarted,
+    TaskCompleted,
+    TaskBlocked,
+    TaskDeleted,
+    DependencyAdded,
+    DependencyRemoved,
+    DependencySatisfied,
+}
+
+impl TaskEventKind {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::TaskCreated,
+        Self::TaskStarted,
+        Self::TaskCompleted,
+        Self::TaskBlocked,
+        Self::TaskDeleted,
+        Self::DependencyAdded,
+        Self::DependencyRemoved,
+        Self::DependencySatisfied,
+    ];
+
+    /// The name in records and in the config.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TaskCreated => "task_created",
+            Self::TaskStarted => "task_started",
+            Self::TaskCompleted => "task_completed",
+            Self::TaskBlocked => "task_blocked",
+            Self::TaskDeleted => "task_deleted",
+            Self::DependencyAdded => "dependency_added",
+            Self::DependencyRemoved => "dependency_removed",
+            Self::DependencySatisfied => "dependency_satisfied",
+        }
+    }
+
+    /// The event of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+impl What<'_> {
+    /// The event that hooks can subscribe to, if it is one.
+    pub const fn kind(&self) -> Option<TaskEventKind> {
+        match self {
+            Self::Created(_) => Some(TaskEventKind::TaskCreated),
+            Self::Started(_) => Some(TaskEventKind::TaskStarted),
+            Self::Completed(_) => Some(TaskEventKind::TaskCompleted),
+            Self::Blocked(_) => Some(TaskEventKind::TaskBlocked),
+            Self::Deleted(_) => Some(TaskEventKind::TaskDeleted),
+            Self::DependencyAdded(_) => Some(TaskEventKind::DependencyAdded),
+            Self::DependencyRemoved(_) => Some(TaskEventKind::DependencyRemoved),
+            Self::DependencySatisfied(_) => Some(TaskEventKind::DependencySatisfied),
+            Self::Updated(_) | Self::Metrics(_) | Self::ActionFailed(_) => None,
+        }
+    }
+}
+
+impl Event {
+    /// What it says of a task, if it is about one.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is not about tasks, whatever it is")]
+    pub fn task_news(&self) -> Option<TaskNews<'_>> {
+        fn news<'a, D>(record: &'a TaskRecord<D>, what: impl FnOnce(&'a D) -> What<'a>) -> TaskNews<'a> {
+            TaskNews { task: &record.task, origin: &record.origin, what: what(&record.data) }
+        }
+        Some(match self {
+            Self::TaskCreated(record) => news(record, What::Created),
+            Self::TaskStarted(record) => news(record, What::Started),
+            Self::TaskCompleted(record) => news(record, What::Completed),
+            Self::TaskBlocked(record) => news(record, What::Blocked),
+            Self::TaskDeleted(record) => news(record, What::Deleted),
+            Self::TaskUpdated(record) => news(record, What::Updated),
+            Self::DependencyAdded(record) => news(record, What::DependencyAdded),
+            Self::DependencyRemoved(record) => news(record, What::DependencyRemoved),
+            Self::DependencySatisfied(record) => news(record, What::DependencySatisfied),
+            Self::AgentMetrics(record) => news(record, What::Metrics),
+            Self::ActionError(record) => news(record, What::ActionFailed),
+            _ => return None,
+        })
+    }
+
+    /// The event as hooks are told of it.
+    pub(crate) fn for_hooks(&self, at: At) -> Value {
+        let record = serde_json::to_value(self).expect("records have no keys that are not text");
+        json!({
+            "type": record["kind"],
+            "nodeId": record["task"],
+            "timestamp": at.rfc3339(),
+            "data": record["data"],
+            "metadata": { "triggeredBy": record["by"] },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_called_the_same_in_the_config_and_in_records() {
+        for kind in TaskEventKind::ALL {
+            assert_eq!(serde_json::to_value(kind).expect("a name"), kind.name());
+            assert_eq!(TaskEventKind::named(kind.name()), Some(kind));
+        }
+    }
+}
