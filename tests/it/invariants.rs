@@ -13,6 +13,10 @@ use creel::engine::{
         gate::{About, Choice},
         pending::ItemState,
     },
+    tasks::{
+        command::{NewTask, TaskCommand},
+        record::TaskEventKind,
+    },
     time::Span,
 };
 use proptest::prelude::*;
@@ -86,7 +90,9 @@ fn a_script() -> impl Strategy<Value = Script> {
         prop::option::of(prop::sample::select(vec![50, 250])),
     );
     (hooks, answers, limits, policies).prop_map(|(hooks, answers, limits, policies)| {
-        let mut script = Script::new().attended(&[]).agent(answers);
+        let mut script = Script::new().attended(&[]).agent(answers).builtins();
+        let answers = [prints(r#"[{"type":"create_task","payload":{"goal":"more"}}]"#), breaks(), passes()];
+        script = script.automation("automation", 15, &[TaskEventKind::TaskCompleted], answers);
         for (n, (point, piped, on_failure, runs)) in hooks.into_iter().enumerate() {
             script = script.hook_with(point, &format!("hook {n}"), runs, |spec| {
                 spec.pipe_output = piped;
@@ -127,8 +133,21 @@ fn a_command() -> impl Strategy<Value = Command> {
         (0..6).prop_map(|n| Command::RunHook(None, format!("hook {n}"))),
         (0..6).prop_map(|n| Command::EnableHook(None, format!("hook {n}"))),
         (0..4).prop_map(|n| completes(&format!("T{n}"), "text")),
+        (0..4u8).prop_map(|n| Command::Task(TaskCommand::Add(a_task(n)))),
         prop::sample::select(vec![Command::Stop(StopHow::AfterIteration), Command::Stop(StopHow::Now)]),
     ]
+}
+
+/// Each waits for the one before, if there is one.
+fn a_task(n: u8) -> NewTask {
+    let before = n.checked_sub(1).map(|n| format!("T{n}"));
+    NewTask {
+        id: Some(format!("T{n}")),
+        goal: "text".into(),
+        labels: vec!["agent".into()],
+        dependencies: before.into_iter().collect(),
+        ..NewTask::default()
+    }
 }
 
 fn what_happens() -> impl Strategy<Value = Vec<Happens>> {

@@ -20,6 +20,7 @@ mod sessions;
 mod socket;
 mod stories;
 mod support;
+mod task_invariants;
 mod tasks;
 mod terminal;
 mod test_agent;

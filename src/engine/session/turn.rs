@@ -72,7 +72,7 @@ impl State {
             return step;
         }
         match due {
-            Due::Again(prompt) if !prompt.items.is_empty() && self.side.is_busy() => Step::default(),
+            Due::Again(prompt) if !prompt.items.is_empty() && self.is_busy_beside() => Step::default(),
             Due::Again(prompt) => self.send(PromptSent { turn: self.next_turn(), ..(**prompt).clone() }),
             Due::Message => self.message_prompt(None),
             Due::Feedback(text) if self.steering.messages.is_empty() => {
