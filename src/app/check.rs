@@ -13,7 +13,8 @@ use crate::{
     engine::{
         hooks::point::Point,
         policy::{
-            AgentSpec, Budget, FinalDelivery, HookAction, HookSpec, OutputFormat, PermissionRule, Permissions, Plan,
+            AgentSpec, AutomationHook, Budget, FinalDelivery, HookAction, HookSpec, OutputFormat, PermissionRule,
+            Permissions, Plan,
         },
         time::Span,
     },
@@ -58,6 +59,7 @@ pub(super) fn check(args: &CheckArgs) -> Result {
     text += &allowance(settings);
     text += &keymap_mistakes().map(|why| paint.paint(Role::Warning, format!("keymap     {why}\n"))).collect::<String>();
     text += &points(settings, paint);
+    text += &automation(settings, paint);
     print(&text)
 }
 
@@ -166,6 +168,18 @@ fn points(settings: &Settings, paint: Paint) -> String {
         }
     }
     if text.is_empty() { "\nno hooks\n".into() } else { text }
+}
+
+/// What happens by itself when tasks change; what is built in and off is not worth a line.
+fn automation(settings: &Settings, paint: Paint) -> String {
+    let built_in = |hook: &AutomationHook| matches!(hook.spec.action, HookAction::Builtin(_));
+    let listed = settings.draft.automation.iter().filter(|hook| hook.spec.enabled || !built_in(hook));
+    let mut text = format!("\n{}\n", paint.paint(Role::Heading, "automation"));
+    for (n, hook) in listed.enumerate() {
+        let events: Vec<&str> = hook.events.iter().map(|event| event.name()).collect();
+        text += &format!("  {}. {} on {}\n", n + 1, describe(&hook.spec), events.join(", "));
+    }
+    text
 }
 
 fn describe(hook: &HookSpec) -> String {

@@ -229,3 +229,23 @@ async fn what_cannot_run_is_told_and_is_no_error() {
     let end = result(&job(Point::OnError, "echo `cat {{error}}`"), dir.path()).await.end;
     assert!(matches!(end, RunEnd::SpawnFailed(why) if why.contains("$CREEL_ERROR")));
 }
+
+#[tokio::test]
+async fn an_automation_hook_reads_the_event_and_the_graph_and_its_answer_is_kept_whole() {
+    let dir = folder();
+    let goal = "x".repeat(9_000);
+    let command = format!(
+        "read line; printf '[{{\"type\":\"create_task\",\"payload\":{{\"goal\":\"{goal}\"}}}}]'; printf '%s' \"$line\" >&2"
+    );
+    let mut job = job(Point::Automation, &command);
+    job.facts.event = Some(serde_json::json!({ "type": "task_completed", "nodeId": "a" }));
+    job.facts.graph = Some(serde_json::json!({ "tasks": [], "edges": [] }));
+    job.output_limit = 4_096;
+    let got = result(&job, dir.path()).await;
+    let answer: serde_json::Value = serde_json::from_str(&got.answer.expect("an answer")).expect("JSON");
+    assert_eq!(answer[0]["payload"]["goal"], goal);
+    assert_eq!((got.end, got.reply), (RunEnd::Exit(0), None));
+    let told: serde_json::Value = serde_json::from_str(&got.stderr).expect("JSON");
+    assert_eq!((&told["event"]["nodeId"], &told["graph"]["tasks"]), (&"a".into(), &serde_json::json!([])));
+    assert_eq!(told["hook_event_name"], "automation");
+}
