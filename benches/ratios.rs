@@ -310,6 +310,7 @@ fn plan(max_iterations: u32, agent: &str, hooks: BTreeMap<Point, Vec<HookSpec>>)
         },
         hooks,
         automation: Vec::new(),
+        workflows: BTreeMap::new(),
         stop: StopPlan { hooks: vec![StopHook::Default], circuit_breaker: 3 },
         agent: "bench".into(),
         permissions: Vec::new(),

@@ -22,6 +22,7 @@ mod schema;
 mod settings;
 pub mod shape;
 mod validate;
+mod workflows;
 
 #[cfg(test)]
 mod tests;

@@ -106,6 +106,9 @@ fn on_hook_finished(state: &State, run: RunId, result: RunResult) -> Step {
     if state.tasks.automation.awaits(run) {
         return state.on_automation_finished(run, result);
     }
+    if state.tasks.flows.awaits(run) {
+        return state.on_step_finished(run, result);
+    }
     let dispatches = state.dispatch().into_iter().chain(state.side.dispatch.as_ref());
     let awaited = |dispatch: &&Dispatch| dispatch.running.as_ref().is_some_and(|running| running.run == run);
     let Some((dispatch, running)) = dispatches.into_iter().find(awaited).and_then(|d| Some((d, d.running.as_ref()?)))

@@ -147,7 +147,8 @@ fn environment(job: &HookJob) -> Vec<(String, String)> {
     let facts = offered.filter_map(|name| Some((template::variable(name), value(&job.facts, name)?)));
     let about =
         [("CREEL_HOOK".to_owned(), job.hook.name.clone()), ("CREEL_POINT".to_owned(), job.point.name().to_owned())];
-    facts.chain(about).map(|(name, value)| (name, for_variable(&value))).collect()
+    let values = job.facts.values.iter().map(|(name, value)| (template::variable(name), value.clone()));
+    facts.chain(values).chain(about).map(|(name, value)| (name, for_variable(&value))).collect()
 }
 
 /// As much of a text as a variable can hold: NUL bytes are left out, and a text that is too long ends with `…`.

@@ -179,6 +179,12 @@ fn automation(settings: &Settings, paint: Paint) -> String {
         let events: Vec<&str> = hook.events.iter().map(|event| event.name()).collect();
         text += &format!("  {}. {} on {}\n", n + 1, describe(&hook.spec), events.join(", "));
     }
+    for (name, workflow) in &settings.draft.workflows {
+        text += &format!("\n{}\n", paint.paint(Role::Heading, format!("workflow {}", plain(name))));
+        for (n, step) in workflow.steps.iter().enumerate() {
+            text += &format!("  {}. {}\n", n + 1, plain(&step.name));
+        }
+    }
     text
 }
 

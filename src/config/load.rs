@@ -25,7 +25,7 @@ use super::{
     report::Report,
     settings::{DESCRIBE, Document, Draft, Nats, Settings, Ui, agent_names},
     shape::{AGENT, GATES, NATS, RETRY, ROOT, STOP, UI},
-    validate,
+    validate, workflows,
 };
 use crate::engine::{
     hooks::point::Point,
@@ -143,7 +143,6 @@ impl Loader {
             known: self.known.clone(),
             draft,
             rules: self.rules(root.below("stop", &STOP).given("rules")),
-            workflows: self.workflows(&root),
             task_types,
             remediation_attempts: root.int("remediation_attempts"),
             nats: self.nats(&root),
@@ -275,6 +274,7 @@ impl Loader {
             },
             hooks,
             automation: self.automation(root),
+            workflows: workflows::lower(&mut self.report, root.given("workflows")),
             stop: self.stop(root),
             permissions: allowance::permissions(&mut self.report, root.given("permissions")),
             budget: allowance::budget(root),

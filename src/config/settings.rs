@@ -18,7 +18,7 @@ use crate::engine::{
     hooks::point::Point,
     policy::{
         AgentSpec, AutomationHook, Backoff, Budget, Context, GatePolicies, HookSpec, OnLimit, PermissionRule, Plan,
-        StopPlan,
+        StopPlan, Workflow,
     },
     time::Span,
 };
@@ -42,8 +42,6 @@ pub struct Settings {
     pub draft: Draft,
     /// The rules of the stop decision, with their defaults, for a version that runs them.
     pub rules: Vec<Value>,
-    /// Steps that automation can start, as they are written.
-    pub workflows: BTreeMap<String, Value>,
     /// Hooks, agents and limits by the type of a task.
     pub task_types: BTreeMap<String, TaskType>,
     /// How often the agent may repair what blocked a submit or a merge.
@@ -73,6 +71,7 @@ pub struct Draft {
     pub gates: GatePolicies,
     pub hooks: BTreeMap<Point, Vec<HookSpec>>,
     pub automation: Vec<AutomationHook>,
+    pub workflows: BTreeMap<String, Workflow>,
     pub stop: StopPlan,
     pub permissions: Vec<PermissionRule>,
     pub budget: Budget,
@@ -245,6 +244,7 @@ impl Settings {
             gates: draft.gates,
             hooks: draft.hooks,
             automation: draft.automation,
+            workflows: draft.workflows,
             stop: draft.stop,
             permissions: draft.permissions,
             budget: draft.budget,

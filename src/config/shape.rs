@@ -12,6 +12,7 @@ mod automation;
 mod hooks;
 mod root;
 mod rules;
+mod workflow;
 
 pub use agents::{AGENT, KNOWN_AGENT, WAY};
 pub use allowance::{BUDGET, PERMISSION};
@@ -19,6 +20,7 @@ pub use automation::{AUTOMATION, AUTOMATION_HOOK};
 pub use hooks::{COMMAND_HOOK, GATEKEEPER_HOOK, HOOKS, MATCHER_GROUP};
 pub use root::{GATES, NATS, RETRY, ROOT, STOP, TASK_LIMITS, UI};
 pub use rules::RULE;
+pub use workflow::{PART, STEP};
 
 use super::{
     diagnostic::names,

@@ -17,7 +17,6 @@ use crate::{
         hooks::verdict::{RunEnd, Verdict},
         ids::RunId,
         session::gate::About,
-        tasks::record::TaskNews,
         time::Span,
     },
     journal::Record,
@@ -168,8 +167,8 @@ impl Narrator {
 
     fn line(&self, event: &Event) -> Option<String> {
         let paint = self.paint;
-        if let Some(news) = event.task_news() {
-            return Some(self.task(&news));
+        if let Some((tone, line)) = task_words::told(event) {
+            return Some(self.toned(tone, format!("  {line}")));
         }
         Some(match event {
             Event::SessionStarted(began) => paint.paint(
@@ -214,9 +213,7 @@ impl Narrator {
                 paint.paint(Role::Good, format!("  ✓ delivered: item {ids}"))
             }
             Event::RetryCounted { used, limit, reason, no_progress, .. } => {
-                let same = if *no_progress { " · no progress" } else { "" };
-                let why = first_line(&plain(reason), LINE);
-                paint.paint(Role::Warning, format!("  ↻ retry {used}/{limit}{same}: {why}"))
+                paint.paint(Role::Warning, retry(*used, *limit, reason, *no_progress))
             }
             Event::RetryLimitReached { used, limit, hook } => {
                 paint.paint(Role::Bad, format!("  ↻ retry limit reached ({used}/{limit}) by `{}`", plain(hook)))
@@ -262,15 +259,17 @@ impl Narrator {
             | Event::ActionError(_)
             | Event::AutomationDue { .. }
             | Event::AutomationDecided { .. }
+            | Event::WorkflowStarted(_)
+            | Event::WorkflowStepStarted { .. }
+            | Event::WorkflowStepEnded(_)
+            | Event::WorkflowEnded { .. }
             | Event::ProcessStarted { .. }
             | Event::LoopEnded { .. }
             | Event::Unknown => return None,
         })
     }
 
-    fn task(&self, news: &TaskNews<'_>) -> String {
-        let (tone, line) = task_words::told(news);
-        let line = format!("  {line}");
+    fn toned(&self, tone: Tone, line: String) -> String {
         match tone {
             Tone::Plain => line,
             Tone::Good => self.paint.paint(Role::Good, line),
@@ -372,6 +371,11 @@ impl Narrator {
         let used = self.total.words().map(|used| format!("\n  used {used}")).unwrap_or_default();
         self.paint.paint(role, format!("session {} after {times}: {reason}{used}", outcome.name()))
     }
+}
+
+fn retry(used: u32, limit: u32, reason: &str, no_progress: bool) -> String {
+    let same = if no_progress { " · no progress" } else { "" };
+    format!("  ↻ retry {used}/{limit}{same}: {}", first_line(&plain(reason), LINE))
 }
 
 /// Why a turn was shorter than it might have been.

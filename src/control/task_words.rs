@@ -1,7 +1,13 @@
-//! What a record of a task says in a line: for sessions without a screen, and for the stream.
+//! What a record of a task or a workflow says in a line: for sessions without a screen, and for the stream.
 
 use super::text::{first_line, plain};
-use crate::engine::tasks::record::{Changes, TaskNews, What};
+use crate::engine::{
+    event::Event,
+    tasks::{
+        record::{Changes, TaskNews, What},
+        workflow::FlowOutcome,
+    },
+};
 
 /// How much of a goal or a reason fits into a line.
 const LINE: usize = 100;
@@ -19,8 +25,33 @@ pub enum Tone {
     Faint,
 }
 
-/// The line for a record of a task.
-pub fn told(news: &TaskNews<'_>) -> (Tone, String) {
+/// The line for a record of a task or of a workflow; nothing, if it is about something else.
+pub fn told(event: &Event) -> Option<(Tone, String)> {
+    event.task_news().map(|news| task(&news)).or_else(|| flow(event))
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "everything else is not about workflows, whatever it is")]
+fn flow(event: &Event) -> Option<(Tone, String)> {
+    let short = |text: &str| first_line(&plain(text), LINE);
+    Some(match event {
+        Event::WorkflowStarted(began) => (Tone::Plain, format!("workflow {} started", short(&began.workflow))),
+        Event::WorkflowStepEnded(ended) if ended.result.ok => {
+            (Tone::Faint, format!("workflow step {} is done", short(&ended.step)))
+        }
+        Event::WorkflowStepEnded(ended) => {
+            let end = ended.result.end.as_ref().map(|end| format!(": {}", end.describe())).unwrap_or_default();
+            (Tone::Warning, format!("workflow step {} failed{}", short(&ended.step), short(&end)))
+        }
+        Event::WorkflowEnded { flow, outcome } => match outcome {
+            FlowOutcome::Done => (Tone::Good, format!("workflow run {flow} is done")),
+            FlowOutcome::Failed => (Tone::Warning, format!("workflow run {flow} failed")),
+            FlowOutcome::Cut => (Tone::Warning, format!("workflow run {flow} was stopped")),
+        },
+        _ => return None,
+    })
+}
+
+fn task(news: &TaskNews<'_>) -> (Tone, String) {
     let short = |text: &str| first_line(&plain(text), LINE);
     let task = short(news.task);
     match news.what {

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     config::Document,
-    engine::policy::{AgentSpec, HookAction, Plan, StopHook},
+    engine::policy::{AgentSpec, FlowStep, HookAction, HookSpec, Plan, StepAction, StopHook},
 };
 
 /// How many contents are remembered for one place, so that switching branches does not ask again.
@@ -117,6 +117,13 @@ pub fn commands(plan: &Plan, agent_is_described: bool) -> Vec<String> {
     for hook in &plan.automation {
         if let HookAction::Command(command) = &hook.spec.action {
             commands.push(format!("automation: {command}"));
+        }
+    }
+    for (name, workflow) in &plan.workflows {
+        for step in workflow.steps.iter().flat_map(FlowStep::parts) {
+            if let StepAction::Command(HookSpec { action: HookAction::Command(command), .. }) = &step.action {
+                commands.push(format!("workflow {name}: {command}"));
+            }
         }
     }
     for hook in &plan.stop.hooks {

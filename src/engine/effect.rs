@@ -84,6 +84,8 @@ pub struct Facts {
     pub event: Option<Value>,
     /// All tasks, at events of tasks.
     pub graph: Option<Value>,
+    /// What earlier steps of a workflow said, by the names that stand for it.
+    pub values: Vec<(String, String)>,
 }
 
 /// What a hook is told of a task.

@@ -12,13 +12,14 @@ use super::{
         point::Point,
         verdict::{Reply, RunEnd, Verdict},
     },
-    ids::{AskId, EventId, GateId, ItemId, RunId, TurnId},
+    ids::{AskId, EventId, FlowId, GateId, ItemId, RunId, TurnId},
     policy::Plan,
     session::gate::{About, Choice},
     stop::Action as StopAction,
     tasks::{
         action::Action,
         record::{self as task, TaskRecord},
+        workflow::{FlowOutcome, FlowStarted, StepEnded},
     },
     time::{At, Span},
 };
@@ -241,6 +242,17 @@ pub enum Event {
     DependencySatisfied(TaskRecord<task::Satisfied>),
     AgentMetrics(Box<TaskRecord<Map<String, Value>>>),
     ActionError(Box<TaskRecord<task::ActionErrorData>>),
+    WorkflowStarted(Box<FlowStarted>),
+    WorkflowStepStarted {
+        flow: FlowId,
+        step: String,
+        run: RunId,
+    },
+    WorkflowStepEnded(Box<StepEnded>),
+    WorkflowEnded {
+        flow: FlowId,
+        outcome: FlowOutcome,
+    },
     HookError {
         task: String,
         data: task::HookErrorData,

@@ -51,6 +51,10 @@ id! {
     EventId
 }
 id! {
+    /// One run of a workflow.
+    FlowId
+}
+id! {
     /// One request of an agent for leave to do something.
     AskId
 }

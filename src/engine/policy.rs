@@ -3,11 +3,14 @@
 //! The plan is recorded with the session, so that a resumed or replayed session follows the rules it began with,
 //! whatever became of the config since.
 
+mod workflow;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::{conversation::ToolKind, hooks::point::Point, tasks::record::TaskEventKind, time::Span};
+pub use workflow::{Condition, FlowStep, Next, StepAction, Workflow};
 
 /// Everything that the engine and the runtime need to know of the config.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,6 +38,9 @@ pub struct Plan {
     /// What happens by itself when tasks change, in the order in which it runs.
     #[serde(default)]
     pub automation: Vec<AutomationHook>,
+    /// Steps that automation hooks can start, by name.
+    #[serde(default)]
+    pub workflows: BTreeMap<String, Workflow>,
     /// What decides whether the session is complete.
     pub stop: StopPlan,
     /// What the agent may do without being asked about, or may not: the first that fits says.

@@ -25,11 +25,18 @@ impl State {
         let runs = dispatches.filter_map(|dispatch| self.cut_run(dispatch));
         let runs: Vec<HookFinished> = runs.chain(self.cut_automation_run()).collect();
         let turn = self.turn_in_flight().map(|prompt| format!("turn {}", prompt.turn));
-        let cut = runs.iter().map(|run| format!("run {} of {}", run.run, run.hook)).chain(turn).collect();
+        let steps: Vec<_> = self.cut_steps().collect();
+        let cut_runs = runs.iter().map(|run| format!("run {} of {}", run.run, run.hook));
+        let cut_steps = steps.iter().map(|(run, ended)| format!("run {run} of {}", ended.step));
+        let cut = cut_runs.chain(cut_steps).chain(turn).collect();
+        let runs = runs.into_iter().map(|run| Event::HookFinished(Box::new(run)));
+        let steps = steps.into_iter().map(|(_, ended)| Event::WorkflowStepEnded(Box::new(ended)));
         // Whoever asked is gone, and will ask again.
-        runs.into_iter()
-            .fold(self.unasked(By::Policy), |step, run| step.and(Event::HookFinished(Box::new(run))))
-            .and(Event::SessionResumed { cut, presence, max_iterations })
+        runs.chain(steps).fold(self.unasked(By::Policy), Step::and).and(Event::SessionResumed {
+            cut,
+            presence,
+            max_iterations,
+        })
     }
 
     fn refuse_resume(&self, max_iterations: Option<u32>) -> Option<String> {

@@ -176,7 +176,7 @@ impl State {
 
     /// Whether something goes on beside the main line that it has to wait for before it delivers or ends.
     pub fn is_busy_beside(&self) -> bool {
-        self.side.is_busy() || self.tasks.automation.is_busy()
+        self.side.is_busy() || self.tasks.automation.is_busy() || !self.tasks.flows.open.is_empty()
     }
 
     /// When something happens by itself, if nothing else does before.
@@ -202,6 +202,10 @@ impl State {
         let by_itself = self.proceed_automation();
         if !by_itself.is_empty() {
             return by_itself;
+        }
+        let in_the_background = self.proceed_flows();
+        if !in_the_background.is_empty() {
+            return in_the_background;
         }
         if self.gates.open.is_some() {
             return self.proceed_gate(now);

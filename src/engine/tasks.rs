@@ -1,7 +1,8 @@
 //! Tasks: what there is to do, what depends on what, and what happens by itself when a task changes.
 //!
 //! Owns the graph ([`graph`]), the records that change it ([`record`]), what people and hooks may ask of it ([`command`],
-//! [`action`]), and the automation hooks that its events fire ([`automation`], [`builtin`]). Does not own the
+//! [`action`]), the automation hooks that its events fire ([`automation`], [`builtin`]), and the workflows that those start
+//! ([`workflow`]). Does not own the
 //! `on_task_complete` hooks of the config: see [`super::session::side`].
 //!
 //! # Invariants
@@ -15,11 +16,13 @@ pub mod command;
 pub mod graph;
 pub mod record;
 pub mod task;
+pub mod workflow;
 
 mod apply;
 
 use automation::Automation;
 use graph::Graph;
+use workflow::Flows;
 
 /// The tasks of a session.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -28,4 +31,6 @@ pub struct Tasks {
     pub graph: Graph,
     /// What happens by itself.
     pub automation: Automation,
+    /// Steps that go on in the background.
+    pub flows: Flows,
 }

@@ -25,3 +25,4 @@ mod tasks;
 mod terminal;
 mod test_agent;
 mod trouble;
+mod workflows;

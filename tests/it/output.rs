@@ -249,3 +249,13 @@ async fn an_automation_hook_reads_the_event_and_the_graph_and_its_answer_is_kept
     assert_eq!((&told["event"]["nodeId"], &told["graph"]["tasks"]), (&"a".into(), &serde_json::json!([])));
     assert_eq!(told["hook_event_name"], "automation");
 }
+
+#[tokio::test]
+async fn what_an_earlier_step_said_is_data_for_a_later_one() {
+    let dir = folder();
+    let mut job = job(Point::Automation, "printf %s {{steps.build-all.stdout}}");
+    let said = "it's $(touch pwned) \"done\"";
+    job.facts.values = vec![("steps.build-all.stdout".into(), said.into())];
+    assert_eq!(result(&job, dir.path()).await.stdout, said);
+    assert!(!in_folder(&dir, "pwned").exists());
+}

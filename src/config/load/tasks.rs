@@ -85,14 +85,6 @@ impl Loader {
         self.others.push(report);
     }
 
-    pub(super) fn workflows(&mut self, root: &Fields<'_>) -> BTreeMap<String, Value> {
-        let given = root.given("workflows").map(Node::entries).unwrap_or_default();
-        if let Some((first, _)) = given.first() {
-            self.report.not_yet(first.at, "workflows");
-        }
-        given.iter().map(|(key, node)| (key.name.clone(), node.to_json())).collect()
-    }
-
     pub(super) fn task_types(&mut self, root: &Fields<'_>) -> BTreeMap<String, TaskType> {
         let given = root.given("task_types").map(Node::entries).unwrap_or_default();
         if let Some((first, _)) = given.first() {

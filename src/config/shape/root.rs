@@ -6,7 +6,8 @@ use super::{
     allowance::{BUDGET, PERMISSION},
     automation::AUTOMATION,
     hooks::HOOKS,
-    rules::{RULE, STOP_HOOK, WORKFLOW},
+    rules::{RULE, STOP_HOOK},
+    workflow::WORKFLOW,
 };
 
 const NAMES: Type = Type::List(&Type::SomeText);

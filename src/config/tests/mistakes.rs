@@ -268,12 +268,59 @@ automation:
 }
 
 #[test]
+fn a_workflow_comes_to_its_end_and_names_only_what_there_is() {
+    let text = "\
+workflows:
+  release:
+    steps:
+      - { name: build, type: command, command: 'make {{steps.buld.stdout}}', on_success: publsh }
+      - { name: build, type: create_task }
+      - { type: condition, value: '{{steps.nope.exit}}' }
+      - { name: a b, type: parallel, steps: [{ type: noop, on_failure: stop }] }
+  around:
+    steps:
+      - { name: one, type: noop }
+      - { name: two, type: noop, on_failure: one }
+";
+    expect_test::expect![[r#"
+        creel.yaml:4:54: a workflow offers no `{{steps.buld.stdout}}`
+        4 |       - { name: build, type: command, command: 'make {{steps.buld.stdout}}', on_success: publsh }
+          |                                                      ^^^^^^^^^^^^^^^^^^^^^ did you mean `{{steps.build.stdout}}`?
+        creel.yaml:4:90: there is no step `publsh`
+        4 | …ommand, command: 'make {{steps.buld.stdout}}', on_success: publsh }
+          |                                                             ^^^^^^ there are, beside `stop`: `build`, `build`, `step_3`, `a b`
+        creel.yaml:5:9: a step of type `create_task` needs `task`
+        5 |       - { name: build, type: create_task }
+          |         ^
+        creel.yaml:5:17: another step is called `build`
+        5 |       - { name: build, type: create_task }
+          |                 ^^^^^ give one of them another `name`
+        creel.yaml:6:9: this condition asks nothing
+        6 |       - { type: condition, value: '{{steps.nope.exit}}' }
+          |         ^ say `equals` or `contains`
+        creel.yaml:6:35: a workflow offers no `{{steps.nope.exit}}`
+        6 |       - { type: condition, value: '{{steps.nope.exit}}' }
+          |                                   ^^^^^^^^^^^^^^^^^^^^^ did you mean `steps.a b.exit`?
+        creel.yaml:7:17: `a b` is no name for a step
+        7 |       - { name: a b, type: parallel, steps: [{ type: noop, on_failure: stop }] }
+          |                 ^^^ use letters, digits, `-` and `_`; `stop` ends the workflow
+        creel.yaml:7:46: `a b_1` is no name for a step
+        7 |       - { name: a b, type: parallel, steps: [{ type: noop, on_failure: stop }] }
+          |                                              ^ use letters, digits, `-` and `_`; `stop` ends the workflow
+        creel.yaml:7:60: unknown key `on_failure`
+        7 |       - { name: a b, type: parallel, steps: [{ type: noop, on_failure: stop }] }
+          |                                                            ^^^^^^^^^^ known here: `name`, `id`, `type`, `command`, `timeout`, `task`, `task_id`, `action`, `payload`, `value`, `equals`, `contains`
+        creel.yaml:10:9: these steps follow each other without end: `one`, `two`, `one`
+        10 |       - { name: one, type: noop }
+           |         ^"#]].assert_eq(&said(text));
+}
+
+#[test]
 fn what_this_version_does_not_use_is_said_once_a_feature() {
     let text = "\
 stop:
   hooks: [{ command: x }, { command: y }]
   rules: [{ name: a, type: command, command: x }]
-workflows: { w: { steps: [{ type: noop, anything: goes }] } }
 nats: { url: 'nats://localhost' }
 hooks:
   before_submit: [run_tests]
@@ -287,20 +334,17 @@ remediation_attempts: 2
         creel.yaml:3:11: warning: read and checked, but not used by this version yet: rules of the stop decision
         3 |   rules: [{ name: a, type: command, command: x }]
           |           ^
-        creel.yaml:4:14: warning: read and checked, but not used by this version yet: workflows
-        4 | workflows: { w: { steps: [{ type: noop, anything: goes }] } }
-          |              ^
-        creel.yaml:5:7: warning: read and checked, but not used by this version yet: `nats`
-        5 | nats: { url: 'nats://localhost' }
+        creel.yaml:4:7: warning: read and checked, but not used by this version yet: `nats`
+        4 | nats: { url: 'nats://localhost' }
           |       ^
-        creel.yaml:7:19: warning: read and checked, but not used by this version yet: hooks at the submit and merge points
-        7 |   before_submit: [run_tests]
+        creel.yaml:6:19: warning: read and checked, but not used by this version yet: hooks at the submit and merge points
+        6 |   before_submit: [run_tests]
           |                   ^^^^^^^^^
-        creel.yaml:8:21: warning: this matcher narrows nothing: the hooks of a point run every time
-        8 |   stop: [{ matcher: Bash, hooks: [{ type: command, command: z }] }]
+        creel.yaml:7:21: warning: this matcher narrows nothing: the hooks of a point run every time
+        7 |   stop: [{ matcher: Bash, hooks: [{ type: command, command: z }] }]
           |                     ^^^^
-        creel.yaml:9:23: warning: read and checked, but not used by this version yet: `remediation_attempts`
-        9 | remediation_attempts: 2
+        creel.yaml:8:23: warning: read and checked, but not used by this version yet: `remediation_attempts`
+        8 | remediation_attempts: 2
           |                       ^"#]]
     .assert_eq(&said(text));
 }

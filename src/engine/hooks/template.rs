@@ -32,8 +32,8 @@ pub struct Placeholder {
     pub range: Range<usize>,
 }
 
-/// All placeholders of a text. Braces around anything but one plain name (`{{.Names}}`, `{{ a b }}`) are ordinary text,
-/// since other programs have templates too.
+/// All placeholders of a text. Braces around anything but one plain name, or what a step of a workflow said
+/// (`{{steps.build.stdout}}`), are ordinary text (`{{.Names}}`, `{{ a b }}`), since other programs have templates too.
 pub fn placeholders(text: &str) -> Vec<Placeholder> {
     let mut found = Vec::new();
     let mut from = 0;
@@ -52,8 +52,18 @@ pub fn placeholders(text: &str) -> Vec<Placeholder> {
 }
 
 fn is_name(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if let Some(rest) = text.strip_prefix("steps.") {
+        // What a step of a workflow said: `steps.NAME.stdout`.
+        let parts = rest.rsplit_once('.');
+        return parts.is_some_and(|(step, field)| {
+            !step.is_empty()
+                && step.chars().all(|c| plain(c) || c == '-')
+                && !field.is_empty()
+                && field.chars().all(plain)
+        });
+    }
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && text.chars().all(plain)
 }
 
 /// The names that a point offers.
@@ -71,7 +81,7 @@ pub const fn offered(point: Point) -> &'static [&'static str] {
 
 /// The environment variable that holds the value of that name.
 pub fn variable(name: &str) -> String {
-    format!("CREEL_{}", name.to_ascii_uppercase())
+    format!("CREEL_{}", name.to_ascii_uppercase().replace(['.', '-'], "_"))
 }
 
 /// The command line with every placeholder replaced by a reference to its variable. Braces that are no placeholder
@@ -166,6 +176,14 @@ mod tests {
             expanded("case {{error}} in '{{error}}') b;; esac"),
             r#"case "${CREEL_ERROR-}" in ''"${CREEL_ERROR-}"'') b;; esac"#
         );
+    }
+
+    #[test]
+    fn what_a_step_said_has_a_variable_of_its_own() {
+        assert_eq!(expanded("a {{steps.build-all.stdout}}"), r#"a "${CREEL_STEPS_BUILD_ALL_STDOUT-}""#);
+        for text in ["{{steps.x}}", "{{steps..x}}", "{{steps.a.b.c}}", "{{steps.$x.y}}"] {
+            assert_eq!(expanded(text), text);
+        }
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! How each event changes the state. Nothing is decided here: an event says what was decided.
 
+mod hooks;
+
 use super::{
     Phase, State,
     budget::Tally,
     delivery::Ending,
     gate::{About, Choice, Gate},
-    pending::{Incoming, Item, ItemState, Source},
+    pending::{Item, ItemState, Source},
     retry::Wait,
     side::Errand,
     turn::{Due, REFUSED},
@@ -13,10 +15,10 @@ use super::{
 use crate::engine::{
     conversation::StopReason,
     effect::TaskFacts,
-    event::{DeliverRest, Event, HookFinished, IterationOutcome, Outcome, PromptReason, PromptSent, StopHow},
+    event::{DeliverRest, Event, IterationOutcome, Outcome, PromptReason, PromptSent, StopHow},
     hooks::{
         dispatch::{Asked, Cause, Dispatch},
-        point::{PipedTo, Point},
+        point::Point,
         resolve::{self, HookRef},
     },
     ids::RunId,
@@ -106,6 +108,10 @@ impl State {
             Event::HookError { data, event: Some(event), .. } => {
                 self.tasks.automation.decided(*event, &data.hook_name, &[]);
             }
+            Event::WorkflowStarted(began) => self.flow_started(began),
+            Event::WorkflowStepStarted { flow, step, run } => self.flow_step_started(*flow, step, *run),
+            Event::WorkflowStepEnded(ended) => self.flow_step_ended(ended),
+            Event::WorkflowEnded { flow, .. } => self.flow_ended(*flow),
             Event::AutomationDue { event, hooks, .. } => self.tasks.automation.due(*event, hooks),
             Event::AutomationDecided { event, hook, actions } => self.tasks.automation.decided(*event, hook, actions),
             Event::Paused { .. } => self.steering.paused = true,
@@ -170,80 +176,6 @@ impl State {
                 }
                 self.phase = Phase::Between;
             }
-        }
-    }
-
-    /// A stop hook's text goes back at once if something blocks. If the turn is accepted, no feedback is sent that could
-    /// carry it, and it is held for the next prompt instead.
-    fn hold_what_stop_hooks_piped(&mut self) {
-        let Phase::Hooks(dispatch) = &self.phase else { return };
-        if dispatch.point != Point::Stop {
-            return;
-        }
-        let iteration = self.iterations.current;
-        for done in &dispatch.done {
-            let Some(text) = done.piped.clone() else { continue };
-            let source = Source { run: done.run, point: Point::Stop, hook: done.hook.clone(), iteration };
-            self.pending.catch(Incoming { source, text });
-        }
-    }
-
-    fn hooks_due(&mut self, point: Point, hooks: &[String], beside: bool) {
-        if beside {
-            self.side.begin(hooks);
-            return;
-        }
-        let queue = Some(hooks.iter().cloned().collect());
-        if let Some(dispatch) = self.dispatch_at(point) {
-            dispatch.queue = queue;
-        } else {
-            self.phase = Phase::Hooks(Dispatch { queue, ..Dispatch::reached(point, Cause::Lifecycle) });
-        }
-    }
-
-    fn hook_started(&mut self, run: RunId, point: Point, hook: &str, beside: bool) {
-        self.hooks.last_run = run;
-        if point == Point::Automation {
-            return self.tasks.automation.started(run, hook);
-        }
-        let dispatch = if beside { self.side.dispatch.as_mut() } else { self.dispatch_at(point) };
-        if let Some(dispatch) = dispatch {
-            dispatch.started(run, hook);
-        }
-    }
-
-    fn hook_disabled(&mut self, point: Point, hook: &str) {
-        self.hooks.disable(HookRef::new(point, hook));
-        if point == Point::Automation {
-            return self.tasks.automation.drop_hooks(|name| name == hook);
-        }
-        if let Some(dispatch) = self.side.dispatch.as_mut().filter(|dispatch| dispatch.point == point) {
-            dispatch.drop_from_queue(hook);
-        }
-        if let Some(dispatch) = self.dispatch_at(point) {
-            dispatch.drop_from_queue(hook);
-        }
-        self.side.settle();
-    }
-
-    fn hook_finished(&mut self, finished: &HookFinished) {
-        if self.tasks.automation.awaits(finished.run) {
-            return self.tasks.automation.finished();
-        }
-        let point = finished.point;
-        let spec = self.began.plan.hook(point, &finished.hook).cloned();
-        let Some(dispatch) = self.dispatch_of(finished.run) else { return };
-        dispatch.finished(spec.as_ref(), finished);
-        self.side.settle();
-        if finished.again {
-            return;
-        }
-        let broken = finished.end.is_broken() && finished.end != crate::engine::hooks::verdict::RunEnd::Cut;
-        self.hooks.ran(HookRef::new(point, &finished.hook), broken);
-        if let Some(text) = finished.framed().filter(|_| point.rules().piped_to == PipedTo::Pending) {
-            let source =
-                Source { run: finished.run, point, hook: finished.hook.clone(), iteration: finished.iteration };
-            self.pending.catch(Incoming { source, text });
         }
     }
 
@@ -352,6 +284,7 @@ impl State {
         }
         self.side.clear();
         self.drop_automation_commands();
+        self.tasks.flows.cut();
         self.gates.open = None;
         self.asks.waiting.clear();
         let ending_hooks = self.is_ending();

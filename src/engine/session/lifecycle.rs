@@ -79,8 +79,7 @@ impl State {
             task,
             error,
             agent_output: (!self.turns.said.is_empty()).then(|| self.turns.said.clone()),
-            event: None,
-            graph: None,
+            ..Facts::default()
         }
     }
 

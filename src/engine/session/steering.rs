@@ -80,7 +80,8 @@ impl State {
         let run = |dispatch: &Dispatch| dispatch.running.as_ref().map(|running| running.run);
         let beside = self.side.dispatch.as_ref().and_then(run);
         let by_itself = self.tasks.automation.running().map(|running| running.run);
-        self.dispatch().and_then(run).into_iter().chain(beside).chain(by_itself)
+        let steps = self.tasks.flows.running().map(|(_, run, _)| run);
+        self.dispatch().and_then(run).into_iter().chain(beside).chain(by_itself).chain(steps)
     }
 
     fn stop(&self, by: By, how: StopHow) -> Step {

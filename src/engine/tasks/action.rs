@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::{
     command::{Completion, TaskChanges, TaskCommand, texts},
-    record::{ActionErrorData, ActionRef, Origin, Satisfied, TaskRecord},
+    record::{ActionErrorData, Origin, Satisfied, TaskRecord},
 };
 use crate::engine::{
     event::Event,
@@ -121,8 +121,7 @@ struct Logged {
 
 impl State {
     /// The record that an action becomes.
-    pub(super) fn carry_out(&self, action: &Action, cause: ActionRef) -> Event {
-        let origin = Origin::action(cause);
+    pub(super) fn carry_out(&self, action: &Action, origin: Origin) -> Event {
         self.try_action(action, origin.clone()).unwrap_or_else(|error| {
             let data = ActionErrorData { action_type: action.kind.clone(), error, payload: action.payload.clone() };
             Event::ActionError(Box::new(TaskRecord { task: "system".into(), data, origin }))
@@ -137,7 +136,9 @@ impl State {
         match kind {
             ActionType::CreateTask => self.task_event(TaskCommand::Add(told(&action.payload)?), origin),
             ActionType::UpdateTask => self.task_event(update(told(&action.payload)?)?, origin),
-            ActionType::ExecuteWorkflow => Err("workflows are not available in this version".into()),
+            ActionType::ExecuteWorkflow => {
+                self.start_flow(&action.payload, origin.cause.ok_or("a workflow cannot start another")?)
+            }
             ActionType::Log => log(told(&action.payload)?, origin),
         }
     }

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use super::{
     action::{self, Action},
     builtin::Builtin,
-    record::{ActionRef, HookErrorData, TaskEventKind, TaskNews, What},
+    record::{ActionRef, HookErrorData, Origin, TaskEventKind, TaskNews, What},
 };
 use crate::engine::{
     Step,
@@ -100,9 +100,8 @@ impl Automation {
         self.running().is_some_and(|running| running.run == run)
     }
 
-    pub(super) fn raise(&mut self, at: At, event: &Event, caused: bool) {
+    pub(super) fn raise(&mut self, at: At, event: &Event, depth: u32) {
         self.last = self.last.next();
-        let depth = self.current.as_ref().filter(|_| caused).map_or(0, |job| job.raised.depth + 1);
         self.queue.push_back(Raised { id: self.last, at, depth, event: Box::new(event.clone()) });
     }
 
@@ -202,7 +201,8 @@ impl State {
             return self.ask(job, hook);
         }
         let next = job.actions.front();
-        next.map_or_else(Step::default, |wanted| Step::record(self.carry_out(&wanted.action, wanted.cause.clone())))
+        let carry_out = |wanted: &Wanted| self.carry_out(&wanted.action, Origin::action(wanted.cause.clone()));
+        next.map_or_else(Step::default, |wanted| Step::record(carry_out(wanted)))
     }
 
     /// Recorded also when nobody has anything to say: the record takes the event off the queue.

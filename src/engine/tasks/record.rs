@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::task::{PRIORITY, TaskState};
 use crate::engine::{
     event::{By, Event},
-    ids::EventId,
+    ids::{EventId, FlowId},
     time::At,
 };
 
@@ -33,6 +33,18 @@ pub struct Origin {
     /// The action that it carries out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<ActionRef>,
+    /// The step of a workflow that it carries out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<StepRef>,
+}
+
+/// A step of a workflow that runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepRef {
+    /// Which run of which workflow.
+    pub flow: FlowId,
+    /// The step.
+    pub step: String,
 }
 
 /// An action of a hook.
@@ -49,12 +61,17 @@ pub struct ActionRef {
 impl Origin {
     /// Somebody asked for it.
     pub const fn by(by: By) -> Self {
-        Self { by: Some(by), cause: None }
+        Self { by: Some(by), cause: None, step: None }
     }
 
     /// A hook asked for it.
     pub const fn action(action: ActionRef) -> Self {
-        Self { by: Some(By::Policy), cause: Some(action) }
+        Self { by: Some(By::Policy), cause: Some(action), step: None }
+    }
+
+    /// A workflow asked for it.
+    pub const fn step(step: StepRef) -> Self {
+        Self { by: Some(By::Policy), cause: None, step: Some(step) }
     }
 }
 

@@ -17,7 +17,6 @@ use crate::{
         event::{Event, HookFinished, IterationOutcome, Outcome, PromptReason, PromptSent},
         hooks::verdict::Verdict,
         session::gate::About,
-        tasks::record::TaskNews,
         time::{At, Span},
     },
     tui::theme::Role,
@@ -160,8 +159,18 @@ fn resumed(cut: &[String]) -> String {
     }
 }
 
-fn task_note(at: At, news: &TaskNews<'_>) -> Block {
-    let (tone, head) = task_words::told(news);
+fn iteration_ended(at: At, iteration: u32, outcome: IterationOutcome) -> Block {
+    let (head, role, error) = match outcome {
+        IterationOutcome::Done => (format!("✓ iteration {iteration} done"), Role::Good, false),
+        IterationOutcome::Failed => (format!("✗ iteration {iteration} failed"), Role::Bad, true),
+        IterationOutcome::Forced => {
+            (format!("! iteration {iteration} forced at the retry limit"), Role::Warning, false)
+        }
+    };
+    Block { error, ..block(Kind::Note, at, head, role) }
+}
+
+fn toned(at: At, tone: Tone, head: String) -> Block {
     let (role, error) = match tone {
         Tone::Plain => (Role::Accent, false),
         Tone::Good => (Role::Good, false),
@@ -173,8 +182,8 @@ fn task_note(at: At, news: &TaskNews<'_>) -> Block {
 
 /// What needs only a line.
 pub(super) fn note(at: At, event: &Event) -> Option<Block> {
-    if let Some(news) = event.task_news() {
-        return Some(task_note(at, &news));
+    if let Some((tone, head)) = task_words::told(event) {
+        return Some(toned(at, tone, head));
     }
     let line = |head: String, role| Some(block(Kind::Note, at, head, role));
     let wrong = |head: String| Some(Block { error: true, ..block(Kind::Note, at, head, Role::Bad) });
@@ -187,13 +196,7 @@ pub(super) fn note(at: At, event: &Event) -> Option<Block> {
         Event::IterationStarted { iteration } => {
             Some(block(Kind::Iteration, at, format!("━━ iteration {iteration} "), Role::Heading))
         }
-        Event::IterationCompleted { iteration, outcome } => match outcome {
-            IterationOutcome::Done => line(format!("✓ iteration {iteration} done"), Role::Good),
-            IterationOutcome::Failed => wrong(format!("✗ iteration {iteration} failed")),
-            IterationOutcome::Forced => {
-                line(format!("! iteration {iteration} forced at the retry limit"), Role::Warning)
-            }
-        },
+        Event::IterationCompleted { iteration, outcome } => Some(iteration_ended(at, *iteration, *outcome)),
         Event::TurnEnded { stop_reason, spent, .. } => turn_ended(at, *stop_reason, *spent),
         Event::TurnFailed { error, spent, .. } => {
             wrong(format!("✗ turn failed: {}{}", short(error), Used::from(*spent).suffix()))
@@ -270,6 +273,10 @@ pub(super) fn note(at: At, event: &Event) -> Option<Block> {
         | Event::ActionError(_)
         | Event::AutomationDue { .. }
         | Event::AutomationDecided { .. }
+        | Event::WorkflowStarted(_)
+        | Event::WorkflowStepStarted { .. }
+        | Event::WorkflowStepEnded(_)
+        | Event::WorkflowEnded { .. }
         | Event::ProcessStarted { .. }
         | Event::LoopEnded { .. }
         | Event::Unknown => None,

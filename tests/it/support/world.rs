@@ -109,6 +109,7 @@ pub fn plan() -> Plan {
         gates: GatePolicies::default(),
         hooks: BTreeMap::new(),
         automation: Vec::new(),
+        workflows: BTreeMap::new(),
         stop: StopPlan { hooks: vec![StopHook::Default], circuit_breaker: 3 },
         permissions: Vec::new(),
         budget: Budget::default(),

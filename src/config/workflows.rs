@@ -1,0 +1,252 @@
+//! From `workflows:` to steps that automation can start.
+//!
+//! Owns what the keys of a step mean together, and the way from step to step. Does not run anything: see
+//! [`crate::engine::tasks::workflow`].
+//!
+//! # Invariants
+//! - Every way through a workflow comes to an end: no step follows itself, however far around.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::{
+    diagnostic::{Stretch, names, quoted, suggest},
+    fields::Fields,
+    hooks::check_placeholders,
+    node::{Kind, Node},
+    report::Report,
+    shape::{PART, STEP, Shape},
+};
+use crate::engine::{
+    hooks::{point::Point, template},
+    policy::{Condition, FlowStep, HookAction, HookSpec, Next, StepAction, Workflow},
+    tasks::workflow::FIELDS,
+};
+
+/// Reads all workflows.
+pub(super) fn lower(report: &mut Report, given: Option<&Node>) -> BTreeMap<String, Workflow> {
+    let entries = given.map(Node::entries).unwrap_or_default();
+    entries.iter().map(|(key, node)| (key.name.clone(), workflow(report, &key.name, node))).collect()
+}
+
+fn workflow(report: &mut Report, name: &str, node: &Node) -> Workflow {
+    let description = node.get("description").and_then(Node::text).map(str::to_owned);
+    let items = node.get("steps").map(Node::items).unwrap_or_default();
+    let named = name_all(report, items);
+    let reader = Reader { workflow: name, known: &named.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>() };
+    let steps: Vec<FlowStep> =
+        items.iter().enumerate().map(|(n, item)| reader.step(report, &STEP, item, name_of(item, UNNAMED, n))).collect();
+    check_way(report, items, &steps);
+    Workflow { description, steps }
+}
+
+/// What the steps of a workflow are called that have no name, with a number.
+const UNNAMED: &str = "step";
+
+/// The name of a step; one without a name is called by its place among those around it.
+fn name_of(node: &Node, around: &str, nth: usize) -> String {
+    let given = node.get("name").or_else(|| node.get("id")).and_then(Node::text);
+    given.map_or_else(|| format!("{around}_{}", nth + 1), str::to_owned)
+}
+
+/// Every step and part with its name. Two that would share a variable are as bad as two of one name.
+fn name_all<'a>(report: &mut Report, items: &'a [Node]) -> Vec<(&'a Node, String)> {
+    let mut named: Vec<(&Node, String)> = Vec::new();
+    for (n, item) in items.iter().enumerate() {
+        let own = name_of(item, UNNAMED, n);
+        let parts = item.get("steps").map(Node::items).unwrap_or_default().iter().enumerate();
+        let parts: Vec<_> = parts.map(|(m, part)| (part, name_of(part, &own, m))).collect();
+        for (node, name) in [(item, own)].into_iter().chain(parts) {
+            let at = node.get("name").or_else(|| node.get("id")).map_or(node.at, |name| name.at);
+            if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') || name == "stop" {
+                let message = format!("{} is no name for a step", quoted(&name));
+                report.error_hint(at, message, "use letters, digits, `-` and `_`; `stop` ends the workflow".to_owned());
+            }
+            if named.iter().any(|(_, other)| template::variable(other) == template::variable(&name)) {
+                let message = format!("another step is called {}", quoted(&name));
+                report.error_hint(at, message, "give one of them another `name`".to_owned());
+            }
+            named.push((node, name));
+        }
+    }
+    named
+}
+
+/// Reads the steps of one workflow.
+struct Reader<'a> {
+    workflow: &'a str,
+    /// The names of all steps.
+    known: &'a [&'a str],
+}
+
+impl Reader<'_> {
+    fn step(&self, report: &mut Report, shape: &'static Shape, node: &Node, name: String) -> FlowStep {
+        let fields = Fields::of(shape, Some(node));
+        let action = self.action(report, &fields, node, &name);
+        let next = |key: &str, unsaid| match node.get(key).and_then(Node::text) {
+            None => unsaid,
+            Some("stop") => Next::End,
+            Some(step) => Next::Step(step.to_owned()),
+        };
+        let (on_success, on_failure) = (next("on_success", Next::Following), next("on_failure", Next::End));
+        FlowStep { name, action, on_success, on_failure }
+    }
+
+    fn action(&self, report: &mut Report, fields: &Fields<'_>, node: &Node, name: &str) -> StepAction {
+        let kind = node.get("type").and_then(Node::text).unwrap_or("noop");
+        match kind {
+            "command" => self.command(report, fields, node, name),
+            "create_task" => {
+                let task = needed(report, node, "task", kind);
+                StepAction::CreateTask(self.payload(report, task))
+            }
+            "update_task" => {
+                let id = needed(report, node, "task_id", kind).and_then(Node::text).unwrap_or_default();
+                let action = needed(report, node, "action", kind).and_then(Node::text).unwrap_or_default();
+                let mut payload = Map::new();
+                payload.insert("taskId".into(), id.into());
+                payload.insert("action".into(), action.into());
+                payload.insert("payload".into(), self.payload(report, node.get("payload")));
+                self.check_texts(report, node.get("task_id"));
+                StepAction::UpdateTask(Value::Object(payload))
+            }
+            "condition" => {
+                let value = needed(report, node, "value", kind);
+                self.check_texts(report, value);
+                if node.get("equals").is_none() && node.get("contains").is_none() {
+                    report.error_hint(node.at, "this condition asks nothing", "say `equals` or `contains`".to_owned());
+                }
+                let text = |key| node.get(key).and_then(as_text);
+                let value = value.and_then(as_text).unwrap_or_default();
+                StepAction::Condition(Condition { value, equals: text("equals"), contains: text("contains") })
+            }
+            "parallel" => {
+                let parts = needed(report, node, "steps", kind).map(Node::items).unwrap_or_default();
+                let parts = parts.iter().enumerate();
+                StepAction::Parallel(
+                    parts.map(|(n, part)| self.step(report, &PART, part, name_of(part, name, n))).collect(),
+                )
+            }
+            _ => StepAction::Noop,
+        }
+    }
+
+    fn command(&self, report: &mut Report, fields: &Fields<'_>, node: &Node, name: &str) -> StepAction {
+        let given = needed(report, node, "command", "command");
+        let command = given.and_then(Node::text).unwrap_or_default().to_owned();
+        let offered = self.offered();
+        let offered: Vec<&str> = offered.iter().map(String::as_str).collect();
+        check_placeholders(report, "a workflow", &offered, &command, given.map_or(node.at, |given| given.at));
+        StepAction::Command(HookSpec {
+            name: format!("{}/{name}", self.workflow),
+            action: HookAction::Command(command),
+            timeout: fields.duration("timeout"),
+            pipe_output: false,
+            priority: 100,
+            enabled: true,
+            on_failure: None,
+        })
+    }
+
+    /// The names that stand for something in this workflow.
+    fn offered(&self) -> Vec<String> {
+        let steps = self.known.iter().flat_map(|step| FIELDS.map(|field| format!("steps.{step}.{field}")));
+        let plain = template::offered(Point::Automation).iter().chain(&["context"]).map(|&name| name.to_owned());
+        plain.chain(steps).collect()
+    }
+
+    fn payload(&self, report: &mut Report, node: Option<&Node>) -> Value {
+        self.check_texts(report, node);
+        node.map_or(Value::Null, Node::to_json)
+    }
+
+    /// Every text below a node names only steps that there are.
+    fn check_texts(&self, report: &mut Report, node: Option<&Node>) {
+        let Some(node) = node else { return };
+        match &node.kind {
+            Kind::Text(text) => self.check_text(report, text, node.at),
+            Kind::List(items) => items.iter().for_each(|item| self.check_texts(report, Some(item))),
+            Kind::Map(entries) => entries.iter().for_each(|(_, value)| self.check_texts(report, Some(value))),
+            Kind::Null | Kind::Bool(_) | Kind::Int(_) | Kind::Float(_) => {}
+        }
+    }
+
+    fn check_text(&self, report: &mut Report, text: &str, at: Stretch) {
+        let offered = self.offered();
+        for placeholder in template::placeholders(text) {
+            if !offered.contains(&placeholder.name) {
+                let known: Vec<&str> = offered.iter().map(String::as_str).collect();
+                let message = format!("a workflow offers no {}", quoted(&format!("{{{{{}}}}}", placeholder.name)));
+                report.error_hint(at, message, suggest(&placeholder.name, known, "it offers"));
+            }
+        }
+    }
+}
+
+fn as_text(node: &Node) -> Option<String> {
+    match &node.kind {
+        Kind::Text(text) => Some(text.clone()),
+        Kind::Int(n) => Some(n.to_string()),
+        Kind::Null | Kind::Bool(_) | Kind::Float(_) | Kind::List(_) | Kind::Map(_) => None,
+    }
+}
+
+fn needed<'a>(report: &mut Report, node: &'a Node, key: &str, kind: &str) -> Option<&'a Node> {
+    let given = node.get(key).filter(|given| !given.is_null());
+    if given.is_none() {
+        report.error(node.at, format!("a step of type `{kind}` needs `{key}`"));
+    }
+    given
+}
+
+/// Unknown steps and loops, each where it is written.
+fn check_way(report: &mut Report, items: &[Node], steps: &[FlowStep]) {
+    let known: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
+    for (item, step) in items.iter().zip(steps) {
+        for (key, next) in [("on_success", &step.on_success), ("on_failure", &step.on_failure)] {
+            let Next::Step(name) = next else { continue };
+            if !known.contains(&name.as_str()) {
+                let at = item.get(key).map_or(item.at, |node| node.at);
+                let hint = suggest(name, known.iter().copied(), "there are, beside `stop`");
+                report.error_hint(at, format!("there is no step {}", quoted(name)), hint);
+            }
+        }
+    }
+    if let Some(around) = circle(steps) {
+        let at = items.get(around[0]).map_or_else(Stretch::default, |item| item.at);
+        let way: Vec<&str> = around.iter().chain(&around[..1]).filter_map(|at| known.get(*at).copied()).collect();
+        report.error_hint(at, format!("these steps follow each other without end: {}", names(&way)), None);
+    }
+}
+
+/// Steps that lead back to the first of them, if there are any.
+fn circle(steps: &[FlowStep]) -> Option<Vec<usize>> {
+    let following = |at: usize| {
+        let to = move |next: &Next| match next {
+            Next::Following => Some(at + 1),
+            Next::Step(name) => steps.iter().position(|step| step.name == *name),
+            Next::End => None,
+        };
+        [to(&steps[at].on_success), to(&steps[at].on_failure)].into_iter().flatten().filter(|to| *to < steps.len())
+    };
+    let mut ended = vec![false; steps.len()];
+    for from in 0..steps.len() {
+        // The way from here, each step with what is still to be tried after it.
+        let mut way: Vec<(usize, Vec<usize>)> = vec![(from, following(from).collect())];
+        while let Some((here, rest)) = way.last_mut() {
+            let Some(next) = rest.pop() else {
+                ended[*here] = true;
+                way.pop();
+                continue;
+            };
+            if let Some(start) = way.iter().position(|(at, _)| *at == next) {
+                return Some(way[start..].iter().map(|(at, _)| *at).collect());
+            }
+            if !ended[next] {
+                way.push((next, following(next).collect()));
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,92 @@
+//! How the records of hooks change the state.
+
+use super::super::{
+    Phase, State,
+    pending::{Incoming, Source},
+};
+use crate::engine::{
+    event::HookFinished,
+    hooks::{
+        dispatch::{Cause, Dispatch},
+        point::{PipedTo, Point},
+        resolve::HookRef,
+        verdict::RunEnd,
+    },
+    ids::RunId,
+};
+
+impl State {
+    /// A stop hook's text goes back at once if something blocks. If the turn is accepted, no feedback is sent that could
+    /// carry it, and it is held for the next prompt instead.
+    pub(super) fn hold_what_stop_hooks_piped(&mut self) {
+        let Phase::Hooks(dispatch) = &self.phase else { return };
+        if dispatch.point != Point::Stop {
+            return;
+        }
+        let iteration = self.iterations.current;
+        for done in &dispatch.done {
+            let Some(text) = done.piped.clone() else { continue };
+            let source = Source { run: done.run, point: Point::Stop, hook: done.hook.clone(), iteration };
+            self.pending.catch(Incoming { source, text });
+        }
+    }
+
+    pub(super) fn hooks_due(&mut self, point: Point, hooks: &[String], beside: bool) {
+        if beside {
+            self.side.begin(hooks);
+            return;
+        }
+        let queue = Some(hooks.iter().cloned().collect());
+        if let Some(dispatch) = self.dispatch_at(point) {
+            dispatch.queue = queue;
+        } else {
+            self.phase = Phase::Hooks(Dispatch { queue, ..Dispatch::reached(point, Cause::Lifecycle) });
+        }
+    }
+
+    pub(super) fn hook_started(&mut self, run: RunId, point: Point, hook: &str, beside: bool) {
+        self.hooks.last_run = run;
+        if point == Point::Automation {
+            return self.tasks.automation.started(run, hook);
+        }
+        let dispatch = if beside { self.side.dispatch.as_mut() } else { self.dispatch_at(point) };
+        if let Some(dispatch) = dispatch {
+            dispatch.started(run, hook);
+        }
+    }
+
+    pub(super) fn hook_disabled(&mut self, point: Point, hook: &str) {
+        self.hooks.disable(HookRef::new(point, hook));
+        if point == Point::Automation {
+            return self.tasks.automation.drop_hooks(|name| name == hook);
+        }
+        if let Some(dispatch) = self.side.dispatch.as_mut().filter(|dispatch| dispatch.point == point) {
+            dispatch.drop_from_queue(hook);
+        }
+        if let Some(dispatch) = self.dispatch_at(point) {
+            dispatch.drop_from_queue(hook);
+        }
+        self.side.settle();
+    }
+
+    pub(super) fn hook_finished(&mut self, finished: &HookFinished) {
+        if self.tasks.automation.awaits(finished.run) {
+            return self.tasks.automation.finished();
+        }
+        let point = finished.point;
+        let spec = self.began.plan.hook(point, &finished.hook).cloned();
+        let Some(dispatch) = self.dispatch_of(finished.run) else { return };
+        dispatch.finished(spec.as_ref(), finished);
+        self.side.settle();
+        if finished.again {
+            return;
+        }
+        let broken = finished.end.is_broken() && finished.end != RunEnd::Cut;
+        self.hooks.ran(HookRef::new(point, &finished.hook), broken);
+        if let Some(text) = finished.framed().filter(|_| point.rules().piped_to == PipedTo::Pending) {
+            let source =
+                Source { run: finished.run, point, hook: finished.hook.clone(), iteration: finished.iteration };
+            self.pending.catch(Incoming { source, text });
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! Workflows: named steps that an action starts, run in the background.
+//!
+//! A flow is one run of a workflow. It works on one step at a time; a `parallel` step is all of its parts at once. What
+//! follows a step, the plan says: `on_success`, else the next one; `on_failure`, else the end.
+//!
+//! # Invariants
+//! - A step that changes a task is one record, the task's own: cut anywhere, it is done once.
+//! - What earlier steps said reaches later ones as data: as text in what is asked of the graph, as variables in commands.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    action::{Action, ActionType},
+    record::{ActionRef, Origin, StepRef, TaskNews, What},
+};
+use crate::engine::{
+    Step,
+    effect::{Effect, Facts, HookJob, TaskFacts},
+    event::Event,
+    hooks::{
+        point::Point,
+        template::{Placeholder, placeholders},
+        verdict::{RunEnd, RunResult},
+    },
+    ids::{FlowId, RunId},
+    policy::{FlowStep, HookAction, HookSpec, Next, StepAction, Workflow},
+    session::State,
+};
+
+/// The flows of a session.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Flows {
+    /// Those that go on, oldest first.
+    pub open: Vec<Flow>,
+    /// The last number given.
+    pub(super) last: FlowId,
+}
+
+/// One run of a workflow.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Flow {
+    /// Its name.
+    pub id: FlowId,
+    /// How it began.
+    pub began: FlowStarted,
+    /// How many actions led to it, one from the other.
+    pub(super) depth: u32,
+    /// The step that it works on; nothing, once it is over.
+    pub at: Option<usize>,
+    /// The parts of that step that were not started.
+    pub waiting: Vec<String>,
+    /// Those that run.
+    pub running: Vec<(RunId, String)>,
+    /// What ended steps said, by their names.
+    pub results: BTreeMap<String, StepResult>,
+    /// How it ends.
+    pub outcome: FlowOutcome,
+}
+
+/// A workflow was started.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FlowStarted {
+    /// The flow's name.
+    pub flow: FlowId,
+    /// The workflow.
+    pub workflow: String,
+    /// What it was told.
+    #[serde(default)]
+    pub context: Value,
+    /// The task whose event led to it.
+    pub task: String,
+    /// The action that it carries out.
+    pub cause: ActionRef,
+}
+
+/// A step ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepEnded {
+    /// The flow.
+    pub flow: FlowId,
+    /// The step.
+    pub step: String,
+    /// What it said.
+    #[serde(flatten)]
+    pub result: StepResult,
+    /// Whether it was cut by the death of creel, and runs again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub again: bool,
+}
+
+/// What a step said.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StepResult {
+    /// Whether it went well.
+    pub ok: bool,
+    /// How its command ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end: Option<RunEnd>,
+    /// What its command printed, limited.
+    pub stdout: String,
+    /// What its command printed as errors, limited.
+    pub stderr: String,
+    /// The task that it was about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+}
+
+/// How a flow ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FlowOutcome {
+    /// It came to its end.
+    Done,
+    /// A step failed, and nothing was to follow.
+    Failed,
+    /// A person stopped the session.
+    Cut,
+}
+
+impl StepResult {
+    /// What a later step is told, by the last part of a placeholder.
+    fn field(&self, name: &str) -> Option<String> {
+        match name {
+            "stdout" => Some(self.stdout.trim_end().to_owned()),
+            "stderr" => Some(self.stderr.trim_end().to_owned()),
+            "exit" => match self.end {
+                Some(RunEnd::Exit(code)) => Some(code.to_string()),
+                Some(RunEnd::Signal(_) | RunEnd::TimedOut | RunEnd::SpawnFailed(_) | RunEnd::Cut) | None => None,
+            },
+            "task" => self.task.clone(),
+            _ => None,
+        }
+    }
+}
+
+/// What can be said of a step: the last parts of `{{steps.NAME.…}}`.
+pub const FIELDS: [&str; 4] = ["stdout", "stderr", "exit", "task"];
+
+impl Flow {
+    /// A part of the current step ended; where it was the last, the flow goes on to what follows.
+    fn ended(&mut self, workflow: &Workflow, step: &str, result: StepResult) {
+        self.waiting.retain(|name| name != step);
+        self.running.retain(|(_, name)| name != step);
+        self.results.insert(step.to_owned(), result);
+        let Some(current) = self.at.and_then(|at| workflow.steps.get(at)) else { return };
+        if !self.waiting.is_empty() || !self.running.is_empty() {
+            return;
+        }
+        let ok = current.parts().iter().all(|part| self.results.get(&part.name).is_some_and(|result| result.ok));
+        let next = if ok { &current.on_success } else { &current.on_failure };
+        let following = self.at.map(|at| at + 1);
+        let next = match next {
+            Next::Following => following,
+            Next::Step(name) => workflow.steps.iter().position(|step| step.name == *name),
+            Next::End => None,
+        };
+        if !ok && current.on_failure == Next::End {
+            self.outcome = FlowOutcome::Failed;
+        }
+        self.go_to(workflow, next);
+    }
+
+    fn go_to(&mut self, workflow: &Workflow, next: Option<usize>) {
+        let step = next.and_then(|at| workflow.steps.get(at));
+        self.at = next.filter(|_| step.is_some());
+        self.waiting = step.map_or_else(Vec::new, |step| step.parts().iter().map(|part| part.name.clone()).collect());
+    }
+}
+
+/// A text with its placeholders filled in. What is filled in is not looked through again.
+fn filled(text: &str, value: &dyn Fn(&str) -> String) -> String {
+    let mut out = String::new();
+    let mut from = 0;
+    for Placeholder { name, range } in placeholders(text) {
+        out += &text[from..range.start];
+        out += &value(&name);
+        from = range.end;
+    }
+    out + &text[from..]
+}
+
+/// The same for all texts in a value.
+fn filled_in(given: &Value, value: &dyn Fn(&str) -> String) -> Value {
+    match given {
+        Value::String(text) => Value::String(filled(text, value)),
+        Value::Array(items) => items.iter().map(|item| filled_in(item, value)).collect(),
+        Value::Object(map) => map.iter().map(|(key, item)| (key.clone(), filled_in(item, value))).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => given.clone(),
+    }
+}
+
+impl Flows {
+    pub(crate) fn awaits(&self, run: RunId) -> bool {
+        self.running().any(|(_, running, _)| running == run)
+    }
+
+    /// The runs in flight, with their flows and steps.
+    pub fn running(&self) -> impl Iterator<Item = (&Flow, RunId, &str)> {
+        self.open.iter().flat_map(|flow| flow.running.iter().map(move |(run, step)| (flow, *run, step.as_str())))
+    }
+
+    /// What an interrupt leaves undone: everything that was not started.
+    pub(crate) fn cut(&mut self) {
+        for flow in &mut self.open {
+            (flow.at, flow.outcome) = (None, FlowOutcome::Cut);
+            flow.waiting.clear();
+        }
+    }
+}
+
+impl State {
+    pub(super) fn start_flow(&self, payload: &Value, cause: ActionRef) -> Result<Event, String> {
+        let name = payload.get("workflowId").and_then(Value::as_str).ok_or("`workflowId` is missing")?;
+        if !self.plan().workflows.contains_key(name) {
+            return Err(format!("there is no workflow `{name}`"));
+        }
+        if self.interrupted() {
+            return Err("the session is stopping".into());
+        }
+        let news = self.tasks.automation.current.as_ref().and_then(|job| job.raised.event.task_news());
+        let task = news.map(|news| news.task.to_owned()).unwrap_or_default();
+        let context = payload.get("context").cloned().unwrap_or_default();
+        let flow = self.tasks.flows.last.next();
+        Ok(Event::WorkflowStarted(Box::new(FlowStarted { flow, workflow: name.to_owned(), context, task, cause })))
+    }
+
+    pub(crate) fn flow_started(&mut self, began: &FlowStarted) {
+        let depth = self.tasks.automation.current.as_ref().map_or(0, |job| job.raised.depth + 1);
+        self.tasks.flows.last = began.flow;
+        let mut flow = Flow {
+            id: began.flow,
+            began: began.clone(),
+            depth,
+            at: None,
+            waiting: Vec::new(),
+            running: Vec::new(),
+            results: BTreeMap::new(),
+            outcome: FlowOutcome::Done,
+        };
+        if let Some(workflow) = self.began.plan.workflows.get(&began.workflow) {
+            flow.go_to(workflow, Some(0));
+        }
+        self.tasks.flows.open.push(flow);
+        self.tasks.automation.carried_out(&began.cause);
+    }
+
+    pub(crate) fn flow_step_started(&mut self, id: FlowId, step: &str, run: RunId) {
+        self.hooks.last_run = run;
+        if let Some(flow) = self.tasks.flows.open.iter_mut().find(|flow| flow.id == id) {
+            flow.waiting.retain(|name| name != step);
+            flow.running.push((run, step.to_owned()));
+        }
+    }
+
+    pub(crate) fn flow_step_ended(&mut self, ended: &StepEnded) {
+        let Some(flow) = self.tasks.flows.open.iter_mut().find(|flow| flow.id == ended.flow) else { return };
+        if ended.again {
+            flow.running.retain(|(_, name)| *name != ended.step);
+            flow.waiting.insert(0, ended.step.clone());
+        } else if let Some(workflow) = self.began.plan.workflows.get(&flow.began.workflow) {
+            flow.ended(workflow, &ended.step, ended.result.clone());
+        }
+    }
+
+    pub(crate) fn flow_ended(&mut self, id: FlowId) {
+        self.tasks.flows.open.retain(|flow| flow.id != id);
+    }
+
+    /// A step changed a task, or could not.
+    pub(super) fn flow_changed_task(&mut self, at: &StepRef, news: &TaskNews<'_>) {
+        let ok = !matches!(news.what, What::ActionFailed(_));
+        let result = StepResult { ok, task: ok.then(|| news.task.to_owned()), ..StepResult::default() };
+        self.flow_step_ended(&StepEnded { flow: at.flow, step: at.step.clone(), result, again: false });
+    }
+
+    pub(crate) fn proceed_flows(&self) -> Step {
+        let flows = &self.tasks.flows.open;
+        if let Some(over) = flows.iter().find(|flow| flow.at.is_none() && flow.running.is_empty()) {
+            return Step::record(Event::WorkflowEnded { flow: over.id, outcome: over.outcome });
+        }
+        let due = flows.iter().find_map(|flow| Some((flow, self.part(flow, flow.waiting.first()?)?)));
+        due.map_or_else(Step::default, |(flow, part)| self.take_step(flow, part))
+    }
+
+    fn part(&self, flow: &Flow, name: &str) -> Option<&FlowStep> {
+        let current = self.plan().workflows.get(&flow.began.workflow)?.steps.get(flow.at?)?;
+        current.parts().iter().find(|part| part.name == name)
+    }
+
+    /// The value of a placeholder; of one that has none yet, nothing.
+    fn value_in(&self, flow: &Flow, name: &str) -> String {
+        let of_step = |rest: &str| {
+            let (step, field) = rest.rsplit_once('.')?;
+            flow.results.get(step)?.field(field)
+        };
+        let value = match name {
+            "session" => Some(self.name.clone()),
+            "iteration" => Some(self.iterations.current.to_string()),
+            "task_id" => Some(flow.began.task.clone()),
+            "task_content" => self.tasks.graph.get(&flow.began.task).map(|task| task.goal.clone()),
+            "context" => Some(flow.began.context.to_string()),
+            _ => name.strip_prefix("steps.").and_then(of_step),
+        };
+        value.unwrap_or_default()
+    }
+
+    fn take_step(&self, flow: &Flow, part: &FlowStep) -> Step {
+        let value = |name: &str| self.value_in(flow, name);
+        let change = |kind, payload: &Value| {
+            let origin = Origin::step(StepRef { flow: flow.id, step: part.name.clone() });
+            Step::record(self.carry_out(&Action::new(kind, filled_in(payload, &value)), origin))
+        };
+        let ended = |ok| {
+            let result = StepResult { ok, ..StepResult::default() };
+            let ended = StepEnded { flow: flow.id, step: part.name.clone(), result, again: false };
+            Step::record(Event::WorkflowStepEnded(Box::new(ended)))
+        };
+        match &part.action {
+            StepAction::Command(hook) => self.run_step(flow, part, hook),
+            StepAction::CreateTask(payload) => change(ActionType::CreateTask, payload),
+            StepAction::UpdateTask(payload) => change(ActionType::UpdateTask, payload),
+            StepAction::Condition(condition) => ended(condition.holds(&filled(&condition.value, &value))),
+            // A step in parallel is its parts, and those are none themselves.
+            StepAction::Noop | StepAction::Parallel(_) => ended(true),
+        }
+    }
+
+    fn run_step(&self, flow: &Flow, part: &FlowStep, hook: &HookSpec) -> Step {
+        let run = self.hooks.last_run.next();
+        let HookAction::Command(command) = &hook.action else { return Step::default() };
+        let own = |name: &str| name.starts_with("steps.") || name == "context";
+        let names = placeholders(command).into_iter().map(|placeholder| placeholder.name).filter(|name| own(name));
+        let values = names.map(|name| (name.clone(), self.value_in(flow, &name))).collect();
+        let facts = Facts {
+            session: self.name.clone(),
+            iteration: Some(self.iterations.current),
+            task: Some(TaskFacts { id: flow.began.task.clone(), content: self.value_in(flow, "task_content") }),
+            event: Some(flow.began.context.clone()).filter(|context| !context.is_null()),
+            graph: Some(self.tasks.graph.to_json()),
+            values,
+            ..Facts::default()
+        };
+        let hook = hook.clone();
+        let job = HookJob { run, point: Point::Automation, hook, output_limit: self.plan().output_limit, facts };
+        Step::record(Event::WorkflowStepStarted { flow: flow.id, step: part.name.clone(), run })
+            .then(Effect::RunHook(Box::new(job)))
+    }
+
+    pub(crate) fn on_step_finished(&self, run: RunId, result: RunResult) -> Step {
+        let Some((flow, _, step)) = self.tasks.flows.running().find(|(_, running, _)| *running == run) else {
+            return Step::stale(run);
+        };
+        let RunResult { end, stdout, stderr, .. } = result;
+        let result = StepResult { ok: end == RunEnd::Exit(0), end: Some(end), stdout, stderr, task: None };
+        let ended = StepEnded { flow: flow.id, step: step.to_owned(), result, again: false };
+        Step::record(Event::WorkflowStepEnded(Box::new(ended)))
+    }
+
+    /// The steps in flight, as ones that were cut by the death of creel.
+    pub(crate) fn cut_steps(&self) -> impl Iterator<Item = (RunId, StepEnded)> {
+        self.tasks.flows.running().map(|(flow, run, step)| {
+            let result = StepResult { end: Some(RunEnd::Cut), ..StepResult::default() };
+            (run, StepEnded { flow: flow.id, step: step.to_owned(), result, again: flow.at.is_some() })
+        })
+    }
+}

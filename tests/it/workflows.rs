@@ -1,0 +1,189 @@
+//! Workflows as stories: steps in the background, what they say to each other, and deaths at any record.
+
+use std::path::Path;
+
+use creel::engine::{
+    event::{Event, StopHow},
+    hooks::verdict::RunEnd,
+    input::Command,
+    tasks::{
+        command::{NewTask, TaskCommand},
+        record::TaskEventKind,
+        task::TaskState,
+    },
+};
+use serde_json::{Value, json};
+
+use crate::support::world::*;
+
+const CONFIG: &str = r#"
+agents: { demo: { acp: x } }
+workflows:
+  release:
+    steps:
+      - { name: build, type: command, command: "make {{task_id}} {{context}}", on_failure: tell }
+      - name: checks
+        type: parallel
+        steps:
+          - { name: lint, type: command, command: "lint {{steps.build.stdout}}" }
+          - { name: note, type: create_task, task: { goal: "Note: {{steps.build.stdout}}", labels: ["from {{session}}"] } }
+      - { name: clean, type: condition, value: "{{steps.lint.exit}} {{steps.note.task}}", equals: "0 task_1" }
+      - { name: finish, type: update_task, task_id: "{{task_id}}", action: add_labels, payload: { labels: [built] }, on_success: stop }
+      - { name: tell, type: create_task, task: { goal: "Repair: {{steps.build.stderr}}" } }
+"#;
+
+const BEGIN: &str =
+    r#"[{"type":"execute_workflow","payload":{"workflowId":"release","context":{"why":"it's \"new\""}}}]"#;
+
+fn script(build: Ran) -> Script {
+    let settings = creel::config::parse(CONFIG, Path::new("creel.yaml")).expect("a config");
+    let workflows = settings.plan(None, None).expect("a plan").workflows;
+    let mut script = Script::new().automation("go", 1, &[TaskEventKind::TaskStarted], [prints(BEGIN)]);
+    script.plan.workflows = workflows;
+    script.hooks.insert("release/build".into(), vec![build]);
+    script.hooks.insert("release/lint".into(), vec![passes()]);
+    script
+}
+
+fn begun(build: Ran) -> World {
+    let mut world = World::begin(script(build));
+    world.settle();
+    world.command(Command::Task(TaskCommand::Add(NewTask {
+        id: Some("a".into()),
+        goal: "Do a".into(),
+        ..NewTask::default()
+    })));
+    world.command(Command::Task(TaskCommand::Start { id: "a".into(), context: None }));
+    world
+}
+
+fn finish_all(world: &mut World) {
+    while !world.jobs.is_empty() {
+        world.finish_hook(0);
+    }
+}
+
+fn steps(world: &World) -> Vec<String> {
+    let told = world.events.iter().filter_map(|event| match event {
+        Event::WorkflowStarted(began) => Some(format!("{} began", began.workflow)),
+        Event::WorkflowStepEnded(ended) if !ended.again => Some(format!("{} {}", ended.step, ended.result.ok)),
+        Event::WorkflowEnded { outcome, .. } => Some(format!("{outcome:?}")),
+        other => other.task_news()?.origin.step.as_ref().map(|at| format!("{} in the graph", at.step)),
+    });
+    told.collect()
+}
+
+fn goals(world: &World) -> Vec<&str> {
+    world.state.tasks.graph.tasks().into_iter().map(|task| task.goal.as_str()).collect()
+}
+
+#[test]
+fn steps_follow_each_other_and_tell_what_they_said() {
+    let mut world = begun(prints("v1 $(touch pwned)\n"));
+    finish_all(&mut world);
+    let way =
+        ["release began", "build true", "note in the graph", "lint true", "clean true", "finish in the graph", "Done"];
+    assert_eq!(steps(&world), way);
+    assert_eq!(goals(&world), ["Do a", "Note: v1 $(touch pwned)"]);
+    let graph = &world.state.tasks.graph;
+    assert_eq!(graph.get("a").expect("a task").labels, ["built"]);
+    assert_eq!(graph.get("task_1").expect("a task").labels, ["from story"]);
+    let record: Vec<Value> = world.events.iter().map(|event| serde_json::to_value(event).expect("JSON")).collect();
+    let note = record.iter().rfind(|record| record["kind"] == "task_created").expect("a record");
+    assert_eq!(note["step"], json!({ "flow": 1, "step": "note" }));
+}
+
+#[test]
+fn a_step_that_fails_takes_the_other_way() {
+    let mut world = begun(exits(2, "", "no rule\n"));
+    finish_all(&mut world);
+    assert_eq!(steps(&world), ["release began", "build false", "tell in the graph", "Done"]);
+    assert_eq!(goals(&world), ["Do a", "Repair: no rule"]);
+}
+
+#[test]
+fn a_failure_that_nothing_follows_fails_the_workflow() {
+    let mut script = script(passes());
+    script.hooks.insert("release/lint".into(), vec![breaks()]);
+    let mut world = World::begin(script);
+    world.settle();
+    for command in [
+        TaskCommand::Add(NewTask { id: Some("a".into()), goal: "Do a".into(), ..NewTask::default() }),
+        TaskCommand::Start { id: "a".into(), context: None },
+    ] {
+        world.command(Command::Task(command));
+    }
+    finish_all(&mut world);
+    assert_eq!(steps(&world), ["release began", "build true", "note in the graph", "lint false", "Failed"]);
+}
+
+#[test]
+fn values_reach_commands_as_variables() {
+    let mut world = begun(prints("it's `x`"));
+    world.finish_hook(0);
+    let build = &world.jobs[0];
+    assert_eq!(build.hook.name, "release/build");
+    assert_eq!(build.facts.values, [("context".to_owned(), r#"{"why":"it's \"new\""}"#.to_owned())]);
+    assert_eq!(build.facts.task.as_ref().map(|task| task.id.as_str()), Some("a"));
+    world.finish_hook(0);
+    assert_eq!(world.jobs[0].facts.values, [("steps.build.stdout".to_owned(), "it's `x`".to_owned())]);
+}
+
+#[test]
+fn the_agent_goes_on_meanwhile_and_the_session_waits_for_the_steps() {
+    let mut world = begun(prints("v1"));
+    world.finish_hook(0);
+    world.finish_turn();
+    assert_eq!((world.turn.is_none(), world.state.outcome()), (true, None));
+    finish_all(&mut world);
+    assert!(world.state.outcome().is_some());
+}
+
+#[test]
+fn an_interrupt_ends_what_runs_and_starts_nothing() {
+    let mut world = begun(prints("v1"));
+    world.finish_hook(0);
+    let run = world.jobs[0].run;
+    world.command(Command::Stop(StopHow::Now));
+    assert_eq!(world.cancelled, [run]);
+    let world = world.run();
+    assert_eq!(steps(&world), ["release began", "build false", "Cut"]);
+    assert_eq!(goals(&world), ["Do a"]);
+}
+
+#[test]
+fn a_workflow_that_there_is_not_is_an_action_that_failed() {
+    let none = r#"[{"type":"execute_workflow","payload":{"workflowId":"none"}},{"type":"execute_workflow"}]"#;
+    let mut script = script(passes());
+    script.hooks.insert("go".into(), vec![prints(none)]);
+    let mut world = World { script, ..begun(passes()) };
+    world.finish_hook(0);
+    let errors =
+        world.events.iter().filter_map(|e| if let Event::ActionError(e) = e { Some(&*e.data.error) } else { None });
+    assert_eq!(errors.collect::<Vec<_>>(), ["there is no workflow `none`", "`workflowId` is missing"]);
+}
+
+#[test]
+fn killed_at_any_record_every_step_is_done_once() {
+    for build in [prints("v1"), exits(2, "", "no rule")] {
+        let mut uncut = begun(build.clone());
+        finish_all(&mut uncut);
+        let uncut = uncut.run();
+        let first = uncut.events.iter().position(|e| matches!(e, Event::TaskStarted(_))).expect("it was started");
+        for kept in first + 1..uncut.events.len() {
+            let events = &uncut.events[..kept];
+            let resumed = World::from_events(script(build.clone()), events).resume();
+            let killed = format!("killed after {:?}", events.last());
+            assert_eq!(resumed.state.tasks.graph, uncut.state.tasks.graph, "{killed}");
+            assert_eq!(sorted(steps(&resumed)), sorted(steps(&uncut)), "{killed}");
+            assert_eq!(resumed.state.tasks.graph.get("a").expect("a task").state, TaskState::Active);
+            let cut = |e: &&Event| matches!(e, Event::WorkflowStepEnded(ended) if ended.again && ended.result.end == Some(RunEnd::Cut));
+            assert!(resumed.events.iter().filter(cut).count() <= 1, "{killed}");
+        }
+    }
+}
+
+fn sorted(mut steps: Vec<String>) -> Vec<String> {
+    steps.sort();
+    steps
+}
