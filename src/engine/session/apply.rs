@@ -69,11 +69,7 @@ impl State {
             Event::TurnEnded { stop_reason, spent, .. } => {
                 self.account.book(at, *spent);
                 self.asks.waiting.clear();
-                match stop_reason {
-                    StopReason::Refusal => self.turn_failed(REFUSED, None),
-                    StopReason::Cancelled => self.turn_cancelled(),
-                    StopReason::EndTurn | StopReason::MaxTokens | StopReason::MaxTurnRequests => self.turn_ended(),
-                }
+                self.turn_stopped(*stop_reason);
             }
             Event::TurnFailed { error, retry_after_ms, spent, .. } => {
                 self.account.book(at, *spent);
@@ -193,6 +189,14 @@ impl State {
             | PromptReason::Gatekeeper => {}
         }
         self.phase = Phase::Turn(Box::new(prompt.clone()));
+    }
+
+    fn turn_stopped(&mut self, reason: StopReason) {
+        match reason {
+            StopReason::Refusal => self.turn_failed(REFUSED, None),
+            StopReason::Cancelled => self.turn_cancelled(),
+            StopReason::EndTurn | StopReason::MaxTokens | StopReason::MaxTurnRequests => self.turn_ended(),
+        }
     }
 
     fn turn_ended(&mut self) {
