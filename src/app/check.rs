@@ -177,7 +177,11 @@ fn automation(settings: &Settings, paint: Paint) -> String {
     let mut text = format!("\n{}\n", paint.paint(Role::Heading, "automation"));
     for (n, hook) in listed.enumerate() {
         let events: Vec<&str> = hook.events.iter().map(|event| event.name()).collect();
-        text += &format!("  {}. {} on {}\n", n + 1, describe(&hook.spec), events.join(", "));
+        let HookSpec { name, priority, .. } = &hook.spec;
+        // What is built in takes no time.
+        let what =
+            if built_in(hook) { format!("{name} (built in)  [priority {priority}]") } else { describe(&hook.spec) };
+        text += &format!("  {}. {what} on {}\n", n + 1, events.join(", "));
     }
     for (name, workflow) in &settings.draft.workflows {
         text += &format!("\n{}\n", paint.paint(Role::Heading, format!("workflow {}", plain(name))));

@@ -167,12 +167,27 @@ fn init_writes_a_config_that_passes_its_check_and_never_overwrites() {
 fn the_plan_is_printed_in_the_order_in_which_hooks_run() {
     let project = with_agent(
         "true",
-        "hooks: { stop: [{ command: b }, { command: a, priority: 0, timeout: 2m, pipe_output: true }] }",
+        "hooks: { stop: [{ command: b }, { command: a, priority: 0, timeout: 2m, pipe_output: true }] }\n\
+         automation: { hooks: [{ name: auto-create-review-task, enabled: false },\n\
+           { name: tell, command: ./tell, event_types: [task_blocked], priority: 30 }] }\n\
+         workflows: { release: { steps: [{ name: tag, type: command, command: git tag x }] } }",
     );
     let ran = project.creel(&["check"]);
     assert_eq!(ran.code, 0);
     let plan = ran.out.split_once("stop\n").expect("the point").1;
-    assert_eq!(plan, "  1. a  [timeout 2 min, priority 0, piped]\n  2. b  [timeout 1 min]\n");
+    expect_test::expect![[r#"
+          1. a  [timeout 2 min, priority 0, piped]
+          2. b  [timeout 1 min]
+
+        automation
+          1. check-dependency-satisfaction (built in)  [priority 20] on task_completed
+          2. tell: ./tell  [timeout 1 min, priority 30] on task_blocked
+          3. track-agent-task-lifecycle (built in)  [priority 50] on task_created, task_started, task_completed
+
+        workflow release
+          1. tag
+    "#]]
+    .assert_eq(plan);
     let json: serde_json::Value = serde_json::from_str(&project.creel(&["check", "--json"]).out).expect("JSON");
     assert_eq!(json["plan"]["hooks"]["stop"][0]["name"], "a");
 }

@@ -481,7 +481,7 @@ fn line(event: &Event) -> Option<String> {
         Event::SessionEnded { outcome, reason, .. } => format!("ended {} ({reason})", outcome.name()),
         other => {
             let text = format!("{other:?}");
-            format!("  {}", text.split(" {").next().unwrap_or(&text))
+            format!("  {}", text.split([' ', '(']).next().unwrap_or(&text))
         }
     })
 }
