@@ -204,6 +204,7 @@ fn what_cannot_be_done_is_refused_with_a_reason() {
         start("x"),
         start("d"),
         done("d"),
+        done("x"),
         depend("d", "a"),
         Command::Task(TaskCommand::Undepend { id: "a".into(), on: "b".into() }),
         Command::Task(TaskCommand::Block { id: "a".into(), reason: " ".into(), required_knowledge: Vec::new() }),
@@ -230,6 +231,7 @@ fn what_cannot_be_done_is_refused_with_a_reason() {
         "there is no task x",
         "d is completed",
         "task d was completed before",
+        "there is no task x; a task of another program is completed with its content",
         "d is completed",
         "a does not depend on b",
         "a reason is needed to block a",
@@ -472,6 +474,15 @@ fn a_completion_of_another_program_is_told_to_hooks_and_is_no_task_of_ours() {
     assert!(world.state.tasks.graph.is_empty());
     world.command(task("T1", &[]));
     assert_eq!(world.refused.last().map(String::as_str), Some("a task T1 was completed before"));
+}
+
+#[test]
+fn a_name_that_is_found_is_not_that_of_another_programs_task() {
+    let mut world = begun(Script::new());
+    world.command(completes("task_1", "parser"));
+    world.command(add(NewTask { goal: "Lex".into(), ..NewTask::default() }));
+    assert_eq!(world.refused, [""; 0]);
+    assert_eq!(of(&world, "task_2").goal, "Lex");
 }
 
 #[test]

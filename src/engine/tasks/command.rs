@@ -151,7 +151,7 @@ impl State {
 
     fn add(&self, new: NewTask, origin: Origin) -> Result<Event, String> {
         let graph = &self.tasks.graph;
-        let id = new.id.unwrap_or_else(|| graph.next_id());
+        let id = new.id.unwrap_or_else(|| self.free_task_name());
         if !is_name(&id) {
             return Err(format!("`{id}` is no name for a task: letters, digits, `-` and `_`, at most 64"));
         }
@@ -187,13 +187,21 @@ impl State {
         Ok(Event::TaskCreated(Box::new(TaskRecord { task: id, data, origin })))
     }
 
+    /// The next name that neither a task of ours nor one of another program had.
+    fn free_task_name(&self) -> String {
+        let taken = |id: &String| self.side.completed.contains(id);
+        self.tasks.graph.names().find(|id| !taken(id)).expect("numbers do not end before tasks do")
+    }
+
     fn complete(&self, completion: Completion, origin: Origin) -> Result<Event, String> {
         let Completion { id, content, result, artifacts } = completion;
         if self.side.completed.contains(&id) {
             return Err(format!("task {id} was completed before"));
         }
         let goal = || self.tasks.graph.get(&id).map(|task| task.goal.clone());
-        let content = content.filter(|text| !text.trim().is_empty()).or_else(goal).unwrap_or_default();
+        let Some(content) = content.filter(|text| !text.trim().is_empty()).or_else(goal) else {
+            return Err(format!("there is no task {id}; a task of another program is completed with its content"));
+        };
         let data = Completed { content, result, artifacts };
         Ok(Event::TaskCompleted(Box::new(TaskRecord { task: id, data, origin })))
     }

@@ -69,9 +69,9 @@ impl Graph {
         self.tasks().into_iter().filter(|task| task.parent.as_deref() == Some(id)).collect()
     }
 
-    /// The name that the next task gets if none is given. A name is not given twice, not even after a removal.
-    pub fn next_id(&self) -> String {
-        format!("task_{}", self.last + 1)
+    /// The names that the next tasks get if none is given. A name is not given twice, not even after a removal.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        (self.last + 1..).map(|number| format!("task_{number}"))
     }
 
     /// How many of these are not completed.
