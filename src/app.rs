@@ -69,6 +69,7 @@ fn dispatch(command: Option<Command>) -> Result {
         Some(Command::Pending(args)) => steer::pending::pending(args.command),
         Some(Command::Gate(args)) => steer::gate::gate(args.command),
         Some(Command::Hooks(args)) => steer::hooks::hooks(args.command),
+        Some(Command::Task(args)) => steer::task::task(args.command),
         Some(Command::Trust(args)) => trust::trust(&args),
         Some(Command::Untrust(args)) => trust::untrust(&args),
         Some(Command::Schema) => print(&format!("{:#}\n", config::json_schema())),

@@ -9,6 +9,8 @@ pub mod narrate;
 pub mod paint;
 pub mod requests;
 pub mod socket;
+pub mod task_lines;
+pub mod task_view;
 pub mod task_words;
 pub mod text;
 pub mod tool;

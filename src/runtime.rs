@@ -30,7 +30,7 @@ use crate::{
     journal::{Folder, Journal, JournalError, Record},
 };
 pub use handle::{Handle, Live};
-use handle::{Inbox, Message};
+use handle::{Inbox, Message, Records};
 use perform::Performer;
 use shutdown::Children;
 
@@ -120,11 +120,11 @@ impl Runtime {
         let mut runtime = Self::new(opened.state, opened.journal, scene, agent, watchers);
         if opened.torn > 0 {
             let text = format!("the journal ended in the middle of a record; {} bytes were cut off", opened.torn);
-            runtime.take(Input::Warned(text))?;
+            let _ = runtime.take(Input::Warned(text))?;
         }
         match runtime.take(resume)? {
-            Some(refusal) => Err(RuntimeError::Refused(refusal)),
-            None => Ok(runtime),
+            Err(refusal) => Err(RuntimeError::Refused(refusal)),
+            Ok(_) => Ok(runtime),
         }
     }
 
@@ -212,7 +212,7 @@ impl Runtime {
             Message::Input(input) => {
                 let something_ended =
                     matches!(input, Input::HookFinished { .. } | Input::TurnEnded { .. } | Input::TurnFailed { .. });
-                if let Some(refusal) = self.take(input)? {
+                if let Err(refusal) = self.take(input)? {
                     tracing::debug!("{refusal}");
                 }
                 if something_ended {
@@ -220,9 +220,9 @@ impl Runtime {
                 }
             }
             Message::Command { by, command, reply } => {
-                let refusal = self.take(Input::Command { by, command })?;
+                let taken = self.take(Input::Command { by, command })?;
                 // Whoever asked may be gone.
-                let _ = reply.send(refusal.map_or(Ok(()), Err));
+                let _ = reply.send(taken);
             }
             Message::Watch(watcher) => self.watchers.push(watcher),
         }
@@ -239,7 +239,7 @@ impl Runtime {
             None
         };
         if let Some(reason) = gone.filter(|_| self.state.ending.is_none()) {
-            self.take(Input::Doomed(reason))?;
+            let _ = self.take(Input::Doomed(reason))?;
         }
         Ok(())
     }
@@ -256,17 +256,19 @@ impl Runtime {
         Ok(())
     }
 
-    fn take(&mut self, input: Input) -> Result<Option<String>, RuntimeError> {
+    /// The records of what follows, or why nothing does.
+    fn take(&mut self, input: Input) -> Result<Result<Records, String>, RuntimeError> {
         let mut step = engine::decide(&self.state, now(), input);
         let refusal = step.refusal.take();
-        self.commit(step)?;
-        Ok(refusal)
+        let records = self.commit(step)?;
+        Ok(refusal.map_or(Ok(records), Err))
     }
 
     /// Record, apply, perform.
-    fn commit(&mut self, step: Step) -> Result<(), RuntimeError> {
+    fn commit(&mut self, step: Step) -> Result<Records, RuntimeError> {
+        let mut records = Records::new();
         if !step.events.is_empty() {
-            let records = self.journal.append(now(), step.events)?;
+            records = self.journal.append(now(), step.events)?;
             for record in &records {
                 self.state.apply(record.at, &record.event);
             }
@@ -279,7 +281,7 @@ impl Runtime {
                 self.performer.perform(effect);
             }
         }
-        Ok(())
+        Ok(records)
     }
 
     fn publish(&mut self, records: &[Arc<Record>]) {

@@ -7,6 +7,7 @@ pub(super) mod gate;
 pub(super) mod hooks;
 pub(super) mod pending;
 mod stats;
+pub(super) mod task;
 
 use std::io::Read as _;
 

@@ -1,12 +1,14 @@
 //! The command line: what can be asked for, and nothing of how it is done.
 
 pub mod steer;
+pub mod task;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
 use steer::{AttachArgs, GateArgs, HooksArgs, MessageArgs, PendingArgs, SessionArgs, StatusArgs, StopArgs};
+use task::TaskArgs;
 
 /// Supervise coding-agent sessions: hooks around every step, held output, retries, gates.
 #[derive(Debug, Parser)]
@@ -57,6 +59,8 @@ pub enum Command {
     Gate(GateArgs),
     /// See hooks, switch them, run one now, see how they did.
     Hooks(HooksArgs),
+    /// Look at and change the task graph.
+    Task(TaskArgs),
     /// Allow this project's hooks and agents to run.
     Trust(ConfigArgs),
     /// Take that back.

@@ -33,11 +33,14 @@ pub(super) struct Inbox {
     in_turn: mpsc::Receiver<Message>,
 }
 
+/// What became of a command.
+pub type Records = Vec<Arc<Record>>;
+
 /// What reaches the loop.
 #[derive(Debug)]
 pub(super) enum Message {
     Input(Input),
-    Command { by: By, command: Command, reply: oneshot::Sender<Result<(), String>> },
+    Command { by: By, command: Command, reply: oneshot::Sender<Result<Records, String>> },
     Watch(mpsc::UnboundedSender<Arc<Record>>),
 }
 
@@ -63,6 +66,11 @@ pub(super) fn channel() -> (Handle, Inbox) {
 impl Handle {
     /// Asks the session for something; the answer says why not, if it will not.
     pub async fn command(&self, by: By, command: Command) -> Result<(), String> {
+        self.recorded(by, command).await.map(drop)
+    }
+
+    /// The same, for whoever has to know what was recorded: only the loop can tell the name of a new task.
+    pub async fn recorded(&self, by: By, command: Command) -> Result<Records, String> {
         let (reply, answer) = oneshot::channel();
         let gone = || "the session is over".to_owned();
         self.now.send(Message::Command { by, command, reply }).map_err(|_| gone())?;

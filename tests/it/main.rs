@@ -22,6 +22,7 @@ mod stories;
 mod support;
 mod task_invariants;
 mod tasks;
+mod tasks_cli;
 mod terminal;
 mod test_agent;
 mod trouble;

@@ -31,28 +31,28 @@ fn working(rest: &str) -> (Project, Started) {
 impl Project {
     /// Something that is done, and prints nothing.
     #[track_caller]
-    fn does(&self, args: &[&str]) {
+    pub(crate) fn does(&self, args: &[&str]) {
         let Ran { code, out, err } = self.creel(args);
         assert_eq!((code, out.as_str(), err.as_str()), (0, "", ""), "{args:?}");
     }
 
     /// Something that the session refuses, with its reason.
     #[track_caller]
-    fn refuses(&self, args: &[&str], why: &str) {
+    pub(crate) fn refuses(&self, args: &[&str], why: &str) {
         let Ran { code, out, err } = self.creel(args);
         assert_eq!((code, out.as_str(), err.as_str()), (1, "", format!("creel: {why}\n").as_str()), "{args:?}");
     }
 
     /// Something that does not make sense, with a part of what is said about it.
     #[track_caller]
-    fn rejects(&self, args: &[&str], why: &str) {
+    pub(crate) fn rejects(&self, args: &[&str], why: &str) {
         let Ran { code, out, err } = self.creel(args);
         assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
         assert!(err.contains(why), "{args:?}: {err}");
     }
 
     #[track_caller]
-    fn tells(&self, args: &[&str]) -> Value {
+    pub(crate) fn tells(&self, args: &[&str]) -> Value {
         let Ran { code, out, err } = self.creel(args);
         assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
         serde_json::from_str(&out).expect("JSON")
@@ -60,7 +60,7 @@ impl Project {
 
     /// Something that reads standard input.
     #[track_caller]
-    fn does_with(&self, args: &[&str], stdin: &str) {
+    pub(crate) fn does_with(&self, args: &[&str], stdin: &str) {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().expect("creel starts");
         let written = child.stdin.take().expect("it is piped").write_all(stdin.as_bytes());
         written.expect("creel reads");

@@ -42,10 +42,8 @@ fn known(session: &SessionArgs) -> Result<Vec<HookView>> {
         let project = Project::load_existing(&session.config)?;
         return Ok(view::hooks(&project.settings.draft.hooks, &HookBook::default()));
     }
-    match told(session, &Request::HookList)? {
-        Some(Told::Hooks(hooks)) => Ok(hooks),
-        Some(Told::Status(_) | Told::Items(_) | Told::Item(_) | Told::Gates(_)) | None => Err(other_answer()),
-    }
+    let Some(Told::Hooks(hooks)) = told(session, &Request::HookList)? else { return Err(other_answer()) };
+    Ok(hooks)
 }
 
 fn list(hooks: &[HookView]) -> Result {

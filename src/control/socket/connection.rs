@@ -106,8 +106,8 @@ impl Connection {
     async fn answer(&self, by: Asker, request: Request) -> Next {
         let Reach { handle, desk, journal, live } = &self.reach;
         Next::Say(match request.meaning() {
-            Meaning::Command(command) => match handle.command(by.into(), command).await {
-                Ok(()) => Reply::done(),
+            Meaning::Command(command) => match handle.recorded(by.into(), command).await {
+                Ok(records) => Reply::recorded(records.iter().map(|record| &record.event)),
                 Err(why) => Reply::refused(why),
             },
             Meaning::Question(question) => desk.ask(question).await,

@@ -12,7 +12,7 @@ use super::{
     message::{Question, Reply, Told},
     view::{self, ItemView, Status},
 };
-use crate::{engine::State, journal::Record, runtime::Follower};
+use crate::{control::task_view, engine::State, journal::Record, runtime::Follower};
 
 /// How many questions wait before whoever asks has to.
 const BACKLOG: usize = 64;
@@ -81,6 +81,11 @@ impl Ledger {
             },
             Question::Gates => Told::Gates(view::gates(state)),
             Question::Hooks => Told::Hooks(view::hooks(&state.plan().hooks, &state.hooks)),
+            Question::Tasks => Told::Tasks(task_view::all(&state.tasks.graph)),
+            Question::Task(id) => match task_view::one(&state.tasks.graph, &id) {
+                Ok(task) => Told::Task(Box::new(task)),
+                Err(why) => return Reply::refused(why),
+            },
         })
     }
 }

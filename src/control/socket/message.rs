@@ -17,13 +17,14 @@ use serde::{Deserialize, Serialize};
 
 use super::view::{GateView, HookView, ItemView, Status};
 use crate::{
+    control::task_view::TaskView,
     engine::{
-        event::{By, StopHow},
+        event::{By, Event, StopHow},
         hooks::point::Point,
         ids::{GateId, ItemId, RunId},
         input::{Command, GateAnswer},
         session::gate::Choice,
-        tasks::command::{Completion, TaskCommand},
+        tasks::command::TaskCommand,
     },
     hooks::process::Stream,
     runtime::Live,
@@ -103,10 +104,12 @@ pub enum Request {
     },
     /// End a hook that runs.
     HookCancel { run: RunId },
-    /// A task was completed.
-    TaskComplete { id: String, content: String },
-    /// Something else about a task.
+    /// Something that is asked of the task graph; that a task was added is answered by `added`, its name.
     Task { task: TaskCommand },
+    /// The tasks: answered by `tasks`.
+    TaskList,
+    /// One task: answered by `task`.
+    TaskShow { id: String },
     /// The records from this number on, then all that come; only those that come, if unsaid. With `live`, the output of
     /// hooks as well, as it comes: lines with `live`, between the records.
     Watch {
@@ -176,7 +179,7 @@ pub enum LiveOutput {
 }
 
 /// Something to look up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Question {
     /// How the session is.
     Status,
@@ -188,6 +191,10 @@ pub enum Question {
     Gates,
     /// The hooks.
     Hooks,
+    /// The tasks.
+    Tasks,
+    /// The task of that name.
+    Task(String),
 }
 
 impl Request {
@@ -200,6 +207,8 @@ impl Request {
             Self::PendingShow { item } => Tell(Question::Item(item)),
             Self::GateList => Tell(Question::Gates),
             Self::HookList => Tell(Question::Hooks),
+            Self::TaskList => Tell(Question::Tasks),
+            Self::TaskShow { id } => Tell(Question::Task(id)),
             Self::Watch { from, live: true } => Meaning::Watch(from, LiveOutput::Wanted),
             Self::Watch { from, live: false } => Meaning::Watch(from, LiveOutput::Unwanted),
             Self::Pause => Do(Command::Pause),
@@ -352,12 +361,27 @@ pub enum Told {
     Gates(Vec<GateView>),
     /// The hooks.
     Hooks(Vec<HookView>),
+    /// The tasks.
+    Tasks(Vec<TaskView>),
+    /// One task.
+    Task(Box<TaskView>),
+    /// The name of the task that was added.
+    Added(String),
 }
 
 impl Reply {
     /// It was done.
     pub const fn done() -> Self {
         Self { v: VERSION, ok: true, error: None, told: None }
+    }
+
+    /// It was done, and this was recorded.
+    pub fn recorded<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
+        let added = events.into_iter().find_map(|event| {
+            let Event::TaskCreated(created) = event else { return None };
+            Some(created.task.clone())
+        });
+        added.map_or(Self::done(), |id| Self::told(Told::Added(id)))
     }
 
     /// This is what was asked for.

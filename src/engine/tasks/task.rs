@@ -76,6 +76,9 @@ pub enum TaskState {
 }
 
 impl TaskState {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Created, Self::Ready, Self::Active, Self::Blocked, Self::Completed];
+
     /// The name in records.
     pub const fn name(self) -> &'static str {
         match self {

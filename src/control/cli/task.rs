@@ -1,0 +1,215 @@
+//! The command line of the task graph.
+
+use clap::{ArgGroup, Args, Subcommand};
+
+use super::steer::SessionArgs;
+use crate::engine::tasks::task::{LOWEST, TaskState};
+
+/// The task graph.
+#[derive(Debug, Args)]
+pub struct TaskArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: TaskVerb,
+}
+
+/// What to do with tasks.
+#[derive(Debug, Subcommand)]
+pub enum TaskVerb {
+    /// Add a task, and print its name.
+    Add(AddArgs),
+    /// List the tasks, in the order in which they were added; of a past session with --session.
+    List(ListTasksArgs),
+    /// Print all that is known of a task; of a past session with --session.
+    Show(ShowTaskArgs),
+    /// Begin with a task.
+    Start(StartArgs),
+    /// Complete a task; hooks at `on_task_complete` run once for it.
+    Done(DoneArgs),
+    /// Say that a task cannot be gone on with.
+    Block(BlockArgs),
+    /// Change what is known of a task; what is not named stays as it is.
+    Update(UpdateArgs),
+    /// Let a task wait for another, or with --remove no longer.
+    Depend(DependArgs),
+    /// Remove a task; whoever waited for it no longer does.
+    Remove(OneTaskArgs),
+}
+
+/// A task to be added.
+#[derive(Debug, Args)]
+pub struct AddArgs {
+    /// What is to be reached, or `-` to read it from standard input.
+    pub goal: String,
+    /// Its name: letters, digits, `-` and `_`; otherwise the next number.
+    #[arg(long, value_name = "ID")]
+    pub id: Option<String>,
+    /// What is to be there in the end; can be repeated.
+    #[arg(short, long = "deliverable", value_name = "TEXT")]
+    pub deliverables: Vec<String>,
+    /// A word to find it by; can be repeated.
+    #[arg(short, long = "label", value_name = "LABEL")]
+    pub labels: Vec<String>,
+    /// From 0, the highest, to 4; otherwise 2.
+    #[arg(short, long, value_name = "0-4", value_parser = clap::value_parser!(u8).range(0..=i64::from(LOWEST)))]
+    pub priority: Option<u8>,
+    /// Its type, one of the config's `task_types`.
+    #[arg(short = 't', long = "type", value_name = "TYPE")]
+    pub kind: Option<String>,
+    /// The task that it came from.
+    #[arg(long, value_name = "ID")]
+    pub parent: Option<String>,
+    /// A task that has to be completed before it; can be repeated.
+    #[arg(long = "depends-on", value_name = "ID")]
+    pub dependencies: Vec<String>,
+    /// Which session.
+    #[command(flatten)]
+    pub session: SessionArgs,
+}
+
+/// Which tasks to list.
+#[derive(Debug, Args)]
+pub struct ListTasksArgs {
+    /// Only those in this state: created, ready, active, blocked, completed; can be repeated.
+    #[arg(long = "state", value_name = "STATE", value_parser = state)]
+    pub states: Vec<TaskState>,
+    /// Only those with this label; with several, those that bear all of them.
+    #[arg(short, long = "label", value_name = "LABEL")]
+    pub labels: Vec<String>,
+    /// Only those of this type.
+    #[arg(short = 't', long = "type", value_name = "TYPE")]
+    pub kind: Option<String>,
+    /// Print it as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Which session.
+    #[command(flatten)]
+    pub session: SessionArgs,
+}
+
+/// Which task to show.
+#[derive(Debug, Args)]
+pub struct ShowTaskArgs {
+    /// The task's name.
+    pub id: String,
+    /// Print it as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Which session.
+    #[command(flatten)]
+    pub session: SessionArgs,
+}
+
+/// Which task to begin with.
+#[derive(Debug, Args)]
+pub struct StartArgs {
+    /// The task's name.
+    pub id: String,
+    /// What whoever works on it should know.
+    #[arg(long, value_name = "TEXT")]
+    pub context: Option<String>,
+    /// Which session.
+    #[command(flatten)]
+    pub session: SessionArgs,
+}
+
+/// What was done.
+#[derive(Debug, Args)]
+pub struct DoneArgs {
+    /// The task's name; one that is not in the graph is a task of another program, and needs --content.
+    pub id: String,
+    /// What came of it, or `-` to read it from standard input.
+    #[arg(short, long, value_name = "TEXT")]
+    pub result: Option<String>,
+    /// Something that was made; can be repeated.
+    #[arg(short, long = "artifact", value_name = "ARTIFACT")]
+    pub artifacts: Vec<String>,
+    /// What it was about, as hooks are told; otherwise its goal.
+    #[arg(long, value_name = "TEXT")]
+    pub content: Option<String>,
+    /// Which session.
+    #[command(flatten)]
+    pub session: SessionArgs,
+}
+
+/// What holds a task.
+#[derive(Debug, Args)]
+pub struct BlockArgs {
+    /// The task's name.
+    pub id: String,
+    /// Why, or `-` to read it from standard input.
+    pub reason: String,
+    /// What somebody would have to know to go on; can be repeated.
+    #[arg(long = "needs", value_name = "KNOWLEDGE")]
+    pub needs: Vec<String>,
+    /// Which session.
+    #[command(flatten)]
+    pub session: SessionArgs,
+}
+
+/// What shall be different about a task.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("change").required(true).multiple(true))]
+pub struct UpdateArgs {
+    /// The task's name.
+    pub id: String,
+    /// What is to be reached.
+    #[arg(long, value_name = "TEXT", group = "change")]
+    pub goal: Option<String>,
+    /// What is to be there in the end, instead of what was; can be repeated.
+    #[arg(short, long = "deliverable", value_name = "TEXT", group = "change")]
+    pub deliverables: Option<Vec<String>>,
+    /// A label instead of those that it has; can be repeated.
+    #[arg(short, long = "label", value_name = "LABEL", group = "change")]
+    pub labels: Option<Vec<String>>,
+    /// One label more; can be repeated.
+    #[arg(long = "add-label", value_name = "LABEL", group = "change")]
+    pub add_labels: Vec<String>,
+    /// One label less; can be repeated.
+    #[arg(long = "remove-label", value_name = "LABEL", group = "change")]
+    pub remove_labels: Vec<String>,
+    /// From 0, the highest, to 4.
+    #[arg(short, long, value_name = "0-4", group = "change")]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=i64::from(LOWEST)))]
+    pub priority: Option<u8>,
+    /// Its type, one of the config's `task_types`.
+    #[arg(short = 't', long = "type", value_name = "TYPE", group = "change")]
+    pub kind: Option<String>,
+    /// The task that it came from.
+    #[arg(long, value_name = "ID", group = "change")]
+    pub parent: Option<String>,
+    /// Which session.
+    #[command(flatten)]
+    pub session: SessionArgs,
+}
+
+/// What waits for what.
+#[derive(Debug, Args)]
+pub struct DependArgs {
+    /// The task that waits.
+    pub id: String,
+    /// The task that has to be completed before it.
+    pub on: String,
+    /// It no longer waits.
+    #[arg(long)]
+    pub remove: bool,
+    /// Which session.
+    #[command(flatten)]
+    pub session: SessionArgs,
+}
+
+/// Which task.
+#[derive(Debug, Args)]
+pub struct OneTaskArgs {
+    /// The task's name.
+    pub id: String,
+    /// Which session.
+    #[command(flatten)]
+    pub session: SessionArgs,
+}
+
+fn state(text: &str) -> Result<TaskState, String> {
+    let known = || TaskState::ALL.map(TaskState::name).join(", ");
+    let named = TaskState::ALL.into_iter().find(|state| state.name() == text);
+    named.ok_or_else(|| format!("there is no such state; there are: {}", known()))
+}

@@ -1,0 +1,71 @@
+//! Tasks for a person at a terminal: a table of many, all that is known of one.
+
+use unicode_width::UnicodeWidthStr as _;
+
+use super::{
+    task_view::TaskView,
+    text::{first_line, plain},
+};
+
+/// How much of a goal fits into a line of the table.
+const GOAL: usize = 60;
+
+/// A line for each task, under a heading.
+pub fn table(tasks: &[TaskView]) -> String {
+    let heading = ["ID", "STATE", "PRIORITY", "GOAL", "DEPENDS ON"].map(str::to_owned);
+    let rows: Vec<[String; 5]> = std::iter::once(heading).chain(tasks.iter().map(row)).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].width()).max().unwrap_or(0);
+    let widths: [usize; 5] = std::array::from_fn(width);
+    rows.iter().map(|row| line(row, widths)).collect()
+}
+
+fn row(task: &TaskView) -> [String; 5] {
+    [
+        short(&task.id),
+        task.state.name().to_owned(),
+        task.priority.to_string(),
+        short(&task.goal),
+        task.dependencies.join(", "),
+    ]
+}
+
+fn line(row: &[String; 5], widths: [usize; 5]) -> String {
+    let padded = |(cell, width): (&String, usize)| format!("{cell}{}", " ".repeat(width - cell.width()));
+    let cells: Vec<String> = row.iter().zip(widths).map(padded).collect();
+    cells.join("  ").trim_end().to_owned() + "\n"
+}
+
+fn short(text: &str) -> String {
+    first_line(&plain(text), GOAL)
+}
+
+/// All that is known of a task, a line for each thing.
+pub fn whole(task: &TaskView) -> String {
+    let list = |all: &[String]| all.join(", ");
+    let some = |text: &Option<String>| text.clone().unwrap_or_default();
+    let lines = [
+        ("task", format!("{} ({})", task.id, task.state.name())),
+        ("goal", task.goal.clone()),
+        ("priority", task.priority.to_string()),
+        ("type", some(&task.kind)),
+        ("labels", list(&task.labels)),
+        ("deliverables", task.deliverables.join("\n")),
+        ("depends on", list(&task.dependencies)),
+        ("needed by", list(&task.dependents)),
+        ("comes from", some(&task.parent)),
+        ("blocked", some(&task.reason)),
+        ("needs", task.required_knowledge.join("\n")),
+        ("result", some(&task.result)),
+        ("artifacts", task.artifacts.join("\n")),
+        ("added", task.created_at.clone()),
+        ("started", some(&task.started_at)),
+        ("completed", some(&task.completed_at)),
+    ];
+    let said = lines.into_iter().filter(|(_, text)| !text.trim().is_empty());
+    said.map(|(name, text)| format!("{name:12}  {}\n", indented(&text))).collect()
+}
+
+/// Further lines stand under the first.
+fn indented(text: &str) -> String {
+    plain(text).trim_end().replace('\n', &format!("\n{:14}", ""))
+}

@@ -1,0 +1,90 @@
+//! A task as it is told to those who ask: plain facts, under the names that hooks know them by.
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{
+    tasks::{
+        graph::Graph,
+        task::{Task, TaskState},
+    },
+    time::At,
+};
+
+/// A task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskView {
+    /// Its name.
+    pub id: String,
+    /// What is to be reached.
+    pub goal: String,
+    /// Where it is.
+    pub state: TaskState,
+    /// 0 is the highest, 4 the lowest.
+    pub priority: u8,
+    /// Of which type it is.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// Words to find it by.
+    pub labels: Vec<String>,
+    /// What is to be there in the end.
+    pub deliverables: Vec<String>,
+    /// What has to be completed before it.
+    pub dependencies: Vec<String>,
+    /// How many of these are not completed.
+    pub open_dependencies: usize,
+    /// Who waits for it.
+    pub dependents: Vec<String>,
+    /// The task that it came from.
+    pub parent: Option<String>,
+    /// What came of it.
+    pub result: Option<String>,
+    /// What was made.
+    pub artifacts: Vec<String>,
+    /// Why it is blocked.
+    pub reason: Option<String>,
+    /// What somebody would have to know to go on.
+    pub required_knowledge: Vec<String>,
+    /// When it was added.
+    pub created_at: String,
+    /// When it was first started.
+    pub started_at: Option<String>,
+    /// When it was completed.
+    pub completed_at: Option<String>,
+}
+
+/// All tasks, in the order in which they were added.
+pub fn all(graph: &Graph) -> Vec<TaskView> {
+    graph.tasks().into_iter().map(|task| TaskView::of(graph, task)).collect()
+}
+
+/// The task of that name, or that there is none.
+pub fn one(graph: &Graph, id: &str) -> Result<TaskView, String> {
+    let task = graph.get(id).ok_or_else(|| format!("there is no task {id}"))?;
+    Ok(TaskView::of(graph, task))
+}
+
+impl TaskView {
+    fn of(graph: &Graph, task: &Task) -> Self {
+        Self {
+            id: task.id.clone(),
+            goal: task.goal.clone(),
+            state: task.state,
+            priority: task.priority,
+            kind: task.kind.clone(),
+            labels: task.labels.clone(),
+            deliverables: task.deliverables.clone(),
+            dependencies: task.dependencies.iter().cloned().collect(),
+            open_dependencies: task.open_dependencies(),
+            dependents: graph.dependents(&task.id).into_iter().map(|task| task.id.clone()).collect(),
+            parent: task.parent.clone(),
+            result: task.result.clone(),
+            artifacts: task.artifacts.clone(),
+            reason: task.reason.clone(),
+            required_knowledge: task.required_knowledge.clone(),
+            created_at: task.created.rfc3339(),
+            started_at: task.started.map(At::rfc3339),
+            completed_at: task.completed.map(At::rfc3339),
+        }
+    }
+}
