@@ -24,6 +24,7 @@ use crate::{
         event::{Event, SessionStarted},
         input::Input,
         session::permission::Rules,
+        tasks::{graph::Graph, inherit::inherit},
         time::At,
     },
     hooks::Place,
@@ -126,6 +127,11 @@ impl Runtime {
             Err(refusal) => Err(RuntimeError::Refused(refusal)),
             Ok(_) => Ok(runtime),
         }
+    }
+
+    /// Takes over the tasks that another session has left open. Before it runs: its first prompt finds them there.
+    pub fn take_over(&mut self, tasks: &Graph) -> Result<(), RuntimeError> {
+        self.commit(inherit(tasks)).map(drop)
     }
 
     fn new(

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     config,
     control::cli::{DemoArgs, DetachArgs},
+    engine::tasks::graph::Graph,
     journal::Sessions,
     runtime::now,
 };
@@ -65,7 +66,8 @@ pub(super) fn demo(args: &DemoArgs) -> Result {
     let session = Sessions::of(&folder.path).folder("demo");
     let afterwards = if args.keep { Afterwards::Stays } else { Afterwards::GoesAway };
     let surface = Surface::chosen(args.output, DetachArgs::default(), settings.ui);
-    let code = run::start(Start { root: folder.path.clone(), folder: session, plan, prompt }, surface, afterwards)?;
+    let start = Start { root: folder.path.clone(), folder: session, plan, prompt, tasks: Graph::default() };
+    let code = run::start(start, surface, afterwards)?;
     if args.keep {
         say(&format!("creel: the folder is {}; look around with `creel show demo` there", folder.keep().display()));
     }

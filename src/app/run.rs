@@ -6,6 +6,7 @@ use super::{
     Failure, Result, detach,
     project::{self, Project},
     stage::{Afterwards, Stage, Surface, supervise},
+    steer::task,
     trust::{self, Asked},
 };
 use crate::{
@@ -18,8 +19,9 @@ use crate::{
         event::{Outcome, SessionStarted},
         input::Input,
         policy::Plan,
+        tasks::graph::Graph,
     },
-    journal::{self, Folder, Journal, Sessions},
+    journal::{self, Folder, Journal, JournalError, Sessions},
     runtime::{Runtime, now, shutdown::Children},
 };
 
@@ -31,6 +33,7 @@ pub(super) fn run(args: &RunArgs) -> Result {
     let would_run = trust::of_project(&project, &plan);
     trust::require(&project.config_place(), &project.settings.documents, &would_run, asked)?;
     let sessions = Sessions::of(&project.root);
+    let tasks = args.tasks_from.as_deref().map(|name| tasks_of(&sessions, name)).transpose()?;
     let folder = choose_folder(&sessions, &project, args.session.as_deref())?;
     remember_plan(&project.root, &plan)?;
     if args.detach.detach && !args.detach.background {
@@ -38,7 +41,11 @@ pub(super) fn run(args: &RunArgs) -> Result {
         return detach::start(&folder, named);
     }
     let surface = Surface::chosen(args.output, args.detach, project.settings.ui);
-    start(Start { root: project.root, folder, plan, prompt }, surface, Afterwards::Stays)
+    start(
+        Start { root: project.root, folder, plan, prompt, tasks: tasks.unwrap_or_default() },
+        surface,
+        Afterwards::Stays,
+    )
 }
 
 /// All that a new session needs.
@@ -51,11 +58,13 @@ pub(super) struct Start {
     pub(super) plan: Plan,
     /// The goal.
     pub(super) prompt: String,
+    /// The tasks whose open ones it takes over.
+    pub(super) tasks: Graph,
 }
 
 /// Starts a session whose plan is trusted, and stays with it.
 pub(super) fn start(start: Start, surface: Surface, afterwards: Afterwards) -> Result {
-    let Start { root, folder, plan, prompt } = start;
+    let Start { root, folder, plan, prompt, tasks } = start;
     let began = SessionStarted {
         agent: plan.agent.clone(),
         cwd: root.to_string_lossy().into_owned(),
@@ -67,7 +76,17 @@ pub(super) fn start(start: Start, surface: Surface, afterwards: Afterwards) -> R
         plan,
     };
     let stage = Stage { folder: &folder, root, surface, afterwards, left_behind: None };
-    supervise(stage, |scene, watchers| Runtime::begin(began, &folder, scene, watchers))
+    supervise(stage, |scene, watchers| {
+        let mut runtime = Runtime::begin(began, &folder, scene, watchers)?;
+        runtime.take_over(&tasks)?;
+        Ok(runtime)
+    })
+}
+
+/// The tasks of another session, running or not.
+fn tasks_of(sessions: &Sessions, name: &str) -> Result<Graph> {
+    let folder = sessions.folder(name);
+    if folder.exists() { task::on_record(&folder) } else { Err(JournalError::Missing(name.to_owned()).into()) }
 }
 
 pub(super) fn resume(args: &ResumeArgs) -> Result {
@@ -152,7 +171,7 @@ fn choose_folder(sessions: &Sessions, project: &Project, asked: Option<&str>) ->
 fn taken(folder: &Folder) -> Failure {
     let name = &folder.name;
     match journal::running(folder) {
-        Some(holder) => journal::JournalError::Held { name: name.clone(), pid: holder.pid }.into(),
+        Some(holder) => JournalError::Held { name: name.clone(), pid: holder.pid }.into(),
         None => Failure::usage(format!(
             "there is a session `{name}` already\n  go on with it by `creel resume {name}`, or choose another name with --session"
         )),

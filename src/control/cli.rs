@@ -107,6 +107,9 @@ pub struct RunArgs {
     /// The type of the task, one of the config's `task_types`.
     #[arg(short, long, value_name = "TYPE")]
     pub task_type: Option<String>,
+    /// Take over the tasks that another session of this project has not completed.
+    #[arg(long, value_name = "SESSION", value_parser = session_name)]
+    pub tasks_from: Option<String>,
     /// How to show it.
     #[command(flatten)]
     pub output: OutputArgs,

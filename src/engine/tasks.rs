@@ -14,6 +14,7 @@ pub mod automation;
 pub mod builtin;
 pub mod command;
 pub mod graph;
+pub mod inherit;
 pub mod record;
 pub mod task;
 pub mod workflow;

@@ -233,3 +233,36 @@ fn the_tasks_of_a_past_session_are_read_from_its_journal() {
     project.rejects(&["task", "list", "-s", "nope"], "there is no session `nope` here");
     project.rejects(&["task", "done", "parser", "-s", "s"], "session `s` is not running");
 }
+
+#[test]
+fn a_new_session_takes_over_what_another_has_not_completed() {
+    let (project, session) = working("");
+    project.adds(&["Lex", "--id", "lexer"]);
+    project.adds(&["Print", "--id", "printer", "-l", "rust", "-d", "printer.rs", "-p", "1", "--depends-on", "lexer"]);
+    project.adds(&["Parse", "--id", "parser", "--type", "feature", "--depends-on", "lexer", "--parent", "printer"]);
+    project.adds(&["Old", "--id", "old", "--parent", "lexer"]);
+    project.does(&["task", "depend", "printer", "parser"]);
+    project.does(&["task", "done", "lexer"]);
+    project.does(&["task", "start", "parser"]);
+    goes_on_and_ends(&project, session);
+
+    let run = ["run", "--headless", "--trust", "-s", "two", "--tasks-from"];
+    project.rejects(&[&run[..], &["nope"]].concat(), "there is no session `nope` here");
+    assert_eq!(project.creel(&[&run[..], &["s"]].concat()).code, 0);
+    let records = project.creel(&["show", "two", "--json"]).out;
+    let created: Vec<Value> = crate::support::project::lines(&records)
+        .into_iter()
+        .filter(|record| record["kind"] == "task_created")
+        .map(|record| json!([record["task"], record["data"]["dependencies"], record["data"]["state"]]))
+        .collect();
+    // Those that others wait for come first.
+    assert_eq!(
+        created,
+        [json!(["parser", [], "ready"]), json!(["printer", ["parser"], "created"]), json!(["old", [], "ready"])]
+    );
+    let tasks = project.tells(&["task", "list", "-s", "two", "--json"]);
+    let fact = |n: usize, name: &str| tasks[n][name].clone();
+    assert_eq!((fact(0, "type"), fact(0, "parent")), (json!("feature"), json!("printer")));
+    assert_eq!((fact(1, "labels"), fact(1, "deliverables")), (json!(["rust"]), json!(["printer.rs"])));
+    assert_eq!((fact(1, "priority"), fact(2, "parent")), (json!(1), Value::Null));
+}

@@ -130,6 +130,6 @@ fn known(session: &SessionArgs, request: &Request) -> Result<Known> {
 }
 
 /// The tasks that a journal tells of.
-fn on_record(folder: &Folder) -> Result<Graph> {
+pub(in crate::app) fn on_record(folder: &Folder) -> Result<Graph> {
     Ok(journal::fold(&folder.journal())?.tasks.graph)
 }
