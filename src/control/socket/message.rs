@@ -226,10 +226,6 @@ impl Request {
             Self::HookEnable { hook, point } => Do(Command::EnableHook(point, hook)),
             Self::HookRun { hook, point } => Do(Command::RunHook(point, hook)),
             Self::HookCancel { run } => Do(Command::CancelHook(run)),
-            Self::TaskComplete { id, content } => {
-                let completion = Completion { id, content: Some(content), ..Completion::default() };
-                Do(Command::Task(TaskCommand::Complete(completion)))
-            }
             Self::Task { task } => Do(Command::Task(task)),
         }
     }
@@ -440,7 +436,7 @@ mod tests {
             Command::EnableHook(Some(Point::Stop), hook()),
             Command::RunHook(None, hook()),
             Command::CancelHook(RunId(7)),
-            Command::Task(TaskCommand::Complete(Completion { id: "t".into(), ..Completion::default() })),
+            Command::Task(TaskCommand::MakeReady { id: "t".into() }),
             Command::Task(TaskCommand::Depend { id: "t".into(), on: "u".into() }),
         ];
         for command in commands {
