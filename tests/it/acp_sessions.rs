@@ -118,7 +118,7 @@ fn nothing_of_the_agent_is_left_however_the_session_ends() {
         ("interrupt", json!({"hang": true})),
         ("timeout", json!({"hang": true})),
     ] {
-        let limit = if way == "timeout" { "turn_timeout: 2\nmax_iterations: 1" } else { "max_iterations: 1" };
+        let limit = if way == "timeout" { "turn_timeout: 5\nmax_iterations: 1" } else { "max_iterations: 1" };
         let project = project(limit, &with_children(&last));
         let creel = project.start();
         let pids = pids(&project);

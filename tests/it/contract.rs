@@ -127,7 +127,7 @@ async fn a_turn_that_is_too_long_fails_and_the_next_one_works() {
     for kind in KINDS {
         let dir = folder();
         let mut agent = begin(kind, dir.path(), &[Act::Hangs, Act::Says("fine")]);
-        let (end, _) = turn(&mut *agent, TurnRequest { timeout: Span(1_500), ..request("go") }).await;
+        let (end, _) = turn(&mut *agent, TurnRequest { timeout: Span::secs(4), ..request("go") }).await;
         let said = end.expect_err("a failure").message;
         assert!(said.contains("turn_timeout"), "{}: {said}", kind.0);
         let child = pid_in(&dir.path().join("child.pid")).await;
