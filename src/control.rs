@@ -5,6 +5,7 @@ pub mod cli;
 pub mod editor;
 pub mod headless;
 pub mod helm;
+pub mod hook_stats;
 pub mod narrate;
 pub mod paint;
 pub mod requests;

@@ -1,0 +1,155 @@
+//! How the hooks of a session did, counted from its records: for `creel hooks stats` and for the screen.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::text::{first_line, plain};
+use crate::engine::{
+    event::{Event, HookFinished},
+    hooks::{
+        point::Point,
+        resolve::HookRef,
+        verdict::{RunEnd, Verdict},
+    },
+    time::Span,
+};
+
+/// How much of a hook's name fits into a line.
+const NAME: usize = 100;
+
+/// How a hook did.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Stats {
+    /// Where it runs.
+    pub point: Point,
+    /// Its name.
+    pub hook: String,
+    /// How often it ran to an end of its own; runs that were cut by the death of creel do not count.
+    pub runs: usize,
+    /// How often it passed.
+    pub passed: usize,
+    /// How often it blocked.
+    pub blocked: usize,
+    /// How often it did not do its job.
+    pub failed: usize,
+    /// The share of runs that passed, 0 to 1.
+    pub pass_rate: f64,
+    /// Half of the runs took no longer.
+    pub p50_ms: Span,
+    /// 95 of 100 runs took no longer.
+    pub p95_ms: Span,
+    /// How often it sent the agent back.
+    pub retries_caused: usize,
+    /// How much of what it printed went to the agent.
+    pub bytes_piped: usize,
+}
+
+/// What was counted so far, by hook.
+#[derive(Debug, Default)]
+pub struct Tallies(BTreeMap<HookRef, Tally>);
+
+#[derive(Debug, Clone, Default)]
+struct Tally {
+    verdicts: Vec<Verdict>,
+    took: Vec<Span>,
+    retries: usize,
+    bytes: usize,
+}
+
+impl Tallies {
+    /// Takes in what happened.
+    pub fn take(&mut self, event: &Event) {
+        if let Event::HookFinished(finished) = event {
+            if finished.end != RunEnd::Cut {
+                self.0.entry(HookRef::new(finished.point, &finished.hook)).or_default().ran(finished);
+            }
+        } else if let Event::RetryCounted { hook, .. } = event {
+            // Only stop hooks send a turn back.
+            self.0.entry(HookRef::new(Point::Stop, hook)).or_default().retries += 1;
+        }
+    }
+
+    /// Whether there is nothing to tell.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How each hook did.
+    pub fn stats(&self) -> Vec<Stats> {
+        self.0.iter().map(|(hook, tally)| tally.clone().summed_up(hook)).collect()
+    }
+}
+
+/// A table for people, as wide as what stands in it.
+pub fn table(all: &[Stats]) -> String {
+    let head = ["POINT", "RUNS", "PASS", "P50", "P95", "RETRIES", "PIPED", "HOOK"].map(String::from);
+    let rows: Vec<[String; 8]> = std::iter::once(head).chain(all.iter().map(cells)).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..7).map(width).collect();
+    let line = |row: &[String; 8]| {
+        let numbers: String = (1..7).map(|n| format!("{:>1$}  ", row[n], widths[n])).collect();
+        format!("{:2$}  {numbers}{}\n", row[0], row[7], widths[0])
+    };
+    rows.iter().map(line).collect()
+}
+
+fn cells(stats: &Stats) -> [String; 8] {
+    [
+        stats.point.name().to_owned(),
+        stats.runs.to_string(),
+        format!("{:.0}%", stats.pass_rate * 100.0),
+        stats.p50_ms.to_string(),
+        stats.p95_ms.to_string(),
+        stats.retries_caused.to_string(),
+        stats.bytes_piped.to_string(),
+        first_line(&plain(&stats.hook), NAME),
+    ]
+}
+
+impl Tally {
+    fn ran(&mut self, finished: &HookFinished) {
+        self.verdicts.push(finished.verdict);
+        self.took.push(finished.took_ms);
+        self.bytes += if finished.piped { finished.stdout.len() + finished.stderr.len() } else { 0 };
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "nobody reads the sixteenth digit of a share")]
+    fn summed_up(mut self, hook: &HookRef) -> Stats {
+        self.took.sort_unstable();
+        let of = |verdict| self.verdicts.iter().filter(|said| **said == verdict).count();
+        let (runs, passed) = (self.verdicts.len(), of(Verdict::Pass));
+        Stats {
+            point: hook.point,
+            hook: hook.hook.clone(),
+            runs,
+            passed,
+            blocked: of(Verdict::Block),
+            failed: of(Verdict::Fail),
+            pass_rate: if runs == 0 { 0.0 } else { passed as f64 / runs as f64 },
+            p50_ms: nearest_rank(&self.took, 50),
+            p95_ms: nearest_rank(&self.took, 95),
+            retries_caused: self.retries,
+            bytes_piped: self.bytes,
+        }
+    }
+}
+
+/// The smallest of the sorted values that so many percent are not above.
+fn nearest_rank(sorted: &[Span], percent: usize) -> Span {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_is_one_of_the_values() {
+        let values: Vec<Span> = (1..=20).map(Span).collect();
+        assert_eq!((nearest_rank(&values, 50), nearest_rank(&values, 95)), (Span(10), Span(19)));
+        assert_eq!((nearest_rank(&values[..1], 50), nearest_rank(&values[..1], 95)), (Span(1), Span(1)));
+        assert_eq!(nearest_rank(&[], 95), Span(0));
+    }
+}
