@@ -1,5 +1,7 @@
 //! What a record of a task or a workflow says in a line: for sessions without a screen, and for the stream.
 
+use serde_json::{Map, Value};
+
 use super::text::{first_line, plain};
 use crate::engine::{
     event::Event,
@@ -7,6 +9,7 @@ use crate::engine::{
         record::{Changes, TaskNews, What},
         workflow::FlowOutcome,
     },
+    time::Span,
 };
 
 /// How much of a goal or a reason fits into a line.
@@ -69,10 +72,22 @@ fn task(news: &TaskNews<'_>) -> (Tone, String) {
             (Tone::Faint, format!("task {task} no longer waits for {}", short(&edge.to_id)))
         }
         What::DependencySatisfied(_) => (Tone::Faint, format!("task {task} waits for nothing any more")),
-        What::Metrics(_) => (Tone::Faint, format!("task {task} was measured")),
+        What::Metrics(data) => (Tone::Faint, format!("task {task} {}", short(&measured(data)))),
         What::ActionFailed(data) => {
             (Tone::Warning, format!("! action `{}`: {}", short(&data.action_type), short(&data.error)))
         }
+    }
+}
+
+/// How long it took; if that is not known, whatever numbers there are.
+fn measured(data: &Map<String, Value>) -> String {
+    if let Some(ms) = data.get("durationMs").and_then(Value::as_u64) {
+        return format!("took {}", Span(ms));
+    }
+    let numbers = data.iter().filter(|(_, value)| value.is_number()).map(|(key, value)| format!("{key} {value}"));
+    match numbers.collect::<Vec<_>>().join(" · ") {
+        none if none.is_empty() => "was measured".to_owned(),
+        said => format!("was measured: {said}"),
     }
 }
 
