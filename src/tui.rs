@@ -12,6 +12,7 @@
     reason = "keys are somebody else's enum, and a view looks at the few kinds of things that it shows"
 )]
 
+pub mod board;
 pub mod diff;
 pub mod feed;
 pub mod keymap;

@@ -70,12 +70,25 @@ actions! {
         RunHook "run-hook" "run the hook now; its output is only shown",
         SwitchHook "switch-hook" "switch the hook off or on",
         CancelHook "cancel-hook" "end the hook that runs",
+        HookStats "stats" "show how the hooks did: runs, times, retries",
     }
     Pending {
         OpenItem "open" "show all of it",
         Edit "edit" "edit",
         Skip "skip" "do not deliver it, or do after all",
         Preview "preview" "show the next prompt",
+    }
+    Tasks {
+        OpenTask "open" "show all about the task",
+        AddTask "add" "add a task",
+        StartTask "start" "start the task",
+        CompleteTask "done" "the task is done",
+        BlockTask "block" "the task is blocked; asks why",
+        MarkTask "mark" "mark the task for which others are to wait, or not",
+        DependTask "depend" "let the task wait for the marked one, or no longer",
+        RemoveTask "remove" "remove the task; asks once more",
+        FilterTasks "filter" "show all tasks, or open, ready, blocked, done ones",
+        TaskTree "tree" "arrange the tasks in a tree, or in a list",
     }
     Gate {
         NextChoice "next-choice" "next answer",
@@ -106,8 +119,17 @@ actions! {
 }
 
 impl Context {
-    const ALL: [Self; 8] =
-        [Self::Global, Self::Scroll, Self::Stream, Self::Hooks, Self::Pending, Self::Gate, Self::Viewer, Self::Replay];
+    const ALL: [Self; 9] = [
+        Self::Global,
+        Self::Scroll,
+        Self::Stream,
+        Self::Hooks,
+        Self::Pending,
+        Self::Tasks,
+        Self::Gate,
+        Self::Viewer,
+        Self::Replay,
+    ];
 
     /// The name in the file.
     pub const fn name(self) -> &'static str {
@@ -117,6 +139,7 @@ impl Context {
             Self::Stream => "stream",
             Self::Hooks => "hooks",
             Self::Pending => "pending",
+            Self::Tasks => "tasks",
             Self::Gate => "gate",
             Self::Viewer => "viewer",
             Self::Replay => "replay",

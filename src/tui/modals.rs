@@ -5,6 +5,7 @@ pub mod gate;
 pub mod help;
 pub mod palette;
 pub mod quit;
+pub mod remove;
 pub mod search;
 pub mod viewer;
 
@@ -38,6 +39,8 @@ pub enum Modal {
     Search(search::SearchModal),
     /// Whether to leave.
     Quit(quit::QuitModal),
+    /// Whether to remove a task.
+    Remove(remove::RemoveModal),
 }
 
 /// A frame in the middle of the screen, cleared; gives what is inside.

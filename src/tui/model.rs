@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use ratatui::text::Line;
 
 use super::{
+    board::{self, Board},
     feed::Spot,
     keymap::Keymap,
     modals::{Modal, gate::GateModal},
@@ -16,7 +17,14 @@ use super::{
     theme::{Role, Theme},
 };
 use crate::{
-    engine::{State, event::Event, ids::ItemId, time::At},
+    control::hook_stats::Tallies,
+    engine::{
+        State,
+        event::Event,
+        ids::ItemId,
+        tasks::{graph::Graph, task::Task},
+        time::At,
+    },
     journal::Record,
 };
 
@@ -101,6 +109,8 @@ pub struct Model {
     pub stream: Stream,
     /// The runs of hooks.
     pub runs: Runs,
+    /// How the hooks did.
+    pub tallies: Tallies,
     /// The retries since the last new message.
     pub attempts: Vec<Attempt>,
     /// The pane that has the keys.
@@ -111,6 +121,8 @@ pub struct Model {
     pub chosen_hook: usize,
     /// The chosen item.
     pub chosen_item: usize,
+    /// How the tasks are looked at.
+    pub board: Board,
     /// How many attempts, newest first, are scrolled out of sight.
     pub skipped_attempts: usize,
     /// What is laid over the panes; the last has the keys.
@@ -154,11 +166,13 @@ impl Model {
             session: None,
             stream: Stream::default(),
             runs: Runs::default(),
+            tallies: Tallies::default(),
             attempts: Vec::new(),
             focus: Pane::Stream,
             zoomed: false,
             chosen_hook: 0,
             chosen_item: 0,
+            board: Board::default(),
             skipped_attempts: 0,
             modals: Vec::new(),
             aside: None,
@@ -184,6 +198,7 @@ impl Model {
         self.session = None;
         self.stream = Stream::default();
         self.runs = Runs::default();
+        self.tallies = Tallies::default();
         self.attempts.clear();
         self.item_spots.clear();
         self.modals.clear();
@@ -203,6 +218,7 @@ impl Model {
         let starts = matches!(record.event, Event::HookStarted { .. });
         let chosen = starts.then(|| self.chosen_row()).flatten();
         self.runs.take(record);
+        self.tallies.take(&record.event);
         match &record.event {
             Event::RetryCounted { used, hook, reason, no_progress, .. } => {
                 // All that the agent was told: the reason alone may say no more than an exit code.
@@ -235,6 +251,33 @@ impl Model {
     /// The rows of the hooks.
     pub fn hook_rows(&self) -> Rows<'_> {
         Rows::new(&self.runs, self.session.as_ref().map(State::plan))
+    }
+
+    /// The tasks and what depends on what.
+    pub fn graph(&self) -> Option<&Graph> {
+        self.session.as_ref().map(|state| &state.tasks.graph)
+    }
+
+    /// The tasks in sight.
+    pub fn task_rows(&self) -> Vec<board::Row<'_>> {
+        self.graph().map_or_else(Vec::new, |graph| self.board.rows(graph))
+    }
+
+    /// The chosen task.
+    pub fn chosen_task(&self) -> Option<&Task> {
+        let rows = self.task_rows();
+        rows.get(self.board.position(&rows)).map(|row| row.task)
+    }
+
+    /// The task that others are to wait for, if it is still there.
+    pub fn marked_task(&self) -> Option<&Task> {
+        self.graph()?.get(self.board.marked.as_deref()?)
+    }
+
+    /// Whether the session takes commands.
+    pub fn is_steered(&self) -> bool {
+        let over = self.session.as_ref().is_none_or(|state| state.outcome().is_some());
+        matches!(self.mode, Mode::Live) && !over
     }
 
     /// The row of the hooks that somebody has chosen. The newest run is the first, and chosen by nobody.

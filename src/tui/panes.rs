@@ -33,7 +33,7 @@ pub fn title(model: &Model, pane: Pane) -> String {
         Pane::Retries => state.map_or_else(String::new, |state| {
             format!(" · {}/{}", state.retry.used, state.retry.limit(state.plan().max_hook_retries))
         }),
-        Pane::Tasks => String::new(),
+        Pane::Tasks => state.map_or_else(String::new, |state| tasks::title(model, state)),
     };
     format!("{}{more}", pane.title())
 }

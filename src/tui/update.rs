@@ -3,10 +3,12 @@
 mod modal;
 mod mouse;
 mod pane;
+mod task;
 
 use crossterm::event::{KeyEvent, KeyEventKind, MouseEvent};
 
 use super::{
+    board::form,
     keymap::{Action, Context},
     modals::{
         Modal, editor::Purpose, gate::GateModal, help::HelpModal, palette::PaletteModal, search::SearchModal,
@@ -16,15 +18,16 @@ use super::{
     stream::Reload,
     theme::Role,
 };
-use crate::engine::{input::Command, session::gate::Choice};
+use crate::engine::{input::Command, session::gate::Choice, tasks::command::TaskCommand};
 use modal::{
     finish_editing, on_editor_key, on_gate_key, on_help_key, on_palette_key, on_quit_key, on_search_key, on_viewer_key,
 };
 use mouse::on_mouse;
 use pane::{
-    cancel_hook, copy, focus, focus_by, in_stream, on_item, open_hook, quit, replay, run_hook, scroll, search, steer,
-    switch_hook, write,
+    cancel_hook, copy, focus, focus_by, in_stream, on_item, open_hook, quit, replay, run_hook, scroll, search,
+    show_stats, steer, switch_hook, write,
 };
+use task::{on_remove_key, on_task};
 
 /// Something that happened to the screen.
 #[derive(Debug)]
@@ -108,7 +111,10 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
             Vec::new()
         }
         Msg::Refused(command, why) => {
-            // What was written is not lost: it comes back with the next message.
+            // What was written is not lost: it comes back with the next message, or the next task.
+            if let Command::Task(TaskCommand::Add(task)) = &command {
+                model.board.draft = form::write(task);
+            }
             if let Some(text) = written(command).filter(|_| model.draft.is_empty()) {
                 model.draft = text;
             }
@@ -149,6 +155,7 @@ fn on_key(model: &mut Model, key: KeyEvent, reload: Reload<'_>) -> Vec<Ask> {
         Some(Modal::Palette(_)) => on_palette_key(model, key, reload),
         Some(Modal::Search(_)) => on_search_key(model, key, reload),
         Some(Modal::Quit(_)) => on_quit_key(model, key),
+        Some(Modal::Remove(_)) => on_remove_key(model, key),
     }
 }
 
@@ -161,7 +168,8 @@ fn on_pane_key(model: &mut Model, key: KeyEvent, reload: Reload<'_>) -> Vec<Ask>
         Pane::Stream => Some(Context::Stream),
         Pane::Hooks => Some(Context::Hooks),
         Pane::Pending => Some(Context::Pending),
-        Pane::Retries | Pane::Tasks => None,
+        Pane::Tasks => Some(Context::Tasks),
+        Pane::Retries => None,
     });
     contexts.extend([Context::Scroll, Context::Global]);
     match model.keymap.action(key, &contexts) {
@@ -217,7 +225,18 @@ pub fn perform(model: &mut Model, action: Action, reload: Reload<'_>) -> Vec<Ask
         Action::RunHook => run_hook(model),
         Action::SwitchHook => switch_hook(model),
         Action::CancelHook => cancel_hook(model),
+        Action::HookStats => show_stats(model),
         Action::OpenItem | Action::Edit | Action::Skip | Action::Preview => on_item(model, action, reload),
+        Action::OpenTask
+        | Action::AddTask
+        | Action::StartTask
+        | Action::CompleteTask
+        | Action::BlockTask
+        | Action::MarkTask
+        | Action::DependTask
+        | Action::RemoveTask
+        | Action::FilterTasks
+        | Action::TaskTree => on_task(model, action),
         Action::Play
         | Action::Step
         | Action::StepBack

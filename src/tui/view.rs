@@ -19,7 +19,7 @@ use super::{
     text::fit,
     theme::{Role, Theme},
 };
-use crate::control::text::plain;
+use crate::{control::text::plain, engine::tasks::graph::Graph};
 
 /// With less than this there is only a line that says so.
 const SMALLEST: (u16, u16) = (24, 6);
@@ -53,7 +53,7 @@ pub fn places(model: &Model, area: Rect) -> Option<Places> {
             Constraint::Fill(3),
             Constraint::Fill(2),
             Constraint::Length(9.min(body.height / 4).max(4)),
-            Constraint::Length(3),
+            if model.graph().is_none_or(Graph::is_empty) { Constraint::Length(3) } else { Constraint::Fill(2) },
         ]);
         let [hooks, pending, retries, tasks] = column.areas(right);
         let panes = vec![
@@ -114,7 +114,8 @@ pub fn choose_at(model: &mut Model, pane: Pane, row: u16) {
     match pane {
         Pane::Hooks => panes::hooks::choose(model, inside, nth),
         Pane::Pending => panes::pending::choose(model, inside, nth),
-        Pane::Stream | Pane::Retries | Pane::Tasks => {}
+        Pane::Tasks => panes::tasks::choose(model, inside, nth),
+        Pane::Stream | Pane::Retries => {}
     }
 }
 
@@ -162,6 +163,7 @@ pub fn draw(model: &mut Model, area: Rect, buffer: &mut Buffer) {
             Modal::Palette(palette) => palette.draw(&model.keymap, &theme, area, buffer),
             Modal::Search(search) => search.draw(&theme, area, buffer),
             Modal::Quit(quit) => quit.draw(&theme, area, buffer),
+            Modal::Remove(question) => question.draw(&theme, area, buffer),
         }
     }
     model.modals = modals;

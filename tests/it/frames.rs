@@ -14,6 +14,7 @@ use expect_test::{ExpectFile, expect, expect_file};
 use crate::support::{
     scenes,
     screen::Screen,
+    task_scenes,
     world::{World, completes},
 };
 
@@ -100,7 +101,36 @@ fn retries_are_counted() {
 fn tasks_have_a_place() {
     let mut world = scenes::first_turn();
     world.command(completes("7", "Write the lexer"));
-    shows(pressed(&world, SMALL, "5"), expect_file!["../frames/tasks-80.txt"]);
+    shows(pressed(&world, SMALL, "5"), expect_file!["../frames/tasks-none-80.txt"]);
+}
+
+#[test]
+fn tasks_are_listed() {
+    let world = task_scenes::planned();
+    shows(pressed(&world, LARGE, "5"), expect_file!["../frames/tasks-200.txt"]);
+    shows(pressed(&world, MIDDLE, "5 j"), expect_file!["../frames/tasks-120.txt"]);
+    shows(pressed(&world, SMALL, "5 j j"), expect_file!["../frames/tasks-80.txt"]);
+    shows(pressed(&world, SMALL, "5 v j t"), expect_file!["../frames/tasks-tree-80.txt"]);
+    shows(pressed(&world, LARGE, "5 t z"), expect_file!["../frames/tasks-tree-200.txt"]);
+    shows(pressed(&world, SMALL, "5 f f f"), expect_file!["../frames/tasks-blocked-80.txt"]);
+}
+
+#[test]
+fn tasks_are_read_written_and_removed() {
+    let world = task_scenes::planned();
+    shows(pressed(&world, SMALL, "5 j enter"), expect_file!["../frames/task-80.txt"]);
+    shows(pressed(&world, MIDDLE, "5 end enter"), expect_file!["../frames/task-done-120.txt"]);
+    shows(pressed(&world, SMALL, "5 j R"), expect_file!["../frames/task-remove-80.txt"]);
+    let mut screen = pressed(&world, SMALL, "5 a");
+    screen.type_text("Write the manual");
+    screen.press("enter");
+    screen.type_text("labels: docs, core");
+    shows(screen, expect_file!["../frames/task-new-80.txt"]);
+}
+
+#[test]
+fn hooks_are_summed_up() {
+    shows(pressed(&scenes::ended(), SMALL, "2 s"), expect_file!["../frames/hook-stats-80.txt"]);
 }
 
 #[test]
@@ -243,8 +273,21 @@ fn there_is_a_frame_for_every_size() {
     "#]]
     .assert_eq(&Screen::of(&world, (20, 5)).frame());
     for (width, height) in [(0, 0), (1, 1), (24, 6), (25, 7), (59, 15), (60, 16), (99, 19), (100, 20), (300, 100)] {
-        for keys in ["", "esc", "esc 2", "esc 3", "esc 4", "esc 5 z", "right enter", "esc ?", "esc :", "esc /", "esc q"]
-        {
+        for keys in [
+            "",
+            "esc",
+            "esc 2",
+            "esc 3",
+            "esc 4",
+            "esc 5 z",
+            "esc 5 a",
+            "esc 5 t",
+            "right enter",
+            "esc ?",
+            "esc :",
+            "esc /",
+            "esc q",
+        ] {
             pressed(&world, (width, height), keys).frame();
         }
     }
@@ -274,6 +317,19 @@ fn the_looks_of_a_request_and_of_a_budget() {
         let mut request = Screen::in_looks(&scenes::permission(), SMALL, theme.clone()).armed();
         let mut budget = Screen::in_looks(&scenes::budget(), SMALL, theme).armed();
         expected.assert_eq(&format!("{}\n{}", request.styles(), budget.styles()));
+    }
+}
+
+#[test]
+fn the_looks_of_tasks() {
+    let themes = [
+        (Theme::chosen(Choice::Dark, false), expect_file!["../frames/styles-tasks-dark.txt"]),
+        (Theme::chosen(Choice::HighContrast, false), expect_file!["../frames/styles-tasks-high-contrast.txt"]),
+    ];
+    for (theme, expected) in themes {
+        let mut screen = Screen::in_looks(&task_scenes::planned(), SMALL, theme);
+        screen.press("5 j");
+        expected.assert_eq(&screen.styles());
     }
 }
 

@@ -21,6 +21,7 @@ mod socket;
 mod stories;
 mod support;
 mod task_invariants;
+mod task_keys;
 mod tasks;
 mod tasks_cli;
 mod terminal;

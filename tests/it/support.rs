@@ -5,6 +5,7 @@ pub mod peer;
 pub mod project;
 pub mod scenes;
 pub mod screen;
+pub mod task_scenes;
 pub mod terminal;
 pub mod world;
 

@@ -1,4 +1,4 @@
-//! Writing: messages to the agent, and changes to held output.
+//! Writing: messages to the agent, changes to held output, tasks.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::{
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// What the text is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Purpose {
     /// A message, sent when the turn ends.
     Message,
@@ -28,6 +28,37 @@ pub enum Purpose {
     Answer(GateId),
     /// What an item says.
     Item(ItemId),
+    /// Something to do.
+    NewTask,
+    /// Why a task is blocked.
+    Block(String),
+}
+
+impl Purpose {
+    /// Whether what is written and not sent comes back with the next message.
+    pub const fn keeps_a_draft(&self) -> bool {
+        match self {
+            Self::Message | Self::MessageNow | Self::Answer(_) => true,
+            Self::Item(_) | Self::NewTask | Self::Block(_) => false,
+        }
+    }
+
+    /// What stands over the text, in more and in fewer words.
+    fn titles(&self) -> Vec<String> {
+        let words: &[&str] = match self {
+            Self::Message => &["Message to the agent, sent when the turn ends", "Message, sent when the turn ends"],
+            Self::MessageNow => &["Message to the agent; the turn is cancelled for it", "Message; cancels the turn"],
+            Self::Answer(_) => &["Your own message to the agent", "Your message"],
+            Self::Item(id) => return vec![format!("Item {id}")],
+            Self::NewTask => &[
+                "New task: its goal, then lines such as `priority: 1`, `labels: a, b`, `depends: task_1`",
+                "New task: its goal, then lines like `priority: 1`, `labels: a`",
+                "New task: its goal",
+            ],
+            Self::Block(task) => return vec![format!("Why is {} blocked?", plain(task))],
+        };
+        words.iter().map(|words| (*words).to_owned()).collect()
+    }
 }
 
 /// An editor on the screen.
@@ -74,8 +105,7 @@ impl EditorModal {
         if std::mem::take(&mut self.show_change) {
             return false;
         }
-        let keeps_a_draft = !matches!(self.purpose, Purpose::Item(_));
-        keeps_a_draft || !self.is_changed() || std::mem::replace(&mut self.asked_to_leave, true)
+        self.purpose.keeps_a_draft() || !self.is_changed() || std::mem::replace(&mut self.asked_to_leave, true)
     }
 
     /// A key for the text.
@@ -100,14 +130,9 @@ impl EditorModal {
     /// Draws the editor.
     pub fn draw(&mut self, theme: &Theme, area: Rect, buffer: &mut Buffer) {
         let area = middle(area, area.width * 9 / 10, area.height * 7 / 10);
-        let item = if let Purpose::Item(id) = self.purpose { format!("Item {id}") } else { String::new() };
-        let titles: &[&str] = match self.purpose {
-            Purpose::Message => &["Message to the agent, sent when the turn ends", "Message, sent when the turn ends"],
-            Purpose::MessageNow => &["Message to the agent; the turn is cancelled for it", "Message; cancels the turn"],
-            Purpose::Answer(_) => &["Your own message to the agent", "Your message"],
-            Purpose::Item(_) => &[&item],
-        };
-        let title = first_that_fits(titles, usize::from(area.width.saturating_sub(4)));
+        let titles = self.purpose.titles();
+        let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
+        let title = first_that_fits(&titles, usize::from(area.width.saturating_sub(4)));
         let inside = framed(area, &title, Role::Accent, theme, buffer);
         let [text, hints] = Layout::vertical([Constraint::Min(1), Constraint::Length(1)]).areas(inside);
         if self.show_change {

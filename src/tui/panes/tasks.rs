@@ -1,20 +1,160 @@
-//! The tasks: a place for what is to be done.
+//! The tasks: what is to be done, in a list or in a tree.
 
-use ratatui::{buffer::Buffer, layout::Rect, text::Line, widgets::Widget as _};
-
-use crate::tui::{
-    model::Model,
-    text::fit,
-    theme::{Role, Theme},
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    text::Line,
+    widgets::{Paragraph, Widget as _},
 };
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::{
+    control::text::{first_line, plain},
+    engine::{
+        State,
+        tasks::{
+            graph::Graph,
+            task::{Task, TaskState},
+        },
+    },
+    tui::{
+        board::{Filter, Row, Shape, details::sign},
+        keymap::Action,
+        model::{Model, Pane},
+        text::{fit, wrap},
+        theme::{Role, Theme},
+    },
+};
+
+/// From here on the states stand there in words, too.
+const WITH_WORDS: u16 = 70;
+/// A longer name is cut.
+const NAME: usize = 20;
+/// How much of a goal or a reason fits into a line.
+const LINE: usize = 200;
 
 /// Draws the pane.
 pub fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-    let completed = model.session.as_ref().map_or(0, |state| state.side.completed.len());
-    let text = match completed {
-        0 => "No task was completed yet.".into(),
-        1 => "1 task completed".into(),
-        n => format!("{n} tasks completed"),
+    let rows = model.task_rows();
+    if rows.is_empty() {
+        draw_none(model, theme, area, buffer);
+        return;
+    }
+    let height = usize::from(area.height);
+    let chosen = model.board.position(&rows);
+    let in_sight = rows.iter().enumerate().skip(first_row(chosen, height)).take(height);
+    let names = in_sight.clone().map(|(_, row)| row.task.id.width().min(NAME)).max().unwrap_or(0);
+    let columns = Columns { graph: model.graph(), width: area.width, names, marked: model.board.marked.as_deref() };
+    let focused = model.focus == Pane::Tasks;
+    let line = |(n, row): (usize, &Row<'_>)| {
+        let role = if focused && n == chosen { Role::Selected } else { role(row.task.state) };
+        Line::styled(fit(&columns.line(row), usize::from(area.width)), theme.style(role))
     };
-    Line::styled(fit(&text, usize::from(area.width)), theme.style(Role::Faint)).render(area, buffer);
+    Paragraph::new(in_sight.map(line).collect::<Vec<_>>()).render(area, buffer);
+}
+
+fn first_row(chosen: usize, height: usize) -> usize {
+    (chosen + 1).saturating_sub(height)
+}
+
+const fn role(state: TaskState) -> Role {
+    match state {
+        TaskState::Created => Role::Faint,
+        TaskState::Ready => Role::Text,
+        TaskState::Active => Role::Accent,
+        TaskState::Blocked => Role::Warning,
+        TaskState::Completed => Role::Good,
+    }
+}
+
+/// What the rows share.
+struct Columns<'a> {
+    graph: Option<&'a Graph>,
+    width: u16,
+    names: usize,
+    marked: Option<&'a str>,
+}
+
+impl Columns<'_> {
+    fn line(&self, row: &Row<'_>) -> String {
+        let Row { task, branch } = row;
+        let word = if self.width >= WITH_WORDS { format!("{:10}", task.state.name()) } else { String::new() };
+        let name = fit(&plain(&task.id), self.names);
+        let room = " ".repeat(self.names.saturating_sub(name.width()));
+        let goal = first_line(&plain(&task.goal), LINE);
+        let marked = if self.marked == Some(&task.id) { " · marked" } else { "" };
+        let labels: String = task.labels.iter().map(|label| format!(" #{}", first_line(&plain(label), LINE))).collect();
+        let note = note(self.graph, task);
+        format!("{} {word}{name}{room} P{} {branch}{goal}{marked}{note}{labels}", sign(task.state), task.priority)
+    }
+}
+
+/// What is in a task's way.
+fn note(graph: Option<&Graph>, task: &Task) -> String {
+    match task.state {
+        TaskState::Created if task.open_dependencies() == 0 => " · can be started".into(),
+        TaskState::Created => {
+            let is_open = |id: &&String| graph.and_then(|graph| graph.get(id)).is_some_and(Task::is_open);
+            let open: Vec<String> = task.dependencies.iter().filter(is_open).map(|id| plain(id)).collect();
+            format!(" · after {}", open.join(", "))
+        }
+        TaskState::Blocked => {
+            format!(" · {}", first_line(&plain(task.reason.as_deref().unwrap_or("no reason was given")), LINE))
+        }
+        TaskState::Ready | TaskState::Active | TaskState::Completed => String::new(),
+    }
+}
+
+/// How tasks come to be, or come into sight.
+fn draw_none(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    let key = |action| model.keymap.key(action);
+    let mut said = if model.graph().is_some_and(|graph| !graph.is_empty()) {
+        vec![format!("No task is {}; {} shows others.", model.board.filter.name(), key(Action::FilterTasks))]
+    } else if model.is_steered() {
+        let how = format!("No tasks yet: {} adds one, or `creel task add`.", key(Action::AddTask));
+        vec![how, "Agents and hooks can add tasks, too.".to_owned()]
+    } else {
+        vec!["There are no tasks.".to_owned()]
+    };
+    said.extend(elsewhere(model));
+    let style = theme.style(Role::Faint);
+    let lines = said.into_iter().flat_map(|line| wrap(&[(line, style)], usize::from(area.width), 0));
+    Paragraph::new(lines.collect::<Vec<_>>()).render(area, buffer);
+}
+
+/// What was completed without ever having been in the graph.
+fn elsewhere(model: &Model) -> Option<String> {
+    let state = model.session.as_ref()?;
+    let foreign = state.side.completed.iter().filter(|id| state.tasks.graph.get(id).is_none()).count();
+    match foreign {
+        0 => None,
+        1 => Some("1 task that was not listed here is completed.".into()),
+        n => Some(format!("{n} tasks that were not listed here are completed.")),
+    }
+}
+
+/// What stands behind the pane's name: how much there is to do, and how it is looked at.
+pub fn title(model: &Model, state: &State) -> String {
+    let graph: &Graph = &state.tasks.graph;
+    if graph.is_empty() {
+        return String::new();
+    }
+    let open = graph.tasks().into_iter().filter(|task| task.is_open()).count();
+    let shape = if model.board.shape == Shape::Tree { " · tree" } else { "" };
+    let filter = match model.board.filter {
+        Filter::All => String::new(),
+        some => format!(" · only {}", some.name()),
+    };
+    format!(" · {open} open, {} done{shape}{filter}", graph.len() - open)
+}
+
+/// Chooses the row that was clicked on.
+pub fn choose(model: &mut Model, area: Rect, nth: usize) {
+    let rows = model.task_rows();
+    let height = usize::from(area.height);
+    let at = first_row(model.board.position(&rows), height) + nth;
+    let id = rows.get(at).filter(|_| nth < height).map(|row| row.task.id.clone());
+    if id.is_some() {
+        model.board.choose(id, at);
+    }
 }

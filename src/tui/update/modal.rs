@@ -5,7 +5,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use super::{
     Ask, lay_over,
     pane::{is_live, search},
-    perform,
+    perform, task,
 };
 use crate::{
     engine::{
@@ -83,7 +83,7 @@ pub(super) fn on_gate(model: &mut Model, asked: Asked) -> Vec<Ask> {
 
 pub(super) fn on_editor_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
     let Some(Modal::Editor(editor)) = model.modals.last_mut() else { return Vec::new() };
-    let purpose = editor.purpose;
+    let purpose = editor.purpose.clone();
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
     match key.code {
         KeyCode::Esc => {
@@ -91,7 +91,7 @@ pub(super) fn on_editor_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
                 return Vec::new();
             }
             // What was written is kept: a message that was left comes back with the next one.
-            if !matches!(purpose, Purpose::Item(_)) {
+            if purpose.keeps_a_draft() {
                 model.draft = editor.text();
             }
             model.modals.pop();
@@ -119,7 +119,7 @@ pub(super) fn on_editor_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
 }
 
 pub(super) fn finish_editing(model: &mut Model, purpose: Purpose, text: String) -> Vec<Ask> {
-    if !matches!(purpose, Purpose::Item(_)) {
+    if purpose.keeps_a_draft() {
         model.draft.clear();
     }
     match purpose {
@@ -131,6 +131,8 @@ pub(super) fn finish_editing(model: &mut Model, purpose: Purpose, text: String) 
             vec![Ask::Command(Command::AnswerGate(answer))]
         }
         Purpose::Item(id) => vec![Ask::Command(Command::EditItem(id, text))],
+        Purpose::NewTask => task::add(model, &text),
+        Purpose::Block(id) => task::block(id, &text),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Keys of the panes: moving, searching, steering the session, and what can be done with a run or an item.
 
-use super::{Ask, lay_over};
+use super::{Ask, lay_over, task};
 use crate::{
+    control::hook_stats,
     engine::{
         event::{Event, StopHow},
         hooks::resolve::HookRef,
@@ -103,7 +104,7 @@ pub(super) fn scroll(model: &mut Model, action: Action, reload: Reload<'_>) {
             model.chosen_item = moved(model.chosen_item, by, count);
         }
         Pane::Retries => model.skipped_attempts = moved(model.skipped_attempts, by, model.attempts.len()),
-        Pane::Tasks => {}
+        Pane::Tasks => task::scroll(model, by),
     }
 }
 
@@ -122,10 +123,8 @@ pub(super) fn search(model: &mut Model, forward: bool, reload: Reload<'_>) -> Ve
         (_, Pane::Hooks) => search_hooks(model, &query, forward),
         (_, Pane::Pending) => search_items(model, &query, forward),
         (_, Pane::Retries) => search_attempts(model, &query, forward),
-        (_, Pane::Stream | Pane::Tasks) => {
-            model.focus = Pane::Stream;
-            model.stream.search(&query, forward, model.stream_size, &model.theme, reload)
-        }
+        (_, Pane::Tasks) => task::search(model, &query, forward),
+        (_, Pane::Stream) => model.stream.search(&query, forward, model.stream_size, &model.theme, reload),
     };
     if !found {
         model.say(Role::Warning, format!("not found: {query}"));
@@ -172,7 +171,7 @@ pub(super) fn search_items(model: &mut Model, query: &str, forward: bool) -> boo
 
 pub(super) fn copy(model: &mut Model) -> Vec<Ask> {
     let text = match model.focus {
-        Pane::Stream | Pane::Retries | Pane::Tasks => {
+        Pane::Stream | Pane::Retries => {
             model.stream_lines.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         }
         Pane::Hooks => match model.hook_rows().nth(model.chosen_hook) {
@@ -181,6 +180,7 @@ pub(super) fn copy(model: &mut Model) -> Vec<Ask> {
             None => String::new(),
         },
         Pane::Pending => chosen_item(model).map(|(_, text)| text).unwrap_or_default(),
+        Pane::Tasks => task::text_of_chosen(model),
     };
     model.say(Role::Good, format!("copied {} bytes", text.len()));
     vec![Ask::Copy(text)]
@@ -265,6 +265,17 @@ pub(super) fn cancel_hook(model: &mut Model) -> Vec<Ask> {
             Vec::new()
         }
     }
+}
+
+/// How the hooks did so far.
+pub(super) fn show_stats(model: &mut Model) -> Vec<Ask> {
+    if model.tallies.is_empty() {
+        model.say(Role::Faint, "no hook has run yet");
+        return Vec::new();
+    }
+    let table = hook_stats::table(&model.tallies.stats());
+    let about = "half of the runs took up to p50, 95 of 100 up to p95; piped: bytes";
+    lay_over(model, Modal::Viewer(ViewerModal::new("how the hooks did", &table, about)))
 }
 
 pub(super) fn chosen_item(model: &Model) -> Option<(ItemId, String)> {

@@ -10,7 +10,10 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
     control::text::plain,
-    engine::session::pending::ItemState,
+    engine::{
+        session::pending::ItemState,
+        tasks::task::{Task, TaskState},
+    },
     tui::{
         keymap::{self, Action},
         model::{Mode, Model, Pane},
@@ -47,15 +50,9 @@ pub(super) fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer
     Line::from(spans).render(area, buffer);
 }
 
-/// Whether the session takes commands.
-fn is_steered(model: &Model) -> bool {
-    let over = model.session.as_ref().is_none_or(|state| state.outcome().is_some());
-    matches!(model.mode, Mode::Live) && !over
-}
-
 /// What the keys of the pane do, as far as they do something now.
 fn in_pane(model: &Model) -> Vec<Action> {
-    let steered = is_steered(model);
+    let steered = model.is_steered();
     match model.focus {
         // In a replay, the keys for the next iteration and error play up to them.
         Pane::Stream if matches!(model.mode, Mode::Replay(_)) => vec![Action::Fold],
@@ -65,7 +62,8 @@ fn in_pane(model: &Model) -> Vec<Action> {
             let running = model.session.as_ref().is_some_and(|state| state.running().next().is_some());
             let steering = [(Action::RunHook, steered), (Action::SwitchHook, steered), (Action::CancelHook, running)];
             let steering = steering.into_iter().filter(|(_, works)| *works && steered).map(|(action, _)| action);
-            [Action::Open].into_iter().chain(steering).collect()
+            let stats = Some(Action::HookStats).filter(|_| !model.tallies.is_empty());
+            [Action::Open].into_iter().chain(steering).chain(stats).collect()
         }
         Pane::Pending => {
             let items = model.session.as_ref().map_or(&[][..], |state| state.pending.items());
@@ -75,8 +73,32 @@ fn in_pane(model: &Model) -> Vec<Action> {
             let change = [Action::Edit, Action::Skip].into_iter().filter(|_| changes);
             open.chain(change).chain([Action::Preview]).collect()
         }
-        Pane::Retries | Pane::Tasks => Vec::new(),
+        Pane::Retries => Vec::new(),
+        Pane::Tasks => on_tasks(model),
     }
+}
+
+/// What can be done with the chosen task, and with all of them.
+fn on_tasks(model: &Model) -> Vec<Action> {
+    let steered = model.is_steered();
+    let chosen = model.chosen_task();
+    let open = steered && chosen.is_some_and(Task::is_open);
+    let idle = chosen.is_some_and(|task| task.open_dependencies() == 0 && task.state != TaskState::Active);
+    let other = model.marked_task().is_some_and(|marked| chosen.is_some_and(|task| task.id != marked.id));
+    let some = model.graph().is_some_and(|graph| !graph.is_empty());
+    let keys = [
+        (Action::OpenTask, chosen.is_some()),
+        (Action::AddTask, steered),
+        (Action::StartTask, open && idle),
+        (Action::CompleteTask, open),
+        (Action::DependTask, open && other),
+        (Action::FilterTasks, some),
+        (Action::TaskTree, some),
+        (Action::BlockTask, open),
+        (Action::MarkTask, steered && chosen.is_some()),
+        (Action::RemoveTask, steered && chosen.is_some()),
+    ];
+    keys.into_iter().filter(|(_, works)| *works).map(|(action, _)| action).collect()
 }
 
 /// What other keys do.
@@ -85,7 +107,7 @@ fn anywhere(model: &Model) -> &'static [Action] {
         Mode::Replay(_) => {
             &[Action::Play, Action::Step, Action::StepBack, Action::Faster, Action::StepIteration, Action::StepError]
         }
-        Mode::Live if is_steered(model) => {
+        Mode::Live if model.is_steered() => {
             &[Action::Message, Action::Pause, Action::NextPane, Action::Search, Action::Zoom]
         }
         Mode::Live => &[Action::NextPane, Action::Search, Action::Zoom],

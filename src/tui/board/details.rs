@@ -1,0 +1,73 @@
+//! All that is known of a task, as a text to read.
+
+use crate::engine::{
+    tasks::{
+        graph::Graph,
+        task::{Task, TaskState},
+    },
+    time::At,
+};
+
+/// Where what is said about something begins.
+const COLUMN: usize = 14;
+
+/// The sign of a state.
+pub const fn sign(state: TaskState) -> &'static str {
+    match state {
+        TaskState::Created => "○",
+        TaskState::Ready => "●",
+        TaskState::Active => "▸",
+        TaskState::Blocked => "!",
+        TaskState::Completed => "✓",
+    }
+}
+
+/// Everything about a task, at this moment.
+pub fn text(graph: &Graph, task: &Task, now: At) -> String {
+    let named = |tasks: Vec<&Task>| tasks.into_iter().map(in_a_line).collect();
+    let dependencies = task.dependencies.iter().filter_map(|id| graph.get(id)).collect();
+    let parent = task.parent.iter().filter_map(|id| graph.get(id)).collect();
+    let about = [
+        ("state", vec![format!("{} {}", sign(task.state), task.state.name())]),
+        ("reason", task.reason.iter().cloned().collect()),
+        ("to be known", task.required_knowledge.clone()),
+        ("priority", vec![format!("{} (0 is the highest, 4 the lowest)", task.priority)]),
+        ("type", task.kind.iter().cloned().collect()),
+        ("labels", joined(&task.labels)),
+        ("deliverables", task.deliverables.clone()),
+        ("waits for", named(dependencies)),
+        ("awaited by", named(graph.dependents(&task.id))),
+        ("came from", named(parent)),
+        ("led to", named(graph.children(&task.id))),
+        ("result", task.result.iter().cloned().collect()),
+        ("artifacts", task.artifacts.clone()),
+        ("added", vec![moment(task.created, now)]),
+        ("started", task.started.map(|at| moment(at, now)).into_iter().collect()),
+        ("completed", task.completed.map(|at| moment(at, now)).into_iter().collect()),
+    ];
+    let lines = about.iter().map(|(what, said)| paragraph(what, said)).collect::<String>();
+    format!("{}\n\n{lines}", task.goal)
+}
+
+/// A task by its state, its name and its goal.
+fn in_a_line(task: &Task) -> String {
+    format!("{} {} {}", sign(task.state), task.id, task.goal.lines().next().unwrap_or(""))
+}
+
+fn joined(words: &[String]) -> Vec<String> {
+    if words.is_empty() { Vec::new() } else { vec![words.join(", ")] }
+}
+
+/// What is said about something, line under line; nothing if nothing is said.
+fn paragraph(what: &str, said: &[String]) -> String {
+    let lines = said.iter().flat_map(|text| text.lines());
+    let line = |(n, line): (usize, &str)| format!("{:COLUMN$}{line}\n", if n == 0 { what } else { "" });
+    lines.enumerate().map(line).collect()
+}
+
+fn moment(at: At, now: At) -> String {
+    let written = at.rfc3339();
+    let (day, time) = written.split_once('T').unwrap_or((&written, ""));
+    let time = time.split('.').next().unwrap_or(time);
+    format!("{day} {time} UTC, {} ago", now.since(at))
+}

@@ -1,0 +1,57 @@
+//! Whether a task is to be removed.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    text::Line,
+    widgets::{Paragraph, Widget as _},
+};
+
+use super::{framed, middle};
+use crate::{
+    control::text::{first_line, plain},
+    engine::tasks::{graph::Graph, task::Task},
+    tui::{
+        text::{fit, wrap},
+        theme::{Role, Theme},
+    },
+};
+
+/// The question.
+#[derive(Debug)]
+pub struct RemoveModal {
+    /// The task.
+    pub task: String,
+    goal: String,
+    /// How many wait for it.
+    awaited_by: usize,
+}
+
+impl RemoveModal {
+    /// Asks about a task.
+    pub fn new(graph: &Graph, task: &Task) -> Self {
+        let awaited_by = graph.dependents(&task.id).len();
+        Self { task: task.id.clone(), goal: first_line(&plain(&task.goal), 200), awaited_by }
+    }
+
+    /// Draws the question.
+    pub fn draw(&self, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+        let title = format!("Remove {}?", plain(&self.task));
+        let inside = framed(middle(area, 64, 8), &title, Role::Warning, theme, buffer);
+        let width = usize::from(inside.width);
+        let text = |text: &str| Line::styled(fit(text, width), theme.style(Role::Text));
+        let key = |key: &str, about: &str| {
+            let pieces = [(format!("{key:5}"), theme.style(Role::Key)), (about.to_owned(), theme.style(Role::Text))];
+            wrap(&pieces, width, 5)
+        };
+        let awaited = match self.awaited_by {
+            0 => "No task waits for it.".to_owned(),
+            1 => "1 task waits for it, and will no longer.".to_owned(),
+            n => format!("{n} tasks wait for it, and will no longer."),
+        };
+        let question = [text(&self.goal), text(&awaited), Line::default()];
+        let answers = [key("y", "remove it: there never was such a thing to do"), key("esc", "keep it")];
+        let lines = question.into_iter().chain(answers.into_iter().flatten());
+        Paragraph::new(lines.collect::<Vec<_>>()).render(inside, buffer);
+    }
+}

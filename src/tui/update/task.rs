@@ -1,0 +1,165 @@
+//! Keys of the tasks: how they are looked at, and what is asked of the session for them.
+
+use crossterm::event::{KeyCode, KeyEvent};
+
+use super::{
+    Ask, lay_over,
+    pane::{is_live, moved, next_fit},
+};
+use crate::{
+    control::text::plain,
+    engine::{
+        input::Command,
+        tasks::{
+            command::{Completion, TaskCommand},
+            task::Task,
+        },
+    },
+    tui::{
+        board::{Row, details, form},
+        keymap::Action,
+        modals::{
+            Modal,
+            editor::{EditorModal, Purpose},
+            remove::RemoveModal,
+            viewer::ViewerModal,
+        },
+        model::Model,
+        theme::Role,
+    },
+};
+
+pub(super) fn on_task(model: &mut Model, action: Action) -> Vec<Ask> {
+    match action {
+        Action::TaskTree => model.board.shape = model.board.shape.other(),
+        Action::FilterTasks => model.board.filter = model.board.filter.next(),
+        Action::OpenTask => return open(model),
+        _ if !is_live(model) => {}
+        Action::AddTask => {
+            let draft = std::mem::take(&mut model.board.draft);
+            return write(model, Purpose::NewTask, &draft);
+        }
+        _ => return change(model, action),
+    }
+    Vec::new()
+}
+
+fn open(model: &mut Model) -> Vec<Ask> {
+    let Some(state) = model.chosen_task().map(|task| task.state) else { return none(model) };
+    let (title, text) = chosen_text(model).unwrap_or_default();
+    lay_over(model, Modal::Viewer(ViewerModal::new(title, &text, state.name())))
+}
+
+/// The name of the chosen task, and all that is known of it.
+fn chosen_text(model: &Model) -> Option<(String, String)> {
+    let task = model.chosen_task()?;
+    Some((plain(&task.id), details::text(model.graph()?, task, model.moment())))
+}
+
+pub(super) fn text_of_chosen(model: &Model) -> String {
+    chosen_text(model).map(|(_, text)| text).unwrap_or_default()
+}
+
+fn none(model: &mut Model) -> Vec<Ask> {
+    model.say(Role::Faint, "there is no task here");
+    Vec::new()
+}
+
+fn write(model: &mut Model, purpose: Purpose, text: &str) -> Vec<Ask> {
+    lay_over(model, Modal::Editor(Box::new(EditorModal::new(purpose, text))))
+}
+
+fn ask(command: TaskCommand) -> Vec<Ask> {
+    vec![Ask::Command(Command::Task(command))]
+}
+
+/// Something is asked about the chosen task.
+fn change(model: &mut Model, action: Action) -> Vec<Ask> {
+    let Some(task) = model.chosen_task() else { return none(model) };
+    let id = task.id.clone();
+    match action {
+        Action::StartTask => ask(TaskCommand::Start { id, context: None }),
+        Action::CompleteTask => ask(TaskCommand::Complete(Completion { id, ..Completion::default() })),
+        Action::BlockTask => {
+            let reason = task.reason.clone().unwrap_or_default();
+            write(model, Purpose::Block(id), &reason)
+        }
+        Action::DependTask => depend(model, id),
+        Action::RemoveTask => {
+            let question = model.graph().map(|graph| RemoveModal::new(graph, task));
+            question.map_or_else(Vec::new, |question| lay_over(model, Modal::Remove(question)))
+        }
+        _ => {
+            let marked = model.board.marked.as_ref() == Some(&id);
+            model.board.marked = (!marked).then_some(id);
+            Vec::new()
+        }
+    }
+}
+
+/// Lets a task wait for the marked one, or no longer.
+fn depend(model: &mut Model, id: String) -> Vec<Ask> {
+    let Some(on) = model.marked_task().map(|task| task.id.clone()) else {
+        let mark = model.keymap.key(Action::MarkTask);
+        model.say(Role::Faint, format!("{mark} marks the task that it is to wait for"));
+        return Vec::new();
+    };
+    let waits = model.chosen_task().is_some_and(|task| task.dependencies.contains(&on));
+    ask(if waits { TaskCommand::Undepend { id, on } } else { TaskCommand::Depend { id, on } })
+}
+
+/// A task was written down. What cannot be understood goes back to the editor.
+pub(super) fn add(model: &mut Model, text: &str) -> Vec<Ask> {
+    match form::read(text) {
+        Ok(task) => ask(TaskCommand::Add(task)),
+        Err(why) => {
+            model.say(Role::Warning, why);
+            write(model, Purpose::NewTask, text)
+        }
+    }
+}
+
+pub(super) fn block(id: String, text: &str) -> Vec<Ask> {
+    ask(TaskCommand::Block { id, reason: text.trim().to_owned(), required_knowledge: Vec::new() })
+}
+
+pub(super) fn on_remove_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
+    let Some(Modal::Remove(question)) = model.modals.last() else { return Vec::new() };
+    let id = question.task.clone();
+    match key.code {
+        KeyCode::Char('y') => {
+            model.modals.pop();
+            ask(TaskCommand::Remove { id })
+        }
+        KeyCode::Esc | KeyCode::Char('n' | 'q') => {
+            model.modals.pop();
+            Vec::new()
+        }
+        _ => Vec::new(),
+    }
+}
+
+pub(super) fn scroll(model: &mut Model, by: isize) {
+    let rows = model.task_rows();
+    let at = moved(model.board.position(&rows), by, rows.len());
+    let id = rows.get(at).map(|row| row.task.id.clone());
+    model.board.choose(id, at);
+}
+
+pub(super) fn search(model: &mut Model, query: &str, forward: bool) -> bool {
+    let query = query.to_lowercase();
+    let rows = model.task_rows();
+    let fits = |n: usize| words(&rows[n]).to_lowercase().contains(&query);
+    let found = next_fit(model.board.position(&rows), rows.len(), forward, fits);
+    let chosen = found.map(|at| (rows[at].task.id.clone(), at));
+    if let Some((id, at)) = chosen {
+        model.board.choose(Some(id), at);
+    }
+    found.is_some()
+}
+
+/// What a task is found by.
+fn words(row: &Row<'_>) -> String {
+    let Task { id, goal, labels, reason, .. } = row.task;
+    format!("{id} {goal} {} {}", labels.join(" "), reason.as_deref().unwrap_or_default())
+}

@@ -1,0 +1,430 @@
+//! Keys of the tasks pane: what the screen was, what is pressed, what it is and what is asked of the session.
+
+use creel::{
+    engine::{
+        event::Event,
+        input::Command,
+        tasks::command::{Completion, NewTask, TaskCommand},
+    },
+    tui::{
+        modals::Modal,
+        update::{Ask, Msg},
+    },
+};
+use expect_test::expect;
+use serde_json::{Value, json};
+
+use crate::support::{
+    scenes,
+    screen::Screen,
+    task_scenes::{self, add, depend, planned, tell},
+    world::World,
+};
+
+const WIDE: (u16, u16) = (120, 40);
+const SMALL: (u16, u16) = (80, 24);
+
+fn asked(command: TaskCommand) -> Vec<Ask> {
+    vec![Ask::Command(Command::Task(command))]
+}
+
+fn toast(screen: &Screen) -> &str {
+    screen.model.toast.as_ref().map_or("", |toast| &toast.text)
+}
+
+fn on_tasks(world: &World) -> Screen {
+    let mut screen = Screen::of(world, SMALL);
+    screen.press("5");
+    screen
+}
+
+fn chosen(screen: &Screen) -> String {
+    screen.model.chosen_task().map(|task| task.id.clone()).unwrap_or_default()
+}
+
+fn in_sight(screen: &Screen) -> String {
+    let rows = screen.model.task_rows();
+    rows.iter().map(|row| format!("{}{}\n", row.branch, row.task.id)).collect()
+}
+
+fn hinted(screen: &mut Screen) -> String {
+    screen.frame().lines().last().unwrap_or_default().trim().to_owned()
+}
+
+#[test]
+fn what_is_to_be_done_first_comes_first_and_a_tree_shows_what_came_from_what() {
+    let mut screen = on_tasks(&planned());
+    expect![[r#"
+        task_5
+        parser
+        task_3
+        task_2
+        task_4
+        task_6
+        task_1
+    "#]]
+    .assert_eq(&in_sight(&screen));
+    screen.press("t");
+    expect![[r#"
+        parser
+        ├─ task_1
+        ├─ task_2
+        ├─ task_3
+        └─ task_4
+        task_5
+        └─ task_6
+    "#]]
+    .assert_eq(&in_sight(&screen));
+    screen.press("t");
+    assert!(in_sight(&screen).starts_with("task_5"));
+}
+
+#[test]
+fn filters_go_around_and_a_tree_closes_its_gaps() {
+    let mut screen = on_tasks(&planned());
+    screen.press("t");
+    let mut after = |keys| {
+        screen.press(keys);
+        format!(
+            "{}: {}\n",
+            screen.row("Tasks ·").trim_matches(['┏', '━', '┓']).trim(),
+            in_sight(&screen).trim_end().replace('\n', " ")
+        )
+    };
+    expect![[r#"
+        Tasks · 6 open, 1 done · tree · only open: parser ├─ task_2 ├─ task_3 └─ task_4 task_5 └─ task_6
+        Tasks · 6 open, 1 done · tree · only ready: task_5
+        Tasks · 6 open, 1 done · tree · only blocked: task_3
+        Tasks · 6 open, 1 done · tree · only done: task_1
+        Tasks · 6 open, 1 done · tree: parser ├─ task_1 ├─ task_2 ├─ task_3 └─ task_4 task_5 └─ task_6
+    "#]]
+    .assert_eq(&["f", "f", "f", "f", "f"].map(&mut after).concat());
+}
+
+#[test]
+fn every_task_has_one_row_however_they_depend_on_each_other() {
+    let mut world = scenes::first_turn();
+    for n in 1..=40 {
+        let after = if n == 1 { String::new() } else { format!("\ndepends: task_{}", n - 1) };
+        add(&mut world, &format!("Step {n}{after}"));
+    }
+    add(&mut world, "All\nid: all");
+    for n in 1..=40 {
+        let changes = creel::engine::tasks::command::TaskChanges { parent: Some("all".into()), ..Default::default() };
+        tell(&mut world, TaskCommand::Update { id: format!("task_{n}"), changes });
+        depend(&mut world, "all", &format!("task_{n}"));
+    }
+    let mut screen = on_tasks(&world);
+    screen.press("t");
+    assert_eq!(screen.model.task_rows().len(), 41);
+    assert!(in_sight(&screen).starts_with("all\n├─ task_1\n"));
+}
+
+#[test]
+fn the_chosen_task_stays_chosen_and_its_place_if_it_goes() {
+    let mut world = planned();
+    let mut screen = on_tasks(&world);
+    screen.press("j");
+    assert_eq!(chosen(&screen), "parser");
+    add(&mut world, "Something urgent\npriority: 0");
+    screen.see(&world);
+    assert_eq!(chosen(&screen), "parser");
+    screen.press("end k");
+    assert_eq!(chosen(&screen), "task_6");
+    screen.press("j j j");
+    assert_eq!(chosen(&screen), "task_1");
+    tell(&mut world, TaskCommand::Remove { id: "task_1".into() });
+    screen.see(&world);
+    assert_eq!(chosen(&screen), "task_6");
+    screen.click_on("Read nested lists");
+    assert_eq!(chosen(&screen), "task_2");
+}
+
+#[test]
+fn tasks_are_searched_by_name_goal_label_and_reason() {
+    let mut screen = on_tasks(&planned());
+    let mut found = |text: &str| {
+        screen.press("/");
+        screen.type_text(text);
+        screen.press("enter");
+        chosen(&screen)
+    };
+    assert_eq!(
+        [found("NESTED"), found("docs"), found("how deep"), found("task_6")],
+        ["task_2", "task_4", "task_3", "task_6"]
+    );
+    assert_eq!(found("nowhere"), "task_6");
+    assert_eq!(toast(&screen), "not found: nowhere");
+}
+
+#[test]
+fn a_task_is_started_and_done() {
+    let mut screen = on_tasks(&planned());
+    assert_eq!(screen.press("s"), asked(TaskCommand::Start { id: "task_5".into(), context: None }));
+    let done = Completion { id: "task_5".into(), ..Completion::default() };
+    assert_eq!(screen.press("d"), asked(TaskCommand::Complete(done)));
+}
+
+#[test]
+fn a_task_is_blocked_with_a_reason() {
+    let mut screen = on_tasks(&planned());
+    assert_eq!(screen.press("B"), []);
+    assert!(screen.frame().contains("Why is task_5 blocked?"));
+    screen.type_text("no disk is large enough");
+    let block = |id: &str, reason: &str| TaskCommand::Block {
+        id: id.into(),
+        reason: reason.into(),
+        required_knowledge: Vec::new(),
+    };
+    assert_eq!(screen.press("ctrl-s"), asked(block("task_5", "no disk is large enough")));
+    screen.press("j j B");
+    screen.type_text("!");
+    assert_eq!(screen.press("ctrl-s"), asked(block("task_3", "nobody said how deep lists may be!")));
+}
+
+#[test]
+fn a_task_is_written_down_and_added() {
+    let mut screen = on_tasks(&scenes::first_turn());
+    screen.press("a");
+    screen.type_text("Write the lexer");
+    let goal = "Write the lexer".to_owned();
+    assert_eq!(screen.press("ctrl-s"), asked(TaskCommand::Add(NewTask { goal: goal.clone(), ..NewTask::default() })));
+    screen.press("a");
+    screen.type_text("Write the lexer");
+    screen.press("enter");
+    screen.type_text("labels: core, new");
+    let labels = vec!["core".into(), "new".into()];
+    assert_eq!(screen.press("ctrl-s"), asked(TaskCommand::Add(NewTask { goal, labels, ..NewTask::default() })));
+    assert_eq!(screen.model.draft, "", "a task is no message");
+}
+
+#[test]
+fn what_cannot_be_understood_or_is_refused_is_not_lost() {
+    let mut screen = on_tasks(&scenes::first_turn());
+    screen.press("a");
+    screen.type_text("Write the lexer");
+    screen.press("enter");
+    screen.type_text("prio: 1");
+    assert_eq!(screen.press("ctrl-s"), []);
+    assert_eq!(toast(&screen), "`prio` is no key: there are id, type, priority, labels, parent, depends, deliverable");
+    assert!(screen.frame().contains("prio: 1"));
+    screen.press("esc");
+    assert!(screen.model.modals.is_empty(), "it is as it was when the editor opened");
+    let refused = NewTask { goal: "Write the lexer".into(), priority: Some(9), ..NewTask::default() };
+    screen.told(Msg::Refused(Command::Task(TaskCommand::Add(refused)), "a priority is a number".into()));
+    screen.press("a");
+    assert!(screen.frame().contains("priority: 9"));
+}
+
+#[test]
+fn one_task_is_marked_and_others_wait_for_it() {
+    let mut world = planned();
+    let mut screen = on_tasks(&world);
+    assert_eq!(screen.press("D"), []);
+    assert_eq!(toast(&screen), "v marks the task that it is to wait for");
+    assert_eq!(screen.press("v j"), []);
+    assert!(screen.row("task_5").contains("marked"));
+    let edge = || ("parser".to_owned(), "task_5".to_owned());
+    let (id, on) = edge();
+    assert_eq!(screen.press("D"), asked(TaskCommand::Depend { id, on }));
+    depend(&mut world, "parser", "task_5");
+    screen.see(&world);
+    let (id, on) = edge();
+    assert_eq!(screen.press("D"), asked(TaskCommand::Undepend { id, on }));
+    screen.press("k v");
+    assert_eq!(screen.model.board.marked, None);
+}
+
+#[test]
+fn removing_asks_once_more() {
+    let mut screen = on_tasks(&planned());
+    screen.press("j");
+    assert_eq!(screen.press("R R enter esc"), []);
+    assert!(screen.model.modals.is_empty());
+    assert_eq!(screen.press("R y"), asked(TaskCommand::Remove { id: "parser".into() }));
+    assert!(screen.model.modals.is_empty());
+}
+
+#[test]
+fn all_about_a_task_is_read_and_copied() {
+    let mut screen = on_tasks(&planned());
+    screen.press("j");
+    let [Ask::Copy(text)] = &screen.press("y")[..] else { panic!("it is copied") };
+    expect![[r#"
+        Rewrite the parser
+
+        state         ○ created
+        priority      1 (0 is the highest, 4 the lowest)
+        type          feature
+        labels        core, agent
+        deliverables  src/parser.rs without the old recursion
+                      tests for empty and nested lists
+        waits for     ✓ task_1 Write the lexer
+                      ▸ task_2 Read nested lists
+                      ! task_3 Limit the depth
+        awaited by    ○ task_4 Tell the users what is different
+        led to        ✓ task_1 Write the lexer
+                      ▸ task_2 Read nested lists
+                      ! task_3 Limit the depth
+        added         1970-01-01 00:00:06 UTC, 5.2 s ago
+    "#]]
+    .assert_eq(text);
+    screen.press("enter");
+    assert!(matches!(screen.model.modals.last(), Some(Modal::Viewer(_))));
+    assert!(screen.frame().contains("tests for empty and nested lists"));
+}
+
+#[test]
+fn the_hints_name_only_what_can_be_done_with_the_task() {
+    let world = planned();
+    let mut screen = on_tasks(&world);
+    let mut hints = |keys| {
+        screen.press(keys);
+        format!("{keys}: {}\n", hinted(&mut screen))
+    };
+    let all = ["5", "j", "v k", "end", "home f f f f f"].map(&mut hints).concat();
+    let mut past = Screen::replay(&world, SMALL, world.events.len());
+    past.press("5");
+    let mut none = on_tasks(&scenes::first_turn());
+    expect![[r#"
+        5: enter open  a add  s start  d done  f filter  t tree  B block  q quit  ? help
+        j: enter open  a add  d done  f filter  t tree  B block  v mark  q quit  ? help
+        v k: enter open  a add  s start  d done  D depend  f filter  q quit  ? help
+        end: enter open  a add  f filter  t tree  v mark  R remove  q quit  ? help
+        home f f f f f: enter open  a add  s start  d done  D depend  f filter  q quit  ? help
+        past: enter open  f filter  t tree  space play  right step  q quit  ? help
+        none: a add  m message  p pause  tab next-pane  / search  z zoom  q quit  ? help
+    "#]]
+    .assert_eq(&format!("{all}past: {}\nnone: {}\n", hinted(&mut past), hinted(&mut none)));
+}
+
+#[test]
+fn tasks_of_the_past_are_looked_at_and_not_changed() {
+    let world = planned();
+    let mut past = Screen::replay(&world, SMALL, world.events.len());
+    past.press("5");
+    for key in ["a", "s", "d", "B", "v", "D", "R"] {
+        assert_eq!(past.press(key), []);
+        assert_eq!(toast(&past), "this is a replay: it can be watched, but not steered");
+        assert!(past.model.modals.is_empty() && past.model.board.marked.is_none());
+    }
+    past.press("t f enter");
+    assert!(matches!(past.model.modals.last(), Some(Modal::Viewer(_))));
+}
+
+#[test]
+fn the_palette_adds_a_task() {
+    let mut screen = Screen::of(&scenes::first_turn(), WIDE);
+    screen.press(":");
+    screen.type_text("add a task");
+    screen.press("enter");
+    assert!(screen.frame().contains("New task: its goal"));
+}
+
+#[test]
+fn how_the_hooks_did_is_shown() {
+    let mut screen = Screen::of(&scenes::ended(), SMALL);
+    screen.press("2 s y");
+    let [Ask::Copy(table)] = &screen.press("y")[..] else { panic!("it is copied") };
+    expect![[r#"
+        POINT           RUNS  PASS    P50    P95  RETRIES  PIPED  HOOK
+        session_start      1  100%  1.2 s  1.2 s        0     30  git log
+        pre_iteration      3   67%  1.2 s  1.2 s        0      0  disk space
+        stop               4   50%  1.2 s  1.2 s        2      0  cargo test
+        post_iteration     2  100%  1.2 s  1.2 s        0    136  cargo clippy"#]]
+    .assert_eq(table);
+    let mut none = Screen::of(&scenes::works(), SMALL);
+    none.press("2 s");
+    assert_eq!(toast(&none), "no hook has run yet");
+}
+
+/// An event of which only the records tell.
+fn recorded(kind: &str, data: &Value) -> Event {
+    let record = json!({ "kind": kind, "task": "task_1", "data": data });
+    serde_json::from_value(record).expect("a record")
+}
+
+#[test]
+fn every_event_of_a_task_has_a_line_in_the_stream() {
+    let mut world = planned();
+    depend(&mut world, "task_5", "task_2");
+    tell(&mut world, TaskCommand::Undepend { id: "task_5".into(), on: "task_2".into() });
+    let changes = creel::engine::tasks::command::TaskChanges { priority: Some(1), ..Default::default() };
+    tell(&mut world, TaskCommand::Update { id: "task_5".into(), changes });
+    tell(&mut world, TaskCommand::Remove { id: "task_6".into() });
+    let satisfied = json!({ "dependentTaskId": "task_1", "completedTaskId": "task_2" });
+    let failed = json!({ "actionType": "create_task", "error": "a task needs a goal", "payload": {} });
+    world.events.extend([
+        recorded("dependency_satisfied", &satisfied),
+        recorded("agent_metrics", &json!({ "goal": "Write the lexer", "durationMs": 9_000_000 })),
+        recorded("agent_metrics", &json!({ "tokens": 1200, "files": 3 })),
+        recorded("action_error", &failed),
+        recorded("hook_error", &json!({ "hookName": "plan on", "error": "no JSON in its last line" })),
+    ]);
+    let mut screen = Screen::of(&world, (100, 60));
+    screen.press("z");
+    let lines = screen.model.stream_lines.iter().map(|line| format!("{}\n", line.to_string().trim_end()));
+    let about_tasks: String = lines.skip_while(|line| !line.starts_with("task parser added")).collect();
+    expect![[r#"
+        task parser added: Rewrite the parser
+        task task_1 added: Write the lexer
+        task task_2 added: Read nested lists
+        task task_3 added: Limit the depth
+        task parser now waits for task_1
+        task parser now waits for task_2
+        task parser now waits for task_3
+        task task_4 added: Tell the users what is different
+        task task_5 added: Measure 1 MB of brackets
+        task task_6 added: Publish 日本語 examples
+        task task_1 started
+        task task_1 completed: tokens with their places
+        task task_2 started
+        task task_3 is blocked: nobody said how deep lists may be
+        task task_5 now waits for task_2
+        task task_5 no longer waits for task_2
+        task task_5 changed: priority 1
+        task task_6 removed
+        task task_1 waits for nothing any more
+        task task_1 took 2 h 30 min
+        task task_1 was measured: tokens 1200 · files 3
+        ! action `create_task`: a task needs a goal
+        ! hook plan on: no JSON in its last line
+    "#]]
+    .assert_eq(&about_tasks);
+}
+
+#[test]
+fn no_control_character_of_a_task_reaches_a_cell() {
+    const NASTY: &str = "a\x1b[31mb\x1b]0;title\x07c\u{9b}2Jd\x08\x00e\rf\u{7f}";
+    let mut world = scenes::first_turn();
+    for goal in [NASTY, "other"] {
+        let nasty = || vec![NASTY.to_owned()];
+        let task = NewTask { goal: goal.into(), labels: nasty(), deliverables: nasty(), ..NewTask::default() };
+        tell(&mut world, TaskCommand::Add(task));
+    }
+    depend(&mut world, "task_2", "task_1");
+    let reason = NASTY.to_owned();
+    tell(&mut world, TaskCommand::Block { id: "task_1".into(), reason, required_knowledge: Vec::new() });
+    for keys in ["1", "5", "5 t", "5 enter", "5 B", "5 R", "5 a"] {
+        let mut screen = Screen::of(&world, WIDE);
+        screen.press(keys);
+        let buffer = screen.draw();
+        assert!(buffer.content.iter().all(|cell| !cell.symbol().chars().any(char::is_control)), "{keys}");
+        assert!(!screen.frame().contains("[31m"), "{keys}\n{}", screen.frame());
+    }
+}
+
+#[test]
+fn many_tasks_are_drawn_at_once() {
+    let mut world = scenes::first_turn();
+    for n in 1..=300 {
+        add(&mut world, &format!("Step {n}\nlabels: many"));
+    }
+    task_scenes::start(&mut world, "task_300");
+    let mut screen = on_tasks(&world);
+    screen.press("end");
+    assert_eq!(chosen(&screen), "task_300");
+    assert!(screen.row("task_300").contains("active"));
+    screen.press("page-up home");
+    assert_eq!(chosen(&screen), "task_1");
+}
