@@ -304,7 +304,13 @@ impl Loader {
             Some(list) => list.items().iter().filter_map(|node| self.stop_hook(node)).collect(),
             None => vec![StopHook::Default],
         };
-        StopPlan { hooks, circuit_breaker: stop.int("circuit_breaker") }
+        StopPlan {
+            hooks,
+            rules: Vec::new(),
+            circuit_breaker: stop.int("circuit_breaker"),
+            thrashing: stop.int("thrashing"),
+            no_progress: stop.int("no_progress"),
+        }
     }
 
     fn stop_hook(&mut self, node: &Node) -> Option<StopHook> {

@@ -6,7 +6,7 @@ use super::{
     conversation::{Conversation, PermissionAnswer},
     hooks::point::Point,
     ids::{AskId, RunId, TurnId},
-    policy::HookSpec,
+    policy::{HookSpec, RuleSpec},
     time::Span,
 };
 
@@ -62,6 +62,19 @@ pub struct HookJob {
     /// How many bytes of its output may be kept in the record.
     pub output_limit: usize,
     /// What the hook is told.
+    pub facts: Facts,
+}
+
+/// All that is needed to check a rule once.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RuleJob {
+    /// The ticket.
+    pub run: RunId,
+    /// What to check.
+    pub rule: RuleSpec,
+    /// How many bytes of its output may be kept in the record.
+    pub output_limit: usize,
+    /// What its command is told; the agent's last message is part of it.
     pub facts: Facts,
 }
 

@@ -3,6 +3,7 @@
 //! The plan is recorded with the session, so that a resumed or replayed session follows the rules it began with,
 //! whatever became of the config since.
 
+mod rules;
 mod workflow;
 
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{conversation::ToolKind, hooks::point::Point, tasks::record::TaskEventKind, time::Span};
+pub use rules::{CoverageFormat, Need, PatternTarget, RuleCheck, RuleSpec};
 pub use workflow::{Condition, FlowStep, Next, StepAction, Workflow};
 
 /// Everything that the engine and the runtime need to know of the config.
@@ -220,8 +222,17 @@ pub enum OnFailure {
 pub struct StopPlan {
     /// Asked in order after each iteration.
     pub hooks: Vec<StopHook>,
-    /// How many iterations in a row with failed rules escalate.
+    /// What is checked after each iteration, before the hooks are asked.
+    #[serde(default)]
+    pub rules: Vec<RuleSpec>,
+    /// How many iterations in a row with failed rules escalate; 0: never.
     pub circuit_breaker: u32,
+    /// How many iterations in a row that change the same file escalate; 0: never.
+    #[serde(default)]
+    pub thrashing: u32,
+    /// How many iterations in a row with the same last message escalate; 0: never.
+    #[serde(default)]
+    pub no_progress: u32,
 }
 
 /// One stop decision hook.

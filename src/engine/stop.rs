@@ -1,6 +1,7 @@
 //! Stop decisions: whether the session is complete, goes on, or needs a person.
 
 pub mod promise;
+pub mod rule;
 
 use serde::{Deserialize, Serialize};
 

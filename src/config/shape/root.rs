@@ -242,6 +242,18 @@ pub static STOP: Shape = Shape {
             ty: Type::Integer(0, 1_000_000),
             default: Default::Int(3),
         },
+        Field {
+            name: "thrashing",
+            doc: "How many iterations in a row that change the same file escalate; 0: never.",
+            ty: Type::Integer(0, 1_000_000),
+            default: Default::Int(5),
+        },
+        Field {
+            name: "no_progress",
+            doc: "How many iterations in a row with the same last message escalate; 0: never.",
+            ty: Type::Integer(0, 1_000_000),
+            default: Default::Int(3),
+        },
     ],
 };
 
