@@ -18,6 +18,7 @@ mod load;
 pub mod node;
 pub mod paths;
 mod report;
+mod rules;
 mod schema;
 mod settings;
 pub mod shape;

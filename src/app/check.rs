@@ -14,7 +14,7 @@ use crate::{
         hooks::point::Point,
         policy::{
             AgentSpec, AutomationHook, Budget, FinalDelivery, HookAction, HookSpec, OutputFormat, PermissionRule,
-            Permissions, Plan,
+            Permissions, Plan, RuleSpec,
         },
         time::Span,
     },
@@ -59,6 +59,7 @@ pub(super) fn check(args: &CheckArgs) -> Result {
     text += &allowance(settings);
     text += &keymap_mistakes().map(|why| paint.paint(Role::Warning, format!("keymap     {why}\n"))).collect::<String>();
     text += &points(settings, paint);
+    text += &rules(settings, paint);
     text += &automation(settings, paint);
     print(&text)
 }
@@ -168,6 +169,20 @@ fn points(settings: &Settings, paint: Paint) -> String {
         }
     }
     if text.is_empty() { "\nno hooks\n".into() } else { text }
+}
+
+/// What must hold for the work to be complete.
+fn rules(settings: &Settings, paint: Paint) -> String {
+    let rules = &settings.draft.stop.rules;
+    if rules.is_empty() {
+        return String::new();
+    }
+    let lines = rules.iter().enumerate().map(|(n, rule)| {
+        let off = if rule.enabled { "" } else { ", off" };
+        let RuleSpec { name, check, timeout, .. } = rule;
+        format!("  {}. {}: {}  [timeout {timeout}{off}]\n", n + 1, plain(name), plain(&check.describe()))
+    });
+    format!("\n{}\n{}", paint.paint(Role::Heading, "rules"), lines.collect::<String>())
 }
 
 /// What happens by itself when tasks change; what is built in and off is not worth a line.

@@ -135,7 +135,7 @@ pub(super) fn facts(report: &mut Report, fields: &Fields<'_>) -> AgentFacts {
 }
 
 /// The last line says it; those before it draw the place.
-fn reason(error: &regex::Error) -> String {
+pub(super) fn reason(error: &regex::Error) -> String {
     let text = error.to_string();
     let last = text.lines().last().unwrap_or_default();
     last.strip_prefix("error: ").unwrap_or(last).to_owned()

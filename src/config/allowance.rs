@@ -8,7 +8,7 @@
 use fast_glob::ErrorKind;
 
 use super::{
-    diagnostic::{Stretch, quoted},
+    diagnostic::quoted,
     fields::{Fields, as_name},
     node::{Kind, Node},
     report::Report,
@@ -75,7 +75,7 @@ fn pattern(report: &mut Report, node: &Node) -> Option<String> {
     let pattern = format!("{negation}{plain}");
     if let Err(error) = fast_glob::validate(&pattern) {
         let (what, hint) = reason(error.kind);
-        let at = within(report, node, written, error.index + (written.len() - pattern.len()));
+        let at = report.within(node, written, error.index + (written.len() - pattern.len()));
         report.error_hint(at, format!("{} is no pattern: {what}", quoted(written)), hint.to_owned());
         return None;
     }
@@ -93,14 +93,6 @@ fn reason(kind: ErrorKind) -> (&'static str, &'static str) {
             ("there are too many braces", "write several patterns")
         }
         _ => ("it cannot be read", "see `*`, `**`, `?`, `[ab]` and `{a,b}`"),
-    }
-}
-
-/// Where a byte of a text is written; where escapes hide it, the whole text.
-fn within(report: &Report, node: &Node, text: &str, index: usize) -> Stretch {
-    match report.source.slice(node.at).find(text) {
-        Some(start) => Stretch { offset: node.at.offset + start + index, len: 1 },
-        None => node.at,
     }
 }
 

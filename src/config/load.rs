@@ -23,6 +23,7 @@ use super::{
     node::{self, Key, Kind, Node},
     paths,
     report::Report,
+    rules,
     settings::{DESCRIBE, Document, Draft, Nats, Settings, Ui, agent_names},
     shape::{AGENT, GATES, NATS, RETRY, ROOT, STOP, UI},
     validate, workflows,
@@ -142,7 +143,6 @@ impl Loader {
             agents,
             known: self.known.clone(),
             draft,
-            rules: self.rules(root.below("stop", &STOP).given("rules")),
             task_types,
             remediation_attempts: root.int("remediation_attempts"),
             nats: self.nats(&root),
@@ -306,7 +306,7 @@ impl Loader {
         };
         StopPlan {
             hooks,
-            rules: Vec::new(),
+            rules: rules::lower(&mut self.report, stop.given("rules")),
             circuit_breaker: stop.int("circuit_breaker"),
             thrashing: stop.int("thrashing"),
             no_progress: stop.int("no_progress"),

@@ -4,7 +4,10 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::diagnostic::{Diagnostic, Severity, Source, Stretch};
+use super::{
+    diagnostic::{Diagnostic, Severity, Source, Stretch},
+    node::Node,
+};
 
 /// More mistakes than this in one file are not worth the time to find their places.
 const MOST: usize = 200;
@@ -44,6 +47,14 @@ impl Report {
     pub(super) fn not_yet(&mut self, at: Stretch, feature: &'static str) {
         if self.unused.insert(feature) {
             self.warning(at, format!("read and checked, but not used by this version yet: {feature}"));
+        }
+    }
+
+    /// Where a byte of a text is written; where escapes hide it, the whole text.
+    pub(super) fn within(&self, node: &Node, text: &str, index: usize) -> Stretch {
+        match self.source.slice(node.at).find(text) {
+            Some(start) => Stretch { offset: node.at.offset + start + index, len: 1 },
+            None => node.at,
         }
     }
 

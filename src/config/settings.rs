@@ -8,7 +8,6 @@
 use std::{collections::BTreeMap, env, ffi::OsStr, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::{
     diagnostic::{Diagnostic, names, quoted, suggest},
@@ -18,7 +17,7 @@ use crate::engine::{
     hooks::point::Point,
     policy::{
         AgentSpec, AutomationHook, Backoff, Budget, Context, GatePolicies, HookSpec, OnLimit, PermissionRule, Plan,
-        StopPlan, Workflow,
+        RuleSpec, StopPlan, Workflow,
     },
     time::Span,
 };
@@ -40,8 +39,6 @@ pub struct Settings {
     pub known: KnownAgents,
     /// The rules of the session, without the agent.
     pub draft: Draft,
-    /// The rules of the stop decision, with their defaults, for a version that runs them.
-    pub rules: Vec<Value>,
     /// Hooks, agents and limits by the type of a task.
     pub task_types: BTreeMap<String, TaskType>,
     /// How often the agent may repair what blocked a submit or a merge.
@@ -94,7 +91,7 @@ pub struct TaskType {
     /// Who may work on it; everybody if absent.
     pub agents: Option<TaskAgents>,
     /// The rules of the stop decision.
-    pub rules: Vec<Value>,
+    pub rules: Vec<RuleSpec>,
     /// How many iterations there may be.
     pub max_iterations: Option<u32>,
     /// How often a blocked stop is sent back.

@@ -19,7 +19,7 @@ pub use allowance::{BUDGET, PERMISSION};
 pub use automation::{AUTOMATION, AUTOMATION_HOOK};
 pub use hooks::{COMMAND_HOOK, GATEKEEPER_HOOK, HOOKS, MATCHER_GROUP};
 pub use root::{GATES, NATS, RETRY, ROOT, STOP, TASK_LIMITS, UI};
-pub use rules::RULE;
+pub use rules::{COMMAND_RULE, COVERAGE_RULE, FILES_RULE, PATTERN_RULE};
 pub use workflow::{PART, STEP};
 
 use super::{

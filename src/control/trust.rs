@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     config::Document,
-    engine::policy::{AgentSpec, FlowStep, HookAction, HookSpec, Plan, StepAction, StopHook},
+    engine::policy::{AgentSpec, FlowStep, HookAction, HookSpec, Plan, RuleCheck, RuleSpec, StepAction, StopHook},
 };
 
 /// How many contents are remembered for one place, so that switching branches does not ask again.
@@ -126,6 +126,7 @@ pub fn commands(plan: &Plan, agent_is_described: bool) -> Vec<String> {
             }
         }
     }
+    commands.extend(plan.stop.rules.iter().filter_map(rule));
     for hook in &plan.stop.hooks {
         if let StopHook::Command(command) = hook {
             commands.push(format!("stop decision: {command}"));
@@ -140,6 +141,14 @@ pub fn commands(plan: &Plan, agent_is_described: bool) -> Vec<String> {
         });
     }
     commands
+}
+
+/// The command of a rule, with where it runs and what is set for it: a variable can change what a command does.
+fn rule(rule: &RuleSpec) -> Option<String> {
+    let RuleCheck::Command { command, folder, env, .. } = &rule.check else { return None };
+    let set: String = env.iter().map(|(name, value)| format!("{name}={value} ")).collect();
+    let place = folder.as_ref().map(|folder| format!(" (in {folder})")).unwrap_or_default();
+    Some(format!("rule {}: {set}{command}{place}", rule.name))
 }
 
 #[cfg(test)]

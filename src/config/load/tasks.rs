@@ -1,61 +1,27 @@
-//! From a tree to what is said about tasks: their types, their rules, and what happens by itself when they change.
+//! From a tree to what is said about tasks: their types, and what happens by itself when they change.
 //!
 //! Owns the files of automation hooks. Does not check single values: see [`super::super::validate`].
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use serde_json::{Map, Value};
-
 use super::{Loader, display};
 use crate::{
     config::{
         automation,
-        diagnostic::{Source, quoted},
+        diagnostic::Source,
         fields::Fields,
         hooks,
         node::{self, Kind, Node},
         report::Report,
+        rules,
         settings::{Document, TaskAgents, TaskType},
-        shape::{AUTOMATION, RULE, Shape, TASK_LIMITS, Type},
+        shape::{AUTOMATION, TASK_LIMITS, Type},
         validate,
     },
     engine::policy::AutomationHook,
 };
 
 impl Loader {
-    pub(super) fn rules(&mut self, list: Option<&Node>) -> Vec<Value> {
-        let rules = list.map(Node::items).unwrap_or_default();
-        if let Some(first) = rules.first() {
-            self.report.not_yet(first.at, "rules of the stop decision");
-        }
-        let mut seen: Vec<&str> = Vec::new();
-        for rule in rules {
-            self.check_rule(rule);
-            let Some(name) = rule.get("name") else { continue };
-            let Some(text) = name.text() else { continue };
-            if seen.contains(&text) {
-                let message = format!("another rule is called {}", quoted(text));
-                self.report.error_hint(name.at, message, "give one of them another `name`".to_owned());
-            }
-            seen.push(text);
-        }
-        rules.iter().map(|rule| canonical(&RULE, rule)).collect()
-    }
-
-    fn check_rule(&mut self, rule: &Node) {
-        if rule.get("type").and_then(Node::text) == Some("coverage") {
-            match (rule.get("file"), rule.get("report")) {
-                (None, None) => {
-                    self.report.error_hint(rule.at, "`file` is missing", "the coverage report".to_owned());
-                }
-                (Some(_), Some(report)) => {
-                    self.report.error(report.at, "`report` is another name of `file`: keep one of them");
-                }
-                (Some(_), None) | (None, Some(_)) => {}
-            }
-        }
-    }
-
     pub(super) fn automation(&mut self, root: &Fields<'_>) -> Vec<AutomationHook> {
         let fields = root.below("automation", &AUTOMATION);
         let mut hooks = automation::builtin();
@@ -98,7 +64,7 @@ impl Loader {
         TaskType {
             hooks: hooks::lower(&mut self.report, node.get("hooks")),
             agents: node.get("agents").filter(|agents| !agents.is_null()).map(|agents| self.task_agents(agents)),
-            rules: self.rules(node.get("rules")),
+            rules: rules::lower(&mut self.report, node.get("rules")),
             max_iterations: limits.maybe_int("max_iterations"),
             max_hook_retries: limits.maybe_int("max_hook_retries"),
             turn_timeout: limits.maybe_duration("turn_timeout"),
@@ -112,36 +78,4 @@ impl Loader {
         let mut role = |name| node.get(name).map(|list| hooks::mention(&mut self.report, list)).unwrap_or_default();
         TaskAgents { implementer: role("implementer"), gatekeeper: role("gatekeeper") }
     }
-}
-
-/// A value with the keys' own spelling and their defaults.
-fn canonical(ty: &Type, node: &Node) -> Value {
-    match ty {
-        Type::Either(alternatives) => {
-            alternatives.iter().find(|(when, _)| when.holds(node)).map_or(Value::Null, |(_, ty)| canonical(ty, node))
-        }
-        Type::Object(shape) => canonical_object(shape, node),
-        Type::Bool
-        | Type::Integer(..)
-        | Type::Number(..)
-        | Type::Duration(_)
-        | Type::Text
-        | Type::SomeText
-        | Type::OneOf(_)
-        | Type::List(_)
-        | Type::Map(_)
-        | Type::Anything => node.to_json(),
-    }
-}
-
-fn canonical_object(shape: &Shape, node: &Node) -> Value {
-    let mut map = Map::new();
-    for field in shape.fields {
-        let given = node.get(field.name).filter(|given| !given.is_null());
-        let value = given.map(|given| canonical(&field.ty, given)).or_else(|| Some(field.default.node()?.to_json()));
-        if let Some(value) = value {
-            map.insert(field.name.to_owned(), value);
-        }
-    }
-    Value::Object(map)
 }

@@ -1,4 +1,4 @@
-//! The keys of stop hooks, rules and workflows.
+//! The keys of stop hooks and rules.
 
 use super::{Default, Field, Keys, Shape, Type, When, Zero};
 
@@ -30,8 +30,12 @@ pub static RULE: Type = Type::Either(&[
     (When::Map, Type::Object(&ANY_RULE)),
 ]);
 
-const RULE_NAME: Field =
-    Field { name: "name", doc: "What it is called.", ty: Type::SomeText, default: Default::Required };
+const RULE_NAME: Field = Field {
+    name: "name",
+    doc: "What it is called, unique among the rules.",
+    ty: Type::SomeText,
+    default: Default::Required,
+};
 const RULE_TYPE: Field = Field {
     name: "type",
     doc: "What kind of rule it is.",
@@ -39,9 +43,19 @@ const RULE_TYPE: Field = Field {
     default: Default::Required,
 };
 
+const RULE_TIMEOUT: Field = Field {
+    name: "timeout",
+    doc: "How long the check may take.",
+    ty: Type::Duration(Zero::Refused),
+    default: Default::Int(60),
+};
+const RULE_ENABLED: Field =
+    Field { name: "enabled", doc: "Whether it is checked at all.", ty: Type::Bool, default: Default::Bool(true) };
+
 static ANY_RULE: Shape = Shape { name: "rule", noun: "key", keys: Keys::Free, fields: &[RULE_NAME, RULE_TYPE] };
 
-static COMMAND_RULE: Shape = Shape {
+/// A command that must exit with a certain code.
+pub static COMMAND_RULE: Shape = Shape {
     name: "command_rule",
     noun: "key",
     keys: Keys::Known,
@@ -50,7 +64,7 @@ static COMMAND_RULE: Shape = Shape {
         RULE_TYPE,
         Field {
             name: "command",
-            doc: "What `sh -c` runs in the project's folder.",
+            doc: "What `sh -c` runs in the project's folder; `{{session}}` and `{{iteration}}` stand for values.",
             ty: Type::SomeText,
             default: Default::Required,
         },
@@ -61,15 +75,30 @@ static COMMAND_RULE: Shape = Shape {
             default: Default::Int(0),
         },
         Field {
-            name: "timeout",
-            doc: "How long it may take.",
-            ty: Type::Duration(Zero::Refused),
-            default: Default::Int(60),
+            name: "expected_exit_code",
+            doc: "Another name of `expected_exit`.",
+            ty: Type::Integer(0, 255),
+            default: Default::Absent,
         },
+        Field {
+            name: "folder",
+            doc: "Where it runs, relative to the project's folder.",
+            ty: Type::SomeText,
+            default: Default::Absent,
+        },
+        Field {
+            name: "env",
+            doc: "What is set in its environment besides.",
+            ty: Type::Map(&Type::Text),
+            default: Default::EmptyMap,
+        },
+        RULE_TIMEOUT,
+        RULE_ENABLED,
     ],
 };
 
-static PATTERN_RULE: Shape = Shape {
+/// A pattern that a text must hold, or must not.
+pub static PATTERN_RULE: Shape = Shape {
     name: "content_pattern_rule",
     noun: "key",
     keys: Keys::Known,
@@ -79,7 +108,7 @@ static PATTERN_RULE: Shape = Shape {
         Field { name: "pattern", doc: "A regular expression.", ty: Type::SomeText, default: Default::Required },
         Field {
             name: "file",
-            doc: "The file that is searched; by default the agent's last message.",
+            doc: "The file that is searched, relative to the project's folder; by default the agent's last message.",
             ty: Type::SomeText,
             default: Default::Absent,
         },
@@ -89,10 +118,13 @@ static PATTERN_RULE: Shape = Shape {
             ty: Type::Bool,
             default: Default::Bool(true),
         },
+        RULE_TIMEOUT,
+        RULE_ENABLED,
     ],
 };
 
-static FILES_RULE: Shape = Shape {
+/// Files that must be there.
+pub static FILES_RULE: Shape = Shape {
     name: "file_existence_rule",
     noun: "key",
     keys: Keys::Known,
@@ -111,10 +143,13 @@ static FILES_RULE: Shape = Shape {
             ty: Type::OneOf(&["all", "any"]),
             default: Default::Text("all"),
         },
+        RULE_TIMEOUT,
+        RULE_ENABLED,
     ],
 };
 
-static COVERAGE_RULE: Shape = Shape {
+/// The least share of lines that tests must reach.
+pub static COVERAGE_RULE: Shape = Shape {
     name: "coverage_rule",
     noun: "key",
     keys: Keys::Known,
@@ -125,8 +160,8 @@ static COVERAGE_RULE: Shape = Shape {
         Field { name: "report", doc: "Another name of `file`.", ty: Type::SomeText, default: Default::Absent },
         Field {
             name: "format",
-            doc: "The format of the report; by default from its name.",
-            ty: Type::SomeText,
+            doc: "What the report looks like; by default as its name tells.",
+            ty: Type::OneOf(&["lcov", "cobertura", "json"]),
             default: Default::Absent,
         },
         Field {
@@ -135,5 +170,7 @@ static COVERAGE_RULE: Shape = Shape {
             ty: Type::Number(0.0, 100.0),
             default: Default::Required,
         },
+        RULE_TIMEOUT,
+        RULE_ENABLED,
     ],
 };

@@ -184,7 +184,10 @@ stop:
            |       ^ what `sh -c` runs in the project's folder
         creel.yaml:13:43: `minimum` must be a number from 0 to 100
         13 |     - { name: c, type: coverage, minimum: 120, file: x }
-           |                                           ^^^"#]]
+           |                                           ^^^
+        creel.yaml:13:54: the name `x` does not say what the report looks like
+        13 |     - { name: c, type: coverage, minimum: 120, file: x }
+           |                                                      ^ give its `format`: `lcov`, `cobertura`, `json`"#]]
     .assert_eq(&said(text));
 }
 
@@ -320,7 +323,6 @@ fn what_this_version_does_not_use_is_said_once_a_feature() {
     let text = "\
 stop:
   hooks: [{ command: x }, { command: y }]
-  rules: [{ name: a, type: command, command: x }]
 nats: { url: 'nats://localhost' }
 hooks:
   before_submit: [run_tests]
@@ -331,20 +333,17 @@ remediation_attempts: 2
         creel.yaml:2:22: warning: read and checked, but not used by this version yet: commands in `stop.hooks`
         2 |   hooks: [{ command: x }, { command: y }]
           |                      ^
-        creel.yaml:3:11: warning: read and checked, but not used by this version yet: rules of the stop decision
-        3 |   rules: [{ name: a, type: command, command: x }]
-          |           ^
-        creel.yaml:4:7: warning: read and checked, but not used by this version yet: `nats`
-        4 | nats: { url: 'nats://localhost' }
+        creel.yaml:3:7: warning: read and checked, but not used by this version yet: `nats`
+        3 | nats: { url: 'nats://localhost' }
           |       ^
-        creel.yaml:6:19: warning: read and checked, but not used by this version yet: hooks at the submit and merge points
-        6 |   before_submit: [run_tests]
+        creel.yaml:5:19: warning: read and checked, but not used by this version yet: hooks at the submit and merge points
+        5 |   before_submit: [run_tests]
           |                   ^^^^^^^^^
-        creel.yaml:7:21: warning: this matcher narrows nothing: the hooks of a point run every time
-        7 |   stop: [{ matcher: Bash, hooks: [{ type: command, command: z }] }]
+        creel.yaml:6:21: warning: this matcher narrows nothing: the hooks of a point run every time
+        6 |   stop: [{ matcher: Bash, hooks: [{ type: command, command: z }] }]
           |                     ^^^^
-        creel.yaml:8:23: warning: read and checked, but not used by this version yet: `remediation_attempts`
-        8 | remediation_attempts: 2
+        creel.yaml:7:23: warning: read and checked, but not used by this version yet: `remediation_attempts`
+        7 | remediation_attempts: 2
           |                       ^"#]]
     .assert_eq(&said(text));
 }

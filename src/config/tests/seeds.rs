@@ -93,9 +93,9 @@ fn stop_decisions_load() {
     assert_eq!(seed("stop_default.yaml").draft.stop.hooks, [StopHook::Default]);
     let settings = seed("stop_hooks.yaml");
     assert_eq!(settings.draft.stop.hooks, [StopHook::Validation, StopHook::Promise, StopHook::Default]);
-    assert_eq!(settings.rules.len(), 4);
-    assert_eq!(settings.rules[0]["expected_exit"], 0);
-    assert_eq!(settings.rules[1]["must_match"], true);
+    let rules: Vec<_> = settings.draft.stop.rules.iter().map(|rule| rule.name.as_str()).collect();
+    assert_eq!(rules, ["tests_pass", "vulns_fixed", "sast_clean", "covered"]);
+    assert_eq!(warnings(&settings), [""; 0]);
 }
 
 #[test]

@@ -61,6 +61,33 @@ pub enum RuleCheck {
     },
 }
 
+impl RuleCheck {
+    /// As a person says it.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Command { command, expected_exit, folder, .. } => {
+                let folder = folder.as_ref().map(|folder| format!(" in {folder}")).unwrap_or_default();
+                format!("{command}{folder} exits with {expected_exit}")
+            }
+            Self::ContentPattern { pattern, target, must_match } => {
+                let place = match target {
+                    PatternTarget::AgentOutput => "the agent's last message",
+                    PatternTarget::File(file) => file,
+                };
+                format!("{place} {} {pattern}", if *must_match { "matches" } else { "does not match" })
+            }
+            Self::FileExistence { files, need } => {
+                let need = match need {
+                    Need::All => "all",
+                    Need::Any => "one",
+                };
+                format!("{need} of {} there", files.join(", "))
+            }
+            Self::Coverage { file, minimum, .. } => format!("{file} tells at least {minimum} % of lines"),
+        }
+    }
+}
+
 /// What a pattern is looked for in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -2,6 +2,9 @@
 
 use super::super::{hooks::verdict::RunEnd, time::Span};
 
+/// The names that stand for values in the command of a rule, as `{{name}}`.
+pub const OFFERED: &[&str] = &["session", "iteration"];
+
 /// What came of checking one rule, as the checker tells it. A rule that cannot be judged has not passed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleResult {

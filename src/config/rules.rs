@@ -1,0 +1,198 @@
+//! From `stop.rules` to what is checked after each iteration.
+//!
+//! Owns patterns, names, and which files a rule may look at. Does not check anything itself: see [`crate::hooks`].
+//!
+//! # Invariants
+//! - A rule that could never be judged is a mistake: its pattern compiles, its report has a format, its files have names.
+//! - No path of a rule leads out of the project, as far as it can be told from its name.
+
+use std::{collections::BTreeMap, path::Path};
+
+use regex::Regex;
+
+use super::{
+    agents::reason,
+    diagnostic::{Stretch, names, quoted},
+    fields::Fields,
+    hooks::check_placeholders,
+    node::{Kind, Node},
+    report::Report,
+    shape::{COMMAND_RULE, COVERAGE_RULE, FILES_RULE, PATTERN_RULE, Shape},
+};
+use crate::engine::{
+    policy::{CoverageFormat, PatternTarget, RuleCheck, RuleSpec},
+    stop::rule::OFFERED,
+};
+
+/// The rules, in the order in which they are checked.
+pub(super) fn lower(report: &mut Report, list: Option<&Node>) -> Vec<RuleSpec> {
+    let items = list.map(Node::items).unwrap_or_default();
+    check_names(report, items);
+    items.iter().filter_map(|node| rule(report, node)).collect()
+}
+
+fn check_names(report: &mut Report, items: &[Node]) {
+    let mut seen: Vec<&str> = Vec::new();
+    for name in items.iter().filter_map(|item| item.get("name")) {
+        let Some(text) = name.text() else { continue };
+        if seen.contains(&text) {
+            let message = format!("another rule is called {}", quoted(text));
+            report.error_hint(name.at, message, "give one of them another `name`".to_owned());
+        }
+        seen.push(text);
+    }
+}
+
+fn rule(report: &mut Report, node: &Node) -> Option<RuleSpec> {
+    let shape: &'static Shape = match node.get("type")?.text()? {
+        "command" => &COMMAND_RULE,
+        "content_pattern" => &PATTERN_RULE,
+        "file_existence" => &FILES_RULE,
+        "coverage" => &COVERAGE_RULE,
+        _ => return None,
+    };
+    let fields = Fields::of(shape, Some(node));
+    let check = match shape.name {
+        "command_rule" => command(report, &fields),
+        "content_pattern_rule" => pattern(report, &fields),
+        "file_existence_rule" => files(report, &fields),
+        _ => coverage(report, &fields, node.at),
+    };
+    Some(RuleSpec {
+        name: fields.some_text("name")?,
+        check: check?,
+        timeout: fields.duration("timeout"),
+        enabled: fields.bool("enabled"),
+    })
+}
+
+fn command(report: &mut Report, fields: &Fields<'_>) -> Option<RuleCheck> {
+    let folder = fields.given("folder").and_then(|node| inside(report, node));
+    let env = environment(report, fields.given("env"));
+    let exit = either(report, fields, "expected_exit", "expected_exit_code");
+    let (written, command) = (fields.given("command")?, fields.some_text("command")?);
+    check_placeholders(report, "a rule", OFFERED, &command, written.at);
+    let expected_exit =
+        exit.map_or_else(|| fields.int("expected_exit"), |(name, _)| fields.maybe_int(name).unwrap_or(0));
+    Some(RuleCheck::Command { command, expected_exit, folder, env })
+}
+
+/// What is given under one of two names that mean the same, and under which.
+fn either<'a>(
+    report: &mut Report,
+    fields: &Fields<'a>,
+    name: &'static str,
+    other: &'static str,
+) -> Option<(&'static str, &'a Node)> {
+    let (first, second) = (fields.given(name), fields.given(other));
+    if let (Some(_), Some(again)) = (first, second) {
+        report.error(again.at, format!("`{other}` is another name of `{name}`: keep one of them"));
+    }
+    first.map(|node| (name, node)).or(second.map(|node| (other, node)))
+}
+
+fn environment(report: &mut Report, given: Option<&Node>) -> BTreeMap<String, String> {
+    let mut env = BTreeMap::new();
+    for (key, value) in given.map(Node::entries).unwrap_or_default() {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let is_name = !key.name.starts_with(|c: char| c.is_ascii_digit()) && key.name.chars().all(plain);
+        if key.name.is_empty() || !is_name {
+            let message = format!("{} is no name for a variable", quoted(&key.name));
+            report.error_hint(key.at, message, "use letters, digits and `_`".to_owned());
+        } else if key.name.starts_with("CREEL_") {
+            let message = format!("{} is creel's own", quoted(&key.name));
+            report.error_hint(
+                key.at,
+                message,
+                "names that begin with `CREEL_` tell a command of its session".to_owned(),
+            );
+        } else if let Some(text) = value.text() {
+            env.insert(key.name.clone(), text.to_owned());
+        }
+    }
+    env
+}
+
+fn pattern(report: &mut Report, fields: &Fields<'_>) -> Option<RuleCheck> {
+    let file = fields.given("file");
+    let target = file.map(|node| inside(report, node).map(PatternTarget::File));
+    let (node, pattern) = (fields.given("pattern")?, fields.some_text("pattern")?);
+    if let Err(error) = Regex::new(&pattern) {
+        let at = caret(&error, &pattern).map_or(node.at, |index| report.within(node, &pattern, index));
+        let hint = r"what is special and means itself is written with a `\`, such as `\(`".to_owned();
+        report.error_hint(at, format!("{} is no regular expression: {}", quoted(&pattern), reason(&error)), hint);
+        return None;
+    }
+    let target = target.unwrap_or(Some(PatternTarget::AgentOutput))?;
+    Some(RuleCheck::ContentPattern { pattern, target, must_match: fields.bool("must_match") })
+}
+
+/// Which byte of a pattern an error is about: it draws a pattern of one line with a caret below.
+fn caret(error: &regex::Error, pattern: &str) -> Option<usize> {
+    let text = error.to_string();
+    let mut lines = text.lines();
+    let drawn = lines.by_ref().find(|line| line.trim_start() == pattern)?;
+    let indent = drawn.len() - pattern.len();
+    let column = lines.next()?.find('^')?.checked_sub(indent)?;
+    pattern.char_indices().nth(column).map(|(index, _)| index)
+}
+
+fn files(report: &mut Report, fields: &Fields<'_>) -> Option<RuleCheck> {
+    let list = fields.given("files")?;
+    if matches!(&list.kind, Kind::List(items) if items.is_empty()) {
+        let hint = "switch a rule off with `enabled: false`".to_owned();
+        report.error_hint(list.at, "`files` is an empty list, so there is nothing to look for", hint);
+    }
+    let files = list.items().iter().filter_map(|item| inside(report, item)).collect();
+    Some(RuleCheck::FileExistence { files, need: fields.one_of("mode") })
+}
+
+fn coverage(report: &mut Report, fields: &Fields<'_>, at: Stretch) -> Option<RuleCheck> {
+    let Some((_, node)) = either(report, fields, "file", "report") else {
+        report.error_hint(at, "`file` is missing", "the coverage report".to_owned());
+        return None;
+    };
+    let file = inside(report, node)?;
+    let format = fields.maybe_one_of("format").or_else(|| guess(&file));
+    if format.is_none() && fields.given("format").is_none() {
+        let message = format!("the name {} does not say what the report looks like", quoted(&file));
+        report.error_hint(node.at, message, format!("give its `format`: {}", names(&["lcov", "cobertura", "json"])));
+    }
+    Some(RuleCheck::Coverage { file, format: format?, minimum: fields.maybe_number("minimum")? })
+}
+
+/// The format of a report, as its name tells it.
+fn guess(file: &str) -> Option<CoverageFormat> {
+    let name = Path::new(file).file_name()?.to_string_lossy().to_lowercase();
+    if name.ends_with(".xml") {
+        Some(CoverageFormat::Cobertura)
+    } else if name.ends_with(".json") {
+        Some(CoverageFormat::Json)
+    } else if name.ends_with(".info") || name.contains("lcov") {
+        Some(CoverageFormat::Lcov)
+    } else {
+        None
+    }
+}
+
+/// A path in the project's folder, as it is written there.
+fn inside(report: &mut Report, node: &Node) -> Option<String> {
+    let written = node.text().filter(|text| !text.trim().is_empty())?;
+    let hint = if written.starts_with('/') {
+        "write it relative to the project's folder"
+    } else if written == "~" || written.starts_with("~/") {
+        "`~` is a name like any other here; write it relative to the project's folder"
+    } else if written.split('/').any(|part| part == "..") {
+        "a rule looks only at what is inside: leave out the `..`"
+    } else if written.contains('\0') {
+        "no name of a file holds a NUL"
+    } else {
+        let mut plain = written;
+        while let Some(rest) = plain.strip_prefix("./").filter(|rest| !rest.is_empty()) {
+            plain = rest.trim_start_matches('/');
+        }
+        return Some(plain.to_owned());
+    };
+    report.error_hint(node.at, format!("{} is not in the project's folder", quoted(written)), hint.to_owned());
+    None
+}
