@@ -29,6 +29,7 @@ use crate::engine::{
 pub mod companion;
 pub mod output;
 pub mod plain;
+pub mod premises;
 pub mod process;
 pub mod reply;
 pub mod sweep;

@@ -6,15 +6,16 @@
 //! - What the rules deny is denied here, too.
 
 use std::{
-    fs::File,
-    io::{self, Read as _, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
+    io::{self, Write as _},
     path::{Component, Path, PathBuf},
 };
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 
-use crate::agents::tool::unified;
+use crate::{
+    agents::tool::unified,
+    hooks::premises::{self, Barred, Premises},
+};
 
 /// No larger file is read whole.
 const READ_MAX: u64 = 32 << 20;
@@ -39,26 +40,18 @@ pub(super) enum FileError {
 
 /// The project's folder, which is all that an agent gets to see.
 #[derive(Debug, Clone)]
-pub(super) struct Premises {
-    root: PathBuf,
+pub(super) struct Served {
+    premises: Premises,
 }
 
-impl Premises {
-    /// Links on the way to the folder itself are the person's own.
+impl Served {
     pub(super) fn new(root: &Path) -> Self {
-        Self { root: root.canonicalize().unwrap_or_else(|_| root.to_owned()) }
+        Self { premises: Premises::new(root) }
     }
 
     /// Reads a file, or some lines of it, the first being 1.
     pub(super) fn read(&self, path: &Path, line: Option<u32>, limit: Option<u32>) -> Result<String, FileError> {
-        let place = self.inside(path)?;
-        let file = self.open(&place, OFlags::RDONLY, path)?;
-        let size = regular(&file, path)?;
-        if size > READ_MAX {
-            return Err(FileError::TooLarge { path: path.to_owned(), size });
-        }
-        let mut bytes = Vec::new();
-        file.take(READ_MAX).read_to_end(&mut bytes).map_err(|error| because(path, error))?;
+        let bytes = self.premises.read(path, READ_MAX).map_err(|why| self.because(path, why))?;
         let text = String::from_utf8(bytes).map_err(|_| FileError::NotText(path.to_owned()))?;
         if line.is_none() && limit.is_none() {
             return Ok(text);
@@ -72,75 +65,42 @@ impl Premises {
     pub(super) fn write(&self, path: &Path, text: &str) -> Result<String, FileError> {
         // A file that is no text, or not there, is replaced; what may not be touched is found out below.
         let before = self.read(path, None, None).unwrap_or_default();
-        self.make_folders(path)?;
-        let place = self.inside(path)?;
-        let mut file = self.open(&place, OFlags::WRONLY | OFlags::CREATE, path)?;
-        regular(&file, path)?;
-        file.set_len(0).and_then(|()| file.write_all(text.as_bytes())).map_err(|error| because(path, error))?;
+        let place = self.overwrite(path, text).map_err(|why| self.because(path, why))?;
         Ok(unified(&self.relative(&place), &before, text))
+    }
+
+    fn overwrite(&self, path: &Path, text: &str) -> Result<PathBuf, Barred> {
+        self.make_folders(path)?;
+        let place = self.premises.inside(path)?;
+        let mut file = self.premises.open(&place, OFlags::WRONLY | OFlags::CREATE)?;
+        premises::size(&file)?;
+        file.set_len(0)?;
+        file.write_all(text.as_bytes())?;
+        Ok(place)
     }
 
     /// A folder in which an agent may run something.
     pub(super) fn folder(&self, path: Option<&Path>) -> Result<PathBuf, FileError> {
-        let Some(path) = path else { return Ok(self.root.clone()) };
-        let real = self.root.join(path).canonicalize().map_err(|error| because(path, error))?;
-        if real.starts_with(&self.root) { Ok(real) } else { Err(self.outside(path)) }
+        self.premises.folder(path).map_err(|why| self.because(path.unwrap_or(Path::new(".")), why))
     }
 
     fn relative(&self, place: &Path) -> String {
-        place.strip_prefix(&self.root).unwrap_or(place).display().to_string()
+        place.strip_prefix(self.premises.root()).unwrap_or(place).display().to_string()
     }
 
-    fn outside(&self, path: &Path) -> FileError {
-        FileError::Outside { path: path.to_owned(), root: self.root.clone() }
-    }
-
-    /// Where a path really leads: links followed, and checked. The file itself need not be there.
-    fn inside(&self, path: &Path) -> Result<PathBuf, FileError> {
-        let wanted = self.root.join(path);
-        let real = match wanted.canonicalize() {
-            Ok(real) => real,
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !wanted.is_symlink() => {
-                let (Some(parent), Some(name)) = (wanted.parent(), wanted.file_name()) else {
-                    return Err(self.outside(path));
-                };
-                let parent = parent.canonicalize().map_err(|error| because(path, error))?;
-                parent.join(name)
-            }
-            Err(error) => return Err(because(path, error)),
-        };
-        if real.starts_with(&self.root) && real != self.root { Ok(real) } else { Err(self.outside(path)) }
-    }
-
-    /// Opens what [`Self::inside`] found. Links are followed no more: one that appeared in between is refused.
-    fn open(&self, place: &Path, flags: OFlags, named: &Path) -> Result<File, FileError> {
-        let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
-        // A mode beside a file that is not to be made is an error.
-        let mode = if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(0o666) } else { Mode::empty() };
-        let beneath = place.strip_prefix(&self.root).map_err(|_| self.outside(named))?;
-        let root = File::options()
-            .read(true)
-            .custom_flags(OFlags::DIRECTORY.bits().cast_signed())
-            .open(&self.root)
-            .map_err(|error| because(named, error))?;
-        #[cfg(target_os = "linux")]
-        {
-            use rustix::fs::ResolveFlags;
-            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-            match rustix::fs::openat2(&root, beneath, flags, mode, resolve) {
-                Ok(file) => return Ok(file.into()),
-                // An old kernel, or one that forbids it.
-                Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {}
-                Err(rustix::io::Errno::LOOP | rustix::io::Errno::XDEV) => return Err(self.outside(named)),
-                Err(error) => return Err(because(named, error.into())),
-            }
+    fn because(&self, path: &Path, why: Barred) -> FileError {
+        let path = path.to_owned();
+        match why {
+            Barred::Outside => FileError::Outside { path, root: self.premises.root().to_owned() },
+            Barred::Missing => FileError::Missing(path),
+            Barred::NotAFile => FileError::NotAFile(path),
+            Barred::TooLarge(size) => FileError::TooLarge { path, size },
+            Barred::Io(error) => FileError::Io { path, error },
         }
-        let opened = rustix::fs::openat(&root, beneath, flags, mode);
-        opened.map(Into::into).map_err(|error| because(named, error.into()))
     }
 
-    fn make_folders(&self, path: &Path) -> Result<(), FileError> {
-        let wanted = self.root.join(path);
+    fn make_folders(&self, path: &Path) -> Result<(), Barred> {
+        let wanted = self.premises.root().join(path);
         let mut missing = Vec::new();
         let mut parent = wanted.parent();
         while let Some(folder) = parent
@@ -150,32 +110,16 @@ impl Premises {
             parent = folder.parent();
         }
         if missing.iter().any(|folder| folder.components().any(|part| part == Component::ParentDir)) {
-            return Err(self.outside(path));
+            return Err(Barred::Outside);
         }
         for folder in missing.iter().rev() {
-            let place = self.inside(folder)?;
+            let place = self.premises.inside(folder)?;
             match std::fs::create_dir(&place) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(because(path, error)),
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
                 Ok(()) | Err(_) => {}
             }
         }
         Ok(())
-    }
-}
-
-fn regular(file: &File, path: &Path) -> Result<u64, FileError> {
-    let meta = file.metadata().map_err(|error| because(path, error))?;
-    if meta.is_file() { Ok(meta.len()) } else { Err(FileError::NotAFile(path.to_owned())) }
-}
-
-fn because(path: &Path, error: io::Error) -> FileError {
-    let (path, kind) = (path.to_owned(), error.kind());
-    if kind == io::ErrorKind::NotFound {
-        FileError::Missing(path)
-    } else if kind == io::ErrorKind::IsADirectory {
-        FileError::NotAFile(path)
-    } else {
-        FileError::Io { path, error }
     }
 }
 
@@ -208,7 +152,7 @@ mod tests {
     #[test]
     fn what_is_inside_is_read_and_written() {
         let scene = scene();
-        let premises = Premises::new(&scene.project);
+        let premises = Served::new(&scene.project);
         let read = |path: &str, line, limit| premises.read(Path::new(path), line, limit).expect("text");
         assert_eq!(read("src/a.txt", None, None), "one\ntwo\nthree\n");
         assert_eq!(read("in/a.txt", Some(2), Some(1)), "two\n");
@@ -222,7 +166,7 @@ mod tests {
     #[test]
     fn nothing_outside_is_touched_by_any_way() {
         let scene = scene();
-        let premises = Premises::new(&scene.project);
+        let premises = Served::new(&scene.project);
         let secret = scene.elsewhere.join("secret");
         let ways = [
             "../elsewhere/secret",
@@ -249,7 +193,7 @@ mod tests {
     #[test]
     fn what_is_no_text_file_is_told() {
         let scene = scene();
-        let premises = Premises::new(&scene.project);
+        let premises = Served::new(&scene.project);
         fs::write(scene.project.join("binary"), [0xff, 0xfe]).expect("a file");
         let said = |path: &str| premises.read(Path::new(path), None, None).expect_err("not served").to_string();
         assert_eq!(said("binary"), "binary is not text");
@@ -259,7 +203,7 @@ mod tests {
             rustix::fs::CWD,
             scene.project.join("pipe"),
             rustix::fs::FileType::Fifo,
-            Mode::from_raw_mode(0o600),
+            rustix::fs::Mode::from_raw_mode(0o600),
             0,
         )
         .expect("a pipe");

@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    files::{FileError, Premises},
+    files::{FileError, Served},
     link::{FromAgent, Wanted},
     serves,
     terminals::{Site, Terminals},
@@ -45,7 +45,7 @@ pub(super) struct Services {
     files: Service,
     commands: Service,
     place: AgentPlace,
-    premises: Premises,
+    premises: Served,
     terminals: Terminals,
     /// What is known of its tool calls.
     pub(super) book: Book,
@@ -59,7 +59,7 @@ impl Services {
         Self {
             files,
             commands,
-            premises: Premises::new(&place.cwd),
+            premises: Served::new(&place.cwd),
             place: place.clone(),
             terminals: Terminals::default(),
             book: Book::default(),

@@ -16,7 +16,7 @@ use agent_client_protocol::v1::schema as s;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{files::Premises, link::FromAgent};
+use super::{files::Served, link::FromAgent};
 use crate::{
     agents::tool::{NOTE_MAX, limited},
     engine::conversation::{AgentUpdate, ToolCall, ToolKind, ToolStatus},
@@ -91,7 +91,7 @@ impl Printed {
 /// Where commands run, and how they are found again.
 #[derive(Debug, Clone)]
 pub(super) struct Site {
-    pub(super) premises: Premises,
+    pub(super) premises: Served,
     pub(super) env: Vec<(String, String)>,
     pub(super) mark: String,
     pub(super) news: mpsc::Sender<FromAgent>,
