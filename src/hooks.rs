@@ -22,6 +22,7 @@ use crate::engine::{
         template,
         verdict::{RunEnd, RunResult},
     },
+    ids::RunId,
     policy::HookAction,
     time::Span,
 };
@@ -32,10 +33,11 @@ pub mod plain;
 pub mod premises;
 pub mod process;
 pub mod reply;
+pub mod rules;
 pub mod sweep;
 pub mod terminal;
 
-use output::Capture;
+use output::{Capture, Captured};
 use process::{Group, ProcessEnd, ProcessSpec, Stream, Watch};
 
 /// What one variable may hold. The kernel allows 128 KiB a variable with its name; staying well below leaves room
@@ -64,20 +66,7 @@ pub async fn run_hook(job: &HookJob, place: &Place, watch: &mut dyn Watch, cance
         Ok(spec) => spec,
         Err(why) => return RunResult::not_started(why),
     };
-    let name = format!("outputs/run-{}.log", job.run);
-    let file = (place.session_dir.join(&name), name.clone());
-    let mut both = Both { capture: Capture::new(job.output_limit, Some(file), output::FILE_CAP), watch };
-    let end = match process::run(spec, &mut both, cancel).await {
-        ProcessEnd::Exit(code) => RunEnd::Exit(code),
-        ProcessEnd::Signal(signal) => RunEnd::Signal(signal),
-        ProcessEnd::TimedOut => RunEnd::TimedOut,
-        ProcessEnd::Cancelled => RunEnd::Cut,
-        ProcessEnd::SpawnFailed(why) => RunEnd::SpawnFailed(why),
-    };
-    let captured = both.capture.finish();
-    if let Some(note) = &captured.file_note {
-        tracing::warn!(run = job.run.0, "{note}");
-    }
+    let Ran { end, captured, file } = run(spec, job.run, job.output_limit, place, (watch, cancel)).await;
     let answers = job.point == Point::Automation;
     let reply =
         captured.answer.as_deref().filter(|_| end == RunEnd::Exit(0)).and_then(reply::parse).filter(|_| !answers);
@@ -88,10 +77,44 @@ pub async fn run_hook(job: &HookJob, place: &Place, watch: &mut dyn Watch, cance
         stdout: captured.stdout,
         stderr: captured.stderr,
         omitted_bytes: captured.omitted_bytes,
-        file: captured.file_written.then_some(name),
+        file,
         reply,
         answer,
     }
+}
+
+/// How a command ended and what it printed.
+struct Ran {
+    end: RunEnd,
+    captured: Captured,
+    /// The file with all of it, relative to the session's folder.
+    file: Option<String>,
+}
+
+/// Runs a command, keeps what it prints, and passes it on.
+async fn run(
+    spec: ProcessSpec,
+    run: RunId,
+    limit: usize,
+    place: &Place,
+    (watch, cancel): (&mut dyn Watch, &CancellationToken),
+) -> Ran {
+    let name = format!("outputs/run-{run}.log");
+    let file = (place.session_dir.join(&name), name.clone());
+    let mut both = Both { capture: Capture::new(limit, Some(file), output::FILE_CAP), watch };
+    let end = match process::run(spec, &mut both, cancel).await {
+        ProcessEnd::Exit(code) => RunEnd::Exit(code),
+        ProcessEnd::Signal(signal) => RunEnd::Signal(signal),
+        ProcessEnd::TimedOut => RunEnd::TimedOut,
+        ProcessEnd::Cancelled => RunEnd::Cut,
+        ProcessEnd::SpawnFailed(why) => RunEnd::SpawnFailed(why),
+    };
+    let captured = both.capture.finish();
+    if let Some(note) = &captured.file_note {
+        tracing::warn!(run = run.0, "{note}");
+    }
+    let file = captured.file_written.then_some(name);
+    Ran { end, captured, file }
 }
 
 /// Keeps the output and passes it on.
@@ -119,15 +142,66 @@ fn spec(job: &HookJob, place: &Place) -> Result<ProcessSpec, String> {
         }
         HookAction::Gatekeeper(_) => return Err("a gatekeeper is not available in this version".into()),
     };
+    let (point, offered) = (job.point.name(), template::offered(job.point));
+    let about = About { point, hook: &job.hook.name, offered, facts: &job.facts };
     Ok(ProcessSpec {
         command,
         cwd: place.cwd.clone(),
-        env: environment(job),
-        stdin: standard_input(job, place),
+        env: about.environment(),
+        stdin: about.standard_input(place),
         timeout: (!job.hook.timeout.is_zero()).then(|| job.hook.timeout.into()),
         grace: process::GRACE,
         mark: format!("{}/run-{}", place.mark, job.run),
     })
+}
+
+/// What a command is told of the session, and where in it.
+struct About<'a> {
+    point: &'a str,
+    hook: &'a str,
+    /// The names that it may hear.
+    offered: &'a [&'a str],
+    facts: &'a Facts,
+}
+
+impl About<'_> {
+    fn environment(&self) -> Vec<(String, String)> {
+        let facts = self.offered.iter().filter_map(|name| Some((template::variable(name), value(self.facts, name)?)));
+        let about =
+            [("CREEL_HOOK".to_owned(), self.hook.to_owned()), ("CREEL_POINT".to_owned(), self.point.to_owned())];
+        let values = self.facts.values.iter().map(|(name, value)| (template::variable(name), value.clone()));
+        facts.chain(values).chain(about).map(|(name, value)| (name, for_variable(&value))).collect()
+    }
+
+    /// One JSON object on one line, so that `read` in a shell gets it too.
+    fn standard_input(&self, place: &Place) -> Vec<u8> {
+        let facts = self.facts;
+        let attempt = facts.attempt.unwrap_or(0);
+        let mut told = json!({
+            "session": facts.session,
+            "session_id": place.session_id,
+            "hook_event_name": self.point,
+            "hook": self.hook,
+            "cwd": shown(&place.cwd),
+            "iteration": facts.iteration,
+            "attempt": attempt,
+            "stop_hook_active": attempt > 0,
+            "transcript_path": shown(&place.journal),
+        });
+        let by_point = [
+            ("task", facts.task.as_ref().map(|t| json!({ "id": t.id, "content": t.content }))),
+            ("error", facts.error.clone().map(Value::String)),
+            ("agent_output", facts.agent_output.clone().map(Value::String)),
+            ("event", facts.event.clone()),
+            ("graph", facts.graph.clone()),
+        ];
+        for (key, value) in by_point {
+            if let Some(value) = value {
+                told[key] = value;
+            }
+        }
+        format!("{told}\n").into_bytes()
+    }
 }
 
 /// The value of a name, where there is one.
@@ -143,15 +217,6 @@ fn value(facts: &Facts, name: &str) -> Option<String> {
     }
 }
 
-fn environment(job: &HookJob) -> Vec<(String, String)> {
-    let offered = template::offered(job.point).iter();
-    let facts = offered.filter_map(|name| Some((template::variable(name), value(&job.facts, name)?)));
-    let about =
-        [("CREEL_HOOK".to_owned(), job.hook.name.clone()), ("CREEL_POINT".to_owned(), job.point.name().to_owned())];
-    let values = job.facts.values.iter().map(|(name, value)| (template::variable(name), value.clone()));
-    facts.chain(values).chain(about).map(|(name, value)| (name, for_variable(&value))).collect()
-}
-
 /// As much of a text as a variable can hold: NUL bytes are left out, and a text that is too long ends with `…`.
 pub fn for_variable(text: &str) -> String {
     let mut value = text.replace('\0', "");
@@ -160,36 +225,6 @@ pub fn for_variable(text: &str) -> String {
         value.push('…');
     }
     value
-}
-
-/// One JSON object on one line, so that `read` in a shell gets it too.
-fn standard_input(job: &HookJob, place: &Place) -> Vec<u8> {
-    let facts = &job.facts;
-    let attempt = facts.attempt.unwrap_or(0);
-    let mut told = json!({
-        "session": facts.session,
-        "session_id": place.session_id,
-        "hook_event_name": job.point.name(),
-        "hook": job.hook.name,
-        "cwd": shown(&place.cwd),
-        "iteration": facts.iteration,
-        "attempt": attempt,
-        "stop_hook_active": attempt > 0,
-        "transcript_path": shown(&place.journal),
-    });
-    let by_point = [
-        ("task", facts.task.as_ref().map(|t| json!({ "id": t.id, "content": t.content }))),
-        ("error", facts.error.clone().map(Value::String)),
-        ("agent_output", facts.agent_output.clone().map(Value::String)),
-        ("event", facts.event.clone()),
-        ("graph", facts.graph.clone()),
-    ];
-    for (key, value) in by_point {
-        if let Some(value) = value {
-            told[key] = value;
-        }
-    }
-    format!("{told}\n").into_bytes()
 }
 
 fn shown(path: &Path) -> String {

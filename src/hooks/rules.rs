@@ -1,0 +1,172 @@
+//! Checks the rules of the stop decision: one job in, one result out.
+//!
+//! Owns how each sort of rule is judged, and the words for it, which are for the agent: short, exact, and with what to do.
+//! Does not decide what follows from them: see [`crate::engine::stop`].
+//!
+//! # Invariants
+//! - Whatever a rule meets, there is a result. What cannot be judged has not passed.
+//! - No file outside the project is looked at, and none that is larger than its cap.
+
+mod coverage;
+mod files;
+mod pattern;
+
+use std::{path::Path, time::Instant};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    About, Place, Ran,
+    premises::{Barred, Premises},
+    process::{self, ProcessSpec, Watch},
+};
+use crate::engine::{
+    effect::RuleJob,
+    hooks::{template, verdict::RunEnd},
+    policy::RuleCheck,
+    stop::rule::{OFFERED, RuleResult},
+    time::Span,
+};
+
+/// How much of a command's output goes with the message: the agent can read the file for the rest.
+const OUTPUT_SHOWN: usize = 4 * 1024;
+/// How much of a name, a command or a line is repeated in a message, in characters.
+const NAME_SHOWN: usize = 120;
+
+/// What holds, or what does not and what to do about it.
+type Finding = Result<String, String>;
+
+/// Checks a rule once.
+pub async fn check(job: RuleJob, place: &Place, watch: &mut dyn Watch, cancel: &CancellationToken) -> RuleResult {
+    let started = Instant::now();
+    let mut result = if matches!(job.rule.check, RuleCheck::Command { .. }) {
+        command(&job, place, watch, cancel).await
+    } else {
+        look(job, place, cancel).await
+    };
+    result.took = Span::from(started.elapsed());
+    result
+}
+
+/// Checks what needs no process. A file that the system is slow to read holds nobody.
+async fn look(job: RuleJob, place: &Place, cancel: &CancellationToken) -> RuleResult {
+    let (root, timeout) = (place.cwd.clone(), job.rule.timeout);
+    let too_late = async {
+        if timeout.is_zero() { std::future::pending().await } else { tokio::time::sleep(timeout.into()).await }
+    };
+    let looking = tokio::task::spawn_blocking(move || judge(&job, &Premises::new(&root)));
+    let finding = tokio::select! {
+        biased;
+        () = cancel.cancelled() => {
+            let cut = RuleResult::not_judged("cut off before its end".into());
+            return RuleResult { end: Some(RunEnd::Cut), ..cut };
+        }
+        looked = looking => looked.unwrap_or_else(|_| Err("creel itself failed while it checked this; its log says where".into())),
+        () = too_late => {
+            Err(format!("timed out after {timeout}: give the rule a longer `timeout`"))
+        }
+    };
+    let passed = finding.is_ok();
+    let message = finding.unwrap_or_else(|why| why);
+    RuleResult { passed, ..RuleResult::not_judged(message) }
+}
+
+fn judge(job: &RuleJob, premises: &Premises) -> Finding {
+    match &job.rule.check {
+        RuleCheck::ContentPattern { pattern, target, must_match } => {
+            let said = job.facts.agent_output.as_deref().unwrap_or_default();
+            pattern::judge(pattern, &pattern::text(target, said, premises)?, target, *must_match)
+        }
+        RuleCheck::FileExistence { files, need } => files::judge(files, *need, premises),
+        RuleCheck::Coverage { file, format, minimum } => coverage::judge(file, *format, *minimum, premises),
+        RuleCheck::Command { .. } => Err("a command is run, not looked at; this is a fault of creel".into()),
+    }
+}
+
+async fn command(job: &RuleJob, place: &Place, watch: &mut dyn Watch, cancel: &CancellationToken) -> RuleResult {
+    let RuleCheck::Command { command, expected_exit, .. } = &job.rule.check else {
+        return RuleResult::not_judged("there is no command; this is a fault of creel".into());
+    };
+    let spec = match spec(job, place) {
+        Ok(spec) => spec,
+        Err(why) => {
+            let message = format!("{}: {why}", shown(command));
+            return RuleResult { end: Some(RunEnd::SpawnFailed(why)), ..RuleResult::not_judged(message) };
+        }
+    };
+    let limit = job.output_limit.min(OUTPUT_SHOWN);
+    let Ran { end, captured, file } = super::run(spec, job.run, limit, place, (watch, cancel)).await;
+    let passed = end == RunEnd::Exit(*expected_exit);
+    let mut message = format!("{}: {}", shown(command), ended(&end, *expected_exit, job.rule.timeout));
+    if !passed {
+        for text in [captured.stdout.trim_end(), captured.stderr.trim_end()] {
+            if !text.is_empty() {
+                message = message + "\n" + text;
+            }
+        }
+    }
+    RuleResult { passed, end: Some(end), file, ..RuleResult::not_judged(message) }
+}
+
+/// How a command ended, against how it should have.
+fn ended(end: &RunEnd, expected: i32, timeout: Span) -> String {
+    match end {
+        RunEnd::Exit(code) if *code == expected => format!("exit {code}"),
+        RunEnd::Exit(127) => {
+            format!("exit 127, expected {expected}: the command was not found; install it or correct the rule")
+        }
+        RunEnd::Exit(126) => {
+            format!("exit 126, expected {expected}: the command cannot be run; make it executable or correct the rule")
+        }
+        RunEnd::Exit(code) => format!("exit {code}, expected {expected}"),
+        RunEnd::Signal(signal) => format!("ended by signal {signal}, expected exit {expected}"),
+        RunEnd::TimedOut => format!("timed out after {timeout}: make it faster, or give the rule a longer `timeout`"),
+        RunEnd::SpawnFailed(why) => format!("could not start: {why}"),
+        RunEnd::Cut => "cut off before its end".into(),
+    }
+}
+
+fn spec(job: &RuleJob, place: &Place) -> Result<ProcessSpec, String> {
+    let RuleCheck::Command { command, folder, env, .. } = &job.rule.check else {
+        return Err("there is no command; this is a fault of creel".into());
+    };
+    let cwd = match folder {
+        None => place.cwd.clone(),
+        Some(folder) => Premises::new(&place.cwd)
+            .folder(Some(Path::new(folder)))
+            .map_err(|why| barred(folder, &why, "make the folder"))?,
+    };
+    let about = About { point: "rule", hook: &job.rule.name, offered: OFFERED, facts: &job.facts };
+    // What is told of the session comes last: nothing that is configured hides it.
+    let env = env.iter().map(|(name, value)| (name.clone(), value.clone())).chain(about.environment()).collect();
+    Ok(ProcessSpec {
+        command: template::expand(command).map_err(|e| e.to_string())?,
+        cwd,
+        env,
+        stdin: about.standard_input(place),
+        timeout: (!job.rule.timeout.is_zero()).then(|| job.rule.timeout.into()),
+        grace: process::GRACE,
+        mark: format!("{}/run-{}", place.mark, job.run),
+    })
+}
+
+/// Why a file cannot be looked at, and what to do if it is not there.
+fn barred(path: &str, why: &Barred, if_missing: &str) -> String {
+    let path = shown(path);
+    match why {
+        Barred::Outside => format!("{path} leads out of the project's folder; a rule looks only at what is inside"),
+        Barred::Missing => format!("{path} is missing: {if_missing}, or correct the rule"),
+        Barred::NotAFile => format!("{path} is not a file: correct the rule"),
+        Barred::TooLarge(size) => format!("{path} has {size} bytes, too many to be read: make it smaller"),
+        Barred::Io(error) => format!("{path} cannot be read: {error}"),
+    }
+}
+
+/// As much of a text as a message repeats: its first line, limited.
+fn shown(text: &str) -> String {
+    let line = text.trim().lines().next().unwrap_or_default();
+    let short = line.char_indices().nth(NAME_SHOWN).map_or(line, |(end, _)| &line[..end]);
+    let whole = short.len() == text.trim().len();
+    let plain: String = short.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    if whole { plain } else { plain + " …" }
+}

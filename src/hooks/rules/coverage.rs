@@ -1,0 +1,103 @@
+//! How many lines the tests reach, as a report tells.
+//!
+//! # Invariants
+//! - A report that is cut off, empty or of another format has not passed, and says so.
+//! - Nothing is expanded, fetched or followed: of XML only tags and numbers are read.
+
+mod cobertura;
+mod json;
+mod lcov;
+
+use std::path::Path;
+
+use super::{Finding, barred, shown};
+use crate::{engine::policy::CoverageFormat, hooks::premises::Premises};
+
+/// No larger report is read.
+const READ_MAX: u64 = 64 << 20;
+/// What is lost when a share is written as a fraction in binary.
+const NOISE: f64 = 1e-9;
+
+/// Whether a report tells of enough lines.
+pub(super) fn judge(file: &str, format: CoverageFormat, minimum: f64, premises: &Premises) -> Finding {
+    let write_it = "run the tests so that they write it";
+    let bytes = premises.read(Path::new(file), READ_MAX).map_err(|why| barred(file, &why, write_it))?;
+    let (name, read) = match format {
+        CoverageFormat::Lcov => ("lcov", lcov::percent(&bytes)),
+        CoverageFormat::Cobertura => ("cobertura", cobertura::percent(&bytes)),
+        CoverageFormat::Json => ("JSON", json::percent(&bytes)),
+    };
+    let file = shown(file);
+    let percent = read.map_err(|why| {
+        format!("{file} is no {name} coverage report: {why}; run the tests again, or correct the rule's `format`")
+    })?;
+    let share = written(percent);
+    if percent + NOISE >= minimum {
+        Ok(format!("coverage {share} % (at least {minimum} %, {file})"))
+    } else {
+        Err(format!("coverage {share} % is below {minimum} % ({file})"))
+    }
+}
+
+/// Rounded down, since 79.999 must not look like 80.
+fn written(percent: f64) -> String {
+    let hundredths = (percent * 100.0 + NOISE * 100.0).floor();
+    let text = format!("{:.2}", hundredths / 100.0);
+    text.strip_suffix('0').unwrap_or(&text).to_owned()
+}
+
+/// A share of lines in percent.
+fn share(hit: u64, found: u64) -> Result<f64, String> {
+    if found == 0 {
+        return Err("it tells of no lines".into());
+    }
+    #[expect(clippy::cast_precision_loss, reason = "no program has 2^52 lines")]
+    let percent = hit.min(found) as f64 * 100.0 / found as f64;
+    Ok(percent)
+}
+
+/// A number of percent that can be one.
+fn sound(percent: f64) -> Result<f64, String> {
+    if (0.0..=100.0).contains(&percent) { Ok(percent) } else { Err(format!("it tells {percent} %")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_share_is_written_so_that_it_does_not_look_like_more() {
+        assert_eq!(
+            [71.4, 79.999, 80.0, 100.0, 0.0, 66.666_66].map(written),
+            ["71.4", "79.99", "80.0", "100.0", "0.0", "66.66"]
+        );
+    }
+
+    #[test]
+    fn a_report_is_measured_against_the_minimum() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let premises = Premises::new(folder.path());
+        fs::write(folder.path().join("a.info"), "SF:a\nLF:1000\nLH:714\nend_of_record\n").expect("a file");
+        let judged = |file, format, minimum| judge(file, format, minimum, &premises);
+        use CoverageFormat::{Cobertura, Json, Lcov};
+        assert_eq!(judged("a.info", Lcov, 80.0), Err("coverage 71.4 % is below 80 % (a.info)".into()));
+        assert_eq!(judged("a.info", Lcov, 71.4), Ok("coverage 71.4 % (at least 71.4 %, a.info)".into()));
+        assert_eq!(
+            judged("b.info", Lcov, 80.0),
+            Err("b.info is missing: run the tests so that they write it, or correct the rule".into())
+        );
+        assert_eq!(
+            judged("a.info", Cobertura, 80.0),
+            Err("a.info is no cobertura coverage report: it holds no `coverage` element; run the tests again, or \
+                 correct the rule's `format`"
+                .into())
+        );
+        assert!(
+            judged("a.info", Json, 80.0)
+                .expect_err("no JSON")
+                .starts_with("a.info is no JSON coverage report: expected")
+        );
+    }
+}

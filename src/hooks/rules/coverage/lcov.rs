@@ -1,0 +1,111 @@
+//! Reports as `lcov` and `geninfo` write them.
+
+use std::collections::BTreeMap;
+
+use super::share;
+
+/// What is known of one source file: the sums where they are written, else the lines.
+#[derive(Default)]
+struct Source {
+    found: Option<u64>,
+    hit: Option<u64>,
+    lines: BTreeMap<u64, bool>,
+}
+
+impl Source {
+    /// How many lines were reached, and how many there are.
+    fn counts(&self) -> (u64, u64) {
+        match (self.hit, self.found) {
+            (Some(hit), Some(found)) => (hit, found),
+            _ => (self.lines.values().filter(|hit| **hit).count() as u64, self.lines.len() as u64),
+        }
+    }
+}
+
+/// The share of lines that a report tells.
+pub(super) fn percent(bytes: &[u8]) -> Result<f64, String> {
+    let (mut hit, mut found) = (0_u64, 0_u64);
+    let mut open: Option<Source> = None;
+    for line in bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii) {
+        if line == b"end_of_record" {
+            let (some, all) = open.take().unwrap_or_default().counts();
+            hit = hit.saturating_add(some);
+            found = found.saturating_add(all);
+        } else if let Ok(text) = std::str::from_utf8(line)
+            && let Some((key, value)) = text.split_once(':')
+        {
+            note(&mut open, key, value)?;
+        }
+    }
+    if open.is_some() {
+        return Err("it ends in the middle of a record".into());
+    }
+    share(hit, found)
+}
+
+fn note(open: &mut Option<Source>, key: &str, value: &str) -> Result<(), String> {
+    let number = |text: &str| text.trim().parse::<u64>().map_err(|_| format!("`{key}:{value}` holds no number"));
+    match key {
+        "SF" => *open = Some(Source::default()),
+        "LF" => open.get_or_insert_default().found = Some(number(value)?),
+        "LH" => open.get_or_insert_default().hit = Some(number(value)?),
+        "DA" => {
+            let mut parts = value.split(',');
+            let line = number(parts.next().unwrap_or_default())?;
+            // Some compilers count backwards when a counter overflows; a line that is counted at all was reached.
+            let hit = parts.next().is_some_and(|count| !matches!(count.trim(), "" | "0"));
+            let seen = open.get_or_insert_default().lines.entry(line).or_default();
+            *seen |= hit;
+        }
+        // Functions, branches, and what later versions add.
+        _ => {}
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SUMS: &str = "\
+TN:
+SF:src/parser.rs
+FN:3,parse
+FNDA:12,parse
+FNF:1
+FNH:1
+DA:3,12
+DA:4,0
+BRDA:4,0,0,-
+LF:10
+LH:7
+end_of_record
+TN:
+SF:src/main.rs
+LF:10
+LH:8
+end_of_record
+";
+
+    #[test]
+    fn the_sums_of_all_files_count() {
+        assert_eq!(percent(SUMS.as_bytes()), Ok(75.0));
+        assert_eq!(percent(SUMS.replace('\n', "\r\n").as_bytes()), Ok(75.0));
+    }
+
+    #[test]
+    fn without_sums_the_lines_count_each_once() {
+        let text = "SF:/src/a.c\nDA:1,5,AbC=\nDA:2,0\nDA:2,3\nDA:4,0\nDA:5,-2\nend_of_record\n";
+        assert_eq!(percent(text.as_bytes()), Ok(75.0));
+    }
+
+    #[test]
+    fn what_is_no_whole_report_is_told() {
+        let why = |text: &str| percent(text.as_bytes()).expect_err("no report");
+        assert_eq!(why(""), "it tells of no lines");
+        assert_eq!(why("{\"total\": 1}"), "it tells of no lines");
+        assert_eq!(why("SF:a\nLF:0\nLH:0\nend_of_record\n"), "it tells of no lines");
+        assert_eq!(why("SF:a\nLF:10\nLH:1"), "it ends in the middle of a record");
+        assert_eq!(why("SF:a\nLF:ten\nend_of_record"), "`LF:ten` holds no number");
+    }
+}

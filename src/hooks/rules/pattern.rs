@@ -1,0 +1,54 @@
+//! Whether a text holds a pattern.
+
+use std::{borrow::Cow, path::Path};
+
+use regex::Regex;
+
+use super::{Finding, barred, shown};
+use crate::{engine::policy::PatternTarget, hooks::premises::Premises};
+
+/// No larger file is searched.
+const READ_MAX: u64 = 8 << 20;
+
+/// The text that is searched: `said`, or the content of a file.
+pub(super) fn text<'a>(target: &PatternTarget, said: &'a str, premises: &Premises) -> Result<Cow<'a, str>, String> {
+    match target {
+        PatternTarget::AgentOutput => Ok(Cow::Borrowed(said)),
+        PatternTarget::File(file) => {
+            let bytes = premises.read(Path::new(file), READ_MAX).map_err(|why| barred(file, &why, "write it"))?;
+            Ok(Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()))
+        }
+    }
+}
+
+/// Whether the text holds the pattern, if it must, or does not, if it must not.
+pub(super) fn judge(pattern: &str, text: &str, target: &PatternTarget, must_match: bool) -> Finding {
+    let regex =
+        Regex::new(pattern).map_err(|_| format!("{} is no regular expression: correct the rule", shown(pattern)))?;
+    let place = match target {
+        PatternTarget::AgentOutput => "the last message".to_owned(),
+        PatternTarget::File(file) => shown(file),
+    };
+    let wanted = shown(pattern);
+    match (regex.find(text), must_match) {
+        (Some(found), true) => Ok(format!("{place}, line {}: matches {wanted}", line_of(text, found.start()))),
+        (None, true) => Err(format!("{place}: nothing matches {wanted}")),
+        (None, false) => Ok(format!("{place}: nothing matches {wanted}, as it must be")),
+        (Some(found), false) => {
+            let (line, what) = (line_of(text, found.start()), around(text, found.start()));
+            Err(format!("{place}, line {line}: matches {wanted}, which must not be there: {what}"))
+        }
+    }
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    text[..at].matches('\n').count() + 1
+}
+
+/// The line in which something was found, as far as it is worth telling.
+fn around(text: &str, at: usize) -> String {
+    let start = text[..at].rfind('\n').map_or(0, |i| i + 1);
+    // A line without end, as in packed files, is told from the place that matters.
+    let start = if at - start > super::NAME_SHOWN / 2 { at } else { start };
+    shown(text[start..].lines().next().unwrap_or_default())
+}
