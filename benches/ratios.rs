@@ -32,7 +32,9 @@ use creel::{
         },
         ids::TurnId,
         input::Input,
-        policy::{AgentSpec, Budget, Context, GatePolicies, HookAction, HookSpec, OnLimit, Plan, StopHook, StopPlan},
+        policy::{
+            AgentSpec, Budget, Context, GatePolicies, HookAction, HookSpec, OnLimit, Plan, Preset, StopHook, StopPlan,
+        },
         time::{At, Span},
     },
     journal::{self, Record, Sessions},
@@ -312,7 +314,7 @@ fn plan(max_iterations: u32, agent: &str, hooks: BTreeMap<Point, Vec<HookSpec>>)
         automation: Vec::new(),
         workflows: BTreeMap::new(),
         stop: StopPlan {
-            hooks: vec![StopHook::Default],
+            hooks: vec![StopHook::preset(Preset::Default)],
             rules: Vec::new(),
             circuit_breaker: 3,
             thrashing: 0,
@@ -392,7 +394,11 @@ impl Story {
         match effect {
             Effect::RunHook(job) => self.run_hook(&job),
             Effect::SendPrompt { turn, .. } => self.answer(turn),
-            Effect::CancelHook(_) | Effect::CancelTurn(_) | Effect::AnswerPermission { .. } | Effect::Leave(_) => {}
+            Effect::CheckRule(_)
+            | Effect::CancelHook(_)
+            | Effect::CancelTurn(_)
+            | Effect::AnswerPermission { .. }
+            | Effect::Leave(_) => {}
         }
     }
 

@@ -29,6 +29,7 @@ use crate::{
 pub mod acp;
 pub mod command;
 mod failure;
+mod outside;
 pub mod scripted;
 mod tool;
 
@@ -153,6 +154,7 @@ pub fn start(spec: &AgentSpec, place: AgentPlace, past: Past<'_>) -> Result<Box<
         AgentSpec::Scripted { script } => {
             Ok(Box::new(scripted::ScriptedAgent::new(script, place, past.prompts).map_err(AgentError::Script)?))
         }
+        AgentSpec::Outside => Ok(Box::new(outside::OutsideAgent)),
     }
 }
 

@@ -22,6 +22,7 @@ mod rules;
 mod schema;
 mod settings;
 pub mod shape;
+mod stop;
 mod validate;
 mod workflows;
 

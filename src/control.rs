@@ -10,6 +10,8 @@ pub mod narrate;
 pub mod paint;
 pub mod requests;
 pub mod socket;
+pub mod stop_view;
+pub mod stop_words;
 pub mod task_lines;
 pub mod task_view;
 pub mod task_words;

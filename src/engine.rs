@@ -90,6 +90,7 @@ pub fn decide(state: &State, now: At, input: Input) -> Step {
     match input {
         Input::Proceed => state.proceed(now),
         Input::HookFinished { run, result } => on_hook_finished(state, run, *result),
+        Input::RuleChecked { run, result } => state.on_rule_checked(run, *result),
         Input::Agent { turn, update } => state.on_agent(turn, update),
         Input::PermissionAsked { turn, ask } => state.on_permission_asked(turn, ask),
         Input::TurnEnded { turn, end } => state.on_turn_ended(turn, &end),
@@ -97,7 +98,7 @@ pub fn decide(state: &State, now: At, input: Input) -> Step {
         Input::ProcessStarted { pid, started } => Step::record(Event::ProcessStarted { pid, started }),
         Input::Warned(text) => Step::record(warning(text)),
         Input::Doomed(reason) => on_doomed(state, reason),
-        Input::Command { by, command } => state.on_command(by, command),
+        Input::Command { by, command } => state.on_command(by, command, now),
         Input::Resume { presence, max_iterations } => state.on_resume(presence, max_iterations),
     }
 }
@@ -108,6 +109,9 @@ fn on_hook_finished(state: &State, run: RunId, result: RunResult) -> Step {
     }
     if state.tasks.flows.awaits(run) {
         return state.on_step_finished(run, result);
+    }
+    if state.awaits_stop_hook(run) {
+        return state.on_stop_hook_finished(run, result);
     }
     let dispatches = state.dispatch().into_iter().chain(state.side.dispatch.as_ref());
     let awaited = |dispatch: &&Dispatch| dispatch.running.as_ref().is_some_and(|running| running.run == run);
@@ -129,6 +133,7 @@ fn on_hook_finished(state: &State, run: RunId, result: RunResult) -> Step {
         omitted_bytes: result.omitted_bytes,
         piped: false,
         reply: result.reply,
+        decision: None,
         file: result.file,
         again: false,
     };
@@ -157,7 +162,7 @@ fn trouble(dispatch: &Dispatch, finished: &HookFinished, escalates: bool) -> Opt
             data: HookErrorData { hook_name: hook.clone(), error: what, original_event: None },
             event: None,
         }),
-        (Broken::Warn | Broken::HookError | Broken::Block, _) => {
+        (Broken::Warn | Broken::HookError | Broken::Block | Broken::Escalate, _) => {
             let counts = if *point == Point::Stop && !escalates { "; it counts as passed" } else { "" };
             Some(warning(format!("hook `{hook}` at {point}: {what}{counts}")))
         }

@@ -67,7 +67,7 @@ pub async fn run_hook(job: &HookJob, place: &Place, watch: &mut dyn Watch, cance
         Err(why) => return RunResult::not_started(why),
     };
     let Ran { end, captured, file } = run(spec, job.run, job.output_limit, place, (watch, cancel)).await;
-    let answers = job.point == Point::Automation;
+    let answers = matches!(job.point, Point::Automation | Point::StopDecision);
     let reply =
         captured.answer.as_deref().filter(|_| end == RunEnd::Exit(0)).and_then(reply::parse).filter(|_| !answers);
     let answer = captured.answer.filter(|_| answers);
@@ -192,6 +192,8 @@ impl About<'_> {
             ("task", facts.task.as_ref().map(|t| json!({ "id": t.id, "content": t.content }))),
             ("error", facts.error.clone().map(Value::String)),
             ("agent_output", facts.agent_output.clone().map(Value::String)),
+            ("files_modified", facts.files_modified.as_ref().map(|files| json!(files))),
+            ("validation_results", facts.validation_results.clone()),
             ("event", facts.event.clone()),
             ("graph", facts.graph.clone()),
         ];
@@ -199,6 +201,9 @@ impl About<'_> {
             if let Some(value) = value {
                 told[key] = value;
             }
+        }
+        if let (Value::Object(told), Some(Value::Object(context))) = (&mut told, &facts.context) {
+            told.extend(context.clone());
         }
         format!("{told}\n").into_bytes()
     }

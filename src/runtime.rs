@@ -30,8 +30,8 @@ use crate::{
     hooks::Place,
     journal::{Folder, Journal, JournalError, Record},
 };
-pub use handle::{Handle, Live};
-use handle::{Inbox, Message, Records};
+pub use handle::{Handle, Live, Records};
+use handle::{Inbox, Message};
 use perform::Performer;
 use shutdown::Children;
 

@@ -166,6 +166,7 @@ const fn how(spec: &AgentSpec) -> &'static str {
         AgentSpec::Acp { .. } => "acp",
         AgentSpec::Command { .. } => "command",
         AgentSpec::Scripted { .. } => "script",
+        AgentSpec::Outside => "outside",
     }
 }
 
@@ -232,5 +233,6 @@ const fn shown(spec: &AgentSpec) -> &'static str {
         AgentSpec::Acp { .. } => "ACP",
         AgentSpec::Command { .. } => "command",
         AgentSpec::Scripted { .. } => "script",
+        AgentSpec::Outside => "outside",
     }
 }

@@ -88,6 +88,7 @@ fn agent_line(plan: &Plan) -> String {
             format!("{command} (read as the JSON lines of {})", format!("{format:?}").to_lowercase())
         }
         AgentSpec::Scripted { script } => format!("a script of {} bytes", script.len()),
+        AgentSpec::Outside => "leads itself".into(),
     };
     format!("agent      {}: {}\n", plan.agent, plain(&how))
 }

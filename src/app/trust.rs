@@ -99,7 +99,7 @@ pub(super) fn of_plan(plan: &Plan) -> Vec<String> {
 fn scripted(plan: &Plan) -> Vec<String> {
     match &plan.agent_spec {
         AgentSpec::Scripted { script } => agents::scripted::commands(script),
-        AgentSpec::Acp { .. } | AgentSpec::Command { .. } => Vec::new(),
+        AgentSpec::Acp { .. } | AgentSpec::Command { .. } | AgentSpec::Outside => Vec::new(),
     }
 }
 

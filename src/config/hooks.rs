@@ -64,6 +64,7 @@ fn is_about_submitting(point: Point) -> bool {
         | Point::PostIteration
         | Point::OnTaskComplete
         | Point::Automation
+        | Point::StopDecision
         | Point::OnError
         | Point::SessionEnd => false,
     }

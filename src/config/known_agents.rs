@@ -91,7 +91,7 @@ impl Way {
             AgentSpec::Acp { known, .. } | AgentSpec::Command { known, .. } => {
                 *known = said.clone().or(std::mem::take(known));
             }
-            AgentSpec::Scripted { .. } => {}
+            AgentSpec::Scripted { .. } | AgentSpec::Outside => {}
         }
         way
     }

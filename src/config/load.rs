@@ -26,11 +26,11 @@ use super::{
     rules,
     settings::{DESCRIBE, Document, Draft, Nats, Settings, Ui, agent_names},
     shape::{AGENT, GATES, NATS, RETRY, ROOT, STOP, UI},
-    validate, workflows,
+    stop, validate, workflows,
 };
 use crate::engine::{
     hooks::point::Point,
-    policy::{AgentSpec, Backoff, GatePolicies, HookSpec, StopHook, StopPlan},
+    policy::{AgentSpec, Backoff, GatePolicies, HookSpec, Preset, StopHook, StopPlan},
 };
 
 const FORMAT: i64 = 1;
@@ -300,33 +300,18 @@ impl Loader {
     fn stop(&mut self, root: &Fields<'_>) -> StopPlan {
         let stop = root.below("stop", &STOP);
         let given = stop.given("hooks").filter(|list| matches!(list.kind, Kind::List(_)));
+        let rules = rules::lower(&mut self.report, stop.given("rules"));
+        let known: Vec<&str> = rules.iter().map(|rule| rule.name.as_str()).collect();
         let hooks = match given {
-            Some(list) => list.items().iter().filter_map(|node| self.stop_hook(node)).collect(),
-            None => vec![StopHook::Default],
+            Some(list) => stop::hooks(&mut self.report, list.items(), &known),
+            None => vec![StopHook::preset(Preset::Default)],
         };
         StopPlan {
             hooks,
-            rules: rules::lower(&mut self.report, stop.given("rules")),
+            rules,
             circuit_breaker: stop.int("circuit_breaker"),
             thrashing: stop.int("thrashing"),
             no_progress: stop.int("no_progress"),
-        }
-    }
-
-    fn stop_hook(&mut self, node: &Node) -> Option<StopHook> {
-        match &node.kind {
-            Kind::Text(name) => match name.as_str() {
-                "default" => Some(StopHook::Default),
-                "validation" => Some(StopHook::Validation),
-                "promise" => Some(StopHook::Promise),
-                _ => None,
-            },
-            Kind::Map(_) => {
-                let command = node.get("command")?;
-                self.report.not_yet(command.at, "commands in `stop.hooks`");
-                Some(StopHook::Command(command.text()?.to_owned()))
-            }
-            Kind::Null | Kind::Bool(_) | Kind::Int(_) | Kind::Float(_) | Kind::List(_) => None,
         }
     }
 

@@ -12,6 +12,7 @@ mod automation;
 mod hooks;
 mod root;
 mod rules;
+mod stop;
 mod workflow;
 
 pub use agents::{AGENT, KNOWN_AGENT, WAY};
@@ -20,6 +21,7 @@ pub use automation::{AUTOMATION, AUTOMATION_HOOK};
 pub use hooks::{COMMAND_HOOK, GATEKEEPER_HOOK, HOOKS, MATCHER_GROUP};
 pub use root::{GATES, NATS, RETRY, ROOT, STOP, TASK_LIMITS, UI};
 pub use rules::{COMMAND_RULE, COVERAGE_RULE, FILES_RULE, PATTERN_RULE};
+pub use stop::{STOP_ACTION, STOP_ALL, STOP_ANY, STOP_COMMAND, STOP_PRESET, STOP_WHEN};
 pub use workflow::{PART, STEP};
 
 use super::{

@@ -7,6 +7,7 @@ mod mistakes;
 mod rules;
 mod schema_check;
 mod seeds;
+mod stop;
 
 use std::path::Path;
 

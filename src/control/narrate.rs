@@ -6,6 +6,7 @@ use super::{
     amounts::Used,
     paint::{Paint, Role},
     requests::{self, Leave, Requests},
+    stop_words,
     task_words::{self, Tone},
     text::{first_line, plain},
     tool,
@@ -167,7 +168,7 @@ impl Narrator {
 
     fn line(&self, event: &Event) -> Option<String> {
         let paint = self.paint;
-        if let Some((tone, line)) = task_words::told(event) {
+        if let Some((tone, line)) = task_words::told(event).or_else(|| stop_words::told(event)) {
             return Some(self.toned(tone, format!("  {line}")));
         }
         Some(match event {
@@ -225,9 +226,6 @@ impl Narrator {
             Event::GateAnswered { gate, choice, by, .. } => self
                 .permitted(event)
                 .unwrap_or_else(|| format!("  ◆ gate {gate}: {} (by {})", choice.name(), requests::name(*by))),
-            Event::StopDecided { action, reason, .. } => {
-                format!("  decision: {}: {}", format!("{action:?}").to_lowercase(), first_line(&plain(reason), LINE))
-            }
             Event::HookError { data, .. } => {
                 paint.paint(Role::Warning, format!("  ! hook `{}`: {}", plain(&data.hook_name), plain(&data.error)))
             }
@@ -263,6 +261,18 @@ impl Narrator {
             | Event::WorkflowStepStarted { .. }
             | Event::WorkflowStepEnded(_)
             | Event::WorkflowEnded { .. }
+            | Event::RulesDue { .. }
+            | Event::RuleStarted { .. }
+            | Event::RuleChecked { .. }
+            | Event::StopDecided(_)
+            | Event::Checkpoint(_)
+            | Event::StopHookRegistered { .. }
+            | Event::StopHooksCleared { .. }
+            | Event::AgentLoopStarted { .. }
+            | Event::AgentLoopAdvanced { .. }
+            | Event::JudgementAsked { .. }
+            | Event::AgentLoopEnded { .. }
+            | Event::CompletionPromised { .. }
             | Event::ProcessStarted { .. }
             | Event::LoopEnded { .. }
             | Event::Unknown => return None,

@@ -70,6 +70,7 @@ impl Requests {
             | Choice::Skip
             | Choice::Continue
             | Choice::Send
+            | Choice::Message
             | Choice::Ignore
             | Choice::Disable
             | Choice::Retry

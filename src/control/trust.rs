@@ -18,7 +18,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     config::Document,
-    engine::policy::{AgentSpec, FlowStep, HookAction, HookSpec, Plan, RuleCheck, RuleSpec, StepAction, StopHook},
+    engine::policy::{
+        AgentSpec, FlowStep, HookAction, HookSpec, Judge, Plan, RuleCheck, RuleSpec, StepAction, StopHook,
+    },
 };
 
 /// How many contents are remembered for one place, so that switching branches does not ask again.
@@ -128,9 +130,7 @@ pub fn commands(plan: &Plan, agent_is_described: bool) -> Vec<String> {
     }
     commands.extend(plan.stop.rules.iter().filter_map(rule));
     for hook in &plan.stop.hooks {
-        if let StopHook::Command(command) = hook {
-            commands.push(format!("stop decision: {command}"));
-        }
+        commands.extend(asked(hook).into_iter().map(|command| format!("stop decision: {command}")));
     }
     if agent_is_described {
         commands.push(match &plan.agent_spec {
@@ -138,6 +138,7 @@ pub fn commands(plan: &Plan, agent_is_described: bool) -> Vec<String> {
                 format!("agent {}: {command}", plan.agent)
             }
             AgentSpec::Scripted { script } => format!("agent {}: a script of {} bytes", plan.agent, script.len()),
+            AgentSpec::Outside => return commands,
         });
     }
     commands
@@ -149,6 +150,12 @@ fn rule(rule: &RuleSpec) -> Option<String> {
     let set: String = env.iter().map(|(name, value)| format!("{name}={value} ")).collect();
     let place = folder.as_ref().map(|folder| format!(" (in {folder})")).unwrap_or_default();
     Some(format!("rule {}: {set}{command}{place}", rule.name))
+}
+
+/// The commands of a stop hook, those of its parts included.
+fn asked(hook: &StopHook) -> Vec<&str> {
+    let own = if let Judge::Command { command, .. } = &hook.judge { Some(command.as_str()) } else { None };
+    own.into_iter().chain(hook.parts().iter().flat_map(asked)).collect()
 }
 
 #[cfg(test)]

@@ -202,6 +202,21 @@ pub enum ToolStatus {
     Failed,
 }
 
+/// What became of the project's files in a turn.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Work {
+    /// The files that were changed, relative to the project's folder.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files_modified: Vec<String>,
+    /// The commit that is checked out, in a repository.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// The files that are not committed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dirty: Vec<String>,
+}
+
 /// How a turn ended that ended by itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnEnd {

@@ -15,7 +15,9 @@ use super::{
 pub enum Effect {
     /// Run a hook; answered by `HookFinished`.
     RunHook(Box<HookJob>),
-    /// End a running hook; its answer comes all the same, as `cut`.
+    /// Check a rule; answered by `RuleChecked`.
+    CheckRule(Box<RuleJob>),
+    /// End a running hook, or the check of a rule; its answer comes all the same, as `cut`.
     CancelHook(RunId),
     /// Send a prompt; answered by `TurnEnded` or `TurnFailed`.
     SendPrompt {
@@ -93,6 +95,12 @@ pub struct Facts {
     pub error: Option<String>,
     /// The end of what the agent said last, where there was a turn.
     pub agent_output: Option<String>,
+    /// The files that were changed in the iteration, at the points that come after the agent's work.
+    pub files_modified: Option<Vec<String>>,
+    /// What the rules said, where it is to be judged.
+    pub validation_results: Option<Value>,
+    /// All that stop decisions rest on, under the names that tools for agents share.
+    pub context: Option<Value>,
     /// What happened to a task, at events of tasks.
     pub event: Option<Value>,
     /// All tasks, at events of tasks.

@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    conversation::{ContextUse, Conversation, PermissionAsk, PlanEntry, Spent, StopReason, ToolCall},
+    conversation::{ContextUse, Conversation, PermissionAsk, PlanEntry, Spent, StopReason, ToolCall, Work},
     hooks::{
         point::Point,
         verdict::{Reply, RunEnd, Verdict},
     },
     ids::{AskId, EventId, FlowId, GateId, ItemId, RunId, TurnId},
-    policy::Plan,
+    policy::{Plan, StopHook},
     session::gate::{About, Choice},
-    stop::Action as StopAction,
+    stop::{Action as StopAction, StopResult, checkpoint::Checkpoint, loops::Asked, promise::Promise},
     tasks::{
         action::Action,
         record::{self as task, TaskRecord},
@@ -74,6 +74,9 @@ pub enum Event {
         /// Whether it runs beside the main line.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         beside: bool,
+        /// The agent's own loop that it judges.
+        #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
+        of: Option<String>,
     },
     HookFinished(Box<HookFinished>),
     HookDisabled {
@@ -169,6 +172,9 @@ pub enum Event {
         stop_reason: StopReason,
         #[serde(flatten)]
         spent: Spent,
+        /// What became of the project's files meanwhile.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        work: Option<Box<Work>>,
     },
     TurnFailed {
         iteration: u32,
@@ -224,12 +230,83 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         option: Option<String>,
     },
-    StopDecided {
+    /// These rules are about to be checked.
+    RulesDue {
         iteration: u32,
-        hook: String,
-        action: StopAction,
+        rules: Vec<String>,
+        /// The loop that it is about; the main line, if none.
+        #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
+        of: Option<String>,
+    },
+    RuleStarted {
+        run: RunId,
+        rule: String,
+        iteration: u32,
+        #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
+        of: Option<String>,
+    },
+    RuleChecked {
+        run: RunId,
+        rule: String,
+        iteration: u32,
+        passed: bool,
+        message: String,
+        took_ms: Span,
+        /// How its command ended, if it has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        end: Option<RunEnd>,
+        /// The file with all that its command printed, relative to the session's folder.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file: Option<String>,
+        #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
+        of: Option<String>,
+    },
+    StopDecided(Box<StopDecided>),
+    Checkpoint(Box<Checkpoint>),
+    /// A stop hook was registered for a task, or for the session.
+    StopHookRegistered {
+        hook_id: String,
+        task: String,
+        hook: Box<StopHook>,
+        metadata: Map<String, Value>,
+        by: By,
+    },
+    StopHooksCleared {
+        task: String,
+        hooks: Vec<String>,
+        by: By,
+    },
+    /// An agent leads a loop of its own over a task.
+    AgentLoopStarted {
+        loop_id: String,
+        task: String,
+        max_iterations: u32,
+        promises: Vec<Promise>,
+        by: By,
+    },
+    AgentLoopAdvanced {
+        loop_id: String,
+        iteration: u32,
+        by: By,
+    },
+    /// An agent wants to know whether its work is done.
+    JudgementAsked {
+        iteration: u32,
+        #[serde(flatten)]
+        asked: Box<Asked>,
+        by: By,
+    },
+    AgentLoopEnded {
+        loop_id: String,
+        task: String,
+        iterations: u32,
+        promise: Promise,
+        by: By,
+    },
+    /// The agent says that the session is complete; the stop hooks judge that.
+    CompletionPromised {
         reason: String,
-        next_prompt: Option<String>,
+        by: By,
     },
     TaskCreated(Box<TaskRecord<task::Created>>),
     TaskStarted(TaskRecord<task::Started>),
@@ -360,12 +437,45 @@ pub struct HookFinished {
     /// The JSON that it answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply: Option<Reply>,
+    /// What it decided, where it is a stop decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Box<StopResult>>,
     /// The file with all of the output, relative to the session's folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// Whether it was cut by the death of creel, and runs again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,
+}
+
+/// What was decided about an iteration.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StopDecided {
+    /// The iteration.
+    pub iteration: u32,
+    /// Who decided.
+    pub hook: String,
+    /// What.
+    pub action: StopAction,
+    /// Why.
+    pub reason: String,
+    /// What the agent is told with its next prompt.
+    pub next_prompt: Option<String>,
+    /// The task that the hook judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// The tasks that are blocked by it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocked: Vec<String>,
+    /// Everybody who was asked, with what they said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked: Vec<(String, StopAction)>,
+    /// What else the hook said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Map<String, Value>>,
+    /// The agent's own loop that it is about; the main line, if none.
+    #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
 }
 
 /// A prompt as it went to the agent.

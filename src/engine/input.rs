@@ -6,6 +6,7 @@ use super::{
     hooks::{point::Point, verdict::RunResult},
     ids::{GateId, ItemId, RunId, TurnId},
     session::gate::Choice,
+    stop::{loops::LoopCommand, registry::Registration, rule::RuleResult},
     tasks::command::TaskCommand,
 };
 
@@ -20,6 +21,13 @@ pub enum Input {
         run: RunId,
         /// How.
         result: Box<RunResult>,
+    },
+    /// A rule was checked.
+    RuleChecked {
+        /// The ticket.
+        run: RunId,
+        /// What came of it.
+        result: Box<RuleResult>,
     },
     /// The agent did something in its turn.
     Agent {
@@ -107,6 +115,14 @@ pub enum Command {
     CancelHook(RunId),
     /// Something about a task.
     Task(TaskCommand),
+    /// Ask a stop hook as well, from now on.
+    RegisterStopHook(Registration),
+    /// Ask none of those any more that were registered for this task.
+    ClearStopHooks(String),
+    /// Something about a loop that the agent leads.
+    Loop(LoopCommand),
+    /// The agent says that the session is complete, and why; the stop hooks judge that.
+    CompleteSession(String),
 }
 
 /// An answer to a gate.

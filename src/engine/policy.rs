@@ -4,6 +4,7 @@
 //! whatever became of the config since.
 
 mod rules;
+mod stop;
 mod workflow;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{conversation::ToolKind, hooks::point::Point, tasks::record::TaskEventKind, time::Span};
 pub use rules::{CoverageFormat, Need, PatternTarget, RuleCheck, RuleSpec};
+pub use stop::{Judge, Preset, StopHook, StopPlan, When};
 pub use workflow::{Condition, FlowStep, Next, StepAction, Workflow};
 
 /// Everything that the engine and the runtime need to know of the config.
@@ -217,38 +219,6 @@ pub enum OnFailure {
     Escalate,
 }
 
-/// What decides whether the session is complete.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct StopPlan {
-    /// Asked in order after each iteration.
-    pub hooks: Vec<StopHook>,
-    /// What is checked after each iteration, before the hooks are asked.
-    #[serde(default)]
-    pub rules: Vec<RuleSpec>,
-    /// How many iterations in a row with failed rules escalate; 0: never.
-    pub circuit_breaker: u32,
-    /// How many iterations in a row that change the same file escalate; 0: never.
-    #[serde(default)]
-    pub thrashing: u32,
-    /// How many iterations in a row with the same last message escalate; 0: never.
-    #[serde(default)]
-    pub no_progress: u32,
-}
-
-/// One stop decision hook.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StopHook {
-    /// Promises, then rules.
-    Default,
-    /// Rules only.
-    Validation,
-    /// Promises only.
-    Promise,
-    /// A command that reads the agent context and answers.
-    Command(String),
-}
-
 /// How to run an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -286,6 +256,8 @@ pub enum AgentSpec {
         #[serde(default)]
         known: AgentFacts,
     },
+    /// None: an agent that somebody runs by hand leads itself, and reaches the session by its tools.
+    Outside,
     /// Turns read from a file; the text is kept, so that a resumed session follows the same script.
     Scripted {
         /// The script itself, as YAML.
@@ -322,7 +294,7 @@ impl AgentSpec {
     pub fn command_line(&self) -> Option<&str> {
         match self {
             Self::Acp { command, .. } | Self::Command { command, .. } => Some(command),
-            Self::Scripted { .. } => None,
+            Self::Scripted { .. } | Self::Outside => None,
         }
     }
 
@@ -330,7 +302,7 @@ impl AgentSpec {
     pub fn facts(&self) -> Option<&AgentFacts> {
         match self {
             Self::Acp { known, .. } | Self::Command { known, .. } => Some(known),
-            Self::Scripted { .. } => None,
+            Self::Scripted { .. } | Self::Outside => None,
         }
     }
 }

@@ -23,12 +23,14 @@ impl State {
         }
         let dispatches = self.dispatch().into_iter().chain(self.side.dispatch.as_ref());
         let runs = dispatches.filter_map(|dispatch| self.cut_run(dispatch));
-        let runs: Vec<HookFinished> = runs.chain(self.cut_automation_run()).collect();
+        let runs: Vec<HookFinished> = runs.chain(self.cut_automation_run()).chain(self.cut_stop_hooks()).collect();
         let turn = self.turn_in_flight().map(|prompt| format!("turn {}", prompt.turn));
         let steps: Vec<_> = self.cut_steps().collect();
         let cut_runs = runs.iter().map(|run| format!("run {} of {}", run.run, run.hook));
         let cut_steps = steps.iter().map(|(run, ended)| format!("run {run} of {}", ended.step));
-        let cut = cut_runs.chain(cut_steps).chain(turn).collect();
+        let checked = self.judgements().flat_map(|(_, judging)| &judging.checking);
+        let cut_rules = checked.map(|rule| format!("run {} of {}", rule.run, rule.hook));
+        let cut = cut_runs.chain(cut_steps).chain(cut_rules).chain(turn).collect();
         let runs = runs.into_iter().map(|run| Event::HookFinished(Box::new(run)));
         let steps = steps.into_iter().map(|(_, ended)| Event::WorkflowStepEnded(Box::new(ended)));
         // Whoever asked is gone, and will ask again.
@@ -69,6 +71,7 @@ impl State {
             omitted_bytes: 0,
             piped: false,
             reply: None,
+            decision: None,
             file: None,
             again: true,
         })
@@ -81,6 +84,7 @@ impl State {
         self.steering.stop = None;
         self.processes.clear();
         self.asks.waiting.clear();
+        self.cut_judgements();
         let cut = self.turn_in_flight().cloned();
         if let Some(prompt) = &cut {
             self.pending.set_state(&prompt.items, ItemState::Pending);

@@ -34,6 +34,7 @@ use super::{
     },
     ids::{AskId, GateId, ItemId, TurnId},
     policy::Plan,
+    stop::{StopBook, judging::Judging},
     tasks::Tasks,
     time::At,
 };
@@ -80,6 +81,8 @@ pub struct State {
     pub side: Side,
     /// What there is to do, and what happens by itself when that changes.
     pub tasks: Tasks,
+    /// What is known about stop decisions.
+    pub stop: StopBook,
     /// What people asked for.
     pub steering: Steering,
     /// How the loop ended, once it has.
@@ -101,6 +104,8 @@ pub enum Phase {
     Settled(IterationOutcome),
     /// The next iteration is due, or the end of the loop.
     Between,
+    /// The iteration is judged.
+    Judging(Box<Judging>),
     /// A stop decision wants a person to look.
     Escalated(String),
     /// The loop is to be left.
@@ -118,6 +123,8 @@ pub struct Iterations {
     pub current: u32,
     /// Whether it is still going on.
     pub open: bool,
+    /// The files that were changed in it.
+    pub files: Vec<String>,
     /// How the last completed one ended.
     pub last: Option<IterationOutcome>,
     /// A raised limit, given when the session was resumed.
@@ -143,6 +150,7 @@ impl State {
             account: Account::default(),
             side: Side::default(),
             tasks: Tasks::default(),
+            stop: StopBook::default(),
             steering: Steering::default(),
             ending: None,
             processes: Vec::new(),
@@ -174,9 +182,15 @@ impl State {
         if let Phase::Hooks(dispatch) = &self.phase { Some(dispatch) } else { None }
     }
 
+    /// The judgement of the main line, if one is going on.
+    pub fn judging_here(&self) -> Option<&Judging> {
+        if let Phase::Judging(judging) = &self.phase { Some(judging) } else { None }
+    }
+
     /// Whether something goes on beside the main line that it has to wait for before it delivers or ends.
     pub fn is_busy_beside(&self) -> bool {
-        self.side.is_busy() || self.tasks.automation.is_busy() || !self.tasks.flows.open.is_empty()
+        let judged = self.stop.loops.iter().any(|known| known.judging.is_some());
+        self.side.is_busy() || self.tasks.automation.is_busy() || !self.tasks.flows.open.is_empty() || judged
     }
 
     /// When something happens by itself, if nothing else does before.
@@ -207,6 +221,10 @@ impl State {
         if !in_the_background.is_empty() {
             return in_the_background;
         }
+        let led_by_the_agent = self.proceed_loops(now);
+        if !led_by_the_agent.is_empty() {
+            return led_by_the_agent;
+        }
         if self.gates.open.is_some() {
             return self.proceed_gate(now);
         }
@@ -220,6 +238,7 @@ impl State {
             Phase::Ended(_) => Step::default(),
             Phase::Settled(outcome) => self.complete_iteration(*outcome),
             Phase::Between => self.proceed_between(now),
+            Phase::Judging(judging) => self.proceed_judging(None, judging, now),
             Phase::Escalated(reason) => self.open_gate(About::Escalation, reason.clone(), GateAbout::default()),
             Phase::Exit(ending) => self.leave_loop(ending),
             Phase::Delivering => self.proceed_delivery(now),
@@ -266,6 +285,7 @@ impl State {
         let in_flight = match &self.phase {
             Phase::Turn(_) => true,
             Phase::Hooks(dispatch) => dispatch.running.is_some(),
+            Phase::Judging(judging) => judging.runs().next().is_some(),
             Phase::Due(_)
             | Phase::Settled(_)
             | Phase::Between

@@ -1,12 +1,38 @@
 //! Stop decisions: whether the session is complete, goes on, or needs a person.
+//!
+//! After each iteration the rules are checked, then the hooks are asked, in order: the first that completes or escalates
+//! decides, otherwise the last one's word stands ([`chain`]). What they judge is the agent's [`context`]: its promises
+//! ([`promise`]), what the rules said, what changed. Presets answer at once ([`preset`]), commands when they have run
+//! ([`judging`]). A decision to go on can still be turned into one to ask a person ([`guard`]).
+//!
+//! The agent takes part: it registers hooks ([`registry`]), and may lead a loop of its own over a task ([`loops`]), which is
+//! judged in the same way.
+//!
+//! # Invariants
+//! - A session is complete only if a hook or a person said so.
+//! - What hooks gave to be kept ([`checkpoint`]) is kept, whatever was decided.
 
+pub mod chain;
+pub mod checkpoint;
+pub mod context;
+pub mod guard;
+pub mod judging;
+pub mod loops;
+pub mod preset;
 pub mod promise;
+pub mod registry;
 pub mod rule;
 
-use serde::{Deserialize, Serialize};
+mod apply;
 
-use super::policy::StopHook;
-use promise::Promise;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::time::At;
+use checkpoint::Kept;
+use guard::Guards;
+use loops::AgentLoop;
+use registry::Registered;
 
 /// What is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,48 +46,79 @@ pub enum Action {
     Escalate,
 }
 
-/// A decision and its grounds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StopDecision {
-    /// The hook that decided.
-    pub hook: String,
+/// A decision, as a hook answers it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StopResult {
     /// What.
     pub action: Action,
     /// Why.
+    #[serde(default)]
     pub reason: String,
+    /// What the agent should be told with its next prompt.
+    #[serde(default, alias = "nextPrompt", skip_serializing_if = "Option::is_none")]
+    pub next_prompt: Option<String>,
+    /// What is to be kept.
+    #[serde(default, alias = "checkpointData", skip_serializing_if = "Option::is_none")]
+    pub checkpoint_data: Option<Value>,
+    /// Whatever else it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Map<String, Value>>,
 }
 
-/// Asks the hooks in order: the first that completes or escalates decides, otherwise the last one's word stands.
-pub fn decide(hooks: &[StopHook], last_message: &str) -> StopDecision {
-    let mut standing = StopDecision {
-        hook: "default".into(),
-        action: Action::Continue,
-        reason: "No hooks registered for this task".into(),
-    };
-    for hook in hooks {
-        standing = ask(hook, last_message);
-        if standing.action != Action::Continue {
-            break;
-        }
+impl StopResult {
+    /// A decision with nothing but its grounds.
+    pub fn new(action: Action, reason: impl Into<String>) -> Self {
+        Self { action, reason: reason.into(), next_prompt: None, checkpoint_data: None, metadata: None }
     }
-    standing
+
+    /// What a hook that did not do its job decides.
+    pub fn failed(error: &str) -> Self {
+        let metadata = Map::from_iter([("error".to_owned(), Value::from(error))]);
+        let reason = format!("Hook evaluation failed: {error}");
+        Self { metadata: Some(metadata), ..Self::new(Action::Escalate, reason) }
+    }
+
+    /// The same, with something to tell the agent.
+    #[must_use]
+    pub fn telling(self, next_prompt: impl Into<String>) -> Self {
+        Self { next_prompt: Some(next_prompt.into()), ..self }
+    }
 }
 
-fn ask(hook: &StopHook, last_message: &str) -> StopDecision {
-    let (name, promises_count) = match hook {
-        StopHook::Default => ("default", true),
-        StopHook::Promise => ("promise", true),
-        StopHook::Validation => ("validation", false),
-        // The config warns that this version does not run them.
-        StopHook::Command(command) => (command.as_str(), false),
-    };
-    let promise = if promises_count { Promise::strongest(last_message) } else { None };
-    let signalled = |what: &str, word: &str| format!("Agent signaled {what} via <promise>{word}</promise>");
-    let (action, reason) = match promise {
-        Some(Promise::Complete) => (Action::Complete, signalled("completion", "COMPLETE")),
-        Some(Promise::Escalate) => (Action::Escalate, signalled("escalation", "ESCALATE")),
-        Some(Promise::Blocked) => (Action::Escalate, signalled("that it is blocked", "BLOCKED")),
-        None => (Action::Continue, "Iteration in progress".into()),
-    };
-    StopDecision { hook: name.into(), action, reason }
+/// What a session knows about its stop decisions beside the plan.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StopBook {
+    /// The hooks that were registered, in order.
+    pub registered: Vec<Registered>,
+    /// The loops that agents lead.
+    pub loops: Vec<AgentLoop>,
+    /// What was kept.
+    pub checkpoints: Vec<Kept>,
+    /// What was seen in the iterations so far.
+    pub guards: Guards,
+    /// What the agent said when it completed the session by a tool, until that is judged.
+    pub promised: Option<String>,
+    /// The decision of a loop to escalate, until the main line has taken it up: the hook, the task, and why.
+    pub escalated: Option<(String, String, String)>,
+    /// The tasks that the last escalation blocked, which go on when a person says so.
+    pub blocked: Vec<String>,
+    /// The last number given to a hook or a loop.
+    pub last: u32,
+}
+
+impl StopBook {
+    /// A name that nothing else has.
+    fn name(&self, prefix: &str, now: At) -> String {
+        format!("{prefix}-{}-{}", now.0.div_euclid(1_000), base36(self.last + 1))
+    }
+}
+
+/// A number in digits and letters, at least three of them.
+fn base36(mut number: u32) -> String {
+    let mut digits = Vec::new();
+    while number > 0 || digits.len() < 3 {
+        digits.push(char::from_digit(number % 36, 36).expect("a remainder of 36 is one digit"));
+        number /= 36;
+    }
+    digits.iter().rev().collect()
 }

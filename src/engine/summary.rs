@@ -56,6 +56,13 @@ impl State {
                 PromptReason::Remediation => "the agent repairs what blocked the submit".into(),
                 PromptReason::Gatekeeper => "a gatekeeper reviews".into(),
             },
+            Phase::Judging(judging) => match (judging.checking.as_slice(), &judging.running) {
+                (_, Some(running)) => format!("asks `{}` whether to go on", running.hook),
+                ([one], None) => format!("checks the rule `{}`", one.hook),
+                ([], None) => "judges the iteration".into(),
+                (some, None) => format!("checks {} rules", some.len()),
+            },
+            Phase::Between if self.is_led_from_outside() => "is led by the agent".into(),
             Phase::Due(_) | Phase::Settled(_) | Phase::Between | Phase::Escalated(_) | Phase::Exit(_) => {
                 "goes on".into()
             }

@@ -132,6 +132,7 @@ mod tests {
             omitted_bytes: 0,
             piped: false,
             reply: None,
+            decision: None,
             file: None,
             again: false,
         };

@@ -6,9 +6,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     engine::{
-        event::By,
+        event::{By, Event},
         ids::RunId,
         input::{Command, Input},
+        stop::loops::{Asked, LoopCommand},
     },
     hooks::process::Stream,
     journal::Record,
@@ -75,6 +76,32 @@ impl Handle {
         let gone = || "the session is over".to_owned();
         self.now.send(Message::Command { by, command, reply }).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
+    }
+
+    /// Asks for a judgement, and waits until it is made: its records, the last of which is the decision.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is not about this judgement, whatever it is")]
+    pub async fn judged(&self, by: By, asked: Asked) -> Result<Records, String> {
+        let id = asked.id.clone();
+        let mut news = self.watch();
+        self.recorded(by, Command::Loop(LoopCommand::Judge(Box::new(asked)))).await?;
+        let mut records = Vec::new();
+        while let Some(record) = news.recv().await {
+            let is_about = |of: &Option<String>| of.as_ref() == Some(&id);
+            match &record.event {
+                Event::StopDecided(decided) if is_about(&decided.of) => {
+                    records.push(record);
+                    return Ok(records);
+                }
+                Event::RuleChecked { of, .. } if is_about(of) => records.push(record),
+                // It is recorded in one step with the decision.
+                Event::Checkpoint(_) => records.push(record),
+                Event::AgentLoopEnded { loop_id, .. } if *loop_id == id => {
+                    return Err(format!("{id} ended before it was judged"));
+                }
+                _ => {}
+            }
+        }
+        Err("the session was over before it was judged".into())
     }
 
     /// Follows the records from now on.

@@ -6,14 +6,16 @@
 use std::{
     any::Any,
     collections::{BTreeMap, HashMap},
+    num::NonZero,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Poll,
+    thread::available_parallelism,
 };
 
 use tokio::{
-    sync::{broadcast, mpsc, oneshot},
+    sync::{Semaphore, broadcast, mpsc, oneshot},
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
@@ -28,10 +30,11 @@ use crate::{
         conversation::{
             AgentUpdate, PermissionAnswer, PermissionAsk, StopReason, ToolCall, ToolStatus, TurnEnd, TurnFailure,
         },
-        effect::{Effect, HookJob},
+        effect::{Effect, HookJob, RuleJob},
         hooks::verdict::RunResult,
         ids::{AskId, RunId, TurnId},
         input::Input,
+        stop::rule::RuleResult,
     },
     hooks::{
         self, Place,
@@ -53,6 +56,8 @@ pub(super) struct Performer {
     /// Gone once the agent is to end.
     turns: Option<mpsc::UnboundedSender<(TurnRequest, CancellationToken)>>,
     turn: Option<(TurnId, CancellationToken)>,
+    /// How many rules may be checked at once.
+    cores: Arc<Semaphore>,
     asks: Asks,
     agent: JoinHandle<()>,
 }
@@ -119,6 +124,7 @@ impl Performer {
             hooks: HashMap::new(),
             turns: Some(turns),
             turn: None,
+            cores: Arc::new(Semaphore::new(available_parallelism().map_or(1, NonZero::get))),
             asks,
             agent,
         }
@@ -139,6 +145,7 @@ impl Performer {
     pub(super) fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::RunHook(job) => self.run_hook(*job),
+            Effect::CheckRule(job) => self.check_rule(*job),
             Effect::CancelHook(run) => {
                 if let Some(task) = self.hooks.get(&run) {
                     task.cancel.cancel();
@@ -169,14 +176,7 @@ impl Performer {
         let run = job.run;
         let cancel = CancellationToken::new();
         let (place, handle, token) = (self.place.clone(), self.handle.clone(), cancel.clone());
-        let mut watch = Watcher {
-            run,
-            handle: handle.clone(),
-            children: self.children.clone(),
-            live: self.live.clone(),
-            far: self.far.clone(),
-            gap: false,
-        };
+        let mut watch = self.watcher(run);
         let done = tokio::spawn(async move {
             // Caught here and not by a task of its own: of a longer chain of tasks, tokio hands some to another thread,
             // and waking that costs more than all else that is done for a short hook.
@@ -185,6 +185,35 @@ impl Performer {
             handle.tell_in_turn(Input::HookFinished { run, result: Box::new(result) }).await;
         });
         self.hooks.insert(run, Task { cancel, done });
+    }
+
+    /// Rules are checked side by side, as many at a time as there are cores.
+    fn check_rule(&mut self, job: RuleJob) {
+        self.hooks.retain(|_, task| !task.done.is_finished());
+        let run = job.run;
+        let cancel = CancellationToken::new();
+        let (place, handle, token, cores) =
+            (self.place.clone(), self.handle.clone(), cancel.clone(), self.cores.clone());
+        let mut watch = self.watcher(run);
+        let done = tokio::spawn(async move {
+            let turn = cores.acquire_owned().await;
+            let checking = caught(hooks::rules::check(job, &place, &mut watch, &token)).await;
+            drop(turn);
+            let result = checking.unwrap_or_else(|panic| RuleResult::not_judged(format!("a fault of creel: {panic}")));
+            handle.tell_in_turn(Input::RuleChecked { run, result: Box::new(result) }).await;
+        });
+        self.hooks.insert(run, Task { cancel, done });
+    }
+
+    fn watcher(&self, run: RunId) -> Watcher {
+        Watcher {
+            run,
+            handle: self.handle.clone(),
+            children: self.children.clone(),
+            live: self.live.clone(),
+            far: self.far.clone(),
+            gap: false,
+        }
     }
 
     /// Ends everything that still runs, and waits until it is gone.

@@ -140,7 +140,7 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
 fn written(command: Command) -> Option<String> {
     match command {
         Command::Message(text) => Some(text),
-        Command::AnswerGate(answer) if answer.choice == Choice::Send => answer.text,
+        Command::AnswerGate(answer) if matches!(answer.choice, Choice::Send | Choice::Message) => answer.text,
         _ => None,
     }
 }

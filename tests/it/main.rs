@@ -18,6 +18,7 @@ mod quoting;
 mod seeds;
 mod sessions;
 mod socket;
+mod stops;
 mod stories;
 mod support;
 mod task_invariants;

@@ -67,7 +67,7 @@ fn an_agent_that_never_ends_is_ended_by_the_turn_timeout() {
 
 #[test]
 fn a_full_disk_stops_the_session_with_words_and_keeps_what_was_recorded() {
-    let project = with_agent("head -c 3000 /dev/zero | tr '\\0' 'x'", "").file(
+    let project = with_agent("head -c 3000 /dev/zero | tr '\\0' 'x'", "stop: { no_progress: 0 }\n").file(
         "limited.sh",
         // Files cannot grow beyond 16 blocks of 512 bytes: every write past that fails.
         "trap '' XFSZ; ulimit -f 16; exec \"$@\"",

@@ -6,7 +6,8 @@ use super::{
     allowance::{BUDGET, PERMISSION},
     automation::AUTOMATION,
     hooks::HOOKS,
-    rules::{RULE, STOP_HOOK},
+    rules::RULE,
+    stop::STOP_HOOK,
     workflow::WORKFLOW,
 };
 
@@ -226,7 +227,7 @@ pub static STOP: Shape = Shape {
     fields: &[
         Field {
             name: "hooks",
-            doc: "Asked in order after each iteration: `default`, `validation`, `promise` or a command.",
+            doc: "Asked in order after each iteration: `default`, `validation`, `promise`, a command, a fixed action, or a group.",
             ty: Type::List(&STOP_HOOK),
             default: Default::Names(&["default"]),
         },
@@ -252,7 +253,7 @@ pub static STOP: Shape = Shape {
             name: "no_progress",
             doc: "How many iterations in a row with the same last message escalate; 0: never.",
             ty: Type::Integer(0, 1_000_000),
-            default: Default::Int(3),
+            default: Default::Int(5),
         },
     ],
 };

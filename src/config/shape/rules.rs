@@ -1,24 +1,6 @@
-//! The keys of stop hooks and rules.
+//! The keys of rules.
 
 use super::{Default, Field, Keys, Shape, Type, When, Zero};
-
-/// What may stand in `stop.hooks`.
-pub(super) const STOP_HOOK: Type = Type::Either(&[
-    (When::Text, Type::OneOf(&["default", "validation", "promise"])),
-    (When::Map, Type::Object(&STOP_COMMAND)),
-]);
-
-static STOP_COMMAND: Shape = Shape {
-    name: "stop_command",
-    noun: "key",
-    keys: Keys::Known,
-    fields: &[Field {
-        name: "command",
-        doc: "Reads the agent's context as JSON and answers with an action.",
-        ty: Type::SomeText,
-        default: Default::Required,
-    }],
-};
 
 /// What may stand in a list of rules.
 pub static RULE: Type = Type::Either(&[

@@ -330,9 +330,6 @@ hooks:
 remediation_attempts: 2
 ";
     expect_test::expect![[r#"
-        creel.yaml:2:22: warning: read and checked, but not used by this version yet: commands in `stop.hooks`
-        2 |   hooks: [{ command: x }, { command: y }]
-          |                      ^
         creel.yaml:3:7: warning: read and checked, but not used by this version yet: `nats`
         3 | nats: { url: 'nats://localhost' }
           |       ^

@@ -169,6 +169,6 @@ fn the_guards_have_defaults_and_can_be_switched_off() {
         let stop = good(text).draft.stop;
         (stop.circuit_breaker, stop.thrashing, stop.no_progress)
     };
-    assert_eq!(guards(""), (3, 5, 3));
+    assert_eq!(guards(""), (3, 5, 5));
     assert_eq!(guards("stop: { circuitBreaker: 0, thrashing: 0, noProgress: 0 }"), (0, 0, 0));
 }

@@ -7,7 +7,7 @@ use crate::{
     config::{Settings, json_schema},
     engine::{
         hooks::point::Point,
-        policy::{HookAction, StopHook},
+        policy::{HookAction, Preset, StopHook},
         time::Span,
     },
 };
@@ -90,9 +90,9 @@ fn automation_loads_from_its_own_file_and_from_the_config() {
 
 #[test]
 fn stop_decisions_load() {
-    assert_eq!(seed("stop_default.yaml").draft.stop.hooks, [StopHook::Default]);
+    assert_eq!(seed("stop_default.yaml").draft.stop.hooks, [StopHook::preset(Preset::Default)]);
     let settings = seed("stop_hooks.yaml");
-    assert_eq!(settings.draft.stop.hooks, [StopHook::Validation, StopHook::Promise, StopHook::Default]);
+    assert_eq!(settings.draft.stop.hooks, [Preset::Validation, Preset::Promise, Preset::Default].map(StopHook::preset));
     let rules: Vec<_> = settings.draft.stop.rules.iter().map(|rule| rule.name.as_str()).collect();
     assert_eq!(rules, ["tests_pass", "vulns_fixed", "sast_clean", "covered"]);
     assert_eq!(warnings(&settings), [""; 0]);

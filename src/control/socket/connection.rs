@@ -20,10 +20,14 @@ use tokio::{
 
 use super::{
     ledger::Desk,
-    message::{self, Asker, LONGEST, LiveLine, LiveOutput, Meaning, Reply, Request},
+    message::{self, Asker, LONGEST, LiveLine, LiveOutput, Meaning, Question, Reply, Request, Told},
     tail::Tail,
 };
-use crate::runtime::{Handle, Live};
+use crate::{
+    control::stop_view::JudgedView,
+    engine::event::Event,
+    runtime::{Handle, Live, Records},
+};
 
 /// How long a client may take to read what it is sent.
 pub(super) const WRITING: Duration = Duration::from_secs(10);
@@ -107,7 +111,12 @@ impl Connection {
         let Reach { handle, desk, journal, live } = &self.reach;
         Next::Say(match request.meaning() {
             Meaning::Command(command) => match handle.recorded(by.into(), command).await {
-                Ok(records) => Reply::recorded(records.iter().map(|record| &record.event)),
+                Ok(records) => self.told(&records).await,
+                Err(why) => Reply::refused(why),
+            },
+            Meaning::Judgement(asked) => match handle.judged(by.into(), asked).await {
+                Ok(records) => JudgedView::of(records.iter().map(|record| &**record))
+                    .map_or_else(Reply::done, |judged| Reply::told(Told::Judged(Box::new(judged)))),
                 Err(why) => Reply::refused(why),
             },
             Meaning::Question(question) => desk.ask(question).await,
@@ -120,6 +129,29 @@ impl Connection {
                 }
             }
         })
+    }
+
+    /// What became of a command; a new hook or loop is told whole.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "everything else needs no more words than that it was done")]
+    async fn told(&self, records: &Records) -> Reply {
+        let desk = &self.reach.desk;
+        for record in records {
+            match &record.event {
+                Event::StopHookRegistered { hook_id, .. } => {
+                    let Reply { told: Some(Told::StopHooks(all)), .. } = desk.ask(Question::StopHooks(None)).await
+                    else {
+                        continue;
+                    };
+                    let own = all.into_iter().filter(|hook| hook.id == *hook_id).collect();
+                    return Reply::told(Told::StopHooks(own));
+                }
+                Event::AgentLoopStarted { loop_id, .. }
+                | Event::AgentLoopAdvanced { loop_id, .. }
+                | Event::AgentLoopEnded { loop_id, .. } => return desk.ask(Question::Loop(loop_id.clone())).await,
+                _ => {}
+            }
+        }
+        Reply::recorded(records.iter().map(|record| &record.event))
     }
 
     async fn watch(mut self, mut tail: Tail, mut live: Option<broadcast::Receiver<Live>>) -> io::Result<()> {

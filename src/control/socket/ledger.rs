@@ -12,7 +12,12 @@ use super::{
     message::{Question, Reply, Told},
     view::{self, ItemView, Status},
 };
-use crate::{control::task_view, engine::State, journal::Record, runtime::Follower};
+use crate::{
+    control::{stop_view, task_view},
+    engine::State,
+    journal::Record,
+    runtime::Follower,
+};
 
 /// How many questions wait before whoever asks has to.
 const BACKLOG: usize = 64;
@@ -81,6 +86,12 @@ impl Ledger {
             },
             Question::Gates => Told::Gates(view::gates(state)),
             Question::Hooks => Told::Hooks(view::hooks(&state.plan().hooks, &state.hooks)),
+            Question::StopHooks(task) => Told::StopHooks(stop_view::hooks(state, task.as_deref())),
+            Question::Checkpoints => Told::Checkpoints(stop_view::checkpoints(state)),
+            Question::Loop(id) => match state.agent_loop(&id) {
+                Some(known) => Told::AgentLoop(Box::new(stop_view::agent_loop(known))),
+                None => return Reply::refused(format!("there is no iteration {id}")),
+            },
             Question::Tasks => Told::Tasks(task_view::all(&state.tasks.graph)),
             Question::Task(id) => match task_view::one(&state.tasks.graph, &id) {
                 Ok(task) => Told::Task(Box::new(task)),

@@ -17,13 +17,20 @@ use serde::{Deserialize, Serialize};
 
 use super::view::{GateView, HookView, ItemView, Status};
 use crate::{
-    control::task_view::TaskView,
+    control::{
+        stop_view::{CheckpointView, JudgedView, LoopView, StopHookView},
+        task_view::TaskView,
+    },
     engine::{
         event::{By, Event, StopHow},
         hooks::point::Point,
         ids::{GateId, ItemId, RunId},
         input::{Command, GateAnswer},
         session::gate::Choice,
+        stop::{
+            loops::{Asked, LoopCommand},
+            registry::Registration,
+        },
         tasks::command::TaskCommand,
     },
     hooks::process::Stream,
@@ -110,6 +117,30 @@ pub enum Request {
     TaskList,
     /// One task: answered by `task`.
     TaskShow { id: String },
+    /// Ask a stop hook as well, from now on: answered by `stop_hooks`, it alone.
+    StopHookRegister {
+        #[serde(flatten)]
+        hook: Registration,
+    },
+    /// Ask none of those any more that were registered for this task: answered by `cleared`, how many there were.
+    StopHooksClear { task: String },
+    /// The stop hooks that were registered, all or those for a task: answered by `stop_hooks`.
+    StopHookList {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<String>,
+    },
+    /// Something about a loop that an agent leads: answered by `agent_loop`, or, when its work is judged, by `judged`, as
+    /// soon as that is done.
+    Loop { about: LoopCommand },
+    /// One loop: answered by `agent_loop`.
+    LoopShow { id: String },
+    /// The agent says that the session is complete; the stop hooks judge that.
+    SessionComplete {
+        #[serde(default)]
+        reason: String,
+    },
+    /// What was kept: answered by `checkpoints`.
+    CheckpointList,
     /// The records from this number on, then all that come; only those that come, if unsaid. With `live`, the output of
     /// hooks as well, as it comes: lines with `live`, between the records.
     Watch {
@@ -165,6 +196,8 @@ pub enum Meaning {
     Command(Command),
     /// What is known already is told.
     Question(Question),
+    /// The session decides, when it has judged what an agent did.
+    Judgement(Asked),
     /// Records, from this number on, and perhaps the output of hooks.
     Watch(Option<u64>, LiveOutput),
 }
@@ -195,6 +228,12 @@ pub enum Question {
     Tasks,
     /// The task of that name.
     Task(String),
+    /// The stop hooks that were registered.
+    StopHooks(Option<String>),
+    /// The loop of that name.
+    Loop(String),
+    /// What was kept.
+    Checkpoints,
 }
 
 impl Request {
@@ -209,6 +248,10 @@ impl Request {
             Self::HookList => Tell(Question::Hooks),
             Self::TaskList => Tell(Question::Tasks),
             Self::TaskShow { id } => Tell(Question::Task(id)),
+            Self::StopHookList { task } => Tell(Question::StopHooks(task)),
+            Self::LoopShow { id } => Tell(Question::Loop(id)),
+            Self::CheckpointList => Tell(Question::Checkpoints),
+            Self::Loop { about: LoopCommand::Judge(asked) } => Meaning::Judgement(*asked),
             Self::Watch { from, live: true } => Meaning::Watch(from, LiveOutput::Wanted),
             Self::Watch { from, live: false } => Meaning::Watch(from, LiveOutput::Unwanted),
             Self::Pause => Do(Command::Pause),
@@ -227,6 +270,10 @@ impl Request {
             Self::HookRun { hook, point } => Do(Command::RunHook(point, hook)),
             Self::HookCancel { run } => Do(Command::CancelHook(run)),
             Self::Task { task } => Do(Command::Task(task)),
+            Self::StopHookRegister { hook } => Do(Command::RegisterStopHook(hook)),
+            Self::StopHooksClear { task } => Do(Command::ClearStopHooks(task)),
+            Self::Loop { about } => Do(Command::Loop(about)),
+            Self::SessionComplete { reason } => Do(Command::CompleteSession(reason)),
         }
     }
 }
@@ -251,6 +298,10 @@ impl From<Command> for Request {
             Command::RunHook(point, hook) => Self::HookRun { hook, point },
             Command::CancelHook(run) => Self::HookCancel { run },
             Command::Task(task) => Self::Task { task },
+            Command::RegisterStopHook(hook) => Self::StopHookRegister { hook },
+            Command::ClearStopHooks(task) => Self::StopHooksClear { task },
+            Command::Loop(about) => Self::Loop { about },
+            Command::CompleteSession(reason) => Self::SessionComplete { reason },
         }
     }
 }
@@ -363,6 +414,16 @@ pub enum Told {
     Task(Box<TaskView>),
     /// The name of the task that was added.
     Added(String),
+    /// The stop hooks that were registered.
+    StopHooks(Vec<StopHookView>),
+    /// How many stop hooks were taken away.
+    Cleared(usize),
+    /// A loop that an agent leads.
+    AgentLoop(Box<LoopView>),
+    /// What was decided about an iteration of it.
+    Judged(Box<JudgedView>),
+    /// What was kept.
+    Checkpoints(Vec<CheckpointView>),
 }
 
 impl Reply {
@@ -372,12 +433,14 @@ impl Reply {
     }
 
     /// It was done, and this was recorded.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "everything else needs no more words than that it was done")]
     pub fn recorded<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
-        let added = events.into_iter().find_map(|event| {
-            let Event::TaskCreated(created) = event else { return None };
-            Some(created.task.clone())
+        let told = events.into_iter().filter_map(|event| match event {
+            Event::TaskCreated(created) => Some(Told::Added(created.task.clone())),
+            Event::StopHooksCleared { hooks, .. } => Some(Told::Cleared(hooks.len())),
+            _ => None,
         });
-        added.map_or(Self::done(), |id| Self::told(Told::Added(id)))
+        told.last().map_or(Self::done(), Self::told)
     }
 
     /// This is what was asked for.
@@ -412,7 +475,7 @@ mod tests {
         assert_eq!(By::from(by), By::Tui);
         match request.meaning() {
             Meaning::Command(command) => command,
-            Meaning::Question(_) | Meaning::Watch(..) => panic!("{line} is no command"),
+            Meaning::Question(_) | Meaning::Judgement(_) | Meaning::Watch(..) => panic!("{line} is no command"),
         }
     }
 

@@ -21,6 +21,9 @@ pub enum Point {
     /// When something happens to a task, beside the agent. Not a point of `hooks:`: these have a place of their own in the
     /// config, subscribe to events, and answer with actions.
     Automation,
+    /// After each iteration, to decide whether it was the last. Not a point of `hooks:` either: stop decisions have a place
+    /// of their own in the config.
+    StopDecision,
     /// After a turn that failed.
     OnError,
     /// Before the work is submitted.
@@ -42,6 +45,8 @@ pub enum Decides {
     Nobody,
     /// One run that blocks holds the whole point.
     AllMustPass,
+    /// The first that completes or escalates decides.
+    TheFirstThatEndsIt,
 }
 
 /// What a run that could not do its job (crash, timeout, not found) means.
@@ -53,6 +58,8 @@ pub enum Broken {
     HookError,
     /// As if the hook had blocked.
     Block,
+    /// A person has to look.
+    Escalate,
 }
 
 /// Where the text of a piped run goes.
@@ -68,6 +75,8 @@ pub enum PipedTo {
     Recovery,
     /// A turn in which the agent repairs what blocked.
     Remediation,
+    /// Part of the next iteration's prompt.
+    NextPrompt,
     /// Nowhere: no prompt follows.
     Never,
 }
@@ -113,7 +122,7 @@ impl Point {
     /// The table. Every difference between points is a column of it, and no other place knows of one.
     pub const fn rules(self) -> Rules {
         use AfterFailure::{RunTheRest, StopTheRest};
-        use Decides::{AllMustPass, Nobody};
+        use Decides::{AllMustPass, Nobody, TheFirstThatEndsIt};
         let (decides, after_failure, broken, piped_to) = match self {
             Self::SessionStart | Self::PostIteration | Self::AfterSubmit | Self::AfterMerge => {
                 (Nobody, RunTheRest, Broken::Warn, PipedTo::Pending)
@@ -122,6 +131,7 @@ impl Point {
             Self::Stop => (AllMustPass, RunTheRest, Broken::Warn, PipedTo::Feedback),
             Self::OnTaskComplete => (Nobody, RunTheRest, Broken::HookError, PipedTo::Pending),
             Self::Automation => (Nobody, RunTheRest, Broken::HookError, PipedTo::Never),
+            Self::StopDecision => (TheFirstThatEndsIt, StopTheRest, Broken::Escalate, PipedTo::NextPrompt),
             Self::OnError => (Nobody, RunTheRest, Broken::Warn, PipedTo::Recovery),
             Self::BeforeSubmit | Self::BeforeMerge => (AllMustPass, StopTheRest, Broken::Block, PipedTo::Remediation),
             Self::SessionEnd => (Nobody, RunTheRest, Broken::Warn, PipedTo::Never),
@@ -138,6 +148,7 @@ impl Point {
             Self::PostIteration => "post_iteration",
             Self::OnTaskComplete => "on_task_complete",
             Self::Automation => "automation",
+            Self::StopDecision => "stop_decision",
             Self::OnError => "on_error",
             Self::BeforeSubmit => "before_submit",
             Self::AfterSubmit => "after_submit",

@@ -70,7 +70,7 @@ fn is_name(text: &str) -> bool {
 pub const fn offered(point: Point) -> &'static [&'static str] {
     match point {
         Point::SessionStart | Point::SessionEnd => &["session"],
-        Point::PreIteration | Point::PostIteration => &["session", "iteration"],
+        Point::PreIteration | Point::PostIteration | Point::StopDecision => &["session", "iteration"],
         Point::Stop => &["session", "iteration", "attempt"],
         Point::OnError => &["session", "iteration", "error"],
         Point::OnTaskComplete | Point::Automation => &["session", "iteration", "task_id", "task_content"],

@@ -22,7 +22,6 @@ use crate::engine::{
         resolve::{self, HookRef},
     },
     ids::RunId,
-    stop::Action,
     time::{At, Span},
 };
 
@@ -39,6 +38,9 @@ impl State {
             }
             Event::HookRequested { point, hook, .. } => {
                 self.side.queue.push_back(Errand::ByHand(HookRef::new(*point, hook)));
+            }
+            Event::HookStarted { run, point: Point::StopDecision, hook, of, .. } => {
+                self.stop_hook_started(*run, hook, of.as_deref());
             }
             Event::HookStarted { run, point, hook, beside, .. } => self.hook_started(*run, *point, hook, *beside),
             Event::HookFinished(finished) => self.hook_finished(finished),
@@ -66,8 +68,9 @@ impl State {
                 self.turns.context = None;
             }
             Event::PermissionAsked { ask, .. } => self.asks.waiting.push_back((**ask).clone()),
-            Event::TurnEnded { stop_reason, spent, .. } => {
+            Event::TurnEnded { stop_reason, spent, work, .. } => {
                 self.account.book(at, *spent);
+                self.work_done(work.as_deref());
                 self.asks.waiting.clear();
                 self.turn_stopped(*stop_reason);
             }
@@ -87,9 +90,18 @@ impl State {
                 self.gates.open = Some(Gate { id, about, reason, hook, items, ask, choices, opened: at });
             }
             Event::GateAnswered { choice, .. } => self.gate_answered(*choice),
-            Event::StopDecided { action, reason, next_prompt, .. } => {
-                self.stop_decided(*action, reason, next_prompt.as_ref());
-            }
+            Event::RulesDue { .. }
+            | Event::RuleStarted { .. }
+            | Event::RuleChecked { .. }
+            | Event::StopDecided(_)
+            | Event::Checkpoint(_)
+            | Event::StopHookRegistered { .. }
+            | Event::StopHooksCleared { .. }
+            | Event::AgentLoopStarted { .. }
+            | Event::AgentLoopAdvanced { .. }
+            | Event::JudgementAsked { .. }
+            | Event::AgentLoopEnded { .. }
+            | Event::CompletionPromised { .. } => self.apply_stop(at, event),
             Event::TaskCreated(_)
             | Event::TaskStarted(_)
             | Event::TaskCompleted(_)
@@ -151,6 +163,7 @@ impl State {
     fn iteration_started(&mut self, iteration: u32) {
         self.iterations.current = iteration;
         self.iterations.open = true;
+        self.iterations.files.clear();
         self.retry.wait = Wait::No;
         self.phase = Phase::Hooks(Dispatch::reached(Point::PreIteration, Cause::Lifecycle));
     }
@@ -178,6 +191,7 @@ impl State {
     fn prompt_sent(&mut self, prompt: &PromptSent) {
         self.turns.last = prompt.turn;
         self.turns.said.clear();
+        self.turns.prompt.clone_from(&prompt.text);
         self.pending.set_state(&prompt.items, ItemState::InFlight);
         self.retry.wait = Wait::No;
         match prompt.reason {
@@ -264,15 +278,6 @@ impl State {
         self.phase = Phase::Due(Due::Feedback(feedback.text));
     }
 
-    fn stop_decided(&mut self, action: Action, reason: &str, next_prompt: Option<&String>) {
-        self.turns.next_prompt = next_prompt.cloned();
-        self.phase = match action {
-            Action::Complete => Phase::Exit(Ending::offering(Outcome::Complete, reason)),
-            Action::Continue => Phase::Between,
-            Action::Escalate => Phase::Escalated(reason.to_owned()),
-        };
-    }
-
     pub(in crate::engine) fn task_completed(&mut self, id: &str, content: &str) {
         let hooks_run = !resolve::due(self.plan(), &self.hooks, Point::OnTaskComplete).is_empty();
         if self.side.completed.insert(id.to_owned()) && hooks_run && !self.interrupted() {
@@ -289,6 +294,7 @@ impl State {
         self.side.clear();
         self.drop_automation_commands();
         self.tasks.flows.cut();
+        self.stop.loops.iter_mut().for_each(|known| known.judging = None);
         self.gates.open = None;
         self.asks.waiting.clear();
         let ending_hooks = self.is_ending();
@@ -327,6 +333,7 @@ impl State {
             | Choice::Skip
             | Choice::Continue
             | Choice::Send
+            | Choice::Message
             | Choice::Ignore
             | Choice::Disable
             | Choice::Retry
@@ -346,7 +353,10 @@ impl State {
             }
             About::Delivery => self.ask_once(Asked::Delivery),
             About::RetryLimit => self.limit_answered(choice),
-            About::Escalation if matches!(self.phase, Phase::Escalated(_)) => self.phase = Phase::Between,
+            About::Escalation if matches!(self.phase, Phase::Escalated(_)) => {
+                self.phase = Phase::Between;
+                self.looked_at();
+            }
             About::Escalation => self.ask_once(Asked::Escalation),
             About::Errors => self.retry.errors = 0,
             About::BrokenHook => self.broken_answered(choice, gate.hook.as_deref()),
@@ -366,7 +376,7 @@ impl State {
                 self.hold_what_stop_hooks_piped();
                 self.phase = Phase::Settled(IterationOutcome::Forced);
             }
-            Choice::Send => self.phase = Phase::Due(Due::Message),
+            Choice::Send | Choice::Message => self.phase = Phase::Due(Due::Message),
             Choice::Continue => {
                 self.retry.grant(self.began.plan.max_hook_retries);
                 self.forget_limit();

@@ -49,6 +49,8 @@ pub enum Choice {
     Continue,
     /// Send a message of one's own.
     Send,
+    /// Go on, with a message of one's own for the next prompt.
+    Message,
     /// Accept the turn as it is.
     Ignore,
     /// Do not run this hook any more in this session.
@@ -121,11 +123,11 @@ pub(crate) enum Unanswered {
 impl About {
     /// The answers that a person can give; at a permission, the agent says.
     pub const fn choices(self) -> &'static [Choice] {
-        use Choice::{Abort, Approve, Cancel, Complete, Continue, Disable, Ignore, Retry, Send, Skip, Stop};
+        use Choice::{Abort, Approve, Cancel, Complete, Continue, Disable, Ignore, Message, Retry, Send, Skip, Stop};
         match self {
             Self::FinalDelivery | Self::Delivery => &[Approve, Skip],
             Self::RetryLimit => &[Continue, Send, Ignore, Disable, Abort],
-            Self::Escalation => &[Continue, Send, Complete, Abort],
+            Self::Escalation => &[Continue, Message, Complete, Abort],
             Self::Errors => &[Continue, Send, Abort],
             Self::BrokenHook => &[Disable, Retry, Abort],
             Self::Permission => &[Cancel],
@@ -156,6 +158,7 @@ impl Choice {
             Self::Skip => "skip",
             Self::Continue => "continue",
             Self::Send => "send",
+            Self::Message => "message",
             Self::Ignore => "ignore",
             Self::Disable => "disable",
             Self::Retry => "retry",
@@ -174,6 +177,15 @@ impl Choice {
 }
 
 impl Gate {
+    /// The choice that is meant: to write to the agent is called differently where it ends a turn and where it begins one.
+    pub(super) fn understood(&self, choice: Choice) -> Choice {
+        match choice {
+            Choice::Send if self.choices.contains(&Choice::Message) => Choice::Message,
+            Choice::Message if self.choices.contains(&Choice::Send) => Choice::Send,
+            other => other,
+        }
+    }
+
     /// When the timeout answers, if there is one.
     pub fn deadline(&self, plan: &Plan) -> Option<At> {
         (!plan.gates.timeout.is_zero()).then(|| self.opened.after(plan.gates.timeout))

@@ -12,7 +12,7 @@ use crate::engine::{
     },
     policy::{Delivery, OnLimit},
     session::delivery::{Ending, STOPPED},
-    stop,
+    stop::judging::Judging,
     time::At,
 };
 
@@ -61,6 +61,7 @@ impl State {
             iteration: self.iterations.current,
             attempt,
             beside: self.side.dispatch.as_ref() == Some(dispatch),
+            of: None,
         })
         .then(Effect::RunHook(Box::new(job)))
     }
@@ -79,8 +80,14 @@ impl State {
             task,
             error,
             agent_output: (!self.turns.said.is_empty()).then(|| self.turns.said.clone()),
+            files_modified: self.files_offered(dispatch.point),
             ..Facts::default()
         }
+    }
+
+    /// The files that were changed in the iteration, at the points that come after the agent's work.
+    fn files_offered(&self, point: Point) -> Option<Vec<String>> {
+        matches!(point, Point::Stop | Point::PostIteration).then(|| self.iterations.files.clone())
     }
 
     /// The hook that just broke for at least the second time in a row, if a person is there to be asked about it.
@@ -101,12 +108,13 @@ impl State {
             Point::SessionStart => self.proceed_between(now),
             Point::PreIteration => self.send_iteration(dispatch),
             Point::Stop => self.judge_stop(dispatch),
-            Point::PostIteration => self.decide_stop(),
+            Point::PostIteration => self.proceed_judging(None, &Judging::default(), now),
             Point::OnError => self.after_error(dispatch, now),
             Point::SessionEnd => self.end(),
             // These are not part of the main line: task events run beside it, the others in pipelines of their own.
             Point::OnTaskComplete
             | Point::Automation
+            | Point::StopDecision
             | Point::BeforeSubmit
             | Point::AfterSubmit
             | Point::BeforeMerge
@@ -139,7 +147,7 @@ impl State {
         if let Some(step) = self.over_budget() {
             return step;
         }
-        if self.steering.paused {
+        if self.steering.paused || self.is_led_from_outside() {
             return Step::default();
         }
         self.wait_over(now)
@@ -217,17 +225,6 @@ impl State {
 
     pub(crate) fn feedback(&self, dispatch: &Dispatch) -> Option<Feedback> {
         dispatch.feedback(&|hook| self.hooks.disabled.contains(hook))
-    }
-
-    fn decide_stop(&self) -> Step {
-        let decided = stop::decide(&self.plan().stop.hooks, &self.turns.said);
-        Step::record(Event::StopDecided {
-            iteration: self.iterations.current,
-            hook: decided.hook,
-            action: decided.action,
-            reason: decided.reason,
-            next_prompt: None,
-        })
     }
 
     fn after_error(&self, dispatch: &Dispatch, now: At) -> Step {

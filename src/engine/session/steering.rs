@@ -15,6 +15,7 @@ use crate::engine::{
     ids::{ItemId, RunId},
     input::{Command, GateAnswer},
     tasks::record::Origin,
+    time::At,
 };
 
 /// What people asked for.
@@ -29,7 +30,7 @@ pub struct Steering {
 }
 
 impl State {
-    pub(crate) fn on_command(&self, by: By, command: Command) -> Step {
+    pub(crate) fn on_command(&self, by: By, command: Command, now: At) -> Step {
         if let Some(outcome) = self.outcome() {
             return Step::refuse(format!("the session has ended ({outcome:?})").to_lowercase());
         }
@@ -72,6 +73,10 @@ impl State {
             }
             Command::CancelHook(run) => Step::refuse(format!("run {run} is not going on")),
             Command::Task(command) => self.on_task_command(command, Origin::by(by)),
+            Command::RegisterStopHook(wanted) => self.register_stop_hook(by, wanted, now),
+            Command::ClearStopHooks(task) => self.clear_stop_hooks(by, task),
+            Command::Loop(command) => self.on_loop_command(by, command, now),
+            Command::CompleteSession(reason) => Step::record(Event::CompletionPromised { reason, by }),
         }
     }
 
@@ -81,7 +86,8 @@ impl State {
         let beside = self.side.dispatch.as_ref().and_then(run);
         let by_itself = self.tasks.automation.running().map(|running| running.run);
         let steps = self.tasks.flows.running().map(|(_, run, _)| run);
-        self.dispatch().and_then(run).into_iter().chain(beside).chain(by_itself).chain(steps)
+        let judged = self.judgements().flat_map(|(_, judging)| judging.runs().map(|running| running.run));
+        self.dispatch().and_then(run).into_iter().chain(beside).chain(by_itself).chain(steps).chain(judged)
     }
 
     fn stop(&self, by: By, how: StopHow) -> Step {
@@ -139,6 +145,7 @@ impl State {
                 format!("there is no gate {id}")
             });
         };
+        let choice = gate.understood(choice);
         if !gate.choices.contains(&choice) {
             let known = gate.choices.iter().map(|choice| choice.name()).collect::<Vec<_>>().join(", ");
             return Step::refuse(format!("gate {id} does not take `{}`; it takes: {known}", choice.name()));
@@ -156,8 +163,10 @@ impl State {
         }
         let option = ask.and(text.clone());
         let message = match (choice, text) {
-            (Choice::Send, Some(text)) if !text.trim().is_empty() => Some(Event::MessageQueued { by, text }),
-            (Choice::Send, _) => return Step::refuse("a message is needed to send one"),
+            (Choice::Send | Choice::Message, Some(text)) if !text.trim().is_empty() => {
+                Some(Event::MessageQueued { by, text })
+            }
+            (Choice::Send | Choice::Message, _) => return Step::refuse("a message is needed to send one"),
             _ => None,
         };
         // Whatever the answer entails is recorded before the answer: cut in between, the gate is still open.
@@ -195,6 +204,7 @@ impl State {
             (Choice::Disable, Some(hook), Phase::Hooks(dispatch)) => {
                 Step::record(Event::HookDisabled { point: dispatch.point, hook: hook.clone(), by })
             }
+            (Choice::Continue | Choice::Message, _, Phase::Escalated(_)) => self.unblock(by),
             (Choice::Skip, _, _) if by == super::POLICY => {
                 self.skips(gate, choice, None, by).fold(Step::default(), Step::and)
             }

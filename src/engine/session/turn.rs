@@ -7,7 +7,7 @@
 use super::{Phase, State};
 use crate::engine::{
     Step,
-    conversation::{AgentUpdate, ContextUse, Conversation, StopReason, TurnEnd, TurnFailure},
+    conversation::{AgentUpdate, ContextUse, Conversation, StopReason, TurnEnd, TurnFailure, Work},
     effect::Effect,
     event::{Event, PromptReason, PromptSent},
     hooks::dispatch::Dispatch,
@@ -24,8 +24,12 @@ const KEPT_MESSAGE: usize = 64 << 10;
 pub struct Turns {
     /// The last number given.
     pub last: TurnId,
+    /// The last prompt.
+    pub prompt: String,
     /// The end of what the agent said in its last turn.
     pub said: String,
+    /// What became of the project's files in its last turn, where that is known.
+    pub work: Option<Box<Work>>,
     /// What the stop decision wants to go with the next prompt.
     pub next_prompt: Option<String>,
     /// Why the last failed turn failed.
@@ -180,7 +184,8 @@ impl State {
     pub(crate) fn on_turn_ended(&self, turn: TurnId, end: &TurnEnd) -> Step {
         let Some(iteration) = self.awaited(turn) else { return Step::stale(turn) };
         let TurnEnd { stop_reason, spent } = *end;
-        let step = self.unasked(super::POLICY).and(Event::TurnEnded { iteration, turn, stop_reason, spent });
+        let step =
+            self.unasked(super::POLICY).and(Event::TurnEnded { iteration, turn, stop_reason, spent, work: None });
         match cut_short(stop_reason) {
             Some(why) => step.and(super::warning(why)),
             None => step,

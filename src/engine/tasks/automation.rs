@@ -275,7 +275,7 @@ impl State {
         let (point, output_limit) = (Point::Automation, self.plan().output_limit);
         let effect = HookJob { run, point, hook: spec.clone(), output_limit, facts };
         let (hook, iteration) = (spec.name.clone(), self.iterations.current);
-        Step::record(Event::HookStarted { run, point, hook, iteration, attempt: 0, beside: true })
+        Step::record(Event::HookStarted { run, point, hook, iteration, attempt: 0, beside: true, of: None })
             .then(Effect::RunHook(Box::new(effect)))
     }
 
@@ -327,6 +327,7 @@ impl State {
             omitted_bytes: 0,
             piped: false,
             reply: None,
+            decision: None,
             file: None,
             // It may have answered already, with only its end not recorded.
             again: job.hooks.front() == Some(&running.hook),

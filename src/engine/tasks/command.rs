@@ -103,7 +103,7 @@ impl State {
     }
 
     /// The record of what is asked, or why it cannot be done.
-    pub(super) fn task_event(&self, command: TaskCommand, origin: Origin) -> Result<Event, String> {
+    pub(crate) fn task_event(&self, command: TaskCommand, origin: Origin) -> Result<Event, String> {
         let graph = &self.tasks.graph;
         match command {
             TaskCommand::Add(new) => self.add(new, origin),

@@ -201,7 +201,7 @@ impl GateModal {
             return Asked::TooLate;
         }
         let Some(Button { choice, option, .. }) = self.buttons.get(self.choice).cloned() else { return Asked::Nothing };
-        if choice == Choice::Send {
+        if matches!(choice, Choice::Send | Choice::Message) {
             return Asked::Write;
         }
         if choice == Choice::Abort && !self.sure {

@@ -8,6 +8,7 @@ use crate::{
     control::{
         amounts::Used,
         requests::{self, Leave, Told},
+        stop_words,
         task_words::{self, Tone},
         text::{first_line, plain},
         tool,
@@ -182,7 +183,7 @@ fn toned(at: At, tone: Tone, head: String) -> Block {
 
 /// What needs only a line.
 pub(super) fn note(at: At, event: &Event) -> Option<Block> {
-    if let Some((tone, head)) = task_words::told(event) {
+    if let Some((tone, head)) = task_words::told(event).or_else(|| stop_words::told(event)) {
         return Some(toned(at, tone, head));
     }
     let line = |head: String, role| Some(block(Kind::Note, at, head, role));
@@ -227,9 +228,6 @@ pub(super) fn note(at: At, event: &Event) -> Option<Block> {
         }
         Event::GateAnswered { gate, choice, by, .. } => {
             line(format!("◆ gate {gate}: {} by {}", choice.name(), requests::name(*by)), Role::Gate)
-        }
-        Event::StopDecided { action, reason, .. } => {
-            line(format!("decision: {}: {}", format!("{action:?}").to_lowercase(), short(reason)), Role::Accent)
         }
         Event::HookDisabled { point, hook, .. } => {
             line(format!("hook {} at {point} is off", short(hook)), Role::Warning)
@@ -277,6 +275,18 @@ pub(super) fn note(at: At, event: &Event) -> Option<Block> {
         | Event::WorkflowStepStarted { .. }
         | Event::WorkflowStepEnded(_)
         | Event::WorkflowEnded { .. }
+        | Event::RulesDue { .. }
+        | Event::RuleStarted { .. }
+        | Event::RuleChecked { .. }
+        | Event::StopDecided(_)
+        | Event::Checkpoint(_)
+        | Event::StopHookRegistered { .. }
+        | Event::StopHooksCleared { .. }
+        | Event::AgentLoopStarted { .. }
+        | Event::AgentLoopAdvanced { .. }
+        | Event::JudgementAsked { .. }
+        | Event::AgentLoopEnded { .. }
+        | Event::CompletionPromised { .. }
         | Event::ProcessStarted { .. }
         | Event::LoopEnded { .. }
         | Event::Unknown => None,

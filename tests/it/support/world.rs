@@ -11,7 +11,7 @@ use creel::engine::{
         AgentUpdate, Location, OptionKind, PermissionAnswer, PermissionAsk, PermissionOption, Spent, StopReason,
         ToolCall, ToolKind, TurnEnd, TurnFailure,
     },
-    effect::{Effect, HookJob, Leave},
+    effect::{Effect, HookJob, Leave, RuleJob},
     event::{By, Event, HookFinished, Presence, SessionStarted},
     hooks::{
         point::Point,
@@ -20,10 +20,11 @@ use creel::engine::{
     ids::{AskId, RunId, TurnId},
     input::{Command, Input},
     policy::{
-        AgentSpec, AutomationHook, Budget, Context, GatePolicies, HookAction, HookSpec, OnLimit, Plan, StopHook,
-        StopPlan,
+        AgentSpec, AutomationHook, Budget, Context, GatePolicies, HookAction, HookSpec, Judge, OnLimit, Plan, Preset,
+        RuleCheck, RuleSpec, StopHook, StopPlan, When,
     },
     session::gate::{About, Choice},
+    stop::rule::RuleResult,
     tasks::{
         builtin::Builtin,
         command::{Completion, TaskCommand},
@@ -31,6 +32,12 @@ use creel::engine::{
     },
     time::{At, Span},
 };
+
+/// A stop hook that is a command.
+pub fn stop_command(name: &str) -> StopHook {
+    let judge = Judge::Command { command: name.to_owned(), timeout: Span::secs(60) };
+    StopHook { name: name.to_owned(), judge, when: When::default(), enabled: true }
+}
 
 /// How a hook answers.
 #[derive(Debug, Clone)]
@@ -90,6 +97,8 @@ pub struct Script {
     pub presence: Presence,
     /// By hook name; the last answer repeats.
     pub hooks: BTreeMap<String, Vec<Ran>>,
+    /// Whether each rule holds, by name; the last answer repeats. Unknown rules hold.
+    pub rules: BTreeMap<String, Vec<bool>>,
     /// The last answer repeats.
     pub agent: Vec<Answer>,
     /// What a person answers, by gate; the last answer repeats.
@@ -111,7 +120,7 @@ pub fn plan() -> Plan {
         automation: Vec::new(),
         workflows: BTreeMap::new(),
         stop: StopPlan {
-            hooks: vec![StopHook::Default],
+            hooks: vec![StopHook::preset(Preset::Default)],
             rules: Vec::new(),
             circuit_breaker: 3,
             thrashing: 0,
@@ -143,6 +152,7 @@ impl Script {
             plan: plan(),
             presence: Presence::Unattended,
             hooks: BTreeMap::new(),
+            rules: BTreeMap::new(),
             agent: vec![DONE],
             person: Vec::new(),
         }
@@ -156,6 +166,29 @@ impl Script {
 
     pub fn plan(mut self, change: impl FnOnce(&mut Plan)) -> Self {
         change(&mut self.plan);
+        self
+    }
+
+    /// A rule, and whether it holds each time.
+    pub fn rule(mut self, name: &str, passed: &[bool]) -> Self {
+        let check =
+            RuleCheck::Command { command: name.to_owned(), expected_exit: 0, folder: None, env: BTreeMap::new() };
+        let rule = RuleSpec { name: name.to_owned(), check, timeout: Span::secs(60), enabled: true };
+        self.plan.stop.rules.push(rule);
+        self.rules.insert(name.to_owned(), passed.to_vec());
+        self
+    }
+
+    /// Who decides, instead of the preset that always does.
+    pub fn stop_hooks(mut self, hooks: impl IntoIterator<Item = StopHook>) -> Self {
+        self.plan.stop.hooks = hooks.into_iter().collect();
+        self
+    }
+
+    /// A command that decides, and what it answers each time.
+    pub fn stop_command(mut self, name: &str, runs: impl Into<Vec<Ran>>) -> Self {
+        self.plan.stop.hooks.push(stop_command(name));
+        self.hooks.insert(name.to_owned(), runs.into());
         self
     }
 
@@ -223,6 +256,7 @@ pub struct World {
     pub now: At,
     pub events: Vec<Event>,
     pub jobs: Vec<HookJob>,
+    pub checks: Vec<RuleJob>,
     pub turn: Option<(TurnId, String)>,
     pub cancelled: Vec<RunId>,
     pub turn_cancelled: bool,
@@ -264,6 +298,7 @@ impl World {
             now: At(0),
             events: events.to_vec(),
             jobs: Vec::new(),
+            checks: Vec::new(),
             turn: None,
             cancelled: Vec::new(),
             turn_cancelled: false,
@@ -304,6 +339,7 @@ impl World {
         for effect in step.effects {
             match effect {
                 Effect::RunHook(job) => self.jobs.push(*job),
+                Effect::CheckRule(job) => self.checks.push(*job),
                 Effect::CancelHook(run) => self.cancelled.push(run),
                 Effect::SendPrompt { turn, text, .. } => {
                     assert!(self.turn.is_none(), "two turns at once");
@@ -339,6 +375,19 @@ impl World {
             answer: Some(ran.stdout.into()),
         };
         self.input(Input::HookFinished { run: job.run, result: Box::new(result) });
+    }
+
+    /// Answers the check that has waited longest (or the `nth`).
+    pub fn finish_check(&mut self, nth: usize) {
+        let job = self.checks.remove(nth);
+        let name = &job.rule.name;
+        let before =
+            self.events.iter().filter(|event| matches!(event, Event::RuleChecked { rule, .. } if rule == name));
+        let given = self.script.rules.get(name).map_or(&[true][..], Vec::as_slice);
+        let passed = given[before.count().min(given.len() - 1)] && !self.cancelled.contains(&job.run);
+        let message = if passed { "as it should be" } else { "exit 101, expected 0" };
+        let result = RuleResult { passed, ..RuleResult::not_judged(message.into()) };
+        self.input(Input::RuleChecked { run: job.run, result: Box::new(result) });
     }
 
     pub fn finish_turn(&mut self) {
@@ -407,7 +456,7 @@ impl World {
         assert!(!person.is_empty(), "nobody was expected to answer {:?}", gate.about);
         let (about, choice) = person[given.min(person.len() - 1)];
         assert_eq!(about, gate.about, "another gate than the script expects: {}", gate.reason);
-        let text = (choice == Choice::Send).then(|| "Try another way.".to_owned());
+        let text = matches!(choice, Choice::Send | Choice::Message).then(|| "Try another way.".to_owned());
         let answer = creel::engine::input::GateAnswer { gate: gate.id, choice, text, items: None };
         self.command(Command::AnswerGate(answer));
     }
@@ -419,6 +468,8 @@ impl World {
         }
         if !self.jobs.is_empty() {
             self.finish_hook(0);
+        } else if !self.checks.is_empty() {
+            self.finish_check(0);
         } else if self.turn.is_some() && self.state.gates.open.is_none() {
             self.finish_turn();
         } else if let Some(at) = self.state.next_wake() {
@@ -459,6 +510,8 @@ fn line(event: &Event) -> Option<String> {
     Some(match event {
         Event::SessionStarted(_)
         | Event::HooksDue { .. }
+        | Event::RulesDue { .. }
+        | Event::RuleStarted { .. }
         | Event::AgentSaid { .. }
         | Event::HookStarted { .. }
         | Event::ProcessStarted { .. } => return None,
@@ -482,7 +535,10 @@ fn line(event: &Event) -> Option<String> {
         Event::GateAnswered { gate, choice, by, .. } => format!("  gate {gate} {} by {by:?}", choice.name()),
         Event::PermissionAsked { ask, .. } => format!("  asks {}", quoted(&ask.tool.title)),
         Event::BackoffStarted { wait_ms, .. } => format!("  waits {wait_ms}"),
-        Event::StopDecided { action, .. } => format!("  decided {action:?}"),
+        Event::StopDecided(decided) => format!("  decided {:?}", decided.action),
+        Event::RuleChecked { rule, passed, .. } => {
+            format!("  rule {rule} {}", if *passed { "passed" } else { "failed" })
+        }
         Event::Warning { text } => format!("  warning {text}"),
         Event::SessionEnded { outcome, reason, .. } => format!("ended {} ({reason})", outcome.name()),
         other => {

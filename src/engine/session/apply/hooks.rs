@@ -70,6 +70,9 @@ impl State {
     }
 
     pub(super) fn hook_finished(&mut self, finished: &HookFinished) {
+        if finished.point == Point::StopDecision {
+            return self.stop_hook_finished(finished);
+        }
         if self.tasks.automation.awaits(finished.run) {
             return self.tasks.automation.finished();
         }

@@ -100,6 +100,7 @@ const fn meaning_of(about: About, choice: Choice) -> &'static str {
         (About::Budget, Choice::Continue) => "as much again; then you are asked again",
         (_, Choice::Continue) => "the next iteration",
         (_, Choice::Send) => "write to the agent yourself; the count starts again",
+        (_, Choice::Message) => "go on, with words of your own for the agent",
         (_, Choice::Ignore) => "accept the turn as it is; the iteration counts as forced",
         (_, Choice::Disable) => "this hook does not run any more in this session",
         (_, Choice::Retry) => "run the hook once more",

@@ -1,0 +1,26 @@
+//! No agent of creel's: one that somebody runs by hand leads itself, and reaches the session by its tools.
+
+use tokio_util::sync::CancellationToken;
+
+use super::{Agent, BoxFuture, TurnRequest, Updates};
+use crate::engine::conversation::{TurnEnd, TurnFailure};
+
+/// Takes the place of an agent, and no prompts: the engine sends none to who leads itself.
+#[derive(Debug)]
+pub struct OutsideAgent;
+
+impl Agent for OutsideAgent {
+    fn turn<'a>(
+        &'a mut self,
+        _request: TurnRequest,
+        _updates: &'a mut dyn Updates,
+        _cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<TurnEnd, TurnFailure>> {
+        let why = "the agent of this session leads itself: it takes no prompts, only what its tools answer";
+        Box::pin(async move { Err(TurnFailure::new(why)) })
+    }
+
+    fn shutdown(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+}

@@ -1,0 +1,144 @@
+//! What decides whether the session is complete: the hooks that are asked, and when.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::rules::RuleSpec;
+use crate::engine::{stop::StopResult, time::Span};
+
+/// What decides whether the session is complete.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StopPlan {
+    /// Asked in order after each iteration.
+    pub hooks: Vec<StopHook>,
+    /// What is checked after each iteration, before the hooks are asked.
+    #[serde(default)]
+    pub rules: Vec<RuleSpec>,
+    /// How many iterations in a row with failed rules escalate; 0: never.
+    pub circuit_breaker: u32,
+    /// How many iterations in a row that change the same file escalate; 0: never.
+    #[serde(default)]
+    pub thrashing: u32,
+    /// How many iterations in a row with the same last message escalate; 0: never.
+    #[serde(default)]
+    pub no_progress: u32,
+}
+
+/// One stop decision hook.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StopHook {
+    /// What it is called; unique among the stop hooks, parts of groups included.
+    pub name: String,
+    /// Who decides.
+    pub judge: Judge,
+    /// When it is asked; always, if unsaid.
+    #[serde(default, skip_serializing_if = "When::is_always")]
+    pub when: When,
+    /// Whether it is asked at all.
+    pub enabled: bool,
+}
+
+/// Who decides.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Judge {
+    /// Something that creel brings along.
+    Preset(Preset),
+    /// A command that reads the agent's context and answers.
+    Command {
+        /// For `sh -c`, with the template filled in.
+        command: String,
+        /// How long it may take.
+        timeout: Span,
+    },
+    /// The same decision each time it is asked.
+    Fixed(StopResult),
+    /// Complete when all of these say so; escalate when one does.
+    All(Vec<StopHook>),
+    /// Complete when one of these says so; otherwise escalate when one does.
+    Any(Vec<StopHook>),
+}
+
+/// What creel brings along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Preset {
+    /// Promises, then rules.
+    Default,
+    /// Rules only.
+    Validation,
+    /// Promises only.
+    Promise,
+}
+
+/// When a hook is asked: all that is said must hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct When {
+    /// The first iteration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<u32>,
+    /// The last iteration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<u32>,
+    /// Patterns, one of which a file must fit that was changed in the iteration.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
+    /// What rules must have said: whether each passed.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub rules: BTreeMap<String, bool>,
+    /// Labels, one of which the task must have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+}
+
+impl When {
+    /// Whether nothing is said.
+    pub fn is_always(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Preset {
+    /// The name in the config and in records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Validation => "validation",
+            Self::Promise => "promise",
+        }
+    }
+
+    /// The preset of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Default, Self::Validation, Self::Promise].into_iter().find(|preset| preset.name() == name)
+    }
+}
+
+impl StopHook {
+    /// A preset under its own name.
+    pub fn preset(preset: Preset) -> Self {
+        Self { name: preset.name().into(), judge: Judge::Preset(preset), when: When::default(), enabled: true }
+    }
+
+    /// The parts, if it is a group.
+    pub fn parts(&self) -> &[Self] {
+        match &self.judge {
+            Judge::All(parts) | Judge::Any(parts) => parts,
+            Judge::Preset(_) | Judge::Command { .. } | Judge::Fixed(_) => &[],
+        }
+    }
+
+    /// The hook of that name: itself, or one of its parts, however deep.
+    pub fn find(&self, name: &str) -> Option<&Self> {
+        if self.name == name { Some(self) } else { self.parts().iter().find_map(|part| part.find(name)) }
+    }
+}
+
+impl StopPlan {
+    /// The hook of that name, parts of groups included.
+    pub fn hook(&self, name: &str) -> Option<&StopHook> {
+        self.hooks.iter().find_map(|hook| hook.find(name))
+    }
+}

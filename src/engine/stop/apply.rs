@@ -1,0 +1,187 @@
+//! How the records of stop decisions change the state.
+
+use super::{
+    Action, StopResult,
+    checkpoint::Kept,
+    context::RuleOutcome,
+    guard::{Guards, Sight},
+    judging::Judging,
+    loops::AgentLoop,
+    registry::Registered,
+};
+use crate::engine::{
+    conversation::Work,
+    event::{Event, HookFinished, Outcome, StopDecided},
+    hooks::{dispatch::Running, point::Point},
+    ids::RunId,
+    session::{Phase, State, delivery::Ending},
+    time::At,
+};
+
+impl State {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "what is not about decisions is about loops")]
+    pub(crate) fn apply_stop(&mut self, at: At, event: &Event) {
+        match event {
+            Event::RulesDue { rules, of, .. } => {
+                if let Some(judging) = self.judging_mut(of.as_deref()) {
+                    judging.rules = Some(rules.iter().cloned().collect());
+                }
+            }
+            Event::RuleStarted { run, rule, of, .. } => {
+                self.hooks.last_run = *run;
+                if let Some(judging) = self.judging_mut(of.as_deref()) {
+                    judging.rule_started(*run, rule);
+                }
+            }
+            Event::RuleChecked { run, rule, passed, message, of, .. } => {
+                let outcome = RuleOutcome { rule_name: rule.clone(), passed: *passed, message: message.clone() };
+                if let Some(judging) = self.judging_mut(of.as_deref()) {
+                    judging.rule_checked(*run, outcome);
+                }
+            }
+            Event::StopDecided(decided) => self.stop_decided(decided),
+            Event::Checkpoint(checkpoint) => {
+                self.stop.checkpoints.push(Kept { at, checkpoint: (**checkpoint).clone() });
+            }
+            Event::StopHookRegistered { hook_id, task, hook, metadata, .. } => {
+                let (id, task, metadata) = (hook_id.clone(), task.clone(), metadata.clone());
+                self.stop.last += 1;
+                self.stop.registered.push(Registered { id, task, hook: (**hook).clone(), metadata });
+            }
+            Event::StopHooksCleared { hooks, .. } => self.stop.registered.retain(|known| !hooks.contains(&known.id)),
+            Event::CompletionPromised { reason, .. } => self.stop.promised = Some(reason.clone()),
+            _ => self.apply_loop(event),
+        }
+    }
+
+    fn apply_loop(&mut self, event: &Event) {
+        if let Event::AgentLoopStarted { loop_id, task, max_iterations, promises, .. } = event {
+            self.stop.last += 1;
+            self.stop.loops.push(AgentLoop {
+                id: loop_id.clone(),
+                task: task.clone(),
+                max_iterations: *max_iterations,
+                promises: promises.clone(),
+                iteration: 1,
+                judging: None,
+                results: Vec::new(),
+                decided: None,
+                is_over: false,
+            });
+        }
+        if let Event::AgentLoopAdvanced { loop_id, iteration, .. } = event
+            && let Some(known) = self.loop_mut(loop_id)
+        {
+            known.iteration = *iteration;
+            known.decided = None;
+        }
+        if let Event::JudgementAsked { asked, .. } = event
+            && let Some(known) = self.loop_mut(&asked.id)
+        {
+            known.judging = Some(Judging::asked((**asked).clone(), known.results.clone()));
+        }
+        if let Event::AgentLoopEnded { loop_id, .. } = event
+            && let Some(known) = self.loop_mut(loop_id)
+        {
+            known.is_over = true;
+            known.judging = None;
+        }
+    }
+
+    fn loop_mut(&mut self, id: &str) -> Option<&mut AgentLoop> {
+        self.stop.loops.iter_mut().find(|known| known.id == id)
+    }
+
+    /// The judgement of that loop, or of the main line, which begins with its first record.
+    fn judging_mut(&mut self, of: Option<&str>) -> Option<&mut Judging> {
+        if let Some(id) = of {
+            return self.loop_mut(id)?.judging.as_mut();
+        }
+        if matches!(&self.phase, Phase::Hooks(dispatch) if dispatch.point == Point::PostIteration) {
+            self.phase = Phase::Judging(Box::default());
+        }
+        if let Phase::Judging(judging) = &mut self.phase { Some(judging) } else { None }
+    }
+
+    pub(crate) fn stop_hook_started(&mut self, run: RunId, hook: &str, of: Option<&str>) {
+        self.hooks.last_run = run;
+        if let Some(judging) = self.judging_mut(of) {
+            judging.rules.get_or_insert_default();
+            judging.running = Some(Running { run, hook: hook.to_owned() });
+        }
+    }
+
+    pub(crate) fn stop_hook_finished(&mut self, finished: &HookFinished) {
+        let here = if let Phase::Judging(judging) = &mut self.phase { Some(&mut **judging) } else { None };
+        let beside = self.stop.loops.iter_mut().filter_map(|known| known.judging.as_mut());
+        let awaits = |judging: &&mut Judging| judging.running.as_ref().is_some_and(|one| one.run == finished.run);
+        let Some(judging) = here.into_iter().chain(beside).find(awaits) else { return };
+        judging.running = None;
+        if let Some(decision) = finished.decision.as_ref().filter(|_| !finished.again) {
+            judging.answers.insert(finished.hook.clone(), (**decision).clone());
+        }
+    }
+
+    /// What was in flight when creel died is done again.
+    pub(crate) fn cut_judgements(&mut self) {
+        if let Phase::Judging(judging) = &mut self.phase {
+            judging.cut();
+        }
+        // Whoever asked is gone with its connection, and asks again.
+        self.stop.loops.iter_mut().for_each(|known| known.judging = None);
+    }
+
+    fn stop_decided(&mut self, decided: &StopDecided) {
+        if let Some(id) = &decided.of {
+            return self.loop_decided(id, decided);
+        }
+        let results = self.judging_here().map(|judging| judging.results.clone()).unwrap_or_default();
+        let sight = Sight { rules: &results, files: &self.iterations.files, said: &self.turns.said };
+        self.stop.guards = self.stop.guards.after(sight);
+        self.stop.promised = None;
+        self.stop.escalated = None;
+        self.stop.blocked.clone_from(&decided.blocked);
+        self.turns.next_prompt.clone_from(&decided.next_prompt);
+        self.phase = match decided.action {
+            Action::Complete => Phase::Exit(Ending::offering(Outcome::Complete, &decided.reason)),
+            Action::Continue => Phase::Between,
+            Action::Escalate => Phase::Escalated(decided.reason.clone()),
+        };
+    }
+
+    fn loop_decided(&mut self, id: &str, decided: &StopDecided) {
+        let outside = self.is_led_from_outside();
+        let Some(known) = self.loop_mut(id) else { return };
+        if let Some(judging) = known.judging.take() {
+            known.results = judging.results;
+        }
+        let (action, reason) = (decided.action, decided.reason.clone());
+        known.decided = Some(StopResult {
+            next_prompt: decided.next_prompt.clone(),
+            metadata: decided.metadata.clone(),
+            ..StopResult::new(action, reason.clone())
+        });
+        let task = known.task.clone();
+        // Who leads itself is told by the answer; there is no main line that could be held.
+        if action == Action::Escalate && !outside {
+            self.stop.escalated = Some((decided.hook.clone(), task, reason));
+        }
+    }
+
+    /// Takes in what became of the project's files in a turn.
+    pub(crate) fn work_done(&mut self, work: Option<&Work>) {
+        let Some(work) = work else { return };
+        for file in &work.files_modified {
+            if !self.iterations.files.contains(file) {
+                self.iterations.files.push(file.clone());
+            }
+        }
+        self.turns.work = Some(Box::new(work.clone()));
+    }
+
+    /// A person looked: what was seen before does not count any more.
+    pub(crate) fn looked_at(&mut self) {
+        self.stop.guards = Guards::default();
+        self.stop.blocked.clear();
+    }
+}

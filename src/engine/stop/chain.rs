@@ -1,0 +1,176 @@
+//! Asking the stop hooks in order: who is next, and what they say together.
+//!
+//! # Invariants
+//! - The first that completes or escalates decides, and no later one is asked. Otherwise the last one's word stands.
+//! - Hooks that are switched off, or whose conditions do not hold, are as if they were not there.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{Action, StopResult, context::AgentContext, preset};
+use crate::engine::policy::{Judge, StopHook, When};
+
+/// A hook as it takes part.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Voice<'a> {
+    /// What it is called in records.
+    pub id: &'a str,
+    /// What it is.
+    pub hook: &'a StopHook,
+    /// What it judges: the context of its task.
+    pub context: &'a AgentContext,
+}
+
+/// What is known once everybody who matters was asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    /// Who decided.
+    pub hook: String,
+    /// What.
+    pub result: StopResult,
+    /// The task that the hook belongs to.
+    pub task: String,
+    /// Everybody who was asked, with what they said.
+    pub asked: Vec<(String, StopResult)>,
+    /// What was given to be kept, in order, and by whom.
+    pub keep: Vec<(String, Value)>,
+}
+
+/// What follows from asking.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Counsel<'a> {
+    /// This command has to run first; for the task of this context.
+    Ask(&'a StopHook, &'a AgentContext),
+    /// Everybody who matters was asked.
+    Decided(Verdict),
+}
+
+/// What the commands answered, by name.
+pub type Answers = BTreeMap<String, StopResult>;
+
+/// Asks in order, as far as the answers reach.
+pub fn consult<'a>(voices: &[Voice<'a>], answers: &Answers, is_on: &dyn Fn(&StopHook) -> bool) -> Counsel<'a> {
+    let mut standing: Option<(&Voice<'a>, StopResult)> = None;
+    let mut asked = Vec::new();
+    let mut keep = Vec::new();
+    for voice in voices {
+        match said(voice.hook, voice.context, answers, is_on) {
+            None => continue,
+            Some(Err(command)) => return Counsel::Ask(command, voice.context),
+            Some(Ok(Said { result, kept })) => {
+                keep.extend(kept);
+                asked.push((voice.id.to_owned(), result.clone()));
+                standing = Some((voice, result));
+            }
+        }
+        if standing.as_ref().is_some_and(|(_, result)| result.action != Action::Continue) {
+            break;
+        }
+    }
+    Counsel::Decided(match standing {
+        Some((voice, result)) => {
+            Verdict { hook: voice.id.to_owned(), result, task: voice.context.task_id.clone(), asked, keep }
+        }
+        None => Verdict {
+            hook: "default".into(),
+            result: StopResult::new(Action::Continue, "No hooks registered for this task"),
+            task: String::new(),
+            asked,
+            keep,
+        },
+    })
+}
+
+/// What a hook said, and what it and its parts gave to be kept.
+struct Said {
+    result: StopResult,
+    kept: Vec<(String, Value)>,
+}
+
+/// What a hook says; nothing, if it is not asked; the command that has to run before it can say something.
+fn said<'a>(
+    hook: &'a StopHook,
+    context: &AgentContext,
+    answers: &Answers,
+    is_on: &dyn Fn(&StopHook) -> bool,
+) -> Option<Result<Said, &'a StopHook>> {
+    if !is_on(hook) || !holds(&hook.when, context) {
+        return None;
+    }
+    let own = |result: StopResult| {
+        let kept = result.checkpoint_data.clone().map(|data| (hook.name.clone(), data)).into_iter().collect();
+        Said { result, kept }
+    };
+    Some(match &hook.judge {
+        Judge::Preset(preset) => Ok(own(preset::judge(*preset, context))),
+        Judge::Fixed(result) => Ok(own(result.clone())),
+        Judge::Command { .. } => answers.get(&hook.name).cloned().map(own).ok_or(hook),
+        Judge::All(parts) => together(Together::All, parts, context, answers, is_on)?,
+        Judge::Any(parts) => together(Together::Any, parts, context, answers, is_on)?,
+    })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Together {
+    All,
+    Any,
+}
+
+/// What the parts of a group say together; nothing, if none of them is asked.
+fn together<'a>(
+    how: Together,
+    parts: &'a [StopHook],
+    context: &AgentContext,
+    answers: &Answers,
+    is_on: &dyn Fn(&StopHook) -> bool,
+) -> Option<Result<Said, &'a StopHook>> {
+    let mut results: Vec<StopResult> = Vec::new();
+    let mut kept = Vec::new();
+    for part in parts {
+        match said(part, context, answers, is_on) {
+            None => continue,
+            Some(Err(command)) => return Some(Err(command)),
+            Some(Ok(said)) => {
+                kept.extend(said.kept);
+                results.push(said.result);
+            }
+        }
+        // Nobody can change this any more.
+        let last = results.last().map(|result| result.action);
+        let settled = if how == Together::All { Action::Escalate } else { Action::Complete };
+        if last == Some(settled) {
+            break;
+        }
+    }
+    let order = match how {
+        Together::All => [Action::Escalate, Action::Continue, Action::Complete],
+        Together::Any => [Action::Complete, Action::Escalate, Action::Continue],
+    };
+    let action = order.into_iter().find(|action| results.iter().any(|result| result.action == *action))?;
+    Some(Ok(Said { result: merged(action, results), kept }))
+}
+
+/// The texts of all that say the same, in order.
+fn merged(action: Action, results: Vec<StopResult>) -> StopResult {
+    let saying: Vec<StopResult> = results.into_iter().filter(|result| result.action == action).collect();
+    let reason = saying.iter().map(|result| result.reason.as_str()).filter(|reason| !reason.is_empty());
+    let reason = reason.collect::<Vec<_>>().join("; ");
+    let told: Vec<&str> = saying.iter().filter_map(|result| result.next_prompt.as_deref()).collect();
+    let next_prompt = (!told.is_empty()).then(|| told.join("\n\n"));
+    let metadata = saying.iter().find_map(|result| result.metadata.clone());
+    StopResult { next_prompt, metadata, ..StopResult::new(action, reason) }
+}
+
+/// Whether the conditions of a hook hold.
+pub fn holds(when: &When, context: &AgentContext) -> bool {
+    let since = when.from.is_none_or(|from| context.iteration >= from);
+    let until = when.to.is_none_or(|to| context.iteration <= to);
+    let fits = |file: &String| when.files.iter().any(|pattern| fast_glob::glob_match(pattern, file));
+    let files = when.files.is_empty() || context.files_modified.iter().any(fits);
+    let labels = when.labels.is_empty() || when.labels.iter().any(|label| context.labels.contains(label));
+    let rules = when.rules.iter().all(|(name, passed)| {
+        context.validation_results.iter().any(|result| result.rule_name == *name && result.passed == *passed)
+    });
+    since && until && files && labels && rules
+}

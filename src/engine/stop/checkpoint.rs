@@ -1,0 +1,84 @@
+//! What is kept of the work on the way: data of a hook or of the agent, and where the repository was.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::engine::{event::Event, session::State, time::At};
+
+/// Something that was kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// Its number.
+    pub checkpoint: u32,
+    /// The task that it is about; the session's name where it is about none.
+    pub task: String,
+    /// The iteration.
+    pub iteration: u32,
+    /// The hook that gave it; the agent, if none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<String>,
+    /// What was given.
+    pub data: Value,
+    /// The commit that the work was based on, in a repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// The files that were not committed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dirty: Vec<String>,
+}
+
+/// A checkpoint, and when it was made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kept {
+    /// When.
+    pub at: At,
+    /// What.
+    pub checkpoint: Checkpoint,
+}
+
+/// What a checkpoint is made of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToKeep {
+    /// The task that it is about.
+    pub task: String,
+    /// The iteration.
+    pub iteration: u32,
+    /// The hook that gave it.
+    pub hook: Option<String>,
+    /// What was given.
+    pub data: Value,
+}
+
+impl Checkpoint {
+    /// What the agent was at.
+    pub fn phase(&self) -> Option<&str> {
+        self.data.get("executionPhase").or_else(|| self.data.get("execution_phase"))?.as_str()
+    }
+
+    /// What the agent is told of it.
+    pub fn for_agent(&self) -> String {
+        let commit = self.commit.as_deref().map(|commit| format!(" · commit {commit}")).unwrap_or_default();
+        format!("[Checkpoint {} · iteration {}{commit}]\n{}", self.checkpoint, self.iteration, self.data)
+    }
+}
+
+impl State {
+    /// The records of what is to be kept, numbered.
+    pub(crate) fn keep(&self, all: impl IntoIterator<Item = ToKeep>) -> Vec<Event> {
+        let last = self.stop.checkpoints.last().map_or(0, |kept| kept.checkpoint.checkpoint);
+        let work = self.turns.work.as_ref();
+        let numbered = (last + 1..).zip(all);
+        numbered
+            .map(|(checkpoint, ToKeep { task, iteration, hook, data })| {
+                let commit = work.and_then(|work| work.commit.clone());
+                let dirty = work.map(|work| work.dirty.clone()).unwrap_or_default();
+                Event::Checkpoint(Box::new(Checkpoint { checkpoint, task, iteration, hook, data, commit, dirty }))
+            })
+            .collect()
+    }
+
+    /// The checkpoint of that number.
+    pub fn checkpoint(&self, number: u32) -> Option<&Kept> {
+        self.stop.checkpoints.iter().find(|kept| kept.checkpoint.checkpoint == number)
+    }
+}

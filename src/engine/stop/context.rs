@@ -1,0 +1,147 @@
+//! What stop hooks judge: what the agent said, what it changed, what the rules found; and who is asked about it.
+
+use serde::Serialize;
+
+use super::{judging::Judging, loops::AgentLoop, promise::Promise};
+use crate::engine::{policy::StopHook, session::State, tasks::task::TaskState, time::At};
+
+/// What the agent did in an iteration, under the names that tools for agents share.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentContext {
+    /// The task, or the session where it is about no task.
+    pub task_id: String,
+    /// The iteration, from 1.
+    pub iteration: u32,
+    /// What the agent is at, as the last checkpoint has it.
+    pub execution_phase: Option<String>,
+    /// The files that were changed.
+    pub files_modified: Vec<String>,
+    /// What the rules said.
+    pub validation_results: Vec<RuleOutcome>,
+    /// What the agent promised.
+    pub completion_promises: Vec<CompletionPromise>,
+    /// What it said last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_output: Option<String>,
+    /// What it has drafted.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub draft: Option<Draft>,
+    /// The labels of the task.
+    pub labels: Vec<String>,
+}
+
+/// What a rule said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RuleOutcome {
+    /// The rule.
+    pub rule_name: String,
+    /// Whether it holds.
+    pub passed: bool,
+    /// What was found.
+    pub message: String,
+}
+
+/// A promise that was made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CompletionPromise {
+    /// Which.
+    #[serde(rename = "type")]
+    pub promise: Promise,
+    /// Always: only promises that were made are listed.
+    pub detected: bool,
+    /// How it was made.
+    pub content: String,
+    /// When it was found.
+    pub detected_at: String,
+}
+
+/// What an agent has drafted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Draft {
+    /// The text.
+    pub draft_content: String,
+    /// What it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draft_type: Option<String>,
+}
+
+impl AgentContext {
+    /// The strongest promise.
+    pub fn promise(&self) -> Option<Promise> {
+        self.completion_promises.iter().map(|made| made.promise).min()
+    }
+
+    /// The rules that do not hold.
+    pub fn failed(&self) -> impl Iterator<Item = &RuleOutcome> {
+        self.validation_results.iter().filter(|result| !result.passed)
+    }
+}
+
+impl State {
+    /// Who is asked, each with what it judges. In a loop those that were registered for its task; in the main line those of
+    /// the config, then those that were registered for the session or for a task that is open.
+    pub(super) fn seats<'a>(
+        &'a self,
+        about: Option<&AgentLoop>,
+        judging: &Judging,
+        now: At,
+    ) -> Vec<(&'a StopHook, AgentContext)> {
+        let context = |task: &str| self.agent_context(about, judging, task, now);
+        let registered = self.stop.registered.iter();
+        if let Some(about) = about {
+            let own = registered.filter(|known| known.task == about.task);
+            return own.map(|known| (&known.hook, context(&known.task))).collect();
+        }
+        let current = self.tasks.graph.tasks().into_iter().find(|task| task.state == TaskState::Active);
+        let current = current.map_or(self.name.as_str(), |task| &task.id);
+        let configured = self.plan().stop.hooks.iter().map(|hook| (hook, context(current)));
+        let is_open = |task: &str| self.tasks.graph.get(task).is_some_and(|task| task.is_open());
+        let wanted = registered.filter(|known| known.task == self.name || is_open(&known.task));
+        configured.chain(wanted.map(|known| (&known.hook, context(&known.task)))).collect()
+    }
+
+    fn agent_context(&self, about: Option<&AgentLoop>, judging: &Judging, task: &str, now: At) -> AgentContext {
+        let asked = judging.asked.as_deref();
+        let said = asked.map_or(self.turns.said.as_str(), |asked| &asked.said);
+        let rank = |name: &str| self.plan().stop.rules.iter().position(|rule| rule.name == name);
+        let mut results = judging.results.clone();
+        results.sort_by_key(|result| rank(&result.rule_name));
+        let phase = self.stop.checkpoints.iter().rev().find(|kept| kept.checkpoint.task == task);
+        AgentContext {
+            task_id: task.to_owned(),
+            iteration: self.judged_iteration(about),
+            execution_phase: phase.and_then(|kept| kept.checkpoint.phase()).map(str::to_owned),
+            files_modified: self.judged_files(judging).to_vec(),
+            validation_results: results,
+            completion_promises: self.promises_made(about, said, now),
+            agent_output: (!said.is_empty()).then(|| said.to_owned()),
+            draft: asked.and_then(|asked| asked.draft.clone()),
+            labels: self.tasks.graph.get(task).map(|task| task.labels.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// What the agent promised: in its words, or, for the session, by a tool.
+    pub(super) fn promises_made(&self, about: Option<&AgentLoop>, said: &str, now: At) -> Vec<CompletionPromise> {
+        let counts =
+            |promise: &Promise| about.is_none_or(|about| about.promises.is_empty() || about.promises.contains(promise));
+        let prompt = if about.is_some() { "" } else { &self.turns.prompt };
+        let made = |promise: Promise, content: String| CompletionPromise {
+            promise,
+            detected: true,
+            content,
+            detected_at: now.rfc3339(),
+        };
+        let spoken = Promise::made_in(said, prompt).into_iter().filter(counts);
+        let mut all: Vec<_> = spoken.map(|promise| made(promise, promise.tag())).collect();
+        let is_said = all.iter().any(|spoken| spoken.promise == Promise::Complete);
+        if let Some(why) = self.stop.promised.as_ref().filter(|_| about.is_none() && !is_said) {
+            let content = if why.is_empty() { "session_complete".into() } else { format!("session_complete: {why}") };
+            all.insert(0, made(Promise::Complete, content));
+        }
+        all
+    }
+}

@@ -1,0 +1,360 @@
+//! One judgement: the rules are checked, then the hooks are asked, then it is decided.
+//!
+//! The same for an iteration of the main line and for one of a loop that an agent leads: what is judged differs, not how.
+//!
+//! # Invariants
+//! - Rules are checked all at once, and no hook is asked before all of them have answered.
+//! - A judgement that was cut goes on where it was; what was running runs again.
+
+use std::collections::VecDeque;
+
+use serde_json::{Value, json};
+
+use super::{
+    Action, StopResult,
+    chain::{self, Answers, Counsel, Voice},
+    checkpoint::ToKeep,
+    context::{AgentContext, RuleOutcome},
+    guard::Sight,
+    loops::{AgentLoop, Asked, Rules},
+    rule::RuleResult,
+};
+use crate::engine::{
+    Step,
+    effect::{Effect, Facts, HookJob, RuleJob, TaskFacts},
+    event::{By, Event, HookFinished, StopDecided},
+    hooks::{
+        dispatch::Running,
+        point::Point,
+        verdict::{RunEnd, RunResult, Verdict},
+    },
+    ids::RunId,
+    policy::{HookAction, HookSpec, Judge, RuleSpec, StopHook},
+    session::{POLICY, State, warning},
+    tasks::{command::TaskCommand, record::Origin, task::TaskState},
+    time::{At, Span},
+};
+
+/// A judgement that is going on.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Judging {
+    /// What the agent told, where it asked for the judgement.
+    pub asked: Option<Box<Asked>>,
+    /// The rules that are still to be checked; `None` until the list is recorded.
+    pub rules: Option<VecDeque<String>>,
+    /// The rules that are being checked.
+    pub checking: Vec<Running>,
+    /// What the others said.
+    pub results: Vec<RuleOutcome>,
+    /// The command that is being asked.
+    pub running: Option<Running>,
+    /// What the others answered.
+    pub answers: Answers,
+}
+
+impl Judging {
+    /// What the agent asks for in a loop of its own.
+    pub(crate) fn asked(asked: Asked, last: Vec<RuleOutcome>) -> Self {
+        let (rules, results) = match asked.rules {
+            Rules::Check => (None, Vec::new()),
+            Rules::AsLast => (Some(VecDeque::new()), last),
+        };
+        Self { asked: Some(Box::new(asked)), rules, results, ..Self::default() }
+    }
+
+    /// The runs in flight.
+    pub fn runs(&self) -> impl Iterator<Item = &Running> {
+        self.checking.iter().chain(&self.running)
+    }
+
+    pub(crate) fn rule_started(&mut self, run: RunId, rule: &str) {
+        if let Some(queue) = &mut self.rules {
+            queue.retain(|name| name != rule);
+        }
+        self.checking.push(Running { run, hook: rule.to_owned() });
+    }
+
+    pub(crate) fn rule_checked(&mut self, run: RunId, outcome: RuleOutcome) {
+        self.checking.retain(|checking| checking.run != run);
+        self.results.push(outcome);
+    }
+
+    /// What was in flight is to be done again.
+    pub(crate) fn cut(&mut self) {
+        let again = std::mem::take(&mut self.checking).into_iter().map(|checking| checking.hook);
+        self.rules.get_or_insert_default().extend(again);
+    }
+}
+
+impl State {
+    /// All judgements that are going on, each with the loop that it is about.
+    pub(crate) fn judgements(&self) -> impl Iterator<Item = (Option<&str>, &Judging)> {
+        let loops = self.stop.loops.iter();
+        let beside = loops.filter_map(|known| Some((Some(known.id.as_str()), known.judging.as_ref()?)));
+        self.judging_here().map(|judging| (None, judging)).into_iter().chain(beside)
+    }
+
+    /// The next step of a judgement: of a loop, or of the main line.
+    pub(crate) fn proceed_judging(&self, about: Option<&AgentLoop>, judging: &Judging, now: At) -> Step {
+        let iteration = self.judged_iteration(about);
+        let of = about.map(|about| about.id.clone());
+        let Some(queue) = &judging.rules else {
+            let rules: Vec<String> = self.rules().map(|rule| rule.name.clone()).collect();
+            if !rules.is_empty() {
+                return Step::record(Event::RulesDue { iteration, rules, of });
+            }
+            return self.ask_hooks(about, judging, now);
+        };
+        if let Some(rule) = queue.front() {
+            return self.check(about, judging, rule);
+        }
+        if judging.runs().next().is_some() {
+            return Step::default();
+        }
+        self.ask_hooks(about, judging, now)
+    }
+
+    /// The rules that are checked.
+    fn rules(&self) -> impl Iterator<Item = &RuleSpec> {
+        self.plan().stop.rules.iter().filter(|rule| rule.enabled)
+    }
+
+    pub(super) fn judged_iteration(&self, about: Option<&AgentLoop>) -> u32 {
+        about.map_or(self.iterations.current, |about| about.iteration)
+    }
+
+    fn check(&self, about: Option<&AgentLoop>, judging: &Judging, name: &str) -> Step {
+        let run = self.hooks.last_run.next();
+        let (iteration, of) = (self.judged_iteration(about), about.map(|about| about.id.clone()));
+        let started = Step::record(Event::RuleStarted { run, rule: name.to_owned(), iteration, of });
+        let Some(rule) = self.plan().stop.rules.iter().find(|rule| rule.name == name) else { return started };
+        let facts = self.judged_facts(about, judging);
+        let job = RuleJob { run, rule: rule.clone(), output_limit: self.plan().output_limit, facts };
+        started.then(Effect::CheckRule(Box::new(job)))
+    }
+
+    fn judged_facts(&self, about: Option<&AgentLoop>, judging: &Judging) -> Facts {
+        let task = about.and_then(|about| self.tasks.graph.get(&about.task));
+        let said = judging.asked.as_ref().map_or(&self.turns.said, |asked| &asked.said);
+        Facts {
+            session: self.name.clone(),
+            iteration: Some(self.judged_iteration(about)),
+            task: task.map(|task| TaskFacts { id: task.id.clone(), content: task.goal.clone() }),
+            agent_output: (!said.is_empty()).then(|| said.clone()),
+            files_modified: Some(self.judged_files(judging).to_vec()),
+            ..Facts::default()
+        }
+    }
+
+    pub(super) fn judged_files<'a>(&'a self, judging: &'a Judging) -> &'a [String] {
+        judging.asked.as_ref().map_or(&self.iterations.files, |asked| &asked.files)
+    }
+
+    fn ask_hooks(&self, about: Option<&AgentLoop>, judging: &Judging, now: At) -> Step {
+        let seats = self.seats(about, judging, now);
+        let voices: Vec<Voice<'_>> =
+            seats.iter().map(|(hook, context)| Voice { id: &hook.name, hook, context }).collect();
+        match chain::consult(&voices, &judging.answers, &|hook| self.stop_hook_is_on(hook)) {
+            Counsel::Ask(hook, context) => self.start_stop_hook(about, judging, hook, context),
+            Counsel::Decided(verdict) => self.conclude_judging(about, judging, verdict, now),
+        }
+    }
+
+    fn start_stop_hook(
+        &self,
+        about: Option<&AgentLoop>,
+        judging: &Judging,
+        hook: &StopHook,
+        context: &AgentContext,
+    ) -> Step {
+        let Judge::Command { command, timeout } = &hook.judge else { return Step::default() };
+        let run = self.hooks.last_run.next();
+        let (point, iteration) = (Point::StopDecision, self.judged_iteration(about));
+        let facts = Facts {
+            validation_results: Some(json!(context.validation_results)),
+            context: Some(json!(context)),
+            ..self.judged_facts(about, judging)
+        };
+        let spec = HookSpec {
+            name: hook.name.clone(),
+            action: HookAction::Command(command.clone()),
+            timeout: *timeout,
+            pipe_output: false,
+            priority: 100,
+            enabled: true,
+            on_failure: None,
+        };
+        let (name, of, beside) = (hook.name.clone(), about.map(|about| about.id.clone()), about.is_some());
+        let job = HookJob { run, point, hook: spec, output_limit: self.plan().output_limit, facts };
+        Step::record(Event::HookStarted { run, point, hook: name, iteration, attempt: 0, beside, of })
+            .then(Effect::RunHook(Box::new(job)))
+    }
+
+    fn conclude_judging(&self, about: Option<&AgentLoop>, judging: &Judging, verdict: chain::Verdict, now: At) -> Step {
+        let iteration = self.judged_iteration(about);
+        let chain::Verdict { hook, result, task, asked, keep } = self.overruled(about, judging, verdict);
+        let own_task = about.map(|about| about.task.clone()).or(Some(task.clone()).filter(|task| !task.is_empty()));
+        let subject = own_task.unwrap_or_else(|| self.name.clone());
+        let own = judging.asked.as_ref().and_then(|asked| asked.checkpoint.clone()).map(|data| (None, data));
+        let keep = own.into_iter().chain(keep.into_iter().map(|(hook, data)| (Some(hook), data)));
+        let keep = keep.map(|(hook, data)| ToKeep { task: subject.clone(), iteration, hook, data });
+        let mut events = self.keep(keep);
+        events.extend(self.contradiction(about, judging, now));
+        let blocked = if result.action == Action::Escalate { self.to_block(about, &task) } else { Vec::new() };
+        for id in &blocked {
+            let block =
+                TaskCommand::Block { id: id.clone(), reason: blocked_why(&result), required_knowledge: Vec::new() };
+            events.extend(self.task_event(block, Origin::by(POLICY)));
+        }
+        let StopResult { action, reason, next_prompt, metadata, .. } = result;
+        let asked = asked.into_iter().map(|(hook, result)| (hook, result.action)).collect();
+        let of = about.map(|about| about.id.clone());
+        let task = Some(task).filter(|task| !task.is_empty() && *task != self.name);
+        events.push(Event::StopDecided(Box::new(StopDecided {
+            iteration,
+            hook,
+            action,
+            reason,
+            next_prompt,
+            task,
+            blocked,
+            asked,
+            metadata,
+            of,
+        })));
+        events.into_iter().fold(Step::default(), Step::and)
+    }
+
+    /// What stands above the hooks of the main line: a loop that was decided to escalate; a guard, where they go on.
+    fn overruled(&self, about: Option<&AgentLoop>, judging: &Judging, verdict: chain::Verdict) -> chain::Verdict {
+        if about.is_some() {
+            return verdict;
+        }
+        if let Some((hook, task, reason)) = &self.stop.escalated {
+            let result = StopResult::new(Action::Escalate, reason.clone());
+            return chain::Verdict { hook: hook.clone(), task: task.clone(), result, ..verdict };
+        }
+        let is_last = self.iterations.current >= self.max_iterations();
+        if verdict.result.action != Action::Continue || is_last {
+            return verdict;
+        }
+        let sight = Sight { rules: &judging.results, files: &self.iterations.files, said: &self.turns.said };
+        match self.stop.guards.after(sight).alarm(&self.plan().stop, &judging.results) {
+            Some(alarm) => {
+                let result = StopResult::new(Action::Escalate, alarm.reason);
+                chain::Verdict { hook: alarm.guard.into(), result, ..verdict }
+            }
+            None => verdict,
+        }
+    }
+
+    fn contradiction(&self, about: Option<&AgentLoop>, judging: &Judging, now: At) -> Option<Event> {
+        let said = judging.asked.as_ref().map_or(&self.turns.said, |asked| &asked.said);
+        let made = self.promises_made(about, said, now);
+        let [first, others @ ..] = made.as_slice() else { return None };
+        let others = others.iter().map(|made| made.promise.word()).collect::<Vec<_>>().join(" and ");
+        (!others.is_empty())
+            .then(|| warning(format!("the agent promised {} and {others} at once; {0} counts", first.promise)))
+    }
+
+    /// The tasks that an escalation blocks: the hook's own, or those that are worked on.
+    fn to_block(&self, about: Option<&AgentLoop>, task: &str) -> Vec<String> {
+        let own = about.map_or(task, |about| &about.task);
+        let is_open = |id: &str| self.tasks.graph.get(id).is_some_and(|task| task.is_open());
+        if is_open(own) {
+            return vec![own.to_owned()];
+        }
+        let active = self.tasks.graph.tasks().into_iter().filter(|task| task.state == TaskState::Active);
+        if about.is_some() { Vec::new() } else { active.map(|task| task.id.clone()).collect() }
+    }
+
+    /// A person lets the work go on: so do the tasks that the escalation blocked.
+    pub(crate) fn unblock(&self, by: By) -> Step {
+        let blocked = |id: &&String| self.tasks.graph.get(id).is_some_and(|task| task.state == TaskState::Blocked);
+        let starts = self.stop.blocked.iter().filter(blocked).filter_map(|id| {
+            let start = TaskCommand::Start { id: id.clone(), context: None };
+            self.task_event(start, Origin::by(by)).ok()
+        });
+        starts.fold(Step::default(), Step::and)
+    }
+
+    pub(crate) fn on_rule_checked(&self, run: RunId, result: RuleResult) -> Step {
+        let found = self.judgements().find_map(|(of, judging)| {
+            let checking = judging.checking.iter().find(|checking| checking.run == run)?;
+            Some((of, checking.hook.clone()))
+        });
+        let Some((of, rule)) = found else { return Step::stale(run) };
+        let iteration = self.judged_iteration(of.and_then(|id| self.agent_loop(id)));
+        let RuleResult { passed, message, took, end, file } = result;
+        let of = of.map(str::to_owned);
+        Step::record(Event::RuleChecked { run, rule, iteration, passed, message, took_ms: took, end, file, of })
+    }
+
+    /// Whether a stop hook's answer of this run is awaited.
+    pub(crate) fn awaits_stop_hook(&self, run: RunId) -> bool {
+        self.judgements().any(|(_, judging)| judging.running.as_ref().is_some_and(|running| running.run == run))
+    }
+
+    pub(crate) fn on_stop_hook_finished(&self, run: RunId, result: RunResult) -> Step {
+        let Some(cut) = self.cut_stop_hooks().find(|cut| cut.run == run) else { return Step::stale(run) };
+        let decision = answered(&result);
+        let verdict = if decision.is_ok() { Verdict::Pass } else { Verdict::Fail };
+        let decision = Some(Box::new(decision.unwrap_or_else(|why| StopResult::failed(&why))));
+        Step::record(Event::HookFinished(Box::new(HookFinished {
+            end: result.end,
+            took_ms: result.took,
+            verdict,
+            stdout: result.stdout,
+            stderr: result.stderr,
+            omitted_bytes: result.omitted_bytes,
+            file: result.file,
+            decision,
+            again: false,
+            ..cut
+        })))
+    }
+
+    /// The commands in flight, as ones that were cut by the death of creel.
+    pub(crate) fn cut_stop_hooks(&self) -> impl Iterator<Item = HookFinished> {
+        self.judgements().filter_map(|(of, judging)| {
+            let running = judging.running.as_ref()?;
+            Some(HookFinished {
+                run: running.run,
+                point: Point::StopDecision,
+                hook: running.hook.clone(),
+                iteration: self.judged_iteration(of.and_then(|id| self.agent_loop(id))),
+                end: RunEnd::Cut,
+                took_ms: Span::default(),
+                verdict: Verdict::Fail,
+                stdout: String::new(),
+                stderr: String::new(),
+                omitted_bytes: 0,
+                piped: false,
+                reply: None,
+                decision: None,
+                file: None,
+                again: true,
+            })
+        })
+    }
+}
+
+fn blocked_why(result: &StopResult) -> String {
+    if result.reason.trim().is_empty() { "a person has to look at it".into() } else { result.reason.clone() }
+}
+
+/// What a command answered, or why that is none.
+fn answered(result: &RunResult) -> Result<StopResult, String> {
+    if result.end != RunEnd::Exit(0) {
+        let said = result.stderr.trim();
+        let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+        return Err(format!("{}{said}", result.end.describe()));
+    }
+    let Some(answer) = result.answer.as_deref() else {
+        return Err("it printed more than an answer can be long".into());
+    };
+    let shape = r#"{"action": "complete" | "continue" | "escalate", "reason": "…"}"#;
+    let value: Value = serde_json::from_str(answer.trim())
+        .map_err(|error| format!("its answer is not JSON ({error}); it must be {shape}"))?;
+    serde_json::from_value(value).map_err(|error| format!("its answer is wrong ({error}); it must be {shape}"))
+}

@@ -1,0 +1,256 @@
+//! Loops that an agent leads itself, each over a task: it starts one, has its work judged, goes on or completes it.
+//!
+//! They go on beside the main line, whoever leads that. What is judged is what the agent tells; rules and hooks are the
+//! session's.
+//!
+//! # Invariants
+//! - A task has at most one loop that is open, and a loop at most one judgement in flight.
+//! - A loop that was decided to escalate blocks its task, and holds the session at the end of the turn.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    Action, StopResult,
+    checkpoint::ToKeep,
+    context::{Draft, RuleOutcome},
+    judging::Judging,
+    promise::Promise,
+};
+use crate::engine::{
+    Step,
+    event::{By, Event},
+    policy::AgentSpec,
+    session::State,
+    tasks::{
+        command::{Completion, NewTask, TaskCommand},
+        record::Origin,
+        task::TaskState,
+    },
+    time::At,
+};
+
+/// A loop that an agent leads.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AgentLoop {
+    /// Its name.
+    pub id: String,
+    /// The task that it is about.
+    pub task: String,
+    /// How many iterations it may have.
+    pub max_iterations: u32,
+    /// The promises that count in it.
+    pub promises: Vec<Promise>,
+    /// Where it is, from 1.
+    pub iteration: u32,
+    /// The judgement that is asked for.
+    pub judging: Option<Judging>,
+    /// What the rules said last.
+    pub results: Vec<RuleOutcome>,
+    /// What was decided last about the iteration that it is in.
+    pub decided: Option<StopResult>,
+    /// Whether it is over.
+    pub is_over: bool,
+}
+
+/// Something that an agent asks about a loop of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoopCommand {
+    /// Begin one.
+    Start {
+        /// The task.
+        task: String,
+        /// How many iterations it may have.
+        max_iterations: u32,
+        /// The promises that count; all, if none is named.
+        promises: Vec<Promise>,
+    },
+    /// Judge the iteration.
+    Judge(Box<Asked>),
+    /// Begin the next iteration.
+    Next {
+        /// The loop.
+        id: String,
+        /// What is to be kept.
+        checkpoint: Option<Value>,
+    },
+    /// The task is done.
+    Complete {
+        /// The loop.
+        id: String,
+        /// The promise that the agent makes.
+        promise: Promise,
+    },
+}
+
+/// A judgement that an agent asks for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Asked {
+    /// The loop.
+    #[serde(rename = "loop")]
+    pub id: String,
+    /// What it said.
+    #[serde(default)]
+    pub said: String,
+    /// What it changed.
+    #[serde(default)]
+    pub files: Vec<String>,
+    /// What it drafted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draft: Option<Draft>,
+    /// What is to be kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Value>,
+    /// Whether the rules are checked, or only the hooks asked.
+    pub rules: Rules,
+}
+
+/// Whether the rules are checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rules {
+    /// First, on this iteration's state.
+    Check,
+    /// What they said last is good enough.
+    AsLast,
+}
+
+impl State {
+    pub(crate) fn on_loop_command(&self, by: By, command: LoopCommand, now: At) -> Step {
+        let done = match command {
+            LoopCommand::Start { task, max_iterations, promises } => {
+                self.start_loop(by, task, max_iterations, promises, now)
+            }
+            LoopCommand::Judge(asked) => self.ask_judgement(by, *asked),
+            LoopCommand::Next { id, checkpoint } => self.advance_loop(by, id, checkpoint),
+            LoopCommand::Complete { id, promise } => self.complete_loop(by, id, promise),
+        };
+        done.unwrap_or_else(Step::refuse)
+    }
+
+    /// The loop of that name.
+    pub fn agent_loop(&self, id: &str) -> Option<&AgentLoop> {
+        self.stop.loops.iter().find(|known| known.id == id)
+    }
+
+    fn start_loop(
+        &self,
+        by: By,
+        task: String,
+        max_iterations: u32,
+        promises: Vec<Promise>,
+        now: At,
+    ) -> Result<Step, String> {
+        if max_iterations == 0 {
+            return Err("a loop has at least one iteration".into());
+        }
+        let mut events = self.adopt(&task, by)?;
+        if let Some(open) = self.stop.loops.iter().find(|known| known.task == task && !known.is_over) {
+            let (id, n) = (&open.id, open.iteration);
+            return Err(format!("{task} has a loop already: {id}, in iteration {n}; go on with it, or complete it"));
+        }
+        if let Some(known) = self.tasks.graph.get(&task) {
+            match known.state {
+                TaskState::Completed => return Err(format!("{task} is completed")),
+                TaskState::Active => {}
+                TaskState::Created | TaskState::Ready | TaskState::Blocked => {
+                    let start = TaskCommand::Start { id: task.clone(), context: None };
+                    events.push(self.task_event(start, Origin::by(by))?);
+                }
+            }
+        }
+        let loop_id = self.stop.name("IT", now);
+        events.push(Event::AgentLoopStarted { loop_id, task, max_iterations, promises, by });
+        Ok(events.into_iter().fold(Step::default(), Step::and))
+    }
+
+    /// Nothing, if the task is known or the name is the session's. A session that an agent leads from outside takes
+    /// tasks in as they are named: the agent has them from elsewhere.
+    pub(super) fn adopt(&self, task: &str, by: By) -> Result<Vec<Event>, String> {
+        if task == self.name || self.tasks.graph.get(task).is_some() {
+            return Ok(Vec::new());
+        }
+        if !self.is_led_from_outside() {
+            let known = self.tasks.graph.tasks().iter().map(|task| task.id.as_str()).collect::<Vec<_>>().join(", ");
+            let known = if known.is_empty() { "there are none yet".into() } else { format!("there are: {known}") };
+            return Err(format!(
+                "there is no task {task}; {known}; add it first, or use `{}`, which stands for the whole session",
+                self.name
+            ));
+        }
+        let new = NewTask { id: Some(task.to_owned()), goal: task.to_owned(), ..NewTask::default() };
+        Ok(vec![self.task_event(TaskCommand::Add(new), Origin::by(by))?])
+    }
+
+    /// Whether creel leads no agent here: one that somebody runs by hand leads itself.
+    pub fn is_led_from_outside(&self) -> bool {
+        self.plan().agent_spec == AgentSpec::Outside
+    }
+
+    fn open_loop(&self, id: &str) -> Result<&AgentLoop, String> {
+        let Some(known) = self.agent_loop(id) else {
+            return Err(format!("there is no iteration {id}; start one first, and use the id that it is given"));
+        };
+        if known.is_over {
+            return Err(format!(
+                "{id} is over: its task {} needs no more iterations; start anew if it does",
+                known.task
+            ));
+        }
+        if known.judging.is_some() {
+            return Err(format!("{id} is being judged; wait for that answer"));
+        }
+        Ok(known)
+    }
+
+    fn ask_judgement(&self, by: By, asked: Asked) -> Result<Step, String> {
+        let iteration = self.open_loop(&asked.id)?.iteration;
+        Ok(Step::record(Event::JudgementAsked { iteration, asked: Box::new(asked), by }))
+    }
+
+    fn advance_loop(&self, by: By, id: String, checkpoint: Option<Value>) -> Result<Step, String> {
+        let known = self.open_loop(&id)?;
+        if known.iteration >= known.max_iterations {
+            return Err(format!(
+                "{id} has used all of its {} iterations, and the work is not done: tell a person what is in the way",
+                known.max_iterations
+            ));
+        }
+        match known.decided.as_ref().map(|decided| decided.action) {
+            Some(Action::Complete) => return Err(format!("{id} is decided to be complete: complete it")),
+            Some(Action::Escalate) => return Err(format!("{id} waits for a person: its task is blocked")),
+            Some(Action::Continue) | None => {}
+        }
+        let (task, iteration) = (known.task.clone(), known.iteration);
+        let kept = checkpoint.map(|data| ToKeep { task, iteration, hook: None, data });
+        let step = self.keep(kept).into_iter().fold(Step::default(), Step::and);
+        Ok(step.and(Event::AgentLoopAdvanced { loop_id: id, iteration: iteration + 1, by }))
+    }
+
+    fn complete_loop(&self, by: By, id: String, promise: Promise) -> Result<Step, String> {
+        let known = self.open_loop(&id)?;
+        let task = known.task.clone();
+        let mut events = Vec::new();
+        let is_open = self.tasks.graph.get(&task).is_some_and(|task| task.is_open());
+        let about = match promise {
+            Promise::Complete => TaskCommand::Complete(Completion { id: task.clone(), ..Completion::default() }),
+            Promise::Escalate | Promise::Blocked => {
+                let reason = format!("the agent ended its work with {}", promise.tag());
+                TaskCommand::Block { id: task.clone(), reason, required_knowledge: Vec::new() }
+            }
+        };
+        if is_open {
+            events.push(self.task_event(about, Origin::by(by))?);
+        }
+        let iterations = known.iteration;
+        events.push(Event::AgentLoopEnded { loop_id: id, task, iterations, promise, by });
+        Ok(events.into_iter().fold(Step::default(), Step::and))
+    }
+
+    pub(crate) fn proceed_loops(&self, now: At) -> Step {
+        let judged = self.stop.loops.iter().filter_map(|known| Some((known, known.judging.as_ref()?)));
+        let mut steps = judged.map(|(known, judging)| self.proceed_judging(Some(known), judging, now));
+        steps.find(|step| !step.is_empty()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,89 @@
+//! Stop hooks that were registered while the session runs.
+//!
+//! They are data, so they are journalled and there again after a restart. Only presets can be registered: a command that
+//! an agent wrote is never run.
+
+use serde_json::{Map, Value};
+
+use crate::engine::{
+    Step,
+    event::{By, Event},
+    hooks::{point::Point, resolve::HookRef},
+    policy::{Judge, Preset, StopHook},
+    session::State,
+    time::At,
+};
+
+/// A task has no more hooks than this.
+const MOST: usize = 50;
+
+/// A stop hook that was registered for a task, or for the session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Registered {
+    /// Its name.
+    pub id: String,
+    /// The task; the session's own name where it is for the session.
+    pub task: String,
+    /// What it does.
+    pub hook: StopHook,
+    /// What whoever registered it wants to know of it.
+    pub metadata: Map<String, Value>,
+}
+
+impl Registered {
+    /// The name of the preset that it is.
+    pub fn preset(&self) -> &'static str {
+        if let Judge::Preset(preset) = self.hook.judge { preset.name() } else { "custom" }
+    }
+}
+
+/// A hook to be registered.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Registration {
+    /// The task, or the session.
+    pub task: String,
+    /// What decides.
+    pub preset: Preset,
+    /// Whatever whoever registers it wants to know of it.
+    #[serde(default)]
+    pub metadata: Map<String, Value>,
+}
+
+impl State {
+    pub(crate) fn register_stop_hook(&self, by: By, wanted: Registration, now: At) -> Step {
+        let Registration { task, preset, metadata } = wanted;
+        let adopted = match self.adopt(&task, by) {
+            Ok(adopted) => adopted,
+            Err(why) => return Step::refuse(why),
+        };
+        if self.stop.registered.iter().filter(|known| known.task == task).count() >= MOST {
+            return Step::refuse(format!("{task} has {MOST} stop hooks, and may have no more; clear them first"));
+        }
+        let hook_id = self.stop.name("HOOK", now);
+        let hook = StopHook { name: hook_id.clone(), ..StopHook::preset(preset) };
+        adopted.into_iter().fold(Step::default(), Step::and).and(Event::StopHookRegistered {
+            hook_id,
+            task,
+            hook: Box::new(hook),
+            metadata,
+            by,
+        })
+    }
+
+    /// Takes the hooks of a task away; also none.
+    pub(crate) fn clear_stop_hooks(&self, by: By, task: String) -> Step {
+        let hooks = self.stop.registered.iter().filter(|known| known.task == task).map(|known| known.id.clone());
+        Step::record(Event::StopHooksCleared { hooks: hooks.collect(), task, by })
+    }
+
+    /// Whether a stop hook of that name is configured or registered.
+    pub fn has_stop_hook(&self, name: &str) -> bool {
+        self.plan().stop.hook(name).is_some() || self.stop.registered.iter().any(|known| known.id == name)
+    }
+
+    /// Whether a stop hook is asked.
+    pub fn stop_hook_is_on(&self, hook: &StopHook) -> bool {
+        let name = HookRef::new(Point::StopDecision, &hook.name);
+        !self.hooks.disabled.contains(&name) && (hook.enabled || self.hooks.enabled.contains(&name))
+    }
+}

@@ -1,0 +1,484 @@
+//! Stop decisions, as stories: rules, presets, commands, conditions, groups, guards, what the agent registers and leads.
+
+use creel::engine::{
+    event::{By, Event, Presence},
+    input::{Command, Input},
+    policy::{Judge, Preset, StopHook, When},
+    session::gate::{About, Choice},
+    stop::{
+        Action, StopResult,
+        loops::{Asked, LoopCommand, Rules},
+        promise::Promise,
+        registry::Registration,
+    },
+    tasks::{
+        command::{NewTask, TaskCommand},
+        task::TaskState,
+    },
+};
+use expect_test::{Expect, expect};
+use serde_json::{Map, json};
+
+use crate::support::world::{Answer, Script, World, breaks, exits, prints, stop_command};
+
+const WORKING: Answer = Answer::Says("Working.");
+
+fn story(script: Script, expected: Expect) {
+    expected.assert_eq(&script_run(script).story());
+}
+
+fn script_run(script: Script) -> World {
+    World::begin(script).run()
+}
+
+/// The decisions: by whom, what, why.
+fn decisions(world: &World) -> Vec<(String, Action, String)> {
+    let decided = world.events.iter().filter_map(|event| match event {
+        Event::StopDecided(decided) => Some((decided.hook.clone(), decided.action, decided.reason.clone())),
+        _ => None,
+    });
+    decided.collect()
+}
+
+fn fixed(action: Action, reason: &str, when: When) -> StopHook {
+    let judge = Judge::Fixed(StopResult::new(action, reason));
+    StopHook { name: reason.into(), judge, when, enabled: true }
+}
+
+fn rules(name: &str, passed: bool) -> When {
+    When { rules: [(name.to_owned(), passed)].into(), ..When::default() }
+}
+
+#[test]
+fn rules_are_checked_before_the_hooks_are_asked_and_their_failures_go_with_the_next_prompt() {
+    let script = Script::new().rule("tests", &[false, true]).rule("lint", &[true]).agent(&[WORKING]);
+    story(
+        script,
+        expect![[r#"
+            iteration 1
+              prompt Iteration "GOAL"
+              turn ended EndTurn
+            iteration 1 done
+              rule tests failed
+              rule lint passed
+              decided Continue
+            iteration 2
+              prompt Iteration "[Validation failed]\n- tests: exit 101, expected 0\n\nGOAL"
+              turn ended EndTurn
+            iteration 2 done
+              rule tests passed
+              rule lint passed
+              decided Complete
+            ended complete (All 2 validation rules passed)
+        "#]],
+    );
+}
+
+#[test]
+fn the_presets_look_at_promises_at_rules_or_at_both() {
+    let run = |preset, says, passed: &[bool]| {
+        let script = Script::new().stop_hooks([StopHook::preset(preset)]).agent(&[Answer::Says(says)]);
+        let script = script.plan(|plan| plan.max_iterations = 1);
+        let script = if passed.is_empty() { script } else { script.rule("tests", passed) };
+        let world = script_run(script);
+        decisions(&world).into_iter().map(|(_, action, reason)| (action, reason)).next().expect("a decision")
+    };
+    let (complete, escalate, blocked) =
+        ("<promise>COMPLETE</promise>", "<promise>ESCALATE</promise>", "<promise>BLOCKED</promise>");
+    let said = |action, reason: &str| (action, reason.to_owned());
+    let completed = said(Action::Complete, "Agent signaled completion via <promise>COMPLETE</promise>");
+    assert_eq!(run(Preset::Default, complete, &[false]), completed);
+    assert_eq!(run(Preset::Promise, complete, &[false]), completed);
+    assert_eq!(
+        run(Preset::Default, escalate, &[true]),
+        said(Action::Escalate, "Agent signaled a need for escalation via <promise>ESCALATE</promise>")
+    );
+    assert_eq!(
+        run(Preset::Promise, blocked, &[true]),
+        said(Action::Escalate, "Agent signaled that it is blocked via <promise>BLOCKED</promise>")
+    );
+    assert_eq!(run(Preset::Default, "x", &[true]), said(Action::Complete, "The validation rule passed"));
+    assert_eq!(run(Preset::Validation, blocked, &[true]), said(Action::Complete, "The validation rule passed"));
+    assert_eq!(
+        run(Preset::Validation, complete, &[false]),
+        said(Action::Continue, "1 of 1 validation rule failed: tests")
+    );
+    assert_eq!(run(Preset::Default, "x", &[]), said(Action::Continue, "Iteration in progress"));
+    assert_eq!(run(Preset::Validation, complete, &[]), said(Action::Continue, "No validation rules to judge by"));
+    assert_eq!(run(Preset::Promise, "x", &[true]), said(Action::Continue, "No completion promise detected"));
+}
+
+#[test]
+fn the_first_hook_that_ends_it_decides_and_otherwise_the_last_one_that_is_asked() {
+    let [go, stop, off] = [Action::Continue, Action::Complete, Action::Escalate];
+    let always = When::default;
+    let decided = |hooks: Vec<StopHook>| {
+        let script = Script::new().stop_hooks(hooks).agent(&[WORKING]).plan(|plan| plan.max_iterations = 1);
+        decisions(&script_run(script)).remove(0)
+    };
+    let hooks = vec![fixed(go, "one", always()), fixed(stop, "two", always()), fixed(off, "three", always())];
+    assert_eq!(decided(hooks), ("two".into(), stop, "two".into()));
+    let disabled = StopHook { enabled: false, ..fixed(go, "three", always()) };
+    assert_eq!(decided(vec![fixed(go, "one", always()), fixed(go, "two", always()), disabled.clone()]).0, "two");
+    assert_eq!(decided(vec![disabled]), ("default".into(), go, "No hooks registered for this task".into()));
+}
+
+#[test]
+fn a_command_decides_by_what_it_answers() {
+    let answer = r#"{"action":"continue","reason":"not yet","nextPrompt":"Look at main.rs","metadata":{"n":1}}"#;
+    let done = r#"{"action":"complete","reason":"enough"}"#;
+    let script = Script::new().stop_hooks([]).stop_command("judge", [prints(answer), prints(done)]).agent(&[WORKING]);
+    story(
+        script,
+        expect![[r#"
+            iteration 1
+              prompt Iteration "GOAL"
+              turn ended EndTurn
+            iteration 1 done
+              stop_decision judge exit 0 -> Pass
+              decided Continue
+            iteration 2
+              prompt Iteration "Look at main.rs\n\nGOAL"
+              turn ended EndTurn
+            iteration 2 done
+              stop_decision judge exit 0 -> Pass
+              decided Complete
+            ended complete (enough)
+        "#]],
+    );
+}
+
+#[test]
+fn a_command_that_does_not_do_its_job_escalates() {
+    let reason = |ran| {
+        let script = Script::new().stop_hooks([]).stop_command("judge", [ran]).agent(&[WORKING]);
+        let (hook, action, reason) = decisions(&script_run(script)).remove(0);
+        assert_eq!((hook.as_str(), action), ("judge", Action::Escalate));
+        reason
+    };
+    assert_eq!(reason(exits(1, "", "no such table")), "Hook evaluation failed: exit 1: no such table");
+    assert_eq!(reason(breaks()), "Hook evaluation failed: timed out");
+    assert!(reason(prints("done")).starts_with("Hook evaluation failed: its answer is not JSON"));
+    assert!(reason(prints(r#"{"action":"maybe"}"#)).contains("unknown variant `maybe`"));
+}
+
+#[test]
+fn a_condition_keeps_a_hook_from_being_asked() {
+    let from_third = When { from: Some(3), ..When::default() };
+    let hooks =
+        [fixed(Action::Complete, "third time lucky", from_third), fixed(Action::Continue, "go on", When::default())];
+    let world = script_run(Script::new().stop_hooks(hooks).agent(&[WORKING]));
+    let by: Vec<_> = decisions(&world).into_iter().map(|(hook, ..)| hook).collect();
+    assert_eq!(by, ["go on", "go on", "third time lucky"]);
+}
+
+#[test]
+fn the_test_driven_loop_of_conditions_on_rules() {
+    let again = StopResult::new(Action::Continue, "Tests still failing").telling("Fix failing tests and run again");
+    let again = StopHook { name: "again".into(), judge: Judge::Fixed(again), when: When::default(), enabled: true };
+    let hooks = [fixed(Action::Complete, "All tests pass", rules("tests_pass", true)), again];
+    let script = Script::new().stop_hooks(hooks).rule("tests_pass", &[false, true]).agent(&[WORKING]);
+    story(
+        script,
+        expect![[r#"
+            iteration 1
+              prompt Iteration "GOAL"
+              turn ended EndTurn
+            iteration 1 done
+              rule tests_pass failed
+              decided Continue
+            iteration 2
+              prompt Iteration "Fix failing tests and run again\n\nGOAL"
+              turn ended EndTurn
+            iteration 2 done
+              rule tests_pass passed
+              decided Complete
+            ended complete (All tests pass)
+        "#]],
+    );
+}
+
+#[test]
+fn a_group_completes_when_all_of_it_does_or_any() {
+    let group = |judge| StopHook { name: "group".into(), judge, when: When::default(), enabled: true };
+    let parts = || vec![StopHook::preset(Preset::Promise), StopHook::preset(Preset::Validation)];
+    let decided = |judge, says, passed| {
+        let script = Script::new().stop_hooks([group(judge)]).rule("tests", &[passed]).agent(&[Answer::Says(says)]);
+        let (_, action, reason) = decisions(&script_run(script.plan(|plan| plan.max_iterations = 1))).remove(0);
+        (action, reason)
+    };
+    let (yes, no) = ("<promise>COMPLETE</promise>", "Working.");
+    assert_eq!(decided(Judge::All(parts()), yes, true).0, Action::Complete);
+    assert_eq!(
+        decided(Judge::All(parts()), yes, false),
+        (Action::Continue, "1 of 1 validation rule failed: tests".into())
+    );
+    assert_eq!(decided(Judge::All(parts()), no, true).0, Action::Continue);
+    assert_eq!(decided(Judge::All(parts()), "<promise>BLOCKED</promise>", true).0, Action::Escalate);
+    assert_eq!(decided(Judge::Any(parts()), no, true).0, Action::Complete);
+    assert_eq!(decided(Judge::Any(parts()), yes, false).0, Action::Complete);
+    assert_eq!(decided(Judge::Any(parts()), "<promise>BLOCKED</promise>", true).0, Action::Complete);
+    assert_eq!(decided(Judge::Any(parts()), "<promise>BLOCKED</promise>", false).0, Action::Escalate);
+    assert_eq!(decided(Judge::Any(parts()), no, false).0, Action::Continue);
+}
+
+#[test]
+fn commands_in_a_group_run_only_as_far_as_they_matter() {
+    let complete = r#"{"action":"complete","reason":"one"}"#;
+    let group = StopHook {
+        name: "group".into(),
+        judge: Judge::Any(vec![stop_command("one"), stop_command("two")]),
+        when: When::default(),
+        enabled: true,
+    };
+    let mut script = Script::new().stop_hooks([group]).agent(&[WORKING]);
+    script.hooks.insert("one".into(), vec![prints(complete)]);
+    let world = script_run(script);
+    assert_eq!(decisions(&world), [("group".to_owned(), Action::Complete, "one".to_owned())]);
+    assert_eq!(world.events.iter().filter(|event| matches!(event, Event::HookFinished(_))).count(), 1);
+}
+
+#[test]
+fn an_escalation_blocks_the_task_and_goes_on_with_it_when_a_person_says_so() {
+    let escalates = Answer::Says("I need a key. <promise>BLOCKED</promise>");
+    let script = Script::new().agent(&[escalates, Answer::Says("<promise>COMPLETE</promise>")]);
+    let script = script.attended(&[(About::Escalation, Choice::Message)]);
+    let mut world = World::begin(script);
+    world.settle();
+    world.command(Command::Task(TaskCommand::Add(NewTask { goal: "Publish".into(), ..NewTask::default() })));
+    let id = world.state.tasks.graph.tasks()[0].id.clone();
+    world.command(Command::Task(TaskCommand::Start { id: id.clone(), context: None }));
+    world.finish_turn();
+    let task = world.state.tasks.graph.get(&id).expect("the task");
+    assert_eq!(task.state, TaskState::Blocked);
+    let gate = world.state.gates.open.clone().expect("a gate waits");
+    assert_eq!(
+        gate.choices.iter().map(|choice| choice.name()).collect::<Vec<_>>(),
+        ["continue", "message", "complete", "abort"]
+    );
+    world.answer_gate();
+    assert_eq!(world.state.tasks.graph.get(&id).expect("the task").state, TaskState::Active);
+    let world = world.run();
+    let prompts = world.events.iter().filter_map(|event| match event {
+        Event::PromptSent(prompt) => Some(prompt.text.as_str()),
+        _ => None,
+    });
+    assert_eq!(prompts.collect::<Vec<_>>(), ["GOAL", "Try another way.\n\nGOAL"]);
+}
+
+#[test]
+fn promises_that_contradict_each_other_are_told_and_the_strongest_counts() {
+    let both = Answer::Says("<promise>BLOCKED</promise> or <promise>COMPLETE</promise>");
+    story(
+        Script::new().agent(&[both]),
+        expect![[r#"
+            iteration 1
+              prompt Iteration "GOAL"
+              turn ended EndTurn
+            iteration 1 done
+              warning the agent promised COMPLETE and BLOCKED at once; COMPLETE counts
+              decided Complete
+            ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        "#]],
+    );
+}
+
+#[test]
+fn three_iterations_in_a_row_with_failed_rules_ask_a_person_and_a_look_counts() {
+    let script = Script::new().rule("tests", &[false]).agent(&[WORKING]).plan(|plan| plan.max_iterations = 8);
+    let script = script.attended(&[(About::Escalation, Choice::Continue), (About::Escalation, Choice::Abort)]);
+    let world = script_run(script);
+    let by: Vec<_> = decisions(&world).into_iter().map(|(hook, action, _)| (hook, action)).collect();
+    let default = || ("default".to_owned(), Action::Continue);
+    let breaker = || ("circuit_breaker".to_owned(), Action::Escalate);
+    assert_eq!(by, [default(), default(), breaker(), default(), default(), breaker()]);
+}
+
+#[test]
+fn a_guard_says_nothing_in_the_last_iteration() {
+    let script = Script::new().rule("tests", &[false]).agent(&[WORKING]).plan(|plan| plan.max_iterations = 3);
+    assert!(script_run(script).story().ends_with("ended limit (the limit of 3 iterations was reached)\n"));
+    let script = Script::new().agent(&[WORKING]).plan(|plan| plan.stop.no_progress = 3);
+    let (hook, action, _) = decisions(&script_run(script)).pop().expect("a decision");
+    assert_eq!((hook.as_str(), action), ("no_progress", Action::Escalate));
+}
+
+#[test]
+fn what_a_hook_gives_is_kept_whatever_is_decided_and_says_what_the_agent_is_at() {
+    let halfway = StopResult {
+        checkpoint_data: Some(json!({"executionPhase": "midpoint", "executionStep": 2})),
+        ..StopResult::new(Action::Continue, "Halfway checkpoint")
+    };
+    let second = When { from: Some(2), to: Some(2), ..When::default() };
+    let halfway = StopHook { name: "halfway".into(), judge: Judge::Fixed(halfway), when: second, enabled: true };
+    let script = Script::new().stop_hooks([halfway, StopHook::preset(Preset::Default)]).agent(&[
+        WORKING,
+        WORKING,
+        WORKING,
+        Answer::Says("<promise>COMPLETE</promise>"),
+    ]);
+    let world = script_run(script);
+    let kept: Vec<_> = world.state.stop.checkpoints.iter().map(|kept| &kept.checkpoint).collect();
+    assert_eq!(kept.len(), 1);
+    assert_eq!((kept[0].checkpoint, kept[0].iteration, kept[0].hook.as_deref()), (1, 2, Some("halfway")));
+    assert_eq!(kept[0].phase(), Some("midpoint"));
+}
+
+/// A session with a task, in the middle of the agent's turn.
+fn with_a_task(script: Script) -> (World, String) {
+    let mut world = World::begin(script);
+    world.settle();
+    world.command(Command::Task(TaskCommand::Add(NewTask { goal: "Publish".into(), ..NewTask::default() })));
+    let id = world.state.tasks.graph.tasks()[0].id.clone();
+    (world, id)
+}
+
+fn tool(world: &mut World, command: Command) {
+    world.input(Input::Command { by: By::Mcp, command });
+}
+
+fn register(task: &str, preset: Preset) -> Command {
+    Command::RegisterStopHook(Registration { task: task.into(), preset, metadata: Map::new() })
+}
+
+#[test]
+fn a_hook_that_the_agent_registers_is_asked_after_those_of_the_config_until_it_is_cleared() {
+    let script = Script::new().stop_hooks([]).rule("tests", &[false, true]).agent(&[WORKING]);
+    let (mut world, id) = with_a_task(script);
+    tool(&mut world, register(&id, Preset::Validation));
+    tool(&mut world, register("story", Preset::Promise));
+    assert_eq!(world.state.stop.registered.len(), 2);
+    assert!(world.state.stop.registered[0].id.starts_with("HOOK-0-00"));
+    tool(&mut world, register("nothing", Preset::Promise));
+    assert_eq!(
+        world.refused,
+        [format!(
+            "there is no task nothing; there are: {id}; add it first, or use `story`, which stands for the whole session"
+        )]
+    );
+    tool(&mut world, Command::ClearStopHooks("story".into()));
+    let world = world.run();
+    let decided: Vec<_> = decisions(&world).into_iter().map(|(_, action, _)| action).collect();
+    assert_eq!(decided, [Action::Continue, Action::Complete]);
+}
+
+#[test]
+fn a_session_that_the_agent_completes_by_a_tool_is_judged_like_a_promise() {
+    let (mut world, _) = with_a_task(Script::new().agent(&[WORKING]));
+    tool(&mut world, Command::CompleteSession("all is done".into()));
+    let decided = decisions(&world.run());
+    assert_eq!(
+        decided,
+        [(
+            "default".to_owned(),
+            Action::Complete,
+            "Agent signaled completion via session_complete: all is done".to_owned()
+        )]
+    );
+    let script = Script::new().stop_hooks([StopHook::preset(Preset::Validation)]).rule("tests", &[false]);
+    let (mut world, _) = with_a_task(script.agent(&[WORKING]).plan(|plan| plan.max_iterations = 1));
+    tool(&mut world, Command::CompleteSession(String::new()));
+    assert_eq!(decisions(&world.run())[0].1, Action::Continue);
+}
+
+fn start(task: &str, max_iterations: u32) -> Command {
+    Command::Loop(LoopCommand::Start { task: task.into(), max_iterations, promises: Vec::new() })
+}
+
+fn judge(id: &str, said: &str) -> Command {
+    Command::Loop(LoopCommand::Judge(Box::new(Asked {
+        id: id.into(),
+        said: said.into(),
+        files: vec!["src/auth.rs".into()],
+        draft: None,
+        checkpoint: None,
+        rules: Rules::Check,
+    })))
+}
+
+#[test]
+fn an_agent_leads_a_loop_of_its_own_over_a_task() {
+    let script = Script::new().rule("tests", &[false, true]).agent(&[Answer::Says("<promise>COMPLETE</promise>")]);
+    let (mut world, id) = with_a_task(script);
+    tool(&mut world, register(&id, Preset::Default));
+    tool(&mut world, start(&id, 3));
+    let known = world.state.stop.loops[0].id.clone();
+    assert!(known.starts_with("IT-0-00"), "{known}");
+    assert_eq!(world.state.tasks.graph.get(&id).expect("the task").state, TaskState::Active);
+    tool(&mut world, judge(&known, "first try"));
+    tool(&mut world, judge(&known, "again"));
+    assert_eq!(world.refused.pop().expect("one at a time"), format!("{known} is being judged; wait for that answer"));
+    world.finish_check(0);
+    assert_eq!(
+        decisions(&world),
+        [(
+            world.state.stop.registered[0].id.clone(),
+            Action::Continue,
+            "1 of 1 validation rule failed: tests".to_owned()
+        )]
+    );
+    tool(&mut world, Command::Loop(LoopCommand::Next { id: known.clone(), checkpoint: Some(json!({"step": 1})) }));
+    assert_eq!(world.state.stop.loops[0].iteration, 2);
+    assert_eq!(world.state.stop.checkpoints[0].checkpoint.task, id);
+    tool(&mut world, judge(&known, "second try"));
+    world.finish_check(0);
+    assert_eq!(decisions(&world).pop().expect("a decision").1, Action::Complete);
+    tool(&mut world, Command::Loop(LoopCommand::Complete { id: known.clone(), promise: Promise::Complete }));
+    assert_eq!(world.state.tasks.graph.get(&id).expect("the task").state, TaskState::Completed);
+    tool(&mut world, judge(&known, "more"));
+    assert!(world.refused.pop().expect("it is over").contains("is over"));
+    assert!(
+        world.run().story().ends_with("ended complete (Agent signaled completion via <promise>COMPLETE</promise>)\n")
+    );
+}
+
+#[test]
+fn a_loop_that_escalates_blocks_its_task_and_holds_the_session_at_the_end_of_the_turn() {
+    let script = Script::new().agent(&[WORKING]).attended(&[(About::Escalation, Choice::Abort)]);
+    let (mut world, id) = with_a_task(script);
+    tool(&mut world, register(&id, Preset::Promise));
+    tool(&mut world, start(&id, 3));
+    let known = world.state.stop.loops[0].id.clone();
+    tool(&mut world, judge(&known, "<promise>ESCALATE</promise>"));
+    assert_eq!(world.state.tasks.graph.get(&id).expect("the task").state, TaskState::Blocked);
+    assert!(world.state.gates.open.is_none(), "the turn goes on");
+    world.finish_turn();
+    let gate = world.state.gates.open.clone().expect("a gate waits");
+    assert_eq!(gate.about, About::Escalation);
+    assert_eq!(gate.reason, "Agent signaled a need for escalation via <promise>ESCALATE</promise>");
+    tool(&mut world, Command::Loop(LoopCommand::Next { id: known, checkpoint: None }));
+    assert!(world.refused.pop().expect("refused").contains("waits for a person"));
+}
+
+#[test]
+fn a_loop_has_as_many_iterations_as_it_was_given_and_a_task_one_loop() {
+    let (mut world, id) = with_a_task(Script::new().agent(&[WORKING]));
+    tool(&mut world, start(&id, 1));
+    tool(&mut world, start(&id, 1));
+    assert!(world.refused.pop().expect("refused").contains("has a loop already"));
+    let known = world.state.stop.loops[0].id.clone();
+    tool(&mut world, Command::Loop(LoopCommand::Next { id: known, checkpoint: None }));
+    assert!(world.refused.pop().expect("refused").contains("has used all of its 1 iterations"));
+    tool(&mut world, judge("IT-1-xyz", ""));
+    assert!(world.refused.pop().expect("refused").contains("there is no iteration IT-1-xyz"));
+}
+
+#[test]
+fn a_judgement_that_was_cut_goes_on_where_it_was() {
+    let complete = r#"{"action":"complete","reason":"enough"}"#;
+    let script = || {
+        let script = Script::new().stop_hooks([]).rule("tests", &[true]).rule("lint", &[true]);
+        script.stop_command("judge", [prints(complete)]).agent(&[WORKING])
+    };
+    let whole = script_run(script());
+    let end = |world: &World| decisions(world).pop();
+    for cut in 1..whole.events.len() {
+        let world = World::from_events(script(), &whole.events[..cut]);
+        if world.state.outcome().is_some() {
+            continue;
+        }
+        let world = world.resume();
+        assert_eq!(end(&world), end(&whole), "cut after record {cut}");
+        assert_eq!(world.state.presence, Presence::Unattended);
+    }
+}
