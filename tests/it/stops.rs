@@ -56,19 +56,20 @@ fn rules_are_checked_before_the_hooks_are_asked_and_their_failures_go_with_the_n
         script,
         expect![[r#"
             iteration 1
-              prompt Iteration "GOAL"
+              prompt iteration "GOAL"
               turn ended EndTurn
             iteration 1 done
               rule tests failed
               rule lint passed
               decided Continue
             iteration 2
-              prompt Iteration "[Validation failed]\n- tests: exit 101, expected 0\n\nGOAL"
+              prompt iteration "[Validation failed]\n- tests: exit 101, expected 0\n\nGOAL"
               turn ended EndTurn
             iteration 2 done
               rule tests passed
               rule lint passed
               decided Complete
+              LoopEnded
             ended complete (All 2 validation rules passed)
         "#]],
     );
@@ -132,17 +133,18 @@ fn a_command_decides_by_what_it_answers() {
         script,
         expect![[r#"
             iteration 1
-              prompt Iteration "GOAL"
+              prompt iteration "GOAL"
               turn ended EndTurn
             iteration 1 done
               stop_decision judge exit 0 -> Pass
               decided Continue
             iteration 2
-              prompt Iteration "Look at main.rs\n\nGOAL"
+              prompt iteration "Look at main.rs\n\nGOAL"
               turn ended EndTurn
             iteration 2 done
               stop_decision judge exit 0 -> Pass
               decided Complete
+              LoopEnded
             ended complete (enough)
         "#]],
     );
@@ -182,17 +184,18 @@ fn the_test_driven_loop_of_conditions_on_rules() {
         script,
         expect![[r#"
             iteration 1
-              prompt Iteration "GOAL"
+              prompt iteration "GOAL"
               turn ended EndTurn
             iteration 1 done
               rule tests_pass failed
               decided Continue
             iteration 2
-              prompt Iteration "Fix failing tests and run again\n\nGOAL"
+              prompt iteration "Fix failing tests and run again\n\nGOAL"
               turn ended EndTurn
             iteration 2 done
               rule tests_pass passed
               decided Complete
+              LoopEnded
             ended complete (All tests pass)
         "#]],
     );
@@ -273,11 +276,12 @@ fn promises_that_contradict_each_other_are_told_and_the_strongest_counts() {
         Script::new().agent(&[both]),
         expect![[r#"
             iteration 1
-              prompt Iteration "GOAL"
+              prompt iteration "GOAL"
               turn ended EndTurn
             iteration 1 done
               warning the agent promised COMPLETE and BLOCKED at once; COMPLETE counts
               decided Complete
+              LoopEnded
             ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
         "#]],
     );

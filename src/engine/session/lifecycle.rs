@@ -243,7 +243,7 @@ impl State {
         Step::record(Event::LoopEnded {
             outcome: ending.outcome,
             reason: ending.reason.clone(),
-            delivery: ending.delivery,
+            delivery: if self.is_led_from_outside() { DeliverRest::No } else { ending.delivery },
         })
     }
 

@@ -110,6 +110,9 @@ impl State {
         if text.trim().is_empty() {
             return Step::refuse("the message is empty");
         }
+        if self.is_led_from_outside() {
+            return Step::refuse("the agent of this session leads itself, and is sent no prompts");
+        }
         if self.is_ending() || self.delivery_is_off() {
             return Step::refuse("the session is ending; the agent will not be asked again");
         }
