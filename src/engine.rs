@@ -99,7 +99,7 @@ pub fn decide(state: &State, now: At, input: Input) -> Step {
         Input::Warned(text) => Step::record(warning(text)),
         Input::Doomed(reason) => on_doomed(state, reason),
         Input::Command { by, command } => state.on_command(by, command, now),
-        Input::Resume { presence, max_iterations } => state.on_resume(presence, max_iterations),
+        Input::Resume { presence, max_iterations, checkpoint } => state.on_resume(presence, max_iterations, checkpoint),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::{
     control::{
         cli::CheckArgs,
         paint::{Paint, Role},
+        socket::view,
         text::plain,
     },
     engine::{
@@ -59,6 +60,7 @@ pub(super) fn check(args: &CheckArgs) -> Result {
     text += &allowance(settings);
     text += &keymap_mistakes().map(|why| paint.paint(Role::Warning, format!("keymap     {why}\n"))).collect::<String>();
     text += &points(settings, paint);
+    text += &deciding(settings, paint);
     text += &rules(settings, paint);
     text += &automation(settings, paint);
     print(&text)
@@ -170,6 +172,17 @@ fn points(settings: &Settings, paint: Paint) -> String {
         }
     }
     if text.is_empty() { "\nno hooks\n".into() } else { text }
+}
+
+/// Who decides whether the work is complete.
+fn deciding(settings: &Settings, paint: Paint) -> String {
+    let hooks = view::stop_hooks(&settings.draft.stop, None);
+    let lines = hooks.iter().enumerate().map(|(n, hook)| {
+        let off = if hook.enabled { "" } else { "  [off]" };
+        let runs = if hook.runs == hook.hook { String::new() } else { format!(" {}", plain(&hook.runs)) };
+        format!("  {}. {}{runs}{off}\n", n + 1, plain(&hook.hook))
+    });
+    format!("\n{}\n{}", paint.paint(Role::Heading, "stop decision"), lines.collect::<String>())
 }
 
 /// What must hold for the work to be complete.

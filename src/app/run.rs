@@ -109,7 +109,11 @@ pub(super) fn resume(args: &ResumeArgs) -> Result {
     let root = if cwd.is_dir() { cwd } else { root };
     let ui = Project::load(&args.config).map_or(Settings::default().ui, |project| project.settings.ui);
     let surface = Surface::chosen(args.output, args.detach, ui);
-    let resume = Input::Resume { presence: surface.presence(), max_iterations: args.max_iterations };
+    let resume = Input::Resume {
+        presence: surface.presence(),
+        max_iterations: args.max_iterations,
+        checkpoint: args.checkpoint,
+    };
     let left_behind = Some(Children::left_behind(&opened.state));
     let afterwards = Afterwards::Stays;
     let stage = Stage { folder: &folder, root, surface, afterwards, left_behind };

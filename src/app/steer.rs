@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 refused by the session, 2 wrong usage, or no such session runs.
 
+pub(super) mod checkpoint;
 pub(super) mod choose;
 pub(super) mod gate;
 pub(super) mod hooks;

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use steer::{AttachArgs, GateArgs, HooksArgs, MessageArgs, PendingArgs, SessionArgs, StatusArgs, StopArgs};
+use steer::{
+    AttachArgs, CheckpointArgs, GateArgs, HooksArgs, MessageArgs, PendingArgs, SessionArgs, StatusArgs, StopArgs,
+};
 use task::TaskArgs;
 
 /// Supervise coding-agent sessions: hooks around every step, held output, retries, gates.
@@ -28,7 +30,7 @@ pub enum Command {
     /// Watch a built-in session in a throw-away folder: nothing to install, no network, no model.
     Demo(DemoArgs),
     /// Write `creel.yaml` for this project; never overwrites.
-    Init,
+    Init(InitArgs),
     /// Validate the config and print the plan that follows from it.
     Check(CheckArgs),
     /// List the agents: how each would be run, its version, and how to install those that are missing.
@@ -59,6 +61,8 @@ pub enum Command {
     Gate(GateArgs),
     /// See hooks, switch them, run one now, see how they did.
     Hooks(HooksArgs),
+    /// Look at what hooks and the agent gave to be kept on the way.
+    Checkpoint(CheckpointArgs),
     /// Look at and change the task graph.
     Task(TaskArgs),
     /// Allow this project's hooks and agents to run.
@@ -143,6 +147,26 @@ pub struct DetachArgs {
     pub background: bool,
 }
 
+/// What to write.
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// What decides when the work is complete: `tdd` (the tests pass), `security` (scans are clean, a person looks after ten
+    /// iterations), `checkpoint` (something is kept halfway).
+    #[arg(long, value_name = "NAME", value_enum)]
+    pub template: Option<Template>,
+}
+
+/// What decides when the work is complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Template {
+    /// When the tests pass.
+    Tdd,
+    /// When scans are clean; after ten iterations a person looks.
+    Security,
+    /// As without a template, with something kept halfway.
+    Checkpoint,
+}
+
 /// Which demo.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
@@ -187,6 +211,9 @@ pub struct ResumeArgs {
     /// A new limit for its iterations.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_iterations: Option<u32>,
+    /// Tell the agent of this checkpoint; `creel checkpoint list` shows them.
+    #[arg(long, value_name = "N")]
+    pub checkpoint: Option<u32>,
     /// Whose sessions.
     #[command(flatten)]
     pub config: ConfigArgs,

@@ -6,12 +6,13 @@ use serde::Serialize;
 
 use super::text::{first_line, plain};
 use crate::engine::{
-    event::{Event, HookFinished},
+    event::{Event, HookFinished, StopDecided},
     hooks::{
         point::Point,
         resolve::HookRef,
         verdict::{RunEnd, Verdict},
     },
+    stop::Action,
     time::Span,
 };
 
@@ -43,6 +44,21 @@ pub struct Stats {
     pub retries_caused: usize,
     /// How much of what it printed went to the agent.
     pub bytes_piped: usize,
+    /// What it decided, where it is a stop decision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decisions: Option<Decisions>,
+}
+
+/// How often a stop hook decided what.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Decisions {
+    /// The work was done.
+    pub complete: usize,
+    /// It was not.
+    #[serde(rename = "continue")]
+    pub go_on: usize,
+    /// A person had to look.
+    pub escalate: usize,
 }
 
 /// What was counted so far, by hook.
@@ -55,6 +71,7 @@ struct Tally {
     took: Vec<Span>,
     retries: usize,
     bytes: usize,
+    decisions: Option<Decisions>,
 }
 
 impl Tallies {
@@ -67,6 +84,29 @@ impl Tallies {
         } else if let Event::RetryCounted { hook, .. } = event {
             // Only stop hooks send a turn back.
             self.0.entry(HookRef::new(Point::Stop, hook)).or_default().retries += 1;
+        } else if let Event::RuleChecked { rule, passed, took_ms, end, .. } = event {
+            if *end != Some(RunEnd::Cut) {
+                let tally = self.0.entry(HookRef::new(Point::StopDecision, &format!("rule {rule}"))).or_default();
+                tally.verdicts.push(if *passed { Verdict::Pass } else { Verdict::Fail });
+                tally.took.push(*took_ms);
+            }
+        } else if let Event::StopDecided(decided) = event {
+            self.decided(decided);
+        }
+    }
+
+    /// Everybody who was asked counts; a guard that overrules them all is one more.
+    fn decided(&mut self, decided: &StopDecided) {
+        let own = (decided.hook.clone(), decided.action);
+        let overruled = (!decided.asked.contains(&own)).then_some(&own);
+        for (hook, action) in decided.asked.iter().chain(overruled) {
+            let tally = self.0.entry(HookRef::new(Point::StopDecision, hook)).or_default();
+            let decisions = tally.decisions.get_or_insert_default();
+            match action {
+                Action::Complete => decisions.complete += 1,
+                Action::Continue => decisions.go_on += 1,
+                Action::Escalate => decisions.escalate += 1,
+            }
         }
     }
 
@@ -84,14 +124,34 @@ impl Tallies {
 /// A table for people, as wide as what stands in it.
 pub fn table(all: &[Stats]) -> String {
     let head = ["POINT", "RUNS", "PASS", "P50", "P95", "RETRIES", "PIPED", "HOOK"].map(String::from);
-    let rows: Vec<[String; 8]> = std::iter::once(head).chain(all.iter().map(cells)).collect();
+    let rows: Vec<[String; 8]> =
+        std::iter::once(head).chain(all.iter().filter(|stats| stats.ran()).map(cells)).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..7).map(width).collect();
     let line = |row: &[String; 8]| {
         let numbers: String = (1..7).map(|n| format!("{:>1$}  ", row[n], widths[n])).collect();
         format!("{:2$}  {numbers}{}\n", row[0], row[7], widths[0])
     };
-    rows.iter().map(line).collect()
+    rows.iter().map(line).collect::<String>() + &decisions(all)
+}
+
+/// What the stop hooks decided, if any did.
+fn decisions(all: &[Stats]) -> String {
+    let deciding: Vec<_> = all.iter().filter_map(|stats| Some((stats, stats.decisions?))).collect();
+    if deciding.is_empty() {
+        return String::new();
+    }
+    let lines = deciding.iter().map(|(stats, Decisions { complete, go_on, escalate })| {
+        format!("{complete:>8}  {go_on:>8}  {escalate:>8}  {}\n", first_line(&plain(&stats.hook), NAME))
+    });
+    format!("\nCOMPLETE  CONTINUE  ESCALATE  STOP HOOK\n{}", lines.collect::<String>())
+}
+
+impl Stats {
+    /// Whether there is something to say of its runs: a preset has none.
+    fn ran(&self) -> bool {
+        self.runs > 0 || self.retries_caused > 0 || self.decisions.is_none()
+    }
 }
 
 fn cells(stats: &Stats) -> [String; 8] {
@@ -131,6 +191,7 @@ impl Tally {
             p95_ms: nearest_rank(&self.took, 95),
             retries_caused: self.retries,
             bytes_piped: self.bytes,
+            decisions: self.decisions,
         }
     }
 }

@@ -37,6 +37,9 @@ pub enum Event {
         /// A new limit, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         max_iterations: Option<u32>,
+        /// The checkpoint that the agent is told of.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        checkpoint: Option<u32>,
     },
     IterationStarted {
         iteration: u32,

@@ -81,6 +81,8 @@ pub enum Input {
         presence: Presence,
         /// A new limit for its iterations.
         max_iterations: Option<u32>,
+        /// The checkpoint that the agent is told of.
+        checkpoint: Option<u32>,
     },
 }
 

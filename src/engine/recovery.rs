@@ -17,8 +17,8 @@ use super::{
 };
 
 impl State {
-    pub(crate) fn on_resume(&self, presence: Presence, max_iterations: Option<u32>) -> Step {
-        if let Some(refusal) = self.refuse_resume(max_iterations) {
+    pub(crate) fn on_resume(&self, presence: Presence, max_iterations: Option<u32>, checkpoint: Option<u32>) -> Step {
+        if let Some(refusal) = self.refuse_resume(max_iterations).or_else(|| self.refuse_checkpoint(checkpoint)) {
             return Step::refuse(refusal);
         }
         let dispatches = self.dispatch().into_iter().chain(self.side.dispatch.as_ref());
@@ -34,11 +34,13 @@ impl State {
         let runs = runs.into_iter().map(|run| Event::HookFinished(Box::new(run)));
         let steps = steps.into_iter().map(|(_, ended)| Event::WorkflowStepEnded(Box::new(ended)));
         // Whoever asked is gone, and will ask again.
-        runs.chain(steps).fold(self.unasked(By::Policy), Step::and).and(Event::SessionResumed {
+        let resumed = runs.chain(steps).fold(self.unasked(By::Policy), Step::and).and(Event::SessionResumed {
             cut,
             presence,
             max_iterations,
-        })
+            checkpoint,
+        });
+        self.offer_checkpoint(checkpoint).into_iter().fold(resumed, Step::and)
     }
 
     fn refuse_resume(&self, max_iterations: Option<u32>) -> Option<String> {
@@ -77,7 +79,11 @@ impl State {
         })
     }
 
-    pub(crate) fn resumed(&mut self, presence: Presence, max_iterations: Option<u32>) {
+    pub(crate) fn resumed(&mut self, presence: Presence, max_iterations: Option<u32>, checkpoint: Option<u32>) {
+        if let Some(kept) = checkpoint.and_then(|number| self.checkpoint(number)) {
+            let told = [Some(kept.checkpoint.for_agent()), self.turns.next_prompt.take()];
+            self.turns.next_prompt = Some(told.into_iter().flatten().collect::<Vec<_>>().join("\n\n"));
+        }
         self.presence = presence;
         self.iterations.raised_limit = max_iterations.or(self.iterations.raised_limit);
         self.steering.paused = false;

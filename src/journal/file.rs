@@ -12,7 +12,7 @@ use std::{
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::{Arc, mpsc},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -263,7 +263,28 @@ pub struct Holder {
 /// Who runs a session, if anybody does.
 pub fn running(folder: &Folder) -> Option<Holder> {
     let file = File::open(folder.journal()).ok()?;
-    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)).then(|| Holder { pid: folder.read_pid() })
+    let held = || matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+    let deadline = Instant::now() + DYING;
+    while held() {
+        let pid = folder.read_pid();
+        if !pid.is_some_and(is_dying) || Instant::now() > deadline {
+            return Some(Holder { pid });
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    None
+}
+
+/// How long a process that was killed may take until its last thread is gone, and its lock with it.
+const DYING: Duration = Duration::from_millis(500);
+
+/// Whether a process is dead, but perhaps not all of its threads.
+fn is_dying(pid: u32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return Path::new("/proc/self").exists();
+    };
+    // Behind the name, which may hold anything.
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X']))
 }
 
 /// The length of all whole lines, and of what stands behind the last newline.

@@ -176,7 +176,11 @@ fn happen(mut world: World, what: Happens) -> World {
             let now = world.now;
             let mut next = World::from_events(world.script, &world.events);
             next.now = now;
-            next.input(creel::engine::input::Input::Resume { presence: next.script.presence, max_iterations: None });
+            next.input(creel::engine::input::Input::Resume {
+                presence: next.script.presence,
+                max_iterations: None,
+                checkpoint: None,
+            });
             return next;
         }
         Happens::HookEnds(_) | Happens::Dies => {}

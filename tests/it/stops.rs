@@ -486,3 +486,36 @@ fn a_judgement_that_was_cut_goes_on_where_it_was() {
         assert_eq!(world.state.presence, Presence::Unattended);
     }
 }
+
+#[test]
+fn a_session_is_resumed_with_a_checkpoint_if_that_is_wanted() {
+    let halfway = StopResult {
+        checkpoint_data: Some(json!({"milestone": "halfway"})),
+        ..StopResult::new(Action::Escalate, "look")
+    };
+    let hook = StopHook { name: "halfway".into(), judge: Judge::Fixed(halfway), when: When::default(), enabled: true };
+    let stopped = script_run(Script::new().stop_hooks([hook]).agent([WORKING]));
+    let resume = |checkpoint| {
+        let mut world = World::from_events(stopped.script.clone(), &stopped.events);
+        let presence = Presence::Attended;
+        world.script = world.script.attended(&[(About::Escalation, Choice::Continue)]);
+        world.input(Input::Resume { presence, max_iterations: None, checkpoint });
+        world
+    };
+    let mut told = resume(Some(1));
+    told.answer_gate();
+    let (_, prompt) = told.turn.clone().expect("a prompt");
+    assert_eq!(prompt, "[Checkpoint 1 · iteration 1]\n{\"milestone\":\"halfway\"}\n\nGOAL");
+    assert_eq!(resume(Some(2)).refused, ["the session has no checkpoint 2; the last one is 1"]);
+    let offered = resume(None);
+    let warning = offered.events.iter().rev().find_map(|event| match event {
+        Event::Warning { text } => Some(text.as_str()),
+        _ => None,
+    });
+    assert_eq!(
+        warning,
+        Some(
+            "there is checkpoint 1, made in iteration 1; the agent is told of it if the session is resumed with `--checkpoint 1`"
+        )
+    );
+}

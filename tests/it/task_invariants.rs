@@ -119,7 +119,7 @@ fn resumed(script: &Script, events: &[Event]) -> World {
     let mut world = World::from_events(script.clone(), events);
     if world.state.outcome().is_none() {
         let presence = world.script.presence;
-        world.input(creel::engine::input::Input::Resume { presence, max_iterations: None });
+        world.input(creel::engine::input::Input::Resume { presence, max_iterations: None, checkpoint: None });
     }
     world
 }

@@ -40,7 +40,9 @@ fn known(session: &SessionArgs) -> Result<Vec<HookView>> {
     let (_, sessions) = project::sessions_of(&session.config)?;
     if choose::named(session, &sessions)?.is_none() && choose::all_running(&sessions)?.is_empty() {
         let project = Project::load_existing(&session.config)?;
-        return Ok(view::hooks(&project.settings.draft.hooks, &HookBook::default()));
+        let draft = &project.settings.draft;
+        let lifecycle = view::hooks(&draft.hooks, &HookBook::default()).into_iter();
+        return Ok(lifecycle.chain(view::stop_hooks(&draft.stop, None)).collect());
     }
     let Some(Told::Hooks(hooks)) = told(session, &Request::HookList)? else { return Err(other_answer()) };
     Ok(hooks)
@@ -56,7 +58,9 @@ fn list(hooks: &[HookView]) -> Result {
         let name = first_line(&plain(&hook.hook), LINE);
         let runs = first_line(&plain(&hook.runs), LINE);
         let runs = if runs == name { String::new() } else { format!(": {runs}") };
-        format!("{on}  {:16}  {name}{runs}  [timeout {}{piped}]\n", hook.point.name(), hook.timeout_ms)
+        let timeout =
+            if hook.timeout_ms.is_zero() { String::new() } else { format!("  [timeout {}{piped}]", hook.timeout_ms) };
+        format!("{on}  {:16}  {name}{runs}{timeout}\n", hook.point.name())
     };
     print(&hooks.iter().map(line).collect::<String>())
 }

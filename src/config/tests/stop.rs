@@ -97,5 +97,6 @@ fn mistakes_in_stop_hooks_have_a_place_and_a_way_out() {
           |                        ^^^^^^^^^ a stop hook offers `session`, `iteration`
         creel.yaml:10:27: another stop hook is called `one`
         10 |     - { command: x, name: one }
-           |                           ^^^ give one of them another `name`"#]].assert_eq(&said(text));
+           |                           ^^^ give one of them another `name`"#]]
+    .assert_eq(&said(text));
 }

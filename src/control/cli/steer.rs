@@ -157,6 +157,36 @@ pub enum GateCommand {
     },
 }
 
+/// What was kept on the way.
+#[derive(Debug, Args)]
+pub struct CheckpointArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: CheckpointCommand,
+}
+
+/// What to do with checkpoints.
+#[derive(Debug, Subcommand)]
+pub enum CheckpointCommand {
+    /// List the checkpoints of a session; of a past one with --session.
+    List {
+        /// Print it as JSON.
+        #[arg(long)]
+        json: bool,
+        /// Which session.
+        #[command(flatten)]
+        session: SessionArgs,
+    },
+    /// Print what a checkpoint holds.
+    Show {
+        /// Its number.
+        checkpoint: u32,
+        /// Which session.
+        #[command(flatten)]
+        session: SessionArgs,
+    },
+}
+
 /// The hooks.
 #[derive(Debug, Args)]
 pub struct HooksArgs {
@@ -233,5 +263,6 @@ fn choice(text: &str) -> Result<Choice, String> {
 
 fn point(text: &str) -> Result<Point, String> {
     let known = || Point::ALL.map(Point::name).join(", ");
-    Point::named(text).ok_or_else(|| format!("there is no such point; there are: {}", known()))
+    let stop_decision = (text == Point::StopDecision.name()).then_some(Point::StopDecision);
+    Point::named(text).or(stop_decision).ok_or_else(|| format!("there is no such point; there are: {}", known()))
 }

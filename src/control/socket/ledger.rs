@@ -85,7 +85,10 @@ impl Ledger {
                 None => return Reply::refused(format!("there is no held item {id}")),
             },
             Question::Gates => Told::Gates(view::gates(state)),
-            Question::Hooks => Told::Hooks(view::hooks(&state.plan().hooks, &state.hooks)),
+            Question::Hooks => {
+                let lifecycle = view::hooks(&state.plan().hooks, &state.hooks).into_iter();
+                Told::Hooks(lifecycle.chain(view::stop_hooks(&state.plan().stop, Some(state))).collect())
+            }
             Question::StopHooks(task) => Told::StopHooks(stop_view::hooks(state, task.as_deref())),
             Question::Checkpoints => Told::Checkpoints(stop_view::checkpoints(state)),
             Question::Loop(id) => match state.agent_loop(&id) {

@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use super::message::Which;
 use crate::{
+    control::stop_words,
     engine::{
         State,
         event::{Outcome, StopHow},
         hooks::{point::Point, resolve::HookBook},
         ids::{GateId, ItemId, RunId, TurnId},
-        policy::{HookAction, HookSpec},
+        policy::{HookAction, HookSpec, Judge, StopHook, StopPlan},
         session::{
             gate::{About, Choice, Gate},
             pending::{Item, ItemState},
@@ -245,7 +246,27 @@ pub fn hooks(plan: &BTreeMap<Point, Vec<HookSpec>>, book: &HookBook) -> Vec<Hook
     Point::ALL.into_iter().flat_map(at).collect()
 }
 
+/// The stop decision hooks: those of the config, then those that were registered.
+pub fn stop_hooks(plan: &StopPlan, state: Option<&State>) -> Vec<HookView> {
+    let registered = state.into_iter().flat_map(|state| &state.stop.registered).map(|known| &known.hook);
+    let is_on = |hook: &StopHook| state.map_or(hook.enabled, |state| state.stop_hook_is_on(hook));
+    plan.hooks.iter().chain(registered).map(|hook| HookView::stop(hook, is_on(hook))).collect()
+}
+
 impl HookView {
+    /// A stop decision hook, and whether it is asked.
+    fn stop(hook: &StopHook, enabled: bool) -> Self {
+        let (runs, timeout_ms) = match &hook.judge {
+            Judge::Preset(preset) => (format!("(preset: {})", preset.name()), Span::default()),
+            Judge::Command { command, timeout } => (command.clone(), *timeout),
+            Judge::Fixed(result) => (format!("({})", stop_words::action(result.action)), Span::default()),
+            Judge::All(parts) => (format!("(all of {})", named(parts)), Span::default()),
+            Judge::Any(parts) => (format!("(any of {})", named(parts)), Span::default()),
+        };
+        let (point, hook) = (Point::StopDecision, hook.name.clone());
+        Self { point, hook, runs, enabled, priority: 100, timeout_ms, pipe_output: false }
+    }
+
     /// A hook, and whether it runs.
     pub fn of(point: Point, spec: &HookSpec, enabled: bool) -> Self {
         let runs = match &spec.action {
@@ -263,4 +284,8 @@ impl HookView {
             pipe_output: spec.pipe_output,
         }
     }
+}
+
+fn named(parts: &[StopHook]) -> String {
+    parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(", ")
 }

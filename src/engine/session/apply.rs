@@ -30,7 +30,9 @@ impl State {
     pub fn apply(&mut self, at: At, event: &Event) {
         match event {
             Event::SessionStarted(began) => *self = Self::new(&self.name, (**began).clone(), at),
-            Event::SessionResumed { presence, max_iterations, .. } => self.resumed(*presence, *max_iterations),
+            Event::SessionResumed { presence, max_iterations, checkpoint, .. } => {
+                self.resumed(*presence, *max_iterations, *checkpoint);
+            }
             Event::IterationStarted { iteration } => self.iteration_started(*iteration),
             Event::IterationCompleted { outcome, .. } => self.iteration_completed(*outcome),
             Event::HooksDue { point, hooks, task, by_hand, .. } => {

@@ -3,7 +3,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::engine::{event::Event, session::State, time::At};
+use crate::engine::{
+    event::Event,
+    session::{State, warning},
+    time::At,
+};
 
 /// Something that was kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -75,6 +79,24 @@ impl State {
                 Event::Checkpoint(Box::new(Checkpoint { checkpoint, task, iteration, hook, data, commit, dirty }))
             })
             .collect()
+    }
+
+    /// Why that checkpoint cannot be gone on from.
+    pub(crate) fn refuse_checkpoint(&self, number: Option<u32>) -> Option<String> {
+        let number = number.filter(|number| self.checkpoint(*number).is_none())?;
+        let last = self.stop.checkpoints.last().map(|kept| kept.checkpoint.checkpoint);
+        let known = last.map_or_else(|| "it has none".into(), |last| format!("the last one is {last}"));
+        Some(format!("the session has no checkpoint {number}; {known}"))
+    }
+
+    /// What a person is told who goes on with a session and has not chosen a checkpoint.
+    pub(crate) fn offer_checkpoint(&self, chosen: Option<u32>) -> Option<Event> {
+        let last = &self.stop.checkpoints.last().filter(|_| chosen.is_none())?.checkpoint;
+        let (number, iteration) = (last.checkpoint, last.iteration);
+        Some(warning(format!(
+            "there is checkpoint {number}, made in iteration {iteration}; the agent is told of it if the session is resumed with \
+             `--checkpoint {number}`"
+        )))
     }
 
     /// The checkpoint of that number.

@@ -494,7 +494,7 @@ impl World {
     }
 
     pub fn resume(mut self) -> Self {
-        self.input(Input::Resume { presence: self.script.presence, max_iterations: None });
+        self.input(Input::Resume { presence: self.script.presence, max_iterations: None, checkpoint: None });
         self.run()
     }
 
