@@ -15,6 +15,7 @@ mod lines;
 mod output;
 mod process;
 mod quoting;
+mod rules;
 mod seeds;
 mod sessions;
 mod socket;
