@@ -93,7 +93,7 @@ pub fn decide(state: &State, now: At, input: Input) -> Step {
         Input::RuleChecked { run, result } => state.on_rule_checked(run, *result),
         Input::Agent { turn, update } => state.on_agent(turn, update),
         Input::PermissionAsked { turn, ask } => state.on_permission_asked(turn, ask),
-        Input::TurnEnded { turn, end } => state.on_turn_ended(turn, &end),
+        Input::TurnEnded { turn, end } => state.on_turn_ended(turn, end),
         Input::TurnFailed { turn, failure } => state.on_turn_failed(turn, failure),
         Input::ProcessStarted { pid, started } => Step::record(Event::ProcessStarted { pid, started }),
         Input::Warned(text) => Step::record(warning(text)),

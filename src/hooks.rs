@@ -36,6 +36,7 @@ pub mod reply;
 pub mod rules;
 pub mod sweep;
 pub mod terminal;
+pub mod worktree;
 
 use output::{Capture, Captured};
 use process::{Group, ProcessEnd, ProcessSpec, Stream, Watch};

@@ -382,7 +382,7 @@ impl AcpAgent {
             let what = "the agent ended its turn without a word and without doing anything";
             return failed(failure::explain(what, &complaints, &self.known));
         }
-        Ok(TurnEnd { stop_reason, spent })
+        Ok(TurnEnd { spent, ..TurnEnd::new(stop_reason) })
     }
 
     /// A conversation that does not fit any more is of no use.

@@ -201,7 +201,8 @@ impl Play<'_> {
             return Err(TurnFailure::new(failure));
         }
         let stop_reason = turn.stop_reason.unwrap_or(StopReason::EndTurn);
-        Ok(TurnEnd { stop_reason, spent: Spent { tokens: turn.tokens, cost: turn.cost } })
+        let spent = Spent { tokens: turn.tokens, cost: turn.cost };
+        Ok(TurnEnd { spent, ..TurnEnd::new(stop_reason) })
     }
 
     async fn act(&mut self, turn: &Turn) -> Next {

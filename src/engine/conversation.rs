@@ -209,12 +209,23 @@ pub struct Work {
     /// The files that were changed, relative to the project's folder.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files_modified: Vec<String>,
+    /// How many more were: a record holds no list without end.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more_modified: usize,
     /// The commit that is checked out, in a repository.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
     /// The files that are not committed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dirty: Vec<String>,
+    /// How many more are not.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more_dirty: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// How a turn ended that ended by itself.
@@ -224,12 +235,14 @@ pub struct TurnEnd {
     pub stop_reason: StopReason,
     /// What the turn used.
     pub spent: Spent,
+    /// What it left in the work tree, where that is known. Told by the runtime, not by the agent.
+    pub work: Option<Box<Work>>,
 }
 
 impl TurnEnd {
     /// An end that says nothing of what was used.
     pub const fn new(stop_reason: StopReason) -> Self {
-        Self { stop_reason, spent: Spent { tokens: None, cost: None } }
+        Self { stop_reason, spent: Spent { tokens: None, cost: None }, work: None }
     }
 }
 

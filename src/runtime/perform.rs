@@ -8,6 +8,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     num::NonZero,
     panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Poll,
@@ -28,7 +29,7 @@ use crate::{
     agents::{Agent, BoxFuture, PermissionRequest, TurnRequest, Updates},
     engine::{
         conversation::{
-            AgentUpdate, PermissionAnswer, PermissionAsk, StopReason, ToolCall, ToolStatus, TurnEnd, TurnFailure,
+            AgentUpdate, PermissionAnswer, PermissionAsk, StopReason, ToolCall, ToolStatus, TurnEnd, TurnFailure, Work,
         },
         effect::{Effect, HookJob, RuleJob},
         hooks::verdict::RunResult,
@@ -39,6 +40,7 @@ use crate::{
     hooks::{
         self, Place,
         process::{Group, Stream, Watch},
+        worktree::{self, Survey},
     },
 };
 
@@ -114,7 +116,8 @@ impl Performer {
             asks: asks.clone(),
             open: BTreeMap::new(),
         };
-        let agent = tokio::spawn(converse(agent, asked, hearing));
+        let surveyor = Surveyor { folder: place.cwd.clone(), mark: place.mark.clone(), hopeless: false };
+        let agent = tokio::spawn(converse(agent, asked, hearing, surveyor));
         Self {
             place,
             handle,
@@ -244,11 +247,18 @@ async fn converse(
     mut agent: Box<dyn Agent>,
     mut asked: mpsc::UnboundedReceiver<(TurnRequest, CancellationToken)>,
     mut hearing: Hearing,
+    mut surveyor: Surveyor,
 ) {
     while let Some((request, cancel)) = asked.recv().await {
         let turn = request.turn;
         hearing.turn = turn;
+        // Before the prompt, and not beside it: what the agent does at once must not look as if it had been there.
+        let before = surveyor.look(&cancel).await;
         let ended = one_turn(&mut *agent, request, &mut hearing, &cancel).await;
+        let ended = match ended {
+            Ok(end) => Ok(TurnEnd { work: surveyor.compare(before, &cancel).await, ..end }),
+            Err(failure) => Err(failure),
+        };
         hearing.asks.forget();
         if !matches!(&ended, Ok(end) if end.stop_reason != StopReason::Cancelled) {
             hearing.cut_calls().await;
@@ -263,6 +273,34 @@ async fn converse(
             .await;
     }
     agent.shutdown().await;
+}
+
+/// Looks at the work tree before and after each turn, and never holds a turn that is cancelled.
+struct Surveyor {
+    folder: PathBuf,
+    mark: String,
+    /// Whether the folder is too large or too slow to look at: once is enough to know.
+    hopeless: bool,
+}
+
+impl Surveyor {
+    async fn look(&mut self, cancel: &CancellationToken) -> Option<Survey> {
+        if self.hopeless {
+            return None;
+        }
+        let survey = cancel.run_until_cancelled(worktree::survey(&self.folder, &self.mark)).await?;
+        if survey.is_hopeless() {
+            self.hopeless = true;
+            tracing::warn!("the project's folder is too large or too slow to tell what each turn changes in it");
+        }
+        Some(survey)
+    }
+
+    async fn compare(&mut self, before: Option<Survey>, cancel: &CancellationToken) -> Option<Box<Work>> {
+        let before = before?;
+        let after = self.look(cancel).await?;
+        cancel.run_until_cancelled(after.changes_since(&before)).await?.map(Box::new)
+    }
 }
 
 /// A panic in an agent fails its turn, not the session.

@@ -71,7 +71,7 @@ async fn a_prompt_is_answered_with_all_that_the_agent_tells() {
     let mut agent = agent(&script, dir.path());
     let (end, heard) = turn(&mut *agent, request("do it")).await;
     let spent = Spent { tokens: Some(120), cost: Some(0.25) };
-    assert_eq!(end, Ok(TurnEnd { stop_reason: StopReason::EndTurn, spent }));
+    assert_eq!(end, Ok(TurnEnd { spent, ..TurnEnd::new(StopReason::EndTurn) }));
     assert_eq!(heard.said(), "I will do it.\nDone.");
     let [call] = &heard.calls()[..] else { panic!("{:?}", heard.calls()) };
     assert_eq!(

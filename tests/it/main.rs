@@ -30,3 +30,4 @@ mod terminal;
 mod test_agent;
 mod trouble;
 mod workflows;
+mod worktree;

@@ -181,11 +181,10 @@ impl State {
         })
     }
 
-    pub(crate) fn on_turn_ended(&self, turn: TurnId, end: &TurnEnd) -> Step {
+    pub(crate) fn on_turn_ended(&self, turn: TurnId, end: TurnEnd) -> Step {
         let Some(iteration) = self.awaited(turn) else { return Step::stale(turn) };
-        let TurnEnd { stop_reason, spent } = *end;
-        let step =
-            self.unasked(super::POLICY).and(Event::TurnEnded { iteration, turn, stop_reason, spent, work: None });
+        let TurnEnd { stop_reason, spent, work } = end;
+        let step = self.unasked(super::POLICY).and(Event::TurnEnded { iteration, turn, stop_reason, spent, work });
         match cut_short(stop_reason) {
             Some(why) => step.and(super::warning(why)),
             None => step,

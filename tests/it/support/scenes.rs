@@ -281,7 +281,7 @@ pub fn budget() -> World {
 /// The turn ends, and the agent says what it used.
 pub fn spends(world: &mut World, spent: Spent) {
     let turn = world.turn.take().expect("the agent works").0;
-    world.input(Input::TurnEnded { turn, end: TurnEnd { stop_reason: StopReason::EndTurn, spent } });
+    world.input(Input::TurnEnded { turn, end: TurnEnd { spent, ..TurnEnd::new(StopReason::EndTurn) } });
 }
 
 /// A plan of the agent.

@@ -411,7 +411,7 @@ impl World {
             Answer::Refuses => self.say(turn, "I will not.", TurnEnd::new(StopReason::Refusal)),
             Answer::Spends(tokens) => {
                 let spent = Spent { tokens: Some(tokens), cost: None };
-                self.say(turn, "Working.", TurnEnd { stop_reason: StopReason::EndTurn, spent });
+                self.say(turn, "Working.", TurnEnd { spent, ..TurnEnd::new(StopReason::EndTurn) });
             }
             Answer::Fails(why) => self.input(Input::TurnFailed { turn, failure: TurnFailure::new(why) }),
             Answer::Overloads(ms) => {

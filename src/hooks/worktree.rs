@@ -1,0 +1,165 @@
+//! What there is in the project's folder, and what changed in it since.
+//!
+//! Owns two ways to find out: from git where there is a repository, else by looking at every file. Does not say who made
+//! a change: whoever asks before and after some work knows.
+//!
+//! # Invariants
+//! - Nothing is changed, locked or written, in the folder or in the repository.
+//! - It takes a bounded time and a bounded memory; a folder that is too large for that is not known, instead of half known.
+//! - A file that was changed before, and not since, is not told as changed.
+
+mod git;
+mod walk;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use crate::engine::conversation::Work;
+
+/// How long one look may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How many files are looked at.
+const ENTRIES: usize = 20_000;
+/// How many names a list tells; what is beyond is counted.
+pub const NAMED: usize = 500;
+/// creel's own folder, which is never told.
+const OURS: &str = ".creel";
+
+/// What tells a file from itself at another time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    size: u64,
+    modified: (i64, i64),
+    mode: u32,
+}
+
+/// Files by their names; `None` for one that is not there.
+type Stamps = BTreeMap<PathBuf, Option<Stamp>>;
+
+/// What was in the project's folder at a moment.
+#[derive(Debug, Clone)]
+pub struct Survey {
+    folder: PathBuf,
+    seen: Seen,
+}
+
+#[derive(Debug, Clone)]
+enum Seen {
+    /// A repository: the commit that it stands on, and the files that are not committed.
+    Repository { repository: git::Repository, head: Option<String>, dirty: Stamps },
+    /// All files.
+    Files(Stamps),
+    /// Too large, or too slow to look at.
+    Unknown,
+}
+
+/// Looks at a folder. `mark` is what its processes are marked with, so that they are found if creel dies.
+pub async fn survey(folder: &Path, mark: &str) -> Survey {
+    let seen = tokio::time::timeout(PATIENCE, look(folder, mark)).await.unwrap_or(Seen::Unknown);
+    Survey { folder: folder.to_owned(), seen }
+}
+
+async fn look(folder: &Path, mark: &str) -> Seen {
+    if let Some(repository) = git::Repository::around(folder, mark) {
+        match repository.status().await {
+            Ok(git::Status { head, changed }) => {
+                let place = folder.to_owned();
+                return match off_the_loop(move || stamps(&place, changed)).await {
+                    Some(dirty) => Seen::Repository { repository, head, dirty },
+                    None => Seen::Unknown,
+                };
+            }
+            Err(git::Failed::TooMuch) => return Seen::Unknown,
+            // As if there were no repository.
+            Err(git::Failed::No) => {}
+        }
+    }
+    let place = folder.to_owned();
+    off_the_loop(move || walk::files(&place, ENTRIES, PATIENCE)).await.flatten().map_or(Seen::Unknown, Seen::Files)
+}
+
+impl Survey {
+    /// Whether it failed because of the size or the slowness of the folder: it will the next time, too.
+    pub fn is_hopeless(&self) -> bool {
+        matches!(self.seen, Seen::Unknown)
+    }
+
+    /// What changed since an earlier look at the same folder, unless that is not known.
+    pub async fn changes_since(&self, earlier: &Self) -> Option<Work> {
+        let (files_modified, commit, dirty) = match (&self.seen, &earlier.seen) {
+            (Seen::Repository { repository, head, dirty }, Seen::Repository { head: old, dirty: before, .. }) => {
+                let moved = head != old;
+                let committed = match head.as_deref().filter(|_| moved) {
+                    Some(new) => {
+                        tokio::time::timeout(PATIENCE, repository.between(old.as_deref(), new)).await.ok()?.ok()?
+                    }
+                    None => Vec::new(),
+                };
+                let changed = self.changed(before, dirty, committed).await?;
+                (told(&changed), head.clone(), told(dirty.keys()))
+            }
+            (Seen::Files(now), Seen::Files(before)) => {
+                let names = now.keys().chain(before.keys()).filter(|name| now.get(*name) != before.get(*name));
+                (told(names.collect::<BTreeSet<_>>()), None, Vec::new())
+            }
+            (Seen::Repository { .. } | Seen::Files(_) | Seen::Unknown, _) => return None,
+        };
+        let ((files_modified, more_modified), (dirty, more_dirty)) = (cut(files_modified), cut(dirty));
+        Some(Work { files_modified, more_modified, commit, dirty, more_dirty })
+    }
+
+    /// What was clean and is not, or is committed now, has changed. What was not clean has changed if it looks different.
+    async fn changed(&self, before: &Stamps, dirty: &Stamps, committed: Vec<PathBuf>) -> Option<BTreeSet<PathBuf>> {
+        let place = self.folder.clone();
+        let settled: Vec<PathBuf> = before.keys().filter(|name| !dirty.contains_key(*name)).cloned().collect();
+        let settled =
+            if settled.is_empty() { Stamps::new() } else { off_the_loop(move || stamps(&place, settled)).await? };
+        let now = |name: &PathBuf| dirty.get(name).or_else(|| settled.get(name));
+        let fresh = dirty.keys().chain(&committed).filter(|name| !before.contains_key(*name));
+        let touched = before.iter().filter(|(name, stamp)| now(name) != Some(*stamp)).map(|(name, _)| name);
+        Some(fresh.chain(touched).cloned().collect())
+    }
+}
+
+/// Names as they are told: without what is creel's own.
+fn told<'a>(names: impl IntoIterator<Item = &'a PathBuf>) -> Vec<String> {
+    names.into_iter().filter(|name| !name.starts_with(OURS)).map(|name| name.to_string_lossy().into_owned()).collect()
+}
+
+/// As much of a list as is told, and how much is not.
+fn cut(mut names: Vec<String>) -> (Vec<String>, usize) {
+    let more = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    (names, more)
+}
+
+fn stamps(folder: &Path, names: Vec<PathBuf>) -> Stamps {
+    names
+        .into_iter()
+        .map(|name| {
+            let stamp = stamp(&folder.join(&name));
+            (name, stamp)
+        })
+        .collect()
+}
+
+/// Of a link itself, not of what it leads to.
+fn stamp(path: &Path) -> Option<Stamp> {
+    fs::symlink_metadata(path).ok().map(|meta| Stamp::of(&meta))
+}
+
+impl Stamp {
+    fn of(meta: &fs::Metadata) -> Self {
+        Self { size: meta.len(), modified: (meta.mtime(), meta.mtime_nsec()), mode: meta.mode() }
+    }
+}
+
+/// Looks at files where waiting for them holds nobody.
+async fn off_the_loop<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(work).await.ok()
+}

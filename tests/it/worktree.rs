@@ -1,0 +1,238 @@
+//! What changed in a work tree, with real repositories and real sessions.
+
+use std::{
+    fs,
+    os::unix::{ffi::OsStrExt as _, fs::symlink},
+    path::Path,
+    process::Command,
+};
+
+use creel::{
+    engine::conversation::Work,
+    hooks::worktree::{NAMED, Survey, survey},
+};
+
+use crate::support::{folder, fresh_mark};
+
+/// Runs git as somebody whose own settings do not matter.
+fn git(dir: &Path, args: &[&str]) -> String {
+    let mut command = Command::new("git");
+    command.args(["-c", "user.name=A", "-c", "user.email=a@example.com", "-c", "init.defaultBranch=main"]);
+    command.args(["-c", "commit.gpgsign=false"]).args(args).current_dir(dir);
+    let output = command.output().expect("git is installed");
+    assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+fn write(dir: &Path, name: &str, text: &str) {
+    let path = dir.join(name);
+    fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+    fs::write(path, text).expect("a file");
+}
+
+/// A repository with `a` and `sub/b` committed.
+fn repository(dir: &Path) {
+    git(dir, &["init", "-q"]);
+    write(dir, "a", "a");
+    write(dir, "sub/b", "b");
+    git(dir, &["add", "."]);
+    git(dir, &["commit", "-qm", "first"]);
+}
+
+async fn look(dir: &Path) -> Survey {
+    survey(dir, &fresh_mark()).await
+}
+
+/// What some work changes.
+async fn changes(dir: &Path, work: impl FnOnce()) -> Work {
+    let before = look(dir).await;
+    work();
+    look(dir).await.changes_since(&before).await.expect("it is known")
+}
+
+fn modified(names: &[&str]) -> Vec<String> {
+    names.iter().map(|&name| name.to_owned()).collect()
+}
+
+#[tokio::test]
+async fn what_is_written_added_and_removed_is_told_and_nothing_else() {
+    let dir = folder();
+    let dir = dir.path();
+    repository(dir);
+    write(dir, ".gitignore", "*.log\n");
+    write(dir, "dirty before", "x");
+    fs::remove_file(dir.join("a")).expect("removed");
+    let work = changes(dir, || {
+        write(dir, "new/file", "n");
+        write(dir, "sub/b", "changed");
+        write(dir, "noise.log", "n");
+        write(dir, ".creel/sessions/s/journal.jsonl", "{}");
+    })
+    .await;
+    let dirty = modified(&[".gitignore", "a", "dirty before", "new/file", "sub/b"]);
+    let commit = Some(git(dir, &["rev-parse", "HEAD"]));
+    let files_modified = modified(&["new/file", "sub/b"]);
+    assert_eq!(work, Work { files_modified, commit: commit.clone(), dirty: dirty.clone(), ..Work::default() });
+    assert_eq!(changes(dir, || {}).await, Work { commit, dirty, ..Work::default() });
+}
+
+#[tokio::test]
+async fn a_file_that_was_dirty_is_told_if_it_changed_again_or_back() {
+    let dir = folder();
+    let dir = dir.path();
+    repository(dir);
+    write(dir, "a", "dirty");
+    write(dir, "sub/b", "dirty");
+    write(dir, "untracked", "u");
+    let again = changes(dir, || write(dir, "a", "dirtier")).await;
+    assert_eq!(again.files_modified, ["a"]);
+    let back = changes(dir, || {
+        git(dir, &["checkout", "-q", "sub/b"]);
+        fs::remove_file(dir.join("untracked")).expect("removed");
+    })
+    .await;
+    assert_eq!((back.files_modified, back.dirty), (modified(&["sub/b", "untracked"]), modified(&["a"])));
+}
+
+#[tokio::test]
+async fn what_is_committed_is_told_with_the_commit_but_not_what_was_only_committed() {
+    let dir = folder();
+    let dir = dir.path();
+    repository(dir);
+    write(dir, "a", "dirty before");
+    let work = changes(dir, || {
+        write(dir, "c", "new");
+        git(dir, &["add", "."]);
+        git(dir, &["commit", "-qm", "second"]);
+        write(dir, "sub/b", "after");
+    })
+    .await;
+    let head = git(dir, &["rev-parse", "HEAD"]);
+    let expected = Work {
+        files_modified: modified(&["c", "sub/b"]),
+        commit: Some(head),
+        dirty: modified(&["sub/b"]),
+        ..Work::default()
+    };
+    assert_eq!(work, expected);
+}
+
+#[tokio::test]
+async fn the_first_commit_of_all_is_a_commit_too() {
+    let dir = folder();
+    let dir = dir.path();
+    git(dir, &["init", "-q"]);
+    write(dir, "before", "x");
+    let work = changes(dir, || {
+        write(dir, "new", "n");
+        git(dir, &["add", "."]);
+        git(dir, &["commit", "-qm", "first"]);
+    })
+    .await;
+    let head = git(dir, &["rev-parse", "HEAD"]);
+    assert_eq!(work, Work { files_modified: modified(&["new"]), commit: Some(head), ..Work::default() });
+}
+
+#[tokio::test]
+async fn names_are_relative_to_the_projects_folder_and_what_is_outside_does_not_count() {
+    let whole = folder();
+    let whole = whole.path();
+    repository(whole);
+    let project = whole.join("sub");
+    write(whole, "sub/.creel/x", "x");
+    let work = changes(&project, || {
+        write(whole, "a", "outside");
+        write(&project, "b", "committed");
+        git(whole, &["commit", "-qam", "both"]);
+        write(&project, "deep/er", "new");
+        write(whole, "other", "outside");
+    })
+    .await;
+    assert_eq!(work.files_modified, ["b", "deep/er"]);
+    assert_eq!(work.dirty, ["deep/er"]);
+}
+
+#[tokio::test]
+async fn any_name_is_understood() {
+    let dir = folder();
+    let dir = dir.path();
+    repository(dir);
+    let odd = ["two\nlines", "\"quoted\" \\", "grüße/日本", " spaces ", "-rf", "?", "1 .M N... x"];
+    let work = changes(dir, || odd.iter().for_each(|name| write(dir, name, "x"))).await;
+    let mut expected = modified(&odd);
+    expected.sort();
+    assert_eq!(work.files_modified, expected);
+    git(dir, &["add", "."]);
+    git(dir, &["commit", "-qm", "odd"]);
+    let broken = std::ffi::OsStr::from_bytes(b"no\xffutf8");
+    let work = changes(dir, || {
+        fs::write(dir.join(broken), "x").expect("a file");
+        fs::rename(dir.join("?"), dir.join("renamed")).expect("renamed");
+        symlink("/nowhere", dir.join("dangling")).expect("a link");
+        git(dir, &["add", "--all", "--", "?", "renamed"]);
+    })
+    .await;
+    assert_eq!(work.files_modified, ["?", "dangling", "no\u{fffd}utf8", "renamed"]);
+}
+
+#[tokio::test]
+async fn long_lists_are_cut_and_counted() {
+    let dir = folder();
+    let dir = dir.path();
+    repository(dir);
+    let work = changes(dir, || (0..NAMED + 7).for_each(|n| write(dir, &format!("many/{n:04}"), "x"))).await;
+    assert_eq!((work.files_modified.len(), work.more_modified), (NAMED, 7));
+    assert_eq!((work.dirty.len(), work.more_dirty), (NAMED, 7));
+}
+
+#[tokio::test]
+async fn without_a_repository_the_files_themselves_tell() {
+    let dir = folder();
+    let dir = dir.path();
+    write(dir, "a", "a");
+    write(dir, "sub/b", "b");
+    write(dir, "gone", "g");
+    let work = changes(dir, || {
+        write(dir, "sub/b", "longer");
+        write(dir, "new", "n");
+        fs::remove_file(dir.join("gone")).expect("removed");
+        for passed in [".creel/x", "target/debug/x", "node_modules/x/y", "sub/.git/index"] {
+            write(dir, passed, "x");
+        }
+    })
+    .await;
+    assert_eq!(work, Work { files_modified: modified(&["gone", "new", "sub/b"]), ..Work::default() });
+}
+
+#[tokio::test]
+async fn a_repository_that_git_refuses_is_looked_at_without_it() {
+    let dir = folder();
+    let dir = dir.path();
+    write(dir, ".git", "this leads nowhere");
+    let work = changes(dir, || write(dir, "new", "n")).await;
+    assert_eq!(work, Work { files_modified: modified(&["new"]), ..Work::default() });
+}
+
+#[tokio::test]
+async fn what_was_seen_in_two_ways_is_not_compared() {
+    let dir = folder();
+    let dir = dir.path();
+    write(dir, "a", "a");
+    let before = look(dir).await;
+    git(dir, &["init", "-q"]);
+    assert!(look(dir).await.changes_since(&before).await.is_none());
+}
+
+#[tokio::test]
+async fn looking_changes_nothing_in_the_repository() {
+    let dir = folder();
+    let dir = dir.path();
+    repository(dir);
+    let index = fs::read(dir.join(".git/index")).expect("the index");
+    // The same content at another time: a refresh would write that down.
+    write(dir, "a", "a");
+    git(dir, &["config", "core.fsmonitor", "touch watched; false"]);
+    changes(dir, || {}).await;
+    assert_eq!(fs::read(dir.join(".git/index")).expect("the index"), index);
+    assert!(!dir.join("watched").exists(), "the repository's own program was run");
+}
