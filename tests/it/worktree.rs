@@ -2,17 +2,26 @@
 
 use std::{
     fs,
-    os::unix::{ffi::OsStrExt as _, fs::symlink},
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{PermissionsExt as _, symlink},
+    },
     path::Path,
     process::Command,
+    time::{Duration, Instant},
 };
 
 use creel::{
     engine::conversation::Work,
     hooks::worktree::{NAMED, Survey, survey},
 };
+use rustix::process::Signal;
+use serde_json::json;
 
-use crate::support::{folder, fresh_mark};
+use crate::support::{
+    folder, fresh_mark, lives,
+    project::{Project, eventually_in},
+};
 
 /// Runs git as somebody whose own settings do not matter.
 fn git(dir: &Path, args: &[&str]) -> String {
@@ -235,4 +244,39 @@ async fn looking_changes_nothing_in_the_repository() {
     changes(dir, || {}).await;
     assert_eq!(fs::read(dir.join(".git/index")).expect("the index"), index);
     assert!(!dir.join("watched").exists(), "the repository's own program was run");
+}
+
+#[test]
+fn each_turn_tells_what_the_agent_changed_and_not_what_hooks_did() {
+    let config = "prompt: GOAL\nmax_iterations: 2\nagents: { demo: { script: scenario.yaml } }\n\
+                  hooks: { post_iteration: [{ command: 'echo hook > by-hook' }] }\n";
+    let turns = "turns:\n  - { say: one, run: 'echo x > by-agent' }\n  - say: two\n";
+    let project = Project::with(config).file("scenario.yaml", turns);
+    let root = project.root();
+    git(&root, &["init", "-q"]);
+    git(&root, &["add", "."]);
+    git(&root, &["commit", "-qm", "first"]);
+    assert_eq!(project.run().code, 3);
+    let work: Vec<_> = project.kind("turn_ended").into_iter().map(|record| record["work"].clone()).collect();
+    let dirty = json!(["by-agent", "by-hook"]);
+    assert_eq!(work, [json!({ "files_modified": ["by-agent"], "dirty": ["by-agent"] }), json!({ "dirty": dirty })]);
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_look_at_the_work_tree() {
+    let config = "prompt: GOAL\nagents: { demo: { script: scenario.yaml } }\n";
+    let project = Project::with(config).file("scenario.yaml", "turns:\n  - say: one\n");
+    git(&project.root(), &["init", "-q"]);
+    // A git that takes longer than anybody waits.
+    project.write("bin/git", "#!/bin/sh\necho $$ > \"$HOME/git\"\nexec sleep 1000\n");
+    let slow = project.root().join("bin/git");
+    fs::set_permissions(&slow, fs::Permissions::from_mode(0o755)).expect("permissions");
+    let path = format!("{}:{}", slow.parent().expect("a folder").display(), std::env::var("PATH").expect("a path"));
+    let started = project.start_with(&[("PATH", &path)]);
+    let pid: i32 = eventually_in(&project.root().with_file_name("git")).parse().expect("a number");
+    let asked = Instant::now();
+    started.signal(Signal::TERM);
+    started.end();
+    assert!(asked.elapsed() < Duration::from_secs(4), "it waited for git");
+    assert!(!lives(pid), "it was left behind");
 }
