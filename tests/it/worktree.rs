@@ -259,7 +259,9 @@ fn each_turn_tells_what_the_agent_changed_and_not_what_hooks_did() {
     assert_eq!(project.run().code, 3);
     let work: Vec<_> = project.kind("turn_ended").into_iter().map(|record| record["work"].clone()).collect();
     let dirty = json!(["by-agent", "by-hook"]);
-    assert_eq!(work, [json!({ "files_modified": ["by-agent"], "dirty": ["by-agent"] }), json!({ "dirty": dirty })]);
+    let commit = git(&root, &["rev-parse", "HEAD"]);
+    let first = json!({ "files_modified": ["by-agent"], "commit": commit, "dirty": ["by-agent"] });
+    assert_eq!(work, [first, json!({ "commit": commit, "dirty": dirty })]);
 }
 
 #[test]
