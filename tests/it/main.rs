@@ -19,6 +19,7 @@ mod rules;
 mod seeds;
 mod sessions;
 mod socket;
+mod stop_sessions;
 mod stops;
 mod stories;
 mod support;

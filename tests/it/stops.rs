@@ -503,6 +503,7 @@ fn a_session_is_resumed_with_a_checkpoint_if_that_is_wanted() {
         world
     };
     let mut told = resume(Some(1));
+    assert!(told.state.gates.open.is_some(), "{:?} {:#?}", told.refused, told.story());
     told.answer_gate();
     let (_, prompt) = told.turn.clone().expect("a prompt");
     assert_eq!(prompt, "[Checkpoint 1 · iteration 1]\n{\"milestone\":\"halfway\"}\n\nGOAL");

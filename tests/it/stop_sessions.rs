@@ -1,0 +1,144 @@
+//! Stop decisions in whole sessions with the real program: what a command is told, what is kept, what it comes to.
+
+use serde_json::{Value, json};
+
+use crate::support::project::Project;
+
+/// A config with a scripted agent.
+fn scripted(rest: &str, turns: &str) -> Project {
+    Project::with(&format!("prompt: GOAL\nagents: {{ demo: {{ script: scenario.yaml }} }}\n{rest}"))
+        .file("scenario.yaml", &format!("turns:\n{turns}"))
+}
+
+const WORK: &str = "  - run: 'echo 1 > work.txt'\n    say: First step.\n  - run: 'touch done'\n    say: Second step.\n";
+
+#[test]
+fn a_command_is_told_all_that_there_is_to_judge() {
+    let judge = "cat > context-$CREEL_ITERATION.json; test $CREEL_ITERATION = 2 && echo '{\"action\":\"complete\",\"reason\":\"enough\"}' || echo '{\"action\":\"continue\",\"reason\":\"more\",\"nextPrompt\":\"Go on.\",\"checkpointData\":{\"executionPhase\":\"testing\"}}'";
+    let rest = json!({
+        "stop": {
+            "hooks": [{ "command": judge, "name": "judge" }],
+            "rules": [{ "name": "is done", "type": "file_existence", "files": ["done"] }],
+        }
+    });
+    let project = scripted(&rest.to_string()[1..rest.to_string().len() - 1].replacen("\"stop\":", "stop: ", 1), WORK);
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let told: Value = serde_json::from_str(&project.read("context-1.json")).expect("JSON");
+    assert_eq!(told["taskId"], "s");
+    assert_eq!(told["iteration"], 1);
+    assert_eq!(told["executionPhase"], Value::Null);
+    assert_eq!(told["filesModified"], json!(["work.txt"]));
+    assert_eq!(told["files_modified"], json!(["work.txt"]));
+    assert_eq!(told["validationResults"][0]["ruleName"], "is done");
+    assert_eq!(told["validationResults"][0]["passed"], false);
+    assert_eq!(told["completionPromises"], json!([]));
+    assert_eq!(told["agentOutput"], "First step.");
+    assert_eq!(told["hook_event_name"], "stop_decision");
+    let later: Value = serde_json::from_str(&project.read("context-2.json")).expect("JSON");
+    assert_eq!((&later["executionPhase"], &later["validationResults"][0]["passed"]), (&json!("testing"), &json!(true)));
+    let decided = project.kind("stop_decided");
+    assert_eq!(decided[0]["action"], "continue");
+    assert_eq!(decided[0]["next_prompt"], "Go on.");
+    assert_eq!((&decided[1]["hook"], &decided[1]["reason"]), (&json!("judge"), &json!("enough")));
+    assert_eq!(project.prompts()[1].1, "Go on.\n\nGOAL");
+    let kept = &project.kind("checkpoint")[0];
+    assert_eq!((&kept["task"], &kept["data"]), (&json!("s"), &json!({"executionPhase": "testing"})));
+    let listed = project.creel(&["checkpoint", "list", "-s", "s", "--json"]);
+    assert_eq!(serde_json::from_str::<Value>(&listed.out).expect("JSON")[0]["checkpoint"], 1);
+    assert!(project.creel(&["checkpoint", "show", "1", "-s", "s"]).out.contains("executionPhase"));
+    assert_eq!(project.creel(&["checkpoint", "show", "7", "-s", "s"]).code, 2);
+}
+
+#[test]
+fn rules_are_checked_side_by_side_and_their_failures_are_told() {
+    // Each waits for the other: one after another they would never end.
+    let meet = |own: &str, other: &str| format!("touch {own}; until test -e {other}; do sleep 0.01; done");
+    let rest = format!(
+        "stop:\n  rules:\n    - {{ name: one, type: command, command: '{}' }}\n    - {{ name: two, type: command, command: '{}; exit 3' }}\nmax_iterations: 2\n",
+        meet("a", "b"),
+        meet("b", "a"),
+    );
+    let project = scripted(&rest, WORK);
+    let ran = project.run();
+    assert_eq!(ran.code, 3, "{}{}", ran.out, ran.err);
+    let mut checked: Vec<_> = project.kind("rule_checked");
+    checked.retain(|rule| rule["iteration"] == 1);
+    checked.sort_by_key(|rule| rule["rule"].to_string());
+    assert_eq!((&checked[0]["passed"], &checked[1]["passed"]), (&json!(true), &json!(false)));
+    assert!(checked[1]["message"].as_str().is_some_and(|message| message.contains("exit 3")), "{}", checked[1]);
+    let (_, prompt) = &project.prompts()[1];
+    assert!(prompt.starts_with("[Validation failed]\n- two: "), "{prompt}");
+    assert!(ran.out.contains("☑ rule one") && ran.out.contains("☐ rule two"), "{}", ran.out);
+}
+
+#[test]
+fn guards_hold_a_session_that_goes_nowhere_and_say_what_they_saw() {
+    let same = "  - say: Still on it.\n".repeat(9);
+    let project = scripted("max_iterations: 9\nstop: { no_progress: 3 }\n", &same);
+    assert_eq!(project.run().code, 4);
+    let decided = project.kind("stop_decided");
+    let last = decided.last().expect("a decision");
+    assert_eq!((decided.len(), &last["hook"], &last["action"]), (3, &json!("no_progress"), &json!("escalate")));
+    let thrash = (1..9).map(|n| format!("  - run: 'echo {n} > same.txt'\n    say: Step {n}.\n")).collect::<String>();
+    let project = scripted("max_iterations: 9\n", &thrash);
+    assert_eq!(project.run().code, 4);
+    let decided = project.kind("stop_decided");
+    assert_eq!((decided.len(), &decided[4]["hook"]), (5, &json!("thrashing")));
+    assert!(decided[4]["reason"].as_str().is_some_and(|reason| reason.contains("`same.txt`")), "{}", decided[4]);
+    let failing = "  - say: One.\n  - say: Two.\n  - say: Three.\n  - say: Four.\n";
+    let rules = "stop: { rules: [{ name: tests, type: command, command: 'false' }] }\n";
+    let project = scripted(rules, failing);
+    assert_eq!(project.run().code, 4);
+    let gate = &project.kind("gate_opened")[0];
+    assert_eq!(
+        (&gate["about"], &gate["reason"]),
+        (&json!("escalation"), &json!("rules failed in 3 iterations in a row; now: `tests`"))
+    );
+    assert_eq!(gate["choices"], json!(["continue", "message", "complete", "abort"]));
+}
+
+#[test]
+fn statistics_tell_what_was_decided_and_which_rules_held() {
+    let rules = "stop: { rules: [{ name: tests, type: command, command: 'test -e done' }] }\n";
+    let project = scripted(rules, WORK);
+    assert_eq!(project.run().code, 0);
+    let stats = project.creel(&["hooks", "stats", "-s", "s"]);
+    assert!(stats.out.contains("rule tests"), "{}", stats.out);
+    assert!(
+        stats.out.contains("COMPLETE  CONTINUE  ESCALATE  STOP HOOK\n       1         1         0  default\n"),
+        "{}",
+        stats.out
+    );
+    let all = project.creel(&["hooks", "stats", "-s", "s", "--json"]);
+    let all: Vec<Value> = serde_json::from_str(&all.out).expect("JSON");
+    let default = all.iter().find(|stats| stats["hook"] == "default").expect("it decided");
+    assert_eq!(default["decisions"], json!({"complete": 1, "continue": 1, "escalate": 0}));
+    let rule = all.iter().find(|stats| stats["hook"] == "rule tests").expect("it was checked");
+    assert_eq!((&rule["runs"], &rule["passed"]), (&json!(2), &json!(1)));
+}
+
+#[test]
+fn a_first_config_can_come_with_a_way_to_decide() {
+    for (template, has) in
+        [("tdd", "Fix failing tests and run again"), ("security", "vulns_fixed"), ("checkpoint", "Halfway checkpoint")]
+    {
+        let project = Project::new().file("Cargo.toml", "");
+        assert_eq!(project.creel(&["init", "--template", template]).code, 0);
+        assert!(project.read("creel.yaml").contains(has));
+        let checked = project.creel(&["check"]);
+        assert_eq!(checked.code, 0, "{template}: {}{}\n{}", checked.out, checked.err, project.read("creel.yaml"));
+        assert!(checked.out.contains("stop decision\n"), "{}", checked.out);
+    }
+    assert_eq!(Project::new().creel(&["init", "--template", "magic"]).code, 2);
+}
+
+#[test]
+fn stop_hooks_are_listed_and_switched_like_others() {
+    let rest = "stop: { hooks: [promise, { all: [validation] , name: both }] }\n";
+    let project = scripted(rest, WORK);
+    let listed = project.creel(&["hooks", "list", "--json"]);
+    let listed: Vec<Value> = serde_json::from_str(&listed.out).expect("JSON");
+    let names: Vec<_> = listed.iter().map(|hook| (hook["point"].clone(), hook["hook"].clone())).collect();
+    assert_eq!(names, [(json!("stop_decision"), json!("promise")), (json!("stop_decision"), json!("both"))]);
+}
