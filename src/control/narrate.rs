@@ -18,6 +18,7 @@ use crate::{
         hooks::verdict::{RunEnd, Verdict},
         ids::RunId,
         session::gate::About,
+        summary::iterations,
         time::Span,
     },
     journal::Record,
@@ -174,7 +175,7 @@ impl Narrator {
         Some(match event {
             Event::SessionStarted(began) => paint.paint(
                 Role::Heading,
-                format!("session started · agent {} · up to {} iterations", began.agent, began.max_iterations),
+                format!("session started · agent {} · up to {}", began.agent, iterations(began.max_iterations)),
             ),
             Event::SessionResumed { cut, .. } if cut.is_empty() => paint.paint(Role::Heading, "session resumed"),
             Event::SessionResumed { cut, .. } => {
@@ -374,9 +375,9 @@ impl Narrator {
         self.paint.paint(Role::Faint, head)
     }
 
-    fn ended(&self, outcome: Outcome, iterations: u32, reason: &str) -> String {
+    fn ended(&self, outcome: Outcome, count: u32, reason: &str) -> String {
         let role = if outcome == Outcome::Complete { Role::Good } else { Role::Warning };
-        let times = if iterations == 1 { "1 iteration".into() } else { format!("{iterations} iterations") };
+        let times = iterations(count);
         let reason = first_line(&plain(reason), 300);
         let used = self.total.words().map(|used| format!("\n  used {used}")).unwrap_or_default();
         self.paint.paint(role, format!("session {} after {times}: {reason}{used}", outcome.name()))

@@ -13,6 +13,7 @@ use super::{
         verdict::{RunEnd, Verdict},
     },
     session::{Phase, State, delivery::Ending, pending::ItemState, turn::Due},
+    summary::iterations,
     time::Span,
 };
 
@@ -51,8 +52,8 @@ impl State {
                 Some("the session is complete; start a new one with `creel run`".into())
             }
             Outcome::Limit if max_iterations.is_none_or(|max| max <= self.iterations.current) => Some(format!(
-                "the session has used all of its {} iterations; give it more with `--max-iterations`",
-                self.iterations.current
+                "the session has used up its limit of {}; give it more with `--max-iterations`",
+                iterations(self.iterations.current)
             )),
             Outcome::Limit | Outcome::Escalated | Outcome::Aborted | Outcome::Failed | Outcome::Cancelled => None,
         }

@@ -20,6 +20,11 @@ impl Outcome {
     }
 }
 
+/// A number of iterations.
+pub fn iterations(count: u32) -> String {
+    if count == 1 { "1 iteration".into() } else { format!("{count} iterations") }
+}
+
 impl State {
     /// What the session is doing.
     pub fn doing(&self) -> String {
@@ -69,5 +74,15 @@ impl State {
             Phase::Delivering => "delivers what is held".into(),
             Phase::Ended(outcome) => outcome.name().into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_iteration_is_one() {
+        assert_eq!([0, 1, 2].map(iterations), ["0 iterations", "1 iteration", "2 iterations"]);
     }
 }

@@ -462,7 +462,7 @@ fn a_loop_has_as_many_iterations_as_it_was_given_and_a_task_one_loop() {
     assert!(world.refused.pop().expect("refused").contains("has a loop already"));
     let known = world.state.stop.loops[0].id.clone();
     tool(&mut world, Command::Loop(LoopCommand::Next { id: known, checkpoint: None }));
-    assert!(world.refused.pop().expect("refused").contains("has used all of its 1 iterations"));
+    assert!(world.refused.pop().expect("refused").contains("has used up its limit of 1 iteration,"));
     tool(&mut world, judge("IT-1-xyz", ""));
     assert!(world.refused.pop().expect("refused").contains("there is no iteration IT-1-xyz"));
 }

@@ -13,6 +13,7 @@ use crate::engine::{
     policy::{Delivery, OnLimit},
     session::delivery::{Ending, STOPPED},
     stop::judging::Judging,
+    summary::iterations,
     time::At,
 };
 
@@ -141,7 +142,7 @@ impl State {
             return self.leave_loop(&Ending::offering(Outcome::Cancelled, STOPPED));
         }
         if self.iterations.current >= self.max_iterations() {
-            let reason = format!("the limit of {} iterations was reached", self.max_iterations());
+            let reason = format!("the limit of {} was reached", iterations(self.max_iterations()));
             return self.leave_loop(&Ending::offering(Outcome::Limit, &reason));
         }
         if let Some(step) = self.over_budget() {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::context::RuleOutcome;
-use crate::engine::policy::StopPlan;
+use crate::engine::{policy::StopPlan, summary::iterations};
 
 /// What was seen in the iterations so far, each in a row.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -64,17 +64,18 @@ impl Guards {
         if reached(plan.circuit_breaker, self.failing) {
             let failed = rules.iter().filter(|rule| !rule.passed);
             let names = failed.map(|rule| format!("`{}`", rule.rule_name)).collect::<Vec<_>>().join(", ");
-            let reason = format!("rules failed in {} iterations in a row; now: {names}", self.failing);
+            let reason = format!("rules failed in {} in a row; now: {names}", iterations(self.failing));
             return Some(Alarm { guard: "circuit_breaker", reason });
         }
         let most = self.changed.iter().max_by_key(|(_, times)| **times);
         if let Some((file, times)) = most.filter(|(_, times)| reached(plan.thrashing, **times)) {
-            let reason = format!("`{file}` was changed in {times} iterations in a row, and the work is not done");
+            let reason = format!("`{file}` was changed in {} in a row, and the work is not done", iterations(*times));
             return Some(Alarm { guard: "thrashing", reason });
         }
         reached(plan.no_progress, self.repeated).then(|| {
             let said = excerpt(&self.message);
-            let reason = format!("the agent ended {} iterations in a row with the same message: {said}", self.repeated);
+            let reason =
+                format!("the agent ended {} in a row with the same message: {said}", iterations(self.repeated));
             Alarm { guard: "no_progress", reason }
         })
     }

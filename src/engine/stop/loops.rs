@@ -22,6 +22,7 @@ use crate::engine::{
     event::{By, Event},
     policy::AgentSpec,
     session::State,
+    summary::iterations,
     tasks::{
         command::{Completion, NewTask, TaskCommand},
         record::Origin,
@@ -213,8 +214,8 @@ impl State {
         let known = self.open_loop(&id)?;
         if known.iteration >= known.max_iterations {
             return Err(format!(
-                "{id} has used all of its {} iterations, and the work is not done: tell a person what is in the way",
-                known.max_iterations
+                "{id} has used up its limit of {}, and the work is not done: tell a person what is in the way",
+                iterations(known.max_iterations)
             ));
         }
         match known.decided.as_ref().map(|decided| decided.action) {
