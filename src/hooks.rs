@@ -100,7 +100,7 @@ async fn run(
     place: &Place,
     (watch, cancel): (&mut dyn Watch, &CancellationToken),
 ) -> Ran {
-    let name = format!("outputs/run-{run}.log");
+    let name = run.output_file();
     let file = (place.session_dir.join(&name), name.clone());
     let mut both = Both { capture: Capture::new(limit, Some(file), output::FILE_CAP), watch };
     let end = match process::run(spec, &mut both, cancel).await {

@@ -18,6 +18,7 @@ pub mod feed;
 pub mod keymap;
 pub mod modals;
 pub mod model;
+mod outputs;
 pub mod panes;
 pub mod replay;
 pub mod runs;
@@ -49,7 +50,7 @@ use crate::{
 };
 use feed::{Feed, Spot};
 use keymap::Keymap;
-use modals::{editor::Purpose, viewer::ViewerModal};
+use modals::editor::Purpose;
 use model::{Mode, Model, Tie};
 use replay::Player;
 use terminal::Screen;
@@ -58,8 +59,6 @@ use update::{Ask, Msg, update};
 
 /// No frame comes sooner after the last.
 const FRAME: Duration = Duration::from_millis(16);
-/// How much of an output file the viewer shows.
-const VIEWED: u64 = 8 << 20;
 
 /// How the screen is to look and to behave.
 #[derive(Debug, Clone)]
@@ -169,10 +168,7 @@ impl Tui {
                     Some(Err(_)) | None => break,
                 },
                 news = self.source.news.recv(), if !self.over => self.on_news(news.is_none())?,
-                Some(live) = self.source.live.recv() => {
-                    self.model.runs.overhear(live.run, &live.bytes);
-                    self.changed = true;
-                }
+                Some(live) = self.source.live.recv() => self.on_live(&live)?,
                 () = until(tick) => self.on_tick()?,
                 () = until_frame(frame) => {}
                 () = signals.next() => {
@@ -277,7 +273,7 @@ impl Tui {
             }
             Ask::ReadOutput { title, file, otherwise } => {
                 let folder = self.source.journal.parent().unwrap_or(Path::new("."));
-                return Ok(Some(Msg::Read(read_output(
+                return Ok(Some(Msg::Read(outputs::view(
                     title,
                     file.map(|file| folder.join(file)).as_deref(),
                     &otherwise,
@@ -345,9 +341,30 @@ impl Tui {
                 self.model.take(*spot, record);
             }
             if !batch.more {
-                return Ok(());
+                break;
             }
         }
+        self.catch_up();
+        Ok(())
+    }
+
+    /// A hook may have printed something before this screen came.
+    fn catch_up(&mut self) {
+        let folder = self.source.journal.parent().unwrap_or(Path::new("."));
+        for run in self.model.runs.unheard() {
+            let (printed, end) = outputs::end(&folder.join(run.output_file()));
+            self.model.runs.catch_up(run, printed, &end);
+        }
+    }
+
+    /// A hook printed something; the record that it began may not have been read yet.
+    fn on_live(&mut self, live: &Live) -> io::Result<()> {
+        if !self.model.runs.knows(live.run) {
+            self.read_records()?;
+        }
+        self.model.runs.overhear(live.run, live.at, &live.bytes);
+        self.changed = true;
+        Ok(())
     }
 
     fn on_tick(&mut self) -> io::Result<()> {
@@ -436,23 +453,5 @@ fn panic_for_tests() {
         Ok("elsewhere") => drop(std::thread::spawn(|| panic!("a panic that a test asked for")).join()),
         Ok(_) => panic!("a panic that a test asked for"),
         Err(_) => {}
-    }
-}
-
-/// The whole output of a run, as far as it can be shown.
-fn read_output(title: String, file: Option<&Path>, otherwise: &str) -> ViewerModal {
-    let read = file.and_then(|file| {
-        let mut bytes = Vec::new();
-        let opened = std::fs::File::open(file).ok()?;
-        let size = opened.metadata().ok()?.len();
-        io::Read::read_to_end(&mut io::Read::take(opened, VIEWED), &mut bytes).ok()?;
-        Some((String::from_utf8_lossy(&bytes).into_owned(), size, file.display().to_string()))
-    });
-    match read {
-        Some((text, size, _)) if size <= VIEWED => ViewerModal::new(title, &text, format!("{size} bytes")),
-        Some((text, size, path)) => {
-            ViewerModal::new(title, &text, format!("the first {VIEWED} of {size} bytes; all of it: {path}"))
-        }
-        None => ViewerModal::new(title, otherwise, format!("{} bytes", otherwise.len())),
     }
 }

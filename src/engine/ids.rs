@@ -34,6 +34,14 @@ id! {
     /// One execution of a hook.
     RunId
 }
+
+impl RunId {
+    /// Where all that the run prints is kept, below the session's folder.
+    pub fn output_file(self) -> String {
+        format!("outputs/run-{self}.log")
+    }
+}
+
 id! {
     /// One prompt and the agent's answer, counted through the whole session.
     TurnId

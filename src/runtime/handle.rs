@@ -52,6 +52,8 @@ pub struct Live {
     pub run: RunId,
     /// Which stream.
     pub stream: Stream,
+    /// How much the run had printed before, in bytes of both streams.
+    pub at: u64,
     /// What was printed.
     pub bytes: Vec<u8>,
     /// Whether something before it could not be shown.

@@ -215,6 +215,7 @@ impl Performer {
             children: self.children.clone(),
             live: self.live.clone(),
             far: self.far.clone(),
+            printed: 0,
             gap: false,
         }
     }
@@ -383,6 +384,8 @@ struct Watcher {
     live: Option<mpsc::Sender<Live>>,
     /// To screens elsewhere, if there are any.
     far: broadcast::Sender<Live>,
+    /// How much was printed so far.
+    printed: u64,
     /// Whether something could not be passed on.
     gap: bool,
 }
@@ -393,16 +396,18 @@ impl Watch for Watcher {
     }
 
     fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        let (run, at) = (self.run, self.printed);
+        self.printed += bytes.len() as u64;
         if let Some(live) = &self.live {
             let gap = std::mem::take(&mut self.gap);
             // The place first: what there is no place for is not even copied.
             match live.try_reserve() {
-                Ok(place) => place.send(Live { run: self.run, stream, bytes: bytes.to_vec(), gap }),
+                Ok(place) => place.send(Live { run, stream, at, bytes: bytes.to_vec(), gap }),
                 Err(_) => self.gap = true,
             }
         }
         if self.far.receiver_count() > 0 {
-            let _ = self.far.send(Live { run: self.run, stream, bytes: bytes.to_vec(), gap: false });
+            let _ = self.far.send(Live { run, stream, at, bytes: bytes.to_vec(), gap: false });
         }
     }
 }

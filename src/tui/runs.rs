@@ -17,7 +17,7 @@ use crate::{
 /// How many ended runs are listed.
 const LISTED: usize = 500;
 /// How much live output is kept of a run.
-const LIVE: usize = 16 << 10;
+pub(super) const LIVE: usize = 16 << 10;
 /// No escape sequence is waited for that is longer.
 const LONGEST_SEQUENCE: usize = 256;
 
@@ -40,6 +40,8 @@ pub struct Run {
     pub ended: Option<Box<HookFinished>>,
     /// The end of what it printed so far.
     pub live: String,
+    /// How much of its output was taken in or passed over; nothing while nobody looked for what it printed before.
+    heard: Option<u64>,
     /// The beginning of a sign or a sequence, of which the rest has not come yet.
     rest: Vec<u8>,
 }
@@ -89,6 +91,7 @@ impl Runs {
                     started: record.at,
                     ended: None,
                     live: String::new(),
+                    heard: None,
                     rest: Vec::new(),
                 });
                 if self.list.len() > LISTED {
@@ -105,18 +108,48 @@ impl Runs {
         }
     }
 
-    /// A running hook printed something.
-    pub fn overhear(&mut self, run: RunId, bytes: &[u8]) {
-        let Some(run) = self.list.iter_mut().rev().find(|known| known.run == run && known.ended.is_none()) else {
-            return;
-        };
-        run.rest.extend_from_slice(bytes);
-        let rest = run.rest.split_off(whole(&run.rest));
-        run.live.push_str(&plain(&String::from_utf8_lossy(&run.rest)));
-        run.rest = rest;
-        if run.live.len() > LIVE {
-            let cut = run.live.ceil_char_boundary(run.live.len() - LIVE / 2);
-            run.live.drain(..cut);
+    /// Whether a run is listed.
+    pub fn knows(&self, run: RunId) -> bool {
+        self.list.iter().rev().any(|known| known.run == run)
+    }
+
+    /// The running hooks of which nobody knows yet what they printed before.
+    pub fn unheard(&self) -> Vec<RunId> {
+        let unheard = |run: &&Run| run.ended.is_none() && run.heard.is_none();
+        self.newest_first().filter(unheard).map(|run| run.run).collect()
+    }
+
+    /// A running hook has printed so much before, of which this is the end.
+    pub fn catch_up(&mut self, run: RunId, printed: u64, end: &[u8]) {
+        if let Some(run) = self.unended(run) {
+            run.hear(end);
+            run.heard = Some(printed);
+        }
+    }
+
+    /// A running hook printed something, after so much else. What is known already is passed over.
+    pub fn overhear(&mut self, run: RunId, at: u64, bytes: &[u8]) {
+        let Some(run) = self.unended(run) else { return };
+        let heard = run.heard.unwrap_or(0);
+        let known = usize::try_from(heard.saturating_sub(at)).unwrap_or(usize::MAX).min(bytes.len());
+        run.hear(&bytes[known..]);
+        run.heard = Some(heard.max(at + bytes.len() as u64));
+    }
+
+    fn unended(&mut self, run: RunId) -> Option<&mut Run> {
+        self.list.iter_mut().rev().find(|known| known.run == run && known.ended.is_none())
+    }
+}
+
+impl Run {
+    fn hear(&mut self, bytes: &[u8]) {
+        self.rest.extend_from_slice(bytes);
+        let rest = self.rest.split_off(whole(&self.rest));
+        self.live.push_str(&plain(&String::from_utf8_lossy(&self.rest)));
+        self.rest = rest;
+        if self.live.len() > LIVE {
+            let cut = self.live.ceil_char_boundary(self.live.len() - LIVE / 2);
+            self.live.drain(..cut);
         }
     }
 }

@@ -25,9 +25,9 @@ fn scripted(rest: &str, turns: &str) -> Project {
 }
 
 /// A session in the background, and the process that runs it.
-struct Background {
-    project: Project,
-    pid: i32,
+pub(crate) struct Background {
+    pub(crate) project: Project,
+    pub(crate) pid: i32,
 }
 
 impl Background {
@@ -35,23 +35,38 @@ impl Background {
     fn start(project: Project) -> Self {
         let Ran { code, out, err } = project.creel(&["run", "--detach", "--trust", "-s", "s"]);
         assert_eq!((code, out.as_str()), (0, "s\n"), "{err}");
+        Self::of(project)
+    }
+
+    /// The session `s`, which runs already.
+    #[track_caller]
+    pub(crate) fn of(project: Project) -> Self {
         let pid = project.read(".creel/sessions/s/pid").trim().parse().expect("a number");
         Self { project, pid }
     }
 
+    /// It has a group and a session of its own, and no terminal.
     #[track_caller]
-    fn waits_for(&self, kind: &str) {
+    pub(crate) fn has_no_terminal(&self) {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).expect("it runs");
+        let fields: Vec<&str> = stat.rsplit_once(')').expect("a name").1.split_whitespace().collect();
+        let pid = self.pid.to_string();
+        assert_eq!((fields[2], fields[3], fields[4]), (pid.as_str(), pid.as_str(), "0"));
+    }
+
+    #[track_caller]
+    pub(crate) fn waits_for(&self, kind: &str) {
         until(kind, || !self.project.kind(kind).is_empty());
     }
 
     /// It is over, and its process is gone.
     #[track_caller]
-    fn ends(&self, outcome: &str) {
+    pub(crate) fn ends(&self, outcome: &str) {
         until("it has ended", || !lives(self.pid));
         assert_eq!(self.project.outcome().as_deref(), Some(outcome));
     }
 
-    fn attach(&self) -> Terminal {
+    pub(crate) fn attach(&self) -> Terminal {
         Terminal::open(&self.project, &["attach"], WIDE)
     }
 }
@@ -219,6 +234,28 @@ fn an_attached_screen_shows_what_a_hook_prints_while_it_runs() {
     session.project.write("start", "");
     terminal
         .wait_for("its output", |shown| shown.has("halfway there") && session.project.kind("hook_finished").is_empty());
+    session.project.write("go", "");
+    terminal.wait_for_status(" complete ");
+    terminal.press("q");
+    assert_eq!(terminal.end(), 0);
+    session.ends("complete");
+}
+
+#[test]
+fn an_attached_screen_shows_what_a_running_hook_had_printed_before() {
+    let hook = "printf 'one\\ntwo\\n'; until [ -e start ]; do sleep 0.02; done; echo three; \
+                until [ -e go ]; do sleep 0.02; done";
+    let session = Background::start(scripted(&format!("hooks: {{ stop: [{{ command: \"{hook}\" }}] }}"), COMPLETE));
+    until("it has printed", || session.project.read(".creel/sessions/s/outputs/run-1.log") == "one\ntwo\n");
+    let mut terminal = session.attach();
+    terminal.wait_for_status(" runs `");
+    terminal.press("2 z");
+    terminal.wait_for("what it printed", |shown| shown.has("│ one") && shown.has("│ two"));
+    session.project.write("start", "");
+    terminal.wait_for_text("│ three");
+    let shown: Vec<String> = terminal.text().lines().filter_map(|line| Some(line.split_once("│ ")?.1.into())).collect();
+    let shown: Vec<&str> = shown.iter().filter_map(|line: &String| line.split_whitespace().next()).collect();
+    assert_eq!(shown, ["one", "two", "three"]);
     session.project.write("go", "");
     terminal.wait_for_status(" complete ");
     terminal.press("q");

@@ -530,8 +530,10 @@ fn live_output_reads_the_same_however_it_was_cut() {
     let run = world.jobs[0].run;
     let heard = |parts: &[&[u8]]| {
         let mut screen = Screen::of(&world, SMALL);
+        let mut at = 0;
         for part in parts {
-            screen.model.runs.overhear(run, part);
+            screen.model.runs.overhear(run, at, part);
+            at += part.len() as u64;
         }
         screen.model.runs.running().map(|run| run.live.clone())
     };
@@ -541,6 +543,22 @@ fn live_output_reads_the_same_however_it_was_cut() {
         let (before, after) = PRINTED.as_bytes().split_at(cut);
         assert_eq!(heard(&[before, after]), whole, "cut at {cut}");
     }
+}
+
+#[test]
+fn a_screen_that_comes_late_shows_what_a_hook_printed_before_and_each_piece_once() {
+    let world = scenes::hook_runs();
+    let run = world.jobs[0].run;
+    let mut screen = Screen::of(&world, SMALL);
+    assert_eq!(screen.model.runs.unheard(), [run]);
+    screen.model.runs.catch_up(run, 1_008, b"two\nthree\n");
+    assert_eq!(screen.model.runs.unheard(), []);
+    // What was on its way when the file was read: known, known in part, new.
+    screen.model.runs.overhear(run, 998, b"two\n");
+    screen.model.runs.overhear(run, 1_002, b"three\nfour\n");
+    screen.model.runs.overhear(run, 1_013, b"five\n");
+    let live = screen.model.runs.running().map(|run| run.live.as_str());
+    assert_eq!(live, Some("two\nthree\nfour\nfive\n"));
 }
 
 #[test]
@@ -938,7 +956,7 @@ fn no_control_character_reaches_a_cell() {
     for size in [WIDE, SMALL] {
         for keys in ["", "t", "2", "2 enter", "2 end enter", "3", "3 enter", "3 v", "3 e", "4", "5", "m", ":"] {
             let mut screen = Screen::of(&world, size).armed();
-            screen.model.runs.overhear(run, NASTY.as_bytes());
+            screen.model.runs.overhear(run, 0, NASTY.as_bytes());
             if !keys.is_empty() {
                 screen.press("esc");
                 screen.press(keys);

@@ -360,9 +360,9 @@ fn who_watches_can_hear_hooks_while_they_run() {
             return line["live"].clone();
         }
     };
-    assert_eq!(pieces(&mut peer), json!({"run": 1, "stream": "stdout", "text": "out\n"}));
+    assert_eq!(pieces(&mut peer), json!({"run": 1, "stream": "stdout", "at": 0, "text": "out\n"}));
     project.write("heard", "");
-    assert_eq!(pieces(&mut peer), json!({"run": 1, "stream": "stderr", "text": "err\n"}));
+    assert_eq!(pieces(&mut peer), json!({"run": 1, "stream": "stderr", "at": 4, "text": "err\n"}));
     assert_eq!(session.end().code, 0);
     let records: Vec<Value> = std::iter::from_fn(|| peer.line()).collect();
     assert!(project.records().ends_with(&records));

@@ -342,7 +342,8 @@ pub fn read(line: &[u8]) -> Result<(Asker, Request), String> {
     Ok((envelope.by, serde_json::from_slice(line).map_err(wrong)?))
 }
 
-/// A piece of a hook's output between the records of a watch: `{"v":1,"live":{"run":3,"stream":"stdout","text":"…"}}`.
+/// A piece of a hook's output between the records of a watch:
+/// `{"v":1,"live":{"run":3,"stream":"stdout","at":0,"text":"…"}}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LiveLine {
     /// The version of these words.
@@ -358,6 +359,8 @@ pub struct Piece {
     pub run: RunId,
     /// Where.
     pub stream: Stream,
+    /// How much the run had printed before, in bytes of both streams: so much of its output file is older.
+    pub at: u64,
     /// What; bytes that are no text are replaced.
     pub text: String,
     /// Whether something before it is missing, because it came faster than it was read.
@@ -369,13 +372,13 @@ impl LiveLine {
     /// The line for a piece, newline included.
     pub fn of(live: &Live) -> String {
         let text = String::from_utf8_lossy(&live.bytes).into_owned();
-        line(&Self { v: VERSION, live: Piece { run: live.run, stream: live.stream, text, gap: live.gap } })
+        line(&Self { v: VERSION, live: Piece { run: live.run, stream: live.stream, at: live.at, text, gap: live.gap } })
     }
 }
 
 impl From<Piece> for Live {
     fn from(piece: Piece) -> Self {
-        Self { run: piece.run, stream: piece.stream, bytes: piece.text.into_bytes(), gap: piece.gap }
+        Self { run: piece.run, stream: piece.stream, at: piece.at, bytes: piece.text.into_bytes(), gap: piece.gap }
     }
 }
 
