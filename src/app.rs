@@ -7,6 +7,7 @@ mod demo;
 mod detach;
 mod failure;
 mod init;
+mod leash;
 mod project;
 mod run;
 mod sessions;
@@ -31,6 +32,7 @@ use crate::{
     logging,
 };
 use failure::Failure;
+use leash::Leash;
 
 /// What a command came to: an exit code, or the reason why it failed.
 type Result<T = u8> = std::result::Result<T, Failure>;
@@ -38,8 +40,13 @@ type Result<T = u8> = std::result::Result<T, Failure>;
 /// Runs the program.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    let _log = paths::state_dir().and_then(|dir| logging::start(&dir));
-    match dispatch(cli.command) {
+    // What cannot be held is done in one process, as for a session without a screen.
+    if leash::is_wanted(&cli)
+        && let Ok(code) = leash::hold()
+    {
+        return ExitCode::from(code);
+    }
+    match follow(cli) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             say(&failure.to_string());
@@ -48,15 +55,24 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn dispatch(command: Option<Command>) -> Result {
+/// Does what was asked for, here and now.
+fn follow(cli: Cli) -> Result {
+    let leash = cli.held.then(Leash::take).transpose().map_err(|error| {
+        Failure::usage(format!("nobody holds this process: {error}\n  start it without --held, which is creel's own"))
+    })?;
+    let _log = paths::state_dir().and_then(|dir| logging::start(&dir));
+    dispatch(cli.command, leash.as_ref())
+}
+
+fn dispatch(command: Option<Command>, leash: Option<&Leash>) -> Result {
     match command {
-        None => bare(),
-        Some(Command::Run(args)) => run::run(&args),
+        None => bare(leash),
+        Some(Command::Run(args)) => run::run(&args, leash),
         Some(Command::Demo(args)) => demo::demo(&args),
         Some(Command::Init(args)) => init::init(&args),
         Some(Command::Check(args)) => check::check(&args),
         Some(Command::Agents(args)) => agents::agents(&args),
-        Some(Command::Resume(args)) => run::resume(&args),
+        Some(Command::Resume(args)) => run::resume(&args, leash),
         Some(Command::Attach(args)) => attach::attach(args),
         Some(Command::Sessions(args)) => sessions::sessions(&args),
         Some(Command::Show(args)) => sessions::show(&args),
@@ -90,10 +106,10 @@ fn dispatch(command: Option<Command>) -> Result {
 }
 
 /// `creel` alone.
-fn bare() -> Result {
+fn bare(leash: Option<&Leash>) -> Result {
     let here = project::here()?;
     if paths::find(&here).is_some() {
-        return run::run(&RunArgs::default());
+        return run::run(&RunArgs::default(), leash);
     }
     Err(Failure::usage(
         "there is no config here (creel.yaml, creel.yml, creel.json or .creel/config.yaml)\n\n  \

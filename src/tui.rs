@@ -87,6 +87,17 @@ pub struct Source {
     pub news: mpsc::UnboundedReceiver<std::sync::Arc<crate::journal::Record>>,
     /// The output of hooks.
     pub live: mpsc::Receiver<Live>,
+    /// What becomes of the session when the screen goes.
+    pub tie: Tie,
+}
+
+/// How a person left the screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parting {
+    /// There is nothing more to look at, or the terminal is gone, or somebody wants all to end.
+    Done,
+    /// The session is to go on without the screen.
+    LeavesItRunning,
 }
 
 /// The screen and what it looks at.
@@ -112,19 +123,17 @@ struct Tui {
 enum Stay {
     AsLongAsWanted,
     UntilTheEnd,
-    NoLonger,
+    NoLonger(Parting),
 }
 
 /// Shows a session until the person leaves.
-pub async fn run(source: Source, options: Options) -> io::Result<()> {
+pub async fn run(source: Source, options: Options) -> io::Result<Parting> {
     let standard = || (Keymap::standard(), Vec::new());
     let (keymap, mistakes) = options.keymap.as_deref().map_or_else(standard, Keymap::load);
     let theme = Theme::chosen(options.theme, options.no_color);
     let mode = if source.helm.is_some() { Mode::Live } else { Mode::Replay(Player::default()) };
     let mut model = Model::new(keymap, theme, mode);
-    if let Some(Helm::There(_)) = source.helm {
-        model.tie = Tie::Loose;
-    }
+    model.tie = source.tie;
     if let Some(first) = mistakes.first() {
         let others = match mistakes.len() {
             1 => String::new(),
@@ -149,7 +158,11 @@ pub async fn run(source: Source, options: Options) -> io::Result<()> {
         stay: Stay::AsLongAsWanted,
     };
     tui.load_replay()?;
-    tui.follow().await
+    tui.follow().await?;
+    Ok(match tui.stay {
+        Stay::NoLonger(parting) => parting,
+        Stay::AsLongAsWanted | Stay::UntilTheEnd => Parting::Done,
+    })
 }
 
 impl Tui {
@@ -171,7 +184,7 @@ impl Tui {
                 Some(live) = self.source.live.recv() => self.on_live(&live)?,
                 () = until(tick) => self.on_tick()?,
                 () = until_frame(frame) => {}
-                () = signals.next() => {
+                _ = signals.next() => {
                     self.stop_session().await;
                     break;
                 }
@@ -186,7 +199,7 @@ impl Tui {
         match self.stay {
             Stay::AsLongAsWanted => self.over && !ended(),
             Stay::UntilTheEnd => self.over,
-            Stay::NoLonger => true,
+            Stay::NoLonger(_) => true,
         }
     }
 
@@ -262,7 +275,8 @@ impl Tui {
                     }
                 }
             }
-            Ask::Leave => self.stay = Stay::NoLonger,
+            Ask::Leave => self.stay = Stay::NoLonger(Parting::Done),
+            Ask::LeaveRunning => self.stay = Stay::NoLonger(Parting::LeavesItRunning),
             Ask::LeaveAtTheEnd => self.stay = Stay::UntilTheEnd,
             Ask::Copy(text) => self.screen.copy(&text)?,
             Ask::EditOutside(purpose, text) => return self.edit_outside(purpose, &text).map(Some),

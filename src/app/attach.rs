@@ -16,7 +16,7 @@ use crate::{
         helm::{Following, Helm, Remote},
     },
     journal::{self, Folder},
-    tui,
+    tui::{self, model::Tie},
 };
 
 pub(super) fn attach(args: AttachArgs) -> Result {
@@ -26,7 +26,8 @@ pub(super) fn attach(args: AttachArgs) -> Result {
     let ui = Project::load(&args.config).map_or(Settings::default().ui, |project| project.settings.ui);
     let folder = choose::running(&SessionArgs { session: args.session, config: args.config })?;
     let (remote, Following { news, live }) = Remote::follow(&folder)?;
-    let source = tui::Source { journal: folder.journal(), helm: Some(Helm::There(remote)), news, live };
+    let source =
+        tui::Source { journal: folder.journal(), helm: Some(Helm::There(remote)), news, live, tie: Tie::Loose };
     let tokio = stage::runtime()?;
     let shown = tokio.block_on(tui::run(source, screen_options(ui)));
     // Whoever still waits for the session must not keep the program.

@@ -65,7 +65,8 @@ pub(super) fn demo(args: &DemoArgs) -> Result {
     let prompt = settings.prompt.clone().unwrap_or_default();
     let session = Sessions::of(&folder.path).folder("demo");
     let afterwards = if args.keep { Afterwards::Stays } else { Afterwards::GoesAway };
-    let surface = Surface::chosen(args.output, DetachArgs::default(), settings.ui);
+    // Its folder goes away with the screen, so there would be nothing to come back to.
+    let surface = Surface::chosen(args.output, DetachArgs::default(), settings.ui, None);
     let start = Start { root: folder.path.clone(), folder: session, plan, prompt, tasks: Graph::default() };
     let code = run::start(start, surface, afterwards)?;
     if args.keep {

@@ -14,6 +14,7 @@ use std::{
 use super::{Failure, Result, print, project, say};
 use crate::{
     control::socket::address::Address,
+    hooks::sweep,
     journal::{self, Folder},
 };
 
@@ -44,7 +45,7 @@ pub(super) fn start(folder: &Folder, more: &[&str]) -> Result {
 }
 
 /// What a session in the background says, since it has no terminal to say it on.
-fn log() -> Result<File> {
+pub(super) fn log() -> Result<File> {
     let folder = project::state_dir()?.join("log");
     let path = folder.join("background.log");
     fs::create_dir_all(&folder)
@@ -82,7 +83,8 @@ fn begun(folder: &Folder, child: &mut Child) -> io::Result<Option<ExitStatus>> {
 
 /// Leaves the terminal and the group of whoever started this process.
 pub(super) fn leave_the_terminal() {
-    // It fails for the leader of a group, which a process that was just started is not.
+    sweep::remember_session();
+    // It fails for the leader of a group, which a process that creel has started is not.
     if let Err(error) = rustix::process::setsid() {
         tracing::warn!("this session stays with its terminal: {error}");
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::{
     Failure, Result, detach,
+    leash::Leash,
     project::{self, Project},
     stage::{Afterwards, Stage, Surface, supervise},
     steer::task,
@@ -25,7 +26,7 @@ use crate::{
     runtime::{Runtime, now, shutdown::Children},
 };
 
-pub(super) fn run(args: &RunArgs) -> Result {
+pub(super) fn run(args: &RunArgs, leash: Option<&Leash>) -> Result {
     let project = Project::load(&args.config)?;
     let plan = plan(&project, args)?;
     let prompt = prompt(&project, args)?;
@@ -40,7 +41,7 @@ pub(super) fn run(args: &RunArgs) -> Result {
         let named: &[&str] = if args.session.is_some() { &[] } else { &["--session", &folder.name] };
         return detach::start(&folder, named);
     }
-    let surface = Surface::chosen(args.output, args.detach, project.settings.ui);
+    let surface = Surface::chosen(args.output, args.detach, project.settings.ui, leash);
     start(
         Start { root: project.root, folder, plan, prompt, tasks: tasks.unwrap_or_default() },
         surface,
@@ -89,7 +90,7 @@ fn tasks_of(sessions: &Sessions, name: &str) -> Result<Graph> {
     if folder.exists() { task::on_record(&folder) } else { Err(JournalError::Missing(name.to_owned()).into()) }
 }
 
-pub(super) fn resume(args: &ResumeArgs) -> Result {
+pub(super) fn resume(args: &ResumeArgs, leash: Option<&Leash>) -> Result {
     let (root, sessions) = project::sessions_of(&args.config)?;
     let folder = match &args.session {
         Some(name) => sessions.folder(name),
@@ -108,7 +109,7 @@ pub(super) fn resume(args: &ResumeArgs) -> Result {
     let cwd = PathBuf::from(&opened.state.began.cwd);
     let root = if cwd.is_dir() { cwd } else { root };
     let ui = Project::load(&args.config).map_or(Settings::default().ui, |project| project.settings.ui);
-    let surface = Surface::chosen(args.output, args.detach, ui);
+    let surface = Surface::chosen(args.output, args.detach, ui, leash);
     let resume = Input::Resume {
         presence: surface.presence(),
         max_iterations: args.max_iterations,

@@ -15,7 +15,7 @@ use crate::{
     engine::{State, event::Event, time::At},
     journal::{self, Folder, JournalError, record::rfc3339},
     runtime::now,
-    tui,
+    tui::{self, model::Tie},
 };
 
 /// A session in a list.
@@ -166,7 +166,7 @@ pub(super) fn replay(args: &ReplayArgs) -> Result {
     let ui = project::Project::load(&args.config).map_or(Settings::default().ui, |project| project.settings.ui);
     let (_silent, news) = tokio::sync::mpsc::unbounded_channel();
     let (_mute, live) = tokio::sync::mpsc::channel(1);
-    let source = tui::Source { journal: folder.journal(), helm: None, news, live };
+    let source = tui::Source { journal: folder.journal(), helm: None, news, live, tie: Tie::default() };
     let shown = stage::runtime()?.block_on(tui::run(source, stage::screen_options(ui)));
-    shown.map(|()| 0).map_err(|error| Failure::failed(format!("the screen failed: {error}")))
+    shown.map(|_| 0).map_err(|error| Failure::failed(format!("the screen failed: {error}")))
 }

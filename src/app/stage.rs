@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::mpsc;
 
-use super::{Failure, Result, detach, project, say};
+use super::{Failure, Result, detach, leash::Leash, project, say};
 use crate::{
     config::{Ui, paths},
     control::{
@@ -28,7 +28,7 @@ use crate::{
     },
     journal::{self, Folder},
     runtime::{Left, Runtime, RuntimeError, Scene, shutdown::Children},
-    tui,
+    tui::{self, Parting, model::Tie},
 };
 
 /// Exit codes that other programs rely on.
@@ -38,8 +38,8 @@ const INTERRUPTED: u8 = 130;
 /// How a session is shown.
 #[derive(Debug, Clone)]
 pub(super) enum Surface {
-    /// On the screen, where a person can answer.
-    Screen(tui::Options),
+    /// On the screen, where a person can answer; without a leash the session ends with it.
+    Screen(tui::Options, Option<Leash>),
     /// Printed, with nobody there.
     Printed(Format),
     /// Not at all: it runs in the background, and waits for whoever attaches or answers from elsewhere.
@@ -48,26 +48,30 @@ pub(super) enum Surface {
 
 impl Surface {
     /// What was asked for; without a terminal there is no screen.
-    pub(super) fn chosen(output: OutputArgs, detach: DetachArgs, ui: Ui) -> Self {
+    pub(super) fn chosen(output: OutputArgs, detach: DetachArgs, ui: Ui, leash: Option<&Leash>) -> Self {
         if detach.background {
             return Self::Nowhere;
         }
-        let terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
         match output {
             OutputArgs { json: true, .. } => Self::Printed(Format::Json),
-            OutputArgs { headless: true, .. } => Self::Printed(Format::Lines),
-            OutputArgs { .. } if !terminal => Self::Printed(Format::Lines),
-            OutputArgs { .. } => Self::Screen(screen_options(ui)),
+            OutputArgs { .. } if !is_on_screen(output, detach) => Self::Printed(Format::Lines),
+            OutputArgs { .. } => Self::Screen(screen_options(ui), leash.cloned()),
         }
     }
 
     /// Whether somebody is there to answer.
     pub(super) fn presence(&self) -> Presence {
         match self {
-            Self::Screen(_) | Self::Nowhere => Presence::Attended,
+            Self::Screen(..) | Self::Nowhere => Presence::Attended,
             Self::Printed(_) => Presence::Unattended,
         }
     }
+}
+
+/// Whether a session that is asked for like this has a screen.
+pub(super) fn is_on_screen(output: OutputArgs, detach: DetachArgs) -> bool {
+    let asked_for = !output.json && !output.headless && !detach.detach && !detach.background;
+    asked_for && io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
 /// How the screen looks and behaves.
@@ -130,7 +134,11 @@ pub(super) fn supervise(
             children.end_all().await;
         }
         match surface {
-            Surface::Screen(options) => on_screen(folder, options, |watchers| make(scene, watchers)).await,
+            Surface::Screen(options, leash) => {
+                let way_back = format!("`creel attach {}`{elsewhere} shows it again", folder.name);
+                let window = Window { folder, options, leash, way_back };
+                on_screen(window, |watchers| make(scene, watchers)).await
+            }
             Surface::Nowhere => in_background(folder, |watchers| make(scene, watchers)).await,
             Surface::Printed(format) => printed(folder, format, |watchers| make(scene, watchers)).await,
         }
@@ -189,24 +197,46 @@ async fn in_background(
     Ok(left)
 }
 
-async fn on_screen(
-    folder: &Folder,
+/// A session on a screen of its own process.
+struct Window<'a> {
+    folder: &'a Folder,
     options: tui::Options,
+    leash: Option<Leash>,
+    /// How to see the session again, once it was left.
+    way_back: String,
+}
+
+async fn on_screen(
+    window: Window<'_>,
     make: impl FnOnce(Watchers) -> std::result::Result<Runtime, RuntimeError>,
 ) -> Result<Left> {
+    let Window { folder, options, leash, way_back } = window;
     let (records, news) = mpsc::unbounded_channel();
     let (live_in, live) = mpsc::channel(256);
     let mut runtime = make(vec![records])?;
     runtime.show_live(live_in);
     let socket = open_socket(folder, &mut runtime);
     let (handle, way_out) = (runtime.handle(), way_out(&runtime, socket.as_ref()));
-    let source = tui::Source { journal: folder.journal(), helm: Some(Helm::Here(handle.clone())), news, live };
+    if let Some(leash) = &leash {
+        leash.guard(way_out.clone());
+    }
+    let tie = if leash.is_some() { Tie::Loose } else { Tie::Close };
+    let helm = Some(Helm::Here(handle.clone()));
+    let source = tui::Source { journal: folder.journal(), helm, news, live, tie };
     let session = tokio::spawn(runtime.run());
     let log = options.log.as_ref().map(|log| format!("\n  its log is in {}", log.display())).unwrap_or_default();
     let shown = tui::run(source, options).await;
-    // The screen is gone: a session that is still going on is stopped, and the next signal leaves at once.
-    let _ = handle.command(By::Tui, Command::Stop(StopHow::Now)).await;
-    headless::leave_at_a_signal(way_out).map_err(no_signals)?;
+    let leaves = matches!(shown, Ok(Parting::LeavesItRunning)) && !session.is_finished();
+    if let Some(leash) = leash.filter(|_| leaves) {
+        say(&format!("creel: session `{}` goes on; {way_back}", folder.name));
+        // First away from the terminal: what it tells from now on is meant for others.
+        leash.let_go();
+        headless::obey_signals(handle, way_out).map_err(no_signals)?;
+    } else {
+        // The screen is gone: a session that is still going on is stopped, and the next signal leaves at once.
+        let _ = handle.command(By::Tui, Command::Stop(StopHow::Now)).await;
+        headless::leave_at_a_signal(way_out).map_err(no_signals)?;
+    }
     let left = session
         .await
         .map_err(|panic| Failure::failed(format!("the session died, which is a fault of creel: {panic}{log}")))??;

@@ -17,6 +17,9 @@ use task::TaskArgs;
 #[command(name = "creel", version, about, max_term_width = 100)]
 #[command(after_help = "Start with `creel demo`, then `creel init` in a project of yours.")]
 pub struct Cli {
+    /// This is the process with the session and its screen: the one that was started waits for it.
+    #[arg(long, hide = true)]
+    pub held: bool,
     /// What to do; without it, `run`, where a config is found.
     #[command(subcommand)]
     pub command: Option<Command>,

@@ -3,8 +3,10 @@
 use std::{
     io::{self, Write as _},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
+use rustix::process::Signal;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::mpsc,
@@ -26,6 +28,9 @@ use crate::{
 
 /// How much output of hooks may wait to be printed before some of it is passed over.
 const LIVE_BACKLOG: usize = 256;
+/// How long a signal may be heard again without being meant again: where a whole process group is told, each of its
+/// processes may pass it on to the others.
+const ECHO: Duration = Duration::from_millis(500);
 
 /// What is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +110,7 @@ pub fn put(text: &str) -> io::Result<()> {
 }
 
 /// What is left to do where there is no time for an orderly end.
+#[derive(Debug, Clone)]
 pub struct WayOut {
     /// The processes of the session.
     pub children: Children,
@@ -114,11 +120,16 @@ pub struct WayOut {
 
 impl WayOut {
     fn take(&self) -> ! {
+        self.clear();
+        std::process::exit(130);
+    }
+
+    /// Leaves nothing behind.
+    pub fn clear(&self) {
         self.children.kill_now();
         if let Some(address) = &self.address {
             address.remove();
         }
-        std::process::exit(130);
     }
 }
 
@@ -135,11 +146,14 @@ pub fn obey_signals(handle: Handle, way_out: WayOut) -> io::Result<()> {
     Ok(())
 }
 
-/// Leaves at once at the next signal: the session was told to stop before.
+/// Leaves at once at the next signal: the session was told to stop before, perhaps by one that has an echo.
 pub fn leave_at_a_signal(way_out: WayOut) -> io::Result<()> {
     let mut signals = Signals::listen()?;
+    let silence = Instant::now() + ECHO;
     tokio::spawn(async move {
-        signals.next().await;
+        while Instant::now() < silence {
+            signals.next().await;
+        }
         way_out.take();
     });
     Ok(())
@@ -163,8 +177,8 @@ impl Signals {
         })
     }
 
-    /// Waits for the next one.
-    pub async fn next(&mut self) {
+    /// Waits for the next one, and tells which it was.
+    pub async fn next(&mut self) -> Signal {
         let hangup = async {
             match &mut self.hup {
                 Some(hup) => hup.recv().await,
@@ -172,9 +186,9 @@ impl Signals {
             }
         };
         tokio::select! {
-            _ = self.int.recv() => {}
-            _ = self.term.recv() => {}
-            _ = hangup => {}
+            _ = self.int.recv() => Signal::INT,
+            _ = self.term.recv() => Signal::TERM,
+            _ = hangup => Signal::HUP,
         }
     }
 }

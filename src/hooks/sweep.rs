@@ -18,6 +18,7 @@ use std::{
     collections::BTreeSet,
     fs::{self, File},
     io::Read as _,
+    sync::OnceLock,
     time::Duration,
 };
 
@@ -181,9 +182,21 @@ impl Left {
 fn is_member(stat: &Stat, groups: &[Group], stats: &[Stat]) -> bool {
     let recorded = |group: &Group| match stats.iter().find(|s| s.pid == group.pid) {
         Some(leader) => group.start.is_none_or(|start| start == leader.start),
-        None => stat.session == own_session() && group.start.is_none_or(|start| stat.start >= start),
+        None => own_sessions().any(|own| own == stat.session) && group.start.is_none_or(|start| stat.start >= start),
     };
     groups.iter().filter(|group| group.pid == stat.group).any(recorded)
+}
+
+/// The terminal session that we were in before we left it.
+static LEFT_SESSION: OnceLock<i32> = OnceLock::new();
+
+/// We are about to leave our terminal session: what we started before stays in it.
+pub fn remember_session() {
+    let _ = LEFT_SESSION.set(own_session());
+}
+
+fn own_sessions() -> impl Iterator<Item = i32> {
+    LEFT_SESSION.get().copied().into_iter().chain([own_session()])
 }
 
 /// Our terminal session, 0 where its leader is outside of our process namespace, as in many a container. That is why

@@ -26,6 +26,7 @@ macro_rules! actions {
 actions! {
     Global {
         Quit "quit" "leave; asks whether to stop the session",
+        Leave "leave" "leave it running; `creel attach` shows it again",
         Help "help" "show all keys",
         Palette "palette" "find a command by its name",
         NextPane "next-pane" "go to the next pane",

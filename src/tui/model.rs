@@ -87,7 +87,7 @@ pub enum Tie {
     /// It ends with it.
     #[default]
     Close,
-    /// It goes on.
+    /// It can go on.
     Loose,
 }
 

@@ -19,6 +19,7 @@ use crossterm::{
     terminal::{self, EnterAlternateScreen, LeaveAlternateScreen},
 };
 use ratatui::{Terminal, backend::CrosstermBackend};
+use rustix::termios::{LocalModes, tcgetattr};
 
 /// Whether the terminal is ours now.
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -101,8 +102,26 @@ fn take(mouse: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the terminal back. There is nothing to be done about a failure: the terminal is gone then.
+/// Whether the terminal is ours now.
+pub fn is_taken() -> bool {
+    TAKEN.load(Ordering::SeqCst)
+}
+
+/// Whether the terminal has the settings of a screen: no shell leaves it without a key that interrupts.
+pub fn is_raw() -> bool {
+    let of_lines = LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
+    tcgetattr(io::stdin()).is_ok_and(|now| !now.local_modes.intersects(of_lines))
+}
+
+/// Gives the terminal back.
 pub fn give_back() {
+    switch_off();
+    let _ = terminal::disable_raw_mode();
+}
+
+/// Switches off what the screen has switched on, in the terminal itself and not in its settings. There is nothing to be
+/// done about a failure: the terminal is gone then.
+pub fn switch_off() {
     TAKEN.store(false, Ordering::SeqCst);
     let _ = execute!(
         io::stdout(),
@@ -112,7 +131,6 @@ pub fn give_back() {
         LeaveAlternateScreen,
         cursor::Show
     );
-    let _ = terminal::disable_raw_mode();
 }
 
 /// A panic prints its message on the terminal as it was, and where the log is. One in another thread leaves the screen
@@ -124,7 +142,7 @@ fn restore_on_panic(log: Option<PathBuf>) {
         let owner = std::thread::current().id();
         std::panic::set_hook(Box::new(move |panic| {
             tracing::error!("{panic}");
-            if TAKEN.load(Ordering::SeqCst) {
+            if is_taken() {
                 if std::thread::current().id() != owner {
                     return;
                 }

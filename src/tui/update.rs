@@ -24,7 +24,7 @@ use modal::{
 };
 use mouse::on_mouse;
 use pane::{
-    cancel_hook, copy, focus, focus_by, in_stream, on_item, open_hook, quit, replay, run_hook, scroll, search,
+    cancel_hook, copy, focus, focus_by, in_stream, leave, on_item, open_hook, quit, replay, run_hook, scroll, search,
     show_stats, steer, switch_hook, write,
 };
 use task::{on_remove_key, on_task};
@@ -61,6 +61,8 @@ pub enum Ask {
     InOrder(Vec<Command>),
     /// To leave.
     Leave,
+    /// To leave, and to let the session go on.
+    LeaveRunning,
     /// To leave as soon as the session is over.
     LeaveAtTheEnd,
     /// To put a text on the clipboard.
@@ -182,6 +184,7 @@ fn on_pane_key(model: &mut Model, key: KeyEvent, reload: Reload<'_>) -> Vec<Ask>
 pub fn perform(model: &mut Model, action: Action, reload: Reload<'_>) -> Vec<Ask> {
     match action {
         Action::Quit => quit(model),
+        Action::Leave => leave(model),
         Action::Help => lay_over(model, Modal::Help(HelpModal::default())),
         Action::Palette => lay_over(model, Modal::Palette(PaletteModal::default())),
         Action::NextPane => focus_by(model, 1),

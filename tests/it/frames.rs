@@ -5,6 +5,7 @@ use creel::{
     engine::{ids::ItemId, input::Command},
     tui::{
         modals::viewer::ViewerModal,
+        model::Tie,
         theme::{Role, Theme},
         update::Msg,
     },
@@ -237,6 +238,10 @@ fn one_finds_ones_way() {
     search.type_text("lexer");
     expect!["/lexer▏"].assert_eq(search.frame().lines().last().expect("a search line"));
     shows(pressed(&world, SMALL, "q"), expect_file!["../frames/quit-80.txt"]);
+    let mut loose = Screen::of(&world, SMALL);
+    loose.model.tie = Tie::Loose;
+    loose.press("q");
+    shows(loose, expect_file!["../frames/quit-loose-80.txt"]);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use creel::{
     },
     tui::{
         modals::{Modal, viewer::ViewerModal},
-        model::{Mode, Pane},
+        model::{Mode, Pane, Tie},
         stream::Position,
         update::{Ask, Msg},
     },
@@ -874,6 +874,23 @@ fn leaving_asks_while_the_session_lives() {
     assert_eq!(screen.press("ctrl-c y"), [Ask::Command(Command::Stop(StopHow::Now)), Ask::LeaveAtTheEnd]);
     assert_eq!(Screen::of(&scenes::ended(), SMALL).press("q"), [Ask::Leave]);
     assert_eq!(Screen::replay(&scenes::first_turn(), SMALL, 3).press("q"), [Ask::Leave]);
+}
+
+#[test]
+fn a_session_that_need_not_end_with_its_screen_can_be_left_running() {
+    let mut bound = Screen::of(&scenes::first_turn(), WIDE);
+    assert_eq!(bound.press("q d esc ctrl-d"), []);
+    assert!(bound.frame().contains("this session ends with its screen"), "{}", bound.frame());
+    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    screen.model.tie = Tie::Loose;
+    assert_eq!(screen.press("q d"), [Ask::LeaveRunning]);
+    screen.press("esc");
+    assert_eq!(screen.press("ctrl-d"), [Ask::LeaveRunning]);
+    let mut at_a_gate = Screen::of(&scenes::retry_limit(), SMALL).armed();
+    at_a_gate.model.tie = Tie::Loose;
+    assert_eq!(at_a_gate.press("ctrl-d"), [Ask::LeaveRunning]);
+    assert_eq!(Screen::of(&scenes::ended(), SMALL).press("ctrl-d"), [Ask::Leave]);
+    assert_eq!(Screen::replay(&scenes::first_turn(), SMALL, 3).press("ctrl-d"), [Ask::Leave]);
 }
 
 #[test]

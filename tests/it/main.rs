@@ -11,6 +11,7 @@ mod frames;
 mod invariants;
 mod keys;
 mod known_agents;
+mod leaving;
 mod lines;
 mod output;
 mod process;

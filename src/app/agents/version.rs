@@ -51,7 +51,7 @@ pub(super) fn ask_all(questions: BTreeSet<Question>) -> Result<Option<BTreeMap<Q
                     Some(answer) => answers.extend(answer.ok().flatten()),
                     None => return Ok(Some(answers)),
                 },
-                () = signals.next() => {
+                _ = signals.next() => {
                     cancel.cancel();
                     asking.join_all().await;
                     return Ok(None);

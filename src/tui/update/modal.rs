@@ -37,7 +37,8 @@ pub(super) fn on_gate_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
     let armed = gate.is_armed(now);
     let asked = gate.key(action, now);
     // Looking for help or leaving is possible at a gate, too.
-    if armed && action.is_none() && matches!(elsewhere, Some(Action::Quit | Action::Help | Action::Suspend)) {
+    let leaving = matches!(elsewhere, Some(Action::Quit | Action::Leave | Action::Help | Action::Suspend));
+    if armed && action.is_none() && leaving {
         return perform(model, elsewhere.unwrap_or(Action::Help), &|_| None);
     }
     on_gate(model, asked)
@@ -229,7 +230,7 @@ pub(super) fn on_quit_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
             model.modals.pop();
             vec![Ask::Command(Command::Stop(StopHow::Now)), Ask::LeaveAtTheEnd]
         }
-        KeyCode::Char('d') if model.tie == Tie::Loose => vec![Ask::Leave],
+        KeyCode::Char('d') if model.tie == Tie::Loose => vec![Ask::LeaveRunning],
         KeyCode::Char('w') => {
             model.modals.pop();
             vec![Ask::Command(Command::Stop(StopHow::AfterIteration))]

@@ -19,7 +19,7 @@ use crate::{
             quit::QuitModal,
             viewer::ViewerModal,
         },
-        model::{Mode, Model, Pane},
+        model::{Mode, Model, Pane, Tie},
         runs::Row,
         stream::{Block, Kind, Reload},
         theme::Role,
@@ -53,11 +53,28 @@ pub(super) fn is_live(model: &mut Model) -> bool {
 }
 
 pub(super) fn quit(model: &mut Model) -> Vec<Ask> {
-    let over = model.session.as_ref().is_none_or(|state| state.outcome().is_some());
-    if over || matches!(model.mode, Mode::Replay(_)) {
+    if is_past(model) {
         return vec![Ask::Leave];
     }
     lay_over(model, Modal::Quit(QuitModal { tie: model.tie }))
+}
+
+/// Leaves without a question, since nothing is lost.
+pub(super) fn leave(model: &mut Model) -> Vec<Ask> {
+    match model.tie {
+        Tie::Close | Tie::Loose if is_past(model) => vec![Ask::Leave],
+        Tie::Loose => vec![Ask::LeaveRunning],
+        Tie::Close => {
+            model.say(Role::Warning, "this session ends with its screen: it cannot be left running");
+            Vec::new()
+        }
+    }
+}
+
+/// Whether nothing goes on that could be stopped or left.
+fn is_past(model: &Model) -> bool {
+    let over = model.session.as_ref().is_none_or(|state| state.outcome().is_some());
+    over || matches!(model.mode, Mode::Replay(_))
 }
 
 pub(super) fn write(model: &mut Model, purpose: Purpose) -> Vec<Ask> {

@@ -187,6 +187,7 @@ impl Terminal {
                 "home" => "\u{1b}[H",
                 "end" => "\u{1b}[F",
                 "ctrl-c" => "\u{3}",
+                "ctrl-d" => "\u{4}",
                 "ctrl-l" => "\u{c}",
                 "ctrl-s" => "\u{13}",
                 "ctrl-z" => "\u{1a}",

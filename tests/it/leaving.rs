@@ -1,0 +1,206 @@
+//! Leaving the screen of a session that goes on, and the two processes that make it possible.
+
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+use crate::{
+    attach::Background,
+    support::{
+        lives,
+        project::{Project, eventually_in, until},
+        terminal::{Cells, Terminal},
+    },
+};
+
+const WIDE: Cells = (120, 40);
+
+/// A turn that lasts until the file `go` is there.
+const UNTIL_GO: &str =
+    "  - { say: '<promise>COMPLETE</promise>', run: 'echo $$ > turn; until [ -e go ]; do sleep 0.02; done' }\n";
+const COMPLETE: &str = "  - say: '<promise>COMPLETE</promise>'\n";
+
+/// A project with a scripted agent.
+fn scripted(rest: &str, turns: &str) -> Project {
+    Project::with(&format!("prompt: GOAL\nagents: {{ demo: {{ script: scenario.yaml }} }}\n{rest}"))
+        .file("scenario.yaml", &format!("turns:\n{turns}otherwise: {{ say: '<promise>COMPLETE</promise>' }}\n"))
+}
+
+/// A session on a screen in the middle of a turn, and the process of that turn.
+#[track_caller]
+fn in_a_turn(rest: &str) -> (Background, Terminal, i32) {
+    // A turn that is cut short is not done again by a scripted agent: the second one is for a session that goes on.
+    let project = scripted(rest, &UNTIL_GO.repeat(2));
+    let terminal = Terminal::run(&project, WIDE);
+    let turn = eventually_in(&project.root().join("turn")).parse().expect("a number");
+    terminal.wait_for_status("the agent works");
+    (Background::of(project), terminal, turn)
+}
+
+fn process(pid: i32) -> Pid {
+    Pid::from_raw(pid).expect("a process")
+}
+
+/// The process that the shell knows, which only waits.
+fn holder(terminal: &Terminal) -> i32 {
+    i32::try_from(terminal.pid()).expect("a number")
+}
+
+#[test]
+fn a_session_is_left_running_and_its_turn_is_not_disturbed() {
+    for keys in ["q d", "ctrl-d"] {
+        let (session, mut terminal, turn) = in_a_turn("");
+        terminal.press(keys);
+        assert_eq!(terminal.end(), 0);
+        terminal.is_as_it_was();
+        let goes_on = "creel: session `s` goes on; `creel attach s` shows it again";
+        assert!(terminal.text().contains(goes_on), "{}", terminal.text());
+        // The terminal itself goes, too.
+        drop(terminal);
+        assert!(lives(session.pid) && lives(turn));
+        session.has_no_terminal();
+        let status = session.project.creel(&["status"]);
+        assert!(status.out.contains("the agent works"), "{}{}", status.out, status.err);
+        let mut again = session.attach();
+        again.wait_for_status("the agent works");
+        session.project.write("go", "");
+        again.wait_for_status(" complete ");
+        again.press("q");
+        assert_eq!(again.end(), 0);
+        session.ends("complete");
+        let count = |kind| session.project.kind(kind).len();
+        assert_eq!(["prompt_sent", "turn_ended", "stop_requested", "session_resumed"].map(count), [1, 1, 0, 0]);
+    }
+}
+
+#[test]
+fn a_shell_has_its_prompt_back_and_no_job_left() {
+    let project = scripted("", UNTIL_GO);
+    let creel = project.command(&[]);
+    let mut shell = std::process::Command::new("sh");
+    let job = format!(
+        "set -m; '{}' run --trust -s s; echo code $?, jobs:$(jobs); read -r line",
+        creel.get_program().display()
+    );
+    shell.arg("-c").arg(job).current_dir(project.root());
+    shell.envs(creel.get_envs().filter_map(|(name, value)| Some((name, value?)))).env_remove("CREEL_SESSION");
+    let mut terminal = Terminal::start(shell, WIDE);
+    terminal.wait_for_status("the agent works");
+    terminal.press("ctrl-d");
+    terminal.wait_for_text("code 0, jobs:\n");
+    let session = Background::of(project);
+    // The shell ends with its terminal, as at the end of a day.
+    terminal.signal(Signal::HUP);
+    terminal.press("enter");
+    terminal.end();
+    assert!(lives(session.pid));
+    session.project.write("go", "");
+    session.ends("complete");
+}
+
+#[test]
+fn a_session_that_was_left_waits_at_its_gates_and_ends_like_any_other() {
+    let (session, mut terminal, turn) = in_a_turn("hooks: { session_end: [{ command: 'touch bye' }] }");
+    terminal.press("ctrl-d");
+    assert_eq!(terminal.end(), 0);
+    assert_eq!(session.project.creel(&["pause"]).code, 0);
+    session.waits_for("paused");
+    kill_process(process(session.pid), Signal::TERM).expect("it is there");
+    session.ends("cancelled");
+    assert!(session.project.root().join("bye").exists() && !lives(turn));
+    let said = fs::read_to_string(session.project.state_dir().join("creel/log/background.log")).expect("a log");
+    assert!(said.contains("go on with `creel resume s`"), "{said}");
+}
+
+#[test]
+fn what_was_left_can_be_resumed_on_a_screen_and_left_again() {
+    let (session, mut terminal, _) = in_a_turn("");
+    terminal.press("ctrl-d");
+    terminal.end();
+    assert_eq!(session.project.creel(&["stop", "--now"]).code, 0);
+    session.ends("cancelled");
+    fs::remove_file(session.project.root().join("turn")).expect("it was there");
+    let mut terminal = Terminal::open(&session.project, &["resume", "s"], WIDE);
+    eventually_in(&session.project.root().join("turn"));
+    terminal.wait_for_status("the agent works");
+    terminal.press("ctrl-d");
+    assert_eq!(terminal.end(), 0);
+    session.project.write("go", "");
+    until("it has ended", || session.project.outcome().as_deref() == Some("complete"));
+}
+
+// Two processes that are one
+
+#[test]
+fn killing_the_process_that_the_shell_knows_kills_all_at_once() {
+    let (session, mut terminal, turn) = in_a_turn("");
+    assert_ne!(session.pid, holder(&terminal));
+    terminal.signal(Signal::KILL);
+    terminal.end();
+    terminal.is_as_it_was();
+    until("nothing is left", || !lives(session.pid) && !lives(turn));
+    session.project.write("go", "");
+    let resumed = session.project.creel(&["resume", "s", "--headless"]);
+    assert_eq!(resumed.code, 0, "{}", resumed.err);
+    assert_eq!(session.project.outcome().as_deref(), Some("complete"));
+}
+
+#[test]
+fn when_the_session_is_killed_the_terminal_is_put_right() {
+    let (session, mut terminal, _) = in_a_turn("");
+    assert_ne!(terminal.settings(), terminal.before);
+    kill_process(process(session.pid), Signal::KILL).expect("it is there");
+    assert_eq!(terminal.end(), 128 + 9);
+    terminal.is_as_it_was();
+    let told = "creel: the session was killed by signal 9; `creel resume` goes on with it";
+    assert!(terminal.text().contains(told), "{}", terminal.text());
+    session.project.write("go", "");
+    assert_eq!(session.project.creel(&["resume", "--headless"]).code, 0);
+}
+
+#[test]
+fn a_signal_to_both_is_one_signal() {
+    for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
+        let end = "sleep 0.2; touch bye";
+        let (session, mut terminal, turn) = in_a_turn(&format!("hooks: {{ session_end: [{{ command: '{end}' }}] }}"));
+        kill_process_group(process(holder(&terminal)), signal).expect("it is there");
+        assert_eq!(terminal.end(), 130);
+        terminal.is_as_it_was();
+        session.ends("cancelled");
+        assert!(session.project.root().join("bye").exists() && !lives(turn), "{signal:?}");
+    }
+}
+
+#[test]
+fn before_the_screen_opens_the_terminals_signals_end_both() {
+    let project = scripted("hooks: { session_start: [{ command: 'touch ran' }] }", COMPLETE);
+    let mut terminal = Terminal::open(&project, &["run", "-s", "s"], WIDE);
+    terminal.wait_for_text("[y/N]");
+    terminal.press("ctrl-c");
+    assert_eq!(terminal.end(), 130);
+    assert_eq!(terminal.settings(), terminal.before);
+    assert!(!terminal.text().contains("was killed"), "{}", terminal.text());
+    assert!(!project.root().join("ran").exists());
+}
+
+#[test]
+fn hooks_and_agents_see_nothing_of_the_process_that_waits() {
+    let look = |name: &str| format!("env > {name}.env; readlink /proc/self/fd/* > {name}.files");
+    let rest = format!("hooks: {{ session_start: [{{ command: '{}' }}] }}", look("hook"));
+    let project = scripted(&rest, &format!("  - {{ say: '<promise>COMPLETE</promise>', run: '{}' }}\n", look("agent")));
+    let mut terminal = Terminal::run(&project, WIDE);
+    terminal.wait_for_status(" complete ");
+    terminal.press("q");
+    assert_eq!(terminal.end(), 0);
+    for who in ["hook", "agent"] {
+        let files = project.read(&format!("{who}.files"));
+        assert!(!files.is_empty() && !files.contains("/dev/pts") && !files.contains("socket"), "{who}: {files}");
+        let variables = project.read(&format!("{who}.env"));
+        let mut ours: Vec<&str> =
+            variables.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
+        ours.retain(|name| name.starts_with("CREEL"));
+        ours.sort_unstable();
+        let known = ["CREEL_HOOK", "CREEL_MARK", "CREEL_POINT", "CREEL_SESSION"];
+        assert!(ours.contains(&"CREEL_SESSION") && ours.iter().all(|name| known.contains(name)), "{who}: {ours:?}");
+    }
+}
