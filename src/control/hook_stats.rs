@@ -115,6 +115,11 @@ impl Tallies {
         self.0.is_empty()
     }
 
+    /// What a stop hook decided so far, if it was asked.
+    pub fn decisions(&self, hook: &str) -> Option<Decisions> {
+        self.0.get(&HookRef::new(Point::StopDecision, hook))?.decisions
+    }
+
     /// How each hook did.
     pub fn stats(&self) -> Vec<Stats> {
         self.0.iter().map(|(hook, tally)| tally.clone().summed_up(hook)).collect()

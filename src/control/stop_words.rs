@@ -6,6 +6,7 @@ use super::{
 };
 use crate::engine::{
     event::{Event, StopDecided},
+    policy::{Judge, Preset, StopHook, When},
     stop::{Action, checkpoint::Checkpoint},
 };
 
@@ -59,6 +60,36 @@ pub const fn action(action: Action) -> &'static str {
         Action::Continue => "continue",
         Action::Escalate => "escalate",
     }
+}
+
+/// What a stop decision hook does, and when.
+pub fn judge(hook: &StopHook) -> String {
+    let what = match &hook.judge {
+        Judge::Preset(Preset::Default) => "what the agent promised, then what the rules said".to_owned(),
+        Judge::Preset(Preset::Validation) => "what the rules said".to_owned(),
+        Judge::Preset(Preset::Promise) => "what the agent promised".to_owned(),
+        Judge::Command { command, .. } => command.clone(),
+        Judge::Fixed(result) => format!("{}: {}", action(result.action), result.reason),
+        Judge::All(parts) => format!("all of:\n{}", parts.iter().map(judge).collect::<Vec<_>>().join("\n")),
+        Judge::Any(parts) => format!("any of:\n{}", parts.iter().map(judge).collect::<Vec<_>>().join("\n")),
+    };
+    let when = if hook.when.is_always() { String::new() } else { format!("\nwhen {}", conditions(&hook.when)) };
+    format!("{what}{when}")
+}
+
+fn conditions(when: &When) -> String {
+    let iterations = match (when.from, when.to) {
+        (None, None) => None,
+        (Some(from), Some(to)) if from == to => Some(format!("iteration {from}")),
+        (from, to) => {
+            let end = |bound: Option<u32>| bound.map(|n| n.to_string()).unwrap_or_default();
+            Some(format!("iterations {}..{}", end(from), end(to)))
+        }
+    };
+    let files = (!when.files.is_empty()).then(|| format!("changed: {}", when.files.join(", ")));
+    let rules = when.rules.iter().map(|(rule, passed)| format!("{rule} {}", if *passed { "passed" } else { "failed" }));
+    let labels = (!when.labels.is_empty()).then(|| format!("labels: {}", when.labels.join(", ")));
+    iterations.into_iter().chain(files).chain(rules).chain(labels).collect::<Vec<_>>().join(" · ")
 }
 
 fn decision(decided: &StopDecided) -> (Tone, String) {

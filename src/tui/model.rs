@@ -215,7 +215,7 @@ impl Model {
         }
         self.recorded = record.at;
         self.stream.take(spot, record);
-        let starts = matches!(record.event, Event::HookStarted { .. });
+        let starts = matches!(record.event, Event::HookStarted { .. } | Event::RuleStarted { .. });
         let chosen = starts.then(|| self.chosen_row()).flatten();
         self.runs.take(record);
         self.tallies.take(&record.event);
@@ -239,7 +239,7 @@ impl Model {
             Event::PendingAdded { item, .. } | Event::PendingEdited { item, .. } => {
                 self.item_spots.insert(*item, spot);
             }
-            Event::HookStarted { .. } => {
+            Event::HookStarted { .. } | Event::RuleStarted { .. } => {
                 let rows = self.hook_rows();
                 let kept = chosen.and_then(|row| rows.find(&row)).unwrap_or(self.chosen_hook);
                 self.chosen_hook = kept.min(rows.len().saturating_sub(1));
@@ -250,7 +250,7 @@ impl Model {
 
     /// The rows of the hooks.
     pub fn hook_rows(&self) -> Rows<'_> {
-        Rows::new(&self.runs, self.session.as_ref().map(State::plan))
+        Rows::new(&self.runs, self.session.as_ref())
     }
 
     /// The tasks and what depends on what.

@@ -5,10 +5,15 @@ use std::collections::VecDeque;
 use crate::{
     control::text::{first_line, plain},
     engine::{
+        State,
         event::{Event, HookFinished},
-        hooks::{point::Point, resolve::HookRef},
+        hooks::{
+            point::Point,
+            resolve::HookRef,
+            verdict::{RunEnd, Verdict},
+        },
         ids::RunId,
-        policy::{HookSpec, Plan},
+        policy::{HookSpec, RuleSpec, StopHook},
         time::{At, Span},
     },
     journal::Record,
@@ -28,6 +33,8 @@ pub struct Run {
     pub run: RunId,
     /// Where.
     pub point: Point,
+    /// What it is a run of.
+    pub kind: RunOf,
     /// Which, as the plan knows it; [`Run::name`] is for the screen.
     pub hook: String,
     /// In which iteration.
@@ -44,6 +51,15 @@ pub struct Run {
     heard: Option<u64>,
     /// The beginning of a sign or a sequence, of which the rest has not come yet.
     rest: Vec<u8>,
+}
+
+/// What a run is a run of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunOf {
+    /// A hook.
+    Hook,
+    /// A rule of the stop decision.
+    Rule,
 }
 
 /// All runs that are listed, oldest first.
@@ -82,29 +98,33 @@ impl Runs {
     pub fn take(&mut self, record: &Record) {
         match &record.event {
             Event::HookStarted { run, point, hook, iteration, attempt, .. } => {
-                self.list.push_back(Run {
-                    run: *run,
-                    point: *point,
-                    hook: hook.clone(),
-                    iteration: *iteration,
-                    attempt: *attempt,
-                    started: record.at,
-                    ended: None,
-                    live: String::new(),
-                    heard: None,
-                    rest: Vec::new(),
-                });
-                if self.list.len() > LISTED {
-                    self.list.pop_front();
-                }
+                self.begin(Run { iteration: *iteration, attempt: *attempt, ..Run::new(*run, *point, hook, record.at) });
             }
-            Event::HookFinished(finished) => {
-                if let Some(run) = self.list.iter_mut().rev().find(|run| run.run == finished.run) {
-                    run.ended = Some(finished.clone());
-                    run.live = String::new();
+            Event::RuleStarted { run, rule, iteration, .. } => {
+                let began = Run::new(*run, Point::StopDecision, rule, record.at);
+                self.begin(Run { iteration: *iteration, kind: RunOf::Rule, ..began });
+            }
+            Event::HookFinished(finished) => self.end(finished.clone()),
+            Event::RuleChecked { .. } => {
+                if let Some(finished) = checked(&record.event) {
+                    self.end(Box::new(finished));
                 }
             }
             _ => {}
+        }
+    }
+
+    fn begin(&mut self, run: Run) {
+        self.list.push_back(run);
+        if self.list.len() > LISTED {
+            self.list.pop_front();
+        }
+    }
+
+    fn end(&mut self, finished: Box<HookFinished>) {
+        if let Some(run) = self.list.iter_mut().rev().find(|run| run.run == finished.run) {
+            run.ended = Some(finished);
+            run.live = String::new();
         }
     }
 
@@ -142,6 +162,22 @@ impl Runs {
 }
 
 impl Run {
+    fn new(run: RunId, point: Point, hook: &str, started: At) -> Self {
+        Self {
+            run,
+            point,
+            kind: RunOf::Hook,
+            hook: hook.to_owned(),
+            iteration: 0,
+            attempt: 0,
+            started,
+            ended: None,
+            live: String::new(),
+            heard: None,
+            rest: Vec::new(),
+        }
+    }
+
     fn hear(&mut self, bytes: &[u8]) {
         self.rest.extend_from_slice(bytes);
         let rest = self.rest.split_off(whole(&self.rest));
@@ -161,6 +197,10 @@ pub enum Row<'a> {
     Ran(&'a Run),
     /// A hook of which no run is listed.
     Waits(Point, &'a HookSpec),
+    /// A stop decision hook of which no run is listed; presets never run.
+    Decides(&'a StopHook),
+    /// A rule that was not checked yet.
+    Rule(&'a RuleSpec),
 }
 
 impl Row<'_> {
@@ -169,6 +209,8 @@ impl Row<'_> {
         match self {
             Self::Ran(run) => HookRef::new(run.point, &run.hook),
             Self::Waits(point, spec) => HookRef::new(*point, &spec.name),
+            Self::Decides(hook) => HookRef::new(Point::StopDecision, &hook.name),
+            Self::Rule(rule) => HookRef::new(Point::StopDecision, &rule.name),
         }
     }
 
@@ -177,6 +219,8 @@ impl Row<'_> {
         match self {
             Self::Ran(run) => run.name(),
             Self::Waits(_, spec) => first_line(&plain(&spec.name), 80),
+            Self::Decides(hook) => first_line(&plain(&hook.name), 80),
+            Self::Rule(rule) => first_line(&plain(&rule.name), 80),
         }
     }
 }
@@ -185,7 +229,7 @@ impl Row<'_> {
 #[derive(Debug)]
 pub struct Rows<'a> {
     runs: &'a Runs,
-    waiting: Vec<(Point, &'a HookSpec)>,
+    waiting: Vec<Row<'a>>,
 }
 
 /// A row, by what it shows.
@@ -199,12 +243,19 @@ pub enum RowId {
 
 impl<'a> Rows<'a> {
     /// The rows of these runs and of what else is planned.
-    pub fn new(runs: &'a Runs, plan: Option<&'a Plan>) -> Self {
-        let planned = plan.into_iter().flat_map(|plan| {
-            Point::ALL.into_iter().flat_map(|point| plan.hooks_at(point).iter().map(move |spec| (point, spec)))
+    pub fn new(runs: &'a Runs, state: Option<&'a State>) -> Self {
+        let planned = state.into_iter().flat_map(|state| {
+            let at = |point: Point| state.plan().hooks_at(point).iter().map(move |spec| Row::Waits(point, spec));
+            let registered = state.stop.registered.iter().map(|known| &known.hook);
+            let deciding = state.plan().stop.hooks.iter().chain(registered).map(Row::Decides);
+            let rules = state.plan().stop.rules.iter().map(Row::Rule);
+            Point::ALL.into_iter().flat_map(at).chain(rules).chain(deciding)
         });
-        let is_listed = |point: Point, name: &str| runs.list.iter().any(|run| run.point == point && run.hook == name);
-        Self { runs, waiting: planned.filter(|(point, spec)| !is_listed(*point, &spec.name)).collect() }
+        let is_listed = |row: &Row<'_>| {
+            let (hook, kind) = (row.hook(), if matches!(row, Row::Rule(_)) { RunOf::Rule } else { RunOf::Hook });
+            runs.list.iter().any(|run| run.point == hook.point && run.hook == hook.hook && run.kind == kind)
+        };
+        Self { runs, waiting: planned.filter(|row| !is_listed(row)).collect() }
     }
 
     /// How many there are.
@@ -219,10 +270,7 @@ impl<'a> Rows<'a> {
 
     /// The `nth` row.
     pub fn nth(&self, nth: usize) -> Option<Row<'a>> {
-        let waits = || {
-            let (point, spec) = self.waiting.get(nth.checked_sub(self.runs.len())?)?;
-            Some(Row::Waits(*point, spec))
-        };
+        let waits = || self.waiting.get(nth.checked_sub(self.runs.len())?).copied();
         self.runs.nth(nth).map(Row::Ran).or_else(waits)
     }
 
@@ -230,7 +278,7 @@ impl<'a> Rows<'a> {
     pub fn id(&self, nth: usize) -> Option<RowId> {
         self.nth(nth).map(|row| match row {
             Row::Ran(run) => RowId::Run(run.run),
-            Row::Waits(..) => RowId::Hook(row.hook()),
+            Row::Waits(..) | Row::Decides(_) | Row::Rule(_) => RowId::Hook(row.hook()),
         })
     }
 
@@ -241,6 +289,30 @@ impl<'a> Rows<'a> {
             RowId::Hook(hook) => (0..self.len()).find(|n| self.nth(*n).is_some_and(|row| row.hook() == *hook)),
         }
     }
+}
+
+/// A rule that was checked, as a run that ended.
+fn checked(event: &Event) -> Option<HookFinished> {
+    let Event::RuleChecked { run, rule, iteration, passed, message, took_ms, end, file, .. } = event else {
+        return None;
+    };
+    Some(HookFinished {
+        run: *run,
+        point: Point::StopDecision,
+        hook: rule.clone(),
+        iteration: *iteration,
+        end: end.clone().unwrap_or(RunEnd::Exit(i32::from(!passed))),
+        took_ms: *took_ms,
+        verdict: if *passed { Verdict::Pass } else { Verdict::Fail },
+        stdout: message.clone(),
+        stderr: String::new(),
+        omitted_bytes: 0,
+        piped: false,
+        reply: None,
+        decision: None,
+        file: file.clone(),
+        again: false,
+    })
 }
 
 /// How much of the bytes can be shown: a sign or an escape sequence at their end may not be complete.

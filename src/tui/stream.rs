@@ -210,6 +210,18 @@ impl Stream {
                 let known = self.runs.remove(&finished.run);
                 self.put(known, finished_block(at, finished), event, spot);
             }
+            Event::RuleStarted { run, .. } => {
+                if let Some(line) = note(at, event) {
+                    let index = self.put(None, line, event, spot);
+                    self.runs.insert(*run, index);
+                }
+            }
+            Event::RuleChecked { run, .. } => {
+                let known = self.runs.remove(run);
+                if let Some(line) = note(at, event) {
+                    self.put(known, line, event, spot);
+                }
+            }
             Event::PromptSent(prompt) => {
                 // Calls of the last turn get no more news, and an agent may use their names again.
                 self.tools.clear();

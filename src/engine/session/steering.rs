@@ -63,7 +63,7 @@ impl State {
                 self.switch_hook(point, &hook, |point, hook| Event::HookEnabled { point, hook, by })
             }
             Command::RunHook(point, hook) => {
-                if point.is_none() && self.has_stop_hook(&hook) {
+                if point.is_none() && self.stop_hook(&hook).is_some() {
                     return Step::refuse(format!("`{hook}` decides about an iteration; it cannot be run without one"));
                 }
                 if point.is_none() && self.plan().automation_hook(&hook).is_some() {
@@ -136,8 +136,8 @@ impl State {
     fn switch_hook(&self, at: Option<Point>, hook: &str, event: impl Fn(Point, String) -> Event) -> Step {
         let points = Point::ALL.into_iter().chain([Point::Automation]);
         let points = points.filter(|point| at.is_none_or(|at| at == *point));
-        let asked =
-            (at.is_none_or(|at| at == Point::StopDecision) && self.has_stop_hook(hook)).then_some(Point::StopDecision);
+        let asked = (at.is_none_or(|at| at == Point::StopDecision) && self.stop_hook(hook).is_some())
+            .then_some(Point::StopDecision);
         let found = points.filter(|point| self.plan().hook(*point, hook).is_some()).chain(asked);
         let step = found.fold(Step::default(), |step, point| step.and(event(point, hook.to_owned())));
         if step.is_empty() { Step::refuse(format!("there is no hook `{hook}`")) } else { step }

@@ -76,9 +76,10 @@ impl State {
         Step::record(Event::StopHooksCleared { hooks: hooks.collect(), task, by })
     }
 
-    /// Whether a stop hook of that name is configured or registered.
-    pub fn has_stop_hook(&self, name: &str) -> bool {
-        self.plan().stop.hook(name).is_some() || self.stop.registered.iter().any(|known| known.id == name)
+    /// The stop hook of that name, configured or registered.
+    pub fn stop_hook(&self, name: &str) -> Option<&StopHook> {
+        let registered = || self.stop.registered.iter().find(|known| known.id == name).map(|known| &known.hook);
+        self.plan().stop.hook(name).or_else(registered)
     }
 
     /// Whether a stop hook is asked.

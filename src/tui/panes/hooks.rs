@@ -8,11 +8,20 @@ use ratatui::{
 };
 
 use crate::{
-    control::text::plain,
-    engine::{State, hooks::point::Point, hooks::verdict::Verdict, session::Phase},
+    control::{
+        hook_stats::Decisions,
+        text::{first_line, plain},
+    },
+    engine::{
+        State,
+        hooks::{point::Point, verdict::Verdict},
+        policy::StopHook,
+        session::Phase,
+        time::Span,
+    },
     tui::{
         model::Model,
-        runs::{Row, Run},
+        runs::{Row, Run, RunOf},
         text::fit,
         theme::{Role, Theme},
     },
@@ -59,6 +68,11 @@ fn draw_list(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
             let (text, role) = match row {
                 Row::Ran(run) => ran(model, run),
                 Row::Waits(point, _) => (format!("○ {point} {}{}", row.name(), waits(model, row)), Role::Faint),
+                Row::Decides(hook) => (decides(model, hook), Role::Faint),
+                Row::Rule(rule) => {
+                    let off = if rule.enabled { "" } else { " · switched off" };
+                    (format!("☐ rule {}{off}", row.name()), Role::Faint)
+                }
             };
             let role = if n == model.chosen_hook && focused { Role::Selected } else { role };
             Line::styled(fit(&text, usize::from(area.width)), theme.style(role))
@@ -82,12 +96,38 @@ fn switched_off(model: &Model, row: Row<'_>) -> &'static str {
     let state = model.session.as_ref();
     let spec = state.and_then(|state| state.plan().hook(hook.point, &hook.hook).map(|spec| (state, spec)));
     let off = spec.is_some_and(|(state, spec)| !state.hooks.is_enabled(hook.point, spec));
+    let decides = state.and_then(|state| state.stop_hook(&hook.hook).map(|hook| !state.stop_hook_is_on(hook)));
+    let off = off || (hook.point == Point::StopDecision && decides == Some(true));
     if off { " · switched off" } else { "" }
+}
+
+/// A hook that decides, and what it decided last.
+fn decides(model: &Model, hook: &StopHook) -> String {
+    let off = switched_off(model, Row::Decides(hook));
+    let stats = model.tallies.decisions(&hook.name);
+    let said = stats.map(|Decisions { complete, go_on, escalate }| {
+        format!(" · complete {complete}, continue {go_on}, escalate {escalate}")
+    });
+    let name = first_line(&plain(&hook.name), 80);
+    format!("◇ {} {name}{off}{}", Point::StopDecision, said.unwrap_or_default())
+}
+
+/// The check of a rule in a line: together they are a checklist.
+fn checked(run: &Run, took: Span) -> (String, Role) {
+    let Some(finished) = &run.ended else {
+        return (format!("▸ rule {} · {} s", run.name(), took.0 / 1_000), Role::Accent);
+    };
+    let (sign, role) = if finished.verdict == Verdict::Pass { ("☑", Role::Good) } else { ("☐", Role::Warning) };
+    let message = first_line(&plain(&finished.stdout), 80);
+    (format!("{sign} rule {} · {message} · iteration {} · {took}", run.name(), run.iteration), role)
 }
 
 /// A run in a line.
 fn ran(model: &Model, run: &Run) -> (String, Role) {
     let took = run.took(model.moment());
+    if run.kind == RunOf::Rule {
+        return checked(run, took);
+    }
     let again = if run.attempt > 0 { format!(" · retry {}", run.attempt) } else { String::new() };
     let Some(finished) = &run.ended else {
         let left = model.session.as_ref().and_then(|state| state.plan().hook(run.point, &run.hook)).map(|spec| {

@@ -2,10 +2,10 @@
 
 use super::{Ask, lay_over, task};
 use crate::{
-    control::hook_stats,
+    control::{hook_stats, stop_words},
     engine::{
         event::{Event, StopHow},
-        hooks::resolve::HookRef,
+        hooks::{point::Point, resolve::HookRef},
         ids::ItemId,
         input::Command,
         policy::{HookAction, HookSpec},
@@ -20,7 +20,7 @@ use crate::{
             viewer::ViewerModal,
         },
         model::{Mode, Model, Pane, Tie},
-        runs::Row,
+        runs::{Row, RunOf},
         stream::{Block, Kind, Reload},
         theme::Role,
         view,
@@ -194,6 +194,8 @@ pub(super) fn copy(model: &mut Model) -> Vec<Ask> {
         Pane::Hooks => match model.hook_rows().nth(model.chosen_hook) {
             Some(Row::Ran(run)) => view::run_text(run),
             Some(Row::Waits(_, spec)) => action_text(spec),
+            Some(Row::Decides(hook)) => stop_words::judge(hook),
+            Some(Row::Rule(rule)) => rule.check.describe(),
             None => String::new(),
         },
         Pane::Pending => chosen_item(model).map(|(_, text)| text).unwrap_or_default(),
@@ -231,7 +233,8 @@ pub(super) fn in_stream(model: &mut Model, action: Action, reload: Reload<'_>) {
 pub(super) fn open_hook(model: &mut Model) -> Vec<Ask> {
     match model.hook_rows().nth(model.chosen_hook) {
         Some(Row::Ran(run)) => {
-            let title = format!("run {} · {} · {}", run.run, run.point, run.name());
+            let what = if run.kind == RunOf::Rule { "rule" } else { run.point.name() };
+            let title = format!("run {} · {what} · {}", run.run, run.name());
             let file = run.ended.as_ref().and_then(|finished| finished.file.clone());
             vec![Ask::ReadOutput { title, file, otherwise: view::run_text(run) }]
         }
@@ -239,6 +242,16 @@ pub(super) fn open_hook(model: &mut Model) -> Vec<Ask> {
             let piped = if spec.pipe_output { "; what it prints goes to the agent" } else { "" };
             let about = format!("it would run for at most {}{piped}", spec.timeout);
             let viewer = ViewerModal::new(format!("{point} · {}", row.name()), &action_text(spec), about);
+            lay_over(model, Modal::Viewer(viewer))
+        }
+        Some(row @ Row::Decides(hook)) => {
+            let title = format!("{} · {}", Point::StopDecision, row.name());
+            let about = "it is asked after each iteration whether that was the last";
+            lay_over(model, Modal::Viewer(ViewerModal::new(title, &stop_words::judge(hook), about)))
+        }
+        Some(row @ Row::Rule(rule)) => {
+            let about = format!("it is checked after each iteration, for at most {}", rule.timeout);
+            let viewer = ViewerModal::new(format!("rule · {}", row.name()), &rule.check.describe(), about);
             lay_over(model, Modal::Viewer(viewer))
         }
         None => Vec::new(),
@@ -262,7 +275,9 @@ fn chosen_hook(model: &mut Model) -> Option<HookRef> {
 pub(super) fn switch_hook(model: &mut Model) -> Vec<Ask> {
     let Some(HookRef { point, hook }) = chosen_hook(model) else { return Vec::new() };
     let Some(state) = &model.session else { return Vec::new() };
-    let on = state.plan().hook(point, &hook).is_some_and(|spec| state.hooks.is_enabled(point, spec));
+    let planned = state.plan().hook(point, &hook).is_some_and(|spec| state.hooks.is_enabled(point, spec));
+    let decides = || state.stop_hook(&hook).is_some_and(|hook| state.stop_hook_is_on(hook));
+    let on = planned || (point == Point::StopDecision && decides());
     let command = if on { Command::DisableHook(Some(point), hook) } else { Command::EnableHook(Some(point), hook) };
     vec![Ask::Command(command)]
 }
