@@ -18,6 +18,9 @@ use crate::{
 /// How many things an agent can have done before it has to wait for the journal.
 const BACKLOG: usize = 1_024;
 
+/// How many things that must not wait are taken in a row while others do.
+const IN_A_ROW: u32 = 32;
+
 /// Steers a session. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Handle {
@@ -32,6 +35,8 @@ pub struct Handle {
 pub(super) struct Inbox {
     now: mpsc::UnboundedReceiver<Message>,
     in_turn: mpsc::Receiver<Message>,
+    /// How many of those that must not wait were taken since one of the others.
+    in_a_row: u32,
 }
 
 /// What became of a command.
@@ -63,7 +68,7 @@ pub struct Live {
 pub(super) fn channel() -> (Handle, Inbox) {
     let (now, now_inbox) = mpsc::unbounded_channel();
     let (in_turn, in_turn_inbox) = mpsc::channel(BACKLOG);
-    (Handle { now, in_turn }, Inbox { now: now_inbox, in_turn: in_turn_inbox })
+    (Handle { now, in_turn }, Inbox { now: now_inbox, in_turn: in_turn_inbox, in_a_row: 0 })
 }
 
 impl Handle {
@@ -124,12 +129,47 @@ impl Handle {
 }
 
 impl Inbox {
+    /// What a person asks for comes first, but no crowd of those who ask keeps the agent and the hooks from being heard.
     pub(super) async fn next(&mut self) -> Message {
+        if self.in_a_row >= IN_A_ROW {
+            self.in_a_row = 0;
+            if let Ok(message) = self.in_turn.try_recv() {
+                return message;
+            }
+        }
         // The loop holds a handle itself, so neither channel ends.
         tokio::select! {
             biased;
-            Some(message) = self.now.recv() => message,
-            Some(message) = self.in_turn.recv() => message,
+            Some(message) = self.now.recv() => {
+                self.in_a_row += 1;
+                message
+            }
+            Some(message) = self.in_turn.recv() => {
+                self.in_a_row = 0;
+                message
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_crowd_that_asks_does_not_keep_the_others_from_being_heard() {
+        let (handle, mut inbox) = channel();
+        for _ in 0..1_000 {
+            handle.tell(Input::Proceed);
+        }
+        for _ in 0..10 {
+            handle.tell_in_turn(Input::Warned("from a hook".into())).await;
+        }
+        let mut heard = 0;
+        for _ in 0..10 * (IN_A_ROW + 1) {
+            let message = inbox.next().await;
+            heard += u32::from(matches!(message, Message::Input(Input::Warned(_))));
+        }
+        assert_eq!(heard, 10);
     }
 }

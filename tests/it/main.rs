@@ -6,6 +6,7 @@ mod acp_sessions;
 mod agents;
 mod attach;
 mod contract;
+mod crowd;
 mod formats;
 mod frames;
 mod invariants;

@@ -1,7 +1,7 @@
 //! The graph of tasks: what depends on what.
 //!
-//! Owns the edges in both directions, so that completing a task costs its own edges only. Takes in what was recorded;
-//! what may be asked of it is decided in [`super::command`].
+//! Owns the edges in both directions, so that completing or removing a task costs its own edges only, however many tasks
+//! there are. Takes in what was recorded; what may be asked of it is decided in [`super::command`].
 //!
 //! # Invariants
 //! - A task that is ready has no open dependency. A task that waits becomes ready by itself when its last open edge is
@@ -27,6 +27,8 @@ pub struct Graph {
     tasks: BTreeMap<String, Task>,
     /// Who waits for a task.
     dependents: BTreeMap<String, BTreeSet<String>>,
+    /// Who came from a task.
+    children: BTreeMap<String, BTreeSet<String>>,
     /// How many tasks there ever were.
     count: u64,
     /// The highest number in a name of the form `task_N`.
@@ -58,15 +60,18 @@ impl Graph {
 
     /// Who waits for a task, in the order in which they were added.
     pub fn dependents(&self, id: &str) -> Vec<&Task> {
-        let ids = self.dependents.get(id).into_iter().flatten();
-        let mut all: Vec<&Task> = ids.filter_map(|id| self.get(id)).collect();
-        all.sort_by_key(|task| task.number);
-        all
+        self.in_order(self.dependents.get(id))
     }
 
     /// The tasks that came from a task, in the order in which they were added.
     pub fn children(&self, id: &str) -> Vec<&Task> {
-        self.tasks().into_iter().filter(|task| task.parent.as_deref() == Some(id)).collect()
+        self.in_order(self.children.get(id))
+    }
+
+    fn in_order(&self, ids: Option<&BTreeSet<String>>) -> Vec<&Task> {
+        let mut all: Vec<&Task> = ids.into_iter().flatten().filter_map(|id| self.get(id)).collect();
+        all.sort_by_key(|task| task.number);
+        all
     }
 
     /// The names that the next tasks get if none is given. A name is not given twice, not even after a removal.
@@ -101,8 +106,9 @@ impl Graph {
     /// How many edges would go with a task: what it waits for, who waits for it, where it and others came from.
     pub fn edges_of(&self, id: &str) -> usize {
         let Some(task) = self.get(id) else { return 0 };
-        let waiting = self.dependents.get(id).map_or(0, BTreeSet::len);
-        task.dependencies.len() + waiting + usize::from(task.parent.is_some()) + self.children(id).len()
+        let edges = |edges: &BTreeMap<String, BTreeSet<String>>| edges.get(id).map_or(0, BTreeSet::len);
+        let outward = task.dependencies.len() + usize::from(task.parent.is_some());
+        outward + edges(&self.dependents) + edges(&self.children)
     }
 
     /// All of it, as hooks are told.
@@ -147,7 +153,12 @@ impl Graph {
                 task.required_knowledge.clone_from(&data.required_knowledge);
             }),
             What::Deleted(_) => self.deleted(id),
-            What::Updated(changes) => self.change(id, |task| update(task, changes)),
+            What::Updated(changes) => {
+                if let Some(parent) = &changes.parent {
+                    self.comes_from(id, Some(parent));
+                }
+                self.change(id, |task| update(task, changes));
+            }
             What::DependencyAdded(edge) => self.connect(&edge.from_id, &edge.to_id),
             What::DependencyRemoved(edge) => self.disconnect(&edge.from_id, &edge.to_id),
             What::DependencySatisfied(_) | What::Metrics(_) | What::ActionFailed(_) => {}
@@ -184,7 +195,7 @@ impl Graph {
             kind: data.kind.clone(),
             state: data.state,
             dependencies: data.dependencies.iter().cloned().collect(),
-            parent: data.parent.clone(),
+            parent: None,
             result: None,
             artifacts: Vec::new(),
             reason: None,
@@ -196,6 +207,19 @@ impl Graph {
             number: self.count,
         };
         self.tasks.insert(task.id.clone(), task);
+        self.comes_from(id, data.parent.as_deref());
+    }
+
+    /// Says where a task came from: from that one, and from no other.
+    fn comes_from(&mut self, id: &str, parent: Option<&str>) {
+        let before = self.get(id).and_then(|task| task.parent.clone());
+        if let Some(siblings) = before.and_then(|before| self.children.get_mut(&before)) {
+            siblings.remove(id);
+        }
+        if let Some(parent) = parent {
+            self.children.entry(parent.to_owned()).or_default().insert(id.to_owned());
+        }
+        self.change(id, |task| task.parent = parent.map(str::to_owned));
     }
 
     fn deleted(&mut self, id: &str) {
@@ -208,9 +232,10 @@ impl Graph {
         for from in dependents {
             self.disconnect(&from, id);
         }
-        for child in self.tasks.values_mut().filter(|task| task.parent.as_deref() == Some(id)) {
-            child.parent = None;
+        for child in self.children.remove(id).unwrap_or_default() {
+            self.comes_from(&child, None);
         }
+        self.comes_from(id, None);
         self.tasks.remove(id);
         self.dependents.remove(id);
     }
@@ -246,13 +271,12 @@ impl Graph {
 }
 
 fn update(task: &mut Task, changes: &Changes) {
-    let Changes { goal, deliverables, labels, priority, kind, parent, state } = changes.clone();
+    let Changes { goal, deliverables, labels, priority, kind, parent: _, state } = changes.clone();
     task.goal = goal.unwrap_or_else(|| std::mem::take(&mut task.goal));
     task.deliverables = deliverables.unwrap_or_else(|| std::mem::take(&mut task.deliverables));
     task.labels = labels.unwrap_or_else(|| std::mem::take(&mut task.labels));
     task.priority = priority.unwrap_or(task.priority);
     task.kind = kind.or_else(|| task.kind.take());
-    task.parent = parent.or_else(|| task.parent.take());
     if let Some(state) = state {
         task.state = state;
         unblock(task);

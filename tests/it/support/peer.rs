@@ -37,6 +37,13 @@ impl Peer {
         (!line.is_empty()).then(|| serde_json::from_str(&line).expect("JSON"))
     }
 
+    /// All that comes until the other side closes, as it is.
+    pub(crate) fn rest(mut self) -> String {
+        let mut rest = String::new();
+        self.0.read_to_string(&mut rest).expect("text");
+        rest
+    }
+
     pub(crate) fn ask(&mut self, line: &str) -> Value {
         self.send(format!("{line}\n").as_bytes());
         self.line().expect("an answer")
