@@ -5,6 +5,7 @@ mod acp;
 mod acp_sessions;
 mod agents;
 mod attach;
+mod automation;
 mod contract;
 mod crowd;
 mod formats;

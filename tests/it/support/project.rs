@@ -153,13 +153,18 @@ pub(crate) struct Started {
 impl Started {
     /// Reads on until a record of that kind comes.
     pub(crate) fn wait_for(&mut self, kind: &str) -> Value {
+        self.wait_for_one(kind, |_| true)
+    }
+
+    /// Reads on until a record of that kind comes that is the wanted one.
+    pub(crate) fn wait_for_one(&mut self, kind: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
         let mut line = String::new();
         loop {
             line.clear();
             let read = self.records.read_line(&mut line).expect("creel prints text");
             assert_ne!(read, 0, "creel ended before any {kind}");
             let record: Value = serde_json::from_str(&line).expect("a record is JSON");
-            if record["kind"] == kind {
+            if record["kind"] == kind && is_wanted(&record) {
                 return record;
             }
         }
