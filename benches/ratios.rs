@@ -7,6 +7,8 @@
 
 #[path = "support/measure.rs"]
 mod measure;
+#[path = "support/memory.rs"]
+mod memory;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -40,7 +42,8 @@ use creel::{
     journal::{self, Record, Sessions},
     runtime::{Runtime, Scene},
 };
-use measure::{Figure, Finding, Result, Verdict, check, compare, forget_peak, peak_memory_kib};
+use measure::{Figure, Finding, Result, Verdict, check, compare};
+use memory::{forget_peak, peak_memory_kib};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use tokio::sync::mpsc;

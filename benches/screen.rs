@@ -4,6 +4,8 @@
 
 #[path = "support/measure.rs"]
 mod measure;
+#[path = "support/memory.rs"]
+mod memory;
 
 use std::{
     cell::{Cell, RefCell},
@@ -26,7 +28,8 @@ use creel::{
         view,
     },
 };
-use measure::{Figure, Finding, Result, Verdict, check, compare, forget_peak, peak_memory_kib};
+use measure::{Figure, Finding, Result, Verdict, check, compare};
+use memory::{forget_peak, peak_memory_kib};
 use ratatui::{buffer::Buffer, layout::Rect};
 
 /// A long stream and a short one.

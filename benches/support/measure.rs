@@ -2,7 +2,7 @@
 
 #![expect(clippy::print_stdout, reason = "a program whose whole purpose is to print")]
 
-use std::{error::Error, fs, process::ExitCode, time::Duration};
+use std::{error::Error, process::ExitCode, time::Duration};
 
 pub(crate) type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
@@ -104,15 +104,4 @@ impl Compared {
 
 pub(crate) fn check(holds: bool, else_say: &str) -> Result<()> {
     if holds { Ok(()) } else { Err(else_say.into()) }
-}
-
-/// What was needed before does not count. Where the kernel refuses, the growth is told too small, never too large.
-pub(crate) fn forget_peak() {
-    let _ = fs::write("/proc/self/clear_refs", "5");
-}
-
-pub(crate) fn peak_memory_kib() -> Result<u64> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    Ok(peak.and_then(|rest| rest.split_whitespace().next()).ok_or("the kernel does not tell the peak")?.parse()?)
 }

@@ -94,7 +94,9 @@ fn ten_thousand_changes_beside_stuck_clients_keep_their_order_and_hold_nobody() 
     let seen: Vec<String> = std::thread::scope(|scope| {
         let watching: Vec<_> = watching.into_iter().map(|peer| scope.spawn(|| peer.rest())).collect();
         let busy: Vec<_> = (0..BUSY).map(|client| scope.spawn(move || change_tasks(project, client))).collect();
-        busy.into_iter().for_each(|client| client.join().expect("its changes were made"));
+        for client in busy {
+            client.join().expect("its changes were made");
+        }
         project.does(&["stop"]);
         watching.into_iter().map(|watcher| watcher.join().expect("it saw the end")).collect()
     });

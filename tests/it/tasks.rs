@@ -133,6 +133,17 @@ fn a_task_is_ready_when_all_that_it_waits_for_is_completed() {
 }
 
 #[test]
+fn whoever_began_before_a_hook_said_that_it_is_ready_stays_at_it() {
+    let mut world = begun(Script::new().builtins().automation("slow", 90, &[TaskCompleted], [passes()]));
+    for command in [task("a", &[]), task("b", &["a"]), done("a"), start("b")] {
+        world.command(command);
+    }
+    world.finish_hook(0);
+    assert_eq!(state(&world, "b"), TaskState::Active);
+    assert_eq!(records(&world, "action_error")[0]["data"]["error"], "b is active already");
+}
+
+#[test]
 fn how_long_an_agent_took_is_noted() {
     let mut world = begun(Script::new().builtins());
     world.now = At(1_768_644_000_000);

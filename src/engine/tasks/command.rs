@@ -33,7 +33,7 @@ pub enum TaskCommand {
     Block { id: String, reason: String, required_knowledge: Vec<String> },
     /// Something about it is different.
     Update { id: String, changes: TaskChanges },
-    /// It can be started, though it was not.
+    /// It can be started, though it could not be before.
     MakeReady { id: String },
     /// It waits for another.
     Depend { id: String, on: String },
@@ -223,9 +223,10 @@ fn can_start(task: &Task) -> Result<(), String> {
     waits_for_none(task)
 }
 
+/// Who has begun stays at it: a hook may have decided before that.
 fn can_be_ready(task: &Task) -> Result<(), String> {
-    if task.state == TaskState::Ready {
-        return Err(format!("{} is ready already", task.id));
+    if matches!(task.state, TaskState::Ready | TaskState::Active) {
+        return Err(format!("{} is {} already", task.id, task.state.name()));
     }
     waits_for_none(task)
 }
