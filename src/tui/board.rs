@@ -30,8 +30,6 @@ pub struct Board {
     pub filter: Filter,
     /// The task that others are to wait for.
     pub marked: Option<String>,
-    /// A task that was written down and refused.
-    pub draft: String,
     chosen: Option<String>,
     /// Where the chosen one was: if it is gone, what stands there is chosen.
     at: usize,

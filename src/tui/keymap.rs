@@ -82,8 +82,10 @@ actions! {
     Tasks {
         OpenTask "open" "show all about the task",
         AddTask "add" "add a task",
+        EditTask "edit" "change the goal, the priority, the labels of the task",
         StartTask "start" "start the task",
-        CompleteTask "done" "the task is done",
+        ReadyTask "ready" "the task can be started again: it is no longer blocked",
+        CompleteTask "done" "the task is done; asks what came of it",
         BlockTask "block" "the task is blocked; asks why",
         MarkTask "mark" "mark the task for which others are to wait, or not",
         DependTask "depend" "let the task wait for the marked one, or no longer",

@@ -10,7 +10,7 @@ use super::{
     board::{self, Board},
     feed::Spot,
     keymap::Keymap,
-    modals::{Modal, gate::GateModal},
+    modals::{Modal, editor::EditorModal, gate::GateModal},
     replay::Player,
     runs::{RowId, Rows, Runs},
     stream::Stream,
@@ -131,6 +131,8 @@ pub struct Model {
     pub aside: Option<Box<GateModal>>,
     /// A message that was begun and not sent.
     pub draft: String,
+    /// What was written and sent just now: it comes back if it is refused.
+    pub sent: Option<Box<EditorModal>>,
     /// What was searched for last.
     pub query: String,
     /// A word to the person.
@@ -177,6 +179,7 @@ impl Model {
             modals: Vec::new(),
             aside: None,
             draft: String::new(),
+            sent: None,
             query: String::new(),
             toast: None,
             keymap,

@@ -8,17 +8,21 @@ mod task;
 use crossterm::event::{KeyEvent, KeyEventKind, MouseEvent};
 
 use super::{
-    board::form,
     keymap::{Action, Context},
     modals::{
-        Modal, editor::Purpose, gate::GateModal, help::HelpModal, palette::PaletteModal, search::SearchModal,
+        Modal,
+        editor::{EditorModal, Purpose},
+        gate::GateModal,
+        help::HelpModal,
+        palette::PaletteModal,
+        search::SearchModal,
         viewer::ViewerModal,
     },
     model::{Mode, Model, Pane},
     stream::Reload,
     theme::Role,
 };
-use crate::engine::{input::Command, session::gate::Choice, tasks::command::TaskCommand};
+use crate::engine::input::Command;
 use modal::{
     finish_editing, on_editor_key, on_gate_key, on_help_key, on_palette_key, on_quit_key, on_search_key, on_viewer_key,
 };
@@ -92,6 +96,7 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
         Msg::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
         Msg::Key(key) => {
             model.toast = None;
+            model.sent = None;
             on_key(model, key, reload)
         }
         Msg::Mouse(mouse) => on_mouse(model, mouse, reload),
@@ -113,12 +118,9 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
             Vec::new()
         }
         Msg::Refused(command, why) => {
-            // What was written is not lost: it comes back with the next message, or the next task.
-            if let Command::Task(TaskCommand::Add(task)) = &command {
-                model.board.draft = form::write(task);
-            }
-            if let Some(text) = written(command).filter(|_| model.draft.is_empty()) {
-                model.draft = text;
+            // A turn that is over cannot be cancelled, but the message that it was cancelled for is on its way.
+            if command != Command::CancelTurn {
+                write_again(model);
             }
             model.say(Role::Warning, why);
             Vec::new()
@@ -132,18 +134,16 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
             Vec::new()
         }
         Msg::Edited(purpose, text) => match text {
-            Some(text) => finish_editing(model, purpose, text),
+            Some(text) => finish_editing(model, EditorModal::new(purpose, &text)),
             None => Vec::new(),
         },
     }
 }
 
-/// What a person wrote in a command.
-fn written(command: Command) -> Option<String> {
-    match command {
-        Command::Message(text) => Some(text),
-        Command::AnswerGate(answer) if matches!(answer.choice, Choice::Send | Choice::Message) => answer.text,
-        _ => None,
+/// What was written and refused is not lost: it is there again, to be made better.
+fn write_again(model: &mut Model) {
+    if let Some(editor) = model.sent.take() {
+        model.modals.push(Modal::Editor(editor));
     }
 }
 
@@ -232,7 +232,9 @@ pub fn perform(model: &mut Model, action: Action, reload: Reload<'_>) -> Vec<Ask
         Action::OpenItem | Action::Edit | Action::Skip | Action::Preview => on_item(model, action, reload),
         Action::OpenTask
         | Action::AddTask
+        | Action::EditTask
         | Action::StartTask
+        | Action::ReadyTask
         | Action::CompleteTask
         | Action::BlockTask
         | Action::MarkTask

@@ -7,7 +7,7 @@ use creel::{
         modals::viewer::ViewerModal,
         model::Tie,
         theme::{Role, Theme},
-        update::Msg,
+        update::{Ask, Msg},
     },
 };
 use expect_test::{ExpectFile, expect, expect_file};
@@ -127,6 +127,19 @@ fn tasks_are_read_written_and_removed() {
     screen.press("enter");
     screen.type_text("labels: docs, core");
     shows(screen, expect_file!["../frames/task-new-80.txt"]);
+}
+
+#[test]
+fn tasks_are_changed_and_ended() {
+    let world = task_scenes::planned();
+    shows(pressed(&world, SMALL, "5 j e"), expect_file!["../frames/task-change-80.txt"]);
+    shows(pressed(&world, SMALL, "5 d"), expect_file!["../frames/task-result-80.txt"]);
+    let mut screen = pressed(&world, SMALL, "5 B");
+    screen.type_text("The disk is full");
+    let asks = screen.press("ctrl-s");
+    let [Ask::Command(command)] = &asks[..] else { panic!("{asks:?}") };
+    screen.told(Msg::Refused(command.clone(), "there is no task task_5".into()));
+    shows(screen, expect_file!["../frames/task-refused-80.txt"]);
 }
 
 #[test]

@@ -819,7 +819,8 @@ fn a_refusal_is_told_and_a_refused_message_is_not_lost() {
     screen.press("ctrl-s");
     screen.told(Msg::Refused(Command::Message("Hello".into()), "the session is over\x1b[2J".into()));
     assert_eq!(screen.frame().lines().last(), Some(" the session is over"));
-    screen.press("m");
+    assert!(screen.frame().contains("Hello"));
+    screen.press("esc m");
     assert!(screen.frame().contains("Hello"));
     screen.press("esc j");
     assert_eq!(toast(&screen), "");
@@ -833,8 +834,10 @@ fn a_message_for_now_that_is_refused_is_not_lost_and_one_that_is_queued_does_not
     let asks = screen.press("ctrl-s");
     let [Ask::InOrder(commands)] = &asks[..] else { panic!("{asks:?}") };
     screen.told(Msg::Refused(commands[1].clone(), "no turn is going on".into()));
-    assert_eq!(screen.model.draft, "");
+    assert!(screen.model.modals.is_empty());
     screen.told(Msg::Refused(commands[0].clone(), "the session is over".into()));
+    assert!(screen.frame().contains("Stop that."));
+    screen.press("esc");
     assert_eq!(screen.model.draft, "Stop that.");
 }
 

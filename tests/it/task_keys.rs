@@ -4,7 +4,7 @@ use creel::{
     engine::{
         event::Event,
         input::Command,
-        tasks::command::{Completion, NewTask, TaskCommand},
+        tasks::command::{Completion, NewTask, TaskChanges, TaskCommand},
     },
     tui::{
         modals::Modal,
@@ -23,6 +23,12 @@ use crate::support::{
 
 const WIDE: (u16, u16) = (120, 40);
 const SMALL: (u16, u16) = (80, 24);
+
+/// What is being written.
+fn editor(screen: &Screen) -> String {
+    let Some(Modal::Editor(editor)) = screen.model.modals.last() else { panic!("nothing is being written") };
+    editor.text()
+}
 
 fn asked(command: TaskCommand) -> Vec<Ask> {
     vec![Ask::Command(Command::Task(command))]
@@ -161,8 +167,69 @@ fn tasks_are_searched_by_name_goal_label_and_reason() {
 fn a_task_is_started_and_done() {
     let mut screen = on_tasks(&planned());
     assert_eq!(screen.press("s"), asked(TaskCommand::Start { id: "task_5".into(), context: None }));
-    let done = Completion { id: "task_5".into(), ..Completion::default() };
-    assert_eq!(screen.press("d"), asked(TaskCommand::Complete(done)));
+    let done = |result: Option<&str>| {
+        let result = result.map(str::to_owned);
+        asked(TaskCommand::Complete(Completion { id: "task_5".into(), result, ..Completion::default() }))
+    };
+    assert_eq!(screen.press("d"), []);
+    assert!(screen.frame().contains("task_5 is done. What came of it?"));
+    assert_eq!(screen.press("ctrl-s"), done(None), "there may be nothing to say");
+    screen.press("d");
+    screen.type_text("12 MB a second");
+    assert_eq!(screen.press("ctrl-s"), done(Some("12 MB a second")));
+    assert_eq!(screen.press("end d"), []);
+    assert_eq!(toast(&screen), "task_1 is completed");
+    assert!(screen.model.modals.is_empty());
+}
+
+#[test]
+fn a_task_that_was_blocked_can_be_made_ready() {
+    let mut screen = on_tasks(&planned());
+    screen.press("j j");
+    assert_eq!(chosen(&screen), "task_3");
+    assert_eq!(screen.press("u"), asked(TaskCommand::MakeReady { id: "task_3".into() }));
+}
+
+#[test]
+fn the_goal_the_priority_and_the_labels_of_a_task_are_changed() {
+    let mut screen = on_tasks(&planned());
+    screen.press("j e");
+    let written = "Rewrite the parser\ntype: feature\npriority: 1\nlabels: core, agent\n\
+                   deliverable: src/parser.rs without the old recursion\ndeliverable: tests for empty and nested lists";
+    assert_eq!(editor(&screen), written);
+    assert_eq!(screen.press("ctrl-s"), []);
+    assert_eq!(toast(&screen), "nothing is changed; esc leaves it as it is");
+    screen.press("up up ctrl-e");
+    screen.type_text(", slow");
+    screen.press("up backspace");
+    screen.type_text("0");
+    screen.press("up up ctrl-e");
+    screen.type_text(" by hand");
+    let changes = TaskChanges {
+        goal: Some("Rewrite the parser by hand".into()),
+        priority: Some(0),
+        labels: Some(vec!["core".into(), "agent".into(), "slow".into()]),
+        ..TaskChanges::default()
+    };
+    assert_eq!(screen.press("ctrl-s"), asked(TaskCommand::Update { id: "parser".into(), changes }));
+}
+
+#[test]
+fn a_refused_change_reason_or_result_is_there_again() {
+    for (keys, text) in [("e", " priority: 1"), ("B", "no disk"), ("d", "12 MB a second"), ("a", "Lex")] {
+        let mut screen = on_tasks(&planned());
+        screen.press(keys);
+        screen.type_text(text);
+        let asks = screen.press("ctrl-s");
+        assert!(screen.model.modals.is_empty(), "{keys}");
+        let [Ask::Command(command)] = &asks[..] else { panic!("{keys}: {asks:?}") };
+        screen.told(Msg::Refused(command.clone(), "there is no task task_5".into()));
+        assert!(editor(&screen).ends_with(text), "{keys}");
+        assert_eq!(toast(&screen), "there is no task task_5");
+        assert_eq!(screen.press("ctrl-s"), asks, "{keys}: it can be sent again");
+        screen.press("j");
+        assert!(screen.model.modals.is_empty(), "{keys}: what was taken does not come back");
+    }
 }
 
 #[test]
@@ -199,7 +266,7 @@ fn a_task_is_written_down_and_added() {
 }
 
 #[test]
-fn what_cannot_be_understood_or_is_refused_is_not_lost() {
+fn what_cannot_be_understood_is_not_lost() {
     let mut screen = on_tasks(&scenes::first_turn());
     screen.press("a");
     screen.type_text("Write the lexer");
@@ -209,11 +276,9 @@ fn what_cannot_be_understood_or_is_refused_is_not_lost() {
     assert_eq!(toast(&screen), "`prio` is no key: there are id, type, priority, labels, parent, depends, deliverable");
     assert!(screen.frame().contains("prio: 1"));
     screen.press("esc");
-    assert!(screen.model.modals.is_empty(), "it is as it was when the editor opened");
-    let refused = NewTask { goal: "Write the lexer".into(), priority: Some(9), ..NewTask::default() };
-    screen.told(Msg::Refused(Command::Task(TaskCommand::Add(refused)), "a priority is a number".into()));
-    screen.press("a");
-    assert!(screen.frame().contains("priority: 9"));
+    assert!(!screen.model.modals.is_empty(), "what was written is thrown away only when asked for twice");
+    screen.press("esc");
+    assert!(screen.model.modals.is_empty());
 }
 
 #[test]
@@ -287,11 +352,11 @@ fn the_hints_name_only_what_can_be_done_with_the_task() {
     past.press("5");
     let mut none = on_tasks(&scenes::first_turn());
     expect![[r#"
-        5: enter open  a add  s start  d done  f filter  t tree  B block  q quit  ? help
-        j: enter open  a add  d done  f filter  t tree  B block  v mark  q quit  ? help
-        v k: enter open  a add  s start  d done  D depend  f filter  q quit  ? help
-        end: enter open  a add  f filter  t tree  v mark  R remove  q quit  ? help
-        home f f f f f: enter open  a add  s start  d done  D depend  f filter  q quit  ? help
+        5: enter open  a add  s start  d done  e edit  f filter  t tree  q quit  ? help
+        j: enter open  a add  d done  e edit  f filter  t tree  B block  q quit  ? help
+        v k: enter open  a add  s start  d done  e edit  D depend  q quit  ? help
+        end: enter open  a add  e edit  f filter  t tree  v mark  R remove  q quit  ? help
+        home f f f f f: enter open  a add  s start  d done  e edit  D depend  q quit  ? help
         past: enter open  f filter  t tree  space play  right step  q quit  ? help
         none: a add  m message  p pause  tab next-pane  / search  z zoom  q quit  ? help
     "#]]
@@ -303,7 +368,7 @@ fn tasks_of_the_past_are_looked_at_and_not_changed() {
     let world = planned();
     let mut past = Screen::replay(&world, SMALL, world.events.len());
     past.press("5");
-    for key in ["a", "s", "d", "B", "v", "D", "R"] {
+    for key in ["a", "s", "d", "B", "v", "D", "R", "u"] {
         assert_eq!(past.press(key), []);
         assert_eq!(toast(&past), "this is a replay: it can be watched, but not steered");
         assert!(past.model.modals.is_empty() && past.model.board.marked.is_none());

@@ -1,6 +1,10 @@
 //! A task as a person writes it down: the goal in the first line, and what else there is to say in lines of `key: value`.
+//! A goal of several lines goes on in lines that begin with `|`.
 
-use crate::engine::tasks::command::NewTask;
+use crate::engine::tasks::{
+    command::{NewTask, TaskChanges},
+    task::Task,
+};
 
 /// What can be said beside the goal.
 const KEYS: &str = "id, type, priority, labels, parent, depends, deliverable";
@@ -11,6 +15,11 @@ pub fn read(text: &str) -> Result<NewTask, String> {
     let goal = lines.next().ok_or("a task needs a goal")?.to_owned();
     let mut task = NewTask { goal, ..NewTask::default() };
     for line in lines {
+        if let Some(more) = line.strip_prefix('|') {
+            task.goal.push('\n');
+            task.goal.push_str(more.strip_prefix(' ').unwrap_or(more));
+            continue;
+        }
         let (key, value) = line.split_once(':').ok_or_else(|| format!("`{line}` has no key: there are {KEYS}"))?;
         take(&mut task, key.trim(), value.trim())?;
     }
@@ -39,29 +48,44 @@ fn several(value: &str) -> impl Iterator<Item = String> {
     value.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned)
 }
 
-/// The task as it was written down.
-pub fn write(task: &NewTask) -> String {
-    let NewTask { id, goal, deliverables, labels, priority, kind, parent, dependencies } = task;
-    let one = |key: &str, value: &Option<String>| value.as_ref().map(|value| format!("{key}: {value}"));
-    let several = |key: &str, all: &[String]| (!all.is_empty()).then(|| format!("{key}: {}", all.join(", ")));
-    let said = [
-        Some(goal.clone()),
-        one("id", id),
-        one("type", kind),
-        priority.map(|priority| format!("priority: {priority}")),
-        several("labels", labels),
-        one("parent", parent),
-        several("depends", dependencies),
-    ];
+/// A task that is there, as somebody would write it down who wants to change it.
+pub fn write(task: &Task) -> String {
+    let Task { goal, deliverables, labels, priority, kind, .. } = task;
+    let goal = goal.trim().lines().collect::<Vec<_>>().join("\n| ");
+    let kind = kind.iter().map(|kind| format!("type: {kind}"));
+    // Also where there are none: whoever wants to add one should not have to know the key.
+    let always = [format!("priority: {priority}"), format!("labels: {}", labels.join(", "))];
     let deliverables = deliverables.iter().map(|what| format!("deliverable: {what}"));
-    said.into_iter().flatten().chain(deliverables).collect::<Vec<_>>().join("\n")
+    [goal].into_iter().chain(kind).chain(always).chain(deliverables).collect::<Vec<_>>().join("\n")
+}
+
+/// What is different between a task as it was written down and as it is now, or what cannot be understood.
+pub fn changes(before: &str, after: &str) -> Result<TaskChanges, String> {
+    let (before, after) = (read(before)?, read(after)?);
+    let fixed = [("id", after.id.is_some()), ("depends", !after.dependencies.is_empty())];
+    if let Some((key, _)) = fixed.into_iter().find(|(_, said)| *said) {
+        return Err(format!("`{key}` cannot be changed here: type, priority, labels, parent and deliverable can"));
+    }
+    Ok(TaskChanges {
+        goal: different(&before.goal, after.goal),
+        deliverables: different(&before.deliverables, after.deliverables),
+        labels: different(&before.labels, after.labels),
+        priority: after.priority.filter(|_| before.priority != after.priority),
+        kind: different(&before.kind, after.kind).flatten(),
+        parent: after.parent,
+        ..TaskChanges::default()
+    })
+}
+
+fn different<T: PartialEq>(before: &T, after: T) -> Option<T> {
+    (*before != after).then_some(after)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ALL: &str = "Write: the parser\nid: parser\ntype: feature\npriority: 1\nlabels: core, new\nparent: task_1\n\
+    const ALL: &str = "Write: the parser\n|\n| by hand\nid: parser\ntype: feature\npriority: 1\nlabels: core, new\nparent: task_1\n\
                        depends: lexer, tokens\ndeliverable: src/parser.rs, whole\ndeliverable: its tests";
 
     #[test]
@@ -73,8 +97,39 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_down_can_be_written_again() {
-        assert_eq!(read(ALL).map(|task| write(&task)).as_deref(), Ok(ALL));
+    fn all_can_be_said() {
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let task = NewTask {
+            id: Some("parser".into()),
+            goal: "Write: the parser\n\nby hand".into(),
+            deliverables: texts(&["src/parser.rs, whole", "its tests"]),
+            labels: texts(&["core", "new"]),
+            priority: Some(1),
+            kind: Some("feature".into()),
+            parent: Some("task_1".into()),
+            dependencies: texts(&["lexer", "tokens"]),
+        };
+        assert_eq!(read(ALL), Ok(task));
+    }
+
+    #[test]
+    fn only_what_is_different_is_changed() {
+        let before = "Parse\n| by hand\ntype: feature\npriority: 2\nlabels: \ndeliverable: parser.rs";
+        let same = |text: &str| changes(before, text).map(|changes| changes == TaskChanges::default());
+        assert_eq!(same(before), Ok(true));
+        assert_eq!(same("Parse\n|by hand\ndeliverable: parser.rs"), Ok(true), "what is not named is as it was");
+        let after = "Parse\nlabels: core, new\npriority: 0\nparent: task_1";
+        let changed = TaskChanges {
+            goal: Some("Parse".into()),
+            deliverables: Some(Vec::new()),
+            labels: Some(vec!["core".into(), "new".into()]),
+            priority: Some(0),
+            parent: Some("task_1".into()),
+            ..TaskChanges::default()
+        };
+        assert_eq!(changes(before, after), Ok(changed));
+        let why = changes(before, "Parse\nid: x").expect_err("it cannot be changed");
+        assert_eq!(why, "`id` cannot be changed here: type, priority, labels, parent and deliverable can");
     }
 
     #[test]

@@ -30,6 +30,15 @@ pub enum Purpose {
     Item(ItemId),
     /// Something to do.
     NewTask,
+    /// What is to be different about a task, and how it was when that was begun.
+    ChangeTask {
+        /// Which.
+        id: String,
+        /// As it was written down.
+        before: String,
+    },
+    /// What came of a task.
+    Done(String),
     /// Why a task is blocked.
     Block(String),
 }
@@ -39,7 +48,7 @@ impl Purpose {
     pub const fn keeps_a_draft(&self) -> bool {
         match self {
             Self::Message | Self::MessageNow | Self::Answer(_) => true,
-            Self::Item(_) | Self::NewTask | Self::Block(_) => false,
+            Self::Item(_) | Self::NewTask | Self::ChangeTask { .. } | Self::Done(_) | Self::Block(_) => false,
         }
     }
 
@@ -55,6 +64,17 @@ impl Purpose {
                 "New task: its goal, then lines like `priority: 1`, `labels: a`",
                 "New task: its goal",
             ],
+            Self::ChangeTask { id, .. } => {
+                let id = plain(id);
+                return vec![format!("{id}: its goal, then its priority, its labels and the like"), id];
+            }
+            Self::Done(task) => {
+                let task = plain(task);
+                return vec![
+                    format!("{task} is done. What came of it? (may be empty)"),
+                    format!("Result of {task}"),
+                ];
+            }
             Self::Block(task) => return vec![format!("Why is {} blocked?", plain(task))],
         };
         words.iter().map(|words| (*words).to_owned()).collect()

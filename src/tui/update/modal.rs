@@ -5,7 +5,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use super::{
     Ask, lay_over,
     pane::{is_live, search},
-    perform, task,
+    perform, task, write_again,
 };
 use crate::{
     engine::{
@@ -99,9 +99,8 @@ pub(super) fn on_editor_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
             Vec::new()
         }
         KeyCode::Char('s') if control => {
-            let text = editor.text();
-            model.modals.pop();
-            finish_editing(model, purpose, text)
+            let Some(Modal::Editor(editor)) = model.modals.pop() else { return Vec::new() };
+            finish_editing(model, *editor)
         }
         KeyCode::Char('d') if control => {
             editor.toggle_change();
@@ -119,22 +118,36 @@ pub(super) fn on_editor_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
     }
 }
 
-pub(super) fn finish_editing(model: &mut Model, purpose: Purpose, text: String) -> Vec<Ask> {
-    if purpose.keeps_a_draft() {
+/// Somebody has written what they wanted to. What cannot be understood goes back to the editor.
+pub(super) fn finish_editing(model: &mut Model, editor: EditorModal) -> Vec<Ask> {
+    if editor.purpose.keeps_a_draft() {
         model.draft.clear();
     }
-    match purpose {
-        Purpose::Message => vec![Ask::Command(Command::Message(text))],
+    let meant = meant(&editor.purpose, editor.text());
+    model.sent = Some(Box::new(editor));
+    meant.unwrap_or_else(|why| {
+        write_again(model);
+        model.say(Role::Warning, why);
+        Vec::new()
+    })
+}
+
+/// What is asked for by what was written.
+fn meant(purpose: &Purpose, text: String) -> Result<Vec<Ask>, String> {
+    let command = match purpose {
+        Purpose::Message => Command::Message(text),
         // First the message, so that it is there when the turn ends.
-        Purpose::MessageNow => vec![Ask::InOrder(vec![Command::Message(text), Command::CancelTurn])],
+        Purpose::MessageNow => return Ok(vec![Ask::InOrder(vec![Command::Message(text), Command::CancelTurn])]),
         Purpose::Answer(gate) => {
-            let answer = GateAnswer { gate, choice: Choice::Send, text: Some(text), items: None };
-            vec![Ask::Command(Command::AnswerGate(answer))]
+            Command::AnswerGate(GateAnswer { gate: *gate, choice: Choice::Send, text: Some(text), items: None })
         }
-        Purpose::Item(id) => vec![Ask::Command(Command::EditItem(id, text))],
-        Purpose::NewTask => task::add(model, &text),
+        Purpose::Item(id) => Command::EditItem(*id, text),
+        Purpose::NewTask => task::add(&text)?,
+        Purpose::ChangeTask { id, before } => task::changed(id, before, &text)?,
+        Purpose::Done(id) => task::done(id, &text),
         Purpose::Block(id) => task::block(id, &text),
-    }
+    };
+    Ok(vec![Ask::Command(command)])
 }
 
 pub(super) fn on_viewer_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {

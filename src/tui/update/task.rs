@@ -11,7 +11,7 @@ use crate::{
     engine::{
         input::Command,
         tasks::{
-            command::{Completion, TaskCommand},
+            command::{Completion, TaskChanges, TaskCommand},
             task::Task,
         },
     },
@@ -35,10 +35,7 @@ pub(super) fn on_task(model: &mut Model, action: Action) -> Vec<Ask> {
         Action::FilterTasks => model.board.filter = model.board.filter.next(),
         Action::OpenTask => return open(model),
         _ if !is_live(model) => {}
-        Action::AddTask => {
-            let draft = std::mem::take(&mut model.board.draft);
-            return write(model, Purpose::NewTask, &draft);
-        }
+        Action::AddTask => return write(model, Purpose::NewTask, ""),
         _ => return change(model, action),
     }
     Vec::new()
@@ -79,7 +76,17 @@ fn change(model: &mut Model, action: Action) -> Vec<Ask> {
     let id = task.id.clone();
     match action {
         Action::StartTask => ask(TaskCommand::Start { id, context: None }),
-        Action::CompleteTask => ask(TaskCommand::Complete(Completion { id, ..Completion::default() })),
+        Action::ReadyTask => ask(TaskCommand::MakeReady { id }),
+        // Here and not only when the result is written: nobody should write one in vain.
+        Action::CompleteTask if !task.is_open() => {
+            model.say(Role::Warning, format!("{} is completed", plain(&id)));
+            Vec::new()
+        }
+        Action::CompleteTask => write(model, Purpose::Done(id), ""),
+        Action::EditTask => {
+            let before = plain(&form::write(task));
+            write(model, Purpose::ChangeTask { id, before: before.clone() }, &before)
+        }
         Action::BlockTask => {
             let reason = task.reason.clone().unwrap_or_default();
             write(model, Purpose::Block(id), &reason)
@@ -108,19 +115,28 @@ fn depend(model: &mut Model, id: String) -> Vec<Ask> {
     ask(if waits { TaskCommand::Undepend { id, on } } else { TaskCommand::Depend { id, on } })
 }
 
-/// A task was written down. What cannot be understood goes back to the editor.
-pub(super) fn add(model: &mut Model, text: &str) -> Vec<Ask> {
-    match form::read(text) {
-        Ok(task) => ask(TaskCommand::Add(task)),
-        Err(why) => {
-            model.say(Role::Warning, why);
-            write(model, Purpose::NewTask, text)
-        }
-    }
+/// A task was written down.
+pub(super) fn add(text: &str) -> Result<Command, String> {
+    form::read(text).map(|task| Command::Task(TaskCommand::Add(task)))
 }
 
-pub(super) fn block(id: String, text: &str) -> Vec<Ask> {
-    ask(TaskCommand::Block { id, reason: text.trim().to_owned(), required_knowledge: Vec::new() })
+/// A task was written down otherwise.
+pub(super) fn changed(id: &str, before: &str, text: &str) -> Result<Command, String> {
+    let changes = form::changes(before, text)?;
+    if changes == TaskChanges::default() {
+        return Err("nothing is changed; esc leaves it as it is".into());
+    }
+    Ok(Command::Task(TaskCommand::Update { id: id.to_owned(), changes }))
+}
+
+pub(super) fn done(id: &str, text: &str) -> Command {
+    let result = Some(text.trim()).filter(|text| !text.is_empty()).map(str::to_owned);
+    Command::Task(TaskCommand::Complete(Completion { id: id.to_owned(), result, ..Completion::default() }))
+}
+
+pub(super) fn block(id: &str, text: &str) -> Command {
+    let (id, reason) = (id.to_owned(), text.trim().to_owned());
+    Command::Task(TaskCommand::Block { id, reason, required_knowledge: Vec::new() })
 }
 
 pub(super) fn on_remove_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {

@@ -84,6 +84,7 @@ fn on_tasks(model: &Model) -> Vec<Action> {
     let chosen = model.chosen_task();
     let open = steered && chosen.is_some_and(Task::is_open);
     let idle = chosen.is_some_and(|task| task.open_dependencies() == 0 && task.state != TaskState::Active);
+    let waits_no_longer = idle && chosen.is_some_and(|task| task.state != TaskState::Ready);
     let other = model.marked_task().is_some_and(|marked| chosen.is_some_and(|task| task.id != marked.id));
     let some = model.graph().is_some_and(|graph| !graph.is_empty());
     let keys = [
@@ -91,6 +92,8 @@ fn on_tasks(model: &Model) -> Vec<Action> {
         (Action::AddTask, steered),
         (Action::StartTask, open && idle),
         (Action::CompleteTask, open),
+        (Action::ReadyTask, open && waits_no_longer),
+        (Action::EditTask, steered && chosen.is_some()),
         (Action::DependTask, open && other),
         (Action::FilterTasks, some),
         (Action::TaskTree, some),
