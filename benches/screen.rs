@@ -2,6 +2,8 @@
 //!
 //! `cargo bench --bench screen` measures all of them, `cargo bench --bench screen -- frame` one.
 
+#[path = "support/graph.rs"]
+mod graph;
 #[path = "support/measure.rs"]
 mod measure;
 #[path = "support/memory.rs"]
@@ -23,7 +25,7 @@ use creel::{
     tui::{
         feed::{Feed, Spot},
         keymap::Keymap,
-        model::{Mode, Model},
+        model::{Mode, Model, Pane},
         theme::Theme,
         view,
     },
@@ -35,6 +37,9 @@ use ratatui::{buffer::Buffer, layout::Rect};
 /// A long stream and a short one.
 const LONG: usize = 1_000_000;
 const SHORT: usize = 1_000;
+/// Many tasks and few.
+const MANY: u32 = 10_000;
+const FEW: u32 = 100;
 /// How much agent text is shown.
 const TEXT: usize = 100_000_000;
 /// By how much the memory may grow meanwhile.
@@ -47,6 +52,7 @@ fn main() -> ExitCode {
         // The long stream comes last: it leaves the memory large.
         Figure { name: "absorb", measure: absorb },
         Figure { name: "first", measure: first },
+        Figure { name: "tasks", measure: tasks },
         Figure { name: "frame", measure: frame },
     ])
 }
@@ -122,6 +128,43 @@ fn frame() -> Result<Vec<Finding>> {
         at_the_end.finding("200 frames over 1,000,000 lines", "over 1,000 lines", 1.5),
         at_the_top.finding("the same, scrolled to the top", "over 1,000 lines", 1.5),
     ])
+}
+
+/// A frame with a tree of many tasks against one with few. Then one of them changes before each frame.
+fn tasks() -> Result<Vec<Finding>> {
+    let (many, few) = (RefCell::new(planned(MANY)?), RefCell::new(planned(FEW)?));
+    let still = compare(9, || Ok(task_frames(&many, |_| {})), || Ok(task_frames(&few, |_| {})))?;
+    // What a change of a task costs the screen: all of them are arranged again.
+    let change = |model: &mut Model| model.board.forget();
+    let changing = compare(5, || Ok(task_frames(&many, change)), || Ok(task_frames(&few, change)))?;
+    Ok(vec![
+        still.finding("200 frames with a tree of 10,000 tasks", "with 100 tasks", 1.5),
+        Finding {
+            text: changing.tell("the same, a task changed before each", "with 100 tasks"),
+            verdict: Verdict::Information,
+        },
+    ])
+}
+
+/// A screen that shows a tree of tasks.
+fn planned(tasks: u32) -> Result<Model> {
+    let mut model = model((120, 40));
+    for record in graph::session(tasks)?.1 {
+        model.take(Spot { offset: 0, length: 0 }, &record);
+    }
+    model.focus = Pane::Tasks;
+    model.board.turn();
+    Ok(model)
+}
+
+fn task_frames(model: &RefCell<Model>, before: impl Fn(&mut Model)) -> Duration {
+    let mut model = model.borrow_mut();
+    let started = Instant::now();
+    for _ in 0..200 {
+        before(&mut model);
+        draw(&mut model, None);
+    }
+    started.elapsed()
 }
 
 /// The first frame of a large screen, from the parsing of the keys to the last cell.

@@ -3,6 +3,8 @@
 //! `cargo bench --bench tasks` measures all of them, `cargo bench --bench tasks -- event` one. Two are times, since what they
 //! allow was said as such; beside each stands its ratio to work of the same run that does not change with creel.
 
+#[path = "support/graph.rs"]
+mod graph;
 #[path = "support/measure.rs"]
 mod measure;
 
@@ -12,41 +14,33 @@ use std::{
     hint::black_box,
     io::{BufRead as _, BufReader, Write as _},
     os::unix::net::UnixStream,
-    path::Path,
     process::{Child, Command, ExitCode, Stdio},
     time::{Duration, Instant},
 };
 
 use creel::{
-    config,
     engine::{
-        self, State,
-        event::{By, Event, Presence, SessionStarted},
-        input::{Command as Asked, Input},
-        policy::Plan,
+        State,
+        event::Event,
         tasks::{
             builtin::Builtin,
-            command::{Completion, NewTask, TaskCommand},
+            command::{Completion, TaskCommand},
         },
-        time::At,
     },
     journal::Record,
 };
+use graph::{change, name, session};
 use measure::{Figure, Finding, Result, Verdict, check, compare};
 use serde_json::{Value, json};
 
 /// How many tasks there are.
 const TASKS: u32 = 10_000;
-/// How many tasks each of them waits for; the first ones cannot wait for so many.
-const EDGES: u32 = 5;
 /// What the hooks that are built in may take for an event.
 const BUILT_IN: Duration = Duration::from_micros(10);
 /// What an event may take with all its hooks and with what they want to be done.
 const EVENT: Duration = Duration::from_micros(50);
 /// How often a task is completed from the command line.
 const DONE: u32 = 60;
-/// A moment like any other.
-const NOW: At = At(1_794_735_000_123);
 
 fn main() -> ExitCode {
     measure::run(&[
@@ -58,7 +52,7 @@ fn main() -> ExitCode {
 
 /// The hooks that are built in, asked about the completion of every task, against parsing the records of that.
 fn builtin() -> Result<Vec<Finding>> {
-    let graph = graph()?;
+    let graph = session(TASKS)?.0;
     let records = completed(&mut graph.clone(), |_, _| Duration::ZERO)?.records;
     let completions: Vec<String> = records.iter().filter(|record| is_completion(record)).map(Record::to_line).collect();
     let ours = || Ok(completed(&mut graph.clone(), ask_all)?.beside);
@@ -77,7 +71,7 @@ fn ask_all(state: &State, record: &Record) -> Duration {
 
 /// The completion of every task with all that follows from it, against parsing the records of that.
 fn event() -> Result<Vec<Finding>> {
-    let graph = graph()?;
+    let graph = session(TASKS)?.0;
     let records = completed(&mut graph.clone(), |_, _| Duration::ZERO)?.records;
     let lines: Vec<String> = records.iter().map(Record::to_line).collect();
     let ours = || Ok(completed(&mut graph.clone(), |_, _| Duration::ZERO)?.took);
@@ -114,48 +108,6 @@ fn is_completion(record: &Record) -> bool {
     matches!(record.event, Event::TaskCompleted(_))
 }
 
-/// A session with many tasks. Every second one is an agent's, so that its completion makes a review and a note.
-fn graph() -> Result<State> {
-    let plan = plan()?;
-    let began = SessionStarted {
-        agent: plan.agent.clone(),
-        cwd: "/project".into(),
-        prompt: "Do it all.".into(),
-        max_iterations: plan.max_iterations,
-        id: "bench".into(),
-        seed: 7,
-        presence: Presence::Unattended,
-        plan,
-    };
-    let mut state = State::new("bench", began, NOW);
-    for n in 0..TASKS {
-        let task = NewTask {
-            id: Some(name(n)),
-            goal: format!("Write part {n} of many"),
-            labels: if n % 2 == 0 { vec!["agent".into()] } else { Vec::new() },
-            dependencies: earlier(n),
-            ..NewTask::default()
-        };
-        change(&mut state, TaskCommand::Add(task), &mut Vec::new())?;
-    }
-    check(state.tasks.graph.len() == TASKS as usize, "not all tasks were added")?;
-    Ok(state)
-}
-
-fn plan() -> Result<Plan> {
-    let settings = config::parse("prompt: x\nagents: { demo: { command: 'true' } }", Path::new("creel.yaml"));
-    settings.map_err(|_| "the config does not load")?.plan(None, None).map_err(|_| "there is no plan".into())
-}
-
-fn name(n: u32) -> String {
-    format!("task_{}", n + 1)
-}
-
-/// What a task waits for: some that came before it, near and far.
-fn earlier(n: u32) -> Vec<String> {
-    (1..=EDGES).filter_map(|k| n.checked_sub(k * k)).map(name).collect()
-}
-
 /// What came of completing every task.
 struct All {
     records: Vec<Record>,
@@ -178,24 +130,6 @@ fn completed(state: &mut State, look: impl Fn(&State, &Record) -> Duration) -> R
     let open = state.tasks.graph.tasks().into_iter().filter(|task| task.is_open()).count();
     check(open == TASKS as usize / 2, "not every completion was followed by what it should be")?;
     Ok(all)
-}
-
-/// Asks for a change, and goes on until nothing more follows from it.
-fn change(state: &mut State, command: TaskCommand, records: &mut Vec<Record>) -> Result<()> {
-    let asked = Input::Command { by: By::Cli, command: Asked::Task(command) };
-    let mut step = engine::decide(state, NOW, asked);
-    check(step.refusal.is_none(), "a change was refused")?;
-    loop {
-        for event in step.events {
-            let record = Record { v: 1, seq: records.len() as u64 + 1, at: NOW, session: "bench".into(), event };
-            state.apply(record.at, &record.event);
-            records.push(record);
-        }
-        if !state.tasks.automation.is_busy() {
-            return Ok(());
-        }
-        step = engine::decide(state, NOW, Input::Proceed);
-    }
 }
 
 /// `creel task done` from its start to its end, against `creel --version`.

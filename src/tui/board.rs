@@ -1,38 +1,45 @@
 //! The tasks as they are looked at: which are in sight, in which order, and which one is chosen.
 //!
+//! They are arranged when they have changed or are looked at otherwise, and not for every frame: there may be thousands.
+//!
 //! # Invariants
 //! - Every task that fits the filter has exactly one row, in the list as in the tree.
 //! - What was chosen stays chosen while tasks come and go around it.
 
 pub mod details;
 pub mod form;
+mod tree;
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-    iter,
-};
+use std::{cell::OnceCell, cmp::Reverse, collections::HashMap};
 
 use crate::engine::tasks::{
     graph::Graph,
     task::{Task, TaskState},
 };
 
-/// Whoever stands deeper in the tree is not moved further to the right.
-const DEEPEST: usize = 8;
-
 /// How the tasks are looked at.
 #[derive(Debug, Default)]
 pub struct Board {
-    /// How they are arranged.
-    pub shape: Shape,
-    /// Which are in sight.
-    pub filter: Filter,
+    shape: Shape,
+    filter: Filter,
     /// The task that others are to wait for.
     pub marked: Option<String>,
     chosen: Option<String>,
     /// Where the chosen one was: if it is gone, what stands there is chosen.
     at: usize,
+    /// The rows, once somebody has asked for them.
+    arranged: OnceCell<Arranged>,
+}
+
+/// The tasks in their order.
+#[derive(Debug)]
+struct Arranged {
+    /// Their names, and the branches of the tree that lead to them.
+    rows: Vec<(String, String)>,
+    /// Where each of them stands.
+    places: HashMap<String, usize>,
+    /// How many tasks are open, in sight or not.
+    open: usize,
 }
 
 /// How tasks are arranged.
@@ -61,13 +68,48 @@ pub enum Filter {
     Done,
 }
 
+/// The tasks in sight, in order.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows<'a> {
+    graph: &'a Graph,
+    arranged: &'a Arranged,
+}
+
 /// A task in sight.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row<'a> {
     /// Which.
     pub task: &'a Task,
     /// The branch of the tree that leads to it.
-    pub branch: String,
+    pub branch: &'a str,
+}
+
+impl<'a> Rows<'a> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.arranged.rows.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.arranged.rows.is_empty()
+    }
+
+    /// One of them.
+    pub fn get(&self, n: usize) -> Option<Row<'a>> {
+        let (id, branch) = self.arranged.rows.get(n)?;
+        Some(Row { task: self.graph.get(id)?, branch })
+    }
+
+    /// From the first to the last.
+    pub fn iter(self) -> impl Iterator<Item = Row<'a>> {
+        (0..self.len()).filter_map(move |n| self.get(n))
+    }
+
+    /// How many tasks are open, in sight or not.
+    pub fn open(&self) -> usize {
+        self.arranged.open
+    }
 }
 
 impl Shape {
@@ -117,21 +159,59 @@ impl Filter {
 }
 
 impl Board {
+    /// How the tasks are arranged.
+    pub const fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Which are in sight.
+    pub const fn filter(&self) -> Filter {
+        self.filter
+    }
+
+    /// Arranges them the other way.
+    pub fn turn(&mut self) {
+        self.shape = self.shape.other();
+        self.forget();
+    }
+
+    /// Shows others.
+    pub fn next_filter(&mut self) {
+        self.filter = self.filter.next();
+        self.forget();
+    }
+
+    /// The tasks have changed: they are arranged again when somebody asks for them.
+    pub fn forget(&mut self) {
+        self.arranged.take();
+    }
+
     /// The tasks in sight, in order.
-    pub fn rows<'a>(&self, graph: &'a Graph) -> Vec<Row<'a>> {
-        let mut shown: Vec<&Task> = graph.tasks().into_iter().filter(|task| self.filter.fits(task)).collect();
-        match self.shape {
+    pub fn rows<'a>(&'a self, graph: &'a Graph) -> Rows<'a> {
+        Rows { graph, arranged: self.arranged.get_or_init(|| self.arrange(graph)) }
+    }
+
+    fn arrange(&self, graph: &Graph) -> Arranged {
+        let tasks = graph.tasks();
+        let row = |task: &Task, branch: String| (task.id.clone(), branch);
+        let rows: Vec<(String, String)> = match self.shape {
             Shape::List => {
+                let mut shown: Vec<&Task> = tasks.iter().copied().filter(|task| self.filter.fits(task)).collect();
                 shown.sort_by_key(|task| (Reverse(task.is_open()), task.priority));
-                shown.into_iter().map(|task| Row { task, branch: String::new() }).collect()
+                shown.into_iter().map(|task| row(task, String::new())).collect()
             }
-            Shape::Tree => tree(graph, &shown),
-        }
+            Shape::Tree => {
+                let shown: Vec<bool> = tasks.iter().map(|task| self.filter.fits(task)).collect();
+                tree::grow(&tasks, &shown).into_iter().map(|twig| row(tasks[twig.task], twig.branch)).collect()
+            }
+        };
+        let places = rows.iter().enumerate().map(|(n, (id, _))| (id.clone(), n)).collect();
+        Arranged { rows, places, open: tasks.iter().filter(|task| task.is_open()).count() }
     }
 
     /// Which of the rows is chosen.
-    pub fn position(&self, rows: &[Row<'_>]) -> usize {
-        let found = self.chosen.as_ref().and_then(|id| rows.iter().position(|row| row.task.id == *id));
+    pub fn position(&self, rows: Rows<'_>) -> usize {
+        let found = self.chosen.as_ref().and_then(|id| rows.arranged.places.get(id).copied());
         found.unwrap_or_else(|| self.at.min(rows.len().saturating_sub(1)))
     }
 
@@ -140,70 +220,4 @@ impl Board {
         self.chosen = id;
         self.at = at;
     }
-}
-
-fn tree<'a>(graph: &'a Graph, shown: &[&'a Task]) -> Vec<Row<'a>> {
-    let above = above(graph);
-    let seen: BTreeSet<&str> = shown.iter().map(|task| task.id.as_str()).collect();
-    let mut below: Below<'a> = BTreeMap::new();
-    for task in shown {
-        // Who stands under a task that is not in sight moves up to the next that is.
-        let place = way_up(&above, &task.id).find(|up| seen.contains(up));
-        below.entry(place).or_default().push(task);
-    }
-    let mut rows = Vec::with_capacity(shown.len());
-    let mut next = grown(&below, None);
-    while let Some(twig) = next.pop() {
-        next.extend(grown(&below, Some(&twig)));
-        rows.push(Row { task: twig.task, branch: twig.branch });
-    }
-    rows
-}
-
-/// Who stands directly under whom; the roots stand under nobody.
-type Below<'a> = BTreeMap<Option<&'a str>, Vec<&'a Task>>;
-
-/// A task with its place in the tree.
-struct Twig<'a> {
-    task: &'a Task,
-    branch: String,
-    /// What stands before the branches of those under it.
-    trunk: String,
-    depth: usize,
-}
-
-/// What grows directly from here, the last first.
-fn grown<'a>(below: &Below<'a>, from: Option<&Twig<'a>>) -> Vec<Twig<'a>> {
-    let tasks = below.get(&from.map(|twig| twig.task.id.as_str())).map_or(&[][..], Vec::as_slice);
-    let twig = |(n, task): (usize, &&'a Task)| {
-        let Some(Twig { trunk, depth, .. }) = from else {
-            return Twig { task, branch: String::new(), trunk: String::new(), depth: 0 };
-        };
-        let (sign, beside) = if n + 1 == tasks.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-        let deeper = if *depth < DEEPEST { format!("{trunk}{beside}") } else { trunk.clone() };
-        Twig { task, branch: format!("{trunk}{sign}"), trunk: deeper, depth: depth + 1 }
-    };
-    tasks.iter().enumerate().map(twig).rev().collect()
-}
-
-/// Under which task each one stands: the one that it came from, or else the newest that it waits for.
-fn above(graph: &Graph) -> BTreeMap<&str, &str> {
-    let tasks = graph.tasks();
-    let age: BTreeMap<&str, usize> = tasks.iter().enumerate().map(|(n, task)| (task.id.as_str(), n)).collect();
-    let mut above: BTreeMap<&str, &str> =
-        tasks.iter().filter_map(|task| Some((task.id.as_str(), task.parent.as_deref()?))).collect();
-    for task in tasks.iter().filter(|task| task.parent.is_none()) {
-        let mut waits_for: Vec<&str> = task.dependencies.iter().map(String::as_str).collect();
-        waits_for.sort_by_key(|on| Reverse(age.get(on)));
-        // A task often waits for those that came from it: they cannot stand over it, too.
-        let comes_after = |on: &&str| way_up(&above, on).all(|up| up != task.id);
-        if let Some(on) = waits_for.into_iter().find(comes_after) {
-            above.insert(&task.id, on);
-        }
-    }
-    above
-}
-
-fn way_up<'a>(above: &BTreeMap<&'a str, &'a str>, from: &str) -> impl Iterator<Item = &'a str> {
-    iter::successors(above.get(from).copied(), |up| above.get(up).copied())
 }

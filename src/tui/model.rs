@@ -199,6 +199,7 @@ impl Model {
     /// Forgets the session, but not where the person is looking: a replay goes back this way.
     pub fn start_over(&mut self) {
         self.session = None;
+        self.board.forget();
         self.stream = Stream::default();
         self.runs = Runs::default();
         self.tallies = Tallies::default();
@@ -215,6 +216,9 @@ impl Model {
                 self.session = Some(State::new(&record.session, (**began).clone(), record.at));
             }
             (None, _) => {}
+        }
+        if record.event.task_news().is_some() {
+            self.board.forget();
         }
         self.recorded = record.at;
         self.stream.take(spot, record);
@@ -261,15 +265,15 @@ impl Model {
         self.session.as_ref().map(|state| &state.tasks.graph)
     }
 
-    /// The tasks in sight.
-    pub fn task_rows(&self) -> Vec<board::Row<'_>> {
-        self.graph().map_or_else(Vec::new, |graph| self.board.rows(graph))
+    /// The tasks in sight; nothing before there is a session.
+    pub fn task_rows(&self) -> Option<board::Rows<'_>> {
+        self.graph().map(|graph| self.board.rows(graph))
     }
 
     /// The chosen task.
     pub fn chosen_task(&self) -> Option<&Task> {
-        let rows = self.task_rows();
-        rows.get(self.board.position(&rows)).map(|row| row.task)
+        let rows = self.task_rows()?;
+        rows.get(self.board.position(rows)).map(|row| row.task)
     }
 
     /// The task that others are to wait for, if it is still there.

@@ -70,10 +70,7 @@ impl Purpose {
             }
             Self::Done(task) => {
                 let task = plain(task);
-                return vec![
-                    format!("{task} is done. What came of it? (may be empty)"),
-                    format!("Result of {task}"),
-                ];
+                return vec![format!("{task} is done. What came of it? (may be empty)"), format!("Result of {task}")];
             }
             Self::Block(task) => return vec![format!("Why is {} blocked?", plain(task))],
         };

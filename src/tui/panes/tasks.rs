@@ -35,18 +35,18 @@ const LINE: usize = 200;
 
 /// Draws the pane.
 pub fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-    let rows = model.task_rows();
-    if rows.is_empty() {
+    let Some(rows) = model.task_rows().filter(|rows| !rows.is_empty()) else {
         draw_none(model, theme, area, buffer);
         return;
-    }
+    };
     let height = usize::from(area.height);
-    let chosen = model.board.position(&rows);
-    let in_sight = rows.iter().enumerate().skip(first_row(chosen, height)).take(height);
+    let chosen = model.board.position(rows);
+    let first = first_row(chosen, height);
+    let in_sight = (first..first + height).filter_map(|n| Some((n, rows.get(n)?)));
     let names = in_sight.clone().map(|(_, row)| row.task.id.width().min(NAME)).max().unwrap_or(0);
     let columns = Columns { graph: model.graph(), width: area.width, names, marked: model.board.marked.as_deref() };
     let focused = model.focus == Pane::Tasks;
-    let line = |(n, row): (usize, &Row<'_>)| {
+    let line = |(n, row): (usize, Row<'_>)| {
         let role = if focused && n == chosen { Role::Selected } else { role(row.task.state) };
         Line::styled(fit(&columns.line(row), usize::from(area.width)), theme.style(role))
     };
@@ -76,7 +76,7 @@ struct Columns<'a> {
 }
 
 impl Columns<'_> {
-    fn line(&self, row: &Row<'_>) -> String {
+    fn line(&self, row: Row<'_>) -> String {
         let Row { task, branch } = row;
         let word = if self.width >= WITH_WORDS { format!("{:10}", task.state.name()) } else { String::new() };
         let name = fit(&plain(&task.id), self.names);
@@ -109,7 +109,7 @@ fn note(graph: Option<&Graph>, task: &Task) -> String {
 fn draw_none(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     let key = |action| model.keymap.key(action);
     let mut said = if model.graph().is_some_and(|graph| !graph.is_empty()) {
-        vec![format!("No task is {}; {} shows others.", model.board.filter.name(), key(Action::FilterTasks))]
+        vec![format!("No task is {}; {} shows others.", model.board.filter().name(), key(Action::FilterTasks))]
     } else if model.is_steered() {
         let how = format!("No tasks yet: {} adds one, or `creel task add`.", key(Action::AddTask));
         vec![how, "Agents and hooks can add tasks, too.".to_owned()]
@@ -139,9 +139,9 @@ pub fn title(model: &Model, state: &State) -> String {
     if graph.is_empty() {
         return String::new();
     }
-    let open = graph.tasks().into_iter().filter(|task| task.is_open()).count();
-    let shape = if model.board.shape == Shape::Tree { " · tree" } else { "" };
-    let filter = match model.board.filter {
+    let open = model.board.rows(graph).open();
+    let shape = if model.board.shape() == Shape::Tree { " · tree" } else { "" };
+    let filter = match model.board.filter() {
         Filter::All => String::new(),
         some => format!(" · only {}", some.name()),
     };
@@ -150,9 +150,9 @@ pub fn title(model: &Model, state: &State) -> String {
 
 /// Chooses the row that was clicked on.
 pub fn choose(model: &mut Model, area: Rect, nth: usize) {
-    let rows = model.task_rows();
+    let Some(rows) = model.task_rows() else { return };
     let height = usize::from(area.height);
-    let at = first_row(model.board.position(&rows), height) + nth;
+    let at = first_row(model.board.position(rows), height) + nth;
     let id = rows.get(at).filter(|_| nth < height).map(|row| row.task.id.clone());
     if id.is_some() {
         model.board.choose(id, at);

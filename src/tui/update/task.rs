@@ -31,8 +31,8 @@ use crate::{
 
 pub(super) fn on_task(model: &mut Model, action: Action) -> Vec<Ask> {
     match action {
-        Action::TaskTree => model.board.shape = model.board.shape.other(),
-        Action::FilterTasks => model.board.filter = model.board.filter.next(),
+        Action::TaskTree => model.board.turn(),
+        Action::FilterTasks => model.board.next_filter(),
         Action::OpenTask => return open(model),
         _ if !is_live(model) => {}
         Action::AddTask => return write(model, Purpose::NewTask, ""),
@@ -156,26 +156,24 @@ pub(super) fn on_remove_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
 }
 
 pub(super) fn scroll(model: &mut Model, by: isize) {
-    let rows = model.task_rows();
-    let at = moved(model.board.position(&rows), by, rows.len());
+    let Some(rows) = model.task_rows() else { return };
+    let at = moved(model.board.position(rows), by, rows.len());
     let id = rows.get(at).map(|row| row.task.id.clone());
     model.board.choose(id, at);
 }
 
 pub(super) fn search(model: &mut Model, query: &str, forward: bool) -> bool {
     let query = query.to_lowercase();
-    let rows = model.task_rows();
-    let fits = |n: usize| words(&rows[n]).to_lowercase().contains(&query);
-    let found = next_fit(model.board.position(&rows), rows.len(), forward, fits);
-    let chosen = found.map(|at| (rows[at].task.id.clone(), at));
-    if let Some((id, at)) = chosen {
-        model.board.choose(Some(id), at);
-    }
-    found.is_some()
+    let Some(rows) = model.task_rows() else { return false };
+    let fits = |n: usize| rows.get(n).is_some_and(|row| words(row).to_lowercase().contains(&query));
+    let Some(at) = next_fit(model.board.position(rows), rows.len(), forward, fits) else { return false };
+    let id = rows.get(at).map(|row| row.task.id.clone());
+    model.board.choose(id, at);
+    true
 }
 
 /// What a task is found by.
-fn words(row: &Row<'_>) -> String {
+fn words(row: Row<'_>) -> String {
     let Task { id, goal, labels, reason, .. } = row.task;
     format!("{id} {goal} {} {}", labels.join(" "), reason.as_deref().unwrap_or_default())
 }

@@ -1,0 +1,87 @@
+//! A session with many tasks, each of which waits for others.
+
+use std::path::Path;
+
+use creel::{
+    config,
+    engine::{
+        self, State,
+        event::{By, Event, Presence, SessionStarted},
+        input::{Command, Input},
+        policy::Plan,
+        tasks::command::{NewTask, TaskCommand},
+        time::At,
+    },
+    journal::Record,
+};
+
+use crate::measure::{Result, check};
+
+/// How many tasks each of them waits for; the first ones cannot wait for so many.
+const EDGES: u32 = 5;
+/// A moment like any other.
+const NOW: At = At(1_794_735_000_123);
+
+/// A session with this many tasks, and its records. Every second task is an agent's, so that its completion makes a review
+/// and a note.
+pub(crate) fn session(tasks: u32) -> Result<(State, Vec<Record>)> {
+    let began = began(plan()?);
+    let mut state = State::new("bench", began.clone(), NOW);
+    let mut records = vec![record(1, Event::SessionStarted(Box::new(began)))];
+    for n in 0..tasks {
+        let task = NewTask {
+            id: Some(name(n)),
+            goal: format!("Write part {n} of many"),
+            labels: if n % 2 == 0 { vec!["agent".into()] } else { Vec::new() },
+            dependencies: (1..=EDGES).filter_map(|k| n.checked_sub(k * k)).map(name).collect(),
+            ..NewTask::default()
+        };
+        change(&mut state, TaskCommand::Add(task), &mut records)?;
+    }
+    check(state.tasks.graph.len() == tasks as usize, "not all tasks were added")?;
+    Ok((state, records))
+}
+
+/// The name of a task.
+pub(crate) fn name(n: u32) -> String {
+    format!("task_{}", n + 1)
+}
+
+/// Asks for a change, and goes on until nothing more follows from it.
+pub(crate) fn change(state: &mut State, command: TaskCommand, records: &mut Vec<Record>) -> Result<()> {
+    let mut step = engine::decide(state, NOW, Input::Command { by: By::Cli, command: Command::Task(command) });
+    check(step.refusal.is_none(), "a change was refused")?;
+    loop {
+        for event in step.events {
+            let record = record(records.len() as u64 + 1, event);
+            state.apply(record.at, &record.event);
+            records.push(record);
+        }
+        if !state.tasks.automation.is_busy() {
+            return Ok(());
+        }
+        step = engine::decide(state, NOW, Input::Proceed);
+    }
+}
+
+fn record(seq: u64, event: Event) -> Record {
+    Record { v: 1, seq, at: NOW, session: "bench".into(), event }
+}
+
+fn plan() -> Result<Plan> {
+    let settings = config::parse("prompt: x\nagents: { demo: { command: 'true' } }", Path::new("creel.yaml"));
+    settings.map_err(|_| "the config does not load")?.plan(None, None).map_err(|_| "there is no plan".into())
+}
+
+fn began(plan: Plan) -> SessionStarted {
+    SessionStarted {
+        agent: plan.agent.clone(),
+        cwd: "/project".into(),
+        prompt: "Do it all.".into(),
+        max_iterations: plan.max_iterations,
+        id: "bench".into(),
+        seed: 7,
+        presence: Presence::Unattended,
+        plan,
+    }
+}
