@@ -451,7 +451,11 @@ impl Story {
         } else {
             Input::TurnEnded {
                 turn,
-                end: TurnEnd { stop_reason: StopReason::EndTurn, spent: Spent { tokens: Some(1_500), cost: None } },
+                end: TurnEnd {
+                    stop_reason: StopReason::EndTurn,
+                    spent: Spent { tokens: Some(1_500), cost: None },
+                    work: None,
+                },
             }
         });
     }
