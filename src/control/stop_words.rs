@@ -17,10 +17,12 @@ const LINE: usize = 200;
 #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is not about stop decisions, whatever it is")]
 pub fn told(event: &Event) -> Option<(Tone, String)> {
     Some(match event {
-        Event::RuleStarted { rule, of, .. } => (Tone::Faint, format!("▸ rule: {}{}", short(rule), within(of))),
+        Event::RuleStarted { rule, of, .. } => {
+            (Tone::Faint, format!("▸ rule: {}{}", short(rule), within(of.as_deref())))
+        }
         Event::RuleChecked { rule, passed, message, took_ms, of, .. } => {
             let (tone, mark) = if *passed { (Tone::Good, "☑") } else { (Tone::Warning, "☐") };
-            (tone, format!("{mark} rule {}: {} · {took_ms}{}", short(rule), short(message), within(of)))
+            (tone, format!("{mark} rule {}: {} · {took_ms}{}", short(rule), short(message), within(of.as_deref())))
         }
         Event::StopDecided(decided) => decision(decided),
         Event::Checkpoint(kept) => (Tone::Plain, checkpoint(kept)),
@@ -99,7 +101,15 @@ fn decision(decided: &StopDecided) -> (Tone, String) {
         Action::Escalate => Tone::Warning,
     };
     let by = if decided.hook == "default" { String::new() } else { format!(" · by {}", short(&decided.hook)) };
-    (tone, format!("decision: {}: {}{by}{}", action(decided.action), short(&decided.reason), within(&decided.of)))
+    (
+        tone,
+        format!(
+            "decision: {}: {}{by}{}",
+            action(decided.action),
+            short(&decided.reason),
+            within(decided.of.as_deref())
+        ),
+    )
 }
 
 fn checkpoint(kept: &Checkpoint) -> String {
@@ -108,8 +118,8 @@ fn checkpoint(kept: &Checkpoint) -> String {
     format!("⚑ checkpoint {} of {by}{commit}", kept.checkpoint)
 }
 
-fn within(of: &Option<String>) -> String {
-    of.as_deref().map(|id| format!(" · {}", short(id))).unwrap_or_default()
+fn within(of: Option<&str>) -> String {
+    of.map(|id| format!(" · {}", short(id))).unwrap_or_default()
 }
 
 fn counted(number: usize, what: &str) -> String {

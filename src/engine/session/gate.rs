@@ -179,11 +179,27 @@ impl Choice {
 impl Gate {
     /// The choice that is meant: to write to the agent is called differently where it ends a turn and where it begins one.
     pub(super) fn understood(&self, choice: Choice) -> Choice {
-        match choice {
-            Choice::Send if self.choices.contains(&Choice::Message) => Choice::Message,
-            Choice::Message if self.choices.contains(&Choice::Send) => Choice::Send,
-            other => other,
-        }
+        let other = match choice {
+            Choice::Send => Choice::Message,
+            Choice::Message => Choice::Send,
+            Choice::Approve
+            | Choice::Skip
+            | Choice::Continue
+            | Choice::Ignore
+            | Choice::Disable
+            | Choice::Retry
+            | Choice::Complete
+            | Choice::Escalate
+            | Choice::Fail
+            | Choice::Stop
+            | Choice::AllowOnce
+            | Choice::AllowAlways
+            | Choice::RejectOnce
+            | Choice::RejectAlways
+            | Choice::Cancel
+            | Choice::Abort => return choice,
+        };
+        if self.choices.contains(&other) { other } else { choice }
     }
 
     /// When the timeout answers, if there is one.

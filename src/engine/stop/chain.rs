@@ -43,7 +43,7 @@ pub enum Counsel<'a> {
     /// This command has to run first; for the task of this context.
     Ask(&'a StopHook, &'a AgentContext),
     /// Everybody who matters was asked.
-    Decided(Verdict),
+    Decided(Box<Verdict>),
 }
 
 /// What the commands answered, by name.
@@ -68,7 +68,7 @@ pub fn consult<'a>(voices: &[Voice<'a>], answers: &Answers, is_on: &dyn Fn(&Stop
             break;
         }
     }
-    Counsel::Decided(match standing {
+    Counsel::Decided(Box::new(match standing {
         Some((voice, result)) => {
             Verdict { hook: voice.id.to_owned(), result, task: voice.context.task_id.clone(), asked, keep }
         }
@@ -79,7 +79,7 @@ pub fn consult<'a>(voices: &[Voice<'a>], answers: &Answers, is_on: &dyn Fn(&Stop
             asked,
             keep,
         },
-    })
+    }))
 }
 
 /// What a hook said, and what it and its parts gave to be kept.

@@ -3,7 +3,12 @@
 use serde::Serialize;
 
 use super::{judging::Judging, loops::AgentLoop, promise::Promise};
-use crate::engine::{policy::StopHook, session::State, tasks::task::TaskState, time::At};
+use crate::engine::{
+    policy::StopHook,
+    session::State,
+    tasks::task::{Task, TaskState},
+    time::At,
+};
 
 /// What the agent did in an iteration, under the names that tools for agents share.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -99,7 +104,7 @@ impl State {
         let current = self.tasks.graph.tasks().into_iter().find(|task| task.state == TaskState::Active);
         let current = current.map_or(self.name.as_str(), |task| &task.id);
         let configured = self.plan().stop.hooks.iter().map(|hook| (hook, context(current)));
-        let is_open = |task: &str| self.tasks.graph.get(task).is_some_and(|task| task.is_open());
+        let is_open = |task: &str| self.tasks.graph.get(task).is_some_and(Task::is_open);
         let wanted = registered.filter(|known| known.task == self.name || is_open(&known.task));
         configured.chain(wanted.map(|known| (&known.hook, context(&known.task)))).collect()
     }

@@ -31,7 +31,11 @@ use crate::engine::{
     ids::RunId,
     policy::{HookAction, HookSpec, Judge, RuleSpec, StopHook},
     session::{POLICY, State, warning},
-    tasks::{command::TaskCommand, record::Origin, task::TaskState},
+    tasks::{
+        command::TaskCommand,
+        record::Origin,
+        task::{Task, TaskState},
+    },
     time::{At, Span},
 };
 
@@ -156,7 +160,7 @@ impl State {
             seats.iter().map(|(hook, context)| Voice { id: &hook.name, hook, context }).collect();
         match chain::consult(&voices, &judging.answers, &|hook| self.stop_hook_is_on(hook)) {
             Counsel::Ask(hook, context) => self.start_stop_hook(about, judging, hook, context),
-            Counsel::Decided(verdict) => self.conclude_judging(about, judging, verdict, now),
+            Counsel::Decided(verdict) => self.conclude_judging(about, judging, *verdict, now),
         }
     }
 
@@ -260,7 +264,7 @@ impl State {
     /// The tasks that an escalation blocks: the hook's own, or those that are worked on.
     fn to_block(&self, about: Option<&AgentLoop>, task: &str) -> Vec<String> {
         let own = about.map_or(task, |about| &about.task);
-        let is_open = |id: &str| self.tasks.graph.get(id).is_some_and(|task| task.is_open());
+        let is_open = |id: &str| self.tasks.graph.get(id).is_some_and(Task::is_open);
         if is_open(own) {
             return vec![own.to_owned()];
         }

@@ -26,7 +26,7 @@ use crate::engine::{
     tasks::{
         command::{Completion, NewTask, TaskCommand},
         record::Origin,
-        task::TaskState,
+        task::{Task, TaskState},
     },
     time::At,
 };
@@ -233,7 +233,7 @@ impl State {
         let known = self.open_loop(&id)?;
         let task = known.task.clone();
         let mut events = Vec::new();
-        let is_open = self.tasks.graph.get(&task).is_some_and(|task| task.is_open());
+        let is_open = self.tasks.graph.get(&task).is_some_and(Task::is_open);
         let about = match promise {
             Promise::Complete => TaskCommand::Complete(Completion { id: task.clone(), ..Completion::default() }),
             Promise::Escalate | Promise::Blocked => {
