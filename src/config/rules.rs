@@ -163,15 +163,14 @@ fn coverage(report: &mut Report, fields: &Fields<'_>, at: Stretch) -> Option<Rul
 
 /// The format of a report, as its name tells it.
 fn guess(file: &str) -> Option<CoverageFormat> {
-    let name = Path::new(file).file_name()?.to_string_lossy().to_lowercase();
-    if name.ends_with(".xml") {
-        Some(CoverageFormat::Cobertura)
-    } else if name.ends_with(".json") {
-        Some(CoverageFormat::Json)
-    } else if name.ends_with(".info") || name.contains("lcov") {
-        Some(CoverageFormat::Lcov)
-    } else {
-        None
+    let lower = file.to_lowercase();
+    let path = Path::new(&lower);
+    let name = path.file_name()?.to_str()?;
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("xml") => Some(CoverageFormat::Cobertura),
+        Some("json") => Some(CoverageFormat::Json),
+        Some("info") => Some(CoverageFormat::Lcov),
+        Some(_) | None => name.contains("lcov").then_some(CoverageFormat::Lcov),
     }
 }
 

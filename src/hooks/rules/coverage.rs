@@ -81,21 +81,23 @@ mod tests {
         let premises = Premises::new(folder.path());
         fs::write(folder.path().join("a.info"), "SF:a\nLF:1000\nLH:714\nend_of_record\n").expect("a file");
         let judged = |file, format, minimum| judge(file, format, minimum, &premises);
-        use CoverageFormat::{Cobertura, Json, Lcov};
-        assert_eq!(judged("a.info", Lcov, 80.0), Err("coverage 71.4 % is below 80 % (a.info)".into()));
-        assert_eq!(judged("a.info", Lcov, 71.4), Ok("coverage 71.4 % (at least 71.4 %, a.info)".into()));
+        assert_eq!(judged("a.info", CoverageFormat::Lcov, 80.0), Err("coverage 71.4 % is below 80 % (a.info)".into()));
         assert_eq!(
-            judged("b.info", Lcov, 80.0),
+            judged("a.info", CoverageFormat::Lcov, 71.4),
+            Ok("coverage 71.4 % (at least 71.4 %, a.info)".into())
+        );
+        assert_eq!(
+            judged("b.info", CoverageFormat::Lcov, 80.0),
             Err("b.info is missing: run the tests so that they write it, or correct the rule".into())
         );
         assert_eq!(
-            judged("a.info", Cobertura, 80.0),
+            judged("a.info", CoverageFormat::Cobertura, 80.0),
             Err("a.info is no cobertura coverage report: it holds no `coverage` element; run the tests again, or \
                  correct the rule's `format`"
                 .into())
         );
         assert!(
-            judged("a.info", Json, 80.0)
+            judged("a.info", CoverageFormat::Json, 80.0)
                 .expect_err("no JSON")
                 .starts_with("a.info is no JSON coverage report: expected")
         );

@@ -85,7 +85,7 @@ struct Tags<'a> {
     rest: &'a str,
 }
 
-impl<'a> Tags<'a> {
+impl Tags<'_> {
     /// Passes over what stands before the next tag; tells whether there is one.
     fn skip(&mut self) -> Result<bool, String> {
         loop {
@@ -143,10 +143,9 @@ fn unquoted(text: &str, wanted: char) -> Option<usize> {
     for (index, c) in text.char_indices() {
         match quote {
             Some(open) if c == open => quote = None,
-            Some(_) => {}
             None if matches!(c, '"' | '\'') => quote = Some(c),
             None if c == wanted => return Some(index),
-            None => {}
+            Some(_) | None => {}
         }
     }
     None
@@ -158,7 +157,6 @@ fn grammar_end(text: &str) -> Option<usize> {
     while let Some(c) = text[index..].chars().next() {
         match (quote, c) {
             (Some(open), _) if c == open => quote = None,
-            (Some(_), _) => {}
             (None, _) if text[index..].starts_with("<!--") => {
                 index += text[index..].find("-->")? + 3;
                 continue;
@@ -167,7 +165,7 @@ fn grammar_end(text: &str) -> Option<usize> {
             (None, '<') => depth += 1,
             (None, '>') if depth == 1 => return Some(index + 1),
             (None, '>') => depth -= 1,
-            (None, _) => {}
+            (Some(_) | None, _) => {}
         }
         index += c.len_utf8();
     }
