@@ -25,6 +25,10 @@ use crate::engine::conversation::Work;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How many files are looked at.
 const ENTRIES: usize = 20_000;
+/// So few files are looked at on the spot: to wake another thread costs more than that, above all on a busy machine.
+const FEW: usize = 256;
+/// How long that may take.
+const MOMENT: Duration = Duration::from_millis(5);
 /// How many names a list tells; what is beyond is counted.
 pub const NAMED: usize = 500;
 /// creel's own folder, which is never told.
@@ -68,8 +72,7 @@ async fn look(folder: &Path, mark: &str) -> Seen {
     if let Some(repository) = git::Repository::around(folder, mark) {
         match repository.status().await {
             Ok(git::Status { head, changed }) => {
-                let place = folder.to_owned();
-                return match off_the_loop(move || stamps(&place, changed)).await {
+                return match stamps(folder, changed).await {
                     Some(dirty) => Seen::Repository { repository, head, dirty },
                     None => Seen::Unknown,
                 };
@@ -78,6 +81,9 @@ async fn look(folder: &Path, mark: &str) -> Seen {
             // As if there were no repository.
             Err(git::Failed::No) => {}
         }
+    }
+    if let Some(files) = walk::files(folder, FEW, MOMENT) {
+        return Seen::Files(files);
     }
     let place = folder.to_owned();
     off_the_loop(move || walk::files(&place, ENTRIES, PATIENCE)).await.flatten().map_or(Seen::Unknown, Seen::Files)
@@ -115,10 +121,8 @@ impl Survey {
 
     /// What was clean and is not, or is committed now, has changed. What was not clean has changed if it looks different.
     async fn changed(&self, before: &Stamps, dirty: &Stamps, committed: Vec<PathBuf>) -> Option<BTreeSet<PathBuf>> {
-        let place = self.folder.clone();
-        let settled: Vec<PathBuf> = before.keys().filter(|name| !dirty.contains_key(*name)).cloned().collect();
-        let settled =
-            if settled.is_empty() { Stamps::new() } else { off_the_loop(move || stamps(&place, settled)).await? };
+        let settled = before.keys().filter(|name| !dirty.contains_key(*name)).cloned().collect();
+        let settled = stamps(&self.folder, settled).await?;
         let now = |name: &PathBuf| dirty.get(name).or_else(|| settled.get(name));
         let fresh = dirty.keys().chain(&committed).filter(|name| !before.contains_key(*name));
         let touched = before.iter().filter(|(name, stamp)| now(name) != Some(*stamp)).map(|(name, _)| name);
@@ -138,14 +142,17 @@ fn cut(mut names: Vec<String>) -> (Vec<String>, usize) {
     (names, more)
 }
 
-fn stamps(folder: &Path, names: Vec<PathBuf>) -> Stamps {
-    names
-        .into_iter()
-        .map(|name| {
-            let stamp = stamp(&folder.join(&name));
-            (name, stamp)
-        })
-        .collect()
+/// How files look now.
+async fn stamps(folder: &Path, names: Vec<PathBuf>) -> Option<Stamps> {
+    let look = |folder: &Path, names: Vec<PathBuf>| -> Stamps {
+        let stamped = |name: PathBuf| (name.clone(), stamp(&folder.join(name)));
+        names.into_iter().map(stamped).collect()
+    };
+    if names.len() <= FEW {
+        return Some(look(folder, names));
+    }
+    let folder = folder.to_owned();
+    off_the_loop(move || look(&folder, names)).await
 }
 
 /// Of a link itself, not of what it leads to.

@@ -60,7 +60,7 @@ impl Repository {
     /// The repository that a folder lies in. Found without git, which costs more than all else where there is none.
     pub(super) fn around(folder: &Path, mark: &str) -> Option<Self> {
         let folder = folder.canonicalize().ok()?;
-        let root = folder.ancestors().find(|root| root.join(".git").symlink_metadata().is_ok())?;
+        let root = folder.ancestors().find(|root| is_repository(&root.join(".git")))?;
         let prefix = folder.strip_prefix(root).ok()?.to_owned();
         Some(Self { folder, prefix, mark: format!("{mark}/git") })
     }
@@ -112,6 +112,11 @@ impl Repository {
         let ended = child.wait().await.map_err(|_| Failed::No)?;
         if ended.success() { Ok(told) } else { Err(Failed::No) }
     }
+}
+
+/// What git takes for one: a file that leads to it, or a folder with something in it that can be one.
+fn is_repository(git: &Path) -> bool {
+    git.is_file() || git.join("HEAD").symlink_metadata().is_ok()
 }
 
 fn entries(told: &[u8]) -> impl Iterator<Item = &[u8]> {
