@@ -205,7 +205,13 @@ impl Runtime {
         while self.left.is_none() {
             let wake = self.state.next_wake();
             tokio::select! {
-                message = self.inbox.next() => self.on_message(message)?,
+                message = self.inbox.next() => {
+                    if self.performer.children().were_killed() {
+                        // This process is about to go, as if it had been killed: nothing more has happened.
+                        return std::future::pending().await;
+                    }
+                    self.on_message(message)?;
+                }
                 () = sleep_until(wake) => {}
             }
             self.settle()?;

@@ -177,6 +177,9 @@ fn points(settings: &Settings, paint: Paint) -> String {
 /// Who decides whether the work is complete.
 fn deciding(settings: &Settings, paint: Paint) -> String {
     let hooks = view::stop_hooks(&settings.draft.stop, None);
+    if hooks.is_empty() {
+        return String::new();
+    }
     let lines = hooks.iter().enumerate().map(|(n, hook)| {
         let off = if hook.enabled { "" } else { "  [off]" };
         let runs = if hook.runs == hook.hook { String::new() } else { format!(" {}", plain(&hook.runs)) };

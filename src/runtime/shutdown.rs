@@ -1,7 +1,10 @@
 //! The processes of a session, and how they are ended: whatever happens, none is left.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -18,18 +21,23 @@ const GRACE: Duration = Duration::from_secs(2);
 pub struct Children {
     mark: Arc<str>,
     groups: Arc<Mutex<Vec<Group>>>,
+    killed: Arc<AtomicBool>,
 }
 
 impl Children {
     pub(super) fn new(mark: &str) -> Self {
-        Self { mark: mark.into(), groups: Arc::default() }
+        Self { mark: mark.into(), groups: Arc::default(), killed: Arc::default() }
     }
 
     /// The processes that an earlier creel started and may have left running.
     pub fn left_behind(state: &State) -> Self {
         let groups =
             state.processes.iter().map(|(pid, start)| Group { pid: *pid, start: (*start > 0).then_some(*start) });
-        Self { mark: state.began.id.as_str().into(), groups: Arc::new(Mutex::new(groups.collect())) }
+        Self {
+            mark: state.began.id.as_str().into(),
+            groups: Arc::new(Mutex::new(groups.collect())),
+            killed: Arc::default(),
+        }
     }
 
     pub(super) fn add(&self, group: Group) {
@@ -40,13 +48,18 @@ impl Children {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    pub(super) fn were_killed(&self) -> bool {
+        self.killed.load(Ordering::SeqCst)
+    }
+
     /// Asks all to end, then makes them; tells how many there were.
     pub async fn end_all(&self) -> usize {
         sweep::end_all(&self.mark, &self.groups(), GRACE).await
     }
 
-    /// Kills all, without waiting for anything.
+    /// Kills all, without waiting for anything. What they leave unfinished is not recorded as their end.
     pub fn kill_now(&self) -> usize {
+        self.killed.store(true, Ordering::SeqCst);
         sweep::kill_all_now(&self.mark, &self.groups())
     }
 }

@@ -247,7 +247,7 @@ impl<'a> Rows<'a> {
         let planned = state.into_iter().flat_map(|state| {
             let at = |point: Point| state.plan().hooks_at(point).iter().map(move |spec| Row::Waits(point, spec));
             let registered = state.stop.registered.iter().map(|known| &known.hook);
-            let deciding = state.plan().stop.hooks.iter().chain(registered).map(Row::Decides);
+            let deciding = state.plan().stop.said().iter().chain(registered).map(Row::Decides);
             let rules = state.plan().stop.rules.iter().map(Row::Rule);
             Point::ALL.into_iter().flat_map(at).chain(rules).chain(deciding)
         });

@@ -22,7 +22,7 @@ const CHANGES: usize = BUSY * ROUNDS * 5;
 
 /// A session whose agent goes on and on.
 fn looping() -> (Project, Started) {
-    let config = "prompt: GOAL\nmax_iterations: 1000000\nagents: { demo: { script: scenario.yaml } }\n";
+    let config = "prompt: GOAL\nmax_iterations: 1000000\nstop: { no_progress: 0 }\nagents: { demo: { script: scenario.yaml } }\n";
     let project = Project::with(config).file("scenario.yaml", "otherwise: { say: working, run: 'true' }\n");
     let mut session = project.start();
     session.wait_for("prompt_sent");

@@ -23,7 +23,7 @@ use crate::support::world::{Answer, Script, World, breaks, exits, prints, stop_c
 
 const WORKING: Answer = Answer::Says("Working.");
 
-fn story(script: Script, expected: Expect) {
+fn story(script: Script, expected: &Expect) {
     expected.assert_eq(&script_run(script).story());
 }
 
@@ -54,7 +54,7 @@ fn rules_are_checked_before_the_hooks_are_asked_and_their_failures_go_with_the_n
     let script = Script::new().rule("tests", &[false, true]).rule("lint", &[true]).agent(&[WORKING]);
     story(
         script,
-        expect![[r#"
+        &expect![[r#"
             iteration 1
               prompt iteration "GOAL"
               turn ended EndTurn
@@ -131,7 +131,7 @@ fn a_command_decides_by_what_it_answers() {
     let script = Script::new().stop_hooks([]).stop_command("judge", [prints(answer), prints(done)]).agent(&[WORKING]);
     story(
         script,
-        expect![[r#"
+        &expect![[r#"
             iteration 1
               prompt iteration "GOAL"
               turn ended EndTurn
@@ -182,7 +182,7 @@ fn the_test_driven_loop_of_conditions_on_rules() {
     let script = Script::new().stop_hooks(hooks).rule("tests_pass", &[false, true]).agent(&[WORKING]);
     story(
         script,
-        expect![[r#"
+        &expect![[r#"
             iteration 1
               prompt iteration "GOAL"
               turn ended EndTurn
@@ -274,7 +274,7 @@ fn promises_that_contradict_each_other_are_told_and_the_strongest_counts() {
     let both = Answer::Says("<promise>BLOCKED</promise> or <promise>COMPLETE</promise>");
     story(
         Script::new().agent(&[both]),
-        expect![[r#"
+        &expect![[r#"
             iteration 1
               prompt iteration "GOAL"
               turn ended EndTurn

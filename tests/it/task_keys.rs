@@ -396,7 +396,10 @@ fn how_the_hooks_did_is_shown() {
         session_start      1  100%  1.2 s  1.2 s        0     30  git log
         pre_iteration      3   67%  1.2 s  1.2 s        0      0  disk space
         stop               4   50%  1.2 s  1.2 s        2      0  cargo test
-        post_iteration     2  100%  1.2 s  1.2 s        0    136  cargo clippy"#]]
+        post_iteration     2  100%  1.2 s  1.2 s        0    136  cargo clippy
+
+        COMPLETE  CONTINUE  ESCALATE  STOP HOOK
+               1         1         0  default"#]]
     .assert_eq(table);
     let mut none = Screen::of(&scenes::works(), SMALL);
     none.press("2 s");

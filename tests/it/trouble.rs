@@ -179,6 +179,9 @@ fn the_plan_is_printed_in_the_order_in_which_hooks_run() {
           1. a  [timeout 2 min, priority 0, piped]
           2. b  [timeout 1 min]
 
+        stop decision
+          1. default (preset: default)
+
         automation
           1. check-dependency-satisfaction (built in)  [priority 20] on task_completed
           2. tell: ./tell  [timeout 1 min, priority 30] on task_blocked

@@ -250,7 +250,7 @@ pub fn hooks(plan: &BTreeMap<Point, Vec<HookSpec>>, book: &HookBook) -> Vec<Hook
 pub fn stop_hooks(plan: &StopPlan, state: Option<&State>) -> Vec<HookView> {
     let registered = state.into_iter().flat_map(|state| &state.stop.registered).map(|known| &known.hook);
     let is_on = |hook: &StopHook| state.map_or(hook.enabled, |state| state.stop_hook_is_on(hook));
-    plan.hooks.iter().chain(registered).map(|hook| HookView::stop(hook, is_on(hook))).collect()
+    plan.said().iter().chain(registered).map(|hook| HookView::stop(hook, is_on(hook))).collect()
 }
 
 impl HookView {

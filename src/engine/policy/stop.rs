@@ -137,6 +137,11 @@ impl StopHook {
 }
 
 impl StopPlan {
+    /// The hooks that somebody chose: where nobody did, the preset that is always there is not worth a word.
+    pub fn said(&self) -> &[StopHook] {
+        if self.hooks == [StopHook::preset(Preset::Default)] { &[] } else { &self.hooks }
+    }
+
     /// The hook of that name, parts of groups included.
     pub fn hook(&self, name: &str) -> Option<&StopHook> {
         self.hooks.iter().find_map(|hook| hook.find(name))
