@@ -32,6 +32,7 @@ mod failure;
 mod outside;
 pub mod scripted;
 mod tool;
+mod tools;
 
 /// A future that can be behind `dyn`.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -99,6 +100,8 @@ pub struct AgentPlace {
     pub rules: Rules,
     /// What the session is for.
     pub goal: String,
+    /// This program, for agents that start its tools.
+    pub creel: Option<PathBuf>,
 }
 
 impl AgentPlace {

@@ -8,6 +8,7 @@ mod detach;
 mod failure;
 mod init;
 mod leash;
+mod mcp;
 mod project;
 mod run;
 mod sessions;
@@ -87,6 +88,7 @@ fn dispatch(command: Option<Command>, leash: Option<&Leash>) -> Result {
         Some(Command::Hooks(args)) => steer::hooks::hooks(args.command),
         Some(Command::Checkpoint(args)) => steer::checkpoint::checkpoint(args.command),
         Some(Command::Task(args)) => steer::task::task(args.command),
+        Some(Command::Mcp(args)) => mcp::mcp(args),
         Some(Command::Trust(args)) => trust::trust(&args),
         Some(Command::Untrust(args)) => trust::untrust(&args),
         Some(Command::Schema) => print(&format!("{:#}\n", config::json_schema())),

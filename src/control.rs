@@ -1,4 +1,5 @@
-//! How people and programs reach creel without the screen: the command line, sessions told as lines, the control socket.
+//! How people and programs reach creel without the screen: the command line, sessions told as lines, the control socket, tools for
+//! agents.
 
 pub mod amounts;
 pub mod cli;
@@ -6,6 +7,7 @@ pub mod editor;
 pub mod headless;
 pub mod helm;
 pub mod hook_stats;
+pub mod mcp;
 pub mod narrate;
 pub mod paint;
 pub mod requests;

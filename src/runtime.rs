@@ -321,6 +321,7 @@ fn start_agent(state: &State, folder: &Folder, scene: &Scene, past: &[String]) -
         mark: state.began.id.clone(),
         rules: Rules(state.plan().permissions.clone()),
         goal: state.began.prompt.clone(),
+        creel: std::env::current_exe().ok(),
     };
     let past =
         Past { prompts: past, conversation: state.turns.conversation.as_deref(), tally: state.account.conversation };

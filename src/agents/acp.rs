@@ -39,6 +39,7 @@ use super::{
     Agent, AgentError, AgentPlace, BoxFuture, Past, TurnRequest, Updates, cancelled, environment,
     failure::{self, Trouble},
     limit, too_late,
+    tools::{self, ToolServer},
 };
 use crate::engine::{
     conversation::{AgentUpdate, Conversation, StopReason, TurnEnd, TurnFailure},
@@ -221,7 +222,7 @@ impl AcpAgent {
 
     /// Opens a new conversation in the project's folder.
     async fn begin(&mut self, turn: &mut Turn<'_>) -> Result<SessionId, Stop> {
-        let request = s::NewSessionRequest::new(self.place.cwd.clone());
+        let request = s::NewSessionRequest::new(self.place.cwd.clone()).mcp_servers(self.tools());
         let opened = self.request(request, Listening::Live, turn).await;
         let opened = match opened {
             Ok(opened) => opened,
@@ -231,6 +232,13 @@ impl AcpAgent {
         self.opened(&id, Tally::default(), turn.updates).await;
         self.set_mode(&id, turn).await?;
         Ok(id)
+    }
+
+    /// The session's tools, which the agent starts itself.
+    fn tools(&self) -> Vec<s::McpServer> {
+        let server = ToolServer::of(&self.place, &self.known);
+        let told = |ToolServer { command, args }| s::McpServerStdio::new(tools::NAME, command).args(args.to_vec());
+        server.map(told).map(s::McpServer::Stdio).into_iter().collect()
     }
 
     /// Sets the mode that the config wants. An agent that works in another one than was wanted may do what nobody wanted, so
@@ -254,10 +262,10 @@ impl AcpAgent {
         let can = &running.hello.agent_capabilities;
         let (id, cwd) = (SessionId::new(left.id.clone()), self.place.cwd.clone());
         let answered = if can.session_capabilities.resume.is_some() {
-            let request = s::ResumeSessionRequest::new(id.clone(), cwd);
+            let request = s::ResumeSessionRequest::new(id.clone(), cwd).mcp_servers(self.tools());
             self.request(request, Listening::Replay, turn).await.map(drop)
         } else if can.load_session {
-            let request = s::LoadSessionRequest::new(id.clone(), cwd);
+            let request = s::LoadSessionRequest::new(id.clone(), cwd).mcp_servers(self.tools());
             let loaded = self.request(request, Listening::Replay, turn).await.map(drop);
             self.let_it_repeat(turn).await;
             loaded

@@ -10,7 +10,10 @@
 use regex::Regex;
 use tokio_util::sync::CancellationToken;
 
-use super::{Agent, AgentError, AgentPlace, BoxFuture, TurnRequest, Updates, environment, failure, limit, too_late};
+use super::{
+    Agent, AgentError, AgentPlace, BoxFuture, TurnRequest, Updates, environment, failure, limit, too_late,
+    tools::{self, ToolServer},
+};
 use crate::{
     engine::{
         conversation::{AgentUpdate, Conversation, Spent, StopReason, TurnEnd, TurnFailure},
@@ -132,6 +135,8 @@ impl CommandAgent {
 
     fn spec(&self, choice: &Choice<'_>, request: &TurnRequest) -> Result<ProcessSpec, TurnFailure> {
         let mut env = environment(&self.place);
+        let tools = ToolServer::of(&self.place, &self.known);
+        env.extend(tools.map(|tools| (tools::VARIABLE.to_owned(), tools.to_json())));
         choice.line.fill_in(&mut env, &request.text, choice.memory.name.as_deref())?;
         Ok(ProcessSpec {
             command: choice.line.expanded.clone(),

@@ -424,6 +424,7 @@ mod tests {
             mark: "m".into(),
             rules: crate::engine::session::permission::Rules::default(),
             goal: String::new(),
+            creel: None,
         };
         let past: Vec<String> = past.iter().map(|p| (*p).to_owned()).collect();
         ScriptedAgent::new(script, place, &past).expect("a good script")

@@ -32,6 +32,11 @@ impl Failure {
     pub(super) fn failed(message: impl Into<String>) -> Self {
         Self { code: FAILED, message: message.into() }
     }
+
+    /// The words alone, for whoever tells them otherwise.
+    pub(super) fn into_message(self) -> String {
+        self.message
+    }
 }
 
 impl fmt::Display for Failure {

@@ -21,7 +21,7 @@ const TOLD: &[&str] = &["prompt", "session"];
 const TOLD_LATER: &[&str] = &["prompt", "session", "conversation"];
 
 /// Keys that make sense only with some ways to run an agent.
-const GOES_WITH: [(&str, &[&str]); 10] = [
+const GOES_WITH: [(&str, &[&str]); 11] = [
     ("continue_command", &["command"]),
     ("format", &["command"]),
     ("tty", &["command"]),
@@ -32,6 +32,7 @@ const GOES_WITH: [(&str, &[&str]); 10] = [
     ("error_pattern", &["acp", "command"]),
     ("install", &["acp", "command"]),
     ("login", &["acp", "command"]),
+    ("mcp", &["acp", "command"]),
 ];
 
 /// An entry that says how an agent is run.
@@ -131,7 +132,8 @@ pub(super) fn facts(report: &mut Report, fields: &Fields<'_>) -> AgentFacts {
         report.error(node.at, message);
     }
     let (install, login) = (fields.some_text("install"), fields.some_text("login"));
-    AgentFacts { install, login, error_pattern, usage: fields.maybe_one_of("usage") }
+    let mcp = fields.given("mcp").map(|_| fields.bool("mcp"));
+    AgentFacts { install, login, error_pattern, usage: fields.maybe_one_of("usage"), mcp }
 }
 
 /// The last line says it; those before it draw the place.

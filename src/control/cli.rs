@@ -68,6 +68,8 @@ pub enum Command {
     Checkpoint(CheckpointArgs),
     /// Look at and change the task graph.
     Task(TaskArgs),
+    /// Serve the session's tools to an agent: an MCP server on standard input and output.
+    Mcp(SessionArgs),
     /// Allow this project's hooks and agents to run.
     Trust(ConfigArgs),
     /// Take that back.

@@ -1,5 +1,6 @@
 //! A task as it is told to those who ask: plain facts, under the names that hooks know them by.
 
+use rmcp::schemars::{self, JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{
@@ -11,7 +12,7 @@ use crate::engine::{
 };
 
 /// A task.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskView {
     /// Its name.
@@ -19,6 +20,7 @@ pub struct TaskView {
     /// What is to be reached.
     pub goal: String,
     /// Where it is.
+    #[schemars(schema_with = "state_names")]
     pub state: TaskState,
     /// 0 is the highest, 4 the lowest.
     pub priority: u8,
@@ -51,6 +53,11 @@ pub struct TaskView {
     pub started_at: Option<String>,
     /// When it was completed.
     pub completed_at: Option<String>,
+}
+
+/// The states, for a schema.
+pub fn state_names(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": TaskState::ALL.map(TaskState::name) })
 }
 
 /// All tasks, in the order in which they were added.

@@ -323,6 +323,9 @@ pub struct AgentFacts {
     /// What its count of tokens at the end of a turn is about; the turn, if unsaid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageOf>,
+    /// Whether it is given the session's tools; it is, if unsaid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp: Option<bool>,
 }
 
 /// What a count of tokens is about.
@@ -344,6 +347,7 @@ impl AgentFacts {
             login: self.login.or(others.login),
             error_pattern: self.error_pattern.or(others.error_pattern),
             usage: self.usage.or(others.usage),
+            mcp: self.mcp.or(others.mcp),
         }
     }
 }

@@ -54,6 +54,7 @@ const OURS: &[&str] = &[
     "CREEL_POINT",
     "CREEL_PROMPT",
     "CREEL_CONVERSATION",
+    "CREEL_MCP",
 ];
 
 /// What to run, and how long.

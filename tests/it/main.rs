@@ -15,6 +15,7 @@ mod keys;
 mod known_agents;
 mod leaving;
 mod lines;
+mod mcp;
 mod output;
 mod process;
 mod quoting;

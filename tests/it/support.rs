@@ -1,6 +1,7 @@
 //! What the tests of several parts need: waiting for a condition, folders, watches that remember.
 
 pub mod listener;
+pub mod mcp;
 pub mod peer;
 pub mod project;
 pub mod scenes;

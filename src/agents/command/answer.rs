@@ -256,6 +256,7 @@ mod tests {
             mark: "m".into(),
             rules: Rules::default(),
             goal: String::new(),
+            creel: None,
         };
         let told = Told::new(TurnId(1), None);
         let reader = translate::translator(format, None).map_or_else(Reader::text, |it| Reader::json(it, told, None));

@@ -63,6 +63,12 @@ const USAGE: Field = Field {
     ty: Type::OneOf(&["turn", "conversation"]),
     default: Default::Absent,
 };
+const MCP: Field = Field {
+    name: "mcp",
+    doc: "Whether it is given the session's tools: as an MCP server with `acp`, in `CREEL_MCP` with `command`.",
+    ty: Type::Bool,
+    default: Default::Bool(true),
+};
 const INSTALL: Field =
     Field { name: "install", doc: "How to install it, in one line.", ty: Type::SomeText, default: Default::Absent };
 const LOGIN: Field =
@@ -90,6 +96,7 @@ pub static AGENT: Shape = Shape {
         TTY,
         ERROR_PATTERN,
         USAGE,
+        MCP,
         INSTALL,
         LOGIN,
     ],
@@ -111,6 +118,7 @@ pub static KNOWN_AGENT: Shape = Shape {
         LOGIN,
         ERROR_PATTERN,
         USAGE,
+        MCP,
         Field {
             name: "ways",
             doc: "The ways to run it; the first one whose program is installed is taken.",
@@ -136,6 +144,7 @@ pub static WAY: Shape = Shape {
         TTY,
         ERROR_PATTERN,
         USAGE,
+        MCP,
         INSTALL,
         LOGIN,
         Field {

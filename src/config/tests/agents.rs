@@ -203,7 +203,7 @@ fn an_entry_that_runs_a_known_program_is_known_in_what_it_does_not_say() {
 #[test]
 fn the_keys_of_an_agent_reach_its_spec() {
     let settings = good(
-        "agents:\n  a: { acp: x, mode: plan, files: decline, error_pattern: '^E', usage: conversation, install: i, login: l }\n  \
+        "agents:\n  a: { acp: x, mode: plan, files: decline, error_pattern: '^E', usage: conversation, install: i, login: l, mcp: false }\n  \
          b: { command: y, continue_command: z, format: gemini, tty: true }\n",
     );
     let known = AgentFacts {
@@ -211,6 +211,7 @@ fn the_keys_of_an_agent_reach_its_spec() {
         login: Some("l".into()),
         error_pattern: Some("^E".into()),
         usage: Some(UsageOf::Conversation),
+        mcp: Some(false),
     };
     let a = AgentSpec::Acp {
         command: "x".into(),

@@ -116,6 +116,7 @@ pub(crate) fn place(dir: &Path) -> AgentPlace {
         mark: fresh_mark(),
         rules: Rules::default(),
         goal: "GOAL".into(),
+        creel: None,
     }
 }
 

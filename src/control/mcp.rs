@@ -1,0 +1,107 @@
+//! The tools that an agent has: an MCP server on standard input and output.
+//!
+//! Owns the way in. What a tool does goes to the session over its control socket, as from anybody else; the server keeps
+//! nothing, so any number of them can serve one session.
+//!
+//! # Invariants
+//! - Whatever a client sends, the server stays: what is wrong is answered, and what is no message is passed over.
+//! - No call holds another one: each has a thread and a connection of its own.
+
+mod reach;
+mod session;
+mod tasks;
+mod tool;
+
+use std::{io, sync::Arc};
+
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler, ServiceExt as _,
+    model::{
+        CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult, PaginatedRequestParams,
+        ServerCapabilities, ServerConfig, Tool as Described,
+    },
+    service::{RequestContext, ServerInitializeError},
+    transport::{async_rw::AsyncRwTransport, stdio_pipes},
+};
+
+pub use reach::{Find, Reach};
+use tool::Tool;
+
+/// How many calls are worked on at once; the others wait. A session has room for more clients than this.
+const AT_ONCE: usize = 16;
+/// How long a message may be. What is longer is passed over unread, so this is far beyond what a call may have: a client
+/// that sends too much shall be told.
+const LONGEST_MESSAGE: usize = 64 << 20;
+
+const INSTRUCTIONS: &str = "\
+creel supervises this session: it prompts you, runs checks when you stop, and goes on until the work is complete. Its task graph is \
+shared with the people and hooks around you. Call session_status to see where the session is and task_list for what there is to do. \
+Call task_start when you begin with a task, task_complete when it is done, task_block when you cannot go on, and task_add for work \
+that you find. Errors say what to do next.";
+
+/// The server.
+struct Server {
+    tools: Vec<Tool>,
+    reach: Arc<Reach>,
+}
+
+/// Serves the session that is found, until the client closes its side.
+pub fn serve(find: Box<Find>) -> io::Result<()> {
+    let tools = [tasks::tools(), session::tools()].into_iter().flatten().collect();
+    let server = Server { tools, reach: Arc::new(Reach::new(find)) };
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(AT_ONCE).build()?;
+    let ended = tokio.block_on(server.talk());
+    // A call that still waits for its session must not keep the program.
+    tokio.shutdown_background();
+    ended
+}
+
+impl Server {
+    async fn talk(self) -> io::Result<()> {
+        let (input, output) = stdio_pipes();
+        let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(LONGEST_MESSAGE);
+        let running = match self.serve(transport).await {
+            Ok(running) => running,
+            // It has thought better of it.
+            Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+            Err(error) => return Err(io::Error::other(error)),
+        };
+        running.waiting().await.map(drop).map_err(io::Error::other)
+    }
+
+    fn tool(&self, name: &str) -> Result<&Tool, ErrorData> {
+        self.tools.iter().find(|tool| tool.name() == name).ok_or_else(|| {
+            let names = self.tools.iter().map(Tool::name).collect::<Vec<_>>().join(", ");
+            ErrorData::invalid_params(format!("there is no tool `{name}`; there are: {names}"), None)
+        })
+    }
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("creel", env!("CARGO_PKG_VERSION")))
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.tools.iter().map(Tool::described).collect()))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Described> {
+        self.tool(name).ok().map(Tool::described)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let tool = self.tool(&request.name)?;
+        tool.call(&self.reach, request.arguments.unwrap_or_default()).await.map(Into::into)
+    }
+}
