@@ -1,14 +1,69 @@
 //! `creel mcp`: the session's tools for an agent.
+//!
+//! An agent that creel supervises has a session. One that somebody runs by hand may have none: then the first call begins one,
+//! which that agent leads itself, and which ends when the agent goes.
 
-use std::io::IsTerminal as _;
+mod own;
+
+use std::{
+    io::IsTerminal as _,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use super::{Failure, Result, say, steer::choose};
-use crate::control::{cli::steer::SessionArgs, mcp};
+use crate::{
+    control::{
+        cli::steer::SessionArgs,
+        mcp::{self, Ended},
+    },
+    journal::Folder,
+};
+use own::{Opening, Own};
+
+/// The exit code of a server that was ended by a signal.
+const INTERRUPTED: u8 = 130;
 
 pub(super) fn mcp(args: SessionArgs) -> Result {
     if std::io::stdin().is_terminal() {
         say("creel: this is for an agent to start: it speaks the Model Context Protocol on standard input and output");
     }
-    let find = move || choose::running(&args).map_err(Failure::into_message);
-    mcp::serve(Box::new(find)).map(|()| 0).map_err(|error| Failure::failed(format!("the MCP server failed: {error}")))
+    let own = Arc::new(Mutex::new(None));
+    let more = if choose::running_if_any(&args).is_ok_and(|found| found.is_none()) { restriction(&args) } else { None };
+    let find = {
+        let own = Arc::clone(&own);
+        move || session(&args, &own).map_err(Failure::into_message)
+    };
+    let served = mcp::serve(Box::new(find), more);
+    if let Some(own) = own.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        own.end();
+    }
+    match served {
+        Ok(Ended::Closed) => Ok(0),
+        Ok(Ended::Interrupted) => Ok(INTERRUPTED),
+        Err(error) => Err(Failure::failed(format!("the MCP server failed: {error}"))),
+    }
+}
+
+/// The session that is meant; with none named and none running, one of its own.
+fn session(args: &SessionArgs, own: &Mutex<Option<Own>>) -> Result<Folder> {
+    // One call begins it, and the others wait for that.
+    let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(own) = own.as_ref().filter(|own| own.is_running()) {
+        return Ok(own.folder().clone());
+    }
+    if let Some(folder) = choose::running_if_any(args)? {
+        return Ok(folder);
+    }
+    let begun = Opening::of(&args.config)?.begin()?;
+    let folder = begun.folder().clone();
+    *own = Some(begun);
+    Ok(folder)
+}
+
+/// What an agent has to know of a session of its own that is not as the project wants it.
+fn restriction(args: &SessionArgs) -> Option<&'static str> {
+    let untrusted = Opening::of(&args.config).is_ok_and(|opening| !opening.is_allowed());
+    untrusted.then_some(
+        "The project's config has hooks and rules that nobody has allowed to run, so they do not: `creel trust` allows them.",
+    )
 }

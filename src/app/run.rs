@@ -1,6 +1,6 @@
 //! `creel run` and `creel resume`: a session from its config to its exit code.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{
     Failure, Result, detach,
@@ -17,7 +17,7 @@ use crate::{
         trust::plan_document,
     },
     engine::{
-        event::{Outcome, SessionStarted},
+        event::{Outcome, Presence, SessionStarted},
         input::Input,
         policy::Plan,
         tasks::graph::Graph,
@@ -63,19 +63,24 @@ pub(super) struct Start {
     pub(super) tasks: Graph,
 }
 
-/// Starts a session whose plan is trusted, and stays with it.
-pub(super) fn start(start: Start, surface: Surface, afterwards: Afterwards) -> Result {
-    let Start { root, folder, plan, prompt, tasks } = start;
-    let began = SessionStarted {
+/// What a session begins with.
+pub(super) fn began(root: &Path, plan: Plan, prompt: String, presence: Presence) -> SessionStarted {
+    SessionStarted {
         agent: plan.agent.clone(),
         cwd: root.to_string_lossy().into_owned(),
         prompt,
         max_iterations: plan.max_iterations,
         id: new_id(),
         seed: now().0.unsigned_abs() ^ u64::from(std::process::id()),
-        presence: surface.presence(),
+        presence,
         plan,
-    };
+    }
+}
+
+/// Starts a session whose plan is trusted, and stays with it.
+pub(super) fn start(start: Start, surface: Surface, afterwards: Afterwards) -> Result {
+    let Start { root, folder, plan, prompt, tasks } = start;
+    let began = began(&root, plan, prompt, surface.presence());
     let stage = Stage { folder: &folder, root, surface, afterwards, left_behind: None };
     supervise(stage, |scene, watchers| {
         let mut runtime = Runtime::begin(began, &folder, scene, watchers)?;
@@ -183,7 +188,8 @@ fn taken(folder: &Folder) -> Failure {
     }
 }
 
-fn first_free(sessions: &Sessions, name: &str) -> Folder {
+/// A folder of that name, or of the name with a number behind it.
+pub(super) fn first_free(sessions: &Sessions, name: &str) -> Folder {
     let numbered = (2..).map(|n| sessions.folder(&format!("{name}-{n}")));
     std::iter::once(sessions.folder(name))
         .chain(numbered)
@@ -192,13 +198,17 @@ fn first_free(sessions: &Sessions, name: &str) -> Folder {
 }
 
 /// From the folder and the time.
-fn dated_name(root: &std::path::Path) -> String {
+fn dated_name(root: &Path) -> String {
     let folder = root.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let plain: String =
         folder.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).take(40).collect();
     let folder = plain.trim_matches('-');
-    let time = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
-    if folder.is_empty() { format!("session-{time}") } else { format!("{folder}-{time}") }
+    dated(if folder.is_empty() { "session" } else { folder })
+}
+
+/// A name with the time behind it.
+pub(super) fn dated(name: &str) -> String {
+    format!("{name}-{}", jiff::Zoned::now().strftime("%Y%m%d-%H%M%S"))
 }
 
 fn latest_unfinished(sessions: &Sessions) -> Result<Folder> {
@@ -214,7 +224,7 @@ fn latest_unfinished(sessions: &Sessions) -> Result<Folder> {
 }
 
 /// Resuming asks for trust as well, since a journal can come with a clone; what was just allowed need not be asked.
-fn remember_plan(root: &std::path::Path, plan: &Plan) -> Result<()> {
+pub(super) fn remember_plan(root: &Path, plan: &Plan) -> Result<()> {
     project::trust_store()?
         .trust(&trust::place_of_plans(root), &[plan_document(plan)])
         .map_err(|error| Failure::failed(format!("cannot remember what is trusted: {error}")))

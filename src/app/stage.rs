@@ -247,7 +247,7 @@ async fn on_screen(
 }
 
 /// Lets others reach the session. One that cannot be reached goes on all the same.
-fn open_socket(folder: &Folder, runtime: &mut Runtime) -> Option<Socket> {
+pub(super) fn open_socket(folder: &Folder, runtime: &mut Runtime) -> Option<Socket> {
     let places = Places::usual(paths::state_dir().as_deref());
     let opened = Socket::open(&places, folder, runtime);
     opened
@@ -258,7 +258,7 @@ fn open_socket(folder: &Folder, runtime: &mut Runtime) -> Option<Socket> {
         .ok()
 }
 
-fn way_out(runtime: &Runtime, socket: Option<&Socket>) -> WayOut {
+pub(super) fn way_out(runtime: &Runtime, socket: Option<&Socket>) -> WayOut {
     WayOut { children: runtime.children(), address: socket.map(Socket::address) }
 }
 

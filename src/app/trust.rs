@@ -49,12 +49,17 @@ pub(super) fn untrust(args: &ConfigArgs) -> Result {
     Ok(0)
 }
 
+/// Whether a person allowed what would run.
+pub(super) fn is_allowed(place: &Path, documents: &[Document], commands: &[String]) -> Result<bool> {
+    Ok(commands.is_empty() || project::trust_store()?.trusts(place, documents))
+}
+
 /// Makes sure that a person allowed what would run.
 pub(super) fn require(place: &Path, documents: &[Document], commands: &[String], asked: Asked) -> Result<()> {
-    let store = project::trust_store()?;
-    if commands.is_empty() || store.trusts(place, documents) {
+    if is_allowed(place, documents, commands)? {
         return Ok(());
     }
+    let store = project::trust_store()?;
     if asked == Asked::Unsaid && !a_person_agrees(place, commands)? {
         return Err(Failure::usage("not trusted; nothing has run"));
     }

@@ -228,9 +228,19 @@ impl Settings {
         path: &OsStr,
     ) -> Result<Plan, ConfigError> {
         let (agent, agent_spec) = self.pick(agent, path)?;
+        let plan = self.plan_of(agent, agent_spec);
+        Ok(Plan { max_iterations: max_iterations.unwrap_or(plan.max_iterations), ..plan })
+    }
+
+    /// The plan of a session whose agent leads itself.
+    pub fn plan_outside(&self) -> Plan {
+        self.plan_of("outside".into(), AgentSpec::Outside)
+    }
+
+    fn plan_of(&self, agent: String, agent_spec: AgentSpec) -> Plan {
         let draft = self.draft.clone();
-        Ok(Plan {
-            max_iterations: max_iterations.unwrap_or(draft.max_iterations),
+        Plan {
+            max_iterations: draft.max_iterations,
             context: draft.context,
             max_hook_retries: draft.max_hook_retries,
             on_limit: draft.on_limit,
@@ -247,7 +257,7 @@ impl Settings {
             budget: draft.budget,
             agent,
             agent_spec,
-        })
+        }
     }
 
     fn pick(&self, asked: Option<&str>, path: &OsStr) -> Result<(String, AgentSpec), ConfigError> {

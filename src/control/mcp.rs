@@ -5,8 +5,10 @@
 //!
 //! # Invariants
 //! - Whatever a client sends, the server stays: what is wrong is answered, and what is no message is passed over.
-//! - No call holds another one: each has a thread and a connection of its own.
+//! - No call holds another one: each has a thread of its own, and a connection while it lasts.
 
+mod hooks;
+mod iterations;
 mod reach;
 mod session;
 mod tasks;
@@ -24,6 +26,7 @@ use rmcp::{
     transport::{async_rw::AsyncRwTransport, stdio_pipes},
 };
 
+use super::headless::Signals;
 pub use reach::{Find, Reach};
 use tool::Tool;
 
@@ -37,20 +40,38 @@ const INSTRUCTIONS: &str = "\
 creel supervises this session: it prompts you, runs checks when you stop, and goes on until the work is complete. Its task graph is \
 shared with the people and hooks around you. Call session_status to see where the session is and task_list for what there is to do. \
 Call task_start when you begin with a task, task_complete when it is done, task_block when you cannot go on, and task_add for work \
-that you find. Errors say what to do next.";
+that you find. To work on a task in iterations of your own until it is done, call hook_register and iteration_start, and after each \
+iteration iteration_validate. Errors say what to do next.";
 
 /// The server.
 struct Server {
     tools: Vec<Tool>,
     reach: Arc<Reach>,
+    instructions: String,
 }
 
-/// Serves the session that is found, until the client closes its side.
-pub fn serve(find: Box<Find>) -> io::Result<()> {
-    let tools = [tasks::tools(), session::tools()].into_iter().flatten().collect();
-    let server = Server { tools, reach: Arc::new(Reach::new(find)) };
+/// How a server ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The client closed its side.
+    Closed,
+    /// A signal came.
+    Interrupted,
+}
+
+/// Serves the session that is found, until the client closes its side. The agent is told `more` about it, if there is more.
+pub fn serve(find: Box<Find>, more: Option<&str>) -> io::Result<Ended> {
+    let tools = [tasks::tools(), hooks::tools(), iterations::tools(), session::tools()].into_iter().flatten().collect();
+    let instructions = [Some(INSTRUCTIONS), more].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let server = Server { tools, reach: Arc::new(Reach::new(find)), instructions };
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(AT_ONCE).build()?;
-    let ended = tokio.block_on(server.talk());
+    let ended = tokio.block_on(async {
+        let mut signals = Signals::listen()?;
+        tokio::select! {
+            talked = server.talk() => talked.map(|()| Ended::Closed),
+            _ = signals.next() => Ok(Ended::Interrupted),
+        }
+    });
     // A call that still waits for its session must not keep the program.
     tokio.shutdown_background();
     ended
@@ -81,7 +102,7 @@ impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(Implementation::new("creel", env!("CARGO_PKG_VERSION")))
-            .with_instructions(INSTRUCTIONS)
+            .with_instructions(self.instructions.clone())
     }
 
     async fn list_tools(

@@ -46,6 +46,17 @@ pub enum Action {
     Escalate,
 }
 
+impl Action {
+    /// The name in records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Continue => "continue",
+            Self::Escalate => "escalate",
+        }
+    }
+}
+
 /// A decision, as a hook answers it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StopResult {

@@ -2,6 +2,7 @@
 
 use super::{
     event::{Outcome, PromptReason, StopHow},
+    hooks::{dispatch::Dispatch, point::Point},
     session::{Phase, State},
 };
 
@@ -48,6 +49,12 @@ impl State {
 
     fn doing_now(&self) -> String {
         match &self.phase {
+            // Nothing comes after its start but what the agent does.
+            Phase::Hooks(Dispatch { point: Point::SessionStart, running: None, .. }) | Phase::Between
+                if self.is_led_from_outside() =>
+            {
+                "is led by the agent".into()
+            }
             Phase::Hooks(dispatch) => match &dispatch.running {
                 Some(running) => format!("runs `{}` at {}", running.hook, dispatch.point),
                 None => format!("at {}", dispatch.point),
@@ -67,7 +74,6 @@ impl State {
                 ([], None) => "judges the iteration".into(),
                 (some, None) => format!("checks {} rules", some.len()),
             },
-            Phase::Between if self.is_led_from_outside() => "is led by the agent".into(),
             Phase::Due(_) | Phase::Settled(_) | Phase::Between | Phase::Escalated(_) | Phase::Exit(_) => {
                 "goes on".into()
             }

@@ -16,6 +16,7 @@ mod known_agents;
 mod leaving;
 mod lines;
 mod mcp;
+mod mcp_loops;
 mod output;
 mod process;
 mod quoting;

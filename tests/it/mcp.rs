@@ -17,7 +17,7 @@ use crate::support::{
 };
 
 /// A session whose agent works until the file `go` is there.
-fn working() -> (Project, Started) {
+pub(crate) fn working() -> (Project, Started) {
     let project = idle();
     let mut session = project.start();
     session.wait_for("prompt_sent");
@@ -26,18 +26,24 @@ fn working() -> (Project, Started) {
 
 /// The project of such a session.
 fn idle() -> Project {
-    let turn = "  - { say: '<promise>COMPLETE</promise>', run: 'until [ -e go ]; do sleep 0.02; done' }\n";
-    let scenario = format!("turns:\n{turn}otherwise: {{ say: '<promise>COMPLETE</promise>' }}\n");
-    Project::with("prompt: GOAL\nagents: { demo: { script: scenario.yaml } }\n").file("scenario.yaml", &scenario)
+    configured("")
 }
 
-fn ends(project: &Project, session: Started) {
+/// The same, with more config.
+pub(crate) fn configured(more: &str) -> Project {
+    let turn = "  - { say: '<promise>COMPLETE</promise>', run: 'until [ -e go ]; do sleep 0.02; done' }\n";
+    let scenario = format!("turns:\n{turn}otherwise: {{ say: '<promise>COMPLETE</promise>' }}\n");
+    let config = format!("prompt: GOAL\nagents: {{ demo: {{ script: scenario.yaml }} }}\n{more}");
+    Project::with(&config).file("scenario.yaml", &scenario)
+}
+
+pub(crate) fn ends(project: &Project, session: Started) {
     project.write("go", "");
     assert_eq!(session.end().code, 0);
 }
 
 /// Some facts about something.
-fn facts(value: &Value, names: &[&str]) -> Value {
+pub(crate) fn facts(value: &Value, names: &[&str]) -> Value {
     names.iter().map(|name| value[name].clone()).collect()
 }
 
@@ -74,7 +80,16 @@ async fn every_tool_says_what_it_takes_gives_and_does() {
         task_complete(taskId) once
         task_block(taskId, reason)
         task_depend(taskId, dependsOn) once
+        hook_register(taskId)
+        hook_evaluate(iterationId)
+        hook_list(taskId) reads once
+        hook_clear(taskId) once
+        iteration_start(taskId)
+        iteration_validate(iterationId)
+        iteration_next(iterationId)
+        iteration_complete(iterationId) once
         session_status() reads once
+        session_complete() ends once
     "#]]
     .assert_eq(&table);
     tools.close().await;
@@ -200,15 +215,15 @@ async fn the_session_tells_where_it_is() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_session_may_begin_after_the_server_and_end_before_it() {
     let project = idle();
-    let tools = Tools::of(&project).await;
+    let tools = Tools::with(&project, &["mcp", "--session", "s"], &[]).await;
     let why = tools.fails("session_status", json!({})).await;
-    assert!(why.starts_with("no session is running in ") && why.contains("\n`creel run` starts a session"), "{why}");
+    assert!(why.starts_with("there is no session `s` here") && why.contains("\n`creel run` starts a session"), "{why}");
     let mut session = project.start();
     session.wait_for("prompt_sent");
     assert_eq!(tools.does("session_status", json!({})).await["session"], "s");
     ends(&project, session);
     let why = tools.fails("task_list", json!({})).await;
-    assert!(why.starts_with("no session is running in "), "{why}");
+    assert!(why.starts_with("session `s` is not running\n`creel run` starts a session"), "{why}");
     tools.close().await;
 }
 
@@ -380,7 +395,7 @@ fn a_client_that_dies_in_the_middle_of_a_call_takes_its_server_along_and_nothing
 #[test]
 fn a_server_of_a_session_that_is_killed_says_so() {
     let (project, session) = working();
-    let mut raw = Raw::greeted(&project);
+    let mut raw = Raw::with(&project, &["mcp", "-s", "s"]);
     assert_eq!(raw.call(1, "task_list", &json!({}))["result"]["structuredContent"]["taskCount"], 0);
     session.kill();
     let answer = raw.call(2, "task_list", &json!({}));

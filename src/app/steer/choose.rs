@@ -1,5 +1,7 @@
 //! Which session a command is about: the one that is named, the one whose agent or hook asks, or the only one that runs.
 
+use std::path::Path;
+
 use crate::{
     app::{Failure, Result, project},
     control::cli::steer::SessionArgs,
@@ -8,10 +10,16 @@ use crate::{
 
 /// A session that runs, as far as can be known: whoever connects will see.
 pub(in crate::app) fn running(args: &SessionArgs) -> Result<Folder> {
-    let (root, sessions) = project::sessions_of(&args.config)?;
+    let (root, _) = project::sessions_of(&args.config)?;
+    running_if_any(args)?.ok_or_else(|| none_running(&root))
+}
+
+/// The same; nothing, if none is named and none runs.
+pub(in crate::app) fn running_if_any(args: &SessionArgs) -> Result<Option<Folder>> {
+    let (_, sessions) = project::sessions_of(&args.config)?;
     match named(args, &sessions)? {
-        Some(folder) => Ok(folder),
-        None => the_only(&sessions, &root),
+        Some(folder) => Ok(Some(folder)),
+        None => the_only(&sessions),
     }
 }
 
@@ -29,20 +37,20 @@ pub(super) fn all_running(sessions: &Sessions) -> Result<Vec<Folder>> {
     Ok(all.into_iter().filter(|folder| journal::running(folder).is_some()).collect())
 }
 
-fn the_only(sessions: &Sessions, root: &std::path::Path) -> Result<Folder> {
+fn the_only(sessions: &Sessions) -> Result<Option<Folder>> {
     let mut running = all_running(sessions)?;
     match (running.pop(), running.len()) {
-        (Some(folder), 0) => Ok(folder),
-        (None, _) => Err(Failure::usage(format!(
-            "no session is running in {}; `creel sessions` lists those that there were",
-            root.display()
-        ))),
-        (Some(last), _) => {
-            let names = running.iter().chain([&last]).map(|folder| format!("\n  {}", folder.name));
+        (only, 0) => Ok(only),
+        (last, _) => {
+            let names = running.iter().chain(&last).map(|folder| format!("\n  {}", folder.name));
             Err(Failure::usage(format!(
                 "several sessions are running; name one with --session:{}",
                 names.collect::<String>()
             )))
         }
     }
+}
+
+fn none_running(root: &Path) -> Failure {
+    Failure::usage(format!("no session is running in {}; `creel sessions` lists those that there were", root.display()))
 }

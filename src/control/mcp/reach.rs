@@ -3,7 +3,7 @@
 //! The session may begin after the server, and end before it. So it is looked for when it is needed, and again when the one
 //! that was found is over.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::tool::Trouble;
 use crate::{
@@ -25,20 +25,43 @@ pub struct Reach {
     find: Box<Find>,
     /// The session that was found last.
     found: Mutex<Option<Folder>>,
+    /// Connections that no call uses now.
+    idle: Mutex<Vec<Line>>,
 }
 
-/// A connection to the session, for one call.
+/// How many connections are kept. A session has room for so many clients only, and servers are not alone.
+const KEPT: usize = 2;
+
+/// A connection to the session, for one call at a time.
 pub(super) struct Line(Client);
 
 impl Reach {
     /// The session that `find` finds.
     pub fn new(find: Box<Find>) -> Self {
-        Self { find, found: Mutex::new(None) }
+        Self { find, found: Mutex::new(None), idle: Mutex::new(Vec::new()) }
     }
 
-    /// Connects. Blocks while it does.
+    /// A connection for a call. Blocks while it is made.
     pub(super) fn line(&self) -> Result<Line, Trouble> {
-        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // Those that the session has closed meanwhile are dropped.
+        while let Some(line) = lock(&self.idle).pop() {
+            if line.0.is_open() {
+                return Ok(line);
+            }
+        }
+        self.connect()
+    }
+
+    /// Keeps the connection of a call that went well for the next one.
+    pub(super) fn keep(&self, line: Line) {
+        let mut idle = lock(&self.idle);
+        if idle.len() < KEPT {
+            idle.push(line);
+        }
+    }
+
+    fn connect(&self) -> Result<Line, Trouble> {
+        let found = lock(&self.found).clone();
         if let Some(folder) = found {
             match Client::connect(&folder) {
                 Err(AskError::NotRunning(_)) => {}
@@ -47,9 +70,14 @@ impl Reach {
         }
         let folder = (self.find)().map_err(|why| no_session(&why))?;
         let client = Client::connect(&folder)?;
-        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(folder);
+        *lock(&self.found) = Some(folder);
         Ok(Line(client))
     }
+}
+
+/// What is behind a lock is whole at any time, whoever died holding it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Line {
@@ -61,6 +89,11 @@ impl Line {
     /// Asks, for whoever can make something of a refusal.
     pub(super) fn ask(&mut self, request: &Request) -> Result<Option<Told>, AskError> {
         self.0.ask(Asker::Mcp, request)
+    }
+
+    /// Asks for something that takes as long as the session needs for it.
+    pub(super) fn told_in_time(&mut self, request: &Request) -> Result<Told, Trouble> {
+        self.0.ask_patiently(Asker::Mcp, request)?.ok_or_else(other_answer)
     }
 
     /// All tasks.

@@ -19,17 +19,41 @@ use crate::{
 };
 
 pub(super) fn tools() -> Vec<Tool> {
-    vec![Tool::new(
-        About {
-            name: "session_status",
-            title: "Look at the session",
-            description: "Where the session that supervises you is: its iteration and how many there may be, the retries \
-                          since the last new message, what is held for you, whether it waits for a person, and how many \
-                          tasks there are in each state.",
-            touch: Touch::Looks,
-        },
-        status,
-    )]
+    vec![Tool::new(STATUS, status), Tool::new(COMPLETE, complete)]
+}
+
+const STATUS: About = About {
+    name: "session_status",
+    title: "Look at the session",
+    description: "Where the session that supervises you is: its iteration and how many there may be, the retries since the \
+                  last new message, what is held for you, whether it waits for a person, and how many tasks there are in \
+                  each state.",
+    touch: Touch::Looks,
+};
+const COMPLETE: About = About {
+    name: "session_complete",
+    title: "Say that the whole work is done",
+    description: "Say that the work of the whole session is done, as <promise>COMPLETE</promise> in your last message does. \
+                  It is judged when your turn ends, so end it then; what is missing comes with the next prompt.",
+    touch: Touch::Ends,
+};
+
+/// That the work is done.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Complete {
+    /// What makes you say so.
+    #[serde(default)]
+    reason: String,
+}
+
+/// What follows from it.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Promised {
+    /// The session's name.
+    session: String,
+    /// What happens now.
+    next: String,
 }
 
 /// Nothing has to be said.
@@ -100,6 +124,17 @@ struct Counts {
 fn status(line: &mut Line, _: Nothing) -> Result<SessionStatus, Trouble> {
     let Told::Status(status) = line.told(&Request::Status)? else { return Err(other_answer()) };
     Ok(SessionStatus::of(*status, &line.tasks()?))
+}
+
+fn complete(line: &mut Line, Complete { reason }: Complete) -> Result<Promised, Trouble> {
+    let Told::Status(status) = line.told(&Request::Status)? else { return Err(other_answer()) };
+    line.ask(&Request::SessionComplete { reason })?;
+    let next = if status.led_from_outside {
+        "the session is complete, and over"
+    } else {
+        "end your turn: then it is judged whether the work is done"
+    };
+    Ok(Promised { session: status.session, next: next.into() })
 }
 
 impl SessionStatus {

@@ -41,6 +41,8 @@ pub(super) enum Touch {
     Once,
     /// It changes something each time.
     Anew,
+    /// It changes what cannot be taken back.
+    Ends,
 }
 
 /// What is told of a tool.
@@ -75,7 +77,9 @@ impl Tool {
             .with_annotations(touch.annotations());
         let perform = move |reach: &Reach, arguments: JsonObject| {
             let input = read::<I>(name, &arguments)?;
-            let output = work(&mut reach.line()?, input)?;
+            let mut line = reach.line()?;
+            let output = work(&mut line, input)?;
+            reach.keep(line);
             Ok(serde_json::to_value(output).expect("answers have no keys that are not text"))
         };
         Self { described, perform: Arc::new(perform) }
@@ -109,6 +113,7 @@ impl Touch {
             Self::Looks => all.read_only(true).destructive(false).idempotent(true),
             Self::Once => all.read_only(false).destructive(false).idempotent(true),
             Self::Anew => all.read_only(false).destructive(false).idempotent(false),
+            Self::Ends => all.read_only(false).destructive(true).idempotent(true),
         }
     }
 }

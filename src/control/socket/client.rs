@@ -3,7 +3,7 @@
 //! Plain blocking calls: a command line must start and be done at once, and needs no runtime for a line each way.
 
 use std::{
-    io::{self, BufRead as _, BufReader, Write as _},
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
     os::unix::net::UnixStream,
     time::{Duration, Instant},
 };
@@ -84,6 +84,14 @@ impl Client {
         Ok(Self { name, stream: BufReader::new(stream) })
     }
 
+    /// Whether the session still listens. Nothing comes unasked, so the end is all that could be heard.
+    pub fn is_open(&self) -> bool {
+        let mut stream = self.stream.get_ref();
+        let heard = stream.set_nonblocking(true).and_then(|()| stream.read(&mut [0]));
+        let silent = heard.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+        silent && stream.set_nonblocking(false).is_ok()
+    }
+
     /// Asks, and waits for the answer.
     pub fn ask(&mut self, by: Asker, request: &Request) -> Result<Option<Told>, AskError> {
         let line = ask(by, request);
@@ -98,6 +106,15 @@ impl Client {
             (true, _) => Ok(reply.told),
             (false, why) => Err(AskError::Refused(why.unwrap_or_else(|| "the session did not say why not".into()))),
         }
+    }
+
+    /// Asks for something that takes as long as the session needs for it.
+    pub fn ask_patiently(&mut self, by: Asker, request: &Request) -> Result<Option<Told>, AskError> {
+        let wait = |client: &Self, limit| client.stream.get_ref().set_read_timeout(limit);
+        wait(self, None).map_err(|error| self.broken(error))?;
+        let answer = self.ask(by, request);
+        wait(self, Some(PATIENCE)).map_err(|error| self.broken(error))?;
+        answer
     }
 
     /// Asks for all that comes: records, and the output of hooks.

@@ -57,6 +57,9 @@ pub struct Status {
     pub running: Vec<RunId>,
     /// The agent.
     pub agent: String,
+    /// Whether the agent leads itself, and is sent no prompts.
+    #[serde(default)]
+    pub led_from_outside: bool,
     /// The project's folder.
     pub cwd: String,
     /// When it began.
@@ -165,6 +168,7 @@ impl Status {
             gate: gates(state).into_iter().next(),
             running: state.running().collect(),
             agent: state.began.agent.clone(),
+            led_from_outside: state.is_led_from_outside(),
             cwd: state.began.cwd.clone(),
             started: rfc3339(state.started),
             pid: std::process::id(),

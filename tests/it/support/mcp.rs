@@ -117,7 +117,11 @@ pub(crate) struct Raw {
 impl Raw {
     /// Starts a server, and says nothing.
     pub(crate) fn of(project: &Project) -> Self {
-        let mut command = project.command(&["mcp"]);
+        Self::start(project, &["mcp"])
+    }
+
+    fn start(project: &Project, args: &[&str]) -> Self {
+        let mut command = project.command(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("it starts");
         let stdin = child.stdin.take();
@@ -127,7 +131,12 @@ impl Raw {
 
     /// The same, after the handshake.
     pub(crate) fn greeted(project: &Project) -> Self {
-        let mut raw = Self::of(project);
+        Self::with(project, &["mcp"])
+    }
+
+    /// The same, with more arguments.
+    pub(crate) fn with(project: &Project, args: &[&str]) -> Self {
+        let mut raw = Self::start(project, args);
         let hello =
             json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "raw", "version": "0"}});
         let answer = raw.ask(0, "initialize", &hello);
@@ -161,6 +170,14 @@ impl Raw {
         let mut line = String::new();
         self.stdout.read_line(&mut line).expect("text");
         (!line.is_empty()).then(|| serde_json::from_str(&line).expect("JSON"))
+    }
+
+    /// Calls a tool that does its job, and gives what it told.
+    #[track_caller]
+    pub(crate) fn does(&mut self, tool: &str, arguments: &Value) -> Value {
+        let answer = self.call(7, tool, arguments);
+        assert_ne!(answer["result"]["isError"], true, "{tool}: {answer}");
+        answer["result"]["structuredContent"].clone()
     }
 
     /// Says nothing more, and reads what still comes until the server is gone.

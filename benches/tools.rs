@@ -1,0 +1,180 @@
+//! What an agent's tools cost: a call beside an empty one, and the stop hooks that a call may ask.
+//!
+//! `cargo bench --bench tools` measures both. `docs/benchmarks.md` explains the figures.
+
+#[path = "support/measure.rs"]
+#[expect(dead_code, reason = "memory is not measured here")]
+mod measure;
+
+use std::{
+    cell::RefCell,
+    hint::black_box,
+    io::{BufRead as _, BufReader, Write as _},
+    path::Path,
+    process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio},
+    time::{Duration, Instant},
+};
+
+use creel::{
+    config::Settings,
+    engine::{
+        self, State,
+        event::{By, Event, Presence, SessionStarted},
+        input::{Command as Asks, Input},
+        policy::Preset,
+        stop::{
+            loops::{Asked, LoopCommand, Rules},
+            registry::Registration,
+        },
+        time::At,
+    },
+};
+use measure::{Figure, Finding, Result, Verdict, check, compare, median};
+use serde_json::{Map, Value, json};
+
+/// How many calls make a round.
+const CALLS: u32 = 200;
+/// How many hooks are asked.
+const HOOKS: usize = 10;
+/// How long asking them may take.
+const ASKING: Duration = Duration::from_micros(20);
+
+fn main() -> ExitCode {
+    measure::run(&[Figure { name: "call", measure: call }, Figure { name: "stop-hooks", measure: stop_hooks }])
+}
+
+/// A call of a tool, from the client's line to the session and back, against a ping of the same server.
+fn call() -> Result<Vec<Finding>> {
+    let folder = tempfile::tempdir()?;
+    let client = RefCell::new(Client::start(folder.path())?);
+    client.borrow_mut().tool("task_add", &json!({"goal": "x", "taskId": "t"}))?;
+    let times = |each: &dyn Fn(&mut Client) -> Result<()>| {
+        let started = Instant::now();
+        (0..CALLS).try_for_each(|_| each(&mut client.borrow_mut()))?;
+        Ok(started.elapsed())
+    };
+    let ping = || times(&|client| client.ask("ping", &json!({})).map(drop));
+    let look = || times(&|client| client.tool("task_get", &json!({"taskId": "t"})));
+    let change = || times(&|client| client.tool("hook_clear", &json!({"taskId": "t"})));
+    let (calls, pings) = (format!("{CALLS} calls of task_get"), format!("{CALLS} pings"));
+    let looked = compare(25, look, ping)?;
+    let changed = compare(5, change, ping)?;
+    let told = Finding { text: changed.tell("calls that are recorded", &pings), verdict: Verdict::Information };
+    Ok(vec![looked.finding(&calls, &pings, 3.0), told])
+}
+
+/// Ten hooks that are registered for a task, all asked, and the decision.
+fn stop_hooks() -> Result<Vec<Finding>> {
+    let state = judging()?;
+    let once = || {
+        let started = Instant::now();
+        let step = engine::decide(black_box(&state), At(2), Input::Proceed);
+        let took = started.elapsed();
+        let decided = step.events.iter().any(|event| matches!(event, Event::StopDecided(_)));
+        check(decided, "nothing was decided").map(|()| took)
+    };
+    let all = (0..2_000).map(|_| once()).collect::<Result<Vec<_>>>()?;
+    let took = median(all.into_iter(), Duration::cmp);
+    let text =
+        format!("{HOOKS} stop hooks asked: {:.1} us, allowed {} us", took.as_secs_f64() * 1e6, ASKING.as_micros());
+    Ok(vec![Finding { text, verdict: if took <= ASKING { Verdict::Ok } else { Verdict::Missed } }])
+}
+
+/// A session in which a loop with that many hooks waits to be judged.
+fn judging() -> Result<State> {
+    let plan = Settings::default().plan_outside();
+    let began = SessionStarted {
+        agent: plan.agent.clone(),
+        cwd: "/".into(),
+        prompt: String::new(),
+        max_iterations: plan.max_iterations,
+        id: "bench".into(),
+        seed: 7,
+        presence: Presence::Unattended,
+        plan,
+    };
+    let mut state = State::new("s", began, At(1));
+    settle(&mut state);
+    for n in 0..HOOKS {
+        // Promises are what each of them looks for in vain, so that all are asked.
+        let preset = if n % 2 == 0 { Preset::Default } else { Preset::Promise };
+        ask(&mut state, Asks::RegisterStopHook(Registration { task: "t".into(), preset, metadata: Map::new() }))?;
+    }
+    let start = LoopCommand::Start { task: "t".into(), max_iterations: 10, promises: Vec::new() };
+    ask(&mut state, Asks::Loop(start))?;
+    settle(&mut state);
+    let id = state.stop.loops.first().ok_or("no loop")?.id.clone();
+    let said = "I wrote the parser and its tests. One of them is red.".to_owned();
+    let files = vec!["src/parser.rs".to_owned()];
+    let asked = Asked { id, said, files, draft: None, checkpoint: None, rules: Rules::Check };
+    ask(&mut state, Asks::Loop(LoopCommand::Judge(Box::new(asked))))?;
+    Ok(state)
+}
+
+fn ask(state: &mut State, command: Asks) -> Result<()> {
+    let step = engine::decide(state, At(1), Input::Command { by: By::Mcp, command });
+    check(!step.events.is_empty(), "it was refused")?;
+    step.events.iter().for_each(|event| state.apply(At(1), event));
+    Ok(())
+}
+
+/// Goes on until nothing is due.
+fn settle(state: &mut State) {
+    loop {
+        let step = engine::decide(state, At(1), Input::Proceed);
+        if step.events.is_empty() {
+            return;
+        }
+        step.events.iter().for_each(|event| state.apply(At(1), event));
+    }
+}
+
+/// A client of `creel mcp`, which has a session of its own.
+struct Client {
+    server: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Client {
+    fn start(home: &Path) -> Result<Self> {
+        let mut server = Command::new(env!("CARGO_BIN_EXE_creel"))
+            .arg("mcp")
+            .current_dir(home)
+            .env("HOME", home)
+            .env("XDG_STATE_HOME", home.join("state"))
+            .env("XDG_CONFIG_HOME", home.join("config"))
+            .env_remove("XDG_RUNTIME_DIR")
+            .env_remove("CREEL_SESSION")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let stdin = server.stdin.take().ok_or("no stdin")?;
+        let stdout = BufReader::new(server.stdout.take().ok_or("no stdout")?);
+        let mut client = Self { server, stdin, stdout };
+        let info = json!({"name": "bench", "version": "0"});
+        client.ask("initialize", &json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info}))?;
+        Ok(client)
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Result<Value> {
+        let line = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string() + "\n";
+        self.stdin.write_all(line.as_bytes())?;
+        let mut answer = String::new();
+        self.stdout.read_line(&mut answer)?;
+        Ok(serde_json::from_str(&answer)?)
+    }
+
+    fn tool(&mut self, name: &str, arguments: &Value) -> Result<()> {
+        let answer = self.ask("tools/call", &json!({"name": name, "arguments": arguments}))?;
+        check(answer["result"]["structuredContent"].is_object(), &answer.to_string())
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}

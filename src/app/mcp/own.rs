@@ -1,0 +1,147 @@
+//! A session that the tools' server runs itself, for an agent that leads itself.
+//!
+//! # Invariants
+//! - It runs nothing of a config that nobody trusts.
+//! - It ends before the server does, unless that is killed; then `creel resume` goes on with it.
+
+use std::{
+    path::PathBuf,
+    sync::mpsc::{self, Sender},
+    thread::JoinHandle,
+};
+
+use tokio::runtime::Handle;
+
+use crate::{
+    app::{
+        Failure, Result,
+        project::{self, Project},
+        run, stage, trust,
+    },
+    config::Settings,
+    control::{
+        cli::ConfigArgs,
+        headless::{self, WayOut},
+        socket::{
+            Socket,
+            client::Client,
+            message::{Asker, Request},
+        },
+    },
+    engine::{
+        event::{Presence, StopHow},
+        policy::Plan,
+    },
+    journal::{self, Folder, Sessions},
+    runtime::{Runtime, Scene},
+};
+
+/// All that such a session needs.
+pub(super) struct Opening {
+    root: PathBuf,
+    plan: Plan,
+    allowed: bool,
+}
+
+/// Such a session.
+pub(super) struct Own {
+    folder: Folder,
+    thread: JoinHandle<()>,
+    begun: Begun,
+}
+
+/// What is known once it has begun.
+struct Begun {
+    tokio: Handle,
+    way_out: WayOut,
+}
+
+impl Opening {
+    /// As the config says, if that may run; otherwise without anything of it that runs.
+    pub(super) fn of(config: &ConfigArgs) -> Result<Self> {
+        let project = Project::load(config)?;
+        let plan = project.settings.plan_outside();
+        let would_run = trust::of_plan(&plan);
+        let allowed = trust::is_allowed(&project.config_place(), &project.settings.documents, &would_run)?;
+        let plan = if allowed { plan } else { Settings::default().plan_outside() };
+        Ok(Self { root: project.root, plan, allowed })
+    }
+
+    /// Whether the config may run what it names.
+    pub(super) const fn is_allowed(&self) -> bool {
+        self.allowed
+    }
+
+    /// Begins it, and waits until it can be reached.
+    pub(super) fn begin(self) -> Result<Own> {
+        let Self { root, plan, .. } = self;
+        let folder = run::first_free(&Sessions::of(&root), &run::dated("mcp"));
+        run::remember_plan(&root, &plan)?;
+        let first = run::began(&root, plan, String::new(), Presence::Unattended);
+        let scene = Scene { cwd: root, rescue: project::state_dir()?.join("rescued") };
+        let (tell, told) = mpsc::channel();
+        let thread = {
+            let folder = folder.clone();
+            let make = move |folder: &Folder| Ok(Runtime::begin(first, folder, scene, Vec::new())?);
+            std::thread::Builder::new().name("session".into()).spawn(move || live(&folder, make, &tell))
+        };
+        let thread = thread.map_err(|error| Failure::failed(format!("cannot begin a session: {error}")))?;
+        match told.recv() {
+            Ok(started) => started.map(|begun| Own { folder, thread, begun }),
+            Err(_) => Err(Failure::failed("the session died before it began, which is a fault of creel")),
+        }
+    }
+}
+
+impl Own {
+    pub(super) const fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        journal::running(&self.folder).is_some()
+    }
+
+    /// The agent is gone: its work is complete, unless it left in the middle of a loop.
+    pub(super) fn end(self) {
+        let Begun { tokio, way_out } = self.begun;
+        let _inside = tokio.enter();
+        if let Err(error) = headless::leave_at_a_signal(way_out) {
+            tracing::warn!("cannot listen for signals: {error}");
+        }
+        let state = journal::fold(&self.folder.journal());
+        let in_a_loop = state.is_ok_and(|state| state.stop.loops.iter().any(|known| !known.is_over));
+        let request = if in_a_loop {
+            Request::Stop { how: StopHow::Now }
+        } else {
+            Request::SessionComplete { reason: "the agent is gone".into() }
+        };
+        let asked = Client::connect(&self.folder).and_then(|mut client| client.ask(Asker::Mcp, &request));
+        if let Err(error) = asked {
+            tracing::info!("{error}");
+        }
+        let _ = self.thread.join();
+    }
+}
+
+/// Runs the session on a thread of its own; `tell` hears when it has begun, or why it has not.
+fn live(folder: &Folder, make: impl FnOnce(&Folder) -> Result<Runtime>, tell: &Sender<Result<Begun>>) {
+    let tokio = match stage::runtime() {
+        Ok(tokio) => tokio,
+        Err(failure) => return drop(tell.send(Err(failure))),
+    };
+    tokio.block_on(async {
+        let mut runtime = match make(folder) {
+            Ok(runtime) => runtime,
+            Err(failure) => return drop(tell.send(Err(failure))),
+        };
+        let socket = stage::open_socket(folder, &mut runtime);
+        let way_out = stage::way_out(&runtime, socket.as_ref());
+        let _ = tell.send(Ok(Begun { tokio: Handle::current(), way_out }));
+        if let Err(error) = runtime.run().await {
+            tracing::error!("the session failed: {error}");
+        }
+        let _ = tokio::task::spawn_blocking(move || socket.map(Socket::close)).await;
+    });
+    tokio.shutdown_background();
+}
