@@ -426,6 +426,7 @@ impl Story {
             file: Some(format!("outputs/run-{run}.log")),
             reply: None,
             answer: None,
+            outcome: None,
         };
         self.inbox.push_back(Input::HookFinished { run, result: Box::new(result) });
     }

@@ -135,6 +135,7 @@ fn on_hook_finished(state: &State, run: RunId, result: RunResult) -> Step {
         reply: result.reply,
         decision: None,
         file: result.file,
+        outcome: result.outcome,
         again: false,
     };
     let judged = verdict::judge(dispatch.point, spec, dispatch::view(&finished));

@@ -81,6 +81,7 @@ pub async fn run_hook(job: &HookJob, place: &Place, watch: &mut dyn Watch, cance
         file,
         reply,
         answer,
+        outcome: None,
     }
 }
 

@@ -107,6 +107,31 @@ pub struct Facts {
     pub graph: Option<Value>,
     /// What earlier steps of a workflow said, by the names that stand for it.
     pub values: Vec<(String, String)>,
+    /// What is submitted or merged, at the points that are about it.
+    pub submission: Option<Box<Submission>>,
+}
+
+/// What is submitted or merged, and how: for the built-in hooks. Texts may come from an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Submission {
+    /// The task, if the work is about one.
+    pub task: Option<TaskFacts>,
+    /// Its type.
+    pub task_type: Option<String>,
+    /// What the pull request is called; unsaid if empty.
+    pub title: String,
+    /// What the pull request says.
+    pub body: String,
+    /// The branch that the work goes to; found if unsaid.
+    pub base_branch: Option<String>,
+    /// The command that makes a pull request, where `gh` does not.
+    pub pr_command: Option<String>,
+    /// The command that runs the tests; found if unsaid.
+    pub test_command: Option<String>,
+    /// The remote that the work goes to; found if unsaid.
+    pub remote: Option<String>,
+    /// What reviewers said.
+    pub reviews: Vec<String>,
 }
 
 /// What a hook is told of a task.

@@ -10,7 +10,7 @@ use super::{
     conversation::{ContextUse, Conversation, PermissionAsk, PlanEntry, Spent, StopReason, ToolCall, Work},
     hooks::{
         point::Point,
-        verdict::{Reply, RunEnd, Verdict},
+        verdict::{BuiltinOutcome, Reply, RunEnd, Verdict},
     },
     ids::{AskId, EventId, FlowId, GateId, ItemId, RunId, TurnId},
     policy::{Plan, StopHook},
@@ -446,6 +446,9 @@ pub struct HookFinished {
     /// The file with all of the output, relative to the session's folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// What a built-in hook came to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<BuiltinOutcome>,
     /// Whether it was cut by the death of creel, and runs again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,

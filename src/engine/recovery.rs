@@ -76,6 +76,7 @@ impl State {
             reply: None,
             decision: None,
             file: None,
+            outcome: None,
             again: true,
         })
     }

@@ -134,6 +134,7 @@ mod tests {
             reply: None,
             decision: None,
             file: None,
+            outcome: None,
             again: false,
         };
         let line = record(Event::HookFinished(Box::new(finished))).to_line();

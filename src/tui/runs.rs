@@ -311,6 +311,7 @@ fn checked(event: &Event) -> Option<HookFinished> {
         reply: None,
         decision: None,
         file: file.clone(),
+        outcome: None,
         again: false,
     })
 }

@@ -43,6 +43,38 @@ pub struct RunResult {
     pub reply: Option<Reply>,
     /// All of its standard output, where that is an answer, unless it is longer than any answer.
     pub answer: Option<String>,
+    /// What a built-in hook came to.
+    pub outcome: Option<BuiltinOutcome>,
+}
+
+/// What a built-in hook came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BuiltinOutcome {
+    /// Whether it did its job.
+    pub status: BuiltinStatus,
+    /// What happened, why, and what to do, for a person.
+    pub message: String,
+    /// What an agent is to do about a failure, if one can do something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remediation: Option<String>,
+    /// Where the pull request is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pull_request: Option<String>,
+    /// The commit by which the work is in the base branch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merged: Option<String>,
+}
+
+/// Whether a built-in hook did its job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BuiltinStatus {
+    /// It did.
+    Success,
+    /// It did not.
+    Failure,
+    /// There was nothing to do.
+    Skip,
 }
 
 /// What a hook can answer in JSON: the format of Claude Code and codemie hooks.
@@ -96,6 +128,7 @@ impl RunResult {
             file: None,
             reply: None,
             answer: None,
+            outcome: None,
         }
     }
 }

@@ -337,6 +337,7 @@ impl State {
                 reply: None,
                 decision: None,
                 file: None,
+                outcome: None,
                 again: true,
             })
         })

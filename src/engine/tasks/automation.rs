@@ -329,6 +329,7 @@ impl State {
             reply: None,
             decision: None,
             file: None,
+            outcome: None,
             // It may have answered already, with only its end not recorded.
             again: job.hooks.front() == Some(&running.hook),
         }

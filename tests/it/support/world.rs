@@ -373,6 +373,7 @@ impl World {
             file: None,
             reply: ran.reply,
             answer: Some(ran.stdout.into()),
+            outcome: None,
         };
         self.input(Input::HookFinished { run: job.run, result: Box::new(result) });
     }
