@@ -1,7 +1,7 @@
 //! Runs one command line to its end, whatever it does.
 //!
-//! Owns the process group, the three streams, the timeout and the cancelling of one `sh -c`. Does not keep output
-//! (see [`super::output`]) and does not know what the command is for.
+//! Owns the process group, the three streams, the timeout and the cancelling of one `sh -c`, or of one program without
+//! a shell. Does not keep output (see [`super::output`]) and does not know what the command is for.
 //!
 //! # Invariants
 //! - What was printed reaches the watch, in the order of each stream, also when the command is ended by force.
@@ -76,6 +76,27 @@ pub struct ProcessSpec {
     pub mark: String,
 }
 
+/// A program to run without a shell: no character of an argument has a meaning.
+#[derive(Debug, Clone)]
+pub struct ProgramSpec {
+    /// Its name, looked for on the `PATH` that it is given, or its path.
+    pub program: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Where it runs.
+    pub cwd: PathBuf,
+    /// What is set on top of our own environment.
+    pub env: Vec<(String, String)>,
+    /// What it must not hear of our own environment.
+    pub unset: &'static [&'static str],
+    /// What it can read.
+    pub stdin: Vec<u8>,
+    /// How long it may take; as long as it likes if absent.
+    pub timeout: Option<Duration>,
+    /// What its `CREEL_MARK` is; unique to this run.
+    pub mark: String,
+}
+
 /// How long a command may usually take to end after TERM.
 pub const GRACE: Duration = Duration::from_secs(2);
 
@@ -114,26 +135,31 @@ pub trait Watch: Send {
 
 /// Runs the command and waits for its end.
 pub async fn run(spec: ProcessSpec, watch: &mut dyn Watch, cancel: &CancellationToken) -> ProcessEnd {
-    attend(Running::start, spec, watch, cancel).await
+    attend(spec.timeout, || Running::start(spec), watch, cancel).await
+}
+
+/// The same for a program without a shell.
+pub async fn run_program(spec: ProgramSpec, watch: &mut dyn Watch, cancel: &CancellationToken) -> ProcessEnd {
+    attend(spec.timeout, || Running::start_program(spec), watch, cancel).await
 }
 
 /// The same on a terminal of its own. What it prints is one stream then, standard output, and its input is what is
 /// typed: see [`terminal::typed`]. What it leaves in the background hears that the terminal hangs up.
 pub async fn run_on_terminal(spec: ProcessSpec, watch: &mut dyn Watch, cancel: &CancellationToken) -> ProcessEnd {
-    attend(Running::start_on_terminal, spec, watch, cancel).await
+    attend(spec.timeout, || Running::start_on_terminal(spec), watch, cancel).await
 }
 
 async fn attend(
-    start: impl FnOnce(ProcessSpec) -> Result<Running, String>,
-    spec: ProcessSpec,
+    timeout: Option<Duration>,
+    start: impl FnOnce() -> Result<Running, String>,
     watch: &mut dyn Watch,
     cancel: &CancellationToken,
 ) -> ProcessEnd {
     if cancel.is_cancelled() {
         return ProcessEnd::Cancelled;
     }
-    let deadline = spec.timeout.and_then(|t| Instant::now().checked_add(t));
-    let mut running = match start(spec) {
+    let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
+    let mut running = match start() {
         Ok(running) => running,
         Err(why) => return ProcessEnd::SpawnFailed(why),
     };
@@ -173,7 +199,14 @@ pub(super) fn shell(line: &str, cwd: &Path, env: &[(String, String)], mark: &str
 /// The same without a group: one that gets a terminal becomes the leader of a session, which the leader of a group cannot.
 fn bare_shell(line: &str, cwd: &Path, env: &[(String, String)], mark: &str) -> Command {
     let mut command = Command::new(SHELL);
-    command.arg("-c").arg(line).current_dir(cwd);
+    command.arg("-c").arg(line);
+    marked(&mut command, cwd, env, mark);
+    command
+}
+
+/// Says where it runs, and in which environment.
+fn marked(command: &mut Command, cwd: &Path, env: &[(String, String)], mark: &str) {
+    command.current_dir(cwd);
     for name in OURS {
         command.env_remove(name);
     }
@@ -181,7 +214,6 @@ fn bare_shell(line: &str, cwd: &Path, env: &[(String, String)], mark: &str) -> C
         command.env(name, value.replace('\0', ""));
     }
     command.env(MARK, sweep::marked(mark));
-    command
 }
 
 /// Ends the group, and whatever left it, if nobody came to see the end.
@@ -234,14 +266,33 @@ enum Seen {
 impl Running {
     fn start(spec: ProcessSpec) -> Result<Self, String> {
         let mut command = shell(&spec.command, &spec.cwd, &spec.env, &spec.mark);
-        command.stdin(input_for(&spec.stdin));
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|e| why_not(&e, &spec.cwd))?;
-        let guard = Guard::of(&child, spec.mark)?;
-        let stdin = child.stdin.take().map(|pipe| Input::new(pipe, spec.stdin));
+        command.stdin(input_for(&spec.stdin)).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().map_err(|e| why_not(&e, &spec.cwd))?;
+        Self::piped(child, spec.stdin, spec.grace, spec.mark)
+    }
+
+    fn start_program(spec: ProgramSpec) -> Result<Self, String> {
+        let mut command = Command::new(&spec.program);
+        // An argument cannot hold a NUL byte.
+        command.args(spec.args.iter().map(|arg| arg.replace('\0', ""))).process_group(0);
+        for name in spec.unset {
+            command.env_remove(name);
+        }
+        marked(&mut command, &spec.cwd, &spec.env, &spec.mark);
+        command.stdin(input_for(&spec.stdin)).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound if spec.cwd.is_dir() => format!("there is no `{}` on the PATH", spec.program),
+            _ => why_not(&e, &spec.cwd),
+        })?;
+        Self::piped(child, spec.stdin, GRACE, spec.mark)
+    }
+
+    fn piped(mut child: Child, stdin: Vec<u8>, grace: Duration, mark: String) -> Result<Self, String> {
+        let guard = Guard::of(&child, mark)?;
+        let stdin = child.stdin.take().map(|pipe| Input::new(pipe, stdin));
         let stdout = child.stdout.take().map_or_else(Output::closed, Output::new);
         let stderr = child.stderr.take().map_or_else(Output::closed, Output::new);
-        Ok(Self { child, exited: None, stdin, stdout, stderr, grace: spec.grace, guard })
+        Ok(Self { child, exited: None, stdin, stdout, stderr, grace, guard })
     }
 
     fn start_on_terminal(spec: ProcessSpec) -> Result<Self, String> {
