@@ -27,6 +27,7 @@ use crate::engine::{
     time::Span,
 };
 
+pub mod builtin;
 pub mod companion;
 pub mod output;
 pub mod plain;
@@ -38,6 +39,7 @@ pub mod sweep;
 pub mod terminal;
 pub mod worktree;
 
+use builtin::Errand;
 use output::{Capture, Captured};
 use process::{Group, ProcessEnd, ProcessSpec, Stream, Watch};
 
@@ -63,6 +65,9 @@ pub struct Place {
 /// Runs a hook once.
 pub async fn run_hook(job: &HookJob, place: &Place, watch: &mut dyn Watch, cancel: &CancellationToken) -> RunResult {
     let started = Instant::now();
+    if let HookAction::Builtin(name) = &job.hook.action {
+        return builtin::run(name, Errand { job, place, env: &[] }, watch, cancel).await;
+    }
     let spec = match spec(job, place) {
         Ok(spec) => spec,
         Err(why) => return RunResult::not_started(why),
@@ -101,9 +106,7 @@ async fn run(
     place: &Place,
     (watch, cancel): (&mut dyn Watch, &CancellationToken),
 ) -> Ran {
-    let name = run.output_file();
-    let file = (place.session_dir.join(&name), name.clone());
-    let mut both = Both { capture: Capture::new(limit, Some(file), output::FILE_CAP), watch };
+    let mut both = Both::new(run, limit, place, watch);
     let end = match process::run(spec, &mut both, cancel).await {
         ProcessEnd::Exit(code) => RunEnd::Exit(code),
         ProcessEnd::Signal(signal) => RunEnd::Signal(signal),
@@ -111,11 +114,7 @@ async fn run(
         ProcessEnd::Cancelled => RunEnd::Cut,
         ProcessEnd::SpawnFailed(why) => RunEnd::SpawnFailed(why),
     };
-    let captured = both.capture.finish();
-    if let Some(note) = &captured.file_note {
-        tracing::warn!(run = run.0, "{note}");
-    }
-    let file = captured.file_written.then_some(name);
+    let (captured, file) = both.finish(run);
     Ran { end, captured, file }
 }
 
@@ -123,6 +122,24 @@ async fn run(
 struct Both<'a> {
     capture: Capture,
     watch: &'a mut dyn Watch,
+}
+
+impl<'a> Both<'a> {
+    fn new(run: RunId, limit: usize, place: &Place, watch: &'a mut dyn Watch) -> Self {
+        let name = run.output_file();
+        let file = (place.session_dir.join(&name), name);
+        Self { capture: Capture::new(limit, Some(file), output::FILE_CAP), watch }
+    }
+
+    /// What was printed, and the file with all of it, if there is one.
+    fn finish(self, run: RunId) -> (Captured, Option<String>) {
+        let captured = self.capture.finish();
+        if let Some(note) = &captured.file_note {
+            tracing::warn!(run = run.0, "{note}");
+        }
+        let file = captured.file_written.then(|| run.output_file());
+        (captured, file)
+    }
 }
 
 impl Watch for Both<'_> {
@@ -139,9 +156,7 @@ impl Watch for Both<'_> {
 fn spec(job: &HookJob, place: &Place) -> Result<ProcessSpec, String> {
     let command = match &job.hook.action {
         HookAction::Command(command) => template::expand(command).map_err(|e| e.to_string())?,
-        HookAction::Builtin(name) => {
-            return Err(format!("the built-in hook `{name}` is not available in this version"));
-        }
+        HookAction::Builtin(name) => return Err(format!("the built-in hook `{name}` is no command")),
         HookAction::Gatekeeper(_) => return Err("a gatekeeper is not available in this version".into()),
     };
     let (point, offered) = (job.point.name(), template::offered(job.point));

@@ -282,7 +282,7 @@ impl Spool {
 }
 
 /// Only for the owner: a command may print secrets.
-fn create(path: &Path) -> io::Result<File> {
+pub(super) fn create(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }

@@ -223,9 +223,9 @@ async fn a_value_that_is_too_long_or_has_a_nul_still_lets_the_hook_run() {
 async fn what_cannot_run_is_told_and_is_no_error() {
     let dir = folder();
     let mut builtin = job(Point::BeforeSubmit, "");
-    builtin.hook.action = HookAction::Builtin("create_pr".into());
+    builtin.hook.action = HookAction::Builtin("sing".into());
     let end = result(&builtin, dir.path()).await.end;
-    assert_eq!(end, RunEnd::SpawnFailed("the built-in hook `create_pr` is not available in this version".into()));
+    assert_eq!(end, RunEnd::SpawnFailed("there is no built-in hook `sing`".into()));
     let end = result(&job(Point::OnError, "echo `cat {{error}}`"), dir.path()).await.end;
     assert!(matches!(end, RunEnd::SpawnFailed(why) if why.contains("$CREEL_ERROR")));
 }

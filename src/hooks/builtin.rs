@@ -1,0 +1,146 @@
+//! The hooks that creel brings along for submitting and merging: one job in, one result out.
+//!
+//! Owns what they have in common: how they end, and what is said of it. What each one does is in a file of its own.
+//!
+//! # Invariants
+//! - No commit is lost: whatever fails, and wherever creel is killed, the branch is where it was or where the finished
+//!   hook put it, and no rebase of ours is left in progress. See [`rescue`].
+//! - What a person began (a rebase, a merge, changes that are not committed) is never touched.
+//! - No value becomes a part of a command line: names and texts are arguments, files or variables.
+
+use std::time::Instant;
+
+use tokio_util::sync::CancellationToken;
+
+use super::{Both, Place, process::Watch};
+use crate::engine::{
+    effect::{HookJob, Submission},
+    hooks::verdict::{BuiltinOutcome, BuiltinStatus, RunEnd, RunResult},
+    time::Span,
+};
+
+mod forge;
+mod git;
+mod local_merge;
+mod merge;
+mod program;
+mod pull_request;
+mod push;
+mod rebase;
+mod rescue;
+mod run_tests;
+mod standing;
+mod words;
+mod worker;
+
+pub use rescue::recover;
+pub use standing::{Work, work_to_submit};
+use worker::Worker;
+
+/// What a built-in hook is asked to do.
+#[derive(Debug, Clone, Copy)]
+pub struct Errand<'a> {
+    /// The hook, and what it is told.
+    pub job: &'a HookJob,
+    /// Where it runs.
+    pub place: &'a Place,
+    /// What is set on top of our own environment.
+    pub env: &'a [(String, String)],
+}
+
+/// Runs the built-in hook of this name.
+pub async fn run(name: &str, errand: Errand<'_>, watch: &mut dyn Watch, cancel: &CancellationToken) -> RunResult {
+    let started = Instant::now();
+    let submission = errand.job.facts.submission.as_deref().cloned().unwrap_or_else(|| unsaid(errand.job));
+    let output = Both::new(errand.job.run, errand.job.output_limit, errand.place, watch);
+    let mut worker = Worker::new(errand, &submission, output, cancel);
+    let ended = match name {
+        "rebase_on_main" => rebase::run(&mut worker).await,
+        "run_tests" => run_tests::run(&mut worker).await,
+        "create_pr" => pull_request::run(&mut worker).await,
+        "merge_pr" => merge::run(&mut worker).await,
+        _ => return RunResult::not_started(format!("there is no built-in hook `{name}`")),
+    };
+    let (end, outcome) = said(ended);
+    if let Some(outcome) = &outcome {
+        worker.say(outcome);
+    }
+    let (captured, file) = worker.into_output().finish(errand.job.run);
+    RunResult {
+        end,
+        took: Span::from(started.elapsed()),
+        stdout: captured.stdout,
+        stderr: captured.stderr,
+        omitted_bytes: captured.omitted_bytes,
+        file,
+        reply: None,
+        answer: None,
+        outcome,
+    }
+}
+
+/// What a hook is about that was asked for without saying it.
+fn unsaid(job: &HookJob) -> Submission {
+    Submission { task: job.facts.task.clone(), ..Submission::default() }
+}
+
+/// How a built-in hook ended that was not stopped.
+#[derive(Debug, Default)]
+struct Done {
+    skipped: bool,
+    message: String,
+    pull_request: Option<String>,
+    merged: Option<String>,
+}
+
+/// Why a built-in hook did not come to its end.
+#[derive(Debug)]
+struct Halt {
+    end: RunEnd,
+    message: String,
+    remediation: Option<String>,
+    /// The end of what was printed by the program that was ended.
+    printed: String,
+}
+
+impl Done {
+    fn success(message: impl Into<String>) -> Self {
+        Self { message: message.into(), ..Self::default() }
+    }
+
+    fn skip(message: impl Into<String>) -> Self {
+        Self { skipped: true, message: message.into(), ..Self::default() }
+    }
+}
+
+impl Halt {
+    /// Something is in the way, and only a person can do something about it.
+    fn failed(message: impl Into<String>) -> Self {
+        Self { end: RunEnd::Exit(1), message: message.into(), remediation: None, printed: String::new() }
+    }
+
+    /// An agent can do something about it, namely this.
+    fn repaired_by(self, prompt: impl Into<String>) -> Self {
+        Self { remediation: Some(prompt.into()), ..self }
+    }
+
+    /// The same, and something more is to be known.
+    fn and(self, more: &str) -> Self {
+        Self { message: format!("{}; {more}", self.message), ..self }
+    }
+}
+
+fn said(ended: Result<Done, Halt>) -> (RunEnd, Option<BuiltinOutcome>) {
+    match ended {
+        Ok(Done { skipped, message, pull_request, merged }) => {
+            let status = if skipped { BuiltinStatus::Skip } else { BuiltinStatus::Success };
+            (RunEnd::Exit(0), Some(BuiltinOutcome { status, message, remediation: None, pull_request, merged }))
+        }
+        // It is run again, or not wanted any more.
+        Err(Halt { end: RunEnd::Cut, .. }) => (RunEnd::Cut, None),
+        Err(Halt { end, message, remediation, .. }) => {
+            let status = BuiltinStatus::Failure;
+            (end, Some(BuiltinOutcome { status, message, remediation, pull_request: None, merged: None }))
+        }
+    }
+}

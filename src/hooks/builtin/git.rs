@@ -1,0 +1,144 @@
+//! What git is asked, and what it answers.
+//!
+//! Owns the words of git. Does not decide what follows from an answer.
+//!
+//! # Invariants
+//! - References are named in full (`refs/heads/…`), commits by their hash: no name can be taken for an option, or for
+//!   something else.
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    Halt,
+    program::{Call, Ran, Runner},
+};
+
+/// What every call begins with: a person's settings must not colour answers.
+const FIRST: [&str; 3] = ["--no-pager", "-c", "color.ui=false"];
+
+/// What is in progress in a work tree, as the files in git's folder tell.
+const OPERATIONS: [(&str, &str); 6] = [
+    ("rebase-merge", "a rebase"),
+    ("rebase-apply", "a rebase"),
+    ("MERGE_HEAD", "a merge"),
+    ("CHERRY_PICK_HEAD", "a cherry-pick"),
+    ("REVERT_HEAD", "a revert"),
+    ("BISECT_LOG", "a bisect"),
+];
+
+/// What is not committed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Changes {
+    /// Files that git knows.
+    pub(super) tracked: Vec<String>,
+    /// Files that it does not.
+    pub(super) untracked: Vec<String>,
+}
+
+/// A call of git.
+pub(super) fn call(args: &[&str]) -> Call {
+    let all: Vec<&str> = FIRST.iter().chain(args).copied().collect();
+    Call { unshown: FIRST.len(), ..Call::new("git", &all) }
+}
+
+/// What is in progress in the work tree of this git folder.
+pub(super) fn in_progress(git_dir: &Path) -> Option<&'static str> {
+    OPERATIONS.iter().find(|(file, _)| git_dir.join(file).exists()).map(|(_, what)| *what)
+}
+
+impl Runner {
+    /// Asks git something, whatever the answer is.
+    pub(super) async fn git(&self, args: &[&str]) -> Result<Ran, Halt> {
+        self.run(&call(args), None).await
+    }
+
+    /// Asks git something that it must be able to answer.
+    pub(super) async fn git_says(&self, args: &[&str]) -> Result<String, Halt> {
+        let ran = self.git(args).await?;
+        if ran.ok() { Ok(ran.answer().to_owned()) } else { Err(failed(args, &ran)) }
+    }
+
+    /// The git folder of the work tree; its own one, where the repository has several.
+    pub(super) async fn git_dir(&self) -> Result<PathBuf, Halt> {
+        let ran = self.git(&["rev-parse", "--is-inside-work-tree", "--absolute-git-dir"]).await?;
+        match ran.answer().split_once('\n') {
+            Some(("true", dir)) if ran.ok() => Ok(PathBuf::from(dir)),
+            Some(_) if ran.ok() => {
+                Err(Halt::failed(format!("{} has no work tree: run creel in a clone that has one", self.cwd.display())))
+            }
+            Some(_) | None => Err(Halt::failed(format!(
+                "{} is not usable as a git repository ({}): `git init` makes one, or take this hook out of the config",
+                self.cwd.display(),
+                ran.complaint()
+            ))),
+        }
+    }
+
+    /// The branch that is checked out; none if it is a single commit.
+    pub(super) async fn branch(&self) -> Result<Option<String>, Halt> {
+        let ran = self.git(&["symbolic-ref", "-q", "HEAD"]).await?;
+        Ok(ran.answer().strip_prefix("refs/heads/").filter(|_| ran.ok()).map(str::to_owned))
+    }
+
+    /// The commit that something stands for.
+    pub(super) async fn commit(&self, what: &str) -> Result<Option<String>, Halt> {
+        let ran = self.git(&["rev-parse", "--verify", "--quiet", &format!("{what}^{{commit}}")]).await?;
+        Ok(ran.ok().then(|| ran.answer().to_owned()))
+    }
+
+    /// Whether all of a commit's history is part of another's.
+    pub(super) async fn contains(&self, later: &str, earlier: &str) -> Result<bool, Halt> {
+        Ok(self.git(&["merge-base", "--is-ancestor", earlier, later]).await?.ok())
+    }
+
+    /// How many commits are in one history and not in the other.
+    pub(super) async fn ahead(&self, of: &str, commit: &str) -> Result<usize, Halt> {
+        let said = self.git_says(&["rev-list", "--count", commit, &format!("^{of}"), "--"]).await?;
+        said.parse().map_err(|_| Halt::failed(format!("git counts commits in an unknown way: {said}")))
+    }
+
+    pub(super) async fn changes(&self) -> Result<Changes, Halt> {
+        Ok(changes(&self.git_says(&["status", "--porcelain=v1", "-z", "--untracked-files=normal"]).await?))
+    }
+
+    /// Files that a rebase or merge left with conflicts.
+    pub(super) async fn unmerged(&self) -> Result<Vec<String>, Halt> {
+        let said = self.git_says(&["diff", "--name-only", "--diff-filter=U", "-z"]).await?;
+        Ok(said.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+    }
+}
+
+/// What to say of a call that should not have failed.
+pub(super) fn failed(args: &[&str], ran: &Ran) -> Halt {
+    let verb = args.first().copied().unwrap_or_default();
+    Halt::failed(format!("`git {verb}` failed (exit {}): {}", ran.code, ran.complaint()))
+}
+
+/// Reads `git status -z`: two letters, a space, the name; a renamed one is followed by its old name.
+fn changes(status: &str) -> Changes {
+    let mut found = Changes::default();
+    let mut entries = status.split('\0');
+    while let Some(entry) = entries.next() {
+        let (Some(letters), Some(name)) = (entry.get(..2), entry.get(3..)) else { continue };
+        if letters.contains(['R', 'C']) {
+            entries.next();
+        }
+        let list = if letters == "??" { &mut found.untracked } else { &mut found.tracked };
+        list.push(name.to_owned());
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_read_with_all_its_names() {
+        let status = " M a b\0R  new\nname\0old\0?? -x\0UU c\0";
+        let expected =
+            Changes { tracked: ["a b", "new\nname", "c"].map(str::to_owned).into(), untracked: vec!["-x".to_owned()] };
+        assert_eq!(changes(status), expected);
+        assert_eq!(changes(""), Changes::default());
+    }
+}

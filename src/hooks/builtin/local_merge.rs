@@ -1,0 +1,135 @@
+//! A merge without a forge: a merge commit that is made without any work tree, and then pushed.
+//!
+//! `git merge-tree` merges in the object store alone. A temporary work tree would do, too, but has to be filled with all
+//! files of the project, and is left behind by a kill. This way there is nothing to clean up: until the one step that moves
+//! the base branch, nothing has changed but for objects that nobody refers to.
+//!
+//! # Invariants
+//! - The base branch moves forward or not at all: nothing is forced.
+//! - A checkout of the base branch is only moved along where it has no changes, by git's own fast-forward.
+
+use std::path::PathBuf;
+
+use super::{
+    Done, Halt, git,
+    program::Runner,
+    push,
+    standing::Standing,
+    words::{self, files, named, quoted, short, some},
+    worker::Worker,
+};
+
+pub(super) async fn run(worker: &mut Worker<'_>, standing: &Standing) -> Result<Done, Halt> {
+    let base = standing.fetch_base(worker).await?;
+    let (branch, base_name) = (named(&standing.branch), named(&standing.base_name()));
+    if worker.runner.contains(&base, &standing.head).await? {
+        return Ok(Done::skip(format!("nothing to merge: all of {branch} is in {base_name}")));
+    }
+    let tree = merged_tree(&worker.runner, standing, &base).await?;
+    let commit = commit(&worker.runner, standing, (&base, &tree), &worker.submission.title).await?;
+    match &standing.remote {
+        Some(remote) => push_base(worker, standing, remote, &commit).await?,
+        None => move_base(worker, standing, &base, &commit).await?,
+    }
+    let done = Done::success(format!("merged {branch} into {base_name} as {}", short(&commit)));
+    Ok(Done { merged: Some(commit), ..done })
+}
+
+/// The files as they are when both are merged.
+async fn merged_tree(runner: &Runner, standing: &Standing, base: &str) -> Result<String, Halt> {
+    let args = ["merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", base, &standing.head];
+    let ran = runner.git(&args).await?;
+    let mut parts = ran.stdout.split(['\0', '\n']).filter(|part| !part.is_empty()).map(str::to_owned);
+    match (ran.code, parts.next()) {
+        (0, Some(tree)) => Ok(tree),
+        (1, Some(_)) => {
+            let conflicts: Vec<String> = parts.collect();
+            let base = named(&standing.base_name());
+            let message = format!("{} conflicts with {base} in {}", named(&standing.branch), some(&conflicts));
+            Err(Halt::failed(message).repaired_by(prompt(standing, &conflicts)))
+        }
+        (129, _) => Err(Halt::failed("this git cannot merge without a work tree: version 2.38 or newer is needed")),
+        (_, _) => Err(git::failed(&args, &ran)),
+    }
+}
+
+/// What an agent is told about a merge with conflicts.
+pub(super) fn prompt(standing: &Standing, conflicts: &[String]) -> String {
+    let base = standing.base_name();
+    let which = if conflicts.is_empty() { String::new() } else { format!(" in:\n{}", files(conflicts)) };
+    let fetch = standing
+        .remote
+        .as_ref()
+        .map_or_else(String::new, |remote| format!("`git fetch {} {}`, then ", quoted(remote), quoted(&standing.base)));
+    format!(
+        "The branch {} cannot be merged into {}: they conflict{which}\n\
+         1. Put the work on top of the newest state: {fetch}`git rebase {}`.\n\
+         2. Resolve the conflicts, keeping what both sides meant, with `git add -- FILE` and `GIT_EDITOR=true git rebase \
+         --continue`.\n\
+         3. Test, and see with `git status` that no rebase is in progress and nothing is uncommitted.\n\
+         Do not push, do not merge, and do not drop commits.",
+        named(&standing.branch),
+        named(&base),
+        quoted(&base)
+    )
+}
+
+/// A merge commit that nothing refers to yet.
+async fn commit(runner: &Runner, standing: &Standing, (base, tree): (&str, &str), title: &str) -> Result<String, Halt> {
+    let title = words::title(title);
+    let about = if title.is_empty() { title } else { format!("\n\n{title}") };
+    let message = format!("Merge branch '{}' into {}{about}\n", standing.branch, standing.base);
+    let mut args = vec!["commit-tree", "-p", base, "-p", &standing.head, "-F", "-"];
+    if runner.git(&["config", "--type=bool", "commit.gpgSign"]).await?.answer() == "true" {
+        args.push("-S");
+    }
+    args.push(tree);
+    let mut call = git::call(&args);
+    call.stdin = message.into_bytes();
+    let ran = runner.run(&call, None).await?;
+    if ran.ok() { Ok(ran.answer().to_owned()) } else { Err(git::failed(&args, &ran)) }
+}
+
+async fn push_base(worker: &mut Worker<'_>, standing: &Standing, remote: &str, commit: &str) -> Result<(), Halt> {
+    let refspec = format!("{commit}:refs/heads/{}", standing.base);
+    let ran = worker.show(&git::call(&["push", "--porcelain", "--no-follow-tags", "--", remote, &refspec])).await?;
+    if ran.ok() {
+        return Ok(());
+    }
+    let why = push::rejection(&ran.stdout).unwrap_or_else(|| ran.complaint());
+    Err(Halt::failed(format!(
+        "the merge could not be pushed to {}: {why}; nothing was changed, and if {} moved meanwhile it can be tried again",
+        named(remote),
+        named(&standing.base_name())
+    )))
+}
+
+/// Where there is no remote, the branch of this repository is what counts.
+async fn move_base(worker: &mut Worker<'_>, standing: &Standing, base: &str, commit: &str) -> Result<(), Halt> {
+    let reference = standing.base_ref();
+    let Some(folder) = checked_out(&worker.runner, &reference).await? else {
+        let why = format!("creel: merge {}", standing.branch);
+        let ran = worker.show(&git::call(&["update-ref", "-m", &why, &reference, commit, base])).await?;
+        return if ran.ok() { Ok(()) } else { Err(git::failed(&["update-ref"], &ran)) };
+    };
+    let there = Runner { cwd: folder.clone(), ..worker.runner.clone() };
+    let dirty = there.changes().await?.tracked;
+    if !dirty.is_empty() || git::in_progress(&there.git_dir().await?).is_some() {
+        return Err(Halt::failed(format!(
+            "{} is checked out in {} and somebody works there: commit or stash that, then try again",
+            named(&standing.base),
+            folder.display()
+        )));
+    }
+    let folder = folder.to_string_lossy();
+    let ran = worker.show(&git::call(&["-C", &folder, "merge", "--ff-only", "--quiet", commit])).await?;
+    if ran.ok() { Ok(()) } else { Err(git::failed(&["merge"], &ran)) }
+}
+
+/// The folder in which a branch is checked out, if there is one.
+async fn checked_out(runner: &Runner, reference: &str) -> Result<Option<PathBuf>, Halt> {
+    let said = runner.git_says(&["worktree", "list", "--porcelain", "-z"]).await?;
+    let is_there = |tree: &&str| tree.split('\0').any(|line| line.strip_prefix("branch ") == Some(reference));
+    let tree = said.split("\0\0").find(is_there);
+    Ok(tree.and_then(|tree| tree.split('\0').find_map(|line| line.strip_prefix("worktree "))).map(PathBuf::from))
+}

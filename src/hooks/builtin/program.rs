@@ -1,0 +1,269 @@
+//! Programs that the built-in hooks use: git, the forge's command, what runs tests.
+//!
+//! Owns the environment in which they run, and what is kept of what they print.
+//!
+//! # Invariants
+//! - None of them can ask a person: not by a terminal, not by an editor.
+//! - None of them hears of a repository but the one of the folder in which it runs.
+
+use std::{
+    env,
+    ffi::OsStr,
+    os::unix::fs::PermissionsExt,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{Halt, words};
+use crate::{
+    engine::hooks::verdict::RunEnd,
+    hooks::{
+        output::Ring,
+        process::{self, Group, ProcessEnd, ProcessSpec, ProgramSpec, Stream, Watch},
+    },
+};
+
+/// How much of what a program answers is read.
+const ANSWER: usize = 4 * 1024 * 1024;
+/// How much of its end is kept.
+const TAIL: usize = 8 * 1024;
+/// How long cleaning up may take.
+const TIDYING: Duration = Duration::from_secs(30);
+
+/// What points git to another repository, lends it a terminal, or makes a program draw where nobody looks. Set for
+/// instance where creel was started from a hook of git.
+const UNSET: &[&str] = &[
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_COMMON_DIR",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_PREFIX",
+    "GIT_NAMESPACE",
+    "GIT_REFLOG_ACTION",
+    "GIT_EXTERNAL_DIFF",
+    "GPG_TTY",
+    "GH_FORCE_TTY",
+    "CLICOLOR_FORCE",
+];
+
+/// For git and the forge's command, but not for tests.
+const QUIET: &[(&str, &str)] = &[
+    ("LC_ALL", "C"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_EDITOR", "true"),
+    ("GIT_SEQUENCE_EDITOR", "true"),
+    ("GIT_MERGE_AUTOEDIT", "no"),
+    ("GIT_OPTIONAL_LOCKS", "0"),
+    // ssh asks on the terminal, whoever holds it, unless it has a program that asks.
+    ("SSH_ASKPASS_REQUIRE", "force"),
+    ("GH_PROMPT_DISABLED", "1"),
+    ("GH_NO_UPDATE_NOTIFIER", "1"),
+    ("NO_COLOR", "1"),
+];
+
+/// Where programs run, and how long.
+#[derive(Debug, Clone)]
+pub(super) struct Runner {
+    pub(super) cwd: PathBuf,
+    /// On top of our own environment.
+    pub(super) env: Vec<(String, String)>,
+    pub(super) mark: String,
+    pub(super) cancel: CancellationToken,
+    pub(super) deadline: Option<Instant>,
+}
+
+/// One program with its arguments.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Call {
+    pub(super) program: String,
+    pub(super) args: Vec<String>,
+    pub(super) stdin: Vec<u8>,
+    /// Arguments at the front that are not shown.
+    pub(super) unshown: usize,
+    pub(super) setting: Setting,
+}
+
+/// In which environment a program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Setting {
+    /// One in which it cannot ask, and says what can be read.
+    #[default]
+    Quiet,
+    /// The person's own.
+    Own,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Ran {
+    pub(super) code: i32,
+    pub(super) stdout: String,
+    pub(super) stderr: String,
+    /// The end of both, in the order in which it came.
+    pub(super) tail: String,
+}
+
+impl Call {
+    pub(super) fn new(program: &str, args: &[&str]) -> Self {
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        Self { program: program.to_owned(), args, ..Self::default() }
+    }
+
+    /// As a person would type it.
+    pub(super) fn line(&self) -> String {
+        let args = self.args.iter().skip(self.unshown).map(|arg| words::quoted(arg));
+        std::iter::once(words::quoted(&self.program)).chain(args).collect::<Vec<_>>().join(" ")
+    }
+
+    /// What it is called in a sentence: `git fetch`.
+    fn name(&self) -> String {
+        let verb = self.args.get(self.unshown).filter(|arg| !arg.starts_with('-'));
+        verb.map_or_else(|| self.program.clone(), |verb| format!("{} {verb}", self.program))
+    }
+}
+
+impl Ran {
+    pub(super) fn ok(&self) -> bool {
+        self.code == 0
+    }
+
+    /// Its answer, without the line end.
+    pub(super) fn answer(&self) -> &str {
+        self.stdout.trim_end_matches('\n')
+    }
+
+    /// Why it failed, in a sentence.
+    pub(super) fn complaint(&self) -> String {
+        words::complaint(if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr })
+    }
+}
+
+impl Runner {
+    /// The same for what has to be done whatever happened: it cannot be cancelled, and has time of its own.
+    pub(super) fn for_tidying(&self) -> Self {
+        let deadline = Some(Instant::now() + TIDYING);
+        Self { cancel: CancellationToken::new(), deadline, ..self.clone() }
+    }
+
+    /// Runs a program without a shell, for its answer.
+    pub(super) async fn run(&self, call: &Call, watch: Option<&mut dyn Watch>) -> Result<Ran, Halt> {
+        let spec = ProgramSpec {
+            program: call.program.clone(),
+            args: call.args.clone(),
+            cwd: self.cwd.clone(),
+            env: match call.setting {
+                Setting::Quiet => self.quiet(),
+                Setting::Own => self.env.clone(),
+            },
+            unset: UNSET,
+            stdin: call.stdin.clone(),
+            timeout: self.left(),
+            mark: self.mark.clone(),
+        };
+        let mut ear = Ear::new(watch);
+        let end = process::run_program(spec, &mut ear, &self.cancel).await;
+        ear.ran(end, &call.name())
+    }
+
+    /// Runs a command line of the person's own, as any command hook.
+    pub(super) async fn run_line(
+        &self,
+        line: &str,
+        env: Vec<(String, String)>,
+        watch: &mut dyn Watch,
+    ) -> Result<Ran, Halt> {
+        let spec = ProcessSpec {
+            command: line.to_owned(),
+            cwd: self.cwd.clone(),
+            env: self.env.iter().cloned().chain(env).collect(),
+            stdin: Vec::new(),
+            timeout: self.left(),
+            grace: process::GRACE,
+            mark: self.mark.clone(),
+        };
+        let mut ear = Ear::new(Some(watch));
+        let end = process::run(spec, &mut ear, &self.cancel).await;
+        ear.ran(end, &words::named(line))
+    }
+
+    /// Whether there is such a program.
+    pub(super) fn finds(&self, program: &str) -> bool {
+        let given = self.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.into());
+        let path = given.or_else(|| env::var_os("PATH")).unwrap_or_default();
+        let runs = |file: PathBuf| file.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
+        env::split_paths(OsStr::new(&path)).any(|folder| runs(folder.join(program)))
+    }
+
+    fn quiet(&self) -> Vec<(String, String)> {
+        let mut env: Vec<_> = QUIET.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        if env::var_os("SSH_ASKPASS").is_none() {
+            env.push(("SSH_ASKPASS".to_owned(), "false".to_owned()));
+        }
+        env.extend(self.env.iter().cloned());
+        env
+    }
+
+    fn left(&self) -> Option<Duration> {
+        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+}
+
+/// Keeps what a program prints, and passes it on if somebody looks.
+struct Ear<'a> {
+    watch: Option<&'a mut dyn Watch>,
+    stdout: Vec<u8>,
+    stderr: Ring,
+    tail: Ring,
+}
+
+impl<'a> Ear<'a> {
+    fn new(watch: Option<&'a mut dyn Watch>) -> Self {
+        Self { watch, stdout: Vec::new(), stderr: Ring::new(TAIL), tail: Ring::new(TAIL) }
+    }
+
+    fn ran(self, end: ProcessEnd, name: &str) -> Result<Ran, Halt> {
+        let printed = words::printed(&self.tail.bytes());
+        let halt = |end, message| Err(Halt { end, message, remediation: None, printed: printed.clone() });
+        let code = match end {
+            ProcessEnd::Exit(code) => code,
+            // As a shell says it.
+            ProcessEnd::Signal(signal) => 128 + signal,
+            ProcessEnd::TimedOut => return halt(RunEnd::TimedOut, format!("`{name}` did not end in time")),
+            ProcessEnd::Cancelled => return halt(RunEnd::Cut, format!("`{name}` was cancelled")),
+            ProcessEnd::SpawnFailed(why) => return halt(RunEnd::SpawnFailed(why.clone()), why),
+        };
+        Ok(Ran {
+            code,
+            stdout: String::from_utf8_lossy(&self.stdout).into_owned(),
+            stderr: words::printed(&self.stderr.bytes()),
+            tail: printed,
+        })
+    }
+}
+
+impl Watch for Ear<'_> {
+    /// What nobody looks at is over in a moment and not worth a record; it is found by its mark all the same.
+    fn started(&mut self, group: Group) {
+        if let Some(watch) = &mut self.watch {
+            watch.started(group);
+        }
+    }
+
+    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        self.tail.push(bytes);
+        match stream {
+            Stream::Stdout => {
+                let room = ANSWER.saturating_sub(self.stdout.len()).min(bytes.len());
+                self.stdout.extend_from_slice(&bytes[..room]);
+            }
+            Stream::Stderr => self.stderr.push(bytes),
+        }
+        if let Some(watch) = &mut self.watch {
+            watch.output(stream, bytes);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! `create_pr`: pushes the branch and asks for it to be merged.
+//!
+//! # Invariants
+//! - A branch has one pull request: one that is there is brought up to date, not doubled.
+//! - What people wrote into a pull request stays: only what stands between our two marks is replaced.
+
+use std::path::PathBuf;
+
+use super::{
+    Done, Halt,
+    forge::{self, Asked, PullRequest, PullState},
+    program::Runner,
+    push,
+    standing::{Standing, commit_prompt},
+    words::{self, count, named},
+    worker::Worker,
+};
+use crate::{
+    engine::{effect::Submission, hooks::template},
+    hooks::{for_variable, output::create},
+};
+
+/// Between these lines the text is ours.
+const MARKS: (&str, &str) = ("<!-- creel: begin -->", "<!-- creel: end -->");
+/// How much text forges take.
+const BODY: usize = 60_000;
+
+pub(super) async fn run(worker: &mut Worker<'_>) -> Result<Done, Halt> {
+    let standing = Standing::find(&worker.runner, worker.submission).await?;
+    let Some(remote) = standing.remote.clone() else {
+        return Err(Halt::failed(
+            "there is no remote to push to: add one with `git remote add origin URL`, or take `create_pr` out of the config",
+        ));
+    };
+    let base = standing.fetch_base(worker).await?;
+    let changes = worker.runner.changes().await?;
+    let commits = worker.runner.ahead(&base, &standing.head).await?;
+    let nothing =
+        format!("{} has no commits that {} does not have", named(&standing.branch), named(&standing.base_name()));
+    if commits == 0 && changes.is_empty() {
+        return Ok(Done::skip(format!("nothing to submit: {nothing}, and nothing is uncommitted")));
+    }
+    standing.on_its_own_branch(&worker.errand.job.facts.session)?;
+    if commits == 0 {
+        let halt = Halt::failed(format!("{nothing}, but there are changes that are not committed: commit them"));
+        return Err(halt.repaired_by(commit_prompt(&standing.branch, &changes)));
+    }
+    let text = Text::of(&worker.runner, worker.submission, &standing, &base).await?;
+    let work = format!("{}{}", count(commits, "commit"), changes.left_out());
+    let done = match worker.submission.pr_command.clone().filter(|line| !line.trim().is_empty()) {
+        Some(line) => by_command(worker, &standing, &remote, &text, &line).await?,
+        None => by_gh(worker, &standing, &remote, &text).await?,
+    };
+    Ok(if done.skipped { done } else { Done { message: format!("{}; {work}", done.message), ..done } })
+}
+
+async fn by_gh(worker: &mut Worker<'_>, standing: &Standing, remote: &str, text: &Text) -> Result<Done, Halt> {
+    if !worker.runner.finds("gh") {
+        return Err(Halt::failed(
+            "there is no `gh` on the PATH: install the GitHub CLI and log in with `gh auth login`, or set `pr_command` to \
+             the command of another forge",
+        ));
+    }
+    // Before anything is pushed: whoever is not logged in hears of it now.
+    let there = existing(&worker.runner, standing, remote).await?;
+    if let Some(pull) = there.as_ref().filter(|pull| pull.state == PullState::Merged) {
+        let done = Done::skip(format!("{} is merged already", pull.url));
+        return Ok(Done { pull_request: Some(pull.url.clone()), ..done });
+    }
+    let pushed = push::push(worker, standing, remote).await?;
+    if let Some(pull) = there.filter(|pull| pull.state == PullState::Open) {
+        return update(worker, text, &pull, &pushed).await;
+    }
+    let file = text.write(worker, &text.marked())?;
+    let (title, file) = (format!("--title={}", text.title), format!("--body-file={}", file.display()));
+    let (to, from) = (format!("--base={}", standing.base), format!("--head={}", standing.branch));
+    let ran = worker.show(&forge::call(&["pr", "create", &title, &file, &to, &from])).await?;
+    if ran.ok() {
+        let url = forge::address(&ran.stdout);
+        let shown = url.as_deref().unwrap_or("a pull request, but `gh` did not say where");
+        return Ok(Done { pull_request: url.clone(), ..Done::success(format!("{pushed}; opened {shown}")) });
+    }
+    // Somebody may have been faster.
+    match existing(&worker.runner, standing, remote).await? {
+        Some(pull) if pull.state == PullState::Open => update(worker, text, &pull, &pushed).await,
+        Some(_) | None => Err(forge::trouble("gh pr create", &ran).and(&pushed)),
+    }
+}
+
+async fn existing(runner: &Runner, standing: &Standing, remote: &str) -> Result<Option<Box<PullRequest>>, Halt> {
+    match runner.pull_request(&standing.branch, &standing.head).await? {
+        Asked::Known(pull) => Ok(pull),
+        Asked::Failed(ran) => Err(forge::trouble("gh pr list", &ran)),
+        Asked::NoForge => Err(Halt::failed(format!(
+            "{} is in no forge that `gh` knows: set `pr_command` to the command of its forge, or take `create_pr` out of the \
+             config",
+            named(remote)
+        ))),
+    }
+}
+
+async fn update(worker: &mut Worker<'_>, text: &Text, pull: &PullRequest, pushed: &str) -> Result<Done, Halt> {
+    let body = replaced(&pull.body, &text.marked());
+    if body != pull.body {
+        let file = format!("--body-file={}", text.write(worker, &body)?.display());
+        let ran = worker.show(&forge::call(&["pr", "edit", &pull.number.to_string(), &file])).await?;
+        if !ran.ok() {
+            return Err(forge::trouble("gh pr edit", &ran).and(&format!("{pushed}; the pull request is {}", pull.url)));
+        }
+    }
+    let done = Done::success(format!("{pushed}; {} is up to date", pull.url));
+    Ok(Done { pull_request: Some(pull.url.clone()), ..done })
+}
+
+/// A command of the person's own: it is told everything in variables, and prints the address.
+async fn by_command(
+    worker: &mut Worker<'_>,
+    standing: &Standing,
+    remote: &str,
+    text: &Text,
+    line: &str,
+) -> Result<Done, Halt> {
+    let expanded = template::expand(line).map_err(|error| Halt::failed(format!("`pr_command`: {error}")))?;
+    let pushed = push::push(worker, standing, remote).await?;
+    let file = text.write(worker, &text.body)?;
+    let values = [
+        ("title", text.title.as_str()),
+        ("body", &text.body),
+        ("body_file", &file.to_string_lossy()),
+        ("base", &standing.base),
+        ("branch", &standing.branch),
+        ("remote", remote),
+        ("commit", &standing.head),
+    ];
+    let env = values.map(|(name, value)| (template::variable(name), for_variable(value)));
+    let ran = worker.show_line(&expanded, env.to_vec()).await?;
+    if !ran.ok() {
+        return Err(Halt::failed(format!("`pr_command` failed (exit {}): {}; {pushed}", ran.code, ran.complaint())));
+    }
+    let url = forge::address(&ran.stdout);
+    let shown = url.as_deref().map_or_else(String::new, |url| format!(": {url}"));
+    Ok(Done { pull_request: url.clone(), ..Done::success(format!("{pushed}; `pr_command` succeeded{shown}")) })
+}
+
+/// What the pull request says.
+struct Text {
+    title: String,
+    body: String,
+}
+
+impl Text {
+    /// What was given; else what the task and the commits say.
+    async fn of(runner: &Runner, submission: &Submission, standing: &Standing, base: &str) -> Result<Self, Halt> {
+        let subjects =
+            runner.git_says(&["log", "--format=%s", "--reverse", &format!("{base}..{}", standing.head), "--"]).await?;
+        let task = submission.task.as_ref().map_or("", |task| task.content.as_str());
+        let titles = [submission.title.as_str(), task, subjects.lines().last().unwrap_or_default(), &standing.branch];
+        let title = titles.map(words::title).into_iter().find(|title| !title.is_empty()).unwrap_or_default();
+        let list = || subjects.lines().map(|subject| format!("- {subject}\n")).collect::<String>();
+        let given = submission.body.trim();
+        let mut body = if given.is_empty() { list().trim_end().to_owned() } else { given.to_owned() };
+        if !submission.reviews.is_empty() {
+            body.push_str(&format!("\n\n## Reviews\n\n{}", submission.reviews.join("\n\n")));
+        }
+        Ok(Self { title, body: limited(body) })
+    }
+
+    fn marked(&self) -> String {
+        format!("{}\n{}\n{}", MARKS.0, self.body, MARKS.1)
+    }
+
+    /// Into a file of the session, only for the owner.
+    fn write(&self, worker: &Worker<'_>, body: &str) -> Result<PathBuf, Halt> {
+        let (job, place) = (worker.errand.job, worker.errand.place);
+        let path = place.session_dir.join(format!("outputs/run-{}.pull-request.md", job.run));
+        let written = create(&path).and_then(|mut file| std::io::Write::write_all(&mut file, body.as_bytes()));
+        written.map_err(|error| Halt::failed(format!("{} cannot be written: {error}", path.display())))?;
+        Ok(path)
+    }
+}
+
+fn limited(mut body: String) -> String {
+    if body.len() > BODY {
+        body.truncate(body.floor_char_boundary(BODY));
+        body.push_str("\n\n[… the rest is left out: it is too long for a pull request …]");
+    }
+    body
+}
+
+/// A text with our part in it replaced, or put at its end.
+fn replaced(text: &str, ours: &str) -> String {
+    let begin = text.find(MARKS.0);
+    let end = text.rfind(MARKS.1).map(|at| at + MARKS.1.len());
+    match (begin, end) {
+        (Some(begin), Some(end)) if begin < end => format!("{}{ours}{}", &text[..begin], &text[end..]),
+        _ if text.trim().is_empty() => ours.to_owned(),
+        _ => format!("{}\n\n{ours}", text.trim_end()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_wrote_stays() {
+        let ours = |text: &str| format!("{}\n{text}\n{}", MARKS.0, MARKS.1);
+        let before = format!("Please look.\n\n{}\n\nThanks!", ours("old"));
+        assert_eq!(replaced(&before, &ours("new")), format!("Please look.\n\n{}\n\nThanks!", ours("new")));
+        assert_eq!(replaced("theirs\n", &ours("new")), format!("theirs\n\n{}", ours("new")));
+        assert_eq!(replaced(" ", &ours("new")), ours("new"));
+    }
+
+    #[test]
+    fn a_text_that_holds_our_marks_is_replaced_as_a_whole() {
+        let ours = |text: &str| format!("{}\n{text}\n{}", MARKS.0, MARKS.1);
+        assert_eq!(replaced(&ours(&format!("a {} b", MARKS.1)), &ours("new")), ours("new"));
+    }
+}

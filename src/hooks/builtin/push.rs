@@ -1,0 +1,121 @@
+//! Brings the branch to the remote.
+//!
+//! # Invariants
+//! - Nothing is forced, but for one case: the branch was rebased here, and what the remote has is what this branch once was.
+//!   Then the remote's commit is named, so that one that came since is not lost.
+
+use super::{
+    Halt, git,
+    program::{Ran, Runner},
+    rescue,
+    standing::Standing,
+    words::{named, quoted, short},
+    worker::Worker,
+};
+
+/// How far back a branch's past is looked through.
+const PAST: &str = "--max-count=2000";
+
+/// Pushes the commit that the branch is at; says what was done.
+pub(super) async fn push(worker: &mut Worker<'_>, standing: &Standing, remote: &str) -> Result<String, Halt> {
+    let (target, branch) = (format!("refs/heads/{}", standing.branch), named(&standing.branch));
+    let tip = tip(&worker.runner, remote, &target).await?;
+    let lease = match &tip {
+        Some(tip) if *tip == standing.head => return Ok(format!("{branch} was on {} already", named(remote))),
+        Some(tip) if !worker.runner.contains(&standing.head, tip).await? => {
+            if !rebased_since(&worker.runner, &target, tip).await? {
+                return Err(diverged(standing, remote, tip));
+            }
+            vec![format!("--force-with-lease={target}:{tip}")]
+        }
+        Some(_) | None => Vec::new(),
+    };
+    let refspec = format!("{}:{target}", standing.head);
+    let mut args = vec!["push", "--porcelain", "--no-follow-tags"];
+    args.extend(lease.iter().map(String::as_str));
+    args.extend(["--", remote, &refspec]);
+    let ran = worker.show(&git::call(&args)).await?;
+    if !ran.ok() {
+        return Err(refused(standing, remote, &ran));
+    }
+    let over = if lease.is_empty() { "" } else { ", over what it was before the rebase" };
+    Ok(format!("{branch} was pushed to {}{over}", named(remote)))
+}
+
+/// The commit that the remote has for a branch.
+async fn tip(runner: &Runner, remote: &str, target: &str) -> Result<Option<String>, Halt> {
+    let ran = runner.git(&["ls-remote", "--", remote, target]).await?;
+    if !ran.ok() {
+        return Err(Halt::failed(format!(
+            "{} cannot be reached ({}): see that `git ls-remote {}` works",
+            named(remote),
+            ran.complaint(),
+            quoted(remote)
+        )));
+    }
+    let mut lines = ran.stdout.lines().filter_map(|line| line.split_once('\t'));
+    Ok(lines.find(|(_, name)| *name == target).map(|(commit, _)| commit.to_owned()))
+}
+
+/// Whether the branch was at this commit and was rebased since, with nothing thrown away on the way.
+async fn rebased_since(runner: &Runner, target: &str, tip: &str) -> Result<bool, Halt> {
+    let ran = runner.git(&["reflog", "show", "--format=%H %gs", PAST, target, "--"]).await?;
+    let mut rebased = false;
+    for (commit, action) in ran.stdout.lines().filter_map(|line| line.split_once(' ')) {
+        if commit == tip {
+            return Ok(rebased);
+        }
+        if action.starts_with("reset:") {
+            return Ok(false);
+        }
+        rebased |= action.starts_with("rebase") || action.starts_with(rescue::ACTION) || action.contains("--rebase");
+    }
+    Ok(false)
+}
+
+fn diverged(standing: &Standing, remote: &str, tip: &str) -> Halt {
+    let branch = named(&standing.branch);
+    let (at, on) = (short(tip), named(remote));
+    let message = format!(
+        "{branch} on {on} is at {at}, which is not part of the work here, and nothing is overwritten: take it over with \
+         `git pull --rebase {} {}`",
+        quoted(remote),
+        quoted(&standing.branch)
+    );
+    Halt::failed(message).repaired_by(format!(
+        "The branch {branch} cannot be pushed: on {on} it has commits (up to {at}) that are not here.\n\
+         1. Get them: `git fetch {remote} {plain}`.\n\
+         2. See what they are: `git log HEAD..FETCH_HEAD`.\n\
+         3. Put the work on top of them: `git rebase FETCH_HEAD`. Resolve conflicts, keeping what both sides meant, with \
+         `git add -- FILE` and `GIT_EDITOR=true git rebase --continue`.\n\
+         4. Test, and see with `git status` that no rebase is in progress.\n\
+         Do not push, and never force anything.",
+        remote = quoted(remote),
+        plain = quoted(&standing.branch)
+    ))
+}
+
+/// Exit 1 is a refusal, by the remote or by a hook of the repository; anything else is trouble with the remote itself.
+fn refused(standing: &Standing, remote: &str, ran: &Ran) -> Halt {
+    let (branch, on) = (named(&standing.branch), named(remote));
+    let why = rejection(&ran.stdout).unwrap_or_else(|| ran.complaint());
+    let halt = Halt::failed(format!("{branch} could not be pushed to {on}: {why}"));
+    if ran.code != 1 {
+        return halt.and(&format!("see that `git push {}` works; nothing was changed", quoted(remote)));
+    }
+    halt.repaired_by(format!(
+        "The push of the branch {branch} to {on} was refused: {why}. What was printed:\n\n{}\n\n\
+         If a check or a rule complains about the work, repair that and commit. If the branch on {on} has new commits, get \
+         them with `git fetch {} {}` and rebase onto `FETCH_HEAD`. Do not push, and never force anything: the push is done \
+         again afterwards.",
+        ran.tail,
+        quoted(remote),
+        quoted(&standing.branch)
+    ))
+}
+
+/// What a line of `git push --porcelain` says of a reference that was refused.
+pub(super) fn rejection(stdout: &str) -> Option<String> {
+    let line = stdout.lines().find(|line| line.starts_with("!\t"))?;
+    line.splitn(3, '\t').nth(2).map(super::words::complaint)
+}

@@ -1,0 +1,115 @@
+//! How names and texts that come from elsewhere are shown to people and to agents.
+//!
+//! # Invariants
+//! - What is meant to be typed into a shell is one word there, whatever it holds.
+//! - What is shown has no control characters but the line ends that are ours.
+
+use crate::hooks::plain::{Plain, Returns};
+
+/// How many files are named.
+const NAMED: usize = 40;
+/// How long a title may be; forges refuse longer ones.
+const TITLE: usize = 200;
+
+/// One word for a shell.
+pub(super) fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./@%+=:,".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+/// A name in a sentence.
+pub(super) fn named(text: &str) -> String {
+    format!("`{}`", visible(text).replace('`', "'"))
+}
+
+/// A list of files, one a line.
+pub(super) fn files(names: &[String]) -> String {
+    let mut text: String = names.iter().take(NAMED).map(|name| format!("- {}\n", named(name))).collect();
+    if names.len() > NAMED {
+        text.push_str(&format!("- and {} more\n", names.len() - NAMED));
+    }
+    text
+}
+
+/// The first few names, in a sentence.
+pub(super) fn some(names: &[String]) -> String {
+    let shown = names.iter().take(3).map(|name| named(name)).collect::<Vec<_>>().join(", ");
+    let more = names.len().saturating_sub(3);
+    if more > 0 { format!("{shown} and {more} more") } else { shown }
+}
+
+/// `1 commit`, `2 commits`.
+pub(super) fn count(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+/// The beginning of a commit's name.
+pub(super) fn short(commit: &str) -> &str {
+    commit.get(..10).unwrap_or(commit)
+}
+
+/// A text as one line that a forge takes for a title.
+pub(super) fn title(text: &str) -> String {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let line: String = line.chars().filter(|c| !c.is_control()).collect();
+    if line.chars().count() <= TITLE {
+        return line;
+    }
+    let cut: String = line.chars().take(TITLE - 1).collect();
+    format!("{}…", cut.trim_end())
+}
+
+/// What a program printed, without what is meant for a terminal.
+pub(super) fn printed(bytes: &[u8]) -> String {
+    let mut text = Vec::new();
+    let mut plain = Plain::new(Returns::Redraw);
+    plain.push(bytes, &mut text);
+    plain.finish(&mut text);
+    String::from_utf8_lossy(&text).trim_end().to_owned()
+}
+
+/// The last lines of what a program complained, in a sentence.
+pub(super) fn complaint(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let last = &lines[lines.len().saturating_sub(3)..];
+    if last.is_empty() { "it did not say why".into() } else { visible(&last.join(" · ")) }
+}
+
+fn visible(text: &str) -> String {
+    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_for_a_shell_is_one_word() {
+        assert_eq!(quoted("feature/a-1"), "feature/a-1");
+        assert_eq!(quoted("a b"), "'a b'");
+        assert_eq!(quoted("$(id)'x'"), r"'$(id)'\''x'\'''");
+        assert_eq!(quoted(""), "''");
+    }
+
+    #[test]
+    fn a_name_stays_in_its_line() {
+        assert_eq!(named("a\nb`c\u{1b}[2J"), r"`a\nb'c\u{1b}[2J`");
+    }
+
+    #[test]
+    fn a_title_is_one_line() {
+        assert_eq!(title("\n  Fix the parser\u{7}  \nand more"), "Fix the parser");
+        assert_eq!(title("x".repeat(500).as_str()).chars().count(), TITLE);
+        assert_eq!(title(" \n "), "");
+    }
+
+    #[test]
+    fn many_files_are_counted() {
+        let names: Vec<String> = (0..50).map(|n| format!("f{n}")).collect();
+        assert!(files(&names).ends_with("- `f39`\n- and 10 more\n"));
+        assert_eq!(some(&names), "`f0`, `f1`, `f2` and 47 more");
+    }
+}
