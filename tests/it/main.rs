@@ -10,6 +10,7 @@ mod contract;
 mod crowd;
 mod formats;
 mod frames;
+mod git;
 mod invariants;
 mod keys;
 mod known_agents;

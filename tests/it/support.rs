@@ -4,6 +4,7 @@ pub mod listener;
 pub mod mcp;
 pub mod peer;
 pub mod project;
+pub mod repo;
 pub mod scenes;
 pub mod screen;
 pub mod task_scenes;

@@ -1,0 +1,285 @@
+//! `create_pr`.
+
+use std::fs;
+
+use creel::{
+    engine::effect::{Submission, TaskFacts},
+    hooks::builtin::{Work, work_to_submit},
+};
+
+use crate::support::repo::{Repo, failure, hook_of, skipped, success};
+
+/// An open pull request of the branch `work`, as `gh pr list` tells it.
+fn open(repo: &Repo, body: &str) {
+    let pull = serde_json::json!([
+        { "number": 6, "url": "https://forge.example/pull/6", "state": "OPEN", "isCrossRepository": true },
+        { "number": 7, "url": "https://forge.example/pull/7", "state": "OPEN", "body": body, "headRefOid": "0" },
+    ]);
+    fs::write(repo.at("gh/list.json"), pull.to_string()).expect("a list");
+    repo.gh_answers("pr-list", "cat \"$calls/list.json\"");
+}
+
+#[tokio::test]
+async fn the_branch_is_pushed_and_a_pull_request_opened() {
+    let repo = Repo::with_gh();
+    let head = repo.commit("b.txt", "b\n", "add b");
+    let before = repo.before();
+    let submission = Submission {
+        title: "Add the file b".into(),
+        body: "It was missing.".into(),
+        reviews: vec!["**qa**: approved".into()],
+        ..Submission::default()
+    };
+    let result = repo.run_with("create_pr", submission).await;
+    let outcome = success(&result);
+    assert_eq!(outcome.pull_request.as_deref(), Some("https://forge.example/pull/7"));
+    assert_eq!(outcome.message, "`work` was pushed to `origin`; opened https://forge.example/pull/7; 1 commit");
+    let file = format!("--body-file={}", repo.at("session/outputs/run-3.pull-request.md").display());
+    let expected = ["pr", "create", "--title=Add the file b", &file, "--base=main", "--head=work"];
+    assert_eq!(repo.gh_called(["pr", "create"]), [expected]);
+    assert_eq!(
+        repo.gh_body(),
+        "<!-- creel: begin -->\nIt was missing.\n\n## Reviews\n\n**qa**: approved\n<!-- creel: end -->"
+    );
+    assert_eq!(repo.on_remote("work"), Some(head));
+    repo.is_as(&before);
+}
+
+#[tokio::test]
+async fn what_is_not_said_is_taken_from_the_task_and_the_commits() {
+    let repo = Repo::with_gh();
+    repo.commit("b.txt", "b\n", "add b");
+    repo.commit("c.txt", "c\n", "add c");
+    let task = TaskFacts { id: "t".into(), content: "\nAdd two files\nand more".into() };
+    success(&repo.run_with("create_pr", Submission { task: Some(task), ..Submission::default() }).await);
+    assert_eq!(repo.gh_called(["pr", "create"])[0][2], "--title=Add two files");
+    assert!(repo.gh_body().contains("\n- add b\n- add c\n"));
+}
+
+#[tokio::test]
+async fn a_pull_request_that_is_there_is_updated_and_not_doubled() {
+    let repo = Repo::with_gh();
+    repo.commit("b.txt", "b\n", "add b");
+    open(&repo, "Read this first.\n\n<!-- creel: begin -->\nold\n<!-- creel: end -->\n");
+    let submission = Submission { body: "new".into(), ..Submission::default() };
+    let result = repo.run_with("create_pr", submission.clone()).await;
+    assert_eq!(success(&result).pull_request.as_deref(), Some("https://forge.example/pull/7"));
+    assert_eq!(repo.gh_called(["pr", "create"]), Vec::<Vec<String>>::new());
+    let edits = repo.gh_called(["pr", "edit"]);
+    assert_eq!((edits.len(), edits[0][2].as_str()), (1, "7"), "not 6, which is somebody else's");
+    let body = repo.gh_body();
+    assert_eq!(body, "Read this first.\n\n<!-- creel: begin -->\nnew\n<!-- creel: end -->\n");
+    open(&repo, &body);
+    let again = repo.run_with("create_pr", submission).await;
+    assert!(success(&again).message.contains("was on `origin` already"), "{again:?}");
+    assert_eq!(repo.gh_called(["pr", "edit"]).len(), 1, "nothing is new");
+}
+
+#[tokio::test]
+async fn one_that_somebody_opened_meanwhile_is_not_doubled_either() {
+    let repo = Repo::with_gh();
+    repo.commit("b.txt", "b\n", "add b");
+    open(&repo, "");
+    let list = "if [ -e \"$calls/tried\" ]; then cat \"$calls/list.json\"; else echo '[]'; fi";
+    repo.gh_answers("pr-list", list);
+    repo.gh_answers("pr-create", "touch \"$calls/tried\"; echo 'a pull request already exists' >&2; exit 1");
+    let result = repo.run("create_pr").await;
+    assert_eq!(success(&result).pull_request.as_deref(), Some("https://forge.example/pull/7"));
+    assert_eq!(repo.gh_called(["pr", "edit"]).len(), 1);
+}
+
+#[tokio::test]
+async fn hostile_texts_arrive_as_they_are() {
+    let repo = Repo::with_gh();
+    let branch = "$(touch${IFS}pwned)';\"&|\u{fc}";
+    repo.git(&["switch", "--quiet", "-c", branch]);
+    repo.commit("b.txt", "b\n", "--version");
+    let before = repo.before();
+    let title = "--help $(touch pwned) `touch pwned` \"it's\" \u{1f41f}\u{7}";
+    let body = "--web\n'; touch pwned; '\n$(touch pwned)\n<!-- creel: end -->";
+    let submission = Submission { title: title.into(), body: body.into(), ..Submission::default() };
+    success(&repo.run_with("create_pr", submission).await);
+    let call = &repo.gh_called(["pr", "create"])[0];
+    assert_eq!(call[2], "--title=--help $(touch pwned) `touch pwned` \"it's\" \u{1f41f}");
+    assert_eq!(call[5], format!("--head={branch}"));
+    assert!(repo.gh_body().contains(body));
+    assert_eq!(repo.on_remote(branch), Some(repo.here(branch)));
+    assert!(!repo.work.join("pwned").exists() && !repo.at("pwned").exists());
+    repo.is_as(&before);
+}
+
+#[tokio::test]
+async fn nothing_to_submit_is_told() {
+    let repo = Repo::with_gh();
+    assert!(skipped(&repo.run("create_pr").await).starts_with("nothing to submit: "));
+    assert_eq!(work_to_submit(&repo.work, &Submission::default()).await, Ok(Work::Nothing));
+    repo.git(&["switch", "--quiet", "main"]);
+    assert!(skipped(&repo.run("create_pr").await).starts_with("nothing to submit: "), "also on the base branch");
+    assert_eq!(repo.gh_calls(), Vec::<Vec<String>>::new());
+    assert_eq!(repo.on_remote("work"), None);
+}
+
+#[tokio::test]
+async fn changes_that_are_not_committed_are_not_forgotten() {
+    let repo = Repo::with_gh();
+    fs::write(repo.work.join("new.txt"), "new\n").expect("a file");
+    let work = |commits| Ok(Work::There { commits, uncommitted: true });
+    assert_eq!(work_to_submit(&repo.work, &Submission::default()).await, work(0));
+    let result = repo.run("create_pr").await;
+    let (message, remediation) = failure(&result);
+    assert!(message.ends_with("there are changes that are not committed: commit them"), "{message}");
+    assert!(remediation.is_some_and(|prompt| prompt.contains("- `new.txt`\n")));
+    repo.commit("b.txt", "b\n", "add b");
+    assert_eq!(work_to_submit(&repo.work, &Submission::default()).await, work(1));
+    let result = repo.run("create_pr").await;
+    let message = &success(&result).message;
+    assert!(message.ends_with("1 commit; not committed and so not part of it: `new.txt`"), "{message}");
+}
+
+#[tokio::test]
+async fn after_a_rebase_the_old_state_on_the_remote_is_replaced() {
+    let repo = Repo::with_gh();
+    repo.commit("b.txt", "b\n", "add b");
+    success(&repo.run("create_pr").await);
+    repo.elsewhere("main", "c.txt", "c\n");
+    let before = repo.before();
+    success(&repo.run("rebase_on_main").await);
+    let old = repo.on_remote("work").expect("pushed");
+    let result = repo.run("create_pr").await;
+    assert!(success(&result).message.contains("over what it was before the rebase"), "{result:?}");
+    assert!(result.stdout.contains(&format!("--force-with-lease=refs/heads/work:{old} ")), "{}", result.stdout);
+    assert_eq!(repo.on_remote("work"), Some(repo.here("work")));
+    repo.lost_nothing_since(&before);
+}
+
+#[tokio::test]
+async fn what_somebody_else_pushed_is_never_overwritten() {
+    let repo = Repo::with_gh();
+    repo.commit("b.txt", "b\n", "add b");
+    success(&repo.run("create_pr").await);
+    let theirs = repo.elsewhere("work", "theirs.txt", "x\n");
+    repo.elsewhere("main", "c.txt", "c\n");
+    success(&repo.run("rebase_on_main").await);
+    let before = repo.before();
+    let result = repo.run("create_pr").await;
+    let (message, remediation) = failure(&result);
+    assert!(message.contains("nothing is overwritten"), "{message}");
+    assert!(remediation.is_some_and(|prompt| prompt.contains("git fetch origin work")));
+    assert_eq!(repo.on_remote("work"), Some(theirs));
+    repo.is_as(&before);
+}
+
+#[tokio::test]
+async fn what_was_thrown_away_here_is_not_thrown_away_there() {
+    let repo = Repo::with_gh();
+    repo.commit("b.txt", "b\n", "add b");
+    let pushed = repo.commit("c.txt", "c\n", "add c");
+    success(&repo.run("create_pr").await);
+    repo.elsewhere("main", "d.txt", "d\n");
+    repo.git(&["reset", "--quiet", "--hard", "HEAD~1"]);
+    success(&repo.run("rebase_on_main").await);
+    assert!(failure(&repo.run("create_pr").await).0.contains("nothing is overwritten"));
+    assert_eq!(repo.on_remote("work"), Some(pushed));
+}
+
+#[tokio::test]
+async fn a_push_that_the_remote_refuses_is_told() {
+    let repo = Repo::with_gh();
+    repo.commit("b.txt", "b\n", "add b");
+    hook_of(&repo.remote(), "pre-receive", "#!/bin/sh\necho the message needs a number >&2\nexit 1\n");
+    let before = repo.before();
+    let result = repo.run("create_pr").await;
+    let (message, remediation) = failure(&result);
+    assert!(message.starts_with("`work` could not be pushed to `origin`: [remote rejected]"), "{message}");
+    assert!(remediation.is_some_and(|prompt| prompt.contains("the message needs a number")), "{remediation:?}");
+    assert_eq!(repo.gh_called(["pr", "create"]).len(), 0);
+    repo.is_as(&before);
+}
+
+#[tokio::test]
+async fn a_push_hook_of_the_repository_runs() {
+    let repo = Repo::with_gh();
+    repo.commit("b.txt", "b\n", "add b");
+    hook_of(&repo.work.join(".git"), "pre-push", "#!/bin/sh\necho no tabs please >&2\nexit 1\n");
+    let before = repo.before();
+    let result = repo.run("create_pr").await;
+    assert!(failure(&result).1.is_some_and(|prompt| prompt.contains("no tabs please")), "{result:?}");
+    assert_eq!(repo.on_remote("work"), None);
+    repo.is_as(&before);
+}
+
+#[tokio::test]
+async fn without_gh_nothing_is_pushed() {
+    let mut repo = Repo::new();
+    repo.bare_path();
+    repo.commit("b.txt", "b\n", "add b");
+    let before = repo.before();
+    let result = repo.run("create_pr").await;
+    let (message, remediation) = failure(&result);
+    assert!(message.starts_with("there is no `gh` on the PATH") && message.contains("`pr_command`"), "{message}");
+    assert_eq!((remediation, repo.on_remote("work")), (None, None));
+    repo.is_as(&before);
+}
+
+#[tokio::test]
+async fn a_gh_that_fails_is_told_with_what_to_do() {
+    let repo = Repo::with_gh();
+    repo.commit("b.txt", "b\n", "add b");
+    let before = repo.before();
+    repo.gh_answers("pr-list", "echo 'To get started, please run:  gh auth login' >&2; exit 4");
+    let result = repo.run("create_pr").await;
+    assert!(failure(&result).0.ends_with("log in with `gh auth login`"), "{result:?}");
+    assert_eq!(repo.on_remote("work"), None, "whoever is not logged in hears of it first");
+    repo.gh_answers("pr-list", "echo '[]'");
+    repo.gh_answers("pr-create", "echo 'the server is on fire' >&2; exit 1");
+    let result = repo.run("create_pr").await;
+    let (message, remediation) = failure(&result);
+    assert!(
+        message.contains("the server is on fire") && message.ends_with("`work` was pushed to `origin`"),
+        "{message}"
+    );
+    assert_eq!(remediation, None);
+    repo.gh_answers("pr-list", "echo 'something else'");
+    assert!(failure(&repo.run("create_pr").await).0.contains("answers in an unknown way"));
+    repo.is_as(&before);
+}
+
+#[tokio::test]
+async fn without_a_remote_it_is_told_how_to_add_one() {
+    let repo = Repo::without_remote();
+    repo.commit("b.txt", "b\n", "add b");
+    let result = repo.run("create_pr").await;
+    assert!(failure(&result).0.contains("git remote add origin URL"), "{result:?}");
+}
+
+#[tokio::test]
+async fn one_that_is_merged_already_is_let_be() {
+    let repo = Repo::with_gh();
+    let head = repo.commit("b.txt", "b\n", "add b");
+    let url = "https://forge.example/pull/5";
+    let list = format!(r#"[{{"number":5,"url":"{url}","state":"MERGED","headRefOid":"{head}"}}]"#);
+    repo.gh_answers("pr-list", &format!("echo '{list}'"));
+    assert_eq!(skipped(&repo.run("create_pr").await), format!("{url} is merged already"));
+    assert_eq!(repo.on_remote("work"), None);
+}
+
+#[tokio::test]
+async fn another_forge_has_its_own_command() {
+    let repo = Repo::new();
+    let head = repo.commit("b.txt", "b\n", "add b");
+    repo.program("forge", "#!/bin/sh\nprintf '%s\\n' \"$@\" > ../told; cat \"$CREEL_BODY_FILE\" >> ../told; echo see http://forge.example/9\n");
+    let submission = Submission {
+        title: "it's $(touch pwned)".into(),
+        body: "why\nnot".into(),
+        pr_command: Some("forge new --to={{base}} --title {{title}} '{{branch}}' \"$CREEL_COMMIT\"".into()),
+        ..Submission::default()
+    };
+    let result = repo.run_with("create_pr", submission.clone()).await;
+    assert_eq!(success(&result).pull_request.as_deref(), Some("http://forge.example/9"));
+    let told = fs::read_to_string(repo.at("told")).expect("it was called");
+    assert_eq!(told, format!("new\n--to=main\n--title\nit's $(touch pwned)\nwork\n{head}\nwhy\nnot"));
+    assert!(!repo.work.join("pwned").exists());
+    let failing = Submission { pr_command: Some("echo closed on sundays >&2; exit 3".into()), ..submission };
+    let result = repo.run_with("create_pr", failing).await;
+    assert!(failure(&result).0.starts_with("`pr_command` failed (exit 3): closed on sundays"), "{result:?}");
+}

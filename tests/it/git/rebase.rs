@@ -1,0 +1,237 @@
+//! `rebase_on_main`.
+
+use creel::engine::effect::Submission;
+use expect_test::expect;
+
+use crate::support::repo::{Repo, failure, hook_of, outcome, skipped, success};
+
+/// A branch and `main` that do not agree about `a.txt`.
+fn in_conflict() -> Repo {
+    let repo = Repo::new();
+    repo.commit("b.txt", "b\n", "harmless");
+    repo.commit("a.txt", "mine\n", "mine");
+    repo.elsewhere("main", "a.txt", "theirs\n");
+    repo
+}
+
+#[tokio::test]
+async fn a_branch_that_is_behind_is_put_on_top() {
+    let repo = Repo::new();
+    repo.commit("b.txt", "b\n", "more");
+    let newest = repo.elsewhere("main", "c.txt", "c\n");
+    let before = repo.before();
+    let result = repo.run("rebase_on_main").await;
+    let message = &success(&result).message;
+    assert!(message.starts_with("1 commit of `work` put on top of `origin/main`"), "{message}");
+    assert_eq!(repo.git(&["rev-parse", "HEAD~1"]), newest);
+    assert!(result.stdout.contains("$ git fetch --no-tags -- origin "), "{}", result.stdout);
+    assert!(result.file.is_some());
+    repo.lost_nothing_since(&before);
+    repo.is_clean();
+}
+
+#[tokio::test]
+async fn a_branch_that_is_up_to_date_is_let_be() {
+    let repo = Repo::new();
+    repo.commit("b.txt", "b\n", "more");
+    let before = repo.before();
+    let result = repo.run("rebase_on_main").await;
+    assert!(skipped(&result).starts_with("`work` is up to date with `origin/main`"), "{result:?}");
+    repo.is_as(&before);
+}
+
+#[tokio::test]
+async fn a_branch_without_commits_is_let_be() {
+    let repo = Repo::new();
+    repo.elsewhere("main", "c.txt", "c\n");
+    let before = repo.before();
+    assert_eq!(skipped(&repo.run("rebase_on_main").await), "`work` has no commits that `origin/main` does not have");
+    repo.is_as(&before);
+}
+
+#[tokio::test]
+async fn a_conflict_is_undone_and_the_agent_hears_what_to_do() {
+    let repo = in_conflict();
+    let before = repo.before();
+    let result = repo.run("rebase_on_main").await;
+    let (message, remediation) = failure(&result);
+    assert!(message.starts_with("`work` conflicts with `origin/main` in `a.txt`; the branch is at "), "{message}");
+    expect![[r#"
+        The branch `work` could not be rebased onto `origin/main` by itself. These files have conflicts:
+        - `a.txt`
+        The rebase was aborted and the branch is as you left it. Rebase it yourself, in this folder:
+        1. Get the newest state: `git fetch origin main`.
+        2. Begin: `git rebase origin/main`.
+        3. For each file with conflicts: open it, keep what both sides meant, remove the conflict markers, then `git add -- FILE`.
+        4. Go on: `GIT_EDITOR=true git rebase --continue`. Repeat from step 3 until git says that the rebase is done.
+        5. Build and test, and commit what this needs.
+        6. See with `git status` that no rebase is in progress and that nothing is uncommitted.
+        Do not push, do not merge, do not drop commits, and do not use `git rebase --skip`. If you cannot resolve it, leave with `git rebase --abort` and say why."#]]
+    .assert_eq(remediation.expect("a prompt"));
+    repo.is_as(&before);
+    repo.is_clean();
+}
+
+#[tokio::test]
+async fn the_steps_that_the_agent_is_told_lead_to_the_end() {
+    let repo = in_conflict();
+    failure(&repo.run("rebase_on_main").await);
+    repo.git(&["fetch", "--quiet", "origin", "main"]);
+    assert!(!repo.try_git(&repo.work, &["rebase", "origin/main"]).0);
+    std::fs::write(repo.work.join("a.txt"), "both\n").expect("a file");
+    repo.git(&["add", "--", "a.txt"]);
+    repo.git(&["-c", "core.editor=true", "rebase", "--continue"]);
+    let before = repo.before();
+    skipped(&repo.run("rebase_on_main").await);
+    repo.is_as(&before);
+}
+
+#[tokio::test]
+async fn hostile_names_are_data() {
+    let repo = Repo::new();
+    let branch = "$(touch${IFS}pwned)';touch\"pwned\"&\u{1f41f}";
+    repo.git(&["switch", "--quiet", "-c", branch]);
+    let file = "-rf `x`\n\u{1b}[2J.txt";
+    repo.commit(file, "mine\n", "-m --amend");
+    repo.elsewhere("main", file, "theirs\n");
+    let before = repo.before();
+    let result = repo.run("rebase_on_main").await;
+    let (message, remediation) = failure(&result);
+    let remediation = remediation.expect("a prompt");
+    assert!(remediation.contains("\n- `-rf 'x'\\n\\u{1b}[2J.txt`\n"), "{remediation}");
+    assert!(!message.contains('\u{1b}') && !remediation.contains('\u{1b}'));
+    assert!(!repo.work.join("pwned").exists());
+    repo.is_as(&before);
+}
+
+#[tokio::test]
+async fn what_is_not_committed_is_never_rebased() {
+    let repo = Repo::new();
+    repo.commit("b.txt", "b\n", "more");
+    repo.elsewhere("main", "c.txt", "c\n");
+    std::fs::write(repo.work.join("a.txt"), "half done\n").expect("a file");
+    let before = repo.before();
+    let result = repo.run("rebase_on_main").await;
+    let (message, remediation) = failure(&result);
+    assert_eq!(message, "1 file has uncommitted changes (`a.txt`), so it is not rebased: commit or stash them");
+    assert!(remediation.is_some_and(|prompt| prompt.contains("- `a.txt`\n") && prompt.contains("git stash push")));
+    assert_eq!(std::fs::read_to_string(repo.work.join("a.txt")).expect("the file"), "half done\n");
+    repo.is_as(&before);
+}
+
+#[tokio::test]
+async fn a_rebase_or_merge_that_a_person_began_is_not_touched() {
+    for begun in [["rebase", "origin/main"], ["merge", "origin/main"]] {
+        let repo = in_conflict();
+        repo.git(&["fetch", "--quiet", "origin"]);
+        assert!(!repo.try_git(&repo.work, &begun).0, "a conflict");
+        let status = repo.git(&["status"]);
+        for hook in ["rebase_on_main", "create_pr", "merge_pr"] {
+            let result = repo.run(hook).await;
+            let (message, remediation) = failure(&result);
+            assert!(message.contains("is in progress in") && message.contains("creel did not begin it"), "{message}");
+            assert_eq!(remediation, None, "it is a person's affair");
+        }
+        assert_eq!(repo.git(&["status"]), status);
+    }
+}
+
+#[tokio::test]
+async fn the_base_branch_itself_is_refused() {
+    let repo = Repo::new();
+    repo.git(&["switch", "--quiet", "main"]);
+    repo.commit("b.txt", "b\n", "on main");
+    repo.elsewhere("main", "c.txt", "c\n");
+    let before = repo.before();
+    for hook in ["rebase_on_main", "create_pr", "merge_pr"] {
+        let result = repo.run(hook).await;
+        let (message, remediation) = failure(&result);
+        assert!(message.contains("make a branch of its own with `git switch -c creel/s`"), "{message}");
+        assert!(remediation.is_some_and(|prompt| prompt.contains("git switch -c creel/s")));
+    }
+    repo.is_as(&before);
+}
+
+#[tokio::test]
+async fn a_single_commit_that_is_checked_out_is_refused() {
+    let repo = Repo::new();
+    repo.git(&["switch", "--quiet", "--detach"]);
+    let result = repo.run("rebase_on_main").await;
+    assert!(failure(&result).0.contains("git switch -c NAME"));
+}
+
+#[tokio::test]
+async fn without_a_remote_the_branch_of_this_repository_counts() {
+    let repo = Repo::without_remote();
+    repo.commit("b.txt", "b\n", "more");
+    repo.git(&["switch", "--quiet", "main"]);
+    let newest = repo.commit("c.txt", "c\n", "on main");
+    repo.git(&["switch", "--quiet", "work"]);
+    let before = repo.before();
+    success(&repo.run("rebase_on_main").await);
+    assert_eq!(repo.git(&["rev-parse", "HEAD~1"]), newest);
+    repo.lost_nothing_since(&before);
+}
+
+#[tokio::test]
+async fn a_remote_that_is_gone_changes_nothing() {
+    let repo = Repo::with_gh();
+    repo.commit("b.txt", "b\n", "more");
+    std::fs::remove_dir_all(repo.remote()).expect("gone");
+    let before = repo.before();
+    for hook in ["rebase_on_main", "create_pr"] {
+        let result = repo.run(hook).await;
+        let (message, remediation) = failure(&result);
+        assert!(message.starts_with("`main` could not be fetched from `origin`"), "{message}");
+        assert_eq!(remediation, None);
+    }
+    repo.is_as(&before);
+}
+
+#[tokio::test]
+async fn a_hook_of_the_repository_that_refuses_is_heard() {
+    let repo = Repo::new();
+    repo.commit("b.txt", "b\n", "more");
+    repo.elsewhere("main", "c.txt", "c\n");
+    hook_of(&repo.work.join(".git"), "pre-rebase", "#!/bin/sh\necho not on fridays >&2\nexit 1\n");
+    let before = repo.before();
+    let result = repo.run("rebase_on_main").await;
+    assert!(failure(&result).0.contains("not on fridays"), "{result:?}");
+    repo.is_as(&before);
+}
+
+#[tokio::test]
+async fn the_base_branch_is_configured_or_found() {
+    let with_base = |base: &str| Submission { base_branch: Some(base.into()), ..Submission::default() };
+    let repo = Repo::new();
+    repo.git(&["push", "--quiet", "origin", "main:refs/heads/develop"]);
+    repo.commit("b.txt", "b\n", "more");
+    let newest = repo.elsewhere("develop", "d.txt", "d\n");
+    let missing = repo.run_with("rebase_on_main", with_base("release")).await;
+    assert!(failure(&missing).0.starts_with("there is no branch `release` on `origin`"), "{missing:?}");
+    for wrong in ["--upload-pack=touch pwned", "a..b"] {
+        let result = repo.run_with("rebase_on_main", with_base(wrong)).await;
+        assert!(failure(&result).0.contains("which no branch can be called"), "{result:?}");
+    }
+    success(&repo.run_with("rebase_on_main", with_base("origin/develop")).await);
+    assert_eq!(repo.git(&["rev-parse", "HEAD~1"]), newest);
+    repo.git(&["remote", "set-head", "origin", "develop"]);
+    let found = repo.run("rebase_on_main").await;
+    assert!(skipped(&found).contains("up to date with `origin/develop`"), "{found:?}");
+}
+
+#[tokio::test]
+async fn a_folder_without_git_is_told() {
+    let repo = Repo::new();
+    std::fs::remove_dir_all(repo.work.join(".git")).expect("gone");
+    let result = repo.run("rebase_on_main").await;
+    assert!(outcome(&result).message.contains("is not usable as a git repository"), "{result:?}");
+}
+
+#[tokio::test]
+async fn a_remote_that_is_not_there_is_told() {
+    let repo = Repo::new();
+    let submission = Submission { remote: Some("--upload-pack=touch".into()), ..Submission::default() };
+    let result = repo.run_with("rebase_on_main", submission).await;
+    assert_eq!(failure(&result).0, "there is no remote `--upload-pack=touch`; there are: `origin`");
+}

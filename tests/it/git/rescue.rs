@@ -1,0 +1,174 @@
+//! A rebase that is cut off: by time, by a person, by the death of creel.
+
+use std::{path::Path, process::Command, time::Duration};
+
+use creel::{
+    engine::{effect::Submission, hooks::verdict::RunEnd, time::Span},
+    hooks::{builtin::recover, sweep},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{
+    Memory, eventually, pid_in,
+    repo::{Repo, failure, job},
+};
+
+/// A branch whose rebase stops in the middle, after its first commit, and waits for ever; and the file that tells when.
+fn that_hangs() -> Repo {
+    let repo = Repo::new();
+    repo.commit("b.txt", "b\n", "first of two");
+    repo.commit("a.txt", "one\ntwo\n", "second of two");
+    repo.elsewhere("main", "a.txt", "zero\none\n");
+    let hold = format!("echo $$ > '{}'; exec sleep 1000", repo.at("held").display());
+    repo.git(&["config", "merge.hold.driver", &hold]);
+    std::fs::write(repo.work.join(".git/info/attributes"), "a.txt merge=hold\n").expect("attributes");
+    repo
+}
+
+/// From now on it does not wait any more.
+fn no_longer(repo: &Repo) {
+    std::fs::remove_file(repo.work.join(".git/info/attributes")).expect("attributes");
+}
+
+#[tokio::test]
+async fn a_rebase_that_takes_too_long_is_undone() {
+    let repo = that_hangs();
+    let before = repo.before();
+    let mut job = job("rebase_on_main", Submission::default());
+    job.hook.timeout = Span::secs(2);
+    let result = repo.run_job(&job, &mut Memory::default(), &CancellationToken::new()).await;
+    assert_eq!(result.end, RunEnd::TimedOut);
+    let message = result.outcome.expect("an outcome").message;
+    assert!(message.starts_with("`git rebase` did not end in time; the branch is at "), "{message}");
+    repo.is_as(&before);
+    repo.is_unchanged();
+}
+
+#[tokio::test]
+async fn a_rebase_that_is_cancelled_is_undone() {
+    let repo = that_hangs();
+    let before = repo.before();
+    let (job, cancel) = (job("rebase_on_main", Submission::default()), CancellationToken::new());
+    let mut memory = Memory::default();
+    let (result, held) = tokio::join!(repo.run_job(&job, &mut memory, &cancel), async {
+        let held = pid_in(&repo.at("held")).await;
+        cancel.cancel();
+        held
+    });
+    assert_eq!((result.end, result.outcome), (RunEnd::Cut, None));
+    assert!(!crate::support::lives(held));
+    repo.is_as(&before);
+    repo.is_unchanged();
+}
+
+#[tokio::test]
+async fn a_rebase_that_was_dropped_is_undone_by_the_next_hook() {
+    let repo = that_hangs();
+    let before = repo.before();
+    let (job, cancel) = (job("rebase_on_main", Submission::default()), CancellationToken::new());
+    let (mut memory, held) = (Memory::default(), repo.at("held"));
+    tokio::select! {
+        result = repo.run_job(&job, &mut memory, &cancel) => panic!("it must not end: {result:?}"),
+        _ = pid_in(&held) => {}
+    }
+    assert!(repo.work.join(".git/rebase-merge").exists(), "it is in the middle");
+    no_longer(&repo);
+    let submission = Submission { base_branch: Some("work".into()), ..Submission::default() };
+    failure(&repo.run_with("merge_pr", submission).await);
+    repo.is_as(&before);
+    repo.is_unchanged();
+}
+
+/// The part of the next test that is killed.
+#[tokio::test]
+#[ignore = "runs in a process of its own, as a part of the next test"]
+async fn part_that_is_killed() {
+    let Ok(folder) = std::env::var("CREEL_TEST_REPO") else { return };
+    let repo = Repo::that_is_at(Path::new(&folder), std::env::var("CREEL_TEST_MARK").expect("a mark"));
+    repo.run("rebase_on_main").await;
+}
+
+#[tokio::test]
+async fn a_killed_creel_leaves_a_rebase_that_the_next_one_undoes() {
+    for gently in [false, true] {
+        let repo = that_hangs();
+        let before = repo.before();
+        let mut creel = Command::new(std::env::current_exe().expect("this test"))
+            .args(["--ignored", "--exact", "git::rescue::part_that_is_killed"])
+            .env("CREEL_TEST_REPO", repo.at(""))
+            .env("CREEL_TEST_MARK", &repo.mark)
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .expect("a process");
+        pid_in(&repo.at("held")).await;
+        assert_eq!(recover(&repo.work).await.map(|said| said.contains("wait for it")), Some(true), "it is at work");
+        creel.kill().expect("killed");
+        creel.wait().expect("gone");
+        if gently {
+            sweep::end_all(&repo.mark, &[], Duration::from_secs(2)).await;
+        } else {
+            sweep::kill_all_now(&repo.mark, &[]);
+        }
+        eventually("git is gone", || sweep::alive_with_mark(&repo.mark).is_empty()).await;
+        assert!(repo.work.join(".git/rebase-merge").exists(), "it is in the middle");
+        let said = recover(&repo.work).await.expect("something was done");
+        assert!(said.starts_with("a rebase of `work` was cut off; it is undone"), "{said}");
+        repo.is_as(&before);
+        repo.is_unchanged();
+        assert_eq!(recover(&repo.work).await, None, "once is enough");
+    }
+}
+
+/// What a killed creel leaves that had not begun its rebase yet.
+fn note_of(repo: &Repo) {
+    let note =
+        format!(r#"{{"branch":"work","commit":"{}","pid":{},"started":null}}"#, repo.here("work"), std::process::id());
+    std::fs::write(repo.work.join(".git/creel-rebase.json"), note).expect("a note");
+}
+
+#[tokio::test]
+async fn a_rebase_that_a_person_began_since_is_let_be() {
+    let repo = Repo::new();
+    repo.commit("a.txt", "mine\n", "mine");
+    repo.elsewhere("main", "a.txt", "theirs\n");
+    note_of(&repo);
+    repo.git(&["fetch", "--quiet", "origin"]);
+    assert!(!repo.try_git(&repo.work, &["rebase", "origin/main"]).0, "a conflict");
+    let status = repo.git(&["status"]);
+    let said = recover(&repo.work).await.expect("it is said");
+    assert!(said.contains("creel did not begin"), "{said}");
+    assert_eq!(repo.git(&["status"]), status);
+}
+
+#[tokio::test]
+async fn a_rebase_that_came_to_its_end_stays() {
+    let repo = Repo::new();
+    repo.commit("b.txt", "b\n", "more");
+    repo.elsewhere("main", "c.txt", "c\n");
+    note_of(&repo);
+    repo.git(&["fetch", "--quiet", "origin"]);
+    repo.git(&["rebase", "--quiet", "origin/main"]);
+    let before = repo.before();
+    assert_eq!(recover(&repo.work).await, None);
+    repo.is_as(&before);
+}
+
+#[tokio::test]
+async fn a_rebase_that_was_cut_off_at_once_is_undone() {
+    let repo = Repo::new();
+    repo.commit("b.txt", "b\n", "more");
+    note_of(&repo);
+    let before = repo.before();
+    let state = repo.work.join(".git/rebase-merge");
+    std::fs::create_dir(&state).expect("a folder");
+    std::fs::write(state.join("head-name"), "").expect("a file");
+    assert!(recover(&repo.work).await.is_some());
+    repo.is_as(&before);
+    repo.is_unchanged();
+}
+
+#[tokio::test]
+async fn a_folder_without_git_has_nothing_to_recover() {
+    let folder = crate::support::folder();
+    assert_eq!(recover(folder.path()).await, None);
+}
