@@ -65,7 +65,12 @@ pub struct Place {
 /// Runs a hook once.
 pub async fn run_hook(job: &HookJob, place: &Place, watch: &mut dyn Watch, cancel: &CancellationToken) -> RunResult {
     let started = Instant::now();
-    if let HookAction::Builtin(name) = &job.hook.action {
+    let built_in = match &job.hook.action {
+        HookAction::Builtin(name) => Some(name.as_str()),
+        HookAction::Gatekeeper(_) => Some(builtin::CHANGE),
+        HookAction::Command(_) => None,
+    };
+    if let Some(name) = built_in {
         return builtin::run(name, Errand { job, place, env: &[] }, watch, cancel).await;
     }
     let spec = match spec(job, place) {
@@ -156,8 +161,7 @@ impl Watch for Both<'_> {
 fn spec(job: &HookJob, place: &Place) -> Result<ProcessSpec, String> {
     let command = match &job.hook.action {
         HookAction::Command(command) => template::expand(command).map_err(|e| e.to_string())?,
-        HookAction::Builtin(name) => return Err(format!("the built-in hook `{name}` is no command")),
-        HookAction::Gatekeeper(_) => return Err("a gatekeeper is not available in this version".into()),
+        HookAction::Builtin(_) | HookAction::Gatekeeper(_) => return Err("it is no command".into()),
     };
     let (point, offered) = (job.point.name(), template::offered(job.point));
     let about = About { point, hook: &job.hook.name, offered, facts: &job.facts };

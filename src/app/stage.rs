@@ -26,6 +26,7 @@ use crate::{
         input::Command,
         session::gate::About,
     },
+    hooks::builtin,
     journal::{self, Folder},
     runtime::{Left, Runtime, RuntimeError, Scene, shutdown::Children},
     tui::{self, Parting, model::Tie},
@@ -132,6 +133,9 @@ pub(super) fn supervise(
     let left = tokio.block_on(async {
         if let Some(children) = left_behind {
             children.end_all().await;
+            if let Some(note) = builtin::recover(&scene.cwd).await {
+                say(&format!("creel: {note}"));
+            }
         }
         match surface {
             Surface::Screen(options, leash) => {

@@ -19,6 +19,7 @@ use crate::engine::{
     time::Span,
 };
 
+mod change;
 mod forge;
 mod git;
 mod local_merge;
@@ -36,6 +37,9 @@ mod worker;
 pub use rescue::recover;
 pub use standing::{Work, work_to_submit};
 use worker::Worker;
+
+/// What prints the change for gatekeepers. No hook of a config has this name.
+pub const CHANGE: &str = "the change";
 
 /// What a built-in hook is asked to do.
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +63,7 @@ pub async fn run(name: &str, errand: Errand<'_>, watch: &mut dyn Watch, cancel: 
         "run_tests" => run_tests::run(&mut worker).await,
         "create_pr" => pull_request::run(&mut worker).await,
         "merge_pr" => merge::run(&mut worker).await,
+        CHANGE => change::run(&mut worker).await,
         _ => return RunResult::not_started(format!("there is no built-in hook `{name}`")),
     };
     let (end, outcome) = said(ended);
@@ -132,6 +137,8 @@ impl Halt {
 
 fn said(ended: Result<Done, Halt>) -> (RunEnd, Option<BuiltinOutcome>) {
     match ended {
+        // What it printed is all that there is to say.
+        Ok(Done { message, .. }) if message.is_empty() => (RunEnd::Exit(0), None),
         Ok(Done { skipped, message, pull_request, merged }) => {
             let status = if skipped { BuiltinStatus::Skip } else { BuiltinStatus::Success };
             (RunEnd::Exit(0), Some(BuiltinOutcome { status, message, remediation: None, pull_request, merged }))

@@ -280,9 +280,9 @@ impl Running {
         }
         marked(&mut command, &spec.cwd, &spec.env, &spec.mark);
         command.stdin(input_for(&spec.stdin)).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = command.spawn().map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound if spec.cwd.is_dir() => format!("there is no `{}` on the PATH", spec.program),
-            _ => why_not(&e, &spec.cwd),
+        let missing = |e: &io::Error| e.kind() == io::ErrorKind::NotFound && spec.cwd.is_dir();
+        let child = command.spawn().map_err(|e| {
+            if missing(&e) { format!("there is no `{}` on the PATH", spec.program) } else { why_not(&e, &spec.cwd) }
         })?;
         Self::piped(child, spec.stdin, GRACE, spec.mark)
     }

@@ -38,7 +38,7 @@ async fn pull_request(runner: &Runner, standing: &Standing) -> Result<Option<Box
     let url = runner.git(&["remote", "get-url", remote]).await?.answer().to_owned();
     if !runner.finds("gh") {
         // A pull request there could have checks that we do not see.
-        return if url.contains("github") {
+        return if url.contains("github") && !is_a_folder(&url) {
             let why = "is on GitHub, and there is no `gh` on the PATH to see its checks: install it";
             Err(Halt::failed(format!("{} {why}", named(remote))))
         } else {

@@ -4,7 +4,7 @@
 //! - A branch has one pull request: one that is there is brought up to date, not doubled.
 //! - What people wrote into a pull request stays: only what stands between our two marks is replaced.
 
-use std::path::PathBuf;
+use std::{io::Write as _, path::PathBuf};
 
 use super::{
     Done, Halt,
@@ -71,7 +71,7 @@ async fn by_gh(worker: &mut Worker<'_>, standing: &Standing, remote: &str, text:
     if let Some(pull) = there.filter(|pull| pull.state == PullState::Open) {
         return update(worker, text, &pull, &pushed).await;
     }
-    let file = text.write(worker, &text.marked())?;
+    let file = write(worker, &text.marked())?;
     let (title, file) = (format!("--title={}", text.title), format!("--body-file={}", file.display()));
     let (to, from) = (format!("--base={}", standing.base), format!("--head={}", standing.branch));
     let ran = worker.show(&forge::call(&["pr", "create", &title, &file, &to, &from])).await?;
@@ -102,7 +102,7 @@ async fn existing(runner: &Runner, standing: &Standing, remote: &str) -> Result<
 async fn update(worker: &mut Worker<'_>, text: &Text, pull: &PullRequest, pushed: &str) -> Result<Done, Halt> {
     let body = replaced(&pull.body, &text.marked());
     if body != pull.body {
-        let file = format!("--body-file={}", text.write(worker, &body)?.display());
+        let file = format!("--body-file={}", write(worker, &body)?.display());
         let ran = worker.show(&forge::call(&["pr", "edit", &pull.number.to_string(), &file])).await?;
         if !ran.ok() {
             return Err(forge::trouble("gh pr edit", &ran).and(&format!("{pushed}; the pull request is {}", pull.url)));
@@ -122,7 +122,7 @@ async fn by_command(
 ) -> Result<Done, Halt> {
     let expanded = template::expand(line).map_err(|error| Halt::failed(format!("`pr_command`: {error}")))?;
     let pushed = push::push(worker, standing, remote).await?;
-    let file = text.write(worker, &text.body)?;
+    let file = write(worker, &text.body)?;
     let values = [
         ("title", text.title.as_str()),
         ("body", &text.body),
@@ -168,15 +168,15 @@ impl Text {
     fn marked(&self) -> String {
         format!("{}\n{}\n{}", MARKS.0, self.body, MARKS.1)
     }
+}
 
-    /// Into a file of the session, only for the owner.
-    fn write(&self, worker: &Worker<'_>, body: &str) -> Result<PathBuf, Halt> {
-        let (job, place) = (worker.errand.job, worker.errand.place);
-        let path = place.session_dir.join(format!("outputs/run-{}.pull-request.md", job.run));
-        let written = create(&path).and_then(|mut file| std::io::Write::write_all(&mut file, body.as_bytes()));
-        written.map_err(|error| Halt::failed(format!("{} cannot be written: {error}", path.display())))?;
-        Ok(path)
-    }
+/// Into a file of the session, only for the owner.
+fn write(worker: &Worker<'_>, body: &str) -> Result<PathBuf, Halt> {
+    let (job, place) = (worker.errand.job, worker.errand.place);
+    let path = place.session_dir.join(format!("outputs/run-{}.pull-request.md", job.run));
+    let written = create(&path).and_then(|mut file| file.write_all(body.as_bytes()));
+    written.map_err(|error| Halt::failed(format!("{} cannot be written: {error}", path.display())))?;
+    Ok(path)
 }
 
 fn limited(mut body: String) -> String {

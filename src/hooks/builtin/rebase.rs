@@ -61,7 +61,7 @@ async fn rebase(worker: &mut Worker<'_>, standing: &Standing, base: &str) -> Res
     let tidying = worker.runner.for_tidying();
     let conflicts = tidying.unmerged().await.unwrap_or_default();
     if ran.as_ref().is_ok_and(Ran::ok) {
-        note.remove(&standing.git_dir);
+        Note::remove(&standing.git_dir);
         let commits = worker.runner.ahead(base, "HEAD").await?;
         return Ok(Done::success(format!(
             "{} of {} put on top of {} ({}); before, the branch was at {}",

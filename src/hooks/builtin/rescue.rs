@@ -108,11 +108,11 @@ pub(super) async fn undo(runner: &Runner, git_dir: &Path) -> Result<Undone, Halt
 pub(super) async fn put_back(runner: &Runner, git_dir: &Path, note: &Note) -> Result<Undone, Halt> {
     let Some(state) = STATES.iter().map(|name| git_dir.join(name)).find(|state| state.exists()) else {
         // It has not begun, or has come to its end.
-        note.remove(git_dir);
+        Note::remove(git_dir);
         return Ok(Undone::Nothing);
     };
     if !note.is_of(&state) || begun_by_another(runner).await? {
-        note.remove(git_dir);
+        Note::remove(git_dir);
         return Ok(Undone::Left(format!("a rebase that creel did not begin is in progress: {}", way_out())));
     }
     unlock(runner, git_dir, note).await?;
@@ -131,7 +131,7 @@ pub(super) async fn put_back(runner: &Runner, git_dir: &Path, note: &Note) -> Re
             note.commit
         )));
     }
-    note.remove(git_dir);
+    Note::remove(git_dir);
     Ok(Undone::PutBack(note.clone()))
 }
 
@@ -214,7 +214,8 @@ impl Note {
         serde_json::from_slice(&fs::read(git_dir.join(NOTE)).ok()?).ok()
     }
 
-    pub(super) fn remove(&self, git_dir: &Path) {
+    /// The rebase is over.
+    pub(super) fn remove(git_dir: &Path) {
         // If it stays, the next look finds that there is nothing to undo.
         let _ = fs::remove_file(git_dir.join(NOTE));
     }

@@ -50,13 +50,22 @@ impl<'a> Worker<'a> {
 
     /// Runs a program that is shown.
     pub(super) async fn show(&mut self, call: &Call) -> Result<Ran, Halt> {
-        self.output.output(Stream::Stdout, format!("$ {}\n", call.line()).as_bytes());
+        self.print(&format!("$ {}\n", call.line()));
+        self.pass_on(call).await
+    }
+
+    /// The same, with nothing but what it prints.
+    pub(super) async fn pass_on(&mut self, call: &Call) -> Result<Ran, Halt> {
         self.runner.run(call, Some(&mut self.output)).await
+    }
+
+    pub(super) fn print(&mut self, text: &str) {
+        self.output.output(Stream::Stdout, text.as_bytes());
     }
 
     /// Runs a command line of the person's own.
     pub(super) async fn show_line(&mut self, line: &str, env: Vec<(String, String)>) -> Result<Ran, Halt> {
-        self.output.output(Stream::Stdout, format!("$ {line}\n").as_bytes());
+        self.print(&format!("$ {line}\n"));
         self.runner.run_line(line, env, &mut self.output).await
     }
 

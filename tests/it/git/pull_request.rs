@@ -3,8 +3,11 @@
 use std::fs;
 
 use creel::{
-    engine::effect::{Submission, TaskFacts},
-    hooks::builtin::{Work, work_to_submit},
+    engine::{
+        effect::{Submission, TaskFacts},
+        hooks::verdict::RunEnd,
+    },
+    hooks::builtin::{CHANGE, Work, work_to_submit},
 };
 
 use crate::support::repo::{Repo, failure, hook_of, skipped, success};
@@ -282,4 +285,25 @@ async fn another_forge_has_its_own_command() {
     let failing = Submission { pr_command: Some("echo closed on sundays >&2; exit 3".into()), ..submission };
     let result = repo.run_with("create_pr", failing).await;
     assert!(failure(&result).0.starts_with("`pr_command` failed (exit 3): closed on sundays"), "{result:?}");
+}
+
+#[tokio::test]
+async fn a_gatekeeper_reads_the_commits_and_what_they_change() {
+    let repo = Repo::new();
+    let nothing = repo.run(CHANGE).await;
+    assert_eq!((nothing.end, nothing.stdout.as_str(), nothing.outcome), (RunEnd::Exit(0), "", None));
+    let head = repo.commit("b.txt", "b\n", "add b");
+    repo.elsewhere("main", "c.txt", "c\n");
+    repo.git(&["fetch", "--quiet", "origin"]);
+    fs::write(repo.work.join("a.txt"), "half done\n").expect("a file");
+    let result = repo.run(CHANGE).await;
+    assert_eq!(result.end, RunEnd::Exit(0));
+    let short = repo.git(&["rev-parse", "--short", &head]);
+    let begin = format!(
+        "Commits on `work`, which goes to `origin/main`:\n{short} add b\n\n\
+         Not committed, and so not part of it: `a.txt`\n\n"
+    );
+    let change = result.stdout.strip_prefix(&begin).unwrap_or_else(|| panic!("{}", result.stdout));
+    assert!(change.contains("+++ b/b.txt\n@@ -0,0 +1 @@\n+b\n"), "{change}");
+    assert!(!change.contains("c.txt") && !change.contains("half done"), "{change}");
 }

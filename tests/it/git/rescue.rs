@@ -79,6 +79,47 @@ async fn a_rebase_that_was_dropped_is_undone_by_the_next_hook() {
     repo.is_unchanged();
 }
 
+/// How far a rebase has come.
+fn has_come_to(repo: &Repo, moment: usize) -> bool {
+    let git = repo.work.join(".git");
+    match moment {
+        0 => git.join("creel-rebase.json").exists(),
+        1 => git.join("rebase-merge").exists(),
+        2 => git.join("rebase-merge/orig-head").exists(),
+        commits => {
+            let done = std::fs::read_to_string(git.join("rebase-merge/msgnum"));
+            done.is_ok_and(|text| text.trim().parse().is_ok_and(|n: usize| n >= commits - 2))
+        }
+    }
+}
+
+#[tokio::test]
+async fn wherever_it_is_cut_off_nothing_is_lost() {
+    for moment in [0, 1, 2, 3, 5, 8] {
+        let repo = Repo::new();
+        for n in 0..8 {
+            repo.commit(&format!("{n}.txt"), "x\n", &format!("commit {n}"));
+        }
+        let newest = repo.elsewhere("main", "c.txt", "c\n");
+        let before = repo.before();
+        let (job, cancel) = (job("rebase_on_main", Submission::default()), CancellationToken::new());
+        let mut memory = Memory::default();
+        tokio::select! {
+            _ = repo.run_job(&job, &mut memory, &cancel) => {}
+            () = async { while !has_come_to(&repo, moment) { tokio::task::yield_now().await } } => {}
+        }
+        recover(&repo.work).await;
+        repo.lost_nothing_since(&before);
+        repo.is_unchanged();
+        // Git may have been faster than we looked.
+        if !repo.try_git(&repo.work, &["merge-base", "--is-ancestor", &newest, "HEAD"]).0 {
+            repo.is_as(&before);
+        }
+        assert_eq!(repo.run("rebase_on_main").await.end, RunEnd::Exit(0), "and it can be done");
+        assert_eq!(repo.git(&["rev-list", "--count", &format!("{newest}..HEAD")]), "8");
+    }
+}
+
 /// The part of the next test that is killed.
 #[tokio::test]
 #[ignore = "runs in a process of its own, as a part of the next test"]
