@@ -51,7 +51,7 @@ async fn nothing_to_do(
 }
 
 async fn rebase(worker: &mut Worker<'_>, standing: &Standing, base: &str) -> Result<Done, Halt> {
-    let note = Note::write(&standing.git_dir, &standing.branch, &standing.head)?;
+    let note = Note::write(&standing.git_dir, &standing.branch, &standing.head, base)?;
     worker.runner.env.push(("GIT_REFLOG_ACTION".to_owned(), rescue::ACTION.to_owned()));
     // What a person may have set: changes put aside would not come back if we are killed, and other branches must stay.
     let args = ["-c", "rebase.autoStash=false", "-c", "rebase.updateRefs=false", "rebase", "--no-autosquash", base];

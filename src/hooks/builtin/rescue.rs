@@ -48,6 +48,8 @@ pub(super) struct Note {
     pub(super) branch: String,
     /// Its commit.
     pub(super) commit: String,
+    /// The commit on top of which it is put.
+    onto: String,
     /// The creel that began it.
     pid: i32,
     /// When that started, in the kernel's units, where they are known.
@@ -106,6 +108,7 @@ pub(super) async fn undo(runner: &Runner, git_dir: &Path) -> Result<Undone, Halt
 
 /// Leaves the rebase, so that the branch is checked out where it was.
 pub(super) async fn put_back(runner: &Runner, git_dir: &Path, note: &Note) -> Result<Undone, Halt> {
+    unlock(runner, git_dir, note).await?;
     let Some(state) = STATES.iter().map(|name| git_dir.join(name)).find(|state| state.exists()) else {
         // It has not begun, or has come to its end.
         Note::remove(git_dir);
@@ -115,7 +118,6 @@ pub(super) async fn put_back(runner: &Runner, git_dir: &Path, note: &Note) -> Re
         Note::remove(git_dir);
         return Ok(Undone::Left(format!("a rebase that creel did not begin is in progress: {}", way_out())));
     }
-    unlock(runner, git_dir, note).await?;
     let aborted = runner.git(&["rebase", "--abort"]).await?;
     if !aborted.ok() {
         leave_by_hand(runner, &state, note).await?;
@@ -131,8 +133,29 @@ pub(super) async fn put_back(runner: &Runner, git_dir: &Path, note: &Note) -> Re
             note.commit
         )));
     }
+    remove_leftovers(runner, git_dir, note).await?;
     Note::remove(git_dir);
     Ok(Undone::PutBack(note.clone()))
+}
+
+/// Removes files of the other side that a git which was killed had written already, and which would be in the way of the
+/// next rebase. Nothing is lost with them: they are empty, or as they are in that commit.
+async fn remove_leftovers(runner: &Runner, git_dir: &Path, note: &Note) -> Result<(), Halt> {
+    let unknown = runner.git_says(&["ls-files", "--others", "--exclude-standard", "-z", "--", ":/"]).await?;
+    let noted = modified(&git_dir.join(NOTE));
+    let young = |name: &&str| !name.is_empty() && modified(&runner.cwd.join(name)) >= noted;
+    let unknown: Vec<&str> = unknown.split('\0').filter(young).collect();
+    for name in unknown {
+        // Relative to this folder, as `git ls-files` tells it.
+        let there = runner.git(&["rev-parse", "--verify", "--quiet", &format!("{}:./{name}", note.onto)]).await?;
+        let path = runner.cwd.join(name);
+        let is_empty = path.symlink_metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0);
+        if there.ok() && (is_empty || runner.git(&["hash-object", "--", name]).await?.answer() == there.answer()) {
+            // If it stays, the next rebase says so.
+            let _ = fs::remove_file(path);
+        }
+    }
+    Ok(())
 }
 
 /// Whether the last rebase that began to move HEAD is not one of ours. A note can outlive its rebase, and a person can
@@ -167,11 +190,12 @@ async fn leave_by_hand(runner: &Runner, state: &Path, note: &Note) -> Result<(),
 /// such a one.
 async fn unlock(runner: &Runner, git_dir: &Path, note: &Note) -> Result<(), Halt> {
     let noted = modified(&git_dir.join(NOTE));
-    let common = PathBuf::from(runner.git_says(&["rev-parse", "--git-common-dir"]).await?);
-    let branch = runner.cwd.join(common).join(format!("{}.lock", note.reference()));
-    let locks = ["index.lock", "HEAD.lock", "ORIG_HEAD.lock"].map(|name| git_dir.join(name));
-    let ours = |lock: &PathBuf| modified(lock).is_some_and(|at| noted.is_some_and(|noted| at >= noted));
-    let locks: Vec<PathBuf> = locks.into_iter().chain([branch]).filter(ours).collect();
+    let common = runner.cwd.join(runner.git_says(&["rev-parse", "--git-common-dir"]).await?);
+    let of_branch = common.join(format!("{}.lock", note.reference()));
+    let files = fs::read_dir(git_dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_lock = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "lock");
+    let locks = files.chain([of_branch, common.join("packed-refs.lock")]).filter(is_lock);
+    let locks: Vec<PathBuf> = locks.filter(|lock| modified(lock).is_some_and(|at| Some(at) >= noted)).collect();
     let deadline = tokio::time::Instant::now() + LOCK_PATIENCE;
     while locks.iter().any(|lock| lock.exists()) {
         if tokio::time::Instant::now() >= deadline {
@@ -192,10 +216,10 @@ fn modified(path: &Path) -> Option<SystemTime> {
 
 impl Note {
     /// Notes where a branch is before it is rebased.
-    pub(super) fn write(git_dir: &Path, branch: &str, commit: &str) -> Result<Self, Halt> {
+    pub(super) fn write(git_dir: &Path, branch: &str, commit: &str, onto: &str) -> Result<Self, Halt> {
         let own = Group::led_by(own_pid());
-        let (branch, commit) = (branch.to_owned(), commit.to_owned());
-        let note = Self { branch, commit, pid: own.pid, started: own.start };
+        let (branch, commit, onto) = (branch.to_owned(), commit.to_owned(), onto.to_owned());
+        let note = Self { branch, commit, onto, pid: own.pid, started: own.start };
         let written = note.try_write(git_dir);
         written
             .map_err(|error| Halt::failed(format!("git's folder {} cannot be written ({error})", git_dir.display())))?;

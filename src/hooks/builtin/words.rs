@@ -73,7 +73,8 @@ pub(super) fn printed(bytes: &[u8]) -> String {
 
 /// The last lines of what a program complained, in a sentence.
 pub(super) fn complaint(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let says_why = |line: &&str| !line.is_empty() && !line.starts_with("hint:");
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(says_why).collect();
     let last = &lines[lines.len().saturating_sub(3)..];
     if last.is_empty() { "it did not say why".into() } else { visible(&last.join(" · ")) }
 }

@@ -115,7 +115,8 @@ async fn wherever_it_is_cut_off_nothing_is_lost() {
         if !repo.try_git(&repo.work, &["merge-base", "--is-ancestor", &newest, "HEAD"]).0 {
             repo.is_as(&before);
         }
-        assert_eq!(repo.run("rebase_on_main").await.end, RunEnd::Exit(0), "and it can be done");
+        let again = repo.run("rebase_on_main").await;
+        assert_eq!(again.end, RunEnd::Exit(0), "cut off at {moment}, it can be done again: {again:?}");
         assert_eq!(repo.git(&["rev-list", "--count", &format!("{newest}..HEAD")]), "8");
     }
 }
@@ -162,9 +163,14 @@ async fn a_killed_creel_leaves_a_rebase_that_the_next_one_undoes() {
 
 /// What a killed creel leaves that had not begun its rebase yet.
 fn note_of(repo: &Repo) {
-    let note =
-        format!(r#"{{"branch":"work","commit":"{}","pid":{},"started":null}}"#, repo.here("work"), std::process::id());
-    std::fs::write(repo.work.join(".git/creel-rebase.json"), note).expect("a note");
+    let note = serde_json::json!({
+        "branch": "work",
+        "commit": repo.here("work"),
+        "onto": repo.on_remote("main"),
+        "pid": std::process::id(),
+        "started": null,
+    });
+    std::fs::write(repo.work.join(".git/creel-rebase.json"), note.to_string()).expect("a note");
 }
 
 #[tokio::test]
@@ -198,14 +204,25 @@ async fn a_rebase_that_came_to_its_end_stays() {
 async fn a_rebase_that_was_cut_off_at_once_is_undone() {
     let repo = Repo::new();
     repo.commit("b.txt", "b\n", "more");
+    for (name, text) in [("whole.txt", "w\n"), ("begun.txt", "b\n"), ("own.txt", "theirs\n")] {
+        repo.elsewhere("main", name, text);
+    }
+    repo.git(&["fetch", "--quiet", "origin"]);
     note_of(&repo);
     let before = repo.before();
     let state = repo.work.join(".git/rebase-merge");
     std::fs::create_dir(&state).expect("a folder");
     std::fs::write(state.join("head-name"), "").expect("a file");
+    for name in ["index.lock", "AUTO_MERGE.lock"] {
+        std::fs::write(repo.work.join(".git").join(name), "").expect("a lock");
+    }
+    // What git had written of the other side, wholly and not; and what is somebody's own.
+    for (name, text) in [("whole.txt", "w\n"), ("begun.txt", ""), ("own.txt", "own\n")] {
+        std::fs::write(repo.work.join(name), text).expect("a file");
+    }
     assert!(recover(&repo.work).await.is_some());
     repo.is_as(&before);
-    repo.is_unchanged();
+    assert_eq!(repo.git(&["status", "--porcelain"]), "?? own.txt");
 }
 
 #[tokio::test]

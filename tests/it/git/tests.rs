@@ -77,7 +77,7 @@ async fn what_runs_the_tests_may_be_missing() {
 #[tokio::test]
 async fn a_failure_goes_to_the_agent_with_the_end_of_what_was_printed() {
     let repo = Repo::without_remote();
-    let command = "seq 1 9000; printf '\\033[31mred: \\303\\274 broke\\033[0m\\n' >&2; exit 7";
+    let command = "seq 1 9000; printf '\\033[31mred: \\303\\274 broke\\033[0m\\n'; exit 7";
     let result = repo.run_with("run_tests", with(command)).await;
     let (message, remediation) = failure(&result);
     let prompt = remediation.expect("a prompt");
