@@ -18,6 +18,7 @@ mod load;
 pub mod node;
 pub mod paths;
 mod report;
+mod resolve;
 mod rules;
 mod schema;
 mod settings;
@@ -33,9 +34,10 @@ use std::path::Path;
 
 pub use agents::program_of;
 pub use diagnostic::{Diagnostic, Place, Severity};
-pub use hooks::BUILTIN_HOOKS;
+pub use hooks::{BUILTIN_HOOKS, HookLists};
+pub use resolve::{Chosen, Origin, Wanted};
 pub use schema::json_schema;
-pub use settings::{ConfigError, Document, Draft, Nats, Settings, TaskAgents, TaskType, Theme, Ui};
+pub use settings::{AgentNotes, ConfigError, Document, Draft, Nats, Settings, TaskAgents, TaskType, Theme, Ui};
 
 /// More messages help nobody.
 const SHOWN: usize = 50;

@@ -69,7 +69,7 @@ pub(super) fn agents(args: &AgentsArgs) -> Result {
         return print(&format!("{:#}\n", Value::from(all)));
     }
     print(&table(&listed, &versions, Paint::for_stream(&std::io::stdout())))?;
-    match settings.plan(None, None) {
+    match settings.plan(crate::config::Wanted::default()) {
         Ok(plan) => say(&format!("creel: `{}` is taken here; `--agent NAME` takes another", plain(&plan.agent))),
         Err(error) => say(&format!("creel: {error}")),
     }

@@ -1,10 +1,12 @@
 //! `creel check`: what follows from a config, before anything runs.
 
+use std::collections::BTreeMap;
+
 use serde_json::json;
 
 use super::{Result, print, project::Project, stage};
 use crate::{
-    config::Settings,
+    config::{Chosen, ConfigError, Origin, Settings, Wanted},
     control::{
         cli::CheckArgs,
         paint::{Paint, Role},
@@ -31,7 +33,18 @@ pub(super) fn check(args: &CheckArgs) -> Result {
     }
     let project = Project::load_existing(&args.config)?;
     let settings = &project.settings;
-    let plan = settings.plan(None, None);
+    let wanted = Wanted { agent: args.agent.as_deref(), task_type: args.task_type.as_deref(), ..Wanted::default() };
+    let plan = match settings.plan(wanted) {
+        // Whoever asks for a type or an agent wants to hear that it cannot be had.
+        Err(
+            error @ (ConfigError::UnknownType { .. } | ConfigError::NotAllowed(_) | ConfigError::UnknownAgent { .. }),
+        ) => {
+            return Err(error.into());
+        }
+        plan => plan,
+    };
+    let agent = plan.as_ref().map(|plan| plan.agent.as_str()).ok().or(args.agent.as_deref());
+    let hooks = settings.hooks_for(args.task_type.as_deref(), agent);
     if args.json {
         let agent = match &plan {
             Ok(plan) => json!({ "name": plan.agent, "runs": plan.agent_spec }),
@@ -46,6 +59,8 @@ pub(super) fn check(args: &CheckArgs) -> Result {
             "prompt": settings.prompt,
             "agent": agent,
             "plan": settings.draft,
+            "task_type": args.task_type,
+            "hooks": listed(settings, &hooks),
             "warnings": warnings,
         });
         return print(&format!("{all:#}\n"));
@@ -56,10 +71,11 @@ pub(super) fn check(args: &CheckArgs) -> Result {
         Ok(plan) => agent_line(plan),
         Err(error) => paint.paint(Role::Warning, format!("agent      {error}\n")),
     };
-    text += &limits(settings);
+    text += &limits(settings, plan.as_ref().ok());
     text += &allowance(settings);
+    text += &types(settings, args.task_type.as_deref());
     text += &keymap_mistakes().map(|why| paint.paint(Role::Warning, format!("keymap     {why}\n"))).collect::<String>();
-    text += &points(settings, paint);
+    text += &points(settings, &hooks, paint);
     text += &deciding(settings, paint);
     text += &rules(settings, paint);
     text += &automation(settings, paint);
@@ -95,9 +111,14 @@ fn agent_line(plan: &Plan) -> String {
     format!("agent      {}: {}\n", plan.agent, plain(&how))
 }
 
-fn limits(settings: &Settings) -> String {
+fn limits(settings: &Settings, plan: Option<&Plan>) -> String {
     let draft = &settings.draft;
-    let turn = if draft.turn_timeout.is_zero() { "any time".into() } else { draft.turn_timeout.to_string() };
+    // A type of task may have limits of its own.
+    let (iterations, retries, turn) = plan
+        .map_or((draft.max_iterations, draft.max_hook_retries, draft.turn_timeout), |plan| {
+            (plan.max_iterations, plan.max_hook_retries, plan.turn_timeout)
+        });
+    let turn = if turn.is_zero() { "any time".into() } else { turn.to_string() };
     let wait = draft.backoff.as_ref().map_or_else(
         || "at once".to_owned(),
         |backoff| format!("after {}, times {}, at most {}", backoff.base, backoff.factor, backoff.max),
@@ -109,13 +130,11 @@ fn limits(settings: &Settings) -> String {
         Some(FinalDelivery::Skip) => "skips",
     };
     format!(
-        "iterations at most {}, a turn may take {turn}\n\
-         retries    at most {}, {wait}; at the limit with nobody there: {}\n\
+        "iterations at most {iterations}, a turn may take {turn}\n\
+         retries    at most {retries}, {wait}; at the limit with nobody there: {}\n\
          errors     at most {} in a row\n\
          output     the agent gets at most {} bytes of a hook\n\
          delivery   the final one {delivery}\n",
-        draft.max_iterations,
-        draft.max_hook_retries,
         format!("{:?}", draft.on_limit).to_lowercase(),
         draft.max_consecutive_errors,
         draft.output_limit,
@@ -159,19 +178,56 @@ const fn says(action: Permissions) -> &'static str {
     }
 }
 
-fn points(settings: &Settings, paint: Paint) -> String {
+/// The types of tasks, each with those who may work on it.
+fn types(settings: &Settings, asked: Option<&str>) -> String {
     let mut text = String::new();
-    for point in Point::ALL {
-        let hooks = settings.draft.hooks.get(&point).map_or(&[][..], Vec::as_slice);
-        if hooks.is_empty() {
-            continue;
-        }
+    for (name, of_type) in &settings.task_types {
+        let who = of_type.implementers().map_or_else(|| "everybody".to_owned(), |names| names.join(", "));
+        let this = if asked == Some(name) { " (this one)" } else { "" };
+        text += &format!("task type  {}{this}: for {}\n", plain(name), plain(&who));
+    }
+    text
+}
+
+fn points(settings: &Settings, hooks: &BTreeMap<Point, Vec<Chosen>>, paint: Paint) -> String {
+    let mut text = String::new();
+    for (point, list) in hooks.iter().filter(|(_, list)| !list.is_empty()) {
         text += &format!("\n{}\n", paint.paint(Role::Heading, point.name()));
-        for (n, hook) in hooks.iter().enumerate() {
-            text += &format!("  {}. {}\n", n + 1, describe(hook));
+        for (n, chosen) in list.iter().enumerate() {
+            let from = paint.paint(Role::Faint, format!("  {}", origin(settings, chosen)));
+            text += &format!("  {}. {}{from}\n", n + 1, describe(&chosen.spec));
         }
     }
-    if text.is_empty() { "\nno hooks\n".into() } else { text }
+    text
+}
+
+/// Who says that a hook runs, and where.
+fn origin(settings: &Settings, chosen: &Chosen) -> String {
+    match (&chosen.origin, chosen.line) {
+        (Origin::Project, Some(line)) => format!("{}:{line}", file(settings)),
+        (origin, Some(line)) => format!("{}:{line} ({})", file(settings), origin.describe()),
+        (origin, None) => origin.describe(),
+    }
+}
+
+fn file(settings: &Settings) -> String {
+    let name = settings.path.as_deref().and_then(std::path::Path::file_name);
+    name.map(|name| plain(&name.to_string_lossy())).unwrap_or_default()
+}
+
+fn listed(settings: &Settings, hooks: &BTreeMap<Point, Vec<Chosen>>) -> serde_json::Value {
+    let one = |chosen: &Chosen| {
+        let from = match &chosen.origin {
+            Origin::Agent(name) => json!({ "agent": name }),
+            Origin::TaskType(name) => json!({ "task_type": name }),
+            Origin::Project => json!("project"),
+            Origin::Usual => json!("usual"),
+        };
+        let file = chosen.line.map(|_| &settings.path);
+        json!({ "hook": chosen.spec, "from": from, "file": file, "line": chosen.line })
+    };
+    let all = hooks.iter().map(|(point, list)| (point.name().to_owned(), list.iter().map(one).collect()));
+    serde_json::Value::Object(all.collect())
 }
 
 /// Who decides whether the work is complete.

@@ -61,7 +61,7 @@ pub(super) fn demo(args: &DemoArgs) -> Result {
     };
     let folder = ThrowAway::make(scenario)?;
     let settings = config::load(&folder.path.join("creel.yaml"), None)?;
-    let plan = settings.plan(None, None)?;
+    let plan = settings.plan(config::Wanted::default())?;
     let prompt = settings.prompt.clone().unwrap_or_default();
     let session = Sessions::of(&folder.path).folder("demo");
     let afterwards = if args.keep { Afterwards::Stays } else { Afterwards::GoesAway };

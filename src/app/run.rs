@@ -11,7 +11,7 @@ use super::{
     trust::{self, Asked},
 };
 use crate::{
-    config::Settings,
+    config::{Settings, Wanted},
     control::{
         cli::{ResumeArgs, RunArgs},
         trust::plan_document,
@@ -127,19 +127,12 @@ pub(super) fn resume(args: &ResumeArgs, leash: Option<&Leash>) -> Result {
 }
 
 fn plan(project: &Project, args: &RunArgs) -> Result<Plan> {
-    let settings = &project.settings;
-    let mut plan = settings.plan(args.agent.as_deref(), args.max_iterations)?;
-    if let Some(name) = &args.task_type {
-        let Some(task_type) = settings.task_types.get(name) else {
-            let known = settings.task_types.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-            let known = if known.is_empty() { "the config has none".into() } else { format!("there are: {known}") };
-            return Err(Failure::usage(format!("unknown task type `{name}`; {known}")));
-        };
-        plan.max_iterations = args.max_iterations.or(task_type.max_iterations).unwrap_or(plan.max_iterations);
-        plan.max_hook_retries = task_type.max_hook_retries.unwrap_or(plan.max_hook_retries);
-        plan.turn_timeout = task_type.turn_timeout.unwrap_or(plan.turn_timeout);
-    }
-    Ok(plan)
+    let wanted = Wanted {
+        agent: args.agent.as_deref(),
+        task_type: args.task_type.as_deref(),
+        max_iterations: args.max_iterations,
+    };
+    Ok(project.settings.plan(wanted)?)
 }
 
 fn prompt(project: &Project, args: &RunArgs) -> Result<String> {

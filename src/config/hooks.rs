@@ -20,7 +20,7 @@ use crate::engine::{
         point::Point,
         template::{self, Placeholder, offered, placeholders},
     },
-    policy::{HookAction, HookSpec},
+    policy::{HookAction, HookSpec, MERGE},
     time::Span,
 };
 
@@ -33,9 +33,18 @@ struct Placed {
     at: Stretch,
 }
 
+/// The hooks of the points that are given, and the lines where they are written.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HookLists {
+    /// In the order in which they run; an empty list means none.
+    pub hooks: BTreeMap<Point, Vec<HookSpec>>,
+    /// The line of each, by its name.
+    pub lines: BTreeMap<(Point, String), usize>,
+}
+
 /// The hooks of each point that is given.
-pub(super) fn lower(report: &mut Report, hooks: Option<&Node>) -> BTreeMap<Point, Vec<HookSpec>> {
-    let mut all = BTreeMap::new();
+pub(super) fn lower(report: &mut Report, hooks: Option<&Node>) -> HookLists {
+    let mut all = HookLists::default();
     for point in Point::ALL {
         let Some(list) = hooks.and_then(|hooks| hooks.get(point.name())) else { continue };
         if !matches!(list.kind, Kind::List(_)) {
@@ -45,12 +54,11 @@ pub(super) fn lower(report: &mut Report, hooks: Option<&Node>) -> BTreeMap<Point
         for item in list.items() {
             entry(report, point, item, &mut found);
         }
-        if is_about_submitting(point)
-            && let Some(first) = found.first()
-        {
-            report.not_yet(first.at, "hooks at the submit and merge points");
+        let kept = in_order(report, point, found);
+        for Placed { spec, at } in &kept {
+            all.lines.insert((point, spec.name.clone()), report.source.place(*at).line);
         }
-        all.insert(point, in_order(report, point, found));
+        all.hooks.insert(point, kept.into_iter().map(|placed| placed.spec).collect());
     }
     all
 }
@@ -110,16 +118,15 @@ fn builtin(report: &mut Report, point: Point, name: &str, at: Stretch) -> Option
         report.error_hint(at, format!("`{name}` makes no sense at `{point}`"), only_at_submit());
         return None;
     }
-    let spec = HookSpec {
-        name: name.to_owned(),
-        action: HookAction::Builtin(name.to_owned()),
-        timeout: Fields::of(&COMMAND_HOOK, None).duration("timeout"),
-        pipe_output: false,
-        priority: Fields::of(&COMMAND_HOOK, None).int("priority"),
-        enabled: true,
-        on_failure: None,
-    };
-    Some(Placed { spec, at })
+    if name != MERGE {
+        return Some(Placed { spec: HookSpec::builtin(name), at });
+    }
+    if point != Point::BeforeMerge {
+        let hint = "`creel merge` runs it when all of `before_merge` has passed".to_owned();
+        report.error_hint(at, format!("`{name}` makes no sense at `{point}`"), hint);
+        return None;
+    }
+    Some(Placed { spec: HookSpec::merge(), at })
 }
 
 fn only_at_submit() -> String {
@@ -214,21 +221,21 @@ fn within(report: &Report, command: &str, placeholder: &Placeholder, value: Stre
 }
 
 /// Sorts by priority, and sees to it that names are unique.
-fn in_order(report: &mut Report, point: Point, found: Vec<Placed>) -> Vec<HookSpec> {
-    let mut kept: Vec<HookSpec> = Vec::new();
+fn in_order(report: &mut Report, point: Point, found: Vec<Placed>) -> Vec<Placed> {
+    let mut kept: Vec<Placed> = Vec::new();
     for Placed { spec, at } in found {
-        match kept.iter().find(|other| other.name == spec.name) {
-            Some(same) if *same == spec => {
+        match kept.iter().find(|other| other.spec.name == spec.name) {
+            Some(same) if same.spec == spec => {
                 report.warning(at, format!("{} is there twice at `{point}`, and runs once", quoted(&spec.name)));
             }
             Some(_) => {
                 let message = format!("another hook at `{point}` is called {}", quoted(&spec.name));
                 report.error_hint(at, message, "give one of them another `name`".to_owned());
             }
-            None => kept.push(spec),
+            None => kept.push(Placed { spec, at }),
         }
     }
-    kept.sort_by_key(|spec| spec.priority);
+    kept.sort_by_key(|placed| placed.spec.priority);
     kept
 }
 

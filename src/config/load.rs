@@ -18,19 +18,19 @@ use super::{
     allowance,
     diagnostic::{self, Diagnostic, Severity, Source, quoted, suggest},
     fields::Fields,
-    hooks,
+    hooks::{self, HookLists},
     known_agents::KnownAgents,
     node::{self, Key, Kind, Node},
     paths,
     report::Report,
     rules,
-    settings::{DESCRIBE, Document, Draft, Nats, Settings, Ui, agent_names},
-    shape::{AGENT, GATES, NATS, RETRY, ROOT, STOP, UI},
+    settings::{AgentNotes, DESCRIBE, Document, Draft, Nats, Settings, Ui, agent_names},
+    shape::{AGENT, GATES, NATS, RETRY, ROOT, STOP, SUBMIT, UI},
     stop, validate, workflows,
 };
 use crate::engine::{
     hooks::point::Point,
-    policy::{AgentSpec, Backoff, GatePolicies, HookSpec, Preset, StopHook, StopPlan},
+    policy::{AgentSpec, Backoff, GatePolicies, HookSpec, Preset, StopHook, StopPlan, SubmitPlan},
 };
 
 const FORMAT: i64 = 1;
@@ -132,10 +132,11 @@ impl Loader {
         self.check_version(&root);
         let agents = self.agents(&root);
         let agent = self.agent(&root, &agents);
-        let draft = self.draft(&root);
-        let task_types = self.task_types(&root);
+        let notes = self.notes(&root);
+        let (draft, lines) = self.draft(&root);
+        let task_types = self.task_types(&root, &draft.stop.rules);
         hooks::check_mentioned(&mut self.report, &agent_names(agents.keys(), &self.known).collect::<Vec<_>>());
-        let settings = Settings {
+        Settings {
             path: Some(self.path.clone()),
             session: self.session(&root),
             prompt: self.prompt(&root),
@@ -144,16 +145,13 @@ impl Loader {
             known: self.known.clone(),
             draft,
             task_types,
-            remediation_attempts: root.int("remediation_attempts"),
+            notes,
+            lines,
             nats: self.nats(&root),
             ui: ui(&root),
             documents: std::mem::take(&mut self.documents),
             warnings: Vec::new(),
-        };
-        if let Some(given) = root.given("remediation_attempts").filter(|_| settings.remediation_attempts != 1) {
-            self.report.not_yet(given.at, "`remediation_attempts`");
         }
-        settings
     }
 
     fn check_version(&mut self, root: &Fields<'_>) {
@@ -234,6 +232,22 @@ impl Loader {
         }
     }
 
+    /// What the entries of agents say beside how they are run.
+    fn notes(&mut self, root: &Fields<'_>) -> BTreeMap<String, AgentNotes> {
+        let entries = root.given("agents").map(Node::entries).unwrap_or_default();
+        let all = entries.iter().map(|(key, node)| (key.name.clone(), self.agent_notes(node)));
+        all.filter(|(_, notes)| *notes != AgentNotes::default()).collect()
+    }
+
+    fn agent_notes(&mut self, node: &Node) -> AgentNotes {
+        let fields = Fields::of(&AGENT, Some(node));
+        let prompt = fields.given("prompt_file").and_then(|file| self.read_beside(file, "prompt_file"));
+        AgentNotes {
+            hooks: hooks::lower(&mut self.report, fields.given("hooks")),
+            prompt: prompt.map(|(_, text)| text),
+        }
+    }
+
     fn script(&mut self, file: &Node) -> Option<AgentSpec> {
         let (_, script) = self.read_beside(file, "script")?;
         self.documents.push(Document { name: file.text()?.to_owned(), text: script.clone() });
@@ -252,12 +266,12 @@ impl Loader {
         Some(name)
     }
 
-    fn draft(&mut self, root: &Fields<'_>) -> Draft {
+    fn draft(&mut self, root: &Fields<'_>) -> (Draft, BTreeMap<(Point, String), usize>) {
         let gates = root.below("gates", &GATES);
-        let mut hooks = hooks::lower(&mut self.report, root.given("hooks"));
+        let HookLists { mut hooks, lines } = hooks::lower(&mut self.report, root.given("hooks"));
         // An empty list says something only where its absence would mean a hook.
         hooks.retain(|point, hooks: &mut Vec<HookSpec>| !hooks.is_empty() || *point == Point::BeforeSubmit);
-        Draft {
+        let draft = Draft {
             max_iterations: root.int("max_iterations"),
             context: root.one_of("context"),
             max_hook_retries: root.int("max_hook_retries"),
@@ -278,7 +292,9 @@ impl Loader {
             stop: self.stop(root),
             permissions: allowance::permissions(&mut self.report, root.given("permissions")),
             budget: allowance::budget(root),
-        }
+            submit: submit(root),
+        };
+        (draft, lines)
     }
 
     fn backoff(&mut self, root: &Fields<'_>) -> Option<Backoff> {
@@ -333,6 +349,20 @@ impl Loader {
             prefix: nats.some_text("prefix")?,
             stream: nats.some_text("stream")?,
         })
+    }
+}
+
+fn submit(root: &Fields<'_>) -> SubmitPlan {
+    let submit = root.below("submit", &SUBMIT);
+    let at_once = matches!(root.given("submit"), Some(Node { kind: Kind::Bool(true), .. }));
+    SubmitPlan {
+        on_complete: at_once || submit.bool("on_complete"),
+        base_branch: submit.some_text("base_branch"),
+        remote: submit.some_text("remote"),
+        pr_command: submit.some_text("pr_command"),
+        test_command: submit.some_text("test_command"),
+        remediation_attempts: root.int("remediation_attempts"),
+        usual: SubmitPlan::default().usual,
     }
 }
 

@@ -1,23 +1,25 @@
 //! What a config says, once it is known to be right.
 //!
-//! Owns the settings and the choice of the agent. Does not read anything: see [`mod@super::load`].
+//! Owns the settings and the choice of the agent. Does not read anything (see [`mod@super::load`]), and does not say what
+//! holds for one session (see [`super::resolve`]).
 //!
 //! # Invariants
 //! - Settings exist without an agent, so that a config can be checked where none is installed.
 
-use std::{collections::BTreeMap, env, ffi::OsStr, path::PathBuf};
+use std::{collections::BTreeMap, ffi::OsStr, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
     diagnostic::{Diagnostic, names, quoted, suggest},
+    hooks::HookLists,
     known_agents::{KnownAgent, KnownAgents, how_to_install},
 };
 use crate::engine::{
     hooks::point::Point,
     policy::{
-        AgentSpec, AutomationHook, Backoff, Budget, Context, GatePolicies, HookSpec, OnLimit, PermissionRule, Plan,
-        RuleSpec, StopPlan, Workflow,
+        AgentSpec, AutomationHook, Backoff, Budget, Context, GatePolicies, HookSpec, OnLimit, PermissionRule, RuleSpec,
+        StopHook, StopPlan, SubmitPlan, Workflow,
     },
     time::Span,
 };
@@ -41,8 +43,10 @@ pub struct Settings {
     pub draft: Draft,
     /// Hooks, agents and limits by the type of a task.
     pub task_types: BTreeMap<String, TaskType>,
-    /// How often the agent may repair what blocked a submit or a merge.
-    pub remediation_attempts: u32,
+    /// What the entries of agents say beside how they are run, where they say something.
+    pub notes: BTreeMap<String, AgentNotes>,
+    /// The lines of the project's hooks.
+    pub lines: BTreeMap<(Point, String), usize>,
     /// A NATS server.
     pub nats: Option<Nats>,
     /// How the screen looks.
@@ -53,7 +57,7 @@ pub struct Settings {
     pub warnings: Vec<Diagnostic>,
 }
 
-/// A [`Plan`] without its agent. The fields are the plan's.
+/// A [`Plan`](crate::engine::policy::Plan) without its agent. The fields are the plan's.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[expect(missing_docs, reason = "the plan says what they are")]
 pub struct Draft {
@@ -72,6 +76,16 @@ pub struct Draft {
     pub stop: StopPlan,
     pub permissions: Vec<PermissionRule>,
     pub budget: Budget,
+    pub submit: SubmitPlan,
+}
+
+/// What the entry of an agent says beside how it is run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct AgentNotes {
+    /// The hooks of each point that the agent replaces; an empty list means none.
+    pub hooks: HookLists,
+    /// What it is told when it reviews.
+    pub prompt: Option<String>,
 }
 
 /// A file whose content decides what runs.
@@ -87,17 +101,28 @@ pub struct Document {
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskType {
     /// The hooks of each point that the type replaces; an empty list means none.
-    pub hooks: BTreeMap<Point, Vec<HookSpec>>,
+    pub hooks: HookLists,
     /// Who may work on it; everybody if absent.
     pub agents: Option<TaskAgents>,
-    /// The rules of the stop decision.
-    pub rules: Vec<RuleSpec>,
+    /// Who is asked whether the work is complete, if not those of the project.
+    pub stop_hooks: Option<Vec<StopHook>>,
+    /// The rules of the stop decision, if not those of the project.
+    pub rules: Option<Vec<RuleSpec>>,
     /// How many iterations there may be.
     pub max_iterations: Option<u32>,
     /// How often a blocked stop is sent back.
     pub max_hook_retries: Option<u32>,
+    /// How often the agent may repair what blocked a submit or a merge.
+    pub remediation_attempts: Option<u32>,
     /// How long one turn may take.
     pub turn_timeout: Option<Span>,
+}
+
+impl TaskType {
+    /// Who may do the work, if not everybody may.
+    pub fn implementers(&self) -> Option<&[String]> {
+        self.agents.as_ref().map(|agents| agents.implementer.as_slice()).filter(|names| !names.is_empty())
+    }
 }
 
 /// Who may work on a type of task.
@@ -161,6 +186,17 @@ pub enum ConfigError {
         /// What was probably meant.
         hint: String,
     },
+    /// No type of task has that name.
+    #[error("there is no task type {}\n  {hint}", quoted(.name))]
+    UnknownType {
+        /// The name that was asked for.
+        name: String,
+        /// What was probably meant.
+        hint: String,
+    },
+    /// The agent is not for this type of task.
+    #[error("{0}\n  take one of them with `--agent NAME`, or change `task_types:`")]
+    NotAllowed(String),
     /// It is known, but not there.
     #[error(
         "the agent `{name}` is not installed: there is no {} on PATH{}\n  or describe one under `agents:`, take another \
@@ -215,52 +251,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The plan of a session: what the config says, with an agent that can be run. What the command line says goes first.
-    pub fn plan(&self, agent: Option<&str>, max_iterations: Option<u32>) -> Result<Plan, ConfigError> {
-        self.plan_with(agent, max_iterations, &env::var_os("PATH").unwrap_or_default())
-    }
-
-    /// The same, with programs looked for in these folders.
-    pub(super) fn plan_with(
-        &self,
-        agent: Option<&str>,
-        max_iterations: Option<u32>,
-        path: &OsStr,
-    ) -> Result<Plan, ConfigError> {
-        let (agent, agent_spec) = self.pick(agent, path)?;
-        let plan = self.plan_of(agent, agent_spec);
-        Ok(Plan { max_iterations: max_iterations.unwrap_or(plan.max_iterations), ..plan })
-    }
-
-    /// The plan of a session whose agent leads itself.
-    pub fn plan_outside(&self) -> Plan {
-        self.plan_of("outside".into(), AgentSpec::Outside)
-    }
-
-    fn plan_of(&self, agent: String, agent_spec: AgentSpec) -> Plan {
-        let draft = self.draft.clone();
-        Plan {
-            max_iterations: draft.max_iterations,
-            context: draft.context,
-            max_hook_retries: draft.max_hook_retries,
-            on_limit: draft.on_limit,
-            max_consecutive_errors: draft.max_consecutive_errors,
-            turn_timeout: draft.turn_timeout,
-            output_limit: draft.output_limit,
-            backoff: draft.backoff,
-            gates: draft.gates,
-            hooks: draft.hooks,
-            automation: draft.automation,
-            workflows: draft.workflows,
-            stop: draft.stop,
-            permissions: draft.permissions,
-            budget: draft.budget,
-            agent,
-            agent_spec,
-        }
-    }
-
-    fn pick(&self, asked: Option<&str>, path: &OsStr) -> Result<(String, AgentSpec), ConfigError> {
+    pub(super) fn pick(&self, asked: Option<&str>, path: &OsStr) -> Result<(String, AgentSpec), ConfigError> {
         if let Some(name) = asked.or(self.agent.as_deref()) {
             return self.named(name, path);
         }
@@ -328,6 +319,7 @@ mod tests {
     use std::{fs, os::unix::fs::PermissionsExt as _};
 
     use super::*;
+    use crate::config::Wanted;
 
     fn with_agents(names: &[&str]) -> Settings {
         let agents = names.iter().map(|name| ((*name).to_owned(), AgentSpec::acp(format!("{name}-acp"))));
@@ -335,7 +327,7 @@ mod tests {
     }
 
     fn picked(settings: &Settings, asked: Option<&str>, path: &OsStr) -> String {
-        match settings.plan_with(asked, Some(7), path) {
+        match settings.plan_with(Wanted { agent: asked, max_iterations: Some(7), ..Wanted::default() }, path) {
             Ok(plan) => {
                 assert_eq!(plan.max_iterations, 7);
                 format!("{} {:?}", plan.agent, plan.agent_spec)

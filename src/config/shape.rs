@@ -13,15 +13,17 @@ mod hooks;
 mod root;
 mod rules;
 mod stop;
+mod submit;
 mod workflow;
 
 pub use agents::{AGENT, KNOWN_AGENT, WAY};
 pub use allowance::{BUDGET, PERMISSION};
 pub use automation::{AUTOMATION, AUTOMATION_HOOK};
 pub use hooks::{COMMAND_HOOK, GATEKEEPER_HOOK, HOOKS, MATCHER_GROUP};
-pub use root::{GATES, NATS, RETRY, ROOT, STOP, TASK_LIMITS, UI};
+pub use root::{GATES, NATS, RETRY, ROOT, STOP, UI};
 pub use rules::{COMMAND_RULE, COVERAGE_RULE, FILES_RULE, PATTERN_RULE};
 pub use stop::{STOP_ACTION, STOP_ALL, STOP_ANY, STOP_COMMAND, STOP_PRESET, STOP_WHEN};
+pub use submit::{SUBMIT, TASK_TYPE, TYPE_STOP};
 pub use workflow::{PART, STEP};
 
 use super::{
@@ -70,6 +72,8 @@ pub enum Zero {
 /// How to tell which alternative is meant.
 #[derive(Debug, Clone, Copy)]
 pub enum When {
+    /// It is `true` or `false`.
+    Bool,
     /// It is text.
     Text,
     /// It is a number.
@@ -174,6 +178,7 @@ impl When {
     /// Whether the condition holds.
     pub fn holds(self, node: &Node) -> bool {
         match self {
+            Self::Bool => matches!(node.kind, Kind::Bool(_)),
             Self::Text => matches!(node.kind, Kind::Text(_)),
             Self::Number => matches!(node.kind, Kind::Int(_) | Kind::Float(_)),
             Self::List => matches!(node.kind, Kind::List(_)),

@@ -8,6 +8,7 @@ mod rules;
 mod schema_check;
 mod seeds;
 mod stop;
+mod task_types;
 
 use std::path::Path;
 

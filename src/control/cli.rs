@@ -191,6 +191,12 @@ pub struct CheckArgs {
     /// Which config.
     #[command(flatten)]
     pub config: ConfigArgs,
+    /// What holds for tasks of this type, one of the config's `task_types`.
+    #[arg(short, long, value_name = "TYPE")]
+    pub task_type: Option<String>,
+    /// What holds for this agent.
+    #[arg(short, long, value_name = "NAME")]
+    pub agent: Option<String>,
     /// Print it as JSON.
     #[arg(long)]
     pub json: bool,

@@ -18,8 +18,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     config::Document,
-    engine::policy::{
-        AgentSpec, FlowStep, HookAction, HookSpec, Judge, Plan, RuleCheck, RuleSpec, StepAction, StopHook,
+    engine::{
+        hooks::point::Point,
+        policy::{
+            AgentSpec, FlowStep, HookAction, HookSpec, Judge, Plan, RuleCheck, RuleSpec, StepAction, StopHook,
+        },
     },
 };
 
@@ -116,6 +119,7 @@ pub fn commands(plan: &Plan, agent_is_described: bool) -> Vec<String> {
             });
         }
     }
+    commands.extend(of_submit(plan));
     for hook in &plan.automation {
         if let HookAction::Command(command) = &hook.spec.action {
             commands.push(format!("automation: {command}"));
@@ -156,6 +160,21 @@ fn rule(rule: &RuleSpec) -> Option<String> {
 fn asked(hook: &StopHook) -> Vec<&str> {
     let own = if let Judge::Command { command, .. } = &hook.judge { Some(command.as_str()) } else { None };
     own.into_iter().chain(hook.parts().iter().flat_map(asked)).collect()
+}
+
+/// What submitting runs beside the hooks that are written down.
+fn of_submit(plan: &Plan) -> Vec<String> {
+    let submit = &plan.submit;
+    let unwritten = submit.usual.get(&Point::BeforeSubmit).filter(|_| !plan.hooks.contains_key(&Point::BeforeSubmit));
+    let usual = unwritten.into_iter().flatten().filter(|_| submit.on_complete);
+    let usual = usual.map(|hook| format!("{}: {} (built in)", Point::BeforeSubmit, hook.name));
+    let own = [("test", &submit.test_command), ("pull request", &submit.pr_command)];
+    let own = own.into_iter().filter_map(|(what, command)| Some(format!("submit, {what}: {}", command.as_ref()?)));
+    let reviews = plan.gatekeepers.iter().map(|(name, gatekeeper)| {
+        let how = gatekeeper.spec.command_line().unwrap_or("a script");
+        format!("review by {name}: {how}")
+    });
+    usual.chain(own).chain(reviews).collect()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 mod rules;
 mod stop;
+mod submit;
 mod workflow;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::{conversation::ToolKind, hooks::point::Point, tasks::record::TaskEventKind, time::Span};
 pub use rules::{CoverageFormat, Need, PatternTarget, RuleCheck, RuleSpec};
 pub use stop::{Judge, Preset, StopHook, StopPlan, When};
+pub use submit::{Gatekeeper, MERGE, SubmitPlan, not_allowed};
 pub use workflow::{Condition, FlowStep, Next, StepAction, Workflow};
 
 /// Everything that the engine and the runtime need to know of the config.
@@ -57,6 +59,18 @@ pub struct Plan {
     pub agent: String,
     /// How to run the agent.
     pub agent_spec: AgentSpec,
+    /// The type of the session's task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_type: Option<String>,
+    /// Who may work on tasks of a type, where not everybody may.
+    #[serde(default)]
+    pub task_types: BTreeMap<String, Vec<String>>,
+    /// How the work is submitted and merged.
+    #[serde(default)]
+    pub submit: SubmitPlan,
+    /// Who reviews changes, by the names that hooks call them by.
+    #[serde(default)]
+    pub gatekeepers: BTreeMap<String, Gatekeeper>,
 }
 
 /// Whether each iteration is a new conversation.

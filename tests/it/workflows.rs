@@ -37,7 +37,7 @@ const BEGIN: &str =
 
 fn script(build: Ran) -> Script {
     let settings = creel::config::parse(CONFIG, Path::new("creel.yaml")).expect("a config");
-    let workflows = settings.plan(None, None).expect("a plan").workflows;
+    let workflows = settings.plan(creel::config::Wanted::default()).expect("a plan").workflows;
     let mut script = Script::new().automation("go", 1, &[TaskEventKind::TaskStarted], [prints(BEGIN)]);
     script.plan.workflows = workflows;
     script.hooks.insert("release/build".into(), vec![build]);

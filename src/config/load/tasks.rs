@@ -15,10 +15,11 @@ use crate::{
         report::Report,
         rules,
         settings::{Document, TaskAgents, TaskType},
-        shape::{AUTOMATION, TASK_LIMITS, Type},
+        shape::{AUTOMATION, TASK_TYPE, TYPE_STOP, Type},
+        stop,
         validate,
     },
-    engine::policy::AutomationHook,
+    engine::policy::{AutomationHook, RuleSpec},
 };
 
 impl Loader {
@@ -51,23 +52,26 @@ impl Loader {
         self.others.push(report);
     }
 
-    pub(super) fn task_types(&mut self, root: &Fields<'_>) -> BTreeMap<String, TaskType> {
+    pub(super) fn task_types(&mut self, root: &Fields<'_>, rules: &[RuleSpec]) -> BTreeMap<String, TaskType> {
         let given = root.given("task_types").map(Node::entries).unwrap_or_default();
-        if let Some((first, _)) = given.first() {
-            self.report.not_yet(first.at, "task types");
-        }
-        given.iter().map(|(key, node)| (key.name.clone(), self.task_type(node))).collect()
+        given.iter().map(|(key, node)| (key.name.clone(), self.task_type(node, rules))).collect()
     }
 
-    fn task_type(&mut self, node: &Node) -> TaskType {
-        let limits = Fields::of(&TASK_LIMITS, node.get("limits"));
+    /// `common` are the rules of the project, which count where the type has none of its own.
+    fn task_type(&mut self, node: &Node, common: &[RuleSpec]) -> TaskType {
+        let fields = Fields::of(&TASK_TYPE, Some(node));
+        let deciding = fields.below("stop", &TYPE_STOP);
+        let own = deciding.given("rules").map(|list| rules::lower(&mut self.report, Some(list)));
+        let known: Vec<&str> = own.as_deref().unwrap_or(common).iter().map(|rule| rule.name.as_str()).collect();
         TaskType {
-            hooks: hooks::lower(&mut self.report, node.get("hooks")),
-            agents: node.get("agents").filter(|agents| !agents.is_null()).map(|agents| self.task_agents(agents)),
-            rules: rules::lower(&mut self.report, node.get("rules")),
-            max_iterations: limits.maybe_int("max_iterations"),
-            max_hook_retries: limits.maybe_int("max_hook_retries"),
-            turn_timeout: limits.maybe_duration("turn_timeout"),
+            hooks: hooks::lower(&mut self.report, fields.given("hooks")),
+            agents: fields.given("agents").map(|agents| self.task_agents(agents)),
+            stop_hooks: deciding.given("hooks").map(|list| stop::hooks(&mut self.report, list.items(), &known)),
+            rules: own,
+            max_iterations: fields.maybe_int("max_iterations"),
+            max_hook_retries: fields.maybe_int("max_hook_retries"),
+            remediation_attempts: fields.maybe_int("remediation_attempts"),
+            turn_timeout: fields.maybe_duration("turn_timeout"),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The keys of agents: those of a config, and those of the table of known ones.
 
-use super::{Default, Field, Keys, Shape, Type};
+use super::{Default, Field, Keys, Shape, Type, hooks::HOOKS};
 
 const ACP: Field = Field {
     name: "acp",
@@ -99,6 +99,18 @@ pub static AGENT: Shape = Shape {
         MCP,
         INSTALL,
         LOGIN,
+        Field {
+            name: "hooks",
+            doc: "Replaces the hooks of a point wherever this agent works.",
+            ty: Type::Object(&HOOKS),
+            default: Default::Absent,
+        },
+        Field {
+            name: "prompt_file",
+            doc: "A file that says what this agent looks at when it reviews, relative to this one.",
+            ty: Type::SomeText,
+            default: Default::Absent,
+        },
     ],
 };
 

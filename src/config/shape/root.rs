@@ -1,17 +1,16 @@
 //! The keys at the top of the config, and those of its plain parts.
 
 use super::{
-    Default, Field, Keys, Shape, Type, When, Zero,
+    Default, Field, Keys, Shape, Type, Zero,
     agents::AGENT,
     allowance::{BUDGET, PERMISSION},
     automation::AUTOMATION,
     hooks::HOOKS,
     rules::RULE,
     stop::STOP_HOOK,
+    submit::{SUBMIT_KEY, TASK_TYPE},
     workflow::WORKFLOW,
 };
-
-const NAMES: Type = Type::List(&Type::SomeText);
 
 /// The whole config.
 pub static ROOT: Shape = Shape {
@@ -142,6 +141,12 @@ pub static ROOT: Shape = Shape {
             default: Default::EmptyMap,
         },
         Field {
+            name: "submit",
+            doc: "How the work is submitted and merged; `true` submits it when a session is complete.",
+            ty: SUBMIT_KEY,
+            default: Default::OfItsKeys,
+        },
+        Field {
             name: "remediation_attempts",
             doc: "How often the agent may repair what blocked a submit or a merge.",
             ty: Type::Integer(0, 1_000),
@@ -254,75 +259,6 @@ pub static STOP: Shape = Shape {
             doc: "How many iterations in a row with the same last message escalate; 0: never.",
             ty: Type::Integer(0, 1_000_000),
             default: Default::Int(5),
-        },
-    ],
-};
-
-static TASK_TYPE: Shape = Shape {
-    name: "task_type",
-    noun: "key",
-    keys: Keys::Known,
-    fields: &[
-        Field {
-            name: "hooks",
-            doc: "Replaces the hooks of a point for tasks of this type.",
-            ty: Type::Object(&HOOKS),
-            default: Default::Absent,
-        },
-        Field {
-            name: "agents",
-            doc: "Who may work on this type; by default everybody.",
-            ty: Type::Either(&[(When::List, NAMES), (When::Map, Type::Object(&TASK_AGENTS))]),
-            default: Default::Absent,
-        },
-        Field {
-            name: "rules",
-            doc: "What must hold for the work to be complete.",
-            ty: Type::List(&RULE),
-            default: Default::Names(&[]),
-        },
-        Field {
-            name: "limits",
-            doc: "Limits for tasks of this type.",
-            ty: Type::Object(&TASK_LIMITS),
-            default: Default::Absent,
-        },
-    ],
-};
-
-static TASK_AGENTS: Shape = Shape {
-    name: "task_agents",
-    noun: "role",
-    keys: Keys::Known,
-    fields: &[
-        Field { name: "implementer", doc: "Who does the work.", ty: NAMES, default: Default::Names(&[]) },
-        Field { name: "gatekeeper", doc: "Who reviews it.", ty: NAMES, default: Default::Names(&[]) },
-    ],
-};
-
-/// Limits for tasks of a type.
-pub static TASK_LIMITS: Shape = Shape {
-    name: "task_limits",
-    noun: "limit",
-    keys: Keys::Known,
-    fields: &[
-        Field {
-            name: "max_iterations",
-            doc: "How many iterations there may be.",
-            ty: Type::Integer(1, 1_000_000),
-            default: Default::Absent,
-        },
-        Field {
-            name: "max_hook_retries",
-            doc: "How often a blocked stop is sent back to the agent.",
-            ty: Type::Integer(0, 1_000_000),
-            default: Default::Absent,
-        },
-        Field {
-            name: "turn_timeout",
-            doc: "How long one turn may take.",
-            ty: Type::Duration(Zero::Allowed),
-            default: Default::Absent,
         },
     ],
 };

@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use super::{good, said};
+use super::{super::Wanted, good, said};
 use crate::{
     config::{
         ConfigErrors, Settings,
@@ -53,7 +53,7 @@ fn with_table(table: &str) -> Result<Settings, ConfigErrors> {
 
 /// How the agent of that name would be run.
 fn runs(settings: &Settings, name: &str, path: &OsStr) -> String {
-    match settings.plan_with(Some(name), None, path) {
+    match settings.plan_with(Wanted { agent: Some(name), ..Wanted::default() }, path) {
         Ok(plan) => plan.agent_spec.command_line().unwrap_or_default().to_owned(),
         Err(error) => error.to_string(),
     }
@@ -65,7 +65,7 @@ fn an_agent_is_run_by_acp_if_that_is_installed_then_plainly_and_otherwise_it_is_
     let both = Programs::new(&["codex", "codex-acp"]);
     assert_eq!(runs(&settings, "codex", &both.path()), "codex-acp");
     let one = Programs::new(&["codex"]);
-    let plan = settings.plan_with(Some("codex"), None, &one.path()).expect("a plan");
+    let plan = settings.plan_with(Wanted { agent: Some("codex"), ..Wanted::default() }, &one.path()).expect("a plan");
     let AgentSpec::Command { command, continue_command, format, known, .. } = plan.agent_spec else {
         panic!("one process a turn")
     };
@@ -86,7 +86,7 @@ fn where_none_is_named_an_agent_that_speaks_the_protocol_goes_first() {
     let settings = Settings::default();
     let taken = |programs: &[&str]| {
         let programs = Programs::new(programs);
-        settings.plan_with(None, None, &programs.path()).expect("a plan").agent
+        settings.plan_with(Wanted::default(), &programs.path()).expect("a plan").agent
     };
     assert_eq!(taken(&["codex", "claude"]), "claude");
     assert_eq!(taken(&["codex", "claude", "opencode"]), "opencode");

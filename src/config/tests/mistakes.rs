@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::{good, read, said};
 use crate::{
-    config::load,
+    config::{Wanted, load},
     engine::{hooks::point::Point, time::Span},
 };
 
@@ -112,9 +112,6 @@ task_types: { t: { agents: [codx, somebody-else] } }
         creel.yaml:5:18: warning: `c` is there twice at `stop`, and runs once
         5 |     - { command: c }
           |                  ^
-        creel.yaml:6:15: warning: read and checked, but not used by this version yet: task types
-        6 | task_types: { t: { agents: [codx, somebody-else] } }
-          |               ^
         creel.yaml:6:29: warning: `codx` is not described under `agents:`
         6 | task_types: { t: { agents: [codx, somebody-else] } }
           |                             ^^^^ did you mean `codex`?
@@ -325,23 +322,15 @@ stop:
   hooks: [{ command: x }, { command: y }]
 nats: { url: 'nats://localhost' }
 hooks:
-  before_submit: [run_tests]
   stop: [{ matcher: Bash, hooks: [{ type: command, command: z }] }]
-remediation_attempts: 2
 ";
     expect_test::expect![[r#"
         creel.yaml:3:7: warning: read and checked, but not used by this version yet: `nats`
         3 | nats: { url: 'nats://localhost' }
           |       ^
-        creel.yaml:5:19: warning: read and checked, but not used by this version yet: hooks at the submit and merge points
-        5 |   before_submit: [run_tests]
-          |                   ^^^^^^^^^
-        creel.yaml:6:21: warning: this matcher narrows nothing: the hooks of a point run every time
-        6 |   stop: [{ matcher: Bash, hooks: [{ type: command, command: z }] }]
-          |                     ^^^^
-        creel.yaml:7:23: warning: read and checked, but not used by this version yet: `remediation_attempts`
-        7 | remediation_attempts: 2
-          |                       ^"#]]
+        creel.yaml:5:21: warning: this matcher narrows nothing: the hooks of a point run every time
+        5 |   stop: [{ matcher: Bash, hooks: [{ type: command, command: z }] }]
+          |                     ^^^^"#]]
     .assert_eq(&said(text));
 }
 
@@ -452,7 +441,7 @@ fn files_beside_the_config_are_read_with_it() {
     assert_eq!(settings.prompt.as_deref(), Some("Do it.\n"));
     let documents: Vec<_> = settings.documents.iter().map(|d| (d.name.as_str(), d.text.as_str())).collect();
     assert_eq!(documents, [("creel.yaml", config), ("play.yaml", "turns: []\n")]);
-    let plan = settings.plan(None, None).expect("a plan");
+    let plan = settings.plan(Wanted::default()).expect("a plan");
     assert_eq!(plan.agent, "demo");
 }
 

@@ -75,14 +75,15 @@ impl Plan {
         if point == Point::Automation {
             return self.automation_hook(name).map(|hook| &hook.spec);
         }
-        self.hooks_at(point).iter().find(|spec| spec.name == name)
+        self.hooks_or_usual(point).iter().find(|spec| spec.name == name)
     }
 }
 
 /// The names of the hooks that run when a point is reached now, in order. Two that are the same but for their names
 /// and places run once.
 pub(crate) fn due(plan: &Plan, book: &HookBook, point: Point) -> Vec<String> {
-    let mut enabled: Vec<&HookSpec> = plan.hooks_at(point).iter().filter(|spec| book.is_enabled(point, spec)).collect();
+    let all = plan.hooks_or_usual(point).iter();
+    let mut enabled: Vec<&HookSpec> = all.filter(|spec| book.is_enabled(point, spec)).collect();
     enabled.sort_by_key(|spec| spec.priority);
     let mut chosen: Vec<&HookSpec> = Vec::new();
     for spec in enabled {

@@ -109,7 +109,11 @@ impl State {
             TaskCommand::Add(new) => self.add(new, origin),
             TaskCommand::Complete(completion) => self.complete(completion, origin),
             TaskCommand::Start { id, context } => {
-                can_start(open_task(graph, &id)?)?;
+                let task = open_task(graph, &id)?;
+                can_start(task)?;
+                if let Some(why) = task.kind.as_deref().and_then(|kind| self.plan().refuses_type(kind)) {
+                    return Err(why);
+                }
                 Ok(Event::TaskStarted(TaskRecord { task: id, data: Started { context }, origin }))
             }
             TaskCommand::Block { id, reason, required_knowledge } => {

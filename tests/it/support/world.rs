@@ -21,7 +21,7 @@ use creel::engine::{
     input::{Command, Input},
     policy::{
         AgentSpec, AutomationHook, Budget, Context, GatePolicies, HookAction, HookSpec, Judge, OnLimit, Plan, Preset,
-        RuleCheck, RuleSpec, StopHook, StopPlan, When,
+        RuleCheck, RuleSpec, StopHook, StopPlan, SubmitPlan, When,
     },
     session::gate::{About, Choice},
     stop::rule::RuleResult,
@@ -130,6 +130,10 @@ pub fn plan() -> Plan {
         budget: Budget::default(),
         agent: "demo".into(),
         agent_spec: AgentSpec::Scripted { script: String::new() },
+        task_type: None,
+        task_types: BTreeMap::new(),
+        submit: SubmitPlan::default(),
+        gatekeepers: BTreeMap::new(),
     }
 }
 

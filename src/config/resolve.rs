@@ -1,0 +1,214 @@
+//! What holds for one session: the config, narrowed down by the type of its task and by its agent.
+//!
+//! Owns the order in which they count. Does not read anything: see [`mod@super::load`].
+//!
+//! # Invariants
+//! - Each point is decided by itself: the agent's list, else the task type's, else the project's, else the usual one.
+//! - The merge is the last hook of its point, whoever wrote the list.
+
+use std::{collections::BTreeMap, env, ffi::OsStr};
+
+use super::{
+    diagnostic::{quoted, suggest},
+    hooks::HookLists,
+    settings::{ConfigError, Settings, TaskType},
+};
+use crate::engine::{
+    hooks::point::Point,
+    policy::{AgentSpec, Gatekeeper, HookAction, HookSpec, MERGE, Plan, not_allowed},
+};
+
+/// What a session is wanted for. What the command line says goes before what the config says.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wanted<'a> {
+    /// The agent.
+    pub agent: Option<&'a str>,
+    /// The type of the task.
+    pub task_type: Option<&'a str>,
+    /// How many iterations there may be.
+    pub max_iterations: Option<u32>,
+}
+
+/// Who says that a hook runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// The entry of the agent.
+    Agent(String),
+    /// The type of the task.
+    TaskType(String),
+    /// The project's own hooks.
+    Project,
+    /// Nobody: it is usual.
+    Usual,
+}
+
+/// A hook, and where it comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chosen {
+    /// The hook.
+    pub spec: HookSpec,
+    /// Who says so.
+    pub origin: Origin,
+    /// The line in the config, unless it is usual.
+    pub line: Option<usize>,
+}
+
+impl Settings {
+    /// The plan of a session: what the config says, with an agent that can be run.
+    pub fn plan(&self, wanted: Wanted<'_>) -> Result<Plan, ConfigError> {
+        self.plan_with(wanted, &env::var_os("PATH").unwrap_or_default())
+    }
+
+    /// The same, with programs looked for in these folders.
+    pub(super) fn plan_with(&self, wanted: Wanted<'_>, path: &OsStr) -> Result<Plan, ConfigError> {
+        let named = wanted.task_type.map(|name| Ok::<_, ConfigError>((name, self.task_type(name)?))).transpose()?;
+        let allowed = named.and_then(|(_, of_type)| of_type.implementers());
+        let (agent, agent_spec) = match allowed {
+            Some([first, ..]) if wanted.agent.or(self.agent.as_deref()).is_none() => self.pick(Some(first), path)?,
+            _ => self.pick(wanted.agent, path)?,
+        };
+        if let (Some((name, _)), Some(allowed)) = (named, allowed)
+            && !allowed.contains(&agent)
+        {
+            return Err(ConfigError::NotAllowed(not_allowed(&agent, name, allowed)));
+        }
+        Ok(self.plan_of(wanted, (agent, agent_spec), path))
+    }
+
+    /// The plan of a session whose agent leads itself.
+    pub fn plan_outside(&self) -> Plan {
+        let path = env::var_os("PATH").unwrap_or_default();
+        self.plan_of(Wanted::default(), ("outside".into(), AgentSpec::Outside), &path)
+    }
+
+    fn plan_of(&self, wanted: Wanted<'_>, (agent, agent_spec): (String, AgentSpec), path: &OsStr) -> Plan {
+        let chosen = self.hooks_for(wanted.task_type, Some(&agent));
+        let draft = self.draft.clone();
+        let of_type = wanted.task_type.and_then(|name| self.task_types.get(name));
+        let limit = |limit: fn(&TaskType) -> Option<u32>| of_type.and_then(limit);
+        let mut submit = draft.submit;
+        submit.remediation_attempts = limit(|it| it.remediation_attempts).unwrap_or(submit.remediation_attempts);
+        let mut stop = draft.stop;
+        if let Some(hooks) = of_type.and_then(|it| it.stop_hooks.clone()) {
+            stop.hooks = hooks;
+        }
+        if let Some(rules) = of_type.and_then(|it| it.rules.clone()) {
+            stop.rules = rules;
+        }
+        Plan {
+            max_iterations: wanted
+                .max_iterations
+                .or_else(|| limit(|it| it.max_iterations))
+                .unwrap_or(draft.max_iterations),
+            context: draft.context,
+            max_hook_retries: limit(|it| it.max_hook_retries).unwrap_or(draft.max_hook_retries),
+            on_limit: draft.on_limit,
+            max_consecutive_errors: draft.max_consecutive_errors,
+            turn_timeout: of_type.and_then(|it| it.turn_timeout).unwrap_or(draft.turn_timeout),
+            output_limit: draft.output_limit,
+            backoff: draft.backoff,
+            gates: draft.gates,
+            gatekeepers: self.gatekeepers(&chosen, of_type, path),
+            hooks: given(chosen),
+            automation: draft.automation,
+            workflows: draft.workflows,
+            stop,
+            permissions: draft.permissions,
+            budget: draft.budget,
+            agent,
+            agent_spec,
+            task_type: wanted.task_type.map(str::to_owned),
+            task_types: self.restricted(),
+            submit,
+        }
+    }
+
+    /// What runs at each point, and who says so, for a type of task and an agent.
+    pub fn hooks_for(&self, task_type: Option<&str>, agent: Option<&str>) -> BTreeMap<Point, Vec<Chosen>> {
+        let of_agent = agent.and_then(|name| Some((name, &self.notes.get(name)?.hooks)));
+        let of_type = task_type.and_then(|name| Some((name, &self.task_types.get(name)?.hooks)));
+        let project = HookLists { hooks: self.draft.hooks.clone(), lines: self.lines.clone() };
+        let layers = [
+            of_agent.map(|(name, lists)| (Origin::Agent(name.to_owned()), lists)),
+            of_type.map(|(name, lists)| (Origin::TaskType(name.to_owned()), lists)),
+            Some((Origin::Project, &project)),
+        ];
+        let layers: Vec<_> = layers.into_iter().flatten().collect();
+        let chosen = Point::ALL.into_iter().filter_map(|point| Some((point, self.choose(point, &layers)?)));
+        chosen.collect()
+    }
+
+    /// The hooks of a point by the first that has something to say about it.
+    fn choose(&self, point: Point, layers: &[(Origin, &HookLists)]) -> Option<Vec<Chosen>> {
+        let usual = self.draft.submit.usual.get(&point);
+        let as_usual = |spec: &HookSpec| Chosen { spec: spec.clone(), origin: Origin::Usual, line: None };
+        let Some((origin, lists)) = layers.iter().find(|(_, lists)| lists.hooks.contains_key(&point)) else {
+            return usual.map(|usual| usual.iter().map(as_usual).collect());
+        };
+        let line = |spec: &HookSpec| lists.lines.get(&(point, spec.name.clone())).copied();
+        let written = lists.hooks[&point].iter();
+        let mut chosen: Vec<Chosen> =
+            written.map(|spec| Chosen { spec: spec.clone(), origin: origin.clone(), line: line(spec) }).collect();
+        if point == Point::BeforeMerge && !chosen.iter().any(|chosen| chosen.spec.name == MERGE) {
+            chosen.push(as_usual(&HookSpec::merge()));
+        }
+        Some(chosen)
+    }
+
+    fn task_type(&self, name: &str) -> Result<&TaskType, ConfigError> {
+        self.task_types.get(name).ok_or_else(|| {
+            let known = self.task_types.keys().map(String::as_str);
+            let hint = suggest(name, known, "there are");
+            let hint = hint.unwrap_or_else(|| "the config has none: describe it under `task_types:`".to_owned());
+            ConfigError::UnknownType { name: name.to_owned(), hint }
+        })
+    }
+
+    /// Who may work on which type, where not everybody may.
+    fn restricted(&self) -> BTreeMap<String, Vec<String>> {
+        let types = self.task_types.iter();
+        types.filter_map(|(name, of_type)| Some((name.clone(), of_type.implementers()?.to_vec()))).collect()
+    }
+
+    /// How to run those who review. A name that is no agent stands for a sort of review, which a gatekeeper of the task's
+    /// type does. Whoever cannot be run is left out: the review itself will say so.
+    fn gatekeepers(
+        &self,
+        chosen: &BTreeMap<Point, Vec<Chosen>>,
+        of_type: Option<&TaskType>,
+        path: &OsStr,
+    ) -> BTreeMap<String, Gatekeeper> {
+        let own = of_type.and_then(|it| it.agents.as_ref()).map_or(&[][..], |agents| agents.gatekeeper.as_slice());
+        let named = chosen.values().flatten().filter_map(|chosen| match &chosen.spec.action {
+            HookAction::Gatekeeper(names) => Some(names),
+            HookAction::Command(_) | HookAction::Builtin(_) => None,
+        });
+        let known = |name: &str| self.pick(Some(name), path).ok();
+        let found = named.flatten().filter_map(|name| {
+            let stands_in = || own.iter().find(|agent| agent.contains(name.as_str())).or(own.first());
+            let (agent, spec) = known(name).or_else(|| known(stands_in()?))?;
+            let prompt = [name, &agent].into_iter().find_map(|name| self.notes.get(name)?.prompt.clone());
+            Some((name.clone(), Gatekeeper { agent, spec, prompt }))
+        });
+        found.collect()
+    }
+}
+
+/// The hooks that are written down somewhere; those that are usual need no mention.
+fn given(chosen: BTreeMap<Point, Vec<Chosen>>) -> BTreeMap<Point, Vec<HookSpec>> {
+    let written = |list: &[Chosen]| list.is_empty() || list.iter().any(|chosen| chosen.origin != Origin::Usual);
+    let points = chosen.into_iter().filter(|(_, list)| written(list));
+    points.map(|(point, list)| (point, list.into_iter().map(|chosen| chosen.spec).collect())).collect()
+}
+
+impl Origin {
+    /// As a person says it.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Agent(name) => format!("agent {}", quoted(name)),
+            Self::TaskType(name) => format!("task type {}", quoted(name)),
+            Self::Project => "the project".to_owned(),
+            Self::Usual => "as usual".to_owned(),
+        }
+    }
+}

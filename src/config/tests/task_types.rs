@@ -1,0 +1,136 @@
+//! What holds for one session: the type of its task, its agent, and what is usual.
+
+use std::ffi::OsStr;
+
+use super::{super::Wanted, good, said};
+use crate::{
+    config::{Chosen, Settings},
+    engine::{
+        hooks::point::Point,
+        policy::{Plan, Preset, StopHook},
+    },
+};
+
+const CONFIG: &str = "\
+agent: ada
+agents:
+  ada: { acp: ada }
+  bob: { acp: bob, hooks: { before_submit: [] , stop: [{ command: bobs }] } }
+  gatekeeper-qa: { acp: qa }
+hooks:
+  before_submit: [rebase_on_main, create_pr]
+  stop: [{ command: tests }]
+task_types:
+  product:
+    hooks:
+      before_submit: [run_tests, create_pr]
+      before_merge: [merge_pr, { gatekeeper: [qa, architecture] }]
+    agents: { implementer: [ada], gatekeeper: [gatekeeper-qa] }
+    stop: { hooks: [promise] }
+    max_iterations: 3
+    max_hook_retries: 0
+    remediation_attempts: 4
+    turn_timeout: 5m
+  open: {}
+";
+
+fn plan(settings: &Settings, agent: Option<&str>, task_type: Option<&str>) -> Result<Plan, String> {
+    let wanted = Wanted { agent, task_type, max_iterations: None };
+    settings.plan_with(wanted, OsStr::new("")).map_err(|error| error.to_string())
+}
+
+fn names(plan: &Plan, point: Point) -> Vec<&str> {
+    plan.hooks_or_usual(point).iter().map(|hook| hook.name.as_str()).collect()
+}
+
+#[test]
+fn each_point_is_the_agents_or_the_types_or_the_projects_or_usual() {
+    let settings = good(CONFIG);
+    let product = plan(&settings, None, Some("product")).expect("a plan");
+    assert_eq!(names(&product, Point::BeforeSubmit), ["run_tests", "create_pr"]);
+    assert_eq!(names(&product, Point::Stop), ["tests"]);
+    let open = plan(&settings, None, Some("open")).expect("a plan");
+    assert_eq!(names(&open, Point::BeforeSubmit), ["rebase_on_main", "create_pr"]);
+    let bobs = plan(&settings, Some("bob"), Some("open")).expect("a plan");
+    assert_eq!((names(&bobs, Point::BeforeSubmit), names(&bobs, Point::Stop)), (vec![], vec!["bobs"]));
+    let usual = plan(&good("agents: { ada: { acp: ada } }"), None, None).expect("a plan");
+    assert_eq!(
+        (names(&usual, Point::BeforeSubmit), names(&usual, Point::BeforeMerge)),
+        (vec!["create_pr"], vec!["merge_pr"])
+    );
+    assert!(usual.hooks.is_empty(), "what is usual is not shown as if it were written");
+    let none = plan(&good("agents: { ada: { acp: ada } }\nhooks: { before_submit: [] }"), None, None).expect("a plan");
+    assert_eq!(names(&none, Point::BeforeSubmit), [""; 0]);
+}
+
+#[test]
+fn the_merge_comes_after_every_check_whoever_wrote_the_list() {
+    let product = plan(&good(CONFIG), None, Some("product")).expect("a plan");
+    assert_eq!(names(&product, Point::BeforeMerge), ["gatekeeper: qa, architecture", "merge_pr"]);
+    let text = "agents: { ada: { acp: ada } }\nhooks: { before_merge: [{ command: last, priority: 999 }] }";
+    assert_eq!(names(&plan(&good(text), None, None).expect("a plan"), Point::BeforeMerge), ["last", "merge_pr"]);
+    expect_test::expect![[r#"
+        creel.yaml:1:25: `merge_pr` makes no sense at `after_submit`
+        1 | hooks: { after_submit: [merge_pr] }
+          |                         ^^^^^^^^ `creel merge` runs it when all of `before_merge` has passed"#]]
+    .assert_eq(&said("hooks: { after_submit: [merge_pr] }"));
+}
+
+#[test]
+fn a_type_has_limits_and_stop_hooks_of_its_own() {
+    let product = plan(&good(CONFIG), None, Some("product")).expect("a plan");
+    assert_eq!((product.max_iterations, product.max_hook_retries, product.turn_timeout.0), (3, 0, 300_000));
+    assert_eq!((product.submit.remediation_attempts, product.stop.hooks), (4, vec![StopHook::preset(Preset::Promise)]));
+    assert_eq!(product.task_type.as_deref(), Some("product"));
+    let open = plan(&good(CONFIG), None, Some("open")).expect("a plan");
+    assert_eq!((open.max_iterations, open.submit.remediation_attempts), (20, 1));
+}
+
+#[test]
+fn only_those_who_may_work_on_a_type_do() {
+    let settings = good(CONFIG);
+    expect_test::expect![[r#"
+        the agent `bob` may not work on tasks of type `product`; those who may: `ada`
+          take one of them with `--agent NAME`, or change `task_types:`"#]]
+    .assert_eq(&plan(&settings, Some("bob"), Some("product")).expect_err("a refusal"));
+    expect_test::expect![[r#"
+        there is no task type `produkt`
+          did you mean `product`?"#]]
+    .assert_eq(&plan(&settings, None, Some("produkt")).expect_err("a refusal"));
+    let bobs = plan(&settings, Some("bob"), None).expect("a plan");
+    assert!(bobs.refuses_type("product").is_some_and(|why| why.contains("those who may: `ada`")));
+    assert_eq!((bobs.refuses_type("open"), bobs.refuses_type("unheard of")), (None, None));
+    // Where nobody is named, one who may is taken.
+    let unnamed = CONFIG.replace("agent: ada\n", "").replace("implementer: [ada]", "implementer: [bob]");
+    assert_eq!(plan(&good(&unnamed), None, Some("product")).expect("a plan").agent, "bob");
+}
+
+#[test]
+fn a_gatekeeper_is_an_agent_or_a_sort_of_review_that_one_of_the_types_does() {
+    let product = plan(&good(CONFIG), None, Some("product")).expect("a plan");
+    let who: Vec<_> = product.gatekeepers.iter().map(|(name, it)| (name.as_str(), it.agent.as_str())).collect();
+    assert_eq!(who, [("architecture", "gatekeeper-qa"), ("qa", "gatekeeper-qa")]);
+}
+
+#[test]
+fn every_hook_tells_where_it_is_written() {
+    let settings = good(CONFIG);
+    let told = |chosen: &Chosen| format!("{} {} {:?}", chosen.spec.name, chosen.origin.describe(), chosen.line);
+    let hooks = settings.hooks_for(Some("product"), Some("bob"));
+    let all: Vec<String> = hooks.values().flatten().map(told).collect();
+    expect_test::expect![[r#"
+        bobs agent `bob` Some(4)
+        gatekeeper: qa, architecture task type `product` Some(13)
+        merge_pr task type `product` Some(13)"#]]
+    .assert_eq(&all.join("\n"));
+}
+
+#[test]
+fn submit_is_one_word_or_all_there_is_to_say() {
+    assert!(!good("").draft.submit.on_complete);
+    assert!(good("submit: true").draft.submit.on_complete);
+    let submit =
+        good("submit: { base_branch: trunk, test_command: make, remote: up }\nremediation_attempts: 3").draft.submit;
+    assert_eq!((submit.base_branch.as_deref(), submit.test_command.as_deref()), (Some("trunk"), Some("make")));
+    assert_eq!((submit.on_complete, submit.remediation_attempts, submit.pr_command), (false, 3, None));
+}
