@@ -9,6 +9,7 @@ mod failure;
 mod init;
 mod leash;
 mod mcp;
+mod pipeline;
 mod project;
 mod run;
 mod sessions;
@@ -30,6 +31,7 @@ use crate::{
         headless::put,
         socket::message::Request,
     },
+    engine::submit::Pipeline,
     logging,
 };
 use failure::Failure;
@@ -89,6 +91,8 @@ fn dispatch(command: Option<Command>, leash: Option<&Leash>) -> Result {
         Some(Command::Checkpoint(args)) => steer::checkpoint::checkpoint(args.command),
         Some(Command::Task(args)) => steer::task::task(args.command),
         Some(Command::Mcp(args)) => mcp::mcp(args),
+        Some(Command::Submit(args)) => pipeline::pipeline(Pipeline::Submit, &args),
+        Some(Command::Merge(args)) => pipeline::pipeline(Pipeline::Merge, &args),
         Some(Command::Trust(args)) => trust::trust(&args),
         Some(Command::Untrust(args)) => trust::untrust(&args),
         Some(Command::Schema) => print(&format!("{:#}\n", config::json_schema())),

@@ -23,6 +23,7 @@ pub mod policy;
 pub mod recovery;
 pub mod session;
 pub mod stop;
+pub mod submit;
 pub mod summary;
 pub mod tasks;
 pub mod time;
@@ -100,6 +101,7 @@ pub fn decide(state: &State, now: At, input: Input) -> Step {
         Input::Doomed(reason) => on_doomed(state, reason),
         Input::Command { by, command } => state.on_command(by, command, now),
         Input::Resume { presence, max_iterations, checkpoint } => state.on_resume(presence, max_iterations, checkpoint),
+        Input::Pipeline { pipeline, presence } => state.take_up_pipeline(pipeline, presence),
     }
 }
 
@@ -112,6 +114,9 @@ fn on_hook_finished(state: &State, run: RunId, result: RunResult) -> Step {
     }
     if state.awaits_stop_hook(run) {
         return state.on_stop_hook_finished(run, result);
+    }
+    if let Some(step) = state.review_read(run, &result) {
+        return step;
     }
     let dispatches = state.dispatch().into_iter().chain(state.side.dispatch.as_ref());
     let awaited = |dispatch: &&Dispatch| dispatch.running.as_ref().is_some_and(|running| running.run == run);

@@ -66,9 +66,10 @@ pub struct Place {
 pub async fn run_hook(job: &HookJob, place: &Place, watch: &mut dyn Watch, cancel: &CancellationToken) -> RunResult {
     let started = Instant::now();
     let built_in = match &job.hook.action {
-        HookAction::Builtin(name) => Some(name.as_str()),
-        HookAction::Gatekeeper(_) => Some(builtin::CHANGE),
         HookAction::Command(_) => None,
+        HookAction::Builtin(name) => Some(name.as_str()),
+        // The reviews themselves are turns of agents: see `crate::engine::submit::review`.
+        HookAction::Gatekeeper(_) => Some(builtin::CHANGE),
     };
     if let Some(name) = built_in {
         return builtin::run(name, Errand { job, place, env: &[] }, watch, cancel).await;

@@ -6,11 +6,12 @@
 //! - Record, apply, perform: no effect happens before its event is on record.
 //! - Whatever ends the loop, no process of the session is left running.
 
+mod gatekeepers;
 pub mod handle;
 mod perform;
 pub mod shutdown;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use jiff::Timestamp;
 use tokio::sync::{broadcast, mpsc};
@@ -30,6 +31,7 @@ use crate::{
     hooks::Place,
     journal::{Folder, Journal, JournalError, Record},
 };
+use gatekeepers::Gatekeepers;
 pub use handle::{Handle, Live, Records};
 use handle::{Inbox, Message};
 use perform::Performer;
@@ -105,7 +107,8 @@ impl Runtime {
         let agent = start_agent(&state, folder, &scene, &[])?;
         let mut journal = Journal::create(folder)?;
         let records = journal.append(at, vec![Event::SessionStarted(Box::new(began))])?;
-        let mut runtime = Self::new(state, journal, scene, agent, watchers);
+        let gatekeepers = gatekeepers(&state, folder, &scene, BTreeMap::new());
+        let mut runtime = Self::new(state, journal, scene, (agent, gatekeepers), watchers);
         runtime.publish(&records);
         Ok(runtime)
     }
@@ -118,7 +121,8 @@ impl Runtime {
         watchers: Vec<mpsc::UnboundedSender<Arc<Record>>>,
     ) -> Result<Self, RuntimeError> {
         let agent = start_agent(&opened.state, opened.journal.folder(), &scene, &opened.past_prompts)?;
-        let mut runtime = Self::new(opened.state, opened.journal, scene, agent, watchers);
+        let gatekeepers = gatekeepers(&opened.state, opened.journal.folder(), &scene, opened.past_reviews);
+        let mut runtime = Self::new(opened.state, opened.journal, scene, (agent, gatekeepers), watchers);
         if opened.torn > 0 {
             let text = format!("the journal ended in the middle of a record; {} bytes were cut off", opened.torn);
             let _ = runtime.take(Input::Warned(text))?;
@@ -138,7 +142,7 @@ impl Runtime {
         state: State,
         journal: Journal,
         scene: Scene,
-        agent: Box<dyn Agent>,
+        agents: (Box<dyn Agent>, Gatekeepers),
         watchers: Vec<mpsc::UnboundedSender<Arc<Record>>>,
     ) -> Self {
         let (handle, inbox) = handle::channel();
@@ -150,7 +154,7 @@ impl Runtime {
             mark: state.began.id.clone(),
         };
         let children = Children::new(&state.began.id);
-        let performer = Performer::new(place, agent, handle.clone(), children);
+        let performer = Performer::new(place, agents, handle.clone(), children);
         Self { state, journal, scene, inbox, handle, performer, watchers, left: None }
     }
 
@@ -314,7 +318,13 @@ impl Runtime {
 }
 
 fn start_agent(state: &State, folder: &Folder, scene: &Scene, past: &[String]) -> Result<Box<dyn Agent>, AgentError> {
-    let place = AgentPlace {
+    let past =
+        Past { prompts: past, conversation: state.turns.conversation.as_deref(), tally: state.account.conversation };
+    agents::start(&state.plan().agent_spec, agent_place(state, folder, scene), past)
+}
+
+fn agent_place(state: &State, folder: &Folder, scene: &Scene) -> AgentPlace {
+    AgentPlace {
         cwd: scene.cwd.clone(),
         session: state.name.clone(),
         session_dir: folder.path.clone(),
@@ -322,10 +332,11 @@ fn start_agent(state: &State, folder: &Folder, scene: &Scene, past: &[String]) -
         rules: Rules(state.plan().permissions.clone()),
         goal: state.began.prompt.clone(),
         creel: std::env::current_exe().ok(),
-    };
-    let past =
-        Past { prompts: past, conversation: state.turns.conversation.as_deref(), tally: state.account.conversation };
-    agents::start(&state.plan().agent_spec, place, past)
+    }
+}
+
+fn gatekeepers(state: &State, folder: &Folder, scene: &Scene, past: BTreeMap<String, Vec<String>>) -> Gatekeepers {
+    Gatekeepers { known: state.plan().gatekeepers.clone(), place: agent_place(state, folder, scene), past }
 }
 
 /// The clock. The engine is told what it says.

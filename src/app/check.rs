@@ -290,7 +290,11 @@ fn describe(hook: &HookSpec) -> String {
     let on_failure = hook.on_failure.map(|failure| format!("on failure {failure:?}").to_lowercase());
     let notes = [
         Some(timeout(hook.timeout)),
-        (hook.priority != 100).then(|| format!("priority {}", hook.priority)),
+        match hook.priority {
+            100 => None,
+            i64::MAX => Some("last".to_owned()),
+            priority => Some(format!("priority {priority}")),
+        },
         hook.pipe_output.then(|| "piped".to_owned()),
         on_failure,
         (!hook.enabled).then(|| "off".to_owned()),

@@ -6,7 +6,7 @@ use super::{
     Failure, Result, detach,
     leash::Leash,
     project::{self, Project},
-    stage::{Afterwards, Stage, Surface, supervise},
+    stage::{Afterwards, Of, Stage, Surface, supervise},
     steer::task,
     trust::{self, Asked},
 };
@@ -20,6 +20,7 @@ use crate::{
         event::{Outcome, Presence, SessionStarted},
         input::Input,
         policy::Plan,
+        submit::Pipeline,
         tasks::graph::Graph,
     },
     journal::{self, Folder, Journal, JournalError, Sessions},
@@ -43,7 +44,7 @@ pub(super) fn run(args: &RunArgs, leash: Option<&Leash>) -> Result {
     }
     let surface = Surface::chosen(args.output, args.detach, project.settings.ui, leash);
     start(
-        Start { root: project.root, folder, plan, prompt, tasks: tasks.unwrap_or_default() },
+        Start { root: project.root, folder, plan, prompt, tasks: tasks.unwrap_or_default(), errand: None },
         surface,
         Afterwards::Stays,
     )
@@ -61,6 +62,8 @@ pub(super) struct Start {
     pub(super) prompt: String,
     /// The tasks whose open ones it takes over.
     pub(super) tasks: Graph,
+    /// All that it is for, if that is not to work on a goal.
+    pub(super) errand: Option<Pipeline>,
 }
 
 /// What a session begins with.
@@ -74,14 +77,16 @@ pub(super) fn began(root: &Path, plan: Plan, prompt: String, presence: Presence)
         seed: now().0.unsigned_abs() ^ u64::from(std::process::id()),
         presence,
         plan,
+        errand: None,
     }
 }
 
 /// Starts a session whose plan is trusted, and stays with it.
 pub(super) fn start(start: Start, surface: Surface, afterwards: Afterwards) -> Result {
-    let Start { root, folder, plan, prompt, tasks } = start;
-    let began = began(&root, plan, prompt, surface.presence());
-    let stage = Stage { folder: &folder, root, surface, afterwards, left_behind: None };
+    let Start { root, folder, plan, prompt, tasks, errand } = start;
+    let began = SessionStarted { errand, ..began(&root, plan, prompt, surface.presence()) };
+    let of = errand.map_or(Of::Session, Of::Pipeline);
+    let stage = Stage { folder: &folder, root, surface, afterwards, left_behind: None, of };
     supervise(stage, |scene, watchers| {
         let mut runtime = Runtime::begin(began, &folder, scene, watchers)?;
         runtime.take_over(&tasks)?;
@@ -122,7 +127,8 @@ pub(super) fn resume(args: &ResumeArgs, leash: Option<&Leash>) -> Result {
     };
     let left_behind = Some(Children::left_behind(&opened.state));
     let afterwards = Afterwards::Stays;
-    let stage = Stage { folder: &folder, root, surface, afterwards, left_behind };
+    let of = opened.state.began.errand.map_or(Of::Session, Of::Pipeline);
+    let stage = Stage { folder: &folder, root, surface, afterwards, left_behind, of };
     supervise(stage, |scene, watchers| Runtime::resume(opened, resume, scene, watchers))
 }
 

@@ -25,6 +25,7 @@ use crate::{
         event::{By, Outcome, Presence, StopHow},
         input::Command,
         session::gate::About,
+        submit::{Pipeline, PipelineOutcome},
     },
     hooks::builtin,
     journal::{self, Folder},
@@ -113,6 +114,17 @@ pub(super) struct Stage<'a> {
     pub(super) afterwards: Afterwards,
     /// What a dead creel may have left running: it is ended before anything new begins.
     pub(super) left_behind: Option<Children>,
+    /// What the exit code tells of.
+    pub(super) of: Of,
+}
+
+/// What the exit code of a session tells of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of {
+    /// How the session ended.
+    Session,
+    /// How the submit or the merge went that it was taken up for.
+    Pipeline(Pipeline),
 }
 
 /// Those who want every record.
@@ -123,7 +135,7 @@ pub(super) fn supervise(
     stage: Stage<'_>,
     make: impl FnOnce(Scene, Watchers) -> std::result::Result<Runtime, RuntimeError>,
 ) -> Result {
-    let Stage { folder, root, surface, afterwards, left_behind } = stage;
+    let Stage { folder, root, surface, afterwards, left_behind, of } = stage;
     if matches!(surface, Surface::Nowhere) {
         detach::leave_the_terminal();
     }
@@ -150,7 +162,10 @@ pub(super) fn supervise(
     // Whatever still reads from a pipe must not keep the program.
     tokio.shutdown_background();
     match (afterwards, left.leave) {
-        (Afterwards::Stays, _) => farewell(folder, &left, &elsewhere),
+        (Afterwards::Stays, _) => match of {
+            Of::Session => farewell(folder, &left, &elsewhere),
+            Of::Pipeline(pipeline) => farewell_to_pipeline(folder, &left, pipeline),
+        },
         (Afterwards::GoesAway, Leave::NobodyThere) => {
             say(&format!(
                 "creel: the session waits for a person: {}\n  run it on a terminal, without --headless",
@@ -159,7 +174,10 @@ pub(super) fn supervise(
         }
         (Afterwards::GoesAway, Leave::Ended) => {}
     }
-    Ok(exit_code(&left))
+    Ok(match of {
+        Of::Session => exit_code(&left),
+        Of::Pipeline(_) => pipeline_code(&left),
+    })
 }
 
 /// What asynchronous work runs on.
@@ -326,6 +344,27 @@ fn farewell(folder: &Folder, left: &Left, elsewhere: &str) {
             say(&format!("creel: go on with `creel resume {name} --max-iterations N`{elsewhere}"));
         }
         (Leave::Ended, Some(Outcome::Complete | Outcome::Forced) | None) => {}
+    }
+}
+
+/// What is left to say about a submit or a merge that is held.
+fn farewell_to_pipeline(folder: &Folder, left: &Left, pipeline: Pipeline) {
+    let last = left.state.pipelines.last.as_deref();
+    if let Some(last) = last.filter(|last| last.outcome != PipelineOutcome::Done) {
+        let (why, name) = (plain(&last.reason), pipeline.name());
+        say(&format!("creel: {why}\n  nothing is lost; try again with `creel {name} {}`", folder.name));
+    }
+}
+
+fn pipeline_code(left: &Left) -> u8 {
+    let Some(last) = left.state.pipelines.last.as_deref().filter(|_| left.leave == Leave::Ended) else {
+        return exit_code(left);
+    };
+    match last.outcome {
+        PipelineOutcome::Done => 0,
+        PipelineOutcome::Failed if last.waits_for_a_person() => NOBODY_THERE,
+        PipelineOutcome::Failed => 1,
+        PipelineOutcome::Cancelled => INTERRUPTED,
     }
 }
 

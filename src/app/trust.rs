@@ -102,10 +102,12 @@ pub(super) fn of_plan(plan: &Plan) -> Vec<String> {
 }
 
 fn scripted(plan: &Plan) -> Vec<String> {
-    match &plan.agent_spec {
+    let all = std::iter::once(&plan.agent_spec).chain(plan.gatekeepers.values().map(|gatekeeper| &gatekeeper.spec));
+    all.flat_map(|spec| match spec {
         AgentSpec::Scripted { script } => agents::scripted::commands(script),
         AgentSpec::Acp { .. } | AgentSpec::Command { .. } | AgentSpec::Outside => Vec::new(),
-    }
+    })
+    .collect()
 }
 
 /// What a project's config would run with this plan.

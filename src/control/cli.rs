@@ -70,6 +70,10 @@ pub enum Command {
     Task(TaskArgs),
     /// Serve the session's tools to an agent: an MCP server on standard input and output.
     Mcp(SessionArgs),
+    /// Submit the work: of the session that is named or runs, or else of this folder as it is.
+    Submit(PipelineArgs),
+    /// Merge the work, when every check before that has passed.
+    Merge(PipelineArgs),
     /// Allow this project's hooks and agents to run.
     Trust(ConfigArgs),
     /// Take that back.
@@ -86,7 +90,7 @@ pub enum Command {
 }
 
 /// Which config.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Default, Clone, Args)]
 pub struct ConfigArgs {
     /// The config; otherwise creel.yaml, creel.yml, creel.json or .creel/config.yaml here or above.
     #[arg(short, long, value_name = "FILE")]
@@ -126,6 +130,29 @@ pub struct RunArgs {
     #[command(flatten)]
     pub detach: DetachArgs,
     /// Trust this config's hooks and agents, and remember it.
+    #[arg(long)]
+    pub trust: bool,
+}
+
+/// What to submit or merge.
+#[derive(Debug, Args)]
+pub struct PipelineArgs {
+    /// The session; otherwise the one that runs, or none: then the folder as it is.
+    #[arg(value_parser = session_name)]
+    pub session: Option<String>,
+    /// Which config.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Without a session: the type of the work, one of the config's `task_types`.
+    #[arg(short, long, value_name = "TYPE", conflicts_with = "session")]
+    pub task_type: Option<String>,
+    /// Without a session: the agent that repairs what a check says.
+    #[arg(short, long, value_name = "NAME", conflicts_with = "session")]
+    pub agent: Option<String>,
+    /// How to show it.
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// Trust what would run, and remember it.
     #[arg(long)]
     pub trust: bool,
 }

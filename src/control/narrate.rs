@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::{
     amounts::Used,
     paint::{Paint, Role},
+    pipeline_words,
     requests::{self, Leave, Requests},
     stop_words,
     task_words::{self, Tone},
@@ -170,7 +171,8 @@ impl Narrator {
     #[expect(clippy::too_many_lines, reason = "an arm for each kind of record: split, a new kind could be forgotten")]
     fn line(&self, event: &Event) -> Option<String> {
         let paint = self.paint;
-        if let Some((tone, line)) = task_words::told(event).or_else(|| stop_words::told(event)) {
+        let told = task_words::told(event).or_else(|| stop_words::told(event)).or_else(|| pipeline_words::told(event));
+        if let Some((tone, line)) = told {
             return Some(self.toned(tone, format!("  {line}")));
         }
         Some(match event {
@@ -275,6 +277,12 @@ impl Narrator {
             | Event::JudgementAsked { .. }
             | Event::AgentLoopEnded { .. }
             | Event::CompletionPromised { .. }
+            | Event::PipelineRequested { .. }
+            | Event::PipelineStarted { .. }
+            | Event::RemediationCounted { .. }
+            | Event::ReviewStarted { .. }
+            | Event::Reviewed { .. }
+            | Event::PipelineEnded { .. }
             | Event::ProcessStarted { .. }
             | Event::LoopEnded { .. }
             | Event::Unknown => return None,
@@ -366,13 +374,17 @@ impl Narrator {
             PromptReason::Remediation => "remediation",
             PromptReason::Gatekeeper => "review",
         };
+        let whose = prompt.agent.as_ref().map(|agent| format!(" by {}", plain(agent))).unwrap_or_default();
         let items = match prompt.items.len() {
             0 => String::new(),
             1 => ", with 1 held item".into(),
             n => format!(", with {n} held items"),
         };
-        let head =
-            format!("  → {reason} ({} bytes{items}): {}", prompt.text.len(), first_line(&plain(&prompt.text), LINE));
+        let head = format!(
+            "  → {reason}{whose} ({} bytes{items}): {}",
+            prompt.text.len(),
+            first_line(&plain(&prompt.text), LINE)
+        );
         self.paint.paint(Role::Faint, head)
     }
 

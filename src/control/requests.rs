@@ -78,6 +78,7 @@ impl Requests {
             | Choice::Escalate
             | Choice::Fail
             | Choice::Stop
+            | Choice::Leave
             | Choice::Abort => ("- no answer, the turn ends", Leave::Unsaid),
         };
         let short = |text: &str| first_line(&plain(text), LINE);

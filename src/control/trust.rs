@@ -20,9 +20,7 @@ use crate::{
     config::Document,
     engine::{
         hooks::point::Point,
-        policy::{
-            AgentSpec, FlowStep, HookAction, HookSpec, Judge, Plan, RuleCheck, RuleSpec, StepAction, StopHook,
-        },
+        policy::{AgentSpec, FlowStep, HookAction, HookSpec, Judge, Plan, RuleCheck, RuleSpec, StepAction, StopHook},
     },
 };
 

@@ -29,6 +29,8 @@ pub enum Effect {
         conversation: Conversation,
         /// How long the turn may take; zero: as long as it likes.
         timeout: Span,
+        /// The gatekeeper that it goes to; the session's own agent, if unsaid.
+        to: Option<String>,
     },
     /// End the turn; its answer comes all the same, as `cancelled`.
     CancelTurn(TurnId),

@@ -16,6 +16,7 @@ use super::{
     policy::{Plan, StopHook},
     session::gate::{About, Choice},
     stop::{Action as StopAction, StopResult, checkpoint::Checkpoint, loops::Asked, promise::Promise},
+    submit::{Pipeline, PipelineOutcome, review::Said},
     tasks::{
         action::Action,
         record::{self as task, TaskRecord},
@@ -352,6 +353,47 @@ pub enum Event {
         hook: String,
         actions: Vec<Action>,
     },
+    /// Somebody wants the work to be submitted or merged.
+    PipelineRequested {
+        pipeline: Pipeline,
+        by: By,
+    },
+    PipelineStarted {
+        pipeline: Pipeline,
+        presence: Presence,
+    },
+    /// A check failed, and the agent is asked to repair it.
+    RemediationCounted {
+        pipeline: Pipeline,
+        used: u32,
+        limit: u32,
+        hook: String,
+        reason: String,
+    },
+    /// The change that agents review was read.
+    ReviewStarted {
+        run: RunId,
+        hook: String,
+        change: String,
+    },
+    /// A gatekeeper has said what it thinks.
+    Reviewed {
+        run: RunId,
+        #[serde(flatten)]
+        said: Said,
+    },
+    PipelineEnded {
+        pipeline: Pipeline,
+        outcome: PipelineOutcome,
+        reason: String,
+        /// Who left it at a failure.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<By>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pull_request: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        merged: Option<String>,
+    },
     Paused {
         by: By,
     },
@@ -410,6 +452,9 @@ pub struct SessionStarted {
     pub presence: Presence,
     /// The rules.
     pub plan: Plan,
+    /// All that it is for, if that is not to work on a goal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errand: Option<Pipeline>,
 }
 
 /// How a run ended and what it means.
@@ -502,6 +547,9 @@ pub struct PromptSent {
     /// How many of a person's messages it carries.
     #[serde(default)]
     pub messages: usize,
+    /// The gatekeeper that it went to; the session's own agent, if unsaid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
 }
 
 /// Why a prompt was sent.

@@ -7,6 +7,7 @@ use super::{
     ids::{GateId, ItemId, RunId, TurnId},
     session::gate::Choice,
     stop::{loops::LoopCommand, registry::Registration, rule::RuleResult},
+    submit::Pipeline,
     tasks::command::TaskCommand,
 };
 
@@ -84,6 +85,13 @@ pub enum Input {
         /// The checkpoint that the agent is told of.
         checkpoint: Option<u32>,
     },
+    /// The work of a session that has ended is to be submitted or merged.
+    Pipeline {
+        /// Which of the two.
+        pipeline: Pipeline,
+        /// Whether somebody is there this time.
+        presence: Presence,
+    },
 }
 
 /// What a person, a program or an agent can ask of a session. There is one meaning of each, whoever asks.
@@ -125,6 +133,8 @@ pub enum Command {
     Loop(LoopCommand),
     /// The agent says that the session is complete, and why; the stop hooks judge that.
     CompleteSession(String),
+    /// Submit or merge the work, between two iterations.
+    Pipeline(Pipeline),
 }
 
 /// An answer to a gate.

@@ -8,7 +8,7 @@ use super::{
     Step,
     event::{By, Event, HookFinished, Outcome, Presence},
     hooks::{
-        dispatch::{Cause, Dispatch},
+        dispatch::{Cause, Dispatch, Running},
         point::Point,
         verdict::{RunEnd, Verdict},
     },
@@ -60,10 +60,15 @@ impl State {
     }
 
     fn cut_run(&self, dispatch: &Dispatch) -> Option<HookFinished> {
-        let running = dispatch.running.as_ref()?;
-        Some(HookFinished {
+        let running = dispatch.running.as_ref().filter(|_| !self.is_under_review(dispatch))?;
+        Some(self.run_that_was_cut(dispatch.point, running))
+    }
+
+    /// A run without an end of its own.
+    pub(super) fn run_that_was_cut(&self, point: Point, running: &Running) -> HookFinished {
+        HookFinished {
             run: running.run,
-            point: dispatch.point,
+            point,
             hook: running.hook.clone(),
             iteration: self.iterations.current,
             end: RunEnd::Cut,
@@ -78,7 +83,7 @@ impl State {
             file: None,
             outcome: None,
             again: true,
-        })
+        }
     }
 
     pub(crate) fn resumed(&mut self, presence: Presence, max_iterations: Option<u32>, checkpoint: Option<u32>) {
@@ -96,6 +101,12 @@ impl State {
         let cut = self.turn_in_flight().cloned();
         if let Some(prompt) = &cut {
             self.pending.set_state(&prompt.items, ItemState::Pending);
+        }
+        if self.pipeline_resumed() {
+            if let Some(prompt) = cut {
+                self.phase = Phase::Due(Due::Again(Box::new(prompt)));
+            }
+            return;
         }
         if let Some(ending) = self.ending.as_mut().filter(|ending| ending.interrupted) {
             // The loop was over before: only the end was cut short.

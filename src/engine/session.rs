@@ -35,6 +35,7 @@ use super::{
     ids::{AskId, GateId, ItemId, TurnId},
     policy::Plan,
     stop::{StopBook, judging::Judging},
+    submit::{Pipeline, Pipelines},
     tasks::Tasks,
     time::At,
 };
@@ -83,6 +84,8 @@ pub struct State {
     pub tasks: Tasks,
     /// What is known about stop decisions.
     pub stop: StopBook,
+    /// How the work is submitted and merged.
+    pub pipelines: Pipelines,
     /// What people asked for.
     pub steering: Steering,
     /// How the loop ended, once it has.
@@ -110,6 +113,10 @@ pub enum Phase {
     Escalated(String),
     /// The loop is to be left.
     Exit(Ending),
+    /// The checks of a submit or a merge are due.
+    Pipeline,
+    /// The session is for nothing else than this.
+    Errand(Pipeline),
     /// What is still held is to be delivered, then the session ends.
     Delivering,
     /// It is over.
@@ -134,12 +141,13 @@ pub struct Iterations {
 impl State {
     /// A session that has just begun.
     pub fn new(name: &str, began: SessionStarted, started: At) -> Self {
+        let start = || Phase::Hooks(Dispatch::reached(Point::SessionStart, Cause::Lifecycle));
         Self {
             name: name.to_owned(),
             presence: began.presence,
+            phase: began.errand.map_or_else(start, Phase::Errand),
             began,
             started,
-            phase: Phase::Hooks(Dispatch::reached(Point::SessionStart, Cause::Lifecycle)),
             iterations: Iterations::default(),
             turns: Turns::default(),
             pending: Pending::default(),
@@ -151,6 +159,7 @@ impl State {
             side: Side::default(),
             tasks: Tasks::default(),
             stop: StopBook::default(),
+            pipelines: Pipelines::default(),
             steering: Steering::default(),
             ending: None,
             processes: Vec::new(),
@@ -228,6 +237,9 @@ impl State {
         if self.gates.open.is_some() {
             return self.proceed_gate(now);
         }
+        if let Some(step) = self.abandon_pipeline() {
+            return step;
+        }
         if self.must_leave_now() {
             return self.leave_now();
         }
@@ -241,6 +253,8 @@ impl State {
             Phase::Judging(judging) => self.proceed_judging(None, judging, now),
             Phase::Escalated(reason) => self.open_gate(About::Escalation, reason.clone(), GateAbout::default()),
             Phase::Exit(ending) => self.leave_loop(ending),
+            Phase::Pipeline => self.proceed_pipeline(),
+            Phase::Errand(pipeline) => self.begin_pipeline(*pipeline),
             Phase::Delivering => self.proceed_delivery(now),
         }
     }
@@ -291,6 +305,8 @@ impl State {
             | Phase::Between
             | Phase::Escalated(_)
             | Phase::Exit(_)
+            | Phase::Pipeline
+            | Phase::Errand(_)
             | Phase::Delivering
             | Phase::Ended(_) => false,
         };

@@ -47,6 +47,12 @@ impl State {
         format!("{}{then}", self.doing_now())
     }
 
+    fn repairs(&self) -> String {
+        let Some(course) = &self.pipelines.course else { return "the agent works".into() };
+        let limit = self.plan().submit.remediation_attempts;
+        format!("the agent repairs what held the {}, {} of {limit}", course.pipeline.name(), course.used)
+    }
+
     fn doing_now(&self) -> String {
         match &self.phase {
             // Nothing comes after its start but what the agent does.
@@ -65,8 +71,10 @@ impl State {
                 PromptReason::Recovery => "the agent recovers from an error".into(),
                 PromptReason::FinalDelivery => "the agent reads the final delivery".into(),
                 PromptReason::Message => "the agent answers a message".into(),
-                PromptReason::Remediation => "the agent repairs what blocked the submit".into(),
-                PromptReason::Gatekeeper => "a gatekeeper reviews".into(),
+                PromptReason::Remediation => self.repairs(),
+                PromptReason::Gatekeeper => {
+                    format!("`{}` reviews the change", prompt.agent.as_deref().unwrap_or("a gatekeeper"))
+                }
             },
             Phase::Judging(judging) => match (judging.checking.as_slice(), &judging.running) {
                 (_, Some(running)) => format!("asks `{}` whether to go on", running.hook),
@@ -77,6 +85,7 @@ impl State {
             Phase::Due(_) | Phase::Settled(_) | Phase::Between | Phase::Escalated(_) | Phase::Exit(_) => {
                 "goes on".into()
             }
+            Phase::Pipeline | Phase::Errand(_) => "goes on".into(),
             Phase::Delivering => "delivers what is held".into(),
             Phase::Ended(outcome) => outcome.name().into(),
         }

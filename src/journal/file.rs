@@ -7,6 +7,7 @@
 //! - A failed append leaves no half of a record behind.
 
 use std::{
+    collections::BTreeMap,
     fs::{File, OpenOptions, TryLockError},
     io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
@@ -92,8 +93,10 @@ pub struct Opened {
     pub state: State,
     /// How many bytes of a torn last line were cut off.
     pub torn: u64,
-    /// The prompts whose turns had come to an end, oldest first.
+    /// The prompts of the session's own agent whose turns had come to an end, oldest first.
     pub past_prompts: Vec<String>,
+    /// The same for those who review, by their names.
+    pub past_reviews: BTreeMap<String, Vec<String>>,
 }
 
 impl Journal {
@@ -145,7 +148,7 @@ impl Journal {
             prompts.see(&record.event);
         })?;
         let journal = Self::new(file, folder, seq, length)?;
-        Ok(Opened { journal, state, torn, past_prompts: prompts.answered })
+        Ok(Opened { journal, state, torn, past_prompts: prompts.answered, past_reviews: prompts.reviews })
     }
 
     fn new(file: File, folder: &Folder, seq: u64, length: u64) -> Result<Self, JournalError> {
@@ -310,16 +313,21 @@ fn whole_lines(file: &mut File) -> io::Result<(u64, u64)> {
 /// The prompts that an agent has answered, so that a script can go on where it was.
 #[derive(Default)]
 struct Prompts {
-    sent: Option<String>,
+    sent: Option<(Option<String>, String)>,
     answered: Vec<String>,
+    reviews: BTreeMap<String, Vec<String>>,
 }
 
 impl Prompts {
     fn see(&mut self, event: &Event) {
         if let Event::PromptSent(prompt) = event {
-            self.sent = Some(prompt.text.clone());
+            self.sent = Some((prompt.agent.clone(), prompt.text.clone()));
         } else if matches!(event, Event::TurnEnded { .. } | Event::TurnFailed { .. }) {
-            self.answered.extend(self.sent.take());
+            match self.sent.take() {
+                Some((None, text)) => self.answered.push(text),
+                Some((Some(agent), text)) => self.reviews.entry(agent).or_default().push(text),
+                None => {}
+            }
         }
     }
 }

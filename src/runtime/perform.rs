@@ -5,7 +5,7 @@
 
 use std::{
     any::Any,
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, hash_map::Entry},
     num::NonZero,
     panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
@@ -22,6 +22,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    gatekeepers::Gatekeepers,
     handle::{Handle, Live},
     shutdown::Children,
 };
@@ -56,12 +57,20 @@ pub(super) struct Performer {
     far: broadcast::Sender<Live>,
     hooks: HashMap<RunId, Task>,
     /// Gone once the agent is to end.
-    turns: Option<mpsc::UnboundedSender<(TurnRequest, CancellationToken)>>,
+    agent: Option<Line>,
+    gatekeepers: Gatekeepers,
+    /// Those that were asked, by name.
+    asked: HashMap<String, Line>,
     turn: Option<(TurnId, CancellationToken)>,
     /// How many rules may be checked at once.
     cores: Arc<Semaphore>,
     asks: Asks,
-    agent: JoinHandle<()>,
+}
+
+/// The way to an agent's task.
+struct Line {
+    turns: mpsc::UnboundedSender<(TurnRequest, CancellationToken)>,
+    task: JoinHandle<()>,
 }
 
 /// The agent's requests that wait for an answer.
@@ -106,18 +115,15 @@ struct Task {
 }
 
 impl Performer {
-    pub(super) fn new(place: Place, agent: Box<dyn Agent>, handle: Handle, children: Children) -> Self {
-        let (turns, asked) = mpsc::unbounded_channel();
+    pub(super) fn new(
+        place: Place,
+        (agent, gatekeepers): (Box<dyn Agent>, Gatekeepers),
+        handle: Handle,
+        children: Children,
+    ) -> Self {
         let asks = Asks::default();
-        let hearing = Hearing {
-            turn: TurnId::default(),
-            handle: handle.clone(),
-            children: children.clone(),
-            asks: asks.clone(),
-            open: BTreeMap::new(),
-        };
         let surveyor = Surveyor { folder: place.cwd.clone(), mark: place.mark.clone(), hopeless: false };
-        let agent = tokio::spawn(converse(agent, asked, hearing, surveyor));
+        let agent = Some(Line::open(agent, surveyor, Hearing::new(&handle, &children, &asks)));
         Self {
             place,
             handle,
@@ -125,11 +131,12 @@ impl Performer {
             live: None,
             far: broadcast::Sender::new(FAR_BACKLOG),
             hooks: HashMap::new(),
-            turns: Some(turns),
+            agent,
+            gatekeepers,
+            asked: HashMap::new(),
             turn: None,
             cores: Arc::new(Semaphore::new(available_parallelism().map_or(1, NonZero::get))),
             asks,
-            agent,
         }
     }
 
@@ -154,13 +161,10 @@ impl Performer {
                     task.cancel.cancel();
                 }
             }
-            Effect::SendPrompt { turn, text, conversation, timeout } => {
-                let cancel = CancellationToken::new();
-                self.turn = Some((turn, cancel.clone()));
+            Effect::SendPrompt { turn, text, conversation, timeout, to } => {
                 let request = TurnRequest { turn, text, conversation, timeout };
-                if self.turns.as_ref().is_none_or(|turns| turns.send((request, cancel)).is_err()) {
-                    let failure = TurnFailure::new("the agent's task has died; this is a fault of creel, see its log");
-                    self.handle.tell(Input::TurnFailed { turn, failure });
+                if let Err(why) = self.send(request, to) {
+                    self.handle.tell(Input::TurnFailed { turn, failure: TurnFailure::new(why) });
                 }
             }
             Effect::CancelTurn(turn) => {
@@ -172,6 +176,31 @@ impl Performer {
             // The loop's own affair.
             Effect::Leave(_) => {}
         }
+    }
+
+    fn send(&mut self, request: TurnRequest, to: Option<String>) -> Result<(), String> {
+        let cancel = CancellationToken::new();
+        self.turn = Some((request.turn, cancel.clone()));
+        let line = match to {
+            None => self.agent.as_ref(),
+            Some(name) => Some(self.gatekeeper(name)?),
+        };
+        let sent = line.is_some_and(|line| line.turns.send((request, cancel)).is_ok());
+        if sent { Ok(()) } else { Err("the agent's task has died; this is a fault of creel, see its log".into()) }
+    }
+
+    /// One who reviews, made ready if it is not.
+    fn gatekeeper(&mut self, name: String) -> Result<&Line, String> {
+        Ok(match self.asked.entry(name) {
+            Entry::Occupied(line) => line.into_mut(),
+            Entry::Vacant(place) => {
+                let agent = self.gatekeepers.start(place.key())?;
+                // Who reviews changes nothing that would have to be told.
+                let surveyor = Surveyor { folder: PathBuf::new(), mark: String::new(), hopeless: true };
+                let hearing = Hearing::new(&self.handle, &self.children, &self.asks);
+                place.insert(Line::open(agent, surveyor, hearing))
+            }
+        })
     }
 
     fn run_hook(&mut self, job: HookJob) {
@@ -228,13 +257,16 @@ impl Performer {
         if let Some((_, cancel)) = self.turn.take() {
             cancel.cancel();
         }
-        self.turns = None;
+        let lines: Vec<Line> = self.agent.take().into_iter().chain(self.asked.drain().map(|(_, line)| line)).collect();
         let patience = std::time::Duration::from_secs(10);
         let ended = async {
             for (_, task) in self.hooks.drain() {
                 let _ = task.done.await;
             }
-            let _ = (&mut self.agent).await;
+            for Line { turns, task } in lines {
+                drop(turns);
+                let _ = task.await;
+            }
         };
         if tokio::time::timeout(patience, ended).await.is_err() {
             tracing::warn!("tasks did not end in {patience:?}; their processes are killed");
@@ -243,7 +275,14 @@ impl Performer {
     }
 }
 
-/// The agent's task: one turn after another.
+impl Line {
+    fn open(agent: Box<dyn Agent>, surveyor: Surveyor, hearing: Hearing) -> Self {
+        let (turns, asked) = mpsc::unbounded_channel();
+        Self { turns, task: tokio::spawn(converse(agent, asked, hearing, surveyor)) }
+    }
+}
+
+/// An agent's task: one turn after another.
 async fn converse(
     mut agent: Box<dyn Agent>,
     mut asked: mpsc::UnboundedReceiver<(TurnRequest, CancellationToken)>,
@@ -341,6 +380,11 @@ struct Hearing {
 }
 
 impl Hearing {
+    fn new(handle: &Handle, children: &Children, asks: &Asks) -> Self {
+        let (handle, children, asks) = (handle.clone(), children.clone(), asks.clone());
+        Self { turn: TurnId::default(), handle, children, asks, open: BTreeMap::new() }
+    }
+
     /// What was begun in a turn that was cut short did not come to its end.
     async fn cut_calls(&mut self) {
         for call in std::mem::take(&mut self.open).into_values() {

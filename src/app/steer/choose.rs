@@ -24,7 +24,7 @@ pub(in crate::app) fn running_if_any(args: &SessionArgs) -> Result<Option<Folder
 }
 
 /// The session that is named, running or not.
-pub(super) fn named(args: &SessionArgs, sessions: &Sessions) -> Result<Option<Folder>> {
+pub(in crate::app) fn named(args: &SessionArgs, sessions: &Sessions) -> Result<Option<Folder>> {
     let by_environment = || std::env::var("CREEL_SESSION").ok().filter(|name| !name.is_empty());
     let Some(name) = args.session.clone().or_else(by_environment) else { return Ok(None) };
     let folder = sessions.folder(&name);
@@ -32,7 +32,7 @@ pub(super) fn named(args: &SessionArgs, sessions: &Sessions) -> Result<Option<Fo
 }
 
 /// All that run.
-pub(super) fn all_running(sessions: &Sessions) -> Result<Vec<Folder>> {
+pub(in crate::app) fn all_running(sessions: &Sessions) -> Result<Vec<Folder>> {
     let all = sessions.list().map_err(|error| Failure::failed(format!("cannot list the sessions: {error}")))?;
     Ok(all.into_iter().filter(|folder| journal::running(folder).is_some()).collect())
 }

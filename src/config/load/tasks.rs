@@ -16,8 +16,7 @@ use crate::{
         rules,
         settings::{Document, TaskAgents, TaskType},
         shape::{AUTOMATION, TASK_TYPE, TYPE_STOP, Type},
-        stop,
-        validate,
+        stop, validate,
     },
     engine::policy::{AutomationHook, RuleSpec},
 };

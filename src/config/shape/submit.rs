@@ -1,11 +1,6 @@
 //! The keys of submitting and merging, and of the types of tasks.
 
-use super::{
-    Default, Field, Keys, Shape, Type, When, Zero,
-    hooks::HOOKS,
-    rules::RULE,
-    stop::STOP_HOOK,
-};
+use super::{Default, Field, Keys, Shape, Type, When, Zero, hooks::HOOKS, rules::RULE, stop::STOP_HOOK};
 
 const NAMES: Type = Type::List(&Type::SomeText);
 

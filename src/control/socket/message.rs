@@ -31,6 +31,7 @@ use crate::{
             loops::{Asked, LoopCommand},
             registry::Registration,
         },
+        submit::Pipeline,
         tasks::command::TaskCommand,
     },
     hooks::process::Stream,
@@ -113,6 +114,8 @@ pub enum Request {
     HookCancel { run: RunId },
     /// Something that is asked of the task graph; that a task was added is answered by `added`, its name.
     Task { task: TaskCommand },
+    /// Submit or merge the work, between two iterations.
+    Pipeline { pipeline: Pipeline },
     /// The tasks: answered by `tasks`.
     TaskList,
     /// One task: answered by `task`.
@@ -274,6 +277,7 @@ impl Request {
             Self::StopHooksClear { task } => Do(Command::ClearStopHooks(task)),
             Self::Loop { about } => Do(Command::Loop(about)),
             Self::SessionComplete { reason } => Do(Command::CompleteSession(reason)),
+            Self::Pipeline { pipeline } => Do(Command::Pipeline(pipeline)),
         }
     }
 }
@@ -302,6 +306,7 @@ impl From<Command> for Request {
             Command::ClearStopHooks(task) => Self::StopHooksClear { task },
             Command::Loop(about) => Self::Loop { about },
             Command::CompleteSession(reason) => Self::SessionComplete { reason },
+            Command::Pipeline(pipeline) => Self::Pipeline { pipeline },
         }
     }
 }

@@ -75,6 +75,8 @@ pub struct Done {
     pub judgement: Judgement,
     /// What it has for the agent, framed, if it is piped.
     pub piped: Option<String>,
+    /// What the agent can do about it, if it failed and something can be done.
+    pub remediation: Option<String>,
 }
 
 /// What blocked, as the agent is told.
@@ -101,8 +103,7 @@ impl Dispatch {
 
     /// Whether a failure keeps the rest of the point's hooks from running.
     pub fn stops_early(&self) -> bool {
-        let failed = self.done.iter().any(|done| done.judgement.verdict != Verdict::Pass);
-        failed && self.point.rules().after_failure == AfterFailure::StopTheRest
+        self.done.iter().any(Done::holds) && self.point.rules().after_failure == AfterFailure::StopTheRest
     }
 
     /// Whether a person was asked this already.
@@ -148,6 +149,7 @@ impl Dispatch {
             hook: finished.hook.clone(),
             judgement: verdict::judge(self.point, spec, view(finished)),
             piped: finished.framed(),
+            remediation: finished.remediation(),
         };
         self.done.push(done);
     }
@@ -196,6 +198,13 @@ impl HookFinished {
             let frame = frame(self.point, &self.hook, &self.end.describe(), self.took_ms);
             format!("{frame}\n{}", self.text())
         })
+    }
+
+    /// What the agent can do about a failure: what a built-in hook says, or what another one has for it.
+    fn remediation(&self) -> Option<String> {
+        let failed = self.verdict != Verdict::Pass && self.point.rules().piped_to == PipedTo::Remediation;
+        let said = self.outcome.as_ref().and_then(|outcome| outcome.remediation.clone());
+        said.or_else(|| self.framed()).filter(|_| failed)
     }
 
     /// The text itself: what the hook says in its JSON, or what it printed.

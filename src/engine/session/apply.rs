@@ -15,7 +15,7 @@ use super::{
 use crate::engine::{
     conversation::StopReason,
     effect::TaskFacts,
-    event::{DeliverRest, Event, IterationOutcome, Outcome, PromptReason, PromptSent, StopHow},
+    event::{By, DeliverRest, Event, IterationOutcome, Outcome, PromptReason, PromptSent, StopHow},
     hooks::{
         dispatch::{Asked, Cause, Dispatch},
         point::Point,
@@ -62,6 +62,8 @@ impl State {
                 self.prompt_sent(prompt);
             }
             Event::AgentSaid { text, .. } => self.turns.hear(text),
+            // What a gatekeeper remembers is its own affair.
+            Event::AgentUsed { .. } | Event::ConversationOpened { .. } if self.gatekeeper_works() => {}
             Event::AgentUsed { context, .. } => self.turns.context = Some(*context),
             Event::ConversationOpened { conversation, .. } => {
                 if self.turns.conversation.as_ref() != Some(conversation) {
@@ -92,7 +94,7 @@ impl State {
                 let (id, about, ask) = (*gate, *about, *ask);
                 self.gates.open = Some(Gate { id, about, reason, hook, items, ask, choices, opened: at });
             }
-            Event::GateAnswered { choice, .. } => self.gate_answered(*choice),
+            Event::GateAnswered { choice, by, .. } => self.gate_answered(*choice, *by),
             Event::RulesDue { .. }
             | Event::RuleStarted { .. }
             | Event::RuleChecked { .. }
@@ -125,6 +127,12 @@ impl State {
             Event::WorkflowEnded { flow, .. } => self.flow_ended(*flow),
             Event::AutomationDue { event, hooks, .. } => self.tasks.automation.due(*event, hooks),
             Event::AutomationDecided { event, hook, actions } => self.tasks.automation.decided(*event, hook, actions),
+            Event::PipelineRequested { .. }
+            | Event::PipelineStarted { .. }
+            | Event::RemediationCounted { .. }
+            | Event::ReviewStarted { .. }
+            | Event::Reviewed { .. }
+            | Event::PipelineEnded { .. } => self.apply_pipeline(at, event),
             Event::Paused { .. } => self.steering.paused = true,
             Event::Unpaused { .. } => self.steering.paused = false,
             Event::MessageQueued { text, .. } => self.steering.messages.push(text.clone()),
@@ -155,6 +163,10 @@ impl State {
         let main = if let Phase::Hooks(dispatch) = &mut self.phase { Some(dispatch) } else { None };
         let waits = |dispatch: &&mut Dispatch| dispatch.running.as_ref().is_some_and(|running| running.run == run);
         main.into_iter().chain(self.side.dispatch.as_mut()).find(waits)
+    }
+
+    fn gatekeeper_works(&self) -> bool {
+        self.turn_in_flight().is_some_and(|prompt| prompt.agent.is_some())
     }
 
     fn ask_once(&mut self, question: Asked) {
@@ -197,6 +209,9 @@ impl State {
         self.turns.prompt.clone_from(&prompt.text);
         self.pending.set_state(&prompt.items, ItemState::InFlight);
         self.retry.wait = Wait::No;
+        if prompt.reason == PromptReason::Gatekeeper {
+            self.gatekeeper_asked();
+        }
         match prompt.reason {
             PromptReason::Iteration | PromptReason::Message => self.retry.reset(),
             PromptReason::Feedback
@@ -218,6 +233,9 @@ impl State {
 
     fn turn_ended(&mut self) {
         let Some(prompt) = self.turn_that_ended() else { return };
+        if prompt.reason == PromptReason::Gatekeeper {
+            return self.gatekeeper_answered(None);
+        }
         // A recovery says nothing about whether the work goes on: it neither adds to the count nor clears it.
         if prompt.reason != PromptReason::Recovery {
             self.retry.errors = 0;
@@ -228,6 +246,7 @@ impl State {
             self.turns.next_prompt = None;
         }
         self.phase = match (&mut self.ending, prompt.reason) {
+            _ if self.pipelines.is_open() => Phase::Pipeline,
             (Some(ending), _) => {
                 // What is caught from now on was not seen by whoever approved.
                 ending.approved = None;
@@ -241,8 +260,12 @@ impl State {
 
     fn turn_cancelled(&mut self) {
         let Some(prompt) = self.turn_that_ended() else { return };
+        if prompt.reason == PromptReason::Gatekeeper {
+            return self.gatekeeper_answered(Some("it was cancelled"));
+        }
         self.pending.set_state(&prompt.items, ItemState::Pending);
         self.phase = match &mut self.ending {
+            _ if self.pipelines.is_open() => Phase::Pipeline,
             Some(ending) => {
                 ending.delivery = DeliverRest::No;
                 Phase::Delivering
@@ -254,13 +277,18 @@ impl State {
 
     fn turn_failed(&mut self, error: &str, retry_after: Option<Span>) {
         let Some(prompt) = self.turn_that_ended() else { return };
+        if prompt.reason == PromptReason::Gatekeeper {
+            return self.gatekeeper_answered(Some(error));
+        }
         self.pending.set_state(&prompt.items, ItemState::Pending);
-        if prompt.reason != PromptReason::Recovery {
+        // A pipeline counts by itself how often something is repaired.
+        if prompt.reason != PromptReason::Recovery && !self.pipelines.is_open() {
             self.retry.errors += 1;
         }
         self.retry.wait = Wait::Due { nth: self.retry.errors, at_least: retry_after.unwrap_or_default() };
         self.turns.last_error = Some(error.to_owned());
         self.phase = match (prompt.reason, &self.ending) {
+            (PromptReason::Recovery, _) if self.pipelines.is_open() => Phase::Pipeline,
             (PromptReason::Recovery, Some(_)) => Phase::Delivering,
             (PromptReason::Recovery, None) => Phase::Settled(IterationOutcome::Failed),
             _ => Phase::Hooks(Dispatch::reached(Point::OnError, Cause::Error(error.to_owned()))),
@@ -310,6 +338,8 @@ impl State {
     fn loop_ended(&mut self, outcome: Outcome, reason: &str, delivery: DeliverRest) {
         self.gates.open = None;
         self.asks.waiting.clear();
+        self.pipelines.course = None;
+        self.pipelines.followed = false;
         if let Phase::Escalated(why) = &self.phase {
             self.turns.escalated = Some(why.clone());
         }
@@ -317,7 +347,7 @@ impl State {
         self.phase = Phase::Delivering;
     }
 
-    fn gate_answered(&mut self, choice: Choice) {
+    fn gate_answered(&mut self, choice: Choice, by: By) {
         let Some(gate) = self.gates.open.take() else { return };
         let reason = || gate.reason.clone();
         match choice {
@@ -340,6 +370,7 @@ impl State {
             | Choice::Ignore
             | Choice::Disable
             | Choice::Retry
+            | Choice::Leave
             | Choice::AllowOnce
             | Choice::AllowAlways
             | Choice::RejectOnce
@@ -366,6 +397,7 @@ impl State {
             About::Permission if choice == Choice::Cancel => self.asks.waiting.clear(),
             About::Permission => self.asks.answered(choice),
             About::Budget => self.account.grant(&self.began.plan.budget),
+            About::Submit | About::Merge => self.pipeline_answered(choice, by, &gate),
         }
     }
 
@@ -393,6 +425,7 @@ impl State {
             | Choice::Escalate
             | Choice::Fail
             | Choice::Stop
+            | Choice::Leave
             | Choice::AllowOnce
             | Choice::AllowAlways
             | Choice::RejectOnce

@@ -45,6 +45,9 @@ impl Ending {
 
 impl State {
     pub(super) fn proceed_delivery(&self, now: At) -> Step {
+        if let Some(step) = self.begin_after_the_loop() {
+            return step;
+        }
         if self.delivery_is_off() {
             return self.reach_session_end();
         }

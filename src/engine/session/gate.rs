@@ -35,6 +35,10 @@ pub enum About {
     Permission,
     /// As much was used as may be.
     Budget,
+    /// A check holds the submit.
+    Submit,
+    /// A check holds the merge.
+    Merge,
 }
 
 /// What can be answered.
@@ -73,6 +77,8 @@ pub enum Choice {
     RejectOnce,
     /// Do not let it, and do not ask again.
     RejectAlways,
+    /// Leave a submit or a merge as it is.
+    Leave,
     /// Do not answer; end the turn.
     Cancel,
     /// Give the session up.
@@ -123,7 +129,9 @@ pub(crate) enum Unanswered {
 impl About {
     /// The answers that a person can give; at a permission, the agent says.
     pub const fn choices(self) -> &'static [Choice] {
-        use Choice::{Abort, Approve, Cancel, Complete, Continue, Disable, Ignore, Message, Retry, Send, Skip, Stop};
+        use Choice::{
+            Abort, Approve, Cancel, Complete, Continue, Disable, Ignore, Leave, Message, Retry, Send, Skip, Stop,
+        };
         match self {
             Self::FinalDelivery | Self::Delivery => &[Approve, Skip],
             Self::RetryLimit => &[Continue, Send, Ignore, Disable, Abort],
@@ -132,6 +140,9 @@ impl About {
             Self::BrokenHook => &[Disable, Retry, Abort],
             Self::Permission => &[Cancel],
             Self::Budget => &[Continue, Stop, Abort],
+            Self::Submit => &[Retry, Send, Skip, Leave],
+            // Nothing merges past a check that failed.
+            Self::Merge => &[Retry, Send, Leave],
         }
     }
 
@@ -146,6 +157,8 @@ impl About {
             Self::BrokenHook => "broken_hook",
             Self::Permission => "permission",
             Self::Budget => "budget",
+            Self::Submit => "submit",
+            Self::Merge => "merge",
         }
     }
 }
@@ -170,6 +183,7 @@ impl Choice {
             Self::AllowAlways => "allow_always",
             Self::RejectOnce => "reject_once",
             Self::RejectAlways => "reject_always",
+            Self::Leave => "leave",
             Self::Cancel => "cancel",
             Self::Abort => "abort",
         }
@@ -229,9 +243,13 @@ impl Gate {
             },
             // It is opened only where the config says `ask`: even with nobody there that means a person.
             About::Delivery | About::Permission => None,
-            About::RetryLimit | About::Escalation | About::Errors | About::BrokenHook | About::Budget => {
-                unattended.then(|| self.auto(plan))
-            }
+            About::RetryLimit
+            | About::Escalation
+            | About::Errors
+            | About::BrokenHook
+            | About::Budget
+            | About::Submit
+            | About::Merge => unattended.then(|| self.auto(plan)),
         }
     }
 
@@ -252,6 +270,7 @@ impl Gate {
                 no.unwrap_or(Choice::Cancel)
             }
             About::Budget => Choice::Stop,
+            About::Submit | About::Merge => Choice::Leave,
         }
     }
 }

@@ -10,9 +10,10 @@ use crate::engine::{
         point::Point,
         resolve::{self, HookRef},
     },
-    policy::{Delivery, OnLimit},
+    policy::{Delivery, HookAction, OnLimit},
     session::delivery::{Ending, STOPPED},
     stop::judging::Judging,
+    submit::{Pipeline, review::CHANGE_LIMIT},
     summary::iterations,
     time::At,
 };
@@ -20,7 +21,7 @@ use crate::engine::{
 impl State {
     pub(super) fn proceed_hooks(&self, dispatch: &Dispatch, now: At) -> Step {
         if dispatch.running.is_some() {
-            return Step::default();
+            return self.proceed_review(dispatch, now);
         }
         if dispatch.queue.is_none() {
             let announced = self.announce(dispatch.point);
@@ -53,8 +54,11 @@ impl State {
         let run = self.hooks.last_run.next();
         let facts = self.facts(dispatch);
         let attempt = facts.attempt.unwrap_or(0);
-        let job =
-            HookJob { run, point: dispatch.point, hook: spec.clone(), output_limit: self.plan().output_limit, facts };
+        let output_limit = match spec.action {
+            HookAction::Gatekeeper(_) => CHANGE_LIMIT,
+            HookAction::Command(_) | HookAction::Builtin(_) => self.plan().output_limit,
+        };
+        let job = HookJob { run, point: dispatch.point, hook: spec.clone(), output_limit, facts };
         Step::record(Event::HookStarted {
             run,
             point: dispatch.point,
@@ -70,18 +74,19 @@ impl State {
     fn facts(&self, dispatch: &Dispatch) -> Facts {
         let offered = |name| crate::engine::hooks::template::offered(dispatch.point).contains(&name);
         let (task, error) = match &dispatch.cause {
-            Cause::Lifecycle | Cause::ByHand => (None, None),
+            Cause::Lifecycle | Cause::ByHand => (self.task_at(dispatch.point), None),
             Cause::Error(error) => (None, Some(error.clone())),
             Cause::Task(task) => (Some(task.clone()), None),
         };
         Facts {
             session: self.name.clone(),
             iteration: offered("iteration").then_some(self.iterations.current),
-            attempt: offered("attempt").then_some(self.retry.used),
+            attempt: offered("attempt").then(|| self.repairs_at(dispatch.point).unwrap_or(self.retry.used)),
             task,
             error,
             agent_output: (!self.turns.said.is_empty()).then(|| self.turns.said.clone()),
             files_modified: self.files_offered(dispatch.point),
+            submission: self.submission_at(dispatch.point),
             ..Facts::default()
         }
     }
@@ -96,13 +101,16 @@ impl State {
         let last = dispatch.done.last().filter(|done| done.judgement.broken)?;
         let hook = HookRef::new(dispatch.point, &last.hook);
         let often = self.hooks.broken.get(&hook).is_some_and(|times| *times >= 2);
-        let asks = self.presence == Presence::Attended && dispatch.point != Point::SessionEnd;
+        // The points of a pipeline have a gate of their own for whatever fails there.
+        let elsewhere = dispatch.point == Point::SessionEnd || Pipeline::of(dispatch.point).is_some();
+        let asks = self.presence == Presence::Attended && !elsewhere;
         (often && asks && !self.hooks.disabled.contains(&hook)).then_some(last.hook.as_str())
     }
 
     /// All hooks of the point have run.
     fn conclude(&self, dispatch: &Dispatch, now: At) -> Step {
-        if let Some(step) = self.escalate_failures(dispatch) {
+        let is_check = Pipeline::of(dispatch.point).is_some_and(|pipeline| pipeline.before() == dispatch.point);
+        if let Some(step) = self.escalate_failures(dispatch).filter(|_| !is_check) {
             return step;
         }
         match dispatch.point {
@@ -112,14 +120,11 @@ impl State {
             Point::PostIteration => self.proceed_judging(None, &Judging::default(), now),
             Point::OnError => self.after_error(dispatch, now),
             Point::SessionEnd => self.end(),
-            // These are not part of the main line: task events run beside it, the others in pipelines of their own.
-            Point::OnTaskComplete
-            | Point::Automation
-            | Point::StopDecision
-            | Point::BeforeSubmit
-            | Point::AfterSubmit
-            | Point::BeforeMerge
-            | Point::AfterMerge => Step::default(),
+            Point::BeforeSubmit | Point::AfterSubmit | Point::BeforeMerge | Point::AfterMerge => {
+                self.conclude_pipeline(dispatch)
+            }
+            // These are not part of the main line: task events run beside it, stop decisions are judged by themselves.
+            Point::OnTaskComplete | Point::Automation | Point::StopDecision => Step::default(),
         }
     }
 
@@ -135,7 +140,7 @@ impl State {
 
     /// The next iteration, or the reason why there is none.
     pub(super) fn proceed_between(&self, now: At) -> Step {
-        if let Some(step) = self.too_many_errors() {
+        if let Some(step) = self.too_many_errors().or_else(|| self.begin_between()) {
             return step;
         }
         if self.steering.stop.is_some() {
@@ -231,6 +236,7 @@ impl State {
     fn after_error(&self, dispatch: &Dispatch, now: At) -> Step {
         match dispatch.piped_text() {
             Some(text) => self.must_leave_the_server_alone(now).unwrap_or_else(|| self.recovery_prompt(text)),
+            None if self.pipelines.is_open() => self.proceed_pipeline(),
             None if self.ending.is_some() => self.proceed_delivery(now),
             None => self.complete_iteration(IterationOutcome::Failed),
         }

@@ -14,6 +14,7 @@ use crate::engine::{
     hooks::{dispatch::Dispatch, point::Point},
     ids::{ItemId, RunId},
     input::{Command, GateAnswer},
+    policy::{HookAction, HookSpec},
     tasks::record::Origin,
     time::At,
 };
@@ -69,6 +70,9 @@ impl State {
                 if point.is_none() && self.plan().automation_hook(&hook).is_some() {
                     return Step::refuse(format!("`{hook}` answers events of tasks; it cannot be run without one"));
                 }
+                if let Some(why) = self.refuses_by_hand(point, &hook) {
+                    return Step::refuse(why);
+                }
                 self.switch_hook(point, &hook, |point, hook| Event::HookRequested { point, hook, by })
             }
             Command::CancelHook(run) if self.running().any(|running| running == run) => {
@@ -80,6 +84,7 @@ impl State {
             Command::ClearStopHooks(task) => self.clear_stop_hooks(by, task),
             Command::Loop(command) => self.on_loop_command(by, command, now),
             Command::CompleteSession(reason) => Step::record(Event::CompletionPromised { reason, by }),
+            Command::Pipeline(pipeline) => self.want_pipeline(pipeline, by),
         }
     }
 
@@ -141,6 +146,14 @@ impl State {
         let found = points.filter(|point| self.plan().hook(*point, hook).is_some()).chain(asked);
         let step = found.fold(Step::default(), |step, point| step.and(event(point, hook.to_owned())));
         if step.is_empty() { Step::refuse(format!("there is no hook `{hook}`")) } else { step }
+    }
+
+    /// A review is more than a run: it needs the agents, which are with the pipeline.
+    fn refuses_by_hand(&self, at: Option<Point>, hook: &str) -> Option<String> {
+        let points = Point::ALL.into_iter().filter(|point| at.is_none_or(|at| at == *point));
+        let review = |spec: &HookSpec| matches!(spec.action, HookAction::Gatekeeper(_));
+        let mut found = points.filter_map(|point| self.plan().hook(point, hook));
+        found.any(review).then(|| format!("`{hook}` is a review, and runs as a part of a submit or a merge only"))
     }
 
     fn answer_gate(&self, by: By, answer: GateAnswer) -> Step {

@@ -49,6 +49,8 @@ pub enum Due {
     Feedback(String),
     /// A person said something.
     Message,
+    /// A check of a submit or a merge failed.
+    Remediation(String),
     /// The turn was cut off.
     Again(Box<PromptSent>),
 }
@@ -79,6 +81,7 @@ impl State {
             Due::Again(prompt) if !prompt.items.is_empty() && self.is_busy_beside() => Step::default(),
             Due::Again(prompt) => self.send(PromptSent { turn: self.next_turn(), ..(**prompt).clone() }),
             Due::Message => self.message_prompt(None),
+            Due::Remediation(text) => self.remediation_prompt(text),
             Due::Feedback(text) if self.steering.messages.is_empty() => {
                 self.send(self.prompt(PromptReason::Feedback, text.clone()))
             }
@@ -124,6 +127,12 @@ impl State {
         self.send(PromptSent { messages, ..self.prompt(PromptReason::Message, text) })
     }
 
+    fn remediation_prompt(&self, text: &str) -> Step {
+        let parts = self.messages_text().into_iter().chain([text.to_owned()]);
+        let prompt = self.prompt(PromptReason::Remediation, parts.collect::<Vec<_>>().join("\n\n"));
+        self.send(PromptSent { messages: self.steering.messages.len(), ..prompt })
+    }
+
     pub(super) fn recovery_prompt(&self, text: String) -> Step {
         if self.steering.paused {
             return Step::default();
@@ -139,7 +148,7 @@ impl State {
         self.send(PromptSent { items, messages, ..self.prompt(reason, text) })
     }
 
-    fn prompt(&self, reason: PromptReason, text: String) -> PromptSent {
+    pub(in crate::engine) fn prompt(&self, reason: PromptReason, text: String) -> PromptSent {
         PromptSent {
             iteration: self.iterations.current,
             turn: self.next_turn(),
@@ -148,6 +157,7 @@ impl State {
             items: Vec::new(),
             conversation: self.ongoing(),
             messages: 0,
+            agent: None,
         }
     }
 
@@ -156,12 +166,14 @@ impl State {
         if self.turns.last == TurnId::default() { Conversation::New } else { Conversation::Same }
     }
 
-    fn send(&self, prompt: PromptSent) -> Step {
+    pub(in crate::engine) fn send(&self, prompt: PromptSent) -> Step {
+        let for_review = prompt.agent.as_ref().and_then(|_| self.review_timeout());
         let effect = Effect::SendPrompt {
             turn: prompt.turn,
             text: prompt.text.clone(),
             conversation: prompt.conversation,
-            timeout: self.plan().turn_timeout,
+            timeout: for_review.unwrap_or(self.plan().turn_timeout),
+            to: prompt.agent.clone(),
         };
         Step::record(Event::PromptSent(Box::new(prompt))).then(effect)
     }

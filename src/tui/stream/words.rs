@@ -7,6 +7,7 @@ use super::{
 use crate::{
     control::{
         amounts::Used,
+        pipeline_words,
         requests::{self, Leave, Told},
         stop_words,
         task_words::{self, Tone},
@@ -61,8 +62,12 @@ pub(super) fn prompt_block(at: At, prompt: &PromptSent) -> Block {
         0 => String::new(),
         n => format!(" · carries {n} held"),
     };
-    let head =
-        format!("→ prompt: {reason} · {} bytes{items}: {}", prompt.text.len(), first_line(&plain(&prompt.text), 60));
+    let whose = prompt.agent.as_ref().map(|agent| format!(" {}", plain(agent))).unwrap_or_default();
+    let head = format!(
+        "→ prompt: {reason}{whose} · {} bytes{items}: {}",
+        prompt.text.len(),
+        first_line(&plain(&prompt.text), 60)
+    );
     block(Kind::Prompt, at, head, Role::Accent)
 }
 
@@ -184,7 +189,8 @@ fn toned(at: At, tone: Tone, head: String) -> Block {
 /// What needs only a line.
 #[expect(clippy::too_many_lines, reason = "an arm for each kind of record: split, a new kind could be forgotten")]
 pub(super) fn note(at: At, event: &Event) -> Option<Block> {
-    if let Some((tone, head)) = task_words::told(event).or_else(|| stop_words::told(event)) {
+    let told = task_words::told(event).or_else(|| stop_words::told(event)).or_else(|| pipeline_words::told(event));
+    if let Some((tone, head)) = told {
         return Some(toned(at, tone, head));
     }
     let line = |head: String, role| Some(block(Kind::Note, at, head, role));
@@ -288,6 +294,12 @@ pub(super) fn note(at: At, event: &Event) -> Option<Block> {
         | Event::JudgementAsked { .. }
         | Event::AgentLoopEnded { .. }
         | Event::CompletionPromised { .. }
+        | Event::PipelineRequested { .. }
+        | Event::PipelineStarted { .. }
+        | Event::RemediationCounted { .. }
+        | Event::ReviewStarted { .. }
+        | Event::Reviewed { .. }
+        | Event::PipelineEnded { .. }
         | Event::ProcessStarted { .. }
         | Event::LoopEnded { .. }
         | Event::Unknown => None,

@@ -15,16 +15,17 @@ use creel::engine::{
     event::{By, Event, HookFinished, Presence, SessionStarted},
     hooks::{
         point::Point,
-        verdict::{Reply, RunEnd, RunResult},
+        verdict::{BuiltinOutcome, BuiltinStatus, Reply, RunEnd, RunResult},
     },
     ids::{AskId, RunId, TurnId},
     input::{Command, Input},
     policy::{
-        AgentSpec, AutomationHook, Budget, Context, GatePolicies, HookAction, HookSpec, Judge, OnLimit, Plan, Preset,
-        RuleCheck, RuleSpec, StopHook, StopPlan, SubmitPlan, When,
+        AgentSpec, AutomationHook, Budget, Context, GatePolicies, Gatekeeper, HookAction, HookSpec, Judge, MERGE,
+        OnLimit, Plan, Preset, RuleCheck, RuleSpec, StopHook, StopPlan, SubmitPlan, When,
     },
     session::gate::{About, Choice},
     stop::rule::RuleResult,
+    submit::Pipeline,
     tasks::{
         builtin::Builtin,
         command::{Completion, TaskCommand},
@@ -46,10 +47,11 @@ pub struct Ran {
     pub stdout: &'static str,
     pub stderr: &'static str,
     pub reply: Option<Reply>,
+    pub outcome: Option<BuiltinOutcome>,
 }
 
 pub fn exits(code: i32, stdout: &'static str, stderr: &'static str) -> Ran {
-    Ran { end: RunEnd::Exit(code), stdout, stderr, reply: None }
+    Ran { end: RunEnd::Exit(code), stdout, stderr, reply: None, outcome: None }
 }
 
 pub fn passes() -> Ran {
@@ -62,6 +64,28 @@ pub fn prints(text: &'static str) -> Ran {
 
 pub fn blocks(stderr: &'static str) -> Ran {
     exits(2, "", stderr)
+}
+
+/// A built-in hook that did its job.
+pub fn does(message: &str) -> Ran {
+    let outcome = BuiltinOutcome {
+        status: BuiltinStatus::Success,
+        message: message.into(),
+        remediation: None,
+        pull_request: message.starts_with("https://").then(|| message.into()),
+        merged: None,
+    };
+    Ran { outcome: Some(outcome), ..passes() }
+}
+
+/// A built-in hook that failed, and what the agent can do about it.
+pub fn wants(remediation: Option<&str>) -> Ran {
+    let outcome = BuiltinOutcome {
+        status: BuiltinStatus::Failure,
+        remediation: remediation.map(Into::into),
+        ..does("red").outcome.expect("one")
+    };
+    Ran { outcome: Some(outcome), ..exits(1, "", "red") }
 }
 
 pub fn breaks() -> Ran {
@@ -103,6 +127,10 @@ pub struct Script {
     pub agent: Vec<Answer>,
     /// What a person answers, by gate; the last answer repeats.
     pub person: Vec<(About, Choice)>,
+    /// What gatekeepers answer, by name; the last answer repeats.
+    pub gatekeepers: BTreeMap<String, Vec<Answer>>,
+    /// All that the session is for, if that is not to work.
+    pub errand: Option<Pipeline>,
 }
 
 pub fn plan() -> Plan {
@@ -159,6 +187,8 @@ impl Script {
             rules: BTreeMap::new(),
             agent: vec![DONE],
             person: Vec::new(),
+            gatekeepers: BTreeMap::new(),
+            errand: None,
         }
     }
 
@@ -218,6 +248,29 @@ impl Script {
         self
     }
 
+    /// A hook that creel brings along; the merge is last.
+    pub fn built_in(self, point: Point, name: &str, runs: impl Into<Vec<Ran>>) -> Self {
+        self.hook_with(point, name, runs, |spec| {
+            *spec = if name == MERGE { HookSpec::merge() } else { HookSpec::builtin(name) };
+        })
+    }
+
+    /// A review by agents, each with what it answers.
+    pub fn review(mut self, point: Point, answers: &[(&str, &[Answer])]) -> Self {
+        for (name, answers) in answers {
+            let gatekeeper = Gatekeeper { agent: (*name).into(), spec: self.plan.agent_spec.clone(), prompt: None };
+            self.plan.gatekeepers.insert((*name).into(), gatekeeper);
+            self.gatekeepers.insert((*name).into(), answers.to_vec());
+        }
+        let names = answers.iter().map(|(name, _)| (*name).to_owned()).collect();
+        self.hook_with(point, "review", [prints("+ line")], |spec| spec.action = HookAction::Gatekeeper(names))
+    }
+
+    /// The work is submitted when the session is complete.
+    pub fn submits(self) -> Self {
+        self.plan(|plan| plan.submit.on_complete = true)
+    }
+
     /// The automation hooks that are built in, as they are when nothing is said.
     pub fn builtins(mut self) -> Self {
         for preset in Builtin::ALL.map(Builtin::preset) {
@@ -262,6 +315,8 @@ pub struct World {
     pub jobs: Vec<HookJob>,
     pub checks: Vec<RuleJob>,
     pub turn: Option<(TurnId, String)>,
+    /// The gatekeeper that the turn is of.
+    pub asked: Option<String>,
     pub cancelled: Vec<RunId>,
     pub turn_cancelled: bool,
     /// The requests of the agent that are under way, and the last number given.
@@ -283,6 +338,7 @@ impl World {
             seed: 7,
             presence: script.presence,
             plan: script.plan.clone(),
+            errand: script.errand,
         };
         Self::from_events(script, &[Event::SessionStarted(Box::new(began))])
     }
@@ -304,6 +360,7 @@ impl World {
             jobs: Vec::new(),
             checks: Vec::new(),
             turn: None,
+            asked: None,
             cancelled: Vec::new(),
             turn_cancelled: false,
             asking: (Vec::new(), AskId::default()),
@@ -345,8 +402,9 @@ impl World {
                 Effect::RunHook(job) => self.jobs.push(*job),
                 Effect::CheckRule(job) => self.checks.push(*job),
                 Effect::CancelHook(run) => self.cancelled.push(run),
-                Effect::SendPrompt { turn, text, .. } => {
+                Effect::SendPrompt { turn, text, to, .. } => {
                     assert!(self.turn.is_none(), "two turns at once");
+                    self.asked = to;
                     self.turn = Some((turn, text));
                     self.turn_cancelled = false;
                     self.asking.0.clear();
@@ -377,7 +435,7 @@ impl World {
             file: None,
             reply: ran.reply,
             answer: Some(ran.stdout.into()),
-            outcome: None,
+            outcome: ran.outcome,
         };
         self.input(Input::HookFinished { run: job.run, result: Box::new(result) });
     }
@@ -398,11 +456,14 @@ impl World {
     pub fn finish_turn(&mut self) {
         let Some((turn, _)) = self.turn.clone() else { return };
         let answered = self.events.iter().filter(|event| match event {
-            Event::TurnFailed { .. } => true,
-            Event::TurnEnded { stop_reason, .. } => *stop_reason != StopReason::Cancelled,
+            Event::TurnFailed { turn, .. } => self.is_of(*turn, self.asked.as_ref()),
+            Event::TurnEnded { turn, stop_reason, .. } => {
+                *stop_reason != StopReason::Cancelled && self.is_of(*turn, self.asked.as_ref())
+            }
             _ => false,
         });
-        let answer = self.script.agent[answered.count().min(self.script.agent.len() - 1)].clone();
+        let answers = self.asked.as_ref().map_or(&self.script.agent, |name| &self.script.gatekeepers[name]);
+        let answer = answers[answered.count().min(answers.len() - 1)].clone();
         if let (Answer::Asks(files), true, false) = (&answer, self.asking.0.is_empty(), self.turn_cancelled) {
             return self.ask(turn, files);
         }
@@ -424,6 +485,13 @@ impl World {
                 self.input(Input::TurnFailed { turn, failure });
             }
         }
+    }
+
+    /// Whether a turn was that agent's.
+    fn is_of(&self, turn: TurnId, agent: Option<&String>) -> bool {
+        let sent =
+            |event: &Event| matches!(event, Event::PromptSent(it) if it.turn == turn && it.agent.as_ref() == agent);
+        self.events.iter().any(sent)
     }
 
     fn say(&mut self, turn: TurnId, text: &str, end: TurnEnd) {
@@ -524,6 +592,9 @@ fn line(event: &Event) -> Option<String> {
         Event::IterationCompleted { iteration, outcome } => format!("iteration {iteration} {outcome:?}").to_lowercase(),
         Event::HookFinished(done) => finished(done),
         Event::PendingAdded { item, text, .. } => format!("  held {item} {}", quoted(text)),
+        Event::PromptSent(prompt) if prompt.agent.is_some() => {
+            format!("  prompt {:?} for {}", prompt.reason, prompt.agent.as_deref().unwrap_or_default())
+        }
         Event::PromptSent(prompt) => {
             let items =
                 if prompt.items.is_empty() { String::new() } else { format!(" items {:?}", numbers(&prompt.items)) };
@@ -545,6 +616,13 @@ fn line(event: &Event) -> Option<String> {
             format!("  rule {rule} {}", if *passed { "passed" } else { "failed" })
         }
         Event::Warning { text } => format!("  warning {text}"),
+        Event::PipelineStarted { pipeline, .. } => pipeline.name().into(),
+        Event::RemediationCounted { used, limit, hook, .. } => format!("  repair {used}/{limit} of {hook}"),
+        Event::Reviewed { said, .. } => format!("  review by {}: {}", said.gatekeeper, said.verdict.name()),
+        Event::PipelineEnded { pipeline, outcome, reason, pull_request, .. } => {
+            let link = pull_request.as_ref().map(|link| format!(" {link}")).unwrap_or_default();
+            format!("{} {outcome:?}{link} ({reason})", pipeline.name()).to_lowercase()
+        }
         Event::SessionEnded { outcome, reason, .. } => format!("ended {} ({reason})", outcome.name()),
         other => {
             let text = format!("{other:?}");

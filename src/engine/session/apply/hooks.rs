@@ -36,6 +36,7 @@ impl State {
             self.side.begin(hooks);
             return;
         }
+        self.steps_due(point, hooks);
         let queue = Some(hooks.iter().cloned().collect());
         if let Some(dispatch) = self.dispatch_at(point) {
             dispatch.queue = queue;
@@ -48,6 +49,9 @@ impl State {
         self.hooks.last_run = run;
         if point == Point::Automation {
             return self.tasks.automation.started(run, hook);
+        }
+        if !beside {
+            self.pipelines.step_started(point, hook);
         }
         let dispatch = if beside { self.side.dispatch.as_mut() } else { self.dispatch_at(point) };
         if let Some(dispatch) = dispatch {
@@ -78,8 +82,16 @@ impl State {
         }
         let point = finished.point;
         let spec = self.began.plan.hook(point, &finished.hook).cloned();
+        let by_hand = self
+            .side
+            .dispatch
+            .as_ref()
+            .is_some_and(|side| side.running.as_ref().is_some_and(|it| it.run == finished.run));
         let Some(dispatch) = self.dispatch_of(finished.run) else { return };
         dispatch.finished(spec.as_ref(), finished);
+        if !by_hand {
+            self.pipelines.step_finished(finished);
+        }
         self.side.settle();
         if finished.again {
             return;

@@ -1,0 +1,78 @@
+//! `creel submit` and `creel merge`: of a session, or of the work tree as it is.
+
+use std::path::PathBuf;
+
+use super::{
+    Result,
+    project::{self, Project},
+    run::{self, Start},
+    stage::{Afterwards, Of, Stage, Surface, supervise},
+    steer::{self, choose},
+    trust::{self, Asked},
+};
+use crate::{
+    config::{Settings, Wanted},
+    control::{
+        cli::{DetachArgs, PipelineArgs, steer::SessionArgs},
+        socket::message::Request,
+        trust::plan_document,
+    },
+    engine::{input::Input, submit::Pipeline, tasks::graph::Graph},
+    journal::{self, Folder, Journal, Sessions},
+    runtime::{Runtime, shutdown::Children},
+};
+
+/// Submits or merges: the session that is named or that runs, or else what the folder holds.
+pub(super) fn pipeline(pipeline: Pipeline, args: &PipelineArgs) -> Result {
+    let (root, sessions) = project::sessions_of(&args.config)?;
+    let session = SessionArgs { session: args.session.clone(), config: args.config.clone() };
+    let named = choose::named(&session, &sessions)?;
+    let folder = match named {
+        Some(folder) => Some(folder),
+        None if choose::all_running(&sessions)?.is_empty() => None,
+        None => Some(choose::running(&session)?),
+    };
+    match folder {
+        Some(folder) if journal::running(&folder).is_some() => {
+            let session = SessionArgs { session: Some(folder.name), ..session };
+            steer::ask(&session, &Request::Pipeline { pipeline })
+        }
+        Some(folder) => of_session(pipeline, args, root, &folder),
+        None => of_work_tree(pipeline, args),
+    }
+}
+
+/// The work of a session that has ended.
+fn of_session(pipeline: Pipeline, args: &PipelineArgs, root: PathBuf, folder: &Folder) -> Result {
+    let opened = Journal::open(folder)?;
+    let plan = &opened.state.began.plan;
+    trust::require(&trust::place_of_plans(&root), &[plan_document(plan)], &trust::of_plan(plan), asked(args))?;
+    let cwd = PathBuf::from(&opened.state.began.cwd);
+    let root = if cwd.is_dir() { cwd } else { root };
+    let ui = Project::load(&args.config).map_or(Settings::default().ui, |project| project.settings.ui);
+    let surface = Surface::chosen(args.output, DetachArgs::default(), ui, None);
+    let take_up = Input::Pipeline { pipeline, presence: surface.presence() };
+    let left_behind = Some(Children::left_behind(&opened.state));
+    let of = Of::Pipeline(pipeline);
+    let stage = Stage { folder, root, surface, afterwards: Afterwards::Stays, left_behind, of };
+    supervise(stage, |scene, watchers| Runtime::resume(opened, take_up, scene, watchers))
+}
+
+/// What the folder holds, whoever made it: a session for nothing else.
+fn of_work_tree(pipeline: Pipeline, args: &PipelineArgs) -> Result {
+    let project = Project::load_existing(&args.config)?;
+    let wanted = Wanted { agent: args.agent.as_deref(), task_type: args.task_type.as_deref(), ..Wanted::default() };
+    let plan = project.settings.plan(wanted)?;
+    let would_run = trust::of_project(&project, &plan);
+    trust::require(&project.config_place(), &project.settings.documents, &would_run, asked(args))?;
+    let folder = run::first_free(&Sessions::of(&project.root), &run::dated(pipeline.name()));
+    run::remember_plan(&project.root, &plan)?;
+    let surface = Surface::chosen(args.output, DetachArgs::default(), project.settings.ui, None);
+    let prompt = project.settings.prompt.clone().unwrap_or_default();
+    let start = Start { root: project.root, folder, plan, prompt, tasks: Graph::default(), errand: Some(pipeline) };
+    run::start(start, surface, Afterwards::Stays)
+}
+
+fn asked(args: &PipelineArgs) -> Asked {
+    if args.trust { Asked::Trust } else { Asked::Unsaid }
+}

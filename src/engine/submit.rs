@@ -1,0 +1,450 @@
+//! Submitting and merging: checks in order, what the agent repairs in between, and what comes after.
+//!
+//! One machine for both; [`Pipeline`] is all the difference there is. Owns which way a pipeline takes. Does not know what a
+//! check does: see [`super::hooks`] for the runs, and [`review`] for those that are reviews by agents.
+//!
+//! # Invariants
+//! - A pipeline ends: the agent repairs at most as often as the plan says, and beyond that only if a person says so.
+//! - The hooks after a pipeline's checks run only when every check has passed or a person let it be skipped; a check
+//!   before a merge cannot be skipped.
+//! - Whatever fails, the work stays where it is.
+
+pub mod review;
+
+mod apply;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Step,
+    effect::{Effect, Leave, Submission, TaskFacts},
+    event::{By, Event, IterationOutcome, Outcome, Presence},
+    hooks::{
+        dispatch::{Dispatch, Done},
+        point::Point,
+        resolve::{self, HookRef},
+        verdict::Verdict,
+    },
+    session::{GateAbout, Phase, State, gate::About},
+    tasks::task::{Task, TaskState},
+};
+use review::Review;
+
+/// How long the title of a pull request may be, in characters.
+const TITLE: usize = 72;
+
+/// What is done with the work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pipeline {
+    /// It is offered to others.
+    Submit,
+    /// It becomes a part of what it was made for.
+    Merge,
+}
+
+/// How a pipeline ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PipelineOutcome {
+    /// Every check passed.
+    Done,
+    /// A check failed, and it was left at that.
+    Failed,
+    /// The session was stopped before.
+    Cancelled,
+}
+
+/// The pipelines of a session.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Pipelines {
+    /// The one that goes on.
+    pub course: Option<Box<Course>>,
+    /// The one that somebody asked for.
+    pub wanted: Option<Pipeline>,
+    /// Whether the end of this loop was followed by a submit.
+    pub followed: bool,
+    /// How the last one ended.
+    pub last: Option<Box<Finished>>,
+}
+
+/// A pipeline that goes on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Course {
+    /// Which.
+    pub pipeline: Pipeline,
+    /// How often the agent was asked to repair something.
+    pub used: u32,
+    /// The hooks, as far as they are known, in order.
+    pub steps: Vec<Progress>,
+    /// The checks that a person let be skipped.
+    pub skipped: BTreeSet<String>,
+    /// Whether all checks have passed.
+    pub passed: bool,
+    /// Who left it at a failure, and why it was held.
+    pub left: Option<(By, String)>,
+    /// What the last built-in hook said.
+    pub said: Option<String>,
+    /// Where the pull request is.
+    pub pull_request: Option<String>,
+    /// The commit by which the work was merged.
+    pub merged: Option<String>,
+    /// What reviewers said, by their names.
+    pub reviews: BTreeMap<String, String>,
+    /// The review that goes on.
+    pub review: Option<Box<Review>>,
+    /// Where the session was.
+    pub back: Back,
+}
+
+/// One hook of a pipeline, as a person sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// Its point.
+    pub point: Point,
+    /// Its name.
+    pub hook: String,
+    /// How far it is.
+    pub state: StepState,
+}
+
+/// How far a hook of a pipeline is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepState {
+    /// Its turn has not come.
+    Waiting,
+    /// It runs.
+    Running,
+    /// Nothing stands in the way.
+    Passed,
+    /// There was nothing to do.
+    Idle,
+    /// It stands in the way.
+    Failed,
+    /// A person let it be skipped.
+    Skipped,
+}
+
+/// Where a session goes on when a pipeline has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Back {
+    /// With its loop.
+    Loop,
+    /// With its end.
+    End,
+    /// Nowhere: it had ended like this.
+    Ended(Outcome),
+    /// Nowhere: the pipeline is all that it is for.
+    Errand,
+}
+
+/// A pipeline that has ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finished {
+    /// Which.
+    pub pipeline: Pipeline,
+    /// How.
+    pub outcome: PipelineOutcome,
+    /// Who left it at a failure.
+    pub by: Option<By>,
+    /// Why, in words.
+    pub reason: String,
+    /// Where the pull request is.
+    pub pull_request: Option<String>,
+    /// The commit by which the work was merged.
+    pub merged: Option<String>,
+    /// Its hooks.
+    pub steps: Vec<Progress>,
+}
+
+impl Pipeline {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Submit, Self::Merge];
+
+    /// The name in records and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Submit => "submit",
+            Self::Merge => "merge",
+        }
+    }
+
+    /// The point of its checks.
+    pub const fn before(self) -> Point {
+        match self {
+            Self::Submit => Point::BeforeSubmit,
+            Self::Merge => Point::BeforeMerge,
+        }
+    }
+
+    /// The point of what comes after.
+    pub const fn after(self) -> Point {
+        match self {
+            Self::Submit => Point::AfterSubmit,
+            Self::Merge => Point::AfterMerge,
+        }
+    }
+
+    const fn about(self) -> About {
+        match self {
+            Self::Submit => About::Submit,
+            Self::Merge => About::Merge,
+        }
+    }
+
+    /// Which one a point belongs to.
+    pub fn of(point: Point) -> Option<Self> {
+        Self::ALL.into_iter().find(|pipeline| pipeline.before() == point || pipeline.after() == point)
+    }
+}
+
+impl Course {
+    fn left_by(&self) -> Option<By> {
+        self.left.as_ref().map(|(by, _)| *by)
+    }
+}
+
+impl Pipelines {
+    /// Whether one goes on.
+    pub fn is_open(&self) -> bool {
+        self.course.is_some()
+    }
+}
+
+impl Finished {
+    /// Whether nobody was there to decide about what failed.
+    pub fn waits_for_a_person(&self) -> bool {
+        self.outcome == PipelineOutcome::Failed && matches!(self.by, Some(By::Policy | By::Timeout))
+    }
+}
+
+impl State {
+    /// Somebody wants the work of a running session to be submitted or merged.
+    pub(super) fn want_pipeline(&self, pipeline: Pipeline, by: By) -> Step {
+        let name = pipeline.name();
+        match &self.pipelines {
+            Pipelines { course: Some(course), .. } => {
+                Step::refuse(format!("a {} is going on already", course.pipeline.name()))
+            }
+            Pipelines { wanted: Some(wanted), .. } => {
+                Step::refuse(format!("a {} was asked for already, and begins after this iteration", wanted.name()))
+            }
+            Pipelines { .. } if self.ending.is_some() => {
+                Step::refuse(format!("the session is ending; `creel {name}` works again when it has ended"))
+            }
+            Pipelines { .. } => Step::record(Event::PipelineRequested { pipeline, by }),
+        }
+    }
+
+    /// The work of a session that has ended is to be submitted or merged.
+    pub(super) fn take_up_pipeline(&self, pipeline: Pipeline, presence: Presence) -> Step {
+        if self.outcome().is_none() {
+            return Step::refuse("the session has not ended; go on with it by `creel resume`");
+        }
+        Step::record(Event::PipelineStarted { pipeline, presence })
+    }
+
+    pub(super) fn begin_pipeline(&self, pipeline: Pipeline) -> Step {
+        Step::record(Event::PipelineStarted { pipeline, presence: self.presence })
+    }
+
+    /// What was asked for begins between two iterations.
+    pub(super) fn begin_between(&self) -> Option<Step> {
+        self.pipelines.wanted.map(|pipeline| self.begin_pipeline(pipeline))
+    }
+
+    /// What follows the loop, before anything is delivered: a forced session is not complete.
+    pub(super) fn begin_after_the_loop(&self) -> Option<Step> {
+        let ending = self.ending.as_ref().filter(|ending| !ending.interrupted)?;
+        let complete = ending.outcome == Outcome::Complete && self.iterations.last != Some(IterationOutcome::Forced);
+        let asked = self.pipelines.wanted.filter(|_| matches!(ending.outcome, Outcome::Complete | Outcome::Limit));
+        let by_itself = complete && self.plan().submit.on_complete && !self.pipelines.followed;
+        let pipeline = asked.or(by_itself.then_some(Pipeline::Submit))?;
+        Some(if self.is_busy_beside() { Step::default() } else { self.begin_pipeline(pipeline) })
+    }
+
+    /// The pipeline begins, or begins again.
+    pub(super) fn proceed_pipeline(&self) -> Step {
+        let Some(course) = &self.pipelines.course else { return Step::default() };
+        if course.left.is_some() {
+            return self.end_pipeline(course, PipelineOutcome::Failed);
+        }
+        let announced = self.announce_steps(course, course.pipeline.before());
+        if announced.is_empty() { self.all_passed(course) } else { announced }
+    }
+
+    fn announce_steps(&self, course: &Course, point: Point) -> Step {
+        let mut hooks = resolve::due(self.plan(), &self.hooks, point);
+        hooks.retain(|hook| !course.skipped.contains(hook));
+        if hooks.is_empty() {
+            return Step::default();
+        }
+        let iteration = (self.iterations.current > 0).then_some(self.iterations.current);
+        Step::record(Event::HooksDue { point, iteration, hooks, task: None, by_hand: false })
+    }
+
+    fn all_passed(&self, course: &Course) -> Step {
+        let announced = self.announce_steps(course, course.pipeline.after());
+        if announced.is_empty() { self.end_pipeline(course, PipelineOutcome::Done) } else { announced }
+    }
+
+    /// The hooks of one of a pipeline's points have run.
+    pub(super) fn conclude_pipeline(&self, dispatch: &Dispatch) -> Step {
+        let Some(course) = &self.pipelines.course else { return Step::default() };
+        if dispatch.point == course.pipeline.after() {
+            return self.end_pipeline(course, PipelineOutcome::Done);
+        }
+        let Some(failed) = self.failed_check(dispatch) else { return self.all_passed(course) };
+        let limit = self.plan().submit.remediation_attempts;
+        let reason = why(failed);
+        if failed.remediation.is_some() && !failed.judgement.escalates && course.used < limit {
+            let (pipeline, hook, used) = (course.pipeline, failed.hook.clone(), course.used + 1);
+            return Step::record(Event::RemediationCounted { pipeline, used, limit, hook, reason });
+        }
+        let reason = format!("the {} is held by `{}`: {reason}", course.pipeline.name(), failed.hook);
+        self.open_gate(course.pipeline.about(), reason, GateAbout::hook(&failed.hook))
+    }
+
+    /// The check that stands in the way. One that was switched off meanwhile does not.
+    fn failed_check<'a>(&self, dispatch: &'a Dispatch) -> Option<&'a Done> {
+        let off = |hook: &str| self.hooks.disabled.contains(&HookRef::new(dispatch.point, hook));
+        dispatch.done.iter().find(|done| done.holds() && !off(&done.hook))
+    }
+
+    /// What the agent would be asked to do about the check that holds a pipeline, if anything can be done about it.
+    pub fn remediation(&self) -> Option<String> {
+        let course = self.pipelines.course.as_ref()?;
+        let failed = self.failed_check(self.dispatch()?)?;
+        let text = failed.remediation.as_deref()?;
+        let name = course.pipeline.name();
+        Some(format!(
+            "[Check failed]: the work is to be {}, and `{}` holds it. Repair what it says and commit what belongs to the \
+             task; then every check before the {name} runs again.\n\n{text}",
+            match course.pipeline {
+                Pipeline::Submit => "submitted",
+                Pipeline::Merge => "merged",
+            },
+            failed.hook
+        ))
+    }
+
+    /// Somebody stopped the session, or it ends for another reason: the pipeline ends with what is in flight.
+    pub(super) fn abandon_pipeline(&self) -> Option<Step> {
+        let course = self.pipelines.course.as_ref()?;
+        let leaves = matches!(self.phase, Phase::Exit(_));
+        if !leaves && !self.interrupted() {
+            return None;
+        }
+        if self.turn_in_flight().is_some() {
+            return None;
+        }
+        if let Some(dispatch) = self.dispatch().filter(|dispatch| dispatch.running.is_some()) {
+            return self.cut_review(dispatch);
+        }
+        let outcome = if course.passed { PipelineOutcome::Done } else { PipelineOutcome::Cancelled };
+        Some(self.end_pipeline(course, outcome))
+    }
+
+    fn end_pipeline(&self, course: &Course, outcome: PipelineOutcome) -> Step {
+        if self.is_busy_beside() && matches!(course.back, Back::Ended(_) | Back::Errand) {
+            return Step::default();
+        }
+        let reason = match outcome {
+            PipelineOutcome::Done => course.said.clone().unwrap_or_else(|| "every check has passed".into()),
+            PipelineOutcome::Failed => course.left.as_ref().map(|(_, why)| why.clone()).unwrap_or_default(),
+            PipelineOutcome::Cancelled => "stopped by a person".into(),
+        };
+        let step = Step::record(Event::PipelineEnded {
+            pipeline: course.pipeline,
+            outcome,
+            reason: reason.clone(),
+            by: course.left_by(),
+            pull_request: course.pull_request.clone(),
+            merged: course.merged.clone(),
+        });
+        let (ended, reason) = match course.back {
+            Back::Loop | Back::End => return step,
+            Back::Ended(before) => (before, self.ending.as_ref().map_or(reason, |ending| ending.reason.clone())),
+            Back::Errand => (errand_outcome(outcome, course.left_by()), reason),
+        };
+        // The pipeline's own record ends the session; this one tells those who wait for it.
+        let iterations = self.iterations.current;
+        step.and(Event::SessionEnded { outcome: ended, iterations, reason }).then(Effect::Leave(Leave::Ended))
+    }
+}
+
+/// What hooks of a pipeline are told.
+impl State {
+    /// How often the agent repaired something, at points that are about that.
+    pub(super) fn repairs_at(&self, point: Point) -> Option<u32> {
+        Pipeline::of(point).map(|_| self.pipelines.course.as_ref().map_or(0, |course| course.used))
+    }
+
+    /// The task that the work is about: the one that is worked on, or else the one that was completed last.
+    pub(super) fn task_at(&self, point: Point) -> Option<TaskFacts> {
+        Pipeline::of(point)?;
+        self.task_of_the_work().map(|task| TaskFacts { id: task.id.clone(), content: task.goal.clone() })
+    }
+
+    fn task_of_the_work(&self) -> Option<&Task> {
+        let tasks = self.tasks.graph.tasks();
+        let mut active = tasks.iter().filter(|task| task.state == TaskState::Active);
+        let only = active.next().filter(|_| active.next().is_none());
+        only.or_else(|| tasks.iter().max_by_key(|task| task.completed).filter(|task| task.completed.is_some())).copied()
+    }
+
+    pub(super) fn submission_at(&self, point: Point) -> Option<Box<Submission>> {
+        Pipeline::of(point)?;
+        let task = self.task_of_the_work();
+        let goal = task.map_or(&self.began.prompt, |task| &task.goal);
+        let deliverables = task.map_or(&[][..], |task| task.deliverables.as_slice());
+        let list: String = deliverables.iter().map(|deliverable| format!("\n- {deliverable}")).collect();
+        let submit = &self.plan().submit;
+        Some(Box::new(Submission {
+            task: self.task_at(point),
+            task_type: task.and_then(|task| task.kind.clone()).or_else(|| self.plan().task_type.clone()),
+            title: title(goal),
+            body: if list.is_empty() { goal.clone() } else { format!("{goal}\n{list}") },
+            base_branch: submit.base_branch.clone(),
+            pr_command: submit.pr_command.clone(),
+            test_command: submit.test_command.clone(),
+            remote: submit.remote.clone(),
+            reviews: self.pipelines.course.iter().flat_map(|course| course.reviews.values().cloned()).collect(),
+        }))
+    }
+}
+
+/// The first line of a goal, not too long.
+fn title(goal: &str) -> String {
+    let line = goal.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let line = line.trim_start_matches('#').trim_start();
+    if line.chars().count() <= TITLE {
+        return line.to_owned();
+    }
+    line.chars().take(TITLE - 1).chain(['…']).collect()
+}
+
+fn errand_outcome(outcome: PipelineOutcome, left: Option<By>) -> Outcome {
+    match (outcome, left) {
+        (PipelineOutcome::Done, _) => Outcome::Complete,
+        (PipelineOutcome::Failed, Some(By::Policy | By::Timeout)) => Outcome::Escalated,
+        (PipelineOutcome::Failed, _) => Outcome::Aborted,
+        (PipelineOutcome::Cancelled, _) => Outcome::Cancelled,
+    }
+}
+
+impl Done {
+    /// Whether it keeps a pipeline from going on.
+    pub(super) fn holds(&self) -> bool {
+        self.judgement.verdict == Verdict::Block || self.judgement.escalates
+    }
+}
+
+/// Why a check failed, in a few words.
+fn why(failed: &Done) -> String {
+    let reason = failed.judgement.reason.as_deref().or(failed.judgement.context.as_deref()).unwrap_or("it failed");
+    let first = reason.lines().find(|line| !line.trim().is_empty()).unwrap_or(reason);
+    first.trim().chars().take(300).collect()
+}

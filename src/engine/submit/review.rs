@@ -1,0 +1,297 @@
+//! Reviews: a check whose runs are turns of other agents.
+//!
+//! The run reads the change (see `crate::hooks`), and each gatekeeper is shown it in a turn of its own, one after another.
+//! Owns what they are told and what their answers mean. All of them are asked, so that the agent hears of every objection
+//! at once.
+//!
+//! # Invariants
+//! - Who does not approve blocks: silence, a failed turn and an unknown name are no approval.
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{
+    Step,
+    conversation::Conversation,
+    event::{Event, HookFinished, PromptReason, PromptSent},
+    hooks::{
+        dispatch::{self, Dispatch},
+        verdict::{self, BuiltinOutcome, BuiltinStatus, RunEnd, RunResult},
+    },
+    ids::RunId,
+    policy::{Gatekeeper, HookAction},
+    session::{Phase, State},
+    time::{At, Span},
+};
+
+/// How many bytes of a change a gatekeeper is shown.
+pub const CHANGE_LIMIT: usize = 64 << 10;
+
+/// How much of an answer is kept as its reason.
+const REASON: usize = 4 << 10;
+
+/// What a gatekeeper is told to look at, unless the config says otherwise.
+const USUAL: &str = include_str!("../../../assets/prompts/gatekeeper.md");
+
+/// A review that goes on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Review {
+    /// The run that it is part of.
+    pub run: RunId,
+    /// What is reviewed.
+    pub change: String,
+    /// When it began.
+    pub began: At,
+    /// What was said so far, in order.
+    pub said: Vec<Said>,
+    /// What the last one answered, until it is read: its words, or why there are none.
+    heard: Option<Result<String, String>>,
+    /// The hooks of the point, while a gatekeeper works.
+    dispatch: Option<Dispatch>,
+}
+
+/// What a gatekeeper said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Said {
+    /// Who.
+    pub gatekeeper: String,
+    /// What.
+    pub verdict: Opinion,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a gatekeeper thinks of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Opinion {
+    /// It may pass.
+    Approve,
+    /// It may not.
+    Block,
+    /// Nothing that could be understood; it may not pass.
+    Unsaid,
+}
+
+impl Opinion {
+    /// The word in the tag, and for a person.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Approve => "approve",
+            Self::Block => "block",
+            Self::Unsaid => "no verdict",
+        }
+    }
+}
+
+/// The verdict in an answer: a tag, or a line of JSON. Whoever says both has not approved.
+pub fn read(answer: &str) -> (Opinion, String) {
+    let told = |opinion: Opinion| answer.contains(&format!("<verdict>{}</verdict>", opinion.name()));
+    let lines: Vec<Line> = answer.lines().filter_map(|line| serde_json::from_str(line.trim()).ok()).collect();
+    let in_json = |opinion| lines.iter().any(|line| line.verdict == opinion);
+    let opinion = if told(Opinion::Block) || in_json(Opinion::Block) {
+        Opinion::Block
+    } else if told(Opinion::Approve) || in_json(Opinion::Approve) {
+        Opinion::Approve
+    } else {
+        Opinion::Unsaid
+    };
+    let reason = lines.into_iter().rev().find(|line| line.verdict == opinion).and_then(|line| line.reason);
+    (opinion, reason.unwrap_or_else(|| words(answer)))
+}
+
+/// One line of JSON that tells a verdict.
+#[derive(Deserialize)]
+struct Line {
+    verdict: Opinion,
+    reason: Option<String>,
+}
+
+/// The end of an answer, without its tags.
+fn words(answer: &str) -> String {
+    let plain = [Opinion::Approve, Opinion::Block]
+        .into_iter()
+        .fold(answer.to_owned(), |text, opinion| text.replace(&format!("<verdict>{}</verdict>", opinion.name()), ""));
+    let plain = plain.trim();
+    let from = plain.ceil_char_boundary(plain.len().saturating_sub(REASON));
+    if from == 0 { plain.to_owned() } else { format!("…{}", &plain[from..]) }
+}
+
+impl State {
+    /// The change that a review is about was read.
+    pub(in crate::engine) fn review_read(&self, run: RunId, result: &RunResult) -> Option<Step> {
+        let course = self.pipelines.course.as_ref()?;
+        let dispatch = self.dispatch()?;
+        let running = dispatch.running.as_ref().filter(|running| running.run == run)?;
+        let spec = self.plan().hook(dispatch.point, &running.hook)?;
+        let reads = matches!(spec.action, HookAction::Gatekeeper(_)) && course.review.is_none();
+        // What there is nothing of needs no review: the run ends as it did.
+        let something = result.end == RunEnd::Exit(0) && !result.stdout.trim().is_empty();
+        (reads && something).then(|| {
+            Step::record(Event::ReviewStarted { run, hook: running.hook.clone(), change: result.stdout.clone() })
+        })
+    }
+
+    /// The review of this dispatch's run.
+    fn review_of(&self, dispatch: &Dispatch) -> Option<&Review> {
+        let running = dispatch.running.as_ref()?;
+        self.pipelines.course.as_ref()?.review.as_deref().filter(|review| review.run == running.run)
+    }
+
+    /// Whether a run goes on without a process: there is nothing that a killed creel could have left behind.
+    pub(in crate::engine) fn is_under_review(&self, dispatch: &Dispatch) -> bool {
+        self.review_of(dispatch).is_some()
+    }
+
+    /// The next gatekeeper, or what they said together.
+    pub(in crate::engine) fn proceed_review(&self, dispatch: &Dispatch, now: At) -> Step {
+        let Some(review) = self.review_of(dispatch) else { return Step::default() };
+        let names = self.gatekeepers(dispatch);
+        let Some(name) = names.get(review.said.len()) else { return self.review_ended(dispatch, review, now) };
+        let reviewed = |said| Step::record(Event::Reviewed { run: review.run, said });
+        let unsaid = |reason| Said { gatekeeper: name.clone(), verdict: Opinion::Unsaid, reason };
+        match (&review.heard, self.plan().gatekeepers.get(name)) {
+            (Some(Ok(answer)), _) => {
+                let (verdict, reason) = read(answer);
+                reviewed(Said { gatekeeper: name.clone(), verdict, reason })
+            }
+            (Some(Err(why)), _) => reviewed(unsaid(why.clone())),
+            (None, Some(_)) if self.steering.paused => Step::default(),
+            (None, Some(gatekeeper)) => self.ask_gatekeeper(name, gatekeeper, &review.change),
+            (None, None) => {
+                reviewed(unsaid(format!("there is no agent `{name}` that could be run: describe it under `agents:`")))
+            }
+        }
+    }
+
+    fn gatekeepers(&self, dispatch: &Dispatch) -> &[String] {
+        let running = dispatch.running.as_ref();
+        let spec = running.and_then(|running| self.plan().hook(dispatch.point, &running.hook));
+        match spec.map(|spec| &spec.action) {
+            Some(HookAction::Gatekeeper(names)) => names,
+            Some(HookAction::Command(_) | HookAction::Builtin(_)) | None => &[],
+        }
+    }
+
+    fn ask_gatekeeper(&self, name: &str, gatekeeper: &Gatekeeper, change: &str) -> Step {
+        let look = gatekeeper.prompt.as_deref().unwrap_or(USUAL).trim();
+        let goal = &self.began.prompt;
+        let text = format!(
+            "{look}\n\nYou review as `{name}`. Change nothing yourself. End your answer with your verdict on a line of its own: \
+             <verdict>approve</verdict> or <verdict>block</verdict>, and before it the reason in a few sentences.\n\n\
+             # What the work is for\n\n{goal}\n\n# The change\n\n{change}"
+        );
+        let prompt = self.prompt(PromptReason::Gatekeeper, text);
+        self.send(PromptSent { conversation: Conversation::New, agent: Some(name.to_owned()), ..prompt })
+    }
+
+    /// How long a gatekeeper may take: what its hook says.
+    pub(in crate::engine) fn review_timeout(&self) -> Option<Span> {
+        let review = self.pipelines.course.as_ref()?.review.as_deref()?;
+        let dispatch = review.dispatch.as_ref().or(self.dispatch())?;
+        let running = dispatch.running.as_ref()?;
+        Some(self.plan().hook(dispatch.point, &running.hook)?.timeout)
+    }
+
+    fn review_ended(&self, dispatch: &Dispatch, review: &Review, now: At) -> Step {
+        let Some(running) = &dispatch.running else { return Step::default() };
+        let Some(spec) = self.plan().hook(dispatch.point, &running.hook) else { return Step::default() };
+        let line = |said: &Said| format!("{}: {}. {}", said.gatekeeper, said.verdict.name(), said.reason);
+        let of = |opinion| review.said.iter().filter(move |said| said.verdict == opinion).map(line);
+        let objections: Vec<String> = of(Opinion::Block).collect();
+        let missing: Vec<String> = of(Opinion::Unsaid).collect();
+        let against: Vec<String> = objections.iter().chain(&missing).cloned().collect();
+        let passes = against.is_empty();
+        let outcome = BuiltinOutcome {
+            status: if passes { BuiltinStatus::Success } else { BuiltinStatus::Failure },
+            message: if passes { "approved".into() } else { against.join("\n\n") },
+            // The agent can answer an objection; it can do nothing about a reviewer who said none.
+            remediation: (!objections.is_empty()).then(|| objections.join("\n\n")),
+            pull_request: None,
+            merged: None,
+        };
+        let mut finished = HookFinished {
+            end: RunEnd::Exit(i32::from(!passes)),
+            took_ms: now.since(review.began),
+            stdout: of(Opinion::Approve).collect::<Vec<_>>().join("\n\n"),
+            stderr: against.join("\n\n"),
+            outcome: Some(outcome),
+            again: false,
+            ..self.run_that_was_cut(dispatch.point, running)
+        };
+        finished.verdict = verdict::judge(dispatch.point, spec, dispatch::view(&finished)).verdict;
+        Step::record(Event::HookFinished(Box::new(finished)))
+    }
+
+    /// A review that nobody waits for any more.
+    pub(super) fn cut_review(&self, dispatch: &Dispatch) -> Option<Step> {
+        self.review_of(dispatch)?;
+        let running = dispatch.running.as_ref()?;
+        let finished = HookFinished { again: false, ..self.run_that_was_cut(dispatch.point, running) };
+        Some(Step::record(Event::HookFinished(Box::new(finished))))
+    }
+}
+
+/// How the records of reviews change the state.
+impl State {
+    pub(in crate::engine) fn review_started(&mut self, at: At, run: RunId, change: &str) {
+        if let Some(course) = &mut self.pipelines.course {
+            let change = change.to_owned();
+            let review = Review { run, change, began: at, said: Vec::new(), heard: None, dispatch: None };
+            course.review = Some(Box::new(review));
+        }
+    }
+
+    pub(in crate::engine) fn reviewed(&mut self, said: &Said) {
+        let Some(course) = &mut self.pipelines.course else { return };
+        let told = format!("{} by {}: {}", said.verdict.name(), said.gatekeeper, said.reason);
+        course.reviews.insert(said.gatekeeper.clone(), told);
+        if let Some(review) = &mut course.review {
+            review.heard = None;
+            review.said.push(said.clone());
+        }
+    }
+
+    /// A gatekeeper was asked: the hooks of the point wait in the review until there is an answer.
+    pub(in crate::engine) fn gatekeeper_asked(&mut self) {
+        let review = self.pipelines.course.as_mut().and_then(|course| course.review.as_deref_mut());
+        if let (Some(review), Phase::Hooks(dispatch)) = (review, &self.phase) {
+            review.dispatch = Some(dispatch.clone());
+        }
+    }
+
+    /// A gatekeeper's turn is over; `failed` says why there is no answer.
+    pub(in crate::engine) fn gatekeeper_answered(&mut self, failed: Option<&str>) {
+        let answer = failed.map_or_else(|| Ok(self.turns.said.clone()), |why| Err(format!("the review failed: {why}")));
+        let review = self.pipelines.course.as_mut().and_then(|course| course.review.as_deref_mut());
+        let dispatch = review.and_then(|review| {
+            review.heard = Some(answer);
+            review.dispatch.take()
+        });
+        self.phase = dispatch.map_or(Phase::Pipeline, Phase::Hooks);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_is_a_tag_or_a_line_of_json_and_silence_is_none() {
+        let opinion = |answer: &str| read(answer).0;
+        assert_eq!(opinion("Fine.\n<verdict>approve</verdict>"), Opinion::Approve);
+        assert_eq!(opinion("No tests.\n<verdict>block</verdict>"), Opinion::Block);
+        assert_eq!(opinion("{\"verdict\": \"approve\"}"), Opinion::Approve);
+        assert_eq!(opinion("I approve of this."), Opinion::Unsaid);
+        assert_eq!(opinion(""), Opinion::Unsaid);
+        assert_eq!(opinion("<verdict>approve</verdict> but <verdict>block</verdict>"), Opinion::Block);
+        assert_eq!(opinion("<verdict>approve</verdict>\n{\"verdict\":\"block\"}"), Opinion::Block);
+    }
+
+    #[test]
+    fn the_reason_is_what_was_said_around_the_verdict() {
+        assert_eq!(read("No tests.\n<verdict>block</verdict>").1, "No tests.");
+        assert_eq!(read("Hm.\n{\"verdict\":\"block\",\"reason\":\"no tests\"}").1, "no tests");
+        let long = read(&format!("{}<verdict>block</verdict>", "é".repeat(REASON))).1;
+        assert!(long.starts_with('…') && long.len() <= REASON + '…'.len_utf8());
+    }
+}

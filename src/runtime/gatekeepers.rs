@@ -1,0 +1,30 @@
+//! The agents that review: each is made ready when it is first asked.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    agents::{self, Agent, AgentPlace, Past},
+    engine::policy,
+};
+
+/// Who can be asked for a review.
+pub(super) struct Gatekeepers {
+    /// How to run them, by the names that hooks call them by.
+    pub(super) known: BTreeMap<String, policy::Gatekeeper>,
+    /// Where they work.
+    pub(super) place: AgentPlace,
+    /// The prompts that they answered before creel was started.
+    pub(super) past: BTreeMap<String, Vec<String>>,
+}
+
+impl Gatekeepers {
+    /// Makes one ready, or says why it cannot be done.
+    pub(super) fn start(&self, name: &str) -> Result<Box<dyn Agent>, String> {
+        let Some(gatekeeper) = self.known.get(name) else {
+            return Err(format!("there is no agent `{name}`"));
+        };
+        let prompts = self.past.get(name).map_or(&[][..], Vec::as_slice);
+        let past = Past { prompts, ..Past::default() };
+        agents::start(&gatekeeper.spec, self.place.clone(), past).map_err(|error| error.to_string())
+    }
+}

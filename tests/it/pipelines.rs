@@ -1,0 +1,717 @@
+//! Submitting and merging in a world without processes: stories, and what always holds.
+
+use creel::engine::{
+    event::{By, Event, Outcome, PromptReason},
+    hooks::{point::Point, verdict::Verdict},
+    input::{Command, Input},
+    policy::{MERGE, OnFailure},
+    session::gate::{About, Choice},
+    submit::{Pipeline, PipelineOutcome, StepState},
+    tasks::command::{NewTask, TaskCommand},
+};
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+
+use crate::support::{
+    scenes::until,
+    world::{Answer, DONE, Ran, Script, World, blocks, breaks, does, exits, passes, prints, wants},
+};
+
+const LINK: &str = "https://forge.example/pr/1";
+const APPROVES: Answer = Answer::Says("Fine. <verdict>approve</verdict>");
+const BLOCKS: Answer = Answer::Says("No tests. <verdict>block</verdict>");
+
+#[expect(clippy::needless_pass_by_value, reason = "as the macro gives it")]
+fn story(script: Script, expected: Expect) -> World {
+    let world = World::begin(script).run();
+    expected.assert_eq(&world.story());
+    world
+}
+
+/// What is left of a story after its loop.
+fn after_the_loop(world: &World) -> String {
+    let story = world.story();
+    let from = story.find("submit\n").or_else(|| story.find("merge\n")).unwrap_or(0);
+    story[from..].to_owned()
+}
+
+fn merges(script: Script) -> Script {
+    Script { errand: Some(Pipeline::Merge), ..script }
+}
+
+#[test]
+fn a_complete_session_is_submitted_before_it_ends() {
+    let script = Script::new()
+        .submits()
+        .built_in(Point::BeforeSubmit, "rebase_on_main", [does("rebased")])
+        .built_in(Point::BeforeSubmit, "create_pr", [does(LINK)])
+        .piped(Point::AfterSubmit, "announce", [prints("told all")])
+        .hook(Point::SessionEnd, "bye", [passes()]);
+    story(
+        script,
+        expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 1 done
+          decided Complete
+          LoopEnded
+        submit
+          before_submit rebase_on_main exit 0 -> Pass
+          before_submit create_pr exit 0 -> Pass
+          after_submit announce exit 0 -> Pass piped
+          held 1 "[Hook output: after_submit \"announce\" · exit 0 · 1.2 s]\ntold all"
+        submit done https://forge.example/pr/1 (https://forge.example/pr/1)
+          gate 1 final_delivery
+          gate 1 approve by Policy
+          prompt FinalDelivery items [1] "[Hook output: after_submit \"announce\" · exit 0 · 1.2 s]\ntold all"
+          turn ended EndTurn
+          delivered [1]
+          session_end bye exit 0 -> Pass
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]],
+    );
+}
+
+#[test]
+fn without_a_word_in_the_config_nothing_is_submitted() {
+    let world = World::begin(Script::new().built_in(Point::BeforeSubmit, "create_pr", [does(LINK)])).run();
+    assert!(!world.story().contains("submit"), "{}", world.story());
+}
+
+#[test]
+fn what_is_usual_is_submitted_where_no_list_is_written() {
+    let mut script = Script::new().submits();
+    script.hooks.insert("create_pr".into(), vec![does(LINK)]);
+    let world = World::begin(script).run();
+    let last = world.state.pipelines.last.expect("it was submitted");
+    assert_eq!((last.outcome, last.pull_request.as_deref()), (PipelineOutcome::Done, Some(LINK)));
+    // An empty list means none.
+    let mut none = Script::new().submits();
+    none.plan.hooks.insert(Point::BeforeSubmit, Vec::new());
+    let world = World::begin(none).run();
+    assert_eq!(world.state.pipelines.last.expect("it was submitted").steps, []);
+}
+
+#[test]
+fn a_failure_with_a_remediation_prompt_becomes_a_turn_and_then_the_whole_list_runs_again() {
+    let script = Script::new()
+        .submits()
+        .built_in(Point::BeforeSubmit, "rebase_on_main", [does("rebased")])
+        .built_in(Point::BeforeSubmit, "run_tests", [wants(Some("Repair test 7.")), does("green")])
+        .built_in(Point::BeforeSubmit, "create_pr", [does(LINK)]);
+    let world = World::begin(script).run();
+    expect![[r#"
+        submit
+          before_submit rebase_on_main exit 0 -> Pass
+          before_submit run_tests exit 1 -> Block
+          repair 1/1 of run_tests
+          prompt Remediation "[Check failed]: the work is to be submitted, and `run_tests` holds it. Repair what it says and commit what belongs to the task; then every check before the submit runs again.\n\nRepair test 7."
+          turn ended EndTurn
+          before_submit rebase_on_main exit 0 -> Pass
+          before_submit run_tests exit 0 -> Pass
+          before_submit create_pr exit 0 -> Pass
+        submit done https://forge.example/pr/1 (https://forge.example/pr/1)
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]].assert_eq(&after_the_loop(&world));
+    assert_eq!(world.state.outcome(), Some(Outcome::Complete));
+}
+
+#[test]
+fn a_failure_without_one_does_not_wake_the_agent_and_with_nobody_there_the_session_is_escalated() {
+    let script = Script::new().submits().hook(Point::BeforeSubmit, "licence", [exits(1, "", "no licence")]).built_in(
+        Point::BeforeSubmit,
+        "create_pr",
+        [does(LINK)],
+    );
+    let world = World::begin(script).run();
+    expect![[r#"
+        submit
+          before_submit licence exit 1 -> Block
+          gate 1 submit
+          gate 1 leave by Policy
+        submit failed (the submit is held by `licence`: no licence)
+        ended escalated (the submit is held by `licence`: no licence)
+    "#]]
+    .assert_eq(&after_the_loop(&world));
+    assert_eq!(world.state.outcome(), Some(Outcome::Escalated));
+}
+
+#[test]
+fn a_command_whose_output_is_piped_is_its_own_remediation_prompt() {
+    let script = Script::new()
+        .submits()
+        .piped(Point::BeforeSubmit, "lint", [exits(1, "unused import", ""), passes()])
+        .plan(|plan| plan.submit.remediation_attempts = 2);
+    let world = World::begin(script).run();
+    expect![[r#"
+        submit
+          before_submit lint exit 1 -> Block piped
+          repair 1/2 of lint
+          prompt Remediation "[Check failed]: the work is to be submitted, and `lint` holds it. Repair what it says and commit what belongs to the task; then every check before the submit runs again.\n\n[Hook output: before_submit \"lint\" · exit 1 · 1.2 s]\nunused import"
+          turn ended EndTurn
+          before_submit lint exit 0 -> Pass
+        submit done (every check has passed)
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]].assert_eq(&after_the_loop(&world));
+}
+
+#[test]
+fn a_broken_check_blocks_and_one_whose_failure_is_ignored_does_not() {
+    let script = Script::new()
+        .submits()
+        .hook_with(Point::BeforeSubmit, "spelling", [exits(1, "", "typo")], |spec| {
+            spec.on_failure = Some(OnFailure::Ignore);
+        })
+        .hook(Point::BeforeSubmit, "slow", [breaks()])
+        .hook(Point::BeforeSubmit, "never reached", [passes()]);
+    let world = World::begin(script).run();
+    expect![[r#"
+        submit
+          before_submit spelling exit 1 -> Fail
+          before_submit slow timed out -> Block
+          warning hook `slow` at before_submit: timed out
+          gate 1 submit
+          gate 1 leave by Policy
+        submit failed (the submit is held by `slow`: hook failed (timed out))
+        ended escalated (the submit is held by `slow`: Hook failed (timed out))
+    "#]]
+    .assert_eq(&after_the_loop(&world));
+}
+
+#[test]
+fn at_the_gate_a_person_retries_writes_skips_or_leaves() {
+    let red = || {
+        Script::new()
+            .submits()
+            .built_in(Point::BeforeSubmit, "run_tests", [wants(None), wants(None), does("green")])
+            .built_in(Point::BeforeSubmit, "create_pr", [does(LINK)])
+    };
+    let told = |person: &[(About, Choice)]| after_the_loop(&World::begin(red().attended(person)).run());
+    expect![[r#"
+        submit
+          before_submit run_tests exit 1 -> Block
+          gate 1 submit
+          gate 1 retry by Tui
+          before_submit run_tests exit 1 -> Block
+          gate 2 submit
+          MessageQueued
+          gate 2 send by Tui
+          prompt Message "Try another way."
+          turn ended EndTurn
+          before_submit run_tests exit 0 -> Pass
+          before_submit create_pr exit 0 -> Pass
+        submit done https://forge.example/pr/1 (https://forge.example/pr/1)
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]
+    .assert_eq(&told(&[(About::Submit, Choice::Retry), (About::Submit, Choice::Send)]));
+    expect![[r#"
+        submit
+          before_submit run_tests exit 1 -> Block
+          gate 1 submit
+          gate 1 skip by Tui
+          before_submit create_pr exit 0 -> Pass
+        submit done https://forge.example/pr/1 (https://forge.example/pr/1)
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]
+    .assert_eq(&told(&[(About::Submit, Choice::Skip)]));
+    expect![[r#"
+        submit
+          before_submit run_tests exit 1 -> Block
+          gate 1 submit
+          gate 1 leave by Tui
+        submit failed (the submit is held by `run_tests`: red)
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]
+    .assert_eq(&told(&[(About::Submit, Choice::Leave)]));
+}
+
+#[test]
+fn a_session_that_was_held_at_its_submit_tries_that_again_when_it_is_resumed() {
+    let script = Script::new().submits().built_in(Point::BeforeSubmit, "create_pr", [wants(None), does(LINK)]);
+    let held = World::begin(script.clone()).run();
+    assert_eq!(held.state.outcome(), Some(Outcome::Escalated));
+    let resumed = World::from_events(script, &held.events).resume();
+    assert_eq!(resumed.state.outcome(), Some(Outcome::Complete));
+    assert_eq!(resumed.state.iterations.current, 1, "no further iteration");
+    assert_eq!(resumed.state.pipelines.last.and_then(|last| last.pull_request).as_deref(), Some(LINK));
+}
+
+#[test]
+fn a_session_that_has_ended_can_be_submitted_afterwards_and_ends_as_it_had() {
+    let script = Script::new()
+        .built_in(Point::BeforeSubmit, "create_pr", [wants(Some("Commit it.")), does(LINK)])
+        .hook(Point::SessionEnd, "bye", [passes()]);
+    let mut world = World::begin(script.clone()).run();
+    assert_eq!(world.state.outcome(), Some(Outcome::Complete));
+    world.left = None;
+    world.input(Input::Pipeline { pipeline: Pipeline::Submit, presence: script.presence });
+    let world = world.run();
+    expect![[r#"
+        submit
+          before_submit create_pr exit 1 -> Block
+          repair 1/1 of create_pr
+          prompt Remediation "[Check failed]: the work is to be submitted, and `create_pr` holds it. Repair what it says and commit what belongs to the task; then every check before the submit runs again.\n\nCommit it."
+          turn ended EndTurn
+          before_submit create_pr exit 0 -> Pass
+        submit done https://forge.example/pr/1 (https://forge.example/pr/1)
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]].assert_eq(&after_the_loop(&world));
+    assert!(world.left.is_some());
+}
+
+#[test]
+fn a_running_session_is_submitted_between_two_iterations() {
+    let script =
+        Script::new().agent([Answer::Says("Working."), DONE]).built_in(Point::BeforeSubmit, "create_pr", [does(LINK)]);
+    let mut world = World::begin(script);
+    world.settle();
+    world.command(Command::Pipeline(Pipeline::Submit));
+    world.command(Command::Pipeline(Pipeline::Submit));
+    assert_eq!(world.refused, ["a submit was asked for already, and begins after this iteration"]);
+    expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          PipelineRequested
+          turn ended EndTurn
+        iteration 1 done
+          decided Continue
+        submit
+          before_submit create_pr exit 0 -> Pass
+        submit done https://forge.example/pr/1 (https://forge.example/pr/1)
+        iteration 2
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 2 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]
+    .assert_eq(&world.run().story());
+}
+
+#[test]
+fn a_merge_asks_every_gatekeeper_before_it() {
+    let script = merges(Script::new())
+        .review(Point::BeforeMerge, &[("qa", &[APPROVES]), ("architecture", &[APPROVES])])
+        .built_in(Point::BeforeMerge, MERGE, [does("merged")])
+        .hook(Point::AfterMerge, "deploy", [passes()]);
+    story(
+        script,
+        expect![[r#"
+        merge
+          ReviewStarted
+          prompt Gatekeeper for qa
+          turn ended EndTurn
+          review by qa: approve
+          prompt Gatekeeper for architecture
+          turn ended EndTurn
+          review by architecture: approve
+          before_merge review exit 0 -> Pass
+          before_merge merge_pr exit 0 -> Pass
+          after_merge deploy exit 0 -> Pass
+        merge done (merged)
+        ended complete (merged)
+    "#]],
+    );
+}
+
+#[test]
+fn an_objection_goes_to_the_agent_and_then_every_check_runs_again() {
+    let script = merges(Script::new())
+        .review(Point::BeforeMerge, &[("qa", &[BLOCKS, APPROVES]), ("architecture", &[APPROVES])])
+        .built_in(Point::BeforeMerge, MERGE, [does("merged")]);
+    let world = story(
+        script,
+        expect![[r#"
+        merge
+          ReviewStarted
+          prompt Gatekeeper for qa
+          turn ended EndTurn
+          review by qa: block
+          prompt Gatekeeper for architecture
+          turn ended EndTurn
+          review by architecture: approve
+          before_merge review exit 1 -> Block
+          repair 1/1 of review
+          prompt Remediation "[Check failed]: the work is to be merged, and `review` holds it. Repair what it says and commit what belongs to the task; then every check before the merge runs again.\n\nqa: block. No tests."
+          turn ended EndTurn
+          ReviewStarted
+          prompt Gatekeeper for qa
+          turn ended EndTurn
+          review by qa: approve
+          prompt Gatekeeper for architecture
+          turn ended EndTurn
+          review by architecture: approve
+          before_merge review exit 0 -> Pass
+          before_merge merge_pr exit 0 -> Pass
+        merge done (merged)
+        ended complete (merged)
+    "#]],
+    );
+    let remediation = world.events.iter().find_map(|event| match event {
+        Event::PromptSent(prompt) if prompt.reason == PromptReason::Remediation => Some(prompt.text.clone()),
+        _ => None,
+    });
+    assert!(remediation.expect("a remediation").contains("qa: block. No tests."));
+}
+
+#[test]
+fn who_says_nothing_fails_or_does_not_exist_has_not_approved() {
+    for (answers, why) in
+        [(vec![Answer::Says("Looks good.")], "no verdict"), (vec![Answer::Fails("down")], "the review failed: down")]
+    {
+        let script = merges(Script::new()).review(Point::BeforeMerge, &[("qa", &answers)]).built_in(
+            Point::BeforeMerge,
+            MERGE,
+            [does("merged")],
+        );
+        let world = World::begin(script).run();
+        let last = world.state.pipelines.last.expect("it ended");
+        assert_eq!(last.outcome, PipelineOutcome::Failed);
+        assert!(last.reason.contains(why), "{}", last.reason);
+        assert_eq!(last.steps.last().map(|step| step.state), Some(StepState::Waiting), "nothing was merged");
+    }
+    let mut unknown = merges(Script::new()).review(Point::BeforeMerge, &[("qa", &[APPROVES])]).built_in(
+        Point::BeforeMerge,
+        MERGE,
+        [does("merged")],
+    );
+    unknown.plan.gatekeepers.clear();
+    let world = World::begin(unknown).run();
+    assert!(world.state.pipelines.last.expect("it ended").reason.contains("there is no agent `qa`"));
+}
+
+#[test]
+fn checks_are_told_what_the_work_is_about() {
+    let script = Script::new()
+        .submits()
+        .built_in(Point::BeforeSubmit, "create_pr", [wants(Some("Commit it.")), does(LINK)])
+        .plan(|plan| plan.submit.base_branch = Some("trunk".into()));
+    let mut world = World::begin(script);
+    world.settle();
+    let task = NewTask {
+        id: Some("parser".into()),
+        goal: "Write the parser\nand its tests".into(),
+        deliverables: vec!["src/parser.rs".into()],
+        kind: Some("feature".into()),
+        ..NewTask::default()
+    };
+    world.command(Command::Task(TaskCommand::Add(task)));
+    world.command(Command::Task(TaskCommand::Start { id: "parser".into(), context: None }));
+    let world = until(world, |world| !world.jobs.is_empty());
+    let facts = &world.jobs[0].facts;
+    let submission = facts.submission.as_ref().expect("it is about a submit");
+    assert_eq!(facts.task.as_ref().map(|task| task.id.as_str()), Some("parser"));
+    assert_eq!((facts.attempt, submission.title.as_str()), (Some(0), "Write the parser"));
+    assert_eq!(submission.body, "Write the parser\nand its tests\n\n- src/parser.rs");
+    assert_eq!((submission.task_type.as_deref(), submission.base_branch.as_deref()), (Some("feature"), Some("trunk")));
+    let mut world = world;
+    world.finish_hook(0);
+    let world = until(world, |world| !world.jobs.is_empty());
+    assert_eq!(world.jobs[0].facts.attempt, Some(1));
+}
+
+#[test]
+fn a_task_of_a_type_is_started_only_by_those_who_may() {
+    let script = Script::new().plan(|plan| {
+        plan.task_types.insert("product".into(), vec!["ada".into()]);
+        plan.task_types.insert("hotfix".into(), vec!["ada".into(), "demo".into()]);
+    });
+    let mut world = World::begin(script);
+    world.settle();
+    for kind in ["product", "hotfix", "open"] {
+        let task = NewTask { id: Some(kind.into()), goal: "x".into(), kind: Some(kind.into()), ..NewTask::default() };
+        world.command(Command::Task(TaskCommand::Add(task)));
+        world.command(Command::Task(TaskCommand::Start { id: kind.into(), context: None }));
+    }
+    assert_eq!(world.refused, ["the agent `demo` may not work on tasks of type `product`; those who may: `ada`"]);
+}
+
+#[test]
+fn nothing_is_skipped_before_a_merge() {
+    let script = merges(Script::new())
+        .hook(Point::BeforeMerge, "check", [blocks("no")])
+        .built_in(Point::BeforeMerge, MERGE, [does("merged")])
+        .attended(&[(About::Merge, Choice::Leave)]);
+    let mut world = World::begin(script);
+    world.settle();
+    world.finish_hook(0);
+    let gate = world.state.gates.open.clone().expect("a gate");
+    assert_eq!(gate.choices, [Choice::Retry, Choice::Send, Choice::Leave]);
+    let world = world.run();
+    assert_eq!(world.state.outcome(), Some(Outcome::Aborted));
+}
+
+fn stories() -> Vec<Script> {
+    let works = Answer::Says("Working.");
+    vec![
+        Script::new()
+            .submits()
+            .built_in(Point::BeforeSubmit, "rebase_on_main", [wants(Some("Resolve.")), does("rebased")])
+            .piped(Point::BeforeSubmit, "lint", [exits(1, "unused", ""), passes()])
+            .built_in(Point::BeforeSubmit, "create_pr", [does(LINK)])
+            .piped(Point::AfterSubmit, "announce", [prints("told all")])
+            .agent([works, DONE])
+            .plan(|plan| plan.submit.remediation_attempts = 2),
+        Script::new()
+            .submits()
+            .review(Point::BeforeSubmit, &[("qa", &[BLOCKS, APPROVES]), ("ops", &[Answer::Fails("down"), APPROVES])])
+            .built_in(Point::BeforeSubmit, "create_pr", [does(LINK)]),
+        merges(Script::new())
+            .review(Point::BeforeMerge, &[("qa", &[APPROVES])])
+            .built_in(Point::BeforeMerge, MERGE, [wants(Some("Wait.")), does("merged")])
+            .hook(Point::AfterMerge, "deploy", [passes()]),
+        Script::new().submits().hook(Point::BeforeSubmit, "never", [blocks("no")]),
+        Script::new()
+            .submits()
+            .piped(Point::BeforeSubmit, "lint", [exits(1, "unused", ""), passes()])
+            .piped(Point::OnError, "diff", [prints("diff")])
+            .agent([DONE, Answer::Fails("reset"), Answer::Says("Recovered.")]),
+    ]
+}
+
+/// What a session came to, whoever was killed on the way.
+fn end_state(world: &World) -> (Option<Outcome>, Vec<String>) {
+    let told = world.events.iter().filter_map(|event| match event {
+        Event::HookFinished(done) if !done.again => Some(format!("{} {} {:?}", done.point, done.hook, done.verdict)),
+        Event::RemediationCounted { used, limit, .. } => Some(format!("repair {used}/{limit}")),
+        Event::Reviewed { said, .. } => Some(format!("{said:?}")),
+        Event::PipelineEnded { outcome, reason, pull_request, .. } => {
+            Some(format!("{outcome:?} {reason} {pull_request:?}"))
+        }
+        Event::TurnEnded { turn, .. } | Event::TurnFailed { turn, .. } => {
+            let sent = world.events.iter().find_map(|event| match event {
+                Event::PromptSent(prompt) if prompt.turn == *turn => Some(prompt),
+                _ => None,
+            });
+            sent.map(|prompt| format!("{:?} {:?} {}", prompt.reason, prompt.agent, prompt.text))
+        }
+        _ => None,
+    });
+    (world.state.outcome(), told.collect())
+}
+
+#[test]
+fn killed_at_any_record_and_resumed_a_pipeline_comes_to_the_same_end() {
+    for script in stories() {
+        let uncut = World::begin(script.clone()).run();
+        for kept in 1..uncut.events.len() {
+            let cut = World::from_events(script.clone(), &uncut.events[..kept]);
+            if cut.state.outcome().is_some() {
+                assert_eq!(cut.state.outcome(), uncut.state.outcome());
+                continue;
+            }
+            assert_eq!(
+                end_state(&cut.resume()),
+                end_state(&uncut),
+                "killed after {kept}: {:?}",
+                uncut.events[kept - 1]
+            );
+        }
+    }
+}
+
+/// One thing that happens to a pipeline.
+#[derive(Debug, Clone)]
+enum Happens {
+    HookEnds,
+    TurnEnds,
+    Gate(usize),
+    Asks(Pipeline),
+    Stops,
+    CancelsTurn,
+    Dies,
+}
+
+fn a_run() -> impl Strategy<Value = Ran> {
+    prop_oneof![
+        3 => Just(passes()),
+        2 => Just(wants(Some("Repair."))),
+        1 => Just(wants(None)),
+        1 => Just(exits(1, "red", "red")),
+        1 => Just(breaks()),
+    ]
+}
+
+fn an_answer() -> impl Strategy<Value = Answer> {
+    prop_oneof![
+        3 => Just(APPROVES),
+        2 => Just(BLOCKS),
+        1 => Just(Answer::Says("Hm.")),
+        1 => Just(Answer::Fails("down")),
+        1 => Just(Answer::Refuses),
+    ]
+}
+
+fn a_script() -> impl Strategy<Value = Script> {
+    let runs = || prop::collection::vec(a_run(), 1..4);
+    let answers = || prop::collection::vec(an_answer(), 1..4);
+    let errand = prop::sample::select(vec![None, None, Some(Pipeline::Submit), Some(Pipeline::Merge)]);
+    let agent = prop::collection::vec(prop_oneof![3 => Just(DONE), 1 => Just(Answer::Fails("down"))], 1..4);
+    (runs(), runs(), runs(), answers(), agent, errand, 0u32..3, any::<bool>(), any::<bool>()).prop_map(
+        |(one, two, merge, reviews, agent, errand, attempts, piped, attended)| {
+            let script = Script { errand, ..Script::new() };
+            let script = script
+                .hook_with(Point::BeforeSubmit, "one", one.clone(), |spec| spec.pipe_output = piped)
+                .built_in(Point::BeforeSubmit, "create_pr", two)
+                .hook(Point::AfterSubmit, "after", one.clone())
+                .hook_with(Point::BeforeMerge, "check", one, |spec| spec.pipe_output = piped)
+                .review(Point::BeforeMerge, &[("qa", &reviews), ("ops", &[APPROVES])])
+                .built_in(Point::BeforeMerge, MERGE, merge)
+                .hook(Point::AfterMerge, "after merge", [passes()])
+                .agent(agent)
+                .submits()
+                .plan(|plan| plan.submit.remediation_attempts = attempts);
+            if attended { script.attended(&[]) } else { script }
+        },
+    )
+}
+
+fn what_happens() -> impl Strategy<Value = Vec<Happens>> {
+    let one = prop_oneof![
+        8 => Just(Happens::HookEnds),
+        6 => Just(Happens::TurnEnds),
+        3 => (0usize..4).prop_map(Happens::Gate),
+        1 => prop::sample::select(vec![Pipeline::Submit, Pipeline::Merge]).prop_map(Happens::Asks),
+        1 => Just(Happens::Stops),
+        1 => Just(Happens::CancelsTurn),
+        2 => Just(Happens::Dies),
+    ];
+    prop::collection::vec(one, 0..60)
+}
+
+fn happen(mut world: World, what: &Happens) -> World {
+    match what {
+        Happens::HookEnds if !world.jobs.is_empty() => world.finish_hook(0),
+        Happens::TurnEnds => world.finish_turn(),
+        Happens::Gate(n) => answer(&mut world, |choices| choices[n % choices.len()]),
+        Happens::Asks(pipeline) => world.command(Command::Pipeline(*pipeline)),
+        Happens::Stops => world.command(Command::Stop(creel::engine::event::StopHow::Now)),
+        Happens::CancelsTurn => world.command(Command::CancelTurn),
+        Happens::Dies if world.state.outcome().is_none() => {
+            let mut next = World::from_events(world.script, &world.events);
+            next.input(Input::Resume { presence: next.script.presence, max_iterations: None });
+            return next;
+        }
+        Happens::HookEnds | Happens::Dies => {}
+    }
+    world
+}
+
+fn answer(world: &mut World, choose: impl Fn(&[Choice]) -> Choice) {
+    let Some(gate) = world.state.gates.open.clone() else { return };
+    let choice = choose(&gate.choices);
+    let text = (choice == Choice::Send).then(|| "Another way.".to_owned());
+    let answer = creel::engine::input::GateAnswer { gate: gate.id, choice, text, items: None };
+    world.command(Command::AnswerGate(answer));
+}
+
+fn run_out(mut world: World) -> World {
+    world.settle();
+    for _ in 0..2_000 {
+        if world.left.is_some() {
+            return world;
+        }
+        if !world.jobs.is_empty() {
+            world.finish_hook(0);
+        } else if world.turn.is_some() {
+            world.finish_turn();
+        } else if let Some(at) = world.state.next_wake() {
+            world.now = world.now.max(at);
+            world.settle();
+        } else {
+            assert!(world.state.gates.open.is_some(), "nothing is to be done: {:#?}", world.state.phase);
+            answer(&mut world, |choices| *choices.last().expect("a choice"));
+        }
+    }
+    panic!("the pipeline does not end: {:?}", world.state.phase);
+}
+
+/// Every pipeline that began has ended, once.
+fn pipelines_end(world: &World) {
+    let mut open = 0_i32;
+    for event in &world.events {
+        match event {
+            Event::PipelineStarted { .. } => open += 1,
+            Event::PipelineEnded { .. } => open -= 1,
+            _ => {}
+        }
+        assert!((0..=1).contains(&open), "{}", world.story());
+    }
+    assert_eq!(open, 0, "{}", world.story());
+    assert!(world.state.outcome().is_some());
+}
+
+/// In each pipeline the agent repairs at most as often as the plan says.
+fn repairs_stay_within_their_limit(world: &World) {
+    let mut counted = 0;
+    for event in &world.events {
+        match event {
+            Event::PipelineStarted { .. } => counted = 0,
+            Event::RemediationCounted { used, limit, .. } => {
+                counted += 1;
+                assert_eq!((*used, *limit), (counted, world.state.plan().submit.remediation_attempts));
+                assert!(used <= limit);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// When the merge begins, every check of its pipeline has passed since the list last began.
+fn nothing_merges_past_a_failed_check(world: &World) {
+    let mut passed: Vec<&str> = Vec::new();
+    for event in &world.events {
+        match event {
+            Event::HooksDue { point: Point::BeforeMerge, .. } => passed.clear(),
+            Event::HookFinished(done) if done.point == Point::BeforeMerge && done.verdict == Verdict::Pass => {
+                passed.push(&done.hook);
+            }
+            Event::HookStarted { point: Point::BeforeMerge, hook, .. } if hook == MERGE => {
+                assert!(passed.contains(&"check") && passed.contains(&"review"), "{}", world.story());
+            }
+            Event::HooksDue { point: Point::AfterMerge, .. } => assert!(passed.contains(&MERGE), "{}", world.story()),
+            _ => {}
+        }
+    }
+}
+
+/// A run has one end, and a turn one end or one cut.
+fn every_effect_is_answered_or_cut(world: &World) {
+    for event in &world.events {
+        if let Event::HookStarted { run, hook, .. } = event {
+            let ends =
+                world.events.iter().filter(|e| matches!(e, Event::HookFinished(done) if done.run == *run)).count();
+            assert_eq!(ends, 1, "run {run} of {hook}\n{}", world.story());
+        }
+    }
+}
+
+/// Only a person leaves out a check.
+fn checks_are_skipped_by_people_only(world: &World) {
+    for event in &world.events {
+        if let Event::GateAnswered { choice: Choice::Skip, by, .. } = event {
+            assert!(!matches!(by, By::Policy | By::Timeout));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(1_500), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_hooks_and_agents_do_a_pipeline_keeps_its_invariants(script in a_script(), happenings in what_happens()) {
+        let mut world = World::begin(script);
+        world.settle();
+        for what in &happenings {
+            world = happen(world, what);
+        }
+        let world = run_out(world);
+        pipelines_end(&world);
+        repairs_stay_within_their_limit(&world);
+        nothing_merges_past_a_failed_check(&world);
+        every_effect_is_answered_or_cut(&world);
+        checks_are_skipped_by_people_only(&world);
+    }
+}

@@ -1,0 +1,291 @@
+//! Submitting and merging as a person does it: real repositories, a bare remote, a `gh` that remembers how it was called,
+//! and agents that play from files.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    process::{Command, Stdio},
+};
+
+use serde_json::Value;
+
+use crate::support::{
+    project::{Ran, lines},
+    repo::Repo,
+};
+
+/// The agent commits a file and is done; what a check says, it repairs as told.
+const PLAY: &str = "\
+turns:
+  - say: 'All done. <promise>COMPLETE</promise>'
+    run: 'printf \"b\\n\" > b.txt && git add b.txt && git commit --quiet -m \"add b\"'
+";
+
+/// A repository with a config in it that git does not see.
+struct Site {
+    repo: Repo,
+}
+
+impl Site {
+    fn new(config: &str) -> Self {
+        Self::at(Repo::with_gh(), config)
+    }
+
+    fn at(repo: Repo, config: &str) -> Self {
+        fs::write(repo.work.join(".git/info/exclude"), "creel.yaml\n*.play\n.creel/\n").expect("a file");
+        let site = Self { repo };
+        site.write("own.play", PLAY);
+        let agents = "agent: own\nprompt: Add the file b\nagents:\n  own: { script: own.play }\n";
+        site.write("creel.yaml", &format!("{agents}{config}"));
+        site
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.repo.work.join(name), text).expect("a file");
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_creel"));
+        command
+            .args(args)
+            .current_dir(&self.repo.work)
+            .envs(self.repo.env())
+            .env("XDG_STATE_HOME", self.repo.at("state"))
+            .env("XDG_CONFIG_HOME", self.repo.at("config"))
+            .env_remove("XDG_RUNTIME_DIR")
+            .env_remove("CREEL_SESSION")
+            .env_remove("RUST_BACKTRACE")
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn creel(&self, args: &[&str]) -> Ran {
+        Ran::of(&self.command(args).output().expect("creel starts"))
+    }
+
+    /// A trusted session named `s`.
+    fn run(&self, more: &[&str]) -> Ran {
+        let args = [&["run", "--headless", "--trust", "-s", "s"], more].concat();
+        self.creel(&args)
+    }
+
+    fn records_of(&self, session: &str) -> Vec<Value> {
+        let journal = self.repo.work.join(".creel/sessions").join(session).join("journal.jsonl");
+        lines(&fs::read_to_string(journal).expect("a journal"))
+    }
+
+    fn kind(&self, kind: &str) -> Vec<Value> {
+        self.records_of("s").into_iter().filter(|record| record["kind"] == kind).collect()
+    }
+
+    /// The hooks that ran at the points of a pipeline, each with what was thought of it.
+    fn ran(&self) -> Vec<String> {
+        let told = |record: &Value| {
+            let text = |key: &str| record[key].as_str().unwrap_or_default().to_owned();
+            (text("point").contains("_submit") || text("point").contains("_merge"))
+                .then(|| format!("{} {}", text("hook"), text("verdict")))
+        };
+        self.kind("hook_finished").iter().filter_map(told).collect()
+    }
+
+    fn outcome(&self) -> Value {
+        self.kind("pipeline_ended").pop().unwrap_or_default()
+    }
+}
+
+#[test]
+fn without_hooks_in_the_config_a_pull_request_is_opened() {
+    let site = Site::new("submit: true\n");
+    let ran = site.run(&[]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(site.ran(), ["create_pr pass"]);
+    assert_eq!(site.outcome()["pull_request"], "https://forge.example/pull/7");
+    assert_eq!(site.repo.gh_called(["pr", "create"])[0][2], "--title=Add the file b");
+    assert_eq!(site.repo.on_remote("work"), Some(site.repo.here("work")));
+    assert!(ran.out.contains("✓ submit done") && ran.out.contains("https://forge.example/pull/7"), "{}", ran.out);
+}
+
+#[test]
+fn unless_the_config_says_so_nothing_leaves_the_machine() {
+    let site = Site::new("");
+    assert_eq!(site.run(&[]).code, 0);
+    assert_eq!((site.ran(), site.repo.on_remote("work")), (vec![], None));
+    // Said afterwards, it does.
+    let ran = site.creel(&["submit", "s", "--headless"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(site.ran(), ["create_pr pass"]);
+    assert_eq!(site.kind("session_ended").len(), 2);
+    assert_eq!(site.kind("session_ended")[1]["outcome"], "complete");
+}
+
+#[test]
+fn the_work_is_rebased_and_then_a_pull_request_is_opened() {
+    let site = Site::new("submit: true\nhooks: { before_submit: [rebase_on_main, create_pr] }\n");
+    let moved = site.repo.elsewhere("main", "c.txt", "c\n");
+    assert_eq!(site.run(&[]).code, 0);
+    assert_eq!(site.ran(), ["rebase_on_main pass", "create_pr pass"]);
+    assert_eq!(site.repo.git(&["merge-base", "work", &moved]), moved, "it stands on what came from elsewhere");
+    assert_eq!(site.repo.on_remote("work"), Some(site.repo.here("work")));
+}
+
+#[test]
+fn a_conflict_goes_to_the_agent_and_then_every_check_runs_again() {
+    let site = Site::new("submit: true\nhooks: { before_submit: [rebase_on_main, create_pr] }\n");
+    site.write(
+        "own.play",
+        "\
+turns:
+  - say: 'Done. <promise>COMPLETE</promise>'
+    run: 'printf \"mine\\n\" > a.txt && git commit --quiet -a -m mine'
+  - when: 'rebase_on_main'
+    say: 'Resolved.'
+    run: 'git fetch --quiet; git rebase --quiet origin/main; printf \"both\\n\" > a.txt; git add a.txt; GIT_EDITOR=true git rebase --continue'
+",
+    );
+    let theirs = site.repo.elsewhere("main", "a.txt", "theirs\n");
+    let ran = site.run(&[]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(site.ran(), ["rebase_on_main block", "rebase_on_main pass", "create_pr pass"]);
+    let counted = site.kind("remediation_counted");
+    assert_eq!((counted.len(), &counted[0]["used"], &counted[0]["limit"]), (1, &1.into(), &1.into()));
+    let prompt = site.kind("prompt_sent").pop().expect("a prompt");
+    assert_eq!(prompt["reason"], "remediation");
+    assert!(prompt["text"].as_str().is_some_and(|text| text.contains("a.txt")), "{prompt}");
+    assert_eq!(site.repo.git(&["merge-base", "work", &theirs]), theirs);
+    assert_eq!(site.repo.git(&["show", "work:a.txt"]), "both");
+}
+
+#[test]
+fn what_the_agent_cannot_repair_waits_for_a_person_and_the_work_stays() {
+    let site = Site::new("submit: true\nhooks: { before_submit: [rebase_on_main, create_pr] }\n");
+    site.write(
+        "own.play",
+        "turns:\n  - say: '<promise>COMPLETE</promise>'\n    run: 'printf \"mine\\n\" > a.txt && git commit --quiet -a -m mine'\notherwise: { say: 'I cannot.' }\n",
+    );
+    site.repo.elsewhere("main", "a.txt", "theirs\n");
+    let ran = site.run(&[]);
+    assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
+    assert_eq!(site.ran(), ["rebase_on_main block", "rebase_on_main block"]);
+    assert_eq!((&site.outcome()["outcome"], &site.outcome()["by"]), (&"failed".into(), &"policy".into()));
+    assert_eq!(site.repo.git(&["show", "work:a.txt"]), "mine");
+    site.repo.is_clean();
+    assert_eq!(site.repo.on_remote("work"), None);
+    // A person resolves it; then it is submitted.
+    site.repo.try_git(&site.repo.work, &["fetch", "--quiet"]);
+    site.repo.git(&["rebase", "--quiet", "-X", "theirs", "origin/main"]);
+    let again = site.creel(&["resume", "s", "--headless"]);
+    assert_eq!(again.code, 0, "{}{}", again.out, again.err);
+    assert_eq!(site.repo.on_remote("work"), Some(site.repo.here("work")));
+    assert_eq!(site.kind("iteration_started").len(), 1);
+}
+
+const TYPES: &str = "\
+submit: true
+hooks: { before_submit: [rebase_on_main, create_pr] }
+task_types:
+  hotfix:
+    hooks: { before_submit: [{ command: 'test -f b.txt', name: there }, create_pr] }
+    agents: [own]
+  product:
+    agents: { implementer: [another] }
+";
+
+#[test]
+fn work_of_a_type_goes_through_the_hooks_of_the_type() {
+    let site = Site::new(TYPES);
+    assert_eq!(site.run(&["-t", "hotfix"]).code, 0);
+    assert_eq!(site.ran(), ["there pass", "create_pr pass"]);
+    let untyped = Site::new(TYPES);
+    assert_eq!(untyped.run(&[]).code, 0);
+    assert_eq!(untyped.ran(), ["rebase_on_main pass", "create_pr pass"]);
+}
+
+#[test]
+fn who_may_not_work_on_a_type_is_refused_before_anything_runs() {
+    let site = Site::new(TYPES);
+    let ran = site.run(&["-t", "product"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("`own` may not work on tasks of type `product`; those who may: `another`"), "{}", ran.err);
+    assert!(!site.repo.work.join(".creel/sessions/s").exists());
+    let unknown = site.run(&["-t", "hotfx"]);
+    assert_eq!(unknown.code, 2);
+    assert!(unknown.err.contains("did you mean `hotfix`?"), "{}", unknown.err);
+}
+
+#[test]
+fn check_tells_what_would_run_and_who_says_so() {
+    let site = Site::new(TYPES);
+    let ran = site.creel(&["check", "-t", "hotfix"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(
+        ran.out.contains("1. there: test -f b.txt  [timeout 1 min]  creel.yaml:9 (task type `hotfix`)"),
+        "{}",
+        ran.out
+    );
+    assert!(ran.out.contains("merge_pr (built in)"), "{}", ran.out);
+    let json: Value = serde_json::from_str(&site.creel(&["check", "--json"]).out).expect("JSON");
+    assert_eq!(json["hooks"]["before_submit"][0]["line"], 6);
+    assert_eq!(json["hooks"]["before_submit"][0]["from"], "project");
+    assert_eq!(json["hooks"]["before_merge"][0]["from"], "usual");
+    assert_eq!(site.creel(&["check", "-t", "product"]).code, 2);
+}
+
+#[test]
+fn what_the_folder_holds_is_submitted_without_any_session() {
+    let site = Site::new("");
+    site.repo.commit("d.txt", "d\n", "add d");
+    let ran = site.creel(&["submit", "--headless", "--trust"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(site.repo.on_remote("work"), Some(site.repo.here("work")));
+    assert!(!ran.out.contains("iteration 1"), "{}", ran.out);
+}
+
+const REVIEWED: &str = "  qa: { script: qa.play }\nhooks: { before_merge: [{ gatekeeper: [qa] }] }\n";
+
+#[test]
+fn a_merge_waits_for_its_gatekeepers() {
+    let site = Site::at(Repo::new(), REVIEWED);
+    site.write("qa.play", "turns:\n  - { say: 'Where are the tests? <verdict>block</verdict>' }\notherwise: { say: '<verdict>approve</verdict>' }\n");
+    site.repo.commit("d.txt", "new line\n", "add d");
+    let ran = site.creel(&["merge", "--headless", "--trust"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("✗ review by qa: block: Where are the tests?"), "{}", ran.out);
+    assert!(ran.out.contains("✓ review by qa: approve"), "{}", ran.out);
+    let merged = site.repo.on_remote("main").expect("a branch");
+    let head = site.repo.here("work");
+    assert_eq!(site.repo.git_in(&site.repo.remote(), &["merge-base", &merged, &head]), head, "the work is in main");
+}
+
+#[test]
+fn nothing_is_merged_without_an_approval() {
+    let site = Site::at(Repo::new(), REVIEWED);
+    site.write("qa.play", "turns: []\notherwise: { say: 'I like it.' }\n");
+    site.repo.commit("d.txt", "d\n", "add d");
+    let before = site.repo.on_remote("main");
+    let ran = site.creel(&["merge", "--headless", "--trust"]);
+    assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("no verdict"), "{}", ran.err);
+    assert_eq!(site.repo.on_remote("main"), before);
+}
+
+#[test]
+fn killed_in_the_middle_of_a_submit_it_goes_on_where_it_was() {
+    let config = "submit: true\nhooks: { before_submit: [rebase_on_main, { command: 'test -f go || { echo waits >&2; sleep 600; }', name: waits }, create_pr] }\n";
+    let site = Site::new(config);
+    let mut child = site
+        .command(&["run", "--json", "--trust", "-s", "s"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("creel starts");
+    let printed = BufReader::new(child.stdout.take().expect("it is piped"));
+    let waits = |line: &String| line.contains("\"hook_started\"") && line.contains("\"waits\"");
+    assert!(printed.lines().map_while(Result::ok).any(|line| waits(&line)), "the check never began");
+    child.kill().expect("it runs");
+    child.wait().expect("it ended");
+    site.write("go", "");
+    let ran = site.creel(&["resume", "s", "--headless"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(site.ran(), ["rebase_on_main pass", "waits fail", "waits pass", "create_pr pass"]);
+    assert_eq!(site.repo.gh_called(["pr", "create"]).len(), 1);
+}
