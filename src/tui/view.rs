@@ -1,6 +1,7 @@
 //! Where everything stands on the screen, and the drawing of it. No I/O, no decision.
 
 mod hints;
+pub mod pipeline;
 mod status;
 
 use ratatui::{
@@ -35,6 +36,8 @@ pub struct Places {
     pub tabs: Option<Rect>,
     /// The status line.
     pub status: Rect,
+    /// The row of a submit or a merge; without height, if there is none.
+    pub pipeline: Rect,
     /// The hints.
     pub hints: Rect,
 }
@@ -44,8 +47,9 @@ pub fn places(model: &Model, area: Rect) -> Option<Places> {
     if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
         return None;
     }
-    let [status, body, hints] =
-        Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)]).areas(area);
+    let row = u16::from(model.session.as_ref().is_some_and(pipeline::is_shown));
+    let rows = [1, row].map(Constraint::Length).into_iter().chain([Constraint::Min(1), Constraint::Length(1)]);
+    let [status, pipeline, body, hints] = Layout::vertical(rows).areas(area);
     let wide = area.width >= WIDE.0 && area.height >= WIDE.1;
     if wide && !model.zoomed {
         let [left, right] = Layout::horizontal([Constraint::Percentage(60), Constraint::Fill(1)]).areas(body);
@@ -63,10 +67,10 @@ pub fn places(model: &Model, area: Rect) -> Option<Places> {
             (Pane::Retries, retries),
             (Pane::Tasks, tasks),
         ];
-        return Some(Places { panes, tabs: None, status, hints });
+        return Some(Places { panes, tabs: None, status, pipeline, hints });
     }
     let [tabs, pane] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(body);
-    Some(Places { panes: vec![(model.focus, pane)], tabs: Some(tabs), status, hints })
+    Some(Places { panes: vec![(model.focus, pane)], tabs: Some(tabs), status, pipeline, hints })
 }
 
 /// The pane at a place.
@@ -146,6 +150,9 @@ pub fn draw(model: &mut Model, area: Rect, buffer: &mut Buffer) {
         return;
     };
     status::draw(model, &theme, places.status, buffer);
+    if let Some(state) = &model.session {
+        pipeline::draw(state, &theme, places.pipeline, buffer);
+    }
     if let Some(tabs) = places.tabs {
         draw_tabs(model, &theme, tabs, buffer);
     }

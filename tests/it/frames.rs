@@ -58,6 +58,16 @@ fn a_turn_was_sent_back() {
 }
 
 #[test]
+fn the_work_is_submitted() {
+    shows(Screen::of(&scenes::repair(), SMALL), expect_file!["../frames/submit-repair-80.txt"]);
+    shows(Screen::of(&scenes::repair(), (40, 12)), expect_file!["../frames/submit-repair-40.txt"]);
+    shows(Screen::of(&scenes::submit_held(), SMALL).armed(), expect_file!["../frames/gate-submit-80.txt"]);
+    shows(pressed(&scenes::submit_held(), (40, 12), "right"), expect_file!["../frames/gate-submit-40.txt"]);
+    shows(pressed(&scenes::submit_held(), SMALL, "right enter"), expect_file!["../frames/gate-submit-write-80.txt"]);
+    shows(Screen::of(&scenes::submit_done(), SMALL), expect_file!["../frames/submit-done-80.txt"]);
+}
+
+#[test]
 fn a_session_is_over() {
     let world = scenes::ended();
     shows(Screen::of(&world, LARGE), expect_file!["../frames/ended-200.txt"]);

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     engine::{
+        State,
         event::StopHow,
         ids::ItemId,
         input::{Command, GateAnswer},
@@ -55,7 +56,9 @@ pub(super) fn on_gate(model: &mut Model, asked: Asked) -> Vec<Ask> {
         Asked::Nothing => Vec::new(),
         Asked::Answer(answer) => vec![Ask::Command(Command::AnswerGate(answer))],
         Asked::Write => {
-            let editor = EditorModal::new(Purpose::Answer(id), &model.draft);
+            // At the gate of a submit there is something to begin with: what the agent would be told.
+            let told = model.session.as_ref().and_then(State::remediation).filter(|_| model.draft.is_empty());
+            let editor = EditorModal::new(Purpose::Answer(id), &told.unwrap_or_else(|| model.draft.clone()));
             lay_over(model, Modal::Editor(Box::new(editor)))
         }
         Asked::Edit(item) => {

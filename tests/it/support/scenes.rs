@@ -309,3 +309,33 @@ pub fn talkative() -> World {
     agent(&mut world, AgentUpdate::Used(ContextUse { used: 86_000, size: 200_000 }));
     world
 }
+
+/// A session that is complete, and goes through these checks.
+fn submitted() -> Script {
+    Script::new()
+        .submits()
+        .built_in(Point::BeforeSubmit, "rebase_on_main", [does("rebased")])
+        .built_in(
+            Point::BeforeSubmit,
+            "run_tests",
+            [wants(Some("2 tests are red:\nparser::empty, parser::nested")), wants(Some("parser::nested is red"))],
+        )
+        .built_in(Point::BeforeSubmit, "create_pr", [does("https://forge.example/parser/pull/7")])
+        .attended(&[(About::Submit, Choice::Skip)])
+}
+
+/// A check has failed, and the agent repairs that.
+pub fn repair() -> World {
+    let repairs = |world: &World| world.turn.as_ref().is_some_and(|(_, text)| text.contains("are red"));
+    until(World::begin(submitted()), repairs)
+}
+
+/// It could not, and a person is asked.
+pub fn submit_held() -> World {
+    at_gate(submitted())
+}
+
+/// The check was skipped, and there is a pull request.
+pub fn submit_done() -> World {
+    World::begin(submitted()).run()
+}

@@ -16,7 +16,7 @@ use crate::{
         runs::Run,
         text::{fit, plain_lines, wrap},
         theme::{Role, Theme},
-        view::run_text,
+        view::{pipeline, run_text},
     },
 };
 
@@ -31,6 +31,7 @@ pub(super) fn lines(
     match (ask, &model.session) {
         (Some(ask), Some(state)) => request(ask, &state.began.cwd, theme, width),
         (_, Some(state)) if gate.about == About::Budget => budget(state, theme, width),
+        (_, Some(state)) if matches!(gate.about, About::Submit | About::Merge) => held(gate, state, model, width),
         (_, state) => {
             let said = state.as_ref().map_or("", |state| state.turns.said.as_str());
             let said = || plain_lines(said, theme.style(Role::Text), width);
@@ -66,6 +67,21 @@ fn request(ask: &PermissionAsk, project: &str, theme: &Theme, width: usize) -> V
             lines.extend([Line::default(), Line::styled(title, theme.style(Role::Faint))]);
             lines.extend(part);
         }
+    }
+    lines
+}
+
+/// The checks, what the one that holds printed, and what the agent would be told about it.
+fn held(gate: &Gate, state: &State, model: &Model, width: usize) -> Vec<Line<'static>> {
+    let theme = &model.theme;
+    let mut lines: Vec<Line<'static>> = pipeline::line(state, theme, width).into_iter().collect();
+    if let Some(text) = state.remediation() {
+        lines.extend([Line::default(), Line::styled("for the agent", theme.style(Role::Faint))]);
+        lines.extend(plain_lines(&text, theme.style(Role::Text), width));
+    }
+    if let Some(run) = last_run(gate, model) {
+        lines.push(Line::default());
+        lines.extend(hook_run(run, theme, width));
     }
     lines
 }

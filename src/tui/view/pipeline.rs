@@ -1,0 +1,109 @@
+//! The row of a submit or a merge: its checks with their states, what was repaired, where the pull request is.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    text::{Line, Span},
+    widgets::Widget as _,
+};
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::{
+    control::text::{first_line, plain},
+    engine::{
+        State,
+        submit::{Pipeline, PipelineOutcome, Progress, StepState},
+    },
+    tui::{
+        text::fit,
+        theme::{Role, Theme},
+    },
+};
+
+/// How much of a check's name stands in the row.
+const NAME: usize = 24;
+
+/// What stands in the row.
+struct Row<'a> {
+    pipeline: Pipeline,
+    steps: &'a [Progress],
+    repairs: Option<(u32, u32)>,
+    outcome: Option<PipelineOutcome>,
+    link: Option<&'a str>,
+}
+
+/// Whether there is something to be shown: while a pipeline goes on, and at the end of a session.
+pub fn is_shown(state: &State) -> bool {
+    row(state).is_some()
+}
+
+fn row(state: &State) -> Option<Row<'_>> {
+    if let Some(course) = &state.pipelines.course {
+        let limit = state.plan().submit.remediation_attempts;
+        return Some(Row {
+            pipeline: course.pipeline,
+            steps: &course.steps,
+            repairs: (course.used > 0).then_some((course.used, limit)),
+            outcome: None,
+            link: course.pull_request.as_deref(),
+        });
+    }
+    let over = state.ending.is_some() || state.outcome().is_some();
+    let last = state.pipelines.last.as_deref().filter(|_| over)?;
+    let (pipeline, steps, link) = (last.pipeline, last.steps.as_slice(), last.pull_request.as_deref());
+    Some(Row { pipeline, steps, repairs: None, outcome: Some(last.outcome), link })
+}
+
+/// Draws the row.
+pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    if let Some(line) = line(state, theme, usize::from(area.width)) {
+        line.render(area, buffer);
+    }
+}
+
+/// The row for a width. Where there is little room, only the check that counts has a name.
+pub fn line(state: &State, theme: &Theme, width: usize) -> Option<Line<'static>> {
+    let row = row(state)?;
+    let whole = pieces(&row, true);
+    let long = whole.iter().map(|(text, _)| text.width()).sum::<usize>() <= width;
+    let pieces = if long { whole } else { pieces(&row, false) };
+    let mut room = width;
+    let spans = pieces.into_iter().map(|(text, role)| {
+        let text = fit(&text, room);
+        room -= text.width().min(room);
+        Span::styled(text, theme.style(role))
+    });
+    Some(Line::from(spans.collect::<Vec<_>>()))
+}
+
+fn pieces(row: &Row<'_>, names: bool) -> Vec<(String, Role)> {
+    let mut pieces = vec![(format!(" {} ", row.pipeline.name()), Role::Heading)];
+    for step in row.steps {
+        let (sign, role) = sign(step.state);
+        let counts = matches!(step.state, StepState::Running | StepState::Failed);
+        let name = if names || counts { format!(" {}", first_line(&plain(&step.hook), NAME)) } else { String::new() };
+        pieces.push((format!(" {sign}{name}"), role));
+    }
+    if let Some((used, limit)) = row.repairs {
+        pieces.push((format!("  ↻ repair {used}/{limit}"), Role::Warning));
+    }
+    match row.outcome {
+        Some(PipelineOutcome::Done) => pieces.push(("  done".into(), Role::Good)),
+        Some(PipelineOutcome::Failed) => pieces.push(("  left".into(), Role::Warning)),
+        Some(PipelineOutcome::Cancelled) => pieces.push(("  stopped".into(), Role::Warning)),
+        None => {}
+    }
+    pieces.extend(row.link.map(|link| (format!("  {}", plain(link)), Role::Accent)));
+    pieces
+}
+
+const fn sign(state: StepState) -> (&'static str, Role) {
+    match state {
+        StepState::Waiting => ("·", Role::Faint),
+        StepState::Running => ("▸", Role::Accent),
+        StepState::Passed => ("✓", Role::Good),
+        StepState::Idle => ("-", Role::Faint),
+        StepState::Failed => ("✗", Role::Bad),
+        StepState::Skipped => ("»", Role::Warning),
+    }
+}
