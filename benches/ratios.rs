@@ -295,6 +295,7 @@ fn began(plan: Plan, id: String, cwd: &Path) -> SessionStarted {
         seed: 7,
         presence: Presence::Unattended,
         plan,
+        errand: None,
     }
 }
 
@@ -327,6 +328,10 @@ fn plan(max_iterations: u32, agent: &str, hooks: BTreeMap<Point, Vec<HookSpec>>)
         permissions: Vec::new(),
         budget: Budget::default(),
         agent_spec: AgentSpec::command(agent),
+        task_type: None,
+        task_types: BTreeMap::new(),
+        submit: engine::policy::SubmitPlan::default(),
+        gatekeepers: BTreeMap::new(),
     }
 }
 

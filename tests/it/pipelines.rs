@@ -591,7 +591,7 @@ fn happen(mut world: World, what: &Happens) -> World {
         Happens::CancelsTurn => world.command(Command::CancelTurn),
         Happens::Dies if world.state.outcome().is_none() => {
             let mut next = World::from_events(world.script, &world.events);
-            next.input(Input::Resume { presence: next.script.presence, max_iterations: None });
+            next.input(Input::Resume { presence: next.script.presence, max_iterations: None, checkpoint: None });
             return next;
         }
         Happens::HookEnds | Happens::Dies => {}
