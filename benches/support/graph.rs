@@ -70,7 +70,10 @@ fn record(seq: u64, event: Event) -> Record {
 
 fn plan() -> Result<Plan> {
     let settings = config::parse("prompt: x\nagents: { demo: { command: 'true' } }", Path::new("creel.yaml"));
-    settings.map_err(|_| "the config does not load")?.plan(None, None).map_err(|_| "there is no plan".into())
+    settings
+        .map_err(|_| "the config does not load")?
+        .plan(creel::config::Wanted::default())
+        .map_err(|_| "there is no plan".into())
 }
 
 fn began(plan: Plan) -> SessionStarted {
@@ -83,5 +86,6 @@ fn began(plan: Plan) -> SessionStarted {
         seed: 7,
         presence: Presence::Unattended,
         plan,
+        errand: None,
     }
 }

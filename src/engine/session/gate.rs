@@ -210,6 +210,7 @@ impl Gate {
             | Choice::AllowAlways
             | Choice::RejectOnce
             | Choice::RejectAlways
+            | Choice::Leave
             | Choice::Cancel
             | Choice::Abort => return choice,
         };
