@@ -3,7 +3,6 @@
 //! `cargo bench --bench tools` measures both. `docs/benchmarks.md` explains the figures.
 
 #[path = "support/measure.rs"]
-#[expect(dead_code, reason = "memory is not measured here")]
 mod measure;
 
 use std::{
@@ -92,6 +91,7 @@ fn judging() -> Result<State> {
         seed: 7,
         presence: Presence::Unattended,
         plan,
+        errand: None,
     };
     let mut state = State::new("s", began, At(1));
     settle(&mut state);
