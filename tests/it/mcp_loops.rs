@@ -226,7 +226,7 @@ async fn what_a_loop_will_not_do_is_told_with_what_to_do_instead() {
     assert!(why.contains("is over"), "{why}");
     let one = tools.does("iteration_start", json!({"taskId": "s", "max_iterations": 1})).await["iterationId"].clone();
     let why = tools.fails("iteration_next", json!({"iterationId": one})).await;
-    assert!(why.contains("has used all of its 1 iterations"), "{why}");
+    assert!(why.contains("limit of 1 iteration, and the work is not done"), "{why}");
     tools.close().await;
     ends(&project, session);
 }
