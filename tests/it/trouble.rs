@@ -176,8 +176,14 @@ fn the_plan_is_printed_in_the_order_in_which_hooks_run() {
     assert_eq!(ran.code, 0);
     let plan = ran.out.split_once("stop\n").expect("the point").1;
     expect_test::expect![[r#"
-          1. a  [timeout 2 min, priority 0, piped]
-          2. b  [timeout 1 min]
+          1. a  [timeout 2 min, priority 0, piped]  creel.yaml:5
+          2. b  [timeout 1 min]  creel.yaml:5
+
+        before_submit
+          1. create_pr (built in)  [timeout 30 min]  as usual
+
+        before_merge
+          1. merge_pr (built in)  [timeout 30 min, last]  as usual
 
         stop decision
           1. default (preset: default)
