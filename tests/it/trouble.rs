@@ -185,9 +185,6 @@ fn the_plan_is_printed_in_the_order_in_which_hooks_run() {
         before_merge
           1. merge_pr (built in)  [timeout 30 min, last]  as usual
 
-        stop decision
-          1. default (preset: default)
-
         automation
           1. check-dependency-satisfaction (built in)  [priority 20] on task_completed
           2. tell: ./tell  [timeout 1 min, priority 30] on task_blocked
