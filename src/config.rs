@@ -15,6 +15,7 @@ mod fields;
 mod hooks;
 pub mod known_agents;
 mod load;
+pub mod nats;
 pub mod node;
 pub mod paths;
 mod report;
@@ -35,9 +36,10 @@ use std::path::Path;
 pub use agents::program_of;
 pub use diagnostic::{Diagnostic, Place, Severity};
 pub use hooks::{BUILTIN_HOOKS, HookLists};
+pub use nats::Nats;
 pub use resolve::{Chosen, Origin, Wanted};
 pub use schema::json_schema;
-pub use settings::{AgentNotes, ConfigError, Document, Draft, Nats, Settings, TaskAgents, TaskType, Theme, Ui};
+pub use settings::{AgentNotes, ConfigError, Document, Draft, Settings, TaskAgents, TaskType, Theme, Ui};
 
 /// More messages help nobody.
 const SHOWN: usize = 50;

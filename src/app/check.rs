@@ -61,6 +61,9 @@ pub(super) fn check(args: &CheckArgs) -> Result {
             "plan": settings.draft,
             "task_type": args.task_type,
             "hooks": listed(settings, &hooks),
+            "nats": settings.nats.as_ref().map(|nats| json!({
+                "url": nats.shown(), "prefix": nats.prefix, "stream": nats.stream.name,
+            })),
             "warnings": warnings,
         });
         return print(&format!("{all:#}\n"));
@@ -74,6 +77,7 @@ pub(super) fn check(args: &CheckArgs) -> Result {
     text += &limits(settings, plan.as_ref().ok());
     text += &allowance(settings);
     text += &types(settings, args.task_type.as_deref());
+    text += &nats(settings);
     text += &keymap_mistakes().map(|why| paint.paint(Role::Warning, format!("keymap     {why}\n"))).collect::<String>();
     text += &points(settings, &hooks, paint);
     text += &deciding(settings, paint);
@@ -161,6 +165,12 @@ fn allowance(settings: &Settings) -> String {
         text += &format!("budget     {}; then a person is asked\n", limits.join(", "));
     }
     text
+}
+
+/// Where the records go, without who logs in there.
+fn nats(settings: &Settings) -> String {
+    let Some(nats) = &settings.nats else { return String::new() };
+    format!("nats       {}, stream {}, subjects {}.>\n", plain(&nats.shown()), nats.stream.name, nats.prefix)
 }
 
 fn permission(rule: &PermissionRule) -> String {

@@ -115,5 +115,8 @@ pub(super) fn of_project(project: &Project, plan: &Plan) -> Vec<String> {
     let described = project.settings.agents.contains_key(&plan.agent);
     let mut all = commands(plan, described);
     all.extend(scripted(plan));
+    // It runs nothing by itself, but whoever has the server reads everything and can tell the agent what to do.
+    let server = project.settings.nats.as_ref().map(crate::config::Nats::shown);
+    all.extend(server.map(|url| format!("(nats) records go to {url}, and commands come from there")));
     all
 }

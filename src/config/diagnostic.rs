@@ -6,6 +6,7 @@
 //! # Invariants
 //! - A place lies inside its source.
 //! - What a message shows of a source holds no control characters: a config cannot write to the terminal.
+//! - It holds no password either, as far as a line tells which of it is one.
 
 use std::{fmt, sync::Arc};
 
@@ -168,14 +169,44 @@ impl fmt::Display for Diagnostic {
 
 fn write_excerpt(f: &mut fmt::Formatter<'_>, source: &Source, place: Place, hint: Option<&str>) -> fmt::Result {
     let (start, line) = source.line_around(place.offset);
+    let line = masked(line);
     let at = (place.offset - start).min(line.len());
     let end = (at + place.len).min(line.len());
-    let shown = Excerpt::of(line, at, end);
+    let shown = Excerpt::of(&line, at, end);
     let number = place.line.to_string();
     let gutter = " ".repeat(number.len());
     write!(f, "\n{number} | {}", shown.line)?;
     write!(f, "\n{gutter} | {}{}", " ".repeat(shown.indent), "^".repeat(shown.carets))?;
     hint.map_or(Ok(()), |hint| write!(f, " {hint}"))
+}
+
+/// Parts of keys whose values are not shown, misspelt or not.
+const SECRETS: [&str; 4] = ["pas", "token", "secret", "pwd"];
+/// A key that is none of them: how many may be used.
+const AMOUNT: &str = "tokens";
+
+/// A line with stars in place of what may be a secret: as many bytes, so that places stay where they are. Rather too
+/// much than too little: a secret may hold whatever else means something in YAML.
+fn masked(line: &str) -> String {
+    let keys = line.match_indices(':').map(|(colon, _)| colon);
+    let secret =
+        keys.into_iter().find(|colon| is_secret(line[..*colon].rsplit(['{', ',', ' ']).next().unwrap_or_default()));
+    let line = secret.map_or_else(|| line.to_owned(), |colon| starred(line, colon + 1, line.len()));
+    let user = line.find("://").and_then(|at| Some((at + 3, at + 3 + line[at + 3..].rfind('@')?)));
+    user.map_or_else(|| line.clone(), |(from, to)| starred(&line, from, to))
+}
+
+/// Stars for all but what stands around a value.
+fn starred(part: &str, from: usize, to: usize) -> String {
+    let star =
+        |c: char| if c.is_whitespace() || "\"'{},".contains(c) { c.to_string() } else { "*".repeat(c.len_utf8()) };
+    format!("{}{}{}", &part[..from], part[from..to].chars().map(star).collect::<String>(), &part[to..])
+}
+
+/// Whether the value of a key is not shown.
+pub(super) fn is_secret(key: &str) -> bool {
+    let key = key.to_lowercase();
+    SECRETS.iter().any(|word| key.contains(word)) && !key.contains(AMOUNT)
 }
 
 /// One line as it is shown, and where the carets go below it.
@@ -342,6 +373,22 @@ mod tests {
         let lines: Vec<&str> = shown.lines().collect();
         assert!(lines[1].chars().count() < 130, "{shown}");
         assert_eq!(lines[1].find("WRONG").map(|i| lines[1][..i].chars().count()), lines[2].find("^^^^^"), "{shown}");
+    }
+
+    #[test]
+    fn a_password_is_not_shown_in_whatever_line_it_stands() {
+        let secret = "hunter2";
+        for text in [
+            "  url: nats://me:hunter2@host:4222,nats://me:hunter2@other # WRONG",
+            "  password: \"hunter2,{hunter2}\" # WRONG",
+            "nats: { url: 'tls://hunter2@host', prefix: WRONG }",
+            "nats: { prefix: WRONG, pasword: hunter2 }",
+            "  token: hunter2 WRONG",
+        ] {
+            let shown = shown(text, if text.contains("token") { "token" } else { "WRONG" }, "no");
+            assert!(!shown.contains(secret), "{shown}");
+        }
+        assert!(shown("hooks: { stop: [{ command: a@b }] }", "stop", "no").contains("a@b"));
     }
 
     #[test]

@@ -20,12 +20,13 @@ use super::{
     fields::Fields,
     hooks::{self, HookLists},
     known_agents::KnownAgents,
+    nats,
     node::{self, Key, Kind, Node},
     paths,
     report::Report,
     rules,
-    settings::{AgentNotes, DESCRIBE, Document, Draft, Nats, Settings, Ui, agent_names},
-    shape::{AGENT, GATES, NATS, RETRY, ROOT, STOP, SUBMIT, UI},
+    settings::{AgentNotes, DESCRIBE, Document, Draft, Settings, Ui, agent_names},
+    shape::{AGENT, GATES, RETRY, ROOT, STOP, SUBMIT, UI},
     stop, validate, workflows,
 };
 use crate::engine::{
@@ -147,7 +148,7 @@ impl Loader {
             task_types,
             notes,
             lines,
-            nats: self.nats(&root),
+            nats: root.given("nats").and_then(|given| nats::lower(&mut self.report, given, &self.path)),
             ui: ui(&root),
             documents: std::mem::take(&mut self.documents),
             warnings: Vec::new(),
@@ -329,26 +330,6 @@ impl Loader {
             thrashing: stop.int("thrashing"),
             no_progress: stop.int("no_progress"),
         }
-    }
-
-    fn nats(&mut self, root: &Fields<'_>) -> Option<Nats> {
-        let given = root.given("nats")?;
-        self.report.not_yet(given.at, "`nats`");
-        let nats = root.below("nats", &NATS);
-        for key in ["prefix", "stream"] {
-            if let Some(node) = nats.given(key)
-                && node.text().is_some_and(|text| text.contains(|c: char| c.is_whitespace() || matches!(c, '*' | '>')))
-            {
-                self.report.error(node.at, format!("`{key}` must not hold spaces, `*` or `>`"));
-            }
-        }
-        Some(Nats {
-            url: nats.some_text("url")?,
-            credentials: nats.some_text("credentials").map(|file| paths::folder(&self.path).join(file)),
-            tls: nats.bool("tls"),
-            prefix: nats.some_text("prefix")?,
-            stream: nats.some_text("stream")?,
-        })
     }
 }
 

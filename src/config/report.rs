@@ -2,7 +2,7 @@
 //!
 //! Owns collecting: nothing stops at the first mistake. Does not know what a mistake is.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     diagnostic::{Diagnostic, Severity, Source, Stretch},
@@ -19,13 +19,12 @@ pub(super) struct Report {
     pub(super) diagnostics: Vec<Diagnostic>,
     /// Agents that are named somewhere, to be checked when all are known.
     pub(super) mentioned: Vec<(String, Stretch)>,
-    unused: BTreeSet<&'static str>,
     errors: usize,
 }
 
 impl Report {
     pub(super) fn new(source: Arc<Source>) -> Self {
-        Self { source, diagnostics: Vec::new(), mentioned: Vec::new(), unused: BTreeSet::new(), errors: 0 }
+        Self { source, diagnostics: Vec::new(), mentioned: Vec::new(), errors: 0 }
     }
 
     pub(super) fn error(&mut self, at: Stretch, message: impl Into<String>) {
@@ -41,21 +40,6 @@ impl Report {
 
     pub(super) fn warning(&mut self, at: Stretch, message: impl Into<String>) {
         self.diagnostics.push(Diagnostic::warning(&self.source, at, message));
-    }
-
-    /// Says, once a feature, that something has no effect yet: better than to ignore it in silence.
-    pub(super) fn not_yet(&mut self, at: Stretch, feature: &'static str) {
-        if self.unused.insert(feature) {
-            self.warning(at, format!("read and checked, but not used by this version yet: {feature}"));
-        }
-    }
-
-    /// Where a byte of a text is written; where escapes hide it, the whole text.
-    pub(super) fn within(&self, node: &Node, text: &str, index: usize) -> Stretch {
-        match self.source.slice(node.at).find(text) {
-            Some(start) => Stretch { offset: node.at.offset + start + index, len: 1 },
-            None => node.at,
-        }
     }
 
     pub(super) fn has_errors(&self) -> bool {

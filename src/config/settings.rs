@@ -14,6 +14,7 @@ use super::{
     diagnostic::{Diagnostic, names, quoted, suggest},
     hooks::HookLists,
     known_agents::{KnownAgent, KnownAgents, how_to_install},
+    nats::Nats,
 };
 use crate::engine::{
     hooks::point::Point,
@@ -132,21 +133,6 @@ pub struct TaskAgents {
     pub implementer: Vec<String>,
     /// Who reviews it.
     pub gatekeeper: Vec<String>,
-}
-
-/// A NATS server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Nats {
-    /// Where it is.
-    pub url: String,
-    /// A file of credentials.
-    pub credentials: Option<PathBuf>,
-    /// Whether the connection must be encrypted.
-    pub tls: bool,
-    /// What every subject begins with.
-    pub prefix: String,
-    /// The stream that keeps the records.
-    pub stream: String,
 }
 
 /// How the screen looks.

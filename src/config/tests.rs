@@ -4,6 +4,7 @@ mod agents;
 mod allowance;
 mod example;
 mod mistakes;
+mod nats;
 mod rules;
 mod schema_check;
 mod seeds;

@@ -4,7 +4,7 @@
 //! Does not judge values together: see [`mod@super::load`].
 
 use super::{
-    diagnostic::{names, nearest, quoted, suggest},
+    diagnostic::{is_secret, names, nearest, quoted, suggest},
     fields::{BadDuration, as_number, duration},
     node::{Key, Kind, Node},
     report::Report,
@@ -145,9 +145,11 @@ fn wrong_type(report: &mut Report, ty: &Type, node: &Node, name: &str) {
     let message = format!("{} must be {}, not {}", quoted(name), ty.describe(), node.kind.describe());
     let written = report.source.slice(node.at).to_owned();
     let hint = match (ty, &node.kind) {
-        (Type::Text | Type::SomeText, Kind::Int(_) | Kind::Float(_) | Kind::Bool(_)) => {
-            Some(format!("put it in quotes: \"{written}\""))
-        }
+        (Type::Text | Type::SomeText, Kind::Int(_) | Kind::Float(_) | Kind::Bool(_)) => Some(if is_secret(name) {
+            "put it in quotes".to_owned()
+        } else {
+            format!("put it in quotes: \"{written}\"")
+        }),
         (Type::Bool, Kind::Text(text)) => match text.to_lowercase().as_str() {
             "yes" | "on" | "y" | "true" => Some("did you mean `true`?".to_owned()),
             "no" | "off" | "n" | "false" => Some("did you mean `false`?".to_owned()),

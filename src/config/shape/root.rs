@@ -6,6 +6,7 @@ use super::{
     allowance::{BUDGET, PERMISSION},
     automation::AUTOMATION,
     hooks::HOOKS,
+    nats::NATS,
     rules::RULE,
     stop::STOP_HOOK,
     submit::{SUBMIT_KEY, TASK_TYPE},
@@ -259,45 +260,6 @@ pub static STOP: Shape = Shape {
             doc: "How many iterations in a row with the same last message escalate; 0: never.",
             ty: Type::Integer(0, 1_000_000),
             default: Default::Int(5),
-        },
-    ],
-};
-
-/// A NATS server.
-pub static NATS: Shape = Shape {
-    name: "nats",
-    noun: "key",
-    keys: Keys::Known,
-    fields: &[
-        Field {
-            name: "url",
-            doc: "Where it is, such as `nats://127.0.0.1:4222`.",
-            ty: Type::SomeText,
-            default: Default::Required,
-        },
-        Field {
-            name: "credentials",
-            doc: "A file of credentials, relative to this one.",
-            ty: Type::SomeText,
-            default: Default::Null,
-        },
-        Field {
-            name: "tls",
-            doc: "Whether the connection must be encrypted.",
-            ty: Type::Bool,
-            default: Default::Bool(false),
-        },
-        Field {
-            name: "prefix",
-            doc: "What every subject begins with.",
-            ty: Type::SomeText,
-            default: Default::Text("creel"),
-        },
-        Field {
-            name: "stream",
-            doc: "The stream that keeps the records.",
-            ty: Type::SomeText,
-            default: Default::Text("CREEL"),
         },
     ],
 };

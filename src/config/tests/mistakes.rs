@@ -316,20 +316,16 @@ workflows:
 }
 
 #[test]
-fn what_this_version_does_not_use_is_said_once_a_feature() {
+fn a_matcher_that_narrows_nothing_is_told() {
     let text = "\
 stop:
   hooks: [{ command: x }, { command: y }]
-nats: { url: 'nats://localhost' }
 hooks:
   stop: [{ matcher: Bash, hooks: [{ type: command, command: z }] }]
 ";
     expect_test::expect![[r#"
-        creel.yaml:3:7: warning: read and checked, but not used by this version yet: `nats`
-        3 | nats: { url: 'nats://localhost' }
-          |       ^
-        creel.yaml:5:21: warning: this matcher narrows nothing: the hooks of a point run every time
-        5 |   stop: [{ matcher: Bash, hooks: [{ type: command, command: z }] }]
+        creel.yaml:4:21: warning: this matcher narrows nothing: the hooks of a point run every time
+        4 |   stop: [{ matcher: Bash, hooks: [{ type: command, command: z }] }]
           |                     ^^^^"#]]
     .assert_eq(&said(text));
 }
