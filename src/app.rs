@@ -11,6 +11,7 @@ mod leash;
 mod mcp;
 mod pipeline;
 mod project;
+mod remote;
 mod run;
 mod sessions;
 mod stage;

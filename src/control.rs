@@ -1,5 +1,5 @@
 //! How people and programs reach creel without the screen: the command line, sessions told as lines, the control socket, tools for
-//! agents.
+//! agents, NATS.
 
 pub mod amounts;
 pub mod cli;
@@ -9,6 +9,7 @@ pub mod helm;
 pub mod hook_stats;
 pub mod mcp;
 pub mod narrate;
+pub mod nats;
 pub mod paint;
 pub mod pipeline_words;
 pub mod requests;

@@ -2,6 +2,7 @@
 
 pub mod file;
 pub mod folder;
+pub mod outbox;
 pub mod record;
 
 pub use file::{Holder, Journal, JournalError, Opened, fold, read, running};

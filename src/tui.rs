@@ -37,10 +37,10 @@ use std::{
 
 use crossterm::event::{Event, EventStream};
 use futures_core::Stream as _;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::{
-    control::{editor, helm::Helm},
+    control::{editor, helm::Helm, nats::link::Link},
     engine::{
         event::{By, StopHow},
         input::Command,
@@ -89,6 +89,8 @@ pub struct Source {
     pub live: mpsc::Receiver<Live>,
     /// What becomes of the session when the screen goes.
     pub tie: Tie,
+    /// How the session, or this screen, stands with a NATS server.
+    pub nats: Option<watch::Receiver<Link>>,
 }
 
 /// How a person left the screen.
@@ -141,6 +143,7 @@ pub async fn run(source: Source, options: Options) -> io::Result<Parting> {
         };
         model.say(Role::Warning, format!("keymap.yaml: {first}{others}; the standard keys count"));
     }
+    model.nats = source.nats.as_ref().map(|link| link.borrow().clone());
     let feed = Feed::open(&source.journal)?;
     let screen = Screen::open(options.mouse, options.log.clone())?;
     model.size = screen.size()?;
@@ -182,6 +185,10 @@ impl Tui {
                 },
                 news = self.source.news.recv(), if !self.over => self.on_news(news.is_none())?,
                 Some(live) = self.source.live.recv() => self.on_live(&live)?,
+                Some(link) = next_link(&mut self.source.nats) => {
+                    self.model.nats = Some(link);
+                    self.changed = true;
+                }
                 () = until(tick) => self.on_tick()?,
                 () = until_frame(frame) => {}
                 _ = signals.next() => {
@@ -443,6 +450,19 @@ impl Tui {
 async fn next_event(events: &mut Option<EventStream>) -> Option<io::Result<Event>> {
     let events = events.as_mut()?;
     std::future::poll_fn(|context| std::pin::Pin::new(&mut *events).poll_next(context)).await
+}
+
+/// How it stands with the NATS server, once that has changed.
+async fn next_link(link: &mut Option<watch::Receiver<Link>>) -> Option<Link> {
+    let changed = match link {
+        Some(link) => link.changed().await,
+        None => std::future::pending().await,
+    };
+    if changed.is_err() {
+        // Nobody is connected any more; what was known last stays on the screen.
+        *link = None;
+    }
+    link.as_mut().map(|link| link.borrow_and_update().clone())
 }
 
 async fn until(at: Option<At>) {

@@ -2,18 +2,22 @@
 
 use std::io::IsTerminal as _;
 
+use tokio::sync::{mpsc, watch};
+
 use super::{
     Failure, Result,
     project::Project,
+    remote::Server,
     say,
     stage::{self, screen_options},
     steer::choose,
 };
 use crate::{
-    config::Settings,
+    config::{Settings, Ui},
     control::{
         cli::steer::{AttachArgs, SessionArgs},
         helm::{Following, Helm, Remote},
+        nats::{asking::Asking, link::Link},
     },
     journal::{self, Folder},
     tui::{self, model::Tie},
@@ -24,10 +28,13 @@ pub(super) fn attach(args: AttachArgs) -> Result {
         return Err(Failure::usage("a screen needs a terminal; `creel status` tells how a session is"));
     }
     let ui = Project::load(&args.config).map_or(Settings::default().ui, |project| project.settings.ui);
-    let folder = choose::running(&SessionArgs { session: args.session, config: args.config })?;
+    if let Some(server) = Server::named(&args.nats, &args.config)? {
+        return from_afar(server, args.session.as_deref(), ui);
+    }
+    let folder = choose::running(&SessionArgs { session: args.session, config: args.config, nats: args.nats })?;
     let (remote, Following { news, live }) = Remote::follow(&folder)?;
-    let source =
-        tui::Source { journal: folder.journal(), helm: Some(Helm::There(remote)), news, live, tie: Tie::Loose };
+    let helm = Some(Helm::There(remote));
+    let source = tui::Source { journal: folder.journal(), helm, news, live, tie: Tie::Loose, nats: None };
     let tokio = stage::runtime()?;
     let shown = tokio.block_on(tui::run(source, screen_options(ui)));
     // Whoever still waits for the session must not keep the program.
@@ -35,6 +42,38 @@ pub(super) fn attach(args: AttachArgs) -> Result {
     shown.map_err(|error| Failure::failed(format!("the screen failed: {error}; the session goes on")))?;
     farewell(&folder);
     Ok(0)
+}
+
+/// A screen on a session on another machine. It is steered by requests, and comes back by itself when the connection does.
+fn from_afar(server: Server, session: Option<&str>, ui: Ui) -> Result {
+    let (name, _) = server.choose(session)?;
+    let mirror = server.mirror(&name)?;
+    let Server { tokio, nats, client, told } = server;
+    let asking = Asking::new(client, &nats.prefix, &name, Some(mirror.id().to_owned()));
+    let folder = mirror.folder().clone();
+    let (told_news, news) = mpsc::unbounded_channel();
+    let (_mute, live) = mpsc::channel(1);
+    let (link_in, link) = watch::channel(Link::Connected { behind: 0 });
+    let source = tui::Source {
+        journal: folder.journal(),
+        helm: Some(Helm::There(Remote::Far(Box::new(asking)))),
+        news,
+        live,
+        tie: Tie::Loose,
+        nats: Some(link),
+    };
+    let following = tokio.spawn(mirror.follow(told, told_news, link_in));
+    let shown = tokio.block_on(tui::run(source, screen_options(ui)));
+    if journal::fold(&folder.journal()).is_ok_and(|state| state.outcome().is_some()) {
+        stage::tell_the_end(&folder);
+    } else {
+        say(&format!("creel: session `{name}` goes on; `creel attach --nats URL {name}` shows it again"));
+    }
+    following.abort();
+    // The copy goes with whoever follows.
+    let _ = tokio.block_on(following);
+    tokio.shutdown_background();
+    shown.map(|_| 0).map_err(|error| Failure::failed(format!("the screen failed: {error}; the session goes on")))
 }
 
 fn farewell(folder: &Folder) {

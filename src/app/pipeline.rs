@@ -25,7 +25,7 @@ use crate::{
 /// Submits or merges: the session that is named or that runs, or else what the folder holds.
 pub(super) fn pipeline(pipeline: Pipeline, args: &PipelineArgs) -> Result {
     let (root, sessions) = project::sessions_of(&args.config)?;
-    let session = SessionArgs { session: args.session.clone(), config: args.config.clone() };
+    let session = SessionArgs { session: args.session.clone(), config: args.config.clone(), ..SessionArgs::default() };
     let named = choose::named(&session, &sessions)?;
     let folder = match named {
         Some(folder) => Some(folder),
@@ -49,12 +49,14 @@ fn of_session(pipeline: Pipeline, args: &PipelineArgs, root: PathBuf, folder: &F
     trust::require(&trust::place_of_plans(&root), &[plan_document(plan)], &trust::of_plan(plan), asked(args))?;
     let cwd = PathBuf::from(&opened.state.began.cwd);
     let root = if cwd.is_dir() { cwd } else { root };
-    let ui = Project::load(&args.config).map_or(Settings::default().ui, |project| project.settings.ui);
+    let project = Project::load(&args.config).ok();
+    let ui = project.as_ref().map_or_else(|| Settings::default().ui, |project| project.settings.ui);
+    let nats = project.and_then(run::trusted_nats);
     let surface = Surface::chosen(args.output, DetachArgs::default(), ui, None);
     let take_up = Input::Pipeline { pipeline, presence: surface.presence() };
     let left_behind = Some(Children::left_behind(&opened.state));
     let of = Of::Pipeline(pipeline);
-    let stage = Stage { folder, root, surface, afterwards: Afterwards::Stays, left_behind, of };
+    let stage = Stage { folder, root, surface, afterwards: Afterwards::Stays, left_behind, of, nats };
     supervise(stage, |scene, watchers| Runtime::resume(opened, take_up, scene, watchers))
 }
 
@@ -69,7 +71,9 @@ fn of_work_tree(pipeline: Pipeline, args: &PipelineArgs) -> Result {
     run::remember_plan(&project.root, &plan)?;
     let surface = Surface::chosen(args.output, DetachArgs::default(), project.settings.ui, None);
     let prompt = project.settings.prompt.clone().unwrap_or_default();
-    let start = Start { root: project.root, folder, plan, prompt, tasks: Graph::default(), errand: Some(pipeline) };
+    let Project { root, settings } = project;
+    let (tasks, errand, nats) = (Graph::default(), Some(pipeline), settings.nats);
+    let start = Start { root, folder, plan, prompt, tasks, errand, nats };
     run::start(start, surface, Afterwards::Stays)
 }
 

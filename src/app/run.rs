@@ -6,12 +6,13 @@ use super::{
     Failure, Result, detach,
     leash::Leash,
     project::{self, Project},
+    say,
     stage::{Afterwards, Of, Stage, Surface, supervise},
     steer::task,
     trust::{self, Asked},
 };
 use crate::{
-    config::{Settings, Wanted},
+    config::{Nats, Settings, Wanted},
     control::{
         cli::{ResumeArgs, RunArgs},
         trust::plan_document,
@@ -43,11 +44,9 @@ pub(super) fn run(args: &RunArgs, leash: Option<&Leash>) -> Result {
         return detach::start(&folder, named);
     }
     let surface = Surface::chosen(args.output, args.detach, project.settings.ui, leash);
-    start(
-        Start { root: project.root, folder, plan, prompt, tasks: tasks.unwrap_or_default(), errand: None },
-        surface,
-        Afterwards::Stays,
-    )
+    let Project { root, settings } = project;
+    let tasks = tasks.unwrap_or_default();
+    start(Start { root, folder, plan, prompt, tasks, errand: None, nats: settings.nats }, surface, Afterwards::Stays)
 }
 
 /// All that a new session needs.
@@ -64,6 +63,8 @@ pub(super) struct Start {
     pub(super) tasks: Graph,
     /// All that it is for, if that is not to work on a goal.
     pub(super) errand: Option<Pipeline>,
+    /// The NATS server that it is to be reached by.
+    pub(super) nats: Option<Nats>,
 }
 
 /// What a session begins with.
@@ -83,10 +84,10 @@ pub(super) fn began(root: &Path, plan: Plan, prompt: String, presence: Presence)
 
 /// Starts a session whose plan is trusted, and stays with it.
 pub(super) fn start(start: Start, surface: Surface, afterwards: Afterwards) -> Result {
-    let Start { root, folder, plan, prompt, tasks, errand } = start;
+    let Start { root, folder, plan, prompt, tasks, errand, nats } = start;
     let began = SessionStarted { errand, ..began(&root, plan, prompt, surface.presence()) };
     let of = errand.map_or(Of::Session, Of::Pipeline);
-    let stage = Stage { folder: &folder, root, surface, afterwards, left_behind: None, of };
+    let stage = Stage { folder: &folder, root, surface, afterwards, left_behind: None, of, nats };
     supervise(stage, |scene, watchers| {
         let mut runtime = Runtime::begin(began, &folder, scene, watchers)?;
         runtime.take_over(&tasks)?;
@@ -118,7 +119,9 @@ pub(super) fn resume(args: &ResumeArgs, leash: Option<&Leash>) -> Result {
     }
     let cwd = PathBuf::from(&opened.state.began.cwd);
     let root = if cwd.is_dir() { cwd } else { root };
-    let ui = Project::load(&args.config).map_or(Settings::default().ui, |project| project.settings.ui);
+    let project = Project::load(&args.config).ok();
+    let ui = project.as_ref().map_or_else(|| Settings::default().ui, |project| project.settings.ui);
+    let nats = project.and_then(trusted_nats);
     let surface = Surface::chosen(args.output, args.detach, ui, leash);
     let resume = Input::Resume {
         presence: surface.presence(),
@@ -128,8 +131,19 @@ pub(super) fn resume(args: &ResumeArgs, leash: Option<&Leash>) -> Result {
     let left_behind = Some(Children::left_behind(&opened.state));
     let afterwards = Afterwards::Stays;
     let of = opened.state.began.errand.map_or(Of::Session, Of::Pipeline);
-    let stage = Stage { folder: &folder, root, surface, afterwards, left_behind, of };
+    let stage = Stage { folder: &folder, root, surface, afterwards, left_behind, of, nats };
     supervise(stage, |scene, watchers| Runtime::resume(opened, resume, scene, watchers))
+}
+
+/// The server that the config names now: a journal keeps no way to log in. The config may have changed since the session
+/// began, so it must be trusted as it is.
+pub(super) fn trusted_nats(project: Project) -> Option<Nats> {
+    let place = project.config_place();
+    let trusted = project::trust_store().is_ok_and(|store| store.trusts(&place, &project.settings.documents));
+    if project.settings.nats.is_some() && !trusted {
+        say("creel: the config has changed since it was trusted, so nothing is told to NATS; `creel trust` allows it");
+    }
+    project.settings.nats.filter(|_| trusted)
 }
 
 fn plan(project: &Project, args: &RunArgs) -> Result<Plan> {

@@ -4,13 +4,16 @@ use std::io::IsTerminal as _;
 
 use serde_json::json;
 
-use super::{Failure, Result, print, project, stage};
+use super::{Failure, Result, print, project, remote::Server, stage};
 use crate::{
     config::Settings,
     control::{
-        cli::{ListArgs, ReplayArgs, ShowArgs},
+        cli::{ConfigArgs, ListArgs, ReplayArgs, ShowArgs},
         narrate::{HookOutput, Narrator},
+        nats::{mirror::Mirror, roster::Sign},
         paint::{Paint, Role},
+        socket::view::Status,
+        text::plain,
     },
     engine::{State, event::Event, time::At},
     journal::{self, Folder, JournalError, record::rfc3339},
@@ -27,6 +30,9 @@ struct Listed {
 }
 
 pub(super) fn sessions(args: &ListArgs) -> Result {
+    if let Some(server) = Server::named(&args.nats, &args.config)? {
+        return elsewhere(&server.signs()?, args.json);
+    }
     let (root, sessions) = project::sessions_of(&args.config)?;
     let folders = sessions.list().map_err(|error| Failure::failed(format!("cannot list the sessions: {error}")))?;
     let listed: Vec<Listed> = folders.into_iter().map(look_at).collect();
@@ -43,6 +49,37 @@ pub(super) fn sessions(args: &ListArgs) -> Result {
     let head = format!("{:width$}  {:9}  {:>9}  WHAT", "NAME", "AGE", "ITERATION");
     let lines: String = listed.iter().map(|one| line(one, width) + "\n").collect();
     print(&format!("{}\n{lines}", paint.paint(Role::Faint, head)))
+}
+
+/// Sessions on other machines, by their last sign of life.
+fn elsewhere(signs: &[Sign], as_json: bool) -> Result {
+    if as_json {
+        let text = serde_json::to_string_pretty(signs).map_err(|error| Failure::failed(error.to_string()))?;
+        return print(&(text + "\n"));
+    }
+    if signs.is_empty() {
+        super::say("creel: there are no sessions on this server");
+        return Ok(0);
+    }
+    let width = |text: fn(&Sign) -> &str| signs.iter().map(|sign| text(sign).len()).max().unwrap_or(0).max(4);
+    let (name, host) = (width(|sign| &sign.status.session), width(|sign| &sign.host));
+    let head = format!("{:name$}  {:host$}  {:9}  {:>9}  WHAT", "NAME", "HOST", "SEEN", "ITERATION");
+    let paint = Paint::for_stream(&std::io::stdout());
+    let lines = signs.iter().map(|sign| {
+        let Status { session, state, doing, iteration, max_iterations, gate, .. } = &sign.status;
+        let lost = sign.status.outcome.is_none() && sign.is_overdue(now());
+        let what = match gate {
+            _ if lost => format!("lost: {doing}"),
+            Some(gate) => format!("waiting at gate {}: {}", gate.gate, gate.reason),
+            None if state == doing => state.clone(),
+            None => format!("{state}: {doing}"),
+        };
+        let seen = sign.seen.parse::<jiff::Timestamp>().map_or(At(0), |seen| At(seen.as_millisecond()));
+        let (seen, iteration) = (coarse(now().since(seen)), format!("{iteration}/{max_iterations}"));
+        let line = format!("{session:name$}  {:host$}  {seen:9}  {iteration:>9}  {what}", sign.host);
+        plain(&line) + "\n"
+    });
+    print(&format!("{}\n{}", paint.paint(Role::Faint, head), lines.collect::<String>()))
 }
 
 fn look_at(folder: Folder) -> Listed {
@@ -116,12 +153,19 @@ fn as_json(listed: &Listed) -> serde_json::Value {
     all
 }
 
+/// A session of this project, or the copy of one elsewhere.
+fn found(copy: Option<&Mirror>, config: &ConfigArgs, session: &str) -> Result<Folder> {
+    let folder = match copy {
+        Some(copy) => copy.folder().clone(),
+        None => project::sessions_of(config)?.1.folder(session),
+    };
+    if folder.exists() { Ok(folder) } else { Err(JournalError::Missing(session.to_owned()).into()) }
+}
+
 pub(super) fn show(args: &ShowArgs) -> Result {
-    let (_, sessions) = project::sessions_of(&args.config)?;
-    let folder = sessions.folder(&args.session);
-    if !folder.exists() {
-        return Err(JournalError::Missing(args.session.clone()).into());
-    }
+    let server = Server::named(&args.nats, &args.config)?;
+    let copy = server.as_ref().map(|server| server.mirror(&args.session)).transpose()?;
+    let folder = found(copy.as_ref(), &args.config, &args.session)?;
     if args.json {
         return print_each(&folder, journal::Record::to_line);
     }
@@ -148,16 +192,14 @@ fn prompt(record: &journal::Record, paint: Paint) -> String {
     let Event::PromptSent(prompt) = &record.event else { return String::new() };
     let reason = format!("{:?}", prompt.reason).to_lowercase();
     let head = format!("── turn {} · iteration {} · {reason} · {}", prompt.turn, prompt.iteration, rfc3339(record.at));
-    format!("{}\n{}\n\n", paint.paint(Role::Heading, head), crate::control::text::plain(&prompt.text))
+    format!("{}\n{}\n\n", paint.paint(Role::Heading, head), plain(&prompt.text))
 }
 
 /// Watches a past session again.
 pub(super) fn replay(args: &ReplayArgs) -> Result {
-    let (_, sessions) = project::sessions_of(&args.config)?;
-    let folder = sessions.folder(&args.session);
-    if !folder.exists() {
-        return Err(JournalError::Missing(args.session.clone()).into());
-    }
+    let server = Server::named(&args.nats, &args.config)?;
+    let copy = server.as_ref().map(|server| server.mirror(&args.session)).transpose()?;
+    let folder = found(copy.as_ref(), &args.config, &args.session)?;
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         return Err(Failure::usage("a replay needs a terminal; `creel show` prints what happened"));
     }
@@ -166,7 +208,7 @@ pub(super) fn replay(args: &ReplayArgs) -> Result {
     let ui = project::Project::load(&args.config).map_or(Settings::default().ui, |project| project.settings.ui);
     let (_silent, news) = tokio::sync::mpsc::unbounded_channel();
     let (_mute, live) = tokio::sync::mpsc::channel(1);
-    let source = tui::Source { journal: folder.journal(), helm: None, news, live, tie: Tie::default() };
+    let source = tui::Source { journal: folder.journal(), helm: None, news, live, tie: Tie::default(), nats: None };
     let shown = stage::runtime()?.block_on(tui::run(source, stage::screen_options(ui)));
     shown.map(|_| 0).map_err(|error| Failure::failed(format!("the screen failed: {error}")))
 }

@@ -6,16 +6,17 @@ use std::{
     sync::Arc,
 };
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::{Failure, Result, detach, leash::Leash, project, say};
 use crate::{
-    config::{Ui, paths},
+    config::{Nats, Ui, paths},
     control::{
         cli::{ConfigArgs, DetachArgs, OutputArgs},
         headless::{self, Feeds, Format, Printer, WayOut},
         helm::Helm,
         narrate::{HookOutput, Narrator},
+        nats::{Uplink, link::Link},
         paint::Paint,
         socket::{Socket, address::Places},
         text::plain,
@@ -116,6 +117,8 @@ pub(super) struct Stage<'a> {
     pub(super) left_behind: Option<Children>,
     /// What the exit code tells of.
     pub(super) of: Of,
+    /// The NATS server that it is to be reached by.
+    pub(super) nats: Option<Nats>,
 }
 
 /// What the exit code of a session tells of.
@@ -135,7 +138,7 @@ pub(super) fn supervise(
     stage: Stage<'_>,
     make: impl FnOnce(Scene, Watchers) -> std::result::Result<Runtime, RuntimeError>,
 ) -> Result {
-    let Stage { folder, root, surface, afterwards, left_behind, of } = stage;
+    let Stage { folder, root, surface, afterwards, left_behind, of, nats } = stage;
     if matches!(surface, Surface::Nowhere) {
         detach::leave_the_terminal();
     }
@@ -152,11 +155,11 @@ pub(super) fn supervise(
         match surface {
             Surface::Screen(options, leash) => {
                 let way_back = format!("`creel attach {}`{elsewhere} shows it again", folder.name);
-                let window = Window { folder, options, leash, way_back };
+                let window = Window { folder, options, leash, way_back, nats };
                 on_screen(window, |watchers| make(scene, watchers)).await
             }
-            Surface::Nowhere => in_background(folder, |watchers| make(scene, watchers)).await,
-            Surface::Printed(format) => printed(folder, format, |watchers| make(scene, watchers)).await,
+            Surface::Nowhere => in_background(folder, nats, |watchers| make(scene, watchers)).await,
+            Surface::Printed(format) => printed(folder, format, nats, |watchers| make(scene, watchers)).await,
         }
     })?;
     // Whatever still reads from a pipe must not keep the program.
@@ -189,6 +192,7 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime> {
 async fn printed(
     folder: &Folder,
     format: Format,
+    nats: Option<Nats>,
     make: impl FnOnce(Watchers) -> std::result::Result<Runtime, RuntimeError>,
 ) -> Result<Left> {
     let (mut printer, Feeds { records, live }) = Printer::new(format);
@@ -198,24 +202,25 @@ async fn printed(
     if format == Format::Lines {
         runtime.show_live(live);
     }
-    let socket = open_socket(folder, &mut runtime);
-    headless::obey_signals(runtime.handle(), way_out(&runtime, socket.as_ref())).map_err(no_signals)?;
+    let doors = Doors::open(folder, &mut runtime, nats);
+    headless::obey_signals(runtime.handle(), doors.way_out(&runtime)).map_err(no_signals)?;
     let printing = printer.start().map_err(|error| Failure::failed(format!("cannot print: {error}")))?;
     let left = runtime.run().await?;
     // Off the workers, which may still have a signal to listen for.
-    let _ = tokio::task::spawn_blocking(move || (printing.join(), socket.map(Socket::close))).await;
+    let _ = tokio::task::spawn_blocking(move || (printing.join(), doors.close())).await;
     Ok(left)
 }
 
 async fn in_background(
     folder: &Folder,
+    nats: Option<Nats>,
     make: impl FnOnce(Watchers) -> std::result::Result<Runtime, RuntimeError>,
 ) -> Result<Left> {
     let mut runtime = make(Vec::new())?;
-    let socket = open_socket(folder, &mut runtime);
-    headless::obey_signals(runtime.handle(), way_out(&runtime, socket.as_ref())).map_err(no_signals)?;
+    let doors = Doors::open(folder, &mut runtime, nats);
+    headless::obey_signals(runtime.handle(), doors.way_out(&runtime)).map_err(no_signals)?;
     let left = runtime.run().await?;
-    let _ = tokio::task::spawn_blocking(move || socket.map(Socket::close)).await;
+    let _ = tokio::task::spawn_blocking(move || doors.close()).await;
     Ok(left)
 }
 
@@ -226,25 +231,26 @@ struct Window<'a> {
     leash: Option<Leash>,
     /// How to see the session again, once it was left.
     way_back: String,
+    nats: Option<Nats>,
 }
 
 async fn on_screen(
     window: Window<'_>,
     make: impl FnOnce(Watchers) -> std::result::Result<Runtime, RuntimeError>,
 ) -> Result<Left> {
-    let Window { folder, options, leash, way_back } = window;
+    let Window { folder, options, leash, way_back, nats } = window;
     let (records, news) = mpsc::unbounded_channel();
     let (live_in, live) = mpsc::channel(256);
     let mut runtime = make(vec![records])?;
     runtime.show_live(live_in);
-    let socket = open_socket(folder, &mut runtime);
-    let (handle, way_out) = (runtime.handle(), way_out(&runtime, socket.as_ref()));
+    let doors = Doors::open(folder, &mut runtime, nats);
+    let (handle, way_out, nats) = (runtime.handle(), doors.way_out(&runtime), doors.link());
     if let Some(leash) = &leash {
         leash.guard(way_out.clone());
     }
     let tie = if leash.is_some() { Tie::Loose } else { Tie::Close };
     let helm = Some(Helm::Here(handle.clone()));
-    let source = tui::Source { journal: folder.journal(), helm, news, live, tie };
+    let source = tui::Source { journal: folder.journal(), helm, news, live, tie, nats };
     let session = tokio::spawn(runtime.run());
     let log = options.log.as_ref().map(|log| format!("\n  its log is in {}", log.display())).unwrap_or_default();
     let shown = tui::run(source, options).await;
@@ -262,26 +268,54 @@ async fn on_screen(
     let left = session
         .await
         .map_err(|panic| Failure::failed(format!("the session died, which is a fault of creel: {panic}{log}")))??;
-    let _ = tokio::task::spawn_blocking(move || socket.map(Socket::close)).await;
+    let _ = tokio::task::spawn_blocking(move || doors.close()).await;
     shown.map_err(|error| Failure::failed(format!("the screen failed: {error}\n  `creel resume` goes on")))?;
     tell_the_end(folder);
     Ok(left)
 }
 
-/// Lets others reach the session. One that cannot be reached goes on all the same.
-pub(super) fn open_socket(folder: &Folder, runtime: &mut Runtime) -> Option<Socket> {
-    let places = Places::usual(paths::state_dir().as_deref());
-    let opened = Socket::open(&places, folder, runtime);
-    opened
-        .inspect_err(|error| {
-            tracing::warn!("there is no control socket: {error}");
-            say(&format!("creel: this session cannot be reached from other terminals: {error}"));
-        })
-        .ok()
+/// The ways by which others reach a session.
+pub(super) struct Doors {
+    socket: Option<Socket>,
+    uplink: Option<Uplink>,
 }
 
-pub(super) fn way_out(runtime: &Runtime, socket: Option<&Socket>) -> WayOut {
-    WayOut { children: runtime.children(), address: socket.map(Socket::address) }
+impl Doors {
+    /// Lets others reach the session. One that cannot be reached goes on all the same.
+    pub(super) fn open(folder: &Folder, runtime: &mut Runtime, nats: Option<Nats>) -> Self {
+        let uplink = nats.and_then(|nats| {
+            let opened = Uplink::open(nats, folder, runtime);
+            opened.inspect_err(|error| say(&format!("creel: this session is not told to NATS: {error}"))).ok()
+        });
+        let places = Places::usual(paths::state_dir().as_deref());
+        let socket = Socket::open(&places, folder, runtime, uplink.as_ref().map(Uplink::link));
+        let socket = socket.inspect_err(|error| {
+            tracing::warn!("there is no control socket: {error}");
+            say(&format!("creel: this session cannot be reached from other terminals: {error}"));
+        });
+        Self { socket: socket.ok(), uplink }
+    }
+
+    /// How the session stands with its NATS server.
+    fn link(&self) -> Option<watch::Receiver<Link>> {
+        self.uplink.as_ref().map(Uplink::link)
+    }
+
+    pub(super) fn way_out(&self, runtime: &Runtime) -> WayOut {
+        WayOut { children: runtime.children(), address: self.socket.as_ref().map(Socket::address) }
+    }
+
+    /// Waits until those who watch have seen the end, and not for long.
+    pub(super) fn close(self) {
+        if let Some(socket) = self.socket {
+            socket.close();
+        }
+        if let Some(link) = self.uplink.and_then(Uplink::close) {
+            say(&format!(
+                "creel: NATS does not have all of the session ({link}); the next session here sends the rest"
+            ));
+        }
+    }
 }
 
 /// The last line of the story stays in the terminal when the screen is gone.

@@ -12,7 +12,7 @@ pub(super) mod task;
 
 use std::io::Read as _;
 
-use super::{Failure, Result, print};
+use super::{Failure, Result, print, remote::Server};
 use crate::{
     control::{
         cli::steer::{MessageArgs, SessionArgs, StatusArgs, StopArgs},
@@ -37,6 +37,9 @@ pub(super) fn ask(session: &SessionArgs, request: &Request) -> Result {
 
 /// Asks the session, and gives what it told.
 fn told(session: &SessionArgs, request: &Request) -> Result<Option<Told>> {
+    if let Some(server) = Server::named(&session.nats, &session.config)? {
+        return server.told(session, request);
+    }
     let folder = choose::running(session)?;
     Ok(Client::connect(&folder)?.ask(Asker::Cli, request)?)
 }
@@ -98,6 +101,9 @@ fn lines(status: &Status) -> String {
     }
     if let Some(gate) = &status.gate {
         text += &format!("gate       {}\n", gate::line(gate).replace('\n', "\n           "));
+    }
+    if let Some(link) = &status.nats {
+        text += &format!("nats       {}\n", plain(&link.to_string()));
     }
     text + &format!("since      {} (process {})\n", status.started, status.pid)
 }

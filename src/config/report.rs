@@ -42,6 +42,14 @@ impl Report {
         self.diagnostics.push(Diagnostic::warning(&self.source, at, message));
     }
 
+    /// Where a byte of a text is written; where escapes hide it, the whole text.
+    pub(super) fn within(&self, node: &Node, text: &str, index: usize) -> Stretch {
+        match self.source.slice(node.at).find(text) {
+            Some(start) => Stretch { offset: node.at.offset + start + index, len: 1 },
+            None => node.at,
+        }
+    }
+
     pub(super) fn has_errors(&self) -> bool {
         self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
     }

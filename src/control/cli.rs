@@ -97,6 +97,15 @@ pub struct ConfigArgs {
     pub config: Option<PathBuf>,
 }
 
+/// Which server, for sessions on other machines.
+#[derive(Debug, Default, Args)]
+pub struct NatsArgs {
+    /// Look on other machines, by a NATS server; whoever logs in is in the URL (`${NAME}` is a variable of the
+    /// environment) or in the config.
+    #[arg(long = "nats", value_name = "URL")]
+    pub url: Option<String>,
+}
+
 /// How to run a session.
 #[derive(Debug, Default, Args)]
 pub struct RunArgs {
@@ -272,6 +281,9 @@ pub struct ListArgs {
     /// Whose sessions.
     #[command(flatten)]
     pub config: ConfigArgs,
+    /// Where they are.
+    #[command(flatten)]
+    pub nats: NatsArgs,
     /// Print it as JSON.
     #[arg(long)]
     pub json: bool,
@@ -286,6 +298,9 @@ pub struct ShowArgs {
     /// Whose sessions.
     #[command(flatten)]
     pub config: ConfigArgs,
+    /// Where they are.
+    #[command(flatten)]
+    pub nats: NatsArgs,
     /// Print its records as they are.
     #[arg(long, conflicts_with = "prompts")]
     pub json: bool,
@@ -303,6 +318,9 @@ pub struct ReplayArgs {
     /// Whose sessions.
     #[command(flatten)]
     pub config: ConfigArgs,
+    /// Where they are.
+    #[command(flatten)]
+    pub nats: NatsArgs,
 }
 
 /// A session's name becomes a folder and a part of subjects, so it is plain.

@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::socket::{
-    client::{AskError, Client, Seen},
-    message::Asker,
+use super::{
+    nats::asking::Asking,
+    socket::{
+        client::{AskError, Client, Seen},
+        message::Asker,
+    },
 };
 use crate::{
     engine::{event::By, input::Command},
@@ -47,8 +50,11 @@ pub struct Following {
 
 /// A session in another process.
 #[derive(Debug, Clone)]
-pub struct Remote {
-    folder: Folder,
+pub enum Remote {
+    /// On this machine: its socket is told in its folder.
+    Near(Folder),
+    /// On another one, reached by NATS.
+    Far(Box<Asking>),
 }
 
 impl Remote {
@@ -74,12 +80,18 @@ impl Remote {
                 }
             }
         });
-        Ok((Self { folder: folder.clone() }, Following { news, live }))
+        Ok((Self::Near(folder.clone()), Following { news, live }))
     }
 
-    /// One connection a command: it cannot have grown old, and a person does not type faster.
     async fn command(&self, command: Command) -> Result<(), String> {
-        let folder = self.folder.clone();
+        let folder = match self {
+            Self::Near(folder) => folder.clone(),
+            Self::Far(asking) => {
+                let asked = asking.ask(Asker::Tui, &command.into()).await;
+                return asked.map(drop).map_err(|error| error.to_string());
+            }
+        };
+        // One connection a command: it cannot have grown old, and a person does not type faster.
         let asked =
             tokio::task::spawn_blocking(move || Client::connect(&folder)?.ask(Asker::Tui, &command.into())).await;
         match asked {

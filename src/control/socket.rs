@@ -9,9 +9,10 @@
 //!   those who do not read are left.
 
 pub mod address;
+pub(super) mod answer;
 pub mod client;
 mod connection;
-mod ledger;
+pub(super) mod ledger;
 pub mod message;
 mod tail;
 pub mod view;
@@ -22,11 +23,12 @@ use rustix::process::geteuid;
 use tokio::{
     io::AsyncWriteExt as _,
     net::{UnixListener, UnixStream},
+    sync::watch,
     task::JoinSet,
     time::timeout,
 };
 
-use crate::{journal::Folder, runtime::Runtime};
+use crate::{control::nats::link::Link, journal::Folder, runtime::Runtime};
 use address::{Address, Places};
 use connection::Reach;
 use ledger::Ledger;
@@ -56,10 +58,15 @@ struct Server {
 
 impl Socket {
     /// Listens for the session of this folder, which this process is about to run.
-    pub fn open(places: &Places, folder: &Folder, runtime: &mut Runtime) -> io::Result<Self> {
+    pub fn open(
+        places: &Places,
+        folder: &Folder,
+        runtime: &mut Runtime,
+        nats: Option<watch::Receiver<Link>>,
+    ) -> io::Result<Self> {
         let follower = runtime.follow();
         let (address, listener) = Address::take(places, folder, &follower.state.began.id)?;
-        let (ledger, desk) = Ledger::new(follower);
+        let (ledger, desk) = Ledger::new(follower, nats);
         let reach = Reach { handle: runtime.handle(), desk, journal: folder.journal(), live: runtime.live() };
         let server = Server { listener, ledger, reach, address: address.clone() };
         let thread = std::thread::Builder::new().name("socket".into()).spawn(move || server.run())?;
@@ -111,7 +118,7 @@ impl Server {
                     }
                 },
                 Some(_) = clients.join_next() => {}
-                () = &mut following => break,
+                _ = &mut following => break,
             }
         }
         // From here on there is no session to reach.

@@ -40,6 +40,11 @@ impl Sessions {
         Self { root: project.join(".creel").join("sessions") }
     }
 
+    /// The sessions beside this one.
+    pub fn around(folder: &Folder) -> Self {
+        Self { root: folder.path.parent().unwrap_or(&folder.path).to_owned() }
+    }
+
     /// The folder of a session, whether or not it exists.
     pub fn folder(&self, name: &str) -> Folder {
         Folder { name: name.to_owned(), path: self.root.join(name) }
@@ -80,6 +85,11 @@ impl Folder {
     /// Where the session can be reached while it runs, as a line.
     pub fn socket_file(&self) -> PathBuf {
         self.path.join("socket")
+    }
+
+    /// How far the records were sent elsewhere.
+    pub fn outbox_file(&self) -> PathBuf {
+        self.path.join("outbox")
     }
 
     /// Whether the session exists: a journal without a whole record is what is left of one that never began.

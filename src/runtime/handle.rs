@@ -119,6 +119,11 @@ impl Handle {
         records
     }
 
+    /// Records that something is not as it should be.
+    pub fn warn(&self, text: String) {
+        self.tell(Input::Warned(text));
+    }
+
     pub(super) fn tell(&self, input: Input) {
         let _ = self.now.send(Message::Input(input));
     }

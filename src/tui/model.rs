@@ -17,7 +17,7 @@ use super::{
     theme::{Role, Theme},
 };
 use crate::{
-    control::hook_stats::Tallies,
+    control::{hook_stats::Tallies, nats::link::Link},
     engine::{
         State,
         event::Event,
@@ -145,6 +145,8 @@ pub struct Model {
     pub mode: Mode,
     /// What becomes of the session when the screen goes.
     pub tie: Tie,
+    /// How it stands with a NATS server, if there is one.
+    pub nats: Option<Link>,
     /// What time it is.
     pub now: At,
     /// When the last record was made.
@@ -186,6 +188,7 @@ impl Model {
             theme,
             mode,
             tie: Tie::default(),
+            nats: None,
             now: At(0),
             recorded: At(0),
             size: (80, 24),

@@ -18,6 +18,8 @@ mod leaving;
 mod lines;
 mod mcp;
 mod mcp_loops;
+mod nats;
+mod nats_elsewhere;
 mod output;
 mod pipelines;
 mod process;

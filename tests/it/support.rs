@@ -2,6 +2,7 @@
 
 pub mod listener;
 pub mod mcp;
+pub mod nats;
 pub mod peer;
 pub mod project;
 pub mod repo;

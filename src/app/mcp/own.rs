@@ -16,14 +16,15 @@ use crate::{
     app::{
         Failure, Result,
         project::{self, Project},
-        run, stage, trust,
+        run,
+        stage::{self, Doors},
+        trust,
     },
     config::Settings,
     control::{
         cli::ConfigArgs,
         headless::{self, WayOut},
         socket::{
-            Socket,
             client::Client,
             message::{Asker, Request},
         },
@@ -135,13 +136,13 @@ fn live(folder: &Folder, make: impl FnOnce(&Folder) -> Result<Runtime>, tell: &S
             Ok(runtime) => runtime,
             Err(failure) => return drop(tell.send(Err(failure))),
         };
-        let socket = stage::open_socket(folder, &mut runtime);
-        let way_out = stage::way_out(&runtime, socket.as_ref());
+        let doors = Doors::open(folder, &mut runtime, None);
+        let way_out = doors.way_out(&runtime);
         let _ = tell.send(Ok(Begun { tokio: Handle::current(), way_out }));
         if let Err(error) = runtime.run().await {
             tracing::error!("the session failed: {error}");
         }
-        let _ = tokio::task::spawn_blocking(move || socket.map(Socket::close)).await;
+        let _ = tokio::task::spawn_blocking(move || doors.close()).await;
     });
     tokio.shutdown_background();
 }

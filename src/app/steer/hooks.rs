@@ -38,7 +38,8 @@ pub(in crate::app) fn hooks(command: HooksCommand) -> Result {
 /// The hooks of the session; with none running and none named, those of the config.
 fn known(session: &SessionArgs) -> Result<Vec<HookView>> {
     let (_, sessions) = project::sessions_of(&session.config)?;
-    if choose::named(session, &sessions)?.is_none() && choose::all_running(&sessions)?.is_empty() {
+    let here = session.nats.url.is_none();
+    if here && choose::named(session, &sessions)?.is_none() && choose::all_running(&sessions)?.is_empty() {
         let project = Project::load_existing(&session.config)?;
         let draft = &project.settings.draft;
         let lifecycle = view::hooks(&draft.hooks, &HookBook::default()).into_iter();

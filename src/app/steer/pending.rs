@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 
 use super::{LINE, ask, choose, counted, given, json, other_answer, told};
 use crate::{
-    app::{Failure, Result, print, say},
+    app::{Failure, Result, print, remote, say},
     control::{
         cli::steer::{PendingCommand, SessionArgs},
         editor,
@@ -77,7 +77,11 @@ fn whole(session: &SessionArgs, item: ItemId) -> Result<ItemView> {
         return Err(other_answer());
     };
     if view.text.is_none() {
-        view.text = on_record(&choose::running(session)?, item)?;
+        let copy = remote::copy(session)?;
+        view.text = match &copy {
+            Some(copy) => on_record(copy.folder(), item)?,
+            None => on_record(&choose::running(session)?, item)?,
+        };
     }
     Ok(*view)
 }

@@ -2,19 +2,28 @@
 
 use super::{choose, json};
 use crate::{
-    app::{Result, print, project, say},
+    app::{Result, print, project, remote, say},
     control::{
         cli::steer::SessionArgs,
         hook_stats::{self, Tallies},
     },
-    journal,
+    journal::{self, Folder},
 };
 
-pub(super) fn stats(session: &SessionArgs, as_json: bool) -> Result {
+/// The session that is meant, running or past.
+fn here(session: &SessionArgs) -> Result<Folder> {
     let (_, sessions) = project::sessions_of(&session.config)?;
-    let folder = match choose::named(session, &sessions)? {
-        Some(folder) => folder,
-        None => choose::running(session)?,
+    match choose::named(session, &sessions)? {
+        Some(folder) => Ok(folder),
+        None => choose::running(session),
+    }
+}
+
+pub(super) fn stats(session: &SessionArgs, as_json: bool) -> Result {
+    let copy = remote::copy(session)?;
+    let folder = match &copy {
+        Some(copy) => copy.folder().clone(),
+        None => here(session)?,
     };
     let mut tallies = Tallies::default();
     journal::read(&folder.journal(), |record| tallies.take(&record.event))?;

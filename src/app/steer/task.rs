@@ -2,7 +2,7 @@
 
 use super::{ask, choose, given, json, other_answer, told};
 use crate::{
-    app::{Failure, Result, print, project},
+    app::{Failure, Result, print, project, remote::Server},
     control::{
         cli::{
             steer::SessionArgs,
@@ -117,6 +117,9 @@ enum Known {
 
 /// Asks the session that is meant; one that is named need not run.
 fn known(session: &SessionArgs, request: &Request) -> Result<Known> {
+    if let Some(server) = Server::named(&session.nats, &session.config)? {
+        return server.told(session, request)?.map(Known::Told).ok_or_else(other_answer);
+    }
     let (_, sessions) = project::sessions_of(&session.config)?;
     let Some(folder) = choose::named(session, &sessions)? else {
         return told(session, request)?.map(Known::Told).ok_or_else(other_answer);

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::{ConfigArgs, session_name};
+use super::{ConfigArgs, NatsArgs, session_name};
 use crate::engine::{
     hooks::point::Point,
     ids::{GateId, ItemId},
@@ -18,6 +18,9 @@ pub struct SessionArgs {
     /// Whose sessions.
     #[command(flatten)]
     pub config: ConfigArgs,
+    /// Where they are.
+    #[command(flatten)]
+    pub nats: NatsArgs,
 }
 
 /// How a session is.
@@ -246,6 +249,9 @@ pub struct AttachArgs {
     /// Whose sessions.
     #[command(flatten)]
     pub config: ConfigArgs,
+    /// Where they are.
+    #[command(flatten)]
+    pub nats: NatsArgs,
 }
 
 fn item(text: &str) -> Result<ItemId, String> {

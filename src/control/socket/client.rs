@@ -102,10 +102,7 @@ impl Client {
             Ok(None) => return Err(AskError::Ended(self.name.clone())),
             Err(error) => return Err(self.broken(error)),
         };
-        match (reply.ok, reply.error) {
-            (true, _) => Ok(reply.told),
-            (false, why) => Err(AskError::Refused(why.unwrap_or_else(|| "the session did not say why not".into()))),
-        }
+        reply.outcome().map_err(AskError::Refused)
     }
 
     /// Asks for something that takes as long as the session needs for it.

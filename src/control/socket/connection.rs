@@ -19,15 +19,12 @@ use tokio::{
 };
 
 use super::{
+    answer::{Answer, answer},
     ledger::Desk,
-    message::{self, Asker, LONGEST, LiveLine, LiveOutput, Meaning, Question, Reply, Request, Told},
+    message::{self, Asker, LONGEST, LiveLine, LiveOutput, Reply, Request},
     tail::Tail,
 };
-use crate::{
-    control::stop_view::JudgedView,
-    engine::event::Event,
-    runtime::{Handle, Live, Records},
-};
+use crate::runtime::{Handle, Live};
 
 /// How long a client may take to read what it is sent.
 pub(super) const WRITING: Duration = Duration::from_secs(10);
@@ -109,49 +106,17 @@ impl Connection {
 
     async fn answer(&self, by: Asker, request: Request) -> Next {
         let Reach { handle, desk, journal, live } = &self.reach;
-        Next::Say(match request.meaning() {
-            Meaning::Command(command) => match handle.recorded(by.into(), command).await {
-                Ok(records) => self.told(&records).await,
-                Err(why) => Reply::refused(why),
-            },
-            Meaning::Judgement(asked) => match handle.judged(by.into(), asked).await {
-                Ok(records) => JudgedView::of(records.iter().map(|record| &**record))
-                    .map_or_else(Reply::done, |judged| Reply::told(Told::Judged(Box::new(judged)))),
-                Err(why) => Reply::refused(why),
-            },
-            Meaning::Question(question) => desk.ask(question).await,
-            Meaning::Watch(from, output) => {
+        match answer(handle, desk, by.into(), request).await {
+            Answer::Say(reply) => Next::Say(reply),
+            Answer::Watch(from, output) => {
                 let from = from.unwrap_or(*desk.news.borrow() + 1);
                 let live = (output == LiveOutput::Wanted).then(|| live.subscribe());
                 match Tail::open(journal, from) {
-                    Ok(tail) => return Next::Watch(tail, live),
-                    Err(error) => Reply::refused(format!("the journal cannot be read: {error}")),
+                    Ok(tail) => Next::Watch(tail, live),
+                    Err(error) => Next::Say(Reply::refused(format!("the journal cannot be read: {error}"))),
                 }
-            }
-        })
-    }
-
-    /// What became of a command; a new hook or loop is told whole.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "everything else needs no more words than that it was done")]
-    async fn told(&self, records: &Records) -> Reply {
-        let desk = &self.reach.desk;
-        for record in records {
-            match &record.event {
-                Event::StopHookRegistered { hook_id, .. } => {
-                    let Reply { told: Some(Told::StopHooks(all)), .. } = desk.ask(Question::StopHooks(None)).await
-                    else {
-                        continue;
-                    };
-                    let own = all.into_iter().filter(|hook| hook.id == *hook_id).collect();
-                    return Reply::told(Told::StopHooks(own));
-                }
-                Event::AgentLoopStarted { loop_id, .. }
-                | Event::AgentLoopAdvanced { loop_id, .. }
-                | Event::AgentLoopEnded { loop_id, .. } => return desk.ask(Question::Loop(loop_id.clone())).await,
-                _ => {}
             }
         }
-        Reply::recorded(records.iter().map(|record| &record.event))
     }
 
     async fn watch(mut self, mut tail: Tail, mut live: Option<broadcast::Receiver<Live>>) -> io::Result<()> {

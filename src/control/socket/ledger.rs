@@ -13,7 +13,7 @@ use super::{
     view::{self, ItemView, Status},
 };
 use crate::{
-    control::{stop_view, task_view},
+    control::{nats::link::Link, stop_view, task_view},
     engine::State,
     journal::Record,
     runtime::Follower,
@@ -23,12 +23,14 @@ use crate::{
 const BACKLOG: usize = 64;
 
 /// Follows a session and answers questions.
-pub(super) struct Ledger {
+pub(in crate::control) struct Ledger {
     state: State,
     seq: u64,
     records: mpsc::UnboundedReceiver<Arc<Record>>,
     questions: mpsc::Receiver<Asked>,
     news: watch::Sender<u64>,
+    /// How the session stands with its NATS server, if it has one.
+    nats: Option<watch::Receiver<Link>>,
 }
 
 struct Asked {
@@ -38,28 +40,28 @@ struct Asked {
 
 /// How the ledger is reached. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Desk {
+pub(in crate::control) struct Desk {
     questions: mpsc::Sender<Asked>,
     /// The number of the last record.
-    pub(super) news: watch::Receiver<u64>,
+    pub(in crate::control) news: watch::Receiver<u64>,
 }
 
 impl Ledger {
-    pub(super) fn new(follower: Follower) -> (Self, Desk) {
+    pub(in crate::control) fn new(follower: Follower, nats: Option<watch::Receiver<Link>>) -> (Self, Desk) {
         let Follower { state, seq, records } = follower;
         let (asks, questions) = mpsc::channel(BACKLOG);
         let (news_in, news) = watch::channel(seq);
-        (Self { state, seq, records, questions, news: news_in }, Desk { questions: asks, news })
+        (Self { state, seq, records, questions, news: news_in, nats }, Desk { questions: asks, news })
     }
 
-    /// Follows until the session is over.
-    pub(super) async fn follow(mut self) {
+    /// Follows until the session is over; how the session was then.
+    pub(in crate::control) async fn follow(mut self) -> Status {
         loop {
             tokio::select! {
                 biased;
                 record = self.records.recv() => match record {
                     Some(record) => self.fold(&record),
-                    None => return,
+                    None => return self.status(),
                 },
                 Some(Asked { question, reply }) = self.questions.recv() => {
                     // Whoever asked may be gone.
@@ -75,10 +77,15 @@ impl Ledger {
         self.news.send_replace(record.seq);
     }
 
+    fn status(&self) -> Status {
+        let nats = self.nats.as_ref().map(|link| link.borrow().clone());
+        Status { nats, ..Status::of(&self.state, self.seq) }
+    }
+
     fn answer(&self, question: Question) -> Reply {
         let state = &self.state;
         Reply::told(match question {
-            Question::Status => Told::Status(Box::new(Status::of(state, self.seq))),
+            Question::Status => Told::Status(Box::new(self.status())),
             Question::Items(which) => Told::Items(view::items(state, which)),
             Question::Item(id) => match state.pending.get(id) {
                 Some(item) => Told::Item(Box::new(ItemView::whole(item))),
@@ -105,7 +112,7 @@ impl Ledger {
 }
 
 impl Desk {
-    pub(super) async fn ask(&self, question: Question) -> Reply {
+    pub(in crate::control) async fn ask(&self, question: Question) -> Reply {
         let (reply, answer) = oneshot::channel();
         let asked = self.questions.send(Asked { question, reply }).await;
         match (asked, answer.await) {

@@ -461,6 +461,14 @@ impl Reply {
         Self { v: VERSION, ok: false, error: Some(why.into()), told: None }
     }
 
+    /// What was asked for, or why it was not done.
+    pub fn outcome(self) -> Result<Option<Told>, String> {
+        match (self.ok, self.error) {
+            (true, _) => Ok(self.told),
+            (false, why) => Err(why.unwrap_or_else(|| "the session did not say why not".into())),
+        }
+    }
+
     /// The line of it, newline included.
     pub fn to_line(&self) -> String {
         line(self)

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::message::Which;
 use crate::{
-    control::stop_words,
+    control::{nats::link::Link, stop_words},
     engine::{
         State,
         event::{Outcome, StopHow},
@@ -70,6 +70,9 @@ pub struct Status {
     pub outcome: Option<Outcome>,
     /// The number of its last record.
     pub seq: u64,
+    /// How it stands with its NATS server, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nats: Option<Link>,
 }
 
 /// A gate that waits.
@@ -174,6 +177,7 @@ impl Status {
             pid: std::process::id(),
             outcome: state.outcome(),
             seq,
+            nats: None,
         }
     }
 }

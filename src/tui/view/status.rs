@@ -59,9 +59,11 @@ pub(super) fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer
 /// What is counted, as it stands side by side; each with its rank, of which the lowest goes last.
 struct Figures(Vec<(String, u8)>);
 
+/// That it is behind matters more than what was used.
+const NATS: u8 = 2;
 /// Up to here the figures say how far the session is; the others say what it has used.
 const HOW_FAR: u8 = 1;
-const LAST: u8 = 5;
+const LAST: u8 = 6;
 
 impl Figures {
     fn of(model: &Model, state: &State) -> Self {
@@ -70,13 +72,15 @@ impl Figures {
         let runs = state.outcome().is_none() && matches!(model.mode, Mode::Live);
         let elapsed = model.now.since(state.started).0 / 1_000;
         let context = state.turns.context.filter(|context| context.size > 0);
+        let nats = model.nats.as_ref().map(|link| plain(&format!("nats: {link}")));
         let replay = if let Mode::Replay(player) = &model.mode { Some(player.describe()) } else { None };
         let all = [
             (Some(iteration), 1),
             (runs.then(|| format!("{}:{:02}", elapsed / 60, elapsed % 60)), LAST),
-            ((account.tokens > 0).then(|| amounts::tokens(account.tokens)), 3),
-            ((account.cost > 0.0).then(|| amounts::money(account.cost)), 2),
-            (context.map(|context| format!("context {}%", context.used.saturating_mul(100) / context.size)), 4),
+            ((account.tokens > 0).then(|| amounts::tokens(account.tokens)), 4),
+            ((account.cost > 0.0).then(|| amounts::money(account.cost)), 3),
+            (context.map(|context| format!("context {}%", context.used.saturating_mul(100) / context.size)), 5),
+            (nats, NATS),
             (replay, 0),
         ];
         Self(all.into_iter().filter_map(|(text, rank)| Some((text?, rank))).collect())

@@ -1,0 +1,282 @@
+//! What NATS costs, each figure a ratio of two times that were measured in the same run against the same server.
+//!
+//! Needs a `nats-server`. `cargo bench --bench nats` measures all, `-- outbox` one. The exit code is 1 if one is missed.
+
+#[path = "support/measure.rs"]
+mod measure;
+#[path = "support/memory.rs"]
+mod memory;
+
+use std::{
+    collections::VecDeque,
+    fs::{self, File},
+    io::{BufWriter, Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    path::Path,
+    process::{Child, Command, ExitCode, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, Instant},
+};
+
+use async_nats::{
+    Client,
+    jetstream::context::{ContextBuilder, PublishAckFuture},
+};
+use creel::{
+    config::{self, Nats},
+    control::nats::{Uplink, send_leftovers},
+    engine::{
+        event::{Presence, SessionStarted},
+        policy::Plan,
+    },
+    journal::Sessions,
+    runtime::{Runtime, Scene},
+};
+use measure::{Figure, Finding, Result, Verdict, check, compare};
+use memory::{forget_peak, peak_memory_kib};
+
+/// How long the journal is.
+const RECORDS: u32 = 50_000;
+/// As many messages are under way at once.
+const WINDOW: usize = 512;
+/// How many requests a round has.
+const REQUESTS: u32 = 500;
+const ITERATIONS: u32 = 100;
+
+fn main() -> ExitCode {
+    measure::run(&FIGURES)
+}
+
+const FIGURES: [Figure; 3] = [
+    Figure { name: "outbox", measure: outbox },
+    Figure { name: "session", measure: session },
+    Figure { name: "command", measure: command },
+];
+
+/// A journal through the outbox, from the connection to the last acknowledgement, against the same lines published by
+/// the same client without anything else.
+fn outbox() -> Result<Vec<Finding>> {
+    let stage = Stage::new()?;
+    let sessions = Sessions::of(stage.folder.path());
+    let lines: Vec<String> = (1..=RECORDS).map(line).collect();
+    let ours = || {
+        let name = stage.name();
+        let folder = sessions.folder(&name);
+        fs::create_dir_all(&folder.path)?;
+        let mut file = BufWriter::new(File::create(folder.journal())?);
+        lines.iter().try_for_each(|line| writeln!(file, "{line}"))?;
+        file.flush()?;
+        File::create(folder.outbox_file())?;
+        let started = Instant::now();
+        stage.tokio.block_on(send_leftovers(&stage.nats, &sessions))?;
+        let took = started.elapsed();
+        let kept = fs::read_to_string(folder.outbox_file())?;
+        check(kept.contains(&format!("\"seq\":{RECORDS},")), "not all records were sent")?;
+        fs::remove_dir_all(&folder.path)?;
+        Ok(took)
+    };
+    let theirs = || stage.tokio.block_on(bare(&stage.url, &lines, &stage.name()));
+    forget_peak();
+    let before = peak_memory_kib()?;
+    ours()?;
+    let grown = peak_memory_kib()?.saturating_sub(before) / 1024;
+    let memory = format!("{RECORDS} records through the outbox: {grown} MiB more memory at the peak");
+    let compared = compare(7, ours, theirs)?;
+    Ok(vec![
+        compared.finding(&format!("{RECORDS} records through the outbox"), "bare pipelined publishing", 2.0),
+        Finding { text: memory, verdict: Verdict::Information },
+    ])
+}
+
+async fn bare(url: &str, lines: &[String], name: &str) -> Result<Duration> {
+    let started = Instant::now();
+    let jetstream = ContextBuilder::new().max_ack_inflight(WINDOW).build(async_nats::connect(url).await?);
+    let subject = format!("creel.events.{name}.tool.called");
+    let mut under_way = VecDeque::new();
+    for line in lines {
+        if under_way.len() >= WINDOW
+            && let Some(ack) = under_way.pop_front()
+        {
+            PublishAckFuture::into_future(ack).await?;
+        }
+        under_way.push_back(jetstream.publish(subject.clone(), line.clone().into()).await?);
+    }
+    for ack in under_way {
+        ack.await?;
+    }
+    Ok(started.elapsed())
+}
+
+/// A record like those that agents cause.
+fn line(seq: u32) -> String {
+    if seq == 1 {
+        return r#"{"v":1,"seq":1,"at":"2026-11-15T09:30:00.123Z","session":"s","kind":"session_started","id":"bench"}"#.into();
+    }
+    let text = "I will look at the parser first: it reads a list as one word, and that is wrong. ".repeat(3);
+    format!(
+        r#"{{"v":1,"seq":{seq},"at":"2026-11-15T09:30:00.123Z","session":"s","kind":"agent_said","iteration":1,"turn":1,"text":"{text}"}}"#
+    )
+}
+
+/// A session that has a server, against the same session without one.
+fn session() -> Result<Vec<Finding>> {
+    let stage = Stage::new()?;
+    let compared = compare(25, || stage.session(Some(&stage.nats)), || stage.session(None))?;
+    let what = format!("{ITERATIONS} iterations with a server");
+    Ok(vec![compared.finding(&what, "without", 1.05)])
+}
+
+/// A command to a session and its answer, against a bare request to a program that only answers.
+fn command() -> Result<Vec<Finding>> {
+    let stage = Stage::new()?;
+    let name = stage.name();
+    let (mut runtime, folder) = stage.begin(&name, "sleep 600")?;
+    let uplink = Uplink::open(stage.nats.clone(), &folder, &mut runtime)?;
+    let (handle, running) = (runtime.handle(), stage.tokio.spawn(runtime.run()));
+    let client = stage.tokio.block_on(async_nats::connect(&stage.url))?;
+    let echo = std::thread::spawn({
+        let url = stage.url.clone();
+        move || -> std::result::Result<(), String> {
+            let tokio =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
+            tokio.block_on(echo(&url)).map_err(|error| error.to_string())
+        }
+    });
+    let subject = format!("creel.commands.{name}");
+    stage.until_answered(&client, &subject)?;
+    stage.until_answered(&client, "echo")?;
+    let asked = |subject: &str| stage.tokio.block_on(ask_many(&client, subject));
+    let compared = compare(15, || asked(&subject), || asked("echo"))?;
+    stage.tokio.block_on(async {
+        let stop = creel::engine::input::Command::Stop(creel::engine::event::StopHow::Now);
+        let _ = handle.command(creel::engine::event::By::Cli, stop).await;
+        let _ = running.await;
+        let _ = client.publish("echo", "stop".into()).await;
+        let _ = client.flush().await;
+    });
+    drop(uplink.close());
+    let _ = echo.join();
+    Ok(vec![compared.finding(&format!("{REQUESTS} commands"), "bare requests", 3.0)])
+}
+
+async fn ask_many(client: &Client, subject: &str) -> Result<Duration> {
+    let started = Instant::now();
+    for n in 0..REQUESTS {
+        let verb = if n % 2 == 0 { "pause" } else { "unpause" };
+        let line = format!(r#"{{"v":1,"do":"{verb}"}}"#);
+        client.request(subject.to_owned(), line.into()).await?;
+    }
+    Ok(started.elapsed())
+}
+
+/// Answers every request with as much as a session says.
+async fn echo(url: &str) -> Result<()> {
+    let client = async_nats::connect(url).await?;
+    let mut asked = client.subscribe("echo").await?;
+    loop {
+        let next =
+            std::future::poll_fn(|context| futures_core::Stream::poll_next(std::pin::Pin::new(&mut asked), context));
+        match next.await {
+            Some(message) if message.payload != "stop" => {
+                if let Some(to) = message.reply {
+                    client.publish(to, r#"{"v":1,"ok":true}"#.into()).await?;
+                }
+            }
+            Some(_) | None => return Ok(()),
+        }
+    }
+}
+
+/// A server, and a folder for sessions.
+struct Stage {
+    folder: tempfile::TempDir,
+    tokio: tokio::runtime::Runtime,
+    server: Child,
+    url: String,
+    nats: Nats,
+    next: AtomicU32,
+}
+
+impl Stage {
+    fn new() -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let program = ["/usr/sbin/nats-server", "nats-server"].into_iter().find(|path| Path::new(path).exists());
+        let server = Command::new(std::env::var("NATS_SERVER").unwrap_or(program.unwrap_or("nats-server").to_owned()))
+            .args(["-a", "127.0.0.1", "-p", &port.to_string(), "-js", "-sd"])
+            .arg(folder.path().join("js"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("`nats-server` does not start: {error}"))?;
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !greets(port) {
+            check(Instant::now() < deadline, "`nats-server` does not answer")?;
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let url = format!("nats://127.0.0.1:{port}");
+        let nats = Nats::named(&url, None)?;
+        let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        Ok(Self { folder, tokio, server, url, nats, next: AtomicU32::new(1) })
+    }
+
+    fn name(&self) -> String {
+        format!("s{}", self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn begin(&self, name: &str, agent: &str) -> Result<(Runtime, creel::journal::Folder)> {
+        let project = self.folder.path();
+        let text = format!("prompt: Go.\nmax_iterations: {ITERATIONS}\nagents: {{ a: {{ command: '{agent}' }} }}\n");
+        let plan: Plan = config::parse(&text, &project.join("creel.yaml"))?.plan(config::Wanted::default())?;
+        let began = SessionStarted {
+            agent: plan.agent.clone(),
+            cwd: project.to_string_lossy().into_owned(),
+            prompt: "Go.".into(),
+            max_iterations: ITERATIONS,
+            id: format!("bench-{}-{name}", std::process::id()),
+            seed: 7,
+            presence: Presence::Unattended,
+            plan,
+            errand: None,
+        };
+        let folder = Sessions::of(project).folder(name);
+        let scene = Scene { cwd: project.to_owned(), rescue: project.join("rescued") };
+        Ok((Runtime::begin(began, &folder, scene, Vec::new())?, folder))
+    }
+
+    /// A session from its first record to its last.
+    fn session(&self, nats: Option<&Nats>) -> Result<Duration> {
+        let name = self.name();
+        let started = Instant::now();
+        let _inside = self.tokio.enter();
+        let (mut runtime, folder) = self.begin(&name, "true")?;
+        let uplink = nats.map(|nats| Uplink::open(nats.clone(), &folder, &mut runtime)).transpose()?;
+        let left = self.tokio.block_on(runtime.run())?;
+        let took = started.elapsed();
+        check(left.state.iterations.current == ITERATIONS, "not all iterations took place")?;
+        check(uplink.and_then(Uplink::close).is_none(), "the server does not have everything")?;
+        fs::remove_dir_all(&folder.path)?;
+        Ok(took)
+    }
+
+    fn until_answered(&self, client: &Client, subject: &str) -> Result<()> {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let request = || client.request(subject.to_owned(), r#"{"v":1,"do":"status"}"#.into());
+        while self.tokio.block_on(request()).is_err() {
+            check(Instant::now() < deadline, "nobody answers")?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+fn greets(port: u16) -> bool {
+    let mut greeting = [0; 4];
+    TcpStream::connect(("127.0.0.1", port)).is_ok_and(|mut stream| stream.read_exact(&mut greeting).is_ok())
+}

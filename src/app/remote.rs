@@ -1,0 +1,99 @@
+//! Sessions on other machines, reached by a NATS server.
+
+use async_nats::{Client, jetstream};
+use tokio::sync::mpsc;
+
+use super::{Failure, Result, project::Project, stage};
+use crate::{
+    config::Nats,
+    control::{
+        cli::{ConfigArgs, NatsArgs, steer::SessionArgs},
+        nats::{
+            asking::Asking,
+            connection::{Again, Told as Event, Trouble, connect},
+            mirror::Mirror,
+            roster::{self, Sign},
+        },
+        socket::message::{Asker, Request, Told},
+    },
+    runtime::now,
+};
+
+/// A NATS server that was reached.
+pub(super) struct Server {
+    pub(super) tokio: tokio::runtime::Runtime,
+    pub(super) nats: Nats,
+    pub(super) client: Client,
+    /// What the connection tells about itself.
+    pub(super) told: mpsc::UnboundedReceiver<Event>,
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Self {
+        Self::failed(format!("NATS: {trouble}"))
+    }
+}
+
+impl Server {
+    /// The server that the command line names, if it names one; what the config says of the rest holds.
+    pub(super) fn named(args: &NatsArgs, config: &ConfigArgs) -> Result<Option<Self>> {
+        let Some(url) = &args.url else { return Ok(None) };
+        let config = Project::load(config).ok().and_then(|project| project.settings.nats);
+        let nats = Nats::named(url, config).map_err(Failure::usage)?;
+        let tokio = stage::runtime()?;
+        let (client, told) = tokio.block_on(connect(&nats, Again::ByItself))?;
+        Ok(Some(Self { tokio, nats, client, told }))
+    }
+
+    /// The last signs of all sessions.
+    pub(super) fn signs(&self) -> Result<Vec<Sign>> {
+        Ok(self.tokio.block_on(async {
+            let jetstream = jetstream::new(self.client.clone());
+            roster::signs(&jetstream, &self.nats.prefix).await
+        })?)
+    }
+
+    /// A copy of a session, with all that happened until now.
+    pub(super) fn mirror(&self, session: &str) -> Result<Mirror> {
+        Ok(self.tokio.block_on(async {
+            let mut mirror = Mirror::open(&self.client, &self.nats, session).await?;
+            mirror.catch_up().await?;
+            Ok::<_, Trouble>(mirror)
+        })?)
+    }
+
+    /// The session that is named, or the only one that runs; its id, if that is known.
+    pub(super) fn choose(&self, session: Option<&str>) -> Result<(String, Option<String>)> {
+        // Who may not read the list can still ask by name.
+        let signs = self.signs().unwrap_or_default();
+        let mut running = signs.iter().filter(|sign| sign.status.outcome.is_none() && !sign.is_overdue(now()));
+        if let Some(name) = session {
+            let id = running.find(|sign| sign.status.session == name).map(|sign| sign.id.clone());
+            return Ok((name.to_owned(), id));
+        }
+        let running: Vec<&Sign> = running.collect();
+        match running.as_slice() {
+            [only] => Ok((only.status.session.clone(), Some(only.id.clone()))),
+            [] => Err(Failure::usage("no session is running there; `creel sessions --nats URL` lists all")),
+            several => {
+                let names = several.iter().map(|sign| format!("\n  {} on {}", sign.status.session, sign.host));
+                let names = names.collect::<String>();
+                Err(Failure::usage(format!("several sessions are running; name one with --session:{names}")))
+            }
+        }
+    }
+
+    /// Asks a session, and gives what it told.
+    pub(super) fn told(&self, session: &SessionArgs, request: &Request) -> Result<Option<Told>> {
+        let (name, id) = self.choose(session.session.as_deref())?;
+        let asking = Asking::new(self.client.clone(), &self.nats.prefix, &name, id);
+        Ok(self.tokio.block_on(asking.ask(Asker::Cli, request))?)
+    }
+}
+
+/// A copy of a session on another machine, if the command line says so.
+pub(super) fn copy(session: &SessionArgs) -> Result<Option<Mirror>> {
+    let Some(server) = Server::named(&session.nats, &session.config)? else { return Ok(None) };
+    let (name, _) = server.choose(session.session.as_deref())?;
+    server.mirror(&name).map(Some)
+}

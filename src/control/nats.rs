@@ -1,0 +1,353 @@
+//! Many machines: the records of a session in a stream of `JetStream`, and commands from wherever the server is reached.
+//!
+//! Owns the thread in which all of that happens. What is asked becomes the same [`crate::engine::input::Command`] as
+//! from anybody else; what is sent is the journal, read from its file.
+//!
+//! # Invariants
+//! - The session never waits for the server: it writes its journal, and this thread reads it.
+//! - Nothing is lost and nothing is doubled, however often server, connection or creel die: each connection first looks
+//!   what the stream has.
+//! - No secret leaves [`mod@connection`].
+
+pub mod asking;
+mod assembly;
+mod command;
+pub mod connection;
+mod leftovers;
+pub mod link;
+pub mod mirror;
+pub mod roster;
+mod send;
+pub mod store;
+pub mod subject;
+
+use std::{
+    io,
+    pin::Pin,
+    time::{Duration, Instant},
+};
+
+use async_nats::{
+    Client,
+    jetstream::{Context, context::ContextBuilder},
+};
+use tokio::sync::{mpsc, watch};
+
+use super::socket::{
+    ledger::{Desk, Ledger},
+    view::Status,
+};
+use crate::{
+    config::Nats,
+    journal::{Folder, Sessions, outbox::Outbox},
+    runtime::{Handle, Runtime},
+};
+use command::Ear;
+use connection::{Again, Told, Trouble, connect, pause};
+use leftovers::Post;
+use link::Link;
+use roster::Roster;
+use send::{Sender, WINDOW};
+use store::{Holdings, Store, Whose};
+use subject::Subjects;
+
+/// How long the server may take to answer.
+const ANSWER: Duration = Duration::from_secs(10);
+/// How long a session that is over waits until the server has its last records.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// The same, if the server was away when it ended.
+const LAST_TRY: Duration = Duration::from_secs(2);
+
+/// The NATS side of a session that runs in this process.
+#[derive(Debug)]
+pub struct Uplink {
+    link: watch::Receiver<Link>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+/// What the thread needs.
+struct Station {
+    nats: Nats,
+    subjects: Subjects,
+    session: String,
+    id: String,
+    outbox: Outbox,
+    /// All of the project.
+    sessions: Sessions,
+    link: watch::Sender<Link>,
+    desk: Desk,
+    handle: Handle,
+    ear: Ear,
+    /// How the session was when it ended.
+    ended: watch::Receiver<Option<Status>>,
+    warned: Warned,
+}
+
+/// What the session was warned of already: each is told once.
+#[derive(Debug, Default)]
+struct Warned {
+    differences: bool,
+    refused: bool,
+}
+
+/// How a connection ended.
+enum End {
+    /// The session is over, and the server has everything.
+    Done,
+    /// It did not work.
+    Trouble(Trouble),
+}
+
+type Following = Pin<Box<dyn Future<Output = Status> + Send>>;
+
+impl Uplink {
+    /// Connects the session of this folder, which this process is about to run.
+    pub fn open(nats: Nats, folder: &Folder, runtime: &mut Runtime) -> io::Result<Self> {
+        let Some(outbox) = Outbox::open(folder)? else {
+            return Err(io::Error::other("another creel sends its records"));
+        };
+        let follower = runtime.follow();
+        let (id, started) = (follower.state.began.id.clone(), follower.state.started);
+        let (link_in, link) = watch::channel(Link::Connecting { behind: follower.seq });
+        let (ledger, desk) = Ledger::new(follower, Some(link.clone()));
+        let subjects = Subjects::new(&nats.prefix, &folder.name);
+        let (ended_in, ended) = watch::channel(None);
+        let station = Station {
+            nats,
+            session: folder.name.clone(),
+            id: id.clone(),
+            outbox,
+            sessions: Sessions::around(folder),
+            link: link_in,
+            desk,
+            handle: runtime.handle(),
+            ear: Ear::new(subjects.clone(), id, started, runtime.handle()),
+            subjects,
+            ended,
+            warned: Warned::default(),
+        };
+        let session = Session { following: Box::pin(ledger.follow()), ended: ended_in };
+        let thread = std::thread::Builder::new().name("nats".into()).spawn(move || station.run(session))?;
+        Ok(Self { link, thread: Some(thread) })
+    }
+
+    /// How the session stands with its server.
+    pub fn link(&self) -> watch::Receiver<Link> {
+        self.link.clone()
+    }
+
+    /// Waits until the server has the last records, if it is there, and not for long. The session must be over.
+    /// What it does not have then is told, and is sent the next time.
+    pub fn close(mut self) -> Option<Link> {
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let link = self.link.borrow().clone();
+        (link.behind() > 0).then_some(link)
+    }
+}
+
+impl Station {
+    fn run(mut self, mut session: Session) {
+        let mut failures = 0;
+        loop {
+            // A runtime for each connection: what a client still had to send goes with it.
+            let Ok(tokio) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+                tracing::error!("there is no NATS: the system has no room");
+                return;
+            };
+            let (began, last_try) = (Instant::now(), session.is_over());
+            let end = tokio.block_on(session.beside(self.connection()));
+            tokio.shutdown_background();
+            let Some(End::Trouble(Trouble(why))) = end else { break };
+            tracing::info!("nats: {why}");
+            failures = if began.elapsed() > ANSWER { 1 } else { failures + 1 };
+            self.away(why);
+            // Whoever is about to leave does not wait for a server that is not there.
+            if last_try {
+                break;
+            }
+            if !session.is_over() {
+                session.wait(pause(failures), &self);
+            }
+        }
+    }
+
+    fn away(&self, why: String) {
+        let last = *self.desk.news.borrow();
+        self.link.send_replace(Link::Away { why, behind: last.saturating_sub(self.outbox.place().seq) });
+    }
+
+    /// One connection, from its beginning to its end.
+    async fn connection(&mut self) -> End {
+        let (client, told) = match connect(&self.nats, Again::Never).await {
+            Ok(connected) => connected,
+            Err(trouble) => return End::Trouble(trouble),
+        };
+        match self.use_connection(&client, told).await {
+            Ok(()) => End::Done,
+            Err(trouble) => End::Trouble(trouble),
+        }
+    }
+
+    /// Looks what the stream has, and says what is not as it should be.
+    async fn prepare(
+        &mut self,
+        jetstream: &Context,
+        told: &mut mpsc::UnboundedReceiver<Told>,
+    ) -> Result<(Store, Holdings), Trouble> {
+        let Self { nats, subjects, id, outbox, handle, warned, .. } = self;
+        let mut looking = Box::pin(async {
+            let store = store::open(jetstream, nats).await?;
+            let holdings = store.holdings(Whose { subjects, id }, outbox.place()).await?;
+            Ok::<_, Trouble>((store, holdings))
+        });
+        let (store, holdings) = loop {
+            tokio::select! {
+                looked = &mut looking => break looked?,
+                told = told.recv() => check(told, subjects, warned, handle)?,
+            }
+        };
+        if !store.differences.is_empty() && !std::mem::replace(&mut warned.differences, true) {
+            let (name, differences) = (&nats.stream.name, store.differences.join("; "));
+            handle.warn(format!("the NATS stream {name} is not as the config says: {differences}"));
+        }
+        Ok((store, holdings))
+    }
+
+    async fn use_connection(
+        &mut self,
+        client: &Client,
+        mut told: mpsc::UnboundedReceiver<Told>,
+    ) -> Result<(), Trouble> {
+        let jetstream = context(client);
+        let (store, holdings) = self.prepare(&jetstream, &mut told).await?;
+        let Self { nats, subjects, session, id, outbox, sessions, link, desk, handle, ear, ended, warned } = self;
+        let largest = client.server_info().max_payload;
+        let news = desk.news.clone();
+        let mut sender = Sender { jetstream: &jetstream, outbox, subjects, session, id, holdings, largest, link };
+        let roster = Roster::new(&nats.prefix, client, &jetstream);
+        let post = Post { jetstream: &jetstream, store: &store, prefix: &nats.prefix, largest };
+        let sending = async { tokio::try_join!(sender.run(news), post.send_all(sessions, session)) };
+        tokio::pin!(sending);
+        let hearing = ear.listen(client, &store, desk);
+        tokio::pin!(hearing);
+        let signing = roster.keep(id, desk);
+        tokio::pin!(signing);
+        loop {
+            tokio::select! {
+                biased;
+                told = told.recv() => check(told, subjects, warned, handle)?,
+                sent = &mut sending => {
+                    sent?;
+                    break;
+                }
+                trouble = &mut hearing => return Err(trouble),
+                () = &mut signing => {}
+            }
+        }
+        let last = ended.borrow().clone();
+        if let Some(status) = last {
+            roster.give(id, status).await;
+            let _ = client.flush().await;
+        }
+        Ok(())
+    }
+}
+
+/// Sends what sessions of a project have left unsent, without running one.
+pub async fn send_leftovers(nats: &Nats, sessions: &Sessions) -> Result<(), Trouble> {
+    let (client, _told) = connect(nats, Again::Never).await?;
+    let jetstream = context(&client);
+    let store = store::open(&jetstream, nats).await?;
+    let largest = client.server_info().max_payload;
+    Post { jetstream: &jetstream, store: &store, prefix: &nats.prefix, largest }.send_all(sessions, "").await
+}
+
+/// How `JetStream` is spoken to. Records may have several parts, so there is room for more than the window.
+fn context(client: &Client) -> Context {
+    ContextBuilder::new().timeout(ANSWER).max_ack_inflight(WINDOW * 2).build(client.clone())
+}
+
+/// What a connection told: whether it is of no more use.
+fn check(told: Option<Told>, subjects: &Subjects, warned: &mut Warned, handle: &Handle) -> Result<(), Trouble> {
+    match told {
+        Some(Told::Connected) => Ok(()),
+        Some(Told::Lost) | None => Err(Trouble("the connection was lost".to_owned())),
+        Some(Told::Refused(why)) => {
+            if concerns_records(&why, subjects) {
+                return Err(Trouble(format!("the server refuses: {why}")));
+            }
+            if !std::mem::replace(&mut warned.refused, true) {
+                handle.warn(format!("the NATS server does not allow everything: {why}"));
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Whether a refusal keeps the records from the stream: the rest can be done without.
+fn concerns_records(why: &str, subjects: &Subjects) -> bool {
+    let why = why.to_lowercase();
+    let without = [subjects.commands(), subjects.completions(), "$kv.".to_owned(), ".kv_".to_owned()];
+    !without.iter().any(|subject| why.contains(&subject.to_lowercase()))
+        || why.contains(&format!("publish to \"{}", subjects.completions()).to_lowercase())
+}
+
+/// The session, as it is followed here.
+struct Session {
+    following: Following,
+    /// How the session was when it ended.
+    ended: watch::Sender<Option<Status>>,
+}
+
+impl Session {
+    fn is_over(&self) -> bool {
+        self.ended.borrow().is_some()
+    }
+
+    /// Follows the session beside a connection. Nothing, if the session is over and the time to leave has come.
+    async fn beside(&mut self, connection: impl Future<Output = End>) -> Option<End> {
+        tokio::pin!(connection);
+        let leave = tokio::time::sleep(LAST_TRY);
+        tokio::pin!(leave);
+        loop {
+            tokio::select! {
+                biased;
+                status = &mut self.following, if !self.is_over() => {
+                    self.ended.send_replace(Some(status));
+                    leave.as_mut().reset(tokio::time::Instant::now() + FAREWELL);
+                }
+                end = &mut connection => return Some(end),
+                () = &mut leave, if self.is_over() => return None,
+            }
+        }
+    }
+
+    /// Waits before the next connection, as long as the session is not over.
+    fn wait(&mut self, long: Duration, station: &Station) {
+        let Ok(tokio) = tokio::runtime::Builder::new_current_thread().enable_time().build() else {
+            std::thread::sleep(long);
+            return;
+        };
+        tokio.block_on(async {
+            let enough = tokio::time::sleep(long);
+            tokio::pin!(enough);
+            let mut news = station.desk.news.clone();
+            loop {
+                tokio::select! {
+                    biased;
+                    status = &mut self.following => {
+                        self.ended.send_replace(Some(status));
+                        return;
+                    }
+                    Ok(()) = news.changed() => {
+                        let behind = news.borrow_and_update().saturating_sub(station.outbox.place().seq);
+                        station.link.send_modify(|link| *link = link.clone().with(behind));
+                    }
+                    () = &mut enough => return,
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,167 @@
+//! What others say to a session by NATS: commands, and tasks that were completed elsewhere.
+//!
+//! # Invariants
+//! - A command means what it means on the control socket, and is answered in the same words.
+//! - A completion counts once, however often it is told: the session knows which tasks were completed. One that was
+//!   published while the server was away is found in the stream.
+//! - What a session itself recorded is not told to it again.
+
+use std::{pin::Pin, task::Poll};
+
+use async_nats::{Client, HeaderMap, Message, Subscriber};
+use futures_core::Stream as _;
+use serde::Deserialize;
+
+use super::{
+    connection::Trouble,
+    store::{Store, header},
+    subject::{SESSION, Subjects},
+};
+use crate::{
+    control::socket::{
+        answer::{Answer, answer},
+        ledger::Desk,
+        message::{self, LONGEST, Reply},
+    },
+    engine::{
+        event::By,
+        input::Command,
+        tasks::command::{Completion, TaskCommand},
+        time::At,
+    },
+    runtime::Handle,
+};
+
+/// How many unreadable completions a session is warned of: whoever floods it with them need not fill its journal.
+const WARNINGS: usize = 10;
+
+/// Listens for a session.
+pub(super) struct Ear {
+    subjects: Subjects,
+    id: String,
+    /// When the session began: what was completed before is not its affair.
+    since: At,
+    handle: Handle,
+    /// Which stream was looked at, and up to which message.
+    heard: (String, u64),
+    unreadable: usize,
+}
+
+/// A task that another program completed.
+#[derive(Debug, Deserialize)]
+struct Foreign {
+    #[serde(alias = "id")]
+    task_id: String,
+    #[serde(alias = "goal")]
+    content: Option<String>,
+    result: Option<String>,
+}
+
+impl Ear {
+    pub(super) fn new(subjects: Subjects, id: String, since: At, handle: Handle) -> Self {
+        Self { subjects, id, since, handle, heard: (String::new(), 0), unreadable: 0 }
+    }
+
+    /// Listens until the connection is of no more use.
+    pub(super) async fn listen(&mut self, client: &Client, store: &Store, desk: &Desk) -> Trouble {
+        match self.hear(client, store, desk).await {
+            Ok(()) => Trouble("the connection was lost".to_owned()),
+            Err(trouble) => trouble,
+        }
+    }
+
+    async fn hear(&mut self, client: &Client, store: &Store, desk: &Desk) -> Result<(), Trouble> {
+        let cannot = |error: async_nats::SubscribeError| Trouble(format!("cannot subscribe: {error}"));
+        let mut commands = client.subscribe(self.subjects.commands()).await.map_err(cannot)?;
+        let mut completions = client.subscribe(self.subjects.completions()).await.map_err(cannot)?;
+        self.look_back(store).await?;
+        loop {
+            tokio::select! {
+                asked = next(&mut commands) => match asked {
+                    Some(asked) => self.answer(client, desk, asked).await?,
+                    None => return Ok(()),
+                },
+                told = next(&mut completions) => match told {
+                    Some(told) => self.completed(told.headers.as_ref(), &told.payload).await,
+                    None => return Ok(()),
+                },
+            }
+        }
+    }
+
+    /// What was completed while nobody listened.
+    async fn look_back(&mut self, store: &Store) -> Result<(), Trouble> {
+        let subject = self.subjects.completions();
+        if self.heard.0 != store.made {
+            self.heard = (store.made.clone(), 0);
+        }
+        while let Some(message) = store.next_of(&subject, self.heard.1 + 1).await? {
+            self.heard.1 = message.sequence;
+            let when = i64::try_from(message.time.unix_timestamp_nanos() / 1_000_000).unwrap_or(i64::MAX);
+            if when >= self.since.0 {
+                self.completed(Some(&message.headers), &message.payload).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn answer(&self, client: &Client, desk: &Desk, asked: Message) -> Result<(), Trouble> {
+        // Of two sessions of one name, each is asked by its id.
+        let meant = asked.headers.as_ref().and_then(|headers| header(headers, SESSION));
+        if meant.is_some_and(|id| id != self.id) {
+            return Ok(());
+        }
+        let reply = self.reply(desk, &asked.payload).await;
+        let Some(to) = asked.reply else { return Ok(()) };
+        let line = reply.to_line();
+        let said = client.publish(to, line.trim_end().to_owned().into()).await;
+        said.map_err(|error| Trouble(format!("cannot answer: {error}")))
+    }
+
+    async fn reply(&self, desk: &Desk, line: &[u8]) -> Reply {
+        if line.len() > LONGEST {
+            return Reply::refused(format!("a request has at most {LONGEST} bytes"));
+        }
+        match message::read(line) {
+            Err(why) => Reply::refused(why),
+            Ok((_, request)) => match answer(&self.handle, desk, By::Nats, request).await {
+                Answer::Say(reply) => reply,
+                Answer::Watch(..) => Reply::refused(format!(
+                    "records are not told here: they are in the stream, under {}",
+                    self.subjects.events()
+                )),
+            },
+        }
+    }
+
+    async fn completed(&mut self, headers: Option<&HeaderMap>, payload: &[u8]) {
+        if headers.is_some_and(|headers| header(headers, SESSION).is_some()) {
+            return;
+        }
+        let why = match serde_json::from_slice::<Foreign>(payload) {
+            Err(error) => error.to_string(),
+            Ok(Foreign { task_id, content, result }) => {
+                let completion = Completion { id: task_id, content, result, artifacts: Vec::new() };
+                let command = Command::Task(TaskCommand::Complete(completion));
+                match self.handle.command(By::Nats, command).await {
+                    Ok(()) => return,
+                    Err(why) if why.ends_with("was completed before") => return,
+                    Err(why) => why,
+                }
+            }
+        };
+        self.unreadable += 1;
+        match self.unreadable {
+            ..WARNINGS => self.handle.warn(format!("a completed task that was told by NATS is not understood: {why}")),
+            WARNINGS => self.handle.warn(format!(
+                "a completed task that was told by NATS is not understood: {why}; more of this is only in creel's log"
+            )),
+            _ => tracing::warn!("a completed task that was told by NATS is not understood: {why}"),
+        }
+    }
+}
+
+/// The next message; nothing, if there are no more.
+pub(super) async fn next(subscriber: &mut Subscriber) -> Option<Message> {
+    std::future::poll_fn(|context| -> Poll<Option<Message>> { Pin::new(&mut *subscriber).poll_next(context) }).await
+}

@@ -1,0 +1,193 @@
+//! A connection to a NATS server: who logs in, and what becomes of it.
+//!
+//! Owns everything that is secret, from the moment in which it is read until the client has it.
+//!
+//! # Invariants
+//! - No secret is in an error, in a log, or in what the client knows of the URL.
+//! - What a lost connection still had to send is not sent by a later one: records would come out of order.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use async_nats::{Client, ConnectOptions, Event, ServerAddr};
+use tokio::sync::mpsc;
+
+use crate::config::nats::{Login, MissingVariable, Nats};
+
+/// How long a server may take to be reached.
+const REACHING: Duration = Duration::from_secs(5);
+/// How often it is asked whether it is there.
+const PING: Duration = Duration::from_secs(15);
+/// How long a client waits that is not to come back.
+const NEVER: Duration = Duration::from_hours(24 * 365);
+
+/// Why nothing comes of a connection, in words for a person.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Trouble(pub String);
+
+impl From<MissingVariable> for Trouble {
+    fn from(missing: MissingVariable) -> Self {
+        Self(missing.to_string())
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// Whether a client connects again by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    /// As often as it takes.
+    ByItself,
+    /// Never: whoever has it makes a new one, and looks first what became of what was sent.
+    Never,
+}
+
+/// What a connection tells about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Told {
+    /// It is there, again.
+    Connected,
+    /// It is gone.
+    Lost,
+    /// The server does not allow something.
+    Refused(String),
+}
+
+/// Connects. What the connection tells about itself comes by the receiver.
+pub async fn connect(nats: &Nats, again: Again) -> Result<(Client, mpsc::UnboundedReceiver<Told>), Trouble> {
+    let (servers, options) = prepared(nats)?;
+    let (tell, told) = mpsc::unbounded_channel();
+    let connected = Arc::new(AtomicBool::new(false));
+    let was_connected = Arc::clone(&connected);
+    let options = options
+        .name("creel")
+        .no_echo()
+        .connection_timeout(REACHING)
+        .ping_interval(PING)
+        .reconnect_delay_callback(move |attempts| match again {
+            Again::Never if was_connected.load(Ordering::Relaxed) => NEVER,
+            Again::Never | Again::ByItself => pause(attempts.saturating_sub(1)),
+        })
+        .event_callback(move |event| {
+            if let Some(told) = heard(&event) {
+                let _ = tell.send(told);
+            }
+            std::future::ready(())
+        });
+    let client = options.connect(servers).await.map_err(|error| Trouble(in_words(&error)))?;
+    connected.store(true, Ordering::Relaxed);
+    Ok((client, told))
+}
+
+/// How long to wait before the next attempt.
+pub fn pause(attempts: usize) -> Duration {
+    const FIRST: Duration = Duration::from_millis(100);
+    const LONGEST: Duration = Duration::from_secs(5);
+    let doublings = u32::try_from(attempts.saturating_sub(1)).unwrap_or(u32::MAX).min(10);
+    if attempts == 0 { Duration::ZERO } else { (FIRST * 2_u32.pow(doublings)).min(LONGEST) }
+}
+
+fn heard(event: &Event) -> Option<Told> {
+    match event {
+        Event::Connected => Some(Told::Connected),
+        Event::Disconnected | Event::Closed => Some(Told::Lost),
+        Event::ServerError(error) => Some(Told::Refused(error.to_string())),
+        Event::LameDuckMode | Event::Draining | Event::SlowConsumer(_) | Event::ClientError(_) => None,
+    }
+}
+
+fn in_words(error: &async_nats::ConnectError) -> String {
+    use async_nats::ConnectErrorKind as Kind;
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
+    match error.kind() {
+        Kind::AuthorizationViolation | Kind::Authentication => "the server does not let us in".to_owned(),
+        Kind::TimedOut => "the server does not answer".to_owned(),
+        Kind::Tls => format!("no encrypted connection{cause}"),
+        Kind::Dns => format!("the server is not found{cause}"),
+        Kind::Io | Kind::ServerParse | Kind::MaxReconnects => format!("the server is not reached{cause}"),
+    }
+}
+
+/// Reads whatever is needed to log in.
+fn prepared(nats: &Nats) -> Result<(Vec<ServerAddr>, ConnectOptions), Trouble> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let url = nats.url.reveal(variable)?;
+    let mut servers = Vec::new();
+    let mut in_url = None;
+    for url in url.split(',').map(str::trim).filter(|url| !url.is_empty()) {
+        let (scheme, rest) = url.split_once("://").unwrap_or(("nats", url));
+        let (user, place) = rest.rsplit_once('@').map_or((None, rest), |(user, place)| (Some(user), place));
+        in_url = in_url.or(user);
+        let server = format!("{scheme}://{place}").parse::<ServerAddr>();
+        // The error would show what was read.
+        servers.push(server.map_err(|_| Trouble("`nats.url` names no server".to_owned()))?);
+    }
+    let options = ConnectOptions::new();
+    let options = match (&nats.login, in_url) {
+        (Login::User { user, password }, _) => {
+            options.user_and_password(user.reveal(variable)?, password.reveal(variable)?)
+        }
+        (Login::Token(token), _) => options.token(token.reveal(variable)?),
+        (Login::Nkey(file), _) => options.nkey(read(file)?.trim().to_owned()),
+        (Login::Credentials(file), _) => options
+            .credentials(&read(file)?)
+            .map_err(|_| Trouble(format!("{} holds no credentials", file.display())))?,
+        (Login::AsTheUrlSays, Some(user)) => match user.split_once(':') {
+            Some((user, password)) => options.user_and_password(decoded(user), decoded(password)),
+            None => options.token(decoded(user)),
+        },
+        (Login::AsTheUrlSays, None) => options,
+    };
+    let mut options = options.require_tls(nats.tls.required);
+    if let Some(ca) = &nats.tls.ca {
+        options = options.add_root_certificates(ca.clone());
+    }
+    if let Some((cert, key)) = &nats.tls.own {
+        options = options.add_client_certificate(cert.clone(), key.clone());
+    }
+    Ok((servers, options))
+}
+
+fn read(file: &std::path::Path) -> Result<String, Trouble> {
+    std::fs::read_to_string(file).map_err(|error| Trouble(format!("{} cannot be read: {error}", file.display())))
+}
+
+/// `%40` in a user's name or password is `@`.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let hex = after.get(..2).and_then(|hex| str::from_utf8(hex).ok()).filter(|_| *first == b'%');
+        let byte = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_url_cannot_hold_is_written_by_its_number() {
+        assert_eq!(decoded("p%40ss%3a%25"), "p@ss:%");
+        assert_eq!(decoded("100%"), "100%");
+    }
+
+    #[test]
+    fn a_server_that_is_away_is_asked_less_often() {
+        assert_eq!([0, 1, 2, 3, 99].map(|n| pause(n).as_millis()), [0, 100, 200, 400, 5_000]);
+    }
+}

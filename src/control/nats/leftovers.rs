@@ -1,0 +1,69 @@
+//! What sessions of this project could not send before they left.
+//!
+//! A session that is over does not wait for a server that is away. The next one that reaches the server sends the rest.
+
+use async_nats::jetstream::Context;
+use serde::Deserialize;
+use tokio::sync::watch;
+
+use super::{
+    connection::Trouble,
+    link::Link,
+    send::Sender,
+    store::{Store, Whose},
+    subject::Subjects,
+};
+use crate::journal::{self, Folder, Sessions, outbox::Outbox};
+
+/// The one thing that has to be known of a session's first record.
+#[derive(Deserialize)]
+struct First {
+    id: String,
+}
+
+/// Where leftovers go.
+#[derive(Clone, Copy)]
+pub(super) struct Post<'a> {
+    pub(super) jetstream: &'a Context,
+    pub(super) store: &'a Store,
+    pub(super) prefix: &'a str,
+    pub(super) largest: usize,
+}
+
+impl Post<'_> {
+    /// Sends what others have left. Nobody relies on it, so trouble is only told to the log.
+    pub(super) async fn send_all(&self, sessions: &Sessions, own: &str) -> Result<(), Trouble> {
+        for folder in sessions.list().unwrap_or_default() {
+            // A session that never had a server is none of its business.
+            let is_left = folder.name != own && folder.outbox_file().exists() && journal::running(&folder).is_none();
+            if is_left && let Err(Trouble(why)) = self.send(&folder).await {
+                tracing::info!("nats: the rest of session {} is not sent: {why}", folder.name);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn send(&self, folder: &Folder) -> Result<(), Trouble> {
+        let Some(mut outbox) = Outbox::open(folder)? else { return Ok(()) };
+        let kept = outbox.place();
+        let has_more = kept.store != self.store.made || outbox.letters(kept.offset)?.read()?.is_some();
+        let Some(first) = outbox.letters(0)?.read()?.filter(|_| has_more) else { return Ok(()) };
+        let First { id } = serde_json::from_slice(&first.line).map_err(std::io::Error::from)?;
+        let subjects = Subjects::new(self.prefix, &folder.name);
+        let holdings = self.store.holdings(Whose { subjects: &subjects, id: &id }, outbox.place()).await?;
+        let (link, _) = watch::channel(Link::Connecting { behind: 0 });
+        let (_, no_news) = watch::channel(0);
+        let mut sender = Sender {
+            jetstream: self.jetstream,
+            outbox: &mut outbox,
+            subjects: &subjects,
+            session: &folder.name,
+            id: &id,
+            holdings,
+            largest: self.largest,
+            link: &link,
+        };
+        sender.run(no_news).await
+    }
+}

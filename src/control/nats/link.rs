@@ -1,0 +1,62 @@
+//! How a session stands with its NATS server, for those who watch it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// How a session stands with its NATS server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum Link {
+    /// It has not been reached yet.
+    Connecting {
+        /// How many records it does not have.
+        behind: u64,
+    },
+    /// It takes records.
+    Connected {
+        /// How many records it does not have yet.
+        behind: u64,
+    },
+    /// It is not there, or does not take them.
+    Away {
+        /// Why, in words.
+        why: String,
+        /// How many records it does not have.
+        behind: u64,
+    },
+}
+
+impl Link {
+    /// The same, with another count.
+    #[must_use]
+    pub fn with(self, behind: u64) -> Self {
+        match self {
+            Self::Connecting { .. } => Self::Connecting { behind },
+            Self::Connected { .. } => Self::Connected { behind },
+            Self::Away { why, .. } => Self::Away { why, behind },
+        }
+    }
+
+    /// How many records the server does not have.
+    pub const fn behind(&self) -> u64 {
+        match self {
+            Self::Connecting { behind } | Self::Connected { behind } | Self::Away { behind, .. } => *behind,
+        }
+    }
+}
+
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connecting { .. } => write!(f, "connecting")?,
+            Self::Connected { .. } => write!(f, "connected")?,
+            Self::Away { why, .. } => write!(f, "{why}")?,
+        }
+        match self.behind() {
+            0 => Ok(()),
+            1 => write!(f, ", 1 record behind"),
+            n => write!(f, ", {n} records behind"),
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! A session on another machine, as a journal on this one.
+//!
+//! What the stream has is written to a file, in order; whoever shows a session reads that file, as it would the journal
+//! itself. So a session far away is shown, told and replayed by the same code.
+//!
+//! # Invariants
+//! - The file is a prefix of the journal at any moment, however often the connection is lost.
+//! - It is the owner's alone, and gone when nobody looks any more.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use async_nats::{
+    Client,
+    jetstream::{
+        self, Context, Message,
+        consumer::{
+            DeliverPolicy,
+            pull::{Ordered, OrderedConfig},
+        },
+    },
+};
+use futures_core::Stream as _;
+use tokio::sync::{mpsc, watch};
+
+use super::{
+    assembly::Assembly,
+    connection::{Told, Trouble},
+    link::Link,
+    store::{self, Store, header},
+    subject::{SESSION, Subjects},
+};
+use crate::{
+    config::Nats,
+    engine::event::Event,
+    journal::{
+        Folder, Record,
+        folder::{PRIVATE_DIR, PRIVATE_FILE},
+    },
+    runtime::now,
+};
+
+/// How long to wait before the stream is looked at again.
+const AGAIN: Duration = Duration::from_millis(300);
+/// How long a message may be on its way before the stream is asked again whether there are more.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A session that is copied from a stream.
+#[derive(Debug)]
+pub struct Mirror {
+    folder: Folder,
+    root: PathBuf,
+    file: File,
+    jetstream: Context,
+    stream: String,
+    subjects: Subjects,
+    id: String,
+    assembly: Assembly,
+    /// Which stream was read, and up to where.
+    read: (String, u64),
+}
+
+/// How far a session was followed.
+enum Seen {
+    More,
+    TheEnd,
+}
+
+/// The messages of a stream, from a number on.
+struct Messages(Ordered);
+
+impl Mirror {
+    /// A copy of the last session of that name, with nothing in it yet.
+    pub async fn open(client: &Client, nats: &Nats, session: &str) -> Result<Self, Trouble> {
+        let jetstream = jetstream::new(client.clone());
+        let subjects = Subjects::new(&nats.prefix, session);
+        let store = store::find(&jetstream, &nats.stream.name).await?;
+        let Some(first) = store.last_of(&subjects.beginning()).await? else {
+            return Err(Trouble(format!("the stream {} has no session `{session}`", nats.stream.name)));
+        };
+        let Some(id) = header(&first.headers, SESSION).map(str::to_owned) else {
+            return Err(Trouble(format!("the records of `{session}` are not creel's")));
+        };
+        let root = std::env::temp_dir().join(format!("creel-{}-{}", std::process::id(), now().0));
+        let (folder, file) = place(&root, session)?;
+        let read = (store.made.clone(), first.sequence - 1);
+        let stream = nats.stream.name.clone();
+        let assembly = Assembly::new(&id);
+        Ok(Self { folder, root, file, jetstream, stream, subjects, id, assembly, read })
+    }
+
+    /// Where the copy is.
+    pub fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// The session's id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Copies what there is.
+    pub async fn catch_up(&mut self) -> Result<(), Trouble> {
+        let store = store::find(&self.jetstream, &self.stream).await?;
+        let Some(last) = store.last_of(&self.subjects.events()).await? else { return Ok(()) };
+        let mut messages = self.messages(&store).await?;
+        while self.read.1 < last.sequence {
+            let next = tokio::time::timeout(PATIENCE, messages.next()).await;
+            let message = next.map_err(|_| Trouble("the server does not answer".to_owned()))??;
+            self.take(&message)?;
+        }
+        Ok(())
+    }
+
+    /// Goes on copying, and tells of each record, until the session has ended or nobody listens any more. The copy stays
+    /// as long as what is given back.
+    #[must_use]
+    pub async fn follow(
+        mut self,
+        mut told: mpsc::UnboundedReceiver<Told>,
+        news: mpsc::UnboundedSender<Arc<Record>>,
+        link: watch::Sender<Link>,
+    ) -> Self {
+        while !news.is_closed() {
+            match self.follow_once(&mut told, &news, &link).await {
+                Ok(Seen::More) => {}
+                Ok(Seen::TheEnd) => break,
+                Err(Trouble(why)) => {
+                    link.send_replace(Link::Away { why, behind: 0 });
+                    tokio::time::sleep(AGAIN).await;
+                }
+            }
+        }
+        self
+    }
+
+    /// Until the connection was lost, or made again: then the stream may be another one.
+    async fn follow_once(
+        &mut self,
+        told: &mut mpsc::UnboundedReceiver<Told>,
+        news: &mpsc::UnboundedSender<Arc<Record>>,
+        link: &watch::Sender<Link>,
+    ) -> Result<Seen, Trouble> {
+        let store = store::find(&self.jetstream, &self.stream).await?;
+        if store.made != self.read.0 {
+            self.read = (store.made.clone(), 0);
+        }
+        let mut messages = self.messages(&store).await?;
+        link.send_replace(Link::Connected { behind: 0 });
+        loop {
+            tokio::select! {
+                message = messages.next() => {
+                    for record in self.take(&message?)? {
+                        let ended = matches!(record.event, Event::SessionEnded { .. });
+                        let _ = news.send(Arc::new(record));
+                        if ended {
+                            return Ok(Seen::TheEnd);
+                        }
+                    }
+                }
+                told = told.recv() => match told {
+                    Some(Told::Connected) => return Ok(Seen::More),
+                    Some(Told::Lost) | None => return Err(Trouble("the connection was lost".to_owned())),
+                    Some(Told::Refused(why)) => return Err(Trouble(format!("the server refuses: {why}"))),
+                },
+                () = news.closed() => return Ok(Seen::More),
+            }
+        }
+    }
+
+    async fn messages(&self, store: &Store) -> Result<Messages, Trouble> {
+        let cannot = |error: String| Trouble(format!("the stream cannot be read: {error}"));
+        let config = OrderedConfig {
+            filter_subject: self.subjects.events(),
+            deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: self.read.1 + 1 },
+            ..OrderedConfig::default()
+        };
+        let consumer = store.stream.create_consumer(config).await.map_err(|error| cannot(error.to_string()))?;
+        let messages = consumer.messages().await.map_err(|error| cannot(error.to_string()))?;
+        Ok(Messages(messages))
+    }
+
+    /// Writes down what follows from a message.
+    fn take(&mut self, message: &Message) -> Result<Vec<Record>, Trouble> {
+        let info = message.info().map_err(|error| Trouble(format!("a message cannot be read: {error}")))?;
+        self.read.1 = info.stream_sequence;
+        let lines = self.assembly.take(message.headers.as_ref(), &message.payload);
+        self.file.write_all(lines.concat().as_bytes())?;
+        Ok(lines.iter().filter_map(|line| Record::from_line(line).ok()).collect())
+    }
+}
+
+impl Drop for Mirror {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+/// A folder for the copy.
+fn place(root: &Path, session: &str) -> io::Result<(Folder, File)> {
+    let folder = Folder { name: session.to_owned(), path: root.join(session) };
+    DirBuilder::new().mode(PRIVATE_DIR).create(root)?;
+    DirBuilder::new().mode(PRIVATE_DIR).create(&folder.path)?;
+    let file = OpenOptions::new().append(true).create_new(true).mode(PRIVATE_FILE).open(folder.journal())?;
+    Ok((folder, file))
+}
+
+impl Messages {
+    async fn next(&mut self) -> Result<Message, Trouble> {
+        let next = std::future::poll_fn(|context| Pin::new(&mut self.0).poll_next(context)).await;
+        match next {
+            Some(Ok(message)) => Ok(message),
+            Some(Err(error)) => Err(Trouble(format!("the stream cannot be read: {error}"))),
+            None => Err(Trouble("the connection was lost".to_owned())),
+        }
+    }
+}

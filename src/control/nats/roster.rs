@@ -1,0 +1,154 @@
+//! Which sessions there are on which machines: a sign of life from each, in a bucket that forgets.
+//!
+//! # Invariants
+//! - A session that is gone without a word is seen by its last sign, and is forgotten after a day.
+
+use std::time::Duration;
+
+use async_nats::{
+    Client,
+    jetstream::{
+        Context,
+        stream::{Config, DiscardPolicy, StorageType},
+    },
+};
+use serde::{Deserialize, Serialize};
+
+use super::{connection::Trouble, store};
+use crate::{
+    control::socket::{
+        ledger::Desk,
+        message::{Question, Told},
+        view::Status,
+    },
+    engine::time::At,
+    journal::record::rfc3339,
+    runtime::now,
+};
+
+/// How long a session is remembered that gives no more signs.
+const REMEMBERED: Duration = Duration::from_hours(24);
+/// How often a session gives a sign when nothing happens.
+const EVERY: Duration = Duration::from_secs(10);
+/// Signs do not come faster.
+const SOONEST: Duration = Duration::from_millis(500);
+
+/// A sign of life.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sign {
+    /// The machine.
+    pub host: String,
+    /// The session's id: names can be given twice.
+    pub id: String,
+    /// When it was given.
+    pub seen: String,
+    /// How the session is.
+    #[serde(flatten)]
+    pub status: Status,
+}
+
+impl Sign {
+    /// Whether it is so old that the session can be taken for gone, if it has not ended.
+    pub fn is_overdue(&self, at: At) -> bool {
+        let seen: Option<jiff::Timestamp> = self.seen.parse().ok();
+        let seen = seen.map_or(At(0), |seen| At(seen.as_millisecond()));
+        Duration::from(at.since(seen)) > EVERY * 3
+    }
+}
+
+/// The bucket's name.
+pub fn bucket(prefix: &str) -> String {
+    format!("{}-sessions", prefix.replace('.', "_"))
+}
+
+/// The subject of a session's sign.
+fn key(prefix: &str, session: &str, id: &str) -> String {
+    format!("$KV.{}.{session}.{id}", bucket(prefix))
+}
+
+/// Where signs are given.
+pub(super) struct Roster<'a> {
+    prefix: &'a str,
+    client: &'a Client,
+    jetstream: &'a Context,
+}
+
+impl<'a> Roster<'a> {
+    pub(super) const fn new(prefix: &'a str, client: &'a Client, jetstream: &'a Context) -> Self {
+        Self { prefix, client, jetstream }
+    }
+
+    /// Gives signs of life as long as it is asked to. A server that does not keep them is no trouble: records matter.
+    pub(super) async fn keep(&self, id: &str, desk: &Desk) {
+        if let Err(Trouble(why)) = self.open().await {
+            tracing::warn!("nats: no list of sessions: {why}");
+            std::future::pending::<()>().await;
+        }
+        let mut news = desk.news.clone();
+        loop {
+            if let Some(Told::Status(status)) = desk.ask(Question::Status).await.told {
+                self.give(id, *status).await;
+            }
+            tokio::time::sleep(SOONEST).await;
+            // A session that is over says so itself, with its last sign.
+            if let Ok(Err(_)) = tokio::time::timeout(EVERY, news.changed()).await {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Gives a sign.
+    pub(super) async fn give(&self, id: &str, status: Status) {
+        let subject = key(self.prefix, &status.session, id);
+        let sign = Sign { host: host(), id: id.to_owned(), seen: rfc3339(now()), status };
+        let text = serde_json::to_vec(&sign).expect("a sign has no keys that are not text");
+        // It may be too late, or too early: there is always a next one.
+        let _ = self.client.publish(subject, text.into()).await;
+    }
+
+    /// Makes the bucket, if there is none. As a stream: the client's own call does not understand older servers.
+    async fn open(&self) -> Result<(), Trouble> {
+        let bucket = bucket(self.prefix);
+        let name = format!("KV_{bucket}");
+        if self.jetstream.get_stream(&name).await.is_ok() {
+            return Ok(());
+        }
+        let config = Config {
+            name,
+            subjects: vec![format!("$KV.{bucket}.>")],
+            max_messages_per_subject: 1,
+            max_age: REMEMBERED,
+            storage: StorageType::File,
+            discard: DiscardPolicy::New,
+            allow_rollup: true,
+            deny_delete: true,
+            allow_direct: true,
+            num_replicas: 1,
+            max_bytes: -1,
+            max_messages: -1,
+            ..Config::default()
+        };
+        self.jetstream.create_stream(config).await.map(drop).map_err(|error| Trouble(error.to_string()))
+    }
+}
+
+/// The last signs of all sessions, the latest first.
+pub async fn signs(jetstream: &Context, prefix: &str) -> Result<Vec<Sign>, Trouble> {
+    let bucket = bucket(prefix);
+    let store = store::find(jetstream, &format!("KV_{bucket}")).await?;
+    let (subject, mut from) = (format!("$KV.{bucket}.>"), 1);
+    let mut signs: Vec<Sign> = Vec::new();
+    while let Some(message) = store.next_of(&subject, from).await? {
+        from = message.sequence + 1;
+        // A newer creel may say it in other words.
+        signs.extend(serde_json::from_slice::<Sign>(&message.payload).ok());
+    }
+    signs.sort_by(|one, other| other.seen.cmp(&one.seen));
+    Ok(signs)
+}
+
+/// The name of this machine.
+pub fn host() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().into_owned()
+}

@@ -1,0 +1,57 @@
+//! What a request comes to, by whichever way it came.
+
+use super::{
+    ledger::Desk,
+    message::{LiveOutput, Meaning, Question, Reply, Request, Told},
+};
+use crate::{
+    control::stop_view::JudgedView,
+    engine::event::{By, Event},
+    runtime::{Handle, Records},
+};
+
+/// What a request comes to.
+pub(in crate::control) enum Answer {
+    /// Something to be said.
+    Say(Reply),
+    /// A stream, for which whoever was asked needs a way.
+    Watch(Option<u64>, LiveOutput),
+}
+
+/// Has a request carried out, and says what became of it.
+pub(in crate::control) async fn answer(handle: &Handle, desk: &Desk, by: By, request: Request) -> Answer {
+    Answer::Say(match request.meaning() {
+        Meaning::Command(command) => match handle.recorded(by, command).await {
+            Ok(records) => told(desk, &records).await,
+            Err(why) => Reply::refused(why),
+        },
+        Meaning::Judgement(asked) => match handle.judged(by, asked).await {
+            Ok(records) => JudgedView::of(records.iter().map(|record| &**record))
+                .map_or_else(Reply::done, |judged| Reply::told(Told::Judged(Box::new(judged)))),
+            Err(why) => Reply::refused(why),
+        },
+        Meaning::Question(question) => desk.ask(question).await,
+        Meaning::Watch(from, output) => return Answer::Watch(from, output),
+    })
+}
+
+/// What became of a command; a new hook or loop is told whole.
+#[expect(clippy::wildcard_enum_match_arm, reason = "everything else needs no more words than that it was done")]
+async fn told(desk: &Desk, records: &Records) -> Reply {
+    for record in records {
+        match &record.event {
+            Event::StopHookRegistered { hook_id, .. } => {
+                let Reply { told: Some(Told::StopHooks(all)), .. } = desk.ask(Question::StopHooks(None)).await else {
+                    continue;
+                };
+                let own = all.into_iter().filter(|hook| hook.id == *hook_id).collect();
+                return Reply::told(Told::StopHooks(own));
+            }
+            Event::AgentLoopStarted { loop_id, .. }
+            | Event::AgentLoopAdvanced { loop_id, .. }
+            | Event::AgentLoopEnded { loop_id, .. } => return desk.ask(Question::Loop(loop_id.clone())).await,
+            _ => {}
+        }
+    }
+    Reply::recorded(records.iter().map(|record| &record.event))
+}

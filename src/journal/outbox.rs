@@ -1,0 +1,212 @@
+//! What of a journal is still to be sent elsewhere.
+//!
+//! The journal itself is what waits: nothing is copied. Owned here is how far the other side has it, in a file beside
+//! the journal, and reading on from there. Does not send: see [`crate::control::nats`].
+//!
+//! # Invariants
+//! - One sender: whoever holds the lock of the file.
+//! - The file never says more than the other side has. It may say less: whoever sends looks first.
+
+use std::{
+    fs::{File, OpenOptions, TryLockError},
+    io::{self, Read as _, Seek as _, SeekFrom},
+    os::unix::fs::{FileExt as _, OpenOptionsExt as _},
+    path::PathBuf,
+};
+
+use bytes::{Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+
+use super::{Folder, folder::PRIVATE_FILE};
+
+/// How much is read at a time.
+const CHUNK: usize = 256 << 10;
+/// How long the file is: it is written over, so a shorter text must not leave the end of a longer one.
+const LENGTH: usize = 256;
+
+/// How far the other side has a journal.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Which store that is; another one has nothing.
+    pub store: String,
+    /// The last record up to which it has all.
+    pub seq: u64,
+    /// Where to read on in the journal: at the end of that record, or before.
+    pub offset: u64,
+    /// The number up to which the store has nothing that is not counted.
+    pub at: u64,
+    /// How records are named there.
+    pub names: Names,
+}
+
+/// How the records of a session are named in a store.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Names {
+    /// By the session's name: it is the first that has it there.
+    #[default]
+    Plain,
+    /// By the session's id as well: another one had the name before.
+    WithId,
+}
+
+/// The journal of a session, for whoever sends it.
+#[derive(Debug)]
+pub struct Outbox {
+    journal: PathBuf,
+    file: File,
+    place: Place,
+}
+
+/// A record to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Letter {
+    /// Its number.
+    pub seq: u64,
+    /// What happened.
+    pub kind: String,
+    /// The record, without its newline.
+    pub line: Bytes,
+    /// Where it ends in the journal.
+    pub end: u64,
+}
+
+#[derive(Deserialize)]
+struct Head {
+    seq: u64,
+    kind: String,
+}
+
+impl Outbox {
+    /// Opens the outbox of a session; nothing, if somebody else sends it.
+    pub fn open(folder: &Folder) -> io::Result<Option<Self>> {
+        let mut options = OpenOptions::new();
+        let path = folder.outbox_file();
+        let mut file = options.read(true).write(true).create(true).truncate(false).mode(PRIVATE_FILE).open(path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        let mut text = String::new();
+        // What cannot be read is as good as nothing: whoever sends looks what is there.
+        let place = file.read_to_string(&mut text).ok().and_then(|_| serde_json::from_str(&text).ok());
+        Ok(Some(Self { journal: folder.journal(), file, place: place.unwrap_or_default() }))
+    }
+
+    /// How far the other side has it, as far as was kept.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Keeps how far the other side has it. One write, which a kill does not tear.
+    pub fn keep(&mut self, place: Place) -> io::Result<()> {
+        if place == self.place {
+            return Ok(());
+        }
+        let text = serde_json::to_string(&place).expect("a place has no keys that are not text");
+        self.file.write_all_at(format!("{text:<width$}\n", width = LENGTH - 1).as_bytes(), 0)?;
+        self.place = place;
+        Ok(())
+    }
+
+    /// The records after an offset at which one ends.
+    pub fn letters(&self, offset: u64) -> io::Result<Letters> {
+        let mut file = File::open(&self.journal)?;
+        file.seek(SeekFrom::Start(offset))?;
+        Ok(Letters { file, offset, rest: BytesMut::new() })
+    }
+}
+
+/// Reads the records that are to be sent, as they are written.
+#[derive(Debug)]
+pub struct Letters {
+    file: File,
+    /// Where the next record begins.
+    offset: u64,
+    /// What was read and not taken yet.
+    rest: BytesMut,
+}
+
+impl Letters {
+    /// The next record; nothing if there is no more for now.
+    pub fn read(&mut self) -> io::Result<Option<Letter>> {
+        let mut searched = 0;
+        loop {
+            if let Some(newline) = self.rest[searched..].iter().position(|byte| *byte == b'\n') {
+                return self.take(searched + newline + 1).map(Some);
+            }
+            searched = self.rest.len();
+            self.rest.resize(searched + CHUNK, 0);
+            let read = self.file.read(&mut self.rest[searched..]);
+            self.rest.truncate(searched + *read.as_ref().unwrap_or(&0));
+            if read? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn take(&mut self, length: usize) -> io::Result<Letter> {
+        let mut line = self.rest.split_to(length).freeze();
+        line.truncate(length - 1);
+        self.offset += length as u64;
+        let Head { seq, kind } = serde_json::from_slice(&line)?;
+        Ok(Letter { seq, kind, line, end: self.offset })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+    use crate::journal::Sessions;
+
+    fn folder(root: &std::path::Path) -> Folder {
+        let folder = Sessions::of(root).folder("s");
+        std::fs::create_dir_all(&folder.path).expect("a folder");
+        folder
+    }
+
+    #[test]
+    fn only_whole_records_are_sent_and_each_once_from_any_place_on() {
+        let root = tempfile::tempdir().expect("a folder");
+        let folder = folder(root.path());
+        let line = |seq: u64| {
+            format!("{{\"v\":1,\"seq\":{seq},\"kind\":\"warning\",\"text\":\"{}\"}}\n", "x".repeat(CHUNK / 3))
+        };
+        let mut journal = File::create(folder.journal()).expect("a file");
+        write!(journal, "{}{}{}", line(1), line(2), &line(3)[..20]).expect("space");
+        let outbox = Outbox::open(&folder).expect("a file").expect("nobody else has it");
+        let mut letters = outbox.letters(0).expect("a file");
+        let first = letters.read().expect("a file").expect("a record");
+        assert_eq!((first.seq, first.kind.as_str(), first.end), (1, "warning", line(1).len() as u64));
+        assert_eq!(first.line, line(1).trim_end().as_bytes());
+        assert_eq!(letters.read().expect("a file").map(|letter| letter.seq), Some(2));
+        assert_eq!(letters.read().expect("a file"), None);
+        write!(journal, "{}{}", &line(3)[20..], line(4)).expect("space");
+        let later: Vec<u64> = std::iter::from_fn(|| letters.read().expect("a file")).map(|letter| letter.seq).collect();
+        assert_eq!(later, [3, 4]);
+        let mut again = outbox.letters(first.end).expect("a file");
+        assert_eq!(again.read().expect("a file").map(|letter| letter.seq), Some(2));
+    }
+
+    #[test]
+    fn the_place_is_kept_and_there_is_one_sender() {
+        let root = tempfile::tempdir().expect("a folder");
+        let folder = folder(root.path());
+        let long =
+            Place { store: "2026-11-15T09:30:00Z".into(), seq: 70_000, offset: 1 << 40, at: 9, names: Names::WithId };
+        let short = Place { seq: 7, ..Place::default() };
+        {
+            let mut outbox = Outbox::open(&folder).expect("a file").expect("nobody else has it");
+            assert_eq!(*outbox.place(), Place::default());
+            assert!(Outbox::open(&folder).expect("a file").is_none());
+            outbox.keep(long).expect("space");
+            outbox.keep(short.clone()).expect("space");
+        }
+        assert_eq!(*Outbox::open(&folder).expect("a file").expect("it is free again").place(), short);
+        std::fs::write(folder.outbox_file(), "{\"seq\":").expect("space");
+        assert_eq!(*Outbox::open(&folder).expect("a file").expect("it is free").place(), Place::default());
+    }
+}

@@ -1,0 +1,130 @@
+//! Sessions on other machines: listed, shown, replayed, watched and steered through a NATS server.
+
+use std::time::Duration;
+
+use async_nats::ConnectOptions;
+use serde_json::Value;
+
+use crate::{
+    nats::{journal, project, texts},
+    support::{
+        nats::NatsServer,
+        project::{Project, Ran, until},
+        terminal::{Cells, Terminal},
+    },
+};
+
+const WIDE: Cells = (140, 40);
+const UNTIL_GO: &str = "  - { say: 'working on it', run: 'until [ -e go ]; do sleep 0.02; done' }\n";
+
+/// A session on one machine, and another machine that knows nothing of it.
+fn two_machines(server: &NatsServer, rest: &str, turns: &str) -> (Project, Project) {
+    (project(&server.url(), rest, turns), Project::new())
+}
+
+#[test]
+fn sessions_are_listed_shown_and_steered_from_a_machine_that_has_nothing_of_them() {
+    let server = NatsServer::start();
+    let (here, there) = two_machines(&server, "", UNTIL_GO);
+    let url = server.url();
+    let nats = ["--nats", url.as_str()];
+    let with = |args: &[&'static str]| args.iter().copied().chain(nats).map(str::to_owned).collect::<Vec<_>>();
+    let run = |args: &[&'static str]| there.creel(&with(args).iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(run(&["status"]).err.contains("no session is running there"), "nothing yet");
+    let mut session = here.start();
+    session.wait_for("prompt_sent");
+    until("it is listed", || run(&["sessions"]).out.contains("running: the agent works"));
+    let listed: Value = serde_json::from_str(&run(&["sessions", "--json"]).out).expect("JSON");
+    assert_eq!((&listed[0]["session"], &listed[0]["iteration"]), (&"s".into(), &1.into()));
+    assert!(listed[0]["host"].as_str().is_some_and(|host| !host.is_empty()) && listed[0]["seen"].is_string());
+
+    let Ran { code, out, err } = run(&["status"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(out.contains("session    s (running)") && out.contains("nats       connected"), "{out}");
+    assert_eq!(run(&["pause"]).code, 0);
+    assert_eq!(run(&["pause", "-s", "s"]).err, "creel: the session is paused already\n");
+    assert_eq!(run(&["unpause"]).code, 0);
+    assert_eq!(run(&["message", "hello from afar"]).code, 0);
+    assert_eq!(run(&["task", "add", "a thing to do"]).out, "task_1\n");
+    assert!(run(&["task", "list"]).out.contains("a thing to do"));
+    assert_eq!(run(&["pending", "list"]).code, 0);
+    assert_eq!(run(&["hooks", "list"]).code, 0);
+    assert!(here.kind("message_queued")[0]["by"] == "nats");
+    assert!(run(&["pause", "-s", "nope"]).err.contains("session `nope` is not running"));
+    until("the copy has it", || run(&["show", "s"]).out.contains("hello from afar"));
+    assert!(run(&["show", "nope"]).err.contains("the stream CREEL has no session `nope`"));
+    assert_eq!(run(&["stop", "--now"]).code, 0);
+    assert_eq!(session.end().code, 130);
+    until("its end is listed", || run(&["sessions"]).out.contains("cancelled"));
+    let shown = run(&["show", "s", "--json"]);
+    assert_eq!(shown.out.lines().collect::<Vec<_>>(), journal(&here), "{}", shown.err);
+    let left: Vec<_> = std::fs::read_dir(std::env::temp_dir()).expect("a folder").flatten().collect();
+    let copies = left.iter().filter(|entry| entry.path().join("s/journal.jsonl").exists());
+    assert_eq!(copies.filter(|entry| entry.file_name().to_string_lossy().starts_with("creel-")).count(), 0);
+}
+
+#[test]
+fn a_screen_from_afar_shows_all_of_it_steers_it_and_comes_back_by_itself() {
+    let mut server = NatsServer::start();
+    let rest = "gates: { delivery: ask, timeout: 1h }\n\
+                hooks: { post_iteration: [{ name: a, pipe_output: true, command: '[ $CREEL_ITERATION != 1 ] || echo red' }] }";
+    let (here, there) = two_machines(&server, rest, &format!("  - say: the first words\n{UNTIL_GO}"));
+    let mut session = here.start();
+    session.wait_for("gate_opened");
+    until("it is listed", || !there.creel(&["sessions", "--nats", &server.url()]).out.is_empty());
+    let url = server.url();
+    let mut screen = Terminal::open(&there, &["attach", "--nats", &url, "s"], WIDE);
+    screen.wait_for("the past and the gate", |shown| shown.has("the first words") && shown.has("enter answer"));
+    screen.press("enter");
+    session.wait_for("gate_answered");
+    assert_eq!(here.kind("gate_answered")[0]["by"], "nats");
+    screen.wait_for("what comes", |shown| shown.has("working on it"));
+    server.kill();
+    screen.wait_for("that it is away", |shown| shown.has("nats: the connection was lost"));
+    here.does(&["message", "said meanwhile"]);
+    server.up();
+    screen.wait_for("what was said meanwhile", |shown| shown.has("said meanwhile") && shown.has("nats: connected"));
+    here.write("go", "");
+    screen.wait_for("the end", |shown| shown.has("session complete"));
+    screen.press("q");
+    assert_eq!(screen.end(), 0);
+    assert_eq!(session.end().code, 0);
+}
+
+#[test]
+fn a_replay_from_afar_is_a_replay() {
+    let server = NatsServer::start();
+    let (here, there) = two_machines(&server, "", "  - say: the only words <promise>COMPLETE</promise>\n");
+    assert_eq!(here.run().code, 0);
+    let url = server.url();
+    let mut screen = Terminal::open(&there, &["replay", "--nats", &url, "s"], WIDE);
+    screen.press("G");
+    screen.wait_for("the words", |shown| shown.has("the only words"));
+    screen.press("q");
+    assert_eq!(screen.end(), 0);
+}
+
+#[test]
+fn a_server_that_allows_only_what_the_documentation_lists_is_enough() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/nats.md")).expect("the page");
+    let config = readme.split("```conf\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a config");
+    let server = NatsServer::with(config);
+    let here = project(&server.url_for("session:s3cret"), "", UNTIL_GO);
+    let there = Project::new();
+    let url = server.url_for("viewer:s3cret");
+    let mut session = here.start();
+    session.wait_for("prompt_sent");
+    until("it is listed", || there.creel(&["sessions", "--nats", &url]).out.contains("the agent works"));
+    let paused = there.creel(&["pause", "--nats", &url, "-s", "s"]);
+    assert_eq!(paused.code, 0, "{}", paused.err);
+    let shown = there.creel(&["show", "s", "--json", "--nats", &url]);
+    assert!(shown.out.contains("\"paused\""), "{}{}", shown.out, shown.err);
+    assert_eq!(there.creel(&["unpause", "--nats", &url]).code, 0);
+    here.write("go", "");
+    let ran = session.end();
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert!(here.kind("warning").is_empty(), "{:?}", here.kind("warning"));
+    let root = ConnectOptions::with_user_and_password("root".into(), "s3cret".into());
+    let client = server.client_with(root.connection_timeout(Duration::from_secs(5)));
+    assert_eq!(texts(&server.stored_by(&client, "CREEL")), journal(&here));
+}

@@ -1,0 +1,236 @@
+//! A NATS server of a test's own, and a client that reads what it has.
+
+use std::{
+    fs::{self, File},
+    io::Read as _,
+    net::{TcpListener, TcpStream},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use async_nats::{
+    Client, ConnectOptions, HeaderMap,
+    jetstream::{self, stream::Config},
+};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::PATIENCE;
+
+/// A server on a port of its own, with storage that outlives it.
+pub(crate) struct NatsServer {
+    dir: tempfile::TempDir,
+    port: u16,
+    child: Option<Child>,
+    /// More of its config.
+    more: String,
+    tokio: tokio::runtime::Runtime,
+}
+
+/// A message of a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub(crate) subject: String,
+    pub(crate) id: String,
+    pub(crate) session: Option<String>,
+    pub(crate) text: String,
+}
+
+impl NatsServer {
+    /// A server that does not run yet.
+    pub(crate) fn idle(more: &str) -> Self {
+        let dir = tempfile::tempdir().expect("a folder");
+        let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        Self { dir, port: free_port(), child: None, more: more.to_owned(), tokio: tokio.expect("a runtime") }
+    }
+
+    /// A server that lets everybody in.
+    pub(crate) fn start() -> Self {
+        Self::with("")
+    }
+
+    /// A server with more in its config.
+    pub(crate) fn with(more: &str) -> Self {
+        let mut server = Self::idle(more);
+        server.up();
+        server
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Starts it, again.
+    pub(crate) fn up(&mut self) {
+        let config = format!(
+            "listen: \"127.0.0.1:{}\"\njetstream {{ store_dir: \"{}\" }}\n{}\n",
+            self.port,
+            self.path("js").display(),
+            self.more
+        );
+        fs::write(self.path("server.conf"), config).expect("space");
+        let log = File::create(self.path("log")).expect("space");
+        let child = Command::new(program())
+            .arg("-c")
+            .arg(self.path("server.conf"))
+            .stdout(Stdio::null())
+            .stderr(log)
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("`nats-server` is installed; ./test installs it where it can");
+        self.child = Some(child);
+        let deadline = Instant::now() + PATIENCE;
+        while !self.greets() {
+            let log = fs::read_to_string(self.path("log")).unwrap_or_default();
+            let gone = self.child.as_mut().is_some_and(|child| child.try_wait().is_ok_and(|ended| ended.is_some()));
+            assert!(!gone && Instant::now() < deadline, "the server does not start: {log}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn greets(&self) -> bool {
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else { return false };
+        let _ = stream.set_read_timeout(Some(Duration::from_secs(1)));
+        let mut greeting = [0; 4];
+        stream.read_exact(&mut greeting).is_ok() && &greeting == b"INFO"
+    }
+
+    /// `kill -9`, and wait.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = self.child.as_ref().and_then(|child| Pid::from_raw(i32::try_from(child.id()).ok()?));
+        kill_process(pid.expect("it runs"), signal).expect("it is there");
+    }
+
+    /// Takes away all that it stored.
+    pub(crate) fn forget(&self) {
+        let _ = fs::remove_dir_all(self.path("js"));
+    }
+
+    /// As others reach it.
+    pub(crate) fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    /// The same, with somebody who logs in.
+    pub(crate) fn url_for(&self, user: &str) -> String {
+        format!("nats://{user}@127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.tokio.block_on(future)
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        async_nats::connect(self.url()).await.expect("the server is there")
+    }
+
+    /// A client that logs in.
+    pub(crate) fn client_with(&self, options: ConnectOptions) -> Client {
+        self.block_on(options.connect(self.url())).expect("the server lets it in")
+    }
+
+    /// All messages of a stream.
+    pub(crate) fn stored(&self, stream: &str) -> Vec<Stored> {
+        let client = self.block_on(self.client());
+        self.stored_by(&client, stream)
+    }
+
+    pub(crate) fn stored_by(&self, client: &Client, stream: &str) -> Vec<Stored> {
+        self.block_on(async {
+            let Ok(stream) = jetstream::new(client.clone()).get_stream(stream).await else { return Vec::new() };
+            let last = stream.cached_info().state.last_sequence;
+            let mut all = Vec::new();
+            for number in stream.cached_info().state.first_sequence.max(1)..=last {
+                let message = stream.get_raw_message(number).await.expect("a message");
+                let header = |name: &str| message.headers.get(name).map(|value| value.as_str().to_owned());
+                all.push(Stored {
+                    subject: message.subject.to_string(),
+                    id: header("Nats-Msg-Id").unwrap_or_default(),
+                    session: header("Creel-Session"),
+                    text: String::from_utf8_lossy(&message.payload).into_owned(),
+                });
+            }
+            all
+        })
+    }
+
+    /// How many messages a stream has.
+    pub(crate) fn count(&self, stream: &str) -> u64 {
+        self.block_on(async {
+            let client = self.client().await;
+            let stream = jetstream::new(client).get_stream(stream).await;
+            stream.map_or(0, |stream| stream.cached_info().state.messages)
+        })
+    }
+
+    pub(crate) fn create(&self, config: Config) {
+        self.block_on(async {
+            jetstream::new(self.client().await).create_stream(config).await.expect("a stream");
+        });
+    }
+
+    pub(crate) fn publish(&self, subject: &str, text: &str) {
+        self.block_on(async {
+            let client = self.client().await;
+            client.publish(subject.to_owned(), text.to_owned().into()).await.expect("a connection");
+            client.flush().await.expect("a connection");
+        });
+    }
+
+    /// Publishes, and waits until the stream has it.
+    pub(crate) fn publish_for_good(&self, subject: &str, text: &str) {
+        self.block_on(async {
+            let jetstream = jetstream::new(self.client().await);
+            let ack = jetstream.publish(subject.to_owned(), text.to_owned().into()).await.expect("a connection");
+            ack.await.expect("the stream has it");
+        });
+    }
+
+    /// Asks, and waits for the answer.
+    pub(crate) fn ask(&self, subject: &str, line: &str) -> Value {
+        self.block_on(async {
+            let answer = self.client().await.request(subject.to_owned(), line.to_owned().into()).await;
+            serde_json::from_slice(&answer.expect("an answer").payload).expect("JSON")
+        })
+    }
+
+    /// Asks with headers; nothing, if nobody answers in time.
+    pub(crate) fn ask_with(&self, subject: &str, headers: HeaderMap, line: &str) -> Option<Value> {
+        self.block_on(async {
+            let request = async_nats::Request::new().headers(headers).payload(line.to_owned().into());
+            let request = request.timeout(Some(Duration::from_millis(500)));
+            let answer = self.client().await.send_request(subject.to_owned(), request).await.ok()?;
+            serde_json::from_slice(&answer.payload).ok()
+        })
+    }
+}
+
+impl Drop for NatsServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn program() -> PathBuf {
+    let named = std::env::var_os("NATS_SERVER").map(PathBuf::from);
+    let debian = PathBuf::from("/usr/sbin/nats-server");
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(&folders).map(|folder| folder.join("nats-server")).find(|path| path.exists());
+    named.or(on_path).unwrap_or(debian)
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
+}
