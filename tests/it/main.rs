@@ -17,6 +17,7 @@ mod known_agents;
 mod leaving;
 mod lines;
 mod mcp;
+mod mcp_agents;
 mod mcp_loops;
 mod nats;
 mod nats_elsewhere;

@@ -1,0 +1,120 @@
+//! An agent that takes part in its own supervision: it calls the tools in its turns, and is continued, stopped and escalated by
+//! what it registered.
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    project::{Project, until},
+    terminal::Terminal,
+};
+
+/// Calls one tool of the session that the caller is in, and prints the answer.
+const CALL: &str = r#"
+hello='{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"sh","version":"0"}}}'
+{
+    printf '%s\n' "$hello" '{"jsonrpc":"2.0","method":"notifications/initialized"}'
+    printf '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%s","arguments":%s}}\n' "$1" "$2"
+    until grep -q '"id":1' "answer-$1" 2>/dev/null; do sleep 0.02; done
+} | "$CREEL" mcp > "answer-$1"
+grep '"id":1' "answer-$1"
+"#;
+
+/// Has its work on a task judged, and says that a person should look.
+const ESCALATE: &str = r#"
+sh call task_add '{"goal":"Publish","taskId":"publish"}'
+sh call hook_register '{"taskId":"publish","hookType":"promise"}'
+id=$(sh call iteration_start '{"taskId":"publish","maxIterations":3}' | grep -o 'IT-[0-9a-z-]*' | head -n 1)
+sh call iteration_validate "{\"iterationId\":\"$id\",\"agentOutput\":\"I need a key. <promise>ESCALATE</promise>\"}"
+"#;
+
+/// A session without a stop hook of its own, whose agent does this in its turns.
+fn agent(turns: &Value) -> Project {
+    let rules = "[{ name: is done, type: file_existence, files: [done] }]";
+    let config = format!(
+        "prompt: GOAL\nagents: {{ demo: {{ script: scenario.yaml }} }}\nstop: {{ hooks: [], rules: {rules} }}\n"
+    );
+    let call = format!("CREEL='{}'\n{CALL}", env!("CARGO_BIN_EXE_creel"));
+    Project::with(&config)
+        .file("scenario.yaml", &json!({ "turns": turns }).to_string())
+        .file("call", &call)
+        .file("escalate", ESCALATE)
+}
+
+const REGISTER: &str = r#"sh call hook_register '{"taskId":"s","hookType":"validation"}'"#;
+
+/// Registers what decides, then does the work, then is stuck with a task.
+fn continued_and_stopped() -> Value {
+    json!([
+        { "run": REGISTER, "say": "Registered." },
+        { "run": "touch done", "say": "Done, I think." },
+    ])
+}
+
+fn registered(project: &Project) -> Value {
+    project.kind("stop_hook_registered")[0]["hook_id"].clone()
+}
+
+#[test]
+fn an_agent_is_continued_and_stopped_by_the_hook_that_it_registered() {
+    let project = agent(&continued_and_stopped());
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let hook = registered(&project);
+    let decided = project.kind("stop_decided");
+    let said: Vec<_> = decided.iter().map(|decided| (&decided["hook"], &decided["action"])).collect();
+    assert_eq!(said, [(&hook, &json!("continue")), (&hook, &json!("complete"))]);
+    assert!(project.prompts()[1].1.starts_with("[Validation failed]\n- is done: "), "{:?}", project.prompts());
+    assert_eq!(project.kind("stop_hook_registered")[0]["by"], "mcp");
+}
+
+#[test]
+fn an_agent_is_escalated_by_a_loop_of_its_own() {
+    let project = agent(&json!([{ "run": "sh escalate", "say": "A person should look." }]));
+    let ran = project.run();
+    assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
+    assert!(project.read("answer-iteration_validate").contains(r#""completionSignal":"ESCALATE""#));
+    let gate = &project.kind("gate_opened")[0];
+    assert_eq!(gate["about"], "escalation");
+    assert_eq!(gate["reason"], "Agent signaled a need for escalation via <promise>ESCALATE</promise>");
+    assert_eq!(project.kind("task_blocked")[0]["task"], "publish");
+    assert_eq!(project.outcome().as_deref(), Some("escalated"));
+}
+
+#[test]
+fn what_an_agent_registered_decides_after_a_kill_too() {
+    let wait = format!("{REGISTER}; until [ -e go ]; do sleep 0.02; done");
+    let turns = json!([
+        { "run": wait, "say": "Registered." },
+        { "run": "touch done", "say": "Again, and done." },
+    ]);
+    let project = agent(&turns);
+    let mut creel = project.start();
+    creel.wait_for("stop_hook_registered");
+    creel.kill();
+    project.write("go", "");
+    let resumed = project.creel(&["resume", "s", "--headless"]);
+    assert_eq!(resumed.code, 0, "{}{}", resumed.out, resumed.err);
+    let decided = project.kind("stop_decided");
+    assert_eq!(decided.last().expect("a decision")["hook"], registered(&project));
+    assert_eq!(project.outcome().as_deref(), Some("complete"));
+}
+
+#[test]
+fn what_an_agent_decides_about_itself_is_seen_on_the_screen() {
+    let mut turns = continued_and_stopped();
+    turns[1] = json!({ "run": "sh escalate", "say": "A person should look." });
+    let project = agent(&turns);
+    let mut terminal = Terminal::run(&project, (120, 40));
+    terminal.wait_for("the gate", |shown| shown.has("[ message ]") && shown.has("enter answer"));
+    let text = terminal.text();
+    assert!(text.contains("Agent signaled a need for escalation"), "{text}");
+    terminal.press("right right enter");
+    terminal.wait_for_status(" complete ");
+    terminal.press("q");
+    assert_eq!(terminal.end(), 0, "{}", terminal.text());
+    until("it is on record", || project.outcome().as_deref() == Some("complete"));
+    let shown = project.creel(&["show", "s"]).out;
+    for line in ["registered for s", "☐ rule is done", "decision: continue", "decision: escalate", "loop IT-"] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+}
