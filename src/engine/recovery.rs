@@ -65,7 +65,7 @@ impl State {
     }
 
     /// A run without an end of its own.
-    pub(super) fn run_that_was_cut(&self, point: Point, running: &Running) -> HookFinished {
+    pub(crate) fn run_that_was_cut(&self, point: Point, running: &Running) -> HookFinished {
         HookFinished {
             run: running.run,
             point,

@@ -36,7 +36,7 @@ use crate::engine::{
         record::Origin,
         task::{Task, TaskState},
     },
-    time::{At, Span},
+    time::At,
 };
 
 /// A judgement that is going on.
@@ -322,24 +322,8 @@ impl State {
     pub(crate) fn cut_stop_hooks(&self) -> impl Iterator<Item = HookFinished> {
         self.judgements().filter_map(|(of, judging)| {
             let running = judging.running.as_ref()?;
-            Some(HookFinished {
-                run: running.run,
-                point: Point::StopDecision,
-                hook: running.hook.clone(),
-                iteration: self.judged_iteration(of.and_then(|id| self.agent_loop(id))),
-                end: RunEnd::Cut,
-                took_ms: Span::default(),
-                verdict: Verdict::Fail,
-                stdout: String::new(),
-                stderr: String::new(),
-                omitted_bytes: 0,
-                piped: false,
-                reply: None,
-                decision: None,
-                file: None,
-                outcome: None,
-                again: true,
-            })
+            let iteration = self.judged_iteration(of.and_then(|id| self.agent_loop(id)));
+            Some(HookFinished { iteration, ..self.run_that_was_cut(Point::StopDecision, running) })
         })
     }
 }

@@ -26,12 +26,12 @@ use crate::engine::{
     hooks::{
         dispatch::Running,
         point::Point,
-        verdict::{RunEnd, RunResult, Verdict},
+        verdict::{RunResult, Verdict},
     },
     ids::{EventId, RunId},
     policy::{AutomationHook, HookAction, HookSpec, Plan},
     session::{State, warning},
-    time::{At, Span},
+    time::At,
 };
 
 /// Events further than this below the one that began it are left alone.
@@ -314,25 +314,9 @@ impl State {
     }
 
     fn cut_automation(&self, job: &Job, running: &Running) -> HookFinished {
-        HookFinished {
-            run: running.run,
-            point: Point::Automation,
-            hook: running.hook.clone(),
-            iteration: self.iterations.current,
-            end: RunEnd::Cut,
-            took_ms: Span::default(),
-            verdict: Verdict::Fail,
-            stdout: String::new(),
-            stderr: String::new(),
-            omitted_bytes: 0,
-            piped: false,
-            reply: None,
-            decision: None,
-            file: None,
-            outcome: None,
-            // It may have answered already, with only its end not recorded.
-            again: job.hooks.front() == Some(&running.hook),
-        }
+        // It may have answered already, with only its end not recorded.
+        let again = job.hooks.front() == Some(&running.hook);
+        HookFinished { again, ..self.run_that_was_cut(Point::Automation, running) }
     }
 }
 
