@@ -51,6 +51,20 @@ fn a_command_is_told_all_that_there_is_to_judge() {
 }
 
 #[test]
+fn a_checkpoint_tells_where_the_repository_was() {
+    let commit = "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m first && touch more";
+    let kept = "stop: { hooks: [{ action: complete, reason: kept, checkpoint: { a: 1 } }] }\n";
+    let project = scripted(kept, &format!("  - run: '{commit}'\n    say: Committed.\n"));
+    let made = std::process::Command::new("git").args(["init", "-q", "."]).current_dir(project.root()).status();
+    assert!(made.expect("git is there").success());
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let kept = &project.kind("checkpoint")[0];
+    assert_eq!(kept["commit"].as_str().map(str::len), Some(40), "{kept}");
+    assert!(kept["dirty"].as_array().is_some_and(|dirty| dirty.contains(&json!("more"))), "{kept}");
+}
+
+#[test]
 fn rules_are_checked_side_by_side_and_their_failures_are_told() {
     // Each waits for the other: one after another they would never end.
     let meet = |own: &str, other: &str| format!("touch {own}; until test -e {other}; do sleep 0.01; done");

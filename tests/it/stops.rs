@@ -1,12 +1,15 @@
 //! Stop decisions, as stories: rules, presets, commands, conditions, groups, guards, what the agent registers and leads.
 
 use creel::engine::{
+    conversation::{AgentUpdate, StopReason, TurnEnd},
     event::{By, Event, Presence},
     input::{Command, Input},
     policy::{Judge, Preset, StopHook, When},
     session::gate::{About, Choice},
     stop::{
         Action, StopResult,
+        chain::holds,
+        context::AgentContext,
         loops::{Asked, LoopCommand, Rules},
         promise::Promise,
         registry::Registration,
@@ -515,4 +518,41 @@ fn a_session_is_resumed_with_a_checkpoint_if_that_is_wanted() {
             "there is checkpoint 1, made in iteration 1; the agent is told of it if the session is resumed with `--checkpoint 1`"
         )
     );
+}
+
+#[test]
+fn a_promise_is_made_across_the_pieces_in_which_it_comes() {
+    let mut world = World::begin(Script::new());
+    world.settle();
+    let (turn, _) = world.turn.clone().expect("a prompt");
+    for piece in ["Done. <prom", "ise>COMP", "LETE</promise>"] {
+        world.input(Input::Agent { turn, update: AgentUpdate::Said(piece.into()) });
+    }
+    world.input(Input::TurnEnded { turn, end: TurnEnd::new(StopReason::EndTurn) });
+    assert_eq!(decisions(&world)[0].1, Action::Complete);
+}
+
+#[test]
+fn a_promise_that_is_only_repeated_from_the_prompt_is_none() {
+    let told = "Say <promise>COMPLETE</promise> when the tests pass.";
+    let script = Script::new().agent([Answer::Says(told)]).plan(|plan| plan.max_iterations = 1);
+    let mut world = World::begin(script);
+    world.state.began.prompt = told.into();
+    assert_eq!(decisions(&world.run())[0].1, Action::Continue);
+}
+
+#[test]
+fn conditions_look_at_the_files_and_the_labels() {
+    let files = When { files: vec!["src/**/*.rs".into()], ..When::default() };
+    let labels = When { labels: vec!["risky".into()], ..When::default() };
+    let context = |file: &str, label: &str| AgentContext {
+        files_modified: vec!["README.md".into(), file.into()],
+        labels: vec![label.into()],
+        ..AgentContext::default()
+    };
+    assert!(holds(&files, &context("src/engine/stop.rs", "")));
+    assert!(!holds(&files, &context("docs/stop.rs", "")));
+    assert!(holds(&labels, &context("", "risky")));
+    assert!(!holds(&labels, &context("", "dull")));
+    assert!(holds(&When::default(), &AgentContext::default()));
 }

@@ -289,3 +289,27 @@ fn killed_in_the_middle_of_a_submit_it_goes_on_where_it_was() {
     assert_eq!(site.ran(), ["rebase_on_main pass", "waits fail", "waits pass", "create_pr pass"]);
     assert_eq!(site.repo.gh_called(["pr", "create"]).len(), 1);
 }
+
+#[test]
+fn an_agent_that_makes_it_worse_loses_nothing_and_a_person_is_asked() {
+    let site = Site::new("submit: true\nhooks: { before_submit: [rebase_on_main, run_tests, create_pr] }\n");
+    site.write("Makefile", "test:\n\t@test -e fixed && test ! -e worse\n");
+    site.repo.git(&["add", "Makefile"]);
+    site.repo.git(&["commit", "--quiet", "-m", "tests"]);
+    // Instead of a repair, a rebase is begun that stops in the middle, and another file breaks the tests.
+    let worse = "touch worse && git add worse && git commit --quiet -m worse; git rebase --quiet origin/main || true";
+    site.write(
+        "own.play",
+        &format!(
+            "turns:\n  - say: '<promise>COMPLETE</promise>'\n    run: 'printf \"mine\\n\" > a.txt && git commit --quiet -a -m mine'\n  - when: Check failed\n    say: Better now.\n    run: '{worse}'\n"
+        ),
+    );
+    let ran = site.run(&[]);
+    assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
+    assert_eq!(site.ran(), ["rebase_on_main pass", "run_tests block", "rebase_on_main pass", "run_tests block"]);
+    assert_eq!(site.repo.git(&["show", "work:a.txt"]), "mine", "the work is there");
+    assert_eq!(site.repo.git(&["log", "--format=%s", "-2", "work"]), "worse\nmine", "and so is what made it worse");
+    site.repo.is_clean();
+    assert_eq!(site.repo.on_remote("work"), None);
+    assert!(site.repo.gh_called(["pr", "create"]).is_empty());
+}
