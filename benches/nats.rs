@@ -130,6 +130,7 @@ fn session() -> Result<Vec<Finding>> {
 fn command() -> Result<Vec<Finding>> {
     let stage = Stage::new()?;
     let name = stage.name();
+    let _inside = stage.tokio.enter();
     let (mut runtime, folder) = stage.begin(&name, "sleep 600")?;
     let uplink = Uplink::open(stage.nats.clone(), &folder, &mut runtime)?;
     let (handle, running) = (runtime.handle(), stage.tokio.spawn(runtime.run()));
@@ -226,7 +227,11 @@ impl Stage {
 
     fn begin(&self, name: &str, agent: &str) -> Result<(Runtime, creel::journal::Folder)> {
         let project = self.folder.path();
-        let text = format!("prompt: Go.\nmax_iterations: {ITERATIONS}\nagents: {{ a: {{ command: '{agent}' }} }}\n");
+        // An agent that does nothing makes no progress, which is not what is measured.
+        let text = format!(
+            "prompt: Go.\nmax_iterations: {ITERATIONS}\nagents: {{ a: {{ command: '{agent}' }} }}\n\
+             stop: {{ thrashing: 0, no_progress: 0 }}\n"
+        );
         let plan: Plan = config::parse(&text, &project.join("creel.yaml"))?.plan(config::Wanted::default())?;
         let began = SessionStarted {
             agent: plan.agent.clone(),
