@@ -29,6 +29,12 @@ use creel::{
     },
 };
 use measure::{Figure, Finding, Result, Verdict, check, compare, median};
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler, ServiceExt as _,
+    model::{CallToolRequestParams, CallToolResponse, CallToolResult},
+    service::RequestContext,
+    transport::{async_rw::AsyncRwTransport, stdio_pipes},
+};
 use serde_json::{Map, Value, json};
 
 /// How many calls make a round.
@@ -38,28 +44,67 @@ const HOOKS: usize = 10;
 /// How long asking them may take.
 const ASKING: Duration = Duration::from_micros(20);
 
+/// With this argument the program is a server whose only tool does nothing.
+const EMPTY: &str = "--empty-server";
+
 fn main() -> ExitCode {
+    if std::env::args().any(|argument| argument == EMPTY) {
+        return match serve_nothing() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
     measure::run(&[Figure { name: "call", measure: call }, Figure { name: "stop-hooks", measure: stop_hooks }])
 }
 
-/// A call of a tool, from the client's line to the session and back, against a ping of the same server.
+/// A server by the same library, with a tool that does nothing: what a call costs before anything is done.
+struct Nothing;
+
+impl ServerHandler for Nothing {
+    async fn call_tool(
+        &self,
+        _: CallToolRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> std::result::Result<CallToolResponse, ErrorData> {
+        Ok(CallToolResult::structured(json!({})).into())
+    }
+}
+
+fn serve_nothing() -> Result<()> {
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    tokio.block_on(async {
+        let (input, output) = stdio_pipes();
+        let running = Nothing.serve(AsyncRwTransport::new_server(input, output)).await?;
+        running.waiting().await?;
+        Ok(())
+    })
+}
+
+/// A call of a tool, from the client's line to the session and back, against a call of one that does nothing.
 fn call() -> Result<Vec<Finding>> {
     let folder = tempfile::tempdir()?;
-    let client = RefCell::new(Client::start(folder.path())?);
+    let client = RefCell::new(Client::start(Path::new(env!("CARGO_BIN_EXE_creel")), "mcp", folder.path())?);
+    let idle = RefCell::new(Client::start(&std::env::current_exe()?, EMPTY, folder.path())?);
     client.borrow_mut().tool("task_add", &json!({"goal": "x", "taskId": "t"}))?;
-    let times = |each: &dyn Fn(&mut Client) -> Result<()>| {
+    let times = |client: &RefCell<Client>, each: &dyn Fn(&mut Client) -> Result<()>| {
         let started = Instant::now();
         (0..CALLS).try_for_each(|_| each(&mut client.borrow_mut()))?;
         Ok(started.elapsed())
     };
-    let ping = || times(&|client| client.ask("ping", &json!({})).map(drop));
-    let look = || times(&|client| client.tool("task_get", &json!({"taskId": "t"})));
-    let change = || times(&|client| client.tool("hook_clear", &json!({"taskId": "t"})));
-    let (calls, pings) = (format!("{CALLS} calls of task_get"), format!("{CALLS} pings"));
-    let looked = compare(25, look, ping)?;
-    let changed = compare(5, change, ping)?;
-    let told = Finding { text: changed.tell("calls that are recorded", &pings), verdict: Verdict::Information };
-    Ok(vec![looked.finding(&calls, &pings, 3.0), told])
+    let empty = || times(&idle, &|client| client.tool("nothing", &json!({"taskId": "t"})));
+    let ping = || times(&client, &|client| client.ask("ping", &json!({})).map(drop));
+    let look = || times(&client, &|client| client.tool("task_get", &json!({"taskId": "t"})));
+    let change = || times(&client, &|client| client.tool("hook_clear", &json!({"taskId": "t"})));
+    let (calls, empties) = (format!("{CALLS} calls of task_get"), format!("{CALLS} calls of a tool that does nothing"));
+    let looked = compare(25, look, empty)?;
+    let changed = compare(5, change, empty)?;
+    let pinged = compare(5, look, ping)?;
+    let told = |text| Finding { text, verdict: Verdict::Information };
+    Ok(vec![
+        looked.finding(&calls, &empties, 3.0),
+        told(changed.tell("calls that are recorded", &empties)),
+        told(pinged.tell(&calls, "pings")),
+    ])
 }
 
 /// Ten hooks that are registered for a task, all asked, and the decision.
@@ -129,7 +174,7 @@ fn settle(state: &mut State) {
     }
 }
 
-/// A client of `creel mcp`, which has a session of its own.
+/// A client of a server; that of `creel mcp` has a session of its own.
 struct Client {
     server: Child,
     stdin: ChildStdin,
@@ -137,9 +182,9 @@ struct Client {
 }
 
 impl Client {
-    fn start(home: &Path) -> Result<Self> {
-        let mut server = Command::new(env!("CARGO_BIN_EXE_creel"))
-            .arg("mcp")
+    fn start(program: &Path, argument: &str, home: &Path) -> Result<Self> {
+        let mut server = Command::new(program)
+            .arg(argument)
             .current_dir(home)
             .env("HOME", home)
             .env("XDG_STATE_HOME", home.join("state"))
