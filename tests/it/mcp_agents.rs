@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::support::{
+    mcp::Raw,
     project::{Project, until},
     terminal::Terminal,
 };
@@ -117,4 +118,18 @@ fn what_an_agent_decides_about_itself_is_seen_on_the_screen() {
     for line in ["registered for s", "☐ rule is done", "decision: continue", "decision: escalate", "loop IT-"] {
         assert!(shown.contains(line), "{line}: {shown}");
     }
+}
+
+#[test]
+fn a_session_that_an_agent_leads_itself_is_seen_on_a_screen_too() {
+    let project = Project::with("version: 1\n");
+    let mut agent = Raw::greeted(&project);
+    agent.does("iteration_start", &json!({"taskId": "TASK-abc123", "maxIterations": 3}));
+    let mut terminal = Terminal::open(&project, &["attach"], (80, 24));
+    terminal.wait_for_text("over TASK-abc123 started");
+    terminal.press("q");
+    terminal.wait_for_text("leave it running");
+    terminal.press("d");
+    assert_eq!(terminal.end(), 0, "{}", terminal.text());
+    agent.does("task_get", &json!({"taskId": "TASK-abc123"}));
 }
