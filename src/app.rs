@@ -17,6 +17,7 @@ mod sessions;
 mod stage;
 mod steer;
 mod trust;
+mod worker;
 
 use std::{
     io::{self, Write as _},
@@ -91,6 +92,7 @@ fn dispatch(command: Option<Command>, leash: Option<&Leash>) -> Result {
         Some(Command::Hooks(args)) => steer::hooks::hooks(args.command),
         Some(Command::Checkpoint(args)) => steer::checkpoint::checkpoint(args.command),
         Some(Command::Task(args)) => steer::task::task(args.command),
+        Some(Command::Worker(args)) => worker::worker(&args),
         Some(Command::Mcp(args)) => mcp::mcp(args),
         Some(Command::Submit(args)) => pipeline::pipeline(Pipeline::Submit, &args),
         Some(Command::Merge(args)) => pipeline::pipeline(Pipeline::Merge, &args),

@@ -20,6 +20,7 @@ pub mod hooks;
 pub mod ids;
 pub mod input;
 pub mod policy;
+pub mod queue;
 pub mod recovery;
 pub mod session;
 pub mod stop;

@@ -18,7 +18,7 @@ use std::{
     io::{self, IoSlice, IoSliceMut},
     mem::MaybeUninit,
     os::{
-        fd::{AsFd as _, OwnedFd},
+        fd::{AsFd, OwnedFd},
         unix::net::UnixStream,
     },
 };
@@ -47,10 +47,9 @@ pub(super) fn is_wanted(cli: &Cli) -> bool {
     !cli.held && is_on_screen(output, detach)
 }
 
-/// Sends our standard input, the terminal, to whoever has the other end.
-fn send_terminal(socket: &UnixStream) -> io::Result<()> {
-    let stdin = io::stdin();
-    let terminal = [stdin.as_fd()];
+/// Sends what is to be the standard input of whoever has the other end: a terminal, mostly.
+pub(super) fn send_input(socket: &UnixStream, input: impl AsFd) -> io::Result<()> {
+    let terminal = [input.as_fd()];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut enclosed = SendAncillaryBuffer::new(&mut space);
     enclosed.push(SendAncillaryMessage::ScmRights(&terminal));
@@ -58,10 +57,10 @@ fn send_terminal(socket: &UnixStream) -> io::Result<()> {
     Ok(())
 }
 
-fn receive_terminal(socket: &UnixStream) -> io::Result<OwnedFd> {
+fn receive_input(socket: &UnixStream) -> io::Result<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut enclosed = RecvAncillaryBuffer::new(&mut space);
     recvmsg(socket, &mut [IoSliceMut::new(&mut [0])], &mut enclosed, RecvFlags::empty())?;
     let terminal = |message| if let RecvAncillaryMessage::ScmRights(mut files) = message { files.next() } else { None };
-    enclosed.drain().find_map(terminal).ok_or_else(|| io::Error::other("no terminal was handed over"))
+    enclosed.drain().find_map(terminal).ok_or_else(|| io::Error::other("nothing to read from was handed over"))
 }

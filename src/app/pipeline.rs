@@ -52,11 +52,11 @@ fn of_session(pipeline: Pipeline, args: &PipelineArgs, root: PathBuf, folder: &F
     let project = Project::load(&args.config).ok();
     let ui = project.as_ref().map_or_else(|| Settings::default().ui, |project| project.settings.ui);
     let nats = project.and_then(run::trusted_nats);
-    let surface = Surface::chosen(args.output, DetachArgs::default(), ui, None);
+    let surface = Surface::chosen(args.output, DetachArgs::default(), ui);
     let take_up = Input::Pipeline { pipeline, presence: surface.presence() };
     let left_behind = Some(Children::left_behind(&opened.state));
     let of = Of::Pipeline(pipeline);
-    let stage = Stage { folder, root, surface, afterwards: Afterwards::Stays, left_behind, of, nats };
+    let stage = Stage { folder, root, surface, afterwards: Afterwards::Stays, left_behind, of, nats, leash: None };
     supervise(stage, |scene, watchers| Runtime::resume(opened, take_up, scene, watchers))
 }
 
@@ -69,11 +69,11 @@ fn of_work_tree(pipeline: Pipeline, args: &PipelineArgs) -> Result {
     trust::require(&project.config_place(), &project.settings.documents, &would_run, asked(args))?;
     let folder = run::first_free(&Sessions::of(&project.root), &run::dated(pipeline.name()));
     run::remember_plan(&project.root, &plan)?;
-    let surface = Surface::chosen(args.output, DetachArgs::default(), project.settings.ui, None);
+    let surface = Surface::chosen(args.output, DetachArgs::default(), project.settings.ui);
     let prompt = project.settings.prompt.clone().unwrap_or_default();
     let Project { root, settings } = project;
     let (tasks, errand, nats) = (Graph::default(), Some(pipeline), settings.nats);
-    let start = Start { root, folder, plan, prompt, tasks, errand, nats };
+    let start = Start { root, folder, plan, prompt, tasks, errand, nats, leash: None };
     run::start(start, surface, Afterwards::Stays)
 }
 

@@ -43,10 +43,12 @@ pub(super) fn run(args: &RunArgs, leash: Option<&Leash>) -> Result {
         let named: &[&str] = if args.session.is_some() { &[] } else { &["--session", &folder.name] };
         return detach::start(&folder, named);
     }
-    let surface = Surface::chosen(args.output, args.detach, project.settings.ui, leash);
+    let surface = Surface::chosen(args.output, args.detach, project.settings.ui);
     let Project { root, settings } = project;
     let tasks = tasks.unwrap_or_default();
-    start(Start { root, folder, plan, prompt, tasks, errand: None, nats: settings.nats }, surface, Afterwards::Stays)
+    let nats = on_command_line(args.nats.as_deref(), settings.nats)?;
+    let start_with = Start { root, folder, plan, prompt, tasks, errand: None, nats, leash: leash.cloned() };
+    start(start_with, surface, Afterwards::Stays)
 }
 
 /// All that a new session needs.
@@ -65,6 +67,8 @@ pub(super) struct Start {
     pub(super) errand: Option<Pipeline>,
     /// The NATS server that it is to be reached by.
     pub(super) nats: Option<Nats>,
+    /// Who holds this process.
+    pub(super) leash: Option<Leash>,
 }
 
 /// What a session begins with.
@@ -84,10 +88,10 @@ pub(super) fn began(root: &Path, plan: Plan, prompt: String, presence: Presence)
 
 /// Starts a session whose plan is trusted, and stays with it.
 pub(super) fn start(start: Start, surface: Surface, afterwards: Afterwards) -> Result {
-    let Start { root, folder, plan, prompt, tasks, errand, nats } = start;
+    let Start { root, folder, plan, prompt, tasks, errand, nats, leash } = start;
     let began = SessionStarted { errand, ..began(&root, plan, prompt, surface.presence()) };
     let of = errand.map_or(Of::Session, Of::Pipeline);
-    let stage = Stage { folder: &folder, root, surface, afterwards, left_behind: None, of, nats };
+    let stage = Stage { folder: &folder, root, surface, afterwards, left_behind: None, of, nats, leash };
     supervise(stage, |scene, watchers| {
         let mut runtime = Runtime::begin(began, &folder, scene, watchers)?;
         runtime.take_over(&tasks)?;
@@ -121,8 +125,8 @@ pub(super) fn resume(args: &ResumeArgs, leash: Option<&Leash>) -> Result {
     let root = if cwd.is_dir() { cwd } else { root };
     let project = Project::load(&args.config).ok();
     let ui = project.as_ref().map_or_else(|| Settings::default().ui, |project| project.settings.ui);
-    let nats = project.and_then(trusted_nats);
-    let surface = Surface::chosen(args.output, args.detach, ui, leash);
+    let nats = on_command_line(args.nats.as_deref(), project.and_then(trusted_nats))?;
+    let surface = Surface::chosen(args.output, args.detach, ui);
     let resume = Input::Resume {
         presence: surface.presence(),
         max_iterations: args.max_iterations,
@@ -131,8 +135,16 @@ pub(super) fn resume(args: &ResumeArgs, leash: Option<&Leash>) -> Result {
     let left_behind = Some(Children::left_behind(&opened.state));
     let afterwards = Afterwards::Stays;
     let of = opened.state.began.errand.map_or(Of::Session, Of::Pipeline);
-    let stage = Stage { folder: &folder, root, surface, afterwards, left_behind, of, nats };
+    let stage = Stage { folder: &folder, root, surface, afterwards, left_behind, of, nats, leash: leash.cloned() };
     supervise(stage, |scene, watchers| Runtime::resume(opened, resume, scene, watchers))
+}
+
+/// The server that the command line names, or else the config.
+pub(super) fn on_command_line(url: Option<&str>, config: Option<Nats>) -> Result<Option<Nats>> {
+    match url {
+        Some(url) => Nats::named(url, config).map(Some).map_err(Failure::usage),
+        None => Ok(config),
+    }
 }
 
 /// The server that the config names now: a journal keeps no way to log in. The config may have changed since the session

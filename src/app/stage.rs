@@ -41,8 +41,8 @@ const INTERRUPTED: u8 = 130;
 /// How a session is shown.
 #[derive(Debug, Clone)]
 pub(super) enum Surface {
-    /// On the screen, where a person can answer; without a leash the session ends with it.
-    Screen(tui::Options, Option<Leash>),
+    /// On the screen, where a person can answer.
+    Screen(tui::Options),
     /// Printed, with nobody there.
     Printed(Format),
     /// Not at all: it runs in the background, and waits for whoever attaches or answers from elsewhere.
@@ -51,21 +51,21 @@ pub(super) enum Surface {
 
 impl Surface {
     /// What was asked for; without a terminal there is no screen.
-    pub(super) fn chosen(output: OutputArgs, detach: DetachArgs, ui: Ui, leash: Option<&Leash>) -> Self {
+    pub(super) fn chosen(output: OutputArgs, detach: DetachArgs, ui: Ui) -> Self {
         if detach.background {
             return Self::Nowhere;
         }
         match output {
             OutputArgs { json: true, .. } => Self::Printed(Format::Json),
             OutputArgs { .. } if !is_on_screen(output, detach) => Self::Printed(Format::Lines),
-            OutputArgs { .. } => Self::Screen(screen_options(ui), leash.cloned()),
+            OutputArgs { .. } => Self::Screen(screen_options(ui)),
         }
     }
 
     /// Whether somebody is there to answer.
     pub(super) fn presence(&self) -> Presence {
         match self {
-            Self::Screen(..) | Self::Nowhere => Presence::Attended,
+            Self::Screen(_) | Self::Nowhere => Presence::Attended,
             Self::Printed(_) => Presence::Unattended,
         }
     }
@@ -119,6 +119,8 @@ pub(super) struct Stage<'a> {
     pub(super) of: Of,
     /// The NATS server that it is to be reached by.
     pub(super) nats: Option<Nats>,
+    /// Who holds this process. A screen without a holder cannot be left with the session running.
+    pub(super) leash: Option<Leash>,
 }
 
 /// What the exit code of a session tells of.
@@ -138,7 +140,7 @@ pub(super) fn supervise(
     stage: Stage<'_>,
     make: impl FnOnce(Scene, Watchers) -> std::result::Result<Runtime, RuntimeError>,
 ) -> Result {
-    let Stage { folder, root, surface, afterwards, left_behind, of, nats } = stage;
+    let Stage { folder, root, surface, afterwards, left_behind, of, nats, leash } = stage;
     if matches!(surface, Surface::Nowhere) {
         detach::leave_the_terminal();
     }
@@ -153,13 +155,15 @@ pub(super) fn supervise(
             }
         }
         match surface {
-            Surface::Screen(options, leash) => {
+            Surface::Screen(options) => {
                 let way_back = format!("`creel attach {}`{elsewhere} shows it again", folder.name);
                 let window = Window { folder, options, leash, way_back, nats };
                 on_screen(window, |watchers| make(scene, watchers)).await
             }
-            Surface::Nowhere => in_background(folder, nats, |watchers| make(scene, watchers)).await,
-            Surface::Printed(format) => printed(folder, format, nats, |watchers| make(scene, watchers)).await,
+            Surface::Nowhere => in_background(Hidden { folder, nats, leash }, |watchers| make(scene, watchers)).await,
+            Surface::Printed(format) => {
+                printed(Hidden { folder, nats, leash }, format, |watchers| make(scene, watchers)).await
+            }
         }
     })?;
     // Whatever still reads from a pipe must not keep the program.
@@ -189,21 +193,38 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime> {
     built.map_err(|error| Failure::failed(format!("cannot start: {error}")))
 }
 
-async fn printed(
-    folder: &Folder,
-    format: Format,
+/// A session without a screen.
+struct Hidden<'a> {
+    folder: &'a Folder,
     nats: Option<Nats>,
+    leash: Option<Leash>,
+}
+
+impl Hidden<'_> {
+    /// Lets others reach the session, and lets signals and whoever holds it end it.
+    fn open_doors(self, runtime: &mut Runtime) -> Result<Doors> {
+        let doors = Doors::open(self.folder, runtime, self.nats);
+        if let Some(leash) = &self.leash {
+            leash.guard(doors.way_out(runtime));
+        }
+        headless::obey_signals(runtime.handle(), doors.way_out(runtime)).map_err(no_signals)?;
+        Ok(doors)
+    }
+}
+
+async fn printed(
+    hidden: Hidden<'_>,
+    format: Format,
     make: impl FnOnce(Watchers) -> std::result::Result<Runtime, RuntimeError>,
 ) -> Result<Left> {
     let (mut printer, Feeds { records, live }) = Printer::new(format);
     // A session that goes on has a past; one that begins has none, and no journal to read.
-    let _ = journal::read(&folder.journal(), |record| printer.catch_up(&record.event));
+    let _ = journal::read(&hidden.folder.journal(), |record| printer.catch_up(&record.event));
     let mut runtime = make(vec![records])?;
     if format == Format::Lines {
         runtime.show_live(live);
     }
-    let doors = Doors::open(folder, &mut runtime, nats);
-    headless::obey_signals(runtime.handle(), doors.way_out(&runtime)).map_err(no_signals)?;
+    let doors = hidden.open_doors(&mut runtime)?;
     let printing = printer.start().map_err(|error| Failure::failed(format!("cannot print: {error}")))?;
     let left = runtime.run().await?;
     // Off the workers, which may still have a signal to listen for.
@@ -212,13 +233,11 @@ async fn printed(
 }
 
 async fn in_background(
-    folder: &Folder,
-    nats: Option<Nats>,
+    hidden: Hidden<'_>,
     make: impl FnOnce(Watchers) -> std::result::Result<Runtime, RuntimeError>,
 ) -> Result<Left> {
     let mut runtime = make(Vec::new())?;
-    let doors = Doors::open(folder, &mut runtime, nats);
-    headless::obey_signals(runtime.handle(), doors.way_out(&runtime)).map_err(no_signals)?;
+    let doors = hidden.open_doors(&mut runtime)?;
     let left = runtime.run().await?;
     let _ = tokio::task::spawn_blocking(move || doors.close()).await;
     Ok(left)

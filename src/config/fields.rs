@@ -38,6 +38,11 @@ pub(super) fn duration(node: &Node) -> Result<Span, BadDuration> {
     }
 }
 
+/// The same, from a command line.
+pub fn duration_of(text: &str) -> Result<Span, String> {
+    from_text(text.trim()).map_err(|_| "a time is in seconds (`30`), or has a unit (`500ms`, `2m`)".to_owned())
+}
+
 fn from_seconds(seconds: f64) -> Result<Span, BadDuration> {
     if seconds < 0.0 {
         return Err(BadDuration::Negative);

@@ -2,6 +2,7 @@
 
 pub mod steer;
 pub mod task;
+pub mod worker;
 
 use std::path::PathBuf;
 
@@ -11,6 +12,7 @@ use steer::{
     AttachArgs, CheckpointArgs, GateArgs, HooksArgs, MessageArgs, PendingArgs, SessionArgs, StatusArgs, StopArgs,
 };
 use task::TaskArgs;
+use worker::WorkerArgs;
 
 /// Supervise coding-agent sessions: hooks around every step, held output, retries, gates.
 #[derive(Debug, Parser)]
@@ -68,6 +70,8 @@ pub enum Command {
     Checkpoint(CheckpointArgs),
     /// Look at and change the task graph.
     Task(TaskArgs),
+    /// Take tasks from the queue of a NATS server, one after another, and run a session for each.
+    Worker(WorkerArgs),
     /// Serve the session's tools to an agent: an MCP server on standard input and output.
     Mcp(SessionArgs),
     /// Submit the work: of the session that is named or runs, or else of this folder as it is.
@@ -132,6 +136,9 @@ pub struct RunArgs {
     /// Take over the tasks that another session of this project has not completed.
     #[arg(long, value_name = "SESSION", value_parser = session_name)]
     pub tasks_from: Option<String>,
+    /// Tell it to this NATS server, and let it be steered from there; otherwise as `nats:` of the config says.
+    #[arg(long = "nats", value_name = "URL")]
+    pub nats: Option<String>,
     /// How to show it.
     #[command(flatten)]
     pub output: OutputArgs,
@@ -264,6 +271,9 @@ pub struct ResumeArgs {
     /// Whose sessions.
     #[command(flatten)]
     pub config: ConfigArgs,
+    /// Tell it to this NATS server, and let it be steered from there; otherwise as `nats:` of the config says.
+    #[arg(long = "nats", value_name = "URL")]
+    pub nats: Option<String>,
     /// How to show it.
     #[command(flatten)]
     pub output: OutputArgs,

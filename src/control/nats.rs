@@ -11,11 +11,14 @@
 
 pub mod asking;
 mod assembly;
-mod command;
+pub mod board;
+pub mod command;
 pub mod connection;
 mod leftovers;
+pub mod line;
 pub mod link;
 pub mod mirror;
+pub mod queue;
 pub mod roster;
 mod send;
 pub mod store;

@@ -14,7 +14,7 @@ use rustix::{
     stdio::{dup2_stderr, dup2_stdin, dup2_stdout},
 };
 
-use super::{detach, receive_terminal};
+use super::{detach, receive_input};
 use crate::{control::headless::WayOut, tui::terminal};
 
 /// The exit code of one whose holder was killed, which nobody is there to see.
@@ -47,7 +47,7 @@ impl Leash {
     /// Takes the end that the holder has handed over as standard input, and the terminal in its place.
     pub(in crate::app) fn take() -> io::Result<Self> {
         let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-        dup2_stdin(receive_terminal(&socket)?)?;
+        dup2_stdin(receive_input(&socket)?)?;
         let leash = Self(Arc::new(Ends { socket, tied: Mutex::new(Tied::Alone) }));
         let watched = leash.clone();
         thread::spawn(move || watched.watch());

@@ -19,7 +19,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use super::{say, send_terminal};
+use super::{say, send_input};
 use crate::{control::headless::Signals, tui::terminal};
 
 /// What is added to the number of a signal that ended a process, as shells do.
@@ -38,7 +38,7 @@ enum Parting {
 pub(in crate::app) fn hold() -> io::Result<u8> {
     let before = tcgetattr(io::stdin())?;
     let (socket, theirs) = UnixStream::pair()?;
-    send_terminal(&socket)?;
+    send_input(&socket, io::stdin())?;
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let parting = tokio.block_on(async {
         socket.set_nonblocking(true)?;

@@ -162,6 +162,6 @@ impl Ear {
 }
 
 /// The next message; nothing, if there are no more.
-pub(super) async fn next(subscriber: &mut Subscriber) -> Option<Message> {
+pub async fn next(subscriber: &mut Subscriber) -> Option<Message> {
     std::future::poll_fn(|context| -> Poll<Option<Message>> { Pin::new(&mut *subscriber).poll_next(context) }).await
 }

@@ -7,10 +7,7 @@ use std::time::Duration;
 
 use async_nats::{
     Client,
-    jetstream::{
-        Context,
-        stream::{Config, DiscardPolicy, StorageType},
-    },
+    jetstream::Context,
 };
 use serde::{Deserialize, Serialize};
 
@@ -106,29 +103,10 @@ impl<'a> Roster<'a> {
         let _ = self.client.publish(subject, text.into()).await;
     }
 
-    /// Makes the bucket, if there is none. As a stream: the client's own call does not understand older servers.
+    /// Makes the bucket, if there is none.
     async fn open(&self) -> Result<(), Trouble> {
-        let bucket = bucket(self.prefix);
-        let name = format!("KV_{bucket}");
-        if self.jetstream.get_stream(&name).await.is_ok() {
-            return Ok(());
-        }
-        let config = Config {
-            name,
-            subjects: vec![format!("$KV.{bucket}.>")],
-            max_messages_per_subject: 1,
-            max_age: REMEMBERED,
-            storage: StorageType::File,
-            discard: DiscardPolicy::New,
-            allow_rollup: true,
-            deny_delete: true,
-            allow_direct: true,
-            num_replicas: 1,
-            max_bytes: -1,
-            max_messages: -1,
-            ..Config::default()
-        };
-        self.jetstream.create_stream(config).await.map(drop).map_err(|error| Trouble(error.to_string()))
+        let config = store::bucket(&bucket(self.prefix), REMEMBERED, 1);
+        store::ensured(self.jetstream, config).await.map(drop)
     }
 }
 

@@ -44,9 +44,16 @@ pub struct Store {
     pub differences: Vec<String>,
 }
 
-/// Opens the stream; makes it, if there is none.
+/// Opens the stream of the records; makes it, if there is none.
 pub async fn open(jetstream: &Context, nats: &Nats) -> Result<Store, Trouble> {
-    let name = &nats.stream.name;
+    let store = ensured(jetstream, wanted(nats)).await?;
+    store.takes(&all_events(&nats.prefix))?;
+    Ok(store)
+}
+
+/// A stream as it is; as it is wanted, if there is none.
+pub async fn ensured(jetstream: &Context, wanted: Config) -> Result<Store, Trouble> {
+    let name = &wanted.name;
     let found = match jetstream.get_stream(name).await {
         Ok(stream) => Some(stream),
         Err(error) => match error.kind() {
@@ -59,17 +66,12 @@ pub async fn open(jetstream: &Context, nats: &Nats) -> Result<Store, Trouble> {
     };
     let (stream, differences) = match found {
         Some(stream) => {
-            let differences = differences(&wanted(nats), &stream.cached_info().config);
+            let differences = differences(&wanted, &stream.cached_info().config);
             (stream, differences)
         }
-        None => (create(jetstream, nats).await?, Vec::new()),
+        None => (create(jetstream, wanted).await?, Vec::new()),
     };
-    let info = stream.cached_info();
-    let covered = info.config.subjects.iter().any(|subject| covers(subject, &all_events(&nats.prefix)));
-    if !covered {
-        return Err(Trouble(format!("the stream {name} does not take the subjects {}", all_events(&nats.prefix))));
-    }
-    Ok(Store { made: info.created.to_string(), stream, differences })
+    Ok(Store { made: stream.cached_info().created.to_string(), stream, differences })
 }
 
 /// The stream, for whoever only reads it.
@@ -79,9 +81,9 @@ pub async fn find(jetstream: &Context, name: &str) -> Result<Store, Trouble> {
     Ok(Store { stream, made, differences: Vec::new() })
 }
 
-async fn create(jetstream: &Context, nats: &Nats) -> Result<Stream, Trouble> {
-    let name = &nats.stream.name;
-    match jetstream.create_stream(wanted(nats)).await {
+async fn create(jetstream: &Context, wanted: Config) -> Result<Stream, Trouble> {
+    let name = &wanted.name.clone();
+    match jetstream.create_stream(wanted).await {
         Ok(stream) => Ok(stream),
         Err(error) => match error.kind() {
             // Somebody else was faster.
@@ -120,6 +122,25 @@ fn wanted(nats: &Nats) -> Config {
         max_bytes: if nats.stream.max_bytes == 0 { -1 } else { nats.stream.max_bytes },
         duplicate_window: if max_age.is_zero() { KNOWN } else { KNOWN.min(max_age) },
         allow_direct: true,
+        ..Config::default()
+    }
+}
+
+/// A bucket that keeps the last of each key. As a stream: the client's own call does not understand older servers.
+pub fn bucket(name: &str, remembered: Duration, replicas: usize) -> Config {
+    Config {
+        name: format!("KV_{name}"),
+        subjects: vec![format!("$KV.{name}.>")],
+        max_messages_per_subject: 1,
+        max_age: remembered,
+        storage: StorageType::File,
+        discard: DiscardPolicy::New,
+        allow_rollup: true,
+        deny_delete: true,
+        allow_direct: true,
+        num_replicas: replicas,
+        max_bytes: -1,
+        max_messages: -1,
         ..Config::default()
     }
 }
@@ -176,6 +197,15 @@ pub struct Whose<'a> {
 }
 
 impl Store {
+    /// Whether it takes what is published to these subjects.
+    pub fn takes(&self, subjects: &str) -> Result<(), Trouble> {
+        let Config { name, subjects: own, .. } = &self.stream.cached_info().config;
+        if own.iter().any(|subject| covers(subject, subjects)) {
+            return Ok(());
+        }
+        Err(Trouble(format!("the stream {name} does not take the subjects {subjects}")))
+    }
+
     /// Looks what the stream has of a session, from the place on that was kept.
     pub async fn holdings(&self, whose: Whose<'_>, kept: &Place) -> Result<Holdings, Trouble> {
         let last = self.stream.cached_info().state.last_sequence;

@@ -165,8 +165,9 @@ impl State {
         if self.side.completed.contains(&id) {
             return Err(format!("a task {id} was completed before"));
         }
-        let goal = some_goal(new.goal)?;
-        let priority = priority(new.priority.unwrap_or(PRIORITY))?;
+        a_goal(&new.goal)?;
+        let priority = new.priority.unwrap_or(PRIORITY);
+        a_priority(priority)?;
         if let Some(parent) = &new.parent {
             known(graph, parent)?;
         }
@@ -179,7 +180,7 @@ impl State {
         }
         let waits = graph.open_among(&dependencies) > 0;
         let data = Created {
-            goal,
+            goal: new.goal,
             deliverables: new.deliverables,
             labels: each_once(new.labels),
             priority,
@@ -260,12 +261,12 @@ fn can_depend(graph: &Graph, task: &Task, on: &str) -> Result<(), String> {
 
 fn changed(graph: &Graph, task: &Task, changes: TaskChanges) -> Result<Changes, String> {
     let labels = relabelled(task, &changes);
-    let TaskChanges { goal, deliverables, priority: given, kind, parent, .. } = changes;
+    let TaskChanges { goal, deliverables, priority, kind, parent, .. } = changes;
     if let Some(parent) = &parent {
         can_come_from(graph, task, parent)?;
     }
-    let goal = goal.map(some_goal).transpose()?;
-    let priority = given.map(priority).transpose()?;
+    goal.as_deref().map(a_goal).transpose()?;
+    priority.map(a_priority).transpose()?;
     let data = Changes { goal, deliverables, labels, priority, kind, parent, state: None };
     if data == Changes::default() { Err(format!("nothing about {} is to be changed", task.id)) } else { Ok(data) }
 }
@@ -292,19 +293,22 @@ fn can_come_from(graph: &Graph, task: &Task, parent: &str) -> Result<(), String>
     Ok(())
 }
 
-fn some_goal(goal: String) -> Result<String, String> {
-    if goal.trim().is_empty() { Err("a task needs a goal".into()) } else { Ok(goal) }
+/// Whether something can be a goal.
+pub(crate) fn a_goal(goal: &str) -> Result<(), String> {
+    if goal.trim().is_empty() { Err("a task needs a goal".into()) } else { Ok(()) }
 }
 
-fn priority(given: u8) -> Result<u8, String> {
+/// Whether a number can be a priority.
+pub(crate) fn a_priority(given: u8) -> Result<(), String> {
     if given <= LOWEST {
-        Ok(given)
+        Ok(())
     } else {
         Err(format!("a priority is a number from 0, the highest, to {LOWEST}, not {given}"))
     }
 }
 
-fn is_name(id: &str) -> bool {
+/// Whether a task can have that name.
+pub(crate) fn is_name(id: &str) -> bool {
     let plain = id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
     plain && (1..=64).contains(&id.len())
 }

@@ -1,0 +1,88 @@
+//! Which tasks a worker takes, and who works on them.
+//!
+//! # Invariants
+//! - A task is taken only if an agent can be run here that its type allows, on this machine and where it was added.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    app::{Failure, Result},
+    config::{Settings, Wanted},
+    control::nats::line::Row,
+    engine::policy::Plan,
+};
+
+/// Which tasks a worker takes.
+pub(super) struct Callings<'a> {
+    settings: &'a Settings,
+    /// The types that were named; none means all.
+    types: &'a [String],
+    /// The agent that was named.
+    agent: Option<&'a str>,
+    /// Who works on which row, as far as it was asked.
+    known: BTreeMap<Row, Option<String>>,
+}
+
+impl<'a> Callings<'a> {
+    /// What a worker was asked to take.
+    pub(super) fn new(settings: &'a Settings, types: &'a [String], agent: Option<&'a str>) -> Self {
+        Self { settings, types, agent, known: BTreeMap::new() }
+    }
+
+    /// What would run, for the types that were named or that there are. There must be something.
+    pub(super) fn plans(&self) -> Result<Vec<Plan>> {
+        if !self.types.is_empty() {
+            return self.types.iter().map(|kind| self.plan_of(self.described(kind)).map_err(Failure::from)).collect();
+        }
+        let untyped = self.settings.plan(Wanted { agent: self.agent, ..Wanted::default() });
+        let typed = self.settings.task_types.keys().filter_map(|kind| self.plan_of(Some(kind)).ok());
+        let typed: Vec<Plan> = typed.collect();
+        match untyped {
+            Err(error) if typed.is_empty() => Err(error.into()),
+            untyped => Ok(untyped.into_iter().chain(typed).collect()),
+        }
+    }
+
+    /// A type as the config knows it. Where the config has no types at all, they are mere words.
+    pub(super) fn described<'b>(&self, kind: &'b str) -> Option<&'b str> {
+        (!self.settings.task_types.is_empty()).then_some(kind)
+    }
+
+    /// Who works on the tasks of a row; nobody, if they are not for this worker.
+    pub(super) fn agent_for(&mut self, row: &Row) -> Option<String> {
+        if let Some(known) = self.known.get(row) {
+            return known.clone();
+        }
+        let agent = self.find(row);
+        self.known.insert(row.clone(), agent.clone());
+        agent
+    }
+
+    fn find(&self, row: &Row) -> Option<String> {
+        let named = row.kind.as_ref().is_some_and(|kind| self.types.contains(kind));
+        let any = self.types.is_empty() && row.kind.as_deref().is_none_or(|kind| self.described(kind).is_some());
+        if !named && !any {
+            return None;
+        }
+        let kind = row.kind.as_deref().and_then(|kind| self.described(kind));
+        let allowed = |agent: &String| row.agents.is_empty() || row.agents.contains(agent);
+        let usual = self.plan_of(kind).ok().map(|plan| plan.agent);
+        let others = row.agents.iter().filter(|_| self.agent.is_none()).cloned();
+        let can = |agent: &String| {
+            self.settings.plan(Wanted { agent: Some(agent), task_type: kind, ..Wanted::default() }).is_ok()
+        };
+        usual.into_iter().chain(others).find(|agent| allowed(agent) && can(agent))
+    }
+
+    /// The plan for a type: with the agent that was named, or the config's, or another that the type allows.
+    fn plan_of(&self, kind: Option<&str>) -> std::result::Result<Plan, crate::config::ConfigError> {
+        let with = |agent| self.settings.plan(Wanted { agent, task_type: kind, ..Wanted::default() });
+        let usual = with(self.agent);
+        if usual.is_ok() || self.agent.is_some() {
+            return usual;
+        }
+        let of_type = kind.and_then(|kind| self.settings.task_types.get(kind));
+        let allowed = of_type.and_then(|of_type| of_type.implementers()).unwrap_or_default();
+        allowed.iter().find_map(|agent| with(Some(agent)).ok()).map_or(usual, Ok)
+    }
+}

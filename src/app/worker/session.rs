@@ -1,0 +1,176 @@
+//! The session in which a worker has a task done: a creel of its own, held as if it had a screen.
+//!
+//! # Invariants
+//! - The session does not outlive its worker, however the worker ends.
+//! - What was begun here before is gone on with, and what was ended here before is not done again.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write as _},
+    os::{
+        fd::OwnedFd,
+        unix::{fs::OpenOptionsExt as _, net::UnixStream, process::ExitStatusExt as _},
+    },
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+
+use crate::{
+    app::{leash, run::first_free},
+    control::cli::worker::WorkerArgs,
+    engine::{State, event::Outcome, queue::Upshot},
+    journal::{self, Folder, Sessions, folder::PRIVATE_FILE},
+    runtime::now,
+};
+
+/// The exit code of a session that waits for somebody who is not there.
+const NOBODY_THERE: i32 = 4;
+
+/// What is known here of a task that was handed out.
+pub(super) enum Before {
+    /// Nothing.
+    Nothing(Folder),
+    /// A session that is not over.
+    Begun(Folder),
+    /// A session whose end nobody was told.
+    Ended(Folder, Upshot),
+    /// A session that somebody runs.
+    Running,
+}
+
+/// How a session is to be run.
+pub(super) struct Job<'a> {
+    pub(super) args: &'a WorkerArgs,
+    pub(super) prompt: &'a str,
+    pub(super) kind: Option<&'a str>,
+    pub(super) agent: &'a str,
+}
+
+/// A session that runs.
+pub(super) struct Hired {
+    pub(super) folder: Folder,
+    child: Child,
+    /// The session ends when this is closed.
+    _leash: UnixStream,
+}
+
+/// How a session ended.
+pub(super) enum End {
+    /// With something to tell.
+    Upshot(Upshot, Option<Outcome>),
+    /// Before it began.
+    NeverBegan,
+    /// It was killed.
+    Died,
+}
+
+impl Before {
+    /// Looks for a session of that name that was asked the same.
+    pub(super) fn of(sessions: &Sessions, name: &str, prompt: &str) -> Self {
+        let folder = sessions.folder(name);
+        if !folder.exists() {
+            return Self::Nothing(folder);
+        }
+        let state = journal::fold(&folder.journal()).ok().filter(|state| state.began.prompt == prompt);
+        match state {
+            None => Self::Nothing(first_free(sessions, name)),
+            Some(_) if journal::running(&folder).is_some() => Self::Running,
+            Some(state) => match state.outcome() {
+                // It was stopped because its worker left.
+                None | Some(Outcome::Cancelled) => Self::Begun(folder),
+                Some(_) => Self::Ended(folder, Upshot::of(&state)),
+            },
+        }
+    }
+
+    /// The session that there is or will be.
+    pub(super) fn folder(&self) -> Option<&Folder> {
+        match self {
+            Self::Nothing(folder) | Self::Begun(folder) | Self::Ended(folder, _) => Some(folder),
+            Self::Running => None,
+        }
+    }
+}
+
+impl Hired {
+    /// Begins a session.
+    pub(super) fn begin(folder: Folder, job: &Job<'_>) -> io::Result<Self> {
+        let mut command = held("run")?;
+        command.args(["--session", &folder.name, "--prompt-file", "/dev/stdin", "--agent", job.agent]);
+        if let Some(kind) = job.kind {
+            command.args(["--task-type", kind]);
+        }
+        Self::start(folder, command, job, readable(job.prompt)?)
+    }
+
+    /// Goes on with one.
+    pub(super) fn resume(folder: Folder, job: &Job<'_>) -> io::Result<Self> {
+        let mut command = held("resume")?;
+        command.arg(&folder.name);
+        Self::start(folder, command, job, File::open("/dev/null")?)
+    }
+
+    fn start(folder: Folder, mut command: Command, job: &Job<'_>, input: File) -> io::Result<Self> {
+        let WorkerArgs { config, nats, attended, json, .. } = job.args;
+        command.arg(if *attended { "--background" } else { "--headless" });
+        if let Some(config) = &config.config {
+            command.arg("--config").arg(config);
+        }
+        if let Some(url) = &nats.url {
+            command.args(["--nats", url]);
+        }
+        if *json {
+            command.stdout(Stdio::null());
+        }
+        let (ours, theirs) = UnixStream::pair()?;
+        leash::send_input(&ours, input)?;
+        // In a group of its own: what the terminal sends is for the worker, which passes it on.
+        let child = command
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .env_remove("CREEL_SESSION")
+            .process_group(0)
+            .spawn()?;
+        Ok(Self { folder, child, _leash: ours })
+    }
+
+    /// Waits for its end.
+    pub(super) async fn ended(&mut self) -> End {
+        let status = self.child.wait().await.unwrap_or_else(|_| ExitStatus::from_raw(1 << 8));
+        let Some(state) = self.state() else { return End::NeverBegan };
+        match state.outcome() {
+            None if status.code() != Some(NOBODY_THERE) => End::Died,
+            outcome => End::Upshot(Upshot::of(&state), outcome),
+        }
+    }
+
+    fn state(&self) -> Option<State> {
+        journal::fold(&self.folder.journal()).ok()
+    }
+
+    /// Asks it to end: the first time in order, the second time at once.
+    pub(super) fn stop(&self) {
+        let pid = self.child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            // It may have ended just now.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+}
+
+fn held(subcommand: &str) -> io::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("--held").arg(subcommand);
+    Ok(command)
+}
+
+/// A text to be read by another process, and by nobody else: neither a list of processes nor a folder shows it.
+fn readable(text: &str) -> io::Result<File> {
+    let path: PathBuf = std::env::temp_dir().join(format!("creel-{}-{}", std::process::id(), now().0));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(PRIVATE_FILE).open(&path)?;
+    let read = file.write_all(text.as_bytes()).and_then(|()| File::open(&path));
+    fs::remove_file(&path)?;
+    read
+}

@@ -1,0 +1,422 @@
+//! What a worker does from its first task to its last.
+
+use std::{path::Path, time::Duration};
+
+use async_nats::{Client, Subscriber, jetstream};
+use tokio::sync::mpsc;
+
+use super::{
+    callings::Callings,
+    session::{Before, End, Hired, Job},
+};
+use crate::{
+    app::{Failure, Result, print, say},
+    config::Nats,
+    control::{
+        cli::worker::WorkerArgs,
+        headless::Signals,
+        nats::{
+            board::{Key, Seen},
+            command::next,
+            connection::{Told, Trouble},
+            line::{Lot, Row, subjects},
+            queue::{Queue, Watched},
+        },
+        text::{first_line, plain},
+    },
+    engine::{
+        event::Outcome,
+        queue::{Claim, Hand, Queued, Standing, Upshot},
+    },
+    journal::Sessions,
+    runtime::now,
+};
+
+/// How often a worker with nothing to do looks whether it missed something.
+const LOOK: Duration = Duration::from_secs(2);
+/// How long to wait for a server that is in trouble.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How many failed sessions in a row are the worker's own fault.
+const FAILURES: u32 = 3;
+/// How much of a goal or a reason fits into a line.
+const LINE: usize = 100;
+/// The exit code of a worker that was told to leave.
+const INTERRUPTED: u8 = 130;
+
+/// Who a worker is.
+pub(super) struct Me {
+    /// Its name, among all that ever were.
+    pub(super) worker: String,
+    /// Its machine.
+    pub(super) host: String,
+}
+
+/// A worker at work.
+pub(super) struct Shift<'a> {
+    args: &'a WorkerArgs,
+    sessions: Sessions,
+    me: Me,
+    callings: Callings<'a>,
+    nats: Nats,
+    client: Client,
+    told: mpsc::UnboundedReceiver<Told>,
+    news: Subscriber,
+    queue: Watched,
+    signals: Signals,
+    /// How many sessions failed in a row.
+    failures: u32,
+}
+
+/// What a worker does next.
+enum Next {
+    Take(Lot),
+    Wait,
+    Leave(u8),
+}
+
+/// How the work on a task ended.
+enum Parting {
+    /// With its session.
+    Ended(End),
+    /// The task is in other hands.
+    TakenAway,
+    /// The worker was told to leave.
+    Leaves,
+}
+
+impl<'a> Shift<'a> {
+    pub(super) async fn new(
+        args: &'a WorkerArgs,
+        root: &Path,
+        me: Me,
+        callings: Callings<'a>,
+        nats: Nats,
+        client: Client,
+        told: mpsc::UnboundedReceiver<Told>,
+    ) -> Result<Self> {
+        let signals = Signals::listen().map_err(|error| Failure::failed(format!("cannot listen for signals: {error}")))?;
+        let news = client.subscribe(subjects(&nats.prefix)).await;
+        let news = news.map_err(|error| Trouble(format!("cannot subscribe: {error}")))?;
+        let queue = watch(&client, &nats, args).await?;
+        let sessions = Sessions::of(root);
+        Ok(Self { args, sessions, me, callings, nats, client, told, news, queue, signals, failures: 0 })
+    }
+
+    /// Until there is nothing more to do, or somebody says so.
+    pub(super) async fn work(mut self) -> Result {
+        loop {
+            let did = match self.next().await {
+                Ok(Next::Leave(code)) => return Ok(code),
+                Ok(Next::Wait) => Ok(None),
+                Ok(Next::Take(lot)) => self.take(lot).await,
+                Err(trouble) => Err(Oddity::Trouble(trouble)),
+            };
+            match did {
+                Ok(Some(code)) => return Ok(code),
+                Ok(None) => {}
+                Err(Oddity::Failure(failure)) => return Err(failure),
+                Err(Oddity::Trouble(trouble)) => {
+                    say(&format!("creel: NATS: {trouble}; trying again"));
+                    if let Some(code) = self.recover().await {
+                        return Ok(code);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Looks at everything anew, as soon as the server lets us.
+    async fn recover(&mut self) -> Option<u8> {
+        loop {
+            tokio::select! {
+                _ = self.signals.next() => return Some(INTERRUPTED),
+                () = tokio::time::sleep(AGAIN) => {}
+            }
+            match watch(&self.client, &self.nats, self.args).await {
+                Ok(queue) => {
+                    self.queue = queue;
+                    return None;
+                }
+                Err(trouble) => tracing::info!("nats: {trouble}"),
+            }
+        }
+    }
+
+    async fn next(&mut self) -> std::result::Result<Next, Trouble> {
+        self.queue.ready_all().await?;
+        let Self { queue, callings, .. } = self;
+        if let Some(lot) = queue.queue.line.take(|row| callings.agent_for(row).is_some()).await? {
+            return Ok(Next::Take(lot));
+        }
+        if self.args.drain && !self.has_more() {
+            return Ok(Next::Leave(0));
+        }
+        tokio::select! {
+            _ = self.signals.next() => return Ok(Next::Leave(INTERRUPTED)),
+            changed = self.queue.changed() => changed?,
+            told = self.told.recv() => hear(told)?,
+            Some(message) = next(&mut self.news) => self.queue.queue.line.heard(&message.subject),
+            () = tokio::time::sleep(LOOK) => {
+                self.queue.queue.line.look().await?;
+                let Self { queue, callings, .. } = self;
+                queue.mend(|order| callings.agent_for(&Row::of(order)).is_some()).await?;
+            }
+        }
+        Ok(Next::Wait)
+    }
+
+    /// Whether there is a task for this worker now, or may be when others have done theirs.
+    fn has_more(&mut self) -> bool {
+        let Self { queue, callings, .. } = self;
+        queue.tasks().any(|task| {
+            let is_due = matches!(task.standing, Standing::Ready | Standing::Active { .. });
+            is_due && callings.agent_for(&Row::of(&task.order)).is_some()
+        })
+    }
+
+    /// Has a task done. Gives an exit code if the worker is to leave.
+    async fn take(&mut self, lot: Lot) -> std::result::Result<Option<u8>, Oddity> {
+        let (board, key) = (self.queue.queue.board.clone(), Key::of(&lot.order));
+        let ready = || Queued { standing: Standing::Ready, ..Queued::new(lot.order.clone(), now()) };
+        // Another program may have put it into the line, past the board.
+        let Seen { task, revision } = board.get(&key).await?.unwrap_or_else(|| Seen { task: ready(), revision: 0 });
+        let prompt = task.order.prompt(&self.before(&task));
+        let before = Before::of(&self.sessions, &task.order.session(task.run), &prompt);
+        let Some(folder) = before.folder() else {
+            // Its worker is dead, or cut off, and the session is about to end.
+            lot.back(AGAIN).await?;
+            return Ok(None);
+        };
+        let Me { worker, host } = &self.me;
+        let hand = Hand { worker: worker.clone(), host: host.clone(), session: folder.name.clone() };
+        let task = match task.claimed(hand, now()) {
+            Claim::Begin(task) => task,
+            Claim::GivenUp(task) => {
+                if board.write(&task, revision).await?.is_some() {
+                    self.tell(&task)?;
+                }
+                lot.done().await?;
+                return Ok(None);
+            }
+            Claim::Nothing => {
+                lot.done().await?;
+                return Ok(None);
+            }
+        };
+        if board.write(&task, revision).await?.is_none() {
+            lot.back(Duration::ZERO).await?;
+            return Ok(None);
+        }
+        self.tell(&task)?;
+        let parting = self.have_done(before, &task, &prompt, &lot).await?;
+        self.part(&task, &lot, parting).await
+    }
+
+    /// What the task waited for.
+    fn before(&self, task: &Queued) -> Vec<Queued> {
+        let key = Key::of(&task.order);
+        task.order.dependencies.iter().filter_map(|on| self.queue.get(&key.sibling(on))).cloned().collect()
+    }
+
+    /// Runs the session of a task, and stays with it.
+    async fn have_done(
+        &mut self,
+        before: Before,
+        task: &Queued,
+        prompt: &str,
+        lot: &Lot,
+    ) -> std::result::Result<Parting, Oddity> {
+        let kind = task.order.kind.as_deref().and_then(|kind| self.callings.described(kind));
+        let agent = self.callings.agent_for(&Row::of(&task.order)).unwrap_or_default();
+        let job = Job { args: self.args, prompt, kind, agent: &agent };
+        let started = match before {
+            Before::Ended(_, upshot) => return Ok(Parting::Ended(End::Upshot(upshot, None))),
+            Before::Nothing(folder) => Hired::begin(folder, &job),
+            Before::Begun(folder) => Hired::resume(folder, &job),
+            Before::Running => return Ok(Parting::Ended(End::Died)),
+        };
+        match started {
+            Ok(hired) => Ok(self.stay(hired, lot).await),
+            Err(error) => {
+                say(&format!("creel: no session can be started: {error}"));
+                Ok(Parting::Ended(End::NeverBegan))
+            }
+        }
+    }
+
+    /// Stays with a session, and tells the server again and again that somebody does.
+    async fn stay(&mut self, mut hired: Hired, lot: &Lot) -> Parting {
+        let mut beat = tokio::time::interval(lot.lease / 3);
+        let (board, key) = (self.queue.queue.board.clone(), Key::of(&lot.order));
+        let mut stopped: Option<Parting> = None;
+        loop {
+            tokio::select! {
+                end = hired.ended() => return stopped.unwrap_or(Parting::Ended(end)),
+                _ = self.signals.next() => {
+                    hired.stop();
+                    stopped = stopped.or(Some(Parting::Leaves));
+                }
+                _ = beat.tick() => {
+                    // A server that is away may be back before the lease is over.
+                    let _ = lot.keep().await;
+                    let known = board.get(&key).await;
+                    let is_ours = |seen: &Seen| seen.task.is_in_hands_of(&self.me.worker);
+                    if stopped.is_none() && known.is_ok_and(|seen| !seen.as_ref().is_some_and(is_ours)) {
+                        hired.stop();
+                        stopped = Some(Parting::TakenAway);
+                    }
+                }
+                changed = self.queue.changed() => {
+                    // Others may wait for a task that this worker alone knows to be ready.
+                    if changed.is_err() || self.queue.ready_all().await.is_err() {
+                        tokio::time::sleep(AGAIN).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Says what came of a task.
+    async fn part(&mut self, task: &Queued, lot: &Lot, parting: Parting) -> std::result::Result<Option<u8>, Oddity> {
+        let id = &task.order.id;
+        match parting {
+            Parting::TakenAway => {
+                say(&format!("creel: task {id} is in other hands now; what was done here does not count"));
+                Ok(None)
+            }
+            Parting::Leaves => {
+                self.give_back(task, lot).await;
+                Ok(Some(INTERRUPTED))
+            }
+            Parting::Ended(End::NeverBegan) => {
+                self.give_back(task, lot).await;
+                let why = format!("the session of task {id} did not begin, so this worker is of no use; the task is back in the queue");
+                Err(Oddity::Failure(Failure::failed(why)))
+            }
+            Parting::Ended(End::Died) => {
+                say(&format!("creel: the session of task {id} died; somebody will go on with it"));
+                lot.back(AGAIN).await?;
+                Ok(None)
+            }
+            Parting::Ended(End::Upshot(upshot, outcome)) => {
+                let leaves = self.settle(task, lot, &upshot).await?;
+                self.failures = if outcome == Some(Outcome::Failed) { self.failures + 1 } else { 0 };
+                if self.failures >= FAILURES {
+                    let why = format!("{FAILURES} sessions in a row failed; is the agent of this machine in order?");
+                    return Err(Oddity::Failure(Failure::failed(why)));
+                }
+                Ok(leaves)
+            }
+        }
+    }
+
+    /// Writes down what came of a task, however long the server is away.
+    async fn settle(&mut self, task: &Queued, lot: &Lot, upshot: &Upshot) -> std::result::Result<Option<u8>, Oddity> {
+        let (board, key) = (self.queue.queue.board.clone(), Key::of(&task.order));
+        let mut said = false;
+        loop {
+            let ended = |task: &Queued| task.ended(&self.me.worker, upshot.clone(), now());
+            let Trouble(why) = match board.change(&key, ended).await {
+                Ok(Some(task)) => {
+                    self.tell(&task)?;
+                    break;
+                }
+                Ok(None) => {
+                    let written = board.get(&key).await.ok().flatten();
+                    let ours = |seen: &Seen| seen.task.standing.by().is_some_and(|by| by.worker == self.me.worker);
+                    if !written.as_ref().is_some_and(ours) {
+                        say(&format!("creel: task {} is in other hands now; what was done here does not count", key.id()));
+                    }
+                    break;
+                }
+                Err(trouble) => trouble,
+            };
+            if !std::mem::replace(&mut said, true) {
+                say(&format!("creel: NATS: {why}; what came of task {} is told when the server is back", key.id()));
+            }
+            tokio::select! {
+                _ = self.signals.next() => return Ok(Some(INTERRUPTED)),
+                () = tokio::time::sleep(AGAIN) => {}
+            }
+            let _ = lot.keep().await;
+        }
+        // If this is lost, the task is handed out once more, and whoever gets it sees that there is nothing to do.
+        let _ = lot.done().await;
+        Ok(None)
+    }
+
+    /// Lets somebody else have the task.
+    async fn give_back(&mut self, task: &Queued, lot: &Lot) {
+        let (board, key) = (self.queue.queue.board.clone(), Key::of(&task.order));
+        // If the server is away, the task is handed out again when the lease is over.
+        if let Ok(Some(task)) = board.change(&key, |task| task.given_back(&self.me.worker)).await {
+            let _ = self.tell(&task);
+        }
+        let _ = lot.back(Duration::ZERO).await;
+        let _ = self.client.flush().await;
+    }
+
+    /// Tells what became of a task.
+    fn tell(&mut self, task: &Queued) -> Result<()> {
+        self.queue.note(task.clone());
+        if self.args.json {
+            let line = serde_json::to_string(task).map_err(|error| Failure::failed(error.to_string()))?;
+            return print(&(line + "\n")).map(drop);
+        }
+        say(&format!("creel: {}", line(task)));
+        Ok(())
+    }
+}
+
+/// The queue, from now on.
+async fn watch(client: &Client, nats: &Nats, args: &WorkerArgs) -> std::result::Result<Watched, Trouble> {
+    let jetstream = jetstream::new(client.clone());
+    let queue = Queue::open(&jetstream, nats, args.lease.into()).await?;
+    let mut watched = queue.watched().await?;
+    watched.queue.line.look().await?;
+    Ok(watched)
+}
+
+/// What the connection tells about itself.
+fn hear(told: Option<Told>) -> std::result::Result<(), Trouble> {
+    match told {
+        Some(Told::Connected) => Ok(()),
+        Some(Told::Lost) | None => Err(Trouble("the connection was lost".to_owned())),
+        Some(Told::Refused(why)) => Err(Trouble(format!("the server refuses: {why}"))),
+    }
+}
+
+fn line(task: &Queued) -> String {
+    let short = |text: &str| first_line(&plain(text), LINE);
+    let Queued { order, standing, attempt, .. } = task;
+    let id = &order.id;
+    match standing {
+        Standing::Created => format!("task {id} waits"),
+        Standing::Ready => format!("task {id} is back in the queue"),
+        Standing::Active { by, .. } => {
+            let again = if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
+            format!("task {id}{again}: {}\n  in session {}", short(&order.goal), by.session)
+        }
+        Standing::Blocked { reason, .. } => format!("task {id} is blocked: {}", short(reason)),
+        Standing::Completed { .. } => format!("task {id} is completed"),
+        Standing::Removed => format!("task {id} is removed"),
+    }
+}
+
+/// What went wrong: something that passes, or something that does not.
+enum Oddity {
+    Trouble(Trouble),
+    Failure(Failure),
+}
+
+impl From<Trouble> for Oddity {
+    fn from(trouble: Trouble) -> Self {
+        Self::Trouble(trouble)
+    }
+}
+
+impl From<Failure> for Oddity {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}

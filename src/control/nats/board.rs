@@ -1,0 +1,230 @@
+//! All tasks of the queue, and where each of them is: a bucket, in which a change counts only if nobody was faster.
+//!
+//! Does not decide what may become of a task: see [`crate::engine::queue`].
+//!
+//! # Invariants
+//! - What is written follows from what was read: between the two nobody else wrote.
+//! - A name is given once, also after its task was removed.
+
+use std::{collections::BTreeMap, pin::Pin, time::Duration};
+
+use async_nats::{
+    HeaderMap,
+    jetstream::{
+        self, Context,
+        consumer::{
+            DeliverPolicy,
+            pull::{Ordered, OrderedConfig},
+        },
+        context::PublishErrorKind,
+    },
+};
+use futures_core::Stream as _;
+
+use super::{
+    connection::Trouble,
+    store::{self, Store},
+    subject::LAST_OF_SUBJECT,
+};
+use crate::{
+    config::Nats,
+    engine::queue::{Queued, order::Order},
+};
+
+/// How long a message of the bucket may be on its way.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How many names are tried for a task that has none: others add tasks, too.
+const NAMES: u64 = 1_000;
+
+/// The tasks of the queue.
+#[derive(Debug, Clone)]
+pub struct Board {
+    jetstream: Context,
+    store: std::sync::Arc<Store>,
+    bucket: String,
+}
+
+/// What a task is found by: the session that it is a task of, and its name there.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    owner: String,
+    id: String,
+}
+
+/// A task as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// The task.
+    pub task: Queued,
+    /// The number of the message that says so.
+    pub revision: u64,
+}
+
+/// The changes of tasks, as they come: first each task as it is, then each that changes.
+pub struct Changes {
+    messages: Ordered,
+    /// How many come of those that were there.
+    pub before: u64,
+}
+
+impl Key {
+    /// A task that is of no session.
+    pub fn own(id: &str) -> Self {
+        Self { owner: "-".to_owned(), id: id.to_owned() }
+    }
+
+    /// The task of an order.
+    pub fn of(order: &Order) -> Self {
+        let owner = order.session.as_ref().map_or("-", |owner| owner.id.as_str());
+        Self { owner: owner.to_owned(), id: order.id.clone() }
+    }
+
+    /// Another task of the same session.
+    #[must_use]
+    pub fn sibling(&self, id: &str) -> Self {
+        Self { owner: self.owner.clone(), id: id.to_owned() }
+    }
+
+    /// Its name.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// As the end of a subject.
+    pub fn tokens(&self) -> String {
+        format!("{}.{}", self.owner, self.id)
+    }
+}
+
+/// The bucket's name.
+fn bucket(prefix: &str) -> String {
+    format!("{}-tasks", prefix.replace('.', "_"))
+}
+
+impl Board {
+    /// The board; makes it, if there is none.
+    pub async fn open(jetstream: &Context, nats: &Nats) -> Result<Self, Trouble> {
+        let bucket = bucket(&nats.prefix);
+        let store = store::ensured(jetstream, store::bucket(&bucket, Duration::ZERO, nats.stream.replicas)).await?;
+        Ok(Self { jetstream: jetstream.clone(), store: store.into(), bucket })
+    }
+
+    fn subject(&self, tokens: &str) -> String {
+        format!("$KV.{}.{tokens}", self.bucket)
+    }
+
+    /// A task as it is now.
+    pub async fn get(&self, key: &Key) -> Result<Option<Seen>, Trouble> {
+        let Some(message) = self.store.last_of(&self.subject(&key.tokens())).await? else { return Ok(None) };
+        let task = serde_json::from_slice(&message.payload).map_err(|error| {
+            Trouble(format!("what the server has of task {} cannot be read: {error}", key.id))
+        })?;
+        Ok(Some(Seen { task, revision: message.sequence }))
+    }
+
+    /// Writes a task, if it still is what was read; 0 means that there was none. Nothing, if somebody was faster.
+    pub async fn write(&self, task: &Queued, read: u64) -> Result<Option<u64>, Trouble> {
+        let mut headers = HeaderMap::new();
+        headers.insert(LAST_OF_SUBJECT, read.to_string().as_str());
+        let text = serde_json::to_vec(task).expect("a task has no keys that are not text");
+        let subject = self.subject(&Key::of(&task.order).tokens());
+        let cannot = |error: jetstream::context::PublishError| {
+            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+            Trouble(format!("the server does not take task {}: {error}{cause}", task.order.id))
+        };
+        let sent = self.jetstream.publish_with_headers(subject, headers, text.into()).await.map_err(cannot)?;
+        match sent.await {
+            Ok(ack) => Ok(Some(ack.sequence)),
+            Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => Ok(None),
+            Err(error) => Err(cannot(error)),
+        }
+    }
+
+    /// Adds a task; one without a name gets the next number. Gives it as it was written.
+    pub async fn add(&self, new: Queued) -> Result<Queued, AddError> {
+        if !new.order.id.is_empty() {
+            let added = self.write(&new, 0).await?;
+            return added.map(|_| new.clone()).ok_or_else(|| AddError::Taken(new.order.id));
+        }
+        // Names stay for ever, so there are about as many as there are messages.
+        let info = self.store.stream.get_info().await;
+        let known = info.map_err(|error| Trouble(format!("the server does not say how many tasks there are: {error}")))?;
+        let first = known.state.messages + 1;
+        for number in first..first + NAMES {
+            let order = Order { id: number.to_string(), ..new.order.clone() };
+            let task = Queued { order, ..new.clone() };
+            if self.write(&task, 0).await?.is_some() {
+                return Ok(task);
+            }
+        }
+        Err(AddError::Taken(format!("{first} to {}", first + NAMES)))
+    }
+
+    /// Changes a task, again until nobody was faster. `None` from the change means that there is nothing to change.
+    pub async fn change(
+        &self,
+        key: &Key,
+        change: impl Fn(&Queued) -> Option<Queued>,
+    ) -> Result<Option<Queued>, Trouble> {
+        while let Some(Seen { task, revision }) = self.get(key).await? {
+            let Some(changed) = change(&task) else { return Ok(None) };
+            if self.write(&changed, revision).await?.is_some() {
+                return Ok(Some(changed));
+            }
+        }
+        Ok(None)
+    }
+
+    /// All tasks, in the order in which they changed last.
+    pub async fn all(&self) -> Result<Vec<Queued>, Trouble> {
+        let mut changes = self.changes("").await?;
+        let mut all = BTreeMap::new();
+        for number in 0..changes.before {
+            let next = tokio::time::timeout(PATIENCE, changes.next()).await;
+            if let Some(task) = next.map_err(|_| Trouble("the server does not answer".to_owned()))?? {
+                all.insert(Key::of(&task.order), (number, task));
+            }
+        }
+        let mut all: Vec<(u64, Queued)> = all.into_values().collect();
+        all.sort_by_key(|(number, _)| *number);
+        Ok(all.into_iter().map(|(_, task)| task).collect())
+    }
+
+    /// What changes; only of the session of that id, if there is one.
+    pub async fn changes(&self, owner: &str) -> Result<Changes, Trouble> {
+        let cannot = |error: String| Trouble(format!("the tasks of the queue cannot be read: {error}"));
+        let tokens = if owner.is_empty() { ">".to_owned() } else { format!("{owner}.>") };
+        let config = OrderedConfig {
+            filter_subject: self.subject(&tokens),
+            deliver_policy: DeliverPolicy::LastPerSubject,
+            ..OrderedConfig::default()
+        };
+        let consumer = self.store.stream.create_consumer(config).await.map_err(|error| cannot(error.to_string()))?;
+        let before = consumer.cached_info().num_pending;
+        let messages = consumer.messages().await.map_err(|error| cannot(error.to_string()))?;
+        Ok(Changes { messages, before })
+    }
+}
+
+impl Changes {
+    /// The next; nothing, if it is in words that this creel does not understand.
+    pub async fn next(&mut self) -> Result<Option<Queued>, Trouble> {
+        let next = std::future::poll_fn(|context| Pin::new(&mut self.messages).poll_next(context)).await;
+        match next {
+            Some(Ok(message)) => Ok(serde_json::from_slice(&message.payload).ok()),
+            Some(Err(error)) => Err(Trouble(format!("the tasks of the queue cannot be read: {error}"))),
+            None => Err(Trouble("the connection was lost".to_owned())),
+        }
+    }
+}
+
+/// Why a task is not added.
+#[derive(Debug, thiserror::Error)]
+pub enum AddError {
+    /// It is not new.
+    #[error("there is a task {0} in the queue already, or was")]
+    Taken(String),
+    /// The server is in the way.
+    #[error("NATS: {0}")]
+    Trouble(#[from] Trouble),
+}

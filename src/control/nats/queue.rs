@@ -1,0 +1,187 @@
+//! The queue as a whole: the board with all tasks, the line of those that can be begun, and what is known of both here.
+//!
+//! # Invariants
+//! - A task goes into the line after the board says that it is ready. Whoever dies in between has done no harm: the next
+//!   one who looks puts it there.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use async_nats::jetstream::Context;
+
+use super::{
+    board::{AddError, Board, Changes, Key, Seen},
+    connection::Trouble,
+    line::Line,
+};
+use crate::{
+    config::Nats,
+    engine::{
+        queue::{Ask, Queued, Standing, order::Order},
+        time::At,
+    },
+};
+
+/// How long the tasks that are there may take to come.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a worker may be silent, where nobody says anything else.
+pub const LEASE: Duration = Duration::from_secs(15);
+
+/// The queue, for whoever asks something of it.
+#[derive(Debug)]
+pub struct Queue {
+    /// All tasks.
+    pub board: Board,
+    /// Those that can be begun.
+    pub line: Line,
+}
+
+/// The queue, for whoever stays with it.
+pub struct Watched {
+    /// The queue.
+    pub queue: Queue,
+    /// All tasks, as they were when last heard of.
+    tasks: BTreeMap<Key, Queued>,
+    changes: Changes,
+    /// Whether a task may have become ready since that was looked at.
+    stirred: bool,
+}
+
+/// Why something that a person asked for is not done.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// It cannot be done.
+    #[error("{0}")]
+    Refused(String),
+    /// The server is in the way.
+    #[error("NATS: {0}")]
+    Trouble(#[from] Trouble),
+}
+
+impl From<AddError> for AskError {
+    fn from(error: AddError) -> Self {
+        match error {
+            AddError::Taken(_) => Self::Refused(error.to_string()),
+            AddError::Trouble(trouble) => Self::Trouble(trouble),
+        }
+    }
+}
+
+impl Queue {
+    /// The queue; what is missing of it on the server is made.
+    pub async fn open(jetstream: &Context, nats: &Nats, lease: Duration) -> Result<Self, Trouble> {
+        let board = Board::open(jetstream, nats).await?;
+        let line = Line::open(jetstream, nats, lease).await?;
+        Ok(Self { board, line })
+    }
+
+    /// Adds a task; one without a name gets the next number.
+    pub async fn add(&mut self, order: Order, at: At) -> Result<Queued, AskError> {
+        // It has a name later.
+        let named = if order.id.is_empty() { Order { id: "0".to_owned(), ..order.clone() } } else { order.clone() };
+        named.checked().map_err(AskError::Refused)?;
+        for on in &order.dependencies {
+            let known = self.board.get(&Key::of(&order).sibling(on)).await?;
+            if known.is_none_or(|seen| seen.task.standing == Standing::Removed) {
+                return Err(AskError::Refused(format!("there is no task {on} in the queue to depend on")));
+            }
+        }
+        let added = self.board.add(Queued::new(order, at)).await?;
+        Ok(self.ready(&Key::of(&added.order)).await?.unwrap_or(added))
+    }
+
+    /// Does what a person asks for.
+    pub async fn ask(&mut self, key: &Key, ask: &Ask, at: At) -> Result<Queued, AskError> {
+        loop {
+            let none = || AskError::Refused(format!("there is no task {} in the queue", key.id()));
+            let Seen { task, revision } = self.board.get(key).await?.ok_or_else(none)?;
+            let changed = task.asked(ask.clone(), at).map_err(AskError::Refused)?;
+            if self.board.write(&changed, revision).await?.is_some() {
+                return Ok(self.ready(key).await?.unwrap_or(changed));
+            }
+        }
+    }
+
+    /// Puts a task into the line if nothing that it waits for is open. Gives it as it is then.
+    pub async fn ready(&mut self, key: &Key) -> Result<Option<Queued>, Trouble> {
+        let Some(Seen { task, .. }) = self.board.get(key).await? else { return Ok(None) };
+        let mut open = Vec::new();
+        for on in &task.order.dependencies {
+            let waits = self.board.get(&key.sibling(on)).await?.is_some_and(|seen| seen.task.is_open());
+            open.extend(waits.then(|| on.clone()));
+        }
+        let is_open = |on: &str| open.iter().any(|open| open == on);
+        let readied = self.board.change(key, |task| task.readied(is_open)).await?;
+        let task = readied.unwrap_or(task);
+        if task.standing == Standing::Ready {
+            self.line.put(&task.order).await?;
+        }
+        Ok(Some(task))
+    }
+
+    /// Stays with it.
+    pub async fn watched(self) -> Result<Watched, Trouble> {
+        let mut changes = self.board.changes("").await?;
+        let mut tasks = BTreeMap::new();
+        let reading = async {
+            for _ in 0..changes.before {
+                tasks.extend(changes.next().await?.map(|task| (Key::of(&task.order), task)));
+            }
+            Ok::<_, Trouble>(())
+        };
+        let read = tokio::time::timeout(PATIENCE, reading).await;
+        read.map_err(|_| Trouble("the server does not answer".to_owned()))??;
+        Ok(Watched { queue: self, tasks, changes, stirred: true })
+    }
+}
+
+impl Watched {
+    /// Waits until a task changes.
+    pub async fn changed(&mut self) -> Result<(), Trouble> {
+        if let Some(task) = self.changes.next().await? {
+            self.note(task);
+        }
+        Ok(())
+    }
+
+    /// A task is like this now.
+    pub fn note(&mut self, task: Queued) {
+        self.stirred |= !task.is_open() || task.standing == Standing::Created;
+        self.tasks.insert(Key::of(&task.order), task);
+    }
+
+    /// All tasks that are known.
+    pub fn tasks(&self) -> impl Iterator<Item = &Queued> {
+        self.tasks.values()
+    }
+
+    /// A task, as far as it is known.
+    pub fn get(&self, key: &Key) -> Option<&Queued> {
+        self.tasks.get(key)
+    }
+
+    /// Puts the tasks into the line whose time has come.
+    pub async fn ready_all(&mut self) -> Result<(), Trouble> {
+        if !self.stirred {
+            return Ok(());
+        }
+        let waits = |key: &Key, on: &str| self.tasks.get(&key.sibling(on)).is_some_and(Queued::is_open);
+        let due = self.tasks.iter().filter(|(key, task)| task.readied(|on| waits(key, on)).is_some());
+        let due: Vec<Key> = due.map(|(key, _)| key.clone()).collect();
+        for key in due {
+            if let Some(task) = self.queue.ready(&key).await? {
+                self.tasks.insert(key, task);
+            }
+        }
+        self.stirred = false;
+        Ok(())
+    }
+
+    /// Puts the ready tasks into the line that somebody who died has left out of it.
+    pub async fn mend(&mut self, mut wanted: impl FnMut(&Order) -> bool) -> Result<(), Trouble> {
+        let ready = |task: &&Queued| task.standing == Standing::Ready;
+        for task in self.tasks.values().filter(ready).filter(|task| wanted(&task.order)) {
+            self.queue.line.put(&task.order).await?;
+        }
+        Ok(())
+    }
+}

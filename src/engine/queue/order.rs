@@ -1,0 +1,178 @@
+//! What is to be done by whoever takes it from the queue.
+//!
+//! # Invariants
+//! - Its names are plain: they become parts of subjects, of files and of command lines.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::Queued;
+use crate::engine::tasks::{
+    command::{a_goal, a_priority, is_name},
+    task::PRIORITY,
+};
+
+/// What an agent is told beside what is to be done.
+const HOW: &str = include_str!("../../../assets/prompts/queue.md");
+/// The longest name of a session.
+const LONGEST: usize = 64;
+
+/// Something to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Order {
+    /// Its name.
+    #[serde(alias = "task_id", alias = "taskId")]
+    pub id: String,
+    /// What is to be reached.
+    #[serde(alias = "content")]
+    pub goal: String,
+    /// What is to be there in the end.
+    pub deliverables: Vec<String>,
+    /// Words to find it by.
+    pub labels: Vec<String>,
+    /// 0 is the highest, 4 the lowest.
+    pub priority: u8,
+    /// Of which type it is.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// What has to be completed before it.
+    pub dependencies: BTreeSet<String>,
+    /// Who may work on it; nobody means everybody.
+    pub agents: BTreeSet<String>,
+    /// The session that it is a task of.
+    pub session: Option<Owner>,
+}
+
+/// A session that has a task in the queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// Its name.
+    pub name: String,
+    /// Its id, which no other session has.
+    pub id: String,
+}
+
+impl Default for Order {
+    fn default() -> Self {
+        Self {
+            id: String::new(),
+            goal: String::new(),
+            deliverables: Vec::new(),
+            labels: Vec::new(),
+            priority: PRIORITY,
+            kind: None,
+            dependencies: BTreeSet::new(),
+            agents: BTreeSet::new(),
+            session: None,
+        }
+    }
+}
+
+impl Order {
+    /// The order itself, if it can be one.
+    pub fn checked(self) -> Result<Self, String> {
+        let Self { id, goal, priority, kind, dependencies, agents, session, .. } = &self;
+        let named = |name: &str, what: &str| {
+            let why = format!("`{name}` is no name for {what}: letters, digits, `-` and `_`, at most 64");
+            if is_name(name) && name != "-" { Ok(()) } else { Err(why) }
+        };
+        named(id, "a task")?;
+        a_goal(goal)?;
+        a_priority(*priority)?;
+        kind.iter().try_for_each(|kind| named(kind, "a type of tasks in the queue"))?;
+        agents.iter().try_for_each(|agent| named(agent, "an agent"))?;
+        session.iter().try_for_each(|owner| named(&owner.name, "a session").and(named(&owner.id, "a session")))?;
+        if dependencies.contains(id) {
+            return Err(format!("{id} cannot depend on itself"));
+        }
+        Ok(self)
+    }
+
+    /// Whether an agent of that name may work on it.
+    pub fn allows(&self, agent: &str) -> bool {
+        self.agents.is_empty() || self.agents.contains(agent)
+    }
+
+    /// The name of the session in which it is worked on for the nth time.
+    pub fn session(&self, run: u32) -> String {
+        let owner = self.session.as_ref().map_or("task", |owner| owner.name.as_str());
+        let again = if run > 1 { format!("-{run}") } else { String::new() };
+        let own = format!("-{}{again}", self.id);
+        let room = LONGEST.saturating_sub(own.len());
+        format!("{}{own}", &owner[..owner.len().min(room)]).chars().take(LONGEST).collect()
+    }
+
+    /// What the agent is asked to do, with what came of those that it waited for.
+    pub fn prompt(&self, before: &[Queued]) -> String {
+        let mut text = self.goal.trim().to_owned();
+        if !self.deliverables.is_empty() {
+            text += "\n\nThis has to be there in the end:\n";
+            text += &self.deliverables.iter().map(|it| format!("- {it}\n")).collect::<String>();
+        }
+        for task in before {
+            if let super::Standing::Completed { result: Some(result), .. } = &task.standing {
+                let goal = task.order.goal.lines().next().unwrap_or_default();
+                text += &format!("\n\n[Result of task {}: {goal}]\n{result}", task.order.id);
+            }
+        }
+        format!("{}\n\n{}", text.trim_end(), HOW.trim_end())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{queue::Standing, stop::promise::Promise, time::At};
+
+    fn order(id: &str) -> Order {
+        Order { id: id.into(), goal: "Write it.".into(), ..Order::default() }
+    }
+
+    #[test]
+    fn names_that_mean_something_elsewhere_are_refused() {
+        assert_eq!(order("3").checked(), Ok(order("3")));
+        for id in ["", "-", "a.b", "*", ">", "a b", "../x", "ä", &"x".repeat(65)] {
+            assert!(order(id).checked().is_err_and(|why| why.contains("is no name for a task")), "{id}");
+        }
+        let typed = |kind: &str| Order { kind: Some(kind.into()), ..order("3") }.checked();
+        assert!(typed("bug").is_ok() && typed("b.ug").is_err() && typed("-").is_err());
+        let by = |agent: &str| Order { agents: [agent.to_owned()].into(), ..order("3") }.checked();
+        assert!(by("codex").is_ok() && by("co+dex").is_err());
+        assert_eq!(Order { goal: " ".into(), ..order("3") }.checked(), Err("a task needs a goal".into()));
+    }
+
+    #[test]
+    fn another_program_says_it_in_fewer_words() {
+        let said: Order = serde_json::from_str(r#"{"task_id":"3","content":"Write it.","more":1}"#).expect("an order");
+        assert_eq!(said, order("3"));
+    }
+
+    #[test]
+    fn the_session_is_named_after_the_task_and_whose_it_is() {
+        assert_eq!(order("3").session(1), "task-3");
+        assert_eq!(order("3").session(2), "task-3-2");
+        let owner = Owner { name: "x".repeat(64), id: "1-a".into() };
+        let long = Order { session: Some(owner), ..order("3") }.session(12);
+        assert_eq!((long.len(), &long[58..]), (64, "x-3-12"));
+        assert_eq!(order(&"y".repeat(64)).session(1).len(), 64);
+    }
+
+    #[test]
+    fn the_agent_hears_what_came_of_the_tasks_before() {
+        let done = Standing::Completed { result: Some("It is in a.rs.".into()), by: None, completed_at: String::new() };
+        let before = Queued { standing: done, ..Queued::new(order("1"), At(0)) };
+        let order = Order { deliverables: vec!["b.rs".into()], ..order("2") };
+        let prompt = order.prompt(&[before]);
+        let expected = "Write it.\n\nThis has to be there in the end:\n- b.rs\n\n\n[Result of task 1: Write it.]\nIt is in a.rs.\n\nWork on";
+        assert!(prompt.starts_with(expected), "{prompt}");
+    }
+
+    #[test]
+    fn an_agent_that_does_as_it_is_told_completes_the_task() {
+        let prompt = order("1").prompt(&[]);
+        assert_eq!(Promise::made_in("It works.\n<promise>COMPLETE</promise>", &prompt), [Promise::Complete]);
+        assert_eq!(Promise::made_in(&prompt, &prompt), []);
+    }
+}
