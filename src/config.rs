@@ -34,8 +34,8 @@ mod tests;
 use std::path::Path;
 
 pub use agents::program_of;
-pub use fields::duration_of;
 pub use diagnostic::{Diagnostic, Place, Severity};
+pub use fields::duration_of;
 pub use hooks::{BUILTIN_HOOKS, HookLists};
 pub use nats::Nats;
 pub use resolve::{Chosen, Origin, Wanted};

@@ -12,6 +12,7 @@ pub mod narrate;
 pub mod nats;
 pub mod paint;
 pub mod pipeline_words;
+pub mod queue_lines;
 pub mod requests;
 pub mod socket;
 pub mod stop_view;

@@ -40,9 +40,24 @@ impl Server {
         let Some(url) = &args.url else { return Ok(None) };
         let config = Project::load(config).ok().and_then(|project| project.settings.nats);
         let nats = Nats::named(url, config).map_err(Failure::usage)?;
+        Self::reach(nats).map(Some)
+    }
+
+    /// The server that the command line names, or else the config.
+    pub(super) fn meant(args: &NatsArgs, config: &ConfigArgs) -> Result<Self> {
+        if let Some(server) = Self::named(args, config)? {
+            return Ok(server);
+        }
+        let Some(nats) = Project::load(config)?.settings.nats else {
+            return Err(Failure::usage("no server is named: give --nats URL, or `nats:` in the config"));
+        };
+        Self::reach(nats)
+    }
+
+    fn reach(nats: Nats) -> Result<Self> {
         let tokio = stage::runtime()?;
         let (client, told) = tokio.block_on(connect(&nats, Again::ByItself))?;
-        Ok(Some(Self { tokio, nats, client, told }))
+        Ok(Self { tokio, nats, client, told })
     }
 
     /// The last signs of all sessions.

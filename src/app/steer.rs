@@ -7,6 +7,7 @@ pub(super) mod choose;
 pub(super) mod gate;
 pub(super) mod hooks;
 pub(super) mod pending;
+mod queue;
 mod stats;
 pub(super) mod task;
 

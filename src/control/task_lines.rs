@@ -12,10 +12,14 @@ const GOAL: usize = 60;
 
 /// A line for each task, under a heading.
 pub fn table(tasks: &[TaskView]) -> String {
-    let heading = ["ID", "STATE", "PRIORITY", "GOAL", "DEPENDS ON"].map(str::to_owned);
-    let rows: Vec<[String; 5]> = std::iter::once(heading).chain(tasks.iter().map(row)).collect();
+    columns(["ID", "STATE", "PRIORITY", "GOAL", "DEPENDS ON"], tasks.iter().map(row))
+}
+
+/// Rows under a heading, with room between their columns.
+pub(super) fn columns<const N: usize>(heading: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let rows: Vec<[String; N]> = std::iter::once(heading.map(str::to_owned)).chain(rows).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].width()).max().unwrap_or(0);
-    let widths: [usize; 5] = std::array::from_fn(width);
+    let widths: [usize; N] = std::array::from_fn(width);
     rows.iter().map(|row| line(row, widths)).collect()
 }
 
@@ -29,13 +33,13 @@ fn row(task: &TaskView) -> [String; 5] {
     ]
 }
 
-fn line(row: &[String; 5], widths: [usize; 5]) -> String {
+fn line<const N: usize>(row: &[String; N], widths: [usize; N]) -> String {
     let padded = |(cell, width): (&String, usize)| format!("{cell}{}", " ".repeat(width - cell.width()));
     let cells: Vec<String> = row.iter().zip(widths).map(padded).collect();
     cells.join("  ").trim_end().to_owned() + "\n"
 }
 
-fn short(text: &str) -> String {
+pub(super) fn short(text: &str) -> String {
     first_line(&plain(text), GOAL)
 }
 
@@ -61,6 +65,11 @@ pub fn whole(task: &TaskView) -> String {
         ("started", some(&task.started_at)),
         ("completed", some(&task.completed_at)),
     ];
+    facts(lines)
+}
+
+/// Facts under their names; what is not known is not told.
+pub(super) fn facts<const N: usize>(lines: [(&str, String); N]) -> String {
     let said = lines.into_iter().filter(|(_, text)| !text.trim().is_empty());
     said.map(|(name, text)| format!("{name:12}  {}\n", indented(&text))).collect()
 }

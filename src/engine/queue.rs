@@ -239,8 +239,12 @@ impl Upshot {
             Outcome::Complete => Self::Done(end_of(&session.turns.said)),
             // Somebody else would build on what no check has passed.
             Outcome::Forced => Self::Stuck(format!("its checks did not pass: {reason}")),
-            Outcome::Limit => Self::Stuck(format!("no iterations are left, and the agent did not say that it is done: {reason}")),
-            Outcome::Escalated | Outcome::Aborted | Outcome::Failed | Outcome::Cancelled => Self::Stuck(reason.to_owned()),
+            Outcome::Limit => {
+                Self::Stuck(format!("no iterations are left, and the agent did not say that it is done: {reason}"))
+            }
+            Outcome::Escalated | Outcome::Aborted | Outcome::Failed | Outcome::Cancelled => {
+                Self::Stuck(reason.to_owned())
+            }
         }
     }
 }

@@ -24,6 +24,7 @@ mod nats_elsewhere;
 mod output;
 mod pipelines;
 mod process;
+mod queue;
 mod quoting;
 mod rules;
 mod seeds;

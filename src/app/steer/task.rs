@@ -1,14 +1,14 @@
 //! `creel task`: the task graph of a session, looked at and changed from another terminal or by the agent itself.
 
-use super::{ask, choose, given, json, other_answer, told};
+use super::{ask, choose, given, json, other_answer, queue, told};
 use crate::{
     app::{Failure, Result, print, project, remote::Server},
     control::{
         cli::{
             steer::SessionArgs,
             task::{
-                AddArgs, BlockArgs, DependArgs, DoneArgs, ListTasksArgs, OneTaskArgs, ShowTaskArgs, StartArgs,
-                TaskVerb, UpdateArgs,
+                AddArgs, BlockArgs, DependArgs, DoneArgs, ListTasksArgs, OneTaskArgs, QueueArgs, ShowTaskArgs,
+                StartArgs, TaskVerb, UpdateArgs,
             },
         },
         socket::{
@@ -18,21 +18,40 @@ use crate::{
         task_lines,
         task_view::{self, TaskView},
     },
-    engine::tasks::{
-        command::{Completion, NewTask, TaskChanges, TaskCommand},
-        graph::Graph,
+    engine::{
+        queue::Ask,
+        tasks::{
+            command::{Completion, NewTask, TaskChanges, TaskCommand},
+            graph::Graph,
+        },
     },
     journal::{self, Folder},
 };
 
 pub(in crate::app) fn task(verb: TaskVerb) -> Result {
     match verb {
+        TaskVerb::Add(args) if args.queue => queue::add(args),
         TaskVerb::Add(args) => add(args),
+        TaskVerb::List(args) if args.queue.queue => queue::list(&args),
+        TaskVerb::Show(args) if args.queue.queue => queue::show(&args),
+        TaskVerb::Start(StartArgs { id, session, queue: QueueArgs { queue: true }, .. }) => {
+            queue::ask(&session, &id, &Ask::Again)
+        }
+        TaskVerb::Done(DoneArgs { id, result, session, queue: QueueArgs { queue: true }, .. }) => {
+            let result = result.as_deref().map(given).transpose()?;
+            queue::ask(&session, &id, &Ask::Complete(result))
+        }
+        TaskVerb::Block(BlockArgs { id, reason, session, queue: QueueArgs { queue: true }, .. }) => {
+            queue::ask(&session, &id, &Ask::Block(given(&reason)?))
+        }
+        TaskVerb::Remove(OneTaskArgs { id, session, queue: QueueArgs { queue: true } }) => {
+            queue::ask(&session, &id, &Ask::Remove)
+        }
         TaskVerb::List(args) => list(&args),
         TaskVerb::Show(args) => show(&args),
-        TaskVerb::Start(StartArgs { id, context, session }) => change(&session, TaskCommand::Start { id, context }),
+        TaskVerb::Start(StartArgs { id, context, session, .. }) => change(&session, TaskCommand::Start { id, context }),
         TaskVerb::Done(args) => done(args),
-        TaskVerb::Block(BlockArgs { id, reason, needs, session }) => {
+        TaskVerb::Block(BlockArgs { id, reason, needs, session, .. }) => {
             let reason = given(&reason)?;
             change(&session, TaskCommand::Block { id, reason, required_knowledge: needs })
         }
@@ -43,7 +62,7 @@ pub(in crate::app) fn task(verb: TaskVerb) -> Result {
         TaskVerb::Depend(DependArgs { id, on, remove: true, session }) => {
             change(&session, TaskCommand::Undepend { id, on })
         }
-        TaskVerb::Remove(OneTaskArgs { id, session }) => change(&session, TaskCommand::Remove { id }),
+        TaskVerb::Remove(OneTaskArgs { id, session, .. }) => change(&session, TaskCommand::Remove { id }),
     }
 }
 
@@ -52,7 +71,7 @@ fn change(session: &SessionArgs, task: TaskCommand) -> Result {
 }
 
 fn add(args: AddArgs) -> Result {
-    let AddArgs { goal, id, deliverables, labels, priority, kind, parent, dependencies, session } = args;
+    let AddArgs { goal, id, deliverables, labels, priority, kind, parent, dependencies, session, .. } = args;
     let goal = given(&goal)?;
     let new = NewTask { id, goal, deliverables, labels, priority, kind, parent, dependencies };
     let Some(Told::Added(id)) = told(&session, &Request::Task { task: TaskCommand::Add(new) })? else {
@@ -62,7 +81,7 @@ fn add(args: AddArgs) -> Result {
 }
 
 fn done(args: DoneArgs) -> Result {
-    let DoneArgs { id, result, artifacts, content, session } = args;
+    let DoneArgs { id, result, artifacts, content, session, .. } = args;
     let result = result.as_deref().map(given).transpose()?;
     change(&session, TaskCommand::Complete(Completion { id, content, result, artifacts }))
 }

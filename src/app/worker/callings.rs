@@ -60,8 +60,7 @@ impl<'a> Callings<'a> {
 
     fn find(&self, row: &Row) -> Option<String> {
         let named = row.kind.as_ref().is_some_and(|kind| self.types.contains(kind));
-        let any = self.types.is_empty() && row.kind.as_deref().is_none_or(|kind| self.described(kind).is_some());
-        if !named && !any {
+        if !self.types.is_empty() && !named {
             return None;
         }
         let kind = row.kind.as_deref().and_then(|kind| self.described(kind));

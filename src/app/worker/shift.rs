@@ -94,7 +94,8 @@ impl<'a> Shift<'a> {
         client: Client,
         told: mpsc::UnboundedReceiver<Told>,
     ) -> Result<Self> {
-        let signals = Signals::listen().map_err(|error| Failure::failed(format!("cannot listen for signals: {error}")))?;
+        let signals =
+            Signals::listen().map_err(|error| Failure::failed(format!("cannot listen for signals: {error}")))?;
         let news = client.subscribe(subjects(&nats.prefix)).await;
         let news = news.map_err(|error| Trouble(format!("cannot subscribe: {error}")))?;
         let queue = watch(&client, &nats, args).await?;
@@ -254,14 +255,13 @@ impl<'a> Shift<'a> {
                 end = hired.ended() => return stopped.unwrap_or(Parting::Ended(end)),
                 _ = self.signals.next() => {
                     hired.stop();
-                    stopped = stopped.or(Some(Parting::Leaves));
+                    stopped = Some(Parting::Leaves);
                 }
                 _ = beat.tick() => {
                     // A server that is away may be back before the lease is over.
                     let _ = lot.keep().await;
                     let known = board.get(&key).await;
-                    let is_ours = |seen: &Seen| seen.task.is_in_hands_of(&self.me.worker);
-                    if stopped.is_none() && known.is_ok_and(|seen| !seen.as_ref().is_some_and(is_ours)) {
+                    if stopped.is_none() && known.is_ok_and(|seen| !self.is_ours(seen.as_ref())) {
                         hired.stop();
                         stopped = Some(Parting::TakenAway);
                     }
@@ -290,12 +290,18 @@ impl<'a> Shift<'a> {
             }
             Parting::Ended(End::NeverBegan) => {
                 self.give_back(task, lot).await;
-                let why = format!("the session of task {id} did not begin, so this worker is of no use; the task is back in the queue");
+                let why = format!(
+                    "the session of task {id} did not begin, so this worker is of no use; the task is back in the queue"
+                );
                 Err(Oddity::Failure(Failure::failed(why)))
             }
             Parting::Ended(End::Died) => {
                 say(&format!("creel: the session of task {id} died; somebody will go on with it"));
-                lot.back(AGAIN).await?;
+                let seen = self.queue.queue.board.get(&Key::of(&task.order)).await?;
+                // What is in other hands is not ours to give.
+                if self.is_ours(seen.as_ref()) {
+                    lot.back(AGAIN).await?;
+                }
                 Ok(None)
             }
             Parting::Ended(End::Upshot(upshot, outcome)) => {
@@ -325,7 +331,10 @@ impl<'a> Shift<'a> {
                     let written = board.get(&key).await.ok().flatten();
                     let ours = |seen: &Seen| seen.task.standing.by().is_some_and(|by| by.worker == self.me.worker);
                     if !written.as_ref().is_some_and(ours) {
-                        say(&format!("creel: task {} is in other hands now; what was done here does not count", key.id()));
+                        say(&format!(
+                            "creel: task {} is in other hands now; what was done here does not count",
+                            key.id()
+                        ));
                     }
                     break;
                 }
@@ -345,15 +354,19 @@ impl<'a> Shift<'a> {
         Ok(None)
     }
 
+    fn is_ours(&self, seen: Option<&Seen>) -> bool {
+        seen.is_some_and(|seen| seen.task.is_in_hands_of(&self.me.worker))
+    }
+
     /// Lets somebody else have the task.
     async fn give_back(&mut self, task: &Queued, lot: &Lot) {
         let (board, key) = (self.queue.queue.board.clone(), Key::of(&task.order));
         // If the server is away, the task is handed out again when the lease is over.
         if let Ok(Some(task)) = board.change(&key, |task| task.given_back(&self.me.worker)).await {
             let _ = self.tell(&task);
+            let _ = lot.back(Duration::ZERO).await;
+            let _ = self.client.flush().await;
         }
-        let _ = lot.back(Duration::ZERO).await;
-        let _ = self.client.flush().await;
     }
 
     /// Tells what became of a task.

@@ -36,6 +36,15 @@ pub enum TaskVerb {
     Remove(OneTaskArgs),
 }
 
+/// Whose task it is.
+#[derive(Debug, Default, Clone, Copy, Args)]
+pub struct QueueArgs {
+    /// A task of the queue that workers on many machines take from (`creel worker`), at the server of --nats or of the
+    /// config; one that a session has put there is SESSION/ID.
+    #[arg(long)]
+    pub queue: bool,
+}
+
 /// A task to be added.
 #[derive(Debug, Args)]
 pub struct AddArgs {
@@ -62,6 +71,13 @@ pub struct AddArgs {
     /// A task that has to be completed before it; can be repeated.
     #[arg(long = "depends-on", value_name = "ID")]
     pub dependencies: Vec<String>,
+    /// Put it into the queue that workers on many machines take from (`creel worker`), at the server of --nats or of the config.
+    /// With --session, or from within a session, it stays a task of that session, and goes into the queue when it is ready.
+    #[arg(long)]
+    pub queue: bool,
+    /// In the queue: who may work on it, beside what its type says; can be repeated.
+    #[arg(long = "agent", value_name = "NAME", requires = "queue")]
+    pub agents: Vec<String>,
     /// Which session.
     #[command(flatten)]
     pub session: SessionArgs,
@@ -82,6 +98,9 @@ pub struct ListTasksArgs {
     /// Print it as JSON.
     #[arg(long)]
     pub json: bool,
+    /// Where it is.
+    #[command(flatten)]
+    pub queue: QueueArgs,
     /// Which session.
     #[command(flatten)]
     pub session: SessionArgs,
@@ -95,6 +114,9 @@ pub struct ShowTaskArgs {
     /// Print it as JSON.
     #[arg(long)]
     pub json: bool,
+    /// Where it is.
+    #[command(flatten)]
+    pub queue: QueueArgs,
     /// Which session.
     #[command(flatten)]
     pub session: SessionArgs,
@@ -106,8 +128,11 @@ pub struct StartArgs {
     /// The task's name.
     pub id: String,
     /// What whoever works on it should know.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", conflicts_with = "queue")]
     pub context: Option<String>,
+    /// Where it is.
+    #[command(flatten)]
+    pub queue: QueueArgs,
     /// Which session.
     #[command(flatten)]
     pub session: SessionArgs,
@@ -122,11 +147,14 @@ pub struct DoneArgs {
     #[arg(short, long, value_name = "TEXT")]
     pub result: Option<String>,
     /// Something that was made; can be repeated.
-    #[arg(short, long = "artifact", value_name = "ARTIFACT")]
+    #[arg(short, long = "artifact", value_name = "ARTIFACT", conflicts_with = "queue")]
     pub artifacts: Vec<String>,
     /// What it was about, as hooks are told; otherwise its goal.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", conflicts_with = "queue")]
     pub content: Option<String>,
+    /// Where it is.
+    #[command(flatten)]
+    pub queue: QueueArgs,
     /// Which session.
     #[command(flatten)]
     pub session: SessionArgs,
@@ -140,8 +168,11 @@ pub struct BlockArgs {
     /// Why, or `-` to read it from standard input.
     pub reason: String,
     /// What somebody would have to know to go on; can be repeated.
-    #[arg(long = "needs", value_name = "KNOWLEDGE")]
+    #[arg(long = "needs", value_name = "KNOWLEDGE", conflicts_with = "queue")]
     pub needs: Vec<String>,
+    /// Where it is.
+    #[command(flatten)]
+    pub queue: QueueArgs,
     /// Which session.
     #[command(flatten)]
     pub session: SessionArgs,
@@ -203,6 +234,9 @@ pub struct DependArgs {
 pub struct OneTaskArgs {
     /// The task's name.
     pub id: String,
+    /// Where it is.
+    #[command(flatten)]
+    pub queue: QueueArgs,
     /// Which session.
     #[command(flatten)]
     pub session: SessionArgs,

@@ -8,8 +8,7 @@ use crate::{config::duration_of, engine::time::Span};
 /// What a worker does.
 #[derive(Debug, Args)]
 pub struct WorkerArgs {
-    /// The types of tasks to take, with commas between them; otherwise those that have none, and every type of the config
-    /// that the agent may work on.
+    /// The types of tasks to take, with commas between them; otherwise all that an agent of this machine may work on.
     #[arg(short, long, value_name = "TYPE", value_delimiter = ',')]
     pub types: Vec<String>,
     /// The agent: one of the config's `agents`, or a known name; otherwise the config's, or for a type that does not allow

@@ -116,9 +116,8 @@ impl Board {
     /// A task as it is now.
     pub async fn get(&self, key: &Key) -> Result<Option<Seen>, Trouble> {
         let Some(message) = self.store.last_of(&self.subject(&key.tokens())).await? else { return Ok(None) };
-        let task = serde_json::from_slice(&message.payload).map_err(|error| {
-            Trouble(format!("what the server has of task {} cannot be read: {error}", key.id))
-        })?;
+        let task = serde_json::from_slice(&message.payload)
+            .map_err(|error| Trouble(format!("what the server has of task {} cannot be read: {error}", key.id)))?;
         Ok(Some(Seen { task, revision: message.sequence }))
     }
 
@@ -148,7 +147,8 @@ impl Board {
         }
         // Names stay for ever, so there are about as many as there are messages.
         let info = self.store.stream.get_info().await;
-        let known = info.map_err(|error| Trouble(format!("the server does not say how many tasks there are: {error}")))?;
+        let known =
+            info.map_err(|error| Trouble(format!("the server does not say how many tasks there are: {error}")))?;
         let first = known.state.messages + 1;
         for number in first..first + NAMES {
             let order = Order { id: number.to_string(), ..new.order.clone() };

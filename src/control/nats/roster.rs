@@ -5,10 +5,7 @@
 
 use std::time::Duration;
 
-use async_nats::{
-    Client,
-    jetstream::Context,
-};
+use async_nats::{Client, jetstream::Context};
 use serde::{Deserialize, Serialize};
 
 use super::{connection::Trouble, store};

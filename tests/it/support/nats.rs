@@ -132,6 +132,10 @@ impl NatsServer {
         self.tokio.block_on(future)
     }
 
+    pub(crate) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        self.tokio.spawn(future);
+    }
+
     pub(crate) async fn client(&self) -> Client {
         async_nats::connect(self.url()).await.expect("the server is there")
     }

@@ -98,9 +98,7 @@ impl Project {
     pub(crate) fn start_with(&self, variables: &[(&str, &str)]) -> Started {
         let mut command = self.command(&["run", "--json", "--trust", "-s", "s"]);
         command.envs(variables.iter().copied());
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("creel starts");
-        let records = BufReader::new(child.stdout.take().expect("it is piped"));
-        Started { child, records }
+        Started::of(command)
     }
 
     pub(crate) fn journal(&self) -> PathBuf {
@@ -151,6 +149,13 @@ pub(crate) struct Started {
 }
 
 impl Started {
+    /// A creel that prints lines of JSON.
+    pub(crate) fn of(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("creel starts");
+        let records = BufReader::new(child.stdout.take().expect("it is piped"));
+        Self { child, records }
+    }
+
     /// Reads on until a record of that kind comes.
     pub(crate) fn wait_for(&mut self, kind: &str) -> Value {
         self.wait_for_one(kind, |_| true)
@@ -158,13 +163,18 @@ impl Started {
 
     /// Reads on until a record of that kind comes that is the wanted one.
     pub(crate) fn wait_for_one(&mut self, kind: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
+        self.wait_until(kind, |record| record["kind"] == kind && is_wanted(record))
+    }
+
+    /// Reads on until a line comes that is the wanted one.
+    pub(crate) fn wait_until(&mut self, what: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
         let mut line = String::new();
         loop {
             line.clear();
             let read = self.records.read_line(&mut line).expect("creel prints text");
-            assert_ne!(read, 0, "creel ended before any {kind}");
+            assert_ne!(read, 0, "creel ended before any {what}");
             let record: Value = serde_json::from_str(&line).expect("a record is JSON");
-            if record["kind"] == kind && is_wanted(&record) {
+            if is_wanted(&record) {
                 return record;
             }
         }

@@ -1,0 +1,135 @@
+//! `creel task … --queue`: the tasks that workers on many machines take.
+
+use async_nats::jetstream;
+
+use super::{given, json};
+use crate::{
+    app::{Failure, Result, print, project::Project, remote::Server, say},
+    config::Settings,
+    control::{
+        cli::{
+            steer::SessionArgs,
+            task::{AddArgs, ListTasksArgs, ShowTaskArgs},
+        },
+        nats::{
+            board::Key,
+            queue::{AskError, LEASE, Queue},
+        },
+        queue_lines,
+    },
+    engine::{
+        queue::{Ask, Queued, order::Order},
+        tasks::task::PRIORITY,
+    },
+    runtime::now,
+};
+
+impl From<AskError> for Failure {
+    fn from(error: AskError) -> Self {
+        Self::failed(error.to_string())
+    }
+}
+
+/// The queue of the server that is meant.
+struct Reached {
+    server: Server,
+    queue: Queue,
+}
+
+impl Reached {
+    fn open(args: &SessionArgs) -> Result<Self> {
+        let server = Server::meant(&args.nats, &args.config)?;
+        let queue = server.tokio.block_on(async {
+            let jetstream = jetstream::new(server.client.clone());
+            Queue::open(&jetstream, &server.nats, LEASE).await
+        })?;
+        Ok(Self { server, queue })
+    }
+
+    fn all(&self) -> Result<Vec<Queued>> {
+        let mut all = self.server.tokio.block_on(self.queue.board.all())?;
+        all.retain(|task| task.standing.state().is_some());
+        all.sort_by(|one, other| one.created_at.cmp(&other.created_at));
+        Ok(all)
+    }
+
+    /// The key of a task that is named `ID`, or `SESSION/ID`; of several sessions of that name, the last.
+    fn key(&self, name: &str) -> Result<Key> {
+        let Some((session, id)) = name.split_once('/') else { return Ok(Key::own(name)) };
+        let is_it = |order: &Order| order.id == id && order.session.as_ref().is_some_and(|owner| owner.name == session);
+        let found = self.all()?.into_iter().rev().find(|task| is_it(&task.order));
+        found.map(|task| Key::of(&task.order)).ok_or_else(|| none(name))
+    }
+}
+
+fn none(name: &str) -> Failure {
+    Failure::failed(format!("there is no task {name} in the queue"))
+}
+
+pub(super) fn add(args: AddArgs) -> Result {
+    let AddArgs { goal, id, deliverables, labels, priority, kind, parent, dependencies, agents, session, queue: _ } =
+        args;
+    if parent.is_some() {
+        return Err(Failure::usage("a task in the queue comes from no other; --parent is for tasks of a session"));
+    }
+    if id.as_deref() == Some("") {
+        return Err(Failure::usage("a task needs a name of letters, digits, `-` or `_`, or none at all"));
+    }
+    let settings = Project::load(&session.config).ok().map(|project| project.settings);
+    let agents = if agents.is_empty() { allowed(settings.as_ref(), kind.as_deref()) } else { agents };
+    let order = Order {
+        id: id.unwrap_or_default(),
+        goal: given(&goal)?,
+        deliverables,
+        labels,
+        priority: priority.unwrap_or(PRIORITY),
+        kind,
+        dependencies: dependencies.into_iter().collect(),
+        agents: agents.into_iter().collect(),
+        session: None,
+    };
+    let Reached { server, mut queue } = Reached::open(&session)?;
+    let added = server.tokio.block_on(queue.add(order, now()))?;
+    print(&(added.order.id + "\n"))
+}
+
+/// Who may work on a type, as the config here knows it.
+pub(super) fn allowed(settings: Option<&Settings>, kind: Option<&str>) -> Vec<String> {
+    let of_type = settings.zip(kind).and_then(|(settings, kind)| settings.task_types.get(kind));
+    of_type.and_then(|of_type| of_type.implementers()).unwrap_or_default().to_vec()
+}
+
+pub(super) fn list(args: &ListTasksArgs) -> Result {
+    let ListTasksArgs { states, labels, kind, json: as_json, session, .. } = args;
+    let mut tasks = Reached::open(session)?.all()?;
+    tasks.retain(|Queued { order, standing, .. }| {
+        (states.is_empty() || standing.state().is_some_and(|state| states.contains(&state)))
+            && labels.iter().all(|label| order.labels.contains(label))
+            && kind.as_ref().is_none_or(|kind| order.kind.as_ref() == Some(kind))
+    });
+    if *as_json {
+        return json(&tasks);
+    }
+    if tasks.is_empty() {
+        say("creel: there are no such tasks in the queue");
+        return Ok(0);
+    }
+    print(&queue_lines::table(&tasks))
+}
+
+pub(super) fn show(args: &ShowTaskArgs) -> Result {
+    let reached = Reached::open(&args.session)?;
+    let key = reached.key(&args.id)?;
+    let seen = reached.server.tokio.block_on(reached.queue.board.get(&key))?;
+    let task = seen.map(|seen| seen.task).filter(|task| task.standing.state().is_some());
+    let task = task.ok_or_else(|| none(&args.id))?;
+    if args.json { json(&task) } else { print(&queue_lines::whole(&task)) }
+}
+
+/// Does what a person asks for.
+pub(super) fn ask(session: &SessionArgs, id: &str, ask: &Ask) -> Result {
+    let mut reached = Reached::open(session)?;
+    let key = reached.key(id)?;
+    reached.server.tokio.block_on(reached.queue.ask(&key, ask, now()))?;
+    Ok(0)
+}

@@ -1,0 +1,407 @@
+//! A queue of tasks for workers on many machines: who gets what, in which order, and what becomes of it when workers,
+//! sessions and the server die.
+
+use std::{collections::BTreeMap, fs, sync::mpsc, time::Duration};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::{
+    nats::Chance,
+    support::{
+        lives,
+        nats::NatsServer,
+        project::{Project, Ran, Started, eventually_in, until},
+    },
+};
+
+/// Does what it is asked, and says so.
+const DONE: &str = "otherwise: { say: 'It is in a.rs. <promise>COMPLETE</promise>' }\n";
+/// Works until the file `go` is there, and tells its process.
+const UNTIL_GO: &str = "otherwise: { say: 'Yes. <promise>COMPLETE</promise>', \
+                        run: 'echo $$ >> pids; until [ -e go ]; do sleep 0.02; done' }\n";
+
+/// A machine with a worker's config.
+fn machine(server: &NatsServer, rest: &str, script: &str) -> Project {
+    let config = format!(
+        "max_iterations: 3\nagents: {{ demo: {{ script: s.yaml }}, other: {{ script: s.yaml }} }}\n\
+         nats: {{ url: '{}' }}\n{rest}\n",
+        server.url()
+    );
+    let agent = if rest.contains("agent:") { "" } else { "agent: demo\n" };
+    Project::with(&format!("{agent}{config}")).file("s.yaml", &format!("turns: []\n{script}"))
+}
+
+impl Project {
+    fn queue(&self, args: &[&str]) -> Ran {
+        let ran = self.creel(&[&["task"], args, &["--queue"]].concat());
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        ran
+    }
+
+    fn queued(&self, id: &str) -> Value {
+        serde_json::from_str(&self.queue(&["show", id, "--json"]).out).expect("JSON")
+    }
+
+    fn state(&self, id: &str) -> String {
+        self.queued(id)["state"].as_str().expect("a state").to_owned()
+    }
+
+    fn worker(&self, args: &[&str]) -> Started {
+        Started::of(self.command(&[&["worker", "--trust", "--json", "--lease", "1s"], args].concat()))
+    }
+
+    fn drain(&self, args: &[&str]) -> Ran {
+        self.creel(&[&["worker", "--trust", "--json", "--drain"], args].concat())
+    }
+}
+
+/// The names of tasks in the order in which they came into a state.
+fn order(ran: &Ran, state: &str) -> Vec<String> {
+    let all = crate::support::project::lines(&ran.out).into_iter().filter(|task| task["state"] == state);
+    all.map(|task| task["id"].as_str().expect("a name").to_owned()).collect()
+}
+
+fn is(task: &Value, id: &str, state: &str) -> bool {
+    task["id"] == id && task["state"] == state
+}
+
+// Who gets what, and when
+
+#[test]
+fn tasks_are_done_by_priority_and_after_those_that_they_wait_for() {
+    let server = NatsServer::start();
+    let here = machine(&server, "", DONE);
+    let elsewhere = Project::new();
+    let (add, url) = (["task", "add", "--queue", "--nats"], server.url());
+    let add = |args: &[&str]| {
+        let ran = elsewhere.creel(&[&add[..], &[&url], args].concat());
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        ran.out
+    };
+    assert_eq!(add(&["Write it", "-p", "3", "-d", "a.rs"]), "1\n");
+    assert_eq!(add(&["Test it", "-p", "0", "--depends-on", "1"]), "2\n");
+    assert_eq!(add(&["Look around", "-p", "1", "--id", "look", "-l", "x"]), "look\n");
+    assert_eq!(add(&["Say so", "--depends-on", "2", "--depends-on", "look"]), "4\n");
+    assert_eq!(["1", "2", "look", "4"].map(|id| here.state(id)), ["ready", "created", "ready", "created"]);
+    let ran = here.drain(&[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(order(&ran, "completed"), ["look", "1", "2", "4"]);
+    let task = here.queued("2");
+    assert_eq!((&task["result"], &task["by"]["session"]), (&"It is in a.rs.".into(), &"task-2".into()));
+    assert_eq!(server.count("CREEL_QUEUE"), 0);
+    let prompt = here.creel(&["show", "task-2", "--prompts"]).out;
+    assert!(prompt.contains("Test it\n\n[Result of task 1: Write it]\nIt is in a.rs.\n"), "{prompt}");
+    let listed = elsewhere.creel(&["task", "list", "--queue", "-l", "x", "--nats", &server.url()]).out;
+    assert!(listed.contains("look  completed  1               Look around  task-look on "), "{listed}");
+    assert!(elsewhere.creel(&["sessions", "--nats", &server.url()]).out.contains("task-4"));
+}
+
+#[test]
+fn a_worker_takes_its_types_and_what_its_agent_may_work_on() {
+    let server = NatsServer::start();
+    let rest = "task_types: { bug: { agents: [other] }, docs: {}, hard: { agents: [nobody] } }";
+    let here = machine(&server, rest, DONE);
+    for (id, kind) in [("a", "bug"), ("b", "docs"), ("c", "hard")] {
+        here.queue(&["add", "Do it", "--id", id, "-t", kind]);
+    }
+    here.queue(&["add", "Do it", "--id", "d", "--agent", "other", "--agent", "nobody"]);
+    here.queue(&["add", "Do it", "--id", "e"]);
+    assert_eq!(here.queued("a")["agents"], serde_json::json!(["other"]));
+    assert_eq!(order(&here.drain(&["--types", "docs"]), "completed"), ["b"]);
+    assert_eq!(order(&here.drain(&["--agent", "demo"]), "completed"), ["e"]);
+    let ran = here.drain(&[]);
+    assert_eq!(order(&ran, "completed"), ["d", "a"], "{}", ran.err);
+    assert_eq!(here.state("c"), "ready");
+    let agent = |session: &str| here.creel(&["show", session]).out.lines().next().unwrap_or_default().to_owned();
+    assert!(agent("task-a").contains("agent other") && agent("task-b").contains("agent demo"));
+    // Where nobody describes types, they are words.
+    let plain = machine(&server, "", DONE);
+    plain.queue(&["add", "Do it", "--id", "f", "-t", "anything"]);
+    assert_eq!(order(&plain.drain(&["--types", "docs,anything"]), "completed"), ["f"]);
+}
+
+#[test]
+fn mistakes_are_told_before_anything_runs() {
+    let server = NatsServer::start();
+    let here = machine(&server, "task_types: { bug: { agents: [other] } }", DONE);
+    let fails = |args: &[&str]| {
+        let ran = here.creel(args);
+        assert_ne!(ran.code, 0, "{}", ran.out);
+        ran.err
+    };
+    assert!(fails(&["worker", "--types", "bgu", "--trust"]).contains("did you mean `bug`?"));
+    assert!(fails(&["worker", "--types", "bug", "-a", "demo", "--trust"]).contains("`bug`"));
+    assert!(fails(&["worker", "--lease", "10ms"]).contains("a lease is at least a second"));
+    assert!(fails(&["worker"]).contains("nobody has allowed that yet"));
+    assert!(fails(&["task", "add", "--queue", "x", "--id", "a.b"]).contains("`a.b` is no name for a task"));
+    assert!(fails(&["task", "add", "--queue", "x", "--id", ""]).contains("a task needs a name"));
+    assert!(fails(&["task", "add", "--queue", "x", "-t", "a.>"]).contains("`a.>` is no name for a type"));
+    assert!(fails(&["task", "add", "--queue", " "]).contains("a task needs a goal"));
+    assert!(fails(&["task", "add", "--queue", "x", "--depends-on", "7"]).contains("there is no task 7 in the queue"));
+    assert!(fails(&["task", "add", "--queue", "x", "--parent", "7"]).contains("--parent is for tasks of a session"));
+    assert!(fails(&["task", "show", "--queue", "7"]).contains("there is no task 7 in the queue"));
+    assert!(fails(&["task", "start", "--queue", "s/7"]).contains("there is no task s/7 in the queue"));
+    here.queue(&["add", "x", "--id", "a"]);
+    assert!(fails(&["task", "add", "--queue", "x", "--id", "a"]).contains("there is a task a in the queue already"));
+    assert!(fails(&["task", "start", "--queue", "a"]).contains("a is in the queue already"));
+    let alone = Project::with("agents: { demo: { script: s.yaml } }").file("s.yaml", "turns: []");
+    assert!(alone.creel(&["worker"]).err.contains("give --nats URL, or `nats:` in the config"));
+    assert!(alone.creel(&["task", "list", "--queue"]).err.contains("give --nats URL, or `nats:` in the config"));
+}
+
+#[test]
+fn what_a_person_says_about_a_task_holds() {
+    let server = NatsServer::start();
+    let here = machine(&server, "", "otherwise: { say: 'I cannot. <promise>BLOCKED</promise>' }\n");
+    here.queue(&["add", "Do it", "--id", "a"]);
+    here.queue(&["add", "Do more", "--id", "b", "--depends-on", "a"]);
+    assert_eq!(here.drain(&[]).code, 0);
+    let task = here.queued("a");
+    assert_eq!((&task["state"], &task["by"]["session"]), (&"blocked".into(), &"task-a".into()));
+    assert_eq!(here.state("b"), "created");
+    assert!(here.queue(&["show", "a"]).out.contains("blocked"));
+    here.write("s.yaml", &format!("turns: []\n{DONE}"));
+    here.queue(&["start", "a"]);
+    let ran = here.drain(&[]);
+    assert_eq!(order(&ran, "completed"), ["a", "b"], "{}", ran.err);
+    assert_eq!((&here.queued("a")["by"]["session"], &here.queued("a")["run"]), (&"task-a-2".into(), &2.into()));
+    here.queue(&["add", "By hand", "--id", "c"]);
+    here.queue(&["add", "Never", "--id", "d"]);
+    here.queue(&["add", "Not now", "--id", "e"]);
+    here.queue(&["add", "After that", "--id", "f", "--depends-on", "d"]);
+    here.queue(&["done", "c", "-r", "I did it."]);
+    here.queue(&["remove", "d"]);
+    here.queue(&["block", "e", "it is too early"]);
+    assert_eq!(order(&here.drain(&[]), "completed"), ["f"]);
+    assert_eq!((here.state("c"), here.state("e")), ("completed".into(), "blocked".into()));
+    assert!(!here.queue(&["list"]).out.contains("Never"));
+    assert_eq!(server.count("CREEL_QUEUE"), 0);
+    assert!(here.creel(&["task", "add", "--queue", "x", "--id", "d"]).err.contains("or was"));
+}
+
+#[test]
+fn sessions_that_do_not_complete_block_their_task_and_say_why() {
+    let server = NatsServer::start();
+    let script = "turns:\n  - { when: Forget, say: 'I forgot.' }\n  - { when: Forget, say: 'Again.' }\n  - { when: Forget, say: 'Once more.' }\n\
+                  otherwise: { say: 'Red. <promise>COMPLETE</promise>' }\n";
+    let rest = "max_hook_retries: 0\nhooks: { stop: [{ command: '[ ! -e red ] || exit 2', name: tests }] }";
+    let here = machine(&server, rest, "").file("s.yaml", script);
+    here.queue(&["add", "Forget to say that it is done", "--id", "limit"]);
+    assert_eq!(here.drain(&[]).code, 0);
+    let reason = |id: &str| here.queued(id)["reason"].as_str().unwrap_or_default().to_owned();
+    assert!(reason("limit").starts_with("no iterations are left"), "{}", reason("limit"));
+    here.write("red", "");
+    here.queue(&["add", "Leave it red", "--id", "forced"]);
+    assert_eq!(here.drain(&[]).code, 0);
+    assert!(reason("forced").starts_with("its checks did not pass"), "{}", reason("forced"));
+}
+
+#[test]
+fn a_worker_whose_agent_is_broken_does_not_go_through_the_whole_queue() {
+    let server = NatsServer::start();
+    let here = machine(&server, "max_consecutive_errors: 1", "otherwise: { fail: 'not logged in' }\n");
+    for n in 0..5 {
+        here.queue(&["add", &format!("Task {n}")]);
+    }
+    let ran = here.drain(&[]);
+    assert_eq!((ran.code, order(&ran, "blocked").len()), (1, 3), "{}", ran.err);
+    assert!(ran.err.contains("3 sessions in a row failed; is the agent of this machine in order?"), "{}", ran.err);
+    assert_eq!(here.state("4"), "ready");
+}
+
+// What dies
+
+#[test]
+fn a_killed_worker_takes_its_session_along_and_another_goes_on_with_it() {
+    let server = NatsServer::start();
+    let here = machine(&server, "", UNTIL_GO);
+    here.queue(&["add", "Do it"]);
+    let mut first = here.worker(&[]);
+    first.wait_until("begin", |task| is(task, "1", "active"));
+    let pid: i32 = eventually_in(&here.root().join("pids")).parse().expect("a number");
+    first.kill();
+    until("its agent is gone", || !lives(pid));
+    let mut second = here.worker(&["--drain"]);
+    let begun = second.wait_until("begin", |task| is(task, "1", "active"));
+    assert_eq!((&begun["attempt"], &begun["by"]["session"]), (&2.into(), &"task-1".into()));
+    here.write("go", "");
+    second.wait_until("end", |task| is(task, "1", "completed"));
+    let ran = second.end();
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let records = fs::read_to_string(here.root().join(".creel/sessions/task-1/journal.jsonl")).expect("a journal");
+    assert!(records.contains("\"kind\":\"session_resumed\""));
+}
+
+#[test]
+fn another_machine_begins_anew_with_the_task_of_a_dead_one() {
+    let server = NatsServer::start();
+    let (here, there) = (machine(&server, "", UNTIL_GO), machine(&server, "", DONE));
+    here.queue(&["add", "Do it"]);
+    let mut first = here.worker(&[]);
+    first.wait_until("begin", |task| is(task, "1", "active"));
+    first.kill();
+    let ran = there.drain(&[]);
+    assert_eq!((ran.code, order(&ran, "completed")), (0, vec!["1".to_owned()]), "{}", ran.err);
+    // What was begun here is of no more use, and nobody is handed it.
+    here.write("go", "");
+    let ran = here.drain(&[]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, ""));
+}
+
+#[test]
+fn a_worker_that_is_told_to_leave_gives_its_task_back_at_once() {
+    let server = NatsServer::start();
+    let here = machine(&server, "", UNTIL_GO);
+    here.queue(&["add", "Do it"]);
+    let mut first = Started::of(here.command(&["worker", "--trust", "--json", "--lease", "1h"]));
+    first.wait_until("begin", |task| is(task, "1", "active"));
+    let pid: i32 = eventually_in(&here.root().join("pids")).parse().expect("a number");
+    first.signal(Signal::TERM);
+    first.wait_until("back", |task| is(task, "1", "ready"));
+    assert_eq!(first.end().code, 130);
+    assert!(!lives(pid));
+    here.write("go", "");
+    let ran = here.drain(&[]);
+    assert_eq!((ran.code, order(&ran, "completed")), (0, vec!["1".to_owned()]), "{}", ran.err);
+    assert_eq!(here.queued("1")["attempt"], 1);
+}
+
+#[test]
+fn a_worker_that_was_cut_off_for_too_long_has_nothing_more_to_say() {
+    let server = NatsServer::start();
+    let (here, there) = (machine(&server, "", UNTIL_GO), machine(&server, "", DONE));
+    here.queue(&["add", "Do it"]);
+    let mut first = here.worker(&["--drain"]);
+    first.wait_until("begin", |task| is(task, "1", "active"));
+    let pid: i32 = eventually_in(&here.root().join("pids")).parse().expect("a number");
+    first.signal(Signal::STOP);
+    let ran = there.drain(&[]);
+    assert_eq!(order(&ran, "completed"), ["1"], "{}", ran.err);
+    let done = there.queued("1");
+    first.signal(Signal::CONT);
+    until("its session is stopped", || !lives(pid));
+    let ran = first.end();
+    assert!(ran.code == 0 && ran.err.contains("task 1 is in other hands now"), "{}", ran.err);
+    assert_eq!(there.queued("1"), done);
+}
+
+#[test]
+fn a_server_that_is_away_holds_nobody_and_hears_of_it_later() {
+    let mut server = NatsServer::start();
+    let here = machine(&server, "", UNTIL_GO);
+    here.queue(&["add", "Do it"]);
+    here.queue(&["add", "Do more", "--depends-on", "1"]);
+    let mut worker = Started::of(here.command(&["worker", "--trust", "--json", "--drain", "--lease", "1h"]));
+    worker.wait_until("begin", |task| is(task, "1", "active"));
+    server.kill();
+    here.write("go", "");
+    let journal = here.root().join(".creel/sessions/task-1/journal.jsonl");
+    until("it is over", || fs::read_to_string(&journal).is_ok_and(|text| text.contains("session_ended")));
+    server.up();
+    worker.wait_until("end", |task| is(task, "2", "completed"));
+    let ran = worker.end();
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!((here.state("1"), here.state("2")), ("completed".into(), "completed".into()));
+}
+
+#[test]
+fn a_task_that_its_worker_dies_of_is_given_up_at_last() {
+    let server = NatsServer::start();
+    let here = machine(&server, "", "otherwise: { say: x, run: 'kill -9 $PPID; sleep 9' }\n");
+    here.queue(&["add", "Do it"]);
+    let ran = here.drain(&[]);
+    assert_eq!((ran.code, order(&ran, "active").len(), order(&ran, "blocked").len()), (0, 5, 1), "{}", ran.err);
+    assert!(here.queued("1")["reason"].as_str().is_some_and(|why| why.contains("5 workers began")));
+}
+
+#[test]
+fn what_other_programs_put_into_the_line_is_done_too() {
+    let server = NatsServer::start();
+    let here = machine(&server, "", DONE);
+    here.queue(&["list"]);
+    server.publish_for_good("creel.queue.1.-.-.-.x7", r#"{"task_id":"x7","content":"Do it","priority":1}"#);
+    server.publish_for_good("creel.queue.0.-.-.-.x8", "what?");
+    server.publish_for_good("creel.queue.0.-.-.-.x9", r#"{"id":"a.*","goal":"Do it"}"#);
+    // As if somebody had died before it was in the line.
+    let mut lost: Value = serde_json::json!({ "id": "lost", "goal": "g", "createdAt": "", "run": 1, "attempt": 0 });
+    lost["state"] = "ready".into();
+    server.publish_for_good("$KV.creel-tasks.-.lost", &lost.to_string());
+    let ran = here.drain(&[]);
+    assert_eq!(order(&ran, "completed"), ["x7", "lost"], "{}", ran.err);
+    assert_eq!(server.count("CREEL_QUEUE"), 0);
+}
+
+/// `CREEL_QUEUE_SEED` says when a worker is killed.
+#[test]
+fn of_two_hundred_tasks_each_is_completed_once_though_workers_are_killed() {
+    const TASKS: usize = 200;
+    let server = NatsServer::start();
+    let (here, there) = (machine(&server, "", DONE), machine(&server, "", DONE));
+    let told = completions(&server);
+    let url = server.url();
+    for first in (0..TASKS).step_by(10) {
+        let adding: Vec<_> = (first..first + 10).map(|n| add(&here, &url, n)).collect();
+        for mut child in adding {
+            assert!(child.wait().expect("it ends").success());
+        }
+    }
+    let seed = std::env::var("CREEL_QUEUE_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
+    let mut chance = Chance(seed);
+    let mut workers = [here.worker(&[]), there.worker(&[])].map(Some);
+    let mut done: BTreeMap<String, usize> = BTreeMap::new();
+    let mut until_kill = 5 + chance.below(20);
+    while done.len() < TASKS {
+        let id =
+            told.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| panic!("seed {seed}: {} done", done.len()));
+        *done.entry(id).or_default() += 1;
+        until_kill -= 1;
+        if until_kill == 0 {
+            until_kill = 5 + chance.below(20);
+            let which = usize::try_from(chance.below(2)).expect("small");
+            workers[which].take().expect("there is one").kill();
+            workers[which] = Some(if which == 0 { here.worker(&[]) } else { there.worker(&[]) });
+        }
+    }
+    for worker in workers.into_iter().flatten() {
+        worker.signal(Signal::TERM);
+        worker.end();
+    }
+    done.extend(told.try_iter().map(|id| (id, 2)));
+    let wrong: Vec<_> = done.iter().filter(|(_, times)| **times != 1).collect();
+    assert!(wrong.is_empty(), "seed {seed}: {wrong:?}");
+    assert_eq!(server.count("CREEL_QUEUE"), 0);
+    let all: Vec<Value> = serde_json::from_str(&here.queue(&["list", "--json"]).out).expect("JSON");
+    assert!(all.len() == TASKS && all.iter().all(|task| task["state"] == "completed"));
+}
+
+/// Every third task waits for the one before it.
+fn add(project: &Project, url: &str, n: usize) -> std::process::Child {
+    let (id, goal, priority) = (format!("t{n}"), format!("Task {n}"), (n % 5).to_string());
+    let args = ["task", "add", "--queue", "--nats", url, &goal, "--id", &id, "-p", &priority];
+    project.command(&args).stdout(std::process::Stdio::null()).spawn().expect("creel starts")
+}
+
+/// The names of tasks as they are completed, each time that it is told.
+fn completions(server: &NatsServer) -> mpsc::Receiver<String> {
+    let (tell, told) = mpsc::channel();
+    let client = server.block_on(server.client());
+    let mut all = server.block_on(client.subscribe("$KV.creel-tasks.>")).expect("a connection");
+    server.block_on(client.flush()).expect("a connection");
+    server.spawn(async move {
+        // The client must live as long as what it hears.
+        let _client = client;
+        while let Some(message) = next(&mut all).await {
+            let task: Value = serde_json::from_slice(&message.payload).unwrap_or_default();
+            if task["state"] == "completed" {
+                let _ = tell.send(task["id"].as_str().unwrap_or_default().to_owned());
+            }
+        }
+    });
+    told
+}
+
+async fn next(subscriber: &mut async_nats::Subscriber) -> Option<async_nats::Message> {
+    creel::control::nats::command::next(subscriber).await
+}
