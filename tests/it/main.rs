@@ -20,6 +20,7 @@ mod mcp;
 mod mcp_agents;
 mod mcp_loops;
 mod nats;
+mod nats_credentials;
 mod nats_elsewhere;
 mod output;
 mod pipelines;

@@ -16,7 +16,7 @@ use crate::support::{
 };
 
 /// A turn that lasts until the file `go` is there.
-const UNTIL_GO: &str = "  - { say: 'working', run: 'until [ -e go ]; do sleep 0.02; done' }\n";
+pub(crate) const UNTIL_GO: &str = "  - { say: 'working', run: 'until [ -e go ]; do sleep 0.02; done' }\n";
 const COMPLETE: &str = "  - say: '<promise>COMPLETE</promise>'\n";
 
 /// A project with a scripted agent and a server.
@@ -37,12 +37,12 @@ pub(crate) fn texts(stored: &[Stored]) -> Vec<String> {
     stored.iter().map(|stored| stored.text.clone()).collect()
 }
 
-fn link(project: &Project) -> Value {
+pub(crate) fn link(project: &Project) -> Value {
     project.tells(&["status", "--json"])["nats"].clone()
 }
 
 #[track_caller]
-fn until_sent(project: &Project) {
+pub(crate) fn until_sent(project: &Project) {
     until("everything is sent", || link(project) == json!({ "state": "connected", "behind": 0 }));
 }
 

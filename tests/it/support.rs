@@ -3,6 +3,7 @@
 pub mod listener;
 pub mod mcp;
 pub mod nats;
+pub mod operator;
 pub mod peer;
 pub mod project;
 pub mod repo;
