@@ -32,9 +32,9 @@ pub(super) fn attach(args: AttachArgs) -> Result {
         return from_afar(server, args.session.as_deref(), ui);
     }
     let folder = choose::running(&SessionArgs { session: args.session, config: args.config, nats: args.nats })?;
-    let (remote, Following { news, live }) = Remote::follow(&folder)?;
+    let (remote, Following { news, live, nats }) = Remote::follow(&folder)?;
     let helm = Some(Helm::There(remote));
-    let source = tui::Source { journal: folder.journal(), helm, news, live, tie: Tie::Loose, nats: None };
+    let source = tui::Source { journal: folder.journal(), helm, news, live, tie: Tie::Loose, nats };
     let tokio = stage::runtime()?;
     let shown = tokio.block_on(tui::run(source, screen_options(ui)));
     // Whoever still waits for the session must not keep the program.

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::{
-    nats::asking::Asking,
+    nats::{asking::Asking, link::Link},
     socket::{
-        client::{AskError, Client, Seen},
-        message::Asker,
+        client::{AskError, Client, Seen, Watch},
+        message::{Asker, Request, Told, aside::Aside},
     },
 };
 use crate::{
@@ -46,6 +46,15 @@ pub struct Following {
     pub news: mpsc::UnboundedReceiver<Arc<Record>>,
     /// The output of its hooks.
     pub live: mpsc::Receiver<Live>,
+    /// How it stands with its NATS server, if it has one.
+    pub nats: Option<watch::Receiver<Link>>,
+}
+
+/// Where all that goes.
+struct Telling {
+    news: mpsc::UnboundedSender<Arc<Record>>,
+    live: mpsc::Sender<Live>,
+    nats: Option<watch::Sender<Link>>,
 }
 
 /// A session in another process.
@@ -60,27 +69,19 @@ pub enum Remote {
 impl Remote {
     /// The session of this folder, and what comes from it.
     pub fn follow(folder: &Folder) -> Result<(Self, Following), AskError> {
+        let mut client = Client::connect(folder)?;
+        let link = match client.ask(Asker::Tui, &Request::Status)? {
+            Some(Told::Status(status)) => status.nats,
+            Some(_) | None => None,
+        };
         // From here on nothing is missed: what was recorded before is in the journal, which the screen reads later.
-        let watch = Client::connect(folder)?.watch()?;
+        let watch = client.watch()?;
         let (told, news) = mpsc::unbounded_channel();
         let (heard, live) = mpsc::channel(LIVE_BACKLOG);
-        std::thread::spawn(move || {
-            for seen in watch {
-                let wanted = match seen {
-                    Ok(Seen::Record(record)) => told.send(Arc::new(*record)).is_ok(),
-                    // What the screen is too slow for is dropped: all of it is on disk.
-                    Ok(Seen::Live(live)) => heard.try_send(live).is_ok() || !heard.is_closed(),
-                    Err(error) => {
-                        tracing::warn!("{error}");
-                        false
-                    }
-                };
-                if !wanted {
-                    return;
-                }
-            }
-        });
-        Ok((Self::Near(folder.clone()), Following { news, live }))
+        let (changed, nats) = link.map(watch::channel).unzip();
+        let telling = Telling { news: told, live: heard, nats: changed };
+        std::thread::spawn(move || telling.tell_all(watch));
+        Ok((Self::Near(folder.clone()), Following { news, live, nats }))
     }
 
     async fn command(&self, command: Command) -> Result<(), String> {
@@ -97,6 +98,34 @@ impl Remote {
         match asked {
             Ok(answer) => answer.map(|_| ()).map_err(|error| error.to_string()),
             Err(panic) => Err(format!("the session could not be asked: {panic}")),
+        }
+    }
+}
+
+impl Telling {
+    /// Passes on what comes, until nothing more comes or nobody wants it.
+    fn tell_all(&self, watch: Watch) {
+        for seen in watch {
+            let wanted = match seen {
+                Ok(Seen::Record(record)) => self.news.send(Arc::new(*record)).is_ok(),
+                Ok(Seen::Aside(aside)) => self.tell(aside),
+                Err(error) => {
+                    tracing::warn!("{error}");
+                    false
+                }
+            };
+            if !wanted {
+                return;
+            }
+        }
+    }
+
+    fn tell(&self, aside: Aside) -> bool {
+        match (aside, &self.nats) {
+            // What the screen is too slow for is dropped: all of it is on disk.
+            (Aside::Live(piece), _) => self.live.try_send(piece.into()).is_ok() || !self.live.is_closed(),
+            (Aside::Nats(link), Some(nats)) => nats.send(link).is_ok(),
+            (Aside::Nats(_), None) => true,
         }
     }
 }

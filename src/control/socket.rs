@@ -66,8 +66,8 @@ impl Socket {
     ) -> io::Result<Self> {
         let follower = runtime.follow();
         let (address, listener) = Address::take(places, folder, &follower.state.began.id)?;
-        let (ledger, desk) = Ledger::new(follower, nats);
-        let reach = Reach { handle: runtime.handle(), desk, journal: folder.journal(), live: runtime.live() };
+        let (ledger, desk) = Ledger::new(follower, nats.clone());
+        let reach = Reach { handle: runtime.handle(), desk, journal: folder.journal(), live: runtime.live(), nats };
         let server = Server { listener, ledger, reach, address: address.clone() };
         let thread = std::thread::Builder::new().name("socket".into()).spawn(move || server.run())?;
         Ok(Self { address, thread: Some(thread) })

@@ -6,7 +6,7 @@ use async_nats::ConnectOptions;
 use serde_json::Value;
 
 use crate::{
-    nats::{journal, project, texts},
+    nats::{journal, project, texts, until_sent},
     support::{
         nats::NatsServer,
         project::{Project, Ran, until},
@@ -84,6 +84,28 @@ fn a_screen_from_afar_shows_all_of_it_steers_it_and_comes_back_by_itself() {
     here.does(&["message", "said meanwhile"]);
     server.up();
     screen.wait_for("what was said meanwhile", |shown| shown.has("said meanwhile") && shown.has("nats: connected"));
+    here.write("go", "");
+    screen.wait_for("the end", |shown| shown.has("session complete"));
+    screen.press("q");
+    assert_eq!(screen.end(), 0);
+    assert_eq!(session.end().code, 0);
+}
+
+#[test]
+fn a_screen_that_attached_on_the_same_machine_knows_how_the_session_stands_with_its_server() {
+    let mut server = NatsServer::start();
+    let here = project(&server.url(), "", UNTIL_GO);
+    let mut session = here.start();
+    session.wait_for("prompt_sent");
+    until_sent(&here);
+    let mut screen = Terminal::open(&here, &["attach"], (200, 40));
+    screen.wait_for("that it is connected", |shown| shown.has("nats: connected"));
+    server.kill();
+    screen.wait_for("that it is away", |shown| shown.has("nats: the ") && !shown.has("nats: connected"));
+    here.does(&["message", "said meanwhile"]);
+    screen.wait_for("how far it is behind", |shown| shown.has(", 1 record behind"));
+    server.up();
+    screen.wait_for("that it is back", |shown| shown.has("nats: connected") && !shown.has("behind"));
     here.write("go", "");
     screen.wait_for("the end", |shown| shown.has("session complete"));
     screen.press("q");

@@ -2,7 +2,7 @@
 
 use super::{
     ledger::Desk,
-    message::{LiveOutput, Meaning, Question, Reply, Request, Told},
+    message::{Asides, Meaning, Question, Reply, Request, Told},
 };
 use crate::{
     control::stop_view::JudgedView,
@@ -15,7 +15,7 @@ pub(in crate::control) enum Answer {
     /// Something to be said.
     Say(Reply),
     /// A stream, for which whoever was asked needs a way.
-    Watch(Option<u64>, LiveOutput),
+    Watch(Option<u64>, Asides),
 }
 
 /// Has a request carried out, and says what became of it.
@@ -31,7 +31,7 @@ pub(in crate::control) async fn answer(handle: &Handle, desk: &Desk, by: By, req
             Err(why) => Reply::refused(why),
         },
         Meaning::Question(question) => desk.ask(question).await,
-        Meaning::Watch(from, output) => return Answer::Watch(from, output),
+        Meaning::Watch(from, asides) => return Answer::Watch(from, asides),
     })
 }
 

@@ -10,12 +10,9 @@ use std::{
 
 use super::{
     address::Address,
-    message::{Asker, LiveLine, Reply, Request, Told, ask},
+    message::{Asker, Reply, Request, Told, aside::Aside, ask},
 };
-use crate::{
-    journal::{self, Folder, Record, record::RecordError},
-    runtime::Live,
-};
+use crate::journal::{self, Folder, Record, record::RecordError};
 
 /// How long a session may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -114,7 +111,7 @@ impl Client {
         answer
     }
 
-    /// Asks for all that comes: records, and the output of hooks.
+    /// Asks for all that comes: records, and what is none.
     pub fn watch(mut self) -> Result<Watch, AskError> {
         self.ask(Asker::Tui, &Request::Watch { from: None, live: true })?;
         self.stream.get_ref().set_read_timeout(None).map_err(|error| self.broken(error))?;
@@ -139,8 +136,8 @@ impl Client {
 pub enum Seen {
     /// A record.
     Record(Box<Record>),
-    /// A piece of a hook's output.
-    Live(Live),
+    /// Something that is no record.
+    Aside(Aside),
 }
 
 /// A session as it happens. Ends when the session does.
@@ -151,17 +148,24 @@ impl Iterator for Watch {
     type Item = Result<Seen, AskError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let line = self.0.line().map_err(|error| self.0.broken(error)).transpose()?;
-        Some(line.and_then(|line| seen(&line).map_err(|error| self.0.broken(io::Error::other(error)))))
+        loop {
+            let line = self.0.line().map_err(|error| self.0.broken(error)).transpose()?;
+            let seen = line.and_then(|line| seen(&line).map_err(|error| self.0.broken(io::Error::other(error))));
+            // A newer session may tell what is not known here.
+            if let Some(seen) = seen.transpose() {
+                return Some(seen);
+            }
+        }
     }
 }
 
-fn seen(line: &str) -> Result<Seen, RecordError> {
+fn seen(line: &str) -> Result<Option<Seen>, RecordError> {
     match Record::from_line(line) {
-        Ok(record) => Ok(Seen::Record(Box::new(record))),
-        Err(error) => match serde_json::from_str::<LiveLine>(line) {
-            Ok(LiveLine { live, .. }) => Ok(Seen::Live(live.into())),
-            Err(_) => Err(error),
+        Ok(record) => Ok(Some(Seen::Record(Box::new(record)))),
+        Err(RecordError::Malformed(error)) => match Aside::read(line.as_bytes()) {
+            Ok(aside) => Ok(aside.map(Seen::Aside)),
+            Err(_) => Err(error.into()),
         },
+        Err(error @ (RecordError::Newer { .. } | RecordError::Time(_))) => Err(error),
     }
 }

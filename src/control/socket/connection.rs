@@ -21,10 +21,13 @@ use tokio::{
 use super::{
     answer::{Answer, answer},
     ledger::Desk,
-    message::{self, Asker, LONGEST, LiveLine, LiveOutput, Reply, Request},
+    message::{self, Asides, Asker, LONGEST, Reply, Request, aside::Aside},
     tail::Tail,
 };
-use crate::runtime::{Handle, Live};
+use crate::{
+    control::nats::link::Link,
+    runtime::{Handle, Live},
+};
 
 /// How long a client may take to read what it is sent.
 pub(super) const WRITING: Duration = Duration::from_secs(10);
@@ -38,6 +41,8 @@ pub(super) struct Reach {
     pub(super) desk: Desk,
     pub(super) journal: PathBuf,
     pub(super) live: broadcast::Sender<Live>,
+    /// How the session stands with its NATS server, if it has one.
+    pub(super) nats: Option<watch::Receiver<Link>>,
 }
 
 /// A client.
@@ -84,7 +89,7 @@ impl Connection {
             match message::read(&line) {
                 Ok((by, request)) => match self.answer(by, request).await {
                     Next::Say(reply) => self.say(&reply).await?,
-                    Next::Watch(tail, pieces) => return self.watch(tail, pieces).await,
+                    Next::Watch(tail, aside) => return self.watch(tail, aside).await,
                 },
                 Err(why) => self.say(&Reply::refused(why)).await?,
             }
@@ -105,21 +110,24 @@ impl Connection {
     }
 
     async fn answer(&self, by: Asker, request: Request) -> Next {
-        let Reach { handle, desk, journal, live } = &self.reach;
+        let Reach { handle, desk, journal, live, nats } = &self.reach;
         match answer(handle, desk, by.into(), request).await {
             Answer::Say(reply) => Next::Say(reply),
-            Answer::Watch(from, output) => {
+            Answer::Watch(from, asides) => {
                 let from = from.unwrap_or(*desk.news.borrow() + 1);
-                let live = (output == LiveOutput::Wanted).then(|| live.subscribe());
+                let aside = match asides {
+                    Asides::Wanted => Overhearing::new(live, nats.as_ref()),
+                    Asides::Unwanted => Overhearing::default(),
+                };
                 match Tail::open(journal, from) {
-                    Ok(tail) => Next::Watch(tail, live),
+                    Ok(tail) => Next::Watch(tail, aside),
                     Err(error) => Next::Say(Reply::refused(format!("the journal cannot be read: {error}"))),
                 }
             }
         }
     }
 
-    async fn watch(mut self, mut tail: Tail, mut live: Option<broadcast::Receiver<Live>>) -> io::Result<()> {
+    async fn watch(mut self, mut tail: Tail, mut asides: Overhearing) -> io::Result<()> {
         self.say(&Reply::done()).await?;
         let mut news = self.reach.desk.news.clone();
         let mut over = false;
@@ -137,7 +145,7 @@ impl Connection {
             tokio::select! {
                 // After the last record, the file is read once more.
                 changed = news.changed() => over = changed.is_err(),
-                piece = overheard(&mut live) => self.write(LiveLine::of(&piece).as_bytes()).await?,
+                aside = asides.next() => self.write(aside.into_line().as_bytes()).await?,
                 () = gone(&mut self.reader) => return Ok(()),
             }
         }
@@ -157,7 +165,32 @@ impl Connection {
 /// What follows from a request.
 enum Next {
     Say(Reply),
-    Watch(Tail, Option<broadcast::Receiver<Live>>),
+    Watch(Tail, Overhearing),
+}
+
+/// Hears what is no record, as far as it is wanted and there.
+#[derive(Default)]
+struct Overhearing {
+    live: Option<broadcast::Receiver<Live>>,
+    nats: Option<watch::Receiver<Link>>,
+}
+
+impl Overhearing {
+    fn new(live: &broadcast::Sender<Live>, nats: Option<&watch::Receiver<Link>>) -> Self {
+        let nats = nats.cloned().map(|mut link| {
+            // How it is now is news to whoever has just come.
+            link.mark_changed();
+            link
+        });
+        Self { live: Some(live.subscribe()), nats }
+    }
+
+    async fn next(&mut self) -> Aside {
+        tokio::select! {
+            piece = overheard(&mut self.live) => piece.into(),
+            link = changed(&mut self.nats) => Aside::Nats(link),
+        }
+    }
 }
 
 /// The next piece of a hook's output, if it is wanted.
@@ -168,6 +201,17 @@ async fn overheard(live: &mut Option<broadcast::Receiver<Live>>) -> Live {
             Ok(piece) => return Live { gap: missed, ..piece },
             Err(RecvError::Lagged(_)) => missed = true,
             Err(RecvError::Closed) => *live = None,
+        }
+    }
+    std::future::pending().await
+}
+
+/// How the session stands with its NATS server, once that is not what was told.
+async fn changed(nats: &mut Option<watch::Receiver<Link>>) -> Link {
+    while let Some(link) = nats {
+        match link.changed().await {
+            Ok(()) => return link.borrow_and_update().clone(),
+            Err(_) => *nats = None,
         }
     }
     std::future::pending().await

@@ -13,6 +13,8 @@
 //! Requests of one connection are answered one after another, in their order. A watch takes its connection for good, and
 //! lasts until the client closes its side or the session is over. Fields that are not known are skipped.
 
+pub mod aside;
+
 use serde::{Deserialize, Serialize};
 
 use super::view::{GateView, HookView, ItemView, Status};
@@ -34,8 +36,6 @@ use crate::{
         submit::Pipeline,
         tasks::command::TaskCommand,
     },
-    hooks::process::Stream,
-    runtime::Live,
 };
 
 /// The version of these words.
@@ -144,8 +144,8 @@ pub enum Request {
     },
     /// What was kept: answered by `checkpoints`.
     CheckpointList,
-    /// The records from this number on, then all that come; only those that come, if unsaid. With `live`, the output of
-    /// hooks as well, as it comes: lines with `live`, between the records.
+    /// The records from this number on, then all that come; only those that come, if unsaid. With `live`, between the
+    /// records, what is none as well: see [`aside`].
     Watch {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<u64>,
@@ -201,13 +201,13 @@ pub enum Meaning {
     Question(Question),
     /// The session decides, when it has judged what an agent did.
     Judgement(Asked),
-    /// Records, from this number on, and perhaps the output of hooks.
-    Watch(Option<u64>, LiveOutput),
+    /// Records, from this number on, and perhaps what is none.
+    Watch(Option<u64>, Asides),
 }
 
-/// Whether the output of hooks is wanted as it comes.
+/// Whether what is no record is wanted as it comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LiveOutput {
+pub enum Asides {
     /// It is.
     Wanted,
     /// The records are enough.
@@ -255,8 +255,8 @@ impl Request {
             Self::LoopShow { id } => Tell(Question::Loop(id)),
             Self::CheckpointList => Tell(Question::Checkpoints),
             Self::Loop { about: LoopCommand::Judge(asked) } => Meaning::Judgement(*asked),
-            Self::Watch { from, live: true } => Meaning::Watch(from, LiveOutput::Wanted),
-            Self::Watch { from, live: false } => Meaning::Watch(from, LiveOutput::Unwanted),
+            Self::Watch { from, live: true } => Meaning::Watch(from, Asides::Wanted),
+            Self::Watch { from, live: false } => Meaning::Watch(from, Asides::Unwanted),
             Self::Pause => Do(Command::Pause),
             Self::Unpause => Do(Command::Unpause),
             Self::Stop { how } => Do(Command::Stop(how)),
@@ -345,46 +345,6 @@ pub fn read(line: &[u8]) -> Result<(Asker, Request), String> {
         None => return Err(format!("`v` is missing; this creel speaks version {VERSION}")),
     }
     Ok((envelope.by, serde_json::from_slice(line).map_err(wrong)?))
-}
-
-/// A piece of a hook's output between the records of a watch:
-/// `{"v":1,"live":{"run":3,"stream":"stdout","at":0,"text":"…"}}`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LiveLine {
-    /// The version of these words.
-    pub v: u32,
-    /// The piece.
-    pub live: Piece,
-}
-
-/// A piece of a hook's output.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Piece {
-    /// The run that printed it.
-    pub run: RunId,
-    /// Where.
-    pub stream: Stream,
-    /// How much the run had printed before, in bytes of both streams: so much of its output file is older.
-    pub at: u64,
-    /// What; bytes that are no text are replaced.
-    pub text: String,
-    /// Whether something before it is missing, because it came faster than it was read.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub gap: bool,
-}
-
-impl LiveLine {
-    /// The line for a piece, newline included.
-    pub fn of(live: &Live) -> String {
-        let text = String::from_utf8_lossy(&live.bytes).into_owned();
-        line(&Self { v: VERSION, live: Piece { run: live.run, stream: live.stream, at: live.at, text, gap: live.gap } })
-    }
-}
-
-impl From<Piece> for Live {
-    fn from(piece: Piece) -> Self {
-        Self { run: piece.run, stream: piece.stream, at: piece.at, bytes: piece.text.into_bytes(), gap: piece.gap }
-    }
 }
 
 /// An answer.
