@@ -10,6 +10,7 @@ pub mod hook_stats;
 pub mod mcp;
 pub mod narrate;
 pub mod nats;
+pub mod outputs;
 pub mod paint;
 pub mod pipeline_words;
 pub mod queue_lines;

@@ -40,7 +40,7 @@ use futures_core::Stream as _;
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    control::{editor, helm::Helm, nats::link::Link},
+    control::{editor, helm::Helm, nats::link::Link, outputs::end},
     engine::{
         event::{By, StopHow},
         input::Command,
@@ -373,7 +373,7 @@ impl Tui {
     fn catch_up(&mut self) {
         let folder = self.source.journal.parent().unwrap_or(Path::new("."));
         for run in self.model.runs.unheard() {
-            let (printed, end) = outputs::end(&folder.join(run.output_file()));
+            let (printed, end) = end(&folder.join(run.output_file()));
             self.model.runs.catch_up(run, printed, &end);
         }
     }

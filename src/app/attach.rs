@@ -16,8 +16,8 @@ use crate::{
     config::{Settings, Ui},
     control::{
         cli::steer::{AttachArgs, SessionArgs},
-        helm::{Following, Helm, Remote},
-        nats::{asking::Asking, link::Link},
+        helm::{Following, Helm, LIVE_BACKLOG, Remote},
+        nats::{asking::Asking, link::Link, mirror::Audience},
     },
     journal::{self, Folder},
     tui::{self, model::Tie},
@@ -52,7 +52,7 @@ fn from_afar(server: Server, session: Option<&str>, ui: Ui) -> Result {
     let asking = Asking::new(client, &nats.prefix, &name, Some(mirror.id().to_owned()));
     let folder = mirror.folder().clone();
     let (told_news, news) = mpsc::unbounded_channel();
-    let (_mute, live) = mpsc::channel(1);
+    let (live_in, live) = mpsc::channel(LIVE_BACKLOG);
     let (link_in, link) = watch::channel(Link::Connected { behind: 0 });
     let source = tui::Source {
         journal: folder.journal(),
@@ -62,7 +62,7 @@ fn from_afar(server: Server, session: Option<&str>, ui: Ui) -> Result {
         tie: Tie::Loose,
         nats: Some(link),
     };
-    let following = tokio.spawn(mirror.follow(told, told_news, link_in));
+    let following = tokio.spawn(mirror.follow(told, Audience { news: told_news, live: live_in, link: link_in }));
     let shown = tokio.block_on(tui::run(source, screen_options(ui)));
     if journal::fold(&folder.journal()).is_ok_and(|state| state.outcome().is_some()) {
         stage::tell_the_end(&folder);

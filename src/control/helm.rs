@@ -37,7 +37,7 @@ impl Helm {
 }
 
 /// How much output of hooks may wait to be shown.
-const LIVE_BACKLOG: usize = 256;
+pub const LIVE_BACKLOG: usize = 256;
 
 /// What comes from a session in another process. It ends when the session does.
 #[derive(Debug)]

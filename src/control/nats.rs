@@ -17,7 +17,9 @@ pub mod connection;
 mod leftovers;
 pub mod line;
 pub mod link;
+mod live;
 pub mod mirror;
+mod overhear;
 pub mod queue;
 pub mod roster;
 mod send;
@@ -26,6 +28,7 @@ pub mod subject;
 
 use std::{
     io,
+    path::PathBuf,
     pin::Pin,
     time::{Duration, Instant},
 };
@@ -34,7 +37,7 @@ use async_nats::{
     Client,
     jetstream::{Context, context::ContextBuilder},
 };
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{broadcast, mpsc, watch};
 
 use super::socket::{
     ledger::{Desk, Ledger},
@@ -43,12 +46,13 @@ use super::socket::{
 use crate::{
     config::Nats,
     journal::{Folder, Sessions, outbox::Outbox},
-    runtime::{Handle, Runtime},
+    runtime::{Handle, Live, Runtime},
 };
 use command::Ear;
 use connection::{Again, Told, Trouble, connect, pause};
 use leftovers::Post;
 use link::Link;
+use live::Stage;
 use roster::Roster;
 use send::{Sender, WINDOW};
 use store::{Holdings, Store, Whose};
@@ -81,6 +85,12 @@ struct Station {
     desk: Desk,
     handle: Handle,
     ear: Ear,
+    /// What its hooks print.
+    live: broadcast::Sender<Live>,
+    /// Until when somebody watches them.
+    watched: tokio::time::Instant,
+    /// Its folder.
+    folder: PathBuf,
     /// How the session was when it ended.
     ended: watch::Receiver<Option<Status>>,
     warned: Warned,
@@ -91,6 +101,8 @@ struct Station {
 struct Warned {
     differences: bool,
     refused: bool,
+    /// That nobody hears what hooks print: this is only in the log, and it is not tried again by this connection.
+    live: bool,
 }
 
 /// How a connection ended.
@@ -126,6 +138,9 @@ impl Uplink {
             handle: runtime.handle(),
             ear: Ear::new(subjects.clone(), id, started, runtime.handle()),
             subjects,
+            live: runtime.live(),
+            watched: tokio::time::Instant::now(),
+            folder: folder.path.clone(),
             ended,
             warned: Warned::default(),
         };
@@ -187,7 +202,7 @@ impl Station {
             Ok(connected) => connected,
             Err(trouble) => return End::Trouble(trouble),
         };
-        match self.use_connection(&client, told).await {
+        match Box::pin(self.use_connection(&client, told)).await {
             Ok(()) => End::Done,
             Err(trouble) => End::Trouble(trouble),
         }
@@ -225,7 +240,7 @@ impl Station {
     ) -> Result<(), Trouble> {
         let jetstream = context(client);
         let (store, holdings) = self.prepare(&jetstream, &mut told).await?;
-        let Self { nats, subjects, session, id, outbox, sessions, link, desk, handle, ear, ended, warned } = self;
+        let Self { nats, subjects, session, id, outbox, sessions, link, desk, handle, ear, ended, warned, .. } = self;
         let largest = client.server_info().max_payload;
         let news = desk.news.clone();
         let mut sender = Sender { jetstream: &jetstream, outbox, subjects, session, id, holdings, largest, link };
@@ -237,6 +252,10 @@ impl Station {
         tokio::pin!(hearing);
         let signing = roster.keep(id, desk);
         tokio::pin!(signing);
+        let stage = Stage { client, subjects, id, desk, live: &self.live, folder: &self.folder, largest };
+        let showing = stage.show(&mut self.watched);
+        tokio::pin!(showing);
+        warned.live = false;
         loop {
             tokio::select! {
                 biased;
@@ -247,6 +266,7 @@ impl Station {
                 }
                 trouble = &mut hearing => return Err(trouble),
                 () = &mut signing => {}
+                () = &mut showing, if !warned.live => {}
             }
         }
         let last = ended.borrow().clone();
@@ -278,6 +298,11 @@ fn check(told: Option<Told>, subjects: &Subjects, warned: &mut Warned, handle: &
         Some(Told::Connected) => Ok(()),
         Some(Told::Lost) | None => Err(Trouble("the connection was lost".to_owned())),
         Some(Told::Refused(why)) => {
+            if subjects.live_is_meant(&why) {
+                tracing::info!("nats: the output of running hooks is not told: {why}");
+                warned.live = true;
+                return Ok(());
+            }
             if concerns_records(&why, subjects) {
                 return Err(Trouble(format!("the server refuses: {why}")));
             }

@@ -3,7 +3,10 @@
 use std::collections::VecDeque;
 
 use crate::{
-    control::text::{first_line, plain},
+    control::{
+        outputs::SHOWN,
+        text::{first_line, plain},
+    },
     engine::{
         State,
         event::{Event, HookFinished},
@@ -21,8 +24,6 @@ use crate::{
 
 /// How many ended runs are listed.
 const LISTED: usize = 500;
-/// How much live output is kept of a run.
-pub(super) const LIVE: usize = 16 << 10;
 /// No escape sequence is waited for that is longer.
 const LONGEST_SEQUENCE: usize = 256;
 
@@ -183,8 +184,8 @@ impl Run {
         let rest = self.rest.split_off(whole(&self.rest));
         self.live.push_str(&plain(&String::from_utf8_lossy(&self.rest)));
         self.rest = rest;
-        if self.live.len() > LIVE {
-            let cut = self.live.ceil_char_boundary(self.live.len() - LIVE / 2);
+        if self.live.len() > SHOWN {
+            let cut = self.live.ceil_char_boundary(self.live.len() - SHOWN / 2);
             self.live.drain(..cut);
         }
     }

@@ -22,6 +22,7 @@ mod mcp_loops;
 mod nats;
 mod nats_credentials;
 mod nats_elsewhere;
+mod nats_live;
 mod output;
 mod pipelines;
 mod process;

@@ -14,11 +14,11 @@ use crate::{
     },
 };
 
-const WIDE: Cells = (140, 40);
+pub(crate) const WIDE: Cells = (140, 40);
 const UNTIL_GO: &str = "  - { say: 'working on it', run: 'until [ -e go ]; do sleep 0.02; done' }\n";
 
 /// A session on one machine, and another machine that knows nothing of it.
-fn two_machines(server: &NatsServer, rest: &str, turns: &str) -> (Project, Project) {
+pub(crate) fn two_machines(server: &NatsServer, rest: &str, turns: &str) -> (Project, Project) {
     (project(&server.url(), rest, turns), Project::new())
 }
 
@@ -126,11 +126,15 @@ fn a_replay_from_afar_is_a_replay() {
     assert_eq!(screen.end(), 0);
 }
 
+/// The config of a server that lets its users do no more than they need, from the documentation.
+pub(crate) fn documented() -> String {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/nats.md")).expect("the page");
+    page.split("```conf\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a config").to_owned()
+}
+
 #[test]
 fn a_server_that_allows_only_what_the_documentation_lists_is_enough() {
-    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/nats.md")).expect("the page");
-    let config = readme.split("```conf\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a config");
-    let server = NatsServer::with(config);
+    let server = NatsServer::with(&documented());
     let here = project(&server.url_for("session:s3cret"), "", UNTIL_GO);
     let there = Project::new();
     let url = server.url_for("viewer:s3cret");

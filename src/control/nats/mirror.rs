@@ -34,17 +34,18 @@ use super::{
     assembly::Assembly,
     connection::{Told, Trouble},
     link::Link,
+    overhear::Overhearing,
     store::{self, Store, header},
     subject::{SESSION, Subjects},
 };
 use crate::{
     config::Nats,
-    engine::event::Event,
+    engine::{event::Event, ids::RunId},
     journal::{
         Folder, Record,
         folder::{PRIVATE_DIR, PRIVATE_FILE},
     },
-    runtime::now,
+    runtime::{Live, now},
 };
 
 /// How long to wait before the stream is looked at again.
@@ -65,6 +66,19 @@ pub struct Mirror {
     assembly: Assembly,
     /// Which stream was read, and up to where.
     read: (String, u64),
+    /// The last run that began.
+    begun: RunId,
+}
+
+/// Those who look at a copy.
+#[derive(Debug)]
+pub struct Audience {
+    /// Each record.
+    pub news: mpsc::UnboundedSender<Arc<Record>>,
+    /// What hooks print while they run.
+    pub live: mpsc::Sender<Live>,
+    /// How it stands with the server.
+    pub link: watch::Sender<Link>,
 }
 
 /// How far a session was followed.
@@ -93,7 +107,7 @@ impl Mirror {
         let read = (store.made.clone(), first.sequence - 1);
         let stream = nats.stream.name.clone();
         let assembly = Assembly::new(&id);
-        Ok(Self { folder, root, file, jetstream, stream, subjects, id, assembly, read })
+        Ok(Self { folder, root, file, jetstream, stream, subjects, id, assembly, read, begun: RunId::default() })
     }
 
     /// Where the copy is.
@@ -122,18 +136,15 @@ impl Mirror {
     /// Goes on copying, and tells of each record, until the session has ended or nobody listens any more. The copy stays
     /// as long as what is given back.
     #[must_use]
-    pub async fn follow(
-        mut self,
-        mut told: mpsc::UnboundedReceiver<Told>,
-        news: mpsc::UnboundedSender<Arc<Record>>,
-        link: watch::Sender<Link>,
-    ) -> Self {
-        while !news.is_closed() {
-            match self.follow_once(&mut told, &news, &link).await {
+    pub async fn follow(mut self, mut told: mpsc::UnboundedReceiver<Told>, audience: Audience) -> Self {
+        let (client, subjects) = (self.jetstream.client(), self.subjects.clone());
+        let mut overhearing = Overhearing::begin(client, subjects, self.id.clone(), audience.live.clone()).await;
+        while !audience.news.is_closed() {
+            match self.follow_once(&mut told, &audience, &mut overhearing).await {
                 Ok(Seen::More) => {}
                 Ok(Seen::TheEnd) => break,
                 Err(Trouble(why)) => {
-                    link.send_replace(Link::Away { why, behind: 0 });
+                    audience.link.send_replace(Link::Away { why, behind: 0 });
                     tokio::time::sleep(AGAIN).await;
                 }
             }
@@ -145,8 +156,8 @@ impl Mirror {
     async fn follow_once(
         &mut self,
         told: &mut mpsc::UnboundedReceiver<Told>,
-        news: &mpsc::UnboundedSender<Arc<Record>>,
-        link: &watch::Sender<Link>,
+        Audience { news, link, .. }: &Audience,
+        overhearing: &mut Overhearing,
     ) -> Result<Seen, Trouble> {
         let store = store::find(&self.jetstream, &self.stream).await?;
         if store.made != self.read.0 {
@@ -154,6 +165,7 @@ impl Mirror {
         }
         let mut messages = self.messages(&store).await?;
         link.send_replace(Link::Connected { behind: 0 });
+        overhearing.connected();
         loop {
             tokio::select! {
                 message = messages.next() => {
@@ -164,10 +176,13 @@ impl Mirror {
                             return Ok(Seen::TheEnd);
                         }
                     }
+                    overhearing.pass_on(self.begun);
                 }
+                () = overhearing.hear(self.begun) => {}
                 told = told.recv() => match told {
                     Some(Told::Connected) => return Ok(Seen::More),
                     Some(Told::Lost) | None => return Err(Trouble("the connection was lost".to_owned())),
+                    Some(Told::Refused(why)) if overhearing.is_refused(&why) => {}
                     Some(Told::Refused(why)) => return Err(Trouble(format!("the server refuses: {why}"))),
                 },
                 () = news.closed() => return Ok(Seen::More),
@@ -193,7 +208,18 @@ impl Mirror {
         self.read.1 = info.stream_sequence;
         let lines = self.assembly.take(message.headers.as_ref(), &message.payload);
         self.file.write_all(lines.concat().as_bytes())?;
-        Ok(lines.iter().filter_map(|line| Record::from_line(line).ok()).collect())
+        let records: Vec<Record> = lines.iter().filter_map(|line| Record::from_line(line).ok()).collect();
+        self.begun = records.iter().filter_map(begins).fold(self.begun, RunId::max);
+        Ok(records)
+    }
+}
+
+/// The run that begins with a record.
+#[expect(clippy::wildcard_enum_match_arm, reason = "nothing else begins a run")]
+fn begins(record: &Record) -> Option<RunId> {
+    match &record.event {
+        Event::HookStarted { run, .. } | Event::RuleStarted { run, .. } => Some(*run),
+        _ => None,
     }
 }
 

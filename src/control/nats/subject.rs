@@ -51,6 +51,22 @@ impl Subjects {
     pub fn commands(&self) -> String {
         format!("{}.commands.{}", self.prefix, self.session)
     }
+
+    /// Where it tells what its hooks print, as long as somebody watches.
+    pub fn live(&self) -> String {
+        format!("{}.live.{}", self.prefix, self.session)
+    }
+
+    /// Where it hears that somebody does.
+    pub fn watch(&self) -> String {
+        format!("{}.watch.{}", self.prefix, self.session)
+    }
+
+    /// Whether a refusal is about these two.
+    pub fn live_is_meant(&self, refusal: &str) -> bool {
+        let refusal = refusal.to_lowercase();
+        [self.live(), self.watch()].iter().any(|subject| refusal.contains(&format!("\"{}\"", subject.to_lowercase())))
+    }
 }
 
 /// The records of all sessions.

@@ -218,7 +218,7 @@ pub(crate) fn eventually_in(path: &Path) -> String {
 }
 
 /// Waits until something holds.
-pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < deadline, "waited in vain: {what}");

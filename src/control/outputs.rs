@@ -1,0 +1,49 @@
+//! What running hooks have printed so far, from the files in which all of it is kept.
+
+use std::{
+    fs::File,
+    io::{self, Read as _, Seek as _, SeekFrom},
+    path::Path,
+};
+
+/// How much of the output of a running hook is shown.
+pub const SHOWN: usize = 16 << 10;
+
+/// How much a run has printed so far, and the end of it. The file is made with the first byte: without one, nothing was
+/// printed yet.
+pub fn end(file: &Path) -> (u64, Vec<u8>) {
+    read_end(file).unwrap_or_default()
+}
+
+fn read_end(file: &Path) -> io::Result<(u64, Vec<u8>)> {
+    let mut file = File::open(file)?;
+    let from = file.metadata()?.len().saturating_sub(SHOWN as u64);
+    file.seek(SeekFrom::Start(from))?;
+    let mut end = Vec::new();
+    file.read_to_end(&mut end)?;
+    let printed = from + end.len() as u64;
+    // What is cut off begins with a whole line, if it has one.
+    let line = end.iter().position(|byte| *byte == b'\n').filter(|_| from > 0);
+    end.drain(..line.map_or(0, |newline| newline + 1));
+    Ok((printed, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_much_that_was_printed_the_end_is_read_from_the_start_of_a_line() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("run-1.log");
+        assert_eq!(end(&file), (0, Vec::new()));
+        std::fs::write(&file, "one\ntwo").expect("a file");
+        assert_eq!(end(&file), (7, b"one\ntwo".to_vec()));
+        let lines: String = (0..10_000).map(|n| format!("line {n}\n")).collect::<Vec<_>>().concat();
+        std::fs::write(&file, &lines).expect("a file");
+        let (printed, end) = end(&file);
+        let end = String::from_utf8(end).expect("text");
+        assert_eq!(printed, lines.len() as u64);
+        assert!(end.starts_with("line ") && end.ends_with("line 9999\n") && end.len() <= SHOWN, "{end}");
+    }
+}
