@@ -69,7 +69,7 @@ pub(super) struct Shift<'a> {
 
 /// What a worker does next.
 enum Next {
-    Take(Lot),
+    Take(Box<Lot>),
     Wait,
     Leave(u8),
 }
@@ -109,7 +109,7 @@ impl<'a> Shift<'a> {
             let did = match self.next().await {
                 Ok(Next::Leave(code)) => return Ok(code),
                 Ok(Next::Wait) => Ok(None),
-                Ok(Next::Take(lot)) => self.take(lot).await,
+                Ok(Next::Take(lot)) => self.take(*lot).await,
                 Err(trouble) => Err(Oddity::Trouble(trouble)),
             };
             match did {
@@ -147,7 +147,7 @@ impl<'a> Shift<'a> {
         self.queue.ready_all().await?;
         let Self { queue, callings, .. } = self;
         if let Some(lot) = queue.queue.line.take(|row| callings.agent_for(row).is_some()).await? {
-            return Ok(Next::Take(lot));
+            return Ok(Next::Take(Box::new(lot)));
         }
         if self.args.drain && !self.has_more() {
             return Ok(Next::Leave(0));

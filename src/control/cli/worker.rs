@@ -7,6 +7,7 @@ use crate::{config::duration_of, engine::time::Span};
 
 /// What a worker does.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct WorkerArgs {
     /// The types of tasks to take, with commas between them; otherwise all that an agent of this machine may work on.
     #[arg(short, long, value_name = "TYPE", value_delimiter = ',')]

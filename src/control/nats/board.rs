@@ -142,8 +142,10 @@ impl Board {
     /// Adds a task; one without a name gets the next number. Gives it as it was written.
     pub async fn add(&self, new: Queued) -> Result<Queued, AddError> {
         if !new.order.id.is_empty() {
-            let added = self.write(&new, 0).await?;
-            return added.map(|_| new.clone()).ok_or_else(|| AddError::Taken(new.order.id));
+            return match self.write(&new, 0).await? {
+                Some(_) => Ok(new),
+                None => Err(AddError::Taken(new.order.id)),
+            };
         }
         // Names stay for ever, so there are about as many as there are messages.
         let info = self.store.stream.get_info().await;
