@@ -14,6 +14,7 @@ mod assembly;
 pub mod board;
 pub mod command;
 pub mod connection;
+mod handover;
 mod leftovers;
 pub mod line;
 pub mod link;
@@ -50,6 +51,7 @@ use crate::{
 };
 use command::Ear;
 use connection::{Again, Told, Trouble, connect, pause};
+use handover::Handover;
 use leftovers::Post;
 use link::Link;
 use live::Stage;
@@ -89,6 +91,8 @@ struct Station {
     live: broadcast::Sender<Live>,
     /// Until when somebody watches them.
     watched: tokio::time::Instant,
+    /// Whether it was told that the queue is not reached.
+    queue_warned: bool,
     /// Its folder.
     folder: PathBuf,
     /// How the session was when it ended.
@@ -140,6 +144,7 @@ impl Uplink {
             subjects,
             live: runtime.live(),
             watched: tokio::time::Instant::now(),
+            queue_warned: false,
             folder: folder.path.clone(),
             ended,
             warned: Warned::default(),
@@ -255,6 +260,9 @@ impl Station {
         let stage = Stage { client, subjects, id, desk, live: &self.live, folder: &self.folder, largest };
         let showing = stage.show(&mut self.watched);
         tokio::pin!(showing);
+        let handover = Handover { jetstream: &jetstream, nats, session, id, desk, handle };
+        let handing_over = handover.keep(&mut self.queue_warned);
+        tokio::pin!(handing_over);
         warned.live = false;
         loop {
             tokio::select! {
@@ -267,6 +275,7 @@ impl Station {
                 trouble = &mut hearing => return Err(trouble),
                 () = &mut signing => {}
                 () = &mut showing, if !warned.live => {}
+                () = &mut handing_over => {}
             }
         }
         let last = ended.borrow().clone();

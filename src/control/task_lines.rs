@@ -55,6 +55,13 @@ pub fn whole(task: &TaskView) -> String {
         ("labels", list(&task.labels)),
         ("deliverables", task.deliverables.join("\n")),
         ("depends on", list(&task.dependencies)),
+        (
+            "queue",
+            task.queue
+                .as_deref()
+                .map(|agents| if agents.is_empty() { "for everybody".into() } else { list(agents) })
+                .unwrap_or_default(),
+        ),
         ("needed by", list(&task.dependents)),
         ("comes from", some(&task.parent)),
         ("blocked", some(&task.reason)),

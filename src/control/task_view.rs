@@ -39,6 +39,9 @@ pub struct TaskView {
     pub dependents: Vec<String>,
     /// The task that it came from.
     pub parent: Option<String>,
+    /// Who may work on it elsewhere, if it is handed to others by a queue; nobody means everybody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Vec<String>>,
     /// What came of it.
     pub result: Option<String>,
     /// What was made.
@@ -65,6 +68,11 @@ pub fn all(graph: &Graph) -> Vec<TaskView> {
     graph.tasks().into_iter().map(|task| TaskView::of(graph, task)).collect()
 }
 
+/// Those that are handed to others.
+pub fn handed(graph: &Graph) -> Vec<TaskView> {
+    graph.tasks().into_iter().filter(|task| task.queue.is_some()).map(|task| TaskView::of(graph, task)).collect()
+}
+
 /// The task of that name, or that there is none.
 pub fn one(graph: &Graph, id: &str) -> Result<TaskView, String> {
     let task = graph.get(id).ok_or_else(|| format!("there is no task {id}"))?;
@@ -85,6 +93,7 @@ impl TaskView {
             open_dependencies: task.open_dependencies(),
             dependents: graph.dependents(&task.id).into_iter().map(|task| task.id.clone()).collect(),
             parent: task.parent.clone(),
+            queue: task.queue.as_ref().map(|agents| agents.iter().cloned().collect()),
             result: task.result.clone(),
             artifacts: task.artifacts.clone(),
             reason: task.reason.clone(),

@@ -1,6 +1,7 @@
 //! The queue that many machines work from: what may become of a task in it.
 //!
-//! Owns the rules: who may begin, who says what came of it, when it is begun again. What is to be done is an [`order`].
+//! Owns the rules: who may begin, who says what came of it, when it is begun again. What is to be done is an [`order`]; what a
+//! session and the queue have to tell each other of a task of the session is a [`handover`].
 //! Does not keep tasks and does not hand them out: a board and a line do, wherever those are.
 //!
 //! # Invariants
@@ -9,6 +10,7 @@
 //!   next worker, and what the first one says then counts for nothing.
 //! - A task that takes its worker down again and again is not handed out for ever.
 
+pub mod handover;
 pub mod order;
 
 use serde::{Deserialize, Serialize};

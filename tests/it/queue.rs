@@ -332,6 +332,123 @@ fn what_other_programs_put_into_the_line_is_done_too() {
     assert_eq!(server.count("CREEL_QUEUE"), 0);
 }
 
+// Tasks of a session
+
+/// A session whose agent works until `home` is there, and whose hook notes each completed task.
+fn leading(server: &NatsServer) -> Project {
+    let rest = "prompt: GOAL\nhooks: { on_task_complete: [{ command: 'echo {{task_id}} >> completed' }] }";
+    let script =
+        "otherwise: { say: 'Yes. <promise>COMPLETE</promise>', run: 'until [ -e home ]; do sleep 0.02; done' }\n";
+    machine(server, rest, script)
+}
+
+impl Project {
+    fn own_task(&self, id: &str) -> Value {
+        self.tells(&["task", "show", id, "-s", "s", "--json"])
+    }
+
+    fn hand_over(&self, args: &[&str]) -> String {
+        self.queue(&[&["add", "-s", "s"], args].concat()).out.trim().to_owned()
+    }
+}
+
+#[test]
+fn a_session_hands_tasks_over_when_they_are_ready_and_hears_what_came_of_them() {
+    let server = NatsServer::start();
+    let (here, there) = (leading(&server), machine(&server, "", DONE));
+    let mut session = here.start();
+    session.wait_for("prompt_sent");
+    assert_eq!(here.hand_over(&["Part one", "-t", "bug", "--agent", "demo", "-p", "0"]), "task_1");
+    assert_eq!(here.hand_over(&["Part two", "--depends-on", "task_1"]), "task_2");
+    until("it is in the queue", || server.count("CREEL_QUEUE") == 1);
+    let listed = there.queue(&["list"]).out;
+    assert!(listed.contains("s/task_1  ready  0         bug   Part one") && !listed.contains("task_2"), "{listed}");
+    assert!(here.creel(&["task", "start", "task_1"]).err.contains("whoever takes it from there begins with it"));
+    assert_eq!(here.own_task("task_1")["queue"], serde_json::json!(["demo"]));
+    let mut worker = there.worker(&["--agent", "demo"]);
+    until("both are done", || here.own_task("task_2")["state"] == "completed");
+    assert_eq!(here.own_task("task_1")["result"], "It is in a.rs.");
+    let begun = worker.wait_until("begin", |task| is(task, "task_2", "active"));
+    assert_eq!(begun["by"]["session"], "s-task_2");
+    worker.signal(Signal::TERM);
+    worker.end();
+    here.write("home", "");
+    assert_eq!(session.end().code, 0);
+    assert_eq!(here.read("completed"), "task_1\ntask_2\n");
+    let started = here.kind("task_started");
+    assert_eq!((started.len(), &started[0]["by"]), (2, &"nats".into()));
+    assert!(started[0]["data"]["context"].as_str().is_some_and(|text| text.starts_with("in session s-task_1 on ")));
+}
+
+#[test]
+fn what_is_decided_in_the_session_holds_in_the_queue_and_the_other_way_round() {
+    let server = NatsServer::start();
+    let here = leading(&server);
+    let there = machine(&server, "", "otherwise: { say: 'I cannot. <promise>BLOCKED</promise>' }\n");
+    let mut session = here.start();
+    session.wait_for("prompt_sent");
+    for goal in ["Stuck", "Gone", "Done at home", "Held", "Taken out"] {
+        here.hand_over(&[goal]);
+    }
+    until("they are in the queue", || server.count("CREEL_QUEUE") == 5);
+    here.does(&["task", "remove", "task_2"]);
+    here.does(&["task", "done", "task_3", "-r", "by hand"]);
+    here.does(&["task", "block", "task_4", "not today"]);
+    there.queue(&["remove", "s/task_5"]);
+    let state = |id: &str| there.state(&format!("s/{id}"));
+    until("it is done", || state("task_3") == "completed" && state("task_4") == "blocked");
+    until("it is gone", || !there.queue(&["list"]).out.contains("Gone"));
+    until("it is blocked", || here.own_task("task_5")["reason"] == "it was taken out of the queue");
+    let ran = there.drain(&[]);
+    assert_eq!(order(&ran, "blocked"), ["task_1"], "{}", ran.err);
+    until("it is told", || here.own_task("task_1")["state"] == "blocked");
+    there.write("s.yaml", &format!("turns: []\n{DONE}"));
+    there.queue(&["start", "s/task_1"]);
+    until("it is ready again", || here.own_task("task_1")["state"] == "ready");
+    assert_eq!(order(&there.drain(&[]), "completed"), ["task_1"]);
+    until("it is done", || here.own_task("task_1")["state"] == "completed");
+    here.write("home", "");
+    assert_eq!(session.end().code, 0);
+}
+
+#[test]
+fn a_session_hears_later_what_was_done_while_it_was_dead() {
+    let server = NatsServer::start();
+    let (here, there) = (leading(&server), machine(&server, "", DONE));
+    let mut session = here.start();
+    session.wait_for("prompt_sent");
+    here.hand_over(&["Part one"]);
+    here.hand_over(&["Part two", "--depends-on", "task_1"]);
+    until("it is in the queue", || server.count("CREEL_QUEUE") == 1);
+    session.kill();
+    assert_eq!(order(&there.drain(&[]), "completed"), ["task_1"]);
+    let session = Started::of(here.command(&["resume", "s", "--json", "--trust"]));
+    until("it is told", || here.own_task("task_1")["state"] == "completed");
+    until("the next one is in the queue", || server.count("CREEL_QUEUE") == 1);
+    assert_eq!(order(&there.drain(&[]), "completed"), ["task_2"]);
+    until("it is told", || here.own_task("task_2")["state"] == "completed");
+    here.write("home", "");
+    assert_eq!(session.end().code, 0);
+    assert_eq!(here.read("completed"), "task_1\ntask_2\n");
+}
+
+#[test]
+fn a_session_without_a_server_reaches_no_queue() {
+    let here = Project::with("prompt: GOAL\nagents: { demo: { script: s.yaml } }\n").file(
+        "s.yaml",
+        "turns: [{ run: 'until [ -e home ]; do sleep 0.02; done' }]\notherwise: { say: '<promise>COMPLETE</promise>' }",
+    );
+    let mut session = here.start();
+    session.wait_for("prompt_sent");
+    let ran = here.creel(&["task", "add", "--queue", "-s", "s", "Do it"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("session `s` has no NATS server, so it reaches no queue"), "{}", ran.err);
+    here.write("home", "");
+    assert_eq!(session.end().code, 0);
+}
+
+// Many
+
 /// `CREEL_QUEUE_SEED` says when a worker is killed.
 #[test]
 fn of_two_hundred_tasks_each_is_completed_once_though_workers_are_killed() {
@@ -354,7 +471,7 @@ fn of_two_hundred_tasks_each_is_completed_once_though_workers_are_killed() {
     let mut until_kill = 5 + chance.below(20);
     while done.len() < TASKS {
         let id =
-            told.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| panic!("seed {seed}: {} done", done.len()));
+            told.recv_timeout(Duration::from_mins(1)).unwrap_or_else(|_| panic!("seed {seed}: {} done", done.len()));
         *done.entry(id).or_default() += 1;
         until_kill -= 1;
         if until_kill == 0 {

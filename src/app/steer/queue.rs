@@ -1,11 +1,12 @@
 //! `creel task … --queue`: the tasks that workers on many machines take.
 
+use std::collections::BTreeSet;
+
 use async_nats::jetstream;
 
-use super::{given, json};
+use super::{given, json, other_answer, told};
 use crate::{
     app::{Failure, Result, print, project::Project, remote::Server, say},
-    config::Settings,
     control::{
         cli::{
             steer::SessionArgs,
@@ -16,10 +17,14 @@ use crate::{
             queue::{AskError, LEASE, Queue},
         },
         queue_lines,
+        socket::message::{Request, Told},
     },
     engine::{
         queue::{Ask, Queued, order::Order},
-        tasks::task::PRIORITY,
+        tasks::{
+            command::{NewTask, TaskCommand},
+            task::PRIORITY,
+        },
     },
     runtime::now,
 };
@@ -66,7 +71,32 @@ fn none(name: &str) -> Failure {
     Failure::failed(format!("there is no task {name} in the queue"))
 }
 
+/// A task of the queue alone, or of the session that is named or that this is called from.
 pub(super) fn add(args: AddArgs) -> Result {
+    let within = std::env::var_os("CREEL_SESSION").is_some_and(|name| !name.is_empty());
+    if args.session.session.is_some() || within { add_to_session(args) } else { add_alone(args) }
+}
+
+fn add_to_session(args: AddArgs) -> Result {
+    let AddArgs { goal, id, deliverables, labels, priority, kind, parent, dependencies, agents, session, queue: _ } =
+        args;
+    let Some(Told::Status(status)) = told(&session, &Request::Status)? else { return Err(other_answer()) };
+    if status.nats.is_none() {
+        return Err(Failure::usage(format!(
+            "session `{}` has no NATS server, so it reaches no queue; begin it with `nats:` in its config or with --nats",
+            status.session
+        )));
+    }
+    let queue = Some(who_may(agents, &session, kind.as_deref()));
+    let goal = given(&goal)?;
+    let new = NewTask { id, goal, deliverables, labels, priority, kind, parent, dependencies, queue };
+    let Some(Told::Added(id)) = told(&session, &Request::Task { task: TaskCommand::Add(new) })? else {
+        return Err(other_answer());
+    };
+    print(&(id + "\n"))
+}
+
+fn add_alone(args: AddArgs) -> Result {
     let AddArgs { goal, id, deliverables, labels, priority, kind, parent, dependencies, agents, session, queue: _ } =
         args;
     if parent.is_some() {
@@ -75,8 +105,7 @@ pub(super) fn add(args: AddArgs) -> Result {
     if id.as_deref() == Some("") {
         return Err(Failure::usage("a task needs a name of letters, digits, `-` or `_`, or none at all"));
     }
-    let settings = Project::load(&session.config).ok().map(|project| project.settings);
-    let agents = if agents.is_empty() { allowed(settings.as_ref(), kind.as_deref()) } else { agents };
+    let agents = who_may(agents, &session, kind.as_deref());
     let order = Order {
         id: id.unwrap_or_default(),
         goal: given(&goal)?,
@@ -85,7 +114,7 @@ pub(super) fn add(args: AddArgs) -> Result {
         priority: priority.unwrap_or(PRIORITY),
         kind,
         dependencies: dependencies.into_iter().collect(),
-        agents: agents.into_iter().collect(),
+        agents,
         session: None,
     };
     let Reached { server, mut queue } = Reached::open(&session)?;
@@ -93,10 +122,14 @@ pub(super) fn add(args: AddArgs) -> Result {
     print(&(added.order.id + "\n"))
 }
 
-/// Who may work on a type, as the config here knows it.
-pub(super) fn allowed(settings: Option<&Settings>, kind: Option<&str>) -> Vec<String> {
-    let of_type = settings.zip(kind).and_then(|(settings, kind)| settings.task_types.get(kind));
-    of_type.and_then(|of_type| of_type.implementers()).unwrap_or_default().to_vec()
+/// Who was named, or else who may work on the type, as the config here knows it.
+fn who_may(named: Vec<String>, session: &SessionArgs, kind: Option<&str>) -> BTreeSet<String> {
+    if !named.is_empty() {
+        return named.into_iter().collect();
+    }
+    let settings = Project::load(&session.config).ok().map(|project| project.settings);
+    let of_type = settings.as_ref().zip(kind).and_then(|(settings, kind)| settings.task_types.get(kind));
+    of_type.and_then(|of_type| of_type.implementers()).unwrap_or_default().iter().cloned().collect()
 }
 
 pub(super) fn list(args: &ListTasksArgs) -> Result {

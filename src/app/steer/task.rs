@@ -73,7 +73,7 @@ fn change(session: &SessionArgs, task: TaskCommand) -> Result {
 fn add(args: AddArgs) -> Result {
     let AddArgs { goal, id, deliverables, labels, priority, kind, parent, dependencies, session, .. } = args;
     let goal = given(&goal)?;
-    let new = NewTask { id, goal, deliverables, labels, priority, kind, parent, dependencies };
+    let new = NewTask { id, goal, deliverables, labels, priority, kind, parent, dependencies, queue: None };
     let Some(Told::Added(id)) = told(&session, &Request::Task { task: TaskCommand::Add(new) })? else {
         return Err(other_answer());
     };

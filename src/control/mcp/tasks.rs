@@ -207,7 +207,7 @@ fn add(line: &mut Line, new: Add) -> Result<TaskView, Trouble> {
     let Add { goal, task_id: id, deliverables, labels, priority, kind, parent_id: parent, depends_on } = new;
     let named: Vec<String> = parent.iter().chain(&depends_on).cloned().collect();
     let named: Vec<&String> = named.iter().collect();
-    let new = NewTask { id, goal, deliverables, labels, priority, kind, parent, dependencies: depends_on };
+    let new = NewTask { id, goal, deliverables, labels, priority, kind, parent, dependencies: depends_on, queue: None };
     match line.ask(&Request::Task { task: TaskCommand::Add(new) }) {
         Ok(Some(Told::Added(id))) => one(line, &id),
         Ok(_) => Err(other_answer()),

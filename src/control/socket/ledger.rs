@@ -103,6 +103,7 @@ impl Ledger {
                 None => return Reply::refused(format!("there is no iteration {id}")),
             },
             Question::Tasks => Told::Tasks(task_view::all(&state.tasks.graph)),
+            Question::HandedTasks => Told::Tasks(task_view::handed(&state.tasks.graph)),
             Question::Task(id) => match task_view::one(&state.tasks.graph, &id) {
                 Ok(task) => Told::Task(Box::new(task)),
                 Err(why) => return Reply::refused(why),

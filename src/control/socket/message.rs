@@ -229,6 +229,8 @@ pub enum Question {
     Hooks,
     /// The tasks.
     Tasks,
+    /// The tasks that are handed to others.
+    HandedTasks,
     /// The task of that name.
     Task(String),
     /// The stop hooks that were registered.

@@ -16,7 +16,12 @@ use super::{
     },
     task::{LOWEST, PRIORITY, Task, TaskState},
 };
-use crate::engine::{Step, event::Event, session::State};
+use crate::engine::{
+    Step,
+    event::{By, Event},
+    queue::order::Order,
+    session::State,
+};
 
 /// Something that is asked of the graph.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +66,7 @@ pub struct NewTask {
     pub parent: Option<String>,
     #[serde(alias = "dependsOn")]
     pub dependencies: Vec<String>,
+    pub queue: Option<BTreeSet<String>>,
 }
 
 /// A task that is done.
@@ -111,6 +117,13 @@ impl State {
             TaskCommand::Start { id, context } => {
                 let task = open_task(graph, &id)?;
                 can_start(task)?;
+                // The queue's own word comes from there.
+                if task.queue.is_some() && origin.by != Some(By::Nats) {
+                    return Err(format!(
+                        "{id} is for the queue: whoever takes it from there begins with it; \
+                         `creel task start --queue SESSION/{id}` puts it there again"
+                    ));
+                }
                 if let Some(why) = task.kind.as_deref().and_then(|kind| self.plan().refuses_type(kind)) {
                     return Err(why);
                 }
@@ -178,6 +191,10 @@ impl State {
         for on in &dependencies {
             known(graph, on)?;
         }
+        if let Some(agents) = new.queue.clone() {
+            let (kind, goal) = (new.kind.clone(), new.goal.clone());
+            Order { id: id.clone(), goal, priority, kind, agents, ..Order::default() }.checked()?;
+        }
         let waits = graph.open_among(&dependencies) > 0;
         let data = Created {
             goal: new.goal,
@@ -187,6 +204,7 @@ impl State {
             kind: new.kind,
             parent: new.parent,
             dependencies: dependencies.into_iter().collect(),
+            queue: new.queue,
             state: if waits { TaskState::Created } else { TaskState::Ready },
         };
         Ok(Event::TaskCreated(Box::new(TaskRecord { task: id, data, origin })))

@@ -196,6 +196,7 @@ impl Graph {
             state: data.state,
             dependencies: data.dependencies.iter().cloned().collect(),
             parent: None,
+            queue: data.queue.clone(),
             result: None,
             artifacts: Vec::new(),
             reason: None,

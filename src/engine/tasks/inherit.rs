@@ -64,6 +64,7 @@ fn created(graph: &Graph, task: &Task) -> Event {
         labels: task.labels.clone(),
         priority: task.priority,
         kind: task.kind.clone(),
+        queue: task.queue.clone(),
         // It may be recorded later: a task often waits for those that came from it.
         parent: task.parent.clone().filter(is_open),
         state: if dependencies.is_empty() { TaskState::Ready } else { TaskState::Created },

@@ -2,6 +2,8 @@
 //!
 //! Inside `data` keys are in `camelCase`, as the tools have them that creel shares these events with.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -93,6 +95,8 @@ pub struct Created {
     pub parent: Option<String>,
     #[serde(default)]
     pub dependencies: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<BTreeSet<String>>,
     /// Whether it can be started at once.
     pub state: TaskState,
 }

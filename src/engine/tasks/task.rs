@@ -34,6 +34,9 @@ pub struct Task {
     pub dependencies: BTreeSet<String>,
     /// The task that it came from.
     pub parent: Option<String>,
+    /// Who may work on it elsewhere, if it is handed to others by a queue; nobody means everybody.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<BTreeSet<String>>,
     /// What came of it.
     pub result: Option<String>,
     /// What was made.

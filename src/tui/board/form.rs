@@ -108,6 +108,7 @@ mod tests {
             kind: Some("feature".into()),
             parent: Some("task_1".into()),
             dependencies: texts(&["lexer", "tokens"]),
+            queue: None,
         };
         assert_eq!(read(ALL), Ok(task));
     }
