@@ -326,7 +326,7 @@ fn check(told: Option<Told>, subjects: &Subjects, warned: &mut Warned, handle: &
 /// Whether a refusal keeps the records from the stream: the rest can be done without.
 fn concerns_records(why: &str, subjects: &Subjects) -> bool {
     let why = why.to_lowercase();
-    let without = [subjects.commands(), subjects.completions(), "$kv.".to_owned(), ".kv_".to_owned()];
+    let without = [&subjects.commands(), &subjects.completions(), &subjects.queue(), "$kv.", ".kv_", "_queue"];
     !without.iter().any(|subject| why.contains(&subject.to_lowercase()))
         || why.contains(&format!("publish to \"{}", subjects.completions()).to_lowercase())
 }

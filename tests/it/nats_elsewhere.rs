@@ -31,6 +31,7 @@ fn sessions_are_listed_shown_and_steered_from_a_machine_that_has_nothing_of_them
     let with = |args: &[&'static str]| args.iter().copied().chain(nats).map(str::to_owned).collect::<Vec<_>>();
     let run = |args: &[&'static str]| there.creel(&with(args).iter().map(String::as_str).collect::<Vec<_>>());
     assert!(run(&["status"]).err.contains("no session is running there"), "nothing yet");
+    assert!(run(&["sessions"]).err.contains("there are no sessions on this server"));
     let mut session = here.start();
     session.wait_for("prompt_sent");
     until("it is listed", || run(&["sessions"]).out.contains("running: the agent works"));

@@ -447,6 +447,31 @@ fn a_session_without_a_server_reaches_no_queue() {
     assert_eq!(session.end().code, 0);
 }
 
+#[test]
+fn a_server_that_allows_only_what_the_documentation_lists_is_enough_for_workers() {
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/queue.md")).expect("the page");
+    let config = page.split("```conf\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a config");
+    let server = NatsServer::with(config);
+    let (worker, adder) = (server.url_for("worker:s3cret"), server.url_for("adder:s3cret"));
+    let config = format!("agents: {{ demo: {{ script: s.yaml }} }}\nnats: {{ url: '{worker}' }}");
+    let here = Project::with(&config).file("s.yaml", &format!("turns: []\n{DONE}"));
+    let there = Project::new();
+    let does = |args: &[&str]| {
+        let ran = there.creel(&[args, &["--queue", "--nats", &adder]].concat());
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        ran.out
+    };
+    does(&["task", "add", "Write it"]);
+    does(&["task", "add", "Test it", "--depends-on", "1"]);
+    let ran = here.drain(&[]);
+    assert_eq!(order(&ran, "completed"), ["1", "2"], "{}", ran.err);
+    assert!(does(&["task", "list"]).contains("2   completed"));
+    does(&["task", "start", "2"]);
+    does(&["task", "remove", "1"]);
+    let warnings = here.creel(&["show", "task-2", "--json"]).out;
+    assert!(!warnings.contains("\"kind\":\"warning\""), "{warnings}");
+}
+
 // Many
 
 /// `CREEL_QUEUE_SEED` says when a worker is killed.

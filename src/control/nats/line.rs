@@ -24,7 +24,12 @@ use async_nats::{
 };
 use futures_core::Stream as _;
 
-use super::{board::Key, connection::Trouble, store, subject::LAST_OF_SUBJECT};
+use super::{
+    board::Key,
+    connection::Trouble,
+    store,
+    subject::{self, LAST_OF_SUBJECT},
+};
 use crate::{config::Nats, engine::queue::order::Order};
 
 /// Between the names of agents: no name has it.
@@ -93,7 +98,7 @@ impl Row {
 
 /// The subjects of the line.
 pub fn subjects(prefix: &str) -> String {
-    format!("{prefix}.queue.>")
+    format!("{}>", subject::queue(prefix))
 }
 
 /// The stream's name.
@@ -122,7 +127,7 @@ impl Line {
             let name = stream_name(nats);
             return Err(Trouble(format!("the stream {name} is no work queue, so tasks would be handed out twice")));
         }
-        let prefix = format!("{}.queue.", nats.prefix);
+        let prefix = subject::queue(&nats.prefix);
         Ok(Self { jetstream: jetstream.clone(), stream: store.stream, prefix, lease, rows: BTreeMap::new() })
     }
 

@@ -8,7 +8,10 @@ use std::time::Duration;
 use async_nats::{Client, jetstream::Context};
 use serde::{Deserialize, Serialize};
 
-use super::{connection::Trouble, store};
+use super::{
+    connection::Trouble,
+    store::{self, Store},
+};
 use crate::{
     control::socket::{
         ledger::Desk,
@@ -110,7 +113,9 @@ impl<'a> Roster<'a> {
 /// The last signs of all sessions, the latest first.
 pub async fn signs(jetstream: &Context, prefix: &str) -> Result<Vec<Sign>, Trouble> {
     let bucket = bucket(prefix);
-    let store = store::find(jetstream, &format!("KV_{bucket}")).await?;
+    // A server that no session was told to has none.
+    let Some(stream) = store::found(jetstream, &format!("KV_{bucket}")).await? else { return Ok(Vec::new()) };
+    let store = Store::of(stream);
     let (subject, mut from) = (format!("$KV.{bucket}.>"), 1);
     let mut signs: Vec<Sign> = Vec::new();
     while let Some(message) = store.next_of(&subject, from).await? {

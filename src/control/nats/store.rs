@@ -53,32 +53,32 @@ pub async fn open(jetstream: &Context, nats: &Nats) -> Result<Store, Trouble> {
 
 /// A stream as it is; as it is wanted, if there is none.
 pub async fn ensured(jetstream: &Context, wanted: Config) -> Result<Store, Trouble> {
-    let name = &wanted.name;
-    let found = match jetstream.get_stream(name).await {
-        Ok(stream) => Some(stream),
+    match found(jetstream, &wanted.name).await? {
+        Some(stream) => {
+            let differences = differences(&wanted, &stream.cached_info().config);
+            Ok(Store { differences, ..Store::of(stream) })
+        }
+        None => create(jetstream, wanted).await.map(Store::of),
+    }
+}
+
+/// A stream, if there is one.
+pub async fn found(jetstream: &Context, name: &str) -> Result<Option<Stream>, Trouble> {
+    match jetstream.get_stream(name).await {
+        Ok(stream) => Ok(Some(stream)),
         Err(error) => match error.kind() {
-            GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => None,
+            GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => Ok(None),
             GetStreamErrorKind::JetStream(_)
             | GetStreamErrorKind::EmptyName
             | GetStreamErrorKind::Request
-            | GetStreamErrorKind::InvalidStreamName => return Err(no_stream(name, &error)),
+            | GetStreamErrorKind::InvalidStreamName => Err(no_stream(name, &error)),
         },
-    };
-    let (stream, differences) = match found {
-        Some(stream) => {
-            let differences = differences(&wanted, &stream.cached_info().config);
-            (stream, differences)
-        }
-        None => (create(jetstream, wanted).await?, Vec::new()),
-    };
-    Ok(Store { made: stream.cached_info().created.to_string(), stream, differences })
+    }
 }
 
 /// The stream, for whoever only reads it.
 pub async fn find(jetstream: &Context, name: &str) -> Result<Store, Trouble> {
-    let stream = jetstream.get_stream(name).await.map_err(|error| no_stream(name, &error))?;
-    let made = stream.cached_info().created.to_string();
-    Ok(Store { stream, made, differences: Vec::new() })
+    jetstream.get_stream(name).await.map(Store::of).map_err(|error| no_stream(name, &error))
 }
 
 async fn create(jetstream: &Context, wanted: Config) -> Result<Stream, Trouble> {
@@ -197,6 +197,11 @@ pub struct Whose<'a> {
 }
 
 impl Store {
+    /// A stream as it is.
+    pub fn of(stream: Stream) -> Self {
+        Self { made: stream.cached_info().created.to_string(), stream, differences: Vec::new() }
+    }
+
     /// Whether it takes what is published to these subjects.
     pub fn takes(&self, subjects: &str) -> Result<(), Trouble> {
         let Config { name, subjects: own, .. } = &self.stream.cached_info().config;

@@ -47,6 +47,11 @@ impl Subjects {
         self.event("task_completed")
     }
 
+    /// Where tasks for others go.
+    pub fn queue(&self) -> String {
+        queue(&self.prefix)
+    }
+
     /// Where it takes commands.
     pub fn commands(&self) -> String {
         format!("{}.commands.{}", self.prefix, self.session)
@@ -72,6 +77,11 @@ impl Subjects {
 /// The records of all sessions.
 pub fn all_events(prefix: &str) -> String {
     format!("{prefix}.events.>")
+}
+
+/// What the subjects of tasks for others begin with.
+pub fn queue(prefix: &str) -> String {
+    format!("{prefix}.queue.")
 }
 
 /// `task_completed` is `task.completed`. A kind of one word is the session's.
