@@ -5,7 +5,7 @@ use crate::engine::queue::{Queued, Standing, order::Order};
 
 /// A line for each task, under a heading.
 pub fn table(tasks: &[Queued]) -> String {
-    columns(["ID", "STATE", "PRIORITY", "TYPE", "GOAL", "SESSION"], tasks.iter().map(row))
+    columns(["ID", "STATE", "PRIORITY", "TYPE", "SESSION", "GOAL"], tasks.iter().map(row))
 }
 
 /// What a task is called among those of all sessions.
@@ -22,8 +22,8 @@ fn row(task: &Queued) -> [String; 6] {
         state(standing),
         order.priority.to_string(),
         short(order.kind.as_deref().unwrap_or_default()),
-        short(&order.goal),
         short(&session.unwrap_or_default()),
+        short(&order.goal),
     ]
 }
 

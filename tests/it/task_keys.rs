@@ -340,6 +340,22 @@ fn all_about_a_task_is_read_and_copied() {
 }
 
 #[test]
+fn a_task_for_others_says_so() {
+    let mut world = scenes::first_turn();
+    let agents = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
+    let task = |goal: &str, queue| TaskCommand::Add(NewTask { goal: goal.into(), queue, ..NewTask::default() });
+    tell(&mut world, task("Translate the manual", agents(&[])));
+    tell(&mut world, task("Draw the pictures", agents(&["codex", "claude"])));
+    let mut screen = on_tasks(&world);
+    assert!(screen.frame().contains("Translate the manual · for the queue"), "{}", screen.frame());
+    let [Ask::Copy(text)] = &screen.press("y")[..] else { panic!("it is copied") };
+    assert!(text.contains("queue         for everybody"), "{text}");
+    screen.press("j");
+    let [Ask::Copy(text)] = &screen.press("y")[..] else { panic!("it is copied") };
+    assert!(text.contains("queue         for claude, codex"), "{text}");
+}
+
+#[test]
 fn the_hints_name_only_what_can_be_done_with_the_task() {
     let world = planned();
     let mut screen = on_tasks(&world);

@@ -1,5 +1,7 @@
 //! All that is known of a task, as a text to read.
 
+use std::collections::BTreeSet;
+
 use crate::engine::{
     tasks::{
         graph::Graph,
@@ -34,6 +36,7 @@ pub fn text(graph: &Graph, task: &Task, now: At) -> String {
         ("priority", vec![format!("{} (0 is the highest, 4 the lowest)", task.priority)]),
         ("type", task.kind.iter().cloned().collect()),
         ("labels", joined(&task.labels)),
+        ("queue", task.queue.iter().map(for_whom).collect()),
         ("deliverables", task.deliverables.clone()),
         ("waits for", named(dependencies)),
         ("awaited by", named(graph.dependents(&task.id))),
@@ -47,6 +50,15 @@ pub fn text(graph: &Graph, task: &Task, now: At) -> String {
     ];
     let lines = about.iter().map(|(what, said)| paragraph(what, said)).collect::<String>();
     format!("{}\n\n{lines}", task.goal)
+}
+
+/// Who may work on a task that is handed to others.
+fn for_whom(agents: &BTreeSet<String>) -> String {
+    if agents.is_empty() {
+        return "for everybody".to_owned();
+    }
+    let names: Vec<&str> = agents.iter().map(String::as_str).collect();
+    format!("for {}", names.join(", "))
 }
 
 /// A task by its state, its name and its goal.

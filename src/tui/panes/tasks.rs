@@ -101,6 +101,8 @@ fn note(graph: Option<&Graph>, task: &Task) -> String {
         TaskState::Blocked => {
             format!(" · {}", first_line(&plain(task.reason.as_deref().unwrap_or("no reason was given")), LINE))
         }
+        TaskState::Ready if task.queue.is_some() => " · for the queue".into(),
+        TaskState::Active if task.queue.is_some() => " · elsewhere".into(),
         TaskState::Ready | TaskState::Active | TaskState::Completed => String::new(),
     }
 }
