@@ -43,6 +43,8 @@ actions! {
         Pause "pause" "send no further prompt, or go on",
         Stop "stop" "stop when this iteration is completed",
         CancelTurn "cancel-turn" "cancel the turn; the loop goes on",
+        Submit "submit" "submit the work when this iteration is completed",
+        Merge "merge" "merge the work when this iteration is completed",
         Redraw "redraw" "draw everything again",
         Suspend "suspend" "go to the shell; fg comes back",
     }

@@ -204,7 +204,7 @@ pub fn perform(model: &mut Model, action: Action, reload: Reload<'_>) -> Vec<Ask
         }
         Action::Message => write(model, Purpose::Message),
         Action::MessageNow => write(model, Purpose::MessageNow),
-        Action::Pause | Action::Stop | Action::CancelTurn => steer(model, action),
+        Action::Pause | Action::Stop | Action::CancelTurn | Action::Submit | Action::Merge => steer(model, action),
         Action::Redraw => vec![Ask::Redraw],
         Action::Suspend => vec![Ask::Suspend],
         Action::Up | Action::Down | Action::PageUp | Action::PageDown | Action::Top | Action::Bottom => {

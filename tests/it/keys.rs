@@ -11,6 +11,7 @@ use creel::{
         input::{Command, GateAnswer},
         policy::Permissions,
         session::gate::Choice,
+        submit::Pipeline,
     },
     tui::{
         modals::{Modal, viewer::ViewerModal},
@@ -847,6 +848,8 @@ fn the_session_is_steered() {
     assert_eq!(screen.press("p"), asked(Command::Pause));
     assert_eq!(screen.press("X"), asked(Command::CancelTurn));
     assert_eq!(screen.press("S"), asked(Command::Stop(StopHow::AfterIteration)));
+    assert_eq!(screen.press("alt-s"), asked(Command::Pipeline(Pipeline::Submit)));
+    assert_eq!(screen.press("alt-m"), asked(Command::Pipeline(Pipeline::Merge)));
     let mut world = scenes::first_turn();
     world.command(Command::Pause);
     assert_eq!(Screen::of(&world, SMALL).press("p"), asked(Command::Unpause));

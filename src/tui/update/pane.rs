@@ -10,6 +10,7 @@ use crate::{
         input::Command,
         policy::{HookAction, HookSpec},
         session::pending::ItemState,
+        submit::Pipeline,
     },
     tui::{
         keymap::Action,
@@ -94,6 +95,8 @@ pub(super) fn steer(model: &mut Model, action: Action) -> Vec<Ask> {
         Action::Pause if paused => Command::Unpause,
         Action::Pause => Command::Pause,
         Action::CancelTurn => Command::CancelTurn,
+        Action::Submit => Command::Pipeline(Pipeline::Submit),
+        Action::Merge => Command::Pipeline(Pipeline::Merge),
         _ => Command::Stop(StopHow::AfterIteration),
     };
     vec![Ask::Command(command)]

@@ -232,10 +232,9 @@ pub fn spot(record: &Record) -> Spot {
 }
 
 fn key(name: &str) -> KeyEvent {
-    let (modifiers, name) = match name.strip_prefix("ctrl-") {
-        Some(rest) => (KeyModifiers::CONTROL, rest),
-        None => (KeyModifiers::NONE, name),
-    };
+    let held = [("ctrl-", KeyModifiers::CONTROL), ("alt-", KeyModifiers::ALT)];
+    let held = held.into_iter().find_map(|(prefix, modifier)| Some((modifier, name.strip_prefix(prefix)?)));
+    let (modifiers, name) = held.unwrap_or((KeyModifiers::NONE, name));
     let code = match name {
         "enter" => KeyCode::Enter,
         "esc" => KeyCode::Esc,
