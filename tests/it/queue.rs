@@ -144,6 +144,13 @@ fn mistakes_are_told_before_anything_runs() {
     assert!(fails(&["task", "start", "--queue", "s/7"]).contains("there is no task s/7 in the queue"));
     here.queue(&["add", "x", "--id", "a"]);
     assert!(fails(&["task", "add", "--queue", "x", "--id", "a"]).contains("there is a task a in the queue already"));
+    for any in ["*", ">"] {
+        assert!(fails(&["task", "show", "--queue", any]).contains("there is no task"), "{any}");
+        assert!(fails(&["task", "remove", "--queue", any]).contains("there is no task"), "{any}");
+        let added = fails(&["task", "add", "--queue", "x", "--depends-on", any]);
+        assert!(added.contains("is no name for a task"), "{added}");
+    }
+    assert_eq!(here.state("a"), "ready");
     assert!(fails(&["task", "start", "--queue", "a"]).contains("a is in the queue already"));
     let alone = Project::with("agents: { demo: { script: s.yaml } }").file("s.yaml", "turns: []");
     assert!(alone.creel(&["worker"]).err.contains("give --nats URL, or `nats:` in the config"));

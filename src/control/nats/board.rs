@@ -28,7 +28,10 @@ use super::{
 };
 use crate::{
     config::Nats,
-    engine::queue::{Queued, order::Order},
+    engine::{
+        queue::{Queued, order::Order},
+        tasks::command::is_name,
+    },
 };
 
 /// How long a message of the bucket may be on its way.
@@ -115,6 +118,10 @@ impl Board {
 
     /// A task as it is now.
     pub async fn get(&self, key: &Key) -> Result<Option<Seen>, Trouble> {
+        // What is no name would mean something else in a subject: `*` is any task.
+        if !is_name(&key.id) {
+            return Ok(None);
+        }
         let Some(message) = self.store.last_of(&self.subject(&key.tokens())).await? else { return Ok(None) };
         let task = serde_json::from_slice(&message.payload)
             .map_err(|error| Trouble(format!("what the server has of task {} cannot be read: {error}", key.id)))?;

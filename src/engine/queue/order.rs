@@ -83,6 +83,7 @@ impl Order {
         a_priority(*priority)?;
         kind.iter().try_for_each(|kind| named(kind, "a type of tasks in the queue"))?;
         agents.iter().try_for_each(|agent| named(agent, "an agent"))?;
+        dependencies.iter().try_for_each(|on| named(on, "a task"))?;
         session.iter().try_for_each(|owner| named(&owner.name, "a session").and(named(&owner.id, "a session")))?;
         if dependencies.contains(id) {
             return Err(format!("{id} cannot depend on itself"));
@@ -140,6 +141,8 @@ mod tests {
         assert!(typed("bug").is_ok() && typed("b.ug").is_err() && typed("-").is_err());
         let by = |agent: &str| Order { agents: [agent.to_owned()].into(), ..order("3") }.checked();
         assert!(by("codex").is_ok() && by("co+dex").is_err());
+        let after = |on: &str| Order { dependencies: [on.to_owned()].into(), ..order("3") }.checked();
+        assert!(after("2").is_ok() && after("*").is_err());
         assert_eq!(Order { goal: " ".into(), ..order("3") }.checked(), Err("a task needs a goal".into()));
     }
 
