@@ -205,6 +205,19 @@ fn sessions_that_do_not_complete_block_their_task_and_say_why() {
 }
 
 #[test]
+fn tasks_with_long_names_that_begin_alike_are_done_each() {
+    let server = NatsServer::start();
+    let here = machine(&server, "", DONE);
+    let ids = ["1", "2"].map(|end| format!("{}{end}", "y".repeat(63)));
+    ids.each_ref().map(|id| here.queue(&["add", &format!("Do {id}"), "--id", id]));
+    let ran = here.drain(&[]);
+    assert_eq!((ran.code, order(&ran, "completed")), (0, ids.to_vec()), "{}", ran.err);
+    here.queue(&["start", &ids[0]]);
+    assert_eq!(order(&here.drain(&[]), "completed"), [ids[0].as_str()]);
+    assert!(here.queued(&ids[0])["by"]["session"].as_str().is_some_and(|session| session.ends_with("y-2")));
+}
+
+#[test]
 fn a_worker_whose_agent_is_broken_does_not_go_through_the_whole_queue() {
     let server = NatsServer::start();
     let here = machine(&server, "max_consecutive_errors: 1", "otherwise: { fail: 'not logged in' }\n");

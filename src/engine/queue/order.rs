@@ -15,8 +15,10 @@ use crate::engine::tasks::{
 
 /// What an agent is told beside what is to be done.
 const HOW: &str = include_str!("../../../assets/prompts/queue.md");
-/// The longest name of a session.
-const LONGEST: usize = 64;
+/// The longest name of a session, with room for a number behind it: sessions of one name are told apart by it.
+const LONGEST: usize = 60;
+/// How much of its owner's name a session bears at least, so that the name never begins with a `-`.
+const OWNER: usize = 4;
 
 /// Something to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,9 +102,10 @@ impl Order {
     pub fn session(&self, run: u32) -> String {
         let owner = self.session.as_ref().map_or("task", |owner| owner.name.as_str());
         let again = if run > 1 { format!("-{run}") } else { String::new() };
-        let own = format!("-{}{again}", self.id);
-        let room = LONGEST.saturating_sub(own.len());
-        format!("{}{own}", &owner[..owner.len().min(room)]).chars().take(LONGEST).collect()
+        let room = LONGEST.saturating_sub(again.len() + 1);
+        let id: String = self.id.chars().take(room.saturating_sub(OWNER)).collect();
+        let owner: String = owner.chars().take(room.saturating_sub(id.len())).collect();
+        format!("{owner}-{id}{again}")
     }
 
     /// What the agent is asked to do, with what came of those that it waited for.
@@ -158,8 +161,10 @@ mod tests {
         assert_eq!(order("3").session(2), "task-3-2");
         let owner = Owner { name: "x".repeat(64), id: "1-a".into() };
         let long = Order { session: Some(owner), ..order("3") }.session(12);
-        assert_eq!((long.len(), &long[58..]), (64, "x-3-12"));
-        assert_eq!(order(&"y".repeat(64)).session(1).len(), 64);
+        assert_eq!((long.len(), &long[54..]), (60, "x-3-12"));
+        let long = order(&"y".repeat(64));
+        assert_eq!(long.session(1), format!("task-{}", "y".repeat(55)));
+        assert_eq!(long.session(2), format!("task-{}-2", "y".repeat(53)));
     }
 
     #[test]
