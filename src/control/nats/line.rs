@@ -82,6 +82,11 @@ impl Row {
         format!("{}.{kind}.{}", self.priority, self.agents_token())
     }
 
+    /// The name of whoever hands out its tasks: no other row has it, though names of types and agents have a `_`.
+    fn consumer(&self) -> String {
+        self.tokens().replace('.', &AND.to_string())
+    }
+
     fn agents_token(&self) -> String {
         let agents: Vec<&str> = self.agents.iter().map(String::as_str).collect();
         if agents.is_empty() { NONE.to_owned() } else { agents.join(&AND.to_string()) }
@@ -209,7 +214,7 @@ impl Line {
         if let Some(Some(consumer)) = self.rows.get(row) {
             return Ok(consumer.clone());
         }
-        let name = row.tokens().replace('.', "_");
+        let name = row.consumer();
         let config = pull::Config {
             durable_name: Some(name.clone()),
             filter_subject: format!("{}{}.>", self.prefix, row.tokens()),
@@ -265,6 +270,8 @@ mod tests {
         assert_eq!(plain.tokens(), "2.-.-");
         assert_eq!(Row::parse("2.-.-.1-a.7"), Some(plain));
         assert_eq!(Row::parse("2.-.-.7"), None);
+        let row = |kind: &str, agent: &str| Row { priority: 2, kind: Some(kind.into()), agents: [agent.into()].into() };
+        assert_ne!(row("a_b", "c").consumer(), row("a", "b_c").consumer());
         assert_eq!(Row::parse("x.-.-.-.7"), None);
     }
 
