@@ -497,6 +497,19 @@ fn a_server_that_allows_only_what_the_documentation_lists_is_enough_for_workers(
 
 // Many
 
+#[test]
+fn a_session_of_a_queue_that_was_lost_does_not_count_for_a_task_of_the_same_name() {
+    let lost = NatsServer::start();
+    let here = machine(&lost, "", "otherwise: { say: 'Yes. <promise>COMPLETE</promise>', run: 'echo x >> done' }\n");
+    here.queue(&["add", "Do it"]);
+    assert_eq!(order(&here.drain(&[]), "completed"), ["1"]);
+    let server = NatsServer::start();
+    let url = server.url();
+    assert_eq!(here.creel(&["task", "add", "--queue", "Do it", "--nats", &url]).out, "1\n");
+    assert_eq!(order(&here.drain(&["--nats", &url]), "completed"), ["1"]);
+    assert_eq!(fs::read_to_string(here.root().join("done")).expect("it was done"), "x\nx\n");
+}
+
 /// `CREEL_QUEUE_SEED` says when a worker is killed.
 #[test]
 fn of_two_hundred_tasks_each_is_completed_once_though_workers_are_killed() {

@@ -21,7 +21,7 @@ use tokio::process::{Child, Command};
 use crate::{
     app::{leash, run::first_free},
     control::cli::worker::WorkerArgs,
-    engine::{State, event::Outcome, queue::Upshot},
+    engine::{State, event::Outcome, queue::{Queued, Upshot}},
     journal::{self, Folder, Sessions, folder::PRIVATE_FILE},
     runtime::now,
 };
@@ -68,13 +68,19 @@ pub(super) enum End {
 }
 
 impl Before {
-    /// Looks for a session of that name that was asked the same.
-    pub(super) fn of(sessions: &Sessions, name: &str, prompt: &str) -> Self {
+    /// Looks for the session of a task. One of that name is another task's if it was asked something else, or if it is older
+    /// than a task that nobody began with: another server's, perhaps, or of a queue that was lost.
+    pub(super) fn of(sessions: &Sessions, task: &Queued, prompt: &str) -> Self {
+        let name = &task.order.session(task.run);
         let folder = sessions.folder(name);
         if !folder.exists() {
             return Self::Nothing(folder);
         }
-        let state = journal::fold(&folder.journal()).ok().filter(|state| state.began.prompt == prompt);
+        let is_its = |state: &State| {
+            let is_younger = state.started.rfc3339() >= task.created_at;
+            state.began.prompt == prompt && (task.attempt > 0 || is_younger)
+        };
+        let state = journal::fold(&folder.journal()).ok().filter(is_its);
         match state {
             None => Self::Nothing(first_free(sessions, name)),
             Some(_) if journal::running(&folder).is_some() => Self::Running,

@@ -182,7 +182,7 @@ impl<'a> Shift<'a> {
         // Another program may have put it into the line, past the board.
         let Seen { task, revision } = board.get(&key).await?.unwrap_or_else(|| Seen { task: ready(), revision: 0 });
         let prompt = task.order.prompt(&self.before(&task));
-        let before = Before::of(&self.sessions, &task.order.session(task.run), &prompt);
+        let before = Before::of(&self.sessions, &task, &prompt);
         let Some(folder) = before.folder() else {
             // Its worker is dead, or cut off, and the session is about to end.
             lot.back(AGAIN).await?;
