@@ -288,6 +288,22 @@ fn a_worker_that_is_told_to_leave_gives_its_task_back_at_once() {
 }
 
 #[test]
+fn what_was_done_before_the_worker_leaves_is_not_done_again() {
+    let server = NatsServer::start();
+    let hook = "hooks: { session_end: [{ command: 'echo x > ending; until [ -e go ]; do sleep 0.02; done' }] }";
+    let here = machine(&server, hook, DONE);
+    here.queue(&["add", "Do it"]);
+    let mut worker = here.worker(&[]);
+    eventually_in(&here.root().join("ending"));
+    worker.signal(Signal::TERM);
+    let journal = here.root().join(".creel/sessions/task-1/journal.jsonl");
+    until("its session hears it", || fs::read_to_string(&journal).is_ok_and(|text| text.contains("stop_requested")));
+    here.write("go", "");
+    worker.wait_until("end", |task| is(task, "1", "completed"));
+    assert_eq!(worker.end().code, 130);
+}
+
+#[test]
 fn a_worker_that_was_cut_off_for_too_long_has_nothing_more_to_say() {
     let server = NatsServer::start();
     let (here, there) = (machine(&server, "", UNTIL_GO), machine(&server, "", DONE));

@@ -80,8 +80,8 @@ enum Parting {
     Ended(End),
     /// The task is in other hands.
     TakenAway,
-    /// The worker was told to leave.
-    Leaves,
+    /// The worker was told to leave. If the session was over by itself, that counts.
+    Leaves(Option<Upshot>),
 }
 
 impl<'a> Shift<'a> {
@@ -252,10 +252,15 @@ impl<'a> Shift<'a> {
         let mut stopped: Option<Parting> = None;
         loop {
             tokio::select! {
-                end = hired.ended() => return stopped.unwrap_or(Parting::Ended(end)),
+                end = hired.ended() => return match (stopped, end) {
+                    (Some(Parting::Leaves(_)), End::Upshot(upshot, Some(outcome))) if outcome != Outcome::Cancelled => {
+                        Parting::Leaves(Some(upshot))
+                    }
+                    (stopped, end) => stopped.unwrap_or(Parting::Ended(end)),
+                },
                 _ = self.signals.next() => {
                     hired.stop();
-                    stopped = Some(Parting::Leaves);
+                    stopped = Some(Parting::Leaves(None));
                 }
                 _ = beat.tick() => {
                     // A server that is away may be back before the lease is over.
@@ -284,8 +289,12 @@ impl<'a> Shift<'a> {
                 say(&format!("creel: task {id} is in other hands now; what was done here does not count"));
                 Ok(None)
             }
-            Parting::Leaves => {
+            Parting::Leaves(None) => {
                 self.give_back(task, lot).await;
+                Ok(Some(INTERRUPTED))
+            }
+            Parting::Leaves(Some(upshot)) => {
+                self.settle(task, lot, &upshot).await?;
                 Ok(Some(INTERRUPTED))
             }
             Parting::Ended(End::NeverBegan) => {
