@@ -181,6 +181,11 @@ impl Queued {
         }
     }
 
+    /// Whether nobody is to be handed it, as things are.
+    pub const fn is_settled(&self) -> bool {
+        matches!(self.standing, Standing::Blocked { .. } | Standing::Completed { .. } | Standing::Removed)
+    }
+
     /// Whether that worker has it.
     pub fn is_in_hands_of(&self, worker: &str) -> bool {
         matches!(&self.standing, Standing::Active { by, .. } if by.worker == worker)
@@ -298,8 +303,9 @@ mod tests {
         assert_eq!(second.attempt, 2);
         assert_eq!(second.ended("a", Upshot::Done(None), AT), None);
         assert_eq!(second.given_back("a"), None);
+        assert!(!second.is_settled());
         let done = second.ended("b", Upshot::Done(Some("good".into())), AT).expect("it is b's");
-        assert!(!done.is_open());
+        assert!(!done.is_open() && done.is_settled());
         assert_eq!(done.ended("b", Upshot::Stuck("no".into()), AT), None);
         assert_eq!(done.claimed(hand("c"), AT), Claim::Nothing);
     }

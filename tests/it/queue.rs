@@ -323,6 +323,29 @@ fn a_worker_that_was_cut_off_for_too_long_has_nothing_more_to_say() {
 }
 
 #[test]
+fn whoever_was_cut_off_does_not_take_the_task_of_another_out_of_the_line() {
+    let server = NatsServer::start();
+    let (here, there) = (machine(&server, "", UNTIL_GO), machine(&server, "", UNTIL_GO));
+    here.queue(&["add", "Do it"]);
+    let mut first = here.worker(&[]);
+    first.wait_until("begin", |task| is(task, "1", "active"));
+    first.signal(Signal::STOP);
+    let mut second = there.worker(&[]);
+    second.wait_until("begin", |task| is(task, "1", "active"));
+    here.write("go", "");
+    let journal = here.root().join(".creel/sessions/task-1/journal.jsonl");
+    until("it is over", || fs::read_to_string(&journal).is_ok_and(|text| text.contains("session_ended")));
+    first.signal(Signal::CONT);
+    here.queue(&["add", "Do more"]);
+    first.wait_until("go on", |task| is(task, "2", "completed"));
+    first.kill();
+    second.kill();
+    there.write("go", "");
+    let ran = there.drain(&[]);
+    assert_eq!((ran.code, order(&ran, "completed")), (0, vec!["1".to_owned()]), "{}", ran.err);
+}
+
+#[test]
 fn a_server_that_is_away_holds_nobody_and_hears_of_it_later() {
     let mut server = NatsServer::start();
     let here = machine(&server, "", UNTIL_GO);

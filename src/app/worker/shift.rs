@@ -286,7 +286,7 @@ impl<'a> Shift<'a> {
         let id = &task.order.id;
         match parting {
             Parting::TakenAway => {
-                say(&format!("creel: task {id} is in other hands now; what was done here does not count"));
+                self.let_go(task, lot).await?;
                 Ok(None)
             }
             Parting::Leaves(None) => {
@@ -337,15 +337,8 @@ impl<'a> Shift<'a> {
                     break;
                 }
                 Ok(None) => {
-                    let written = board.get(&key).await.ok().flatten();
-                    let ours = |seen: &Seen| seen.task.standing.by().is_some_and(|by| by.worker == self.me.worker);
-                    if !written.as_ref().is_some_and(ours) {
-                        say(&format!(
-                            "creel: task {} is in other hands now; what was done here does not count",
-                            key.id()
-                        ));
-                    }
-                    break;
+                    self.let_go(task, lot).await?;
+                    return Ok(None);
                 }
                 Err(trouble) => trouble,
             };
@@ -361,6 +354,21 @@ impl<'a> Shift<'a> {
         // If this is lost, the task is handed out once more, and whoever gets it sees that there is nothing to do.
         let _ = lot.done().await;
         Ok(None)
+    }
+
+    /// The task is not in our hands any more. Whoever has it needs it to stay in the line: it would not be handed out
+    /// again if that worker died.
+    async fn let_go(&self, task: &Queued, lot: &Lot) -> std::result::Result<(), Trouble> {
+        let seen = self.queue.queue.board.get(&Key::of(&task.order)).await?;
+        let written = |seen: &Seen| seen.task.standing.by().is_some_and(|by| by.worker == self.me.worker);
+        if !seen.as_ref().is_some_and(written) {
+            let id = &task.order.id;
+            say(&format!("creel: task {id} is in other hands now; what was done here does not count"));
+        }
+        if seen.is_some_and(|seen| seen.task.is_settled()) {
+            lot.done().await?;
+        }
+        Ok(())
     }
 
     fn is_ours(&self, seen: Option<&Seen>) -> bool {
