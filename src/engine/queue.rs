@@ -20,7 +20,7 @@ use order::Order;
 
 /// How often somebody begins with a task: it may be the task that workers die of.
 pub const ATTEMPTS: u32 = 5;
-/// How much of what the agent said in the end is kept as the result.
+/// How much of what the agent said in the end is kept as the result, and how much of a reason.
 const RESULT: usize = 4 << 10;
 
 /// A task, and where it is.
@@ -196,7 +196,7 @@ impl Queued {
         let by = self.standing.by().filter(|_| self.is_in_hands_of(worker)).cloned()?;
         Some(self.with(match upshot {
             Upshot::Done(result) => Standing::Completed { result, by: Some(by), completed_at: at.rfc3339() },
-            Upshot::Stuck(reason) => Standing::Blocked { reason, by: Some(by) },
+            Upshot::Stuck(reason) => Standing::Blocked { reason: start_of(&reason), by: Some(by) },
         }))
     }
 
@@ -254,6 +254,12 @@ impl Upshot {
             }
         }
     }
+}
+
+/// The start of a reason, which says what it is about.
+fn start_of(reason: &str) -> String {
+    let until = reason.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= RESULT).last();
+    reason[..until.unwrap_or(0)].to_owned()
 }
 
 /// The end of what was said, where the result stands, without the promise.
@@ -345,6 +351,8 @@ mod tests {
         assert_eq!(end_of(" done.\n<promise>COMPLETE</promise> "), Some("done.".into()));
         let long = format!("x{}", "ä".repeat(RESULT));
         assert_eq!(end_of(&long).map(|text| text.len()), Some(RESULT));
+        assert_eq!((start_of("").as_str(), start_of("no").as_str()), ("", "no"));
+        assert_eq!(start_of(&long).len(), RESULT - 1);
     }
 
     #[test]

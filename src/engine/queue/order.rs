@@ -15,6 +15,8 @@ use crate::engine::tasks::{
 
 /// What an agent is told beside what is to be done.
 const HOW: &str = include_str!("../../../assets/prompts/queue.md");
+/// The longest order, as it is written: with what comes of it, it still fits into a message of a server.
+const LARGEST: usize = 512 << 10;
 /// The longest name of a session, with room for a number behind it: sessions of one name are told apart by it.
 const LONGEST: usize = 60;
 /// How much of its owner's name a session bears at least, so that the name never begins with a `-`.
@@ -90,6 +92,10 @@ impl Order {
         if dependencies.contains(id) {
             return Err(format!("{id} cannot depend on itself"));
         }
+        if serde_json::to_string(&self).map_or(0, |text| text.len()) > LARGEST {
+            let most = LARGEST >> 10;
+            return Err(format!("task {id} is longer than {most} KiB; put it into a file, and name that in the goal"));
+        }
         Ok(self)
     }
 
@@ -147,6 +153,13 @@ mod tests {
         let after = |on: &str| Order { dependencies: [on.to_owned()].into(), ..order("3") }.checked();
         assert!(after("2").is_ok() && after("*").is_err());
         assert_eq!(Order { goal: " ".into(), ..order("3") }.checked(), Err("a task needs a goal".into()));
+    }
+
+    #[test]
+    fn what_no_server_takes_is_refused() {
+        let long = |bytes| Order { goal: "x".repeat(bytes), ..order("3") }.checked();
+        assert!(long(LARGEST - 1_000).is_ok());
+        assert!(long(LARGEST).is_err_and(|why| why.contains("longer than 512 KiB")));
     }
 
     #[test]
