@@ -181,7 +181,7 @@ impl<'a> Shift<'a> {
         let ready = || Queued { standing: Standing::Ready, ..Queued::new(lot.order.clone(), now()) };
         // Another program may have put it into the line, past the board.
         let Seen { task, revision } = board.get(&key).await?.unwrap_or_else(|| Seen { task: ready(), revision: 0 });
-        let prompt = task.order.prompt(&self.before(&task));
+        let prompt = task.order.prompt(&self.before(&task).await?);
         let before = Before::of(&self.sessions, &task, &prompt);
         let Some(folder) = before.folder() else {
             // Its worker is dead, or cut off, and the session is about to end.
@@ -213,10 +213,14 @@ impl<'a> Shift<'a> {
         self.part(&task, &lot, parting).await
     }
 
-    /// What the task waited for.
-    fn before(&self, task: &Queued) -> Vec<Queued> {
-        let key = Key::of(&task.order);
-        task.order.dependencies.iter().filter_map(|on| self.queue.get(&key.sibling(on))).cloned().collect()
+    /// What the task waited for, as it is now: what is known here may be a moment old, and lack what came of it.
+    async fn before(&self, task: &Queued) -> std::result::Result<Vec<Queued>, Trouble> {
+        let mut before = Vec::new();
+        for on in &task.order.dependencies {
+            let seen = self.queue.queue.board.get(&Key::of(&task.order).sibling(on)).await?;
+            before.extend(seen.map(|seen| seen.task));
+        }
+        Ok(before)
     }
 
     /// Runs the session of a task, and stays with it.

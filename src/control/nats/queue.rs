@@ -154,11 +154,6 @@ impl Watched {
         self.tasks.values()
     }
 
-    /// A task, as far as it is known.
-    pub fn get(&self, key: &Key) -> Option<&Queued> {
-        self.tasks.get(key)
-    }
-
     /// Puts the tasks into the line whose time has come.
     pub async fn ready_all(&mut self) -> Result<(), Trouble> {
         if !self.stirred {
