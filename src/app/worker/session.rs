@@ -142,7 +142,10 @@ impl Hired {
     /// Waits for its end.
     pub(super) async fn ended(&mut self) -> End {
         let status = self.child.wait().await.unwrap_or_else(|_| ExitStatus::from_raw(1 << 8));
-        let Some(state) = self.state() else { return End::NeverBegan };
+        let Some(state) = self.state() else {
+            // Whoever killed it so early has nothing against this machine.
+            return if status.signal().is_some() { End::Died } else { End::NeverBegan };
+        };
         match state.outcome() {
             None if status.code() != Some(NOBODY_THERE) => End::Died,
             outcome => End::Upshot(Upshot::of(&state), outcome),
