@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use async_nats::{Client, Subscriber, jetstream};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::MissedTickBehavior};
 
 use super::{
     callings::Callings,
@@ -16,7 +16,7 @@ use crate::{
         cli::worker::WorkerArgs,
         headless::Signals,
         nats::{
-            board::{Key, Seen},
+            board::{Board, Key, Seen},
             command::next,
             connection::{Told, Trouble},
             line::{Lot, Row, subjects},
@@ -36,6 +36,8 @@ use crate::{
 const LOOK: Duration = Duration::from_secs(2);
 /// How long to wait for a server that is in trouble.
 const AGAIN: Duration = Duration::from_secs(1);
+/// How long a worker that leaves waits for the server.
+const PARTING: Duration = Duration::from_secs(2);
 /// How many failed sessions in a row are the worker's own fault.
 const FAILURES: u32 = 3;
 /// How much of a goal or a reason fits into a line.
@@ -133,7 +135,11 @@ impl<'a> Shift<'a> {
                 _ = self.signals.next() => return Some(INTERRUPTED),
                 () = tokio::time::sleep(AGAIN) => {}
             }
-            match watch(&self.client, &self.nats, self.args).await {
+            let watched = tokio::select! {
+                _ = self.signals.next() => return Some(INTERRUPTED),
+                watched = watch(&self.client, &self.nats, self.args) => watched,
+            };
+            match watched {
                 Ok(queue) => {
                     self.queue = queue;
                     return None;
@@ -144,7 +150,11 @@ impl<'a> Shift<'a> {
     }
 
     async fn next(&mut self) -> std::result::Result<Next, Trouble> {
-        self.queue.ready_all().await?;
+        tokio::select! {
+            biased;
+            _ = self.signals.next() => return Ok(Next::Leave(INTERRUPTED)),
+            readied = self.queue.ready_all() => readied?,
+        }
         let Self { queue, callings, .. } = self;
         if let Some(lot) = queue.queue.line.take(|row| callings.agent_for(row).is_some()).await? {
             return Ok(Next::Take(Box::new(lot)));
@@ -249,13 +259,16 @@ impl<'a> Shift<'a> {
         }
     }
 
-    /// Stays with a session, and tells the server again and again that somebody does.
+    /// Stays with a session, and tells the server again and again that somebody does. Whatever the server does or does not
+    /// do, the end of the session and signals are heard at once.
     async fn stay(&mut self, mut hired: Hired, lot: &Lot) -> Parting {
-        let mut beat = tokio::time::interval(lot.lease / 3);
-        let (board, key) = (self.queue.queue.board.clone(), Key::of(&lot.order));
+        let board = self.queue.queue.board.clone();
+        let mut kept = std::pin::pin!(kept(lot, &board, &self.me.worker));
+        let mut is_kept = true;
         let mut stopped: Option<Parting> = None;
         loop {
             tokio::select! {
+                biased;
                 end = hired.ended() => return match (stopped, end) {
                     (Some(Parting::Leaves(_)), End::Upshot(upshot, Some(outcome))) if outcome != Outcome::Cancelled => {
                         Parting::Leaves(Some(upshot))
@@ -266,21 +279,15 @@ impl<'a> Shift<'a> {
                     hired.stop();
                     stopped = Some(Parting::Leaves(None));
                 }
-                _ = beat.tick() => {
-                    // A server that is away may be back before the lease is over.
-                    let _ = lot.keep().await;
-                    let known = board.get(&key).await;
-                    if stopped.is_none() && known.is_ok_and(|seen| !self.is_ours(seen.as_ref())) {
+                () = &mut kept, if is_kept => {
+                    is_kept = false;
+                    if stopped.is_none() {
                         hired.stop();
                         stopped = Some(Parting::TakenAway);
                     }
                 }
-                changed = self.queue.changed() => {
-                    // Others may wait for a task that this worker alone knows to be ready.
-                    if changed.is_err() || self.queue.ready_all().await.is_err() {
-                        tokio::time::sleep(AGAIN).await;
-                    }
-                }
+                Some(message) = next(&mut self.news) => self.queue.queue.line.heard(&message.subject),
+                () = self.queue.follow() => {}
             }
         }
     }
@@ -382,12 +389,15 @@ impl<'a> Shift<'a> {
     /// Lets somebody else have the task.
     async fn give_back(&mut self, task: &Queued, lot: &Lot) {
         let (board, key) = (self.queue.queue.board.clone(), Key::of(&task.order));
+        let giving = async {
+            if let Ok(Some(task)) = board.change(&key, |task| task.given_back(&self.me.worker)).await {
+                let _ = self.tell(&task);
+                let _ = lot.back(Duration::ZERO).await;
+                let _ = self.client.flush().await;
+            }
+        };
         // If the server is away, the task is handed out again when the lease is over.
-        if let Ok(Some(task)) = board.change(&key, |task| task.given_back(&self.me.worker)).await {
-            let _ = self.tell(&task);
-            let _ = lot.back(Duration::ZERO).await;
-            let _ = self.client.flush().await;
-        }
+        let _ = tokio::time::timeout(PARTING, giving).await;
     }
 
     /// Tells what became of a task.
@@ -399,6 +409,23 @@ impl<'a> Shift<'a> {
         }
         say(&format!("creel: {}", line(task)));
         Ok(())
+    }
+}
+
+/// Tells the server again and again that somebody works on a task. Ends when the task is in other hands.
+async fn kept(lot: &Lot, board: &Board, worker: &str) {
+    let often = lot.lease / 3;
+    let mut beat = tokio::time::interval(often);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        beat.tick().await;
+        // A server that is away may be back before the lease is over.
+        let _ = lot.keep().await;
+        if let Ok(Ok(seen)) = tokio::time::timeout(often, board.get(&Key::of(&lot.order))).await
+            && !seen.is_some_and(|seen| seen.task.is_in_hands_of(worker))
+        {
+            return;
+        }
     }
 }
 

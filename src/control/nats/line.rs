@@ -39,6 +39,9 @@ const NONE: &str = "-";
 /// The longest list of agents: it is part of a file's name on the server.
 const LONGEST: usize = 120;
 
+/// How long the server may take to say whether there is a task.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// The line.
 #[derive(Debug)]
 pub struct Line {
@@ -196,7 +199,10 @@ impl Line {
         loop {
             let mut batch =
                 consumer.fetch().max_messages(1).messages().await.map_err(|error| cannot(error.to_string()))?;
-            let next = std::future::poll_fn(|context| Pin::new(&mut batch).poll_next(context)).await;
+            // What a lost connection was asked is answered by nobody.
+            let next = std::future::poll_fn(|context| Pin::new(&mut batch).poll_next(context));
+            let next = tokio::time::timeout(PATIENCE, next).await;
+            let next = next.map_err(|_| cannot("the server does not answer".to_owned()))?;
             let Some(message) = next.transpose().map_err(|error| cannot(error.to_string()))? else { return Ok(None) };
             let read = serde_json::from_slice::<Order>(&message.payload).map_err(|error| error.to_string());
             match read.and_then(Order::checked) {

@@ -23,6 +23,8 @@ use crate::{
 
 /// How long the tasks that are there may take to come.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long to wait for a server that is in trouble.
+const AGAIN: Duration = Duration::from_secs(1);
 /// How long a worker may be silent, where nobody says anything else.
 pub const LEASE: Duration = Duration::from_secs(15);
 
@@ -169,6 +171,21 @@ impl Watched {
         }
         self.stirred = false;
         Ok(())
+    }
+
+    /// Hears what changes, and puts the tasks into the line whose time has come: others may wait for one that is known to
+    /// be ready here alone. Goes on until nobody waits for it; what it was about to do then is done the next time.
+    pub async fn follow(&mut self) {
+        loop {
+            let followed = match self.ready_all().await {
+                Ok(()) => self.changed().await,
+                Err(trouble) => Err(trouble),
+            };
+            if let Err(trouble) = followed {
+                tracing::info!("nats: {trouble}");
+                tokio::time::sleep(AGAIN).await;
+            }
+        }
     }
 
     /// Puts the ready tasks into the line that somebody who died has left out of it.
