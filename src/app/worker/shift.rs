@@ -3,7 +3,10 @@
 use std::{path::Path, time::Duration};
 
 use async_nats::{Client, Subscriber, jetstream};
-use tokio::{sync::mpsc, time::MissedTickBehavior};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, MissedTickBehavior},
+};
 
 use super::{
     callings::Callings,
@@ -65,6 +68,8 @@ pub(super) struct Shift<'a> {
     news: Subscriber,
     queue: Watched,
     signals: Signals,
+    /// When it was last looked whether something was missed.
+    looked: Instant,
     /// How many sessions failed in a row.
     failures: u32,
 }
@@ -102,7 +107,7 @@ impl<'a> Shift<'a> {
         let news = news.map_err(|error| Trouble(format!("cannot subscribe: {error}")))?;
         let queue = watch(&client, &nats, args).await?;
         let sessions = Sessions::of(root);
-        Ok(Self { args, sessions, me, callings, nats, client, told, news, queue, signals, failures: 0 })
+        Ok(Self { args, sessions, me, callings, nats, client, told, news, queue, signals, looked: Instant::now(), failures: 0 })
     }
 
     /// Until there is nothing more to do, or somebody says so.
@@ -167,8 +172,8 @@ impl<'a> Shift<'a> {
             changed = self.queue.changed() => changed?,
             told = self.told.recv() => hear(told)?,
             Some(message) = next(&mut self.news) => self.queue.queue.line.heard(&message.subject),
-            () = tokio::time::sleep(LOOK) => {
-                self.queue.queue.line.look().await?;
+            () = tokio::time::sleep_until(self.looked + LOOK) => {
+                self.looked = Instant::now();
                 let Self { queue, callings, .. } = self;
                 queue.mend(|order| callings.agent_for(&Row::of(order)).is_some()).await?;
             }

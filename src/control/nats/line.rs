@@ -139,13 +139,18 @@ impl Line {
         Ok(Self { jetstream: jetstream.clone(), stream: store.stream, prefix, lease, rows: BTreeMap::new() })
     }
 
+    /// The place of a task.
+    pub fn subject(&self, order: &Order) -> String {
+        format!("{}{}.{}", self.prefix, Row::of(order).tokens(), Key::of(order).tokens())
+    }
+
     /// Puts a task into the line, unless it is there.
     pub async fn put(&mut self, order: &Order) -> Result<(), Trouble> {
         let row = Row::of(order);
         if row.agents_token().len() > LONGEST {
             return Err(Trouble(format!("task {} names too many agents", order.id)));
         }
-        let subject = format!("{}{}.{}", self.prefix, row.tokens(), Key::of(order).tokens());
+        let subject = self.subject(order);
         let mut headers = HeaderMap::new();
         headers.insert(LAST_OF_SUBJECT, "0");
         let text = serde_json::to_vec(order).expect("an order has no keys that are not text");
@@ -169,16 +174,18 @@ impl Line {
         }
     }
 
-    /// Looks which rows there are.
-    pub async fn look(&mut self) -> Result<(), Trouble> {
+    /// Looks what is there, and gives the subjects.
+    pub async fn look(&mut self) -> Result<BTreeSet<String>, Trouble> {
         let cannot = |error: String| Trouble(format!("the queue cannot be read: {error}"));
         let found = self.stream.info_with_subjects(format!("{}>", self.prefix)).await;
         let mut found = std::pin::pin!(found.map_err(|error| cannot(error.to_string()))?);
+        let mut there = BTreeSet::new();
         while let Some(next) = std::future::poll_fn(|context| found.as_mut().poll_next(context)).await {
             let (subject, _) = next.map_err(|error| cannot(error.to_string()))?;
             self.heard(&subject);
+            there.insert(subject);
         }
-        Ok(())
+        Ok(there)
     }
 
     /// The next task of the rows that are wanted, the highest priority first.

@@ -188,12 +188,18 @@ impl Watched {
         }
     }
 
-    /// Puts the ready tasks into the line that somebody who died has left out of it.
+    /// Looks whether something is missing: puts the tasks into the line that are not in it though somebody could begin, or
+    /// did and may be dead.
     pub async fn mend(&mut self, mut wanted: impl FnMut(&Order) -> bool) -> Result<(), Trouble> {
-        let ready = |task: &&Queued| task.standing == Standing::Ready;
-        for task in self.tasks.values().filter(ready).filter(|task| wanted(&task.order)) {
-            self.queue.line.put(&task.order).await?;
+        let Queue { line, .. } = &mut self.queue;
+        let there = line.look().await?;
+        let is_due = |task: &&Queued| matches!(task.standing, Standing::Ready | Standing::Active { .. });
+        for task in self.tasks.values().filter(is_due).filter(|task| wanted(&task.order)) {
+            if !there.contains(&line.subject(&task.order)) {
+                line.put(&task.order).await?;
+            }
         }
+        self.stirred = true;
         Ok(())
     }
 }
