@@ -66,8 +66,8 @@ pub struct Seen {
 /// The changes of tasks, as they come: first each task as it is, then each that changes.
 pub struct Changes {
     messages: Ordered,
-    /// How many come of those that were there.
-    pub before: u64,
+    /// How many are there that have not come. While others write this is no number to count to: what changes comes once more.
+    pub left: u64,
 }
 
 impl Key {
@@ -188,7 +188,9 @@ impl Board {
     pub async fn all(&self) -> Result<Vec<Queued>, Trouble> {
         let mut changes = self.changes("").await?;
         let mut all = BTreeMap::new();
-        for number in 0..changes.before {
+        let mut number = 0_u64;
+        while changes.left > 0 {
+            number += 1;
             let next = tokio::time::timeout(PATIENCE, changes.next()).await;
             if let Some(task) = next.map_err(|_| Trouble("the server does not answer".to_owned()))?? {
                 all.insert(Key::of(&task.order), (number, task));
@@ -209,9 +211,9 @@ impl Board {
             ..OrderedConfig::default()
         };
         let consumer = self.store.stream.create_consumer(config).await.map_err(|error| cannot(error.to_string()))?;
-        let before = consumer.cached_info().num_pending;
+        let left = consumer.cached_info().num_pending;
         let messages = consumer.messages().await.map_err(|error| cannot(error.to_string()))?;
-        Ok(Changes { messages, before })
+        Ok(Changes { messages, left })
     }
 }
 
@@ -220,7 +222,10 @@ impl Changes {
     pub async fn next(&mut self) -> Result<Option<Queued>, Trouble> {
         let next = std::future::poll_fn(|context| Pin::new(&mut self.messages).poll_next(context)).await;
         match next {
-            Some(Ok(message)) => Ok(serde_json::from_slice(&message.payload).ok()),
+            Some(Ok(message)) => {
+                self.left = message.info().map_or(0, |info| info.pending);
+                Ok(serde_json::from_slice(&message.payload).ok())
+            }
             Some(Err(error)) => Err(Trouble(format!("the tasks of the queue cannot be read: {error}"))),
             None => Err(Trouble("the connection was lost".to_owned())),
         }

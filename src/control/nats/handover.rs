@@ -111,7 +111,7 @@ impl Handover<'_> {
 
     /// What happened in the queue while nobody listened, then what happened in the session.
     async fn catch_up(&self, queue: &mut Queue, known: &mut Known, changes: &mut Changes) -> Result<(), Trouble> {
-        for _ in 0..changes.before {
+        while changes.left > 0 {
             let task = changes.next().await?;
             known.queued.extend(task.map(|task| (task.order.id.clone(), task)));
         }

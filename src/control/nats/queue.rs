@@ -125,7 +125,7 @@ impl Queue {
         let mut changes = self.board.changes("").await?;
         let mut tasks = BTreeMap::new();
         let reading = async {
-            for _ in 0..changes.before {
+            while changes.left > 0 {
                 tasks.extend(changes.next().await?.map(|task| (Key::of(&task.order), task)));
             }
             Ok::<_, Trouble>(())
