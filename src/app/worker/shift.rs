@@ -174,8 +174,12 @@ impl<'a> Shift<'a> {
             Some(message) = next(&mut self.news) => self.queue.queue.line.heard(&message.subject),
             () = tokio::time::sleep_until(self.looked + LOOK) => {
                 self.looked = Instant::now();
-                let Self { queue, callings, .. } = self;
-                queue.mend(|order| callings.agent_for(&Row::of(order)).is_some()).await?;
+                let Self { queue, callings, signals, .. } = self;
+                tokio::select! {
+                    biased;
+                    _ = signals.next() => return Ok(Next::Leave(INTERRUPTED)),
+                    mended = queue.mend(|order| callings.agent_for(&Row::of(order)).is_some()) => mended?,
+                }
             }
         }
         Ok(Next::Wait)
