@@ -368,6 +368,22 @@ fn a_server_that_is_away_holds_nobody_and_hears_of_it_later() {
 }
 
 #[test]
+fn a_server_that_lost_everything_holds_nobody() {
+    let mut server = NatsServer::start();
+    let here = machine(&server, "", UNTIL_GO);
+    here.queue(&["add", "Do it"]);
+    let mut worker = here.worker(&["--drain"]);
+    worker.wait_until("begin", |task| is(task, "1", "active"));
+    eventually_in(&here.root().join("pids"));
+    server.kill();
+    server.forget();
+    server.up();
+    here.write("go", "");
+    let ran = worker.end();
+    assert!(ran.code == 0 && ran.err.contains("the queue does not know task 1 any more"), "{}", ran.err);
+}
+
+#[test]
 fn a_task_that_its_worker_dies_of_is_given_up_at_last() {
     let server = NatsServer::start();
     let here = machine(&server, "", "otherwise: { say: x, run: 'kill -9 $PPID; sleep 9' }\n");

@@ -21,7 +21,11 @@ use tokio::process::{Child, Command};
 use crate::{
     app::{leash, run::first_free},
     control::cli::worker::WorkerArgs,
-    engine::{State, event::Outcome, queue::{Queued, Upshot}},
+    engine::{
+        State,
+        event::Outcome,
+        queue::{Queued, Upshot},
+    },
     journal::{self, Folder, Sessions, folder::PRIVATE_FILE},
     runtime::now,
 };

@@ -107,7 +107,20 @@ impl<'a> Shift<'a> {
         let news = news.map_err(|error| Trouble(format!("cannot subscribe: {error}")))?;
         let queue = watch(&client, &nats, args).await?;
         let sessions = Sessions::of(root);
-        Ok(Self { args, sessions, me, callings, nats, client, told, news, queue, signals, looked: Instant::now(), failures: 0 })
+        Ok(Self {
+            args,
+            sessions,
+            me,
+            callings,
+            nats,
+            client,
+            told,
+            news,
+            queue,
+            signals,
+            looked: Instant::now(),
+            failures: 0,
+        })
     }
 
     /// Until there is nothing more to do, or somebody says so.
@@ -347,11 +360,11 @@ impl<'a> Shift<'a> {
 
     /// Writes down what came of a task, however long the server is away.
     async fn settle(&mut self, task: &Queued, lot: &Lot, upshot: &Upshot) -> std::result::Result<Option<u8>, Oddity> {
-        let (board, key) = (self.queue.queue.board.clone(), Key::of(&task.order));
+        let key = Key::of(&task.order);
         let mut said = false;
         loop {
             let ended = |task: &Queued| task.ended(&self.me.worker, upshot.clone(), now());
-            let Trouble(why) = match board.change(&key, ended).await {
+            let Trouble(why) = match self.queue.queue.board.change(&key, ended).await {
                 Ok(Some(task)) => {
                     self.tell(&task)?;
                     break;
@@ -365,11 +378,20 @@ impl<'a> Shift<'a> {
             if !std::mem::replace(&mut said, true) {
                 say(&format!("creel: NATS: {why}; what came of task {} is told when the server is back", key.id()));
             }
+            let _ = lot.keep().await;
+            // A server without what it had before has no board either, until somebody makes one.
+            let watched = async {
+                tokio::time::sleep(AGAIN).await;
+                Box::pin(watch(&self.client, &self.nats, self.args)).await
+            };
             tokio::select! {
                 _ = self.signals.next() => return Ok(Some(INTERRUPTED)),
-                () = tokio::time::sleep(AGAIN) => {}
+                watched = watched => {
+                    if let Ok(queue) = watched {
+                        self.queue = queue;
+                    }
+                }
             }
-            let _ = lot.keep().await;
         }
         // If this is lost, the task is handed out once more, and whoever gets it sees that there is nothing to do.
         let _ = lot.done().await;
@@ -381,9 +403,13 @@ impl<'a> Shift<'a> {
     async fn let_go(&self, task: &Queued, lot: &Lot) -> std::result::Result<(), Trouble> {
         let seen = self.queue.queue.board.get(&Key::of(&task.order)).await?;
         let written = |seen: &Seen| seen.task.standing.by().is_some_and(|by| by.worker == self.me.worker);
-        if !seen.as_ref().is_some_and(written) {
-            let id = &task.order.id;
-            say(&format!("creel: task {id} is in other hands now; what was done here does not count"));
+        let (id, session) = (&task.order.id, task.standing.by().map_or("", |by| by.session.as_str()));
+        match &seen {
+            None => say(&format!(
+                "creel: the queue does not know task {id} any more; what was done is in session {session}"
+            )),
+            Some(seen) if written(seen) => {}
+            Some(_) => say(&format!("creel: task {id} is in other hands now; what was done here does not count")),
         }
         if seen.is_some_and(|seen| seen.task.is_settled()) {
             lot.done().await?;
@@ -430,8 +456,9 @@ async fn kept(lot: &Lot, board: &Board, worker: &str) {
         beat.tick().await;
         // A server that is away may be back before the lease is over.
         let _ = lot.keep().await;
-        if let Ok(Ok(seen)) = tokio::time::timeout(often, board.get(&Key::of(&lot.order))).await
-            && !seen.is_some_and(|seen| seen.task.is_in_hands_of(worker))
+        // A task that nobody knows is in no other hands: the server lost it, and what is begun may be of use.
+        if let Ok(Ok(Some(seen))) = tokio::time::timeout(often, board.get(&Key::of(&lot.order))).await
+            && !seen.task.is_in_hands_of(worker)
         {
             return;
         }
