@@ -52,7 +52,8 @@ pub(super) fn worker(args: &WorkerArgs) -> Result {
         let agents = agents.into_iter().collect::<Vec<_>>().join(", ");
         let types = if args.types.is_empty() { "every type".to_owned() } else { args.types.join(", ") };
         say(&format!("creel: takes tasks ({types}) from {} for {agents}; Ctrl-C ends it", nats.shown()));
-        Shift::new(args, &root, me, callings, nats, client, told).await?.work().await
+        let shift = Shift::new(args, &root, me, callings, nats, client, told).await?;
+        Box::pin(shift.work()).await
     });
     tokio.shutdown_background();
     code

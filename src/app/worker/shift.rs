@@ -1,5 +1,7 @@
 //! What a worker does from its first task to its last.
 
+mod parting;
+
 use std::{path::Path, time::Duration};
 
 use async_nats::{Client, Subscriber, jetstream};
@@ -7,6 +9,8 @@ use tokio::{
     sync::mpsc,
     time::{Instant, MissedTickBehavior},
 };
+
+use parting::Parting;
 
 use super::{
     callings::Callings,
@@ -39,10 +43,6 @@ use crate::{
 const LOOK: Duration = Duration::from_secs(2);
 /// How long to wait for a server that is in trouble.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long a worker that leaves waits for the server.
-const PARTING: Duration = Duration::from_secs(2);
-/// How many failed sessions in a row are the worker's own fault.
-const FAILURES: u32 = 3;
 /// How much of a goal or a reason fits into a line.
 const LINE: usize = 100;
 /// The exit code of a worker that was told to leave.
@@ -79,16 +79,6 @@ enum Next {
     Take(Box<Lot>),
     Wait,
     Leave(u8),
-}
-
-/// How the work on a task ended.
-enum Parting {
-    /// With its session.
-    Ended(End),
-    /// The task is in other hands.
-    TakenAway,
-    /// The worker was told to leave. If the session was over by itself, that counts.
-    Leaves(Option<Upshot>),
 }
 
 impl<'a> Shift<'a> {
@@ -312,127 +302,6 @@ impl<'a> Shift<'a> {
                 () = self.queue.follow() => {}
             }
         }
-    }
-
-    /// Says what came of a task.
-    async fn part(&mut self, task: &Queued, lot: &Lot, parting: Parting) -> std::result::Result<Option<u8>, Oddity> {
-        let id = &task.order.id;
-        match parting {
-            Parting::TakenAway => {
-                self.let_go(task, lot).await?;
-                Ok(None)
-            }
-            Parting::Leaves(None) => {
-                self.give_back(task, lot).await;
-                Ok(Some(INTERRUPTED))
-            }
-            Parting::Leaves(Some(upshot)) => {
-                self.settle(task, lot, &upshot).await?;
-                Ok(Some(INTERRUPTED))
-            }
-            Parting::Ended(End::NeverBegan) => {
-                self.give_back(task, lot).await;
-                let why = format!(
-                    "the session of task {id} did not begin, so this worker is of no use; the task is back in the queue"
-                );
-                Err(Oddity::Failure(Failure::failed(why)))
-            }
-            Parting::Ended(End::Died) => {
-                say(&format!("creel: the session of task {id} died; somebody will go on with it"));
-                let seen = self.queue.queue.board.get(&Key::of(&task.order)).await?;
-                // What is in other hands is not ours to give.
-                if self.is_ours(seen.as_ref()) {
-                    lot.back(AGAIN).await?;
-                }
-                Ok(None)
-            }
-            Parting::Ended(End::Upshot(upshot, outcome)) => {
-                let leaves = self.settle(task, lot, &upshot).await?;
-                self.failures = if outcome == Some(Outcome::Failed) { self.failures + 1 } else { 0 };
-                if self.failures >= FAILURES {
-                    let why = format!("{FAILURES} sessions in a row failed; is the agent of this machine in order?");
-                    return Err(Oddity::Failure(Failure::failed(why)));
-                }
-                Ok(leaves)
-            }
-        }
-    }
-
-    /// Writes down what came of a task, however long the server is away.
-    async fn settle(&mut self, task: &Queued, lot: &Lot, upshot: &Upshot) -> std::result::Result<Option<u8>, Oddity> {
-        let key = Key::of(&task.order);
-        let mut said = false;
-        loop {
-            let ended = |task: &Queued| task.ended(&self.me.worker, upshot.clone(), now());
-            let Trouble(why) = match self.queue.queue.board.change(&key, ended).await {
-                Ok(Some(task)) => {
-                    self.tell(&task)?;
-                    break;
-                }
-                Ok(None) => {
-                    self.let_go(task, lot).await?;
-                    return Ok(None);
-                }
-                Err(trouble) => trouble,
-            };
-            if !std::mem::replace(&mut said, true) {
-                say(&format!("creel: NATS: {why}; what came of task {} is told when the server is back", key.id()));
-            }
-            let _ = lot.keep().await;
-            // A server without what it had before has no board either, until somebody makes one.
-            let watched = async {
-                tokio::time::sleep(AGAIN).await;
-                Box::pin(watch(&self.client, &self.nats, self.args)).await
-            };
-            tokio::select! {
-                _ = self.signals.next() => return Ok(Some(INTERRUPTED)),
-                watched = watched => {
-                    if let Ok(queue) = watched {
-                        self.queue = queue;
-                    }
-                }
-            }
-        }
-        // If this is lost, the task is handed out once more, and whoever gets it sees that there is nothing to do.
-        let _ = lot.done().await;
-        Ok(None)
-    }
-
-    /// The task is not in our hands any more. Whoever has it needs it to stay in the line: it would not be handed out
-    /// again if that worker died.
-    async fn let_go(&self, task: &Queued, lot: &Lot) -> std::result::Result<(), Trouble> {
-        let seen = self.queue.queue.board.get(&Key::of(&task.order)).await?;
-        let written = |seen: &Seen| seen.task.standing.by().is_some_and(|by| by.worker == self.me.worker);
-        let (id, session) = (&task.order.id, task.standing.by().map_or("", |by| by.session.as_str()));
-        match &seen {
-            None => say(&format!(
-                "creel: the queue does not know task {id} any more; what was done is in session {session}"
-            )),
-            Some(seen) if written(seen) => {}
-            Some(_) => say(&format!("creel: task {id} is in other hands now; what was done here does not count")),
-        }
-        if seen.is_some_and(|seen| seen.task.is_settled()) {
-            lot.done().await?;
-        }
-        Ok(())
-    }
-
-    fn is_ours(&self, seen: Option<&Seen>) -> bool {
-        seen.is_some_and(|seen| seen.task.is_in_hands_of(&self.me.worker))
-    }
-
-    /// Lets somebody else have the task.
-    async fn give_back(&mut self, task: &Queued, lot: &Lot) {
-        let (board, key) = (self.queue.queue.board.clone(), Key::of(&task.order));
-        let giving = async {
-            if let Ok(Some(task)) = board.change(&key, |task| task.given_back(&self.me.worker)).await {
-                let _ = self.tell(&task);
-                let _ = lot.back(Duration::ZERO).await;
-                let _ = self.client.flush().await;
-            }
-        };
-        // If the server is away, the task is handed out again when the lease is over.
-        let _ = tokio::time::timeout(PARTING, giving).await;
     }
 
     /// Tells what became of a task.
