@@ -94,7 +94,7 @@ impl Order {
         }
         if serde_json::to_string(&self).map_or(0, |text| text.len()) > LARGEST {
             let most = LARGEST >> 10;
-            return Err(format!("task {id} is longer than {most} KiB; put it into a file, and name that in the goal"));
+            return Err(format!("the task is longer than {most} KiB; put it into a file, and name that in the goal"));
         }
         Ok(self)
     }
