@@ -174,7 +174,7 @@ impl Line {
         }
     }
 
-    /// Looks what is there, and gives the subjects.
+    /// Looks what is there, and gives the subjects. Rows with nothing in them are not asked for tasks any more.
     pub async fn look(&mut self) -> Result<BTreeSet<String>, Trouble> {
         let cannot = |error: String| Trouble(format!("the queue cannot be read: {error}"));
         let found = self.stream.info_with_subjects(format!("{}>", self.prefix)).await;
@@ -182,8 +182,13 @@ impl Line {
         let mut there = BTreeSet::new();
         while let Some(next) = std::future::poll_fn(|context| found.as_mut().poll_next(context)).await {
             let (subject, _) = next.map_err(|error| cannot(error.to_string()))?;
-            self.heard(&subject);
             there.insert(subject);
+        }
+        let row = |subject: &String| subject.strip_prefix(&self.prefix).and_then(Row::parse);
+        let rows: BTreeSet<Row> = there.iter().filter_map(row).collect();
+        self.rows.retain(|row, _| rows.contains(row));
+        for row in rows {
+            self.rows.entry(row).or_default();
         }
         Ok(there)
     }
