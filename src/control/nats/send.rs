@@ -32,6 +32,8 @@ use crate::journal::outbox::{Letter, Letters, Names, Outbox};
 pub const WINDOW: usize = 512;
 /// After how many records the place is kept, and those who watch are told.
 const KEPT_EVERY: u64 = 256;
+/// How long records are gathered before they leave: whoever is woken for each one keeps a processor from the session.
+const GATHERED: Duration = Duration::from_millis(5);
 /// After how long those who watch are told that the server is behind: a record on its way is no news.
 const SLOW: Duration = Duration::from_millis(300);
 /// What a message needs beside the record: headers, and the names in them.
@@ -47,6 +49,28 @@ struct UnderWay {
     seq: u64,
     end: u64,
     acks: VecDeque<Ack>,
+}
+
+/// What is left in the file when as much was read as may be under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// Nothing.
+    Nothing,
+    /// More than fits into the window.
+    TooMuch,
+    /// Whatever comes after the first record, which claims the session's name.
+    AllButTheFirst,
+}
+
+impl Rest {
+    /// Whether it can follow, with that many under way.
+    const fn can_follow(self, under_way: usize) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::TooMuch => under_way <= WINDOW / 2,
+            Self::AllButTheFirst => under_way == 0,
+        }
+    }
 }
 
 /// Sends the records of a session.
@@ -71,39 +95,55 @@ impl Sender<'_> {
         let mut letters = self.outbox.letters(self.holdings.place.offset)?;
         let mut under_way: VecDeque<UnderWay> = VecDeque::new();
         let mut over = false;
+        let mut rest = Rest::Nothing;
+        // When the file is to be read on.
+        let mut due = Some(Instant::now());
         let mut word_due = Instant::now() + SLOW;
         loop {
-            // First what is known to be there, then the file: a record that comes in between is seen the next time.
-            news.mark_unchanged();
-            let more = self.fill(&mut letters, &mut under_way).await?;
-            match under_way.front_mut() {
-                None if over => return self.caught_up(*news.borrow()),
-                None => {
-                    self.caught_up(*news.borrow())?;
-                    over = news.changed().await.is_err();
-                    word_due = Instant::now() + SLOW;
-                }
-                Some(first) => tokio::select! {
-                    biased;
-                    acked = first.acked() => {
-                        let at = acked?;
-                        let end = under_way.pop_front().map(|first| (first.seq, first.end));
-                        self.take_off(end, at, *news.borrow())?;
+            if rest.can_follow(under_way.len()) || due.is_some_and(|due| due <= Instant::now()) {
+                // First what is known to be there, then the file: a record that comes in between is seen the next time.
+                news.mark_unchanged();
+                due = None;
+                rest = self.fill(&mut letters, &mut under_way).await?;
+            }
+            let Some(first) = under_way.front_mut() else {
+                match due {
+                    Some(due) => tokio::time::sleep_until(due).await,
+                    None if over => return self.caught_up(*news.borrow()),
+                    None => {
+                        self.caught_up(*news.borrow())?;
+                        over = news.changed().await.is_err();
+                        due = Some(gathered(over));
+                        word_due = Instant::now() + SLOW;
                     }
-                    changed = news.changed(), if !over && !more => over = changed.is_err(),
-                    () = tokio::time::sleep_until(word_due) => {
+                }
+                continue;
+            };
+            tokio::select! {
+                biased;
+                acked = first.acked() => {
+                    let at = acked?;
+                    let end = under_way.pop_front().map(|first| (first.seq, first.end));
+                    self.take_off(end, at, *news.borrow())?;
+                }
+                changed = news.changed(), if !over && due.is_none() => {
+                    over = changed.is_err();
+                    due = Some(gathered(over));
+                }
+                () = tokio::time::sleep_until(due.unwrap_or(word_due).min(word_due)) => {
+                    if word_due <= Instant::now() {
                         self.tell(*news.borrow());
                         word_due = Instant::now() + SLOW;
                     }
-                },
+                }
             }
         }
     }
 
-    /// Publishes until the window is full, or nothing is left; whether something is.
-    async fn fill(&mut self, letters: &mut Letters, under_way: &mut VecDeque<UnderWay>) -> Result<bool, Trouble> {
+    /// Publishes until the window is full, or nothing is left.
+    async fn fill(&mut self, letters: &mut Letters, under_way: &mut VecDeque<UnderWay>) -> Result<Rest, Trouble> {
         while under_way.len() < WINDOW {
-            let Some(letter) = letters.read()? else { return Ok(false) };
+            let Some(letter) = letters.read()? else { return Ok(Rest::Nothing) };
             let there = letter.seq <= self.holdings.place.seq || self.holdings.beyond.contains(&letter.seq);
             if there {
                 if under_way.is_empty() && letter.seq <= self.holdings.place.seq {
@@ -115,11 +155,10 @@ impl Sender<'_> {
             let alone = sent.seq == 1;
             under_way.push_back(sent);
             if alone {
-                // It claims the session's name; the others wait until it has it.
-                return Ok(true);
+                return Ok(Rest::AllButTheFirst);
             }
         }
-        Ok(true)
+        Ok(Rest::TooMuch)
     }
 
     async fn publish(&self, letter: Letter) -> Result<UnderWay, Trouble> {
@@ -179,6 +218,11 @@ impl Sender<'_> {
             news
         });
     }
+}
+
+/// When to read on after something was heard. There is nothing to wait for when the session is over.
+fn gathered(over: bool) -> Instant {
+    if over { Instant::now() } else { Instant::now() + GATHERED }
 }
 
 impl UnderWay {
