@@ -43,8 +43,8 @@ const INTERRUPTED: u8 = 130;
 pub(super) enum Surface {
     /// On the screen, where a person can answer.
     Screen(tui::Options),
-    /// Printed, with nobody there.
-    Printed(Format),
+    /// Printed, mostly with nobody there.
+    Printed(Format, Presence),
     /// Not at all: it runs in the background, and waits for whoever attaches or answers from elsewhere.
     Nowhere,
 }
@@ -55,9 +55,10 @@ impl Surface {
         if detach.background {
             return Self::Nowhere;
         }
+        let presence = if output.attended { Presence::Attended } else { Presence::Unattended };
         match output {
-            OutputArgs { json: true, .. } => Self::Printed(Format::Json),
-            OutputArgs { .. } if !is_on_screen(output, detach) => Self::Printed(Format::Lines),
+            OutputArgs { json: true, .. } => Self::Printed(Format::Json, presence),
+            OutputArgs { .. } if !is_on_screen(output, detach) => Self::Printed(Format::Lines, presence),
             OutputArgs { .. } => Self::Screen(screen_options(ui)),
         }
     }
@@ -66,7 +67,7 @@ impl Surface {
     pub(super) fn presence(&self) -> Presence {
         match self {
             Self::Screen(_) | Self::Nowhere => Presence::Attended,
-            Self::Printed(_) => Presence::Unattended,
+            Self::Printed(_, presence) => *presence,
         }
     }
 }
@@ -161,7 +162,7 @@ pub(super) fn supervise(
                 on_screen(window, |watchers| make(scene, watchers)).await
             }
             Surface::Nowhere => in_background(Hidden { folder, nats, leash }, |watchers| make(scene, watchers)).await,
-            Surface::Printed(format) => {
+            Surface::Printed(format, _) => {
                 printed(Hidden { folder, nats, leash }, format, |watchers| make(scene, watchers)).await
             }
         }

@@ -182,6 +182,9 @@ pub struct OutputArgs {
     /// Print records, one a line; implies --headless.
     #[arg(long)]
     pub json: bool,
+    /// Without a screen, somebody answers all the same, from elsewhere.
+    #[arg(long, hide = true)]
+    pub attended: bool,
 }
 
 /// Whether a session goes into the background.

@@ -13,6 +13,8 @@
 pub mod handover;
 pub mod order;
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::{State, event::Outcome, stop::promise::Promise, tasks::task::TaskState, time::At};
@@ -163,6 +165,23 @@ impl Queued {
         (self.standing == Standing::Created && !waits).then(|| self.with(Standing::Ready))
     }
 
+    /// Whether it waits for nothing but what others work on, however far around: then it will be ready when they are done.
+    pub fn is_coming<'a>(&'a self, known: impl Fn(&str) -> Option<&'a Self>) -> bool {
+        let (mut next, mut seen) = (vec![self], BTreeSet::new());
+        let mut worked_on = false;
+        while let Some(task) = next.pop().filter(|task| task.standing == Standing::Created) {
+            for on in task.order.dependencies.iter().filter(|on| seen.insert(on.as_str())).filter_map(|on| known(on)) {
+                match on.standing {
+                    Standing::Active { .. } => worked_on = true,
+                    Standing::Created => next.push(on),
+                    Standing::Ready | Standing::Blocked { .. } => return false,
+                    Standing::Completed { .. } | Standing::Removed => {}
+                }
+            }
+        }
+        worked_on
+    }
+
     /// What becomes of it in the hands of a worker. To be handed one that is active means that its worker gave no sign of
     /// life for too long.
     pub fn claimed(&self, by: Hand, at: At) -> Claim {
@@ -300,6 +319,27 @@ mod tests {
         let ready = waiting.readied(|id| id != "1").expect("nothing is open");
         assert_eq!(ready.standing, Standing::Ready);
         assert_eq!(ready.readied(|_| false), None);
+    }
+
+    #[test]
+    fn a_task_is_coming_when_all_that_is_in_its_way_is_worked_on() {
+        let named = |id: &str, on: &[&str], standing: Standing| {
+            let dependencies = on.iter().map(|on| (*on).to_owned()).collect();
+            let order = Order { id: id.into(), goal: "g".into(), dependencies, ..Order::default() };
+            Queued { standing, ..Queued::new(order, AT) }
+        };
+        let active = || Standing::Active { by: hand("a"), started_at: String::new() };
+        let blocked = || Standing::Blocked { reason: "no".into(), by: None };
+        let coming = |first: Standing, second: Standing| {
+            let all = [named("1", &[], first), named("2", &["1"], second), named("3", &["2", "1"], Standing::Created)];
+            all[2].is_coming(|id| all.iter().find(|task| task.order.id == id))
+        };
+        assert!(coming(active(), Standing::Created));
+        assert!(!coming(blocked(), Standing::Created));
+        assert!(!coming(Standing::Ready, Standing::Created));
+        assert!(coming(Standing::Removed, active()));
+        assert!(!coming(Standing::Removed, Standing::Removed));
+        assert!(!named("3", &[], active()).is_coming(|_| None));
     }
 
     #[test]

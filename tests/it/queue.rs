@@ -232,6 +232,66 @@ fn a_worker_whose_agent_is_broken_does_not_go_through_the_whole_queue() {
     assert_eq!(here.state("4"), "ready");
 }
 
+#[test]
+fn an_attended_worker_has_gates_answered_from_another_machine() {
+    let server = NatsServer::start();
+    let rest = "hooks: { post_iteration: [{ command: 'echo look at this', pipe_output: true }] }";
+    let (here, there) = (machine(&server, rest, DONE), Project::new());
+    here.queue(&["add", "Do it"]);
+    let worker = here.command(&["worker", "--trust", "--drain", "--attended"]);
+    let worker = std::thread::spawn(move || {
+        let mut worker = worker;
+        Ran::of(&worker.output().expect("creel starts"))
+    });
+    let nats = |args: &[&str]| there.creel(&[args, &["--nats", &server.url()]].concat());
+    until("a gate is seen from afar", || nats(&["sessions"]).out.contains("waiting at gate 1"));
+    assert_eq!(here.state("1"), "active");
+    let answered = nats(&["gate", "answer", "1", "skip", "-s", "task-1"]);
+    assert_eq!(answered.code, 0, "{}", answered.err);
+    let ran = worker.join().expect("it ends");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("◆ gate 1: ") && ran.err.contains("task 1 is completed"), "{}{}", ran.out, ran.err);
+}
+
+#[test]
+fn a_worker_that_drains_the_queue_waits_for_what_others_work_on() {
+    let server = NatsServer::start();
+    let (here, there) = (machine(&server, "", UNTIL_GO), machine(&server, "", DONE));
+    here.queue(&["add", "First", "-t", "a"]);
+    here.queue(&["add", "Then", "-t", "c", "--depends-on", "1"]);
+    here.queue(&["add", "Last", "-t", "b", "--depends-on", "1"]);
+    let mut first = here.worker(&["--types", "a"]);
+    first.wait_until("begin", |task| is(task, "1", "active"));
+    let mut second = there.worker(&["--types", "b", "--drain"]);
+    here.write("go", "");
+    second.wait_until("end", |task| is(task, "3", "completed"));
+    assert_eq!((second.end().code, here.state("2").as_str()), (0, "ready"));
+    first.signal(Signal::TERM);
+    first.end();
+}
+
+#[test]
+fn a_worker_whose_config_is_not_trusted_any_more_leaves_the_task_to_others() {
+    let server = NatsServer::start();
+    let here = machine(&server, "", UNTIL_GO);
+    here.queue(&["add", "Do it"]);
+    let mut first = here.worker(&[]);
+    first.wait_until("begin", |task| is(task, "1", "active"));
+    eventually_in(&here.root().join("pids"));
+    first.signal(Signal::TERM);
+    first.end();
+    here.queue(&["add", "Do more", "-p", "4"]);
+    let mut second = Started::of(here.command(&["worker", "--trust", "--json"]));
+    until("it works on the first one", || here.read("pids").lines().count() == 2);
+    assert_eq!(here.creel(&["untrust"]).code, 0);
+    here.write("go", "");
+    second.wait_until("end", |task| is(task, "1", "completed"));
+    let ran = second.end();
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("the session of task 2 did not begin, so this worker is of no use"), "{}", ran.err);
+    assert_eq!((here.state("2"), &here.queued("2")["attempt"]), ("ready".into(), &0.into()));
+}
+
 // What dies
 
 #[test]

@@ -32,6 +32,8 @@ use crate::{
 
 /// The exit code of a session that waits for somebody who is not there.
 const NOBODY_THERE: i32 = 4;
+/// The exit code of one that could not begin: its config is wrong, or not trusted any more.
+const USAGE: i32 = 2;
 
 /// What is known here of a task that was handed out.
 pub(super) enum Before {
@@ -125,7 +127,10 @@ impl Hired {
 
     fn start(folder: Folder, mut command: Command, job: &Job<'_>, input: File) -> io::Result<Self> {
         let WorkerArgs { config, nats, attended, json, .. } = job.args;
-        command.arg(if *attended { "--background" } else { "--headless" });
+        command.arg("--headless");
+        if *attended {
+            command.arg("--attended");
+        }
         if let Some(config) = &config.config {
             command.arg("--config").arg(config);
         }
@@ -146,6 +151,9 @@ impl Hired {
     /// Waits for its end.
     pub(super) async fn ended(&mut self) -> End {
         let status = self.child.wait().await.unwrap_or_else(|_| ExitStatus::from_raw(1 << 8));
+        if status.code() == Some(USAGE) {
+            return End::NeverBegan;
+        }
         let Some(state) = self.state() else {
             // Whoever killed it so early has nothing against this machine.
             return if status.signal().is_some() { End::Died } else { End::NeverBegan };

@@ -193,7 +193,7 @@ impl<'a> Shift<'a> {
         let Self { queue, callings, .. } = self;
         queue.tasks().any(|task| {
             let is_due = matches!(task.standing, Standing::Ready | Standing::Active { .. });
-            is_due && callings.agent_for(&Row::of(&task.order)).is_some()
+            (is_due || queue.is_coming(task)) && callings.agent_for(&Row::of(&task.order)).is_some()
         })
     }
 

@@ -151,6 +151,12 @@ impl Watched {
         self.tasks.insert(Key::of(&task.order), task);
     }
 
+    /// Whether a task will be ready when others have done what they work on.
+    pub fn is_coming(&self, task: &Queued) -> bool {
+        let key = Key::of(&task.order);
+        task.is_coming(|on| self.tasks.get(&key.sibling(on)))
+    }
+
     /// All tasks that are known.
     pub fn tasks(&self) -> impl Iterator<Item = &Queued> {
         self.tasks.values()
