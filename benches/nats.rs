@@ -42,6 +42,10 @@ const WINDOW: usize = 512;
 /// How many requests a round has.
 const REQUESTS: u32 = 500;
 const ITERATIONS: u32 = 100;
+/// An agent that answers a hundred times faster than one that thinks.
+const QUICK: &str = "sleep 0.01";
+/// One that does not even do that. There, creel and the server are all that the processors have to do.
+const NOTHING: &str = "true";
 
 fn main() -> ExitCode {
     measure::run(&FIGURES)
@@ -121,9 +125,12 @@ fn line(seq: u32) -> String {
 /// A session that has a server, against the same session without one.
 fn session() -> Result<Vec<Finding>> {
     let stage = Stage::new()?;
-    let compared = compare(25, || stage.session(Some(&stage.nats)), || stage.session(None))?;
+    let session = |agent, nats| stage.session(agent, nats);
+    let compared = compare(9, || session(QUICK, Some(&stage.nats)), || session(QUICK, None))?;
+    let hasty = compare(25, || session(NOTHING, Some(&stage.nats)), || session(NOTHING, None))?;
     let what = format!("{ITERATIONS} iterations with a server");
-    Ok(vec![compared.finding(&what, "without", 1.05)])
+    let text = hasty.tell(&format!("{what}, of an agent that does nothing"), "without");
+    Ok(vec![compared.finding(&what, "without", 1.05), Finding { text, verdict: Verdict::Information }])
 }
 
 /// A command to a session and its answer, against a bare request to a program that only answers.
@@ -250,11 +257,11 @@ impl Stage {
     }
 
     /// A session from its first record to its last.
-    fn session(&self, nats: Option<&Nats>) -> Result<Duration> {
+    fn session(&self, agent: &str, nats: Option<&Nats>) -> Result<Duration> {
         let name = self.name();
         let started = Instant::now();
         let _inside = self.tokio.enter();
-        let (mut runtime, folder) = self.begin(&name, "true")?;
+        let (mut runtime, folder) = self.begin(&name, agent)?;
         let uplink = nats.map(|nats| Uplink::open(nats.clone(), &folder, &mut runtime)).transpose()?;
         let left = self.tokio.block_on(runtime.run())?;
         let took = started.elapsed();

@@ -16,7 +16,8 @@ const WIDE: Cells = (120, 40);
 const HELD: &str = "hooks: { post_iteration: [{ name: a, command: 'echo red', pipe_output: true }] }";
 const COMPLETE: &str = "  - say: '<promise>COMPLETE</promise>'\n";
 /// A turn that lasts until the file `go` is there.
-const UNTIL_GO: &str = "  - { say: 'working on it', run: 'until [ -e go ]; do sleep 0.02; done' }\n";
+const UNTIL_GO: &str =
+    "  - { say: 'working on it', run: 'until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n";
 
 /// A project with a scripted agent.
 fn scripted(rest: &str, turns: &str) -> Project {
@@ -225,7 +226,7 @@ fn two_screens_show_the_same_session_and_either_can_stop_it() {
 
 #[test]
 fn an_attached_screen_shows_what_a_hook_prints_while_it_runs() {
-    let hook = "until [ -e start ]; do sleep 0.02; done; echo halfway there; until [ -e go ]; do sleep 0.02; done";
+    let hook = "until [ -e start ] || [ ! -e creel.yaml ]; do sleep 0.02; done; echo halfway there; until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done";
     let session = Background::start(scripted(&format!("hooks: {{ stop: [{{ command: '{hook}' }}] }}"), COMPLETE));
     session.waits_for("hook_started");
     let mut terminal = session.attach();
@@ -243,8 +244,8 @@ fn an_attached_screen_shows_what_a_hook_prints_while_it_runs() {
 
 #[test]
 fn an_attached_screen_shows_what_a_running_hook_had_printed_before() {
-    let hook = "printf 'one\\ntwo\\n'; until [ -e start ]; do sleep 0.02; done; echo three; \
-                until [ -e go ]; do sleep 0.02; done";
+    let hook = "printf 'one\\ntwo\\n'; until [ -e start ] || [ ! -e creel.yaml ]; do sleep 0.02; done; echo three; \
+                until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done";
     let session = Background::start(scripted(&format!("hooks: {{ stop: [{{ command: \"{hook}\" }}] }}"), COMPLETE));
     until("it has printed", || session.project.read(".creel/sessions/s/outputs/run-1.log") == "one\ntwo\n");
     let mut terminal = session.attach();

@@ -16,8 +16,7 @@ use crate::{
 const WIDE: Cells = (120, 40);
 
 /// A turn that lasts until the file `go` is there.
-const UNTIL_GO: &str =
-    "  - { say: '<promise>COMPLETE</promise>', run: 'echo $$ > turn; until [ -e go ]; do sleep 0.02; done' }\n";
+const UNTIL_GO: &str = "  - { say: '<promise>COMPLETE</promise>', run: 'echo $$ > turn; until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n";
 const COMPLETE: &str = "  - say: '<promise>COMPLETE</promise>'\n";
 
 /// A project with a scripted agent.

@@ -31,7 +31,7 @@ fn idle() -> Project {
 
 /// The same, with more config.
 pub(crate) fn configured(more: &str) -> Project {
-    let turn = "  - { say: '<promise>COMPLETE</promise>', run: 'until [ -e go ]; do sleep 0.02; done' }\n";
+    let turn = "  - { say: '<promise>COMPLETE</promise>', run: 'until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n";
     let scenario = format!("turns:\n{turn}otherwise: {{ say: '<promise>COMPLETE</promise>' }}\n");
     let config = format!("prompt: GOAL\nagents: {{ demo: {{ script: scenario.yaml }} }}\n{more}");
     Project::with(&config).file("scenario.yaml", &scenario)

@@ -83,7 +83,7 @@ fn an_agent_is_escalated_by_a_loop_of_its_own() {
 
 #[test]
 fn what_an_agent_registered_decides_after_a_kill_too() {
-    let wait = format!("{REGISTER}; until [ -e go ]; do sleep 0.02; done");
+    let wait = format!("{REGISTER}; until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done");
     let turns = json!([
         { "run": wait, "say": "Registered." },
         { "run": "touch done", "say": "Again, and done." },

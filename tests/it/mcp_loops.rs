@@ -235,7 +235,7 @@ async fn what_a_loop_will_not_do_is_told_with_what_to_do_instead() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_judgement_takes_as_long_as_its_rules_and_holds_nobody() {
-    let wait = "until [ -e ready ]; do sleep 0.02; done; test -e good";
+    let wait = "until [ -e ready ] || [ ! -e creel.yaml ]; do sleep 0.02; done; test -e good";
     let project = configured(&format!("stop: {{ rules: [{{ name: slow, type: command, command: '{wait}' }}] }}"));
     let mut session = project.start();
     session.wait_for("prompt_sent");
@@ -274,7 +274,7 @@ async fn a_judgement_takes_as_long_as_its_rules_and_holds_nobody() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_its_agent_completes_by_a_tool_is_complete() {
-    let turn = "  - { say: 'All done.', run: 'until [ -e go ]; do sleep 0.02; done' }\n";
+    let turn = "  - { say: 'All done.', run: 'until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n";
     let project = configured("").file("scenario.yaml", &format!("turns:\n{turn}otherwise: {{ say: more }}\n"));
     let mut session = project.start();
     session.wait_for("prompt_sent");
@@ -305,7 +305,7 @@ async fn a_loop_that_escalates_holds_the_session_when_the_turn_ends() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hook_that_is_registered_for_the_session_sends_its_agent_on() {
-    let turns = "turns:\n  - { say: '<promise>COMPLETE</promise>', run: 'until [ -e go ]; do sleep 0.02; done' }\n  \
+    let turns = "turns:\n  - { say: '<promise>COMPLETE</promise>', run: 'until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n  \
                  - { say: now, run: 'touch ok' }\notherwise: { say: more }\n";
     let rest = "stop: { hooks: [], rules: [{ name: ok, type: file_existence, files: [ok] }] }";
     let project = configured(rest).file("scenario.yaml", turns);

@@ -16,7 +16,8 @@ use crate::support::{
 };
 
 /// A turn that lasts until the file `go` is there.
-pub(crate) const UNTIL_GO: &str = "  - { say: 'working', run: 'until [ -e go ]; do sleep 0.02; done' }\n";
+pub(crate) const UNTIL_GO: &str =
+    "  - { say: 'working', run: 'until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n";
 const COMPLETE: &str = "  - say: '<promise>COMPLETE</promise>'\n";
 
 /// A project with a scripted agent and a server.

@@ -15,7 +15,8 @@ use crate::{
 };
 
 pub(crate) const WIDE: Cells = (140, 40);
-const UNTIL_GO: &str = "  - { say: 'working on it', run: 'until [ -e go ]; do sleep 0.02; done' }\n";
+const UNTIL_GO: &str =
+    "  - { say: 'working on it', run: 'until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n";
 
 /// A session on one machine, and another machine that knows nothing of it.
 pub(crate) fn two_machines(server: &NatsServer, rest: &str, turns: &str) -> (Project, Project) {

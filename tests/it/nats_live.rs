@@ -23,9 +23,9 @@ const WATCH: &str = r#"{"v":1,"do":"watch","live":true}"#;
 
 /// Two hooks. Each prints something, waits for a file of its name, prints more, and waits for another one.
 const TALKATIVE: &str = "hooks:
-  stop: [{ name: first, command: 'echo first-before; until [ -e first ]; do sleep 0.02; done; echo first-after; \
-                                  until [ -e first-end ]; do sleep 0.02; done' }]
-  post_iteration: [{ name: second, command: 'echo second-before; until [ -e second ]; do sleep 0.02; done' }]
+  stop: [{ name: first, command: 'echo first-before; until [ -e first ] || [ ! -e creel.yaml ]; do sleep 0.02; done; echo first-after; \
+                                  until [ -e first-end ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }]
+  post_iteration: [{ name: second, command: 'echo second-before; until [ -e second ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }]
 ";
 
 fn output(project: &Project, run: u32) -> String {
@@ -166,8 +166,8 @@ fn a_session_that_nobody_watches_tells_nothing_and_one_that_is_watched_tells_all
 #[test]
 fn a_hook_that_prints_much_holds_neither_the_session_nor_its_records_and_its_end_is_told() {
     let server = NatsServer::with("max_payload: 8192");
-    let hook = "hooks: { stop: [{ name: h, command: 'echo ready; until [ -e start ]; do sleep 0.02; done; \
-                head -c 30000000 /dev/zero; echo the very end; until [ -e go ]; do sleep 0.02; done' }] }";
+    let hook = "hooks: { stop: [{ name: h, command: 'echo ready; until [ -e start ] || [ ! -e creel.yaml ]; do sleep 0.02; done; \
+                head -c 30000000 /dev/zero; echo the very end; until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }] }";
     let here = project(&server.url(), hook, COMPLETE);
     let mut listener = Listener::new(&server, "creel.live.s");
     let mut session = here.start();

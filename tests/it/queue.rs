@@ -19,7 +19,7 @@ use crate::{
 const DONE: &str = "otherwise: { say: 'It is in a.rs. <promise>COMPLETE</promise>' }\n";
 /// Works until the file `go` is there, and tells its process.
 const UNTIL_GO: &str = "otherwise: { say: 'Yes. <promise>COMPLETE</promise>', \
-                        run: 'echo $$ >> pids; until [ -e go ]; do sleep 0.02; done' }\n";
+                        run: 'echo $$ >> pids; until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n";
 
 /// A machine with a worker's config.
 fn machine(server: &NatsServer, rest: &str, script: &str) -> Project {
@@ -352,7 +352,7 @@ fn a_worker_that_is_told_to_leave_gives_its_task_back_at_once() {
 #[test]
 fn what_was_done_before_the_worker_leaves_is_not_done_again() {
     let server = NatsServer::start();
-    let hook = "hooks: { session_end: [{ command: 'echo x > ending; until [ -e go ]; do sleep 0.02; done' }] }";
+    let hook = "hooks: { session_end: [{ command: 'echo x > ending; until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }] }";
     let here = machine(&server, hook, DONE);
     here.queue(&["add", "Do it"]);
     let mut worker = here.worker(&[]);
@@ -482,8 +482,7 @@ fn what_other_programs_put_into_the_line_is_done_too() {
 /// A session whose agent works until `home` is there, and whose hook notes each completed task.
 fn leading(server: &NatsServer) -> Project {
     let rest = "prompt: GOAL\nhooks: { on_task_complete: [{ command: 'echo {{task_id}} >> completed' }] }";
-    let script =
-        "otherwise: { say: 'Yes. <promise>COMPLETE</promise>', run: 'until [ -e home ]; do sleep 0.02; done' }\n";
+    let script = "otherwise: { say: 'Yes. <promise>COMPLETE</promise>', run: 'until [ -e home ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n";
     machine(server, rest, script)
 }
 
@@ -584,7 +583,7 @@ fn a_session_hears_later_what_was_done_while_it_was_dead() {
 fn a_session_without_a_server_reaches_no_queue() {
     let here = Project::with("prompt: GOAL\nagents: { demo: { script: s.yaml } }\n").file(
         "s.yaml",
-        "turns: [{ run: 'until [ -e home ]; do sleep 0.02; done' }]\notherwise: { say: '<promise>COMPLETE</promise>' }",
+        "turns: [{ run: 'until [ -e home ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }]\notherwise: { say: '<promise>COMPLETE</promise>' }",
     );
     let mut session = here.start();
     session.wait_for("prompt_sent");

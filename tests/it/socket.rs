@@ -11,8 +11,7 @@ use crate::support::{
 };
 
 /// A turn that lasts until the file `go` is there.
-const UNTIL_GO: &str =
-    "  - { say: '<promise>COMPLETE</promise>', run: 'echo $$ > turn; until [ -e go ]; do sleep 0.02; done' }\n";
+const UNTIL_GO: &str = "  - { say: '<promise>COMPLETE</promise>', run: 'echo $$ > turn; until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n";
 
 /// A project with a scripted agent.
 fn scripted(rest: &str, turns: &str) -> Project {
@@ -349,7 +348,7 @@ fn who_watches_gets_every_record_once_from_the_one_that_was_asked_for() {
 
 #[test]
 fn who_watches_can_hear_hooks_while_they_run() {
-    let hook = "echo out; until [ -e heard ]; do sleep 0.02; done; echo err >&2";
+    let hook = "echo out; until [ -e heard ] || [ ! -e creel.yaml ]; do sleep 0.02; done; echo err >&2";
     let (project, session) = working(&format!("hooks: {{ stop: [{{ command: '{hook}' }}] }}"));
     let mut peer = Peer::of(&project);
     assert_eq!(peer.ask(r#"{"v":1,"do":"watch","live":true}"#)["ok"], true);

@@ -15,7 +15,7 @@ const NOTES: &str =
 
 /// A session whose agent works until the file `go` is there.
 fn working(rest: &str) -> (Project, Started) {
-    let turn = "  - { say: '<promise>COMPLETE</promise>', run: 'until [ -e go ]; do sleep 0.02; done' }\n";
+    let turn = "  - { say: '<promise>COMPLETE</promise>', run: 'until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n";
     let config = format!("prompt: GOAL\nagents: {{ demo: {{ script: scenario.yaml }} }}\n{rest}");
     let scenario = format!("turns:\n{turn}otherwise: {{ say: '<promise>COMPLETE</promise>' }}\n");
     let project = Project::with(&config).file("scenario.yaml", &scenario);

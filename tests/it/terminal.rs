@@ -14,8 +14,7 @@ const WIDE: Cells = (120, 40);
 const SMALL: Cells = (80, 24);
 
 /// A turn that lasts until the file `go` is there.
-const UNTIL_GO: &str =
-    "  - { say: '<promise>COMPLETE</promise>', run: 'echo $$ > turn; until [ -e go ]; do sleep 0.02; done' }\n";
+const UNTIL_GO: &str = "  - { say: '<promise>COMPLETE</promise>', run: 'echo $$ > turn; until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n";
 /// A turn after which the agent has nothing more to do.
 const COMPLETE: &str = "  - say: <promise>COMPLETE</promise>\n";
 

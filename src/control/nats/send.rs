@@ -30,10 +30,12 @@ use crate::journal::outbox::{Letter, Letters, Names, Outbox};
 
 /// How many messages are under way at once.
 pub const WINDOW: usize = 512;
+/// How many leave together, while there are more than fit.
+const REFILL: usize = 64;
 /// After how many records the place is kept, and those who watch are told.
 const KEPT_EVERY: u64 = 256;
 /// How long records are gathered before they leave: whoever is woken for each one keeps a processor from the session.
-const GATHERED: Duration = Duration::from_millis(5);
+const GATHERED: Duration = Duration::from_millis(10);
 /// After how long those who watch are told that the server is behind: a record on its way is no news.
 const SLOW: Duration = Duration::from_millis(300);
 /// What a message needs beside the record: headers, and the names in them.
@@ -67,7 +69,7 @@ impl Rest {
     const fn can_follow(self, under_way: usize) -> bool {
         match self {
             Self::Nothing => false,
-            Self::TooMuch => under_way <= WINDOW / 2,
+            Self::TooMuch => under_way + REFILL <= WINDOW,
             Self::AllButTheFirst => under_way == 0,
         }
     }
