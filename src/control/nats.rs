@@ -60,9 +60,6 @@ use send::{Sender, WINDOW};
 use store::{Holdings, Store, Whose};
 use subject::Subjects;
 
-/// How nice this thread is to others.
-#[cfg(target_os = "linux")]
-const BEHIND: i32 = 10;
 /// How long the server may take to answer.
 const ANSWER: Duration = Duration::from_secs(10);
 /// How long a session that is over waits until the server has its last records.
@@ -173,16 +170,8 @@ impl Uplink {
     }
 }
 
-/// Lets the session go first wherever there are too few processors for both. Only Linux takes it for the thread that
-/// says so; elsewhere it would be the session's, too.
-fn step_back() {
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::setpriority_process(None, BEHIND);
-}
-
 impl Station {
     fn run(mut self, mut session: Session) {
-        step_back();
         let mut failures = 0;
         loop {
             // A runtime for each connection: what a client still had to send goes with it.
@@ -291,8 +280,7 @@ impl Station {
         }
         let last = ended.borrow().clone();
         if let Some(status) = last {
-            roster.give(id, status).await;
-            let _ = client.flush().await;
+            roster.give_last(id, status).await;
         }
         Ok(())
     }

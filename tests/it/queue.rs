@@ -94,7 +94,8 @@ fn tasks_are_done_by_priority_and_after_those_that_they_wait_for() {
     assert!(prompt.contains("Test it\n\n[Result of task 1: Write it]\nIt is in a.rs.\n"), "{prompt}");
     let listed = elsewhere.creel(&["task", "list", "--queue", "-l", "x", "--nats", &server.url()]).out;
     assert!(listed.contains("look  completed  1               task-look on "), "{listed}");
-    assert!(elsewhere.creel(&["sessions", "--nats", &server.url()]).out.contains("task-4"));
+    let listed = elsewhere.creel(&["sessions", "--nats", &server.url()]);
+    assert!(listed.out.contains("task-4"), "{}{}", listed.out, listed.err);
 }
 
 #[test]

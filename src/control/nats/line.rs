@@ -246,13 +246,6 @@ impl Line {
         self.rows.insert(row.clone(), Some(consumer.clone()));
         Ok(consumer)
     }
-
-    /// What was known of those who hand out tasks may hold no longer.
-    pub fn forget(&mut self) {
-        for consumer in self.rows.values_mut() {
-            *consumer = None;
-        }
-    }
 }
 
 impl Lot {

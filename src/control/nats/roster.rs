@@ -103,6 +103,15 @@ impl<'a> Roster<'a> {
         let _ = self.client.publish(subject, text.into()).await;
     }
 
+    /// Gives the last sign. A session may be over before it could give any.
+    pub(super) async fn give_last(&self, id: &str, status: Status) {
+        if let Err(Trouble(why)) = self.open().await {
+            tracing::warn!("nats: no list of sessions: {why}");
+        }
+        self.give(id, status).await;
+        let _ = self.client.flush().await;
+    }
+
     /// Makes the bucket, if there is none.
     async fn open(&self) -> Result<(), Trouble> {
         let config = store::bucket(&bucket(self.prefix), REMEMBERED, 1);

@@ -99,11 +99,6 @@ impl Order {
         Ok(self)
     }
 
-    /// Whether an agent of that name may work on it.
-    pub fn allows(&self, agent: &str) -> bool {
-        self.agents.is_empty() || self.agents.contains(agent)
-    }
-
     /// The name of the session in which it is worked on for the nth time.
     pub fn session(&self, run: u32) -> String {
         let owner = self.session.as_ref().map_or("task", |owner| owner.name.as_str());
