@@ -165,21 +165,20 @@ impl Queued {
         (self.standing == Standing::Created && !waits).then(|| self.with(Standing::Ready))
     }
 
-    /// Whether it waits for nothing but what others work on, however far around: then it will be ready when they are done.
+    /// Whether it waits for nothing but what others work on, however far around: then it will be ready when they are done. One
+    /// that has nothing in its way is about to be.
     pub fn is_coming<'a>(&'a self, known: impl Fn(&str) -> Option<&'a Self>) -> bool {
         let (mut next, mut seen) = (vec![self], BTreeSet::new());
-        let mut worked_on = false;
-        while let Some(task) = next.pop().filter(|task| task.standing == Standing::Created) {
+        while let Some(task) = next.pop() {
             for on in task.order.dependencies.iter().filter(|on| seen.insert(on.as_str())).filter_map(|on| known(on)) {
                 match on.standing {
-                    Standing::Active { .. } => worked_on = true,
                     Standing::Created => next.push(on),
                     Standing::Ready | Standing::Blocked { .. } => return false,
-                    Standing::Completed { .. } | Standing::Removed => {}
+                    Standing::Active { .. } | Standing::Completed { .. } | Standing::Removed => {}
                 }
             }
         }
-        worked_on
+        self.standing == Standing::Created
     }
 
     /// What becomes of it in the hands of a worker. To be handed one that is active means that its worker gave no sign of
@@ -338,7 +337,7 @@ mod tests {
         assert!(!coming(blocked(), Standing::Created));
         assert!(!coming(Standing::Ready, Standing::Created));
         assert!(coming(Standing::Removed, active()));
-        assert!(!coming(Standing::Removed, Standing::Removed));
+        assert!(coming(Standing::Removed, Standing::Removed));
         assert!(!named("3", &[], active()).is_coming(|_| None));
     }
 

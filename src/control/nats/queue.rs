@@ -112,8 +112,11 @@ impl Queue {
             open.extend(waits.then(|| on.clone()));
         }
         let is_open = |on: &str| open.iter().any(|open| open == on);
-        let readied = self.board.change(key, |task| task.readied(is_open)).await?;
-        let task = readied.unwrap_or(task);
+        let task = match self.board.change(key, |task| task.readied(is_open)).await? {
+            Some(readied) => readied,
+            // Somebody else may have done it just now.
+            None => self.board.get(key).await?.map_or(task, |seen| seen.task),
+        };
         if task.standing == Standing::Ready {
             self.line.put(&task.order).await?;
         }
