@@ -579,7 +579,8 @@ async fn leaves_nothing(way: &str, last: Value) {
         pids
     });
     agent.shutdown().await;
-    assert!(!pids.into_iter().any(lives), "{way}: {:?}", pids.map(lives));
+    // Whoever was killed has a last moment, if the machine is busy.
+    eventually(&format!("{way}: all are gone"), || !pids.into_iter().any(lives)).await;
 }
 
 #[tokio::test]
