@@ -679,7 +679,7 @@ fn of_two_hundred_tasks_each_is_completed_once_though_workers_are_killed() {
     assert!(all.len() == TASKS && all.iter().all(|task| task["state"] == "completed"));
 }
 
-/// Every third task waits for the one before it.
+/// Adds the nth task, with one of the five priorities.
 fn add(project: &Project, url: &str, n: usize) -> std::process::Child {
     let (id, goal, priority) = (format!("t{n}"), format!("Task {n}"), (n % 5).to_string());
     let args = ["task", "add", "--queue", "--nats", url, &goal, "--id", &id, "-p", &priority];
