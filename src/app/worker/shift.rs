@@ -72,6 +72,8 @@ pub(super) struct Shift<'a> {
     looked: Instant,
     /// How many sessions failed in a row.
     failures: u32,
+    /// What the server was in trouble with last: the same is told once.
+    trouble: Option<Trouble>,
 }
 
 /// What a worker does next.
@@ -110,6 +112,7 @@ impl<'a> Shift<'a> {
             signals,
             looked: Instant::now(),
             failures: 0,
+            trouble: None,
         })
     }
 
@@ -127,7 +130,10 @@ impl<'a> Shift<'a> {
                 Ok(None) => {}
                 Err(Oddity::Failure(failure)) => return Err(failure),
                 Err(Oddity::Trouble(trouble)) => {
-                    say(&format!("creel: NATS: {trouble}; trying again"));
+                    if self.trouble.as_ref() != Some(&trouble) {
+                        say(&format!("creel: NATS: {trouble}; trying again"));
+                    }
+                    self.trouble = Some(trouble);
                     if let Some(code) = self.recover().await {
                         return Ok(code);
                     }
@@ -231,6 +237,7 @@ impl<'a> Shift<'a> {
             return Ok(None);
         }
         self.tell(&task)?;
+        self.trouble = None;
         let parting = self.have_done(before, &task, &prompt, &lot).await?;
         self.part(&task, &lot, parting).await
     }
