@@ -256,7 +256,7 @@ impl Stage {
         Ok((Runtime::begin(began, &folder, scene, Vec::new())?, folder))
     }
 
-    /// A session from its first record to its last.
+    /// A session from its first record until the server has its last.
     fn session(&self, agent: &str, nats: Option<&Nats>) -> Result<Duration> {
         let name = self.name();
         let started = Instant::now();
@@ -264,9 +264,9 @@ impl Stage {
         let (mut runtime, folder) = self.begin(&name, agent)?;
         let uplink = nats.map(|nats| Uplink::open(nats.clone(), &folder, &mut runtime)).transpose()?;
         let left = self.tokio.block_on(runtime.run())?;
+        check(uplink.and_then(Uplink::close).is_none(), "the server does not have everything")?;
         let took = started.elapsed();
         check(left.state.iterations.current == ITERATIONS, "not all iterations took place")?;
-        check(uplink.and_then(Uplink::close).is_none(), "the server does not have everything")?;
         fs::remove_dir_all(&folder.path)?;
         Ok(took)
     }

@@ -30,7 +30,6 @@ pub mod subject;
 use std::{
     io,
     path::PathBuf,
-    pin::Pin,
     time::{Duration, Instant},
 };
 
@@ -41,7 +40,7 @@ use async_nats::{
 use tokio::sync::{broadcast, mpsc, watch};
 
 use super::socket::{
-    ledger::{Desk, Ledger},
+    ledger::{Desk, Ledger, Pace},
     view::Status,
 };
 use crate::{
@@ -117,8 +116,6 @@ enum End {
     Trouble(Trouble),
 }
 
-type Following = Pin<Box<dyn Future<Output = Status> + Send>>;
-
 impl Uplink {
     /// Connects the session of this folder, which this process is about to run.
     pub fn open(nats: Nats, folder: &Folder, runtime: &mut Runtime) -> io::Result<Self> {
@@ -128,7 +125,7 @@ impl Uplink {
         let follower = runtime.follow();
         let (id, started) = (follower.state.began.id.clone(), follower.state.started);
         let (link_in, link) = watch::channel(Link::Connecting { behind: follower.seq });
-        let (ledger, desk) = Ledger::new(follower, Some(link.clone()));
+        let (ledger, desk) = Ledger::new(follower, Some(link.clone()), Pace::Gathered);
         let subjects = Subjects::new(&nats.prefix, &folder.name);
         let (ended_in, ended) = watch::channel(None);
         let station = Station {
@@ -149,7 +146,7 @@ impl Uplink {
             ended,
             warned: Warned::default(),
         };
-        let session = Session { following: Box::pin(ledger.follow()), ended: ended_in };
+        let session = Session { ledger: Some(ledger), ended: ended_in };
         let thread = std::thread::Builder::new().name("nats".into()).spawn(move || station.run(session))?;
         Ok(Self { link, thread: Some(thread) })
     }
@@ -286,6 +283,14 @@ impl Station {
     }
 }
 
+/// Follows a session to its end; how it was then.
+async fn follow(ledger: &mut Option<Ledger>) -> Status {
+    let Some(following) = ledger else { return std::future::pending().await };
+    let status = following.follow().await;
+    *ledger = None;
+    status
+}
+
 /// Sends what sessions of a project have left unsent, without running one.
 pub async fn send_leftovers(nats: &Nats, sessions: &Sessions) -> Result<(), Trouble> {
     let (client, _told) = connect(nats, Again::Never).await?;
@@ -332,7 +337,8 @@ fn concerns_records(why: &str, subjects: &Subjects) -> bool {
 
 /// The session, as it is followed here.
 struct Session {
-    following: Following,
+    /// Gone when the session is over: whoever waits for news then learns that there are no more.
+    ledger: Option<Ledger>,
     /// How the session was when it ended.
     ended: watch::Sender<Option<Status>>,
 }
@@ -344,18 +350,19 @@ impl Session {
 
     /// Follows the session beside a connection. Nothing, if the session is over and the time to leave has come.
     async fn beside(&mut self, connection: impl Future<Output = End>) -> Option<End> {
-        tokio::pin!(connection);
+        let following = follow(&mut self.ledger);
+        tokio::pin!(connection, following);
         let leave = tokio::time::sleep(LAST_TRY);
         tokio::pin!(leave);
         loop {
             tokio::select! {
                 biased;
-                status = &mut self.following, if !self.is_over() => {
+                status = &mut following, if self.ended.borrow().is_none() => {
                     self.ended.send_replace(Some(status));
                     leave.as_mut().reset(tokio::time::Instant::now() + FAREWELL);
                 }
                 end = &mut connection => return Some(end),
-                () = &mut leave, if self.is_over() => return None,
+                () = &mut leave, if self.ended.borrow().is_some() => return None,
             }
         }
     }
@@ -368,12 +375,13 @@ impl Session {
         };
         tokio.block_on(async {
             let enough = tokio::time::sleep(long);
-            tokio::pin!(enough);
+            let following = follow(&mut self.ledger);
+            tokio::pin!(enough, following);
             let mut news = station.desk.news.clone();
             loop {
                 tokio::select! {
                     biased;
-                    status = &mut self.following => {
+                    status = &mut following => {
                         self.ended.send_replace(Some(status));
                         return;
                     }

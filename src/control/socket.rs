@@ -31,7 +31,7 @@ use tokio::{
 use crate::{control::nats::link::Link, journal::Folder, runtime::Runtime};
 use address::{Address, Places};
 use connection::Reach;
-use ledger::Ledger;
+use ledger::{Ledger, Pace};
 use message::Reply;
 
 /// How many clients there may be at once.
@@ -66,7 +66,7 @@ impl Socket {
     ) -> io::Result<Self> {
         let follower = runtime.follow();
         let (address, listener) = Address::take(places, folder, &follower.state.began.id)?;
-        let (ledger, desk) = Ledger::new(follower, nats.clone());
+        let (ledger, desk) = Ledger::new(follower, nats.clone(), Pace::AtOnce);
         let reach = Reach { handle: runtime.handle(), desk, journal: folder.journal(), live: runtime.live(), nats };
         let server = Server { listener, ledger, reach, address: address.clone() };
         let thread = std::thread::Builder::new().name("socket".into()).spawn(move || server.run())?;
@@ -102,11 +102,12 @@ impl Server {
     }
 
     async fn serve(self) -> io::Result<()> {
-        let Self { listener, ledger, reach, address } = self;
+        let Self { listener, mut ledger, reach, address } = self;
         listener.set_nonblocking(true)?;
         let listener = UnixListener::from_std(listener)?;
         let mut clients = JoinSet::new();
-        let following = ledger.follow();
+        // It is gone with the session: whoever waits for news then learns that there are no more.
+        let following = async move { ledger.follow().await };
         tokio::pin!(following);
         loop {
             tokio::select! {

@@ -34,8 +34,6 @@ pub const WINDOW: usize = 512;
 const REFILL: usize = 64;
 /// After how many records the place is kept, and those who watch are told.
 const KEPT_EVERY: u64 = 256;
-/// How long records are gathered before they leave: whoever is woken for each one keeps a processor from the session.
-const GATHERED: Duration = Duration::from_millis(10);
 /// After how long those who watch are told that the server is behind: a record on its way is no news.
 const SLOW: Duration = Duration::from_millis(300);
 /// What a message needs beside the record: headers, and the names in them.
@@ -53,9 +51,11 @@ struct UnderWay {
     acks: VecDeque<Ack>,
 }
 
-/// What is left in the file when as much was read as may be under way.
+/// What is left in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rest {
+    /// Nobody has looked since something was heard.
+    Unknown,
     /// Nothing.
     Nothing,
     /// More than fits into the window.
@@ -65,9 +65,10 @@ enum Rest {
 }
 
 impl Rest {
-    /// Whether it can follow, with that many under way.
+    /// Whether to read on, with that many under way.
     const fn can_follow(self, under_way: usize) -> bool {
         match self {
+            Self::Unknown => true,
             Self::Nothing => false,
             Self::TooMuch => under_way + REFILL <= WINDOW,
             Self::AllButTheFirst => under_way == 0,
@@ -97,28 +98,22 @@ impl Sender<'_> {
         let mut letters = self.outbox.letters(self.holdings.place.offset)?;
         let mut under_way: VecDeque<UnderWay> = VecDeque::new();
         let mut over = false;
-        let mut rest = Rest::Nothing;
-        // When the file is to be read on.
-        let mut due = Some(Instant::now());
+        let mut rest = Rest::Unknown;
         let mut word_due = Instant::now() + SLOW;
         loop {
-            if rest.can_follow(under_way.len()) || due.is_some_and(|due| due <= Instant::now()) {
+            if rest.can_follow(under_way.len()) {
                 // First what is known to be there, then the file: a record that comes in between is seen the next time.
                 news.mark_unchanged();
-                due = None;
                 rest = self.fill(&mut letters, &mut under_way).await?;
             }
             let Some(first) = under_way.front_mut() else {
-                match due {
-                    Some(due) => tokio::time::sleep_until(due).await,
-                    None if over => return self.caught_up(*news.borrow()),
-                    None => {
-                        self.caught_up(*news.borrow())?;
-                        over = news.changed().await.is_err();
-                        due = Some(gathered(over));
-                        word_due = Instant::now() + SLOW;
-                    }
+                self.caught_up(*news.borrow())?;
+                if over {
+                    return Ok(());
                 }
+                over = news.changed().await.is_err();
+                rest = Rest::Unknown;
+                word_due = Instant::now() + SLOW;
                 continue;
             };
             tokio::select! {
@@ -128,15 +123,13 @@ impl Sender<'_> {
                     let end = under_way.pop_front().map(|first| (first.seq, first.end));
                     self.take_off(end, at, *news.borrow())?;
                 }
-                changed = news.changed(), if !over && due.is_none() => {
+                changed = news.changed(), if !over && rest == Rest::Nothing => {
                     over = changed.is_err();
-                    due = Some(gathered(over));
+                    rest = Rest::Unknown;
                 }
-                () = tokio::time::sleep_until(due.unwrap_or(word_due).min(word_due)) => {
-                    if word_due <= Instant::now() {
-                        self.tell(*news.borrow());
-                        word_due = Instant::now() + SLOW;
-                    }
+                () = tokio::time::sleep_until(word_due) => {
+                    self.tell(*news.borrow());
+                    word_due = Instant::now() + SLOW;
                 }
             }
         }
@@ -220,11 +213,6 @@ impl Sender<'_> {
             news
         });
     }
-}
-
-/// When to read on after something was heard. There is nothing to wait for when the session is over.
-fn gathered(over: bool) -> Instant {
-    if over { Instant::now() } else { Instant::now() + GATHERED }
 }
 
 impl UnderWay {

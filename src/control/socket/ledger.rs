@@ -4,9 +4,15 @@
 //! - Whoever was told that a command was done, and asks then, is told of a session in which it was done: the records that
 //!   are there are folded before a question is answered.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::{
+    sync::{
+        mpsc::{self, error::TryRecvError},
+        oneshot, watch,
+    },
+    time::Instant,
+};
 
 use super::{
     message::{Question, Reply, Told},
@@ -21,6 +27,17 @@ use crate::{
 
 /// How many questions wait before whoever asks has to.
 const BACKLOG: usize = 64;
+/// How long records are gathered, if they are: whoever is woken for each one keeps a processor from the session.
+const GATHERED: Duration = Duration::from_millis(10);
+
+/// When records are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::control) enum Pace {
+    /// As they come.
+    AtOnce,
+    /// Some at a time.
+    Gathered,
+}
 
 /// Follows a session and answers questions.
 pub(in crate::control) struct Ledger {
@@ -31,6 +48,14 @@ pub(in crate::control) struct Ledger {
     news: watch::Sender<u64>,
     /// How the session stands with its NATS server, if it has one.
     nats: Option<watch::Receiver<Link>>,
+    pace: Pace,
+}
+
+/// Whether there can be more records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Session {
+    Runs,
+    IsOver,
 }
 
 struct Asked {
@@ -47,34 +72,63 @@ pub(in crate::control) struct Desk {
 }
 
 impl Ledger {
-    pub(in crate::control) fn new(follower: Follower, nats: Option<watch::Receiver<Link>>) -> (Self, Desk) {
+    pub(in crate::control) fn new(follower: Follower, nats: Option<watch::Receiver<Link>>, pace: Pace) -> (Self, Desk) {
         let Follower { state, seq, records } = follower;
         let (asks, questions) = mpsc::channel(BACKLOG);
         let (news_in, news) = watch::channel(seq);
-        (Self { state, seq, records, questions, news: news_in, nats }, Desk { questions: asks, news })
+        (Self { state, seq, records, questions, news: news_in, nats, pace }, Desk { questions: asks, news })
     }
 
-    /// Follows until the session is over; how the session was then.
-    pub(in crate::control) async fn follow(mut self) -> Status {
+    /// Follows until the session is over; how the session was then. Can be dropped and begun again, also in another
+    /// runtime of tokio: nothing but the time that was waited is lost.
+    pub(in crate::control) async fn follow(&mut self) -> Status {
+        // Until when records are gathered. Nobody listens for them until then, so the session wakes nobody.
+        let mut due: Option<Instant> = None;
         loop {
             tokio::select! {
                 biased;
-                record = self.records.recv() => match record {
-                    Some(record) => self.fold(&record),
-                    None => return self.status(),
+                record = self.records.recv(), if due.is_none() => match (record, self.pace) {
+                    (Some(record), Pace::Gathered) => {
+                        self.fold(&record);
+                        due = Some(Instant::now() + GATHERED);
+                    }
+                    (Some(record), Pace::AtOnce) => {
+                        self.fold(&record);
+                        self.news.send_replace(self.seq);
+                    }
+                    (None, _) => return self.status(),
                 },
                 Some(Asked { question, reply }) = self.questions.recv() => {
+                    self.catch_up();
                     // Whoever asked may be gone.
                     let _ = reply.send(self.answer(question));
+                }
+                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    due = None;
+                    if self.catch_up() == Session::IsOver {
+                        return self.status();
+                    }
                 }
             }
         }
     }
 
+    /// Folds all that is there.
+    fn catch_up(&mut self) -> Session {
+        let session = loop {
+            match self.records.try_recv() {
+                Ok(record) => self.fold(&record),
+                Err(TryRecvError::Empty) => break Session::Runs,
+                Err(TryRecvError::Disconnected) => break Session::IsOver,
+            }
+        };
+        self.news.send_if_modified(|known| std::mem::replace(known, self.seq) != self.seq);
+        session
+    }
+
     fn fold(&mut self, record: &Record) {
         self.state.apply(record.at, &record.event);
         self.seq = record.seq;
-        self.news.send_replace(record.seq);
     }
 
     fn status(&self) -> Status {
