@@ -24,6 +24,7 @@ use crate::{
             roster::host,
         },
     },
+    engine::queue::duty::Duty,
     runtime::now,
 };
 use callings::Callings;
@@ -34,7 +35,7 @@ pub(super) fn worker(args: &WorkerArgs) -> Result {
     let Some(nats) = on_command_line(args.nats.url.as_deref(), project.settings.nats.clone())? else {
         return Err(Failure::usage("no server is named: give --nats URL, or `nats:` in the config"));
     };
-    let callings = Callings::new(&project.settings, &args.types, args.agent.as_deref());
+    let callings = Callings::new(&project.settings, Duty { types: &args.types, agent: args.agent.as_deref() });
     let plans = callings.plans()?;
     let would_run: Vec<String> = plans.iter().flat_map(|plan| trust::of_project(&project, plan)).collect();
     let asked = if args.trust { Asked::Trust } else { Asked::Unsaid };

@@ -1,7 +1,8 @@
 //! The queue that many machines work from: what may become of a task in it.
 //!
 //! Owns the rules: who may begin, who says what came of it, when it is begun again. What is to be done is an [`order`]; what a
-//! session and the queue have to tell each other of a task of the session is a [`handover`].
+//! session and the queue have to tell each other of a task of the session is a [`handover`]; which tasks a worker takes is its
+//! [`duty`].
 //! Does not keep tasks and does not hand them out: a board and a line do, wherever those are.
 //!
 //! # Invariants
@@ -10,6 +11,7 @@
 //!   next worker, and what the first one says then counts for nothing.
 //! - A task that takes its worker down again and again is not handed out for ever.
 
+pub mod duty;
 pub mod handover;
 pub mod order;
 
@@ -165,9 +167,18 @@ impl Queued {
         (self.standing == Standing::Created && !waits).then(|| self.with(Standing::Ready))
     }
 
+    /// Whether somebody is to work on it now, or will be when others have done theirs.
+    pub fn is_ahead<'a>(&'a self, known: impl Fn(&str) -> Option<&'a Self>) -> bool {
+        match self.standing {
+            Standing::Ready | Standing::Active { .. } => true,
+            Standing::Created => self.is_coming(known),
+            Standing::Blocked { .. } | Standing::Completed { .. } | Standing::Removed => false,
+        }
+    }
+
     /// Whether it waits for nothing but what others work on, however far around: then it will be ready when they are done. One
     /// that has nothing in its way is about to be.
-    pub fn is_coming<'a>(&'a self, known: impl Fn(&str) -> Option<&'a Self>) -> bool {
+    fn is_coming<'a>(&'a self, known: impl Fn(&str) -> Option<&'a Self>) -> bool {
         let (mut next, mut seen) = (vec![self], BTreeSet::new());
         while let Some(task) = next.pop() {
             for on in task.order.dependencies.iter().filter(|on| seen.insert(on.as_str())).filter_map(|on| known(on)) {
@@ -178,7 +189,7 @@ impl Queued {
                 }
             }
         }
-        self.standing == Standing::Created
+        true
     }
 
     /// What becomes of it in the hands of a worker. To be handed one that is active means that its worker gave no sign of
@@ -331,14 +342,15 @@ mod tests {
         let blocked = || Standing::Blocked { reason: "no".into(), by: None };
         let coming = |first: Standing, second: Standing| {
             let all = [named("1", &[], first), named("2", &["1"], second), named("3", &["2", "1"], Standing::Created)];
-            all[2].is_coming(|id| all.iter().find(|task| task.order.id == id))
+            all[2].is_ahead(|id| all.iter().find(|task| task.order.id == id))
         };
         assert!(coming(active(), Standing::Created));
         assert!(!coming(blocked(), Standing::Created));
         assert!(!coming(Standing::Ready, Standing::Created));
         assert!(coming(Standing::Removed, active()));
         assert!(coming(Standing::Removed, Standing::Removed));
-        assert!(!named("3", &[], active()).is_coming(|_| None));
+        assert!(named("3", &[], active()).is_ahead(|_| None));
+        assert!(!named("3", &[], blocked()).is_ahead(|_| None));
     }
 
     #[test]

@@ -120,7 +120,7 @@ fn a_server_that_is_killed_and_comes_back_misses_nothing_also_long_after_it_forg
     server.kill();
     until("it is seen", || link(&project)["state"] == "away");
     project.does(&["message", "said while the server was away"]);
-    assert_eq!(link(&project)["behind"], 1);
+    until("it is counted", || link(&project)["behind"] == 1);
     server.up();
     until_sent(&project);
     project.write("go", "");

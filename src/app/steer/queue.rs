@@ -119,7 +119,7 @@ fn add_alone(args: AddArgs) -> Result {
     };
     let Reached { server, mut queue } = Reached::open(&session)?;
     let added = server.tokio.block_on(queue.add(order, now()))?;
-    print(&(added.order.id + "\n"))
+    print(&(added.task.order.id + "\n"))
 }
 
 /// Who was named, or else who may work on the type, as the config here knows it.

@@ -1,7 +1,6 @@
-//! Which tasks a worker takes, and who works on them.
+//! Who can work on which tasks where a worker is: what its config allows.
 //!
-//! # Invariants
-//! - A task is taken only if an agent can be run here that its type allows, on this machine and where it was added.
+//! Does not decide which tasks the worker takes: see [`crate::engine::queue::duty`].
 
 use std::collections::BTreeMap;
 
@@ -9,32 +8,37 @@ use crate::{
     app::{Failure, Result},
     config::{Settings, Wanted},
     control::nats::line::Row,
-    engine::policy::Plan,
+    engine::{
+        policy::Plan,
+        queue::duty::{Duty, Hands},
+    },
 };
 
 /// Which tasks a worker takes.
 pub(super) struct Callings<'a> {
     settings: &'a Settings,
-    /// The types that were named; none means all.
-    types: &'a [String],
-    /// The agent that was named.
-    agent: Option<&'a str>,
+    duty: Duty<'a>,
     /// Who works on which row, as far as it was asked.
     known: BTreeMap<Row, Option<String>>,
 }
 
 impl<'a> Callings<'a> {
     /// What a worker was asked to take.
-    pub(super) fn new(settings: &'a Settings, types: &'a [String], agent: Option<&'a str>) -> Self {
-        Self { settings, types, agent, known: BTreeMap::new() }
+    pub(super) fn new(settings: &'a Settings, duty: Duty<'a>) -> Self {
+        Self { settings, duty, known: BTreeMap::new() }
     }
 
     /// What would run, for the types that were named or that there are. There must be something.
     pub(super) fn plans(&self) -> Result<Vec<Plan>> {
-        if !self.types.is_empty() {
-            return self.types.iter().map(|kind| self.plan_of(self.described(kind)).map_err(Failure::from)).collect();
+        if !self.duty.types.is_empty() {
+            return self
+                .duty
+                .types
+                .iter()
+                .map(|kind| self.plan_of(self.described(kind)).map_err(Failure::from))
+                .collect();
         }
-        let untyped = self.settings.plan(Wanted { agent: self.agent, ..Wanted::default() });
+        let untyped = self.settings.plan(Wanted { agent: self.duty.agent, ..Wanted::default() });
         let typed = self.settings.task_types.keys().filter_map(|kind| self.plan_of(Some(kind)).ok());
         let typed: Vec<Plan> = typed.collect();
         match untyped {
@@ -59,25 +63,19 @@ impl<'a> Callings<'a> {
     }
 
     fn find(&self, row: &Row) -> Option<String> {
-        let named = row.kind.as_ref().is_some_and(|kind| self.types.contains(kind));
-        if !self.types.is_empty() && !named {
-            return None;
-        }
         let kind = row.kind.as_deref().and_then(|kind| self.described(kind));
-        let allowed = |agent: &String| row.agents.is_empty() || row.agents.contains(agent);
         let usual = self.plan_of(kind).ok().map(|plan| plan.agent);
-        let others = row.agents.iter().filter(|_| self.agent.is_none()).cloned();
-        let can = |agent: &String| {
+        let can = |agent: &str| {
             self.settings.plan(Wanted { agent: Some(agent), task_type: kind, ..Wanted::default() }).is_ok()
         };
-        usual.into_iter().chain(others).find(|agent| allowed(agent) && can(agent))
+        self.duty.agent_for(row.kind.as_deref(), &row.agents, &Hands { usual: usual.as_deref(), can })
     }
 
     /// The plan for a type: with the agent that was named, or the config's, or another that the type allows.
     fn plan_of(&self, kind: Option<&str>) -> std::result::Result<Plan, crate::config::ConfigError> {
         let with = |agent| self.settings.plan(Wanted { agent, task_type: kind, ..Wanted::default() });
-        let usual = with(self.agent);
-        if usual.is_ok() || self.agent.is_some() {
+        let usual = with(self.duty.agent);
+        if usual.is_ok() || self.duty.agent.is_some() {
             return usual;
         }
         let of_type = kind.and_then(|kind| self.settings.task_types.get(kind));

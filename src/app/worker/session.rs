@@ -24,7 +24,7 @@ use crate::{
     engine::{
         State,
         event::Outcome,
-        queue::{Queued, Upshot},
+        queue::{Queued, Upshot, duty::Trace},
     },
     journal::{self, Folder, Sessions, folder::PRIVATE_FILE},
     runtime::now,
@@ -74,27 +74,20 @@ pub(super) enum End {
 }
 
 impl Before {
-    /// Looks for the session of a task. One of that name is another task's if it was asked something else, or if it is older
-    /// than a task that nobody began with: another server's, perhaps, or of a queue that was lost.
+    /// Looks for the session of a task.
     pub(super) fn of(sessions: &Sessions, task: &Queued, prompt: &str) -> Self {
         let name = &task.order.session(task.run);
         let folder = sessions.folder(name);
         if !folder.exists() {
             return Self::Nothing(folder);
         }
-        let is_its = |state: &State| {
-            let is_younger = state.started.rfc3339() >= task.created_at;
-            state.began.prompt == prompt && (task.attempt > 0 || is_younger)
-        };
-        let state = journal::fold(&folder.journal()).ok().filter(is_its);
-        match state {
-            None => Self::Nothing(first_free(sessions, name)),
-            Some(_) if journal::running(&folder).is_some() => Self::Running,
-            Some(state) => match state.outcome() {
-                // It was stopped because its worker left.
-                None | Some(Outcome::Cancelled) => Self::Begun(folder),
-                Some(_) => Self::Ended(folder, Upshot::of(&state)),
-            },
+        let found =
+            journal::fold(&folder.journal()).map_or(Trace::Foreign, |session| Trace::of(&session, task, prompt));
+        match found {
+            Trace::Foreign => Self::Nothing(first_free(sessions, name)),
+            Trace::Unfinished | Trace::Over(_) if journal::running(&folder).is_some() => Self::Running,
+            Trace::Unfinished => Self::Begun(folder),
+            Trace::Over(upshot) => Self::Ended(folder, upshot),
         }
     }
 

@@ -31,10 +31,7 @@ use crate::{
         },
         text::{first_line, plain},
     },
-    engine::{
-        event::Outcome,
-        queue::{Claim, Hand, Queued, Standing, Upshot},
-    },
+    engine::queue::{Claim, Hand, Queued, Standing, Upshot, duty::Streak},
     journal::Sessions,
     runtime::now,
 };
@@ -70,8 +67,8 @@ pub(super) struct Shift<'a> {
     signals: Signals,
     /// When it was last looked whether something was missed.
     looked: Instant,
-    /// How many sessions failed in a row.
-    failures: u32,
+    /// The sessions that failed in a row.
+    failures: Streak,
     /// What the server was in trouble with last: the same is told once.
     trouble: Option<Trouble>,
 }
@@ -111,7 +108,7 @@ impl<'a> Shift<'a> {
             queue,
             signals,
             looked: Instant::now(),
-            failures: 0,
+            failures: Streak::default(),
             trouble: None,
         })
     }
@@ -197,10 +194,7 @@ impl<'a> Shift<'a> {
     /// Whether there is a task for this worker now, or may be when others have done theirs.
     fn has_more(&mut self) -> bool {
         let Self { queue, callings, .. } = self;
-        queue.tasks().any(|task| {
-            let is_due = matches!(task.standing, Standing::Ready | Standing::Active { .. });
-            (is_due || queue.is_coming(task)) && callings.agent_for(&Row::of(&task.order)).is_some()
-        })
+        queue.tasks().any(|task| queue.is_ahead(task) && callings.agent_for(&Row::of(&task.order)).is_some())
     }
 
     /// Has a task done. Gives an exit code if the worker is to leave.
@@ -221,8 +215,8 @@ impl<'a> Shift<'a> {
         let task = match task.claimed(hand, now()) {
             Claim::Begin(task) => task,
             Claim::GivenUp(task) => {
-                if board.write(&task, revision).await?.is_some() {
-                    self.tell(&task)?;
+                if let Some(revision) = board.write(&task, revision).await? {
+                    self.tell(Seen { task, revision })?;
                 }
                 lot.done().await?;
                 return Ok(None);
@@ -232,11 +226,11 @@ impl<'a> Shift<'a> {
                 return Ok(None);
             }
         };
-        if board.write(&task, revision).await?.is_none() {
+        let Some(revision) = board.write(&task, revision).await? else {
             lot.back(Duration::ZERO).await?;
             return Ok(None);
-        }
-        self.tell(&task)?;
+        };
+        self.tell(Seen { task: task.clone(), revision })?;
         self.trouble = None;
         let parting = self.have_done(before, &task, &prompt, &lot).await?;
         self.part(&task, &lot, parting).await
@@ -289,7 +283,7 @@ impl<'a> Shift<'a> {
             tokio::select! {
                 biased;
                 end = hired.ended() => return match (stopped, end) {
-                    (Some(Parting::Leaves(_)), End::Upshot(upshot, Some(outcome))) if outcome != Outcome::Cancelled => {
+                    (Some(Parting::Leaves(_)), End::Upshot(upshot, Some(outcome))) if outcome.is_by_itself() => {
                         Parting::Leaves(Some(upshot))
                     }
                     (stopped, end) => stopped.unwrap_or(Parting::Ended(end)),
@@ -312,13 +306,14 @@ impl<'a> Shift<'a> {
     }
 
     /// Tells what became of a task.
-    fn tell(&mut self, task: &Queued) -> Result<()> {
-        self.queue.note(task.clone());
+    fn tell(&mut self, seen: Seen) -> Result<()> {
         if self.args.json {
-            let line = serde_json::to_string(task).map_err(|error| Failure::failed(error.to_string()))?;
-            return print(&(line + "\n")).map(drop);
+            let line = serde_json::to_string(&seen.task).map_err(|error| Failure::failed(error.to_string()))?;
+            print(&(line + "\n"))?;
+        } else {
+            say(&format!("creel: {}", line(&seen.task)));
         }
-        say(&format!("creel: {}", line(task)));
+        self.queue.note(seen);
         Ok(())
     }
 }

@@ -70,6 +70,14 @@ pub struct Changes {
     pub left: u64,
 }
 
+impl Seen {
+    /// Whether it is news to somebody who knows of that. What was written here comes back with all that was written before
+    /// it, and is not what others said since.
+    pub fn is_news_to(&self, known: Option<&Self>) -> bool {
+        known.is_none_or(|known| self.revision > known.revision)
+    }
+}
+
 impl Key {
     /// A task that is of no session.
     pub fn own(id: &str) -> Self {
@@ -147,10 +155,10 @@ impl Board {
     }
 
     /// Adds a task; one without a name gets the next number. Gives it as it was written.
-    pub async fn add(&self, new: Queued) -> Result<Queued, AddError> {
+    pub async fn add(&self, new: Queued) -> Result<Seen, AddError> {
         if !new.order.id.is_empty() {
             return match self.write(&new, 0).await? {
-                Some(_) => Ok(new),
+                Some(revision) => Ok(Seen { task: new, revision }),
                 None => Err(AddError::Taken(new.order.id)),
             };
         }
@@ -162,23 +170,19 @@ impl Board {
         for number in first..first + NAMES {
             let order = Order { id: number.to_string(), ..new.order.clone() };
             let task = Queued { order, ..new.clone() };
-            if self.write(&task, 0).await?.is_some() {
-                return Ok(task);
+            if let Some(revision) = self.write(&task, 0).await? {
+                return Ok(Seen { task, revision });
             }
         }
         Err(AddError::Taken(format!("{first} to {}", first + NAMES)))
     }
 
     /// Changes a task, again until nobody was faster. `None` from the change means that there is nothing to change.
-    pub async fn change(
-        &self,
-        key: &Key,
-        change: impl Fn(&Queued) -> Option<Queued>,
-    ) -> Result<Option<Queued>, Trouble> {
+    pub async fn change(&self, key: &Key, change: impl Fn(&Queued) -> Option<Queued>) -> Result<Option<Seen>, Trouble> {
         while let Some(Seen { task, revision }) = self.get(key).await? {
-            let Some(changed) = change(&task) else { return Ok(None) };
-            if self.write(&changed, revision).await?.is_some() {
-                return Ok(Some(changed));
+            let Some(task) = change(&task) else { return Ok(None) };
+            if let Some(revision) = self.write(&task, revision).await? {
+                return Ok(Some(Seen { task, revision }));
             }
         }
         Ok(None)
@@ -188,17 +192,14 @@ impl Board {
     pub async fn all(&self) -> Result<Vec<Queued>, Trouble> {
         let mut changes = self.changes("").await?;
         let mut all = BTreeMap::new();
-        let mut number = 0_u64;
         while changes.left > 0 {
-            number += 1;
             let next = tokio::time::timeout(PATIENCE, changes.next()).await;
-            if let Some(task) = next.map_err(|_| Trouble("the server does not answer".to_owned()))?? {
-                all.insert(Key::of(&task.order), (number, task));
-            }
+            let seen = next.map_err(|_| Trouble("the server does not answer".to_owned()))??;
+            all.extend(seen.map(|seen| (Key::of(&seen.task.order), seen)));
         }
-        let mut all: Vec<(u64, Queued)> = all.into_values().collect();
-        all.sort_by_key(|(number, _)| *number);
-        Ok(all.into_iter().map(|(_, task)| task).collect())
+        let mut all: Vec<Seen> = all.into_values().collect();
+        all.sort_by_key(|seen| seen.revision);
+        Ok(all.into_iter().map(|seen| seen.task).collect())
     }
 
     /// What changes; only of the session of that id, if there is one.
@@ -219,12 +220,14 @@ impl Board {
 
 impl Changes {
     /// The next; nothing, if it is in words that this creel does not understand.
-    pub async fn next(&mut self) -> Result<Option<Queued>, Trouble> {
+    pub async fn next(&mut self) -> Result<Option<Seen>, Trouble> {
         let next = std::future::poll_fn(|context| Pin::new(&mut self.messages).poll_next(context)).await;
         match next {
             Some(Ok(message)) => {
-                self.left = message.info().map_or(0, |info| info.pending);
-                Ok(serde_json::from_slice(&message.payload).ok())
+                let place = message.info().map(|info| (info.pending, info.stream_sequence));
+                let (left, revision) = place.unwrap_or_default();
+                self.left = left;
+                Ok(serde_json::from_slice(&message.payload).ok().map(|task| Seen { task, revision }))
             }
             Some(Err(error)) => Err(Trouble(format!("the tasks of the queue cannot be read: {error}"))),
             None => Err(Trouble("the connection was lost".to_owned())),

@@ -4,7 +4,8 @@
 //!
 //! # Invariants
 //! - A session without such tasks asks nothing of the server.
-//! - What is told twice, after a lost connection, changes nothing the second time.
+//! - What is told twice, after a lost connection, changes nothing the second time. What the queue said before something was
+//!   asked of it is no answer to that.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +15,7 @@ use std::{
 use async_nats::jetstream::Context;
 
 use super::{
-    board::{Changes, Key},
+    board::{Changes, Key, Seen},
     connection::Trouble,
     queue::{AskError, LEASE, Queue},
 };
@@ -31,7 +32,6 @@ use crate::{
         event::By,
         input::Command,
         queue::{
-            Queued,
             handover::{Due, News, Ours, due},
             order::{Order, Owner},
         },
@@ -58,7 +58,19 @@ pub(super) struct Handover<'a> {
 #[derive(Default)]
 struct Known {
     tasks: BTreeMap<String, TaskView>,
-    queued: BTreeMap<String, Queued>,
+    queued: BTreeMap<String, Seen>,
+}
+
+impl Known {
+    /// Learns how a task is in the queue. Its name, if that is news.
+    fn learn(&mut self, seen: Seen) -> Option<String> {
+        let id = seen.task.order.id.clone();
+        if !seen.is_news_to(self.queued.get(&id)) {
+            return None;
+        }
+        self.queued.insert(id.clone(), seen);
+        Some(id)
+    }
 }
 
 impl Handover<'_> {
@@ -91,18 +103,17 @@ impl Handover<'_> {
         self.catch_up(&mut queue, &mut known, &mut changes).await?;
         loop {
             tokio::select! {
-                task = changes.next() => {
-                    if let Some(task) = task? {
-                        let id = task.order.id.clone();
-                        known.queued.insert(id.clone(), task);
-                        self.do_what_is_due(&mut queue, &known, &id, News::OfQueue).await?;
+                seen = changes.next() => {
+                    let id = seen?.and_then(|seen| known.learn(seen));
+                    if let Some(id) = id {
+                        self.do_what_is_due(&mut queue, &mut known, &id, News::OfQueue).await?;
                     }
                 }
                 Ok(()) = news.changed() => {
                     tokio::time::sleep(PACE).await;
                     news.mark_unchanged();
                     for id in self.look(&mut known).await {
-                        self.do_what_is_due(&mut queue, &known, &id, News::OfSession).await?;
+                        self.do_what_is_due(&mut queue, &mut known, &id, News::OfSession).await?;
                     }
                 }
             }
@@ -112,8 +123,7 @@ impl Handover<'_> {
     /// What happened in the queue while nobody listened, then what happened in the session.
     async fn catch_up(&self, queue: &mut Queue, known: &mut Known, changes: &mut Changes) -> Result<(), Trouble> {
         while changes.left > 0 {
-            let task = changes.next().await?;
-            known.queued.extend(task.map(|task| (task.order.id.clone(), task)));
+            changes.next().await?.and_then(|seen| known.learn(seen));
         }
         let ids: BTreeSet<String> = known.queued.keys().chain(known.tasks.keys()).cloned().collect();
         for id in ids {
@@ -138,7 +148,7 @@ impl Handover<'_> {
         ids.into_iter().filter(|id| state(&before, id) != state(&known.tasks, id)).cloned().collect()
     }
 
-    async fn do_what_is_due(&self, queue: &mut Queue, known: &Known, id: &str, news: News) -> Result<(), Trouble> {
+    async fn do_what_is_due(&self, queue: &mut Queue, known: &mut Known, id: &str, news: News) -> Result<(), Trouble> {
         let task = known.tasks.get(id);
         let ours = task.map(|task| Ours {
             id,
@@ -147,20 +157,23 @@ impl Handover<'_> {
             reason: task.reason.as_deref(),
         });
         let owner = Owner { name: self.session.to_owned(), id: self.id.to_owned() };
-        let done = match (due(ours, known.queued.get(id), news), task) {
-            (Due::Put, Some(task)) => queue.add(order(task, owner), now()).await.map(drop),
-            (Due::Nothing | Due::Put, _) => Ok(()),
+        let done = match (due(ours, known.queued.get(id).map(|seen| &seen.task), news), task) {
+            (Due::Put, Some(task)) => queue.add(order(task, owner), now()).await.map(Some),
+            (Due::Nothing | Due::Put, _) => Ok(None),
             (Due::Ask(ask), _) => {
                 let order = Order { id: id.to_owned(), session: Some(owner), ..Order::default() };
-                queue.ask(&Key::of(&order), &ask, now()).await.map(drop)
+                queue.ask(&Key::of(&order), &ask, now()).await.map(Some)
             }
             (Due::Tell(command), _) => {
                 let told = self.handle.command(By::Nats, Command::Task(command)).await;
-                told.map_err(AskError::Refused)
+                told.map(|()| None).map_err(AskError::Refused)
             }
         };
         match done {
-            Ok(()) => Ok(()),
+            Ok(seen) => {
+                seen.and_then(|seen| known.learn(seen));
+                Ok(())
+            }
             Err(AskError::Trouble(trouble)) => Err(trouble),
             Err(AskError::Refused(why)) => {
                 // Somebody else was faster; what they did is heard of next.

@@ -42,7 +42,7 @@ pub struct Watched {
     /// The queue.
     pub queue: Queue,
     /// All tasks, as they were when last heard of.
-    tasks: BTreeMap<Key, Queued>,
+    tasks: BTreeMap<Key, Seen>,
     changes: Changes,
     /// Whether a task may have become ready since that was looked at.
     stirred: bool,
@@ -77,7 +77,7 @@ impl Queue {
     }
 
     /// Adds a task; one without a name gets the next number.
-    pub async fn add(&mut self, order: Order, at: At) -> Result<Queued, AskError> {
+    pub async fn add(&mut self, order: Order, at: At) -> Result<Seen, AskError> {
         // It has a name later.
         let named = if order.id.is_empty() { Order { id: "0".to_owned(), ..order.clone() } } else { order.clone() };
         named.checked().map_err(AskError::Refused)?;
@@ -88,39 +88,39 @@ impl Queue {
             }
         }
         let added = self.board.add(Queued::new(order, at)).await?;
-        Ok(self.ready(&Key::of(&added.order)).await?.unwrap_or(added))
+        Ok(self.ready(&Key::of(&added.task.order)).await?.unwrap_or(added))
     }
 
     /// Does what a person asks for.
-    pub async fn ask(&mut self, key: &Key, ask: &Ask, at: At) -> Result<Queued, AskError> {
+    pub async fn ask(&mut self, key: &Key, ask: &Ask, at: At) -> Result<Seen, AskError> {
         loop {
             let none = || AskError::Refused(format!("there is no task {} in the queue", key.id()));
             let Seen { task, revision } = self.board.get(key).await?.ok_or_else(none)?;
-            let changed = task.asked(ask.clone(), at).map_err(AskError::Refused)?;
-            if self.board.write(&changed, revision).await?.is_some() {
-                return Ok(self.ready(key).await?.unwrap_or(changed));
+            let task = task.asked(ask.clone(), at).map_err(AskError::Refused)?;
+            if let Some(revision) = self.board.write(&task, revision).await? {
+                return Ok(self.ready(key).await?.unwrap_or(Seen { task, revision }));
             }
         }
     }
 
     /// Puts a task into the line if nothing that it waits for is open. Gives it as it is then.
-    pub async fn ready(&mut self, key: &Key) -> Result<Option<Queued>, Trouble> {
-        let Some(Seen { task, .. }) = self.board.get(key).await? else { return Ok(None) };
+    pub async fn ready(&mut self, key: &Key) -> Result<Option<Seen>, Trouble> {
+        let Some(known) = self.board.get(key).await? else { return Ok(None) };
         let mut open = Vec::new();
-        for on in &task.order.dependencies {
+        for on in &known.task.order.dependencies {
             let waits = self.board.get(&key.sibling(on)).await?.is_some_and(|seen| seen.task.is_open());
             open.extend(waits.then(|| on.clone()));
         }
         let is_open = |on: &str| open.iter().any(|open| open == on);
-        let task = match self.board.change(key, |task| task.readied(is_open)).await? {
+        let seen = match self.board.change(key, |task| task.readied(is_open)).await? {
             Some(readied) => readied,
             // Somebody else may have done it just now.
-            None => self.board.get(key).await?.map_or(task, |seen| seen.task),
+            None => self.board.get(key).await?.unwrap_or(known),
         };
-        if task.standing == Standing::Ready {
-            self.line.put(&task.order).await?;
+        if seen.task.standing == Standing::Ready {
+            self.line.put(&seen.task.order).await?;
         }
-        Ok(Some(task))
+        Ok(Some(seen))
     }
 
     /// Stays with it.
@@ -129,7 +129,7 @@ impl Queue {
         let mut tasks = BTreeMap::new();
         let reading = async {
             while changes.left > 0 {
-                tasks.extend(changes.next().await?.map(|task| (Key::of(&task.order), task)));
+                tasks.extend(changes.next().await?.map(|seen| (Key::of(&seen.task.order), seen)));
             }
             Ok::<_, Trouble>(())
         };
@@ -142,27 +142,30 @@ impl Queue {
 impl Watched {
     /// Waits until a task changes.
     pub async fn changed(&mut self) -> Result<(), Trouble> {
-        if let Some(task) = self.changes.next().await? {
-            self.note(task);
+        if let Some(seen) = self.changes.next().await? {
+            self.note(seen);
         }
         Ok(())
     }
 
-    /// A task is like this now.
-    pub fn note(&mut self, task: Queued) {
-        self.stirred |= !task.is_open() || task.standing == Standing::Created;
-        self.tasks.insert(Key::of(&task.order), task);
+    /// Remembers how a task is, if nothing later is known of it.
+    pub fn note(&mut self, seen: Seen) {
+        let key = Key::of(&seen.task.order);
+        if seen.is_news_to(self.tasks.get(&key)) {
+            self.stirred |= !seen.task.is_open() || seen.task.standing == Standing::Created;
+            self.tasks.insert(key, seen);
+        }
     }
 
-    /// Whether a task will be ready when others have done what they work on.
-    pub fn is_coming(&self, task: &Queued) -> bool {
+    /// Whether somebody is to work on a task now, or will be when others have done theirs.
+    pub fn is_ahead(&self, task: &Queued) -> bool {
         let key = Key::of(&task.order);
-        task.is_coming(|on| self.tasks.get(&key.sibling(on)))
+        task.is_ahead(|on| self.tasks.get(&key.sibling(on)).map(|seen| &seen.task))
     }
 
     /// All tasks that are known.
     pub fn tasks(&self) -> impl Iterator<Item = &Queued> {
-        self.tasks.values()
+        self.tasks.values().map(|seen| &seen.task)
     }
 
     /// Puts the tasks into the line whose time has come.
@@ -170,12 +173,12 @@ impl Watched {
         if !self.stirred {
             return Ok(());
         }
-        let waits = |key: &Key, on: &str| self.tasks.get(&key.sibling(on)).is_some_and(Queued::is_open);
-        let due = self.tasks.iter().filter(|(key, task)| task.readied(|on| waits(key, on)).is_some());
+        let waits = |key: &Key, on: &str| self.tasks.get(&key.sibling(on)).is_some_and(|seen| seen.task.is_open());
+        let due = self.tasks.iter().filter(|(key, seen)| seen.task.readied(|on| waits(key, on)).is_some());
         let due: Vec<Key> = due.map(|(key, _)| key.clone()).collect();
         for key in due {
-            if let Some(task) = self.queue.ready(&key).await? {
-                self.tasks.insert(key, task);
+            if let Some(seen) = self.queue.ready(&key).await? {
+                self.tasks.insert(key, seen);
             }
         }
         self.stirred = false;
@@ -203,7 +206,7 @@ impl Watched {
         let Queue { line, .. } = &mut self.queue;
         let there = line.look().await?;
         let is_due = |task: &&Queued| matches!(task.standing, Standing::Ready | Standing::Active { .. });
-        for task in self.tasks.values().filter(is_due).filter(|task| wanted(&task.order)) {
+        for task in self.tasks.values().map(|seen| &seen.task).filter(is_due).filter(|task| wanted(&task.order)) {
             if !there.contains(&line.subject(&task.order)) {
                 line.put(&task.order).await?;
             }

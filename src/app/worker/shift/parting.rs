@@ -5,16 +5,15 @@
 
 use std::time::Duration;
 
-use super::{AGAIN, End, INTERRUPTED, Key, Lot, Oddity, Outcome, Queued, Seen, Shift, Trouble, Upshot, watch};
+use super::{AGAIN, End, INTERRUPTED, Key, Lot, Oddity, Queued, Seen, Shift, Trouble, Upshot, watch};
 use crate::{
     app::{Failure, say},
+    engine::queue::duty::FAILURES,
     runtime::now,
 };
 
 /// How long a worker that leaves waits for the server.
 const PARTING: Duration = Duration::from_secs(2);
-/// How many failed sessions in a row are the worker's own fault.
-const FAILURES: u32 = 3;
 
 /// How the work on a task ended.
 pub(super) enum Parting {
@@ -66,8 +65,8 @@ impl Shift<'_> {
             }
             Parting::Ended(End::Upshot(upshot, outcome)) => {
                 let leaves = self.settle(task, lot, &upshot).await?;
-                self.failures = if outcome == Some(Outcome::Failed) { self.failures + 1 } else { 0 };
-                if self.failures >= FAILURES {
+                self.failures = self.failures.after(outcome);
+                if self.failures.is_too_long() {
                     let why = format!("{FAILURES} sessions in a row failed; is the agent of this machine in order?");
                     return Err(Oddity::Failure(Failure::failed(why)));
                 }
@@ -83,8 +82,8 @@ impl Shift<'_> {
         loop {
             let ended = |task: &Queued| task.ended(&self.me.worker, upshot.clone(), now());
             let Trouble(why) = match self.queue.queue.board.change(&key, ended).await {
-                Ok(Some(task)) => {
-                    self.tell(&task)?;
+                Ok(Some(seen)) => {
+                    self.tell(seen)?;
                     break;
                 }
                 Ok(None) => {
@@ -143,8 +142,8 @@ impl Shift<'_> {
     async fn give_back(&mut self, task: &Queued, lot: &Lot) {
         let (board, key) = (self.queue.queue.board.clone(), Key::of(&task.order));
         let giving = async {
-            if let Ok(Some(task)) = board.change(&key, |task| task.given_back(&self.me.worker)).await {
-                let _ = self.tell(&task);
+            if let Ok(Some(seen)) = board.change(&key, |task| task.given_back(&self.me.worker)).await {
+                let _ = self.tell(seen);
                 let _ = lot.back(Duration::ZERO).await;
                 let _ = self.client.flush().await;
             }

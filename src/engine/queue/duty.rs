@@ -1,0 +1,150 @@
+//! What a worker takes on, what it finds already begun, and when it is of no more use.
+//!
+//! Does not know what can be run where the worker is: it is told.
+//!
+//! # Invariants
+//! - A task is taken only by an agent that may work on it, where it was added and here.
+//! - What was begun here is gone on with, and what was ended here is not done again.
+
+use std::collections::BTreeSet;
+
+use super::{Queued, Upshot};
+use crate::engine::{State, event::Outcome};
+
+/// How many failed sessions in a row are the worker's own fault.
+pub const FAILURES: u32 = 3;
+
+/// What a worker was asked to take.
+#[derive(Debug, Clone, Copy)]
+pub struct Duty<'a> {
+    /// The types that were named; none means all.
+    pub types: &'a [String],
+    /// The agent that was named; none means whoever may.
+    pub agent: Option<&'a str>,
+}
+
+/// Who can work on a type of tasks where the worker is.
+#[derive(Debug, Clone, Copy)]
+pub struct Hands<'a, C> {
+    /// Who does it here, if nobody says anything else.
+    pub usual: Option<&'a str>,
+    /// Whether somebody can.
+    pub can: C,
+}
+
+impl Duty<'_> {
+    /// Who works on tasks of a type that these may work on, where no names mean everybody; nobody, if they are not for this
+    /// worker.
+    pub fn agent_for<C: Fn(&str) -> bool>(
+        self,
+        kind: Option<&str>,
+        may: &BTreeSet<String>,
+        hands: &Hands<'_, C>,
+    ) -> Option<String> {
+        let is_named = kind.is_some_and(|kind| self.types.iter().any(|named| named == kind));
+        if !self.types.is_empty() && !is_named {
+            return None;
+        }
+        let others = may.iter().map(String::as_str).filter(|_| self.agent.is_none());
+        let fits = |agent: &str| (may.is_empty() || may.contains(agent)) && (hands.can)(agent);
+        hands.usual.into_iter().chain(others).find(|agent| fits(agent)).map(str::to_owned)
+    }
+}
+
+/// What a session that is found under the name of a task's says about the task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trace {
+    /// Nothing: it is another task's.
+    Foreign,
+    /// It is to be gone on with.
+    Unfinished,
+    /// It is over.
+    Over(Upshot),
+}
+
+impl Trace {
+    /// A session is another task's if it was asked something else, or if it is older than a task that nobody began with: another
+    /// server's, perhaps, or of a queue that was lost.
+    pub fn of(session: &State, task: &Queued, prompt: &str) -> Self {
+        let is_older = session.started.rfc3339() < task.created_at;
+        if session.began.prompt != prompt || (task.attempt == 0 && is_older) {
+            return Self::Foreign;
+        }
+        match session.outcome() {
+            Some(outcome) if outcome.is_by_itself() => Self::Over(Upshot::of(session)),
+            Some(_) | None => Self::Unfinished,
+        }
+    }
+}
+
+impl Outcome {
+    /// Whether the session came to its end by itself. One that was stopped was stopped because its worker left.
+    pub const fn is_by_itself(self) -> bool {
+        match self {
+            Self::Cancelled => false,
+            Self::Complete | Self::Forced | Self::Limit | Self::Escalated | Self::Aborted | Self::Failed => true,
+        }
+    }
+}
+
+/// How many sessions of a worker failed, one after another.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Streak(u32);
+
+impl Streak {
+    /// After one more session.
+    #[must_use]
+    pub fn after(self, outcome: Option<Outcome>) -> Self {
+        if outcome == Some(Outcome::Failed) { Self(self.0 + 1) } else { Self(0) }
+    }
+
+    /// Whether it is rather the worker than the tasks.
+    pub const fn is_too_long(self) -> bool {
+        self.0 >= FAILURES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    /// The machine has `claude` and `codex`, and works with `claude`, unless another was named.
+    fn who(types: &[&str], agent: Option<&str>, kind: Option<&str>, may: &[&str]) -> Option<String> {
+        let types: Vec<String> = types.iter().map(|kind| (*kind).to_owned()).collect();
+        let hands = Hands { usual: agent.or(Some("claude")), can: |agent: &str| ["claude", "codex"].contains(&agent) };
+        Duty { types: &types, agent }.agent_for(kind, &names(may), &hands)
+    }
+
+    #[test]
+    fn a_worker_takes_the_types_that_it_was_asked_for() {
+        assert_eq!(who(&[], None, None, &[]).as_deref(), Some("claude"));
+        assert_eq!(who(&[], None, Some("bug"), &[]).as_deref(), Some("claude"));
+        assert_eq!(who(&["bug", "docs"], None, Some("docs"), &[]).as_deref(), Some("claude"));
+        assert_eq!(who(&["bug"], None, Some("docs"), &[]), None);
+        assert_eq!(who(&["bug"], None, None, &[]), None);
+    }
+
+    #[test]
+    fn only_who_may_work_on_a_task_does_and_only_who_can() {
+        assert_eq!(who(&[], None, None, &["codex", "claude"]).as_deref(), Some("claude"));
+        assert_eq!(who(&[], None, None, &["codex", "gemini"]).as_deref(), Some("codex"));
+        assert_eq!(who(&[], None, None, &["gemini"]), None);
+        assert_eq!(who(&[], Some("codex"), None, &["claude"]), None);
+        assert_eq!(who(&[], Some("codex"), None, &["claude", "codex"]).as_deref(), Some("codex"));
+        assert_eq!(who(&[], Some("gemini"), None, &[]), None);
+    }
+
+    #[test]
+    fn sessions_that_fail_in_a_row_are_the_workers_fault_and_one_that_does_not_ends_the_row() {
+        let fail = |streak: Streak| streak.after(Some(Outcome::Failed));
+        let twice = fail(fail(Streak::default()));
+        assert!(!twice.is_too_long());
+        assert!(fail(twice).is_too_long());
+        assert!(!fail(twice.after(Some(Outcome::Forced))).is_too_long());
+        assert!(!fail(twice.after(None)).is_too_long());
+    }
+}
