@@ -3,15 +3,24 @@
 
 use std::{collections::BTreeMap, fs, sync::mpsc, time::Duration};
 
+use creel::engine::{
+    State,
+    event::{Outcome, StopHow},
+    input::Command,
+    queue::{Queued, Upshot, duty::Trace, order::Order},
+    time::At,
+};
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     nats::Chance,
     support::{
         lives,
+        mcp::Tools,
         nats::NatsServer,
         project::{Project, Ran, Started, eventually_in, until},
+        world::{Script, World},
     },
 };
 
@@ -482,9 +491,13 @@ fn what_other_programs_put_into_the_line_is_done_too() {
 
 /// A session whose agent works until `home` is there, and whose hook notes each completed task.
 fn leading(server: &NatsServer) -> Project {
-    let rest = "prompt: GOAL\nhooks: { on_task_complete: [{ command: 'echo {{task_id}} >> completed' }] }";
+    leading_with(server, "")
+}
+
+fn leading_with(server: &NatsServer, rest: &str) -> Project {
+    let hooks = "hooks: { on_task_complete: [{ command: 'echo {{task_id}} >> completed' }] }";
     let script = "otherwise: { say: 'Yes. <promise>COMPLETE</promise>', run: 'until [ -e home ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n";
-    machine(server, rest, script)
+    machine(server, &format!("prompt: GOAL\n{hooks}\n{rest}"), script)
 }
 
 impl Project {
@@ -560,6 +573,32 @@ fn what_is_decided_in_the_session_holds_in_the_queue_and_the_other_way_round() {
 }
 
 #[test]
+fn an_agent_hands_tasks_over_to_those_that_their_type_allows() {
+    let server = NatsServer::start();
+    let here = leading_with(&server, "task_types: { bug: { agents: { implementer: [other] } } }");
+    let mut session = here.start();
+    session.wait_for("prompt_sent");
+    server.block_on(async {
+        let tools = Tools::of(&here).await;
+        let of_type = tools.does("task_add", json!({"goal": "Mend it", "type": "bug", "queue": true})).await;
+        assert_eq!((&of_type["id"], &of_type["queue"]), (&json!("task_1"), &json!(["other"])));
+        let named = json!({"goal": "Mend it too", "type": "bug", "queue": true, "agents": ["demo"]});
+        assert_eq!(tools.does("task_add", named).await["queue"], json!(["demo"]));
+        assert_eq!(tools.does("task_add", json!({"goal": "Say so"})).await["queue"], Value::Null);
+        let why = tools.fails("task_add", json!({"goal": "Whose?", "agents": ["demo"]})).await;
+        assert!(why.contains("set `queue` too"), "{why}");
+        tools.close().await;
+    });
+    until("they are in the queue", || server.count("CREEL_QUEUE") == 2);
+    let there = machine(&server, "", DONE);
+    assert_eq!(order(&there.drain(&["--agent", "demo"]), "completed"), ["task_2"]);
+    assert_eq!(order(&there.drain(&["--agent", "other"]), "completed"), ["task_1"]);
+    until("it is told", || here.own_task("task_1")["state"] == "completed");
+    here.write("home", "");
+    assert_eq!(session.end().code, 0);
+}
+
+#[test]
 fn a_session_hears_later_what_was_done_while_it_was_dead() {
     let server = NatsServer::start();
     let (here, there) = (leading(&server), machine(&server, "", DONE));
@@ -589,7 +628,7 @@ fn a_session_without_a_server_reaches_no_queue() {
     let mut session = here.start();
     session.wait_for("prompt_sent");
     let ran = here.creel(&["task", "add", "--queue", "-s", "s", "Do it"]);
-    assert_eq!(ran.code, 2);
+    assert_eq!(ran.code, 1);
     assert!(ran.err.contains("session `s` has no NATS server, so it reaches no queue"), "{}", ran.err);
     here.write("home", "");
     assert_eq!(session.end().code, 0);
@@ -707,4 +746,27 @@ fn completions(server: &NatsServer) -> mpsc::Receiver<String> {
 
 async fn next(subscriber: &mut async_nats::Subscriber) -> Option<async_nats::Message> {
     creel::control::nats::command::next(subscriber).await
+}
+
+#[test]
+fn a_session_that_is_there_already_counts_only_for_the_task_that_it_was_begun_for() {
+    let over = World::begin(Script::new()).run().state;
+    let mut stopped = World::begin(Script::new());
+    stopped.settle();
+    let begun = stopped.state.clone();
+    stopped.command(Command::Stop(StopHow::Now));
+    let stopped = stopped.run().state;
+    assert_eq!((over.outcome(), stopped.outcome()), (Some(Outcome::Complete), Some(Outcome::Cancelled)));
+    let order = Order { id: "1".into(), goal: "GOAL".into(), ..Order::default() };
+    let task = |added: At, attempt: u32| Queued { attempt, ..Queued::new(order.clone(), added) };
+    let (before, after) = (At(-1), At(1));
+    let trace = |session: &State, task: Queued| Trace::of(session, &task, "GOAL");
+    let done = Trace::Over(Upshot::of(&over));
+    assert_eq!(trace(&over, task(before, 0)), done);
+    assert_eq!(trace(&begun, task(before, 0)), Trace::Unfinished);
+    assert_eq!(trace(&stopped, task(before, 0)), Trace::Unfinished);
+    // An older one is the task's own only if somebody had begun: two machines need not have the same time.
+    assert_eq!(trace(&over, task(after, 0)), Trace::Foreign);
+    assert_eq!(trace(&over, task(after, 1)), done);
+    assert_eq!(Trace::of(&over, &task(before, 1), "ANOTHER GOAL"), Trace::Foreign);
 }

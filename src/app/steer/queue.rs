@@ -80,15 +80,7 @@ pub(super) fn add(args: AddArgs) -> Result {
 fn add_to_session(args: AddArgs) -> Result {
     let AddArgs { goal, id, deliverables, labels, priority, kind, parent, dependencies, agents, session, queue: _ } =
         args;
-    let Some(Told::Status(status)) = told(&session, &Request::Status)? else { return Err(other_answer()) };
-    if status.nats.is_none() {
-        return Err(Failure::usage(format!(
-            "session `{}` has no NATS server, so it reaches no queue; begin it with `nats:` in its config or with --nats",
-            status.session
-        )));
-    }
-    let queue = Some(who_may(agents, &session, kind.as_deref()));
-    let goal = given(&goal)?;
+    let (goal, queue) = (given(&goal)?, Some(agents.into_iter().collect()));
     let new = NewTask { id, goal, deliverables, labels, priority, kind, parent, dependencies, queue };
     let Some(Told::Added(id)) = told(&session, &Request::Task { task: TaskCommand::Add(new) })? else {
         return Err(other_answer());

@@ -1,5 +1,7 @@
 //! The tools about the task graph.
 
+use std::collections::BTreeSet;
+
 use rmcp::schemars::{self, JsonSchema};
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +42,8 @@ const ADD: About = About {
     name: "task_add",
     title: "Add a task",
     description: "Add something that is to be done, now or later. Gives the new task; its `id` is what the other tools take \
-                  as `taskId`. A task that depends on tasks that are not completed waits for them.",
+                  as `taskId`. A task that depends on tasks that are not completed waits for them. With `queue`, \
+                  somebody on another machine does it.",
     touch: Touch::Anew,
 };
 const LIST: About = About {
@@ -110,6 +113,13 @@ struct Add {
     /// The tasks that have to be completed before it.
     #[serde(default, alias = "depends_on")]
     depends_on: Vec<String>,
+    /// Whether it is for a worker on another machine, and not for you: it is put into the queue when it is ready, and its
+    /// state here follows what becomes of it there.
+    #[serde(default)]
+    queue: bool,
+    /// With `queue`: the agents that may work on it. By default those of its type, or all.
+    #[serde(default)]
+    agents: BTreeSet<String>,
 }
 
 /// Which tasks.
@@ -204,10 +214,15 @@ struct Listed {
 }
 
 fn add(line: &mut Line, new: Add) -> Result<TaskView, Trouble> {
-    let Add { goal, task_id: id, deliverables, labels, priority, kind, parent_id: parent, depends_on } = new;
+    let Add { goal, task_id: id, deliverables, labels, priority, kind, parent_id: parent, depends_on, queue, agents } =
+        new;
+    if !queue && !agents.is_empty() {
+        return Err(Trouble::Job("`agents` says who may take a task from the queue; set `queue` too".into()));
+    }
     let named: Vec<String> = parent.iter().chain(&depends_on).cloned().collect();
     let named: Vec<&String> = named.iter().collect();
-    let new = NewTask { id, goal, deliverables, labels, priority, kind, parent, dependencies: depends_on, queue: None };
+    let (dependencies, queue) = (depends_on, queue.then_some(agents));
+    let new = NewTask { id, goal, deliverables, labels, priority, kind, parent, dependencies, queue };
     match line.ask(&Request::Task { task: TaskCommand::Add(new) }) {
         Ok(Some(Told::Added(id))) => one(line, &id),
         Ok(_) => Err(other_answer()),

@@ -6,7 +6,11 @@ use super::{
 };
 use crate::{
     control::stop_view::JudgedView,
-    engine::event::{By, Event},
+    engine::{
+        event::{By, Event},
+        input::Command,
+        tasks::command::{NewTask, TaskCommand},
+    },
     runtime::{Handle, Records},
 };
 
@@ -21,9 +25,12 @@ pub(in crate::control) enum Answer {
 /// Has a request carried out, and says what became of it.
 pub(in crate::control) async fn answer(handle: &Handle, desk: &Desk, by: By, request: Request) -> Answer {
     Answer::Say(match request.meaning() {
-        Meaning::Command(command) => match handle.recorded(by, command).await {
-            Ok(records) => told(desk, &records).await,
-            Err(why) => Reply::refused(why),
+        Meaning::Command(command) => match refused(desk, &command).await {
+            Some(why) => Reply::refused(why),
+            None => match handle.recorded(by, command).await {
+                Ok(records) => told(desk, &records).await,
+                Err(why) => Reply::refused(why),
+            },
         },
         Meaning::Judgement(asked) => match handle.judged(by, asked).await {
             Ok(records) => JudgedView::of(records.iter().map(|record| &**record))
@@ -33,6 +40,15 @@ pub(in crate::control) async fn answer(handle: &Handle, desk: &Desk, by: By, req
         Meaning::Question(question) => desk.ask(question).await,
         Meaning::Watch(from, asides) => return Answer::Watch(from, asides),
     })
+}
+
+/// Why a session cannot even try, if it has no server for what it is asked: the engine knows of none.
+async fn refused(desk: &Desk, command: &Command) -> Option<String> {
+    let Command::Task(TaskCommand::Add(NewTask { queue: Some(_), .. })) = command else { return None };
+    let Reply { told: Some(Told::Status(status)), .. } = desk.ask(Question::Status).await else { return None };
+    let (name, way_out) = (&status.session, "begin it with `nats:` in its config or with --nats");
+    let why = || format!("session `{name}` has no NATS server, so it reaches no queue; {way_out}");
+    status.nats.is_none().then(why)
 }
 
 /// What became of a command; a new hook or loop is told whole.

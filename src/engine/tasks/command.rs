@@ -191,9 +191,11 @@ impl State {
         for on in &dependencies {
             known(graph, on)?;
         }
-        if let Some(agents) = new.queue.clone() {
-            let (kind, goal) = (new.kind.clone(), new.goal.clone());
-            Order { id: id.clone(), goal, priority, kind, agents, ..Order::default() }.checked()?;
+        let queue = new.queue.map(|named| self.who_may(named, new.kind.as_deref()));
+        if let Some(agents) = queue.clone() {
+            let (id, kind, goal) = (id.clone(), new.kind.clone(), new.goal.clone());
+            let (deliverables, labels) = (new.deliverables.clone(), new.labels.clone());
+            Order { id, goal, deliverables, labels, priority, kind, agents, ..Order::default() }.checked()?;
         }
         let waits = graph.open_among(&dependencies) > 0;
         let data = Created {
@@ -204,10 +206,16 @@ impl State {
             kind: new.kind,
             parent: new.parent,
             dependencies: dependencies.into_iter().collect(),
-            queue: new.queue,
+            queue,
             state: if waits { TaskState::Created } else { TaskState::Ready },
         };
         Ok(Event::TaskCreated(Box::new(TaskRecord { task: id, data, origin })))
+    }
+
+    /// Who may work on a task elsewhere: who was named, or else whoever its type says.
+    fn who_may(&self, named: BTreeSet<String>, kind: Option<&str>) -> BTreeSet<String> {
+        let of_type = kind.filter(|_| named.is_empty()).and_then(|kind| self.plan().task_types.get(kind));
+        of_type.map_or(named, |agents| agents.iter().cloned().collect())
     }
 
     /// The next name that neither a task of ours nor one of another program had.
