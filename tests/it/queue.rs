@@ -468,7 +468,10 @@ fn what_other_programs_put_into_the_line_is_done_too() {
     let server = NatsServer::start();
     let here = machine(&server, "", DONE);
     here.queue(&["list"]);
-    server.publish_for_good("creel.queue.1.-.-.-.x7", r#"{"task_id":"x7","content":"Do it","priority":1}"#);
+    server.publish_for_good("creel.queue.1.-.-.-.x7", r#"{"task_id":"x7","content":"Do it"}"#);
+    // Where no task could stand, and where another task stands.
+    server.publish_for_good("creel.queue.0.docs/api.-.-.x5", r#"{"id":"x5","goal":"Do it"}"#);
+    server.publish_for_good("creel.queue.0.-.-.-.x6", r#"{"id":"x7","goal":"Do something else"}"#);
     server.publish_for_good("creel.queue.0.-.-.-.x8", "what?");
     server.publish_for_good("creel.queue.0.-.-.-.x9", r#"{"id":"a.*","goal":"Do it"}"#);
     // As if somebody had died before it was in the line.
@@ -484,7 +487,20 @@ fn what_other_programs_put_into_the_line_is_done_too() {
     let mut done = order(&ran, "completed");
     done[1..].sort();
     assert_eq!(done, ["x7", "alone", "lost"], "{}", ran.err);
-    assert_eq!(server.count("CREEL_QUEUE"), 0);
+    assert_eq!(server.count("CREEL_QUEUE"), 1);
+    assert_eq!(here.queued("x7")["priority"], 1);
+    server.publish_for_good("creel.queue.2.qa.-.-.x9", r#"{"id":"x9","goal":"Look at it"}"#);
+    assert_eq!(order(&here.drain(&["--types", "qa"]), "completed"), ["x9"]);
+}
+
+#[test]
+fn types_of_one_priority_take_turns() {
+    let server = NatsServer::start();
+    let here = machine(&server, "", DONE);
+    for kind in ["a", "a", "b", "b"] {
+        here.queue(&["add", "Do it", "-t", kind]);
+    }
+    assert_eq!(order(&here.drain(&[]), "completed"), ["1", "3", "2", "4"]);
 }
 
 // Tasks of a session

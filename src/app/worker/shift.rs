@@ -203,6 +203,12 @@ impl<'a> Shift<'a> {
         let ready = || Queued { standing: Standing::Ready, ..Queued::new(lot.order.clone(), now()) };
         // Another program may have put it into the line, past the board.
         let Seen { task, revision } = board.get(&key).await?.unwrap_or_else(|| Seen { task: ready(), revision: 0 });
+        let agent = self.callings.agent_for(&Row::of(&task.order));
+        let Some(agent) = agent.filter(|_| self.queue.queue.line.subject(&task.order) == lot.subject()) else {
+            // Another task's name was put into the line. The task itself stands elsewhere, or will.
+            lot.done().await?;
+            return Ok(None);
+        };
         let prompt = task.order.prompt(&self.before(&task).await?);
         let before = Before::of(&self.sessions, &task, &prompt);
         let Some(folder) = before.folder() else {
@@ -227,12 +233,17 @@ impl<'a> Shift<'a> {
             }
         };
         let Some(revision) = board.write(&task, revision).await? else {
-            lot.back(Duration::ZERO).await?;
+            // Whoever was faster may have taken it. Then it stays in the line until that one is silent for too long.
+            if board.get(&key).await?.is_none_or(|seen| !matches!(seen.task.standing, Standing::Active { .. })) {
+                lot.back(Duration::ZERO).await?;
+            }
             return Ok(None);
         };
         self.tell(Seen { task: task.clone(), revision })?;
         self.trouble = None;
-        let parting = self.have_done(before, &task, &prompt, &lot).await?;
+        let kind = task.order.kind.as_deref().and_then(|kind| self.callings.described(kind));
+        let job = Job { args: self.args, prompt: &prompt, kind, agent: &agent };
+        let parting = self.have_done(before, &job, &lot).await;
         self.part(&task, &lot, parting).await
     }
 
@@ -247,27 +258,18 @@ impl<'a> Shift<'a> {
     }
 
     /// Runs the session of a task, and stays with it.
-    async fn have_done(
-        &mut self,
-        before: Before,
-        task: &Queued,
-        prompt: &str,
-        lot: &Lot,
-    ) -> std::result::Result<Parting, Oddity> {
-        let kind = task.order.kind.as_deref().and_then(|kind| self.callings.described(kind));
-        let agent = self.callings.agent_for(&Row::of(&task.order)).unwrap_or_default();
-        let job = Job { args: self.args, prompt, kind, agent: &agent };
+    async fn have_done(&mut self, before: Before, job: &Job<'_>, lot: &Lot) -> Parting {
         let started = match before {
-            Before::Ended(_, upshot) => return Ok(Parting::Ended(End::Upshot(upshot, None))),
-            Before::Nothing(folder) => Hired::begin(folder, &job),
-            Before::Begun(folder) => Hired::resume(folder, &job),
-            Before::Running => return Ok(Parting::Ended(End::Died)),
+            Before::Ended(_, upshot) => return Parting::Ended(End::Upshot(upshot, None)),
+            Before::Nothing(folder) => Hired::begin(folder, job),
+            Before::Begun(folder) => Hired::resume(folder, job),
+            Before::Running => return Parting::Ended(End::Died),
         };
         match started {
-            Ok(hired) => Ok(self.stay(hired, lot).await),
+            Ok(hired) => self.stay(hired, lot).await,
             Err(error) => {
                 say(&format!("creel: no session can be started: {error}"));
-                Ok(Parting::Ended(End::NeverBegan))
+                Parting::Ended(End::NeverBegan)
             }
         }
     }

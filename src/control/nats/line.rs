@@ -1,10 +1,10 @@
 //! The tasks that can be begun, in a stream from which each is handed to one worker.
 //!
 //! Tasks of one priority, one type and the same allowed agents stand in one [`Row`]. A worker looks into the rows that
-//! are for it, the highest priority first; within a row, who was there first comes first.
+//! are for it, the highest priority first; rows of one priority take turns, and within a row, who was there first comes first.
 //!
 //! # Invariants
-//! - A task is in the line at most once: its subject is its own.
+//! - A task is in the line at most once: its subject is its own, and says where it stands, whatever else a message says.
 //! - What was handed out and is not heard of for the time of its lease is handed out again.
 
 use std::{
@@ -36,9 +36,6 @@ use crate::{config::Nats, engine::queue::order::Order};
 const AND: char = '+';
 /// What stands for nothing.
 const NONE: &str = "-";
-/// The longest list of agents: it is part of a file's name on the server.
-const LONGEST: usize = 120;
-
 /// How long the server may take to say whether there is a task.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -50,7 +47,18 @@ pub struct Line {
     prefix: String,
     /// How long a worker may be silent, where nobody said so before.
     lease: Duration,
-    rows: BTreeMap<Row, Option<PullConsumer>>,
+    rows: BTreeMap<Row, Known>,
+    /// How many tasks were taken.
+    taken: u64,
+}
+
+/// What is known of a row.
+#[derive(Debug, Default)]
+struct Known {
+    /// Whoever hands out its tasks, once it was asked.
+    consumer: Option<PullConsumer>,
+    /// When one was taken from it last.
+    taken: u64,
 }
 
 /// Tasks that are handed out alike.
@@ -95,12 +103,20 @@ impl Row {
         if agents.is_empty() { NONE.to_owned() } else { agents.join(&AND.to_string()) }
     }
 
-    /// The row of a subject, after the prefix.
+    /// The row of a subject, after the prefix. None, if no task could stand there.
     fn parse(tokens: &str) -> Option<Self> {
-        let [priority, kind, agents, _owner, _id] = *tokens.split('.').collect::<Vec<_>>() else { return None };
+        let [priority, kind, agents, _owner, id] = *tokens.split('.').collect::<Vec<_>>() else { return None };
         let agents = if agents == NONE { BTreeSet::new() } else { agents.split(AND).map(str::to_owned).collect() };
         let kind = (kind != NONE).then(|| kind.to_owned());
-        Some(Self { priority: priority.parse().ok()?, kind, agents })
+        let row = Self { priority: priority.parse().ok()?, kind, agents };
+        // Said in other words, it is a row that nobody would look into.
+        let is_so = tokens.strip_prefix(&row.tokens()).is_some_and(|rest| rest.starts_with('.'));
+        let could_be = |row: &Self| {
+            let Self { priority, kind, agents } = row.clone();
+            let order = Order { id: id.to_owned(), goal: "any".to_owned(), priority, kind, agents, ..Order::default() };
+            order.checked().is_ok()
+        };
+        Some(row).filter(|row| is_so && could_be(row))
     }
 }
 
@@ -136,7 +152,7 @@ impl Line {
             return Err(Trouble(format!("the stream {name} is no work queue, so tasks would be handed out twice")));
         }
         let prefix = subject::queue(&nats.prefix);
-        Ok(Self { jetstream: jetstream.clone(), stream: store.stream, prefix, lease, rows: BTreeMap::new() })
+        Ok(Self { jetstream: jetstream.clone(), stream: store.stream, prefix, lease, rows: BTreeMap::new(), taken: 0 })
     }
 
     /// The place of a task.
@@ -146,10 +162,6 @@ impl Line {
 
     /// Puts a task into the line, unless it is there.
     pub async fn put(&mut self, order: &Order) -> Result<(), Trouble> {
-        let row = Row::of(order);
-        if row.agents_token().len() > LONGEST {
-            return Err(Trouble(format!("task {} names too many agents", order.id)));
-        }
         let subject = self.subject(order);
         let mut headers = HeaderMap::new();
         headers.insert(LAST_OF_SUBJECT, "0");
@@ -163,7 +175,7 @@ impl Line {
             Err(error) if error.kind() != PublishErrorKind::WrongLastSequence => return Err(cannot(&error)),
             Ok(_) | Err(_) => {}
         }
-        self.rows.entry(row).or_default();
+        self.rows.entry(Row::of(order)).or_default();
         Ok(())
     }
 
@@ -195,9 +207,13 @@ impl Line {
 
     /// The next task of the rows that are wanted, the highest priority first.
     pub async fn take(&mut self, mut wanted: impl FnMut(&Row) -> bool) -> Result<Option<Lot>, Trouble> {
-        let rows: Vec<Row> = self.rows.keys().filter(|row| wanted(row)).cloned().collect();
-        for row in rows {
+        let rows = self.rows.iter().filter(|(row, _)| wanted(row));
+        let mut rows: Vec<(u8, u64, Row)> = rows.map(|(row, known)| (row.priority, known.taken, row.clone())).collect();
+        rows.sort();
+        for (_, _, row) in rows {
             if let Some(lot) = self.take_from(&row).await? {
+                self.taken += 1;
+                self.rows.entry(row).or_default().taken = self.taken;
                 return Ok(Some(lot));
             }
         }
@@ -216,8 +232,7 @@ impl Line {
             let next = tokio::time::timeout(PATIENCE, next).await;
             let next = next.map_err(|_| cannot("the server does not answer".to_owned()))?;
             let Some(message) = next.transpose().map_err(|error| cannot(error.to_string()))? else { return Ok(None) };
-            let read = serde_json::from_slice::<Order>(&message.payload).map_err(|error| error.to_string());
-            match read.and_then(Order::checked) {
+            match self.read(row, &message) {
                 Ok(order) => return Ok(Some(Lot { order, lease, message })),
                 Err(why) => {
                     tracing::warn!("nats: a task in the queue is thrown away, since it is not understood: {why}");
@@ -227,9 +242,18 @@ impl Line {
         }
     }
 
+    /// The order of a message. Its place is where it stands: other programs need not say it twice.
+    fn read(&self, row: &Row, message: &Message) -> Result<Order, String> {
+        let read = serde_json::from_slice::<Order>(&message.payload).map_err(|error| error.to_string())?;
+        let Row { priority, kind, agents } = row.clone();
+        let order = Order { priority, kind, agents, ..read }.checked()?;
+        let subject = self.subject(&order);
+        if subject == message.subject.as_str() { Ok(order) } else { Err(format!("it is at {}", message.subject)) }
+    }
+
     /// Whoever hands out the tasks of a row.
     async fn consumer(&mut self, row: &Row) -> Result<PullConsumer, Trouble> {
-        if let Some(Some(consumer)) = self.rows.get(row) {
+        if let Some(Known { consumer: Some(consumer), .. }) = self.rows.get(row) {
             return Ok(consumer.clone());
         }
         let name = row.consumer();
@@ -243,12 +267,17 @@ impl Line {
         };
         let made = self.stream.get_or_create_consumer(&name, config).await;
         let consumer = made.map_err(|error| Trouble(format!("the queue hands out nothing: {error}")))?;
-        self.rows.insert(row.clone(), Some(consumer.clone()));
+        self.rows.entry(row.clone()).or_default().consumer = Some(consumer.clone());
         Ok(consumer)
     }
 }
 
 impl Lot {
+    /// Where it stands.
+    pub fn subject(&self) -> &str {
+        &self.message.subject
+    }
+
     /// The worker is alive.
     pub async fn keep(&self) -> Result<(), Trouble> {
         self.message.ack_with(AckKind::Progress).await.map_err(|error| Trouble(error.to_string()))
@@ -283,7 +312,11 @@ mod tests {
         assert_eq!(Row::parse("2.-.-.7"), None);
         let row = |kind: &str, agent: &str| Row { priority: 2, kind: Some(kind.into()), agents: [agent.into()].into() };
         assert_ne!(row("a_b", "c").consumer(), row("a", "b_c").consumer());
-        assert_eq!(Row::parse("x.-.-.-.7"), None);
+        for odd in
+            ["x.-.-.-.7", "5.-.-.-.7", "02.-.-.-.7", "2.a/b.-.-.7", "2.-.codex+claude.-.7", "2.-.+.-.7", "2..-.-.7"]
+        {
+            assert_eq!(Row::parse(odd), None, "{odd}");
+        }
     }
 
     #[test]

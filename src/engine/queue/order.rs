@@ -17,6 +17,8 @@ use crate::engine::tasks::{
 const HOW: &str = include_str!("../../../assets/prompts/queue.md");
 /// The longest order, as it is written: with what comes of it, it still fits into a message of a server.
 const LARGEST: usize = 512 << 10;
+/// The longest list of agents: it is part of a file's name on a server.
+const AGENTS: usize = 120;
 /// The longest name of a session, with room for a number behind it: sessions of one name are told apart by it.
 const LONGEST: usize = 60;
 /// How much of its owner's name a session bears at least, so that the name never begins with a `-`.
@@ -87,6 +89,9 @@ impl Order {
         a_priority(*priority)?;
         kind.iter().try_for_each(|kind| named(kind, "a type of tasks in the queue"))?;
         agents.iter().try_for_each(|agent| named(agent, "an agent"))?;
+        if agents.iter().map(|agent| agent.len() + 1).sum::<usize>() > AGENTS {
+            return Err(format!("the names of the agents are longer than {AGENTS} letters; name fewer, or a type"));
+        }
         dependencies.iter().try_for_each(|on| named(on, "a task"))?;
         session.iter().try_for_each(|owner| named(&owner.name, "a session").and(named(&owner.id, "a session")))?;
         if dependencies.contains(id) {
@@ -145,6 +150,8 @@ mod tests {
         assert!(typed("bug").is_ok() && typed("b.ug").is_err() && typed("-").is_err());
         let by = |agent: &str| Order { agents: [agent.to_owned()].into(), ..order("3") }.checked();
         assert!(by("codex").is_ok() && by("co+dex").is_err());
+        let many = (10..30).map(|n| format!("agent-{n}")).collect();
+        assert!(Order { agents: many, ..order("3") }.checked().is_err_and(|why| why.contains("name fewer")));
         let after = |on: &str| Order { dependencies: [on.to_owned()].into(), ..order("3") }.checked();
         assert!(after("2").is_ok() && after("*").is_err());
         assert_eq!(Order { goal: " ".into(), ..order("3") }.checked(), Err("a task needs a goal".into()));
