@@ -27,8 +27,8 @@ pub fn wrap(pieces: &[Piece], width: usize, indent: usize) -> Vec<Line<'static>>
     let mut row = Row::default();
     for (text, style) in pieces {
         for grapheme in text.replace('\t', TAB).graphemes(true) {
-            // Joined signs can be wider than a narrow screen; then there is no place for them at all.
-            let grapheme = if grapheme.width() > width { "…" } else { grapheme };
+            // Joined signs can be wider than what a narrow screen has behind the indent; then there is no place for them.
+            let grapheme = if grapheme.width() > width - indent { "…" } else { grapheme };
             let grows = grapheme.width();
             // More than once, if the word that moved on does not fit behind the indent either.
             while row.width + grows > width && row.cells.len() > row.fixed {
@@ -195,6 +195,8 @@ mod tests {
         assert_eq!(shown(&wrap(&piece, 11, 2)), ["the quick", "  brown fox"]);
         assert_eq!(shown(&wrap(&[("abcdefgh".to_owned(), Style::default())], 3, 0)), ["abc", "def", "gh"]);
         assert_eq!(shown(&wrap(&[("日本語".to_owned(), Style::default())], 4, 0)), ["日本", "語"]);
+        let joined = [("a \u{1f469}\u{301}\u{200d}\u{1f469}".to_owned(), Style::default())];
+        assert_eq!(shown(&wrap(&joined, 4, 1)), ["a …"]);
     }
 
     #[test]
