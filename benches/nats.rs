@@ -250,6 +250,7 @@ impl Stage {
             presence: Presence::Unattended,
             plan,
             errand: None,
+            order: None,
         };
         let folder = Sessions::of(project).folder(name);
         let scene = Scene { cwd: project.to_owned(), rescue: project.join("rescued") };

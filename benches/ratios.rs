@@ -296,6 +296,7 @@ fn began(plan: Plan, id: String, cwd: &Path) -> SessionStarted {
         presence: Presence::Unattended,
         plan,
         errand: None,
+        order: None,
     }
 }
 

@@ -137,6 +137,7 @@ fn judging() -> Result<State> {
         presence: Presence::Unattended,
         plan,
         errand: None,
+        order: None,
     };
     let mut state = State::new("s", began, At(1));
     settle(&mut state);

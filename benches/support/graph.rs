@@ -87,5 +87,6 @@ fn began(plan: Plan) -> SessionStarted {
         presence: Presence::Unattended,
         plan,
         errand: None,
+        order: None,
     }
 }

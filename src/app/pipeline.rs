@@ -73,7 +73,7 @@ fn of_work_tree(pipeline: Pipeline, args: &PipelineArgs) -> Result {
     let prompt = project.settings.prompt.clone().unwrap_or_default();
     let Project { root, settings } = project;
     let (tasks, errand, nats) = (Graph::default(), Some(pipeline), settings.nats);
-    let start = Start { root, folder, plan, prompt, tasks, errand, nats, leash: None };
+    let start = Start { root, folder, plan, prompt, tasks, errand, order: None, nats, leash: None };
     run::start(start, surface, Afterwards::Stays)
 }
 

@@ -47,8 +47,8 @@ pub(super) fn run(args: &RunArgs, leash: Option<&Leash>) -> Result {
     let Project { root, settings } = project;
     let tasks = tasks.unwrap_or_default();
     let nats = on_command_line(args.nats.as_deref(), settings.nats)?;
-    let start_with = Start { root, folder, plan, prompt, tasks, errand: None, nats, leash: leash.cloned() };
-    start(start_with, surface, Afterwards::Stays)
+    let (leash, order) = (leash.cloned(), args.order.clone());
+    start(Start { root, folder, plan, prompt, tasks, errand: None, order, nats, leash }, surface, Afterwards::Stays)
 }
 
 /// All that a new session needs.
@@ -65,6 +65,8 @@ pub(super) struct Start {
     pub(super) tasks: Graph,
     /// All that it is for, if that is not to work on a goal.
     pub(super) errand: Option<Pipeline>,
+    /// The task of a queue that it works on.
+    pub(super) order: Option<String>,
     /// The NATS server that it is to be reached by.
     pub(super) nats: Option<Nats>,
     /// Who holds this process.
@@ -83,13 +85,14 @@ pub(super) fn began(root: &Path, plan: Plan, prompt: String, presence: Presence)
         presence,
         plan,
         errand: None,
+        order: None,
     }
 }
 
 /// Starts a session whose plan is trusted, and stays with it.
 pub(super) fn start(start: Start, surface: Surface, afterwards: Afterwards) -> Result {
-    let Start { root, folder, plan, prompt, tasks, errand, nats, leash } = start;
-    let began = SessionStarted { errand, ..began(&root, plan, prompt, surface.presence()) };
+    let Start { root, folder, plan, prompt, tasks, errand, order, nats, leash } = start;
+    let began = SessionStarted { errand, order, ..began(&root, plan, prompt, surface.presence()) };
     let of = errand.map_or(Of::Session, Of::Pipeline);
     let stage = Stage { folder: &folder, root, surface, afterwards, left_behind: None, of, nats, leash };
     supervise(stage, |scene, watchers| {
@@ -215,11 +218,14 @@ fn taken(folder: &Folder) -> Failure {
 
 /// A folder of that name, or of the name with a number behind it.
 pub(super) fn first_free(sessions: &Sessions, name: &str) -> Folder {
-    let numbered = (2..).map(|n| sessions.folder(&format!("{name}-{n}")));
-    std::iter::once(sessions.folder(name))
-        .chain(numbered)
-        .find(|folder| !folder.exists())
-        .expect("numbers do not end before sessions do")
+    let mut all = numbered(sessions, name);
+    all.find(|folder| !folder.exists()).expect("numbers do not end before sessions do")
+}
+
+/// The folder of that name, then those of the name with a number behind it.
+pub(super) fn numbered(sessions: &Sessions, name: &str) -> impl Iterator<Item = Folder> {
+    let more = (2..).map(move |n| sessions.folder(&format!("{name}-{n}")));
+    std::iter::once(sessions.folder(name)).chain(more)
 }
 
 /// From the folder and the time.

@@ -139,6 +139,9 @@ pub struct RunArgs {
     /// Tell it to this NATS server, and let it be steered from there; otherwise as `nats:` of the config says.
     #[arg(long = "nats", value_name = "URL")]
     pub nats: Option<String>,
+    /// The task of a queue that it works on.
+    #[arg(long, hide = true)]
+    pub order: Option<String>,
     /// How to show it.
     #[command(flatten)]
     pub output: OutputArgs,

@@ -455,6 +455,9 @@ pub struct SessionStarted {
     /// All that it is for, if that is not to work on a goal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errand: Option<Pipeline>,
+    /// The task of a queue that it works on, if it does: see [`crate::engine::queue::Queued::mark`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<String>,
 }
 
 /// How a run ended and what it means.

@@ -156,6 +156,12 @@ impl Queued {
         Self { order, created_at: at.rfc3339(), run: 1, attempt: 0, standing: Standing::Created }
     }
 
+    /// What a session that works on it is known by, among all tasks that ever were, also of other queues.
+    pub fn mark(&self) -> String {
+        let owner = self.order.session.as_ref().map_or("-", |owner| owner.id.as_str());
+        format!("{owner}.{}/{}/{}", self.order.id, self.created_at, self.run)
+    }
+
     /// Whether whoever waits for it still has to.
     pub const fn is_open(&self) -> bool {
         !matches!(self.standing, Standing::Completed { .. } | Standing::Removed)

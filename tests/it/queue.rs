@@ -4,10 +4,13 @@
 use std::{collections::BTreeMap, fs, sync::mpsc, time::Duration};
 
 use creel::engine::{
-    State,
     event::{Outcome, StopHow},
     input::Command,
-    queue::{Queued, Upshot, duty::Trace, order::Order},
+    queue::{
+        Queued, Upshot,
+        duty::Trace,
+        order::{Order, Owner},
+    },
     time::At,
 };
 use rustix::process::Signal;
@@ -606,10 +609,23 @@ fn an_agent_hands_tasks_over_to_those_that_their_type_allows() {
         tools.close().await;
     });
     until("they are in the queue", || server.count("CREEL_QUEUE") == 2);
+    for way in [&["-s", "s"][..], &["-s", "s", "--nats", &server.url()]] {
+        let refused = |args: &[&str], why: &str| {
+            let ran = here.creel(&[args, way].concat());
+            assert!(ran.code == 1 && ran.err.contains(why), "{}", ran.err);
+        };
+        refused(&["task", "start", "task_1"], "task_1 is for the queue: whoever takes it from there begins with it");
+        refused(
+            &["task", "update", "task_1", "--goal", "Mend all"],
+            "task_1 is for the queue, and stays as it was added",
+        );
+    }
     let there = machine(&server, "", DONE);
     assert_eq!(order(&there.drain(&["--agent", "demo"]), "completed"), ["task_2"]);
     assert_eq!(order(&there.drain(&["--agent", "other"]), "completed"), ["task_1"]);
     until("it is told", || here.own_task("task_1")["state"] == "completed");
+    // Also of a type that the session's own agent may not work on.
+    assert_eq!(here.kind("task_started").len(), 2);
     here.write("home", "");
     assert_eq!(session.end().code, 0);
 }
@@ -687,7 +703,11 @@ fn a_session_of_a_queue_that_was_lost_does_not_count_for_a_task_of_the_same_name
     let url = server.url();
     assert_eq!(here.creel(&["task", "add", "--queue", "Do it", "--nats", &url]).out, "1\n");
     assert_eq!(order(&here.drain(&["--nats", &url]), "completed"), ["1"]);
-    assert_eq!(fs::read_to_string(here.root().join("done")).expect("it was done"), "x\nx\n");
+    assert_eq!(here.read("done"), "x\nx\n");
+    // It had to take the name that the next run of it would have.
+    assert_eq!(here.creel(&["task", "start", "--queue", "1", "--nats", &url]).code, 0);
+    assert_eq!(order(&here.drain(&["--nats", &url]), "completed"), ["1"]);
+    assert_eq!(here.read("done"), "x\nx\nx\n");
 }
 
 /// `CREEL_QUEUE_SEED` says when a worker is killed.
@@ -766,23 +786,27 @@ async fn next(subscriber: &mut async_nats::Subscriber) -> Option<async_nats::Mes
 
 #[test]
 fn a_session_that_is_there_already_counts_only_for_the_task_that_it_was_begun_for() {
-    let over = World::begin(Script::new()).run().state;
-    let mut stopped = World::begin(Script::new());
+    let task = Queued::new(Order { id: "1".into(), goal: "GOAL".into(), ..Order::default() }, At(1));
+    let world = || {
+        let mut world = World::begin(Script::new());
+        world.state.began.order = Some(task.mark());
+        world
+    };
+    let over = world().run().state;
+    let mut stopped = world();
     stopped.settle();
     let begun = stopped.state.clone();
     stopped.command(Command::Stop(StopHow::Now));
     let stopped = stopped.run().state;
     assert_eq!((over.outcome(), stopped.outcome()), (Some(Outcome::Complete), Some(Outcome::Cancelled)));
-    let order = Order { id: "1".into(), goal: "GOAL".into(), ..Order::default() };
-    let task = |added: At, attempt: u32| Queued { attempt, ..Queued::new(order.clone(), added) };
-    let (before, after) = (At(-1), At(1));
-    let trace = |session: &State, task: Queued| Trace::of(session, &task, "GOAL");
-    let done = Trace::Over(Upshot::of(&over));
-    assert_eq!(trace(&over, task(before, 0)), done);
-    assert_eq!(trace(&begun, task(before, 0)), Trace::Unfinished);
-    assert_eq!(trace(&stopped, task(before, 0)), Trace::Unfinished);
-    // An older one is the task's own only if somebody had begun: two machines need not have the same time.
-    assert_eq!(trace(&over, task(after, 0)), Trace::Foreign);
-    assert_eq!(trace(&over, task(after, 1)), done);
-    assert_eq!(Trace::of(&over, &task(before, 1), "ANOTHER GOAL"), Trace::Foreign);
+    assert_eq!(Trace::of(&over, &task), Trace::Over(Upshot::of(&over)));
+    assert_eq!(Trace::of(&begun, &task), Trace::Unfinished);
+    assert_eq!(Trace::of(&stopped, &task), Trace::Unfinished);
+    // The next run of it, a task of that name that was added later, and one of a session.
+    let of_session = Order { session: Some(Owner { name: "s".into(), id: "i".into() }), ..task.order.clone() };
+    let later = Queued { created_at: At(2).rfc3339(), ..task.clone() };
+    for other in [Queued { run: 2, ..task.clone() }, later, Queued { order: of_session, ..task.clone() }] {
+        assert_eq!(Trace::of(&over, &other), Trace::Foreign);
+    }
+    assert_eq!(Trace::of(&World::begin(Script::new()).run().state, &task), Trace::Foreign);
 }

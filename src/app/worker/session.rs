@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
 use crate::{
-    app::{leash, run::first_free},
+    app::{leash, run::numbered},
     control::cli::worker::WorkerArgs,
     engine::{
         State,
@@ -51,6 +51,8 @@ pub(super) enum Before {
 pub(super) struct Job<'a> {
     pub(super) args: &'a WorkerArgs,
     pub(super) prompt: &'a str,
+    /// Of the task.
+    pub(super) mark: String,
     pub(super) kind: Option<&'a str>,
     pub(super) agent: &'a str,
 }
@@ -74,20 +76,23 @@ pub(super) enum End {
 }
 
 impl Before {
-    /// Looks for the session of a task.
-    pub(super) fn of(sessions: &Sessions, task: &Queued, prompt: &str) -> Self {
-        let name = &task.order.session(task.run);
-        let folder = sessions.folder(name);
+    /// Looks for the session of a task: under its name, or under that with a number, if others have the name.
+    pub(super) fn of(sessions: &Sessions, task: &Queued) -> Self {
+        let name = task.order.session(task.run);
+        let mut folders = numbered(sessions, &name);
+        folders.find_map(|folder| Self::at(folder, task)).expect("numbers do not end before sessions do")
+    }
+
+    /// What a folder has of a task. Nothing, if it is another task's.
+    fn at(folder: Folder, task: &Queued) -> Option<Self> {
         if !folder.exists() {
-            return Self::Nothing(folder);
+            return Some(Self::Nothing(folder));
         }
-        let found =
-            journal::fold(&folder.journal()).map_or(Trace::Foreign, |session| Trace::of(&session, task, prompt));
-        match found {
-            Trace::Foreign => Self::Nothing(first_free(sessions, name)),
-            Trace::Unfinished | Trace::Over(_) if journal::running(&folder).is_some() => Self::Running,
-            Trace::Unfinished => Self::Begun(folder),
-            Trace::Over(upshot) => Self::Ended(folder, upshot),
+        match journal::fold(&folder.journal()).map_or(Trace::Foreign, |session| Trace::of(&session, task)) {
+            Trace::Foreign => None,
+            Trace::Unfinished | Trace::Over(_) if journal::running(&folder).is_some() => Some(Self::Running),
+            Trace::Unfinished => Some(Self::Begun(folder)),
+            Trace::Over(upshot) => Some(Self::Ended(folder, upshot)),
         }
     }
 
@@ -105,6 +110,8 @@ impl Hired {
     pub(super) fn begin(folder: Folder, job: &Job<'_>) -> io::Result<Self> {
         let mut command = held("run")?;
         command.args(["--session", &folder.name, "--prompt-file", "/dev/stdin", "--agent", job.agent]);
+        // In one word: it can begin with a `-`.
+        command.arg(format!("--order={}", job.mark));
         if let Some(kind) = job.kind {
             command.args(["--task-type", kind]);
         }

@@ -166,8 +166,14 @@ impl<'a> Shift<'a> {
             _ = self.signals.next() => return Ok(Next::Leave(INTERRUPTED)),
             readied = self.queue.ready_all() => readied?,
         }
-        let Self { queue, callings, .. } = self;
-        if let Some(lot) = queue.queue.line.take(|row| callings.agent_for(row).is_some()).await? {
+        let Self { queue, callings, signals, .. } = self;
+        // What was handed out just then is handed out again when its lease is over.
+        let taken = tokio::select! {
+            biased;
+            _ = signals.next() => return Ok(Next::Leave(INTERRUPTED)),
+            taken = queue.queue.line.take(|row| callings.agent_for(row).is_some()) => taken?,
+        };
+        if let Some(lot) = taken {
             return Ok(Next::Take(Box::new(lot)));
         }
         if self.args.drain && !self.has_more() {
@@ -210,7 +216,7 @@ impl<'a> Shift<'a> {
             return Ok(None);
         };
         let prompt = task.order.prompt(&self.before(&task).await?);
-        let before = Before::of(&self.sessions, &task, &prompt);
+        let before = Before::of(&self.sessions, &task);
         let Some(folder) = before.folder() else {
             // Its worker is dead, or cut off, and the session is about to end.
             lot.back(AGAIN).await?;
@@ -242,7 +248,7 @@ impl<'a> Shift<'a> {
         self.tell(Seen { task: task.clone(), revision })?;
         self.trouble = None;
         let kind = task.order.kind.as_deref().and_then(|kind| self.callings.described(kind));
-        let job = Job { args: self.args, prompt: &prompt, kind, agent: &agent };
+        let job = Job { args: self.args, prompt: &prompt, mark: task.mark(), kind, agent: &agent };
         let parting = self.have_done(before, &job, &lot).await;
         self.part(&task, &lot, parting).await
     }

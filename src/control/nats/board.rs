@@ -29,8 +29,9 @@ use super::{
 use crate::{
     config::Nats,
     engine::{
-        queue::{Queued, order::Order},
+        queue::{Queued, Standing, order::Order},
         tasks::command::is_name,
+        time::At,
     },
 };
 
@@ -131,9 +132,18 @@ impl Board {
             return Ok(None);
         }
         let Some(message) = self.store.last_of(&self.subject(&key.tokens())).await? else { return Ok(None) };
+        let revision = message.sequence;
+        if message.payload.is_empty() {
+            // Somebody deleted it with the tools of the server. The name stays taken.
+            let order = Order { id: key.id.clone(), ..Order::default() };
+            return Ok(Some(Seen {
+                task: Queued { standing: Standing::Removed, ..Queued::new(order, At(0)) },
+                revision,
+            }));
+        }
         let task = serde_json::from_slice(&message.payload)
             .map_err(|error| Trouble(format!("what the server has of task {} cannot be read: {error}", key.id)))?;
-        Ok(Some(Seen { task, revision: message.sequence }))
+        Ok(Some(Seen { task, revision }))
     }
 
     /// Writes a task, if it still is what was read; 0 means that there was none. Nothing, if somebody was faster.
@@ -193,9 +203,7 @@ impl Board {
         let mut changes = self.changes("").await?;
         let mut all = BTreeMap::new();
         while changes.left > 0 {
-            let next = tokio::time::timeout(PATIENCE, changes.next()).await;
-            let seen = next.map_err(|_| Trouble("the server does not answer".to_owned()))??;
-            all.extend(seen.map(|seen| (Key::of(&seen.task.order), seen)));
+            all.extend(changes.next_soon().await?.map(|seen| (Key::of(&seen.task.order), seen)));
         }
         let mut all: Vec<Seen> = all.into_values().collect();
         all.sort_by_key(|seen| seen.revision);
@@ -219,6 +227,12 @@ impl Board {
 }
 
 impl Changes {
+    /// The next of those that are there already.
+    pub async fn next_soon(&mut self) -> Result<Option<Seen>, Trouble> {
+        let next = tokio::time::timeout(PATIENCE, self.next()).await;
+        next.map_err(|_| Trouble("the server does not answer".to_owned()))?
+    }
+
     /// The next; nothing, if it is in words that this creel does not understand.
     pub async fn next(&mut self) -> Result<Option<Seen>, Trouble> {
         let next = std::future::poll_fn(|context| Pin::new(&mut self.messages).poll_next(context)).await;

@@ -92,8 +92,7 @@ impl Handover<'_> {
         let mut known = Known { tasks: self.tasks().await, queued: BTreeMap::new() };
         while known.tasks.is_empty() {
             if news.changed().await.is_err() {
-                // The session is over.
-                std::future::pending::<()>().await;
+                return std::future::pending().await;
             }
             tokio::time::sleep(PACE).await;
             known.tasks = self.tasks().await;
@@ -132,11 +131,12 @@ impl Handover<'_> {
         Ok(())
     }
 
-    /// The tasks that are for the queue.
+    /// The tasks that are for the queue. Never comes back if the session is over: that a session is gone says nothing about
+    /// its tasks.
     async fn tasks(&self) -> BTreeMap<String, TaskView> {
         match self.desk.ask(Question::HandedTasks).await.told {
             Some(Told::Tasks(tasks)) => tasks.into_iter().map(|task| (task.id.clone(), task)).collect(),
-            Some(_) | None => BTreeMap::new(),
+            Some(_) | None => std::future::pending().await,
         }
     }
 

@@ -2,6 +2,8 @@
 //!
 //! A session that is over does not wait for a server that is away. The next one that reaches the server sends the rest.
 
+use std::io;
+
 use async_nats::jetstream::Context;
 use serde::Deserialize;
 use tokio::sync::watch;
@@ -36,22 +38,38 @@ impl Post<'_> {
         for folder in sessions.list().unwrap_or_default() {
             // A session that never had a server is none of its business.
             let is_left = folder.name != own && folder.outbox_file().exists() && journal::running(&folder).is_none();
-            if is_left && let Err(Trouble(why)) = self.send(&folder).await {
-                tracing::info!("nats: the rest of session {} is not sent: {why}", folder.name);
-                break;
+            if !is_left {
+                continue;
+            }
+            let not_sent = |why: &str| tracing::info!("nats: the rest of session {} is not sent: {why}", folder.name);
+            match self.rest(&folder) {
+                Ok(None) => {}
+                Ok(Some((outbox, id))) => {
+                    // What the server does not take now, it does not take of the next one either.
+                    if let Err(Trouble(why)) = self.send(&folder, outbox, &id).await {
+                        not_sent(&why);
+                        break;
+                    }
+                }
+                Err(error) => not_sent(&error.to_string()),
             }
         }
         Ok(())
     }
 
-    async fn send(&self, folder: &Folder) -> Result<(), Trouble> {
-        let Some(mut outbox) = Outbox::open(folder)? else { return Ok(()) };
+    /// What a session may have left, and its id.
+    fn rest(&self, folder: &Folder) -> io::Result<Option<(Outbox, String)>> {
+        let Some(outbox) = Outbox::open(folder)? else { return Ok(None) };
         let kept = outbox.place();
         let has_more = kept.store != self.store.made || outbox.letters(kept.offset)?.read()?.is_some();
-        let Some(first) = outbox.letters(0)?.read()?.filter(|_| has_more) else { return Ok(()) };
-        let First { id } = serde_json::from_slice(&first.line).map_err(std::io::Error::from)?;
+        let Some(first) = outbox.letters(0)?.read()?.filter(|_| has_more) else { return Ok(None) };
+        let First { id } = serde_json::from_slice(&first.line)?;
+        Ok(Some((outbox, id)))
+    }
+
+    async fn send(&self, folder: &Folder, mut outbox: Outbox, id: &str) -> Result<(), Trouble> {
         let subjects = Subjects::new(self.prefix, &folder.name);
-        let holdings = self.store.holdings(Whose { subjects: &subjects, id: &id }, outbox.place()).await?;
+        let holdings = self.store.holdings(Whose { subjects: &subjects, id }, outbox.place()).await?;
         let (link, _) = watch::channel(Link::Connecting { behind: 0 });
         let (_, no_news) = watch::channel(0);
         let mut sender = Sender {
@@ -59,7 +77,7 @@ impl Post<'_> {
             outbox: &mut outbox,
             subjects: &subjects,
             session: &folder.name,
-            id: &id,
+            id,
             holdings,
             largest: self.largest,
             link: &link,

@@ -21,8 +21,6 @@ use crate::{
     },
 };
 
-/// How long the tasks that are there may take to come.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// How long to wait for a server that is in trouble.
 const AGAIN: Duration = Duration::from_secs(1);
 /// How long a worker may be silent, where nobody says anything else.
@@ -127,14 +125,9 @@ impl Queue {
     pub async fn watched(self) -> Result<Watched, Trouble> {
         let mut changes = self.board.changes("").await?;
         let mut tasks = BTreeMap::new();
-        let reading = async {
-            while changes.left > 0 {
-                tasks.extend(changes.next().await?.map(|seen| (Key::of(&seen.task.order), seen)));
-            }
-            Ok::<_, Trouble>(())
-        };
-        let read = tokio::time::timeout(PATIENCE, reading).await;
-        read.map_err(|_| Trouble("the server does not answer".to_owned()))??;
+        while changes.left > 0 {
+            tasks.extend(changes.next_soon().await?.map(|seen| (Key::of(&seen.task.order), seen)));
+        }
         Ok(Watched { queue: self, tasks, changes, stirred: true })
     }
 }

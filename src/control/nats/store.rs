@@ -224,16 +224,17 @@ impl Store {
     }
 
     async fn since_the_beginning(&self, whose: Whose<'_>, nothing: Place) -> Result<Holdings, Trouble> {
-        let Some(first) = self.last_of(&whose.subjects.beginning()).await? else {
-            return Ok(Holdings { place: nothing, beyond: BTreeSet::new() });
-        };
-        if header(&first.headers, SESSION) != Some(whose.id) {
+        let (mut names, mut from) = (Names::Plain, 1);
+        while let Some(first) = self.next_of(&whose.subjects.beginning(), from).await? {
+            if header(&first.headers, SESSION) == Some(whose.id) {
+                let with_id = header(&first.headers, MESSAGE_ID).is_some_and(|id| id.matches(':').count() > 1);
+                let names = if with_id { Names::WithId } else { Names::Plain };
+                return self.walk(whose, Place { at: first.sequence - 1, names, ..nothing }).await;
+            }
             // Another session had the name before.
-            return Ok(Holdings { place: Place { names: Names::WithId, ..nothing }, beyond: BTreeSet::new() });
+            (names, from) = (Names::WithId, first.sequence + 1);
         }
-        let with_id = header(&first.headers, MESSAGE_ID).is_some_and(|id| id.matches(':').count() > 1);
-        let names = if with_id { Names::WithId } else { Names::Plain };
-        self.walk(whose, Place { at: first.sequence - 1, names, ..nothing }).await
+        Ok(Holdings { place: Place { names, ..nothing }, beyond: BTreeSet::new() })
     }
 
     /// Reads what comes after a place.

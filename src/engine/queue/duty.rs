@@ -63,11 +63,9 @@ pub enum Trace {
 }
 
 impl Trace {
-    /// A session is another task's if it was asked something else, or if it is older than a task that nobody began with: another
-    /// server's, perhaps, or of a queue that was lost.
-    pub fn of(session: &State, task: &Queued, prompt: &str) -> Self {
-        let is_older = session.started.rfc3339() < task.created_at;
-        if session.began.prompt != prompt || (task.attempt == 0 && is_older) {
+    /// Names are given twice, by other servers or by a queue that was lost; the mark is not.
+    pub fn of(session: &State, task: &Queued) -> Self {
+        if session.began.order.as_ref() != Some(&task.mark()) {
             return Self::Foreign;
         }
         match session.outcome() {

@@ -90,8 +90,8 @@ fn held(ours: Ours<'_>, standing: &Standing, news: News) -> Due {
 fn ready(ours: Ours<'_>, standing: &Standing, news: News) -> Due {
     match (standing, news) {
         (Standing::Active { by, .. }, _) => {
-            let context = Some(format!("in session {} on {}", by.session, by.host));
-            Due::Tell(TaskCommand::Start { id: ours.id.to_owned(), context })
+            let context = format!("in session {} on {}", by.session, by.host);
+            Due::Tell(TaskCommand::TakenUp { id: ours.id.to_owned(), context })
         }
         // It was made ready again.
         (Standing::Blocked { .. }, News::OfSession) => Due::Ask(Ask::Again),
@@ -161,7 +161,7 @@ mod tests {
     /// What the session would know of it then.
     fn told(state: TaskState, due: &Due) -> TaskState {
         match due {
-            Due::Tell(TaskCommand::Start { .. }) => TaskState::Active,
+            Due::Tell(TaskCommand::TakenUp { .. }) => TaskState::Active,
             Due::Tell(TaskCommand::Complete(_)) => TaskState::Completed,
             Due::Tell(TaskCommand::Block { .. }) => TaskState::Blocked,
             Due::Tell(TaskCommand::MakeReady { .. }) => TaskState::Ready,

@@ -16,12 +16,7 @@ use super::{
     },
     task::{LOWEST, PRIORITY, Task, TaskState},
 };
-use crate::engine::{
-    Step,
-    event::{By, Event},
-    queue::order::Order,
-    session::State,
-};
+use crate::engine::{Step, event::Event, queue::order::Order, session::State};
 
 /// Something that is asked of the graph.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +27,9 @@ pub enum TaskCommand {
     Add(NewTask),
     /// Somebody begins with it.
     Start { id: String, context: Option<String> },
+    /// Somebody has taken it from the queue. Only the queue says that.
+    #[serde(skip)]
+    TakenUp { id: String, context: String },
     /// It is done. A name that the graph does not know is a task of another program.
     Complete(Completion),
     /// Somebody cannot go on with it.
@@ -117,8 +115,7 @@ impl State {
             TaskCommand::Start { id, context } => {
                 let task = open_task(graph, &id)?;
                 can_start(task)?;
-                // The queue's own word comes from there.
-                if task.queue.is_some() && origin.by != Some(By::Nats) {
+                if task.queue.is_some() {
                     return Err(format!(
                         "{id} is for the queue: whoever takes it from there begins with it; \
                          `creel task start --queue SESSION/{id}` puts it there again"
@@ -128,6 +125,10 @@ impl State {
                     return Err(why);
                 }
                 Ok(Event::TaskStarted(TaskRecord { task: id, data: Started { context }, origin }))
+            }
+            TaskCommand::TakenUp { id, context } => {
+                can_start(open_task(graph, &id)?)?;
+                Ok(Event::TaskStarted(TaskRecord { task: id, data: Started { context: Some(context) }, origin }))
             }
             TaskCommand::Block { id, reason, required_knowledge } => {
                 open_task(graph, &id)?;
@@ -294,6 +295,10 @@ fn changed(graph: &Graph, task: &Task, changes: TaskChanges) -> Result<Changes, 
     goal.as_deref().map(a_goal).transpose()?;
     priority.map(a_priority).transpose()?;
     let data = Changes { goal, deliverables, labels, priority, kind, parent, state: None };
+    let only_parent = Changes { parent: data.parent.clone(), ..Changes::default() };
+    if task.queue.is_some() && data != only_parent {
+        return Err(format!("{} is for the queue, and stays as it was added; remove it and add another", task.id));
+    }
     if data == Changes::default() { Err(format!("nothing about {} is to be changed", task.id)) } else { Ok(data) }
 }
 

@@ -339,6 +339,7 @@ impl World {
             presence: script.presence,
             plan: script.plan.clone(),
             errand: script.errand,
+            order: None,
         };
         Self::from_events(script, &[Event::SessionStarted(Box::new(began))])
     }

@@ -14,6 +14,8 @@ use crate::{
 
 /// How long a worker that leaves waits for the server.
 const PARTING: Duration = Duration::from_secs(2);
+/// How long the server may take to write down what came of a task.
+const ANSWER: Duration = Duration::from_secs(10);
 
 /// How the work on a task ended.
 pub(super) enum Parting {
@@ -81,7 +83,10 @@ impl Shift<'_> {
         let mut said = false;
         loop {
             let ended = |task: &Queued| task.ended(&self.me.worker, upshot.clone(), now());
-            let Trouble(why) = match self.queue.queue.board.change(&key, ended).await {
+            // A client that is not connected may hold what it is asked to send.
+            let changed = tokio::time::timeout(ANSWER, self.queue.queue.board.change(&key, ended)).await;
+            let silent = |_| Err(Trouble("the server does not answer".to_owned()));
+            let Trouble(why) = match changed.unwrap_or_else(silent) {
                 Ok(Some(seen)) => {
                     self.tell(seen)?;
                     break;
@@ -95,7 +100,7 @@ impl Shift<'_> {
             if !std::mem::replace(&mut said, true) {
                 say(&format!("creel: NATS: {why}; what came of task {} is told when the server is back", key.id()));
             }
-            let _ = lot.keep().await;
+            let _ = tokio::time::timeout(AGAIN, lot.keep()).await;
             // A server without what it had before has no board either, until somebody makes one.
             let watched = async {
                 tokio::time::sleep(AGAIN).await;
@@ -117,18 +122,21 @@ impl Shift<'_> {
 
     /// The task is not in our hands any more. Whoever has it needs it to stay in the line: it would not be handed out
     /// again if that worker died.
-    async fn let_go(&self, task: &Queued, lot: &Lot) -> std::result::Result<(), Trouble> {
+    async fn let_go(&mut self, task: &Queued, lot: &Lot) -> std::result::Result<(), Oddity> {
         let seen = self.queue.queue.board.get(&Key::of(&task.order)).await?;
-        let written = |seen: &Seen| seen.task.standing.by().is_some_and(|by| by.worker == self.me.worker);
         let (id, session) = (&task.order.id, task.standing.by().map_or("", |by| by.session.as_str()));
-        match &seen {
-            None => say(&format!(
-                "creel: the queue does not know task {id} any more; what was done is in session {session}"
-            )),
-            Some(seen) if written(seen) => {}
-            Some(_) => say(&format!("creel: task {id} is in other hands now; what was done here does not count")),
+        let Some(seen) = seen else {
+            say(&format!("creel: the queue does not know task {id} any more; what was done is in session {session}"));
+            return Ok(());
+        };
+        let is_settled = seen.task.is_settled();
+        if seen.task.standing.by().is_none_or(|by| by.worker == self.me.worker) {
+            // A person decided, or what this worker said arrived and the answer did not.
+            self.tell(seen)?;
+        } else {
+            say(&format!("creel: task {id} is in other hands now; what was done here does not count"));
         }
-        if seen.is_some_and(|seen| seen.task.is_settled()) {
+        if is_settled {
             lot.done().await?;
         }
         Ok(())
