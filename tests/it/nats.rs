@@ -92,6 +92,9 @@ fn what_was_not_sent_is_told_and_goes_with_the_next_session() {
     let ran = project.run();
     assert_eq!(ran.code, 0);
     assert!(ran.err.contains("NATS does not have all of the session"), "{}", ran.err);
+    // One that cannot be read holds nobody up.
+    project.write(".creel/sessions/torn/journal.jsonl", "what?\n");
+    project.write(".creel/sessions/torn/outbox", "");
     server.up();
     assert_eq!(project.creel(&["run", "--headless", "--trust", "-s", "t"]).code, 0);
     let stored = server.stored("CREEL");
@@ -101,6 +104,25 @@ fn what_was_not_sent_is_told_and_goes_with_the_next_session() {
     };
     assert_eq!(of("s"), journal(&project));
     assert!(of("t").len() > 5);
+}
+
+#[test]
+fn a_session_that_forgot_what_it_sent_sends_nothing_twice_though_another_had_its_name_since() {
+    let server = NatsServer::start();
+    let (here, there) = (project(&server.url(), "", COMPLETE), project(&server.url(), "", COMPLETE));
+    let run = |project: &Project, session: &str| {
+        assert_eq!(project.creel(&["run", "--headless", "--trust", "-s", session]).code, 0);
+    };
+    run(&here, "s");
+    here.write(".creel/sessions/s/outbox", "");
+    run(&there, "s");
+    run(&here, "t");
+    let stored = server.stored("CREEL");
+    for machine in [&here, &there] {
+        let id = machine.kind("session_started")[0]["id"].as_str().expect("an id").to_owned();
+        let own: Vec<Stored> = stored.iter().filter(|it| it.session.as_ref() == Some(&id)).cloned().collect();
+        assert_eq!(texts(&own), journal(machine));
+    }
 }
 
 #[test]

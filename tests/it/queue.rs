@@ -497,6 +497,20 @@ fn what_other_programs_put_into_the_line_is_done_too() {
 }
 
 #[test]
+fn a_task_that_was_deleted_with_other_tools_holds_nobody_up() {
+    let server = NatsServer::start();
+    let here = machine(&server, "", DONE);
+    here.queue(&["add", "Do it"]);
+    here.queue(&["add", "Then this", "--depends-on", "1"]);
+    // As `nats kv del` does.
+    server.publish_for_good("$KV.creel-tasks.-.1", "");
+    let ran = here.drain(&[]);
+    assert_eq!(order(&ran, "completed"), ["2"], "{}", ran.err);
+    assert_eq!(server.count("CREEL_QUEUE"), 0);
+    assert_eq!(here.creel(&["task", "add", "Again", "--id", "1", "--queue"]).code, 1);
+}
+
+#[test]
 fn types_of_one_priority_take_turns() {
     let server = NatsServer::start();
     let here = machine(&server, "", DONE);
@@ -589,6 +603,26 @@ fn what_is_decided_in_the_session_holds_in_the_queue_and_the_other_way_round() {
     until("it is done", || here.own_task("task_1")["state"] == "completed");
     here.write("home", "");
     assert_eq!(session.end().code, 0);
+}
+
+#[test]
+fn a_session_that_ends_leaves_its_tasks_in_the_queue() {
+    let server = NatsServer::start();
+    let (here, there) = (leading(&server), machine(&server, "", DONE));
+    // Its connection lives on for a while, since there is much to send for another session.
+    let started =
+        r#"{"v":1,"seq":1,"at":"2026-11-15T09:30:00.123Z","session":"old","kind":"session_started","id":"old"}"#;
+    let said = |seq: u32| format!(r#"{{"v":1,"seq":{seq},"session":"old","kind":"agent_said","text":"x"}}"#);
+    let journal: Vec<String> = std::iter::once(started.to_owned()).chain((2..20_000).map(said)).collect();
+    here.write(".creel/sessions/old/journal.jsonl", &(journal.join("\n") + "\n"));
+    here.write(".creel/sessions/old/outbox", "");
+    let mut session = here.start();
+    session.wait_for("prompt_sent");
+    here.hand_over(&["Part one"]);
+    until("it is in the queue", || server.count("CREEL_QUEUE") == 1);
+    here.write("home", "");
+    assert_eq!(session.end().code, 0);
+    assert_eq!(order(&there.drain(&[]), "completed"), ["task_1"]);
 }
 
 #[test]
