@@ -6,7 +6,11 @@
 //! - What is written follows from what was read: between the two nobody else wrote.
 //! - A name is given once, also after its task was removed.
 
-use std::{collections::BTreeMap, pin::Pin, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    pin::Pin,
+    time::Duration,
+};
 
 use async_nats::{
     HeaderMap,
@@ -67,8 +71,8 @@ pub struct Seen {
 /// The changes of tasks, as they come: first each task as it is, then each that changes.
 pub struct Changes {
     messages: Ordered,
-    /// How many are there that have not come. While others write this is no number to count to: what changes comes once more.
-    pub left: u64,
+    /// Those that were there and have not come. It has to be names: while others write, no number tells how many will come.
+    missing: BTreeSet<String>,
 }
 
 impl Seen {
@@ -200,12 +204,7 @@ impl Board {
 
     /// All tasks, in the order in which they changed last.
     pub async fn all(&self) -> Result<Vec<Queued>, Trouble> {
-        let mut changes = self.changes("").await?;
-        let mut all = BTreeMap::new();
-        while changes.left > 0 {
-            all.extend(changes.next_soon().await?.map(|seen| (Key::of(&seen.task.order), seen)));
-        }
-        let mut all: Vec<Seen> = all.into_values().collect();
+        let mut all: Vec<Seen> = self.changes("").await?.all().await?.into_values().collect();
         all.sort_by_key(|seen| seen.revision);
         Ok(all.into_iter().map(|seen| seen.task).collect())
     }
@@ -214,23 +213,30 @@ impl Board {
     pub async fn changes(&self, owner: &str) -> Result<Changes, Trouble> {
         let cannot = |error: String| Trouble(format!("the tasks of the queue cannot be read: {error}"));
         let tokens = if owner.is_empty() { ">".to_owned() } else { format!("{owner}.>") };
+        let filter = self.subject(&tokens);
         let config = OrderedConfig {
-            filter_subject: self.subject(&tokens),
+            filter_subject: filter.clone(),
             deliver_policy: DeliverPolicy::LastPerSubject,
             ..OrderedConfig::default()
         };
         let consumer = self.store.stream.create_consumer(config).await.map_err(|error| cannot(error.to_string()))?;
-        let left = consumer.cached_info().num_pending;
         let messages = consumer.messages().await.map_err(|error| cannot(error.to_string()))?;
-        Ok(Changes { messages, left })
+        // After the consumer was made: each of them comes.
+        let missing = self.store.subjects(filter).await?;
+        Ok(Changes { messages, missing })
     }
 }
 
 impl Changes {
-    /// The next of those that are there already.
-    pub async fn next_soon(&mut self) -> Result<Option<Seen>, Trouble> {
-        let next = tokio::time::timeout(PATIENCE, self.next()).await;
-        next.map_err(|_| Trouble("the server does not answer".to_owned()))?
+    /// All tasks as they are, as far as they can be understood.
+    pub async fn all(&mut self) -> Result<BTreeMap<Key, Seen>, Trouble> {
+        let mut all = BTreeMap::new();
+        while !self.missing.is_empty() {
+            let next = tokio::time::timeout(PATIENCE, self.next()).await;
+            let seen = next.map_err(|_| Trouble("the server does not answer".to_owned()))??;
+            all.extend(seen.map(|seen| (Key::of(&seen.task.order), seen)));
+        }
+        Ok(all)
     }
 
     /// The next; nothing, if it is in words that this creel does not understand.
@@ -238,9 +244,8 @@ impl Changes {
         let next = std::future::poll_fn(|context| Pin::new(&mut self.messages).poll_next(context)).await;
         match next {
             Some(Ok(message)) => {
-                let place = message.info().map(|info| (info.pending, info.stream_sequence));
-                let (left, revision) = place.unwrap_or_default();
-                self.left = left;
+                self.missing.remove(message.subject.as_str());
+                let revision = message.info().map_or(0, |info| info.stream_sequence);
                 Ok(serde_json::from_slice(&message.payload).ok().map(|task| Seen { task, revision }))
             }
             Some(Err(error)) => Err(Trouble(format!("the tasks of the queue cannot be read: {error}"))),

@@ -121,8 +121,8 @@ impl Handover<'_> {
 
     /// What happened in the queue while nobody listened, then what happened in the session.
     async fn catch_up(&self, queue: &mut Queue, known: &mut Known, changes: &mut Changes) -> Result<(), Trouble> {
-        while changes.left > 0 {
-            changes.next().await?.and_then(|seen| known.learn(seen));
+        for seen in changes.all().await?.into_values() {
+            known.learn(seen);
         }
         let ids: BTreeSet<String> = known.queued.keys().chain(known.tasks.keys()).cloned().collect();
         for id in ids {

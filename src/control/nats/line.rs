@@ -19,7 +19,7 @@ use async_nats::{
         AckKind, Context, Message,
         consumer::{AckPolicy, PullConsumer, pull},
         context::PublishErrorKind,
-        stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream},
+        stream::{Config, DiscardPolicy, RetentionPolicy, StorageType},
     },
 };
 use futures_core::Stream as _;
@@ -27,7 +27,7 @@ use futures_core::Stream as _;
 use super::{
     board::Key,
     connection::Trouble,
-    store,
+    store::{self, Store},
     subject::{self, LAST_OF_SUBJECT},
 };
 use crate::{config::Nats, engine::queue::order::Order};
@@ -43,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Line {
     jetstream: Context,
-    stream: Stream,
+    store: Store,
     prefix: String,
     /// How long a worker may be silent, where nobody said so before.
     lease: Duration,
@@ -152,7 +152,7 @@ impl Line {
             return Err(Trouble(format!("the stream {name} is no work queue, so tasks would be handed out twice")));
         }
         let prefix = subject::queue(&nats.prefix);
-        Ok(Self { jetstream: jetstream.clone(), stream: store.stream, prefix, lease, rows: BTreeMap::new(), taken: 0 })
+        Ok(Self { jetstream: jetstream.clone(), store, prefix, lease, rows: BTreeMap::new(), taken: 0 })
     }
 
     /// The place of a task.
@@ -188,14 +188,7 @@ impl Line {
 
     /// Looks what is there, and gives the subjects. Rows with nothing in them are not asked for tasks any more.
     pub async fn look(&mut self) -> Result<BTreeSet<String>, Trouble> {
-        let cannot = |error: String| Trouble(format!("the queue cannot be read: {error}"));
-        let found = self.stream.info_with_subjects(format!("{}>", self.prefix)).await;
-        let mut found = std::pin::pin!(found.map_err(|error| cannot(error.to_string()))?);
-        let mut there = BTreeSet::new();
-        while let Some(next) = std::future::poll_fn(|context| found.as_mut().poll_next(context)).await {
-            let (subject, _) = next.map_err(|error| cannot(error.to_string()))?;
-            there.insert(subject);
-        }
+        let there = self.store.subjects(format!("{}>", self.prefix)).await?;
         let row = |subject: &String| subject.strip_prefix(&self.prefix).and_then(Row::parse);
         let rows: BTreeSet<Row> = there.iter().filter_map(row).collect();
         self.rows.retain(|row, _| rows.contains(row));
@@ -265,7 +258,7 @@ impl Line {
             max_deliver: -1,
             ..pull::Config::default()
         };
-        let made = self.stream.get_or_create_consumer(&name, config).await;
+        let made = self.store.stream.get_or_create_consumer(&name, config).await;
         let consumer = made.map_err(|error| Trouble(format!("the queue hands out nothing: {error}")))?;
         self.rows.entry(row.clone()).or_default().consumer = Some(consumer.clone());
         Ok(consumer)

@@ -124,10 +124,7 @@ impl Queue {
     /// Stays with it.
     pub async fn watched(self) -> Result<Watched, Trouble> {
         let mut changes = self.board.changes("").await?;
-        let mut tasks = BTreeMap::new();
-        while changes.left > 0 {
-            tasks.extend(changes.next_soon().await?.map(|seen| (Key::of(&seen.task.order), seen)));
-        }
+        let tasks = changes.all().await?;
         Ok(Watched { queue: self, tasks, changes, stirred: true })
     }
 }

@@ -29,6 +29,7 @@ use async_nats::{
         },
     },
 };
+use futures_core::Stream as _;
 
 /// How long the server itself knows a message that it has.
 const KNOWN: Duration = Duration::from_mins(2);
@@ -260,6 +261,18 @@ impl Store {
             }
         }
         Ok(Holdings { place, beyond })
+    }
+
+    /// The subjects under which there is something.
+    pub async fn subjects(&self, filter: String) -> Result<BTreeSet<String>, Trouble> {
+        let cannot = |error: String| Trouble(format!("the stream cannot be read: {error}"));
+        let found = self.stream.info_with_subjects(filter).await.map_err(|error| cannot(error.to_string()))?;
+        let mut found = std::pin::pin!(found);
+        let mut subjects = BTreeSet::new();
+        while let Some(next) = std::future::poll_fn(|context| found.as_mut().poll_next(context)).await {
+            subjects.insert(next.map_err(|error| cannot(error.to_string()))?.0);
+        }
+        Ok(subjects)
     }
 
     /// The last message of a subject.
