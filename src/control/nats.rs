@@ -66,6 +66,9 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// The same, if the server was away when it ended.
 const LAST_TRY: Duration = Duration::from_secs(2);
 
+/// How often it is looked whether another creel still sends what this session has left.
+const HELD: Duration = Duration::from_millis(100);
+
 /// The NATS side of a session that runs in this process.
 #[derive(Debug)]
 pub struct Uplink {
@@ -119,35 +122,41 @@ enum End {
 impl Uplink {
     /// Connects the session of this folder, which this process is about to run.
     pub fn open(nats: Nats, folder: &Folder, runtime: &mut Runtime) -> io::Result<Self> {
-        let Some(outbox) = Outbox::open(folder)? else {
-            return Err(io::Error::other("another creel sends its records"));
-        };
+        let outbox = Outbox::open(folder)?;
         let follower = runtime.follow();
         let (id, started) = (follower.state.began.id.clone(), follower.state.started);
         let (link_in, link) = watch::channel(Link::Connecting { behind: follower.seq });
         let (ledger, desk) = Ledger::new(follower, Some(link.clone()), Pace::Gathered);
         let subjects = Subjects::new(&nats.prefix, &folder.name);
         let (ended_in, ended) = watch::channel(None);
-        let station = Station {
+        let handle = runtime.handle();
+        let live = runtime.live();
+        let of = folder.clone();
+        let station = move |outbox: Outbox| Station {
             nats,
-            session: folder.name.clone(),
+            session: of.name.clone(),
             id: id.clone(),
             outbox,
-            sessions: Sessions::around(folder),
+            sessions: Sessions::around(&of),
             link: link_in,
             desk,
-            handle: runtime.handle(),
-            ear: Ear::new(subjects.clone(), id, started, runtime.handle()),
+            ear: Ear::new(subjects.clone(), id, started, handle.clone()),
+            handle,
             subjects,
-            live: runtime.live(),
+            live,
             watched: tokio::time::Instant::now(),
             queue_warned: false,
-            folder: folder.path.clone(),
+            folder: of.path,
             ended,
             warned: Warned::default(),
         };
-        let session = Session { ledger: Some(ledger), ended: ended_in };
-        let thread = std::thread::Builder::new().name("nats".into()).spawn(move || station.run(session))?;
+        let mut session = Session { ledger: Some(ledger), ended: ended_in };
+        let folder = folder.clone();
+        let thread = std::thread::Builder::new().name("nats".into()).spawn(move || {
+            if let Some(outbox) = outbox.or_else(|| session.outbox(&folder)) {
+                station(outbox).run(session);
+            }
+        })?;
         Ok(Self { link, thread: Some(thread) })
     }
 
@@ -346,6 +355,22 @@ struct Session {
 impl Session {
     fn is_over(&self) -> bool {
         self.ended.borrow().is_some()
+    }
+
+    /// Waits for the outbox: another session may be sending what an earlier run of this one has left. Nothing, if the session
+    /// is over before; then that is left to the next one as well.
+    fn outbox(&mut self, folder: &Folder) -> Option<Outbox> {
+        let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build().ok()?;
+        while !self.is_over() {
+            if let Ok(Some(outbox)) = Outbox::open(folder) {
+                return Some(outbox);
+            }
+            let followed = tokio.block_on(async { tokio::time::timeout(HELD, follow(&mut self.ledger)).await });
+            if let Ok(status) = followed {
+                self.ended.send_replace(Some(status));
+            }
+        }
+        None
     }
 
     /// Follows the session beside a connection. Nothing, if the session is over and the time to leave has come.

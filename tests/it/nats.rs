@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     nats::{NatsServer, Stored},
-    project::{Project, until},
+    project::{Project, Started, until},
 };
 
 /// A turn that lasts until the file `go` is there.
@@ -123,6 +123,25 @@ fn a_session_that_forgot_what_it_sent_sends_nothing_twice_though_another_had_its
         let own: Vec<Stored> = stored.iter().filter(|it| it.session.as_ref() == Some(&id)).cloned().collect();
         assert_eq!(texts(&own), journal(machine));
     }
+}
+
+#[test]
+fn a_session_whose_leftovers_are_just_being_sent_sends_the_rest_afterwards() {
+    let server = NatsServer::start();
+    let project = project(&server.url(), "", UNTIL_GO);
+    let mut session = project.start();
+    session.wait_for("prompt_sent");
+    session.kill();
+    let outbox = fs::File::open(project.root().join(".creel/sessions/s/outbox")).expect("it has one");
+    outbox.lock().expect("nobody else has it");
+    let mut session = Started::of(project.command(&["resume", "s", "--json", "--trust"]));
+    session.wait_for("prompt_sent");
+    assert_eq!(link(&project)["state"], "connecting");
+    drop(outbox);
+    until_sent(&project);
+    project.write("go", "");
+    assert_eq!(session.end().code, 0);
+    assert_eq!(texts(&server.stored("CREEL")), journal(&project));
 }
 
 #[test]

@@ -9,15 +9,6 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    connection::Trouble,
-    subject::{MESSAGE_ID, PART, SESSION, Subjects, all_events},
-};
-use crate::{
-    config::Nats,
-    engine::time::Span,
-    journal::outbox::{Names, Place},
-};
 use async_nats::{
     HeaderMap,
     jetstream::{
@@ -30,6 +21,16 @@ use async_nats::{
     },
 };
 use futures_core::Stream as _;
+
+use super::{
+    connection::Trouble,
+    subject::{MESSAGE_ID, PART, SESSION, Subjects, all_events},
+};
+use crate::{
+    config::Nats,
+    engine::time::Span,
+    journal::outbox::{Names, Place},
+};
 
 /// How long the server itself knows a message that it has.
 const KNOWN: Duration = Duration::from_mins(2);
