@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_nats::ConnectOptions;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     nats::{journal, project, texts, until_sent},
@@ -126,6 +126,36 @@ fn a_replay_from_afar_is_a_replay() {
     screen.wait_for("the words", |shown| shown.has("the only words"));
     screen.press("q");
     assert_eq!(screen.end(), 0);
+}
+
+#[test]
+fn a_judgement_that_lasts_keeps_nobody_else_waiting() {
+    let server = NatsServer::start();
+    let rule = "until [ -e judged ] || [ ! -e creel.yaml ]; do sleep 0.02; done";
+    let rules = format!("stop: {{ rules: [{{ name: slow, type: command, command: '{rule}' }}] }}");
+    let here = project(&server.url(), &rules, UNTIL_GO);
+    let mut session = here.start();
+    session.wait_for("prompt_sent");
+    until_sent(&here);
+    let ask = |line: Value| server.ask("creel.commands.s", &line.to_string());
+    assert_eq!(here.creel(&["task", "add", "Do it", "--id", "t"]).code, 0);
+    let about = json!({ "start": { "task": "t", "max_iterations": 3, "promises": [] } });
+    let started = ask(json!({ "v": 1, "do": "loop", "about": about }));
+    assert_eq!(started["ok"], true, "{started}");
+    let id = &started["agent_loop"]["id"];
+    let about = json!({ "judge": { "loop": id, "said": "It works.", "rules": "check" } });
+    std::thread::scope(|scope| {
+        let judged = scope.spawn(|| ask(json!({ "v": 1, "do": "loop", "about": about })));
+        session.wait_for("judgement_asked");
+        assert_eq!(ask(json!({ "v": 1, "do": "pause" }))["ok"], true);
+        assert!(!judged.is_finished());
+        here.write("judged", "");
+        let judged = judged.join().expect("an answer");
+        assert_eq!(judged["judged"]["rules"][0]["passed"], true, "{judged}");
+    });
+    assert_eq!(ask(json!({ "v": 1, "do": "unpause" }))["ok"], true);
+    here.write("go", "");
+    assert_eq!(session.end().code, 0);
 }
 
 /// The config of a server that lets its users do no more than they need, from the documentation.

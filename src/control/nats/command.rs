@@ -8,7 +8,7 @@
 
 use std::{pin::Pin, task::Poll};
 
-use async_nats::{Client, HeaderMap, Message, Subscriber};
+use async_nats::{Client, HeaderMap, Message, Subject, Subscriber};
 use futures_core::Stream as _;
 use serde::Deserialize;
 
@@ -21,7 +21,7 @@ use crate::{
     control::socket::{
         answer::{Answer, answer},
         ledger::Desk,
-        message::{self, LONGEST, Reply},
+        message::{self, LONGEST, Reply, Request},
     },
     engine::{
         event::By,
@@ -111,27 +111,28 @@ impl Ear {
         if meant.is_some_and(|id| id != self.id) {
             return Ok(());
         }
-        let reply = self.reply(desk, &asked.payload).await;
-        let Some(to) = asked.reply else { return Ok(()) };
-        let line = reply.to_line();
-        let said = client.publish(to, line.trim_end().to_owned().into()).await;
-        said.map_err(|error| Trouble(format!("cannot answer: {error}")))
-    }
-
-    async fn reply(&self, desk: &Desk, line: &[u8]) -> Reply {
-        if line.len() > LONGEST {
-            return Reply::refused(format!("a request has at most {LONGEST} bytes"));
-        }
-        match message::read(line) {
-            Err(why) => Reply::refused(why),
-            Ok((_, request)) => match answer(&self.handle, desk, By::Nats, request).await {
+        let request = match read(&asked.payload) {
+            Ok(request) => request,
+            Err(why) => return say(client, asked.reply, &Reply::refused(why)).await,
+        };
+        let (client, desk, handle, events) =
+            (client.clone(), desk.clone(), self.handle.clone(), self.subjects.events());
+        let lasts = request.lasts();
+        let answering = async move {
+            let reply = match answer(&handle, &desk, By::Nats, request).await {
                 Answer::Say(reply) => reply,
-                Answer::Watch(..) => Reply::refused(format!(
-                    "records are not told here: they are in the stream, under {}",
-                    self.subjects.events()
-                )),
-            },
+                Answer::Watch(..) => {
+                    Reply::refused(format!("records are not told here: they are in the stream, under {events}"))
+                }
+            };
+            say(&client, asked.reply, &reply).await
+        };
+        if lasts {
+            // Whoever asks for something else meanwhile is not kept waiting.
+            drop(tokio::spawn(answering));
+            return Ok(());
         }
+        answering.await
     }
 
     async fn completed(&mut self, headers: Option<&HeaderMap>, payload: &[u8]) {
@@ -159,6 +160,20 @@ impl Ear {
             _ => tracing::warn!("a completed task that was told by NATS is not understood: {why}"),
         }
     }
+}
+
+fn read(line: &[u8]) -> Result<Request, String> {
+    if line.len() > LONGEST {
+        return Err(format!("a request has at most {LONGEST} bytes"));
+    }
+    message::read(line).map(|(_, request)| request)
+}
+
+/// Says what became of a request, if somebody wants to know.
+async fn say(client: &Client, to: Option<Subject>, reply: &Reply) -> Result<(), Trouble> {
+    let Some(to) = to else { return Ok(()) };
+    let said = client.publish(to, reply.to_line().trim_end().to_owned().into()).await;
+    said.map_err(|error| Trouble(format!("cannot answer: {error}")))
 }
 
 /// The next message; nothing, if there are no more.

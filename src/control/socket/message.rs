@@ -242,6 +242,11 @@ pub enum Question {
 }
 
 impl Request {
+    /// Whether the answer may take long: rules and commands run before it is known.
+    pub const fn lasts(&self) -> bool {
+        matches!(self, Self::Loop { about: LoopCommand::Judge(_) })
+    }
+
     /// What it means.
     pub fn meaning(self) -> Meaning {
         use Meaning::{Command as Do, Question as Tell};
