@@ -486,3 +486,12 @@ async fn a_session_of_its_own_that_was_killed_is_resumed_with_its_hooks_and_loop
     project.does(&["stop", "--now"]);
     until("it is over", || only(&project)["running"] == false);
 }
+
+#[test]
+fn a_server_whose_folder_is_gone_ends_with_its_agent() {
+    let project = alone("");
+    let mut raw = Raw::greeted(&project);
+    raw.does("task_add", &json!({"goal": "Do it"}));
+    std::fs::remove_dir_all(project.root()).expect("it is there");
+    assert_eq!(raw.hang_up(), (Vec::new(), 0));
+}

@@ -10,8 +10,6 @@ use std::{
     thread::JoinHandle,
 };
 
-use tokio::runtime::Handle;
-
 use crate::{
     app::{
         Failure, Result,
@@ -24,17 +22,14 @@ use crate::{
     control::{
         cli::ConfigArgs,
         headless::{self, WayOut},
-        socket::{
-            client::Client,
-            message::{Asker, Request},
-        },
     },
     engine::{
-        event::{Presence, StopHow},
+        event::{By, Presence, StopHow},
+        input::Command,
         policy::Plan,
     },
     journal::{self, Folder, Sessions},
-    runtime::{Runtime, Scene},
+    runtime::{Handle, Runtime, Scene},
 };
 
 /// All that such a session needs.
@@ -53,8 +48,9 @@ pub(super) struct Own {
 
 /// What is known once it has begun.
 struct Begun {
-    tokio: Handle,
+    tokio: tokio::runtime::Handle,
     way_out: WayOut,
+    session: Handle,
 }
 
 impl Opening {
@@ -105,21 +101,20 @@ impl Own {
 
     /// The agent is gone: its work is complete, unless it left in the middle of a loop.
     pub(super) fn end(self) {
-        let Begun { tokio, way_out } = self.begun;
+        let Begun { tokio, way_out, session } = self.begun;
         let _inside = tokio.enter();
         if let Err(error) = headless::leave_at_a_signal(way_out) {
             tracing::warn!("cannot listen for signals: {error}");
         }
         let state = journal::fold(&self.folder.journal());
         let in_a_loop = state.is_ok_and(|state| state.stop.loops.iter().any(|known| !known.is_over));
-        let request = if in_a_loop {
-            Request::Stop { how: StopHow::Now }
-        } else {
-            Request::SessionComplete { reason: "the agent is gone".into() }
-        };
-        let asked = Client::connect(&self.folder).and_then(|mut client| client.ask(Asker::Mcp, &request));
-        if let Err(error) = asked {
-            tracing::info!("{error}");
+        let complete = Command::CompleteSession("the agent is gone".into());
+        // Not by its socket: the folder that tells where that is may be gone as well.
+        let asked = if in_a_loop { Err(String::new()) } else { tokio.block_on(session.command(By::Mcp, complete)) };
+        if asked.is_err()
+            && let Err(why) = tokio.block_on(session.command(By::Mcp, Command::Stop(StopHow::Now)))
+        {
+            tracing::info!("{why}");
         }
         let _ = self.thread.join();
     }
@@ -138,7 +133,8 @@ fn live(folder: &Folder, make: impl FnOnce(&Folder) -> Result<Runtime>, tell: &S
         };
         let doors = Doors::open(folder, &mut runtime, None);
         let way_out = doors.way_out(&runtime);
-        let _ = tell.send(Ok(Begun { tokio: Handle::current(), way_out }));
+        let (tokio, session) = (tokio::runtime::Handle::current(), runtime.handle());
+        let _ = tell.send(Ok(Begun { tokio, way_out, session }));
         if let Err(error) = runtime.run().await {
             tracing::error!("the session failed: {error}");
         }
