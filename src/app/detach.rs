@@ -5,21 +5,27 @@
 
 use std::{
     ffi::OsString,
-    fs::{self, File, OpenOptions},
+    fs::{DirBuilder, File, OpenOptions},
     io::{self, Read as _, Seek as _, SeekFrom},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     process::{Child, Command, ExitStatus, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::{Failure, Result, print, project, say};
 use crate::{
     control::socket::address::Address,
     hooks::sweep,
-    journal::{self, Folder},
+    journal::{
+        self, Folder,
+        folder::{PRIVATE_DIR, PRIVATE_FILE},
+    },
 };
 
 /// How often to look whether the session has begun.
 const AGAIN: Duration = Duration::from_millis(10);
+/// How long a session that runs may take until it can be reached.
+const UNREACHED: Duration = Duration::from_secs(5);
 /// The exit code of a session that could not begin.
 const USAGE: i32 = 2;
 
@@ -31,11 +37,11 @@ pub(super) fn start(folder: &Folder, more: &[&str]) -> Result {
     let before = log.seek(SeekFrom::End(0)).map_err(failed)?;
     let mut child = spawn(more, &log).map_err(failed)?;
     match begun(folder, &mut child).map_err(failed)? {
-        Some(status) if status.code() == Some(USAGE) => {
+        Some(status) if status.code() == Some(USAGE) || !folder.journal().exists() => {
             let mut why = String::new();
             log.seek(SeekFrom::Start(before)).and_then(|_| log.read_to_string(&mut why)).map_err(failed)?;
             say(&why);
-            Ok(2)
+            Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
         }
         Some(_) | None => {
             say(&format!("creel: `creel attach {0}` shows the session, `creel stop -s {0}` ends it", folder.name));
@@ -48,8 +54,12 @@ pub(super) fn start(folder: &Folder, more: &[&str]) -> Result {
 pub(super) fn log() -> Result<File> {
     let folder = project::state_dir()?.join("log");
     let path = folder.join("background.log");
-    fs::create_dir_all(&folder)
-        .and_then(|()| OpenOptions::new().read(true).append(true).create(true).open(&path))
+    let open = |()| OpenOptions::new().read(true).append(true).create(true).mode(PRIVATE_FILE).open(&path);
+    DirBuilder::new()
+        .recursive(true)
+        .mode(PRIVATE_DIR)
+        .create(&folder)
+        .and_then(open)
         .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
 }
 
@@ -67,15 +77,20 @@ fn spawn(more: &[&str], log: &File) -> io::Result<Child> {
         .spawn()
 }
 
-/// Waits until the session can be reached, or the process has ended.
+/// Waits until the session can be reached, or the process has ended. A session that cannot be reached runs all the same.
 fn begun(folder: &Folder, child: &mut Child) -> io::Result<Option<ExitStatus>> {
+    let mut holds_since: Option<Instant> = None;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
         let holds = journal::running(folder).is_some_and(|holder| holder.pid == Some(child.id()));
-        if holds && Address::of(folder).is_some_and(|address| address.connect().is_ok()) {
-            return Ok(None);
+        if holds {
+            let since = *holds_since.get_or_insert_with(Instant::now);
+            let is_reached = Address::of(folder).is_some_and(|address| address.connect().is_ok());
+            if is_reached || since.elapsed() > UNREACHED {
+                return Ok(None);
+            }
         }
         std::thread::sleep(AGAIN);
     }

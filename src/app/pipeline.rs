@@ -46,7 +46,7 @@ pub(super) fn pipeline(pipeline: Pipeline, args: &PipelineArgs) -> Result {
 fn of_session(pipeline: Pipeline, args: &PipelineArgs, root: PathBuf, folder: &Folder) -> Result {
     let opened = Journal::open(folder)?;
     let plan = &opened.state.began.plan;
-    trust::require(&trust::place_of_plans(&root), &[plan_document(plan)], &trust::of_plan(plan), asked(args))?;
+    trust::require(&trust::place_of_plans(&root), &[plan_document(plan)], &trust::of_session(plan), asked(args))?;
     let cwd = PathBuf::from(&opened.state.began.cwd);
     let root = if cwd.is_dir() { cwd } else { root };
     let project = Project::load(&args.config).ok();

@@ -3,7 +3,7 @@
 use async_nats::{Client, jetstream};
 use tokio::sync::mpsc;
 
-use super::{Failure, Result, project::Project, stage};
+use super::{Failure, Result, project::Project, run, stage};
 use crate::{
     config::Nats,
     control::{
@@ -48,9 +48,19 @@ impl Server {
         if let Some(server) = Self::named(args, config)? {
             return Ok(server);
         }
-        let Some(nats) = Project::load(config)?.settings.nats else {
+        let project = Project::load(config)?;
+        let (place, is_trusted) = (project.config_place(), run::is_trusted(&project));
+        let Some(nats) = project.settings.nats else {
             return Err(Failure::usage("no server is named: give --nats URL, or `nats:` in the config"));
         };
+        // Whoever logs in there shows what the config says that is: a token from the environment, perhaps.
+        if !is_trusted {
+            let (place, server) = (place.display(), nats.shown());
+            let why = format!("{place} names the server {server}, and nobody has trusted it yet");
+            return Err(Failure::usage(format!(
+                "{why}\n  look at it, then run `creel trust`, or name a server with --nats"
+            )));
+        }
         Self::reach(nats)
     }
 

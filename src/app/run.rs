@@ -117,7 +117,7 @@ pub(super) fn resume(args: &ResumeArgs, leash: Option<&Leash>) -> Result {
     let opened = Journal::open(&folder)?;
     let plan = &opened.state.began.plan;
     let asked = if args.trust { Asked::Trust } else { Asked::Unsaid };
-    trust::require(&trust::place_of_plans(&root), &[plan_document(plan)], &trust::of_plan(plan), asked)?;
+    trust::require(&trust::place_of_plans(&root), &[plan_document(plan)], &trust::of_session(plan), asked)?;
     if args.detach.detach && !args.detach.background {
         // The process in the background has to get at the journal.
         drop(opened);
@@ -153,12 +153,17 @@ pub(super) fn on_command_line(url: Option<&str>, config: Option<Nats>) -> Result
 /// The server that the config names now: a journal keeps no way to log in. The config may have changed since the session
 /// began, so it must be trusted as it is.
 pub(super) fn trusted_nats(project: Project) -> Option<Nats> {
-    let place = project.config_place();
-    let trusted = project::trust_store().is_ok_and(|store| store.trusts(&place, &project.settings.documents));
+    let trusted = is_trusted(&project);
     if project.settings.nats.is_some() && !trusted {
         say("creel: the config has changed since it was trusted, so nothing is told to NATS; `creel trust` allows it");
     }
     project.settings.nats.filter(|_| trusted)
+}
+
+/// Whether a person has trusted the config as it is.
+pub(super) fn is_trusted(project: &Project) -> bool {
+    let place = project.config_place();
+    project::trust_store().is_ok_and(|store| store.trusts(&place, &project.settings.documents))
 }
 
 fn plan(project: &Project, args: &RunArgs) -> Result<Plan> {

@@ -1,6 +1,7 @@
 //! `creel trust` and `creel untrust`, and the question before anything of a new config runs.
 
 use std::{
+    collections::BTreeSet,
     io::{self, BufRead as _, IsTerminal as _, Write as _},
     path::{Path, PathBuf},
 };
@@ -12,9 +13,9 @@ use super::{
 };
 use crate::{
     agents,
-    config::Document,
+    config::{Document, Nats, Wanted},
     control::{cli::ConfigArgs, text::plain, trust::commands},
-    engine::policy::{AgentSpec, Plan},
+    engine::policy::{AgentSpec, Permissions, Plan},
 };
 
 /// Whether the command line says so already.
@@ -30,7 +31,10 @@ pub(super) fn trust(args: &ConfigArgs) -> Result {
     let project = Project::load_existing(args)?;
     let place = project.config_place();
     project::trust_store()?.trust(&place, &project.settings.documents).map_err(|error| cannot_remember(&error))?;
-    say(&format!("creel: {} is trusted as it is now", place.display()));
+    // A config with a mistake can be trusted, too; `creel check` tells of it.
+    let may_run = project.settings.plan(Wanted::default()).map(|plan| of_project(&project, &plan)).unwrap_or_default();
+    let may_run = if may_run.is_empty() { String::new() } else { format!(", and may run:\n\n{}", listed(&may_run)) };
+    say(&format!("creel: {} is trusted as it is now{may_run}", place.display()));
     Ok(0)
 }
 
@@ -67,8 +71,7 @@ pub(super) fn require(place: &Path, documents: &[Document], commands: &[String],
 }
 
 fn a_person_agrees(place: &Path, commands: &[String]) -> Result<bool> {
-    let list: String =
-        commands.iter().map(|command| format!("  {}\n", plain(command).replace('\n', "\n    "))).collect();
+    let list = listed(commands);
     let what = format!("{} would run these commands, and nobody has allowed that yet:\n\n{list}", place.display());
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Err(Failure::usage(format!(
@@ -85,6 +88,10 @@ fn a_person_agrees(place: &Path, commands: &[String]) -> Result<bool> {
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
+fn listed(commands: &[String]) -> String {
+    commands.iter().map(|command| format!("  {}\n", plain(command).replace('\n', "\n    "))).collect()
+}
+
 fn cannot_remember(error: &io::Error) -> Failure {
     Failure::failed(format!(
         "cannot remember what is trusted: {error}\n  it is kept in creel's folder under XDG_STATE_HOME"
@@ -94,6 +101,12 @@ fn cannot_remember(error: &io::Error) -> Failure {
 /// Where the plans of a project's sessions are trusted, beside its config.
 pub(super) fn place_of_plans(root: &Path) -> PathBuf {
     root.join(".creel").join("sessions")
+}
+
+/// What a session that is gone on with would run. That is never nothing: its journal says what happens next.
+pub(super) fn of_session(plan: &Plan) -> Vec<String> {
+    let next = "(session) whatever its journal says is to be done next".to_owned();
+    of_plan(plan).into_iter().chain([next]).collect()
 }
 
 /// What a session would run, its agent's script included.
@@ -110,13 +123,34 @@ fn scripted(plan: &Plan) -> Vec<String> {
     .collect()
 }
 
-/// What a project's config would run with this plan.
+/// What a project's config would run: with this plan, and with every other that follows from it, since the answer holds for the
+/// whole text.
 pub(super) fn of_project(project: &Project, plan: &Plan) -> Vec<String> {
-    let described = project.settings.agents.contains_key(&plan.agent);
-    let mut all = commands(plan, described);
-    all.extend(scripted(plan));
+    let settings = &project.settings;
+    let types = settings.task_types.keys().map(|kind| Wanted { task_type: Some(kind), ..Wanted::default() });
+    let agents = settings.agents.keys().map(|agent| Wanted { agent: Some(agent), ..Wanted::default() });
+    let others: Vec<Plan> = types.chain(agents).filter_map(|wanted| settings.plan(wanted).ok()).collect();
+    let of = |plan: &Plan| {
+        let described = settings.agents.contains_key(&plan.agent);
+        commands(plan, described).into_iter().chain(scripted(plan)).chain(allowed(plan))
+    };
     // It runs nothing by itself, but whoever has the server reads everything and can tell the agent what to do.
-    let server = project.settings.nats.as_ref().map(crate::config::Nats::shown);
-    all.extend(server.map(|url| format!("(nats) records go to {url}, and commands come from there")));
-    all
+    let server = settings.nats.as_ref().map(Nats::shown);
+    let server = server.map(|url| format!("(nats) records go to {url}, and commands come from there"));
+    let mut seen = BTreeSet::new();
+    let all = std::iter::once(plan).chain(&others).flat_map(of).chain(server);
+    all.filter(|line| seen.insert(line.clone())).collect()
+}
+
+/// What the agent may do without a question because the config says so.
+fn allowed(plan: &Plan) -> Vec<String> {
+    let everything = (plan.gates.permissions == Permissions::Allow)
+        .then(|| "(permissions) the agent may do whatever it asks for".to_owned());
+    let rules = plan.permissions.iter().filter(|rule| rule.action == Permissions::Allow).map(|rule| {
+        let kinds: Vec<&str> = rule.kinds.iter().map(|kind| kind.name()).collect();
+        let what = if kinds.is_empty() { "everything".to_owned() } else { kinds.join(", ") };
+        let place = if rule.paths.is_empty() { String::new() } else { format!(" in {}", rule.paths.join(", ")) };
+        format!("(permissions) the agent may do this without a question: {what}{place}")
+    });
+    everything.into_iter().chain(rules).collect()
 }

@@ -135,15 +135,22 @@ pub fn commands(plan: &Plan, agent_is_described: bool) -> Vec<String> {
         commands.extend(asked(hook).into_iter().map(|command| format!("stop decision: {command}")));
     }
     if agent_is_described {
-        commands.push(match &plan.agent_spec {
-            AgentSpec::Acp { command, .. } | AgentSpec::Command { command, .. } => {
-                format!("agent {}: {command}", plan.agent)
-            }
-            AgentSpec::Scripted { script } => format!("agent {}: a script of {} bytes", plan.agent, script.len()),
-            AgentSpec::Outside => return commands,
-        });
+        commands.extend(agent(&plan.agent_spec).into_iter().map(|how| format!("agent {}: {how}", plan.agent)));
     }
     commands
+}
+
+/// What is run of an agent.
+fn agent(spec: &AgentSpec) -> Vec<String> {
+    match spec {
+        AgentSpec::Command { command, continue_command, .. } => {
+            let later = continue_command.iter().map(|command| format!("{command} (to go on)"));
+            std::iter::once(command.clone()).chain(later).collect()
+        }
+        AgentSpec::Acp { command, .. } => vec![command.clone()],
+        AgentSpec::Scripted { script } => vec![format!("a script of {} bytes", script.len())],
+        AgentSpec::Outside => Vec::new(),
+    }
 }
 
 /// The command of a rule, with where it runs and what is set for it: a variable can change what a command does.
@@ -168,9 +175,8 @@ fn of_submit(plan: &Plan) -> Vec<String> {
     let usual = usual.map(|hook| format!("{}: {} (built in)", Point::BeforeSubmit, hook.name));
     let own = [("test", &submit.test_command), ("pull request", &submit.pr_command)];
     let own = own.into_iter().filter_map(|(what, command)| Some(format!("submit, {what}: {}", command.as_ref()?)));
-    let reviews = plan.gatekeepers.iter().map(|(name, gatekeeper)| {
-        let how = gatekeeper.spec.command_line().unwrap_or("a script");
-        format!("review by {name}: {how}")
+    let reviews = plan.gatekeepers.iter().flat_map(|(name, gatekeeper)| {
+        agent(&gatekeeper.spec).into_iter().map(move |how| format!("review by {name}: {how}"))
     });
     usual.chain(own).chain(reviews).collect()
 }

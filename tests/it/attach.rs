@@ -141,6 +141,10 @@ fn what_cannot_begin_in_the_background_is_told_at_once() {
     assert!(ran.err.contains("missing.yaml"), "{}", ran.err);
     let ran = project.creel(&["run", "--detach", "--json"]);
     assert_eq!(ran.code, 2, "{}", ran.err);
+    let nowhere = scripted("", COMPLETE).file(".creel/sessions", "a file where a folder should be");
+    let ran = nowhere.creel(&["run", "--detach", "--trust", "-s", "s"]);
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{}", ran.err);
+    assert!(ran.err.contains(".creel/sessions"), "{}", ran.err);
 }
 
 #[test]

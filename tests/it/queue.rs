@@ -46,7 +46,10 @@ fn machine(server: &NatsServer, rest: &str, script: &str) -> Project {
 
 impl Project {
     fn queue(&self, args: &[&str]) -> Ran {
-        let ran = self.creel(&[&["task"], args, &["--queue"]].concat());
+        // The server of the config, also if nobody has trusted that.
+        let config = self.read("creel.yaml");
+        let url = config.split("url: '").nth(1).and_then(|rest| rest.split('\'').next()).expect("a server");
+        let ran = self.creel(&[&["task"], args, &["--queue", "--nats", url]].concat());
         assert_eq!(ran.code, 0, "{}", ran.err);
         ran
     }
@@ -147,6 +150,7 @@ fn mistakes_are_told_before_anything_runs() {
     assert!(fails(&["worker", "--types", "bug", "-a", "demo", "--trust"]).contains("`bug`"));
     assert!(fails(&["worker", "--lease", "10ms"]).contains("a lease is at least a second"));
     assert!(fails(&["worker"]).contains("nobody has allowed that yet"));
+    assert_eq!(here.creel(&["trust"]).code, 0);
     assert!(fails(&["task", "add", "--queue", "x", "--id", "a.b"]).contains("`a.b` is no name for a task"));
     assert!(fails(&["task", "add", "--queue", "x", "--id", ""]).contains("a task needs a name"));
     assert!(fails(&["task", "add", "--queue", "x", "-t", "a.>"]).contains("`a.>` is no name for a type"));
@@ -683,6 +687,18 @@ fn a_session_hears_later_what_was_done_while_it_was_dead() {
     here.write("home", "");
     assert_eq!(session.end().code, 0);
     assert_eq!(here.read("completed"), "task_1\ntask_2\n");
+}
+
+#[test]
+fn the_server_of_a_config_that_nobody_trusted_is_not_logged_into() {
+    let server = NatsServer::start();
+    let here = machine(&server, "", DONE);
+    let list = &["task", "list", "--queue"];
+    let ran = here.creel(list);
+    assert!(ran.code == 2 && ran.err.contains("nobody has trusted it yet"), "{}", ran.err);
+    assert_eq!(here.creel(&[&list[..], &["--nats", &server.url()]].concat()).code, 0);
+    assert_eq!(here.creel(&["trust"]).code, 0);
+    assert_eq!(here.creel(list).code, 0);
 }
 
 #[test]

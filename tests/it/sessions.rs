@@ -2,11 +2,19 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, process::Stdio};
 
+use creel::engine::{
+    event::{By, Event},
+    policy::{Judge, Preset, StopHook},
+    time::{At, Span},
+};
 use rustix::process::Signal;
+use serde_json::json;
 
 use crate::support::{
     lives,
+    mcp::Raw,
     project::{Project, eventually_in, lines},
+    world::{Script, World},
 };
 
 /// A config with a scripted agent.
@@ -123,6 +131,61 @@ fn a_journal_that_came_with_a_clone_is_not_resumed_without_trust() {
     let refused = project.creel(&["resume", "s"]);
     assert_eq!(refused.code, 2);
     assert!(refused.err.contains("touch ran"), "{}", refused.err);
+}
+
+#[test]
+fn a_session_of_an_agent_that_led_itself_is_not_resumed_without_trust_either() {
+    let project = Project::with("");
+    let mut agent = Raw::greeted(&project);
+    agent.does("task_add", &json!({"goal": "Do it"}));
+    agent.child.kill().expect("it runs");
+    agent.child.wait().expect("it ended");
+    fs::remove_dir_all(project.state_dir()).expect("another machine");
+    let refused = project.creel(&["resume"]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.err.contains("whatever its journal says is to be done next"), "{}", refused.err);
+}
+
+#[test]
+fn a_hook_that_no_agent_could_register_is_not_taken_from_a_journal() {
+    let mut world = World::begin(Script::new());
+    let registered = |name: &str, judge: Judge| Event::StopHookRegistered {
+        hook_id: name.into(),
+        task: "story".into(),
+        hook: Box::new(StopHook { judge, ..StopHook::preset(Preset::Default) }),
+        metadata: serde_json::Map::new(),
+        by: By::Mcp,
+    };
+    let command = Judge::Command { command: "touch pwned".into(), timeout: Span::secs(60) };
+    world.state.apply(At(0), &registered("bad", command));
+    world.state.apply(At(0), &registered("good", Judge::Preset(Preset::Promise)));
+    let known: Vec<&str> = world.state.stop.registered.iter().map(|known| known.id.as_str()).collect();
+    assert_eq!(known, ["good"]);
+}
+
+#[test]
+fn who_trusts_a_config_is_shown_all_that_it_may_run() {
+    let project = Project::with(
+        "prompt: GOAL
+agent: one
+agents: { one: { command: 'agent one', continue_command: 'agent one -c' }, two: { acp: 'agent two' } }
+gates: { permissions: allow }
+permissions: [{ kind: edit, path: ['src/**'], action: allow }, { kind: execute, action: deny }]
+task_types: { bug: { hooks: { before_submit: [{ command: 'look twice' }] } } }
+",
+    );
+    let shown = project.creel(&["trust"]).err;
+    for part in [
+        "agent one: agent one\n",
+        "agent one: agent one -c (to go on)\n",
+        "agent two: agent two\n",
+        "before_submit: look twice\n",
+        "(permissions) the agent may do whatever it asks for\n",
+        "(permissions) the agent may do this without a question: edit in src/**\n",
+    ] {
+        assert_eq!(shown.matches(part).count(), 1, "{part}: {shown}");
+    }
+    assert!(!shown.contains("execute"), "{shown}");
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::engine::{
     event::{Event, HookFinished, Outcome, StopDecided},
     hooks::{dispatch::Running, point::Point},
     ids::RunId,
+    policy::Judge,
     session::{Phase, State, delivery::Ending},
     time::At,
 };
@@ -43,6 +44,8 @@ impl State {
             Event::Checkpoint(checkpoint) => {
                 self.stop.checkpoints.push(Kept { at, checkpoint: (**checkpoint).clone() });
             }
+            // A journal can come with a clone: what nobody can register is not taken from there either.
+            Event::StopHookRegistered { hook, .. } if !matches!(hook.judge, Judge::Preset(_)) => {}
             Event::StopHookRegistered { hook_id, task, hook, metadata, .. } => {
                 let (id, task, metadata) = (hook_id.clone(), task.clone(), metadata.clone());
                 self.stop.last += 1;
