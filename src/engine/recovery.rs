@@ -88,8 +88,14 @@ impl State {
 
     pub(crate) fn resumed(&mut self, presence: Presence, max_iterations: Option<u32>, checkpoint: Option<u32>) {
         if let Some(kept) = checkpoint.and_then(|number| self.checkpoint(number)) {
-            let told = [Some(kept.checkpoint.for_agent()), self.turns.next_prompt.take()];
-            self.turns.next_prompt = Some(told.into_iter().flatten().collect::<Vec<_>>().join("\n\n"));
+            let told = kept.checkpoint.for_agent();
+            if self.iterations.open {
+                // What goes on is older than the question, and what is decided after it has words of its own.
+                self.steering.messages.push(told);
+            } else {
+                let told = [Some(told), self.turns.next_prompt.take()];
+                self.turns.next_prompt = Some(told.into_iter().flatten().collect::<Vec<_>>().join("\n\n"));
+            }
         }
         self.presence = presence;
         self.iterations.raised_limit = max_iterations.or(self.iterations.raised_limit);

@@ -26,7 +26,7 @@ use super::{
     Step,
     conversation::PermissionAsk,
     effect::{Effect, Leave},
-    event::{By, Event, IterationOutcome, Outcome, Presence, PromptSent, SessionStarted, StopHow},
+    event::{By, Event, IterationOutcome, Outcome, Presence, PromptSent, SessionStarted},
     hooks::{
         dispatch::{Cause, Dispatch},
         point::Point,
@@ -243,6 +243,9 @@ impl State {
         if self.must_leave_now() {
             return self.leave_now();
         }
+        if self.must_end_now() {
+            return self.reach_session_end();
+        }
         match &self.phase {
             Phase::Hooks(dispatch) => self.proceed_hooks(dispatch, now),
             Phase::Due(due) => self.proceed_due(due, now),
@@ -296,7 +299,30 @@ impl State {
 
     /// An interrupt waits for what is in flight, which was told to end, and for nothing else.
     fn must_leave_now(&self) -> bool {
-        let in_flight = match &self.phase {
+        self.interrupted() && self.ending.is_none() && !self.is_in_flight()
+    }
+
+    /// The same after the loop: there is only the end to come.
+    fn must_end_now(&self) -> bool {
+        let is_late = match &self.phase {
+            Phase::Hooks(dispatch) => dispatch.point == Point::OnError,
+            Phase::Due(_) => true,
+            Phase::Turn(_)
+            | Phase::Judging(_)
+            | Phase::Settled(_)
+            | Phase::Between
+            | Phase::Escalated(_)
+            | Phase::Exit(_)
+            | Phase::Pipeline
+            | Phase::Errand(_)
+            | Phase::Delivering
+            | Phase::Ended(_) => false,
+        };
+        is_late && self.interrupted() && self.ending.is_some() && !self.pipelines.is_open() && !self.is_in_flight()
+    }
+
+    fn is_in_flight(&self) -> bool {
+        match &self.phase {
             Phase::Turn(_) => true,
             Phase::Hooks(dispatch) => dispatch.running.is_some(),
             Phase::Judging(judging) => judging.runs().next().is_some(),
@@ -309,8 +335,7 @@ impl State {
             | Phase::Errand(_)
             | Phase::Delivering
             | Phase::Ended(_) => false,
-        };
-        self.steering.stop == Some(StopHow::Now) && self.ending.is_none() && !in_flight
+        }
     }
 
     fn leave_now(&self) -> Step {

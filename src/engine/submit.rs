@@ -299,7 +299,9 @@ impl State {
         let Some(failed) = self.failed_check(dispatch) else { return self.all_passed(course) };
         let limit = self.plan().submit.remediation_attempts;
         let reason = why(failed);
-        if failed.remediation.is_some() && !failed.judgement.escalates && course.used < limit {
+        // What cannot run at all is not the agent's fault.
+        let is_for_the_agent = failed.remediation.is_some() && !failed.judgement.broken;
+        if is_for_the_agent && !failed.judgement.escalates && course.used < limit {
             let (pipeline, hook, used) = (course.pipeline, failed.hook.clone(), course.used + 1);
             return Step::record(Event::RemediationCounted { pipeline, used, limit, hook, reason });
         }

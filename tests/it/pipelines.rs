@@ -1,7 +1,8 @@
 //! Submitting and merging in a world without processes: stories, and what always holds.
 
 use creel::engine::{
-    event::{By, Event, Outcome, PromptReason},
+    conversation::Conversation,
+    event::{By, Event, Outcome, PromptReason, StopHow},
     hooks::{point::Point, verdict::Verdict},
     input::{Command, Input},
     policy::{MERGE, OnFailure},
@@ -714,4 +715,41 @@ proptest! {
         every_effect_is_answered_or_cut(&world);
         checks_are_skipped_by_people_only(&world);
     }
+}
+
+#[test]
+fn whoever_interrupts_the_submit_of_a_session_that_had_ended_leaves_its_end_as_it_was() {
+    let script = Script::new().built_in(Point::BeforeSubmit, "create_pr", [does(LINK)]);
+    let mut world = World::begin(script.clone()).run();
+    world.left = None;
+    world.input(Input::Pipeline { pipeline: Pipeline::Submit, presence: script.presence });
+    world.command(Command::Stop(StopHow::Now));
+    let mut world = world.run();
+    assert_eq!(world.state.outcome(), Some(Outcome::Complete));
+    world.left = None;
+    world.input(Input::Resume { presence: script.presence, max_iterations: None, checkpoint: None });
+    assert_eq!(world.refused, ["the session is complete; start a new one with `creel run`"]);
+}
+
+#[test]
+fn who_reviews_does_not_begin_the_conversation_of_the_agent() {
+    let script = merges(Script::new()).review(Point::BeforeMerge, &[("qa", &[BLOCKS, APPROVES])]).built_in(
+        Point::BeforeMerge,
+        MERGE,
+        [does("merged")],
+    );
+    let world = World::begin(script).run();
+    let own = world.events.iter().find_map(|event| match event {
+        Event::PromptSent(prompt) if prompt.agent.is_none() => Some(prompt.conversation),
+        _ => None,
+    });
+    assert_eq!(own, Some(Conversation::New));
+}
+
+#[test]
+fn a_check_that_cannot_run_does_not_wake_the_agent_whatever_it_printed() {
+    let script = Script::new().submits().piped(Point::BeforeSubmit, "lint", [exits(127, "", "lint: not found")]);
+    let world = World::begin(script).run();
+    let repairs = world.events.iter().filter(|event| matches!(event, Event::RemediationCounted { .. }));
+    assert_eq!((repairs.count(), world.state.outcome()), (0, Some(Outcome::Escalated)));
 }

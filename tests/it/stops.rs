@@ -556,3 +556,23 @@ fn conditions_look_at_the_files_and_the_labels() {
     assert!(!holds(&labels, &context("", "dull")));
     assert!(holds(&When::default(), &AgentContext::default()));
 }
+
+#[test]
+fn a_session_that_was_killed_in_a_turn_is_told_of_the_checkpoint_too() {
+    let halfway = StopResult {
+        checkpoint_data: Some(json!({"milestone": "halfway"})),
+        ..StopResult::new(Action::Continue, "go on")
+    };
+    let hook = StopHook { name: "halfway".into(), judge: Judge::Fixed(halfway), when: When::default(), enabled: true };
+    let mut world = World::begin(Script::new().stop_hooks([hook]).agent([WORKING]));
+    world.settle();
+    world.finish_turn();
+    assert!(world.turn.is_some(), "the second iteration works");
+    let mut world = World::from_events(world.script.clone(), &world.events);
+    world.input(Input::Resume { presence: Presence::Unattended, max_iterations: None, checkpoint: Some(1) });
+    let (_, again) = world.turn.clone().expect("a prompt");
+    assert_eq!(again, "GOAL");
+    world.finish_turn();
+    let (_, told) = world.turn.clone().expect("a prompt");
+    assert_eq!(told, "[Checkpoint 1 · iteration 1]\n{\"milestone\":\"halfway\"}");
+}

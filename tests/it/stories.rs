@@ -10,7 +10,10 @@ use creel::engine::{
     },
     input::Command,
     policy::{Backoff, Delivery, FinalDelivery, OnFailure, OnLimit, PermissionRule, Permissions},
-    session::gate::{About, Choice},
+    session::{
+        gate::{About, Choice},
+        retry::Wait,
+    },
     time::Span,
 };
 use expect_test::{Expect, expect};
@@ -1239,4 +1242,167 @@ fn a_budget_also_ends_retries() {
         .plan(|plan| plan.budget.tokens = Some(100));
     let world = World::begin(script).run();
     assert_eq!((world.state.outcome(), world.state.retry.used), (Some(Outcome::Limit), 2));
+}
+
+#[test]
+fn a_message_whose_turn_is_cancelled_goes_with_the_next_iteration_and_not_again_at_once() {
+    let mut world = World::begin(Script::new().agent([WORKS, DONE]));
+    world.settle();
+    world.command(Command::Message("Use tabs.".into()));
+    world.finish_turn();
+    world.command(Command::CancelTurn);
+    expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          MessageQueued
+          turn ended EndTurn
+          prompt Message "Use tabs."
+          turn ended Cancelled
+        iteration 1 failed
+        iteration 2
+          prompt iteration "Use tabs.\n\nGOAL"
+          turn ended EndTurn
+        iteration 2 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]
+    .assert_eq(&world.run().story());
+}
+
+#[test]
+fn an_interrupt_after_the_loop_waits_for_no_server_and_sends_no_recovery() {
+    let script = Script::new()
+        .piped(Point::PostIteration, "test", [prints("red")])
+        .piped(Point::OnError, "look", [prints("the server is down")])
+        .agent([DONE, Answer::Overloads(600_000)]);
+    let mut world = World::begin(script);
+    world.settle();
+    while world.state.retry.wait == Wait::No {
+        assert!(world.step());
+    }
+    while !world.jobs.is_empty() {
+        world.finish_hook(0);
+    }
+    world.command(Command::Stop(creel::engine::event::StopHow::Now));
+    expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 1 done
+          post_iteration test exit 0 -> Pass piped
+          held 1 "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
+          decided Complete
+          LoopEnded
+          gate 1 final_delivery
+          gate 1 approve by Policy
+          prompt FinalDelivery items [1] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
+          turn failed 429
+          on_error look exit 0 -> Pass piped
+          waits 10 min
+          StopRequested
+          warning not delivered, but in the journal: 1 held item
+        ended cancelled (stopped by a person)
+    "#]]
+    .assert_eq(&world.story());
+}
+
+#[test]
+fn what_is_caught_while_the_last_gate_is_open_is_asked_about_too() {
+    let script = Script::new()
+        .piped(Point::PostIteration, "test", [prints("red")])
+        .piped(Point::OnTaskComplete, "announce", [prints("T is done")])
+        .attended(&[(About::FinalDelivery, Choice::Skip)]);
+    let mut world = World::begin(script);
+    world.settle();
+    while world.state.gates.open.is_none() {
+        assert!(world.step());
+    }
+    world.command(completes("T", "the parser"));
+    world.finish_hook(0);
+    expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 1 done
+          post_iteration test exit 0 -> Pass piped
+          held 1 "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
+          decided Complete
+          LoopEnded
+          gate 1 final_delivery
+          TaskCompleted
+          on_task_complete announce exit 0 -> Pass piped
+          held 2 "[Hook output: on_task_complete \"announce\" · exit 0 · 1.2 s]\nT is done"
+          PendingSkipped
+          gate 1 skip by Tui
+          gate 2 final_delivery
+          PendingSkipped
+          gate 2 skip by Tui
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]
+    .assert_eq(&world.run().story());
+}
+
+#[test]
+fn what_is_caught_while_a_delivery_is_asked_about_does_not_go_unseen() {
+    let script = Script::new()
+        .piped(Point::SessionStart, "build", [prints("held")])
+        .piped(Point::OnTaskComplete, "announce", [prints("T is done")])
+        .plan(|plan| plan.gates.delivery = Delivery::Ask)
+        .attended(&[(About::Delivery, Choice::Approve)]);
+    let mut world = World::begin(script);
+    world.settle();
+    while world.state.gates.open.is_none() {
+        assert!(world.step());
+    }
+    world.command(completes("T", "the parser"));
+    world.finish_hook(0);
+    expect![[r#"
+          session_start build exit 0 -> Pass piped
+          held 1 "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld"
+        iteration 1
+          gate 1 delivery
+          TaskCompleted
+          on_task_complete announce exit 0 -> Pass piped
+          held 2 "[Hook output: on_task_complete \"announce\" · exit 0 · 1.2 s]\nT is done"
+          gate 1 approve by Tui
+          gate 2 delivery
+          gate 2 approve by Tui
+          prompt iteration items [1, 2] "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld\n\n[Hook output: on_task_complete \"announce\" · exit 0 · 1.2 s]\nT is done\n\nGOAL"
+          turn ended EndTurn
+          delivered [1, 2]
+        iteration 1 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]].assert_eq(&world.run().story());
+}
+
+#[test]
+fn a_turn_that_a_person_accepts_at_a_gate_is_done_and_what_its_hooks_caught_is_offered() {
+    let script = Script::new()
+        .piped(Point::Stop, "notes", [prints("INFO")])
+        .hook_with(Point::Stop, "audit", [exits(1, "", "odd")], |spec| spec.on_failure = Some(OnFailure::Escalate))
+        .attended(&[(About::Escalation, Choice::Complete), (About::FinalDelivery, Choice::Approve)]);
+    becomes(
+        script,
+        expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+          stop notes exit 0 -> Pass piped
+          stop audit exit 1 -> Fail
+          gate 1 escalation
+          gate 1 complete by Tui
+          held 1 "[Hook output: stop \"notes\" · exit 0 · 1.2 s]\nINFO"
+        iteration 1 done
+          LoopEnded
+          gate 2 final_delivery
+          gate 2 approve by Tui
+          prompt FinalDelivery items [1] "[Hook output: stop \"notes\" · exit 0 · 1.2 s]\nINFO"
+          turn ended EndTurn
+          delivered [1]
+        ended complete (accepted by a person)
+    "#]],
+    );
 }

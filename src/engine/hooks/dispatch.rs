@@ -12,7 +12,13 @@ use super::{
     resolve::HookRef,
     verdict::{self, Judgement, RunEnd, RunView, Verdict},
 };
-use crate::engine::{effect::TaskFacts, event::HookFinished, ids::RunId, policy::HookSpec, time::Span};
+use crate::engine::{
+    effect::TaskFacts,
+    event::HookFinished,
+    ids::{ItemId, RunId},
+    policy::HookSpec,
+    time::Span,
+};
 
 /// One pass over the hooks of a point.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +35,8 @@ pub struct Dispatch {
     pub done: Vec<Done>,
     /// What a person was asked about this dispatch, so that nobody is asked twice.
     pub asked: Vec<Asked>,
+    /// The held output that a person has looked at before it goes with the prompt.
+    pub seen: Vec<ItemId>,
 }
 
 /// What a dispatch is about.
@@ -49,8 +57,6 @@ pub enum Cause {
 pub enum Asked {
     /// The retry limit was reached.
     Limit,
-    /// The held output was looked at.
-    Delivery,
     /// A failure was looked at.
     Escalation,
 }
@@ -93,7 +99,7 @@ pub struct Feedback {
 impl Dispatch {
     /// A point that was just reached.
     pub fn reached(point: Point, cause: Cause) -> Self {
-        Self { point, cause, queue: None, running: None, done: Vec::new(), asked: Vec::new() }
+        Self { point, cause, queue: None, running: None, done: Vec::new(), asked: Vec::new(), seen: Vec::new() }
     }
 
     /// The hook to start next.

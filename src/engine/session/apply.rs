@@ -22,6 +22,7 @@ use crate::engine::{
         resolve::{self, HookRef},
     },
     ids::RunId,
+    submit::Back,
     time::{At, Span},
 };
 
@@ -205,6 +206,7 @@ impl State {
 
     fn prompt_sent(&mut self, prompt: &PromptSent) {
         self.turns.last = prompt.turn;
+        self.turns.is_begun |= prompt.agent.is_none();
         self.turns.said.clear();
         self.turns.prompt.clone_from(&prompt.text);
         self.pending.set_state(&prompt.items, ItemState::InFlight);
@@ -270,7 +272,8 @@ impl State {
                 ending.delivery = DeliverRest::No;
                 Phase::Delivering
             }
-            None if self.steering.messages.is_empty() => Phase::Settled(IterationOutcome::Failed),
+            // What the cancelled prompt carried goes with the next iteration, as after a turn that failed.
+            None if self.steering.messages.len() <= prompt.messages => Phase::Settled(IterationOutcome::Failed),
             None => Phase::Due(Due::Message),
         };
     }
@@ -328,8 +331,10 @@ impl State {
         self.stop.loops.iter_mut().for_each(|known| known.judging = None);
         self.gates.open = None;
         self.asks.waiting.clear();
-        let ending_hooks = self.is_ending();
-        if let Some(ending) = self.ending.as_mut().filter(|_| !ending_hooks) {
+        // A session that had ended before it was submitted has ended as it did.
+        let had_ended = matches!(&self.pipelines.course, Some(course) if matches!(course.back, Back::Ended(_)));
+        let stays = self.is_ending() || had_ended;
+        if let Some(ending) = self.ending.as_mut().filter(|_| !stays) {
             ending.delivery = DeliverRest::No;
             ending.interrupted = true;
         }
@@ -355,6 +360,7 @@ impl State {
             Choice::Fail => return self.exit(Outcome::Failed, &reason()),
             Choice::Escalate => return self.exit(Outcome::Escalated, &reason()),
             Choice::Complete => {
+                self.hold_what_stop_hooks_piped();
                 self.phase = Phase::Exit(Ending::offering(Outcome::Complete, "accepted by a person"));
                 return;
             }
@@ -383,9 +389,14 @@ impl State {
                 let approved = self.pending.waiting_ids().into_iter().filter(|id| gate.items.contains(id)).collect();
                 if let Some(ending) = &mut self.ending {
                     ending.approved = Some(approved);
+                    ending.seen = gate.items;
                 }
             }
-            About::Delivery => self.ask_once(Asked::Delivery),
+            About::Delivery => {
+                if let Phase::Hooks(dispatch) = &mut self.phase {
+                    dispatch.seen = gate.items;
+                }
+            }
             About::RetryLimit => self.limit_answered(choice),
             About::Escalation if matches!(self.phase, Phase::Escalated(_)) => {
                 self.phase = Phase::Between;
@@ -411,7 +422,10 @@ impl State {
                 self.hold_what_stop_hooks_piped();
                 self.phase = Phase::Settled(IterationOutcome::Forced);
             }
-            Choice::Send | Choice::Message => self.phase = Phase::Due(Due::Message),
+            Choice::Send | Choice::Message => {
+                self.hold_what_stop_hooks_piped();
+                self.phase = Phase::Due(Due::Message);
+            }
             Choice::Continue => {
                 self.retry.grant(self.began.plan.max_hook_retries);
                 self.forget_limit();

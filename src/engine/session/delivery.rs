@@ -24,6 +24,8 @@ pub struct Ending {
     pub delivery: DeliverRest,
     /// The items that were approved, once somebody was asked.
     pub approved: Option<Vec<ItemId>>,
+    /// The items that somebody was asked about then.
+    pub seen: Vec<ItemId>,
     /// Whether a person cut the end short.
     pub interrupted: bool,
 }
@@ -34,7 +36,8 @@ pub(crate) const STOPPED: &str = "stopped by a person";
 impl Ending {
     /// What is held is still offered.
     pub(crate) fn offering(outcome: Outcome, reason: &str) -> Self {
-        Self { outcome, reason: reason.to_owned(), delivery: DeliverRest::Offer, approved: None, interrupted: false }
+        let (reason, seen) = (reason.to_owned(), Vec::new());
+        Self { outcome, reason, delivery: DeliverRest::Offer, approved: None, seen, interrupted: false }
     }
 
     /// What is held stays held.
@@ -61,20 +64,24 @@ impl State {
         let waiting = self.pending.waiting_ids();
         let items: Vec<ItemId> =
             waiting.iter().copied().filter(|id| approved.is_none_or(|approved| approved.contains(id))).collect();
-        if items.is_empty() && self.steering.messages.is_empty() {
+        // What was caught while the gate was open, nobody has looked at.
+        let seen = self.ending.as_ref().map_or(&[][..], |ending| &ending.seen);
+        let unseen: Vec<ItemId> = waiting.into_iter().filter(|id| !seen.contains(id)).collect();
+        if items.is_empty() && unseen.is_empty() && self.steering.messages.is_empty() {
             return self.reach_session_end();
         }
         if self.steering.paused {
             return Step::default();
         }
-        if approved.is_none() && !items.is_empty() {
+        let items = if approved.is_some() && items.is_empty() { unseen } else { items };
+        if !items.is_empty() && items.iter().any(|id| approved.is_none_or(|approved| !approved.contains(id))) {
             let reason = format!("the loop is over, and the agent has not seen {}", count(items.len()));
             return self.open_gate(About::FinalDelivery, reason, GateAbout::items(items));
         }
         self.wait_over(now).unwrap_or_else(|| self.final_prompt(items))
     }
 
-    fn reach_session_end(&self) -> Step {
+    pub(super) fn reach_session_end(&self) -> Step {
         if self.is_busy_beside() {
             return Step::default();
         }

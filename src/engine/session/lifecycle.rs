@@ -199,7 +199,7 @@ impl State {
         }
         let items = self.pending.waiting_ids();
         let ask = self.plan().gates.delivery == Delivery::Ask && !items.is_empty();
-        if ask && !dispatch.was_asked(Asked::Delivery) {
+        if ask && items.iter().any(|id| !dispatch.seen.contains(id)) {
             let reason = format!("the next prompt carries {}", super::delivery::count(items.len()));
             return self.open_gate(About::Delivery, reason, GateAbout::items(items));
         }
@@ -242,10 +242,11 @@ impl State {
         }
     }
 
-    /// Leaves the loop; an iteration that is still open is completed first, as one that failed.
+    /// Leaves the loop; an iteration that is still open is completed first, as one that failed, unless a person accepts it.
     pub(super) fn leave_loop(&self, ending: &Ending) -> Step {
         if self.iterations.open {
-            return self.complete_iteration(IterationOutcome::Failed);
+            let accepted = ending.outcome == Outcome::Complete;
+            return self.complete_iteration(if accepted { IterationOutcome::Done } else { IterationOutcome::Failed });
         }
         Step::record(Event::LoopEnded {
             outcome: ending.outcome,

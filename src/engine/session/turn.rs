@@ -24,6 +24,8 @@ const KEPT_MESSAGE: usize = 64 << 10;
 pub struct Turns {
     /// The last number given.
     pub last: TurnId,
+    /// Whether the session's own agent was told something: those who review have conversations of their own.
+    pub is_begun: bool,
     /// The last prompt.
     pub prompt: String,
     /// The end of what the agent said in its last turn.
@@ -163,7 +165,7 @@ impl State {
 
     /// The conversation goes on, if there is one.
     fn ongoing(&self) -> Conversation {
-        if self.turns.last == TurnId::default() { Conversation::New } else { Conversation::Same }
+        if self.turns.is_begun { Conversation::Same } else { Conversation::New }
     }
 
     pub(in crate::engine) fn send(&self, prompt: PromptSent) -> Step {
