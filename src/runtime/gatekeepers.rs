@@ -23,8 +23,11 @@ impl Gatekeepers {
         let Some(gatekeeper) = self.known.get(name) else {
             return Err(format!("there is no agent `{name}`"));
         };
+        // What one of them leaves behind is swept by its mark, and that must not meet anybody else.
+        let number = self.known.keys().position(|known| known == name).unwrap_or_default();
+        let place = AgentPlace { mark: format!("{}/review-{number}", self.place.mark), ..self.place.clone() };
         let prompts = self.past.get(name).map_or(&[][..], Vec::as_slice);
         let past = Past { prompts, ..Past::default() };
-        agents::start(&gatekeeper.spec, self.place.clone(), past).map_err(|error| error.to_string())
+        agents::start(&gatekeeper.spec, place, past).map_err(|error| error.to_string())
     }
 }

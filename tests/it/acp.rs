@@ -218,14 +218,17 @@ async fn files_are_served_inside_the_project_only_and_shown() {
 async fn what_the_rules_deny_is_not_served_either() {
     let dir = folder();
     std::fs::write(in_folder(&dir, ".env"), "KEY=1").expect("a file");
-    let script = json!({"turns": [[{"read": {"path": ".env"}}]]});
+    std::os::unix::fs::symlink(".env", in_folder(&dir, "notes")).expect("a link");
+    let script = json!({"turns": [[{"read": {"path": ".env"}}], [{"read": {"path": "notes"}}]]});
     let mut place = place(dir.path());
     let rule =
         PermissionRule { kinds: vec![], paths: vec!["**/.env".into(), ".env".into()], action: Permissions::Deny };
     place.rules = Rules(vec![rule]);
     let mut agent = start(&AgentSpec::acp(line(&script, dir.path())), place, Past::default()).expect("an agent");
-    let said = turn(&mut *agent, request("")).await.1.said();
-    assert!(said.starts_with("error") && !said.contains("KEY"), "{said}");
+    for _ in ["by its name", "by a link"] {
+        let said = turn(&mut *agent, request("")).await.1.said();
+        assert!(said.starts_with("error") && !said.contains("KEY"), "{said}");
+    }
 }
 
 #[tokio::test]

@@ -89,7 +89,7 @@ impl Services {
 
     /// The agent is gone, or its turn was cut short: its commands end.
     pub(super) fn end_all(&mut self) {
-        self.terminals = Terminals::default();
+        self.terminals.end_all();
     }
 
     /// Passes a request for leave on, and the answer back.
@@ -168,7 +168,7 @@ impl Services {
 
     async fn read(&mut self, request: &s::ReadTextFileRequest, updates: &mut dyn Updates) -> Result<String, Error> {
         let call = self.call(ToolKind::Read, &request.path, request.line);
-        self.permit(self.files, &call)?;
+        self.permit_file(&call, &request.path)?;
         let (premises, path, line, limit) = (self.premises.clone(), request.path.clone(), request.line, request.limit);
         let read = off_the_loop(move || premises.read(&path, line, limit)).await;
         tell(call, read.as_ref().map(|text| (None, Some(size(text)))), updates).await;
@@ -177,7 +177,7 @@ impl Services {
 
     async fn write(&mut self, request: &s::WriteTextFileRequest, updates: &mut dyn Updates) -> Result<(), Error> {
         let call = self.call(ToolKind::Edit, &request.path, None);
-        self.permit(self.files, &call)?;
+        self.permit_file(&call, &request.path)?;
         let (premises, path, text) = (self.premises.clone(), request.path.clone(), request.content.clone());
         let written = off_the_loop(move || premises.write(&path, &text)).await;
         let shown = written.as_ref().map(|diff| (Some(limited(diff, LONG_MAX)), None));
@@ -213,6 +213,14 @@ impl Services {
             Some(Permissions::Deny) => Err(refused("the person's rules (`permissions:`) deny it".into())),
             Some(Permissions::Allow | Permissions::Ask) | None => Ok(()),
         }
+    }
+
+    /// The same for a file: by its name, and by where a link leads.
+    fn permit_file(&self, call: &ToolCall, path: &Path) -> Result<(), Error> {
+        self.permit(self.files, call)?;
+        let (Ok(real), Ok(root)) = (path.canonicalize(), self.place.cwd.canonicalize()) else { return Ok(()) };
+        let path = real.strip_prefix(root).unwrap_or(&real).display().to_string();
+        self.permit(self.files, &ToolCall { locations: vec![Location { path, line: None }], ..call.clone() })
     }
 
     fn call(&mut self, kind: ToolKind, path: &Path, line: Option<u32>) -> ToolCall {

@@ -98,6 +98,11 @@ pub(super) struct Site {
 }
 
 impl Terminals {
+    /// All commands end. Their names are not given again: what was told to end may take a moment, and is known by its name.
+    pub(super) fn end_all(&mut self) {
+        self.all.clear();
+    }
+
     /// Starts a command. Says its name, and what to show.
     pub(super) fn create(
         &mut self,
