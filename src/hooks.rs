@@ -20,7 +20,7 @@ use crate::engine::{
     hooks::{
         point::Point,
         template,
-        verdict::{RunEnd, RunResult},
+        verdict::{Reply, RunEnd, RunResult},
     },
     ids::RunId,
     policy::HookAction,
@@ -82,6 +82,12 @@ pub async fn run_hook(job: &HookJob, place: &Place, watch: &mut dyn Watch, cance
     let answers = matches!(job.point, Point::Automation | Point::StopDecision);
     let reply =
         captured.answer.as_deref().filter(|_| end == RunEnd::Exit(0)).and_then(reply::parse).filter(|_| !answers);
+    let limited = |text: String| output::limited(text, job.output_limit, file.as_deref());
+    let reply = reply.map(|reply| Reply {
+        reason: reply.reason.map(limited),
+        additional_context: reply.additional_context.map(limited),
+        ..reply
+    });
     let answer = captured.answer.filter(|_| answers);
     RunResult {
         end,

@@ -17,7 +17,7 @@ use crate::{
         hooks::point::Point,
         policy::{
             AgentSpec, AutomationHook, Budget, FinalDelivery, HookAction, HookSpec, OutputFormat, PermissionRule,
-            Permissions, Plan, RuleSpec,
+            Permissions, Plan, RuleSpec, StopPlan,
         },
         time::Span,
     },
@@ -52,13 +52,18 @@ pub(super) fn check(args: &CheckArgs) -> Result {
         };
         let warnings = settings.warnings.iter().map(|warning| warning.message.clone());
         let warnings: Vec<String> = warnings.chain(keymap_mistakes()).collect();
+        let mut follows = json!(settings.draft);
+        if let Ok(plan) = &plan {
+            // What the type of the task says counts.
+            (follows["stop"], follows["max_iterations"]) = (json!(plan.stop), json!(plan.max_iterations));
+        }
         let all = json!({
             "config": settings.path,
             "project": project.root,
             "session": settings.session,
             "prompt": settings.prompt,
             "agent": agent,
-            "plan": settings.draft,
+            "plan": follows,
             "task_type": args.task_type,
             "hooks": listed(settings, &hooks),
             "nats": settings.nats.as_ref().map(|nats| json!({
@@ -80,8 +85,9 @@ pub(super) fn check(args: &CheckArgs) -> Result {
     text += &nats(settings);
     text += &keymap_mistakes().map(|why| paint.paint(Role::Warning, format!("keymap     {why}\n"))).collect::<String>();
     text += &points(settings, &hooks, paint);
-    text += &deciding(settings, paint);
-    text += &rules(settings, paint);
+    let stop = plan.as_ref().map_or(&settings.draft.stop, |plan| &plan.stop);
+    text += &deciding(stop, paint);
+    text += &rules(stop, paint);
     text += &automation(settings, paint);
     print(&text)
 }
@@ -241,8 +247,8 @@ fn listed(settings: &Settings, hooks: &BTreeMap<Point, Vec<Chosen>>) -> serde_js
 }
 
 /// Who decides whether the work is complete.
-fn deciding(settings: &Settings, paint: Paint) -> String {
-    let hooks = view::stop_hooks(&settings.draft.stop, None);
+fn deciding(stop: &StopPlan, paint: Paint) -> String {
+    let hooks = view::stop_hooks(stop, None);
     if hooks.is_empty() {
         return String::new();
     }
@@ -255,12 +261,11 @@ fn deciding(settings: &Settings, paint: Paint) -> String {
 }
 
 /// What must hold for the work to be complete.
-fn rules(settings: &Settings, paint: Paint) -> String {
-    let rules = &settings.draft.stop.rules;
-    if rules.is_empty() {
+fn rules(stop: &StopPlan, paint: Paint) -> String {
+    if stop.rules.is_empty() {
         return String::new();
     }
-    let lines = rules.iter().enumerate().map(|(n, rule)| {
+    let lines = stop.rules.iter().enumerate().map(|(n, rule)| {
         let off = if rule.enabled { "" } else { ", off" };
         let RuleSpec { name, check, timeout, .. } = rule;
         format!("  {}. {}: {}  [timeout {timeout}{off}]\n", n + 1, plain(name), plain(&check.describe()))

@@ -21,7 +21,7 @@ use super::process::Stream;
 /// How much of a run's output goes to its file.
 pub const FILE_CAP: u64 = 64 * 1024 * 1024;
 /// How much of standard output is kept for reading a JSON answer, whatever the limit is.
-const ANSWER: usize = 64 * 1024;
+const ANSWER: usize = 1024 * 1024;
 /// Below this limit, the line between head and tail is not counted.
 const COUNT_MARKER_FROM: usize = 512;
 
@@ -97,6 +97,16 @@ impl Capture {
             file_note: self.spool.and_then(|s| s.note),
         }
     }
+}
+
+/// A text of an answer, cut to the limit like what is printed.
+pub fn limited(text: String, limit: usize, whole: Option<&str>) -> String {
+    if text.len() <= limit {
+        return text;
+    }
+    let mut kept = Kept::new(limit);
+    kept.push(text.as_bytes());
+    kept.cut(limit, limit >= COUNT_MARKER_FROM, whole).0
 }
 
 /// Whole if both fit; else the smaller one whole, up to half.

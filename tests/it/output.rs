@@ -166,11 +166,15 @@ async fn a_json_answer_counts_only_with_exit_0() {
 async fn a_long_json_answer_is_read_whatever_the_limit_is() {
     let dir = folder();
     let mut job =
-        job(Point::Stop, r#"printf '{"decision":"block","reason":"'; head -c 50000 /dev/zero | tr '\0' x; echo '"}'"#);
+        job(Point::Stop, r#"printf '{"decision":"block","reason":"'; head -c 500000 /dev/zero | tr '\0' x; echo '"}'"#);
     job.output_limit = 1024;
     let got = result(&job, dir.path()).await;
     assert!(got.stdout.len() <= 1024);
-    assert_eq!(got.reply.expect("an answer").reason.map(|r| r.len()), Some(50_000));
+    let reply = got.reply.expect("an answer");
+    assert_eq!(reply.decision, Some(Decision::Block));
+    // What the agent gets of it is limited like everything that it gets.
+    let reason = reply.reason.expect("a reason");
+    assert!(reason.len() <= 1024 && reason.starts_with("xxx") && reason.contains("outputs/run-"), "{reason}");
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use creel::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{Memory, eventually, folder, fresh_mark, pid_in};
+use crate::support::{Memory, eventually, folder, fresh_mark, pid_in, project::Project};
 
 fn place(dir: &Path) -> Place {
     Place {
@@ -213,4 +213,28 @@ async fn nothing_outside_of_the_project_counts_whatever_links_there_are() {
         env: BTreeMap::new(),
     };
     assert_eq!(said(run, dir.path()).await.1, format!("true: {}", away("out").1));
+}
+
+#[test]
+fn check_tells_the_rules_of_the_type_that_is_asked_about() {
+    let project = Project::with(
+        "agents: { demo: { script: s.yaml } }
+max_iterations: 9
+stop: { rules: [{ name: usual, type: command, command: 'true' }] }
+task_types: { hotfix: { max_iterations: 3, stop: { rules: [{ name: quick, type: command, command: 'true' }] } } }
+",
+    )
+    .file("s.yaml", "turns: []\n");
+    let check = |args: &[&str]| {
+        let ran = project.creel(&[&["check"], args].concat());
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        ran.out
+    };
+    assert!(check(&[]).contains("1. usual: ") && !check(&[]).contains("1. quick: "));
+    assert!(check(&["-t", "hotfix"]).contains("1. quick: ") && !check(&["-t", "hotfix"]).contains("1. usual: "));
+    let json: serde_json::Value = serde_json::from_str(&check(&["-t", "hotfix", "--json"])).expect("JSON");
+    assert_eq!(
+        (&json["plan"]["stop"]["rules"][0]["name"], &json["plan"]["max_iterations"]),
+        (&"quick".into(), &3.into())
+    );
 }
