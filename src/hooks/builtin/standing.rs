@@ -190,11 +190,26 @@ pub(super) fn commit_prompt(branch: &str, changes: &Changes) -> String {
     )
 }
 
+/// The remote that the branch follows, if it follows one.
+async fn followed(runner: &Runner) -> Result<Option<String>, Halt> {
+    let branch = runner.git_says(&["branch", "--show-current"]).await?;
+    let key = format!("branch.{}.remote", branch.trim());
+    let said = runner.git_says(&["config", "--default", "", "--get", &key]).await?;
+    Ok(Some(said.trim().to_owned()).filter(|name| !name.is_empty() && !branch.trim().is_empty()))
+}
+
 /// The remote that is meant; none if the repository has none.
 async fn remote(runner: &Runner, wanted: Option<&str>) -> Result<Option<String>, Halt> {
     let said = runner.git_says(&["remote"]).await?;
     let all: Vec<&str> = said.lines().collect();
     let names = || all.iter().map(|name| named(name)).collect::<Vec<_>>().join(", ");
+    if wanted.is_none() && all.len() > 1 {
+        let followed = followed(runner).await?;
+        let followed = followed.filter(|name| all.contains(&name.as_str()) && !name.starts_with('-'));
+        if followed.is_some() {
+            return Ok(followed);
+        }
+    }
     match (wanted, all.as_slice()) {
         (Some(wanted), _) if all.contains(&wanted) && !wanted.starts_with('-') => Ok(Some(wanted.to_owned())),
         (Some(wanted), []) => Err(Halt::failed(format!(

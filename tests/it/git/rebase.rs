@@ -235,3 +235,20 @@ async fn a_remote_that_is_not_there_is_told() {
     let result = repo.run_with("rebase_on_main", submission).await;
     assert_eq!(failure(&result).0, "there is no remote `--upload-pack=touch`; there are: `origin`");
 }
+
+#[tokio::test]
+async fn of_several_remotes_the_one_that_the_branch_follows_is_meant() {
+    let repo = Repo::new();
+    repo.commit("b.txt", "b\n", "add b");
+    // The work goes to `upstream`; `origin` is another place, which has nothing.
+    let empty = repo.at("empty");
+    std::fs::create_dir(&empty).expect("a folder");
+    repo.git_in(&empty, &["init", "--bare", "-q"]);
+    repo.git(&["remote", "rename", "origin", "upstream"]);
+    repo.git(&["remote", "add", "origin", &empty.display().to_string()]);
+    repo.git(&["config", "branch.work.remote", "upstream"]);
+    let theirs = repo.elsewhere("main", "c.txt", "c\n");
+    let result = repo.run("rebase_on_main").await;
+    assert!(outcome(&result).message.contains("upstream/main"), "{result:?}");
+    assert!(repo.try_git(&repo.work, &["merge-base", "--is-ancestor", &theirs, "work"]).0, "{result:?}");
+}
