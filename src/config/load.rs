@@ -30,7 +30,7 @@ use super::{
     stop, validate, workflows,
 };
 use crate::engine::{
-    hooks::point::Point,
+    hooks::{point::Point, template},
     policy::{AgentSpec, Backoff, GatePolicies, HookSpec, Preset, StopHook, StopPlan, SubmitPlan},
 };
 
@@ -293,7 +293,7 @@ impl Loader {
             stop: self.stop(root),
             permissions: allowance::permissions(&mut self.report, root.given("permissions")),
             budget: allowance::budget(root),
-            submit: submit(root),
+            submit: submit(&mut self.report, root),
         };
         (draft, lines)
     }
@@ -333,8 +333,11 @@ impl Loader {
     }
 }
 
-fn submit(root: &Fields<'_>) -> SubmitPlan {
+fn submit(report: &mut Report, root: &Fields<'_>) -> SubmitPlan {
     let submit = root.below("submit", &SUBMIT);
+    if let (Some(node), Some(command)) = (submit.given("pr_command"), submit.some_text("pr_command")) {
+        hooks::check_placeholders(report, "`pr_command`", template::PULL_REQUEST, &command, node.at);
+    }
     let at_once = matches!(root.given("submit"), Some(Node { kind: Kind::Bool(true), .. }));
     SubmitPlan {
         on_complete: at_once || submit.bool("on_complete"),

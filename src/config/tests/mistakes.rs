@@ -540,3 +540,12 @@ fn the_name_of_a_config_is_the_path_that_was_given() {
     let errors = crate::config::parse("x: 1", Path::new("sub/creel.yml")).expect_err("a mistake");
     assert!(errors.to_string().starts_with("sub/creel.yml:1:1: unknown key `x`"));
 }
+
+#[test]
+fn a_command_that_opens_pull_requests_names_what_it_is_told() {
+    expect_test::expect![[r#"
+        creel.yaml:1:42: `pr_command` offers no `{{titel}}`
+        1 | submit: { pr_command: 'forge new --title {{titel}} < {{body_file}}' }
+          |                                          ^^^^^^^^^ did you mean `{{title}}`?"#]]
+        .assert_eq(&said("submit: { pr_command: 'forge new --title {{titel}} < {{body_file}}' }\n"));
+}

@@ -66,6 +66,9 @@ fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && text.chars().all(plain)
 }
 
+/// What a command that opens a pull request is told.
+pub const PULL_REQUEST: &[&str] = &["title", "body", "body_file", "base", "branch", "remote", "commit"];
+
 /// The names that a point offers.
 pub const fn offered(point: Point) -> &'static [&'static str] {
     match point {
