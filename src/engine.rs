@@ -130,7 +130,7 @@ fn on_hook_finished(state: &State, run: RunId, result: RunResult) -> Step {
         run,
         point: dispatch.point,
         hook: running.hook.clone(),
-        iteration: state.iterations.current,
+        iteration: running.iteration,
         end: result.end,
         took_ms: result.took,
         verdict: verdict::Verdict::Pass,

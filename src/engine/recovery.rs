@@ -8,13 +8,11 @@ use super::{
     Step,
     event::{By, Event, HookFinished, Outcome, Presence},
     hooks::{
-        dispatch::{Cause, Dispatch, Running},
+        dispatch::{Cause, Dispatch},
         point::Point,
-        verdict::{RunEnd, Verdict},
     },
     session::{Phase, State, delivery::Ending, pending::ItemState, turn::Due},
     summary::iterations,
-    time::Span,
 };
 
 impl State {
@@ -61,29 +59,7 @@ impl State {
 
     fn cut_run(&self, dispatch: &Dispatch) -> Option<HookFinished> {
         let running = dispatch.running.as_ref().filter(|_| !self.is_under_review(dispatch))?;
-        Some(self.run_that_was_cut(dispatch.point, running))
-    }
-
-    /// A run without an end of its own.
-    pub(crate) fn run_that_was_cut(&self, point: Point, running: &Running) -> HookFinished {
-        HookFinished {
-            run: running.run,
-            point,
-            hook: running.hook.clone(),
-            iteration: self.iterations.current,
-            end: RunEnd::Cut,
-            took_ms: Span::default(),
-            verdict: Verdict::Fail,
-            stdout: String::new(),
-            stderr: String::new(),
-            omitted_bytes: 0,
-            piped: false,
-            reply: None,
-            decision: None,
-            file: None,
-            outcome: None,
-            again: true,
-        }
+        Some(HookFinished::cut(dispatch.point, running))
     }
 
     pub(crate) fn resumed(&mut self, presence: Presence, max_iterations: Option<u32>, checkpoint: Option<u32>) {

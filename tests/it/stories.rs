@@ -3,7 +3,7 @@
 use creel::engine::{
     conversation::{PermissionAnswer, ToolKind},
     effect::Leave,
-    event::{Outcome, Presence},
+    event::{Event, Outcome, Presence},
     hooks::{
         point::Point,
         verdict::{Decision, Reply},
@@ -1405,4 +1405,25 @@ fn a_turn_that_a_person_accepts_at_a_gate_is_done_and_what_its_hooks_caught_is_o
         ended complete (accepted by a person)
     "#]],
     );
+}
+
+#[test]
+fn a_run_belongs_to_the_iteration_in_which_it_began() {
+    let script = Script::new().piped(Point::OnTaskComplete, "announce", [prints("T is done")]).agent([WORKS, DONE]);
+    let mut world = World::begin(script);
+    world.settle();
+    world.command(completes("T", "the parser"));
+    world.finish_turn();
+    assert_eq!(world.state.iterations.current, 2, "the next prompt waits for the hook");
+    world.finish_hook(0);
+    let of_runs: Vec<u32> = world
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::HookStarted { iteration, .. } | Event::PendingAdded { iteration, .. } => Some(*iteration),
+            Event::HookFinished(finished) => Some(finished.iteration),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(of_runs, [1, 1, 1]);
 }

@@ -547,5 +547,5 @@ fn a_command_that_opens_pull_requests_names_what_it_is_told() {
         creel.yaml:1:42: `pr_command` offers no `{{titel}}`
         1 | submit: { pr_command: 'forge new --title {{titel}} < {{body_file}}' }
           |                                          ^^^^^^^^^ did you mean `{{title}}`?"#]]
-        .assert_eq(&said("submit: { pr_command: 'forge new --title {{titel}} < {{body_file}}' }\n"));
+    .assert_eq(&said("submit: { pr_command: 'forge new --title {{titel}} < {{body_file}}' }\n"));
 }

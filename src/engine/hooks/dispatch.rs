@@ -68,6 +68,8 @@ pub struct Running {
     pub run: RunId,
     /// The hook.
     pub hook: String,
+    /// When it began: it can end in another iteration.
+    pub iteration: u32,
 }
 
 /// A run that ended.
@@ -135,11 +137,11 @@ impl Dispatch {
         (!texts.is_empty()).then(|| texts.join("\n\n"))
     }
 
-    pub(crate) fn started(&mut self, run: RunId, hook: &str) {
+    pub(crate) fn started(&mut self, running: Running) {
         if let Some(queue) = &mut self.queue {
-            queue.retain(|name| name != hook);
+            queue.retain(|name| *name != running.hook);
         }
-        self.running = Some(Running { run, hook: hook.to_owned() });
+        self.running = Some(running);
     }
 
     pub(crate) fn finished(&mut self, spec: Option<&HookSpec>, finished: &HookFinished) {
@@ -198,6 +200,28 @@ pub(crate) fn view(finished: &HookFinished) -> RunView<'_> {
 }
 
 impl HookFinished {
+    /// A run without an end of its own.
+    pub(crate) fn cut(point: Point, running: &Running) -> Self {
+        Self {
+            run: running.run,
+            point,
+            hook: running.hook.clone(),
+            iteration: running.iteration,
+            end: RunEnd::Cut,
+            took_ms: Span::default(),
+            verdict: Verdict::Fail,
+            stdout: String::new(),
+            stderr: String::new(),
+            omitted_bytes: 0,
+            piped: false,
+            reply: None,
+            decision: None,
+            file: None,
+            outcome: None,
+            again: true,
+        }
+    }
+
     /// What the agent reads: a line that says where the text is from, then the text.
     pub(crate) fn framed(&self) -> Option<String> {
         self.piped.then(|| {

@@ -17,7 +17,7 @@ use crate::engine::{
     effect::TaskFacts,
     event::{By, DeliverRest, Event, IterationOutcome, Outcome, PromptReason, PromptSent, StopHow},
     hooks::{
-        dispatch::{Asked, Cause, Dispatch},
+        dispatch::{Asked, Cause, Dispatch, Running},
         point::Point,
         resolve::{self, HookRef},
     },
@@ -43,10 +43,14 @@ impl State {
             Event::HookRequested { point, hook, .. } => {
                 self.side.queue.push_back(Errand::ByHand(HookRef::new(*point, hook)));
             }
-            Event::HookStarted { run, point: Point::StopDecision, hook, of, .. } => {
-                self.stop_hook_started(*run, hook, of.as_deref());
+            Event::HookStarted { run, point, hook, iteration, beside, of, .. } => {
+                let running = Running { run: *run, hook: hook.clone(), iteration: *iteration };
+                if *point == Point::StopDecision {
+                    self.stop_hook_started(running, of.as_deref());
+                } else {
+                    self.hook_started(running, *point, *beside);
+                }
             }
-            Event::HookStarted { run, point, hook, beside, .. } => self.hook_started(*run, *point, hook, *beside),
             Event::HookFinished(finished) => self.hook_finished(finished),
             Event::HookDisabled { point, hook, .. } => self.hook_disabled(*point, hook),
             Event::HookEnabled { point, hook, .. } => self.hooks.enable(HookRef::new(*point, hook)),

@@ -13,7 +13,6 @@ use crate::engine::{
     conversation::Work,
     event::{Event, HookFinished, Outcome, StopDecided},
     hooks::{dispatch::Running, point::Point},
-    ids::RunId,
     policy::Judge,
     session::{Phase, State, delivery::Ending},
     time::At,
@@ -28,10 +27,10 @@ impl State {
                     judging.rules = Some(rules.iter().cloned().collect());
                 }
             }
-            Event::RuleStarted { run, rule, of, .. } => {
+            Event::RuleStarted { run, rule, iteration, of } => {
                 self.hooks.last_run = *run;
                 if let Some(judging) = self.judging_mut(of.as_deref()) {
-                    judging.rule_started(*run, rule);
+                    judging.rule_started(Running { run: *run, hook: rule.clone(), iteration: *iteration });
                 }
             }
             Event::RuleChecked { run, rule, passed, message, of, .. } => {
@@ -110,11 +109,11 @@ impl State {
         if let Phase::Judging(judging) = &mut self.phase { Some(judging) } else { None }
     }
 
-    pub(crate) fn stop_hook_started(&mut self, run: RunId, hook: &str, of: Option<&str>) {
-        self.hooks.last_run = run;
+    pub(crate) fn stop_hook_started(&mut self, running: Running, of: Option<&str>) {
+        self.hooks.last_run = running.run;
         if let Some(judging) = self.judging_mut(of) {
             judging.rules.get_or_insert_default();
-            judging.running = Some(Running { run, hook: hook.to_owned() });
+            judging.running = Some(running);
         }
     }
 

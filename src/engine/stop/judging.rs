@@ -71,11 +71,11 @@ impl Judging {
         self.checking.iter().chain(&self.running)
     }
 
-    pub(crate) fn rule_started(&mut self, run: RunId, rule: &str) {
+    pub(crate) fn rule_started(&mut self, rule: Running) {
         if let Some(queue) = &mut self.rules {
-            queue.retain(|name| name != rule);
+            queue.retain(|name| *name != rule.hook);
         }
-        self.checking.push(Running { run, hook: rule.to_owned() });
+        self.checking.push(rule);
     }
 
     pub(crate) fn rule_checked(&mut self, run: RunId, outcome: RuleOutcome) {
@@ -323,7 +323,7 @@ impl State {
         self.judgements().filter_map(|(of, judging)| {
             let running = judging.running.as_ref()?;
             let iteration = self.judged_iteration(of.and_then(|id| self.agent_loop(id)));
-            Some(HookFinished { iteration, ..self.run_that_was_cut(Point::StopDecision, running) })
+            Some(HookFinished { iteration, ..HookFinished::cut(Point::StopDecision, running) })
         })
     }
 }

@@ -216,7 +216,7 @@ impl State {
             stderr: against.join("\n\n"),
             outcome: Some(outcome),
             again: false,
-            ..self.run_that_was_cut(dispatch.point, running)
+            ..HookFinished::cut(dispatch.point, running)
         };
         finished.verdict = verdict::judge(dispatch.point, spec, dispatch::view(&finished)).verdict;
         Step::record(Event::HookFinished(Box::new(finished)))
@@ -226,7 +226,7 @@ impl State {
     pub(super) fn cut_review(&self, dispatch: &Dispatch) -> Option<Step> {
         self.review_of(dispatch)?;
         let running = dispatch.running.as_ref()?;
-        let finished = HookFinished { again: false, ..self.run_that_was_cut(dispatch.point, running) };
+        let finished = HookFinished { again: false, ..HookFinished::cut(dispatch.point, running) };
         Some(Step::record(Event::HookFinished(Box::new(finished))))
     }
 }

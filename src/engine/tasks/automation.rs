@@ -112,9 +112,9 @@ impl Automation {
         self.settle();
     }
 
-    pub(crate) fn started(&mut self, run: RunId, hook: &str) {
+    pub(crate) fn started(&mut self, running: Running) {
         if let Some(job) = &mut self.current {
-            job.running = Some(Running { run, hook: hook.to_owned() });
+            job.running = Some(running);
         }
     }
 
@@ -302,7 +302,7 @@ impl State {
             omitted_bytes: result.omitted_bytes,
             file: result.file,
             again: false,
-            ..self.cut_automation(job, running)
+            ..cut(job, running)
         };
         Step::record(answer).and(Event::HookFinished(Box::new(finished)))
     }
@@ -310,14 +310,15 @@ impl State {
     /// The run in flight, as one that was cut by the death of creel.
     pub(crate) fn cut_automation_run(&self) -> Option<HookFinished> {
         let job = self.tasks.automation.current.as_ref()?;
-        Some(self.cut_automation(job, job.running.as_ref()?))
+        Some(cut(job, job.running.as_ref()?))
     }
+}
 
-    fn cut_automation(&self, job: &Job, running: &Running) -> HookFinished {
-        // It may have answered already, with only its end not recorded.
-        let again = job.hooks.front() == Some(&running.hook);
-        HookFinished { again, ..self.run_that_was_cut(Point::Automation, running) }
-    }
+/// A run without an end of its own.
+fn cut(job: &Job, running: &Running) -> HookFinished {
+    // It may have answered already, with only its end not recorded.
+    let again = job.hooks.front() == Some(&running.hook);
+    HookFinished { again, ..HookFinished::cut(Point::Automation, running) }
 }
 
 fn hook_error(job: &Job, hook: &str, error: String) -> Event {

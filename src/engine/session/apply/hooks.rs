@@ -7,12 +7,11 @@ use super::super::{
 use crate::engine::{
     event::HookFinished,
     hooks::{
-        dispatch::{Cause, Dispatch},
+        dispatch::{Cause, Dispatch, Running},
         point::{PipedTo, Point},
         resolve::HookRef,
         verdict::RunEnd,
     },
-    ids::RunId,
 };
 
 impl State {
@@ -45,17 +44,17 @@ impl State {
         }
     }
 
-    pub(super) fn hook_started(&mut self, run: RunId, point: Point, hook: &str, beside: bool) {
-        self.hooks.last_run = run;
+    pub(super) fn hook_started(&mut self, running: Running, point: Point, beside: bool) {
+        self.hooks.last_run = running.run;
         if point == Point::Automation {
-            return self.tasks.automation.started(run, hook);
+            return self.tasks.automation.started(running);
         }
         if !beside {
-            self.pipelines.step_started(point, hook);
+            self.pipelines.step_started(point, &running.hook);
         }
         let dispatch = if beside { self.side.dispatch.as_mut() } else { self.dispatch_at(point) };
         if let Some(dispatch) = dispatch {
-            dispatch.started(run, hook);
+            dispatch.started(running);
         }
     }
 
