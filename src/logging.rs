@@ -5,13 +5,14 @@ use std::{fs::DirBuilder, os::unix::fs::DirBuilderExt as _, path::Path};
 use tracing_appender::non_blocking::WorkerGuard;
 use tracing_subscriber::EnvFilter;
 
-use crate::journal::folder::PRIVATE_DIR;
+/// Only for the owner: an agent may print secrets.
+const PRIVATE: u32 = 0o700;
 
 /// Writes the log into a file of this folder, if that can be; `CREEL_LOG` says how much (`info` if unsaid).
 pub fn start(state_dir: &Path) -> Option<WorkerGuard> {
     let folder = state_dir.join("log");
-    // The appender complains on standard error if it has to make the folder itself. An agent may print secrets into it.
-    DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(&folder).ok()?;
+    // The appender complains on standard error if it has to make the folder itself.
+    DirBuilder::new().recursive(true).mode(PRIVATE).create(&folder).ok()?;
     let file = tracing_appender::rolling::Builder::new()
         .rotation(tracing_appender::rolling::Rotation::DAILY)
         .filename_prefix("creel")

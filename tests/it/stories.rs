@@ -1427,3 +1427,32 @@ fn a_run_belongs_to_the_iteration_in_which_it_began() {
         .collect();
     assert_eq!(of_runs, [1, 1, 1]);
 }
+
+#[test]
+fn a_hook_that_says_no_where_nobody_decides_escalates_if_it_shall() {
+    let denies = Ran {
+        reply: Some(Reply {
+            decision: Some(Decision::Deny),
+            reason: Some("not on a Friday".into()),
+            ..Reply::default()
+        }),
+        ..passes()
+    };
+    let script = Script::new().hook_with(Point::PostIteration, "calendar", [denies], |spec| {
+        spec.on_failure = Some(OnFailure::Escalate);
+    });
+    becomes(
+        script,
+        expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 1 done
+          post_iteration calendar exit 0 -> Fail
+          gate 1 escalation
+          gate 1 escalate by Policy
+          LoopEnded
+        ended escalated (the hook `calendar` at post_iteration needs a person: not on a Friday)
+    "#]],
+    );
+}

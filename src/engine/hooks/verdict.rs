@@ -175,7 +175,7 @@ pub fn judge(point: Point, hook: &HookSpec, run: RunView<'_>) -> Judgement {
     let can_block = point.rules().decides == Decides::AllMustPass;
     let texts = || (told(run.stderr), told(run.stdout));
     match run.end {
-        RunEnd::Exit(0) => judge_reply(can_block, run.reply),
+        RunEnd::Exit(0) => judge_reply(point, hook, run.reply),
         RunEnd::Exit(2) if can_block => {
             let (reason, context) = texts();
             blocked(reason.unwrap_or_else(|| "Hook returned blocking error (exit code 2)".into()), context)
@@ -201,13 +201,18 @@ pub struct RunView<'a> {
     pub reply: Option<&'a Reply>,
 }
 
-fn judge_reply(can_block: bool, reply: Option<&Reply>) -> Judgement {
+fn judge_reply(point: Point, hook: &HookSpec, reply: Option<&Reply>) -> Judgement {
     let Some(reply) = reply else { return passed(None) };
+    let can_block = point.rules().decides == Decides::AllMustPass;
     let context = reply.additional_context.as_deref().and_then(told);
     match reply.decision {
         Some(Decision::Deny | Decision::Block) => {
             let reason = reply.reason.as_deref().and_then(told).unwrap_or_else(|| "Hook requested continuation".into());
-            if can_block { blocked(reason, context) } else { failed(reason, context) }
+            if can_block {
+                blocked(reason, context)
+            } else {
+                judge_failure(point, hook, &RunEnd::Exit(0), (reason, context))
+            }
         }
         Some(Decision::Allow | Decision::Approve) | None => passed(context),
     }
