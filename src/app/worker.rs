@@ -37,7 +37,7 @@ pub(super) fn worker(args: &WorkerArgs) -> Result {
     };
     let callings = Callings::new(&project.settings, Duty { types: &args.types, agent: args.agent.as_deref() });
     let plans = callings.plans()?;
-    let would_run: Vec<String> = plans.iter().flat_map(|plan| trust::of_project(&project, plan)).collect();
+    let would_run = plans.first().map(|plan| trust::of_project(&project, plan)).unwrap_or_default();
     let asked = if args.trust { Asked::Trust } else { Asked::Unsaid };
     trust::require(&project.config_place(), &project.settings.documents, &would_run, asked)?;
     // Sessions find their project by the current folder.
