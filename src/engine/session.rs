@@ -304,21 +304,9 @@ impl State {
 
     /// The same after the loop: there is only the end to come.
     fn must_end_now(&self) -> bool {
-        let is_late = match &self.phase {
-            Phase::Hooks(dispatch) => dispatch.point == Point::OnError,
-            Phase::Due(_) => true,
-            Phase::Turn(_)
-            | Phase::Judging(_)
-            | Phase::Settled(_)
-            | Phase::Between
-            | Phase::Escalated(_)
-            | Phase::Exit(_)
-            | Phase::Pipeline
-            | Phase::Errand(_)
-            | Phase::Delivering
-            | Phase::Ended(_) => false,
-        };
-        is_late && self.interrupted() && self.ending.is_some() && !self.pipelines.is_open() && !self.is_in_flight()
+        let after_an_error = matches!(&self.phase, Phase::Hooks(dispatch) if dispatch.point == Point::OnError);
+        let sends_more = after_an_error || matches!(self.phase, Phase::Due(_));
+        sends_more && self.interrupted() && self.ending.is_some() && !self.pipelines.is_open() && !self.is_in_flight()
     }
 
     fn is_in_flight(&self) -> bool {

@@ -490,14 +490,16 @@ fn a_judgement_that_was_cut_goes_on_where_it_was() {
     }
 }
 
+/// Makes a checkpoint after every iteration, and decides this.
+fn halfway(action: Action) -> StopHook {
+    let checkpoint_data = Some(json!({"milestone": "halfway"}));
+    let decided = StopResult { checkpoint_data, ..StopResult::new(action, "look") };
+    StopHook { name: "halfway".into(), judge: Judge::Fixed(decided), when: When::default(), enabled: true }
+}
+
 #[test]
 fn a_session_is_resumed_with_a_checkpoint_if_that_is_wanted() {
-    let halfway = StopResult {
-        checkpoint_data: Some(json!({"milestone": "halfway"})),
-        ..StopResult::new(Action::Escalate, "look")
-    };
-    let hook = StopHook { name: "halfway".into(), judge: Judge::Fixed(halfway), when: When::default(), enabled: true };
-    let stopped = script_run(Script::new().stop_hooks([hook]).agent([WORKING]));
+    let stopped = script_run(Script::new().stop_hooks([halfway(Action::Escalate)]).agent([WORKING]));
     let resume = |checkpoint| {
         let mut world = World::from_events(stopped.script.clone(), &stopped.events);
         let presence = Presence::Attended;
@@ -559,12 +561,7 @@ fn conditions_look_at_the_files_and_the_labels() {
 
 #[test]
 fn a_session_that_was_killed_in_a_turn_is_told_of_the_checkpoint_too() {
-    let halfway = StopResult {
-        checkpoint_data: Some(json!({"milestone": "halfway"})),
-        ..StopResult::new(Action::Continue, "go on")
-    };
-    let hook = StopHook { name: "halfway".into(), judge: Judge::Fixed(halfway), when: When::default(), enabled: true };
-    let mut world = World::begin(Script::new().stop_hooks([hook]).agent([WORKING]));
+    let mut world = World::begin(Script::new().stop_hooks([halfway(Action::Continue)]).agent([WORKING]));
     world.settle();
     world.finish_turn();
     assert!(world.turn.is_some(), "the second iteration works");
