@@ -101,14 +101,38 @@ impl Secret {
 
     /// What it says, with variables filled in.
     pub fn reveal(&self, variable: impl Fn(&str) -> Option<String>) -> Result<String, MissingVariable> {
+        self.reveal_as(str::to_owned, variable)
+    }
+
+    /// The same, with what is not a variable read in a way of its own.
+    pub fn reveal_as(
+        &self,
+        read: impl Fn(&str) -> String,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<String, MissingVariable> {
         let mut all = String::new();
         let mut rest = self.0.as_str();
         while let Some((before, name, after)) = placeholder(rest) {
-            all += before;
+            all += &read(before);
             all += &variable(name).ok_or_else(|| MissingVariable(name.to_owned()))?;
             rest = after;
         }
-        Ok(all + rest)
+        Ok(all + &read(rest))
+    }
+
+    /// Its pieces between signs that were written, not those that a variable holds.
+    pub fn split(&self, sign: char) -> impl Iterator<Item = Self> {
+        self.0.split(sign).map(|piece| Self::new(piece.trim()))
+    }
+
+    /// What was written before and after the first of a text.
+    pub fn split_once(&self, text: &str) -> Option<(Self, Self)> {
+        self.0.split_once(text).map(|(before, after)| (Self::new(before), Self::new(after)))
+    }
+
+    /// What was written before and after the last of a sign.
+    pub fn rsplit_once(&self, sign: char) -> Option<(Self, Self)> {
+        self.0.rsplit_once(sign).map(|(before, after)| (Self::new(before), Self::new(after)))
     }
 }
 
@@ -141,6 +165,11 @@ impl Nats {
             format!("{scheme}://{}", rest.rsplit_once('@').map_or(rest, |(_, place)| place))
         });
         places.collect::<Vec<_>>().join(",")
+    }
+
+    /// Where the records of a session go: a server, a stream there, and the subjects. No secret is in it.
+    pub fn destination(&self) -> String {
+        format!("{} {} {}", self.stream.name, self.prefix, self.shown())
     }
 }
 

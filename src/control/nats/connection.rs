@@ -18,7 +18,7 @@ use std::{
 use async_nats::{Client, ConnectOptions, Event, ServerAddr};
 use tokio::sync::mpsc;
 
-use crate::config::nats::{Login, MissingVariable, Nats};
+use crate::config::nats::{Login, MissingVariable, Nats, Secret};
 
 /// How long a server may take to be reached.
 const REACHING: Duration = Duration::from_secs(5);
@@ -122,16 +122,12 @@ fn in_words(error: &async_nats::ConnectError) -> String {
 /// Reads whatever is needed to log in.
 fn prepared(nats: &Nats) -> Result<(Vec<ServerAddr>, ConnectOptions), Trouble> {
     let variable = |name: &str| std::env::var(name).ok();
-    let url = nats.url.reveal(variable)?;
     let mut servers = Vec::new();
     let mut in_url = None;
-    for url in url.split(',').map(str::trim).filter(|url| !url.is_empty()) {
-        let (scheme, rest) = url.split_once("://").unwrap_or(("nats", url));
-        let (user, place) = rest.rsplit_once('@').map_or((None, rest), |(user, place)| (Some(user), place));
-        in_url = in_url.or(user);
-        let server = format!("{scheme}://{place}").parse::<ServerAddr>();
+    for Address { url, login } in addresses(&nats.url, variable)? {
+        in_url = in_url.or(login);
         // The error would show what was read.
-        servers.push(server.map_err(|_| Trouble("`nats.url` names no server".to_owned()))?);
+        servers.push(url.parse::<ServerAddr>().map_err(|_| Trouble("`nats.url` names no server".to_owned()))?);
     }
     let options = ConnectOptions::new();
     let options = match (&nats.login, in_url) {
@@ -143,10 +139,8 @@ fn prepared(nats: &Nats) -> Result<(Vec<ServerAddr>, ConnectOptions), Trouble> {
         (Login::Credentials(file), _) => options
             .credentials(&read(file)?)
             .map_err(|_| Trouble(format!("{} holds no credentials", file.display())))?,
-        (Login::AsTheUrlSays, Some(user)) => match user.split_once(':') {
-            Some((user, password)) => options.user_and_password(decoded(user), decoded(password)),
-            None => options.token(decoded(user)),
-        },
+        (Login::AsTheUrlSays, Some(InUrl::User { user, password })) => options.user_and_password(user, password),
+        (Login::AsTheUrlSays, Some(InUrl::Token(token))) => options.token(token),
         (Login::AsTheUrlSays, None) => options,
     };
     let mut options = options.require_tls(nats.tls.required);
@@ -157,6 +151,52 @@ fn prepared(nats: &Nats) -> Result<(Vec<ServerAddr>, ConnectOptions), Trouble> {
         options = options.add_client_certificate(cert.clone(), key.clone());
     }
     Ok((servers, options))
+}
+
+/// A server of a URL.
+#[cfg_attr(test, derive(Debug, PartialEq, Eq))]
+struct Address {
+    /// Without who logs in.
+    url: String,
+    login: Option<InUrl>,
+}
+
+/// Who logs in, as a URL says it.
+#[cfg_attr(test, derive(Debug, PartialEq, Eq))]
+enum InUrl {
+    User { user: String, password: String },
+    Token(String),
+}
+
+/// The servers that a URL names. What a variable holds is taken as it is where it stands for a user, a password or a token;
+/// it can also stand for a URL, or for several.
+fn addresses(url: &Secret, variable: impl Fn(&str) -> Option<String> + Copy) -> Result<Vec<Address>, MissingVariable> {
+    let mut all = Vec::new();
+    for piece in url.split(',') {
+        if piece.rsplit_once('@').is_some() {
+            all.push(address(&piece, variable)?);
+            continue;
+        }
+        let revealed = Secret::new(piece.reveal(variable)?);
+        for piece in revealed.split(',') {
+            // What came out of a variable has no more of them.
+            all.push(address(&piece, |name| Some(format!("${{{name}}}")))?);
+        }
+    }
+    all.retain(|address| !address.url.ends_with("://"));
+    Ok(all)
+}
+
+fn address(url: &Secret, variable: impl Fn(&str) -> Option<String> + Copy) -> Result<Address, MissingVariable> {
+    let (scheme, rest) = url.split_once("://").unwrap_or_else(|| (Secret::new("nats"), url.clone()));
+    let (login, place) = rest.rsplit_once('@').map_or((None, rest), |(login, place)| (Some(login), place));
+    let reveal = |secret: &Secret| secret.reveal_as(decoded, variable);
+    let login = match login.map(|login| login.split_once(":").ok_or(login)) {
+        None => None,
+        Some(Ok((user, password))) => Some(InUrl::User { user: reveal(&user)?, password: reveal(&password)? }),
+        Some(Err(token)) => Some(InUrl::Token(reveal(&token)?)),
+    };
+    Ok(Address { url: format!("{}://{}", scheme.reveal(variable)?, place.reveal(variable)?), login })
 }
 
 fn read(file: &std::path::Path) -> Result<String, Trouble> {
@@ -184,6 +224,25 @@ mod tests {
     fn what_a_url_cannot_hold_is_written_by_its_number() {
         assert_eq!(decoded("p%40ss%3a%25"), "p@ss:%");
         assert_eq!(decoded("100%"), "100%");
+    }
+
+    #[test]
+    fn a_variable_in_a_url_is_taken_as_it_is() {
+        let variable = |name: &str| match name {
+            "ODD" => Some("a,b:c@d%41".to_owned()),
+            "URLS" => Some("nats://me:p%40ss@one, nats://two:4222".to_owned()),
+            _ => None,
+        };
+        let read = |url: &str| addresses(&Secret::new(url), variable);
+        let with = |url: &str, login| Address { url: url.to_owned(), login };
+        let odd = || "a,b:c@d%41".to_owned();
+        let token = Some(InUrl::Token(odd()));
+        assert_eq!(read("nats://${ODD}@host"), Ok(vec![with("nats://host", token)]));
+        let user = Some(InUrl::User { user: "m e".to_owned(), password: odd() });
+        assert_eq!(read("tls://m%20e:${ODD}@a, b:1"), Ok(vec![with("tls://a", user), with("nats://b:1", None)]));
+        let user = Some(InUrl::User { user: "me".to_owned(), password: "p@ss".to_owned() });
+        assert_eq!(read("${URLS}"), Ok(vec![with("nats://one", user), with("nats://two:4222", None)]));
+        assert_eq!(read("nats://${GONE}@host"), Err(MissingVariable("GONE".to_owned())));
     }
 
     #[test]
