@@ -29,7 +29,7 @@ use creel::{
         event::{Presence, SessionStarted},
         policy::Plan,
     },
-    journal::Sessions,
+    journal::{Sessions, outbox::Outbox},
     runtime::{Runtime, Scene},
 };
 use measure::{Figure, Finding, Result, Verdict, check, compare};
@@ -70,7 +70,9 @@ fn outbox() -> Result<Vec<Finding>> {
         let mut file = BufWriter::new(File::create(folder.journal())?);
         lines.iter().try_for_each(|line| writeln!(file, "{line}"))?;
         file.flush()?;
-        File::create(folder.outbox_file())?;
+        let mut outbox = Outbox::open(&folder)?.ok_or("somebody else sends it")?;
+        outbox.address(&stage.nats.destination())?;
+        drop(outbox);
         let started = Instant::now();
         stage.tokio.block_on(send_leftovers(&stage.nats, &sessions))?;
         let took = started.elapsed();

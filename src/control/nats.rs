@@ -26,10 +26,13 @@ pub mod roster;
 mod send;
 pub mod store;
 pub mod subject;
+mod window;
+mod wire;
 
 use std::{
     io,
     path::PathBuf,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -37,7 +40,7 @@ use async_nats::{
     Client,
     jetstream::{Context, context::ContextBuilder},
 };
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{Notify, broadcast, mpsc, watch};
 
 use super::socket::{
     ledger::{Desk, Ledger, Pace},
@@ -55,7 +58,7 @@ use leftovers::Post;
 use link::Link;
 use live::Stage;
 use roster::Roster;
-use send::{Sender, WINDOW};
+use send::Sender;
 use store::{Holdings, Store, Whose};
 use subject::Subjects;
 
@@ -73,6 +76,8 @@ const HELD: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Uplink {
     link: watch::Receiver<Link>,
+    /// Tells the thread not to wait for more records.
+    leaving: Arc<Notify>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -122,11 +127,16 @@ enum End {
 impl Uplink {
     /// Connects the session of this folder, which this process is about to run.
     pub fn open(nats: Nats, folder: &Folder, runtime: &mut Runtime) -> io::Result<Self> {
-        let outbox = Outbox::open(folder)?;
+        let server = nats.destination();
+        let outbox = addressed(folder, &server)?;
         let follower = runtime.follow();
         let (id, started) = (follower.state.began.id.clone(), follower.state.started);
+        if !subject::is_plain(&id) {
+            return Err(io::Error::other("the id in its first record is none that creel gives"));
+        }
         let (link_in, link) = watch::channel(Link::Connecting { behind: follower.seq });
-        let (ledger, desk) = Ledger::new(follower, Some(link.clone()), Pace::Gathered);
+        let leaving = Arc::new(Notify::new());
+        let (ledger, desk) = Ledger::new(follower, Some(link.clone()), Pace::Gathered(Arc::clone(&leaving)));
         let subjects = Subjects::new(&nats.prefix, &folder.name);
         let (ended_in, ended) = watch::channel(None);
         let handle = runtime.handle();
@@ -153,11 +163,11 @@ impl Uplink {
         let mut session = Session { ledger: Some(ledger), ended: ended_in };
         let folder = folder.clone();
         let thread = std::thread::Builder::new().name("nats".into()).spawn(move || {
-            if let Some(outbox) = outbox.or_else(|| session.outbox(&folder)) {
+            if let Some(outbox) = outbox.or_else(|| session.outbox(&folder, &server)) {
                 station(outbox).run(session);
             }
         })?;
-        Ok(Self { link, thread: Some(thread) })
+        Ok(Self { link, leaving, thread: Some(thread) })
     }
 
     /// How the session stands with its server.
@@ -168,6 +178,7 @@ impl Uplink {
     /// Waits until the server has the last records, if it is there, and not for long. The session must be over.
     /// What it does not have then is told, and is sent the next time.
     pub fn close(mut self) -> Option<Link> {
+        self.leaving.notify_one();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -252,11 +263,11 @@ impl Station {
         let jetstream = context(client);
         let (store, holdings) = self.prepare(&jetstream, &mut told).await?;
         let Self { nats, subjects, session, id, outbox, sessions, link, desk, handle, ear, ended, warned, .. } = self;
-        let largest = client.server_info().max_payload;
+        let largest = store.largest(client.server_info().max_payload);
         let news = desk.news.clone();
-        let mut sender = Sender { jetstream: &jetstream, outbox, subjects, session, id, holdings, largest, link };
+        let mut sender = Sender { client, store: &store, outbox, subjects, session, id, holdings, largest, link };
         let roster = Roster::new(&nats.prefix, client, &jetstream);
-        let post = Post { jetstream: &jetstream, store: &store, prefix: &nats.prefix, largest };
+        let post = Post { client, store: &store, nats, largest };
         let sending = async { tokio::try_join!(sender.run(news), post.send_all(sessions, session)) };
         tokio::pin!(sending);
         let hearing = ear.listen(client, &store, desk);
@@ -292,6 +303,22 @@ impl Station {
     }
 }
 
+impl Drop for Station {
+    /// Nobody is told that all is well by a thread that is gone.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.away("a fault in creel, see its log".to_owned());
+        }
+    }
+}
+
+/// The outbox of a session, meant for a server; nothing, if somebody else sends it.
+fn addressed(folder: &Folder, server: &str) -> io::Result<Option<Outbox>> {
+    let mut outbox = Outbox::open(folder)?;
+    outbox.iter_mut().try_for_each(|outbox| outbox.address(server))?;
+    Ok(outbox)
+}
+
 /// Follows a session to its end; how it was then.
 async fn follow(ledger: &mut Option<Ledger>) -> Status {
     let Some(following) = ledger else { return std::future::pending().await };
@@ -305,13 +332,13 @@ pub async fn send_leftovers(nats: &Nats, sessions: &Sessions) -> Result<(), Trou
     let (client, _told) = connect(nats, Again::Never).await?;
     let jetstream = context(&client);
     let store = store::open(&jetstream, nats).await?;
-    let largest = client.server_info().max_payload;
-    Post { jetstream: &jetstream, store: &store, prefix: &nats.prefix, largest }.send_all(sessions, "").await
+    let largest = store.largest(client.server_info().max_payload);
+    Post { client: &client, store: &store, nats, largest }.send_all(sessions, "").await
 }
 
-/// How `JetStream` is spoken to. Records may have several parts, so there is room for more than the window.
+/// How `JetStream` is spoken to.
 fn context(client: &Client) -> Context {
-    ContextBuilder::new().timeout(ANSWER).max_ack_inflight(WINDOW * 2).build(client.clone())
+    ContextBuilder::new().timeout(ANSWER).build(client.clone())
 }
 
 /// What a connection told: whether it is of no more use.
@@ -359,10 +386,10 @@ impl Session {
 
     /// Waits for the outbox: another session may be sending what an earlier run of this one has left. Nothing, if the session
     /// is over before; then that is left to the next one as well.
-    fn outbox(&mut self, folder: &Folder) -> Option<Outbox> {
+    fn outbox(&mut self, folder: &Folder, server: &str) -> Option<Outbox> {
         let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build().ok()?;
         while !self.is_over() {
-            if let Ok(Some(outbox)) = Outbox::open(folder) {
+            if let Ok(Some(outbox)) = addressed(folder, server) {
                 return Some(outbox);
             }
             let followed = tokio.block_on(async { tokio::time::timeout(HELD, follow(&mut self.ledger)).await });

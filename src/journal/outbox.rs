@@ -20,13 +20,18 @@ use serde::{Deserialize, Serialize};
 use super::{Folder, folder::PRIVATE_FILE};
 
 /// How much is read at a time.
-const CHUNK: usize = 256 << 10;
+const CHUNK: usize = 64 << 10;
 /// How long the file is: it is written over, so a shorter text must not leave the end of a longer one.
-const LENGTH: usize = 256;
+const LENGTH: usize = 1024;
+/// How much of a server's name is kept.
+const NAME: usize = 512;
 
 /// How far the other side has a journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
+    /// Which server it is meant for; what is there is nobody else's business.
+    #[serde(default)]
+    pub server: String,
     /// Which store that is; another one has nothing.
     pub store: String,
     /// The last record up to which it has all.
@@ -99,6 +104,19 @@ impl Outbox {
         &self.place
     }
 
+    /// Means it for a server. Another one than before has nothing of it.
+    pub fn address(&mut self, server: &str) -> io::Result<()> {
+        if self.is_for(server) {
+            return Ok(());
+        }
+        self.keep(Place { server: short(server).to_owned(), ..Place::default() })
+    }
+
+    /// Whether it is meant for a server.
+    pub fn is_for(&self, server: &str) -> bool {
+        self.place.server == short(server)
+    }
+
     /// Keeps how far the other side has it. One write, which a kill does not tear.
     pub fn keep(&mut self, place: Place) -> io::Result<()> {
         if place == self.place {
@@ -114,8 +132,13 @@ impl Outbox {
     pub fn letters(&self, offset: u64) -> io::Result<Letters> {
         let mut file = File::open(&self.journal)?;
         file.seek(SeekFrom::Start(offset))?;
-        Ok(Letters { file, offset, rest: BytesMut::new() })
+        Ok(Letters { file, offset, chunk: vec![0; CHUNK].into_boxed_slice(), rest: BytesMut::new() })
     }
+}
+
+/// As much of a server's name as is kept.
+fn short(server: &str) -> &str {
+    &server[..server.floor_char_boundary(NAME)]
 }
 
 /// Reads the records that are to be sent, as they are written.
@@ -124,6 +147,8 @@ pub struct Letters {
     file: File,
     /// Where the next record begins.
     offset: u64,
+    /// Where is read to. What was taken holds on to its own memory.
+    chunk: Box<[u8]>,
     /// What was read and not taken yet.
     rest: BytesMut,
 }
@@ -137,12 +162,11 @@ impl Letters {
                 return self.take(searched + newline + 1).map(Some);
             }
             searched = self.rest.len();
-            self.rest.resize(searched + CHUNK, 0);
-            let read = self.file.read(&mut self.rest[searched..]);
-            self.rest.truncate(searched + *read.as_ref().unwrap_or(&0));
-            if read? == 0 {
+            let read = self.file.read(&mut self.chunk)?;
+            if read == 0 {
                 return Ok(None);
             }
+            self.rest.extend_from_slice(&self.chunk[..read]);
         }
     }
 
@@ -195,8 +219,9 @@ mod tests {
     fn the_place_is_kept_and_there_is_one_sender() {
         let root = tempfile::tempdir().expect("a folder");
         let folder = folder(root.path());
-        let long =
-            Place { store: "2026-11-15T09:30:00Z".into(), seq: 70_000, offset: 1 << 40, at: 9, names: Names::WithId };
+        let server = short(&"ü".repeat(NAME)).to_owned();
+        let store = "2026-11-15T09:30:00Z".into();
+        let long = Place { server, store, seq: 70_000, offset: 1 << 40, at: 9, names: Names::WithId };
         let short = Place { seq: 7, ..Place::default() };
         {
             let mut outbox = Outbox::open(&folder).expect("a file").expect("nobody else has it");
@@ -208,5 +233,18 @@ mod tests {
         assert_eq!(*Outbox::open(&folder).expect("a file").expect("it is free again").place(), short);
         std::fs::write(folder.outbox_file(), "{\"seq\":").expect("space");
         assert_eq!(*Outbox::open(&folder).expect("a file").expect("it is free").place(), Place::default());
+    }
+
+    #[test]
+    fn what_one_server_has_is_not_what_another_has() {
+        let root = tempfile::tempdir().expect("a folder");
+        let mut outbox = Outbox::open(&folder(root.path())).expect("a file").expect("nobody else has it");
+        outbox.address("a").expect("space");
+        let place = Place { seq: 7, ..outbox.place().clone() };
+        outbox.keep(place.clone()).expect("space");
+        outbox.address("a").expect("space");
+        assert!(outbox.is_for("a") && *outbox.place() == place);
+        outbox.address("b").expect("space");
+        assert!(outbox.is_for("b") && !outbox.is_for("a") && outbox.place().seq == 0);
     }
 }

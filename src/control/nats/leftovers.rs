@@ -1,10 +1,15 @@
 //! What sessions of this project could not send before they left.
 //!
 //! A session that is over does not wait for a server that is away. The next one that reaches the server sends the rest.
+//!
+//! # Invariants
+//! - What was meant for one server is not sent to another.
+//! - A folder may have come with the project's files: it is sent only if it is what creel writes. Whatever is wrong with one
+//!   keeps nobody else's records back.
 
 use std::io;
 
-use async_nats::jetstream::Context;
+use async_nats::Client;
 use serde::Deserialize;
 use tokio::sync::watch;
 
@@ -13,22 +18,26 @@ use super::{
     link::Link,
     send::Sender,
     store::{Store, Whose},
-    subject::Subjects,
+    subject::{Subjects, is_plain},
 };
-use crate::journal::{self, Folder, Sessions, outbox::Outbox};
+use crate::{
+    config::Nats,
+    journal::{self, Folder, Sessions, outbox::Outbox},
+};
 
-/// The one thing that has to be known of a session's first record.
+/// What has to be known of a session's first record.
 #[derive(Deserialize)]
 struct First {
+    session: String,
     id: String,
 }
 
 /// Where leftovers go.
 #[derive(Clone, Copy)]
 pub(super) struct Post<'a> {
-    pub(super) jetstream: &'a Context,
+    pub(super) client: &'a Client,
     pub(super) store: &'a Store,
-    pub(super) prefix: &'a str,
+    pub(super) nats: &'a Nats,
     pub(super) largest: usize,
 }
 
@@ -60,20 +69,27 @@ impl Post<'_> {
     /// What a session may have left, and its id.
     fn rest(&self, folder: &Folder) -> io::Result<Option<(Outbox, String)>> {
         let Some(outbox) = Outbox::open(folder)? else { return Ok(None) };
+        if !outbox.is_for(&self.nats.destination()) {
+            return Ok(None);
+        }
         let kept = outbox.place();
         let has_more = kept.store != self.store.made || outbox.letters(kept.offset)?.read()?.is_some();
         let Some(first) = outbox.letters(0)?.read()?.filter(|_| has_more) else { return Ok(None) };
-        let First { id } = serde_json::from_slice(&first.line)?;
+        let First { session, id } = serde_json::from_slice(&first.line)?;
+        if session != folder.name || !is_plain(&session) || !is_plain(&id) {
+            return Err(io::Error::other("its first record is not what creel writes"));
+        }
         Ok(Some((outbox, id)))
     }
 
     async fn send(&self, folder: &Folder, mut outbox: Outbox, id: &str) -> Result<(), Trouble> {
-        let subjects = Subjects::new(self.prefix, &folder.name);
+        let subjects = Subjects::new(&self.nats.prefix, &folder.name);
         let holdings = self.store.holdings(Whose { subjects: &subjects, id }, outbox.place()).await?;
         let (link, _) = watch::channel(Link::Connecting { behind: 0 });
         let (_, no_news) = watch::channel(0);
         let mut sender = Sender {
-            jetstream: self.jetstream,
+            client: self.client,
+            store: self.store,
             outbox: &mut outbox,
             subjects: &subjects,
             session: &folder.name,

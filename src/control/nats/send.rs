@@ -8,30 +8,23 @@
 //! - Records leave in the order of the journal. A server that refuses one and takes the next can still hold them in
 //!   another order, until the refused one was sent again: each has its number, and creel's readers go by that.
 
-use std::{collections::VecDeque, pin::Pin, time::Duration};
-
-use async_nats::{
-    HeaderMap,
-    jetstream::{
-        Context,
-        context::{PublishError, PublishErrorKind},
-        publish::PublishAck,
-    },
+use async_nats::{Client, HeaderMap};
+use tokio::{
+    sync::watch,
+    time::{Duration, Instant},
 };
-use tokio::{sync::watch, time::Instant};
 
 use super::{
+    ANSWER,
     connection::Trouble,
     link::Link,
-    store::Holdings,
+    store::{Holdings, Store},
     subject::{LAST_OF_SUBJECT, MESSAGE_ID, PART, SESSION, Subjects, message_id},
+    window::{Rest, UnderWay, Window},
+    wire::{Answer, Refusal, Wire},
 };
 use crate::journal::outbox::{Letter, Letters, Names, Outbox};
 
-/// How many messages are under way at once.
-pub const WINDOW: usize = 512;
-/// How many leave together, while there are more than fit.
-const REFILL: usize = 64;
 /// After how many records the place is kept, and those who watch are told.
 const KEPT_EVERY: u64 = 256;
 /// After how long those who watch are told that the server is behind: a record on its way is no news.
@@ -39,46 +32,13 @@ const SLOW: Duration = Duration::from_millis(300);
 /// What a message needs beside the record: headers, and the names in them.
 const ENVELOPE: usize = 512;
 
-/// Two sessions began under one name; the next connection sees who was first.
-const TAKEN: &str = "another session took the name just now";
-
-type Ack = Pin<Box<dyn Future<Output = Result<PublishAck, PublishError>> + Send>>;
-
-/// A record that is under way.
-struct UnderWay {
-    seq: u64,
-    end: u64,
-    acks: VecDeque<Ack>,
-}
-
-/// What is left in the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rest {
-    /// Nobody has looked since something was heard.
-    Unknown,
-    /// Nothing.
-    Nothing,
-    /// More than fits into the window.
-    TooMuch,
-    /// Whatever comes after the first record, which claims the session's name.
-    AllButTheFirst,
-}
-
-impl Rest {
-    /// Whether to read on, with that many under way.
-    const fn can_follow(self, under_way: usize) -> bool {
-        match self {
-            Self::Unknown => true,
-            Self::Nothing => false,
-            Self::TooMuch => under_way + REFILL <= WINDOW,
-            Self::AllButTheFirst => under_way == 0,
-        }
-    }
-}
+/// Two sessions have one name; the next connection names its records so that they are told apart.
+const TAKEN: &str = "another session has taken the name";
 
 /// Sends the records of a session.
 pub(super) struct Sender<'a> {
-    pub(super) jetstream: &'a Context,
+    pub(super) client: &'a Client,
+    pub(super) store: &'a Store,
     pub(super) outbox: &'a mut Outbox,
     pub(super) subjects: &'a Subjects,
     /// The session's name.
@@ -95,39 +55,38 @@ pub(super) struct Sender<'a> {
 impl Sender<'_> {
     /// Sends all that there is, and what comes, until the session is over and the server has everything.
     pub(super) async fn run(&mut self, mut news: watch::Receiver<u64>) -> Result<(), Trouble> {
+        let mut wire = Wire::open(self.client).await?;
         let mut letters = self.outbox.letters(self.holdings.place.offset)?;
-        let mut under_way: VecDeque<UnderWay> = VecDeque::new();
+        let mut window = Window::default();
         let mut over = false;
-        let mut rest = Rest::Unknown;
         let mut word_due = Instant::now() + SLOW;
         loop {
-            if rest.can_follow(under_way.len()) {
+            if window.can_follow() {
                 // First what is known to be there, then the file: a record that comes in between is seen the next time.
                 news.mark_unchanged();
-                rest = self.fill(&mut letters, &mut under_way).await?;
+                window.rest = self.fill(&mut wire, &mut letters, &mut window).await?;
             }
-            let Some(first) = under_way.front_mut() else {
+            let Some(since) = window.since() else {
                 self.caught_up(*news.borrow())?;
                 if over {
                     return Ok(());
                 }
                 over = news.changed().await.is_err();
-                rest = Rest::Unknown;
+                window.rest = Rest::Unknown;
                 word_due = Instant::now() + SLOW;
                 continue;
             };
             tokio::select! {
                 biased;
-                acked = first.acked() => {
-                    let at = acked?;
-                    let end = under_way.pop_front().map(|first| (first.seq, first.end));
-                    self.take_off(end, at, *news.borrow())?;
-                }
-                changed = news.changed(), if !over && rest == Rest::Nothing => {
+                answer = wire.next() => self.hear(answer?, &mut window, *news.borrow()).await?,
+                changed = news.changed(), if !over && window.rest == Rest::Nothing => {
                     over = changed.is_err();
-                    rest = Rest::Unknown;
+                    window.rest = Rest::Unknown;
                 }
-                () = tokio::time::sleep_until(word_due) => {
+                () = tokio::time::sleep_until(word_due.min(since + ANSWER)) => {
+                    if since.elapsed() >= ANSWER {
+                        return Err(Trouble("the server does not answer".to_owned()));
+                    }
                     self.tell(*news.borrow());
                     word_due = Instant::now() + SLOW;
                 }
@@ -135,20 +94,20 @@ impl Sender<'_> {
         }
     }
 
-    /// Publishes until the window is full, or nothing is left.
-    async fn fill(&mut self, letters: &mut Letters, under_way: &mut VecDeque<UnderWay>) -> Result<Rest, Trouble> {
-        while under_way.len() < WINDOW {
+    /// Sends until the window is full, or nothing is left.
+    async fn fill(&mut self, wire: &mut Wire<'_>, letters: &mut Letters, window: &mut Window) -> Result<Rest, Trouble> {
+        let now = Instant::now();
+        while !window.is_full() {
             let Some(letter) = letters.read()? else { return Ok(Rest::Nothing) };
             let there = letter.seq <= self.holdings.place.seq || self.holdings.beyond.contains(&letter.seq);
             if there {
-                if under_way.is_empty() && letter.seq <= self.holdings.place.seq {
+                if window.is_empty() && letter.seq <= self.holdings.place.seq {
                     self.holdings.place.offset = letter.end;
                 }
                 continue;
             }
-            let sent = self.publish(letter).await?;
-            let alone = sent.seq == 1;
-            under_way.push_back(sent);
+            let alone = letter.seq == 1;
+            window.leave(self.send(wire, letter, now).await?);
             if alone {
                 return Ok(Rest::AllButTheFirst);
             }
@@ -156,11 +115,11 @@ impl Sender<'_> {
         Ok(Rest::TooMuch)
     }
 
-    async fn publish(&self, letter: Letter) -> Result<UnderWay, Trouble> {
+    async fn send(&self, wire: &mut Wire<'_>, letter: Letter, now: Instant) -> Result<UnderWay, Trouble> {
         let subject = self.subjects.event(&letter.kind);
         let room = self.largest.saturating_sub(ENVELOPE + subject.len()).max(1);
         let of = letter.line.len().div_ceil(room).max(1);
-        let mut acks: VecDeque<Ack> = VecDeque::with_capacity(of);
+        let mut last_message = 0;
         for number in 1..=of {
             let part = (of > 1).then_some(number);
             let mut headers = HeaderMap::new();
@@ -174,25 +133,41 @@ impl Sender<'_> {
                 headers.insert(LAST_OF_SUBJECT, "0");
             }
             let piece = letter.line.slice((number - 1) * room..letter.line.len().min(number * room));
-            let sent = self.jetstream.publish_with_headers(subject.clone(), headers, piece).await;
-            acks.push_back(sent.map_err(|error| in_words(&error))?.into_future());
+            last_message = wire.send(subject.clone(), headers, piece).await?;
         }
-        Ok(UnderWay { seq: letter.seq, end: letter.end, acks })
+        let (seq, end, bytes) = (letter.seq, letter.end, letter.line.len());
+        Ok(UnderWay { seq, end, bytes, last_message, missing: of, at: 0, since: now })
     }
 
-    fn take_off(&mut self, sent: Option<(u64, u64)>, at: u64, last: u64) -> Result<(), Trouble> {
-        let Some((seq, end)) = sent else { return Ok(()) };
+    /// What the server says about a message; `last` is the last record that there is.
+    async fn hear(&mut self, answer: Answer, window: &mut Window, last: u64) -> Result<(), Trouble> {
+        let kept = answer.said.map_err(in_words)?;
+        // What the stream had of this session was looked at before. So it is one that was still on its way then, or
+        // somebody else's.
+        if kept.again && !self.store.is_of(kept.at, self.id).await? {
+            self.holdings.place.names = Names::WithId;
+            self.outbox.keep(self.holdings.place.clone())?;
+            return Err(Trouble(TAKEN.to_owned()));
+        }
+        window.arrived(answer.message, kept.at);
+        while let Some(record) = window.take_off() {
+            self.take_off(&record, last)?;
+        }
+        Ok(())
+    }
+
+    fn take_off(&mut self, record: &UnderWay, last: u64) -> Result<(), Trouble> {
         let Holdings { place, beyond } = &mut self.holdings;
-        (place.seq, place.offset) = (seq, end);
+        (place.seq, place.offset) = (record.seq, record.end);
         while beyond.remove(&(place.seq + 1)) {
             place.seq += 1;
         }
         // What lies beyond must be found again the next time.
         if beyond.is_empty() {
-            place.at = place.at.max(at);
+            place.at = place.at.max(record.at);
         }
         // The first is kept at once: it tells that the name is ours.
-        if seq == 1 || seq.is_multiple_of(KEPT_EVERY) {
+        if record.seq == 1 || record.seq.is_multiple_of(KEPT_EVERY) {
             self.outbox.keep(place.clone())?;
             self.tell(last);
         }
@@ -215,34 +190,10 @@ impl Sender<'_> {
     }
 }
 
-impl UnderWay {
-    /// Waits until the server has all of it; the number of the last message.
-    async fn acked(&mut self) -> Result<u64, Trouble> {
-        let mut at = 0;
-        while let Some(ack) = self.acks.front_mut() {
-            let PublishAck { sequence, duplicate, .. } = ack.await.map_err(|error| in_words(&error))?;
-            // What the stream had of this session was looked at before, so the first record is somebody else's: the
-            // server looks at the id of a message before anything else.
-            if duplicate && self.seq == 1 {
-                return Err(Trouble(TAKEN.to_owned()));
-            }
-            at = sequence.max(at);
-            drop(self.acks.pop_front());
-        }
-        Ok(at)
-    }
-}
-
-fn in_words(error: &PublishError) -> Trouble {
-    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
-    Trouble(match error.kind() {
-        PublishErrorKind::StreamNotFound => "the stream is gone".to_owned(),
-        PublishErrorKind::TimedOut => "the server does not answer".to_owned(),
-        PublishErrorKind::BrokenPipe => "the connection was lost".to_owned(),
-        PublishErrorKind::WrongLastSequence => TAKEN.to_owned(),
-        PublishErrorKind::WrongLastMessageId
-        | PublishErrorKind::MaxAckPending
-        | PublishErrorKind::MaxPayloadExceeded
-        | PublishErrorKind::Other => format!("the server does not take records{cause}"),
+fn in_words(refusal: Refusal) -> Trouble {
+    Trouble(match refusal {
+        Refusal::NoStream => "the stream is gone".to_owned(),
+        Refusal::NotTheFirst => TAKEN.to_owned(),
+        Refusal::Other(why) => format!("the server does not take records: {why}"),
     })
 }

@@ -159,6 +159,7 @@ fn differences(wanted: &Config, found: &Config) -> Vec<String> {
         ("replicas", wanted.num_replicas.to_string(), found.num_replicas.to_string()),
         ("max_age", age(wanted.max_age), age(found.max_age)),
         ("max_bytes", amount(wanted.max_bytes), amount(found.max_bytes)),
+        ("max_msg_size", amount(wanted.max_message_size.into()), amount(found.max_message_size.into())),
         ("max_msgs", amount(wanted.max_messages), amount(found.max_messages)),
         ("max_msgs_per_subject", amount(wanted.max_messages_per_subject), amount(found.max_messages_per_subject)),
     ];
@@ -216,9 +217,11 @@ impl Store {
     /// Looks what the stream has of a session, from the place on that was kept.
     pub async fn holdings(&self, whose: Whose<'_>, kept: &Place) -> Result<Holdings, Trouble> {
         let last = self.stream.cached_info().state.last_sequence;
-        // Another stream has nothing of it; one that lost its end is looked through from the beginning.
-        let known = kept.store == self.made && kept.at <= last;
-        let kept = if known { kept.clone() } else { Place { store: self.made.clone(), ..Place::default() } };
+        // Another stream has nothing of it; one that lost its end is looked through from the beginning. Others may have
+        // written on since, so its length alone does not tell.
+        let known = kept.store == self.made && kept.at <= last && (kept.seq == 0 || self.has_kept(whose, kept).await?);
+        let unknown = || Place { store: self.made.clone(), server: kept.server.clone(), ..Place::default() };
+        let kept = if known { kept.clone() } else { unknown() };
         if kept.seq == 0 {
             return self.since_the_beginning(whose, kept).await;
         }
@@ -226,7 +229,7 @@ impl Store {
     }
 
     async fn since_the_beginning(&self, whose: Whose<'_>, nothing: Place) -> Result<Holdings, Trouble> {
-        let (mut names, mut from) = (Names::Plain, 1);
+        let (mut names, mut from) = (nothing.names, 1);
         while let Some(first) = self.next_of(&whose.subjects.beginning(), from).await? {
             if header(&first.headers, SESSION) == Some(whose.id) {
                 let with_id = header(&first.headers, MESSAGE_ID).is_some_and(|id| id.matches(':').count() > 1);
@@ -236,7 +239,32 @@ impl Store {
             // Another session had the name before.
             (names, from) = (Names::WithId, first.sequence + 1);
         }
+        // Its beginning may have been forgotten already, and the rest not.
+        if names == Names::Plain && self.next_of(&whose.subjects.events(), 1).await?.is_some() {
+            names = Names::WithId;
+        }
         Ok(Holdings { place: Place { names, ..nothing }, beyond: BTreeSet::new() })
+    }
+
+    /// Whether what is known of it lies where it lay, as far as the stream remembers.
+    async fn has_kept(&self, whose: Whose<'_>, kept: &Place) -> Result<bool, Trouble> {
+        if kept.at < self.stream.cached_info().state.first_sequence {
+            return Ok(true);
+        }
+        let message = self.message(kept.at).await?;
+        Ok(message.is_some_and(|message| ours(&message, whose.id).is_some_and(|(seq, _)| seq <= kept.seq)))
+    }
+
+    /// Whether a message is one of that session.
+    pub async fn is_of(&self, at: u64, id: &str) -> Result<bool, Trouble> {
+        let message = self.message(at).await?;
+        Ok(message.is_some_and(|message| header(&message.headers, SESSION) == Some(id)))
+    }
+
+    /// The most bytes that a message may have, if a server takes that many.
+    pub fn largest(&self, max_payload: usize) -> usize {
+        let limit = usize::try_from(self.stream.cached_info().config.max_message_size).unwrap_or(0);
+        if limit == 0 { max_payload } else { max_payload.min(limit) }
     }
 
     /// Reads what comes after a place.
@@ -281,6 +309,15 @@ impl Store {
         match self.stream.get_last_raw_message_by_subject(subject).await {
             Ok(message) => Ok(Some(message)),
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+            Err(error) => Err(Trouble(format!("the stream cannot be read: {error}"))),
+        }
+    }
+
+    /// The message of a number, if it is there.
+    async fn message(&self, at: u64) -> Result<Option<StreamMessage>, Trouble> {
+        match self.stream.get_raw_message(at).await {
+            Ok(message) => Ok(Some(message)),
+            Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(None),
             Err(error) => Err(Trouble(format!("the stream cannot be read: {error}"))),
         }
     }

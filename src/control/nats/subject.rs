@@ -74,6 +74,12 @@ impl Subjects {
     }
 }
 
+/// Whether a session's name, or its id, is one that creel gives: a subject, a header and a path can hold it.
+pub fn is_plain(name: &str) -> bool {
+    let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    plain && (1..=128).contains(&name.len())
+}
+
 /// The records of all sessions.
 pub fn all_events(prefix: &str) -> String {
     format!("{prefix}.events.>")

@@ -8,6 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{
     sync::{
+        Notify,
         mpsc::{self, error::TryRecvError},
         oneshot, watch,
     },
@@ -31,12 +32,12 @@ const BACKLOG: usize = 64;
 const GATHERED: Duration = Duration::from_millis(10);
 
 /// When records are looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(in crate::control) enum Pace {
     /// As they come.
     AtOnce,
-    /// Some at a time.
-    Gathered,
+    /// Some at a time, unless somebody cannot wait.
+    Gathered(Arc<Notify>),
 }
 
 /// Follows a session and answers questions.
@@ -87,8 +88,8 @@ impl Ledger {
         loop {
             tokio::select! {
                 biased;
-                record = self.records.recv(), if due.is_none() => match (record, self.pace) {
-                    (Some(record), Pace::Gathered) => {
+                record = self.records.recv(), if due.is_none() => match (record, &self.pace) {
+                    (Some(record), Pace::Gathered(_)) => {
                         self.fold(&record);
                         due = Some(Instant::now() + GATHERED);
                     }
@@ -103,7 +104,7 @@ impl Ledger {
                     // Whoever asked may be gone.
                     let _ = reply.send(self.answer(question));
                 }
-                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                () = gathered(&self.pace, due), if due.is_some() => {
                     due = None;
                     if self.catch_up() == Session::IsOver {
                         return self.status();
@@ -163,6 +164,17 @@ impl Ledger {
                 Err(why) => return Reply::refused(why),
             },
         })
+    }
+}
+
+/// Waits until enough was gathered.
+async fn gathered(pace: &Pace, due: Option<Instant>) {
+    let due = due.unwrap_or_else(Instant::now);
+    match pace {
+        Pace::AtOnce => {}
+        Pace::Gathered(hurry) => {
+            let _ = tokio::time::timeout_at(due, hurry.notified()).await;
+        }
     }
 }
 

@@ -1,0 +1,140 @@
+//! Messages to a stream, and what the server says about each.
+//!
+//! Owns one inbox for all that is said: whoever sends thousands of messages needs no timer and no channel for each.
+//! Does not decide what a refusal means.
+
+use std::pin::Pin;
+
+use async_nats::{
+    Client, HeaderMap, Message, StatusCode, Subscriber,
+    jetstream::{self, ErrorCode},
+};
+use bytes::Bytes;
+use futures_core::Stream as _;
+use serde::Deserialize;
+
+use super::connection::Trouble;
+
+/// A way to the server for the messages of one sender.
+pub(super) struct Wire<'a> {
+    client: &'a Client,
+    /// What the names of all answers begin with, dot and all.
+    inbox: String,
+    answers: Subscriber,
+    /// How many messages left.
+    sent: u64,
+}
+
+/// What the server says about a message.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    /// Which message, counted from 1.
+    pub(super) message: u64,
+    pub(super) said: Result<Kept, Refusal>,
+}
+
+/// A message that the stream has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Kept {
+    /// Its number there.
+    pub(super) at: u64,
+    /// Whether one of that name was there before.
+    pub(super) again: bool,
+}
+
+/// Why the stream does not take a message.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// Nobody listens there.
+    NoStream,
+    /// It was to be the first of its subject, and is not.
+    NotTheFirst,
+    /// Anything else, in the server's words.
+    Other(String),
+}
+
+#[derive(Deserialize)]
+struct Said {
+    #[serde(default)]
+    seq: u64,
+    #[serde(default)]
+    duplicate: bool,
+    error: Option<jetstream::Error>,
+}
+
+impl<'a> Wire<'a> {
+    pub(super) async fn open(client: &'a Client) -> Result<Self, Trouble> {
+        let inbox = format!("{}.", client.new_inbox());
+        let answers = client.subscribe(format!("{inbox}*")).await;
+        let answers = answers.map_err(|error| Trouble(format!("cannot subscribe: {error}")))?;
+        Ok(Self { client, inbox, answers, sent: 0 })
+    }
+
+    /// Sends a message; its number.
+    pub(super) async fn send(&mut self, subject: String, headers: HeaderMap, text: Bytes) -> Result<u64, Trouble> {
+        self.sent += 1;
+        let reply = format!("{}{}", self.inbox, self.sent);
+        let sent = self.client.publish_with_reply_and_headers(subject, reply, headers, text).await;
+        sent.map_err(|error| Trouble(format!("a record cannot be sent: {error}")))?;
+        Ok(self.sent)
+    }
+
+    /// Waits for what the server says next. Nothing is lost if nobody waits to the end.
+    pub(super) async fn next(&mut self) -> Result<Answer, Trouble> {
+        loop {
+            let next = std::future::poll_fn(|context| Pin::new(&mut self.answers).poll_next(context)).await;
+            let Some(message) = next else { return Err(Trouble("the connection was lost".to_owned())) };
+            let number = message.subject.strip_prefix(self.inbox.as_str()).and_then(|number| number.parse().ok());
+            if let Some(number) = number {
+                return Ok(Answer { message: number, said: read(&message) });
+            }
+        }
+    }
+}
+
+fn read(message: &Message) -> Result<Kept, Refusal> {
+    if message.status == Some(StatusCode::NO_RESPONDERS) {
+        return Err(Refusal::NoStream);
+    }
+    match serde_json::from_slice(&message.payload) {
+        Ok(Said { error: None, seq, duplicate }) if seq > 0 => Ok(Kept { at: seq, again: duplicate }),
+        Ok(Said { error: Some(error), .. }) if error.error_code() == ErrorCode::STREAM_WRONG_LAST_SEQUENCE => {
+            Err(Refusal::NotTheFirst)
+        }
+        Ok(Said { error: Some(error), .. }) => Err(Refusal::Other(error.to_string())),
+        Ok(Said { error: None, .. }) => Err(Refusal::Other("it names no number".to_owned())),
+        Err(error) => Err(Refusal::Other(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(payload: &'static str, status: Option<StatusCode>) -> Result<Kept, Refusal> {
+        read(&Message {
+            subject: "_INBOX.a.1".into(),
+            reply: None,
+            payload: payload.into(),
+            headers: None,
+            status,
+            description: None,
+            length: 0,
+        })
+    }
+
+    #[test]
+    fn what_the_server_says_is_a_number_or_a_refusal() {
+        assert_eq!(said(r#"{"stream":"CREEL","seq":7}"#, None), Ok(Kept { at: 7, again: false }));
+        let again = r#"{"stream":"CREEL","seq":7,"domain":"d","duplicate":true}"#;
+        assert_eq!(said(again, None), Ok(Kept { at: 7, again: true }));
+        assert_eq!(said("", Some(StatusCode::NO_RESPONDERS)), Err(Refusal::NoStream));
+        let not_first = r#"{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 1"},"seq":0}"#;
+        assert_eq!(said(not_first, None), Err(Refusal::NotTheFirst));
+        let full = r#"{"error":{"code":503,"err_code":10077,"description":"maximum bytes exceeded"},"stream":"CREEL","seq":0}"#;
+        let told = "maximum bytes exceeded (code 503, error code 10077)".to_owned();
+        assert_eq!(said(full, None), Err(Refusal::Other(told)));
+        assert!(matches!(said(r#"{"stream":"CREEL"}"#, None), Err(Refusal::Other(_))));
+        assert!(matches!(said("hello", None), Err(Refusal::Other(_))));
+    }
+}
