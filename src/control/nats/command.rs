@@ -11,6 +11,7 @@ use std::{pin::Pin, task::Poll};
 use async_nats::{Client, HeaderMap, Message, Subject, Subscriber};
 use futures_core::Stream as _;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::{
     connection::Trouble,
@@ -47,14 +48,14 @@ pub(super) struct Ear {
     unreadable: usize,
 }
 
-/// A task that another program completed.
+/// A task that another program completed. Programs call things by different names, and may use several at once.
 #[derive(Debug, Deserialize)]
 struct Foreign {
-    #[serde(alias = "id")]
-    task_id: String,
-    #[serde(alias = "goal")]
-    content: Option<String>,
-    result: Option<String>,
+    task_id: Option<Value>,
+    id: Option<Value>,
+    content: Option<Value>,
+    goal: Option<Value>,
+    result: Option<Value>,
 }
 
 impl Ear {
@@ -139,10 +140,9 @@ impl Ear {
         if headers.is_some_and(|headers| header(headers, SESSION).is_some()) {
             return;
         }
-        let why = match serde_json::from_slice::<Foreign>(payload) {
-            Err(error) => error.to_string(),
-            Ok(Foreign { task_id, content, result }) => {
-                let completion = Completion { id: task_id, content, result, artifacts: Vec::new() };
+        let why = match completion(payload) {
+            Err(why) => why,
+            Ok(completion) => {
                 let command = Command::Task(TaskCommand::Complete(completion));
                 match self.handle.command(By::Nats, command).await {
                     Ok(()) => return,
@@ -162,6 +162,37 @@ impl Ear {
     }
 }
 
+/// What another program says that it completed.
+fn completion(payload: &[u8]) -> Result<Completion, String> {
+    let Foreign { task_id, id, content, goal, result } =
+        serde_json::from_slice(payload).map_err(|error| error.to_string())?;
+    let id = match task_id.or(id) {
+        Some(Value::String(id)) => id,
+        Some(Value::Number(id)) => id.to_string(),
+        Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => {
+            return Err("it names no task: `task_id` is missing, or is no text".to_owned());
+        }
+    };
+    if id.chars().any(char::is_control) {
+        return Err("the name of its task has characters that cannot be shown".to_owned());
+    }
+    Ok(Completion {
+        id,
+        content: content.or(goal).and_then(text),
+        result: result.and_then(text),
+        artifacts: Vec::new(),
+    })
+}
+
+/// A value as text.
+fn text(value: Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => Some(value.to_string()),
+    }
+}
+
 fn read(line: &[u8]) -> Result<Request, String> {
     if line.len() > LONGEST {
         return Err(format!("a request has at most {LONGEST} bytes"));
@@ -172,7 +203,13 @@ fn read(line: &[u8]) -> Result<Request, String> {
 /// Says what became of a request, if somebody wants to know.
 async fn say(client: &Client, to: Option<Subject>, reply: &Reply) -> Result<(), Trouble> {
     let Some(to) = to else { return Ok(()) };
-    let said = client.publish(to, reply.to_line().trim_end().to_owned().into()).await;
+    let mut line = reply.to_line().trim_end().to_owned();
+    let most = client.server_info().max_payload;
+    if line.len() > most {
+        let why = format!("the answer has {} bytes, and the NATS server takes {most}; ask on its machine", line.len());
+        line = Reply::refused(why).to_line().trim_end().to_owned();
+    }
+    let said = client.publish(to, line.into()).await;
     said.map_err(|error| Trouble(format!("cannot answer: {error}")))
 }
 
