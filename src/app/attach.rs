@@ -46,8 +46,8 @@ pub(super) fn attach(args: AttachArgs) -> Result {
 
 /// A screen on a session on another machine. It is steered by requests, and comes back by itself when the connection does.
 fn from_afar(server: Server, session: Option<&str>, ui: Ui) -> Result {
-    let (name, _) = server.choose(session)?;
-    let mirror = server.mirror(&name)?;
+    let mirror = server.mirror(session)?;
+    let name = mirror.folder().name.clone();
     let Server { tokio, nats, client, told } = server;
     let asking = Asking::new(client, &nats.prefix, &name, Some(mirror.id().to_owned()));
     let folder = mirror.folder().clone();

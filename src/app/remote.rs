@@ -3,7 +3,7 @@
 use async_nats::{Client, jetstream};
 use tokio::sync::mpsc;
 
-use super::{Failure, Result, project::Project, run, stage};
+use super::{Failure, Result, project::Project, run, say, stage};
 use crate::{
     config::Nats,
     control::{
@@ -15,6 +15,7 @@ use crate::{
             roster::{self, Sign},
         },
         socket::message::{Asker, Request, Told},
+        text::plain,
     },
     runtime::now,
 };
@@ -26,6 +27,13 @@ pub(super) struct Server {
     pub(super) client: Client,
     /// What the connection tells about itself.
     pub(super) told: mpsc::UnboundedReceiver<Event>,
+}
+
+/// A session that was chosen.
+struct Chosen {
+    name: String,
+    /// Which of those that had the name, if that is known.
+    id: Option<String>,
 }
 
 impl From<Trouble> for Failure {
@@ -78,39 +86,53 @@ impl Server {
         })?)
     }
 
-    /// A copy of a session, with all that happened until now.
-    pub(super) fn mirror(&self, session: &str) -> Result<Mirror> {
-        Ok(self.tokio.block_on(async {
-            let mut mirror = Mirror::open(&self.client, &self.nats, session).await?;
+    /// A copy of a session, with all that happened until now: of the one that is named by its name or its id, or of the
+    /// only one that runs.
+    pub(super) fn mirror(&self, session: Option<&str>) -> Result<Mirror> {
+        let Chosen { name, id } = self.choose(session)?;
+        let mirror = self.tokio.block_on(async {
+            let mut mirror = Mirror::open(&self.client, &self.nats, &name, id.as_deref()).await?;
             mirror.catch_up().await?;
             Ok::<_, Trouble>(mirror)
-        })?)
+        })?;
+        if let Some(seq) = mirror.gap() {
+            let stream = &self.nats.stream.name;
+            say(&format!(
+                "creel: the stream {stream} has no record {seq} of `{name}`; what comes after it is not shown"
+            ));
+        }
+        Ok(mirror)
     }
 
-    /// The session that is named, or the only one that runs; its id, if that is known.
-    pub(super) fn choose(&self, session: Option<&str>) -> Result<(String, Option<String>)> {
+    /// The session that is named, or the only one that runs.
+    fn choose(&self, session: Option<&str>) -> Result<Chosen> {
         // Who may not read the list can still ask by name.
         let signs = self.signs().unwrap_or_default();
-        let mut running = signs.iter().filter(|sign| sign.status.outcome.is_none() && !sign.is_overdue(now()));
-        if let Some(name) = session {
-            let id = running.find(|sign| sign.status.session == name).map(|sign| sign.id.clone());
-            return Ok((name.to_owned(), id));
+        if let Some(sign) = signs.iter().find(|sign| session == Some(&sign.id)) {
+            return Ok(Chosen::of(sign));
         }
-        let running: Vec<&Sign> = running.collect();
-        match running.as_slice() {
-            [only] => Ok((only.status.session.clone(), Some(only.id.clone()))),
-            [] => Err(Failure::usage("no session is running there; `creel sessions --nats URL` lists all")),
-            several => {
-                let names = several.iter().map(|sign| format!("\n  {} on {}", sign.status.session, sign.host));
-                let names = names.collect::<String>();
-                Err(Failure::usage(format!("several sessions are running; name one with --session:{names}")))
+        let is_running = |sign: &&Sign| sign.status.outcome.is_none() && !sign.is_overdue(now());
+        let is_meant = |sign: &&Sign| session.is_none_or(|name| sign.status.session == name);
+        let running: Vec<&Sign> = signs.iter().filter(is_running).filter(is_meant).collect();
+        let list = || running.iter().map(|sign| plain(&format!("\n  {} on {}", called(sign, session), sign.host)));
+        match (running.as_slice(), session) {
+            ([only], _) => Ok(Chosen::of(only)),
+            ([], Some(name)) => Ok(Chosen { name: name.to_owned(), id: None }),
+            ([], None) => Err(Failure::usage("no session is running there; `creel sessions --nats URL` lists all")),
+            (_, None) => {
+                let list = list().collect::<String>();
+                Err(Failure::usage(format!("several sessions are running; name one with --session:{list}")))
+            }
+            (_, Some(name)) => {
+                let list = list().collect::<String>();
+                Err(Failure::usage(format!("several sessions `{name}` are running; give the id of one instead:{list}")))
             }
         }
     }
 
     /// Asks a session, and gives what it told.
     pub(super) fn told(&self, session: &SessionArgs, request: &Request) -> Result<Option<Told>> {
-        let (name, id) = self.choose(session.session.as_deref())?;
+        let Chosen { name, id } = self.choose(session.session.as_deref())?;
         let asking = Asking::new(self.client.clone(), &self.nats.prefix, &name, id);
         Ok(self.tokio.block_on(asking.ask(Asker::Cli, request))?)
     }
@@ -119,6 +141,16 @@ impl Server {
 /// A copy of a session on another machine, if the command line says so.
 pub(super) fn copy(session: &SessionArgs) -> Result<Option<Mirror>> {
     let Some(server) = Server::named(&session.nats, &session.config)? else { return Ok(None) };
-    let (name, _) = server.choose(session.session.as_deref())?;
-    server.mirror(&name).map(Some)
+    server.mirror(session.session.as_deref()).map(Some)
+}
+
+impl Chosen {
+    fn of(sign: &Sign) -> Self {
+        Self { name: sign.status.session.clone(), id: Some(sign.id.clone()) }
+    }
+}
+
+/// What tells a session from the others, if all of them have the same name.
+fn called<'a>(sign: &'a Sign, name: Option<&str>) -> &'a str {
+    if name.is_some() { &sign.id } else { &sign.status.session }
 }

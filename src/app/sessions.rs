@@ -164,7 +164,7 @@ fn found(copy: Option<&Mirror>, config: &ConfigArgs, session: &str) -> Result<Fo
 
 pub(super) fn show(args: &ShowArgs) -> Result {
     let server = Server::named(&args.nats, &args.config)?;
-    let copy = server.as_ref().map(|server| server.mirror(&args.session)).transpose()?;
+    let copy = server.as_ref().map(|server| server.mirror(Some(&args.session))).transpose()?;
     let folder = found(copy.as_ref(), &args.config, &args.session)?;
     if args.json {
         return print_each(&folder, journal::Record::to_line);
@@ -198,7 +198,7 @@ fn prompt(record: &journal::Record, paint: Paint) -> String {
 /// Watches a past session again.
 pub(super) fn replay(args: &ReplayArgs) -> Result {
     let server = Server::named(&args.nats, &args.config)?;
-    let copy = server.as_ref().map(|server| server.mirror(&args.session)).transpose()?;
+    let copy = server.as_ref().map(|server| server.mirror(Some(&args.session))).transpose()?;
     let folder = found(copy.as_ref(), &args.config, &args.session)?;
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         return Err(Failure::usage("a replay needs a terminal; `creel show` prints what happened"));

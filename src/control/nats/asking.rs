@@ -1,8 +1,11 @@
 //! Asks a session that runs on another machine.
+//!
+//! # Invariants
+//! - What was told not to have been sent is not sent later.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
-use async_nats::{Client, HeaderMap, Request as Message, RequestErrorKind};
+use async_nats::{Client, HeaderMap, Request as Message, RequestErrorKind, connection::State};
 
 use super::subject::{SESSION, Subjects};
 use crate::control::socket::{
@@ -38,13 +41,19 @@ impl Asking {
         let line = ask(by, request).trim_end().to_owned();
         let message = Message::new().payload(line.into()).headers(headers).timeout(Some(PATIENCE));
         let unreachable = |cause| AskError::Unreachable { name: self.session.clone(), cause };
+        // The client would keep it until the server is back, and by then nobody may want it any more.
+        if self.client.connection_state() != State::Connected {
+            return Err(unreachable(io::Error::other("the connection to the server is lost; nothing was sent")));
+        }
         let answered = self.client.send_request(self.subjects.commands(), message).await;
         let answer = answered.map_err(|error| match error.kind() {
             RequestErrorKind::NoResponders => AskError::NotRunning(self.session.clone()),
-            RequestErrorKind::TimedOut
-            | RequestErrorKind::InvalidSubject
-            | RequestErrorKind::MaxPayloadExceeded
-            | RequestErrorKind::Other => unreachable(std::io::Error::other(error.to_string())),
+            RequestErrorKind::TimedOut => {
+                unreachable(io::Error::other("no answer came; whether it was done, its records tell"))
+            }
+            RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded | RequestErrorKind::Other => {
+                unreachable(io::Error::other(error.to_string()))
+            }
         })?;
         let reply: Reply = serde_json::from_slice(&answer.payload).map_err(|error| unreachable(error.into()))?;
         reply.outcome().map_err(AskError::Refused)

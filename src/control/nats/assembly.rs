@@ -56,6 +56,11 @@ impl Assembly {
         .collect()
     }
 
+    /// The record that is missing, if later ones are there.
+    pub fn gap(&self) -> Option<u64> {
+        (!self.early.is_empty()).then_some(self.next)
+    }
+
     fn whole(&mut self, part: Part, payload: &[u8]) -> Option<String> {
         if part.of == 1 {
             return String::from_utf8(payload.to_vec()).ok();
@@ -98,8 +103,11 @@ mod tests {
         assert_eq!(take(1), lines(&[]));
         assert_eq!(take(3), lines(&[]));
         assert_eq!(take(4), lines(&[]));
+        assert_eq!(assembly.gap(), Some(2));
+        let mut take = |seq| assembly.take(Some(&headers("a", None)), line(seq).as_bytes());
         assert_eq!(take(2), lines(&[2, 3, 4]));
         assert_eq!(take(3), lines(&[]));
+        assert_eq!(assembly.gap(), None);
     }
 
     #[test]

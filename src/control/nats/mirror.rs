@@ -25,6 +25,7 @@ use async_nats::{
             DeliverPolicy,
             pull::{Ordered, OrderedConfig},
         },
+        message::StreamMessage,
     },
 };
 use futures_core::Stream as _;
@@ -36,10 +37,11 @@ use super::{
     link::Link,
     overhear::Overhearing,
     store::{self, Store, header},
-    subject::{SESSION, Subjects},
+    subject::{SESSION, Subjects, is_plain},
 };
 use crate::{
     config::Nats,
+    control::text::plain,
     engine::{event::Event, ids::RunId},
     journal::{
         Folder, Record,
@@ -91,13 +93,16 @@ enum Seen {
 struct Messages(Ordered);
 
 impl Mirror {
-    /// A copy of the last session of that name, with nothing in it yet.
-    pub async fn open(client: &Client, nats: &Nats, session: &str) -> Result<Self, Trouble> {
+    /// A copy of a session, with nothing in it yet: of the one with that id, or else of the last that began under the name.
+    pub async fn open(client: &Client, nats: &Nats, session: &str, id: Option<&str>) -> Result<Self, Trouble> {
+        if !is_plain(session) {
+            return Err(Trouble(format!("`{}` is no name of a session", plain(session))));
+        }
         let jetstream = jetstream::new(client.clone());
         let subjects = Subjects::new(&nats.prefix, session);
         let store = store::find(&jetstream, &nats.stream.name).await?;
-        let Some(first) = store.last_of(&subjects.beginning()).await? else {
-            return Err(Trouble(format!("the stream {} has no session `{session}`", nats.stream.name)));
+        let Some(first) = beginning(&store, &subjects, id).await? else {
+            return Err(Trouble(missing(&store, &subjects, session).await?));
         };
         let Some(id) = header(&first.headers, SESSION).map(str::to_owned) else {
             return Err(Trouble(format!("the records of `{session}` are not creel's")));
@@ -133,6 +138,11 @@ impl Mirror {
         Ok(())
     }
 
+    /// The first record that the stream does not have, though it has later ones.
+    pub fn gap(&self) -> Option<u64> {
+        self.assembly.gap()
+    }
+
     /// Goes on copying, and tells of each record, until the session has ended or nobody listens any more. The copy stays
     /// as long as what is given back.
     #[must_use]
@@ -160,7 +170,9 @@ impl Mirror {
         overhearing: &mut Overhearing,
     ) -> Result<Seen, Trouble> {
         let store = store::find(&self.jetstream, &self.stream).await?;
-        if store.made != self.read.0 {
+        // One that came back with less than it had is read again: what was taken is passed over.
+        let is_known = store.made == self.read.0 && store.is_of(self.read.1, &self.id).await?;
+        if !is_known {
             self.read = (store.made.clone(), 0);
         }
         let mut messages = self.messages(&store).await?;
@@ -214,6 +226,31 @@ impl Mirror {
     }
 }
 
+/// The first record of a session.
+async fn beginning(store: &Store, subjects: &Subjects, id: Option<&str>) -> Result<Option<StreamMessage>, Trouble> {
+    let Some(id) = id else { return store.last_of(&subjects.beginning()).await };
+    let mut from = 1;
+    while let Some(first) = store.next_of(&subjects.beginning(), from).await? {
+        if header(&first.headers, SESSION) == Some(id) {
+            return Ok(Some(first));
+        }
+        from = first.sequence + 1;
+    }
+    Ok(None)
+}
+
+/// Why a session cannot be shown.
+async fn missing(store: &Store, subjects: &Subjects, session: &str) -> Result<String, Trouble> {
+    let name = &store.stream.cached_info().config.name;
+    if store.last_of(&subjects.events()).await?.is_none() {
+        return Ok(format!("the stream {name} has no session `{session}`"));
+    }
+    Ok(format!(
+        "the stream {name} has forgotten the beginning of `{session}`, and without it nothing can be shown; \
+         its limits (`max_age`, `max_bytes`) are too small for it"
+    ))
+}
+
 /// The run that begins with a record.
 #[expect(clippy::wildcard_enum_match_arm, reason = "nothing else begins a run")]
 fn begins(record: &Record) -> Option<RunId> {
@@ -231,7 +268,7 @@ impl Drop for Mirror {
 
 /// A folder for the copy.
 fn place(root: &Path, session: &str) -> io::Result<(Folder, File)> {
-    let folder = Folder { name: session.to_owned(), path: root.join(session) };
+    let folder = Folder { name: session.to_owned(), path: root.join("copy") };
     DirBuilder::new().mode(PRIVATE_DIR).create(root)?;
     DirBuilder::new().mode(PRIVATE_DIR).create(&folder.path)?;
     let file = OpenOptions::new().append(true).create_new(true).mode(PRIVATE_FILE).open(folder.journal())?;

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     connection::Trouble,
     store::{self, Store},
+    subject::is_plain,
 };
 use crate::{
     control::socket::{
@@ -129,8 +130,9 @@ pub async fn signs(jetstream: &Context, prefix: &str) -> Result<Vec<Sign>, Troub
     let mut signs: Vec<Sign> = Vec::new();
     while let Some(message) = store.next_of(&subject, from).await? {
         from = message.sequence + 1;
-        // A newer creel may say it in other words.
-        signs.extend(serde_json::from_slice::<Sign>(&message.payload).ok());
+        // A newer creel may say it in other words. Anybody can write there: a name that creel does not give is none.
+        let sign = serde_json::from_slice::<Sign>(&message.payload).ok();
+        signs.extend(sign.filter(|sign| is_plain(&sign.status.session) && is_plain(&sign.id)));
     }
     signs.sort_by(|one, other| other.seen.cmp(&one.seen));
     Ok(signs)
