@@ -23,6 +23,7 @@ mod nats;
 mod nats_credentials;
 mod nats_elsewhere;
 mod nats_live;
+mod nats_odd;
 mod output;
 mod pipelines;
 mod process;

@@ -94,7 +94,8 @@ fn what_was_not_sent_is_told_and_goes_with_the_next_session() {
     assert!(ran.err.contains("NATS does not have all of the session"), "{}", ran.err);
     // One that cannot be read holds nobody up.
     project.write(".creel/sessions/torn/journal.jsonl", "what?\n");
-    project.write(".creel/sessions/torn/outbox", "");
+    fs::copy(project.root().join(".creel/sessions/s/outbox"), project.root().join(".creel/sessions/torn/outbox"))
+        .expect("it has one");
     server.up();
     assert_eq!(project.creel(&["run", "--headless", "--trust", "-s", "t"]).code, 0);
     let stored = server.stored("CREEL");
@@ -114,7 +115,9 @@ fn a_session_that_forgot_what_it_sent_sends_nothing_twice_though_another_had_its
         assert_eq!(project.creel(&["run", "--headless", "--trust", "-s", session]).code, 0);
     };
     run(&here, "s");
-    here.write(".creel/sessions/s/outbox", "");
+    let mut place: Value = serde_json::from_str(&here.read(".creel/sessions/s/outbox")).expect("JSON");
+    (place["store"], place["seq"], place["offset"]) = ("".into(), 0.into(), 0.into());
+    here.write(".creel/sessions/s/outbox", &place.to_string());
     run(&there, "s");
     run(&here, "t");
     let stored = server.stored("CREEL");

@@ -61,7 +61,7 @@ fn sessions_are_listed_shown_and_steered_from_a_machine_that_has_nothing_of_them
     let shown = run(&["show", "s", "--json"]);
     assert_eq!(shown.out.lines().collect::<Vec<_>>(), journal(&here), "{}", shown.err);
     let left: Vec<_> = std::fs::read_dir(std::env::temp_dir()).expect("a folder").flatten().collect();
-    let copies = left.iter().filter(|entry| entry.path().join("s/journal.jsonl").exists());
+    let copies = left.iter().filter(|entry| entry.path().join("copy/journal.jsonl").exists());
     assert_eq!(copies.filter(|entry| entry.file_name().to_string_lossy().starts_with("creel-")).count(), 0);
 }
 

@@ -203,13 +203,12 @@ fn read(line: &[u8]) -> Result<Request, String> {
 /// Says what became of a request, if somebody wants to know.
 async fn say(client: &Client, to: Option<Subject>, reply: &Reply) -> Result<(), Trouble> {
     let Some(to) = to else { return Ok(()) };
-    let mut line = reply.to_line().trim_end().to_owned();
-    let most = client.server_info().max_payload;
-    if line.len() > most {
-        let why = format!("the answer has {} bytes, and the NATS server takes {most}; ask on its machine", line.len());
-        line = Reply::refused(why).to_line().trim_end().to_owned();
-    }
-    let said = client.publish(to, line.into()).await;
+    let (line, most) = (reply.to_line(), client.server_info().max_payload);
+    let too_long = || {
+        format!("the answer has {} bytes, and the NATS server takes {most}; ask on the session's machine", line.len())
+    };
+    let line = if line.len() > most { Reply::refused(too_long()).to_line() } else { line.clone() };
+    let said = client.publish(to, line.trim_end().to_owned().into()).await;
     said.map_err(|error| Trouble(format!("cannot answer: {error}")))
 }
 

@@ -78,7 +78,11 @@ impl Sender<'_> {
             };
             tokio::select! {
                 biased;
-                answer = wire.next() => self.hear(answer?, &mut window, *news.borrow()).await?,
+                answer = wire.next() => {
+                    // Not held while it waits: whoever has news would wait for it.
+                    let last = *news.borrow();
+                    self.hear(answer?, &mut window, last).await?;
+                }
                 changed = news.changed(), if !over && window.rest == Rest::Nothing => {
                     over = changed.is_err();
                     window.rest = Rest::Unknown;

@@ -1,0 +1,290 @@
+//! Servers, streams and messages that are not as creel left them, or that somebody means ill with.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use async_nats::jetstream::stream::Config;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::{
+    nats::{UNTIL_GO, journal, link, project, texts, until_sent},
+    nats_elsewhere::{WIDE, two_machines},
+    support::{
+        nats::{NatsServer, Stored},
+        project::{Project, until},
+        terminal::Terminal,
+    },
+};
+
+const COMPLETE: &str = "  - say: '<promise>COMPLETE</promise>'\n";
+/// A hook whose record does not fit into 8 KiB.
+const LONG: &str = "hooks: { session_start: [{ name: h, command: 'head -c 15000 /dev/zero | tr \"\\\\0\" x' }] }";
+
+/// The stream of the records, with something different about it.
+fn stream(different: Config) -> Config {
+    Config { name: "CREEL".into(), subjects: vec!["creel.events.>".into()], ..different }
+}
+
+/// What a stream has of a session.
+fn of(project: &Project, stored: &[Stored]) -> Vec<String> {
+    let id = project.kind("session_started")[0]["id"].as_str().expect("an id").to_owned();
+    texts(&stored.iter().filter(|stored| stored.session.as_ref() == Some(&id)).cloned().collect::<Vec<_>>())
+}
+
+fn purge(server: &NatsServer) {
+    server.block_on(async {
+        let stream = async_nats::jetstream::new(server.client().await).get_stream("CREEL").await.expect("a stream");
+        stream.purge().await.expect("an empty stream");
+    });
+}
+
+fn copy(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-r").args([from, to]).status().expect("a shell's tool");
+    assert!(copied.success());
+}
+
+#[test]
+fn what_was_meant_for_one_server_is_not_sent_to_another() {
+    let (one, other) = (NatsServer::start(), NatsServer::start());
+    let project = project(&one.url(), "", COMPLETE);
+    assert_eq!(project.run().code, 0);
+    let config = project.read("creel.yaml").replace(&one.url(), &other.url());
+    project.write("creel.yaml", &config);
+    assert_eq!(project.creel(&["run", "--headless", "--trust", "-s", "t"]).code, 0);
+    let stored = other.stored("CREEL");
+    assert!(stored.iter().all(|stored| stored.subject.starts_with("creel.events.t.")), "{stored:?}");
+    assert!(stored.len() > 5);
+    assert_eq!(texts(&one.stored("CREEL")), journal(&project));
+}
+
+#[test]
+fn a_stream_that_came_back_with_less_gets_the_rest_though_others_wrote_on() {
+    let mut server = NatsServer::start();
+    let project = project(&server.url(), "", UNTIL_GO);
+    let mut session = project.start();
+    session.wait_for("prompt_sent");
+    until_sent(&project);
+    let (store, backup): (PathBuf, PathBuf) = (server.path("js"), server.path("backup"));
+    server.kill();
+    copy(&store, &backup);
+    server.up();
+    until_sent(&project);
+    for n in 0..5 {
+        project.does(&["message", &format!("number {n}")]);
+    }
+    until_sent(&project);
+    session.signal(Signal::STOP);
+    server.kill();
+    server.forget();
+    copy(&backup, &store);
+    server.up();
+    for n in 0..20 {
+        server.publish_for_good("creel.events.other.a.thing", &format!("{{\"n\":{n}}}"));
+    }
+    session.signal(Signal::CONT);
+    until("what it lost is there again", || {
+        let stored = server.stored("CREEL");
+        texts(&stored).iter().filter(|text| text.contains("number 4")).count() == 1
+    });
+    project.write("go", "");
+    assert_eq!(session.end().code, 0);
+    assert_eq!(of(&project, &server.stored("CREEL")), journal(&project));
+    let shown = Project::new().creel(&["show", "s", "--json", "--nats", &server.url()]);
+    assert_eq!(shown.out.lines().collect::<Vec<_>>(), journal(&project), "{}", shown.err);
+}
+
+#[test]
+fn a_name_that_the_server_remembers_without_its_records_keeps_nothing_of_the_next_session_back() {
+    let server = NatsServer::start();
+    let [one, other] = [project(&server.url(), "", COMPLETE), project(&server.url(), "", COMPLETE)];
+    assert_eq!(one.run().code, 0);
+    purge(&server);
+    assert_eq!(other.run().code, 0);
+    assert_eq!(texts(&server.stored("CREEL")), journal(&other));
+}
+
+#[test]
+fn a_stream_that_takes_only_short_messages_gets_long_records_in_parts() {
+    let server = NatsServer::start();
+    server.create(stream(Config { max_message_size: 8192, ..Config::default() }));
+    let project = project(&server.url(), LONG, COMPLETE);
+    assert_eq!(project.run().code, 0);
+    assert_eq!(texts(&server.stored("CREEL")).concat(), journal(&project).concat());
+}
+
+#[test]
+fn a_record_of_more_parts_than_are_under_way_at_once_arrives() {
+    let server = NatsServer::with("max_payload: 2048");
+    let hook = "output_limit: 3000000\nhooks: { session_start: [{ name: h, pipe_output: true, \
+                command: 'head -c 2000000 /dev/zero | tr \"\\\\0\" x' }] }";
+    let project = project(&server.url(), hook, COMPLETE);
+    assert_eq!(project.run().code, 0);
+    assert_eq!(texts(&server.stored("CREEL")).concat(), journal(&project).concat());
+}
+
+#[test]
+fn a_session_whose_beginning_is_forgotten_is_said_to_be_so() {
+    let server = NatsServer::start();
+    server.create(stream(Config { max_messages: 3, ..Config::default() }));
+    let project = project(&server.url(), "", COMPLETE);
+    assert_eq!(project.run().code, 0);
+    let shown = project.creel(&["show", "s", "--nats", &server.url()]);
+    assert_eq!(shown.code, 1);
+    assert!(shown.err.contains("the stream CREEL has forgotten the beginning of `s`"), "{}", shown.err);
+}
+
+#[test]
+fn a_stream_with_a_hole_is_shown_up_to_it_and_that_is_said() {
+    let server = NatsServer::start();
+    let project = project(&server.url(), "", COMPLETE);
+    assert_eq!(project.run().code, 0);
+    server.block_on(async {
+        let stream = async_nats::jetstream::new(server.client().await).get_stream("CREEL").await.expect("a stream");
+        stream.delete_message(3).await.expect("it is there");
+    });
+    let shown = project.creel(&["show", "s", "--json", "--nats", &server.url()]);
+    assert_eq!(shown.out.lines().collect::<Vec<_>>(), journal(&project)[..2]);
+    assert!(shown.err.contains("the stream CREEL has no record 3 of `s`"), "{}", shown.err);
+}
+
+#[test]
+fn an_answer_that_is_too_long_for_the_server_is_refused_in_words() {
+    let server = NatsServer::with("max_payload: 8192");
+    let rest = LONG.replace("name: h,", "name: h, pipe_output: true,");
+    let project = project(&server.url(), &rest, UNTIL_GO);
+    let mut session = project.start();
+    session.wait_for("prompt_sent");
+    until_sent(&project);
+    let shown = project.creel(&["pending", "show", "1", "-s", "s", "--nats", &server.url()]);
+    assert!(shown.err.contains("the NATS server takes 8192; ask on the session's machine"), "{}", shown.err);
+    assert_eq!(link(&project), json!({ "state": "connected", "behind": 0 }));
+    project.write("go", "");
+    assert_eq!(session.end().code, 0);
+}
+
+#[test]
+fn a_completion_can_name_things_in_several_ways_at_once() {
+    let server = NatsServer::start();
+    let rest = "hooks: { on_task_complete: [{ name: t, command: 'echo \"{{task_id}} {{task_content}}\" >> done' }] }";
+    let project = project(&server.url(), rest, UNTIL_GO);
+    let mut session = project.start();
+    session.wait_for("prompt_sent");
+    until_sent(&project);
+    let tell = |value: &Value| server.publish("creel.events.s.task.completed", &value.to_string());
+    tell(&json!({ "id": "event-9", "task_id": "t-1", "goal": "g", "content": "c", "result": { "lines": 3 } }));
+    tell(&json!({ "id": 7, "goal": "by number" }));
+    tell(&json!({ "task_id": "t\u{1b}[2J", "content": "paints the screen" }));
+    tell(&json!({ "task_id": null }));
+    until("both hooks ran", || project.read("done").lines().count() == 2);
+    until("the others were told", || project.kind("warning").len() == 2);
+    project.write("go", "");
+    assert_eq!(session.end().code, 0);
+    assert_eq!(project.read("done"), "t-1 c\n7 by number\n");
+    assert_eq!(project.kind("task_completed")[0]["data"]["result"], r#"{"lines":3}"#);
+}
+
+#[test]
+fn of_two_sessions_of_one_name_each_is_reached_by_its_id() {
+    let server = NatsServer::start();
+    let url = server.url();
+    let (both, there) = ([project(&url, "", UNTIL_GO), project(&url, "", UNTIL_GO)], Project::new());
+    let sessions = both.each_ref().map(|project| {
+        let mut session = project.start();
+        session.wait_for("prompt_sent");
+        until_sent(project);
+        session
+    });
+    let ids = both.each_ref().map(|one| one.kind("session_started")[0]["id"].as_str().expect("an id").to_owned());
+    until("both are listed", || {
+        let listed = there.creel(&["sessions", "--json", "--nats", &url]).out;
+        ids.iter().all(|id| listed.contains(id.as_str()))
+    });
+    let refused = there.creel(&["pause", "-s", "s", "--nats", &url]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.err.contains("several sessions `s` are running; give the id of one instead:"), "{}", refused.err);
+    assert!(ids.iter().all(|id| refused.err.contains(id.as_str())), "{}", refused.err);
+    assert_eq!(there.creel(&["pause", "-s", &ids[0], "--nats", &url]).code, 0);
+    assert_eq!(both.each_ref().map(|project| project.kind("paused").len()), [1, 0]);
+    both[0].does(&["unpause"]);
+    for (project, session) in both.iter().zip(sessions) {
+        project.write("go", "");
+        assert_eq!(session.end().code, 0);
+    }
+    for (project, id) in both.iter().zip(&ids) {
+        let shown = there.creel(&["show", id, "--json", "--nats", &url]);
+        assert_eq!(shown.out.lines().collect::<Vec<_>>(), journal(project), "{}", shown.err);
+    }
+}
+
+#[test]
+fn what_was_refused_because_the_server_was_away_is_not_done_when_it_is_back() {
+    let mut server = NatsServer::start();
+    let (here, there) = two_machines(&server, "", UNTIL_GO);
+    let mut session = here.start();
+    session.wait_for("prompt_sent");
+    until_sent(&here);
+    let url = server.url();
+    let mut screen = Terminal::open(&there, &["attach", "--nats", &url, "s"], WIDE);
+    screen.wait_for("the session", |shown| shown.has("nats: connected"));
+    server.kill();
+    screen.wait_for("that it is away", |shown| shown.has("nats: the connection was lost"));
+    screen.press("p");
+    screen.wait_for("why not", |shown| shown.has("nothing was sent"));
+    server.up();
+    screen.wait_for("that it is back", |shown| shown.has("nats: connected"));
+    until_sent(&here);
+    here.does(&["message", "after all that"]);
+    screen.wait_for("what comes", |shown| shown.has("after all that"));
+    assert_eq!(here.kind("paused").len(), 0);
+    here.write("go", "");
+    screen.wait_for("the end", |shown| shown.has("session complete"));
+    screen.press("q");
+    assert_eq!(screen.end(), 0);
+    assert_eq!(session.end().code, 0);
+}
+
+#[test]
+fn a_sign_with_a_path_for_a_name_is_none() {
+    let server = NatsServer::start();
+    let (here, there) = two_machines(&server, "", COMPLETE);
+    assert_eq!(here.run().code, 0);
+    let listed: Value =
+        serde_json::from_str(&there.creel(&["sessions", "--json", "--nats", &server.url()]).out).expect("JSON");
+    let planted = there.root().join("planted");
+    let mut sign = listed[0].clone();
+    sign["session"] = planted.to_string_lossy().into();
+    sign["outcome"] = Value::Null;
+    sign["seen"] = "2999-01-01T00:00:00.000Z".into();
+    server.publish_for_good("$KV.creel-sessions.x.y", &sign.to_string());
+    let shown = there.creel(&["status", "--nats", &server.url()]);
+    assert!(shown.err.contains("no session is running there"), "{}{}", shown.out, shown.err);
+    assert!(!planted.exists());
+}
+
+#[test]
+fn a_folder_that_creel_did_not_write_is_not_sent_and_disturbs_nobody() {
+    let server = NatsServer::start();
+    let project = project(&server.url(), "", COMPLETE);
+    assert_eq!(project.run().code, 0);
+    let outbox = fs::read_to_string(project.root().join(".creel/sessions/s/outbox")).expect("it has one");
+    let mut place: Value = serde_json::from_str(&outbox).expect("JSON");
+    (place["seq"], place["offset"], place["at"]) = (0.into(), 0.into(), 0.into());
+    let first = &project.records()[0];
+    for (name, session, id) in [("odd", "odd", "a\nb"), ("other", "s", "1-a"), ("other2", "../s", "1-a")] {
+        let mut first = first.clone();
+        (first["session"], first["id"]) = (session.into(), id.into());
+        project.write(&format!(".creel/sessions/{name}/journal.jsonl"), &format!("{first}\n"));
+        project.write(&format!(".creel/sessions/{name}/outbox"), &place.to_string());
+    }
+    assert_eq!(project.creel(&["run", "--headless", "--trust", "-s", "t"]).code, 0);
+    let stored = server.stored("CREEL");
+    let own =
+        |stored: &&Stored| ["s.", "t."].iter().any(|of| stored.subject.starts_with(&format!("creel.events.{of}")));
+    assert_eq!(stored.iter().filter(own).count(), stored.len());
+    assert_eq!(of(&project, &stored), journal(&project));
+    assert!(texts(&stored).iter().any(|text| text.contains("\"session\":\"t\"") && text.contains("session_ended")));
+}
