@@ -130,12 +130,21 @@ fn a_command() -> impl Strategy<Value = Command> {
         item.clone().prop_map(Command::RestoreItem),
         item.prop_map(|item| Command::EditItem(item, format!("edited {item}"))),
         (0..6).prop_map(|n| Command::DisableHook(None, format!("hook {n}"))),
-        (0..6).prop_map(|n| Command::RunHook(None, format!("hook {n}"))),
+        a_hook_by_hand(),
         (0..6).prop_map(|n| Command::EnableHook(None, format!("hook {n}"))),
         (0..4).prop_map(|n| completes(&format!("T{n}"), "text")),
         (0..4u8).prop_map(|n| Command::Task(TaskCommand::Add(a_task(n)))),
         prop::sample::select(vec![Command::Stop(StopHow::AfterIteration), Command::Stop(StopHow::Now)]),
     ]
+}
+
+/// At any point, with and without saying where, also those that cannot be run so.
+fn a_hook_by_hand() -> impl Strategy<Value = Command> {
+    let elsewhere = prop::sample::select(vec![Point::Automation, Point::StopDecision]);
+    let at = prop::option::of(prop_oneof![a_point(), elsewhere]);
+    let named = (0..6).prop_map(|n| format!("hook {n}"));
+    let others = prop::sample::select(vec!["automation", "auto-create-review-task", "default"]).prop_map(String::from);
+    (at, prop_oneof![3 => named, 1 => others]).prop_map(|(at, hook)| Command::RunHook(at, hook))
 }
 
 /// Each waits for the one before, if there is one.

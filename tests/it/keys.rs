@@ -728,6 +728,26 @@ fn the_hints_name_only_what_works() {
     let mut runs = Screen::of(&scenes::hook_runs(), SMALL);
     runs.press("2");
     assert!(hinted(&mut runs).contains("x cancel-hook"));
+    // A hook that answers events of tasks has nothing to answer when a person runs it.
+    let mut world = works_with_automation(["look"]);
+    let mut events = Screen::of(&world, SMALL);
+    events.press("2 home");
+    assert!(events.row("▸").contains("automation look"), "{}", events.frame());
+    assert!(!hinted(&mut events).contains("run-hook") && hinted(&mut events).contains("d switch-hook"));
+    assert_eq!(events.press("r"), asked(Command::RunHook(Some(Point::Automation), "look".into())));
+    world.command(Command::RunHook(Some(Point::Automation), "look".into()));
+    assert_eq!(world.refused, ["`look` answers events of tasks; it cannot be run without one"]);
+}
+
+/// A turn goes on, and a task was completed that these hooks look at.
+fn works_with_automation<const N: usize>(hooks: [&str; N]) -> World {
+    let completed = [creel::engine::tasks::record::TaskEventKind::TaskCompleted];
+    let script = Script::new().hook(Point::OnTaskComplete, "validate", [passes()]);
+    let script = hooks.iter().fold(script, |script, hook| script.automation(hook, 1, &completed, [passes()]));
+    let mut world = World::begin(script);
+    world.settle();
+    world.command(completes("T1", "parser"));
+    world
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use creel::engine::{
     conversation::{PermissionAnswer, ToolKind},
     effect::Leave,
-    event::{Event, Outcome, Presence},
+    event::{By, Event, Outcome, Presence},
     hooks::{
         point::Point,
         verdict::{Decision, Reply},
@@ -917,6 +917,41 @@ fn a_hook_that_a_person_runs_is_only_shown() {
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
     "#]]
     .assert_eq(&story);
+}
+
+#[test]
+fn a_hook_that_answers_events_or_decides_is_not_run_by_hand_whichever_way_it_is_named() {
+    let completed = creel::engine::tasks::record::TaskEventKind::TaskCompleted;
+    let script = Script::new().automation("look", 1, &[completed], [passes()]).stop_command("judge", [passes()]);
+    let mut world = World::begin(script);
+    world.settle();
+    for (point, hook) in [(Point::Automation, "look"), (Point::StopDecision, "default"), (Point::StopDecision, "judge")]
+    {
+        world.command(Command::RunHook(Some(point), hook.into()));
+        world.command(Command::RunHook(None, hook.into()));
+    }
+    let without = |hook: &str, what: &str| vec![format!("`{hook}` {what}; it cannot be run without one"); 2];
+    let decides = "decides about an iteration";
+    let refused = [without("look", "answers events of tasks"), without("default", decides), without("judge", decides)];
+    assert_eq!(world.refused, refused.concat());
+    assert_eq!((world.jobs.len(), world.state.is_busy_beside()), (0, false));
+}
+
+#[test]
+fn a_request_on_record_for_a_hook_that_cannot_be_run_by_hand_is_taken_off() {
+    let completed = creel::engine::tasks::record::TaskEventKind::TaskCompleted;
+    let begun = World::begin(Script::new().automation("look", 1, &[completed], [passes()]));
+    for (point, hook) in [(Point::Automation, "look"), (Point::StopDecision, "default"), (Point::Stop, "gone")] {
+        let requested = Event::HookRequested { point, hook: hook.into(), by: By::Tui };
+        let hooks = vec![hook.to_owned()];
+        let due = Event::HooksDue { point, iteration: Some(1), hooks, task: None, by_hand: true };
+        for records in [vec![requested.clone()], vec![requested, due]] {
+            let events = [&begun.events[..], &records].concat();
+            let mut world = World::from_events(begun.script.clone(), &events);
+            world.settle();
+            assert_eq!((world.jobs.len(), world.state.is_busy_beside()), (0, false), "{hook}: {records:?}");
+        }
+    }
 }
 
 #[test]

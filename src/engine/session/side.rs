@@ -1,4 +1,7 @@
-//! Hooks of task events: they run beside the agent, one at a time, in the order of completion.
+//! Hooks of task events, and those that people run: beside the agent, one at a time, in the order in which they were asked for.
+//!
+//! # Invariants
+//! - What cannot be run here never gets into a dispatch: each one comes to its end.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -40,13 +43,13 @@ impl Side {
         self.dispatch.is_some() || !self.queue.is_empty()
     }
 
-    pub(super) fn begin(&mut self, hooks: &[String]) {
+    pub(super) fn begin(&mut self, hooks: VecDeque<String>) {
         let mut dispatch = match self.queue.pop_front() {
             Some(Errand::Task(task)) => Dispatch::reached(Point::OnTaskComplete, Cause::Task(task)),
             Some(Errand::ByHand(hook)) => Dispatch::reached(hook.point, Cause::ByHand),
             None => return,
         };
-        dispatch.queue = Some(hooks.iter().cloned().collect());
+        dispatch.queue = Some(hooks);
         self.dispatch = Some(dispatch);
         self.settle();
     }
@@ -82,12 +85,19 @@ impl State {
                         let point = Point::OnTaskComplete;
                         (point, resolve::due(self.plan(), &self.hooks, point), Some(task.id.clone()))
                     }
-                    Errand::ByHand(hook) => (hook.point, vec![hook.hook.clone()], None),
+                    Errand::ByHand(HookRef { point, hook }) => {
+                        let runs = self.runs_beside(*point, hook);
+                        (*point, runs.then(|| hook.clone()).into_iter().collect(), None)
+                    }
                 };
                 let (iteration, by_hand) = (Some(self.iterations.current), task.is_none());
                 Step::record(Event::HooksDue { point, iteration, hooks, task, by_hand })
             }
             (Some(_) | None, _) => Step::default(),
         }
+    }
+    /// Whether a hook can run beside the main line: those of other points have a place of their own where runs are kept.
+    pub(super) fn runs_beside(&self, point: Point, hook: &str) -> bool {
+        Point::ALL.contains(&point) && self.plan().hook(point, hook).is_some()
     }
 }

@@ -11,7 +11,7 @@ use crate::engine::{
     Step,
     effect::Effect,
     event::{By, Event, StopHow},
-    hooks::{dispatch::Dispatch, point::Point},
+    hooks::{dispatch::Dispatch, point::Point, resolve::HookRef},
     ids::{ItemId, RunId},
     input::{Command, GateAnswer},
     policy::{HookAction, HookSpec},
@@ -63,18 +63,10 @@ impl State {
             Command::EnableHook(point, hook) => {
                 self.switch_hook(point, &hook, |point, hook| Event::HookEnabled { point, hook, by })
             }
-            Command::RunHook(point, hook) => {
-                if point.is_none() && self.stop_hook(&hook).is_some() {
-                    return Step::refuse(format!("`{hook}` decides about an iteration; it cannot be run without one"));
-                }
-                if point.is_none() && self.plan().automation_hook(&hook).is_some() {
-                    return Step::refuse(format!("`{hook}` answers events of tasks; it cannot be run without one"));
-                }
-                if let Some(why) = self.refuses_by_hand(point, &hook) {
-                    return Step::refuse(why);
-                }
-                self.switch_hook(point, &hook, |point, hook| Event::HookRequested { point, hook, by })
-            }
+            Command::RunHook(point, hook) => match self.refuses_by_hand(point, &hook) {
+                Some(why) => Step::refuse(why),
+                None => self.switch_hook(point, &hook, |point, hook| Event::HookRequested { point, hook, by }),
+            },
             Command::CancelHook(run) if self.running().any(|running| running == run) => {
                 Step::default().then(Effect::CancelHook(run))
             }
@@ -148,12 +140,25 @@ impl State {
         if step.is_empty() { Step::refuse(format!("there is no hook `{hook}`")) } else { step }
     }
 
-    /// A review is more than a run: it needs the agents, which are with the pipeline.
+    /// Whether a person can run this hook.
+    pub fn runs_by_hand(&self, hook: &HookRef) -> bool {
+        self.runs_beside(hook.point, &hook.hook) && self.refuses_by_hand(Some(hook.point), &hook.hook).is_none()
+    }
+
+    /// Why a person cannot run a hook that there is, if they cannot.
     fn refuses_by_hand(&self, at: Option<Point>, hook: &str) -> Option<String> {
-        let points = Point::ALL.into_iter().filter(|point| at.is_none_or(|at| at == *point));
+        let meant = |point: Point| at.is_none_or(|at| at == point);
+        if meant(Point::StopDecision) && self.stop_hook(hook).is_some() {
+            return Some(format!("`{hook}` decides about an iteration; it cannot be run without one"));
+        }
+        if meant(Point::Automation) && self.plan().automation_hook(hook).is_some() {
+            return Some(format!("`{hook}` answers events of tasks; it cannot be run without one"));
+        }
+        // A review is more than a run: it needs the agents, which are with the pipeline.
         let review = |spec: &HookSpec| matches!(spec.action, HookAction::Gatekeeper(_));
-        let mut found = points.filter_map(|point| self.plan().hook(point, hook));
-        found.any(review).then(|| format!("`{hook}` is a review, and runs as a part of a submit or a merge only"))
+        let mut found = Point::ALL.into_iter().filter(|point| meant(*point));
+        let reviews = found.any(|point| self.plan().hook(point, hook).is_some_and(review));
+        reviews.then(|| format!("`{hook}` is a review, and runs as a part of a submit or a merge only"))
     }
 
     fn answer_gate(&self, by: By, answer: GateAnswer) -> Step {

@@ -11,6 +11,7 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::{
     control::text::plain,
     engine::{
+        State,
         session::pending::ItemState,
         tasks::task::{Task, TaskState},
     },
@@ -60,7 +61,10 @@ fn in_pane(model: &Model) -> Vec<Action> {
         Pane::Hooks if model.hook_rows().is_empty() => Vec::new(),
         Pane::Hooks => {
             let running = model.session.as_ref().is_some_and(|state| state.running().next().is_some());
-            let steering = [(Action::RunHook, steered), (Action::SwitchHook, steered), (Action::CancelHook, running)];
+            let chosen = model.hook_rows().nth(model.chosen_hook).map(|row| row.hook());
+            let by_hand = |state: &State| chosen.as_ref().is_some_and(|hook| state.runs_by_hand(hook));
+            let runs = model.session.as_ref().is_some_and(by_hand);
+            let steering = [(Action::RunHook, runs), (Action::SwitchHook, steered), (Action::CancelHook, running)];
             let steering = steering.into_iter().filter(|(_, works)| *works && steered).map(|(action, _)| action);
             let stats = Some(Action::HookStats).filter(|_| !model.tallies.is_empty());
             [Action::Open].into_iter().chain(steering).chain(stats).collect()

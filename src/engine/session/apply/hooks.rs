@@ -32,8 +32,8 @@ impl State {
 
     pub(super) fn hooks_due(&mut self, point: Point, hooks: &[String], beside: bool) {
         if beside {
-            self.side.begin(hooks);
-            return;
+            let known = hooks.iter().filter(|hook| self.runs_beside(point, hook)).cloned().collect();
+            return self.side.begin(known);
         }
         self.steps_due(point, hooks);
         let queue = Some(hooks.iter().cloned().collect());
