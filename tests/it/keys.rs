@@ -751,6 +751,24 @@ fn works_with_automation<const N: usize>(hooks: [&str; N]) -> World {
 }
 
 #[test]
+fn the_run_that_is_cancelled_is_the_chosen_one() {
+    let world = works_with_automation(["look"]);
+    let running: Vec<_> = world.jobs.iter().map(|job| (job.hook.name.as_str(), job.run)).collect();
+    assert_eq!(running.len(), 2, "{running:?}");
+    let mut screen = Screen::of(&world, SMALL);
+    screen.press("2 home");
+    for row in 0..2 {
+        let chosen = screen.model.hook_rows().nth(row).expect("a run").hook().hook;
+        let (_, run) = *running.iter().find(|(hook, _)| *hook == chosen).expect("it runs");
+        assert_eq!(screen.press("x j"), asked(Command::CancelHook(run)), "{chosen}");
+    }
+    // The next row is of a hook that does not run: there is only one thing that can be meant.
+    let mut one = Screen::of(&scenes::hook_runs(), SMALL);
+    one.press("2 end");
+    assert_eq!(one.press("x"), asked(Command::CancelHook(scenes::hook_runs().jobs[0].run)));
+}
+
+#[test]
 fn a_hook_that_has_not_run_is_run_switched_and_looked_at() {
     let mut world = scenes::first_turn();
     let mut screen = Screen::of(&world, SMALL);

@@ -6,7 +6,7 @@ use crate::{
     engine::{
         event::{Event, StopHow},
         hooks::{point::Point, resolve::HookRef},
-        ids::ItemId,
+        ids::{ItemId, RunId},
         input::Command,
         policy::{HookAction, HookSpec},
         session::pending::ItemState,
@@ -290,8 +290,16 @@ pub(super) fn run_hook(model: &mut Model) -> Vec<Ask> {
     chosen.map(|HookRef { point, hook }| Ask::Command(Command::RunHook(Some(point), hook))).into_iter().collect()
 }
 
+/// Ends the chosen run; if that does not run, the one that does.
 pub(super) fn cancel_hook(model: &mut Model) -> Vec<Ask> {
-    let running = model.session.as_ref().and_then(|state| state.running().next());
+    let chosen = match model.hook_rows().nth(model.chosen_hook) {
+        Some(Row::Ran(run)) => Some(run.run),
+        Some(Row::Waits(..) | Row::Decides(_) | Row::Rule(_)) | None => None,
+    };
+    let running = model.session.as_ref().and_then(|state| {
+        let runs = |run: &RunId| state.running().any(|running| running == *run);
+        chosen.filter(runs).or_else(|| state.running().next())
+    });
     match running {
         Some(run) if is_live(model) => vec![Ask::Command(Command::CancelHook(run))],
         Some(_) => Vec::new(),
