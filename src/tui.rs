@@ -332,7 +332,7 @@ impl Tui {
         let result = self.screen.outside(run);
         self.events = Some(EventStream::new());
         // Nobody tells a program in the background that the terminal has another size.
-        self.model.size = self.screen.size()?;
+        self.model.resized(self.screen.size()?);
         result
     }
 

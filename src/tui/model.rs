@@ -15,6 +15,7 @@ use super::{
     runs::{RowId, Rows, Runs},
     stream::Stream,
     theme::{Role, Theme},
+    view,
 };
 use crate::{
     control::{hook_stats::Tallies, nats::link::Link},
@@ -310,6 +311,16 @@ impl Model {
         if let (Some(gate), Some(state), true) = (waiting, &self.session, free && live && self.aside.is_none()) {
             let modal = GateModal::open(gate, state, self.now);
             self.modals.push(Modal::Gate(Box::new(modal)));
+        }
+    }
+
+    /// The screen has another size. A gate that comes into sight by that takes no answer in its first moment.
+    pub fn resized(&mut self, size: (u16, u16)) {
+        let had_room = view::has_room(std::mem::replace(&mut self.size, size));
+        for modal in self.modals.iter_mut().filter(|_| !had_room) {
+            if let Modal::Gate(gate) = modal {
+                gate.shown_again(self.now);
+            }
         }
     }
 

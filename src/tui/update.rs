@@ -5,7 +5,7 @@ mod mouse;
 mod pane;
 mod task;
 
-use crossterm::event::{KeyEvent, KeyEventKind, MouseEvent};
+use crossterm::event::{KeyEvent, KeyEventKind, KeyModifiers, MouseEvent};
 
 use super::{
     keymap::{Action, Context},
@@ -21,6 +21,7 @@ use super::{
     model::{Mode, Model, Pane},
     stream::Reload,
     theme::Role,
+    view,
 };
 use crate::engine::input::Command;
 use modal::{
@@ -94,6 +95,8 @@ pub enum Ask {
 pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
     match msg {
         Msg::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
+        Msg::Key(key) if !view::has_room(model.size) => on_key_unseen(model, key, reload),
+        Msg::Mouse(_) | Msg::Paste(_) if !view::has_room(model.size) => Vec::new(),
         Msg::Key(key) => {
             model.toast = None;
             model.sent = None;
@@ -109,7 +112,7 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
             Vec::new()
         }
         Msg::Resize(width, height) => {
-            model.size = (width, height);
+            model.resized((width, height));
             // The terminal has moved or cut what it showed, even if it is as large as before by now.
             vec![Ask::Redraw]
         }
@@ -158,6 +161,18 @@ fn on_key(model: &mut Model, key: KeyEvent, reload: Reload<'_>) -> Vec<Ask> {
         Some(Modal::Search(_)) => on_search_key(model, key, reload),
         Some(Modal::Quit(_)) => on_quit_key(model, key),
         Some(Modal::Remove(_)) => on_remove_key(model, key),
+    }
+}
+
+/// A key on a screen that is too small to show anything: it answers and writes nothing. Only the ways out are there, and
+/// no letter is one, since it may be a part of something else.
+fn on_key_unseen(model: &mut Model, key: KeyEvent, reload: Reload<'_>) -> Vec<Ask> {
+    let asked = model.modals.iter().any(|modal| matches!(modal, Modal::Quit(_)));
+    let held = key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
+    match model.keymap.action(key, &[Context::Global]).filter(|_| held) {
+        Some(Action::Quit) if asked => Vec::new(),
+        Some(action @ (Action::Quit | Action::Leave | Action::Suspend)) => perform(model, action, reload),
+        Some(_) | None => Vec::new(),
     }
 }
 

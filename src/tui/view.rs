@@ -42,9 +42,14 @@ pub struct Places {
     pub hints: Rect,
 }
 
+/// Whether anything can be shown on a screen of this size.
+pub const fn has_room(size: (u16, u16)) -> bool {
+    size.0 >= SMALLEST.0 && size.1 >= SMALLEST.1
+}
+
 /// The places for a size; nothing, if it is too small.
 pub fn places(model: &Model, area: Rect) -> Option<Places> {
-    if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
+    if !has_room((area.width, area.height)) {
         return None;
     }
     let row = u16::from(model.session.as_ref().is_some_and(pipeline::is_shown));

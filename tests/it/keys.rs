@@ -706,6 +706,39 @@ fn a_gate_of_the_past_is_looked_at_and_not_answered() {
     assert_eq!(toast(&screen), "no gate waits");
 }
 
+#[test]
+fn what_is_not_seen_is_not_answered() {
+    let mut screen = Screen::of(&scenes::permission(), SMALL).armed();
+    screen.draw();
+    let (column, row) = screen.find("[ Yes ]");
+    screen.told(Msg::Resize(20, 5));
+    screen.later(5_000);
+    assert_eq!(screen.frame().trim(), "too small for creel");
+    let click = MouseEventKind::Down(crossterm::event::MouseButton::Left);
+    let clicks: Vec<Ask> = (0..2).flat_map(|_| screen.mouse(click, column, row)).collect();
+    assert_eq!((screen.press("enter enter q y"), clicks), (Vec::new(), Vec::new()));
+    assert!(at_gate(&screen));
+    assert_eq!(screen.press("ctrl-z"), [Ask::Suspend]);
+    // It comes into sight again, and is not answered by what was meant for something else.
+    screen.told(Msg::Resize(SMALL.0, SMALL.1));
+    assert_eq!(screen.press("enter"), []);
+    assert_eq!(screen.later(600).press("enter").len(), 1);
+}
+
+#[test]
+fn whether_to_leave_is_asked_once_where_there_is_room_for_the_question() {
+    let mut screen = Screen::of(&scenes::first_turn(), (20, 5));
+    assert_eq!(screen.press("ctrl-c ctrl-c y"), []);
+    screen.told(Msg::Paste("text".into()));
+    screen.told(Msg::Resize(SMALL.0, SMALL.1));
+    assert!(screen.frame().contains("Leave?"));
+    screen.press("esc");
+    assert!(screen.model.modals.is_empty());
+    let mut loose = Screen::of(&scenes::first_turn(), (20, 5));
+    loose.model.tie = Tie::Loose;
+    assert_eq!(loose.press("ctrl-d"), [Ask::LeaveRunning]);
+}
+
 /// The keys that the last line names.
 fn hinted(screen: &mut Screen) -> String {
     screen.frame().lines().last().unwrap_or_default().trim().to_owned()
