@@ -286,7 +286,7 @@ impl Tui {
             Ask::LeaveRunning => self.stay = Stay::NoLonger(Parting::LeavesItRunning),
             Ask::LeaveAtTheEnd => self.stay = Stay::UntilTheEnd,
             Ask::Copy(text) => self.screen.copy(&text)?,
-            Ask::EditOutside(purpose, text) => return self.edit_outside(purpose, &text).map(Some),
+            Ask::EditOutside(purpose, text) => return self.edit_outside(purpose, text).map(Some),
             Ask::Suspend => self.suspend()?,
             Ask::Redraw => {
                 panic_for_tests();
@@ -312,16 +312,11 @@ impl Tui {
         refused.map(|why| Msg::Refused(command, why))
     }
 
-    fn edit_outside(&mut self, purpose: Purpose, text: &str) -> io::Result<Msg> {
-        let edited = self.outside(|| editor::edit(text))?;
+    fn edit_outside(&mut self, purpose: Purpose, before: String) -> io::Result<Msg> {
+        let edited = self.outside(|| editor::edit(&before))?;
         Ok(match edited {
-            Ok(text) => Msg::Edited(purpose, Some(text)),
-            Err(why) => {
-                self.model
-                    .modals
-                    .push(modals::Modal::Editor(Box::new(modals::editor::EditorModal::new(purpose, text))));
-                Msg::Failed(why)
-            }
+            Ok(text) => Msg::Edited { purpose, before, text },
+            Err(why) => Msg::Failed(why),
         })
     }
 

@@ -10,12 +10,7 @@ use crossterm::event::{KeyEvent, KeyEventKind, KeyModifiers, MouseEvent};
 use super::{
     keymap::{Action, Context},
     modals::{
-        Modal,
-        editor::{EditorModal, Purpose},
-        gate::GateModal,
-        help::HelpModal,
-        palette::PaletteModal,
-        search::SearchModal,
+        Modal, editor::Purpose, gate::GateModal, help::HelpModal, palette::PaletteModal, search::SearchModal,
         viewer::ViewerModal,
     },
     model::{Mode, Model, Pane},
@@ -25,7 +20,7 @@ use super::{
 };
 use crate::engine::input::Command;
 use modal::{
-    finish_editing, on_editor_key, on_gate_key, on_help_key, on_palette_key, on_quit_key, on_search_key, on_viewer_key,
+    edited_outside, on_editor_key, on_gate_key, on_help_key, on_palette_key, on_quit_key, on_search_key, on_viewer_key,
 };
 use mouse::on_mouse;
 use pane::{
@@ -54,7 +49,14 @@ pub enum Msg {
     /// A text was read for the viewer.
     Read(ViewerModal),
     /// The person's own editor was closed.
-    Edited(Purpose, Option<String>),
+    Edited {
+        /// What the text is for.
+        purpose: Purpose,
+        /// As it was before.
+        before: String,
+        /// As it is now.
+        text: String,
+    },
 }
 
 /// Something that the screen asks for.
@@ -136,10 +138,7 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
             model.modals.push(Modal::Viewer(viewer));
             Vec::new()
         }
-        Msg::Edited(purpose, text) => match text {
-            Some(text) => finish_editing(model, EditorModal::new(purpose, &text)),
-            None => Vec::new(),
-        },
+        Msg::Edited { purpose, before, text } => edited_outside(model, purpose, &before, &text),
     }
 }
 

@@ -425,6 +425,54 @@ fn an_item_is_edited_at_the_gate() {
     assert!(matches!(screen.press("E").as_slice(), [Ask::EditOutside(..)]));
 }
 
+/// The person's own editor is opened, and closed with what became of the text.
+fn outside(screen: &mut Screen, keys: &str, change: impl Fn(&str) -> String) -> Vec<Ask> {
+    let asks = screen.press(keys);
+    let [Ask::EditOutside(purpose, before)] = asks.as_slice() else { panic!("{asks:?}") };
+    screen.told(Msg::Edited { purpose: purpose.clone(), before: before.clone(), text: change(before) })
+}
+
+fn editor_text(screen: &Screen) -> Option<String> {
+    match screen.model.modals.last() {
+        Some(Modal::Editor(editor)) => Some(editor.text()),
+        _ => None,
+    }
+}
+
+#[test]
+fn who_leaves_their_own_editor_without_a_change_has_sent_nothing() {
+    let unchanged = |text: &str| text.trim_end_matches('\n').to_owned();
+    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    screen.press("M");
+    screen.type_text("half a sent");
+    assert_eq!(outside(&mut screen, "ctrl-o", unchanged), []);
+    assert_eq!((editor_text(&screen).as_deref(), toast(&screen)), (Some("half a sent"), "nothing was changed"));
+    let sent = [Command::Message("half a sentence".into()), Command::CancelTurn];
+    assert_eq!(outside(&mut screen, "ctrl-o", |text| format!("{text}ence")), [Ask::InOrder(sent.to_vec())]);
+    assert_eq!(editor_text(&screen), None);
+
+    let mut world = scenes::first_turn();
+    world.command(Command::Task(creel::engine::tasks::command::TaskCommand::Add(
+        creel::engine::tasks::command::NewTask { goal: "Lex".into(), ..Default::default() },
+    )));
+    let mut tasks = Screen::of(&world, SMALL);
+    tasks.press("5 d");
+    assert_eq!(outside(&mut tasks, "ctrl-o", unchanged), []);
+    assert_eq!(editor_text(&tasks).as_deref(), Some(""));
+
+    let mut gate = Screen::of(&scenes::delivery(), SMALL).armed();
+    assert_eq!(outside(&mut gate, "E", unchanged), []);
+    assert!(at_gate(&gate));
+    assert_eq!(toast(&gate), "nothing was changed");
+    assert_eq!(outside(&mut gate, "E", |_| "other".into()), asked(Command::EditItem(ItemId(1), "other".into())));
+
+    let mut answers = Screen::of(&scenes::retry_limit(), SMALL).armed();
+    answers.press("right enter");
+    answers.type_text("Try");
+    assert_eq!(outside(&mut answers, "ctrl-o", unchanged), []);
+    assert_eq!(editor_text(&answers).as_deref(), Some("Try"));
+}
+
 #[test]
 fn a_message_answers_a_gate() {
     let mut screen = Screen::of(&scenes::retry_limit(), SMALL).armed();

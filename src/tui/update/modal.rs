@@ -110,9 +110,8 @@ pub(super) fn on_editor_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
             Vec::new()
         }
         KeyCode::Char('o') if control => {
-            let text = editor.text();
-            model.modals.pop();
-            vec![Ask::EditOutside(purpose, text)]
+            // It stays until the text comes back: who changes nothing out there finds it as it was.
+            vec![Ask::EditOutside(purpose, editor.text())]
         }
         _ => {
             editor.input(key);
@@ -121,8 +120,18 @@ pub(super) fn on_editor_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
     }
 }
 
+/// A text comes back from the person's own editor. Who left it without a change has not said that it is to be sent.
+pub(super) fn edited_outside(model: &mut Model, purpose: Purpose, before: &str, text: &str) -> Vec<Ask> {
+    if text == before.trim_end_matches('\n') {
+        model.say(Role::Faint, "nothing was changed");
+        return Vec::new();
+    }
+    model.modals.pop_if(|modal| matches!(modal, Modal::Editor(editor) if editor.purpose == purpose));
+    finish_editing(model, EditorModal::new(purpose, text))
+}
+
 /// Somebody has written what they wanted to. What cannot be understood goes back to the editor.
-pub(super) fn finish_editing(model: &mut Model, editor: EditorModal) -> Vec<Ask> {
+fn finish_editing(model: &mut Model, editor: EditorModal) -> Vec<Ask> {
     if editor.purpose.keeps_a_draft() {
         model.draft.clear();
     }
