@@ -306,6 +306,13 @@ impl Model {
             Modal::Gate(shown) => open.as_ref().is_some_and(|gate| gate.id == shown.gate.id),
             _ => true,
         });
+        let shown =
+            self.modals.iter_mut().filter_map(|modal| if let Modal::Gate(gate) = modal { Some(gate) } else { None });
+        for gate in shown.chain(&mut self.aside) {
+            if let Some(state) = &self.session {
+                gate.look_at(&state.pending);
+            }
+        }
         // What the person is writing is not taken away: the status line says that a gate waits.
         let free = self.modals.is_empty();
         if let (Some(gate), Some(state), true) = (waiting, &self.session, free && live && self.aside.is_none()) {

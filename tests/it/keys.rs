@@ -410,6 +410,31 @@ fn items_that_are_switched_off_are_not_approved() {
 }
 
 #[test]
+fn an_item_that_was_skipped_meanwhile_is_shown_so_and_can_be_restored() {
+    let mut world = scenes::delivery();
+    let mut screen = Screen::of(&world, SMALL).armed();
+    screen.press("esc 3 home");
+    assert_eq!(screen.press("s"), asked(Command::SkipItem(ItemId(1))));
+    world.command(Command::SkipItem(ItemId(1)));
+    screen.see(&world);
+    screen.press("g");
+    screen.later(600);
+    assert!(screen.frame().contains("[ ] 1 skipped"), "{}", screen.frame());
+    // The others are all approved, so nothing is to be left out.
+    assert_eq!(screen.press("enter"), answer(Choice::Approve));
+    assert_eq!(screen.press("space"), asked(Command::RestoreItem(ItemId(1))));
+    // A screen that came later shows the same.
+    let mut later = Screen::of(&world, SMALL).armed();
+    assert!(later.frame().contains("[ ] 1 skipped"));
+    world.command(Command::RestoreItem(ItemId(1)));
+    for screen in [&mut screen, &mut later] {
+        screen.see(&world);
+        assert!(screen.frame().contains("[x] 1"), "{}", screen.frame());
+        assert!(!screen.frame().contains("skipped"));
+    }
+}
+
+#[test]
 fn an_item_is_edited_at_the_gate() {
     let mut world = scenes::delivery();
     let mut screen = Screen::of(&world, SMALL).armed();

@@ -27,7 +27,10 @@ use crate::{
         conversation::PermissionAsk,
         ids::ItemId,
         input::GateAnswer,
-        session::gate::{About, Choice, Gate},
+        session::{
+            gate::{About, Choice, Gate},
+            pending::{ItemState, Pending},
+        },
         time::{At, Span as Time},
     },
     tui::{
@@ -59,8 +62,8 @@ pub struct GateModal {
     pub armed_at: At,
     /// The chosen answer.
     choice: usize,
-    /// The items, and whether each is approved.
-    items: Vec<(ItemId, bool)>,
+    /// The items, and what is to become of each.
+    items: Vec<(ItemId, Mark)>,
     /// The chosen item.
     item: usize,
     /// How far the text was read.
@@ -84,6 +87,17 @@ enum Standing {
     Past,
 }
 
+/// What is to become of an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    /// It goes to the agent.
+    Approved,
+    /// It is left out by the answer.
+    LeftOut,
+    /// Somebody has said already that it is not delivered.
+    Skipped,
+}
+
 /// What a key at a gate leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
@@ -97,6 +111,8 @@ pub enum Asked {
     Edit(ItemId),
     /// An item is to be edited in the person's own editor.
     EditOutside(ItemId),
+    /// An item that was skipped is to be delivered after all.
+    Restore(ItemId),
     /// Something that a gate of the past does not take.
     TooLate,
     /// The gate is put aside.
@@ -115,8 +131,13 @@ impl GateModal {
     }
 
     fn with(gate: Gate, state: &State, standing: Standing) -> Self {
-        let waiting = state.pending.waiting_ids();
-        let items = gate.items.iter().filter(|id| waiting.contains(id)).map(|id| (*id, true)).collect();
+        let items = gate.items.iter().filter_map(|id| Some((*id, state.pending.get(*id)?.state)));
+        let marked = |(id, state)| match state {
+            ItemState::Pending => Some((id, Mark::Approved)),
+            ItemState::Skipped => Some((id, Mark::Skipped)),
+            ItemState::InFlight | ItemState::Delivered => None,
+        };
+        let items = items.filter_map(marked).collect();
         let ask = state.asked_at(&gate).cloned();
         let buttons = answers::buttons(&gate, ask.as_ref());
         let choice = answers::first(&buttons);
@@ -134,6 +155,18 @@ impl GateModal {
             list: Rect::ZERO,
             spots: Vec::new(),
             sure: false,
+        }
+    }
+
+    /// Items may have been skipped and restored elsewhere.
+    pub fn look_at(&mut self, pending: &Pending) {
+        for (id, mark) in &mut self.items {
+            let skipped = pending.get(*id).is_some_and(|item| item.state == ItemState::Skipped);
+            *mark = match (skipped, *mark) {
+                (true, _) => Mark::Skipped,
+                (false, Mark::Skipped | Mark::Approved) => Mark::Approved,
+                (false, Mark::LeftOut) => Mark::LeftOut,
+            };
         }
     }
 
@@ -184,13 +217,17 @@ impl GateModal {
     }
 
     fn on_item(&mut self, action: Action) -> Asked {
-        let Some((id, approved)) = self.items.get_mut(self.item) else { return Asked::Nothing };
+        let Some((id, mark)) = self.items.get_mut(self.item) else { return Asked::Nothing };
         match (self.standing, action) {
             (Standing::Past, _) => Asked::TooLate,
             (Standing::Waits, Action::EditItem) => Asked::Edit(*id),
             (Standing::Waits, Action::EditOutside) => Asked::EditOutside(*id),
             (Standing::Waits, _) => {
-                *approved = !*approved;
+                *mark = match mark {
+                    Mark::Approved => Mark::LeftOut,
+                    Mark::LeftOut => Mark::Approved,
+                    Mark::Skipped => return Asked::Restore(*id),
+                };
                 Asked::Nothing
             }
         }
@@ -208,8 +245,9 @@ impl GateModal {
             self.sure = true;
             return Asked::Nothing;
         }
-        let approved: Vec<ItemId> = self.items.iter().filter(|(_, approved)| *approved).map(|(id, _)| *id).collect();
-        let some = choice == Choice::Approve && approved.len() < self.items.len();
+        let marked = |wanted: Mark| self.items.iter().filter(move |(_, mark)| *mark == wanted).map(|(id, _)| *id);
+        let approved: Vec<ItemId> = marked(Mark::Approved).collect();
+        let some = choice == Choice::Approve && marked(Mark::LeftOut).next().is_some();
         Asked::Answer(GateAnswer { gate: self.gate.id, choice, text: option, items: some.then_some(approved) })
     }
 

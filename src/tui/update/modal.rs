@@ -69,6 +69,7 @@ pub(super) fn on_gate(model: &mut Model, asked: Asked) -> Vec<Ask> {
             is_live(model);
             Vec::new()
         }
+        Asked::Restore(item) => vec![Ask::Command(Command::RestoreItem(item))],
         Asked::EditOutside(item) => vec![Ask::EditOutside(Purpose::Item(item), item_text(model, item))],
         Asked::Aside if matches!(model.mode, Mode::Replay(_)) => {
             model.modals.pop();

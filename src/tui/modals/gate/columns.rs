@@ -7,7 +7,7 @@ use ratatui::{
     widgets::{Paragraph, Widget as _},
 };
 
-use super::GateModal;
+use super::{GateModal, Mark};
 use crate::{
     control::text::{first_line, plain},
     tui::{
@@ -27,13 +27,17 @@ impl GateModal {
         let first = self.first_item();
         let rows = self.items.iter().enumerate().skip(first).take(usize::from(left.height));
         let lines: Vec<Line<'_>> = rows
-            .map(|(n, (id, approved))| {
+            .map(|(n, (id, mark))| {
                 let source =
                     state.pending.get(*id).map(|item| first_line(&plain(&item.source.hook), 60)).unwrap_or_default();
                 let edited = if state.pending.get(*id).is_some_and(|item| item.edited) { "~" } else { " " };
-                let mark = if *approved { "[x]" } else { "[ ]" };
-                let text = fit(&format!("{mark}{edited}{id} {source}"), usize::from(left.width) - 1);
-                let role = if n == self.item { Role::Selected } else { Role::Text };
+                let (mark, skipped, role) = match mark {
+                    Mark::Approved => ("[x]", "", Role::Text),
+                    Mark::LeftOut => ("[ ]", "", Role::Text),
+                    Mark::Skipped => ("[ ]", "skipped · ", Role::Faint),
+                };
+                let text = fit(&format!("{mark}{edited}{id} {skipped}{source}"), usize::from(left.width) - 1);
+                let role = if n == self.item { Role::Selected } else { role };
                 Line::styled(text, theme.style(role))
             })
             .collect();
