@@ -277,7 +277,20 @@ impl Key {
         if code == KeyCode::Tab && modifiers.contains(KeyModifiers::SHIFT) {
             return Ok(Self { code: KeyCode::BackTab, modifiers: modifiers - KeyModifiers::SHIFT });
         }
-        Ok(Self { code, modifiers })
+        match code {
+            KeyCode::Char(c) if modifiers.contains(KeyModifiers::SHIFT) => Self::capital(c, modifiers)
+                .ok_or_else(|| format!("no terminal tells of `{text}`: write the sign that the keys give together")),
+            _ => Ok(Self { code, modifiers }),
+        }
+    }
+
+    /// A letter with shift is its capital, as it comes from the terminal. Other signs have none, and beside ctrl no shift is
+    /// told.
+    fn capital(c: char, modifiers: KeyModifiers) -> Option<Self> {
+        let mut upper = c.to_uppercase();
+        let capital = upper.next().filter(|upper| upper.is_uppercase())?;
+        let told = upper.next().is_none() && !modifiers.contains(KeyModifiers::CONTROL);
+        told.then_some(Self { code: KeyCode::Char(capital), modifiers: modifiers - KeyModifiers::SHIFT })
     }
 }
 
@@ -366,6 +379,22 @@ mod tests {
                 "`?` in `global` means both `zoom` and `help`"
             ]
         );
+    }
+
+    #[test]
+    fn a_letter_with_shift_is_its_capital() {
+        let keymap =
+            Keymap::parse("global: { zoom: [shift-w, alt-shift-w] }", Some(&Keymap::standard())).expect("right");
+        for modifiers in [KeyModifiers::NONE, KeyModifiers::SHIFT, KeyModifiers::ALT] {
+            let key = KeyEvent::new(KeyCode::Char('W'), modifiers);
+            assert_eq!(keymap.action(key, &[Context::Global]), Some(Action::Zoom));
+        }
+        assert_eq!(keymap.keys(Action::Zoom), "W alt-W");
+        for key in ["shift-1", "shift-space", "ctrl-shift-w", "shift-ß"] {
+            let told = format!("no terminal tells of `{key}`: write the sign that the keys give together");
+            assert_eq!(Key::parse(key), Err(told));
+        }
+        assert_eq!(Key::parse("shift-up").map(|key| key.to_string()), Ok("shift-up".into()));
     }
 
     #[test]
