@@ -215,6 +215,25 @@ fn the_goal_the_priority_and_the_labels_of_a_task_are_changed() {
 }
 
 #[test]
+fn a_task_with_a_deliverable_of_several_lines_is_changed() {
+    let mut world = scenes::first_turn();
+    let deliverables = ["src/parser.rs\n\nand its tests", "a page: about it"].map(String::from).to_vec();
+    let labels = vec!["in two\nlines".into()];
+    let new = NewTask { goal: "Parse\nby hand".into(), deliverables, labels, ..NewTask::default() };
+    world.command(Command::Task(TaskCommand::Add(new)));
+    let mut screen = on_tasks(&world);
+    screen.press("e");
+    let written = "Parse\n| by hand\npriority: 2\nlabels: in two lines\n\
+                   deliverable: src/parser.rs\n| \n| and its tests\ndeliverable: a page: about it";
+    assert_eq!(editor(&screen), written);
+    screen.press("up ctrl-e");
+    screen.type_text("!");
+    let deliverables = ["src/parser.rs\n\nand its tests!", "a page: about it"].map(String::from).to_vec();
+    let changes = TaskChanges { deliverables: Some(deliverables), ..TaskChanges::default() };
+    assert_eq!(screen.press("ctrl-s"), asked(TaskCommand::Update { id: "task_1".into(), changes }));
+}
+
+#[test]
 fn a_refused_change_reason_or_result_is_there_again() {
     for (keys, text) in [("e", " priority: 1"), ("B", "no disk"), ("d", "12 MB a second"), ("a", "Lex")] {
         let mut screen = on_tasks(&planned());

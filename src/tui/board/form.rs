@@ -1,5 +1,5 @@
 //! A task as a person writes it down: the goal in the first line, and what else there is to say in lines of `key: value`.
-//! A goal of several lines goes on in lines that begin with `|`.
+//! A goal or a deliverable of several lines goes on in lines that begin with `|`.
 
 use crate::engine::tasks::{
     command::{NewTask, TaskChanges},
@@ -14,13 +14,17 @@ pub fn read(text: &str) -> Result<NewTask, String> {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let goal = lines.next().ok_or("a task needs a goal")?.to_owned();
     let mut task = NewTask { goal, ..NewTask::default() };
+    let mut of_deliverable = false;
     for line in lines {
         if let Some(more) = line.strip_prefix('|') {
-            task.goal.push('\n');
-            task.goal.push_str(more.strip_prefix(' ').unwrap_or(more));
+            let deliverable = task.deliverables.last_mut().filter(|_| of_deliverable);
+            let text = deliverable.unwrap_or(&mut task.goal);
+            text.push('\n');
+            text.push_str(more.strip_prefix(' ').unwrap_or(more));
             continue;
         }
         let (key, value) = line.split_once(':').ok_or_else(|| format!("`{line}` has no key: there are {KEYS}"))?;
+        of_deliverable = matches!(key.trim(), "deliverable" | "deliverables");
         take(&mut task, key.trim(), value.trim())?;
     }
     Ok(task)
@@ -51,11 +55,13 @@ fn several(value: &str) -> impl Iterator<Item = String> {
 /// A task that is there, as somebody would write it down who wants to change it.
 pub fn write(task: &Task) -> String {
     let Task { goal, deliverables, labels, priority, kind, .. } = task;
-    let goal = goal.trim().lines().collect::<Vec<_>>().join("\n| ");
-    let kind = kind.iter().map(|kind| format!("type: {kind}"));
+    let lines = |text: &str| text.trim().lines().collect::<Vec<_>>().join("\n| ");
+    let line = |text: &str| text.lines().collect::<Vec<_>>().join(" ");
+    let goal = lines(goal);
+    let kind = kind.iter().map(|kind| format!("type: {}", line(kind)));
     // Also where there are none: whoever wants to add one should not have to know the key.
-    let always = [format!("priority: {priority}"), format!("labels: {}", labels.join(", "))];
-    let deliverables = deliverables.iter().map(|what| format!("deliverable: {what}"));
+    let always = [format!("priority: {priority}"), format!("labels: {}", line(&labels.join(", ")))];
+    let deliverables = deliverables.iter().map(|what| format!("deliverable: {}", lines(what)));
     [goal].into_iter().chain(kind).chain(always).chain(deliverables).collect::<Vec<_>>().join("\n")
 }
 
