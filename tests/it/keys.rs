@@ -582,6 +582,21 @@ fn what_does_not_fit_at_a_gate_is_read_on_and_back() {
 }
 
 #[test]
+fn help_tells_all_of_its_words_on_a_small_screen() {
+    let mut screen = Screen::of(&scenes::first_turn(), (40, 10));
+    screen.press("?");
+    let mut seen = String::new();
+    for _ in 0..200 {
+        seen += &screen.frame();
+        screen.press("down");
+    }
+    for words in ["q ctrl-c  leave; asks whether to", "stop the session", "ctrl-f page-down space  one page"] {
+        assert!(seen.contains(words), "{words}");
+    }
+    assert!(!seen.contains('…'));
+}
+
+#[test]
 fn help_goes_to_its_end_and_back() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     screen.press("?");

@@ -3,16 +3,21 @@
 use ratatui::{
     buffer::Buffer,
     layout::Rect,
-    text::{Line, Span},
+    text::Line,
     widgets::{Paragraph, Widget as _},
 };
 
 use super::{framed, middle};
 use crate::tui::{
     keymap::{ACTIONS, Action, Keymap},
-    text::fit,
+    text::wrap,
     theme::{Role, Theme},
 };
+
+/// As wide is the column of the keys.
+const KEYS: usize = 24;
+/// With less than this there is no such column.
+const NARROW: usize = 56;
 
 /// The help page.
 #[derive(Debug, Default)]
@@ -45,6 +50,8 @@ impl HelpModal {
 }
 
 fn lines(keymap: &Keymap, theme: &Theme, width: usize) -> Vec<Line<'static>> {
+    // Where a column of keys would leave no room for the words, each row has as much as its keys need.
+    let column = if width < NARROW { 0 } else { KEYS };
     let mut lines = Vec::new();
     let mut place = None;
     for (context, action, _, about) in ACTIONS {
@@ -52,12 +59,9 @@ fn lines(keymap: &Keymap, theme: &Theme, width: usize) -> Vec<Line<'static>> {
             place = Some(context);
             lines.push(Line::styled(context.name(), theme.style(Role::Heading)));
         }
-        let keys = format!("  {:24}  ", keymap.keys(*action));
-        let about = fit(about, width.saturating_sub(keys.len()));
-        lines.push(Line::from(vec![
-            Span::styled(keys, theme.style(Role::Key)),
-            Span::styled(about, theme.style(Role::Text)),
-        ]));
+        let keys = format!("  {:column$}  ", keymap.keys(*action));
+        let pieces = [(keys, theme.style(Role::Key)), ((*about).to_owned(), theme.style(Role::Text))];
+        lines.extend(wrap(&pieces, width, column + 4));
     }
     lines
 }
