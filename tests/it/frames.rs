@@ -368,3 +368,17 @@ fn without_colours_no_cell_has_one() {
     let plain = ratatui::style::Color::Reset;
     assert!(screen.draw().content.iter().all(|cell| cell.fg == plain && cell.bg == plain));
 }
+
+#[test]
+fn that_the_nats_server_is_away_is_in_sight_on_a_usual_screen() {
+    let why = "cannot reach nats://build.example.org:4222: connection refused; it is tried again in 8 s";
+    let status = |size, behind| {
+        let mut screen = Screen::of(&scenes::first_turn(), size);
+        screen.model.nats = Some(creel::control::nats::link::Link::Away { why: why.into(), behind });
+        screen.frame().lines().next().unwrap_or_default().to_owned()
+    };
+    assert!(status((80, 24), 12).contains("· nats: away, 12 behind"), "{}", status((80, 24), 12));
+    assert!(status((80, 24), 0).contains("· nats: away"), "{}", status((80, 24), 0));
+    assert!(status((200, 24), 12).contains(&format!("nats: {why}, 12 records behind")), "{}", status((200, 24), 12));
+    assert!(status((40, 12), 12).contains("iteration 1/20"), "{}", status((40, 12), 12));
+}

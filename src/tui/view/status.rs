@@ -13,7 +13,7 @@ use ratatui::{
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
-    control::{amounts, text::plain},
+    control::{amounts, nats::link::Link, text::plain},
     engine::State,
     tui::{
         keymap::Action,
@@ -57,7 +57,18 @@ pub(super) fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer
 }
 
 /// What is counted, as it stands side by side; each with its rank, of which the lowest goes last.
-struct Figures(Vec<(String, u8)>);
+struct Figures {
+    all: Vec<(String, u8)>,
+    /// How it stands with the server in few words, if all that there is to say of it has no room.
+    nats: Option<String>,
+}
+
+/// How much is said of the server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Words {
+    All,
+    Few,
+}
 
 /// That it is behind matters more than what was used.
 const NATS: u8 = 2;
@@ -83,26 +94,44 @@ impl Figures {
             (nats, NATS),
             (replay, 0),
         ];
-        Self(all.into_iter().filter_map(|(text, rank)| Some((text?, rank))).collect())
+        let all = all.into_iter().filter_map(|(text, rank)| Some((text?, rank))).collect();
+        Self { all, nats: model.nats.as_ref().map(in_few_words) }
     }
 
-    fn up_to(&self, rank: u8) -> String {
-        let figures = self.0.iter().filter(|(_, own)| *own <= rank).map(|(text, _)| text.as_str());
+    fn up_to(&self, rank: u8, words: Words) -> String {
+        let few = self.nats.as_deref().filter(|_| words == Words::Few);
+        let figures = self.all.iter().filter(|(_, own)| *own <= rank);
+        let figures = figures.map(|(text, own)| few.filter(|_| *own == NATS).unwrap_or(text));
         let text = figures.collect::<Vec<_>>().join(" · ");
         if text.is_empty() { text } else { format!(" {text} ") }
     }
 
     /// What is to be in sight beside what the session does.
     fn how_far(&self, room: usize) -> String {
-        let texts = (0..=HOW_FAR).rev().map(|rank| self.up_to(rank));
+        let texts = (0..=HOW_FAR).rev().map(|rank| self.up_to(rank, Words::All));
         texts.into_iter().find(|text| text.width() + DOING <= room).unwrap_or_default()
     }
 
-    /// As much as there is room for.
+    /// As much as there is room for. Fewer words of the server are better than none.
     fn that_fit(&self, room: usize, name: usize) -> String {
         let fits = |rank: u8, text: &String| text.width() + if rank > HOW_FAR { name } else { 0 } <= room;
-        let texts = (0..=LAST).rev().map(|rank| (rank, self.up_to(rank)));
+        let from =
+            |words, ranks: std::ops::RangeInclusive<u8>| ranks.rev().map(move |rank| (rank, self.up_to(rank, words)));
+        let texts = from(Words::All, NATS..=LAST).chain(from(Words::Few, 0..=LAST));
         texts.into_iter().find(|(rank, text)| fits(*rank, text)).map(|(_, text)| text).unwrap_or_default()
+    }
+}
+
+/// How it stands with the server, without the reason.
+fn in_few_words(link: &Link) -> String {
+    let state = match link {
+        Link::Connecting { .. } => "connecting",
+        Link::Connected { .. } => "connected",
+        Link::Away { .. } => "away",
+    };
+    match link.behind() {
+        0 => format!("nats: {state}"),
+        behind => format!("nats: {state}, {behind} behind"),
     }
 }
 
