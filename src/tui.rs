@@ -40,7 +40,7 @@ use futures_core::Stream as _;
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    control::{editor, helm::Helm, nats::link::Link, outputs::end},
+    control::{editor::Sheet, helm::Helm, nats::link::Link, outputs::end},
     engine::{
         event::{By, StopHow},
         input::Command,
@@ -313,9 +313,17 @@ impl Tui {
     }
 
     fn edit_outside(&mut self, purpose: Purpose, before: String) -> io::Result<Msg> {
-        let edited = self.outside(|| editor::edit(&before))?;
-        Ok(match edited {
-            Ok(text) => Msg::Edited { purpose, before, text },
+        let sheet = match Sheet::new(&before) {
+            Ok(sheet) => sheet,
+            Err(why) => return Ok(Msg::Failed(why)),
+        };
+        let ended = self.outside(|| sheet.command().status())?;
+        Ok(match sheet.read(ended) {
+            Ok(text) => {
+                // From here on creel has it: what is refused comes back on the screen.
+                sheet.remove();
+                Msg::Edited { purpose, before, text }
+            }
             Err(why) => Msg::Failed(why),
         })
     }

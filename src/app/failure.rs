@@ -33,6 +33,11 @@ impl Failure {
         Self { code: FAILED, message: message.into() }
     }
 
+    /// The same in other words.
+    pub(super) fn with(self, words: impl FnOnce(String) -> String) -> Self {
+        Self { message: words(self.message), ..self }
+    }
+
     /// The words alone, for whoever tells them otherwise.
     pub(super) fn into_message(self) -> String {
         self.message

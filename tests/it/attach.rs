@@ -308,6 +308,51 @@ fn nothing_is_attached_where_nothing_runs_or_nobody_sits() {
     assert!(terminal.text().contains("no session is running"), "{}", terminal.text());
 }
 
+/// Runs `creel pending edit 1` with this as the editor; gives the exit code and what the terminal showed.
+fn edits(session: &Background, editor: &str) -> (i32, String) {
+    let path = session.project.root().join("editor");
+    fs::write(&path, format!("#!/bin/sh\n{editor}\n")).expect("a file");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let mut command = session.project.command(&["pending", "edit", "1"]);
+    command.env("EDITOR", path).env("TMPDIR", session.project.root());
+    let mut terminal = Terminal::start(command, WIDE);
+    let code = terminal.end();
+    (code, terminal.text().trim().to_owned())
+}
+
+/// The files that editors were given and that are still there.
+fn sheets(project: &Project) -> Vec<std::path::PathBuf> {
+    let files = fs::read_dir(project.root()).expect("a folder").filter_map(|file| file.ok().map(|file| file.path()));
+    files.filter(|path| path.extension().is_some_and(|end| end == "md")).collect()
+}
+
+#[test]
+fn a_text_that_the_session_takes_no_more_is_kept_and_an_item_that_is_gone_is_not_edited() {
+    let project = scripted(HELD, &format!("{UNTIL_GO}{}", UNTIL_GO.replace("-e go ", "-e later ")));
+    let creel = project.command(&[]).get_program().to_string_lossy().into_owned();
+    let session = Background::start(project);
+    session.waits_for("prompt_sent");
+    assert_eq!(session.project.creel(&["pause"]).code, 0);
+    session.project.write("go", "");
+    session.waits_for("pending_added");
+    assert_eq!(edits(&session, "true"), (0, "creel: nothing was changed".into()));
+    assert_eq!((session.project.kind("pending_edited").len(), sheets(&session.project).len()), (0, 0));
+    // While it is edited, it goes to the agent.
+    let goes = "until [ \"$(grep -c '\"prompt_sent\"' .creel/sessions/s/journal.jsonl)\" = 2 ]; do sleep 0.02; done";
+    let editor = format!("stat -c %a \"$1\" > mode; '{creel}' unpause; {goes}; echo 'as a brick' >> \"$1\"");
+    let (code, text) = edits(&session, &editor);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("item 1 is with the agent now; what you wrote is in"), "{text}");
+    let [kept] = &sheets(&session.project)[..] else { panic!("{text}") };
+    assert!(fs::read_to_string(kept).expect("a text").ends_with("red\nas a brick\n"));
+    assert_eq!(session.project.read("mode"), "600\n");
+    // Now that this is known, nobody writes in vain.
+    assert_eq!(edits(&session, "touch opened"), (1, "creel: item 1 is with the agent now".into()));
+    assert!(!session.project.root().join("opened").exists());
+    assert_eq!(session.project.creel(&["stop", "--now"]).code, 0);
+    session.ends("cancelled");
+}
+
 #[test]
 fn an_item_is_edited_in_the_persons_own_editor() {
     let project = scripted(HELD, COMPLETE).file("editor", "#!/bin/sh\necho 'as a brick' >> \"$1\"\n");

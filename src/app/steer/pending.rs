@@ -7,7 +7,7 @@ use crate::{
     app::{Failure, Result, print, remote, say},
     control::{
         cli::steer::{PendingCommand, SessionArgs},
-        editor,
+        editor::Sheet,
         socket::{
             message::{Request, Told, Which},
             view::ItemView,
@@ -37,13 +37,10 @@ pub(in crate::app) fn pending(command: PendingCommand) -> Result {
         }
         PendingCommand::Skip { item, session } => ask(&session, &Request::PendingSkip { item }),
         PendingCommand::Restore { item, session } => ask(&session, &Request::PendingRestore { item }),
-        PendingCommand::Edit { item, text, session } => {
-            let text = match text {
-                Some(text) => given(&text)?,
-                None => edited(&session, item)?,
-            };
-            ask(&session, &Request::PendingEdit { item, text })
+        PendingCommand::Edit { item, text: Some(text), session } => {
+            ask(&session, &Request::PendingEdit { item, text: given(&text)? })
         }
+        PendingCommand::Edit { item, text: None, session } => edit(&session, item),
     }
 }
 
@@ -99,11 +96,27 @@ fn on_record(folder: &Folder, wanted: ItemId) -> Result<Option<String>> {
     Ok(found)
 }
 
-/// What the person makes of an item in an editor.
-fn edited(session: &SessionArgs, item: ItemId) -> Result<String> {
+/// Lets the person change an item in an editor. What the session does not take any more stays where they wrote it.
+fn edit(session: &SessionArgs, item: ItemId) -> Result {
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
         return Err(Failure::usage("give the new text, or `-` to read it from standard input"));
     }
-    let before = whole(session, item)?;
-    editor::edit(&before.text.unwrap_or_default()).map_err(Failure::failed)
+    let view = whole(session, item)?;
+    if let Some(why) = view.state.is_settled(item) {
+        return Err(Failure::failed(why));
+    }
+    let before = view.text.unwrap_or_default();
+    let sheet = Sheet::new(&before).map_err(Failure::failed)?;
+    let text = sheet.read(sheet.command().status()).map_err(Failure::failed)?;
+    if text == before.trim_end_matches('\n') {
+        sheet.remove();
+        say("creel: nothing was changed");
+        return Ok(0);
+    }
+    let asked = ask(session, &Request::PendingEdit { item, text });
+    match asked {
+        Ok(_) => sheet.remove(),
+        Err(failure) => return Err(failure.with(|why| sheet.kept(&why))),
+    }
+    asked
 }

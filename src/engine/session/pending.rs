@@ -69,6 +69,17 @@ pub enum ItemState {
     Delivered,
 }
 
+impl ItemState {
+    /// Why an item of this state cannot be changed any more, if it cannot.
+    pub fn is_settled(self, id: ItemId) -> Option<String> {
+        match self {
+            Self::Pending | Self::Skipped => None,
+            Self::InFlight => Some(format!("item {id} is with the agent now")),
+            Self::Delivered => Some(format!("item {id} was delivered before")),
+        }
+    }
+}
+
 /// Output that was caught and has no number yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Incoming {

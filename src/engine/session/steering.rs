@@ -120,13 +120,16 @@ impl State {
     }
 
     fn change_item(&self, id: ItemId, from: &[ItemState], event: Event) -> Step {
-        match self.pending.get(id).map(|item| item.state) {
-            None => Step::refuse(format!("there is no held item {id}")),
-            Some(state) if from.contains(&state) => Step::record(event),
-            Some(ItemState::InFlight) => Step::refuse(format!("item {id} is with the agent now")),
-            Some(ItemState::Delivered) => Step::refuse(format!("item {id} was delivered before")),
-            Some(ItemState::Skipped) => Step::refuse(format!("item {id} is skipped already")),
-            Some(ItemState::Pending) => Step::refuse(format!("item {id} is not skipped")),
+        let Some(state) = self.pending.get(id).map(|item| item.state) else {
+            return Step::refuse(format!("there is no held item {id}"));
+        };
+        match (state.is_settled(id), state) {
+            (Some(why), _) => Step::refuse(why),
+            (None, state) if from.contains(&state) => Step::record(event),
+            (None, ItemState::Skipped) => Step::refuse(format!("item {id} is skipped already")),
+            (None, ItemState::Pending | ItemState::InFlight | ItemState::Delivered) => {
+                Step::refuse(format!("item {id} is not skipped"))
+            }
         }
     }
 
