@@ -30,17 +30,18 @@ pub mod update;
 pub mod view;
 
 use std::{
-    io,
+    io::{self, Write as _},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use crossterm::event::{Event, EventStream};
 use futures_core::Stream as _;
+use rustix::process::Signal;
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    control::{editor::Sheet, helm::Helm, nats::link::Link, outputs::end},
+    control::{editor::Sheet, headless::Signals, helm::Helm, nats::link::Link, outputs::end},
     engine::{
         event::{By, StopHow},
         input::Command,
@@ -59,6 +60,9 @@ use update::{Ask, Msg, update};
 
 /// No frame comes sooner after the last.
 const FRAME: Duration = Duration::from_millis(16);
+/// A key that interrupts the person's own editor reaches creel, too, and once more by the process that holds it, which may
+/// take a moment.
+const ECHO: Duration = Duration::from_millis(500);
 
 /// How the screen is to look and to behave.
 #[derive(Debug, Clone)]
@@ -118,6 +122,9 @@ struct Tui {
     /// The session has left.
     over: bool,
     stay: Stay,
+    signals: Signals,
+    /// Until then an interrupt is the echo of one that was meant for the person's own editor.
+    deaf_until: Option<Instant>,
 }
 
 /// How long the person stays.
@@ -145,6 +152,7 @@ pub async fn run(source: Source, options: Options) -> io::Result<Parting> {
     }
     model.nats = source.nats.as_ref().map(|link| link.borrow().clone());
     let feed = Feed::open(&source.journal)?;
+    let signals = Signals::listen()?;
     let screen = Screen::open(options.mouse, options.log.clone())?;
     model.size = screen.size()?;
     let mut tui = Tui {
@@ -159,6 +167,8 @@ pub async fn run(source: Source, options: Options) -> io::Result<Parting> {
         called: None,
         over: false,
         stay: Stay::AsLongAsWanted,
+        signals,
+        deaf_until: None,
     };
     tui.load_replay()?;
     tui.follow().await?;
@@ -170,7 +180,6 @@ pub async fn run(source: Source, options: Options) -> io::Result<Parting> {
 
 impl Tui {
     async fn follow(&mut self) -> io::Result<()> {
-        let mut signals = crate::control::headless::Signals::listen()?;
         self.read_records()?;
         while !self.is_done() {
             self.model.now = now();
@@ -191,9 +200,11 @@ impl Tui {
                 }
                 () = until(tick) => self.on_tick()?,
                 () = until_frame(frame) => {}
-                _ = signals.next() => {
-                    self.stop_session().await;
-                    break;
+                signal = self.signals.next() => {
+                    if signal != Signal::INT || self.deaf_until.is_none_or(|until| Instant::now() >= until) {
+                        self.stop_session().await;
+                        break;
+                    }
                 }
             }
         }
@@ -286,7 +297,7 @@ impl Tui {
             Ask::LeaveRunning => self.stay = Stay::NoLonger(Parting::LeavesItRunning),
             Ask::LeaveAtTheEnd => self.stay = Stay::UntilTheEnd,
             Ask::Copy(text) => self.screen.copy(&text)?,
-            Ask::EditOutside(purpose, text) => return self.edit_outside(purpose, text).map(Some),
+            Ask::EditOutside(purpose, text) => return self.edit_outside(purpose, text).await,
             Ask::Suspend => self.suspend()?,
             Ask::Redraw => {
                 panic_for_tests();
@@ -312,37 +323,56 @@ impl Tui {
         refused.map(|why| Msg::Refused(command, why))
     }
 
-    fn edit_outside(&mut self, purpose: Purpose, before: String) -> io::Result<Msg> {
+    /// Gives the terminal to the person's own editor for as long as that runs.
+    async fn edit_outside(&mut self, purpose: Purpose, before: String) -> io::Result<Option<Msg>> {
         let sheet = match Sheet::new(&before) {
             Ok(sheet) => sheet,
-            Err(why) => return Ok(Msg::Failed(why)),
+            Err(why) => return Ok(Some(Msg::Failed(why))),
         };
-        let ended = self.outside(|| sheet.command().status())?;
-        Ok(match sheet.read(ended) {
+        self.lend();
+        let (ended, signal) = sheet.edited(&mut self.signals).await;
+        let became = sheet.read(ended);
+        if signal.is_some() {
+            // The terminal is not taken again: it may be gone, and whoever wrote there with it.
+            let why = became.map_or_else(|why| why, |_| sheet.kept("the session was ended"));
+            let _ = writeln!(io::stderr(), "creel: {why}");
+            self.stop_session().await;
+            self.stay = Stay::NoLonger(Parting::Done);
+            return Ok(None);
+        }
+        self.take_back()?;
+        self.deaf_until = Some(Instant::now() + ECHO);
+        Ok(Some(match became {
             Ok(text) => {
                 // From here on creel has it: what is refused comes back on the screen.
                 sheet.remove();
                 Msg::Edited { purpose, before, text }
             }
             Err(why) => Msg::Failed(why),
-        })
+        }))
     }
 
     /// Gives the terminal away for a while.
-    fn outside<T>(&mut self, run: impl FnOnce() -> T) -> io::Result<T> {
+    fn lend(&mut self) {
         // Its thread may sit and wait for keys, which are not ours now.
         self.events = None;
-        let result = self.screen.outside(run);
+        self.screen.lend();
+    }
+
+    fn take_back(&mut self) -> io::Result<()> {
+        self.screen.take_back()?;
         self.events = Some(EventStream::new());
         // Nobody tells a program in the background that the terminal has another size.
         self.model.resized(self.screen.size()?);
-        result
+        Ok(())
     }
 
     fn suspend(&mut self) -> io::Result<()> {
+        self.lend();
         // The signal stops the whole program; the next line runs when the shell brings it back.
-        self.outside(|| rustix::process::kill_current_process_group(rustix::process::Signal::TSTP))??;
-        Ok(())
+        let stopped = rustix::process::kill_current_process_group(Signal::TSTP);
+        self.take_back()?;
+        Ok(stopped?)
     }
 
     /// New records may be there.

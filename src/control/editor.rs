@@ -13,6 +13,11 @@ use std::{
     process::{Command, ExitStatus},
 };
 
+use rustix::process::Signal;
+
+use super::headless::Signals;
+use crate::hooks::{process::GRACE, sweep};
+
 /// So many names are tried for the file: others may have taken one.
 const NAMES: usize = 100;
 
@@ -47,6 +52,30 @@ impl Sheet {
         let mut command = Command::new("sh");
         command.arg("-c").arg(format!("{} \"$1\"", self.editor)).arg("sh").arg(&self.path);
         command
+    }
+
+    /// Opens it and waits for the editor. A signal that wants all to end, ends the editor as well, and is told; an interrupt is
+    /// the editor's, which has the terminal.
+    pub async fn edited(&self, signals: &mut Signals) -> (io::Result<ExitStatus>, Option<Signal>) {
+        let mark = self.path.file_name().unwrap_or_default().to_string_lossy();
+        let mut command = tokio::process::Command::from(self.command());
+        let mut editor = match command.env(sweep::MARK, sweep::marked(&mark)).spawn() {
+            Ok(editor) => editor,
+            Err(error) => return (Err(error), None),
+        };
+        loop {
+            let signal = tokio::select! {
+                ended = editor.wait() => return (ended, None),
+                signal = signals.next() => signal,
+            };
+            if signal != Signal::INT {
+                if sweep::end_all(&mark, &[], GRACE).await == 0 {
+                    // Nobody tells who carries a mark here. If it has ended by itself, that is as well.
+                    let _ = editor.start_kill();
+                }
+                return (editor.wait().await, Some(signal));
+            }
+        }
     }
 
     /// What became of the text, now that the editor has ended. It is there until it is removed.

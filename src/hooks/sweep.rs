@@ -267,7 +267,7 @@ fn is_below(mark: &[u8], prefix: &str) -> bool {
 }
 
 /// The mark of a process that this creel starts: its own, behind those of the creels that this one runs under.
-pub(super) fn marked(own: &str) -> std::ffi::OsString {
+pub fn marked(own: &str) -> std::ffi::OsString {
     let mut marks = std::env::var_os(MARK).unwrap_or_default();
     if !marks.is_empty() {
         marks.push(" ");

@@ -64,12 +64,14 @@ impl Screen {
     }
 
     /// Gives the terminal back while something else runs.
-    pub fn outside<T>(&mut self, run: impl FnOnce() -> T) -> io::Result<T> {
+    pub fn lend(&mut self) {
         give_back();
-        let result = run();
-        take(self.mouse)?;
+    }
+
+    /// Takes over the terminal that was lent.
+    pub fn take_back(&mut self) -> io::Result<()> {
         self.redraw();
-        Ok(result)
+        take(self.mouse)
     }
 
     /// Puts a text on the clipboard, if the terminal allows that.

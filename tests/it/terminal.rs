@@ -185,6 +185,51 @@ fn the_persons_own_editor_has_the_terminal_while_it_runs() {
     assert!(prompt.contains("red\nas a brick"), "{prompt}");
 }
 
+/// An editor that tells its number in `editor` and waits for a line, in a folder of its own.
+fn waiting_editor() -> (tempfile::TempDir, String) {
+    let tools = tempfile::tempdir().expect("a folder");
+    let editor = tools.path().join("editor");
+    let pid = tools.path().join("pid");
+    let text = format!("#!/bin/sh\necho $$ > '{}'\nprintf 'what shall it be? '\nread -r line\n", pid.display());
+    fs::write(&editor, text).expect("a file");
+    fs::set_permissions(&editor, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let command = editor.display().to_string();
+    (tools, command)
+}
+
+#[test]
+fn what_interrupts_the_persons_own_editor_does_not_end_the_session() {
+    let (_tools, editor) = waiting_editor();
+    let (_, prompt) = deliver(&[("EDITOR", &editor)], |terminal| {
+        terminal.press("E");
+        terminal.wait_for_text("what shall it be?");
+        terminal.press("ctrl-c");
+        terminal.wait_for_text("nothing was changed");
+        terminal.press("enter");
+    });
+    assert!(prompt.contains("red"), "{prompt}");
+}
+
+#[test]
+fn a_signal_ends_the_persons_own_editor_and_the_session() {
+    for signal in [Signal::TERM, Signal::HUP] {
+        let (tools, editor) = waiting_editor();
+        // Also where a shell stays between: it is not the editor that creel has started.
+        let editor = format!("true && {editor}");
+        let project = scripted(TWO_HELD, COMPLETE);
+        let mut terminal = Terminal::run_with(&project, &[("EDITOR", &editor)]);
+        await_gate(&terminal, "Final delivery");
+        terminal.press("E");
+        terminal.wait_for_text("what shall it be?");
+        let pid: i32 = eventually_in(&tools.path().join("pid")).parse().expect("a number");
+        terminal.signal(signal);
+        assert_eq!(terminal.end(), 130);
+        terminal.is_as_it_was();
+        assert!(!lives(pid));
+        assert_eq!(project.outcome().as_deref(), Some("cancelled"));
+    }
+}
+
 // The retry limit
 
 /// A check that fails until the third turn, with one retry.
