@@ -13,6 +13,7 @@
 )]
 
 pub mod board;
+mod courier;
 pub mod diff;
 pub mod feed;
 pub mod keymap;
@@ -49,6 +50,7 @@ use crate::{
     },
     runtime::{Live, now},
 };
+use courier::Courier;
 use feed::{Feed, Spot};
 use keymap::Keymap;
 use modals::editor::Purpose;
@@ -122,6 +124,7 @@ struct Tui {
     /// The session has left.
     over: bool,
     stay: Stay,
+    courier: Courier,
     signals: Signals,
     /// Until then an interrupt is the echo of one that was meant for the person's own editor.
     deaf_until: Option<Instant>,
@@ -153,6 +156,7 @@ pub async fn run(source: Source, options: Options) -> io::Result<Parting> {
     model.nats = source.nats.as_ref().map(|link| link.borrow().clone());
     let feed = Feed::open(&source.journal)?;
     let signals = Signals::listen()?;
+    let courier = Courier::new(source.helm.clone());
     let screen = Screen::open(options.mouse, options.log.clone())?;
     model.size = screen.size()?;
     let mut tui = Tui {
@@ -167,11 +171,14 @@ pub async fn run(source: Source, options: Options) -> io::Result<Parting> {
         called: None,
         over: false,
         stay: Stay::AsLongAsWanted,
+        courier,
         signals,
         deaf_until: None,
     };
     tui.load_replay()?;
-    tui.follow().await?;
+    let followed = tui.follow().await;
+    tui.courier.part().await;
+    followed?;
     Ok(match tui.stay {
         Stay::NoLonger(parting) => parting,
         Stay::AsLongAsWanted | Stay::UntilTheEnd => Parting::Done,
@@ -200,6 +207,10 @@ impl Tui {
                 }
                 () = until(tick) => self.on_tick()?,
                 () = until_frame(frame) => {}
+                msg = self.courier.told() => {
+                    self.changed = true;
+                    self.take(msg).await?;
+                }
                 signal = self.signals.next() => {
                     if signal != Signal::INT || self.deaf_until.is_none_or(|until| Instant::now() >= until) {
                         self.stop_session().await;
@@ -284,15 +295,8 @@ impl Tui {
 
     async fn perform(&mut self, ask: Ask) -> io::Result<Option<Msg>> {
         match ask {
-            Ask::Command(command) => return Ok(self.command(command).await),
-            Ask::InOrder(commands) => {
-                for command in commands {
-                    let refused = self.command(command).await;
-                    if refused.is_some() {
-                        return Ok(refused);
-                    }
-                }
-            }
+            Ask::Command(command) => self.courier.ask(vec![command]),
+            Ask::InOrder(commands) => self.courier.ask(commands),
             Ask::Leave => self.stay = Stay::NoLonger(Parting::Done),
             Ask::LeaveRunning => self.stay = Stay::NoLonger(Parting::LeavesItRunning),
             Ask::LeaveAtTheEnd => self.stay = Stay::UntilTheEnd,
@@ -314,13 +318,6 @@ impl Tui {
             Ask::Seek(target) => self.seek(target)?,
         }
         Ok(None)
-    }
-
-    /// Asks something of the session; tells if that was refused.
-    async fn command(&self, command: Command) -> Option<Msg> {
-        let helm = self.source.helm.as_ref()?;
-        let refused = helm.command(command.clone()).await.err();
-        refused.map(|why| Msg::Refused(command, why))
     }
 
     /// Gives the terminal to the person's own editor for as long as that runs.

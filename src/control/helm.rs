@@ -17,6 +17,15 @@ use crate::{
     runtime::{Handle, Live},
 };
 
+/// Why a command is not known to be carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unheeded {
+    /// It will not be, for this reason.
+    Refused(String),
+    /// Nobody answered, and it may be all the same.
+    Unanswered(String),
+}
+
 /// Where the commands of a screen go.
 #[derive(Debug, Clone)]
 pub enum Helm {
@@ -28,9 +37,9 @@ pub enum Helm {
 
 impl Helm {
     /// Asks the session for something; the answer says why not, if it will not.
-    pub async fn command(&self, command: Command) -> Result<(), String> {
+    pub async fn command(&self, command: Command) -> Result<(), Unheeded> {
         match self {
-            Self::Here(handle) => handle.command(By::Tui, command).await,
+            Self::Here(handle) => handle.command(By::Tui, command).await.map_err(Unheeded::Refused),
             Self::There(remote) => remote.command(command).await,
         }
     }
@@ -84,20 +93,35 @@ impl Remote {
         Ok((Self::Near(folder.clone()), Following { news, live, nats }))
     }
 
-    async fn command(&self, command: Command) -> Result<(), String> {
+    async fn command(&self, command: Command) -> Result<(), Unheeded> {
         let folder = match self {
             Self::Near(folder) => folder.clone(),
             Self::Far(asking) => {
                 let asked = asking.ask(Asker::Tui, &command.into()).await;
-                return asked.map(drop).map_err(|error| error.to_string());
+                return asked.map(drop).map_err(|error| unheeded(error, |_| true));
             }
         };
         // One connection a command: it cannot have grown old, and a person does not type faster.
         let asked =
             tokio::task::spawn_blocking(move || Client::connect(&folder)?.ask(Asker::Tui, &command.into())).await;
         match asked {
-            Ok(answer) => answer.map(|_| ()).map_err(|error| error.to_string()),
-            Err(panic) => Err(format!("the session could not be asked: {panic}")),
+            Ok(answer) => {
+                answer.map(drop).map_err(|error| unheeded(error, |cause| cause.kind() == std::io::ErrorKind::TimedOut))
+            }
+            Err(panic) => Err(Unheeded::Refused(format!("the session could not be asked: {panic}"))),
+        }
+    }
+}
+
+/// What it means that a session did not do what it was asked for: it may have heard it if it was reached and then silent.
+fn unheeded(error: AskError, was_silent: impl Fn(&std::io::Error) -> bool) -> Unheeded {
+    let words = error.to_string();
+    match error {
+        AskError::Unreachable { cause, .. } if was_silent(&cause) => {
+            Unheeded::Unanswered(format!("{words}; it is not known whether it took that"))
+        }
+        AskError::Unreachable { .. } | AskError::NotRunning(_) | AskError::Refused(_) | AskError::Ended(_) => {
+            Unheeded::Refused(words)
         }
     }
 }

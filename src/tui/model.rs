@@ -15,6 +15,7 @@ use super::{
     runs::{RowId, Rows, Runs},
     stream::Stream,
     theme::{Role, Theme},
+    update::Ask,
     view,
 };
 use crate::{
@@ -23,6 +24,7 @@ use crate::{
         State,
         event::Event,
         ids::ItemId,
+        input::Command,
         tasks::{graph::Graph, task::Task},
         time::At,
     },
@@ -101,6 +103,28 @@ pub struct Toast {
     pub role: Role,
 }
 
+/// What was written and sent, by the command that it became.
+#[derive(Debug, Default)]
+pub struct Sent(Vec<(Command, Box<EditorModal>)>);
+
+impl Sent {
+    /// Keeps what became these requests: the first of them has the text.
+    pub fn keep(&mut self, asks: &[Ask], editor: EditorModal) {
+        let first = asks.iter().find_map(|ask| match ask {
+            Ask::Command(command) => Some(command),
+            Ask::InOrder(commands) => commands.first(),
+            _ => None,
+        });
+        self.0.extend(first.map(|command| (command.clone(), Box::new(editor))));
+    }
+
+    /// What became of this command is known now; gives what was written for it.
+    pub fn take(&mut self, command: &Command) -> Option<Box<EditorModal>> {
+        let at = self.0.iter().position(|(sent, _)| sent == command)?;
+        Some(self.0.remove(at).1)
+    }
+}
+
 /// Everything that the screen shows.
 #[derive(Debug)]
 pub struct Model {
@@ -132,8 +156,8 @@ pub struct Model {
     pub aside: Option<Box<GateModal>>,
     /// A message that was begun and not sent.
     pub draft: String,
-    /// What was written and sent just now: it comes back if it is refused.
-    pub sent: Option<Box<EditorModal>>,
+    /// What was written and sent, as long as nobody said what became of it.
+    pub sent: Sent,
     /// What was searched for last.
     pub query: String,
     /// A word to the person.
@@ -182,7 +206,7 @@ impl Model {
             modals: Vec::new(),
             aside: None,
             draft: String::new(),
-            sent: None,
+            sent: Sent::default(),
             query: String::new(),
             toast: None,
             keymap,

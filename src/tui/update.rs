@@ -42,8 +42,12 @@ pub enum Msg {
     Resize(u16, u16),
     /// The terminal has the focus, or lost it.
     Focus(bool),
+    /// A command was taken.
+    Accepted(Command),
     /// A command was refused, and why.
     Refused(Command, String),
+    /// Nobody said what became of a command, and why.
+    Unanswered(Command, String),
     /// Something else could not be done.
     Failed(String),
     /// A text was read for the viewer.
@@ -101,7 +105,6 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
         Msg::Mouse(_) | Msg::Paste(_) if !view::has_room(model.size) => Vec::new(),
         Msg::Key(key) => {
             model.toast = None;
-            model.sent = None;
             on_key(model, key, reload)
         }
         Msg::Mouse(mouse) => on_mouse(model, mouse, reload),
@@ -122,10 +125,21 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
             model.terminal_focused = focused;
             Vec::new()
         }
+        Msg::Accepted(command) => {
+            model.sent.take(&command);
+            Vec::new()
+        }
         Msg::Refused(command, why) => {
-            // A turn that is over cannot be cancelled, but the message that it was cancelled for is on its way.
-            if command != Command::CancelTurn {
-                write_again(model);
+            // What was written and refused is not lost: it is there again, to be made better.
+            model.modals.extend(model.sent.take(&command).map(Modal::Editor));
+            model.say(Role::Warning, why);
+            Vec::new()
+        }
+        Msg::Unanswered(command, why) => {
+            // It may have arrived, and is not to be sent twice without a thought: it waits where drafts do.
+            let sent = model.sent.take(&command).filter(|editor| editor.purpose.keeps_a_draft());
+            if let Some(editor) = sent.filter(|_| model.draft.is_empty()) {
+                model.draft = editor.text();
             }
             model.say(Role::Warning, why);
             Vec::new()
@@ -139,13 +153,6 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
             Vec::new()
         }
         Msg::Edited { purpose, before, text } => edited_outside(model, purpose, &before, &text),
-    }
-}
-
-/// What was written and refused is not lost: it is there again, to be made better.
-fn write_again(model: &mut Model) {
-    if let Some(editor) = model.sent.take() {
-        model.modals.push(Modal::Editor(editor));
     }
 }
 

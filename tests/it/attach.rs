@@ -308,6 +308,25 @@ fn nothing_is_attached_where_nothing_runs_or_nobody_sits() {
     assert!(terminal.text().contains("no session is running"), "{}", terminal.text());
 }
 
+#[test]
+fn a_session_that_does_not_answer_takes_no_key_from_the_screen() {
+    let session = Background::start(scripted("", UNTIL_GO));
+    let mut terminal = Terminal::open(&session.project, &["attach"], WIDE);
+    terminal.wait_for_status("the agent works");
+    let creel = Pid::from_raw(session.pid).expect("a process");
+    kill_process(creel, Signal::STOP).expect("it is there");
+    terminal.press("p q");
+    terminal.wait_for_text("Leave?");
+    // What was asked for arrives when the session goes on, once.
+    kill_process(creel, Signal::CONT).expect("it is there");
+    session.waits_for("paused");
+    terminal.press("d");
+    assert_eq!(terminal.end(), 0);
+    assert_eq!(session.project.kind("paused").len(), 1);
+    assert_eq!(session.project.creel(&["stop", "--now"]).code, 0);
+    session.ends("cancelled");
+}
+
 /// Runs `creel pending edit 1` with this as the editor; gives the exit code and what the terminal showed.
 fn edits(session: &Background, editor: &str) -> (i32, String) {
     let path = session.project.root().join("editor");

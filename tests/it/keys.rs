@@ -1002,6 +1002,35 @@ fn a_message_for_now_that_is_refused_is_not_lost_and_one_that_is_queued_does_not
 }
 
 #[test]
+fn a_refusal_that_comes_late_brings_back_what_was_refused() {
+    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    for text in ["one", "two"] {
+        screen.press("m");
+        screen.type_text(text);
+        screen.press("ctrl-s");
+    }
+    screen.press("j k");
+    let message = |text: &str| Command::Message(text.into());
+    screen.told(Msg::Accepted(message("one")));
+    screen.told(Msg::Refused(message("one"), "the session is over".into()));
+    assert_eq!(editor_text(&screen), None, "it was taken");
+    screen.told(Msg::Refused(message("two"), "the session is over".into()));
+    assert_eq!(editor_text(&screen).as_deref(), Some("two"));
+}
+
+#[test]
+fn what_may_have_arrived_is_not_sent_again_and_not_lost() {
+    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    screen.press("m");
+    screen.type_text("Hello");
+    screen.press("ctrl-s");
+    screen.told(Msg::Unanswered(Command::Message("Hello".into()), "it does not answer".into()));
+    assert_eq!((editor_text(&screen), toast(&screen)), (None, "it does not answer"));
+    screen.press("m");
+    assert_eq!(editor_text(&screen).as_deref(), Some("Hello"));
+}
+
+#[test]
 fn the_session_is_steered() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     assert_eq!(screen.press("p"), asked(Command::Pause));

@@ -127,6 +127,9 @@ impl Client {
     fn broken(&self, cause: io::Error) -> AskError {
         let ended = [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe].contains(&cause.kind());
         let name = self.name.clone();
+        // What the kernel says of a limit that has passed tells nobody anything.
+        let silent = [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut].contains(&cause.kind());
+        let cause = if silent { io::Error::new(io::ErrorKind::TimedOut, "it does not answer") } else { cause };
         if ended { AskError::Ended(name) } else { AskError::Unreachable { name, cause } }
     }
 }

@@ -5,7 +5,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use super::{
     Ask, lay_over,
     pane::{is_live, search},
-    perform, task, write_again,
+    perform, task,
 };
 use crate::{
     engine::{
@@ -136,13 +136,16 @@ fn finish_editing(model: &mut Model, editor: EditorModal) -> Vec<Ask> {
     if editor.purpose.keeps_a_draft() {
         model.draft.clear();
     }
-    let meant = meant(&editor.purpose, editor.text());
-    model.sent = Some(Box::new(editor));
-    meant.unwrap_or_else(|why| {
-        write_again(model);
-        model.say(Role::Warning, why);
-        Vec::new()
-    })
+    match meant(&editor.purpose, editor.text()) {
+        Ok(asks) => {
+            model.sent.keep(&asks, editor);
+            asks
+        }
+        Err(why) => {
+            model.say(Role::Warning, why);
+            lay_over(model, Modal::Editor(Box::new(editor)))
+        }
+    }
 }
 
 /// What is asked for by what was written.
