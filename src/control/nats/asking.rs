@@ -43,7 +43,7 @@ impl Asking {
         let unreachable = |cause| AskError::Unreachable { name: self.session.clone(), cause };
         // The client would keep it until the server is back, and by then nobody may want it any more.
         if self.client.connection_state() != State::Connected {
-            return Err(unreachable(io::Error::other("the connection to the server is lost; nothing was sent")));
+            return Err(AskError::Refused("the connection to the server is lost; nothing was sent".to_owned()));
         }
         let answered = self.client.send_request(self.subjects.commands(), message).await;
         let answer = answered.map_err(|error| match error.kind() {
