@@ -122,9 +122,11 @@ impl Runtime {
     ) -> Result<Self, RuntimeError> {
         let agent = start_agent(&opened.state, opened.journal.folder(), &scene, &opened.past_prompts)?;
         let gatekeepers = gatekeepers(&opened.state, opened.journal.folder(), &scene, opened.past_reviews);
-        let mut runtime = Self::new(opened.state, opened.journal, scene, (agent, gatekeepers), watchers);
-        if opened.torn > 0 {
-            let text = format!("the journal ended in the middle of a record; {} bytes were cut off", opened.torn);
+        let torn = opened.journal.torn();
+        let journal = opened.journal.take_up()?;
+        let mut runtime = Self::new(opened.state, journal, scene, (agent, gatekeepers), watchers);
+        if torn > 0 {
+            let text = format!("the journal ended in the middle of a record; {torn} bytes were cut off");
             let _ = runtime.take(Input::Warned(text))?;
         }
         match runtime.take(resume)? {

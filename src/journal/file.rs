@@ -5,6 +5,7 @@
 //! - What [`Journal::append`] has returned survives `kill -9` of this process; records that a person or the agent
 //!   relies on survive the loss of power, too.
 //! - A failed append leaves no half of a record behind.
+//! - Nothing of a session is changed until it is taken up: a journal that nobody trusts can be opened.
 
 use std::{
     collections::BTreeMap,
@@ -18,6 +19,7 @@ use std::{
 
 use super::{
     folder::{Folder, PRIVATE_FILE, has_records},
+    open,
     record::{Record, RecordError, VERSION},
 };
 use crate::engine::{State, event::Event, time::At};
@@ -84,15 +86,25 @@ pub struct Journal {
     sync: mpsc::Sender<()>,
 }
 
+/// A journal that is locked, and is as it was found.
+#[derive(Debug)]
+pub struct Untouched {
+    file: File,
+    folder: Folder,
+    seq: u64,
+    /// The length of its whole lines.
+    length: u64,
+    /// How many bytes of a torn last line there are behind them.
+    torn: u64,
+}
+
 /// What was found when a journal was opened.
 #[derive(Debug)]
 pub struct Opened {
-    /// The journal, locked.
-    pub journal: Journal,
+    /// The journal.
+    pub journal: Untouched,
     /// The session so far.
     pub state: State,
-    /// How many bytes of a torn last line were cut off.
-    pub torn: u64,
     /// The prompts of the session's own agent whose turns had come to an end, oldest first.
     pub past_prompts: Vec<String>,
     /// The same for those who review, by their names.
@@ -109,7 +121,7 @@ impl Journal {
         folder.create().map_err(io("create", &folder.path))?;
         let path = folder.journal();
         let mut options = OpenOptions::new();
-        let opened = options.read(true).append(true).create(true).mode(PRIVATE_FILE).open(&path);
+        let opened = open::open(&path, options.read(true).append(true).create(true).mode(PRIVATE_FILE));
         let file = opened.map_err(io("create", &path))?;
         lock(&file, folder)?;
         if has_records(&file) {
@@ -121,34 +133,27 @@ impl Journal {
         Self::new(file, folder, 0, 0)
     }
 
-    /// Goes on with the journal of a session that stopped or was killed.
+    /// Opens the journal of a session that stopped or was killed. Nothing is changed yet.
     pub fn open(folder: &Folder) -> Result<Opened, JournalError> {
         let path = folder.journal();
-        if !folder.exists() {
-            return Err(JournalError::Missing(folder.name.clone()));
-        }
-        let mut file = OpenOptions::new().read(true).append(true).open(&path).map_err(|cause| JournalError::Io {
-            doing: "open",
-            path: path.clone(),
-            cause,
-        })?;
-        lock(&file, folder)?;
         let io = |doing| {
             let path = path.clone();
             move |cause| JournalError::Io { doing, path, cause }
         };
-        let (length, torn) = whole_lines(&mut file).map_err(io("read"))?;
-        if torn > 0 {
-            file.set_len(length).map_err(io("repair"))?;
+        if !folder.exists() {
+            return Err(JournalError::Missing(folder.name.clone()));
         }
+        let mut file = open::open(&path, OpenOptions::new().read(true).append(true)).map_err(io("open"))?;
+        lock(&file, folder)?;
+        let (length, torn) = whole_lines(&mut file).map_err(io("read"))?;
         let mut prompts = Prompts::default();
         let mut seq = 0;
         let state = fold_with(&path, |record| {
             seq = record.seq;
             prompts.see(&record.event);
         })?;
-        let journal = Self::new(file, folder, seq, length)?;
-        Ok(Opened { journal, state, torn, past_prompts: prompts.answered, past_reviews: prompts.reviews })
+        let journal = Untouched { file, folder: folder.clone(), seq, length, torn };
+        Ok(Opened { journal, state, past_prompts: prompts.answered, past_reviews: prompts.reviews })
     }
 
     fn new(file: File, folder: &Folder, seq: u64, length: u64) -> Result<Self, JournalError> {
@@ -212,6 +217,30 @@ impl Journal {
     }
 }
 
+impl Untouched {
+    /// The folder that it lies in.
+    pub fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// How many bytes of a torn last line will be cut off.
+    pub fn torn(&self) -> u64 {
+        self.torn
+    }
+
+    /// Makes it the journal of a session that this process runs.
+    pub fn take_up(self) -> Result<Journal, JournalError> {
+        let Self { file, folder, seq, length, torn } = self;
+        // It may have come without a place for outputs, or with a link in place of it.
+        folder.create().map_err(|cause| JournalError::Io { doing: "use", path: folder.path.clone(), cause })?;
+        if torn > 0 {
+            let io = |cause| JournalError::Io { doing: "repair", path: folder.journal(), cause };
+            file.set_len(length).map_err(io)?;
+        }
+        Journal::new(file, &folder, seq, length)
+    }
+}
+
 impl Drop for Journal {
     fn drop(&mut self) {
         let _ = self.file.sync_data();
@@ -259,19 +288,21 @@ fn lock(file: &File, folder: &Folder) -> Result<(), JournalError> {
 /// Whoever runs a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holder {
-    /// The process; missing only in the moment in which it starts.
+    /// The process; missing only until it has taken the session up.
     pub pid: Option<u32>,
 }
 
 /// Who runs a session, if anybody does.
 pub fn running(folder: &Folder) -> Option<Holder> {
-    let file = File::open(folder.journal()).ok()?;
+    let file = open::to_read(&folder.journal()).ok()?;
     let held = || matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
     let deadline = Instant::now() + DYING;
     while held() {
         let pid = folder.read_pid();
-        if !pid.is_some_and(is_dying) || Instant::now() > deadline {
-            return Some(Holder { pid });
+        let dying = pid.is_some_and(is_dying);
+        if !dying || Instant::now() > deadline {
+            // Somebody else may have opened it, and not taken it up yet.
+            return Some(Holder { pid: pid.filter(|_| !dying) });
         }
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -335,7 +366,7 @@ impl Prompts {
 /// Reads a journal, record by record. An unterminated last line is not a record yet.
 pub fn read(path: &Path, mut each: impl FnMut(Record)) -> Result<(), JournalError> {
     let io = |cause| JournalError::Io { doing: "read", path: path.to_owned(), cause };
-    let mut reader = BufReader::with_capacity(256 << 10, File::open(path).map_err(io)?);
+    let mut reader = BufReader::with_capacity(256 << 10, open::to_read(path).map_err(io)?);
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();

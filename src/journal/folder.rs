@@ -1,16 +1,24 @@
 //! Where sessions live on disk: `.creel/sessions/NAME/`, for the owner only.
+//!
+//! # Invariants
+//! - Nothing is made or changed behind a link: what a clone brings along is no session's folder.
 
 use std::{
     fs,
-    io::{self, BufRead as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    io::{self, BufRead as _, Read as _, Write as _},
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
 };
+
+use super::open;
 
 /// Owner only, for folders.
 pub const PRIVATE_DIR: u32 = 0o700;
 /// Owner only, for files.
 pub const PRIVATE_FILE: u32 = 0o600;
+
+/// More than the first record of a session ever has. No more is read to find its end.
+const LONGEST: u64 = 256 << 20;
 
 /// The sessions of a project.
 #[derive(Debug, Clone)]
@@ -29,9 +37,15 @@ pub struct Folder {
 
 /// Whether there is a whole line in it.
 pub(super) fn has_records(file: &fs::File) -> bool {
-    let mut line = Vec::new();
-    let read = io::BufReader::new(file).read_until(b'\n', &mut line);
-    read.is_ok() && line.last() == Some(&b'\n')
+    let mut reader = io::BufReader::new(file.take(LONGEST));
+    while let Ok(read) = reader.fill_buf() {
+        if read.is_empty() || read.contains(&b'\n') {
+            return !read.is_empty();
+        }
+        let length = read.len();
+        reader.consume(length);
+    }
+    false
 }
 
 impl Sessions {
@@ -94,28 +108,31 @@ impl Folder {
 
     /// Whether the session exists: a journal without a whole record is what is left of one that never began.
     pub fn exists(&self) -> bool {
-        fs::File::open(self.journal()).is_ok_and(|file| has_records(&file))
+        open::to_read(&self.journal()).is_ok_and(|file| has_records(&file))
     }
 
     /// Makes the folder, and keeps it out of version control: what agents and hooks print may be private.
     pub(super) fn create(&self) -> io::Result<()> {
         let root = self.path.parent().unwrap_or(&self.path);
         fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(root)?;
-        let ignore = root.join(".gitignore");
-        if !ignore.exists() {
-            fs::write(ignore, "*\n")?;
+        let ignore = fs::OpenOptions::new().write(true).create_new(true).open(root.join(".gitignore"));
+        match ignore {
+            Ok(mut ignore) => ignore.write_all(b"*\n")?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
         }
-        fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(&self.path)?;
-        fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(self.path.join("outputs"))
+        for folder in [&self.path, &self.path.join("outputs")] {
+            fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(folder)?;
+            open::is_folder(folder)?;
+        }
+        Ok(())
     }
 
     pub(super) fn write_pid(&self) -> io::Result<()> {
-        let mut options = fs::OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(PRIVATE_FILE).open(self.pid_file())?;
-        writeln!(file, "{}", std::process::id())
+        open::replace(&self.pid_file(), &format!("{}\n", std::process::id()))
     }
 
     pub(super) fn read_pid(&self) -> Option<u32> {
-        fs::read_to_string(self.pid_file()).ok()?.trim().parse().ok()
+        open::line(&self.pid_file()).ok()?.trim().parse().ok()
     }
 }

@@ -17,7 +17,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
-use super::{Folder, folder::PRIVATE_FILE};
+use super::{Folder, folder::PRIVATE_FILE, open};
 
 /// How much is read at a time.
 const CHUNK: usize = 64 << 10;
@@ -86,8 +86,8 @@ impl Outbox {
     /// Opens the outbox of a session; nothing, if somebody else sends it.
     pub fn open(folder: &Folder) -> io::Result<Option<Self>> {
         let mut options = OpenOptions::new();
-        let path = folder.outbox_file();
-        let mut file = options.read(true).write(true).create(true).truncate(false).mode(PRIVATE_FILE).open(path)?;
+        options.read(true).write(true).create(true).truncate(false).mode(PRIVATE_FILE);
+        let mut file = open::open(&folder.outbox_file(), &mut options)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(None),
@@ -130,7 +130,7 @@ impl Outbox {
 
     /// The records after an offset at which one ends.
     pub fn letters(&self, offset: u64) -> io::Result<Letters> {
-        let mut file = File::open(&self.journal)?;
+        let mut file = open::to_read(&self.journal)?;
         file.seek(SeekFrom::Start(offset))?;
         Ok(Letters { file, offset, chunk: vec![0; CHUNK].into_boxed_slice(), rest: BytesMut::new() })
     }

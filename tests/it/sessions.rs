@@ -1,6 +1,10 @@
 //! Whole sessions with the real program: exit codes, signals, death and resumption, what is left behind.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, process::Stdio};
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    process::Stdio,
+};
 
 use creel::engine::{
     event::{By, Event},
@@ -131,6 +135,54 @@ fn a_journal_that_came_with_a_clone_is_not_resumed_without_trust() {
     let refused = project.creel(&["resume", "s"]);
     assert_eq!(refused.code, 2);
     assert!(refused.err.contains("touch ran"), "{}", refused.err);
+}
+
+#[test]
+fn nothing_of_a_journal_that_came_with_a_clone_is_changed_before_it_is_trusted() {
+    let project = scripted("", "  - say: one\n  - say: <promise>COMPLETE</promise>\n").file("../key", "secret");
+    assert_eq!(project.creel(&["run", "--headless", "--trust", "-s", "s", "-n", "1"]).code, 3);
+    fs::remove_dir_all(project.state_dir()).expect("another machine");
+    let session = project.root().join(".creel/sessions/s");
+    for name in ["pid", "pid.new", "socket.new", "outbox"] {
+        symlink("../../../../key", session.join(name)).expect("a link");
+    }
+    let torn = fs::read_to_string(project.journal()).expect("a journal") + "{\"v\":1,\"se";
+    fs::write(project.journal(), &torn).expect("a torn journal");
+
+    let refused = project.creel(&["resume", "s", "--headless", "-n", "2"]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    assert_eq!(fs::read_to_string(project.journal()).expect("a journal"), torn);
+    assert!(session.join("pid").is_symlink() && project.read("../key") == "secret");
+
+    let trusted = project.creel(&["resume", "s", "--headless", "-n", "2", "--trust"]);
+    assert_eq!(trusted.code, 0, "{}", trusted.err);
+    assert_eq!(project.read("../key"), "secret");
+}
+
+#[test]
+fn no_link_is_taken_for_a_session_or_for_a_part_of_one() {
+    let project = scripted("", "  - say: <promise>COMPLETE</promise>\n").file("../elsewhere/note", "one\ntwo");
+    assert_eq!(project.run().code, 0);
+    let (sessions, elsewhere) = (project.root().join(".creel/sessions"), project.root().join("../elsewhere"));
+    let links = [("note", "../../../../elsewhere/note"), ("zero", "/dev/zero"), ("new", "../../../../elsewhere/new")];
+    for (name, target) in links {
+        fs::create_dir(sessions.join(name)).expect("a folder");
+        symlink(target, sessions.join(name).join("journal.jsonl")).expect("a link");
+    }
+    symlink("../../../elsewhere", sessions.join("folder")).expect("a link");
+    fs::create_dir(sessions.join("outputs")).expect("a folder");
+    symlink("../../../../elsewhere", sessions.join("outputs/outputs")).expect("a link");
+
+    let listed: serde_json::Value = serde_json::from_str(&project.creel(&["sessions", "--json"]).out).expect("JSON");
+    assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
+    assert_eq!(project.creel(&["resume", "note", "--trust"]).code, 2);
+    for name in ["note", "zero", "new", "folder", "outputs"] {
+        let refused = project.creel(&["run", "--headless", "--trust", "-s", name]);
+        assert_eq!(refused.code, 1, "{name}: {}", refused.err);
+        assert!(refused.err.contains("it is a link"), "{name}: {}", refused.err);
+    }
+    assert_eq!(project.read("../elsewhere/note"), "one\ntwo");
+    assert_eq!(fs::read_dir(elsewhere).expect("a folder").count(), 1, "nothing was made there");
 }
 
 #[test]

@@ -23,6 +23,7 @@ use rustix::process::geteuid;
 use crate::journal::{
     Folder,
     folder::{PRIVATE_DIR, PRIVATE_FILE},
+    open,
 };
 
 /// What fits into the address of a socket everywhere.
@@ -74,7 +75,7 @@ impl Address {
     /// The address that the session told.
     pub fn of(folder: &Folder) -> Option<Self> {
         let told_in = folder.socket_file();
-        let told = fs::read_to_string(&told_in).ok()?;
+        let told = open::line(&told_in).ok()?;
         Some(Self { socket: PathBuf::from(told.strip_suffix('\n')?), told_in })
     }
 
@@ -85,10 +86,7 @@ impl Address {
 
     fn tell(&self) -> io::Result<()> {
         // Whole or not at all: somebody may be reading it.
-        let draft = self.told_in.with_extension("new");
-        fs::write(&draft, self.line())?;
-        fs::set_permissions(&draft, Permissions::from_mode(PRIVATE_FILE))?;
-        fs::rename(&draft, &self.told_in)
+        open::replace(&self.told_in, &self.line())
     }
 
     /// Connects. A file of somebody else's is not talked to: the session's folder may have come with a clone.
@@ -105,7 +103,7 @@ impl Address {
         if fs::symlink_metadata(&self.socket).is_ok_and(|meta| meta.file_type().is_socket()) {
             let _ = fs::remove_file(&self.socket);
         }
-        if fs::read_to_string(&self.told_in).is_ok_and(|told| told == self.line()) {
+        if open::line(&self.told_in).is_ok_and(|told| told == self.line()) {
             let _ = fs::remove_file(&self.told_in);
         }
     }
