@@ -18,7 +18,7 @@ use crate::{
         trust::plan_document,
     },
     engine::{
-        event::{Outcome, Presence, SessionStarted},
+        event::{Presence, SessionStarted},
         input::Input,
         policy::Plan,
         submit::Pipeline,
@@ -112,7 +112,7 @@ pub(super) fn resume(args: &ResumeArgs, leash: Option<&Leash>) -> Result {
     let (root, sessions) = project::sessions_of(&args.config)?;
     let folder = match &args.session {
         Some(name) => sessions.folder(name),
-        None => latest_unfinished(&sessions)?,
+        None => latest_unfinished(&sessions, args.max_iterations)?,
     };
     let opened = Journal::open(&folder)?;
     let plan = &opened.state.began.plan;
@@ -247,16 +247,22 @@ pub(super) fn dated(name: &str) -> String {
     format!("{name}-{}", jiff::Zoned::now().strftime("%Y%m%d-%H%M%S"))
 }
 
-fn latest_unfinished(sessions: &Sessions) -> Result<Folder> {
+/// The latest session that can be gone on with. One that an agent led itself only waits for that agent: it comes after
+/// all others.
+fn latest_unfinished(sessions: &Sessions, max_iterations: Option<u32>) -> Result<Folder> {
     let all = sessions.list().map_err(|error| Failure::failed(format!("cannot list the sessions: {error}")))?;
-    let can_go_on = |folder: &Folder| {
-        let over = |outcome| matches!(outcome, Outcome::Complete | Outcome::Forced | Outcome::Limit);
-        journal::running(folder).is_none()
-            && journal::fold(&folder.journal()).is_ok_and(|state| !state.outcome().is_some_and(over))
-    };
-    all.into_iter()
-        .find(can_go_on)
-        .ok_or_else(|| Failure::usage("there is no session to go on with; `creel sessions` lists all"))
+    let mut waits = None;
+    for folder in all.into_iter().filter(|folder| journal::running(folder).is_none()) {
+        let Ok(state) = journal::fold(&folder.journal()) else { continue };
+        if state.refuse_resume(max_iterations).is_some() {
+            continue;
+        }
+        if !state.is_led_from_outside() {
+            return Ok(folder);
+        }
+        waits = waits.or(Some(folder));
+    }
+    waits.ok_or_else(|| Failure::usage("there is no session to go on with; `creel sessions` lists all"))
 }
 
 /// Resuming asks for trust as well, since a journal can come with a clone; what was just allowed need not be asked.

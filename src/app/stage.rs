@@ -376,8 +376,8 @@ fn farewell(folder: &Folder, left: &Left, elsewhere: &str) {
         say(&format!("creel: the journal was deleted while the session ran; a copy is in {}", copy.display()));
         return;
     }
-    match (left.leave, left.state.outcome()) {
-        (Leave::NobodyThere, _) => {
+    match left.leave {
+        Leave::NobodyThere => {
             let why = why(left);
             let advice = match left.state.gates.open.as_ref().map(|gate| gate.about) {
                 Some(About::Permission) => {
@@ -389,15 +389,16 @@ fn farewell(folder: &Folder, left: &Left, elsewhere: &str) {
                 "creel: the session waits for a person: {why}\n  go on with `creel resume {name}`{elsewhere}{advice}"
             ));
         }
-        (Leave::Ended, Some(Outcome::Cancelled | Outcome::Escalated | Outcome::Failed | Outcome::Aborted)) => {
+        // The outcome alone does not tell: a person may have cut the end short.
+        Leave::Ended if left.state.refuse_resume(None).is_none() => {
             say(&format!(
                 "creel: see what happened with `creel show {name}`, go on with `creel resume {name}`{elsewhere}"
             ));
         }
-        (Leave::Ended, Some(Outcome::Limit)) => {
+        Leave::Ended if left.state.outcome() == Some(Outcome::Limit) => {
             say(&format!("creel: go on with `creel resume {name} --max-iterations N`{elsewhere}"));
         }
-        (Leave::Ended, Some(Outcome::Complete | Outcome::Forced) | None) => {}
+        Leave::Ended => {}
     }
 }
 

@@ -42,7 +42,8 @@ impl State {
         self.offer_checkpoint(checkpoint).into_iter().fold(resumed, Step::and)
     }
 
-    fn refuse_resume(&self, max_iterations: Option<u32>) -> Option<String> {
+    /// Why the session is not gone on with, up to that many iterations.
+    pub fn refuse_resume(&self, max_iterations: Option<u32>) -> Option<String> {
         self.outcome()?;
         let ending = self.ending.as_ref().filter(|ending| !ending.interrupted)?;
         match ending.outcome {

@@ -1,8 +1,13 @@
 //! Whole sessions with the real program: exit codes, signals, death and resumption, what is left behind.
 
 use std::{
+    ffi::OsStr,
     fs,
-    os::unix::fs::{PermissionsExt as _, symlink},
+    io::Write as _,
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{PermissionsExt as _, symlink},
+    },
     process::Stdio,
 };
 
@@ -17,7 +22,7 @@ use serde_json::json;
 use crate::support::{
     lives,
     mcp::Raw,
-    project::{Project, eventually_in, lines},
+    project::{Project, Ran, Started, eventually_in, lines, until},
     world::{Script, World},
 };
 
@@ -379,6 +384,50 @@ fn ended_sessions_are_not_resumed_but_stopped_and_limited_ones_are() {
 }
 
 #[test]
+fn without_a_name_the_latest_session_that_can_go_on_is_resumed() {
+    let project = scripted("", "  - hang: true\n");
+    let mut old = Started::of(project.command(&["run", "--json", "--trust", "-s", "old"]));
+    old.wait_for("prompt_sent");
+    old.signal(Signal::INT);
+    assert_eq!(old.end().code, 130);
+    project.write("scenario.yaml", "turns:\n  - say: one\n  - say: <promise>COMPLETE</promise>\n");
+    assert_eq!(project.creel(&["run", "--headless", "--trust", "-s", "s", "-n", "1"]).code, 3);
+    let resumed = project.creel(&["resume", "--headless", "-n", "2"]);
+    assert_eq!(resumed.code, 0, "{}{}", resumed.out, resumed.err);
+    assert_eq!(project.outcome().as_deref(), Some("complete"));
+}
+
+#[test]
+fn a_session_that_was_stopped_after_a_forced_iteration_is_found_and_told_of() {
+    let project = scripted(
+        "max_hook_retries: 0\nhooks: { stop: [{ command: '[ -e fine ] || exit 2' }] }",
+        "  - { run: 'until [ -e go ]; do sleep 0.05; done', say: one }\n  - say: <promise>COMPLETE</promise>\n",
+    );
+    let mut creel = project.start();
+    creel.wait_for("prompt_sent");
+    assert_eq!(project.creel(&["stop"]).code, 0);
+    project.write("go", "");
+    let ended = creel.end();
+    assert_eq!(project.outcome().as_deref(), Some("forced"));
+    assert!(ended.err.contains("go on with `creel resume s`"), "{}", ended.err);
+    project.write("fine", "");
+    let resumed = project.creel(&["resume", "--headless"]);
+    assert_eq!(resumed.code, 0, "{}{}", resumed.out, resumed.err);
+}
+
+#[test]
+fn a_session_that_an_agent_led_itself_comes_after_all_others() {
+    let project = scripted("", "  - say: one\n  - say: <promise>COMPLETE</promise>\n");
+    assert_eq!(project.creel(&["run", "--headless", "--trust", "-s", "s", "-n", "1"]).code, 3);
+    let mut agent = Raw::greeted(&project);
+    agent.does("task_add", &json!({"goal": "Do it"}));
+    agent.child.kill().expect("it runs");
+    agent.child.wait().expect("it ended");
+    assert_eq!(project.creel(&["resume", "--headless", "-n", "2"]).code, 0);
+    assert_eq!(project.outcome().as_deref(), Some("complete"));
+}
+
+#[test]
 fn a_name_of_the_config_is_numbered_and_one_of_the_command_line_must_be_free() {
     let project = scripted("session: mine", "  - say: <promise>COMPLETE</promise>\n");
     for name in ["mine", "mine-2"] {
@@ -455,10 +504,10 @@ fn a_reader_that_stops_reading_holds_neither_hooks_nor_signals() {
     // Nobody reads from this pipe, and it is not closed either.
     let mut creel = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("creel starts");
     eventually_in(&project.root().join("hook-done"));
-    crate::support::project::until("the second turn", || project.kind("prompt_sent").len() == 2);
+    until("the second turn", || project.kind("prompt_sent").len() == 2);
     let pid = rustix::process::Pid::from_raw(i32::try_from(creel.id()).expect("a number")).expect("a process");
     rustix::process::kill_process(pid, Signal::INT).expect("it runs");
-    crate::support::project::until("the end", || project.outcome().is_some());
+    until("the end", || project.outcome().is_some());
     // It waits for its reader now, or is gone.
     let _ = rustix::process::kill_process(pid, Signal::INT);
     assert_eq!(creel.wait().expect("it ended").code(), Some(130));
@@ -489,7 +538,7 @@ fn processes_of_a_creel_inside_a_hook_end_with_the_outer_one() {
     creel.signal(Signal::INT);
     creel.signal(Signal::INT);
     creel.end();
-    crate::support::project::until("the end of the inner agent", || !lives(inner));
+    until("the end of the inner agent", || !lives(inner));
 }
 
 #[test]
@@ -507,7 +556,7 @@ fn sessions_of_another_folder_are_found_by_its_config() {
     let mut elsewhere = project.command(&["run", "-c", "../p/creel.yaml", "--headless", "--trust", "-s", "s"]);
     let other = project.root().parent().expect("a folder").join("other");
     fs::create_dir_all(&other).expect("a folder");
-    let ran = crate::support::project::Ran::of(&elsewhere.current_dir(&other).output().expect("creel starts"));
+    let ran = Ran::of(&elsewhere.current_dir(&other).output().expect("creel starts"));
     assert_eq!(ran.code, 3, "{}", ran.err);
     assert!(ran.err.contains(&format!("in {}", project.root().display())), "{}", ran.err);
     let mut show = project.command(&["show", "s", "-c", "../p/creel.yaml"]);
