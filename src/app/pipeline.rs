@@ -15,7 +15,6 @@ use crate::{
     control::{
         cli::{DetachArgs, PipelineArgs, steer::SessionArgs},
         socket::message::Request,
-        trust::plan_document,
     },
     engine::{input::Input, submit::Pipeline, tasks::graph::Graph},
     journal::{self, Folder, Journal, Sessions},
@@ -46,7 +45,7 @@ pub(super) fn pipeline(pipeline: Pipeline, args: &PipelineArgs) -> Result {
 fn of_session(pipeline: Pipeline, args: &PipelineArgs, root: PathBuf, folder: &Folder) -> Result {
     let opened = Journal::open(folder)?;
     let plan = &opened.state.began.plan;
-    trust::require(&trust::place_of_plans(&root), &[plan_document(plan)], &trust::of_session(plan), asked(args))?;
+    trust::require_session(folder.project(), plan, asked(args))?;
     let cwd = PathBuf::from(&opened.state.began.cwd);
     let root = if cwd.is_dir() { cwd } else { root };
     let project = Project::load(&args.config).ok();

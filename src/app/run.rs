@@ -117,7 +117,7 @@ pub(super) fn resume(args: &ResumeArgs, leash: Option<&Leash>) -> Result {
     let opened = Journal::open(&folder)?;
     let plan = &opened.state.began.plan;
     let asked = if args.trust { Asked::Trust } else { Asked::Unsaid };
-    trust::require(&trust::place_of_plans(&root), &[plan_document(plan)], &trust::of_session(plan), asked)?;
+    trust::require_session(&root, plan, asked)?;
     if args.detach.detach && !args.detach.background {
         // The process in the background has to get at the journal.
         drop(opened);

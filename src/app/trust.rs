@@ -14,7 +14,11 @@ use super::{
 use crate::{
     agents,
     config::{Document, Nats, Wanted},
-    control::{cli::ConfigArgs, text::plain, trust::commands},
+    control::{
+        cli::ConfigArgs,
+        text::plain,
+        trust::{commands, plan_document},
+    },
     engine::policy::{AgentSpec, Permissions, Plan},
 };
 
@@ -58,28 +62,48 @@ pub(super) fn is_allowed(place: &Path, documents: &[Document], commands: &[Strin
     Ok(commands.is_empty() || project::trust_store()?.trusts(place, documents))
 }
 
-/// Makes sure that a person allowed what would run.
+/// What trust is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Subject {
+    Config,
+    Session,
+}
+
+/// Makes sure that a person allowed what a config would run.
 pub(super) fn require(place: &Path, documents: &[Document], commands: &[String], asked: Asked) -> Result<()> {
+    ensure(Subject::Config, (place, documents), commands, asked)
+}
+
+/// Makes sure that a person allowed what a session of this project would run when it is gone on with.
+pub(super) fn require_session(root: &Path, plan: &Plan, asked: Asked) -> Result<()> {
+    let content = [plan_document(plan)];
+    ensure(Subject::Session, (&place_of_plans(root), &content), &of_session(plan), asked)
+}
+
+fn ensure(subject: Subject, (place, documents): (&Path, &[Document]), commands: &[String], asked: Asked) -> Result<()> {
     if is_allowed(place, documents, commands)? {
         return Ok(());
     }
     let store = project::trust_store()?;
-    if asked == Asked::Unsaid && !a_person_agrees(place, commands)? {
+    if asked == Asked::Unsaid && !a_person_agrees(subject, place, commands)? {
         return Err(Failure::usage("not trusted; nothing has run"));
     }
     store.trust(place, documents).map_err(|error| cannot_remember(&error))
 }
 
-fn a_person_agrees(place: &Path, commands: &[String]) -> Result<bool> {
+fn a_person_agrees(subject: Subject, place: &Path, commands: &[String]) -> Result<bool> {
+    let (way_out, noun) = match subject {
+        Subject::Config => ("run `creel trust`, or give --trust", "config"),
+        // `creel trust` is for the config, which may say something else by now.
+        Subject::Session => ("give --trust", "session"),
+    };
     let list = listed(commands);
     let what = format!("{} would run these commands, and nobody has allowed that yet:\n\n{list}", place.display());
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return Err(Failure::usage(format!(
-            "{what}\nLook at them, then run `creel trust`, or give --trust. Nothing has run."
-        )));
+        return Err(Failure::usage(format!("{what}\nLook at them, then {way_out}. Nothing has run.")));
     }
     say(&format!("creel: {what}"));
-    let _ = write!(io::stderr(), "Allow this config, as it is now, to run them? [y/N] ");
+    let _ = write!(io::stderr(), "Allow this {noun}, as it is now, to run them? [y/N] ");
     let mut answer = String::new();
     io::stdin()
         .lock()
@@ -104,7 +128,7 @@ pub(super) fn place_of_plans(root: &Path) -> PathBuf {
 }
 
 /// What a session that is gone on with would run. That is never nothing: its journal says what happens next.
-pub(super) fn of_session(plan: &Plan) -> Vec<String> {
+fn of_session(plan: &Plan) -> Vec<String> {
     let next = "(session) whatever its journal says is to be done next".to_owned();
     of_plan(plan).into_iter().chain([next]).collect()
 }

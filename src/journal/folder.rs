@@ -86,6 +86,11 @@ impl Sessions {
 }
 
 impl Folder {
+    /// The project that it belongs to.
+    pub fn project(&self) -> &Path {
+        self.path.ancestors().nth(3).unwrap_or(&self.path)
+    }
+
     /// The records.
     pub fn journal(&self) -> PathBuf {
         self.path.join("journal.jsonl")

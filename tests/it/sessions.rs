@@ -140,6 +140,8 @@ fn a_journal_that_came_with_a_clone_is_not_resumed_without_trust() {
     let refused = project.creel(&["resume", "s"]);
     assert_eq!(refused.code, 2);
     assert!(refused.err.contains("touch ran"), "{}", refused.err);
+    // The config is trusted by that, and the session is not.
+    assert!(refused.err.contains("give --trust") && !refused.err.contains("creel trust"), "{}", refused.err);
 }
 
 #[test]
