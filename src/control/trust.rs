@@ -5,12 +5,16 @@
 //!
 //! # Invariants
 //! - Trust is for a place and a content. Change either, and it has to be given again.
+//! - Whoever changes what is kept has it alone: sessions that start at the same time lose nothing of each other's.
 
 use std::{
     fs,
     hash::{DefaultHasher, Hash as _, Hasher as _},
     io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    },
     path::{Path, PathBuf},
 };
 
@@ -36,7 +40,8 @@ pub struct TrustStore {
 /// Everything that was allowed for one place.
 #[derive(Debug, Serialize, Deserialize)]
 struct Entry {
-    place: PathBuf,
+    /// As [`text`] tells it.
+    place: String,
     contents: Vec<Vec<(String, String)>>,
 }
 
@@ -53,21 +58,32 @@ impl TrustStore {
 
     /// Allows it.
     pub fn trust(&self, place: &Path, documents: &[Document]) -> io::Result<()> {
-        let mut entry = self.read(place).unwrap_or_else(|| Entry { place: place.to_owned(), contents: Vec::new() });
+        let _alone = self.lock()?;
+        let mut entry = self.read(place).unwrap_or_else(|| Entry { place: text(place), contents: Vec::new() });
         let content = content(documents);
         entry.contents.retain(|known| *known != content);
         entry.contents.push(content);
         let surplus = entry.contents.len().saturating_sub(REMEMBERED);
         entry.contents.drain(..surplus);
-        self.write(&entry)
+        write(&self.file(place), &entry)
     }
 
     /// Takes back whatever was allowed for this place; tells whether there was anything.
     pub fn untrust(&self, place: &Path) -> io::Result<bool> {
+        let _alone = self.lock()?;
         if self.read(place).is_none() {
             return Ok(false);
         }
         fs::remove_file(self.file(place)).map(|()| true)
+    }
+
+    /// Waits until nobody else changes anything. Held until it is dropped.
+    fn lock(&self) -> io::Result<fs::File> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let mut options = fs::OpenOptions::new();
+        let file = options.write(true).create(true).truncate(false).mode(0o600).open(self.folder.join("lock"))?;
+        file.lock()?;
+        Ok(file)
     }
 
     fn file(&self, place: &Path) -> PathBuf {
@@ -78,21 +94,25 @@ impl TrustStore {
     }
 
     fn read(&self, place: &Path) -> Option<Entry> {
-        let text = fs::read_to_string(self.file(place)).ok()?;
-        let entry: Entry = serde_json::from_str(&text).ok()?;
-        (entry.place == place).then_some(entry)
+        let kept = fs::read_to_string(self.file(place)).ok()?;
+        let entry: Entry = serde_json::from_str(&kept).ok()?;
+        (entry.place == text(place)).then_some(entry)
     }
+}
 
-    fn write(&self, entry: &Entry) -> io::Result<()> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        let file = self.file(&entry.place);
-        let draft = file.with_extension(format!("{}.tmp", std::process::id()));
-        let mut options = fs::OpenOptions::new();
-        let mut out = options.write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-        out.write_all(&serde_json::to_vec(entry)?)?;
-        out.sync_all()?;
-        fs::rename(draft, file)
-    }
+fn write(file: &Path, entry: &Entry) -> io::Result<()> {
+    let draft = file.with_extension(format!("{}.tmp", std::process::id()));
+    let mut options = fs::OpenOptions::new();
+    let mut out = options.write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    out.write_all(&serde_json::to_vec(entry)?)?;
+    out.sync_all()?;
+    fs::rename(draft, file)
+}
+
+/// A place as text, another for each. One that is not text is told by its bytes; no path that is text begins like that.
+fn text(place: &Path) -> String {
+    let escaped = || format!("bytes:{}", place.as_os_str().as_bytes().escape_ascii());
+    place.to_str().map_or_else(escaped, ToOwned::to_owned)
 }
 
 fn content(documents: &[Document]) -> Vec<(String, String)> {
@@ -204,5 +224,28 @@ mod tests {
         assert!(store.untrust(here).expect("removed"));
         assert!(!store.trusts(here, &documents("x")));
         assert!(!store.untrust(here).expect("nothing there"));
+    }
+
+    #[test]
+    fn a_place_that_is_not_text_is_a_place_of_its_own() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = TrustStore::new(dir.path());
+        let [here, there] = [b"/a\xff", b"/a\xfe"].map(|bytes| Path::new(std::ffi::OsStr::from_bytes(bytes)));
+        store.trust(here, &documents("x")).expect("written");
+        assert!(store.trusts(here, &documents("x")) && !store.trusts(there, &documents("x")));
+        assert_ne!(text(here), text(there));
+    }
+
+    #[test]
+    fn what_many_trust_at_the_same_time_is_all_kept() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (store, here) = (TrustStore::new(dir.path()), Path::new("/a/creel.yaml"));
+        let texts: Vec<String> = (0..REMEMBERED).map(|n| n.to_string()).collect();
+        std::thread::scope(|scope| {
+            for text in &texts {
+                scope.spawn(|| store.trust(here, &documents(text)).expect("written"));
+            }
+        });
+        assert!(texts.iter().all(|text| store.trusts(here, &documents(text))));
     }
 }
