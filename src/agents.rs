@@ -23,7 +23,7 @@ use crate::{
         session::{budget::Tally, permission::Rules},
         time::Span,
     },
-    hooks::process::Group,
+    hooks::{self, process::Group},
 };
 
 pub mod acp;
@@ -163,7 +163,8 @@ pub fn start(spec: &AgentSpec, place: AgentPlace, past: Past<'_>) -> Result<Box<
 
 /// What every process of an agent is told. A map, so that a name is there once.
 fn environment(place: &AgentPlace) -> BTreeMap<String, String> {
-    BTreeMap::from([("CREEL_SESSION".to_owned(), place.session.clone())])
+    let session = ("CREEL_SESSION".to_owned(), place.session.clone());
+    [session].into_iter().chain(hooks::project(&place.session_dir)).collect()
 }
 
 fn limit(timeout: Span) -> Option<Duration> {

@@ -46,6 +46,8 @@ use process::{Group, ProcessEnd, ProcessSpec, Stream, Watch};
 /// What one variable may hold. The kernel allows 128 KiB a variable with its name; staying well below leaves room
 /// for the rest of the environment where the sum is limited too.
 pub const VARIABLE_MAX: usize = 96 * 1024;
+/// How far below its project a session's folder lies.
+const DEPTH: usize = 3;
 
 /// Where a session's hooks run.
 #[derive(Debug, Clone)]
@@ -175,7 +177,7 @@ fn spec(job: &HookJob, place: &Place) -> Result<ProcessSpec, String> {
     Ok(ProcessSpec {
         command,
         cwd: place.cwd.clone(),
-        env: about.environment(),
+        env: about.environment(place),
         stdin: about.standard_input(place),
         timeout: (!job.hook.timeout.is_zero()).then(|| job.hook.timeout.into()),
         grace: process::GRACE,
@@ -193,12 +195,13 @@ struct About<'a> {
 }
 
 impl About<'_> {
-    fn environment(&self) -> Vec<(String, String)> {
+    fn environment(&self, place: &Place) -> Vec<(String, String)> {
         let facts = self.offered.iter().filter_map(|name| Some((template::variable(name), value(self.facts, name)?)));
         let about =
             [("CREEL_HOOK".to_owned(), self.hook.to_owned()), ("CREEL_POINT".to_owned(), self.point.to_owned())];
         let values = self.facts.values.iter().map(|(name, value)| (template::variable(name), value.clone()));
-        facts.chain(values).chain(about).map(|(name, value)| (name, for_variable(&value))).collect()
+        let told = facts.chain(values).chain(about).map(|(name, value)| (name, for_variable(&value)));
+        told.chain(project(&place.session_dir)).collect()
     }
 
     /// One JSON object on one line, so that `read` in a shell gets it too.
@@ -235,6 +238,13 @@ impl About<'_> {
         }
         format!("{told}\n").into_bytes()
     }
+}
+
+/// The variable that tells in which project a session is, so that it is found from any folder. A path that is not text
+/// is not told.
+pub fn project(session_dir: &Path) -> Option<(String, String)> {
+    let root = session_dir.ancestors().nth(DEPTH)?.to_str()?;
+    Some(("CREEL_PROJECT".to_owned(), root.to_owned()))
 }
 
 /// The value of a name, where there is one.

@@ -23,7 +23,7 @@ use crate::{
 
 /// Submits or merges: the session that is named or that runs, or else what the folder holds.
 pub(super) fn pipeline(pipeline: Pipeline, args: &PipelineArgs) -> Result {
-    let (root, sessions) = project::sessions_of(&args.config)?;
+    let (_, sessions) = project::sessions_of(&args.config)?;
     let session = SessionArgs { session: args.session.clone(), config: args.config.clone(), ..SessionArgs::default() };
     let named = choose::named(&session, &sessions)?;
     let folder = match named {
@@ -32,22 +32,19 @@ pub(super) fn pipeline(pipeline: Pipeline, args: &PipelineArgs) -> Result {
         None => Some(choose::running(&session)?),
     };
     match folder {
-        Some(folder) if journal::running(&folder).is_some() => {
-            let session = SessionArgs { session: Some(folder.name), ..session };
-            steer::ask(&session, &Request::Pipeline { pipeline })
-        }
-        Some(folder) => of_session(pipeline, args, root, &folder),
+        Some(folder) if journal::running(&folder).is_some() => steer::ask_in(&folder, &Request::Pipeline { pipeline }),
+        Some(folder) => of_session(pipeline, args, &folder),
         None => of_work_tree(pipeline, args),
     }
 }
 
 /// The work of a session that has ended.
-fn of_session(pipeline: Pipeline, args: &PipelineArgs, root: PathBuf, folder: &Folder) -> Result {
+fn of_session(pipeline: Pipeline, args: &PipelineArgs, folder: &Folder) -> Result {
     let opened = Journal::open(folder)?;
     let plan = &opened.state.began.plan;
     trust::require_session(folder.project(), plan, asked(args))?;
     let cwd = PathBuf::from(&opened.state.began.cwd);
-    let root = if cwd.is_dir() { cwd } else { root };
+    let root = if cwd.is_dir() { cwd } else { folder.project().to_owned() };
     let project = Project::load(&args.config).ok();
     let ui = project.as_ref().map_or_else(|| Settings::default().ui, |project| project.settings.ui);
     let nats = project.and_then(run::trusted_nats);

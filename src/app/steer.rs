@@ -25,6 +25,7 @@ use crate::{
         text::{first_line, plain},
     },
     engine::event::StopHow,
+    journal::Folder,
 };
 
 /// How much of a reason fits into a line.
@@ -33,6 +34,12 @@ const LINE: usize = 100;
 /// Asks the session for something; there is nothing to print.
 pub(super) fn ask(session: &SessionArgs, request: &Request) -> Result {
     told(session, request)?;
+    Ok(0)
+}
+
+/// The same, of the session in this folder.
+pub(super) fn ask_in(folder: &Folder, request: &Request) -> Result {
+    Client::connect(folder)?.ask(Asker::Cli, request)?;
     Ok(0)
 }
 

@@ -45,6 +45,7 @@ const DRAIN_TOTAL: Duration = Duration::from_millis(500);
 /// What a command is told by us and must not hear from an outer session.
 const OURS: &[&str] = &[
     "CREEL_SESSION",
+    "CREEL_PROJECT",
     "CREEL_ITERATION",
     "CREEL_TASK_ID",
     "CREEL_TASK_CONTENT",

@@ -138,7 +138,7 @@ fn spec(job: &RuleJob, place: &Place) -> Result<ProcessSpec, String> {
     };
     let about = About { point: "rule", hook: &job.rule.name, offered: OFFERED, facts: &job.facts };
     // What is told of the session comes last: nothing that is configured hides it.
-    let env = env.iter().map(|(name, value)| (name.clone(), value.clone())).chain(about.environment()).collect();
+    let env = env.iter().map(|(name, value)| (name.clone(), value.clone())).chain(about.environment(place)).collect();
     Ok(ProcessSpec {
         command: template::expand(command).map_err(|e| e.to_string())?,
         cwd,

@@ -199,7 +199,7 @@ fn hooks_and_agents_see_nothing_of_the_process_that_waits() {
             variables.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
         ours.retain(|name| name.starts_with("CREEL"));
         ours.sort_unstable();
-        let known = ["CREEL_HOOK", "CREEL_MARK", "CREEL_POINT", "CREEL_SESSION"];
+        let known = ["CREEL_HOOK", "CREEL_MARK", "CREEL_POINT", "CREEL_PROJECT", "CREEL_SESSION"];
         assert!(ours.contains(&"CREEL_SESSION") && ours.iter().all(|name| known.contains(name)), "{who}: {ours:?}");
     }
 }

@@ -269,11 +269,16 @@ fn the_session_is_named_or_the_agents_own_or_the_only_one() {
 #[test]
 fn an_agent_reaches_its_own_session() {
     let creel = env!("CARGO_BIN_EXE_creel");
-    let turn =
-        format!("  - {{ say: one, run: \"'{creel}' message 'from inside'\" }}\n  - say: <promise>COMPLETE</promise>\n");
-    let project = scripted("", &turn);
+    let say = |from: &str, what: &str| format!("cd {from} && '{creel}' message '{what}'");
+    let places = [(".", "from inside"), ("sub", "from a project in it"), ("/", "from elsewhere")];
+    let runs: Vec<String> = places.iter().map(|(from, what)| format!("\"{}\"", say(from, what))).collect();
+    let turn = format!("  - {{ say: one, run: [{}] }}\n  - say: <promise>COMPLETE</promise>\n", runs.join(", "));
+    let hook = format!("hooks: {{ session_start: [{{ command: \"{}\" }}] }}\n", say("sub", "from a hook"));
+    let project = scripted(&hook, &turn).file("sub/creel.yaml", "prompt: OTHER\n");
     assert_eq!(project.run().code, 0);
-    assert_eq!(project.kind("message_queued")[0]["text"], "from inside");
+    let heard: Vec<_> = project.kind("message_queued").iter().map(|record| record["text"].to_string()).collect();
+    let sent = ["from a hook"].into_iter().chain(places.map(|(_, what)| what)).map(|what| format!("\"{what}\""));
+    assert_eq!(heard, sent.collect::<Vec<_>>());
     assert!(project.prompts()[1].1.contains("from inside"));
 }
 

@@ -25,10 +25,25 @@ pub(in crate::app) fn running_if_any(args: &SessionArgs) -> Result<Option<Folder
 
 /// The session that is named, running or not.
 pub(in crate::app) fn named(args: &SessionArgs, sessions: &Sessions) -> Result<Option<Folder>> {
-    let by_environment = || std::env::var("CREEL_SESSION").ok().filter(|name| !name.is_empty());
-    let Some(name) = args.session.clone().or_else(by_environment) else { return Ok(None) };
-    let folder = sessions.folder(&name);
-    if folder.exists() { Ok(Some(folder)) } else { Err(JournalError::Missing(name).into()) }
+    let own = own(args, sessions);
+    let Some(name) = &args.session else {
+        return own.map_or(Ok(None), |own| existing(own).map(Some));
+    };
+    let here = sessions.folder(name);
+    let own = own.filter(|own| own.name == *name && !here.exists());
+    existing(own.unwrap_or(here)).map(Some)
+}
+
+/// The session whose agent or hook asks. It may have gone to another folder: what tells it the session tells the project, too.
+fn own(args: &SessionArgs, here: &Sessions) -> Option<Folder> {
+    let name = std::env::var("CREEL_SESSION").ok().filter(|name| !name.is_empty())?;
+    let project = std::env::var_os("CREEL_PROJECT").filter(|root| !root.is_empty() && args.config.config.is_none());
+    let sessions = project.map_or_else(|| here.clone(), |root| Sessions::of(Path::new(&root)));
+    Some(sessions.folder(&name))
+}
+
+fn existing(folder: Folder) -> Result<Folder> {
+    if folder.exists() { Ok(folder) } else { Err(JournalError::Missing(folder.name).into()) }
 }
 
 /// All that run.

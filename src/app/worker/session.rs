@@ -143,8 +143,8 @@ impl Hired {
         let (ours, theirs) = UnixStream::pair()?;
         leash::send_input(&ours, input)?;
         // In a group of its own: what the terminal sends is for the worker, which passes it on.
-        let child =
-            command.stdin(Stdio::from(OwnedFd::from(theirs))).env_remove("CREEL_SESSION").process_group(0).spawn()?;
+        command.stdin(Stdio::from(OwnedFd::from(theirs))).env_remove("CREEL_SESSION").env_remove("CREEL_PROJECT");
+        let child = command.process_group(0).spawn()?;
         Ok(Self { folder, child, _leash: ours })
     }
 
