@@ -32,6 +32,7 @@ use crate::{
         cli::{Cli, Command, RunArgs},
         headless::put,
         socket::message::Request,
+        text::plain,
     },
     engine::submit::Pipeline,
     logging,
@@ -140,6 +141,6 @@ fn print(text: &str) -> Result {
 
 /// Says something to the person.
 fn say(text: &str) {
-    // With standard error gone there is nobody to say it to.
-    let _ = writeln!(io::stderr(), "{}", text.trim_end());
+    // With standard error gone there is nobody to say it to. Names in it may come from elsewhere.
+    let _ = writeln!(io::stderr(), "{}", plain(text.trim_end()));
 }

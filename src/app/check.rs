@@ -77,13 +77,15 @@ pub(super) fn check(args: &CheckArgs) -> Result {
     let mut text = heading(settings, paint);
     text += &match &plan {
         Ok(plan) => agent_line(plan),
-        Err(error) => paint.paint(Role::Warning, format!("agent      {error}\n")),
+        Err(error) => paint.paint(Role::Warning, format!("agent      {}\n", plain(&error.to_string()))),
     };
     text += &limits(settings, plan.as_ref().ok());
     text += &allowance(settings);
     text += &types(settings, args.task_type.as_deref());
     text += &nats(settings);
-    text += &keymap_mistakes().map(|why| paint.paint(Role::Warning, format!("keymap     {why}\n"))).collect::<String>();
+    text += &keymap_mistakes()
+        .map(|why| paint.paint(Role::Warning, format!("keymap     {}\n", plain(&why))))
+        .collect::<String>();
     text += &points(settings, &hooks, paint);
     let stop = plan.as_ref().map_or(&settings.draft.stop, |plan| &plan.stop);
     text += &deciding(stop, paint);
@@ -102,7 +104,7 @@ fn keymap_mistakes() -> impl Iterator<Item = String> {
 
 fn heading(settings: &Settings, paint: Paint) -> String {
     let path = settings.path.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
-    paint.paint(Role::Heading, format!("{path} is valid\n"))
+    paint.paint(Role::Heading, format!("{} is valid\n", plain(&path)))
 }
 
 fn agent_line(plan: &Plan) -> String {
@@ -118,7 +120,7 @@ fn agent_line(plan: &Plan) -> String {
         AgentSpec::Scripted { script } => format!("a script of {} bytes", script.len()),
         AgentSpec::Outside => "leads itself".into(),
     };
-    format!("agent      {}: {}\n", plan.agent, plain(&how))
+    format!("agent      {}: {}\n", plain(&plan.agent), plain(&how))
 }
 
 fn limits(settings: &Settings, plan: Option<&Plan>) -> String {
@@ -176,7 +178,12 @@ fn allowance(settings: &Settings) -> String {
 /// Where the records go, without who logs in there.
 fn nats(settings: &Settings) -> String {
     let Some(nats) = &settings.nats else { return String::new() };
-    format!("nats       {}, stream {}, subjects {}.>\n", plain(&nats.shown()), nats.stream.name, nats.prefix)
+    format!(
+        "nats       {}, stream {}, subjects {}.>\n",
+        plain(&nats.shown()),
+        plain(&nats.stream.name),
+        plain(&nats.prefix)
+    )
 }
 
 fn permission(rule: &PermissionRule) -> String {
@@ -210,7 +217,7 @@ fn points(settings: &Settings, hooks: &BTreeMap<Point, Vec<Chosen>>, paint: Pain
     for (point, list) in hooks.iter().filter(|(_, list)| !list.is_empty()) {
         text += &format!("\n{}\n", paint.paint(Role::Heading, point.name()));
         for (n, chosen) in list.iter().enumerate() {
-            let from = paint.paint(Role::Faint, format!("  {}", origin(settings, chosen)));
+            let from = paint.paint(Role::Faint, format!("  {}", plain(&origin(settings, chosen))));
             text += &format!("  {}. {}{from}\n", n + 1, describe(&chosen.spec));
         }
     }
@@ -282,8 +289,11 @@ fn automation(settings: &Settings, paint: Paint) -> String {
         let events: Vec<&str> = hook.events.iter().map(|event| event.name()).collect();
         let HookSpec { name, priority, .. } = &hook.spec;
         // What is built in takes no time.
-        let what =
-            if built_in(hook) { format!("{name} (built in)  [priority {priority}]") } else { describe(&hook.spec) };
+        let what = if built_in(hook) {
+            format!("{} (built in)  [priority {priority}]", plain(name))
+        } else {
+            describe(&hook.spec)
+        };
         text += &format!("  {}. {what} on {}\n", n + 1, events.join(", "));
     }
     for (name, workflow) in &settings.draft.workflows {
@@ -300,7 +310,7 @@ fn describe(hook: &HookSpec) -> String {
         HookAction::Command(command) if *command == hook.name => String::new(),
         HookAction::Command(command) => format!(": {}", plain(command)),
         HookAction::Builtin(_) => " (built in)".into(),
-        HookAction::Gatekeeper(agents) => format!(": review by {}", agents.join(", ")),
+        HookAction::Gatekeeper(agents) => format!(": review by {}", plain(&agents.join(", "))),
     };
     let on_failure = hook.on_failure.map(|failure| format!("on failure {failure:?}").to_lowercase());
     let notes = [

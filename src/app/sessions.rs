@@ -110,7 +110,8 @@ fn line(listed: &Listed, width: usize) -> String {
     };
     let status = status(listed);
     let what = if status == what { what } else { format!("{status}: {what}") };
-    format!("{:width$}  {:9}  {iteration:>9}  {what}", listed.folder.name, coarse(age))
+    let line = format!("{:width$}  {:9}  {iteration:>9}  {what}", listed.folder.name, coarse(age));
+    plain(&line).replace('\n', " ")
 }
 
 /// An age needs no second unit.

@@ -178,11 +178,11 @@ impl Narrator {
         Some(match event {
             Event::SessionStarted(began) => paint.paint(
                 Role::Heading,
-                format!("session started · agent {} · up to {}", began.agent, iterations(began.max_iterations)),
+                format!("session started · agent {} · up to {}", plain(&began.agent), iterations(began.max_iterations)),
             ),
             Event::SessionResumed { cut, .. } if cut.is_empty() => paint.paint(Role::Heading, "session resumed"),
             Event::SessionResumed { cut, .. } => {
-                paint.paint(Role::Heading, format!("session resumed · done again: {}", cut.join(", ")))
+                paint.paint(Role::Heading, format!("session resumed · done again: {}", plain(&cut.join(", "))))
             }
             Event::IterationStarted { iteration } => paint.paint(Role::Heading, format!("── iteration {iteration} ──")),
             Event::IterationCompleted { iteration, outcome } => self.iteration(*iteration, *outcome),

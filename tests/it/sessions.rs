@@ -92,6 +92,35 @@ fn show_and_sessions_tell_what_happened() {
 }
 
 #[test]
+fn nothing_of_a_config_or_a_journal_moves_the_cursor() {
+    let config = r#"prompt: "GOAL\e[31m"
+agent: "a\e[2Jb"
+agents: { "a\e[2Jb": { script: scenario.yaml }, "r\e[31m": { script: scenario.yaml } }
+hooks:
+  session_start: [{ name: "n\e[31m", command: "echo x; : '\e]0;t\a'" }]
+  before_submit: [{ gatekeeper: ["r\e[31m"] }]
+"#;
+    let project = Project::with(config).file("scenario.yaml", "turns: [{ say: <promise>COMPLETE</promise> }]\n");
+    project.write(".creel/sessions/x\u{1b}[31m/journal.jsonl", "{\"v\":1,\"kind\":\"\u{1b}[31m\"\n");
+    let asked: [&[&str]; 7] = [
+        &["run", "--headless"],
+        &["check"],
+        &["trust"],
+        &["run", "--headless", "-s", "s"],
+        &["sessions"],
+        &["show", "s"],
+        &["run", "-a", "\u{1b}[31m", "--headless"],
+    ];
+    for args in asked {
+        let Ran { out, err, .. } = project.creel(args);
+        let moves = |c: char| c.is_control() && c != '\n' && c != '\t';
+        assert!(!out.contains(moves) && !err.contains(moves), "{args:?}: {out:?} {err:?}");
+        assert!(!out.is_empty() || !err.is_empty(), "{args:?} says something");
+    }
+    assert_eq!(project.outcome().as_deref(), Some("complete"));
+}
+
+#[test]
 fn only_the_owner_can_read_what_a_session_leaves() {
     let project = scripted("hooks: { stop: [{ command: 'echo secret' }] }", "  - say: <promise>COMPLETE</promise>\n");
     project.run();
