@@ -17,6 +17,7 @@ mod sessions;
 mod stage;
 mod steer;
 mod trust;
+mod turn;
 mod worker;
 
 use std::{

@@ -68,9 +68,19 @@ pub(super) fn demo(args: &DemoArgs) -> Result {
     // Its folder goes away with the screen, so there would be nothing to come back to.
     let surface = Surface::chosen(args.output, DetachArgs::default(), settings.ui);
     let (root, tasks) = (folder.path.clone(), Graph::default());
-    let start =
-        Start { root, folder: session, plan, prompt, tasks, errand: None, order: None, nats: None, leash: None };
-    let code = run::start(start, surface, afterwards)?;
+    let start = Start {
+        root,
+        folder: session,
+        turn: None,
+        plan,
+        prompt,
+        tasks,
+        errand: None,
+        order: None,
+        nats: None,
+        leash: None,
+    };
+    let code = run::begin(start, surface, afterwards)?;
     if args.keep {
         say(&format!("creel: the folder is {}; look around with `creel show demo` there", folder.keep().display()));
     }

@@ -9,6 +9,7 @@ use super::{
     stage::{Afterwards, Of, Stage, Surface, supervise},
     steer::{self, choose},
     trust::{self, Asked},
+    turn::Turn,
 };
 use crate::{
     config::{Settings, Wanted},
@@ -63,14 +64,15 @@ fn of_work_tree(pipeline: Pipeline, args: &PipelineArgs) -> Result {
     let plan = project.settings.plan(wanted)?;
     let would_run = trust::of_project(&project, &plan);
     trust::require(&project.config_place(), &project.settings.documents, &would_run, asked(args))?;
+    let turn = Turn::wait();
     let folder = run::first_free(&Sessions::of(&project.root), &run::dated(pipeline.name()));
     run::remember_plan(&project.root, &plan)?;
     let surface = Surface::chosen(args.output, DetachArgs::default(), project.settings.ui);
     let prompt = project.settings.prompt.clone().unwrap_or_default();
     let Project { root, settings } = project;
     let (tasks, errand, nats) = (Graph::default(), Some(pipeline), settings.nats);
-    let start = Start { root, folder, plan, prompt, tasks, errand, order: None, nats, leash: None };
-    run::start(start, surface, Afterwards::Stays)
+    let start = Start { root, folder, turn, plan, prompt, tasks, errand, order: None, nats, leash: None };
+    run::begin(start, surface, Afterwards::Stays)
 }
 
 fn asked(args: &PipelineArgs) -> Asked {

@@ -10,6 +10,7 @@ use super::{
     stage::{Afterwards, Of, Stage, Surface, supervise},
     steer::task,
     trust::{self, Asked},
+    turn::Turn,
 };
 use crate::{
     config::{Nats, Settings, Wanted},
@@ -37,7 +38,7 @@ pub(super) fn run(args: &RunArgs, leash: Option<&Leash>) -> Result {
     trust::require(&project.config_place(), &project.settings.documents, &would_run, asked)?;
     let sessions = Sessions::of(&project.root);
     let tasks = args.tasks_from.as_deref().map(|name| tasks_of(&sessions, name)).transpose()?;
-    let folder = choose_folder(&sessions, &project, args.session.as_deref())?;
+    let (folder, turn) = choose_folder(&sessions, &project, args.session.as_deref())?;
     remember_plan(&project.root, &plan)?;
     if args.detach.detach && !args.detach.background {
         let named: &[&str] = if args.session.is_some() { &[] } else { &["--session", &folder.name] };
@@ -48,7 +49,8 @@ pub(super) fn run(args: &RunArgs, leash: Option<&Leash>) -> Result {
     let tasks = tasks.unwrap_or_default();
     let nats = on_command_line(args.nats.as_deref(), settings.nats)?;
     let (leash, order) = (leash.cloned(), args.order.clone());
-    start(Start { root, folder, plan, prompt, tasks, errand: None, order, nats, leash }, surface, Afterwards::Stays)
+    let start = Start { root, folder, turn, plan, prompt, tasks, errand: None, order, nats, leash };
+    begin(start, surface, Afterwards::Stays)
 }
 
 /// All that a new session needs.
@@ -57,6 +59,8 @@ pub(super) struct Start {
     pub(super) root: PathBuf,
     /// The session's folder.
     pub(super) folder: Folder,
+    /// Nobody else takes its name until it has begun.
+    pub(super) turn: Option<Turn>,
     /// The rules.
     pub(super) plan: Plan,
     /// The goal.
@@ -90,13 +94,14 @@ pub(super) fn began(root: &Path, plan: Plan, prompt: String, presence: Presence)
 }
 
 /// Starts a session whose plan is trusted, and stays with it.
-pub(super) fn start(start: Start, surface: Surface, afterwards: Afterwards) -> Result {
-    let Start { root, folder, plan, prompt, tasks, errand, order, nats, leash } = start;
+pub(super) fn begin(start: Start, surface: Surface, afterwards: Afterwards) -> Result {
+    let Start { root, folder, turn, plan, prompt, tasks, errand, order, nats, leash } = start;
     let began = SessionStarted { errand, order, ..began(&root, plan, prompt, surface.presence()) };
     let of = errand.map_or(Of::Session, Of::Pipeline);
     let stage = Stage { folder: &folder, root, surface, afterwards, left_behind: None, of, nats, leash };
     supervise(stage, |scene, watchers| {
         let mut runtime = Runtime::begin(began, &folder, scene, watchers)?;
+        drop(turn);
         runtime.take_over(&tasks)?;
         Ok(runtime)
     })
@@ -195,20 +200,21 @@ fn prompt(project: &Project, args: &RunArgs) -> Result<String> {
 
 /// A new name, or the one that was asked for if it is free. A name of the config's is for the project's sessions one
 /// after another: the next one gets a number.
-fn choose_folder(sessions: &Sessions, project: &Project, asked: Option<&str>) -> Result<Folder> {
+fn choose_folder(sessions: &Sessions, project: &Project, asked: Option<&str>) -> Result<(Folder, Option<Turn>)> {
     if let Some(name) = asked {
         let folder = sessions.folder(name);
-        return if folder.exists() { Err(taken(&folder)) } else { Ok(folder) };
+        return if folder.exists() { Err(taken(&folder)) } else { Ok((folder, None)) };
     }
+    let turn = Turn::wait();
     let Some(name) = &project.settings.session else {
-        return Ok(first_free(sessions, &dated_name(&project.root)));
+        return Ok((first_free(sessions, &dated_name(&project.root)), turn));
     };
     let folder = sessions.folder(name);
     let over = || journal::fold(&folder.journal()).is_ok_and(|state| state.outcome().is_some());
     if folder.exists() && (journal::running(&folder).is_some() || !over()) {
         return Err(taken(&folder));
     }
-    Ok(first_free(sessions, name))
+    Ok((first_free(sessions, name), turn))
 }
 
 fn taken(folder: &Folder) -> Failure {

@@ -593,3 +593,25 @@ fn sessions_of_another_folder_are_found_by_its_config() {
     let mut show = project.command(&["show", "s", "-c", "../p/creel.yaml"]);
     assert!(show.current_dir(&other).status().expect("creel starts").success());
 }
+
+#[test]
+fn sessions_that_begin_at_the_same_time_find_a_name_each() {
+    for (how, config) in [("--headless", ""), ("--headless", "session: mine"), ("--detach", "")] {
+        let project = scripted(config, "  - say: <promise>COMPLETE</promise>\n");
+        assert_eq!(project.creel(&["trust"]).code, 0);
+        let spawn = |_| {
+            let mut command = project.command(&["run", how]);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("creel starts")
+        };
+        let all: Vec<_> = (0..6).map(spawn).collect();
+        let ended: Vec<Ran> =
+            all.into_iter().map(|child| Ran::of(&child.wait_with_output().expect("it ended"))).collect();
+        // A session of the config's name that runs is not begun a second time.
+        let fine = |ran: &Ran| ran.code == 0 || config.contains("mine") && ran.err.contains("creel attach mine");
+        for ran in &ended {
+            assert!(fine(ran), "{how} {config}: {}", ran.err);
+        }
+        let begun = fs::read_dir(project.root().join(".creel/sessions")).expect("a folder").count() - 1;
+        assert_eq!(begun, ended.iter().filter(|ran| ran.code == 0).count());
+    }
+}

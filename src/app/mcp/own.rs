@@ -17,6 +17,7 @@ use crate::{
         run,
         stage::{self, Doors},
         trust,
+        turn::Turn,
     },
     config::Settings,
     control::{
@@ -72,6 +73,7 @@ impl Opening {
     /// Begins it, and waits until it can be reached.
     pub(super) fn begin(self) -> Result<Own> {
         let Self { root, plan, .. } = self;
+        let turn = Turn::wait();
         let folder = run::first_free(&Sessions::of(&root), &run::dated("mcp"));
         run::remember_plan(&root, &plan)?;
         let first = run::began(&root, plan, String::new(), Presence::Unattended);
@@ -79,7 +81,11 @@ impl Opening {
         let (tell, told) = mpsc::channel();
         let thread = {
             let folder = folder.clone();
-            let make = move |folder: &Folder| Ok(Runtime::begin(first, folder, scene, Vec::new())?);
+            let make = move |folder: &Folder| {
+                let runtime = Runtime::begin(first, folder, scene, Vec::new())?;
+                drop(turn);
+                Ok(runtime)
+            };
             std::thread::Builder::new().name("session".into()).spawn(move || live(&folder, make, &tell))
         };
         let thread = thread.map_err(|error| Failure::failed(format!("cannot begin a session: {error}")))?;
