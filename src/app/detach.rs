@@ -37,7 +37,7 @@ pub(super) fn start(folder: &Folder, more: &[&str]) -> Result {
     let before = log.seek(SeekFrom::End(0)).map_err(failed)?;
     let mut child = spawn(more, &log).map_err(failed)?;
     match begun(folder, &mut child).map_err(failed)? {
-        Some(status) if status.code() == Some(USAGE) || !folder.journal().exists() => {
+        Some(status) if status.code() == Some(USAGE) || !folder.exists() => {
             let mut why = String::new();
             log.seek(SeekFrom::Start(before)).and_then(|_| log.read_to_string(&mut why)).map_err(failed)?;
             say(&why);

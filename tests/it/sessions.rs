@@ -615,3 +615,11 @@ fn sessions_that_begin_at_the_same_time_find_a_name_each() {
         assert_eq!(begun, ended.iter().filter(|ran| ran.code == 0).count());
     }
 }
+
+#[test]
+fn a_session_in_the_background_that_never_began_is_told_of() {
+    let project = scripted("", "  - say: <promise>COMPLETE</promise>\n").file(".creel/sessions/s/pid/in-the-way", "");
+    let refused = project.creel(&["run", "--detach", "--trust", "-s", "s"]);
+    assert_eq!((refused.code, refused.out.as_str()), (1, ""), "{}", refused.err);
+    assert!(refused.err.contains("cannot write") && refused.err.contains("pid"), "{}", refused.err);
+}
