@@ -6,7 +6,7 @@
 use std::{
     ffi::OsString,
     fs::{DirBuilder, File, OpenOptions},
-    io::{self, Read as _, Seek as _, SeekFrom},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     process::{Child, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
@@ -29,13 +29,17 @@ const UNREACHED: Duration = Duration::from_secs(5);
 /// The exit code of a session that could not begin.
 const USAGE: i32 = 2;
 
-/// Runs this same command again in the background, with these arguments before its own, and prints the session's name
-/// as soon as the session can be reached.
-pub(super) fn start(folder: &Folder, more: &[&str]) -> Result {
+/// Runs this same command again in the background, with these arguments before its own and this text to read, and prints
+/// the session's name as soon as the session can be reached.
+pub(super) fn start(folder: &Folder, more: &[&str], input: &str) -> Result {
     let failed = |error: io::Error| Failure::failed(format!("cannot start a session in the background: {error}"));
     let mut log = log()?;
     let before = log.seek(SeekFrom::End(0)).map_err(failed)?;
     let mut child = spawn(more, &log).map_err(failed)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // If it does not want the text, it has ended, and tells why.
+        let _ = stdin.write_all(input.as_bytes());
+    }
     match begun(folder, &mut child).map_err(failed)? {
         Some(status) if status.code() == Some(USAGE) || !folder.exists() => {
             let mut why = String::new();
@@ -71,7 +75,7 @@ fn spawn(more: &[&str], log: &File) -> io::Result<Child> {
         .arg(subcommand)
         .args(more)
         .args(own)
-        .stdin(Stdio::null())
+        .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(log.try_clone()?)
         .spawn()

@@ -42,7 +42,7 @@ pub(super) fn run(args: &RunArgs, leash: Option<&Leash>) -> Result {
     remember_plan(&project.root, &plan)?;
     if args.detach.detach && !args.detach.background {
         let named: &[&str] = if args.session.is_some() { &[] } else { &["--session", &folder.name] };
-        return detach::start(&folder, named);
+        return detach::start(&folder, named, args.prompt_file.as_ref().map_or("", |_| &prompt));
     }
     let surface = Surface::chosen(args.output, args.detach, project.settings.ui);
     let Project { root, settings } = project;
@@ -127,7 +127,7 @@ pub(super) fn resume(args: &ResumeArgs, leash: Option<&Leash>) -> Result {
         // The process in the background has to get at the journal.
         drop(opened);
         let named: &[&str] = if args.session.is_some() { &[] } else { &[&folder.name] };
-        return detach::start(&folder, named);
+        return detach::start(&folder, named, "");
     }
     let cwd = PathBuf::from(&opened.state.began.cwd);
     let root = if cwd.is_dir() { cwd } else { root };
@@ -181,7 +181,9 @@ fn plan(project: &Project, args: &RunArgs) -> Result<Plan> {
 }
 
 fn prompt(project: &Project, args: &RunArgs) -> Result<String> {
-    let from_file = args.prompt_file.as_ref().map(|path| {
+    let from_file = args.prompt_file.as_deref().map(|path| {
+        // What can be read once has been read by whoever has started this process, who passes it on.
+        let path = if args.detach.background { Path::new("/dev/stdin") } else { path };
         std::fs::read_to_string(path)
             .map_err(|error| Failure::usage(format!("cannot read the prompt from {}: {error}", path.display())))
     });

@@ -623,3 +623,15 @@ fn a_session_in_the_background_that_never_began_is_told_of() {
     assert_eq!((refused.code, refused.out.as_str()), (1, ""), "{}", refused.err);
     assert!(refused.err.contains("cannot write") && refused.err.contains("pid"), "{}", refused.err);
 }
+
+#[test]
+fn a_prompt_that_can_be_read_once_goes_with_the_session_into_the_background() {
+    let project = scripted("", "  - say: <promise>COMPLETE</promise>\n");
+    let mut command = project.command(&["run", "--detach", "--trust", "-s", "s", "-f", "/dev/stdin"]);
+    let prompt = "Do it. ".repeat(20_000);
+    let mut creel = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("creel starts");
+    creel.stdin.take().expect("it is piped").write_all(prompt.as_bytes()).expect("it reads");
+    assert!(creel.wait().expect("it ended").success());
+    until("the end", || project.outcome().is_some());
+    assert_eq!(project.kind("session_started")[0]["prompt"], prompt);
+}
