@@ -12,7 +12,10 @@ use super::{
     },
 };
 use crate::{
-    engine::{event::By, input::Command},
+    engine::{
+        event::{By, Event},
+        input::Command,
+    },
     journal::{Folder, Record},
     runtime::{Handle, Live},
 };
@@ -84,12 +87,13 @@ impl Remote {
             Some(_) | None => None,
         };
         // From here on nothing is missed: what was recorded before is in the journal, which the screen reads later.
-        let watch = client.watch()?;
+        let watch = client.watch(None)?;
         let (told, news) = mpsc::unbounded_channel();
         let (heard, live) = mpsc::channel(LIVE_BACKLOG);
         let (changed, nats) = link.map(watch::channel).unzip();
         let telling = Telling { news: told, live: heard, nats: changed };
-        std::thread::spawn(move || telling.tell_all(watch));
+        let session = folder.clone();
+        std::thread::spawn(move || telling.tell_all(&session, watch));
         Ok((Self::Near(folder.clone()), Following { news, live, nats }))
     }
 
@@ -127,21 +131,40 @@ fn unheeded(error: AskError, was_silent: impl Fn(&std::io::Error) -> bool) -> Un
 }
 
 impl Telling {
-    /// Passes on what comes, until nothing more comes or nobody wants it.
-    fn tell_all(&self, watch: Watch) {
+    /// Passes on what comes, until nothing more comes or nobody wants it. A session leaves those who do not read, such as a
+    /// screen that is halted: as long as it runs, they come back, to where they were.
+    fn tell_all(&self, folder: &Folder, mut watch: Watch) {
+        let mut next = 0;
+        while self.is_left(watch, &mut next) {
+            match Client::connect(folder).and_then(|client| client.watch(Some(next))) {
+                Ok(again) => watch = again,
+                Err(error) => return tracing::info!("{error}"),
+            }
+        }
+    }
+
+    /// Passes on what comes; whether it ended before the session did. `next` is the record that would have come.
+    fn is_left(&self, watch: Watch, next: &mut u64) -> bool {
+        let mut ended = false;
         for seen in watch {
             let wanted = match seen {
-                Ok(Seen::Record(record)) => self.news.send(Arc::new(*record)).is_ok(),
+                Ok(Seen::Record(record)) => {
+                    ended = matches!(record.event, Event::SessionEnded { .. });
+                    *next = record.seq + 1;
+                    self.news.send(Arc::new(*record)).is_ok()
+                }
                 Ok(Seen::Aside(aside)) => self.tell(aside),
+                Err(AskError::Ended(_)) => break,
                 Err(error) => {
                     tracing::warn!("{error}");
                     false
                 }
             };
             if !wanted {
-                return;
+                return false;
             }
         }
+        !ended
     }
 
     fn tell(&self, aside: Aside) -> bool {

@@ -1,7 +1,15 @@
 //! Sessions in the background, and screens that come and go.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    os::unix::{
+        fs::PermissionsExt as _,
+        net::{UnixListener, UnixStream},
+    },
+};
 
+use creel::{control::helm::Remote, engine::event::Event, journal::Sessions};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{
@@ -387,4 +395,42 @@ fn an_item_is_edited_in_the_persons_own_editor() {
     assert!(shown.out.ends_with("red\nas a brick\n"), "{}", shown.out);
     assert_eq!(session.project.creel(&["stop", "--now"]).code, 0);
     session.ends("cancelled");
+}
+
+#[test]
+fn a_screen_that_the_session_left_comes_back_while_the_session_runs() {
+    let background = Background::start(scripted("", UNTIL_GO));
+    let project = &background.project;
+    let folder = Sessions::of(&project.root()).folder("s");
+    let real = fs::read_to_string(folder.socket_file()).expect("it is told");
+    // Somebody stands in between, and hangs up on the first who watches.
+    let between = project.root().join("between");
+    let listener = UnixListener::bind(&between).expect("a socket");
+    fs::write(folder.socket_file(), format!("{}\n", between.display())).expect("a file");
+    let hang_up = {
+        let (folder, real) = (folder.clone(), real.clone());
+        move || {
+            let mut client = BufReader::new(listener.accept().expect("a client").0);
+            let mut session = BufReader::new(UnixStream::connect(real.trim_end()).expect("the session"));
+            for _ in ["status", "watch"] {
+                pass_on(&mut client, &mut session);
+                pass_on(&mut session, &mut client);
+            }
+            fs::write(folder.socket_file(), &real).expect("a file");
+        }
+    };
+    let hang_up = std::thread::spawn(hang_up);
+    let (_, mut following) = Remote::follow(&folder).expect("it runs");
+    hang_up.join().expect("both were asked");
+    project.write("go", "");
+    let news: Vec<_> = std::iter::from_fn(|| following.news.blocking_recv()).collect();
+    let last = news.last().expect("there is news");
+    assert!(matches!(last.event, Event::SessionEnded { .. }), "{last:?}");
+}
+
+/// Passes one line on.
+fn pass_on(from: &mut BufReader<UnixStream>, to: &mut BufReader<UnixStream>) {
+    let mut line = String::new();
+    from.read_line(&mut line).expect("a line");
+    to.get_mut().write_all(line.as_bytes()).expect("it is read");
 }

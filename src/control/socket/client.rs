@@ -111,9 +111,9 @@ impl Client {
         answer
     }
 
-    /// Asks for all that comes: records, and what is none.
-    pub fn watch(mut self) -> Result<Watch, AskError> {
-        self.ask(Asker::Tui, &Request::Watch { from: None, live: true })?;
+    /// Asks for all that comes: records, from the one of that number on, and what is none.
+    pub fn watch(mut self, from: Option<u64>) -> Result<Watch, AskError> {
+        self.ask(Asker::Tui, &Request::Watch { from, live: true })?;
         self.stream.get_ref().set_read_timeout(None).map_err(|error| self.broken(error))?;
         Ok(Watch(self))
     }
@@ -143,7 +143,7 @@ pub enum Seen {
     Aside(Aside),
 }
 
-/// A session as it happens. Ends when the session does.
+/// A session as it happens. Ends when the session does, and for whoever does not read it for too long.
 #[derive(Debug)]
 pub struct Watch(Client);
 
