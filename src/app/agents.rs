@@ -154,7 +154,7 @@ fn as_json(agent: &Listed<'_>, versions: &BTreeMap<Question, String>) -> Value {
         "runs": agent.runs.map(how),
         "command": agent.runs.and_then(AgentSpec::command_line),
         "installed": installed,
-        "path": path,
+        "path": path.map(|path| path.to_string_lossy()),
         "version": agent.question.as_ref().and_then(|question| versions.get(question)),
         "install": agent.install,
         "login": agent.login,

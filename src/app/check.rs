@@ -1,6 +1,6 @@
 //! `creel check`: what follows from a config, before anything runs.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use serde_json::json;
 
@@ -58,8 +58,8 @@ pub(super) fn check(args: &CheckArgs) -> Result {
             (follows["stop"], follows["max_iterations"]) = (json!(plan.stop), json!(plan.max_iterations));
         }
         let all = json!({
-            "config": settings.path,
-            "project": project.root,
+            "config": settings.path.as_deref().map(Path::to_string_lossy),
+            "project": project.root.to_string_lossy(),
             "session": settings.session,
             "prompt": settings.prompt,
             "agent": agent,
@@ -234,7 +234,7 @@ fn origin(settings: &Settings, chosen: &Chosen) -> String {
 }
 
 fn file(settings: &Settings) -> String {
-    let name = settings.path.as_deref().and_then(std::path::Path::file_name);
+    let name = settings.path.as_deref().and_then(Path::file_name);
     name.map(|name| plain(&name.to_string_lossy())).unwrap_or_default()
 }
 
@@ -246,7 +246,7 @@ fn listed(settings: &Settings, hooks: &BTreeMap<Point, Vec<Chosen>>) -> serde_js
             Origin::Project => json!("project"),
             Origin::Usual => json!("usual"),
         };
-        let file = chosen.line.map(|_| &settings.path);
+        let file = chosen.line.and(settings.path.as_deref()).map(Path::to_string_lossy);
         json!({ "hook": chosen.spec, "from": from, "file": file, "line": chosen.line })
     };
     let all = hooks.iter().map(|(point, list)| (point.name().to_owned(), list.iter().map(one).collect()));

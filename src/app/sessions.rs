@@ -133,7 +133,7 @@ fn as_json(listed: &Listed) -> serde_json::Value {
         "pid": listed.running.and_then(|holder| holder.pid),
         "changed": rfc3339(listed.changed),
         "age_ms": now().since(listed.changed),
-        "path": listed.folder.path,
+        "path": listed.folder.path.to_string_lossy(),
     });
     let more = match &listed.state {
         Ok(state) => json!({

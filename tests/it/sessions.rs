@@ -635,3 +635,25 @@ fn a_prompt_that_can_be_read_once_goes_with_the_session_into_the_background() {
     until("the end", || project.outcome().is_some());
     assert_eq!(project.kind("session_started")[0]["prompt"], prompt);
 }
+
+#[test]
+fn the_path_of_a_project_need_not_be_text() {
+    let project = scripted("", "  - say: <promise>COMPLETE</promise>\n");
+    let folder = project.root().join("..").join(OsStr::from_bytes(b"\xff"));
+    fs::create_dir(&folder).expect("a folder");
+    for name in ["creel.yaml", "scenario.yaml"] {
+        fs::copy(project.root().join(name), folder.join(name)).expect("a file");
+    }
+    let asked: [(&[&str], i32); 6] = [
+        (&["run", "--headless"], 2),
+        (&["trust"], 0),
+        (&["run", "--headless", "-s", "s"], 0),
+        (&["check", "--json"], 0),
+        (&["sessions", "--json"], 0),
+        (&["show", "s"], 0),
+    ];
+    for (args, code) in asked {
+        let ran = Ran::of(&project.command(args).current_dir(&folder).output().expect("creel starts"));
+        assert_eq!(ran.code, code, "{args:?}: {}", ran.err);
+    }
+}
