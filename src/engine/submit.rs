@@ -24,7 +24,7 @@ use super::{
     hooks::{
         dispatch::{Dispatch, Done},
         point::Point,
-        resolve::{self, HookRef},
+        resolve,
         verdict::Verdict,
     },
     session::{GateAbout, Phase, State, gate::About},
@@ -311,8 +311,7 @@ impl State {
 
     /// The check that stands in the way. One that was switched off meanwhile does not.
     fn failed_check<'a>(&self, dispatch: &'a Dispatch) -> Option<&'a Done> {
-        let off = |hook: &str| self.hooks.disabled.contains(&HookRef::new(dispatch.point, hook));
-        dispatch.done.iter().find(|done| done.holds() && !off(&done.hook))
+        dispatch.held_by(&|hook| self.is_off(hook))
     }
 
     /// What the agent would be asked to do about the check that holds a pipeline, if anything can be done about it.

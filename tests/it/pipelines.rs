@@ -444,6 +444,27 @@ fn nothing_is_skipped_before_a_merge() {
     assert_eq!(world.state.outcome(), Some(Outcome::Aborted));
 }
 
+#[test]
+fn a_check_that_is_switched_off_while_it_runs_holds_nothing_and_stops_nothing() {
+    let script = merges(Script::new())
+        .hook(Point::BeforeMerge, "tests", [exits(1, "", "red")])
+        .built_in(Point::BeforeMerge, MERGE, [does("merged")])
+        .hook(Point::AfterMerge, "deploy", [passes()]);
+    let mut world = World::begin(script);
+    world.settle();
+    world.command(Command::DisableHook(None, "tests".into()));
+    expect![[r"
+        merge
+          HookDisabled
+          before_merge tests exit 1 -> Block
+          before_merge merge_pr exit 0 -> Pass
+          after_merge deploy exit 0 -> Pass
+        merge done (merged)
+        ended complete (merged)
+    "]]
+    .assert_eq(&world.run().story());
+}
+
 fn stories() -> Vec<Script> {
     let works = Answer::Says("Working.");
     vec![
@@ -522,6 +543,8 @@ enum Happens {
     Asks(Pipeline),
     Stops,
     CancelsTurn,
+    /// A check is switched off, by a person.
+    Disables(&'static str),
     Dies,
 }
 
@@ -577,6 +600,7 @@ fn what_happens() -> impl Strategy<Value = Vec<Happens>> {
         1 => prop::sample::select(vec![Pipeline::Submit, Pipeline::Merge]).prop_map(Happens::Asks),
         1 => Just(Happens::Stops),
         1 => Just(Happens::CancelsTurn),
+        1 => prop::sample::select(vec!["one", "check", "review"]).prop_map(Happens::Disables),
         2 => Just(Happens::Dies),
     ];
     prop::collection::vec(one, 0..60)
@@ -590,6 +614,7 @@ fn happen(mut world: World, what: &Happens) -> World {
         Happens::Asks(pipeline) => world.command(Command::Pipeline(*pipeline)),
         Happens::Stops => world.command(Command::Stop(creel::engine::event::StopHow::Now)),
         Happens::CancelsTurn => world.command(Command::CancelTurn),
+        Happens::Disables(hook) => world.command(Command::DisableHook(None, (*hook).into())),
         Happens::Dies if world.state.outcome().is_none() => {
             let mut next = World::from_events(world.script, &world.events);
             next.input(Input::Resume { presence: next.script.presence, max_iterations: None, checkpoint: None });
@@ -660,17 +685,21 @@ fn repairs_stay_within_their_limit(world: &World) {
     }
 }
 
-/// When the merge begins, every check of its pipeline has passed since the list last began.
+/// When the merge begins, every check of its pipeline has passed since the list last began, or a person switched it off;
+/// and what comes after the merge comes after it.
 fn nothing_merges_past_a_failed_check(world: &World) {
     let mut passed: Vec<&str> = Vec::new();
+    let mut off: Vec<&str> = Vec::new();
     for event in &world.events {
         match event {
             Event::HooksDue { point: Point::BeforeMerge, .. } => passed.clear(),
+            Event::HookDisabled { point: Point::BeforeMerge, hook, .. } => off.push(hook),
             Event::HookFinished(done) if done.point == Point::BeforeMerge && done.verdict == Verdict::Pass => {
                 passed.push(&done.hook);
             }
             Event::HookStarted { point: Point::BeforeMerge, hook, .. } if hook == MERGE => {
-                assert!(passed.contains(&"check") && passed.contains(&"review"), "{}", world.story());
+                let settled = |check| passed.contains(&check) || off.contains(&check);
+                assert!(settled("check") && settled("review"), "{}", world.story());
             }
             Event::HooksDue { point: Point::AfterMerge, .. } => assert!(passed.contains(&MERGE), "{}", world.story()),
             _ => {}

@@ -4,6 +4,7 @@
 //!
 //! # Invariants
 //! - Hooks of one dispatch run one after another, each once; a run that was cut by the death of creel runs again.
+//! - Where a failure stops the rest, nothing goes on past the rest without it: a hook that was switched off stops nothing.
 
 use std::collections::VecDeque;
 
@@ -109,9 +110,15 @@ impl Dispatch {
         self.queue.as_ref()?.front().map(String::as_str)
     }
 
-    /// Whether a failure keeps the rest of the point's hooks from running.
-    pub fn stops_early(&self) -> bool {
-        self.done.iter().any(Done::holds) && self.point.rules().after_failure == AfterFailure::StopTheRest
+    /// The first run that stands in the way; runs of hooks in `disabled` do not count.
+    pub fn held_by(&self, disabled: &dyn Fn(&HookRef) -> bool) -> Option<&Done> {
+        self.done.iter().find(|done| done.holds() && !disabled(&HookRef::new(self.point, &done.hook)))
+    }
+
+    /// Whether a failure keeps the rest of the point's hooks from running. It is the same failure that holds whoever waits
+    /// for them: one that holds nobody stops nothing.
+    pub fn stops_early(&self, disabled: &dyn Fn(&HookRef) -> bool) -> bool {
+        self.point.rules().after_failure == AfterFailure::StopTheRest && self.held_by(disabled).is_some()
     }
 
     /// Whether a person was asked this already.

@@ -33,7 +33,7 @@ impl State {
             let reason = format!("the hook `{hook}` at {} could not do its job twice in a row", dispatch.point);
             return self.open_gate(About::BrokenHook, reason, GateAbout::hook(hook));
         }
-        match dispatch.next().filter(|_| !dispatch.stops_early()) {
+        match dispatch.next().filter(|_| !dispatch.stops_early(&|hook| self.is_off(hook))) {
             Some(hook) => self.start_hook(dispatch, hook),
             None => self.conclude(dispatch, now),
         }
@@ -104,7 +104,7 @@ impl State {
         // The points of a pipeline have a gate of their own for whatever fails there.
         let elsewhere = dispatch.point == Point::SessionEnd || Pipeline::of(dispatch.point).is_some();
         let asks = self.presence == Presence::Attended && !elsewhere;
-        (often && asks && !self.hooks.disabled.contains(&hook)).then_some(last.hook.as_str())
+        (often && asks && !self.is_off(&hook)).then_some(last.hook.as_str())
     }
 
     /// All hooks of the point have run.
@@ -131,7 +131,7 @@ impl State {
     fn escalate_failures(&self, dispatch: &Dispatch) -> Option<Step> {
         let asked = dispatch.was_asked(Asked::Escalation) || dispatch.point == Point::SessionEnd;
         let failed = dispatch.done.iter().find(|done| {
-            done.judgement.escalates && !self.hooks.disabled.contains(&HookRef::new(dispatch.point, &done.hook))
+            done.judgement.escalates && !self.is_off(&HookRef::new(dispatch.point, &done.hook))
         })?;
         let why = failed.judgement.reason.as_deref().unwrap_or("it failed");
         let reason = format!("the hook `{}` at {} needs a person: {why}", failed.hook, dispatch.point);
@@ -230,7 +230,12 @@ impl State {
     }
 
     pub(crate) fn feedback(&self, dispatch: &Dispatch) -> Option<Feedback> {
-        dispatch.feedback(&|hook| self.hooks.disabled.contains(hook))
+        dispatch.feedback(&|hook| self.is_off(hook))
+    }
+
+    /// Whether somebody switched a hook off: what it said counts no more.
+    pub(in crate::engine) fn is_off(&self, hook: &HookRef) -> bool {
+        self.hooks.disabled.contains(hook)
     }
 
     fn after_error(&self, dispatch: &Dispatch, now: At) -> Step {
