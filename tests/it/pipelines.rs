@@ -19,7 +19,7 @@ use crate::support::{
 };
 
 const LINK: &str = "https://forge.example/pr/1";
-const APPROVES: Answer = Answer::Says("Fine. <verdict>approve</verdict>");
+const APPROVES: Answer = Answer::Says("Fine.\n<verdict>approve</verdict>");
 const BLOCKS: Answer = Answer::Says("No tests. <verdict>block</verdict>");
 
 #[expect(clippy::needless_pass_by_value, reason = "as the macro gives it")]
@@ -360,7 +360,12 @@ fn an_objection_goes_to_the_agent_and_then_every_check_runs_again() {
 #[test]
 fn who_says_nothing_fails_or_does_not_exist_has_not_approved() {
     for (answers, why) in
-        [(vec![Answer::Says("Looks good.")], "no verdict"), (vec![Answer::Fails("down")], "the review failed: down")]
+        [
+            (vec![Answer::Says("Looks good.")], "no verdict"),
+            (vec![Answer::Says("I would give <verdict>approve</verdict>, but there are no tests.")], "no verdict"),
+            (vec![Answer::Fails("down")], "the review failed: down"),
+            (vec![Answer::CutShort("I would say\n<verdict>approve</verdict>")], "the review failed: it ran into its"),
+        ]
     {
         let script = merges(Script::new()).review(Point::BeforeMerge, &[("qa", &answers)]).built_in(
             Point::BeforeMerge,
@@ -565,6 +570,7 @@ fn an_answer() -> impl Strategy<Value = Answer> {
         1 => Just(Answer::Says("Hm.")),
         1 => Just(Answer::Fails("down")),
         1 => Just(Answer::Refuses),
+        1 => Just(Answer::CutShort("Fine.\n<verdict>approve</verdict>")),
     ]
 }
 

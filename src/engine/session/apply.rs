@@ -170,7 +170,7 @@ impl State {
         main.into_iter().chain(self.side.dispatch.as_mut()).find(waits)
     }
 
-    fn gatekeeper_works(&self) -> bool {
+    pub(super) fn gatekeeper_works(&self) -> bool {
         self.turn_in_flight().is_some_and(|prompt| prompt.agent.is_some())
     }
 
@@ -233,6 +233,12 @@ impl State {
         match reason {
             StopReason::Refusal => self.turn_failed(REFUSED, None),
             StopReason::Cancelled => self.turn_cancelled(),
+            StopReason::MaxTokens if self.gatekeeper_works() => {
+                self.gatekeeper_answered(Some("it ran into its token limit before it was done"));
+            }
+            StopReason::MaxTurnRequests if self.gatekeeper_works() => {
+                self.gatekeeper_answered(Some("it used all the requests of its turn before it was done"));
+            }
             StopReason::EndTurn | StopReason::MaxTokens | StopReason::MaxTurnRequests => self.turn_ended(),
         }
     }

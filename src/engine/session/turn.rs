@@ -199,7 +199,8 @@ impl State {
         let Some(iteration) = self.awaited(turn) else { return Step::stale(turn) };
         let TurnEnd { stop_reason, spent, work } = end;
         let step = self.unasked(super::POLICY).and(Event::TurnEnded { iteration, turn, stop_reason, spent, work });
-        match cut_short(stop_reason) {
+        // A review that was cut short is none, and says so itself.
+        match cut_short(stop_reason).filter(|_| !self.gatekeeper_works()) {
             Some(why) => step.and(super::warning(why)),
             None => step,
         }

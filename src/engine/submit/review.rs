@@ -5,7 +5,8 @@
 //! at once.
 //!
 //! # Invariants
-//! - Who does not approve blocks: silence, a failed turn and an unknown name are no approval.
+//! - Who does not approve blocks: silence, a turn that failed or was cut short, and an unknown name are no approval.
+//! - An approval stands alone in its line: who only mentions the tag, or wraps it into a sentence, has not approved.
 
 use serde::{Deserialize, Serialize};
 
@@ -83,14 +84,17 @@ impl Opinion {
     }
 }
 
-/// The verdict in an answer: a tag, or a line of JSON. Whoever says both has not approved.
+/// The verdict in an answer: a tag in a line of its own, or a line of JSON. Whoever says both has not approved. An objection
+/// is one wherever it stands.
 pub fn read(answer: &str) -> (Opinion, String) {
-    let told = |opinion: Opinion| answer.contains(&format!("<verdict>{}</verdict>", opinion.name()));
+    let tag = |opinion: Opinion| format!("<verdict>{}</verdict>", opinion.name());
     let lines: Vec<Line> = answer.lines().filter_map(|line| serde_json::from_str(line.trim()).ok()).collect();
     let in_json = |opinion| lines.iter().any(|line| line.verdict == opinion);
-    let opinion = if told(Opinion::Block) || in_json(Opinion::Block) {
+    let objects = answer.contains(&tag(Opinion::Block));
+    let approves = answer.lines().any(|line| line.trim() == tag(Opinion::Approve));
+    let opinion = if objects || in_json(Opinion::Block) {
         Opinion::Block
-    } else if told(Opinion::Approve) || in_json(Opinion::Approve) {
+    } else if approves || in_json(Opinion::Approve) {
         Opinion::Approve
     } else {
         Opinion::Unsaid
@@ -259,7 +263,8 @@ impl State {
         }
     }
 
-    /// A gatekeeper's turn is over; `failed` says why there is no answer.
+    /// A gatekeeper's turn is over; `failed` says why there is no answer. One that was cut short is none: what would have
+    /// come after it, nobody knows.
     pub(in crate::engine) fn gatekeeper_answered(&mut self, failed: Option<&str>) {
         let answer = failed.map_or_else(|| Ok(self.turns.said.clone()), |why| Err(format!("the review failed: {why}")));
         let review = self.pipelines.course.as_mut().and_then(|course| course.review.as_deref_mut());
@@ -285,6 +290,17 @@ mod tests {
         assert_eq!(opinion(""), Opinion::Unsaid);
         assert_eq!(opinion("<verdict>approve</verdict> but <verdict>block</verdict>"), Opinion::Block);
         assert_eq!(opinion("<verdict>approve</verdict>\n{\"verdict\":\"block\"}"), Opinion::Block);
+    }
+
+    #[test]
+    fn who_mentions_the_tag_has_not_approved() {
+        let opinion = |answer: &str| read(answer).0;
+        let wish = "I would like to give <verdict>approve</verdict>, but there are no tests.";
+        assert_eq!(opinion(wish), Opinion::Unsaid);
+        assert_eq!(opinion("I cannot say <verdict>approve</verdict>"), Opinion::Unsaid);
+        assert_eq!(opinion("> <verdict>approve</verdict>"), Opinion::Unsaid);
+        assert_eq!(opinion("There are no tests, so: <verdict>block</verdict>."), Opinion::Block);
+        assert_eq!(opinion("Fine.\r\n  <verdict>approve</verdict> \r\n"), Opinion::Approve);
     }
 
     #[test]

@@ -100,6 +100,8 @@ pub enum Answer {
     /// Asks for leave to change these files, one request each, then says something.
     Asks(&'static [&'static str]),
     Refuses,
+    /// Says something, and runs into its token limit.
+    CutShort(&'static str),
     /// Says something and uses so many tokens.
     Spends(u64),
     /// The server wants to be left alone for so many milliseconds.
@@ -476,6 +478,7 @@ impl World {
             Answer::Says(text) => self.say(turn, text, TurnEnd::new(StopReason::EndTurn)),
             Answer::Asks(_) => self.say(turn, "Working.", TurnEnd::new(StopReason::EndTurn)),
             Answer::Refuses => self.say(turn, "I will not.", TurnEnd::new(StopReason::Refusal)),
+            Answer::CutShort(text) => self.say(turn, text, TurnEnd::new(StopReason::MaxTokens)),
             Answer::Spends(tokens) => {
                 let spent = Spent { tokens: Some(tokens), cost: None };
                 self.say(turn, "Working.", TurnEnd { spent, ..TurnEnd::new(StopReason::EndTurn) });
