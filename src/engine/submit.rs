@@ -28,7 +28,7 @@ use super::{
         verdict::Verdict,
     },
     session::{GateAbout, Phase, State, gate::About},
-    tasks::task::{Task, TaskState},
+    tasks::task::Task,
 };
 use review::Review;
 
@@ -391,7 +391,7 @@ impl State {
 
     fn task_of_the_work(&self) -> Option<&Task> {
         let tasks = self.tasks.graph.tasks();
-        let mut active = tasks.iter().filter(|task| task.state == TaskState::Active);
+        let mut active = tasks.iter().filter(|task| task.is_worked_on_here());
         let only = active.next().filter(|_| active.next().is_none());
         only.or_else(|| tasks.iter().max_by_key(|task| task.completed).filter(|task| task.completed.is_some())).copied()
     }

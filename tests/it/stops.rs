@@ -1,5 +1,7 @@
 //! Stop decisions, as stories: rules, presets, commands, conditions, groups, guards, what the agent registers and leads.
 
+use std::collections::BTreeSet;
+
 use creel::engine::{
     conversation::{AgentUpdate, StopReason, TurnEnd},
     event::{By, Event, Presence},
@@ -270,6 +272,30 @@ fn an_escalation_blocks_the_task_and_goes_on_with_it_when_a_person_says_so() {
         _ => None,
     });
     assert_eq!(prompts.collect::<Vec<_>>(), ["GOAL", "Try another way.\n\nGOAL"]);
+}
+
+#[test]
+fn an_escalation_leaves_alone_what_others_work_on_elsewhere() {
+    let script = Script::new().agent(&[Answer::Says("I need a key. <promise>BLOCKED</promise>")]);
+    let mut world = World::begin(script.attended(&[(About::Escalation, Choice::Abort)]));
+    world.settle();
+    for (id, queue) in [("there", Some(BTreeSet::new())), ("here", None)] {
+        let new = NewTask { id: Some(id.into()), goal: id.into(), queue, ..NewTask::default() };
+        world.command(Command::Task(TaskCommand::Add(new)));
+    }
+    let context = "in session one on another machine".to_owned();
+    world.command(Command::Task(TaskCommand::TakenUp { id: "there".into(), context }));
+    tool(&mut world, start("there", 1));
+    assert_eq!(world.refused.pop().as_deref(), Some("there is for the queue, and others work on it"));
+    world.command(Command::Task(TaskCommand::Start { id: "here".into(), context: None }));
+    world.finish_turn();
+    let state = |id: &str| world.state.tasks.graph.get(id).map(|task| task.state);
+    assert_eq!((state("there"), state("here")), (Some(TaskState::Active), Some(TaskState::Blocked)));
+    let blocked = world.events.iter().find_map(|event| match event {
+        Event::StopDecided(decided) => Some((decided.task.clone(), decided.blocked.clone())),
+        _ => None,
+    });
+    assert_eq!(blocked, Some((Some("here".to_owned()), vec!["here".to_owned()])));
 }
 
 #[test]

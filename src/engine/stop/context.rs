@@ -3,12 +3,7 @@
 use serde::Serialize;
 
 use super::{judging::Judging, loops::AgentLoop, promise::Promise};
-use crate::engine::{
-    policy::StopHook,
-    session::State,
-    tasks::task::{Task, TaskState},
-    time::At,
-};
+use crate::engine::{policy::StopHook, session::State, tasks::task::Task, time::At};
 
 /// What the agent did in an iteration, under the names that tools for agents share.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -101,7 +96,7 @@ impl State {
             let own = registered.filter(|known| known.task == about.task);
             return own.map(|known| (&known.hook, context(&known.task))).collect();
         }
-        let current = self.tasks.graph.tasks().into_iter().find(|task| task.state == TaskState::Active);
+        let current = self.tasks.graph.tasks().into_iter().find(|task| task.is_worked_on_here());
         let current = current.map_or(self.name.as_str(), |task| &task.id);
         let configured = self.plan().stop.hooks.iter().map(|hook| (hook, context(current)));
         let is_open = |task: &str| self.tasks.graph.get(task).is_some_and(Task::is_open);

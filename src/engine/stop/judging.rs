@@ -261,14 +261,14 @@ impl State {
             .then(|| warning(format!("the agent promised {} and {others} at once; {0} counts", first.promise)))
     }
 
-    /// The tasks that an escalation blocks: the hook's own, or those that are worked on.
+    /// The tasks that an escalation blocks: the hook's own, or those that are worked on; none that others work on elsewhere.
     fn to_block(&self, about: Option<&AgentLoop>, task: &str) -> Vec<String> {
         let own = about.map_or(task, |about| &about.task);
-        let is_open = |id: &str| self.tasks.graph.get(id).is_some_and(Task::is_open);
-        if is_open(own) {
+        let can_be_blocked = |task: &Task| task.is_open() && !task.is_elsewhere();
+        if self.tasks.graph.get(own).is_some_and(can_be_blocked) {
             return vec![own.to_owned()];
         }
-        let active = self.tasks.graph.tasks().into_iter().filter(|task| task.state == TaskState::Active);
+        let active = self.tasks.graph.tasks().into_iter().filter(|task| task.is_worked_on_here());
         if about.is_some() { Vec::new() } else { active.map(|task| task.id.clone()).collect() }
     }
 

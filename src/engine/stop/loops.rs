@@ -154,6 +154,9 @@ impl State {
         if let Some(known) = self.tasks.graph.get(&task) {
             match known.state {
                 TaskState::Completed => return Err(format!("{task} is completed")),
+                TaskState::Active if known.is_elsewhere() => {
+                    return Err(format!("{task} is for the queue, and others work on it"));
+                }
                 TaskState::Active => {}
                 TaskState::Created | TaskState::Ready | TaskState::Blocked => {
                     let start = TaskCommand::Start { id: task.clone(), context: None };

@@ -109,6 +109,16 @@ impl Task {
     pub fn is_open(&self) -> bool {
         self.state != TaskState::Completed
     }
+
+    /// Whether it is for others, who have it from a queue: what becomes of it is not decided in its session.
+    pub const fn is_elsewhere(&self) -> bool {
+        self.queue.is_some()
+    }
+
+    /// Whether somebody works on it in its session.
+    pub fn is_worked_on_here(&self) -> bool {
+        self.state == TaskState::Active && !self.is_elsewhere()
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
