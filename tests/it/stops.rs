@@ -414,6 +414,15 @@ fn a_session_that_the_agent_completes_by_a_tool_is_judged_like_a_promise() {
     assert_eq!(decisions(&world.run())[0].1, Action::Continue);
 }
 
+#[test]
+fn what_was_promised_in_a_turn_that_failed_completes_no_later_iteration() {
+    let cut_off = [Answer::Fails("connection reset"), WORKING];
+    let (mut world, _) = with_a_task(Script::new().agent(cut_off).plan(|plan| plan.max_iterations = 2));
+    tool(&mut world, Command::CompleteSession("all is done".into()));
+    let world = world.run();
+    assert_eq!(decisions(&world), [("default".to_owned(), Action::Continue, "Iteration in progress".to_owned())]);
+}
+
 fn start(task: &str, max_iterations: u32) -> Command {
     Command::Loop(LoopCommand::Start { task: task.into(), max_iterations, promises: Vec::new() })
 }

@@ -184,6 +184,8 @@ impl State {
         self.iterations.current = iteration;
         self.iterations.open = true;
         self.iterations.files.clear();
+        // What the agent promised in a turn that failed is not said of this one.
+        self.stop.promised = None;
         self.retry.wait = Wait::No;
         self.phase = Phase::Hooks(Dispatch::reached(Point::PreIteration, Cause::Lifecycle));
     }
