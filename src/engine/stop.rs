@@ -107,7 +107,8 @@ pub struct StopBook {
     pub checkpoints: Vec<Kept>,
     /// What was seen in the iterations so far.
     pub guards: Guards,
-    /// What the agent said when it completed the session by a tool, until that is judged.
+    /// What the agent said in this iteration when it completed the session by a tool, until that is judged. One that leads
+    /// itself is not judged: its session ends as soon as nothing of it runs.
     pub promised: Option<String>,
     /// The decision of a loop to escalate, until the main line has taken it up: the hook, the task, and why.
     pub escalated: Option<(String, String, String)>,

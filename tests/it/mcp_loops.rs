@@ -422,6 +422,19 @@ fn a_session_of_its_own_is_completed_by_a_tool_and_the_next_call_begins_another(
 }
 
 #[test]
+fn an_agent_that_hangs_up_while_its_session_ends_does_not_end_it_again() {
+    let project = alone("hooks: { session_end: [{ command: 'echo ended >> ends; sleep 0.5' }] }\n");
+    project.creel(&["trust"]);
+    let mut raw = Raw::greeted(&project);
+    raw.does("session_complete", &json!({"reason": "enough"}));
+    crate::support::project::eventually_in(&project.root().join("ends"));
+    assert_eq!(raw.hang_up().1, 0);
+    let session = only(&project);
+    assert_eq!(kinds(&project, &session, "session_ended")[0]["reason"], "enough");
+    assert_eq!((kinds(&project, &session, "loop_ended").len(), project.read("ends").lines().count()), (1, 1));
+}
+
+#[test]
 fn calls_at_the_same_time_begin_one_session() {
     let project = alone("");
     let mut raw = Raw::greeted(&project);

@@ -359,14 +359,12 @@ fn an_objection_goes_to_the_agent_and_then_every_check_runs_again() {
 
 #[test]
 fn who_says_nothing_fails_or_does_not_exist_has_not_approved() {
-    for (answers, why) in
-        [
-            (vec![Answer::Says("Looks good.")], "no verdict"),
-            (vec![Answer::Says("I would give <verdict>approve</verdict>, but there are no tests.")], "no verdict"),
-            (vec![Answer::Fails("down")], "the review failed: down"),
-            (vec![Answer::CutShort("I would say\n<verdict>approve</verdict>")], "the review failed: it ran into its"),
-        ]
-    {
+    for (answers, why) in [
+        (vec![Answer::Says("Looks good.")], "no verdict"),
+        (vec![Answer::Says("I would give <verdict>approve</verdict>, but there are no tests.")], "no verdict"),
+        (vec![Answer::Fails("down")], "the review failed: down"),
+        (vec![Answer::CutShort("I would say\n<verdict>approve</verdict>")], "the review failed: it ran into its"),
+    ] {
         let script = merges(Script::new()).review(Point::BeforeMerge, &[("qa", &answers)]).built_in(
             Point::BeforeMerge,
             MERGE,

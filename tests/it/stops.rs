@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use creel::engine::{
     conversation::{AgentUpdate, StopReason, TurnEnd},
     event::{By, Event, Presence},
+    hooks::point::Point,
     input::{Command, Input},
-    policy::{Judge, Preset, StopHook, When},
+    policy::{AgentSpec, Judge, Preset, StopHook, When},
     session::gate::{About, Choice},
     stop::{
         Action, StopResult,
@@ -24,7 +25,7 @@ use creel::engine::{
 use expect_test::{Expect, expect};
 use serde_json::{Map, json};
 
-use crate::support::world::{Answer, Script, World, breaks, exits, prints, stop_command};
+use crate::support::world::{Answer, Script, World, breaks, exits, passes, prints, stop_command};
 
 const WORKING: Answer = Answer::Says("Working.");
 
@@ -421,6 +422,47 @@ fn what_was_promised_in_a_turn_that_failed_completes_no_later_iteration() {
     tool(&mut world, Command::CompleteSession("all is done".into()));
     let world = world.run();
     assert_eq!(decisions(&world), [("default".to_owned(), Action::Continue, "Iteration in progress".to_owned())]);
+}
+
+/// A session whose agent leads itself.
+fn outside() -> Script {
+    Script::new().plan(|plan| plan.agent_spec = AgentSpec::Outside)
+}
+
+#[test]
+fn a_session_that_leads_itself_is_completed_once() {
+    let mut world = World::begin(outside().hook(Point::SessionEnd, "bye", [passes()]));
+    world.settle();
+    tool(&mut world, Command::CompleteSession("enough".into()));
+    tool(&mut world, Command::CompleteSession("the agent is gone".into()));
+    assert_eq!(world.refused, ["the session is being completed already"]);
+    expect![[r"
+          CompletionPromised
+          LoopEnded
+          session_end bye exit 0 -> Pass
+        ended complete (enough)
+    "]]
+    .assert_eq(&world.run().story());
+}
+
+#[test]
+fn a_session_that_leads_itself_ends_when_the_hooks_that_run_have_ended() {
+    let script = outside().hook(Point::SessionStart, "hello", [passes()]).hook(Point::SessionEnd, "bye", [passes()]);
+    let mut world = World::begin(script.clone());
+    world.settle();
+    tool(&mut world, Command::CompleteSession("enough".into()));
+    tool(&mut world, Command::CompleteSession("the agent is gone".into()));
+    assert_eq!(world.refused, ["the session is being completed already"]);
+    let killed = World::from_events(script, &world.events);
+    let expected = expect![[r"
+          CompletionPromised
+          session_start hello exit 0 -> Pass
+          LoopEnded
+          session_end bye exit 0 -> Pass
+        ended complete (enough)
+    "]];
+    expected.assert_eq(&world.run().story());
+    assert!(killed.resume().story().ends_with("ended complete (enough)\n"));
 }
 
 fn start(task: &str, max_iterations: u32) -> Command {

@@ -113,13 +113,13 @@ impl Own {
             tracing::warn!("cannot listen for signals: {error}");
         }
         let state = journal::fold(&self.folder.journal());
-        let in_a_loop = state.is_ok_and(|state| state.stop.loops.iter().any(|known| !known.is_over));
-        let complete = Command::CompleteSession("the agent is gone".into());
-        // Not by its socket: the folder that tells where that is may be gone as well.
-        let asked = if in_a_loop { Err(String::new()) } else { tokio.block_on(session.command(By::Mcp, complete)) };
-        if asked.is_err()
-            && let Err(why) = tokio.block_on(session.command(By::Mcp, Command::Stop(StopHow::Now)))
-        {
+        let in_a_loop =
+            state.is_ok_and(|state| !state.is_being_completed() && state.stop.loops.iter().any(|known| !known.is_over));
+        let last =
+            if in_a_loop { Command::Stop(StopHow::Now) } else { Command::CompleteSession("the agent is gone".into()) };
+        // Not by its socket: the folder that tells where that is may be gone as well. Refused, the session is ending
+        // already, and is let do so.
+        if let Err(why) = tokio.block_on(session.command(By::Mcp, last)) {
             tracing::info!("{why}");
         }
         let _ = self.thread.join();

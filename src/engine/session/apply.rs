@@ -357,6 +357,7 @@ impl State {
         self.asks.waiting.clear();
         self.pipelines.course = None;
         self.pipelines.followed = false;
+        self.stop.promised = None;
         if let Phase::Escalated(why) = &self.phase {
             self.turns.escalated = Some(why.clone());
         }

@@ -130,9 +130,10 @@ impl State {
 
     fn escalate_failures(&self, dispatch: &Dispatch) -> Option<Step> {
         let asked = dispatch.was_asked(Asked::Escalation) || dispatch.point == Point::SessionEnd;
-        let failed = dispatch.done.iter().find(|done| {
-            done.judgement.escalates && !self.is_off(&HookRef::new(dispatch.point, &done.hook))
-        })?;
+        let failed = dispatch
+            .done
+            .iter()
+            .find(|done| done.judgement.escalates && !self.is_off(&HookRef::new(dispatch.point, &done.hook)))?;
         let why = failed.judgement.reason.as_deref().unwrap_or("it failed");
         let reason = format!("the hook `{}` at {} needs a person: {why}", failed.hook, dispatch.point);
         (!asked).then(|| self.open_gate(About::Escalation, reason, GateAbout::hook(&failed.hook)))
@@ -145,6 +146,10 @@ impl State {
         }
         if self.steering.stop.is_some() {
             return self.leave_loop(&Ending::offering(Outcome::Cancelled, STOPPED));
+        }
+        // Nobody judges who leads itself; but the hooks that run are let finish, so it is only here that it ends.
+        if let Some(reason) = self.stop.promised.as_ref().filter(|_| self.is_led_from_outside()) {
+            return self.leave_loop(&Ending::undelivered(Outcome::Complete, reason));
         }
         if self.iterations.current >= self.max_iterations() {
             let reason = format!("the limit of {} was reached", iterations(self.max_iterations()));
@@ -258,6 +263,11 @@ impl State {
             reason: ending.reason.clone(),
             delivery: if self.is_led_from_outside() { DeliverRest::No } else { ending.delivery },
         })
+    }
+
+    /// Whether one that leads itself has said that it is done.
+    pub fn is_being_completed(&self) -> bool {
+        self.is_led_from_outside() && (self.stop.promised.is_some() || self.ending.is_some())
     }
 
     pub(super) fn is_ending(&self) -> bool {

@@ -75,6 +75,9 @@ impl State {
             Command::RegisterStopHook(wanted) => self.register_stop_hook(by, wanted, now),
             Command::ClearStopHooks(task) => self.clear_stop_hooks(by, task),
             Command::Loop(command) => self.on_loop_command(by, command, now),
+            Command::CompleteSession(_) if self.is_being_completed() => {
+                Step::refuse("the session is being completed already")
+            }
             Command::CompleteSession(reason) => Step::record(Event::CompletionPromised { reason, by }),
             Command::Pipeline(pipeline) => self.want_pipeline(pipeline, by),
         }

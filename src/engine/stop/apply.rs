@@ -51,10 +51,6 @@ impl State {
                 self.stop.registered.push(Registered { id, task, hook: (**hook).clone(), metadata });
             }
             Event::StopHooksCleared { hooks, .. } => self.stop.registered.retain(|known| !hooks.contains(&known.id)),
-            // Nobody judges who leads itself.
-            Event::CompletionPromised { reason, .. } if self.is_led_from_outside() => {
-                self.phase = Phase::Exit(Ending::undelivered(Outcome::Complete, reason));
-            }
             Event::CompletionPromised { reason, .. } => self.stop.promised = Some(reason.clone()),
             _ => self.apply_loop(event),
         }
