@@ -534,6 +534,60 @@ fn a_loop_that_escalates_blocks_its_task_and_holds_the_session_at_the_end_of_the
     assert!(world.refused.pop().expect("refused").contains("waits for a person"));
 }
 
+/// Two tasks that are worked on, and a loop over the first one that was just decided to escalate, in the agent's turn.
+fn escalated_loop(script: Script) -> (World, String, String) {
+    let (mut world, id) = with_a_task(script);
+    let other = NewTask { id: Some("other".into()), goal: "Something else".into(), ..NewTask::default() };
+    world.command(Command::Task(TaskCommand::Add(other)));
+    world.command(Command::Task(TaskCommand::Start { id: "other".into(), context: None }));
+    tool(&mut world, register(&id, Preset::Promise));
+    tool(&mut world, start(&id, 3));
+    let known = world.state.stop.loops[0].id.clone();
+    tool(&mut world, judge(&known, "<promise>ESCALATE</promise>"));
+    (world, id, known)
+}
+
+/// The tasks that were blocked, each time.
+fn blocked(world: &World) -> Vec<&str> {
+    let blocked = world.events.iter().filter_map(|event| match event {
+        Event::TaskBlocked(record) => Some(record.task.as_str()),
+        _ => None,
+    });
+    blocked.collect()
+}
+
+#[test]
+fn a_loop_that_escalates_blocks_its_task_once_and_no_other() {
+    let script = || Script::new().agent(&[WORKING]).attended(&[(About::Escalation, Choice::Continue)]);
+    let (mut world, id, known) = escalated_loop(script());
+    world.finish_turn();
+    assert!(world.state.gates.open.is_some(), "the session is held");
+    assert_eq!(blocked(&world), [id.as_str()]);
+    world.answer_gate();
+    assert_eq!(world.state.tasks.graph.get(&id).map(|task| task.state), Some(TaskState::Active));
+    // The same where the agent has ended the loop, and where the task is gone.
+    let end = Command::Loop(LoopCommand::Complete { id: known, promise: Promise::Blocked });
+    for last in [end, Command::Task(TaskCommand::Remove { id: id.clone() })] {
+        let (mut world, _, _) = escalated_loop(script());
+        tool(&mut world, last);
+        world.finish_turn();
+        assert_eq!((world.state.gates.open.is_some(), blocked(&world)), (true, vec![id.as_str()]));
+    }
+}
+
+#[test]
+fn what_waits_for_a_person_is_not_completed() {
+    let (mut world, id, known) = escalated_loop(Script::new().agent(&[WORKING]));
+    let complete = Command::Loop(LoopCommand::Complete { id: known.clone(), promise: Promise::Complete });
+    tool(&mut world, complete.clone());
+    let why = world.refused.pop().expect("refused");
+    assert!(why.contains("waits for a person: its task is blocked, and is not completed"), "{why}");
+    tool(&mut world, judge(&known, "<promise>COMPLETE</promise>"));
+    tool(&mut world, complete);
+    assert!(world.refused.pop().is_some(), "another word changes nothing");
+    assert_eq!(world.state.tasks.graph.get(&id).map(|task| task.state), Some(TaskState::Blocked));
+}
+
 #[test]
 fn a_loop_has_as_many_iterations_as_it_was_given_and_a_task_one_loop() {
     let (mut world, id) = with_a_task(Script::new().agent(&[WORKING]));

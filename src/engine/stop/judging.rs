@@ -205,7 +205,7 @@ impl State {
         let mut events = self.keep(keep);
         events.extend(self.contradiction(about, judging, now));
         let blocked = if result.action == Action::Escalate { self.to_block(about, &task) } else { Vec::new() };
-        for id in &blocked {
+        for id in blocked.iter().filter(|id| !self.is_blocked(id)) {
             let block =
                 TaskCommand::Block { id: id.clone(), reason: blocked_why(&result), required_knowledge: Vec::new() };
             events.extend(self.task_event(block, Origin::by(POLICY)));
@@ -261,21 +261,26 @@ impl State {
             .then(|| warning(format!("the agent promised {} and {others} at once; {0} counts", first.promise)))
     }
 
-    /// The tasks that an escalation blocks: the hook's own, or those that are worked on; none that others work on elsewhere.
+    /// The tasks that an escalation blocks: the one that it is about, or those that are worked on where it is about the whole
+    /// session; none that others work on elsewhere. A loop's escalation is about the loop's task, whoever takes it up.
     fn to_block(&self, about: Option<&AgentLoop>, task: &str) -> Vec<String> {
         let own = about.map_or(task, |about| &about.task);
         let can_be_blocked = |task: &Task| task.is_open() && !task.is_elsewhere();
         if self.tasks.graph.get(own).is_some_and(can_be_blocked) {
             return vec![own.to_owned()];
         }
+        let of_a_loop = about.is_some() || self.stop.escalated.is_some();
         let active = self.tasks.graph.tasks().into_iter().filter(|task| task.is_worked_on_here());
-        if about.is_some() { Vec::new() } else { active.map(|task| task.id.clone()).collect() }
+        if of_a_loop { Vec::new() } else { active.map(|task| task.id.clone()).collect() }
+    }
+
+    pub(super) fn is_blocked(&self, task: &str) -> bool {
+        self.tasks.graph.get(task).is_some_and(|task| task.state == TaskState::Blocked)
     }
 
     /// A person lets the work go on: so do the tasks that the escalation blocked.
     pub(crate) fn unblock(&self, by: By) -> Step {
-        let blocked = |id: &&String| self.tasks.graph.get(id).is_some_and(|task| task.state == TaskState::Blocked);
-        let starts = self.stop.blocked.iter().filter(blocked).filter_map(|id| {
+        let starts = self.stop.blocked.iter().filter(|id| self.is_blocked(id)).filter_map(|id| {
             let start = TaskCommand::Start { id: id.clone(), context: None };
             self.task_event(start, Origin::by(by)).ok()
         });

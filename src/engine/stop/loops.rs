@@ -5,7 +5,8 @@
 //!
 //! # Invariants
 //! - A task has at most one loop that is open, and a loop at most one judgement in flight.
-//! - A loop that was decided to escalate blocks its task, and holds the session at the end of the turn.
+//! - A loop that was decided to escalate blocks its task, once, and holds the session at the end of the turn. Until a person
+//!   has looked it neither goes on nor completes anything.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -238,18 +239,36 @@ impl State {
         let mut events = Vec::new();
         let is_open = self.tasks.graph.get(&task).is_some_and(Task::is_open);
         let about = match promise {
-            Promise::Complete => TaskCommand::Complete(Completion { id: task.clone(), ..Completion::default() }),
+            Promise::Complete if self.waits_for_a_person(known) => {
+                return Err(format!(
+                    "{id} waits for a person: its task is blocked, and is not completed; end your turn, or complete the \
+                     iteration with {}",
+                    Promise::Blocked
+                ));
+            }
+            Promise::Complete => {
+                let done = Completion { id: task.clone(), ..Completion::default() };
+                is_open.then_some(TaskCommand::Complete(done))
+            }
             Promise::Escalate | Promise::Blocked => {
                 let reason = format!("the agent ended its work with {}", promise.tag());
-                TaskCommand::Block { id: task.clone(), reason, required_knowledge: Vec::new() }
+                let block = TaskCommand::Block { id: task.clone(), reason, required_knowledge: Vec::new() };
+                (is_open && !self.is_blocked(&task)).then_some(block)
             }
         };
-        if is_open {
+        if let Some(about) = about {
             events.push(self.task_event(about, Origin::by(by))?);
         }
         let iterations = known.iteration;
         events.push(Event::AgentLoopEnded { loop_id: id, task, iterations, promise, by });
         Ok(events.into_iter().fold(Step::default(), Step::and))
+    }
+
+    /// Whether a loop was decided to escalate, and nobody has looked yet.
+    fn waits_for_a_person(&self, known: &AgentLoop) -> bool {
+        let decided = known.decided.as_ref().is_some_and(|decided| decided.action == Action::Escalate);
+        let to_be_taken_up = self.stop.escalated.as_ref().is_some_and(|(_, task, _)| *task == known.task);
+        decided || to_be_taken_up
     }
 
     pub(crate) fn proceed_loops(&self, now: At) -> Step {
