@@ -589,6 +589,26 @@ fn what_waits_for_a_person_is_not_completed() {
 }
 
 #[test]
+fn a_loop_goes_on_when_a_person_has_looked() {
+    for whole_session in [false, true] {
+        let script = Script::new().agent(&[WORKING]).attended(&[(About::Escalation, Choice::Continue)]);
+        let (mut world, id) = with_a_task(script);
+        let id = if whole_session { "story".to_owned() } else { id };
+        tool(&mut world, register(&id, Preset::Promise));
+        tool(&mut world, start(&id, 3));
+        let known = world.state.stop.loops[0].id.clone();
+        tool(&mut world, judge(&known, "<promise>ESCALATE</promise>"));
+        let next = Command::Loop(LoopCommand::Next { id: known, checkpoint: None });
+        world.finish_turn();
+        tool(&mut world, next.clone());
+        assert!(world.refused.pop().expect("refused").contains("waits for a person"));
+        world.answer_gate();
+        tool(&mut world, next);
+        assert_eq!((world.refused.as_slice(), world.state.stop.loops[0].iteration), (&[][..], 2));
+    }
+}
+
+#[test]
 fn a_loop_has_as_many_iterations_as_it_was_given_and_a_task_one_loop() {
     let (mut world, id) = with_a_task(Script::new().agent(&[WORKING]));
     tool(&mut world, start(&id, 1));

@@ -185,5 +185,17 @@ impl State {
     pub(crate) fn looked_at(&mut self) {
         self.stop.guards = Guards::default();
         self.stop.blocked.clear();
+        let whole_session = self.name.clone();
+        self.loops_go_on(&whole_session);
+    }
+
+    /// What a loop waited for is over, unless its task is still blocked.
+    pub(crate) fn loops_go_on(&mut self, task: &str) {
+        if self.is_blocked(task) {
+            return;
+        }
+        for known in self.stop.loops.iter_mut().filter(|known| known.task == task) {
+            known.decided.take_if(|decided| decided.action == Action::Escalate);
+        }
     }
 }

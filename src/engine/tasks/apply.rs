@@ -7,6 +7,7 @@ impl State {
     pub(crate) fn apply_task(&mut self, at: At, event: &Event) {
         let Some(news) = event.task_news() else { return };
         self.tasks.graph.take(at, &news);
+        self.loops_go_on(news.task);
         if let What::Completed(data) = news.what {
             self.task_completed(news.task, &data.content);
         }
