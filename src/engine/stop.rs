@@ -110,7 +110,7 @@ pub struct StopBook {
     /// What the agent said in this iteration when it completed the session by a tool, until that is judged. One that leads
     /// itself is not judged: its session ends as soon as nothing of it runs.
     pub promised: Option<String>,
-    /// The decision of a loop to escalate, until the main line has taken it up: the hook, the task, and why.
+    /// The decision of a loop to escalate, until the main line has taken it up, by its judgement or else by a gate: the hook, the task, and why.
     pub escalated: Option<(String, String, String)>,
     /// The tasks that the last escalation blocked, which go on when a person says so.
     pub blocked: Vec<String>,

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use creel::engine::{
     conversation::{AgentUpdate, StopReason, TurnEnd},
-    event::{By, Event, Presence},
+    event::{By, Event, Outcome, Presence, PromptReason},
     hooks::point::Point,
     input::{Command, Input},
-    policy::{AgentSpec, Judge, Preset, StopHook, When},
+    policy::{AgentSpec, FinalDelivery, Judge, Preset, StopHook, When},
     session::gate::{About, Choice},
     stop::{
         Action, StopResult,
@@ -25,7 +25,10 @@ use creel::engine::{
 use expect_test::{Expect, expect};
 use serde_json::{Map, json};
 
-use crate::support::world::{Answer, Script, World, breaks, exits, passes, prints, stop_command};
+use crate::support::{
+    scenes::until,
+    world::{Answer, DONE, Script, World, breaks, does, exits, passes, prints, stop_command, wants},
+};
 
 const WORKING: Answer = Answer::Says("Working.");
 
@@ -605,6 +608,58 @@ fn a_loop_goes_on_when_a_person_has_looked() {
         world.answer_gate();
         tool(&mut world, next);
         assert_eq!((world.refused.as_slice(), world.state.stop.loops[0].iteration), (&[][..], 2));
+    }
+}
+
+/// Leads a loop over a task in the turn that goes on, to the point where it escalates.
+fn escalate(world: &mut World, id: &str) {
+    tool(world, register(id, Preset::Promise));
+    tool(world, start(id, 3));
+    let known = world.state.stop.loops[0].id.clone();
+    tool(world, judge(&known, "<promise>ESCALATE</promise>"));
+}
+
+/// Goes on to the first prompt of that sort.
+fn at_prompt(script: Script, reason: PromptReason) -> (World, String) {
+    let (world, id) = with_a_task(script);
+    let sent = |world: &World| world.state.turn_in_flight().is_some_and(|prompt| prompt.reason == reason);
+    (until(world, sent), id)
+}
+
+#[test]
+fn a_loop_that_escalates_in_a_turn_that_nothing_judges_is_taken_up_all_the_same() {
+    let failing = || Script::new().agent([Answer::Fails("reset"), DONE]);
+    let held = || {
+        let script = Script::new().piped(Point::PostIteration, "lint", [prints("unused")]);
+        script.plan(|plan| plan.gates.final_delivery = Some(FinalDelivery::Auto))
+    };
+    let repaired = || {
+        let checks = [wants(Some("Repair it.")), does("green")];
+        Script::new().submits().built_in(Point::BeforeSubmit, "run_tests", checks)
+    };
+    let scenes = [
+        (failing(), PromptReason::Iteration, 2),
+        (failing().plan(|plan| plan.max_iterations = 1), PromptReason::Iteration, 1),
+        (held(), PromptReason::FinalDelivery, 1),
+        (repaired(), PromptReason::Remediation, 1),
+    ];
+    for (script, reason, iterations) in scenes {
+        let (mut world, id) = at_prompt(script.clone(), reason);
+        escalate(&mut world, &id);
+        let world = world.run();
+        assert_eq!(world.state.outcome(), Some(Outcome::Escalated), "{}", world.story());
+
+        let (mut world, id) = at_prompt(script.attended(&[(About::Escalation, Choice::Continue)]), reason);
+        escalate(&mut world, &id);
+        let world = world.run();
+        let gates = world
+            .events
+            .iter()
+            .filter(|event| matches!(event, Event::GateOpened { about: About::Escalation, .. }))
+            .count();
+        assert_eq!((gates, world.state.iterations.current), (1, iterations), "{}", world.story());
+        assert_ne!(world.state.outcome(), Some(Outcome::Escalated));
+        assert_eq!(world.state.tasks.graph.get(&id).map(|task| task.state), Some(TaskState::Active));
     }
 }
 

@@ -367,6 +367,10 @@ impl State {
 
     fn gate_answered(&mut self, choice: Choice, by: By) {
         let Some(gate) = self.gates.open.take() else { return };
+        let of_a_loop = self.is_of_a_loop(&gate);
+        if of_a_loop {
+            self.stop.blocked = self.stop.escalated.take().map(|(_, task, _)| task).into_iter().collect();
+        }
         let reason = || gate.reason.clone();
         match choice {
             Choice::Abort => return self.exit(Outcome::Aborted, &reason()),
@@ -415,6 +419,7 @@ impl State {
                 self.phase = Phase::Between;
                 self.looked_at();
             }
+            About::Escalation if of_a_loop => self.looked_at(),
             About::Escalation => self.ask_once(Asked::Escalation),
             About::Errors => self.retry.errors = 0,
             About::BrokenHook => self.broken_answered(choice, gate.hook.as_deref()),

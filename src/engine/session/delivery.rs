@@ -1,7 +1,8 @@
 //! After the loop: what is still held is delivered, then the session ends.
 //!
 //! # Invariants
-//! - With held output that nobody skipped, the session ends only after a person or the policy was asked.
+//! - With held output that nobody skipped, the session ends only after a person or the policy was asked; and so with an
+//!   escalation of a loop that nothing has judged.
 
 use super::{GateAbout, State, gate::About, warning};
 use crate::engine::{
@@ -48,6 +49,9 @@ impl Ending {
 
 impl State {
     pub(super) fn proceed_delivery(&self, now: At) -> Step {
+        if let Some(step) = self.take_up_a_loop().filter(|_| self.ends_well()) {
+            return step;
+        }
         if let Some(step) = self.begin_after_the_loop() {
             return step;
         }
@@ -79,6 +83,14 @@ impl State {
             return self.open_gate(About::FinalDelivery, reason, GateAbout::items(items));
         }
         self.wait_over(now).unwrap_or_else(|| self.final_prompt(items))
+    }
+
+    /// Whether nothing is known that a person would have to look at.
+    fn ends_well(&self) -> bool {
+        self.ending.as_ref().is_some_and(|ending| match ending.outcome {
+            Outcome::Complete | Outcome::Limit | Outcome::Forced => !ending.interrupted,
+            Outcome::Escalated | Outcome::Aborted | Outcome::Failed | Outcome::Cancelled => false,
+        })
     }
 
     pub(super) fn reach_session_end(&self) -> Step {

@@ -151,6 +151,9 @@ impl State {
         if let Some(reason) = self.stop.promised.as_ref().filter(|_| self.is_led_from_outside()) {
             return self.leave_loop(&Ending::undelivered(Outcome::Complete, reason));
         }
+        if let Some(step) = self.take_up_a_loop() {
+            return step;
+        }
         if self.iterations.current >= self.max_iterations() {
             let reason = format!("the limit of {} was reached", iterations(self.max_iterations()));
             return self.leave_loop(&Ending::offering(Outcome::Limit, &reason));

@@ -236,7 +236,10 @@ impl State {
             (Choice::Disable, Some(hook), Phase::Hooks(dispatch)) => {
                 Step::record(Event::HookDisabled { point: dispatch.point, hook: hook.clone(), by })
             }
-            (Choice::Continue | Choice::Message, _, Phase::Escalated(_)) => self.unblock(by),
+            (Choice::Continue | Choice::Message, _, Phase::Escalated(_)) => self.unblock(&self.stop.blocked, by),
+            (Choice::Continue | Choice::Message, _, _) if self.is_of_a_loop(gate) => {
+                self.unblock(self.stop.escalated.iter().map(|(_, task, _)| task), by)
+            }
             (Choice::Skip, _, _) if by == super::POLICY => {
                 self.skips(gate, choice, None, by).fold(Step::default(), Step::and)
             }

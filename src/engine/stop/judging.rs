@@ -30,7 +30,11 @@ use crate::engine::{
     },
     ids::RunId,
     policy::{HookAction, HookSpec, Judge, RuleSpec, StopHook},
-    session::{POLICY, State, warning},
+    session::{
+        GateAbout, POLICY, Phase, State,
+        gate::{About, Gate},
+        warning,
+    },
     tasks::{
         command::TaskCommand,
         record::Origin,
@@ -278,9 +282,21 @@ impl State {
         self.tasks.graph.get(task).is_some_and(|task| task.state == TaskState::Blocked)
     }
 
+    /// The gate for a loop's escalation after a turn that nothing judges: one that failed, or that came after the main line.
+    pub(crate) fn take_up_a_loop(&self) -> Option<Step> {
+        let (_, _, reason) = self.stop.escalated.as_ref()?;
+        Some(self.open_gate(About::Escalation, reason.clone(), GateAbout::default()))
+    }
+
+    /// Whether a gate is about a loop's escalation: not about a hook, nor about a decision of the main line.
+    pub(crate) fn is_of_a_loop(&self, gate: &Gate) -> bool {
+        let decided = matches!(self.phase, Phase::Escalated(_));
+        gate.about == About::Escalation && gate.hook.is_none() && !decided
+    }
+
     /// A person lets the work go on: so do the tasks that the escalation blocked.
-    pub(crate) fn unblock(&self, by: By) -> Step {
-        let starts = self.stop.blocked.iter().filter(|id| self.is_blocked(id)).filter_map(|id| {
+    pub(crate) fn unblock<'a>(&self, tasks: impl IntoIterator<Item = &'a String>, by: By) -> Step {
+        let starts = tasks.into_iter().filter(|id| self.is_blocked(id)).filter_map(|id| {
             let start = TaskCommand::Start { id: id.clone(), context: None };
             self.task_event(start, Origin::by(by)).ok()
         });
