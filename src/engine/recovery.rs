@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - What was in flight is recorded as cut and done again: a turn as it was, a hook from its start.
-//! - Counters, held output and open gates are what they were.
+//! - Counters, held output and open gates are what they were, except where the session had ended for want of a person:
+//!   who resumes it is that person, as if they had said `continue` at the gate.
 
 use super::{
     Step,
@@ -32,13 +33,12 @@ impl State {
         let cut = cut_runs.chain(cut_steps).chain(cut_rules).chain(turn).collect();
         let runs = runs.into_iter().map(|run| Event::HookFinished(Box::new(run)));
         let steps = steps.into_iter().map(|(_, ended)| Event::WorkflowStepEnded(Box::new(ended)));
+        // Who resumes a session that was escalated has looked: what it blocked goes on.
+        let blocked = self.stop.blocked.iter().filter(|_| self.outcome() == Some(Outcome::Escalated));
+        let started = self.unblock(blocked, By::Cli).events;
         // Whoever asked is gone, and will ask again.
-        let resumed = runs.chain(steps).fold(self.unasked(By::Policy), Step::and).and(Event::SessionResumed {
-            cut,
-            presence,
-            max_iterations,
-            checkpoint,
-        });
+        let before = runs.chain(steps).chain(started).fold(self.unasked(By::Policy), Step::and);
+        let resumed = before.and(Event::SessionResumed { cut, presence, max_iterations, checkpoint });
         self.offer_checkpoint(checkpoint).into_iter().fold(resumed, Step::and)
     }
 
@@ -101,6 +101,9 @@ impl State {
         if stopped || matches!(self.phase, Phase::Ended(_)) {
             self.ending = None;
             self.retry.errors = 0;
+            if self.outcome() == Some(Outcome::Escalated) {
+                self.looked_at();
+            }
             // A session that never came to its first iteration sets up again.
             let set_up = self.iterations.current > 0;
             let start = Phase::Hooks(Dispatch::reached(Point::SessionStart, Cause::Lifecycle));

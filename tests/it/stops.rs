@@ -332,6 +332,21 @@ fn three_iterations_in_a_row_with_failed_rules_ask_a_person_and_a_look_counts() 
 }
 
 #[test]
+fn who_resumes_a_session_that_was_escalated_has_looked() {
+    let script = Script::new().rule("tests", &[false]).agent(&[WORKING]).plan(|plan| plan.max_iterations = 8);
+    let (mut world, id) = with_a_task(script.clone());
+    world.command(Command::Task(TaskCommand::Start { id: id.clone(), context: None }));
+    let world = world.run();
+    assert_eq!(world.state.outcome(), Some(Outcome::Escalated));
+    assert_eq!(world.state.tasks.graph.get(&id).map(|task| task.state), Some(TaskState::Blocked));
+    let mut world = World::from_events(script, &world.events);
+    world.input(Input::Resume { presence: Presence::Unattended, max_iterations: None, checkpoint: None });
+    assert_eq!(world.state.tasks.graph.get(&id).map(|task| task.state), Some(TaskState::Active));
+    let by: Vec<_> = decisions(&world.run()).into_iter().map(|(hook, ..)| hook).collect();
+    assert_eq!(by, ["default", "default", "circuit_breaker", "default", "default", "circuit_breaker"]);
+}
+
+#[test]
 fn a_guard_says_nothing_in_the_last_iteration() {
     let script = Script::new().rule("tests", &[false]).agent(&[WORKING]).plan(|plan| plan.max_iterations = 3);
     assert!(script_run(script).story().ends_with("ended limit (the limit of 3 iterations was reached)\n"));
