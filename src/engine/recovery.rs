@@ -12,7 +12,7 @@ use super::{
         dispatch::{Cause, Dispatch},
         point::Point,
     },
-    session::{Phase, State, delivery::Ending, pending::ItemState, turn::Due},
+    session::{Phase, State, delivery::Ending, pending::ItemState, turn::Due, warning},
     summary::iterations,
 };
 
@@ -39,7 +39,14 @@ impl State {
         // Whoever asked is gone, and will ask again.
         let before = runs.chain(steps).chain(started).fold(self.unasked(By::Policy), Step::and);
         let resumed = before.and(Event::SessionResumed { cut, presence, max_iterations, checkpoint });
-        self.offer_checkpoint(checkpoint).into_iter().fold(resumed, Step::and)
+        let granted = self.ended_by_its_budget().map(|why| warning(format!("{why}; as much again is granted")));
+        granted.into_iter().chain(self.offer_checkpoint(checkpoint)).fold(resumed, Step::and)
+    }
+
+    /// What was used up, if that is why the session ended.
+    fn ended_by_its_budget(&self) -> Option<String> {
+        let had_iterations_left = self.iterations.current < self.max_iterations();
+        self.used_up().filter(|_| self.outcome() == Some(Outcome::Limit) && had_iterations_left)
     }
 
     /// Why the session is not gone on with, up to that many iterations.
@@ -50,10 +57,12 @@ impl State {
             Outcome::Complete | Outcome::Forced => {
                 Some("the session is complete; start a new one with `creel run`".into())
             }
-            Outcome::Limit if max_iterations.is_none_or(|max| max <= self.iterations.current) => Some(format!(
-                "the session has used up its limit of {}; give it more with `--max-iterations`",
-                iterations(self.iterations.current)
-            )),
+            Outcome::Limit if max_iterations.unwrap_or(self.max_iterations()) <= self.iterations.current => {
+                Some(format!(
+                    "the session has used up its limit of {}; give it more with `--max-iterations`",
+                    iterations(self.iterations.current)
+                ))
+            }
             Outcome::Limit | Outcome::Escalated | Outcome::Aborted | Outcome::Failed | Outcome::Cancelled => None,
         }
     }
@@ -73,6 +82,9 @@ impl State {
                 let told = [Some(told), self.turns.next_prompt.take()];
                 self.turns.next_prompt = Some(told.into_iter().flatten().collect::<Vec<_>>().join("\n\n"));
             }
+        }
+        if self.ended_by_its_budget().is_some() {
+            self.account.grant(&self.began.plan.budget);
         }
         self.presence = presence;
         self.iterations.raised_limit = max_iterations.or(self.iterations.raised_limit);

@@ -8,7 +8,7 @@ use creel::engine::{
         point::Point,
         verdict::{Decision, Reply},
     },
-    input::Command,
+    input::{Command, Input},
     policy::{Backoff, Delivery, FinalDelivery, OnFailure, OnLimit, PermissionRule, Permissions},
     session::{
         gate::{About, Choice},
@@ -1267,6 +1267,31 @@ fn a_budget_that_is_used_up_ends_a_session_with_nobody_there() {
     let script = Script::new().agent([Answer::Spends(60)]).plan(|plan| plan.budget.tokens = Some(100));
     let world = World::begin(script).run();
     assert_eq!((world.state.outcome(), world.state.iterations.current), (Some(Outcome::Limit), 2));
+}
+
+#[test]
+fn a_session_that_its_budget_ended_is_resumed_with_as_much_again() {
+    let spends = |max| {
+        Script::new().agent([Answer::Spends(60)]).plan(|plan| {
+            plan.budget.tokens = Some(100);
+            plan.max_iterations = max;
+        })
+    };
+    let resumed = |script: &Script, max_iterations| {
+        let ended = World::begin(script.clone()).run();
+        let mut world = World::from_events(script.clone(), &ended.events);
+        world.input(Input::Resume { presence: Presence::Unattended, max_iterations, checkpoint: None });
+        world
+    };
+    let world = resumed(&spends(20), None);
+    let told = "the budget of 100 tokens is used up: 120 so far; as much again is granted";
+    assert!(world.story().contains(told), "{}", world.story());
+    let world = world.run();
+    assert_eq!((world.state.outcome(), world.state.iterations.current), (Some(Outcome::Limit), 4));
+    // Whom the number of iterations has ended, nobody was asked about its budget.
+    let refused = ["the session has used up its limit of 2 iterations; give it more with `--max-iterations`"];
+    assert_eq!(resumed(&spends(2), None).refused, refused);
+    assert_eq!(resumed(&spends(2), Some(9)).run().state.iterations.current, 2);
 }
 
 #[test]

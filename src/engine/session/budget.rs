@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - Asked about between prompts, never in the middle of a turn: that is what the turn's own time limit is for.
-//! - A person who says `continue` grants as much again.
+//! - A person who says `continue`, or resumes a session that its budget ended, grants as much again.
 
 use super::{GateAbout, State, gate::About};
 use crate::engine::{
@@ -52,7 +52,7 @@ impl Account {
 
 impl Account {
     /// As much again as there was at first, from where the session is now.
-    pub(super) fn grant(&mut self, budget: &Budget) {
+    pub(in crate::engine) fn grant(&mut self, budget: &Budget) {
         let times = |used: u64, limit: Option<u64>| limit.filter(|limit| *limit > 0).map_or(0, |limit| used / limit);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and is never negative")]
         let by_cost = budget.cost.filter(|cost| *cost > 0.0).map_or(0, |cost| (self.cost / cost) as u64);
