@@ -122,8 +122,11 @@ impl Reader<'_> {
                 StepAction::Condition(Condition { value, equals: text("equals"), contains: text("contains") })
             }
             "parallel" => {
-                let parts = needed(report, node, "steps", kind).map(Node::items).unwrap_or_default();
-                let parts = parts.iter().enumerate();
+                let list = needed(report, node, "steps", kind);
+                if let Some(list) = list.filter(|list| list.items().is_empty()) {
+                    report.error_hint(list.at, "`steps` has nothing to do", "say `type: noop` for that".to_owned());
+                }
+                let parts = list.map(Node::items).unwrap_or_default().iter().enumerate();
                 StepAction::Parallel(
                     parts.map(|(n, part)| self.step(report, &PART, part, name_of(part, name, n))).collect(),
                 )

@@ -6,6 +6,7 @@ use creel::engine::{
     event::{Event, StopHow},
     hooks::verdict::RunEnd,
     input::Command,
+    policy::StepAction,
     tasks::{
         command::{NewTask, TaskCommand},
         record::TaskEventKind,
@@ -47,6 +48,12 @@ fn script(build: Ran) -> Script {
 
 fn begun(build: Ran) -> World {
     let mut world = World::begin(script(build));
+    begin(&mut world);
+    world
+}
+
+/// A task is started, and so the workflow.
+fn begin(world: &mut World) {
     world.settle();
     world.command(Command::Task(TaskCommand::Add(NewTask {
         id: Some("a".into()),
@@ -54,7 +61,6 @@ fn begun(build: Ran) -> World {
         ..NewTask::default()
     })));
     world.command(Command::Task(TaskCommand::Start { id: "a".into(), context: None }));
-    world
 }
 
 fn finish_all(world: &mut World) {
@@ -75,6 +81,21 @@ fn steps(world: &World) -> Vec<String> {
 
 fn goals(world: &World) -> Vec<&str> {
     world.state.tasks.graph.tasks().into_iter().map(|task| task.goal.as_str()).collect()
+}
+
+#[test]
+fn a_step_without_parts_is_passed_over() {
+    let mut script = script(passes());
+    let steps_of = &mut script.plan.workflows.get_mut("release").expect("it is there").steps;
+    // No config says that; journals of before may.
+    steps_of[0].action = StepAction::Parallel(Vec::new());
+    steps_of[1].action = StepAction::Parallel(Vec::new());
+    steps_of[2].action = StepAction::Noop;
+    let mut world = World::begin(script);
+    begin(&mut world);
+    finish_all(&mut world);
+    assert_eq!(steps(&world), ["release began", "clean true", "finish in the graph", "Done"]);
+    assert!(world.state.tasks.flows.open.is_empty());
 }
 
 #[test]

@@ -316,6 +316,16 @@ workflows:
 }
 
 #[test]
+fn a_step_that_is_several_at_once_is_at_least_one() {
+    let text = "workflows: { release: { steps: [{ name: checks, type: parallel, steps: [] }] } }\n";
+    expect_test::expect![[r#"
+        creel.yaml:1:72: `steps` has nothing to do
+        1 | … release: { steps: [{ name: checks, type: parallel, steps: [] }] } }
+          |                                                             ^ say `type: noop` for that"#]]
+    .assert_eq(&said(text));
+}
+
+#[test]
 fn a_matcher_that_narrows_nothing_is_told() {
     let text = "\
 stop:

@@ -68,6 +68,17 @@ pub enum Next {
     End,
 }
 
+impl Workflow {
+    /// Where that leads from a step; nowhere at the end.
+    pub fn after(&self, at: usize, next: &Next) -> Option<usize> {
+        match next {
+            Next::Following => Some(at + 1),
+            Next::Step(name) => self.steps.iter().position(|step| step.name == *name),
+            Next::End => None,
+        }
+    }
+}
+
 impl FlowStep {
     /// What is to be done for it: itself, or several steps at once.
     pub fn parts(&self) -> &[Self] {

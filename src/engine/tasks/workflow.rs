@@ -152,21 +152,21 @@ impl Flow {
         }
         let ok = current.parts().iter().all(|part| self.results.get(&part.name).is_some_and(|result| result.ok));
         let next = if ok { &current.on_success } else { &current.on_failure };
-        let following = self.at.map(|at| at + 1);
-        let next = match next {
-            Next::Following => following,
-            Next::Step(name) => workflow.steps.iter().position(|step| step.name == *name),
-            Next::End => None,
-        };
+        let next = self.at.and_then(|at| workflow.after(at, next));
         if !ok && current.on_failure == Next::End {
             self.outcome = FlowOutcome::Failed;
         }
         self.go_to(workflow, next);
     }
 
+    /// Nothing would ever end a step without parts: it has gone well, and is passed over. Such steps could lead around, so no
+    /// more of them than there are.
     fn go_to(&mut self, workflow: &Workflow, next: Option<usize>) {
-        let step = next.and_then(|at| workflow.steps.get(at));
-        self.at = next.filter(|_| step.is_some());
+        let at = |at: usize| workflow.steps.get(at);
+        let way = std::iter::successors(next, |here| workflow.after(*here, &at(*here)?.on_success));
+        let does_something = |step: &FlowStep| !step.parts().is_empty();
+        self.at = way.take(workflow.steps.len()).find(|here| at(*here).is_some_and(does_something));
+        let step = self.at.and_then(at);
         self.waiting = step.map_or_else(Vec::new, |step| step.parts().iter().map(|part| part.name.clone()).collect());
     }
 }
