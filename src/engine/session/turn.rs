@@ -13,6 +13,7 @@ use crate::engine::{
     hooks::dispatch::Dispatch,
     ids::{ItemId, TurnId},
     policy::Context,
+    stop::promise::open_fence,
     time::At,
 };
 
@@ -62,9 +63,18 @@ impl Turns {
         self.said.push_str(text);
         // Cut only when twice too long, so that a stream of small pieces costs no copying each.
         if self.said.len() > 2 * KEPT_MESSAGE {
-            let cut = self.said.ceil_char_boundary(self.said.len() - KEPT_MESSAGE);
-            self.said.drain(..cut);
+            self.forget_the_beginning();
         }
+    }
+
+    /// Cuts where a line begins, unless the line is very long, and keeps the fence of a code block that is cut: without it what
+    /// is code would be taken for words, and words for code.
+    fn forget_the_beginning(&mut self) {
+        let most = self.said.floor_char_boundary(self.said.len() - KEPT_MESSAGE);
+        let least = self.said.floor_char_boundary(most.saturating_sub(KEPT_MESSAGE / 2));
+        let cut = self.said[least..most].rfind('\n').map_or(most, |end| least + end + 1);
+        let fence = open_fence(&self.said[..cut]).map(|fence| format!("{fence}\n"));
+        self.said.replace_range(..cut, fence.as_deref().unwrap_or_default());
     }
 }
 
@@ -236,3 +246,37 @@ fn cut_short(stop_reason: StopReason) -> Option<&'static str> {
 
 /// What a refusal means: the agent forgets the prompt, so nothing of it counts as delivered.
 pub(super) const REFUSED: &str = "the agent refused to answer this prompt: see what it said, and ask in other words";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::stop::promise::Promise;
+
+    /// What is promised in a message that comes piece by piece.
+    fn promised(message: &str) -> Vec<Promise> {
+        let mut turns = Turns::default();
+        let mut rest = message;
+        while !rest.is_empty() {
+            let (piece, after) = rest.split_at(rest.ceil_char_boundary(999.min(rest.len())));
+            turns.hear(piece);
+            rest = after;
+            assert!(turns.said.len() <= 2 * KEPT_MESSAGE, "what is kept is bounded");
+        }
+        Promise::made_in(&turns.said, "")
+    }
+
+    #[test]
+    fn a_long_message_promises_what_a_short_one_does() {
+        for length in [10, 4 * KEPT_MESSAGE] {
+            let code = "let é = `1`;\n".repeat(length);
+            let one_line = "é".repeat(length);
+            let complete = "<promise>COMPLETE</promise>";
+            assert_eq!(promised(&format!("{code}{complete}")), [Promise::Complete]);
+            assert_eq!(promised(&format!("{one_line} {complete}\n")), [Promise::Complete]);
+            assert_eq!(promised(&format!("````rust\n{code}```\n{code}````\n{complete}")), [Promise::Complete]);
+            assert_eq!(promised(&format!("```\n{one_line}\n```\n{complete}")), [Promise::Complete]);
+            assert_eq!(promised(&format!("~~~~\n{code}{complete}\n~~~~\nNot yet.")), []);
+            assert_eq!(promised(&format!("```\n{code}\n{complete}\n{one_line}\n```")), []);
+        }
+    }
+}

@@ -69,16 +69,25 @@ fn own_words(message: &str) -> impl Iterator<Item = &str> {
     let mut fence: Option<&str> = None;
     message.lines().filter(move |line| {
         let text = line.trim_start();
-        let mark = fence_mark(text);
-        match (fence, mark) {
-            (None, Some(mark)) => fence = Some(mark),
-            // Only a fence that is at least as long, with nothing behind it, ends a block.
-            (Some(open), Some(mark)) if mark.starts_with(open) && text[mark.len()..].trim().is_empty() => fence = None,
-            (None, None) => return !text.starts_with('>'),
-            (Some(_), _) => {}
-        }
-        false
+        let before = fence;
+        fence = fence_after(before, text);
+        before.is_none() && fence.is_none() && !text.starts_with('>')
     })
+}
+
+/// The fence of the code block that a text ends in, if it ends in one.
+pub(in crate::engine) fn open_fence(text: &str) -> Option<&str> {
+    text.lines().fold(None, |open, line| fence_after(open, line.trim_start()))
+}
+
+/// The fence that is open after a line.
+fn fence_after<'a>(open: Option<&'a str>, text: &'a str) -> Option<&'a str> {
+    match (open, fence_mark(text)) {
+        (None, mark) => mark,
+        // Only a fence that is at least as long, with nothing behind it, ends a block.
+        (Some(open), Some(mark)) if mark.starts_with(open) && text[mark.len()..].trim().is_empty() => None,
+        (Some(open), _) => Some(open),
+    }
 }
 
 /// The fence that a line begins with.
