@@ -190,6 +190,27 @@ fn of_two_who_answer_one_gate_the_first_counts() {
 }
 
 #[test]
+fn automation_hooks_are_listed_and_switched_like_others() {
+    let rest = "automation: { hooks: [{ name: note, event_types: [task_created], command: 'echo []', priority: 5 }] }";
+    let project = scripted(rest, UNTIL_GO);
+    let listed = || {
+        let hooks = project.tells(&["hooks", "list", "--json"]);
+        let hooks = hooks.as_array().expect("a list").iter();
+        hooks.map(|hook| format!("{} {} {}", hook["point"], hook["hook"], hook["enabled"])).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(), [r#""automation" "note" true"#]);
+    let mut session = project.start();
+    session.wait_for("prompt_sent");
+    assert_eq!(listed(), [r#""automation" "note" true"#]);
+    project.does(&["hooks", "disable", "note"]);
+    project.does(&["hooks", "disable", "auto-create-review-task"]);
+    assert_eq!(listed(), [r#""automation" "note" false"#, r#""automation" "auto-create-review-task" false"#]);
+    assert!(project.creel(&["hooks", "list"]).out.contains("off  automation        note: echo []"));
+    project.write("go", "");
+    session.end();
+}
+
+#[test]
 fn hooks_are_listed_switched_and_run_from_another_terminal() {
     let rest = "hooks:\n  pre_iteration: [{ name: lint, command: 'echo lint' }]\n  \
                 stop: [{ name: tests, command: 'echo tests; exit 2', enabled: false }]";

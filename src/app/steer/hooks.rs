@@ -43,7 +43,8 @@ fn known(session: &SessionArgs) -> Result<Vec<HookView>> {
         let project = Project::load_existing(&session.config)?;
         let draft = &project.settings.draft;
         let lifecycle = view::hooks(&draft.hooks, &HookBook::default()).into_iter();
-        return Ok(lifecycle.chain(view::stop_hooks(&draft.stop, None)).collect());
+        let all = lifecycle.chain(view::automation_hooks(&draft.automation, &HookBook::default()));
+        return Ok(all.chain(view::stop_hooks(&draft.stop, None)).collect());
     }
     let Some(Told::Hooks(hooks)) = told(session, &Request::HookList)? else { return Err(other_answer()) };
     Ok(hooks)

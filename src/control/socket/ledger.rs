@@ -148,8 +148,10 @@ impl Ledger {
             },
             Question::Gates => Told::Gates(view::gates(state)),
             Question::Hooks => {
-                let lifecycle = view::hooks(&state.plan().hooks, &state.hooks).into_iter();
-                Told::Hooks(lifecycle.chain(view::stop_hooks(&state.plan().stop, Some(state))).collect())
+                let plan = state.plan();
+                let lifecycle = view::hooks(&plan.hooks, &state.hooks).into_iter();
+                let all = lifecycle.chain(view::automation_hooks(&plan.automation, &state.hooks));
+                Told::Hooks(all.chain(view::stop_hooks(&plan.stop, Some(state))).collect())
             }
             Question::StopHooks(task) => Told::StopHooks(stop_view::hooks(state, task.as_deref())),
             Question::Checkpoints => Told::Checkpoints(stop_view::checkpoints(state)),

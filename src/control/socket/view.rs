@@ -12,11 +12,12 @@ use crate::{
         event::{Outcome, StopHow},
         hooks::{point::Point, resolve::HookBook},
         ids::{GateId, ItemId, RunId, TurnId},
-        policy::{HookAction, HookSpec, Judge, StopHook, StopPlan},
+        policy::{AutomationHook, HookAction, HookSpec, Judge, StopHook, StopPlan},
         session::{
             gate::{About, Choice, Gate},
             pending::{Item, ItemState},
         },
+        tasks::builtin::Builtin,
         time::Span,
     },
     journal::record::rfc3339,
@@ -252,6 +253,21 @@ pub fn hooks(plan: &BTreeMap<Point, Vec<HookSpec>>, book: &HookBook) -> Vec<Hook
         specs.into_iter().map(move |spec| HookView::of(point, spec, book.is_enabled(point, spec)))
     };
     Point::ALL.into_iter().flat_map(at).collect()
+}
+
+/// The automation hooks, in the order in which they run. What is built in and as it always is goes without saying.
+pub fn automation_hooks(plan: &[AutomationHook], book: &HookBook) -> Vec<HookView> {
+    let mut specs: Vec<&HookSpec> = plan.iter().map(|hook| &hook.spec).collect();
+    specs.sort_by_key(|spec| spec.priority);
+    let views = specs.into_iter().map(|spec| (spec, book.is_enabled(Point::Automation, spec)));
+    let said = views.filter(|(spec, enabled)| !is_as_always(spec, *enabled));
+    said.map(|(spec, enabled)| HookView::of(Point::Automation, spec, enabled)).collect()
+}
+
+fn is_as_always(spec: &HookSpec, enabled: bool) -> bool {
+    let HookAction::Builtin(name) = &spec.action else { return false };
+    let preset = Builtin::named(name).map(Builtin::preset);
+    preset.is_some_and(|preset| preset.enabled == enabled && preset.priority == spec.priority)
 }
 
 /// The stop decision hooks: those of the config, then those that were registered.
