@@ -571,6 +571,17 @@ fn a_failure_that_must_escalate_holds_the_session() {
 }
 
 #[test]
+fn exit_2_is_what_the_hook_itself_says_and_no_failure() {
+    for on_failure in [OnFailure::Ignore, OnFailure::Escalate] {
+        let script = Script::new().hook_with(Point::Stop, "tests", [blocks("red"), passes()], |spec| {
+            spec.on_failure = Some(on_failure);
+        });
+        let world = World::begin(script).run();
+        assert_eq!((world.state.outcome(), world.state.retry.used), (Some(Outcome::Complete), 1));
+    }
+}
+
+#[test]
 fn the_iteration_limit_ends_the_loop_and_still_delivers() {
     let script = Script::new()
         .piped(Point::PostIteration, "test", [prints("red")])

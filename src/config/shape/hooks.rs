@@ -53,7 +53,7 @@ const ENABLED: Field =
     Field { name: "enabled", doc: "Whether it runs at all.", ty: Type::Bool, default: Default::Bool(true) };
 const ON_FAILURE: Field = Field {
     name: "on_failure",
-    doc: "What a failure means; by default what its point says.",
+    doc: "What a failure means; by default what its point says. Where hooks can block, exit 2 is no failure: it blocks.",
     ty: Type::OneOf(&["ignore", "block", "escalate"]),
     default: Default::Absent,
 };

@@ -176,6 +176,7 @@ pub fn judge(point: Point, hook: &HookSpec, run: RunView<'_>) -> Judgement {
     let texts = || (told(run.stderr), told(run.stdout));
     match run.end {
         RunEnd::Exit(0) => judge_reply(point, hook, run.reply),
+        // What the hook itself says, like a decision in its JSON: `on_failure` is about those that say nothing.
         RunEnd::Exit(2) if can_block => {
             let (reason, context) = texts();
             blocked(reason.unwrap_or_else(|| "Hook returned blocking error (exit code 2)".into()), context)
