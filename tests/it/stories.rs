@@ -571,6 +571,43 @@ fn a_failure_that_must_escalate_holds_the_session() {
 }
 
 #[test]
+fn a_failure_after_a_task_that_must_escalate_holds_the_session_between_two_turns() {
+    let script = || {
+        Script::new().agent([WORKS, DONE]).hook_with(Point::OnTaskComplete, "deploy", [exits(1, "", "no")], |spec| {
+            spec.on_failure = Some(OnFailure::Escalate);
+        })
+    };
+    let mut world = World::begin(script());
+    world.settle();
+    world.command(completes("T1", "text"));
+    let story = world.run().story();
+    assert!(story.ends_with("ended escalated (the hook `deploy` at on_task_complete needs a person: no)\n"), "{story}");
+
+    let mut world = World::begin(script().attended(&[(About::Escalation, Choice::Continue)]));
+    world.settle();
+    world.command(completes("T1", "text"));
+    expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          TaskCompleted
+          on_task_complete deploy exit 1 -> Fail
+          turn ended EndTurn
+        iteration 1 done
+          decided Continue
+          gate 1 escalation
+          gate 1 continue by Tui
+        iteration 2
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 2 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]
+    .assert_eq(&world.run().story());
+}
+
+#[test]
 fn exit_2_is_what_the_hook_itself_says_and_no_failure() {
     for on_failure in [OnFailure::Ignore, OnFailure::Escalate] {
         let script = Script::new().hook_with(Point::Stop, "tests", [blocks("red"), passes()], |spec| {

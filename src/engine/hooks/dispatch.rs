@@ -183,6 +183,12 @@ impl Dispatch {
 }
 
 impl Done {
+    /// Why a person has to look.
+    pub(crate) fn needs_a_person(&self, point: Point) -> String {
+        let why = self.judgement.reason.as_deref().unwrap_or("it failed");
+        format!("the hook `{}` at {point} needs a person: {why}", self.hook)
+    }
+
     /// What a run adds to the feedback. The reason of a failure that does not block is context, too.
     fn for_feedback(&self) -> impl Iterator<Item = &str> {
         let Judgement { verdict, reason, context, .. } = &self.judgement;

@@ -371,6 +371,9 @@ impl State {
         if of_a_loop {
             self.stop.blocked = self.stop.escalated.take().map(|(_, task, _)| task).into_iter().collect();
         }
+        if gate.about == About::Escalation {
+            self.side.troubles.retain(|trouble| trouble.reason != gate.reason);
+        }
         let reason = || gate.reason.clone();
         match choice {
             Choice::Abort => return self.exit(Outcome::Aborted, &reason()),

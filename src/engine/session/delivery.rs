@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - With held output that nobody skipped, the session ends only after a person or the policy was asked; and so with an
-//!   escalation of a loop that nothing has judged.
+//!   escalation of a loop that nothing has judged, or of a hook of a task event.
 
 use super::{GateAbout, State, gate::About, warning};
 use crate::engine::{
@@ -49,7 +49,8 @@ impl Ending {
 
 impl State {
     pub(super) fn proceed_delivery(&self, now: At) -> Step {
-        if let Some(step) = self.take_up_a_loop().filter(|_| self.ends_well()) {
+        let to_look_at = || self.take_up_a_loop().or_else(|| self.take_up_trouble());
+        if let Some(step) = self.ends_well().then(to_look_at).flatten() {
             return step;
         }
         if let Some(step) = self.begin_after_the_loop() {

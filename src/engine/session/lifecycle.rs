@@ -134,9 +134,8 @@ impl State {
             .done
             .iter()
             .find(|done| done.judgement.escalates && !self.is_off(&HookRef::new(dispatch.point, &done.hook)))?;
-        let why = failed.judgement.reason.as_deref().unwrap_or("it failed");
-        let reason = format!("the hook `{}` at {} needs a person: {why}", failed.hook, dispatch.point);
-        (!asked).then(|| self.open_gate(About::Escalation, reason, GateAbout::hook(&failed.hook)))
+        let reason = || failed.needs_a_person(dispatch.point);
+        (!asked).then(|| self.open_gate(About::Escalation, reason(), GateAbout::hook(&failed.hook)))
     }
 
     /// The next iteration, or the reason why there is none.
@@ -151,7 +150,7 @@ impl State {
         if let Some(reason) = self.stop.promised.as_ref().filter(|_| self.is_led_from_outside()) {
             return self.leave_loop(&Ending::undelivered(Outcome::Complete, reason));
         }
-        if let Some(step) = self.take_up_a_loop() {
+        if let Some(step) = self.take_up_a_loop().or_else(|| self.take_up_trouble()) {
             return step;
         }
         if self.iterations.current >= self.max_iterations() {

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::State;
+use super::{GateAbout, State, gate::About};
 use crate::engine::{
     Step,
     effect::TaskFacts,
@@ -26,6 +26,17 @@ pub struct Side {
     pub dispatch: Option<Dispatch>,
     /// Tasks that were completed; completing one again means nothing.
     pub completed: BTreeSet<String>,
+    /// Failures that a person has to look at, until one was asked: they wait for the next place where the main line can.
+    pub troubles: Vec<Trouble>,
+}
+
+/// A hook of a task event that needs a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// Which.
+    pub hook: String,
+    /// Why, as it is told.
+    pub reason: String,
 }
 
 /// Something to run beside the main line.
@@ -62,6 +73,16 @@ impl Side {
         }
     }
 
+    /// The hooks of a task have come as far as this: what the last one said may need a person.
+    pub(super) fn look(&mut self) {
+        let of_a_task = |dispatch: &&Dispatch| matches!(dispatch.cause, Cause::Task(_));
+        let Some(dispatch) = self.dispatch.as_ref().filter(of_a_task) else { return };
+        if let Some(done) = dispatch.done.last().filter(|done| done.judgement.escalates) {
+            let (hook, reason) = (done.hook.clone(), done.needs_a_person(dispatch.point));
+            self.troubles.push(Trouble { hook, reason });
+        }
+    }
+
     /// Drops what has not been started.
     pub(super) fn clear(&mut self) {
         self.queue.clear();
@@ -73,6 +94,13 @@ impl Side {
 }
 
 impl State {
+    /// The gate for a failure beside the main line.
+    pub(super) fn take_up_trouble(&self) -> Option<Step> {
+        let off = |trouble: &&Trouble| self.is_off(&HookRef::new(Point::OnTaskComplete, &trouble.hook));
+        let trouble = self.side.troubles.iter().find(|trouble| !off(trouble))?;
+        Some(self.open_gate(About::Escalation, trouble.reason.clone(), GateAbout::hook(&trouble.hook)))
+    }
+
     pub(super) fn proceed_side(&self) -> Step {
         match (&self.side.dispatch, self.side.queue.front()) {
             (Some(dispatch), _) if dispatch.running.is_none() => {

@@ -90,6 +90,8 @@ impl State {
         dispatch.finished(spec.as_ref(), finished);
         if !by_hand {
             self.pipelines.step_finished(finished);
+        } else if !finished.again {
+            self.side.look();
         }
         self.side.settle();
         if finished.again {
