@@ -15,13 +15,15 @@
 //! - A value is data, never code: it is not part of the command text, and the shell expands it once.
 //! - A value is not looked through for further names.
 //! - A place where this cannot be held is refused, with the way out. What a *program* does with its argument or input
-//!   is its own affair; only those that are known to read it as code (`sh -c`, `eval`, `ssh`) are refused.
+//!   is its own affair; only those that are known to read it as code (`sh -c`, `eval`, `ssh`, `| python`) are refused:
+//!   see [`simple`].
 
 use std::{fmt, ops::Range};
 
 use super::point::Point;
 
 mod shell;
+mod simple;
 
 /// One `{{name}}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -236,12 +238,86 @@ mod tests {
             "eval a {{error}}",
             "sudo bash -s <<E\n{{error}}\nE",
             "x; ssh host a {{error}}",
+            "sh -ce 'a {{error}}'",
+            "bash -ceu \"a {{error}}\"",
+            "bash -c -- 'a {{error}}'",
+            "bash -c -o pipefail 'a {{error}}'",
+            "bash 2>&1 -c 'a {{error}}'",
+            "bash -c > log 'a {{error}}'",
+            "bash -c \"$(b {{error}})\"",
+            "bash -c \"$(cat <<E\na {{error}}\nE\n)\"",
+            "$SHELL -c 'a {{error}}'",
+            "X=bash; $X -c 'a {{error}}'",
+            "sudo \"${X}\" -c 'a {{error}}'",
+            "if `which bash` -c 'a {{error}}'; then b; fi",
+            "su --command 'a {{error}}'",
+            "su user --command='a {{error}}'",
+            "find . -exec sh -c 'a {{error}}' \\;",
+            "nohup timeout 5 nice -n 3 env A=b bash -c 'a {{error}}'",
+            "env -S \"bash -c 'a {{error}}'\"",
+            "trap \"a {{error}}\" EXIT",
+            "script -qc \"a {{error}}\" /dev/null",
+            "A=b watch a {{error}}",
+            "tmux display-message {{error}}",
+            "python3.11 -c \"print('{{error}}')\"",
+            "perl -ne 'print \"{{error}}\"' x",
+            "osascript -e 'display notification \"{{error}}\"'",
+            "awk -v a=b '/{{error}}/' x",
+            "sed 's/a/{{error}}/' x",
         ] {
             assert_eq!(refused(text), BadPlace::OtherShell, "{text}");
         }
         assert_eq!(expanded("sh -c 'a {{iteration}}'"), r#"sh -c 'a '"${CREEL_ITERATION-}"''"#);
         assert_eq!(expanded("sh -c 'b; c' x {{error}}"), r#"sh -c 'b; c' x "${CREEL_ERROR-}""#);
         assert_eq!(expanded("sh -c x; grep -c {{error}}"), r#"sh -c x; grep -c "${CREEL_ERROR-}""#);
+    }
+
+    #[test]
+    fn what_another_shell_is_given_to_read_takes_only_plain_values() {
+        for text in [
+            ". /dev/stdin <<E\n{{error}}\nE",
+            "<<E bash\n{{error}}\nE",
+            "<<E 2>&1 bash -s\n{{error}}\nE",
+            "$SHELL <<E\n{{error}}\nE",
+            "cat <<E | sh\n{{error}}\nE",
+            "cat <<E |\n{{error}}\nE\nsh",
+            "bash <<< \"{{error}}\"",
+            "<<< {{error}} bash",
+            "bash <(echo {{error}})",
+            "source <(echo {{error}})",
+            "echo {{error}} | sh",
+            "(echo {{error}}) |& sudo bash -e > log 2>&1",
+            "echo {{error}} | { bash; }",
+            "echo {{error}} | ssh host",
+            "echo {{error}} | xargs -I% sh -c 'echo %'",
+            "echo {{error}} | python3 -",
+            "echo {{error}} | at now",
+        ] {
+            assert_eq!(refused(text), BadPlace::OtherShell, "{text}");
+        }
+        assert_eq!(refused("echo $(cat <<E)\n{{error}}\nE"), BadPlace::Unclear);
+        assert_eq!(expanded("sh <<E\na {{iteration}}\nE"), "sh <<E\na ${CREEL_ITERATION-}\nE");
+    }
+
+    #[test]
+    fn what_a_script_is_given_is_its_own_affair() {
+        for text in [
+            "bash notify.sh {{error}}",
+            "bash -x notify.sh --title={{error}}",
+            "\"$HOME/bin/notify\" -c {{error}}",
+            "notify --title \"$TITLE\" -c {{error}}",
+            "find . -name {{error}}",
+            "grep -r {{error}} . | grep -v bash",
+            "echo {{error}} | bash notify.sh > log 2>&1",
+            "echo {{error}} | python3 -c 'import sys; print(sys.stdin.read())'",
+            "awk -v error={{error}} 'BEGIN { print error }'",
+            "sed -n p x {{error}}",
+            "gh run watch {{error}}",
+            "cat >> $LOG <<< {{error}}",
+            "if test {{error}} = bash; then a; fi",
+        ] {
+            assert!(expand(text).is_ok(), "{text}");
+        }
     }
 
     #[test]

@@ -1,17 +1,16 @@
 //! Reads a command line as a POSIX shell would, as far as needed to know how a placeholder must be quoted.
 //!
 //! Owns the contexts of the shell's grammar: bare words, '…', "…", `$(…)`, `$((…))`, `${…}`, `` `…` ``, comments and
-//! here-documents. Does not parse commands. Where shells differ, it says so and gives up: from there on every
+//! here-documents. Which words are code for another program is known to [`super::simple`]. Where shells differ, it says so and gives up: from there on every
 //! placeholder is refused.
+//!
+//! Whether a program reads what it is given as code may be known only when its command has ended (`<<E bash`, `echo x | sh`).
+//! So the first value of an agent's is remembered, and refused then.
 
 use std::{iter::Peekable, vec::IntoIter};
 
-use super::{BadPlace, Placeholder, TemplateError, placeholders, variable};
+use super::{BadPlace, Placeholder, TemplateError, placeholders, simple::Simple, variable};
 
-/// Shells that take code after `-c`.
-const SHELLS: &[&str] = &["sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "su"];
-/// Programs all of whose arguments end in a shell.
-const EVALUATORS: &[&str] = &["eval", "ssh"];
 /// Names whose values are letters, digits, `-` and `_`: code or not, they do nothing.
 const PLAIN: &[&str] = &["session", "iteration", "attempt"];
 /// Names whose values are numbers.
@@ -37,20 +36,12 @@ enum Frame {
     Backquotes,
 }
 
-/// The simple command that is being read, as far as seen.
-#[derive(Debug, Default)]
-struct Simple {
-    words: Vec<String>,
-    /// The word being read; empty quotes make it `Some("")`.
-    word: Option<String>,
-}
-
 #[derive(Debug)]
 struct Here {
     delimiter: String,
     quoted: bool,
     strip_tabs: bool,
-    /// Whether a shell reads it.
+    /// Whether a shell reads it: known when its command, or one behind it, has ended.
     is_code: bool,
 }
 
@@ -62,6 +53,8 @@ struct Reader<'a> {
     /// One for the top and one for each `(` or `$(` that is open.
     commands: Vec<Simple>,
     heres: Vec<Here>,
+    /// The first placeholder so far whose value could do harm as code.
+    spoken: Option<Placeholder>,
     lost: bool,
     out: String,
 }
@@ -75,12 +68,14 @@ pub(super) fn expand(text: &str) -> Result<String, TemplateError> {
         frames: Vec::new(),
         commands: vec![Simple::default()],
         heres: Vec::new(),
+        spoken: None,
         lost: false,
         out: String::with_capacity(text.len() + 64),
     };
     while reader.at < text.len() {
         reader.step()?;
     }
+    reader.end_command()?;
     Ok(reader.out)
 }
 
@@ -107,26 +102,29 @@ impl Reader<'_> {
             '$' => return self.dollar(),
             '<' if self.rest().starts_with('<') => return self.here(),
             '\n' => {
-                self.end_command();
+                self.end_command()?;
                 return self.bodies();
             }
             '"' => {
                 self.word();
                 self.frames.push(Frame::Double);
             }
-            '`' => self.frames.push(Frame::Backquotes),
+            '`' => self.backquote(),
             '(' => {
                 // `((`: two subshells, or arithmetic. Shells differ.
                 self.lost |= self.rest().starts_with('(');
                 self.open(Frame::Subshell);
             }
             ')' => {
-                self.end_command();
+                self.end_command()?;
                 self.close();
             }
             '#' if self.command().word.is_none() => self.comment(),
-            ';' | '&' | '|' => self.end_command(),
-            ' ' | '\t' | '<' | '>' => self.end_word(),
+            '<' | '>' => self.redirect(),
+            // `&>` is a redirection for some shells.
+            '&' if self.rest().starts_with('>') => self.end_word(),
+            ';' | '&' | '|' => return self.end_command(),
+            ' ' | '\t' => self.end_word(),
             other => self.word().push(other),
         }
         Ok(())
@@ -140,7 +138,7 @@ impl Reader<'_> {
             '\\' => return self.escaped(),
             '$' => return self.dollar(),
             '"' => self.pop(),
-            '`' => self.frames.push(Frame::Backquotes),
+            '`' => self.backquote(),
             other => {
                 self.newline_in_quotes(other);
                 self.word().push(other);
@@ -228,7 +226,7 @@ impl Reader<'_> {
             '"' | '\'' if self.frames.contains(&Frame::Double) => self.lost = true,
             '\'' => return self.single(),
             '"' => self.frames.push(Frame::Double),
-            _ => {}
+            other => self.word().push(other),
         }
         Ok(())
     }
@@ -276,19 +274,19 @@ impl Reader<'_> {
 
     /// After the first `<` of `<<`.
     fn here(&mut self) -> Read {
-        self.end_word();
+        self.command().redirect();
         self.skip(1);
         if self.rest().starts_with('<') {
             self.skip(1);
             return Ok(());
         }
+        self.command().marked();
         let strip_tabs = self.rest().starts_with('-');
         self.skip(usize::from(strip_tabs));
         while self.rest().starts_with([' ', '\t']) {
             self.skip(1);
         }
-        let is_code = self.command().names(SHELLS) || self.command().names(EVALUATORS);
-        let mut here = Here { delimiter: String::new(), quoted: false, strip_tabs, is_code };
+        let mut here = Here { delimiter: String::new(), quoted: false, strip_tabs, is_code: false };
         let mut open = None;
         while self.at < self.text.len() && (open.is_some() || !self.rest().starts_with(ENDS_WORD)) {
             if self.placeholder_here() {
@@ -389,10 +387,15 @@ impl Reader<'_> {
         if self.frames.contains(&Frame::Parameter) {
             return self.refuse(BadPlace::Parameter);
         }
-        if !self.is_plain() && self.command().is_code() {
+        // What `$(…)` says belongs to the command around it.
+        if !self.is_plain() && self.commands.iter().any(Simple::is_code) {
             return self.refuse(BadPlace::OtherShell);
         }
+        let plain = self.is_plain();
         let placeholder = self.next_placeholder();
+        if !plain {
+            self.spoken.get_or_insert_with(|| placeholder.clone());
+        }
         self.word();
         self.out.push_str("${");
         self.out.push_str(&variable(&placeholder.name));
@@ -441,8 +444,24 @@ impl Reader<'_> {
         self.commands.push(Simple::default());
     }
 
-    /// After a `)`. One that closes nothing belongs to a `case`.
+    /// A program's name may be what it prints.
+    fn backquote(&mut self) {
+        self.word().push('`');
+        self.frames.push(Frame::Backquotes);
+    }
+
+    /// After a `<` or `>`.
+    fn redirect(&mut self) {
+        self.command().redirect();
+        if self.rest().starts_with(['&', '|', '>']) {
+            self.skip(1);
+        }
+    }
+
+    /// After a `)`. One that closes nothing belongs to a `case`. A here-document whose body has not come yet ends
+    /// here for some shells.
     fn close(&mut self) {
+        self.lost |= !self.heres.is_empty();
         if self.frames.pop().is_some() {
             self.commands.pop();
         }
@@ -462,27 +481,20 @@ impl Reader<'_> {
     }
 
     fn end_word(&mut self) {
-        let Some(word) = self.command().word.take() else { return };
         // The `)` of a `case` inside `$(…)` looks like its end.
-        self.lost |= word == "case" && self.frames.contains(&Frame::Substitution);
-        self.command().words.push(word);
+        let case = self.command().end_word() == Some("case");
+        self.lost |= case && self.frames.contains(&Frame::Substitution);
     }
 
-    fn end_command(&mut self) {
+    fn end_command(&mut self) -> Read {
         self.end_word();
-        self.command().words.clear();
-    }
-}
-
-impl Simple {
-    /// Whether one of these programs is named, be it after `sudo` or `env`.
-    fn names(&self, programs: &[&str]) -> bool {
-        self.words.iter().any(|word| programs.contains(&word.rsplit('/').next().unwrap_or(word)))
-    }
-
-    /// Whether the word being read is code for another shell.
-    fn is_code(&self) -> bool {
-        let takes_code = |word: &String| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c');
-        self.names(EVALUATORS) || (self.names(SHELLS) && self.words.last().is_some_and(takes_code))
+        let reads_code = self.command().reads_code();
+        self.command().clear();
+        if !reads_code {
+            return Ok(());
+        }
+        self.heres.iter_mut().for_each(|here| here.is_code = true);
+        let spoken = self.spoken.take();
+        spoken.map_or(Ok(()), |placeholder| Err(TemplateError { placeholder, place: BadPlace::OtherShell }))
     }
 }

@@ -1,0 +1,286 @@
+//! One simple command of a command line: its words, and which of them, or what on its input, another program reads as code.
+//!
+//! Owns the list of programs that do. Does not read the shell's grammar: see [`super::shell`].
+//!
+//! # Invariants
+//! - In doubt it is code: an option that may take a word is taken to have one, and a program that is named by a
+//!   variable is taken for a shell.
+
+/// What of its arguments a program reads as code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Code {
+    /// All of them.
+    All,
+    /// The first that is no option.
+    First,
+    /// What follows an option of it.
+    Flagged,
+}
+
+/// When a program reads its input as code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Input {
+    Always,
+    /// If no file was named that has the code.
+    WithoutScript,
+    Never,
+}
+
+#[derive(Debug)]
+struct Program {
+    names: &'static [&'static str],
+    code: Code,
+    /// Letters of the options that code comes with.
+    flags: &'static str,
+    /// Letters of the options that take the next word, which is no code.
+    takes: &'static str,
+    input: Input,
+}
+
+/// They are looked for anywhere in a command, since `sudo`, `env` and many others run what they are told to.
+const ANYWHERE: &[Program] = &[
+    SHELL,
+    Program { names: &["su", "runuser"], takes: "gGsw", input: Input::Always, ..SHELL },
+    Program { names: &["eval"], code: Code::All, input: Input::Never, ..SHELL },
+    Program { names: &["ssh", "mosh", "rsh"], code: Code::All, input: Input::Always, ..SHELL },
+    Program { names: &["python", "pypy"], takes: "WX", ..SHELL },
+    Program { names: &["perl", "ruby"], flags: "eE", takes: "Ir", ..SHELL },
+    Program { names: &["node", "nodejs", "bun", "deno", "julia", "Rscript"], flags: "ep", takes: "r", ..SHELL },
+    Program { names: &["php"], flags: "rBRE", takes: "dc", ..SHELL },
+    Program { names: &["lua", "luajit", "osascript"], flags: "e", takes: "l", ..SHELL },
+];
+
+/// A shell, and whatever a variable names.
+const SHELL: Program = Program {
+    names: &["sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "csh", "tcsh", "pwsh", "powershell"],
+    code: Code::Flagged,
+    flags: "c",
+    takes: "oO",
+    input: Input::WithoutScript,
+};
+
+/// Their names are common words: only where a program is expected.
+const IN_PLACE: &[Program] = &[
+    Program { names: &["trap", "watch", "tmux"], code: Code::All, input: Input::Never, ..SHELL },
+    Program { names: &["parallel"], code: Code::All, input: Input::Always, ..SHELL },
+    Program { names: &["at", "batch"], flags: "", input: Input::Always, ..SHELL },
+    Program { names: &[".", "source"], flags: "", takes: "", ..SHELL },
+    Program { names: &["script", "flock", "sg", "expect"], input: Input::Never, ..SHELL },
+    Program { names: &["env"], flags: "S", takes: "uC", input: Input::Never, ..SHELL },
+    Program { names: &["nix-shell"], flags: "", input: Input::Never, ..SHELL },
+    Program {
+        names: &["awk", "gawk", "mawk", "nawk", "sed", "gsed"],
+        code: Code::First,
+        flags: "e",
+        takes: "vFfl",
+        input: Input::Never,
+    },
+];
+
+/// Long options that code comes with.
+const LONG: &[&str] = &[
+    "--command",
+    "--session-command",
+    "--init-command",
+    "--split-string",
+    "--run",
+    "--eval",
+    "--print",
+    "--expression",
+    "--source",
+    "-Command",
+];
+
+/// They run what they are told to: any word may be the program.
+const WRAPPERS: &[&str] = &[
+    "sudo",
+    "doas",
+    "env",
+    "exec",
+    "command",
+    "builtin",
+    "nohup",
+    "nice",
+    "ionice",
+    "timeout",
+    "setsid",
+    "time",
+    "xargs",
+    "chroot",
+    "stdbuf",
+    "flock",
+    "find",
+    "docker",
+    "podman",
+    "kubectl",
+    "busybox",
+    "unshare",
+    "nsenter",
+    "strace",
+    "coproc",
+    "unbuffer",
+    "systemd-run",
+    "caffeinate",
+];
+
+/// They run nothing: a shell's name after one of these is only a word.
+const TELLERS: &[&str] = &["echo", "printf", "grep", "egrep", "rg", "cat", "tee", "logger", "test", "["];
+
+/// Words before a command.
+const KEYWORDS: &[&str] = &["if", "then", "elif", "else", "while", "until", "do", "!", "{", "time"];
+
+/// Names of the standard input.
+const STANDARD_INPUT: &[&str] = &["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
+
+/// The simple command that is being read, as far as seen.
+#[derive(Debug, Default)]
+pub(super) struct Simple {
+    words: Vec<String>,
+    /// The word being read; empty quotes make it `Some("")`.
+    pub(super) word: Option<String>,
+    /// Whether the word being read, or the next, is where a redirection goes to.
+    redirected: bool,
+}
+
+impl Simple {
+    /// The word being read has ended; it is given back.
+    pub(super) fn end_word(&mut self) -> Option<&str> {
+        let word = self.word.take()?;
+        if std::mem::take(&mut self.redirected) {
+            return None;
+        }
+        self.words.push(word);
+        self.words.last().map(String::as_str)
+    }
+
+    /// A `<` or `>` was read. A number before it belongs to it.
+    pub(super) fn redirect(&mut self) {
+        let number = |word: &String| !word.is_empty() && word.chars().all(|c| c.is_ascii_digit());
+        if self.word.as_ref().is_some_and(number) {
+            self.word = None;
+        }
+        self.end_word();
+        self.redirected = true;
+    }
+
+    /// A here-document was announced, whose end mark is no word.
+    pub(super) fn marked(&mut self) {
+        self.redirected = false;
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether the word being read is code for another program.
+    pub(super) fn is_code(&self) -> bool {
+        self.programs().any(|(program, rest)| program.takes_as_code(rest, self.word.as_deref().unwrap_or_default()))
+    }
+
+    /// Whether another program reads this command's input as code.
+    pub(super) fn reads_code(&self) -> bool {
+        if self.place().is_some_and(|at| TELLERS.contains(&base(&self.words[at]))) {
+            return false;
+        }
+        // What `xargs` reads becomes arguments of that shell, and with `-I` a part of its code.
+        let by_xargs = |program: &Program| self.names("xargs") && program.code == Code::Flagged;
+        self.programs().any(|(program, rest)| by_xargs(program) || program.reads_code(rest))
+    }
+
+    fn names(&self, program: &str) -> bool {
+        self.words.iter().any(|word| base(word) == program)
+    }
+
+    /// The word that names the program.
+    fn place(&self) -> Option<usize> {
+        let before = |word: &String| KEYWORDS.contains(&word.as_str()) || is_assignment(word);
+        self.words.iter().position(|word| !before(word))
+    }
+
+    /// All words that may name a program that reads code, each with the words after it.
+    fn programs(&self) -> impl Iterator<Item = (&'static Program, &[String])> {
+        let place = self.place();
+        let wrapped = place.is_some_and(|at| WRAPPERS.contains(&base(&self.words[at])));
+        self.words.iter().enumerate().filter_map(move |(at, word)| {
+            let expected = wrapped || place == Some(at);
+            find(word, expected).map(|program| (program, &self.words[at + 1..]))
+        })
+    }
+}
+
+impl Program {
+    /// Whether a word is code that stands after these.
+    fn takes_as_code(&self, before: &[String], word: &str) -> bool {
+        let value = before.last().is_some_and(|option| self.takes_next(option));
+        let first = || self.code == Code::First && !value && self.operand(before).is_none();
+        let flagged = || {
+            let after = |(at, _): (usize, &String)| self.operand(&before[at + 1..]).is_none();
+            before.iter().enumerate().filter(|(_, word)| self.is_flag(word)).any(after)
+        };
+        self.code == Code::All || self.is_flag(word) || first() || flagged()
+    }
+
+    fn reads_code(&self, rest: &[String]) -> bool {
+        match self.input {
+            Input::Always => true,
+            Input::Never => false,
+            Input::WithoutScript => {
+                let from_input = |word: &String| STANDARD_INPUT.contains(&word.as_str()) || word == "-s";
+                let flagged = rest.iter().any(|word| self.is_flag(word));
+                rest.iter().any(from_input) || (!flagged && self.operand(rest).is_none())
+            }
+        }
+    }
+
+    /// Whether code comes with this option, in the word itself or after it.
+    fn is_flag(&self, word: &str) -> bool {
+        if LONG.iter().any(|long| word.strip_prefix(long).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))
+        {
+            return true;
+        }
+        word.starts_with('-') && !word.starts_with("--") && word.contains(|c| self.flags.contains(c))
+    }
+
+    /// The first word that is no option, nor the value of one.
+    fn operand<'a>(&self, words: &'a [String]) -> Option<&'a str> {
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            if !word.starts_with(['-', '+']) || word == "-" {
+                return Some(word);
+            }
+            let long = word.starts_with("--") && word != "--" && !word.contains('=');
+            if long || self.takes_next(word) {
+                words.next();
+            }
+        }
+        None
+    }
+
+    /// Whether this is an option whose value is the next word.
+    fn takes_next(&self, word: &str) -> bool {
+        word.starts_with(['-', '+']) && !word.starts_with("--") && word.ends_with(|c| self.takes.contains(c))
+    }
+}
+
+/// The program of that name; `expected` where a command begins.
+fn find(word: &str, expected: bool) -> Option<&'static Program> {
+    let name = base(word);
+    if expected && name.starts_with(['$', '`']) {
+        return Some(&ANYWHERE[0]);
+    }
+    // `python3.11`.
+    let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let known = |program: &&Program| program.names.contains(&name) || program.names.contains(&bare);
+    let in_place = IN_PLACE.iter().filter(|_| expected);
+    ANYWHERE.iter().chain(in_place).find(known)
+}
+
+/// A program's name without the folder.
+fn base(word: &str) -> &str {
+    word.rsplit('/').next().unwrap_or(word)
+}
+
+fn is_assignment(word: &str) -> bool {
+    let name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    word.split_once('=').is_some_and(|(before, _)| !before.is_empty() && before.chars().all(name))
+}
