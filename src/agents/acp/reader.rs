@@ -6,7 +6,8 @@
 //!
 //! # Invariants
 //! - Order is kept: an update is passed on before whatever was printed after it.
-//! - A line that is no message is noise: it is kept for the error that may follow, and harms nobody.
+//! - A line that is no message is noise: it is kept for the error that may follow, and harms nobody. A message with half a
+//!   character in it is a message: a request that nobody answers would hold its agent.
 //! - Memory is bounded by [`LINE_MAX`].
 
 use std::{
@@ -22,7 +23,7 @@ use tokio::{
 };
 
 use super::link::FromAgent;
-use crate::hooks::output::Ring;
+use crate::hooks::{json::mended, output::Ring};
 
 /// No message is longer; whoever prints a longer line is cut off.
 const LINE_MAX: usize = 64 << 20;
@@ -177,7 +178,15 @@ async fn pass_on(
         if line.is_empty() {
             continue;
         }
-        match sort(line) {
+        let readable;
+        let (sorted, line) = match sort(line) {
+            Line::Noise if line[0] == b'{' => {
+                readable = mended(&String::from_utf8_lossy(line)).into_bytes();
+                (sort(&readable), readable.as_slice())
+            }
+            sorted @ (Line::Chunk(_) | Line::Update { .. } | Line::Message | Line::Noise) => (sorted, line),
+        };
+        match sorted {
             Line::Chunk(chunk) => {
                 if let Some(finished) = add(&mut held, chunk) {
                     send(heard, FromAgent::Text(finished)).await?;
@@ -298,6 +307,16 @@ mod tests {
         let (seen, forwarded, noise) = heard(lines.concat().as_bytes()).await;
         assert_eq!(seen, ["Said ab \"quoted\"\n", "Thought c", "update \"plan\"", "Said d"]);
         assert_eq!((forwarded.as_str(), noise.as_str()), ("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n", ""));
+    }
+
+    #[tokio::test]
+    async fn half_a_character_costs_neither_text_nor_a_request() {
+        let half = chunk("agent_message_chunk", "cut HALF").replace("HALF", "\\ud83d");
+        let request = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":\"\\ud83d \xff\"}\n";
+        let (seen, forwarded, noise) = heard(&[half.as_bytes(), request].concat()).await;
+        assert_eq!(seen, ["Said cut \u{fffd}"]);
+        let mended = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":\"\u{fffd} \u{fffd}\"}\n";
+        assert_eq!((forwarded.as_str(), noise.as_str()), (mended, ""));
     }
 
     #[tokio::test]
