@@ -155,11 +155,12 @@ fn on_hook_finished(state: &State, run: RunId, result: RunResult) -> Step {
 
 /// What a broken hook leaves beside its record.
 fn trouble(dispatch: &Dispatch, finished: &HookFinished, escalates: bool) -> Option<Event> {
-    if !finished.end.is_broken() || finished.end == RunEnd::Cut {
+    if !dispatch::view(finished).is_broken() || finished.end == RunEnd::Cut {
         return None;
     }
     let HookFinished { hook, point, end, .. } = finished;
     let what = match end {
+        RunEnd::Exit(0) => verdict::UNREADABLE.to_owned(),
         RunEnd::Exit(code) => format!("its command could not be run (exit {code})"),
         RunEnd::Signal(_) | RunEnd::TimedOut | RunEnd::SpawnFailed(_) | RunEnd::Cut => end.describe(),
     };

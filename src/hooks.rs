@@ -83,15 +83,14 @@ pub async fn run_hook(job: &HookJob, place: &Place, watch: &mut dyn Watch, cance
     };
     let Ran { end, captured, file } = run(spec, job.run, job.output_limit, place, (watch, cancel)).await;
     let answers = matches!(job.point, Point::Automation | Point::StopDecision);
-    let reply =
-        captured.answer.as_deref().filter(|_| end == RunEnd::Exit(0)).and_then(reply::parse).filter(|_| !answers);
+    let reply = if answers || end != RunEnd::Exit(0) { None } else { reply::parse(&captured.answer) };
     let limited = |text: String| output::limited(text, job.output_limit, file.as_deref());
     let reply = reply.map(|reply| Reply {
         reason: reply.reason.map(limited),
         additional_context: reply.additional_context.map(limited),
         ..reply
     });
-    let answer = captured.answer.filter(|_| answers);
+    let answer = captured.answer.whole().filter(|_| answers);
     RunResult {
         end,
         took: Span::from(started.elapsed()),

@@ -44,12 +44,31 @@ pub struct Captured {
     pub stderr: String,
     /// How many bytes of both are in neither text.
     pub omitted_bytes: u64,
-    /// All of standard output, for reading an answer from it, if it is not longer than any answer.
-    pub answer: Option<String>,
+    /// Standard output, for reading an answer from it.
+    pub answer: Answer,
     /// Whether anything is in the file.
     pub file_written: bool,
     /// What is wrong with the file, if something is.
     pub file_note: Option<String>,
+}
+
+/// What an answer is read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// All of it.
+    Whole(String),
+    /// It is longer than any answer; this is how it begins.
+    Beginning(String),
+}
+
+impl Answer {
+    /// All of it, if that is there.
+    pub fn whole(self) -> Option<String> {
+        match self {
+            Self::Whole(text) => Some(text),
+            Self::Beginning(_) => None,
+        }
+    }
 }
 
 impl Capture {
@@ -85,7 +104,9 @@ impl Capture {
         let whole = self.spool.as_ref().and_then(Spool::whole_is_in);
         let (for_stdout, for_stderr) = shares(self.limit, self.stdout.wants(), self.stderr.wants());
         let count_marker = self.limit >= COUNT_MARKER_FROM;
-        let answer = (self.stdout.total == self.answer.len() as u64).then(|| lossy(&self.answer));
+        let is_whole = self.stdout.total == self.answer.len() as u64;
+        let answer = lossy(&self.answer);
+        let answer = if is_whole { Answer::Whole(answer) } else { Answer::Beginning(answer) };
         let (stdout, missing_stdout) = self.stdout.cut(for_stdout, count_marker, whole.as_deref());
         let (stderr, missing_stderr) = self.stderr.cut(for_stderr, count_marker, whole.as_deref());
         Captured {
@@ -413,7 +434,7 @@ mod tests {
     fn what_fits_is_kept_whole() {
         let got = captured(16, &[(Stream::Stdout, b"12345678"), (Stream::Stderr, b"abcdefgh")]);
         assert_eq!((got.stdout.as_str(), got.stderr.as_str(), got.omitted_bytes), ("12345678", "abcdefgh", 0));
-        assert_eq!(got.answer.as_deref(), Some("12345678"));
+        assert_eq!(got.answer, Answer::Whole("12345678".into()));
     }
 
     #[test]
@@ -438,8 +459,9 @@ mod tests {
     #[test]
     fn an_answer_is_kept_whole_whatever_the_limit_is() {
         let long = format!("{{\"reason\":\"{}\"}}", "x".repeat(ANSWER - 100));
-        assert!(captured(0, &[(Stream::Stdout, long.as_bytes())]).answer == Some(long));
-        assert!(captured(0, &[(Stream::Stdout, &vec![b'x'; ANSWER + 1])]).answer.is_none());
+        assert!(captured(0, &[(Stream::Stdout, long.as_bytes())]).answer == Answer::Whole(long));
+        let longer = captured(0, &[(Stream::Stdout, &vec![b'x'; ANSWER + 1])]).answer;
+        assert!(longer == Answer::Beginning("x".repeat(ANSWER)));
     }
 
     #[test]

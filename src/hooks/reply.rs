@@ -6,9 +6,11 @@
 //! - Text is an answer as a whole or not at all: a JSON object, with at least one key that we know, and with no
 //!   decision that we do not know. Everything else is ordinary output, which somebody gets to read; to half believe
 //!   an answer would hide the other half.
+//! - A decision does not get lost: what begins like an answer and speaks of one, but cannot be read, is told as such.
 
 use serde_json::{Map, Value};
 
+use super::{json::mended, output::Answer};
 use crate::engine::hooks::verdict::{Decision, Reply};
 
 /// The keys that make an object an answer.
@@ -26,12 +28,18 @@ const KNOWN: &[&str] = &[
 
 /// The answer in what a hook printed, if it is one. `continue: false` is no decision of its own (in Claude Code it
 /// ends the agent, not the check), but its `stopReason` is kept as the reason.
-pub fn parse(stdout: &str) -> Option<Reply> {
-    let text = stdout.trim();
+pub fn parse(stdout: &Answer) -> Option<Reply> {
+    let text = match stdout {
+        Answer::Whole(text) | Answer::Beginning(text) => text.trim(),
+    };
     if !text.starts_with('{') {
         return None;
     }
-    let Ok(Value::Object(answer)) = serde_json::from_str(text) else { return None };
+    let value = match stdout {
+        Answer::Whole(_) => serde_json::from_str(text).or_else(|_| serde_json::from_str(&mended(text))).ok(),
+        Answer::Beginning(_) => None,
+    };
+    let Some(Value::Object(answer)) = value else { return speaks_of_a_decision(text).then(Reply::unreadable) };
     if !KNOWN.iter().any(|key| answer.contains_key(*key)) {
         return None;
     }
@@ -44,7 +52,14 @@ pub fn parse(stdout: &str) -> Option<Reply> {
         suppress_output: ["suppressOutput", "suppress_output"]
             .iter()
             .any(|key| answer.get(*key) == Some(&Value::Bool(true))),
+        unreadable: false,
     })
+}
+
+/// Whether a text was meant as an answer that decides. Text that only begins with a brace is harmless.
+fn speaks_of_a_decision(text: &str) -> bool {
+    const KEY: &str = "\"decision\"";
+    text.match_indices(KEY).any(|(at, _)| text[at + KEY.len()..].trim_start().starts_with(':'))
 }
 
 /// A decision that is not one of ours.
@@ -73,6 +88,10 @@ fn text_of(object: &Map<String, Value>, keys: &[&str]) -> Option<String> {
 mod tests {
     use super::*;
 
+    fn parse(text: &str) -> Option<Reply> {
+        super::parse(&Answer::Whole(text.into()))
+    }
+
     #[test]
     fn an_answer_is_read_in_both_spellings() {
         let full = Reply {
@@ -80,6 +99,7 @@ mod tests {
             reason: Some("red".into()),
             additional_context: Some("see log".into()),
             suppress_output: true,
+            unreadable: false,
         };
         let camel = r#" {"decision":"block","reason":"red","additionalContext":"see log","suppressOutput":true} "#;
         let snake = r#"{"decision":"Block","reason":"red","additional_context":"see log","suppress_output":true}"#;
@@ -93,6 +113,21 @@ mod tests {
     fn the_reason_to_stop_is_a_reason_and_no_decision() {
         let reply = parse(r#"{"continue":false,"stopReason":"enough"}"#).expect("an answer");
         assert_eq!((reply.decision, reply.reason.as_deref()), (None, Some("enough")));
+    }
+
+    #[test]
+    fn half_a_character_does_not_cost_the_decision() {
+        let reply = parse(r#"{"decision":"block","reason":"cut \ud83d"}"#).expect("an answer");
+        assert_eq!((reply.decision, reply.reason.as_deref()), (Some(Decision::Block), Some("cut \u{fffd}")));
+    }
+
+    #[test]
+    fn a_decision_that_cannot_be_read_is_told() {
+        let long = Answer::Beginning(r#"{"decision" : "block", "reason": "very long"#.into());
+        assert_eq!(super::parse(&long), Some(Reply::unreadable()));
+        assert_eq!(super::parse(&Answer::Beginning("{ very long".into())), None);
+        assert_eq!(parse(r#"{"decision":"block","reason":"x"#), Some(Reply::unreadable()));
+        assert_eq!(parse("{\"level\":1}\n{\"level\":2}"), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use creel::{
         effect::{Facts, HookJob, TaskFacts},
         hooks::{
             point::Point,
-            verdict::{Decision, RunEnd, RunResult},
+            verdict::{Decision, Reply, RunEnd, RunResult},
         },
         ids::RunId,
         policy::{HookAction, HookSpec},
@@ -160,6 +160,15 @@ async fn a_json_answer_counts_only_with_exit_0() {
     assert_eq!((reply.decision, reply.reason.as_deref()), (Some(Decision::Deny), Some("red")));
     assert_eq!(result(&job(Point::Stop, &format!("{answer}; exit 1")), dir.path()).await.reply, None);
     assert_eq!(result(&job(Point::Stop, "echo plain"), dir.path()).await.reply, None);
+}
+
+#[tokio::test]
+async fn a_decision_that_is_too_long_is_not_lost() {
+    let dir = folder();
+    let long = r#"printf '{"decision":"block","reason":"'; head -c 2000000 /dev/zero | tr '\0' x; echo '"}'"#;
+    assert_eq!(result(&job(Point::Stop, long), dir.path()).await.reply, Some(Reply::unreadable()));
+    let plain = "printf '{ '; head -c 2000000 /dev/zero | tr '\\0' x";
+    assert_eq!(result(&job(Point::Stop, plain), dir.path()).await.reply, None);
 }
 
 #[tokio::test]

@@ -1564,3 +1564,22 @@ fn a_hook_that_says_no_where_nobody_decides_escalates_if_it_shall() {
     "#]],
     );
 }
+
+#[test]
+fn a_decision_that_cannot_be_read_makes_a_hook_a_broken_one() {
+    let unreadable = || Ran { reply: Some(Reply::unreadable()), ..passes() };
+    becomes(
+        Script::new().hook(Point::Stop, "review", [unreadable()]),
+        expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+          stop review exit 0 -> Fail
+          warning hook `review` at stop: its decision cannot be read: the JSON is not whole, or too long; it counts as passed
+        iteration 1 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]],
+    );
+}

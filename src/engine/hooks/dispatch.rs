@@ -252,7 +252,7 @@ impl HookFinished {
 
     /// The text itself: what the hook says in its JSON, or what it printed.
     fn text(&self) -> String {
-        if let Some(reply) = &self.reply {
+        if let Some(reply) = view(self).readable() {
             return [&reply.reason, &reply.additional_context]
                 .into_iter()
                 .flatten()
@@ -275,7 +275,7 @@ pub(crate) fn is_piped(spec: &HookSpec, point: Point, run: RunView<'_>, verdict:
     if point.rules().piped_to == PipedTo::Never || *run.end == RunEnd::Cut {
         return false;
     }
-    if let Some(reply) = run.reply {
+    if let Some(reply) = run.readable() {
         // A context in the JSON is addressed to the agent, whatever `pipe_output` says.
         let said = reply.additional_context.is_some() || (spec.pipe_output && reply.reason.is_some());
         return said && !reply.suppress_output;

@@ -8,6 +8,9 @@ use crate::engine::{
     time::Span,
 };
 
+/// What is said of a decision in JSON that is cut off, or longer than any answer.
+pub const UNREADABLE: &str = "its decision cannot be read: the JSON is not whole, or too long";
+
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -88,6 +91,16 @@ pub struct Reply {
     pub additional_context: Option<String>,
     /// Whether to keep the output from the agent.
     pub suppress_output: bool,
+    /// Whether it decided something that cannot be read: the rest is empty then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unreadable: bool,
+}
+
+impl Reply {
+    /// A decision that cannot be read.
+    pub fn unreadable() -> Self {
+        Self { unreadable: true, ..Self::default() }
+    }
 }
 
 /// A decision, weakest first: merging takes the strongest.
@@ -175,7 +188,7 @@ pub fn judge(point: Point, hook: &HookSpec, run: RunView<'_>) -> Judgement {
     let can_block = point.rules().decides == Decides::AllMustPass;
     let texts = || (told(run.stderr), told(run.stdout));
     match run.end {
-        RunEnd::Exit(0) => judge_reply(point, hook, run.reply),
+        RunEnd::Exit(0) => judge_reply(point, hook, run),
         // What the hook itself says, like a decision in its JSON: `on_failure` is about those that say nothing.
         RunEnd::Exit(2) if can_block => {
             let (reason, context) = texts();
@@ -184,7 +197,7 @@ pub fn judge(point: Point, hook: &HookSpec, run: RunView<'_>) -> Judgement {
         end @ (RunEnd::Exit(_) | RunEnd::Signal(_) | RunEnd::TimedOut | RunEnd::SpawnFailed(_) | RunEnd::Cut) => {
             let (reason, context) = texts();
             let said = reason.unwrap_or_else(|| format!("Hook failed ({})", end.describe()));
-            judge_failure(point, hook, end, (said, context))
+            judge_failure(point, hook, run, (said, context))
         }
     }
 }
@@ -202,18 +215,29 @@ pub struct RunView<'a> {
     pub reply: Option<&'a Reply>,
 }
 
-fn judge_reply(point: Point, hook: &HookSpec, reply: Option<&Reply>) -> Judgement {
-    let Some(reply) = reply else { return passed(None) };
+impl<'a> RunView<'a> {
+    /// Whether the hook itself is at fault. One that decided something which nobody can read is.
+    pub fn is_broken(&self) -> bool {
+        self.end.is_broken() || self.reply.is_some_and(|reply| reply.unreadable)
+    }
+
+    /// The JSON that it answered, if that says something.
+    pub fn readable(&self) -> Option<&'a Reply> {
+        self.reply.filter(|reply| !reply.unreadable)
+    }
+}
+
+fn judge_reply(point: Point, hook: &HookSpec, run: RunView<'_>) -> Judgement {
+    let Some(reply) = run.reply else { return passed(None) };
+    if reply.unreadable {
+        return judge_failure(point, hook, run, (UNREADABLE.into(), None));
+    }
     let can_block = point.rules().decides == Decides::AllMustPass;
     let context = reply.additional_context.as_deref().and_then(told);
     match reply.decision {
         Some(Decision::Deny | Decision::Block) => {
             let reason = reply.reason.as_deref().and_then(told).unwrap_or_else(|| "Hook requested continuation".into());
-            if can_block {
-                blocked(reason, context)
-            } else {
-                judge_failure(point, hook, &RunEnd::Exit(0), (reason, context))
-            }
+            if can_block { blocked(reason, context) } else { judge_failure(point, hook, run, (reason, context)) }
         }
         Some(Decision::Allow | Decision::Approve) | None => passed(context),
     }
@@ -222,12 +246,12 @@ fn judge_reply(point: Point, hook: &HookSpec, reply: Option<&Reply>) -> Judgemen
 fn judge_failure(
     point: Point,
     hook: &HookSpec,
-    end: &RunEnd,
+    run: RunView<'_>,
     (reason, context): (String, Option<String>),
 ) -> Judgement {
     let rules = point.rules();
     let can_block = rules.decides == Decides::AllMustPass;
-    let broken = end.is_broken();
+    let broken = run.is_broken();
     let blocks = match hook.on_failure {
         Some(OnFailure::Block) => true,
         Some(OnFailure::Ignore | OnFailure::Escalate) => false,

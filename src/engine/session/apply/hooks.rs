@@ -7,7 +7,7 @@ use super::super::{
 use crate::engine::{
     event::HookFinished,
     hooks::{
-        dispatch::{Cause, Dispatch, Running},
+        dispatch::{self, Cause, Dispatch, Running},
         point::{PipedTo, Point},
         resolve::HookRef,
         verdict::RunEnd,
@@ -97,7 +97,7 @@ impl State {
         if finished.again {
             return;
         }
-        let broken = finished.end.is_broken() && finished.end != RunEnd::Cut;
+        let broken = dispatch::view(finished).is_broken() && finished.end != RunEnd::Cut;
         self.hooks.ran(HookRef::new(point, &finished.hook), broken);
         if let Some(text) = finished.framed().filter(|_| point.rules().piped_to == PipedTo::Pending) {
             let source =
