@@ -57,6 +57,9 @@ async fn tip(runner: &Runner, remote: &str, target: &str) -> Result<Option<Strin
     Ok(lines.find(|(_, name)| *name == target).map(|(commit, _)| commit.to_owned()))
 }
 
+/// What a branch's log says of steps that throw nothing away. Anything else, known or not, may.
+const KEEPING: &[&str] = &["commit", "rebase", "pull", "cherry-pick", "merge", "revert", "am"];
+
 /// Whether the branch was at this commit and was rebased since, with nothing thrown away on the way.
 async fn rebased_since(runner: &Runner, target: &str, tip: &str) -> Result<bool, Halt> {
     let ran = runner.git(&["reflog", "show", "--format=%H %gs", PAST, target, "--"]).await?;
@@ -65,12 +68,20 @@ async fn rebased_since(runner: &Runner, target: &str, tip: &str) -> Result<bool,
         if commit == tip {
             return Ok(rebased);
         }
-        if action.starts_with("reset:") {
+        // What follows are the words of a commit, which are anybody's.
+        let action = action.split_once(':').map_or(action, |(action, _)| action);
+        let word = action.split(' ').next().unwrap_or_default();
+        if !KEEPING.contains(&word) && !action.starts_with(rescue::ACTION) {
             return Ok(false);
         }
-        rebased |= action.starts_with("rebase") || action.starts_with(rescue::ACTION) || action.contains("--rebase");
+        rebased |= is_rebase(action);
     }
     Ok(false)
+}
+
+fn is_rebase(action: &str) -> bool {
+    let by_pull = action.starts_with("pull") && (action.contains(" --rebase") || action.ends_with("(finish)"));
+    by_pull || action.starts_with("rebase") || action.starts_with(rescue::ACTION)
 }
 
 fn diverged(standing: &Standing, remote: &str, tip: &str) -> Halt {

@@ -186,6 +186,37 @@ async fn what_was_thrown_away_here_is_not_thrown_away_there() {
 }
 
 #[tokio::test]
+async fn what_a_commit_says_of_a_rebase_makes_none() {
+    let repo = Repo::with_gh();
+    repo.commit("b.txt", "b\n", "add b");
+    let pushed = repo.commit("c.txt", "c\n", "add c");
+    success(&repo.run("create_pr").await);
+    repo.git(&["switch", "--quiet", "-C", "work", "main"]);
+    repo.commit("d.txt", "d\n", "after pull --rebase (finish): add d");
+    let before = repo.before();
+    assert!(failure(&repo.run("create_pr").await).0.contains("nothing is overwritten"));
+    assert_eq!(repo.on_remote("work"), Some(pushed.clone()));
+    repo.is_as(&before);
+    // A rebase after it does not make good what was thrown away.
+    repo.elsewhere("main", "e.txt", "e\n");
+    success(&repo.run("rebase_on_main").await);
+    assert!(failure(&repo.run("create_pr").await).0.contains("nothing is overwritten"));
+    assert_eq!(repo.on_remote("work"), Some(pushed));
+}
+
+#[tokio::test]
+async fn a_rebase_by_pull_is_one() {
+    let repo = Repo::with_gh();
+    repo.commit("b.txt", "b\n", "add b");
+    success(&repo.run("create_pr").await);
+    repo.elsewhere("main", "c.txt", "c\n");
+    repo.git(&["pull", "--quiet", "--rebase", "origin", "main"]);
+    repo.commit("d.txt", "d\n", "add d");
+    let result = repo.run("create_pr").await;
+    assert!(success(&result).message.contains("over what it was before the rebase"), "{result:?}");
+}
+
+#[tokio::test]
 async fn a_push_that_the_remote_refuses_is_told() {
     let repo = Repo::with_gh();
     repo.commit("b.txt", "b\n", "add b");
