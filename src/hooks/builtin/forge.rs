@@ -7,16 +7,19 @@
 //!
 //! # Invariants
 //! - A value that is not ours stands behind `--option=`, so that it cannot be taken for an option.
-//! - A pull request from another repository is never taken for ours.
+//! - A pull request from another repository, or to another branch, is never taken for ours.
 
 use serde::Deserialize;
 
 use super::{
     Halt,
     program::{Call, Ran, Runner},
+    standing::Standing,
+    words::{named, quoted},
 };
 
-const FIELDS: &str = "number,url,state,headRefOid,isDraft,body,isCrossRepository,mergeable,reviewDecision,mergeCommit";
+const FIELDS: &str =
+    "number,url,state,headRefOid,baseRefName,isDraft,body,isCrossRepository,mergeable,reviewDecision,mergeCommit";
 
 /// A pull request as `gh` tells it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -28,6 +31,9 @@ pub(super) struct PullRequest {
     /// The commit that it wants to be merged.
     #[serde(default, rename = "headRefOid")]
     pub(super) head: String,
+    /// The branch that it wants to be merged into, where that is told.
+    #[serde(default, rename = "baseRefName")]
+    base: Option<String>,
     #[serde(default)]
     pub(super) is_draft: bool,
     #[serde(default)]
@@ -88,9 +94,10 @@ pub(super) fn call(args: &[&str]) -> Call {
 }
 
 impl Runner {
-    /// The pull request of this branch: one that is open, else the one that ended with exactly this commit.
-    pub(super) async fn pull_request(&self, branch: &str, commit: &str) -> Result<Asked, Halt> {
-        let (head, fields) = (format!("--head={branch}"), format!("--json={FIELDS}"));
+    /// The pull request of this branch: one that is open, else the one that ended with exactly this commit. One that is
+    /// open and goes elsewhere is in the way.
+    pub(super) async fn pull_request(&self, standing: &Standing) -> Result<Asked, Halt> {
+        let (head, fields) = (format!("--head={}", standing.branch), format!("--json={FIELDS}"));
         let ran = self.run(&call(&["pr", "list", &head, "--state=all", "--limit=50", &fields]), None).await?;
         if !ran.ok() {
             let strange = ["known GitHub host", "no git remotes found"];
@@ -102,9 +109,13 @@ impl Runner {
         }
         let all: Vec<PullRequest> = read(&ran.stdout, "gh pr list")?;
         let own = || all.iter().filter(|pull| !pull.is_cross_repository);
-        let open = own().find(|pull| pull.state == PullState::Open);
-        let ended = || own().find(|pull| pull.head == commit);
-        Ok(Asked::Known(open.or_else(ended).cloned().map(Box::new)))
+        let open = || own().filter(|pull| pull.state == PullState::Open);
+        let fits = |pull: &&PullRequest| pull.goes_to(&standing.base);
+        let ended = || own().filter(fits).find(|pull| pull.head == standing.head);
+        match (open().find(fits), open().next()) {
+            (None, Some(other)) => Err(elsewhere(standing, other)),
+            (found, _) => Ok(Asked::Known(found.or_else(ended).cloned().map(Box::new))),
+        }
     }
 
     /// A pull request as it is now.
@@ -137,6 +148,23 @@ impl Runner {
             Some(_) | None => "--merge",
         })
     }
+}
+
+impl PullRequest {
+    fn goes_to(&self, base: &str) -> bool {
+        self.base.as_deref().is_none_or(|own| own == base)
+    }
+}
+
+/// Its checks would be those of another branch, and to merge it would bring the work there.
+fn elsewhere(standing: &Standing, pull: &PullRequest) -> Halt {
+    let (to, base) = (named(pull.base.as_deref().unwrap_or_default()), named(&standing.base));
+    Halt::failed(format!(
+        "{} goes to {to} and the work to {base}: set `base_branch`, or change it with `gh pr edit {} --base {}`",
+        pull.url,
+        pull.number,
+        quoted(&standing.base)
+    ))
 }
 
 /// Why `gh` could not do something, and what to do.

@@ -36,18 +36,20 @@ pub(super) async fn run(worker: &mut Worker<'_>) -> Result<Done, Halt> {
 async fn pull_request(runner: &Runner, standing: &Standing) -> Result<Option<Box<PullRequest>>, Halt> {
     let Some(remote) = &standing.remote else { return Ok(None) };
     let url = runner.git(&["remote", "get-url", remote]).await?.answer().to_owned();
-    if !runner.finds("gh") {
-        // A pull request there could have checks that we do not see.
-        return if url.contains("github") && !is_a_folder(&url) {
-            let why = "is on GitHub, and there is no `gh` on the PATH to see its checks: install it";
-            Err(Halt::failed(format!("{} {why}", named(remote))))
+    // A pull request there could have checks that we do not see.
+    let unseen = |why: &str| {
+        if url.contains("github") && !is_a_folder(&url) {
+            Err(Halt::failed(format!("{} is on GitHub, and {why}", named(remote))))
         } else {
             Ok(None)
-        };
+        }
+    };
+    if !runner.finds("gh") {
+        return unseen("there is no `gh` on the PATH to see its checks: install it");
     }
-    match runner.pull_request(&standing.branch, &standing.head).await? {
+    match runner.pull_request(standing).await? {
         Asked::Known(pull) => Ok(pull),
-        Asked::NoForge => Ok(None),
+        Asked::NoForge => unseen("`gh` does not know that host, and sees no checks: log in with `gh auth login`"),
         Asked::Failed(_) if is_a_folder(&url) => Ok(None),
         Asked::Failed(ran) => Err(forge::trouble("gh pr list", &ran)),
     }

@@ -88,7 +88,7 @@ async fn by_gh(worker: &mut Worker<'_>, standing: &Standing, remote: &str, text:
 }
 
 async fn existing(runner: &Runner, standing: &Standing, remote: &str) -> Result<Option<Box<PullRequest>>, Halt> {
-    match runner.pull_request(&standing.branch, &standing.head).await? {
+    match runner.pull_request(standing).await? {
         Asked::Known(pull) => Ok(pull),
         Asked::Failed(ran) => Err(forge::trouble("gh pr list", &ran)),
         Asked::NoForge => Err(Halt::failed(format!(

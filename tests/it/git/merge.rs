@@ -95,6 +95,7 @@ async fn what_people_said_about_it_is_heard() {
         (serde_json::json!({ "reviewDecision": "CHANGES_REQUESTED" }), "wants changes"),
         (serde_json::json!({ "mergeable": "CONFLICTING" }), "conflicts with `origin/main`"),
         (serde_json::json!({ "headRefOid": "feedbeef" }), "submit again"),
+        (serde_json::json!({ "baseRefName": "next" }), "goes to `next` and the work to `main`"),
     ];
     for (pull, expected) in cases {
         let repo = with_pull_request(&pull, GREEN);
@@ -148,6 +149,27 @@ async fn without_gh_a_remote_on_github_is_not_pushed_to() {
     repo.git(&["remote", "set-url", "origin", "git@github.com:a/b.git"]);
     let result = repo.run("merge_pr").await;
     assert!(failure(&result).0.contains("to see its checks: install it"), "{result:?}");
+}
+
+#[tokio::test]
+async fn a_gh_that_knows_another_host_only_does_not_hide_checks() {
+    let repo = Repo::with_gh();
+    let strange = "none of the git remotes configured for this repository point to a known GitHub host";
+    repo.gh_answers("pr-list", &format!("echo '{strange}' >&2; exit 1"));
+    repo.commit("b.txt", "b\n", "add b");
+    repo.git(&["remote", "set-url", "origin", "https://github.corp.example/a/b.git"]);
+    let result = repo.run("merge_pr").await;
+    assert!(failure(&result).0.contains("`gh` does not know that host"), "{result:?}");
+    nothing_merged(&repo);
+}
+
+#[tokio::test]
+async fn one_to_another_branch_that_ended_is_not_ours() {
+    let repo = with_pull_request(&serde_json::json!({ "state": "MERGED", "baseRefName": "next" }), GREEN);
+    success(&repo.run("merge_pr").await);
+    assert_ne!(repo.on_remote("main"), Some(repo.here("main")), "it is merged here");
+    let repo = with_pull_request(&serde_json::json!({ "baseRefName": "main" }), GREEN);
+    assert_eq!(success(&repo.run("merge_pr").await).message, format!("merged {URL}"));
 }
 
 #[tokio::test]

@@ -92,6 +92,20 @@ async fn one_that_somebody_opened_meanwhile_is_not_doubled_either() {
 }
 
 #[tokio::test]
+async fn one_to_another_branch_is_not_brought_up_to_date() {
+    let repo = Repo::with_gh();
+    repo.commit("b.txt", "b\n", "add b");
+    open(&repo, "");
+    let list = fs::read_to_string(repo.at("gh/list.json")).expect("a list");
+    let list = list.replace("\"number\":7", "\"number\":7,\"baseRefName\":\"next\"");
+    fs::write(repo.at("gh/list.json"), list).expect("a list");
+    let result = repo.run("create_pr").await;
+    assert!(failure(&result).0.contains("goes to `next` and the work to `main`"), "{result:?}");
+    assert_eq!(repo.on_remote("work"), None);
+    assert_eq!(repo.gh_called(["pr", "edit"]).len(), 0);
+}
+
+#[tokio::test]
 async fn hostile_texts_arrive_as_they_are() {
     let repo = Repo::with_gh();
     let branch = "$(touch${IFS}pwned)';\"&|\u{fc}";
