@@ -2,13 +2,20 @@
 //!
 //! # Invariants
 //! - What is printed is the change and nothing else; no change, no output.
+//! - What a repository says of its files hides no text: what they are is seen from what they hold.
 
 use super::{
     Done, Halt, git,
+    program::Runner,
     standing::Standing,
     words::{named, some},
     worker::Worker,
 };
+
+/// How much of a file tells whether it is text; git looks at as much.
+const LOOKED_AT: usize = 8_000;
+/// How a change is shown, whatever the settings of the repository say.
+const PLAINLY: [&str; 5] = ["diff", "--no-ext-diff", "--no-textconv", "--no-relative", "--ignore-submodules=none"];
 
 pub(super) async fn run(worker: &mut Worker<'_>) -> Result<Done, Halt> {
     let standing = Standing::find(&worker.runner, worker.submission).await?;
@@ -34,7 +41,34 @@ pub(super) async fn run(worker: &mut Worker<'_>) -> Result<Done, Halt> {
     worker.print(&format!("Commits on {branch}, which goes to {goes_to}:\n{commits}\n\n{left_out}"));
     // From where the branch began: what the base branch got since is not the work's doing.
     let range = format!("{base}...{}", standing.head);
-    let args = ["diff", "--no-ext-diff", "--no-textconv", "--stat", "--patch", &range, "--"];
+    show(worker, &["--stat", "--patch", &range, "--"]).await?;
+    let hidden = hidden(&worker.runner, &range, &standing.head).await?;
+    if !hidden.is_empty() {
+        worker.print("\nThe repository calls these binary, but they are text:\n");
+        let names = hidden.iter().map(|name| format!(":(top,literal){name}")).collect::<Vec<_>>();
+        let names = names.iter().map(String::as_str);
+        show(worker, &["--text", "--patch", &range, "--"].into_iter().chain(names).collect::<Vec<_>>()).await?;
+    }
+    Ok(Done::default())
+}
+
+async fn show(worker: &mut Worker<'_>, args: &[&str]) -> Result<(), Halt> {
+    let args = [&PLAINLY, args].concat();
     let ran = worker.pass_on(&git::call(&args)).await?;
-    if ran.ok() { Ok(Done::default()) } else { Err(git::failed(&args, &ran)) }
+    if ran.ok() { Ok(()) } else { Err(git::failed(&args, &ran)) }
+}
+
+/// Files with text that are shown as if they had none, as `-diff` in `.gitattributes` wants it.
+async fn hidden(runner: &Runner, range: &str, head: &str) -> Result<Vec<String>, Halt> {
+    let args = [&PLAINLY[..], &["--numstat", "--no-renames", "-z", range, "--"]].concat();
+    let counted = runner.git_says(&args).await?;
+    let mut found = Vec::new();
+    for name in counted.split('\0').filter_map(|entry| entry.strip_prefix("-\t-\t")) {
+        let file = runner.git(&["cat-file", "blob", &format!("{head}:{name}")]).await?;
+        let is_text = !file.stdout.bytes().take(LOOKED_AT).any(|byte| byte == 0);
+        if file.ok() && is_text {
+            found.push(name.to_owned());
+        }
+    }
+    Ok(found)
 }

@@ -45,6 +45,7 @@ const UNSET: &[&str] = &[
     "GIT_NAMESPACE",
     "GIT_REFLOG_ACTION",
     "GIT_EXTERNAL_DIFF",
+    "GIT_REPLACE_REF_BASE",
     "GPG_TTY",
     "GH_FORCE_TTY",
     "CLICOLOR_FORCE",
@@ -58,6 +59,9 @@ const QUIET: &[(&str, &str)] = &[
     ("GIT_SEQUENCE_EDITOR", "true"),
     ("GIT_MERGE_AUTOEDIT", "no"),
     ("GIT_OPTIONAL_LOCKS", "0"),
+    // Commits and files as they are pushed, and not as a repository wants them to look here.
+    ("GIT_NO_REPLACE_OBJECTS", "1"),
+    ("GIT_GRAFT_FILE", "/dev/null"),
     // ssh asks on the terminal, whoever holds it, unless it has a program that asks.
     ("SSH_ASKPASS_REQUIRE", "force"),
     ("GH_PROMPT_DISABLED", "1"),

