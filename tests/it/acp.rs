@@ -232,6 +232,25 @@ async fn what_the_rules_deny_is_not_served_either() {
 }
 
 #[tokio::test]
+async fn a_new_file_is_not_written_through_a_link_past_the_rules() {
+    let dir = folder();
+    std::fs::create_dir_all(in_folder(&dir, ".github/workflows")).expect("a folder");
+    std::os::unix::fs::symlink(".github/workflows", in_folder(&dir, "notes")).expect("a link");
+    let paths = ["notes/new.yml", "notes/deep/new.yml", "src/new.yml"];
+    let turns: Vec<Value> = paths.map(|path| json!([{"write": {"path": path, "content": "x"}}])).into();
+    let mut place = place(dir.path());
+    let rule = PermissionRule { kinds: vec![], paths: vec![".github/**".into()], action: Permissions::Deny };
+    place.rules = Rules(vec![rule]);
+    let spec = AgentSpec::acp(line(&json!({ "turns": turns }), dir.path()));
+    let mut agent = start(&spec, place, Past::default()).expect("an agent");
+    for path in paths {
+        let said = turn(&mut *agent, request("")).await.1.said();
+        assert_eq!(said.starts_with("error"), path.starts_with("notes"), "{path}: {said}");
+        assert_eq!(in_folder(&dir, path).exists(), path.starts_with("src"), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn commands_are_run_for_the_agent_and_shown() {
     let dir = folder();
     let script = json!({"turns": [[

@@ -84,6 +84,18 @@ impl Served {
         self.premises.folder(path).map_err(|why| self.because(path.unwrap_or(Path::new(".")), why))
     }
 
+    /// Where a path leads, seen from the project's folder: links are followed as far as there is something. Of a file that is
+    /// still to be made, that is the folder that it is made in.
+    pub(super) fn leads_to(&self, path: &Path) -> String {
+        let wanted = self.premises.root().join(path);
+        let resolved = |ancestor: &Path| {
+            let rest = wanted.strip_prefix(ancestor).ok()?;
+            Some(ancestor.canonicalize().ok()?.join(rest))
+        };
+        let real = wanted.ancestors().find_map(resolved);
+        self.relative(real.as_deref().unwrap_or(&wanted))
+    }
+
     fn relative(&self, place: &Path) -> String {
         place.strip_prefix(self.premises.root()).unwrap_or(place).display().to_string()
     }

@@ -218,8 +218,7 @@ impl Services {
     /// The same for a file: by its name, and by where a link leads.
     fn permit_file(&self, call: &ToolCall, path: &Path) -> Result<(), Error> {
         self.permit(self.files, call)?;
-        let (Ok(real), Ok(root)) = (path.canonicalize(), self.place.cwd.canonicalize()) else { return Ok(()) };
-        let path = real.strip_prefix(root).unwrap_or(&real).display().to_string();
+        let path = self.premises.leads_to(path);
         self.permit(self.files, &ToolCall { locations: vec![Location { path, line: None }], ..call.clone() })
     }
 
