@@ -151,7 +151,7 @@ impl AcpAgent {
         if turn.cancel.is_cancelled() {
             return Err(Stop::Cancelled);
         }
-        if self.running.as_ref().is_some_and(|running| running.link.gone.is_cancelled()) {
+        if self.running.as_mut().is_some_and(|running| running.link.is_gone()) {
             self.bury().await;
         }
         self.start(turn).await?;

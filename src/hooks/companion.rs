@@ -70,6 +70,16 @@ impl Companion {
         self.guard.group
     }
 
+    /// Waits until the process itself has ended. What it started may hold its streams open for longer.
+    pub async fn exited(&mut self) {
+        let _ = self.child.wait().await;
+    }
+
+    /// Whether the process itself has ended.
+    pub fn has_exited(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// How it ended, if it has.
     pub async fn ended(&mut self) -> Option<ProcessEnd> {
         timeout(REAP, self.child.wait()).await.ok().map(process::describe)

@@ -560,6 +560,21 @@ async fn a_conversation_that_is_lost_is_told() {
     assert!(heard.warned()[0].contains("cannot take up"), "{:?}", heard.warned());
 }
 
+#[tokio::test]
+async fn an_agent_that_died_is_missed_though_its_child_holds_its_output() {
+    let dir = folder();
+    let script = json!({"turns": [[
+        {"say": "a"}, {"spawn": "exec sleep 1000", "holds_output": true}, {"stderr": "out of memory\n"}, {"exit": 134},
+    ]]});
+    let mut agent = agent(&script, dir.path());
+    let patience = std::time::Duration::from_secs(20);
+    let (end, heard) = tokio::time::timeout(patience, turn(&mut *agent, request(""))).await.expect("it ends");
+    let error = end.expect_err("a failure").message;
+    assert!(error.ends_with("signal 6: out of memory"), "{error}");
+    assert_eq!(heard.said(), "a");
+    agent.shutdown().await;
+}
+
 /// An agent with a child in its group, and one that left it.
 fn with_children(last: &Value) -> Value {
     json!({"turns": [[

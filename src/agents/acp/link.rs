@@ -68,13 +68,13 @@ pub(super) enum Wanted {
 
 /// The line to a running agent.
 pub(super) struct Link {
-    companion: Companion,
+    pub(super) companion: Companion,
     connection: ConnectionTo<Agent>,
     /// What it says and asks.
     pub(super) heard: mpsc::Receiver<FromAgent>,
     /// For those who have something to say in the agent's stead.
     pub(super) hear: mpsc::Sender<FromAgent>,
-    /// It closed its output: nothing more will come.
+    /// It closed its output, or has ended: nothing more will come.
     pub(super) gone: CancellationToken,
     noise: Tail,
     complaints: Tail,
@@ -112,6 +112,11 @@ impl Link {
             speaking: Some(AbortOnDropHandle::new(speaking)),
             _reading: [AbortOnDropHandle::new(reading), AbortOnDropHandle::new(complaining)],
         })
+    }
+
+    /// Whether nothing more will come.
+    pub(super) fn is_gone(&mut self) -> bool {
+        self.gone.is_cancelled() || self.companion.has_exited()
     }
 
     pub(super) fn group(&self) -> Group {

@@ -26,6 +26,8 @@ const PIECE: usize = 4 << 10;
 const PIECE_AGE: Duration = Duration::from_millis(50);
 /// How long an answer may be under way after the agent closed its output.
 const LAST_WORD: Duration = Duration::from_millis(500);
+/// How long the output of an agent that has ended may be under way.
+const LAST_OUTPUT: Duration = Duration::from_millis(500);
 /// How much of what was said is kept to look for an error in disguise.
 const HEARD_MAX: usize = 64 << 10;
 
@@ -135,6 +137,7 @@ impl<'a> Stage<'a> {
         let mut answer = std::pin::pin!(answer);
         let mut batch = Vec::with_capacity(BATCH);
         let gone = self.link.gone.clone();
+        let mut dead = None;
         loop {
             let stale = self.held.as_ref().map(|held| held.since + PIECE_AGE);
             tokio::select! {
@@ -142,6 +145,9 @@ impl<'a> Stage<'a> {
                 () = cancelled(cancel) => return self.broken(Broken::Cancelled).await,
                 () = at(deadline) => return self.broken(Broken::TooLate).await,
                 () = at(stale) => self.pass_on().await,
+                // A child of it may hold its output open for as long as it likes.
+                () = at(dead), if !gone.is_cancelled() => gone.cancel(),
+                () = self.link.companion.exited(), if dead.is_none() => dead = Some(Instant::now() + LAST_OUTPUT),
                 _ = self.link.heard.recv_many(&mut batch, BATCH) => self.take_in(&mut batch).await,
                 answered = &mut answer => return self.answered(answered).await,
                 () = gone.cancelled() => {
