@@ -139,7 +139,11 @@ impl AcpAgent {
     ) -> Result<TurnEnd, TurnFailure> {
         let deadline = limit(request.timeout).and_then(|limit| Instant::now().checked_add(limit));
         let mut turn = Turn { updates, cancel, deadline, lost: false };
-        match self.play(&request, &mut turn).await {
+        let played = self.play(&request, &mut turn).await;
+        if let Some(running) = &self.running {
+            running.link.attention.turn_away();
+        }
+        match played {
             Ok(end) => Ok(end),
             Err(Stop::Cancelled) => Ok(cancelled()),
             Err(Stop::TooLate) => Err(too_late(request.timeout)),
@@ -154,9 +158,19 @@ impl AcpAgent {
         if self.running.as_mut().is_some_and(|running| running.link.is_gone()) {
             self.bury().await;
         }
+        self.forget_the_past(turn).await;
         self.start(turn).await?;
         let conversation = self.converse(request.conversation, turn).await?;
         self.prompt(request, conversation, turn).await
+    }
+
+    /// What the agent said since its last turn is no part of this one.
+    async fn forget_the_past(&mut self, turn: &mut Turn<'_>) {
+        let Some(running) = &mut self.running else { return };
+        let conversation = running.conversation.clone();
+        let link = &mut running.link;
+        Stage::new(link, turn.updates, &mut self.services, Listening::Live, conversation).forget_the_past().await;
+        running.link.attention.turn_to();
     }
 
     /// Starts the agent, unless it runs.

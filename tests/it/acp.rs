@@ -575,6 +575,19 @@ async fn an_agent_that_died_is_missed_though_its_child_holds_its_output() {
     agent.shutdown().await;
 }
 
+#[tokio::test]
+async fn what_is_said_between_turns_is_part_of_none() {
+    let dir = folder();
+    let mut first = vec![json!({"say": "one"}), json!({"end": "end_turn"}), json!({"wait_file": "over"})];
+    first.extend((0..400).flat_map(|_| [json!({"say": "x"}), json!({"think": "y"})]));
+    first.extend([json!({"say": "<promise>COMPLETE</promise>"}), json!({"run": "touch said"})]);
+    let mut agent = agent(&json!({"turns": [first, [{"say": "two"}]]}), dir.path());
+    assert_eq!(turn(&mut *agent, request("")).await.1.said(), "one");
+    std::fs::write(in_folder(&dir, "over"), "").expect("a file");
+    eventually("it has said all", || in_folder(&dir, "said").exists()).await;
+    assert_eq!(turn(&mut *agent, again("")).await.1.said(), "two");
+}
+
 /// An agent with a child in its group, and one that left it.
 fn with_children(last: &Value) -> Value {
     json!({"turns": [[

@@ -26,7 +26,7 @@ use tokio_util::{
 };
 
 use super::{
-    reader::{self, Chunk, Tail},
+    reader::{self, Attention, Chunk, Tail},
     terminals::TerminalNews,
 };
 use crate::hooks::{
@@ -74,6 +74,8 @@ pub(super) struct Link {
     pub(super) heard: mpsc::Receiver<FromAgent>,
     /// For those who have something to say in the agent's stead.
     pub(super) hear: mpsc::Sender<FromAgent>,
+    /// Whether text counts.
+    pub(super) attention: Attention,
     /// It closed its output, or has ended: nothing more will come.
     pub(super) gone: CancellationToken,
     noise: Tail,
@@ -89,10 +91,12 @@ impl Link {
         let (hear, heard) = mpsc::channel(BACKLOG);
         let (near, far) = tokio::io::duplex(PIPE);
         let (noise, complaints, gone) = (Tail::new(), Tail::new(), CancellationToken::new());
+        let attention = Attention::default();
         let reading = tokio::spawn({
             let (heard, noise, gone) = (hear.clone(), noise.clone(), gone.clone());
+            let attention = attention.clone();
             async move {
-                reader::read(streams.stdout, near, heard, noise).await;
+                reader::read(streams.stdout, near, (heard, attention), noise).await;
                 gone.cancel();
             }
         });
@@ -106,6 +110,7 @@ impl Link {
             connection,
             heard,
             hear,
+            attention,
             gone,
             noise,
             complaints,

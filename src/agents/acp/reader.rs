@@ -8,11 +8,16 @@
 //! - Order is kept: an update is passed on before whatever was printed after it.
 //! - A line that is no message is noise: it is kept for the error that may follow, and harms nobody. A message with half a
 //!   character in it is a message: a request that nobody answers would hold its agent.
+//! - Text that is said while it is nobody's turn is dropped here: in a queue it would wait, and be taken for a part of the
+//!   next turn.
 //! - Memory is bounded by [`LINE_MAX`].
 
 use std::{
     borrow::Cow,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
 };
 
 use serde::Deserialize;
@@ -48,6 +53,37 @@ impl Tail {
     pub(super) fn text(&self) -> String {
         let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner).bytes();
         String::from_utf8_lossy(&bytes).trim().to_owned()
+    }
+}
+
+/// Whether it is somebody's turn, so that text counts. It does until the first turn has ended. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Attention {
+    away: Arc<AtomicBool>,
+    missed: Arc<AtomicUsize>,
+}
+
+impl Attention {
+    /// Text counts.
+    pub(super) fn turn_to(&self) {
+        self.away.store(false, Ordering::Release);
+    }
+
+    /// It is nobody's turn.
+    pub(super) fn turn_away(&self) {
+        self.missed.store(0, Ordering::Release);
+        self.away.store(true, Ordering::Release);
+    }
+
+    /// How much text did not count since.
+    pub(super) fn missed(&self) -> usize {
+        self.missed.load(Ordering::Acquire)
+    }
+
+    fn misses(&self) -> bool {
+        let away = self.away.load(Ordering::Acquire);
+        self.missed.fetch_add(usize::from(away), Ordering::AcqRel);
+        away
     }
 }
 
@@ -133,7 +169,7 @@ enum TextTag {
 pub(super) async fn read(
     mut output: impl AsyncRead + Unpin,
     mut protocol: impl AsyncWrite + Unpin,
-    heard: mpsc::Sender<FromAgent>,
+    listener: (mpsc::Sender<FromAgent>, Attention),
     noise: Tail,
 ) {
     let mut buffer: Vec<u8> = Vec::with_capacity(2 * PIECE);
@@ -153,7 +189,7 @@ pub(super) async fn read(
             continue;
         };
         let whole = looked_at + last;
-        if pass_on(&buffer[..whole], &mut protocol, &heard, &noise).await.is_err() {
+        if pass_on(&buffer[..whole], &mut protocol, &listener, &noise).await.is_err() {
             return;
         }
         buffer.drain(..=whole);
@@ -169,7 +205,7 @@ struct Unheard;
 async fn pass_on(
     lines: &[u8],
     protocol: &mut (impl AsyncWrite + Unpin),
-    heard: &mpsc::Sender<FromAgent>,
+    (heard, attention): &(mpsc::Sender<FromAgent>, Attention),
     noise: &Tail,
 ) -> Result<(), Unheard> {
     let mut held: Option<Chunk> = None;
@@ -187,6 +223,7 @@ async fn pass_on(
             sorted @ (Line::Chunk(_) | Line::Update { .. } | Line::Message | Line::Noise) => (sorted, line),
         };
         match sorted {
+            Line::Chunk(_) if attention.misses() => {}
             Line::Chunk(chunk) => {
                 if let Some(finished) = add(&mut held, chunk) {
                     send(heard, FromAgent::Text(finished)).await?;
@@ -274,7 +311,7 @@ mod tests {
         let (sender, mut receiver) = mpsc::channel(1_000);
         let (near, mut far) = tokio::io::duplex(1 << 20);
         let noise = Tail::new();
-        read(bytes, near, sender, noise.clone()).await;
+        read(bytes, near, (sender, Attention::default()), noise.clone()).await;
         let mut seen = Vec::new();
         while let Some(one) = receiver.recv().await {
             seen.push(match one {

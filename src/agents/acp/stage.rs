@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use agent_client_protocol::{Error, v1::schema::SessionId};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
@@ -26,6 +26,10 @@ const PIECE: usize = 4 << 10;
 const PIECE_AGE: Duration = Duration::from_millis(50);
 /// How long an answer may be under way after the agent closed its output.
 const LAST_WORD: Duration = Duration::from_millis(500);
+/// How long an agent that talked between turns has to be silent before the next one begins …
+const PAUSE: Duration = Duration::from_millis(50);
+/// … and how many such pauses it is given.
+const PAUSES: usize = 20;
 /// How long the output of an agent that has ended may be under way.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
 /// How much of what was said is kept to look for an error in disguise.
@@ -182,15 +186,29 @@ impl<'a> Stage<'a> {
         self.pass_on().await;
     }
 
-    /// What was said since the last turn is no part of this one; what was asked is answered all the same.
+    /// What was said since the last turn is no part of this one; what was asked is answered all the same. An agent that still
+    /// talks is waited for, a while.
     pub(super) async fn forget_the_past(&mut self) {
-        let mut batch = Vec::new();
-        while let Ok(one) = self.link.heard.try_recv() {
-            if !matches!(one, FromAgent::Text(_)) {
-                batch.push(one);
+        let mut before = 0;
+        for _ in 0..PAUSES {
+            let (mut said, mut batch) = (0, Vec::new());
+            while let Ok(one) = self.link.heard.try_recv() {
+                match one {
+                    FromAgent::Text(_) => said += 1,
+                    other @ (FromAgent::Update { .. }
+                    | FromAgent::Permission(..)
+                    | FromAgent::Wants(_)
+                    | FromAgent::Terminal(_)) => batch.push(other),
+                }
             }
+            self.take_in(&mut batch).await;
+            let missed = self.link.attention.missed();
+            if said == 0 && missed == before {
+                break;
+            }
+            before = missed;
+            sleep(PAUSE).await;
         }
-        self.take_in(&mut batch).await;
     }
 
     /// Whether the agent did something in this turn.
