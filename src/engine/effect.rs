@@ -134,6 +134,8 @@ pub struct Submission {
     pub remote: Option<String>,
     /// What reviewers said.
     pub reviews: Vec<String>,
+    /// The commit that they saw, if there was a review before this hook.
+    pub reviewed: Option<String>,
 }
 
 /// What a hook is told of a task.

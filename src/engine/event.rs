@@ -375,6 +375,9 @@ pub enum Event {
         run: RunId,
         hook: String,
         change: String,
+        /// The last commit of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        commit: Option<String>,
     },
     /// A gatekeeper has said what it thinks.
     Reviewed {

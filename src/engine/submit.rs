@@ -8,6 +8,7 @@
 //! - The hooks after a pipeline's checks run only when every check has passed or a person let it be skipped; a check
 //!   before a merge cannot be skipped.
 //! - Whatever fails, the work stays where it is.
+//! - What is submitted or merged after a review is the commit that was reviewed.
 
 pub mod review;
 
@@ -93,6 +94,8 @@ pub struct Course {
     pub merged: Option<String>,
     /// What reviewers said, by their names.
     pub reviews: BTreeMap<String, String>,
+    /// The commit that they saw, in this pass over the hooks.
+    pub reviewed: Option<String>,
     /// The review that goes on.
     pub review: Option<Box<Review>>,
     /// Where the session was.
@@ -413,6 +416,7 @@ impl State {
             test_command: submit.test_command.clone(),
             remote: submit.remote.clone(),
             reviews: self.pipelines.course.iter().flat_map(|course| course.reviews.values().cloned()).collect(),
+            reviewed: self.pipelines.course.as_ref().and_then(|course| course.reviewed.clone()),
         }))
     }
 }

@@ -67,7 +67,7 @@ pub async fn run(name: &str, errand: Errand<'_>, watch: &mut dyn Watch, cancel: 
         _ => return RunResult::not_started(format!("there is no built-in hook `{name}`")),
     };
     let (end, outcome) = said(ended);
-    if let Some(outcome) = &outcome {
+    if let Some(outcome) = outcome.as_ref().filter(|outcome| !outcome.message.is_empty()) {
         worker.say(outcome);
     }
     let (captured, file) = worker.into_output().finish(errand.job.run);
@@ -96,6 +96,8 @@ struct Done {
     message: String,
     pull_request: Option<String>,
     merged: Option<String>,
+    /// The commit that it read, which is all that it did.
+    read: Option<String>,
 }
 
 /// Why a built-in hook did not come to its end.
@@ -138,16 +140,16 @@ impl Halt {
 fn said(ended: Result<Done, Halt>) -> (RunEnd, Option<BuiltinOutcome>) {
     match ended {
         // What it printed is all that there is to say.
-        Ok(Done { message, .. }) if message.is_empty() => (RunEnd::Exit(0), None),
-        Ok(Done { skipped, message, pull_request, merged }) => {
+        Ok(Done { message, read: None, .. }) if message.is_empty() => (RunEnd::Exit(0), None),
+        Ok(Done { skipped, message, pull_request, merged, read }) => {
             let status = if skipped { BuiltinStatus::Skip } else { BuiltinStatus::Success };
-            (RunEnd::Exit(0), Some(BuiltinOutcome { status, message, remediation: None, pull_request, merged }))
+            (RunEnd::Exit(0), Some(BuiltinOutcome { status, message, remediation: None, pull_request, merged, read }))
         }
         // It is run again, or not wanted any more.
         Err(Halt { end: RunEnd::Cut, .. }) => (RunEnd::Cut, None),
         Err(Halt { end, message, remediation, .. }) => {
             let status = BuiltinStatus::Failure;
-            (end, Some(BuiltinOutcome { status, message, remediation, pull_request: None, merged: None }))
+            (end, Some(BuiltinOutcome { status, message, remediation, pull_request: None, merged: None, read: None }))
         }
     }
 }

@@ -257,6 +257,21 @@ fn a_merge_waits_for_its_gatekeepers() {
 }
 
 #[test]
+fn what_no_reviewer_saw_is_not_merged() {
+    let site = Site::at(Repo::new(), REVIEWED);
+    let sneaky = "test -e done || { touch done; git commit --quiet --allow-empty -m sneaky; }";
+    site.write("qa.play", &format!("turns: []\notherwise: {{ run: '{sneaky}', say: '<verdict>approve</verdict>' }}\n"));
+    site.repo.commit("d.txt", "d\n", "add d");
+    let before = site.repo.on_remote("main");
+    let ran = site.creel(&["merge", "--headless", "--trust"]);
+    assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("`work` moved since it was reviewed"), "{}", ran.err);
+    assert_eq!(site.repo.on_remote("main"), before);
+    let ran = site.creel(&["merge", "--headless", "--trust"]);
+    assert_eq!(ran.code, 0, "it is reviewed again: {}{}", ran.out, ran.err);
+}
+
+#[test]
 fn nothing_is_merged_without_an_approval() {
     let site = Site::at(Repo::new(), REVIEWED);
     site.write("qa.play", "turns: []\notherwise: { say: 'I like it.' }\n");

@@ -66,6 +66,9 @@ pub struct BuiltinOutcome {
     /// The commit by which the work is in the base branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged: Option<String>,
+    /// The commit that it read, if it only reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read: Option<String>,
 }
 
 /// Whether a built-in hook did its job.

@@ -23,8 +23,8 @@ impl State {
             self.pipeline_started(*pipeline, *presence);
         } else if let Event::RemediationCounted { used, .. } = event {
             self.remediation_counted(*used);
-        } else if let Event::ReviewStarted { run, change, .. } = event {
-            self.review_started(at, *run, change);
+        } else if let Event::ReviewStarted { run, change, commit, .. } = event {
+            self.review_started(at, *run, change, commit.as_deref());
         } else if let Event::Reviewed { said, .. } = event {
             self.reviewed(said);
         } else if let Event::PipelineEnded { outcome, reason, .. } = event {
@@ -142,6 +142,7 @@ impl State {
             return;
         };
         course.passed = point == course.pipeline.after();
+        course.reviewed = None;
         let skipped: Vec<Progress> = course
             .steps
             .iter()
@@ -167,6 +168,7 @@ impl Course {
             pull_request: None,
             merged: None,
             reviews: std::collections::BTreeMap::new(),
+            reviewed: None,
             review: None,
             back,
         }

@@ -131,7 +131,9 @@ impl State {
         // What there is nothing of needs no review: the run ends as it did.
         let something = result.end == RunEnd::Exit(0) && !result.stdout.trim().is_empty();
         (reads && something).then(|| {
-            Step::record(Event::ReviewStarted { run, hook: running.hook.clone(), change: result.stdout.clone() })
+            let commit = result.outcome.as_ref().and_then(|outcome| outcome.read.clone());
+            let (hook, change) = (running.hook.clone(), result.stdout.clone());
+            Step::record(Event::ReviewStarted { run, hook, change, commit })
         })
     }
 
@@ -212,6 +214,7 @@ impl State {
             remediation: (!objections.is_empty()).then(|| objections.join("\n\n")),
             pull_request: None,
             merged: None,
+            read: None,
         };
         let mut finished = HookFinished {
             end: RunEnd::Exit(i32::from(!passes)),
@@ -237,8 +240,10 @@ impl State {
 
 /// How the records of reviews change the state.
 impl State {
-    pub(in crate::engine) fn review_started(&mut self, at: At, run: RunId, change: &str) {
+    pub(in crate::engine) fn review_started(&mut self, at: At, run: RunId, change: &str, commit: Option<&str>) {
         if let Some(course) = &mut self.pipelines.course {
+            // A second review may see another commit: then what the first one saw has moved.
+            course.reviewed = course.reviewed.take().or(commit.map(str::to_owned));
             let change = change.to_owned();
             let review = Review { run, change, began: at, said: Vec::new(), heard: None, dispatch: None };
             course.review = Some(Box::new(review));

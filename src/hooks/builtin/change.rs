@@ -49,7 +49,7 @@ pub(super) async fn run(worker: &mut Worker<'_>) -> Result<Done, Halt> {
         let names = names.iter().map(String::as_str);
         show(worker, &["--text", "--patch", &range, "--"].into_iter().chain(names).collect::<Vec<_>>()).await?;
     }
-    Ok(Done::default())
+    Ok(Done { read: Some(standing.head), ..Done::default() })
 }
 
 async fn show(worker: &mut Worker<'_>, args: &[&str]) -> Result<(), Halt> {

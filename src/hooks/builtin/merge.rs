@@ -4,7 +4,7 @@
 //!
 //! # Invariants
 //! - Nothing is merged past a check that failed or still runs, or that could not be asked for.
-//! - What is merged is the commit that is here, and no other.
+//! - What is merged is the commit that is here, and no other; after a review, the one that was reviewed.
 
 use super::{
     Done, Halt,
@@ -19,6 +19,7 @@ use super::{
 pub(super) async fn run(worker: &mut Worker<'_>) -> Result<Done, Halt> {
     let standing = Standing::find(&worker.runner, worker.submission).await?;
     standing.on_its_own_branch(&worker.errand.job.facts.session)?;
+    standing.as_reviewed(worker.submission)?;
     standing.refuse_changes(&worker.runner.changes().await?, "it is not merged")?;
     if worker.submission.pr_command.as_ref().is_some_and(|line| !line.trim().is_empty()) {
         return Err(Halt::failed(

@@ -41,6 +41,7 @@ pub(super) async fn run(worker: &mut Worker<'_>) -> Result<Done, Halt> {
         return Ok(Done::skip(format!("nothing to submit: {nothing}, and nothing is uncommitted")));
     }
     standing.on_its_own_branch(&worker.errand.job.facts.session)?;
+    standing.as_reviewed(worker.submission)?;
     if commits == 0 {
         let halt = Halt::failed(format!("{nothing}, but there are changes that are not committed: commit them"));
         return Err(halt.repaired_by(commit_prompt(&standing.branch, &changes)));

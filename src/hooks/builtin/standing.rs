@@ -10,7 +10,7 @@ use super::{
     git::Changes,
     program::Runner,
     rescue,
-    words::{count, files, named, quoted, some},
+    words::{count, files, named, quoted, short, some},
     worker::Worker,
 };
 use crate::engine::effect::Submission;
@@ -118,6 +118,19 @@ impl Standing {
              2. Commit what belongs to the task and is not committed yet.\n\
              Do not push, and do not change {base} or any other branch.",
             base = named(&self.base)
+        )))
+    }
+
+    /// Refuses commits that no reviewer has seen.
+    pub(super) fn as_reviewed(&self, submission: &Submission) -> Result<(), Halt> {
+        let Some(seen) = submission.reviewed.as_deref().filter(|seen| *seen != self.head) else { return Ok(()) };
+        Err(Halt::failed(format!(
+            "{} moved since it was reviewed, from {} to {}: look at who did that (`git log {}..`), then try again, so that it \
+             is reviewed as it is",
+            named(&self.branch),
+            short(seen),
+            short(&self.head),
+            short(seen)
         )))
     }
 

@@ -231,6 +231,22 @@ async fn a_rebase_by_pull_is_one() {
 }
 
 #[tokio::test]
+async fn what_no_reviewer_saw_is_not_pushed() {
+    let repo = Repo::with_gh();
+    let seen = repo.commit("b.txt", "b\n", "add b");
+    assert_eq!(repo.run(CHANGE).await.outcome.and_then(|outcome| outcome.read), Some(seen.clone()));
+    let reviewed = || Submission { reviewed: Some(seen.clone()), ..Submission::default() };
+    repo.commit("c.txt", "c\n", "add c");
+    for hook in ["create_pr", "merge_pr"] {
+        let result = repo.run_with(hook, reviewed()).await;
+        assert!(failure(&result).0.contains("moved since it was reviewed"), "{result:?}");
+    }
+    assert_eq!((repo.on_remote("work"), repo.on_remote("main")), (None, Some(repo.here("main"))));
+    repo.git(&["reset", "--quiet", "--hard", "HEAD~1"]);
+    success(&repo.run_with("create_pr", reviewed()).await);
+}
+
+#[tokio::test]
 async fn a_push_that_the_remote_refuses_is_told() {
     let repo = Repo::with_gh();
     repo.commit("b.txt", "b\n", "add b");

@@ -74,6 +74,7 @@ pub fn does(message: &str) -> Ran {
         remediation: None,
         pull_request: message.starts_with("https://").then(|| message.into()),
         merged: None,
+        read: None,
     };
     Ran { outcome: Some(outcome), ..passes() }
 }
