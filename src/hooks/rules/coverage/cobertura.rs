@@ -16,10 +16,11 @@ pub(super) fn percent(bytes: &[u8]) -> Result<f64, String> {
     if root.kind != TagKind::Empty && !text.contains("</coverage") {
         return Err("it ends before its end".into());
     }
-    if let (Some(valid), Some(covered)) = (root.count("lines-valid"), root.count("lines-covered"))
-        && valid > 0
-    {
-        return share(covered, valid);
+    match (root.count("lines-valid"), root.count("lines-covered")) {
+        // Whoever counted none writes a rate of 1 all the same.
+        (Some(0), _) => return count_lines(tags),
+        (Some(valid), Some(covered)) => return share(covered, valid),
+        (Some(_) | None, _) => {}
     }
     if let Some(rate) = root.attribute("line-rate").and_then(|rate| rate.trim().parse::<f64>().ok()) {
         return sound(rate * 100.0);
@@ -200,7 +201,11 @@ mod tests {
         let root = |attributes: &str| read(&format!("{HEAD}<coverage {attributes}>\n\t<sources/>\n</coverage>"));
         assert_eq!(root(r#"version="7.6" lines-valid="8" lines-covered="5" line-rate="0.63""#), Ok(62.5));
         assert_eq!(root("branch-rate='0' line-rate = '0.5'"), Ok(50.0));
-        assert_eq!(root(r#"lines-valid="0" lines-covered="0" line-rate="1.0""#), Ok(100.0));
+        assert_eq!(
+            root(r#"lines-valid="0" lines-covered="0" line-rate="1.0""#),
+            Err("it tells of no lines".into()),
+            "an empty report has not passed"
+        );
         assert_eq!(root("line-rate='7'"), Err("it tells 700 %".into()));
         assert_eq!(root("line-rate='NaN'"), Err("it tells NaN %".into()));
     }
