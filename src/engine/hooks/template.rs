@@ -264,6 +264,15 @@ mod tests {
             "osascript -e 'display notification \"{{error}}\"'",
             "awk -v a=b '/{{error}}/' x",
             "sed 's/a/{{error}}/' x",
+            "fish -C 'a {{error}}'",
+            "let x={{error}}",
+            "perl -e 'a' -e 'b {{error}}'",
+            "node --require x --eval 'a {{error}}'",
+            "node --no-warnings -e 'a {{error}}'",
+            "node --no-warnings -e'a {{error}}'",
+            "sed --quiet 's/{{error}}//' x",
+            "sed --expression 's/{{error}}//' x",
+            "if [[ {{error}} -eq 1 ]]; then a; fi",
         ] {
             assert_eq!(refused(text), BadPlace::OtherShell, "{text}");
         }
@@ -315,6 +324,10 @@ mod tests {
             "gh run watch {{error}}",
             "cat >> $LOG <<< {{error}}",
             "if test {{error}} = bash; then a; fi",
+            "[[ {{error}} == *x* ]] && a",
+            "node cli.js -p {{error}}",
+            "python3 -u notify.py -c {{error}}",
+            "make {{task_id}}",
         ] {
             assert!(expand(text).is_ok(), "{text}");
         }

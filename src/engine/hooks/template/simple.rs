@@ -13,8 +13,10 @@ enum Code {
     All,
     /// The first that is no option.
     First,
-    /// What follows an option of it.
+    /// What follows an option of it, wherever that stands.
     Flagged,
+    /// The same, but not after the script: what stands there is for that.
+    BeforeScript,
 }
 
 /// When a program reads its input as code.
@@ -40,19 +42,22 @@ struct Program {
 /// They are looked for anywhere in a command, since `sudo`, `env` and many others run what they are told to.
 const ANYWHERE: &[Program] = &[
     SHELL,
+    Program { names: &["fish"], flags: "cC", ..SHELL },
     Program { names: &["su", "runuser"], takes: "gGsw", input: Input::Always, ..SHELL },
     Program { names: &["eval"], code: Code::All, input: Input::Never, ..SHELL },
     Program { names: &["ssh", "mosh", "rsh"], code: Code::All, input: Input::Always, ..SHELL },
-    Program { names: &["python", "pypy"], takes: "WX", ..SHELL },
-    Program { names: &["perl", "ruby"], flags: "eE", takes: "Ir", ..SHELL },
-    Program { names: &["node", "nodejs", "bun", "deno", "julia", "Rscript"], flags: "ep", takes: "r", ..SHELL },
-    Program { names: &["php"], flags: "rBRE", takes: "dc", ..SHELL },
-    Program { names: &["lua", "luajit", "osascript"], flags: "e", takes: "l", ..SHELL },
+    Program { names: &["python", "pypy"], takes: "WX", ..INTERPRETER },
+    Program { names: &["perl", "ruby"], flags: "eE", takes: "Ir", ..INTERPRETER },
+    Program { names: &["node", "nodejs", "bun", "julia", "Rscript"], flags: "eEp", takes: "rCtJL", ..INTERPRETER },
+    Program { names: &["php"], flags: "rBRE", takes: "dc", ..INTERPRETER },
+    Program { names: &["lua", "luajit", "osascript"], flags: "e", takes: "l", ..INTERPRETER },
 ];
+
+const INTERPRETER: Program = Program { code: Code::BeforeScript, ..SHELL };
 
 /// A shell, and whatever a variable names.
 const SHELL: Program = Program {
-    names: &["sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "csh", "tcsh", "pwsh", "powershell"],
+    names: &["sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh", "csh", "tcsh", "pwsh", "powershell"],
     code: Code::Flagged,
     flags: "c",
     takes: "oO",
@@ -61,9 +66,10 @@ const SHELL: Program = Program {
 
 /// Their names are common words: only where a program is expected.
 const IN_PLACE: &[Program] = &[
-    Program { names: &["trap", "watch", "tmux"], code: Code::All, input: Input::Never, ..SHELL },
+    // `let` calculates, and runs what stands in a number.
+    Program { names: &["trap", "watch", "tmux", "let"], code: Code::All, input: Input::Never, ..SHELL },
     Program { names: &["parallel"], code: Code::All, input: Input::Always, ..SHELL },
-    Program { names: &["at", "batch"], flags: "", input: Input::Always, ..SHELL },
+    Program { names: &["at", "batch", "crontab"], flags: "", input: Input::Always, ..SHELL },
     Program { names: &[".", "source"], flags: "", takes: "", ..SHELL },
     Program { names: &["script", "flock", "sg", "expect"], input: Input::Never, ..SHELL },
     Program { names: &["env"], flags: "S", takes: "uC", input: Input::Never, ..SHELL },
@@ -126,6 +132,9 @@ const WRAPPERS: &[&str] = &[
 /// They run nothing: a shell's name after one of these is only a word.
 const TELLERS: &[&str] = &["echo", "printf", "grep", "egrep", "rg", "cat", "tee", "logger", "test", "["];
 
+/// Operators for which `[[` calculates, and runs what stands in a number.
+const CALCULATING: &[&str] = &["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
+
 /// Words before a command.
 const KEYWORDS: &[&str] = &["if", "then", "elif", "else", "while", "until", "do", "!", "{", "time"];
 
@@ -177,13 +186,17 @@ impl Simple {
         self.programs().any(|(program, rest)| program.takes_as_code(rest, self.word.as_deref().unwrap_or_default()))
     }
 
-    /// Whether another program reads this command's input as code.
+    /// Whether another program reads this command's input as code, or what it was given before.
     pub(super) fn reads_code(&self) -> bool {
+        if self.names("[[") && self.words.iter().any(|word| CALCULATING.contains(&word.as_str())) {
+            return true;
+        }
         if self.place().is_some_and(|at| TELLERS.contains(&base(&self.words[at]))) {
             return false;
         }
         // What `xargs` reads becomes arguments of that shell, and with `-I` a part of its code.
-        let by_xargs = |program: &Program| self.names("xargs") && program.code == Code::Flagged;
+        let by_xargs =
+            |program: &Program| self.names("xargs") && matches!(program.code, Code::Flagged | Code::BeforeScript);
         self.programs().any(|(program, rest)| by_xargs(program) || program.reads_code(rest))
     }
 
@@ -211,13 +224,36 @@ impl Simple {
 impl Program {
     /// Whether a word is code that stands after these.
     fn takes_as_code(&self, before: &[String], word: &str) -> bool {
-        let value = before.last().is_some_and(|option| self.takes_next(option));
-        let first = || self.code == Code::First && !value && self.operand(before).is_none();
         let flagged = || {
             let after = |(at, _): (usize, &String)| self.operand(&before[at + 1..]).is_none();
-            before.iter().enumerate().filter(|(_, word)| self.is_flag(word)).any(after)
+            self.is_flag(word) || before.iter().enumerate().filter(|(_, word)| self.is_flag(word)).any(after)
         };
-        self.code == Code::All || self.is_flag(word) || first() || flagged()
+        match self.code {
+            Code::All => true,
+            Code::First => {
+                let is_value = before.last().is_some_and(|option| !option.starts_with("--") && self.takes_next(option));
+                flagged() || (!is_value && self.operand(before).is_none())
+            }
+            Code::Flagged => flagged(),
+            Code::BeforeScript => self.takes_before_script(before, word),
+        }
+    }
+
+    fn takes_before_script(&self, before: &[String], word: &str) -> bool {
+        let mut before = before.iter();
+        while let Some(option) = before.next() {
+            if !is_option(option) {
+                return false;
+            }
+            let is_flag = self.is_flag(option);
+            match before.as_slice().first() {
+                None => return is_flag || self.is_flag(word),
+                // An option that only may take a word does not take another option.
+                Some(next) if is_flag || (self.takes_next(option) && !is_option(next)) => drop(before.next()),
+                Some(_) => {}
+            }
+        }
+        self.is_flag(word)
     }
 
     fn reads_code(&self, rest: &[String]) -> bool {
@@ -245,20 +281,22 @@ impl Program {
     fn operand<'a>(&self, words: &'a [String]) -> Option<&'a str> {
         let mut words = words.iter();
         while let Some(word) = words.next() {
-            if !word.starts_with(['-', '+']) || word == "-" {
+            if !is_option(word) {
                 return Some(word);
             }
-            let long = word.starts_with("--") && word != "--" && !word.contains('=');
-            if long || self.takes_next(word) {
+            if self.takes_next(word) {
                 words.next();
             }
         }
         None
     }
 
-    /// Whether this is an option whose value is the next word.
+    /// Whether this is an option whose value is the next word. Any long one may be.
     fn takes_next(&self, word: &str) -> bool {
-        word.starts_with(['-', '+']) && !word.starts_with("--") && word.ends_with(|c| self.takes.contains(c))
+        if word.starts_with("--") {
+            return word != "--" && !word.contains('=');
+        }
+        is_option(word) && word.ends_with(|c| self.takes.contains(c))
     }
 }
 
@@ -273,6 +311,10 @@ fn find(word: &str, expected: bool) -> Option<&'static Program> {
     let known = |program: &&Program| program.names.contains(&name) || program.names.contains(&bare);
     let in_place = IN_PLACE.iter().filter(|_| expected);
     ANYWHERE.iter().chain(in_place).find(known)
+}
+
+fn is_option(word: &str) -> bool {
+    word.starts_with(['-', '+']) && word != "-"
 }
 
 /// A program's name without the folder.
