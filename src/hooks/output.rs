@@ -16,6 +16,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rustix::fs::OFlags;
+
 use super::process::Stream;
 
 /// How much of a run's output goes to its file.
@@ -312,12 +314,14 @@ impl Spool {
     }
 }
 
-/// Only for the owner: a command may print secrets.
+/// Only for the owner: a command may print secrets. A link that lies there is not followed: the folder may have come with a
+/// clone.
 pub(super) fn create(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+    let flags = OFlags::NOFOLLOW.bits().cast_signed();
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).custom_flags(flags).open(path)
 }
 
 fn lossy(bytes: &[u8]) -> String {
@@ -428,6 +432,16 @@ mod tests {
             capture.push(*stream, bytes);
         }
         capture.finish()
+    }
+
+    #[test]
+    fn what_is_printed_goes_into_no_file_behind_a_link() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (link, victim) = (dir.path().join("run-1.log"), dir.path().join("victim"));
+        fs::write(&victim, "precious").expect("space");
+        std::os::unix::fs::symlink(&victim, &link).expect("a link");
+        assert!(create(&link).is_err());
+        assert_eq!(fs::read_to_string(&victim).expect("it is there"), "precious");
     }
 
     #[test]
