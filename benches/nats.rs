@@ -24,7 +24,7 @@ use async_nats::{
 };
 use creel::{
     config::{self, Nats},
-    control::nats::{Uplink, send_leftovers},
+    control::nats::{Uplink, connection::destination, send_leftovers},
     engine::{
         event::{Presence, SessionStarted},
         policy::Plan,
@@ -62,16 +62,17 @@ const FIGURES: [Figure; 3] = [
 fn outbox() -> Result<Vec<Finding>> {
     let stage = Stage::new()?;
     let sessions = Sessions::of(stage.folder.path());
-    let lines: Vec<String> = (1..=RECORDS).map(line).collect();
+    let lines: Vec<String> = (2..=RECORDS).map(line).collect();
     let ours = || {
         let name = stage.name();
         let folder = sessions.folder(&name);
         fs::create_dir_all(&folder.path)?;
         let mut file = BufWriter::new(File::create(folder.journal())?);
+        writeln!(file, "{}", first(&name))?;
         lines.iter().try_for_each(|line| writeln!(file, "{line}"))?;
         file.flush()?;
         let mut outbox = Outbox::open(&folder)?.ok_or("somebody else sends it")?;
-        outbox.address(&stage.nats.destination())?;
+        outbox.address(&destination(&stage.nats))?;
         drop(outbox);
         let started = Instant::now();
         stage.tokio.block_on(send_leftovers(&stage.nats, &sessions))?;
@@ -113,11 +114,15 @@ async fn bare(url: &str, lines: &[String], name: &str) -> Result<Duration> {
     Ok(started.elapsed())
 }
 
+/// The first record of a session.
+fn first(name: &str) -> String {
+    format!(
+        r#"{{"v":1,"seq":1,"at":"2026-11-15T09:30:00.123Z","session":"{name}","kind":"session_started","id":"bench-{name}"}}"#
+    )
+}
+
 /// A record like those that agents cause.
 fn line(seq: u32) -> String {
-    if seq == 1 {
-        return r#"{"v":1,"seq":1,"at":"2026-11-15T09:30:00.123Z","session":"s","kind":"session_started","id":"bench"}"#.into();
-    }
     let text = "I will look at the parser first: it reads a list as one word, and that is wrong. ".repeat(3);
     format!(
         r#"{{"v":1,"seq":{seq},"at":"2026-11-15T09:30:00.123Z","session":"s","kind":"agent_said","iteration":1,"turn":1,"text":"{text}"}}"#

@@ -332,7 +332,7 @@ impl Doors {
         }
         if let Some(link) = self.uplink.and_then(Uplink::close) {
             say(&format!(
-                "creel: NATS does not have all of the session ({link}); the next session here sends the rest"
+                "creel: NATS does not have all of the session ({link}); the next session here that reaches this server sends the rest"
             ));
         }
     }

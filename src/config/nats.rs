@@ -166,11 +166,6 @@ impl Nats {
         });
         places.collect::<Vec<_>>().join(",")
     }
-
-    /// Where the records of a session go: a server, a stream there, and the subjects. No secret is in it.
-    pub fn destination(&self) -> String {
-        format!("{} {} {}", self.stream.name, self.prefix, self.shown())
-    }
 }
 
 /// Whether a URL says who logs in.

@@ -52,7 +52,7 @@ use crate::{
     runtime::{Handle, Live, Runtime},
 };
 use command::Ear;
-use connection::{Again, Told, Trouble, connect, pause};
+use connection::{Again, Told, Trouble, connect, destination, pause};
 use handover::Handover;
 use leftovers::Post;
 use link::Link;
@@ -127,7 +127,7 @@ enum End {
 impl Uplink {
     /// Connects the session of this folder, which this process is about to run.
     pub fn open(nats: Nats, folder: &Folder, runtime: &mut Runtime) -> io::Result<Self> {
-        let server = nats.destination();
+        let server = destination(&nats);
         let outbox = addressed(folder, &server)?;
         let follower = runtime.follow();
         let (id, started) = (follower.state.began.id.clone(), follower.state.started);
@@ -263,7 +263,7 @@ impl Station {
         let jetstream = context(client);
         let (store, holdings) = self.prepare(&jetstream, &mut told).await?;
         let Self { nats, subjects, session, id, outbox, sessions, link, desk, handle, ear, ended, warned, .. } = self;
-        let largest = store.largest(client.server_info().max_payload);
+        let largest = store.largest(client.server_info().max_payload)?;
         let news = desk.news.clone();
         let mut sender = Sender { client, store: &store, outbox, subjects, session, id, holdings, largest, link };
         let roster = Roster::new(&nats.prefix, client, &jetstream);
@@ -332,7 +332,7 @@ pub async fn send_leftovers(nats: &Nats, sessions: &Sessions) -> Result<(), Trou
     let (client, _told) = connect(nats, Again::Never).await?;
     let jetstream = context(&client);
     let store = store::open(&jetstream, nats).await?;
-    let largest = store.largest(client.server_info().max_payload);
+    let largest = store.largest(client.server_info().max_payload)?;
     Post { client: &client, store: &store, nats, largest }.send_all(sessions, "").await
 }
 

@@ -104,12 +104,12 @@ impl Outbox {
         &self.place
     }
 
-    /// Means it for a server. Another one than before has nothing of it.
+    /// Means it for a server. Whether that one has the store of before is seen when it is reached.
     pub fn address(&mut self, server: &str) -> io::Result<()> {
         if self.is_for(server) {
             return Ok(());
         }
-        self.keep(Place { server: short(server).to_owned(), ..Place::default() })
+        self.keep(Place { server: short(server).to_owned(), ..self.place.clone() })
     }
 
     /// Whether it is meant for a server.
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_server_has_is_not_what_another_has() {
+    fn it_is_meant_for_one_server() {
         let root = tempfile::tempdir().expect("a folder");
         let mut outbox = Outbox::open(&folder(root.path())).expect("a file").expect("nobody else has it");
         outbox.address("a").expect("space");
@@ -245,6 +245,6 @@ mod tests {
         outbox.address("a").expect("space");
         assert!(outbox.is_for("a") && *outbox.place() == place);
         outbox.address("b").expect("space");
-        assert!(outbox.is_for("b") && !outbox.is_for("a") && outbox.place().seq == 0);
+        assert!(outbox.is_for("b") && !outbox.is_for("a") && outbox.place().seq == 7);
     }
 }

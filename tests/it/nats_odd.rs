@@ -62,6 +62,38 @@ fn what_was_meant_for_one_server_is_not_sent_to_another() {
 }
 
 #[test]
+fn a_server_behind_a_variable_is_another_one_when_the_variable_is() {
+    let servers = [NatsServer::start(), NatsServer::start()];
+    let project = project("${PLACE}", "", COMPLETE);
+    for (session, server) in ["s", "t"].iter().zip(&servers) {
+        let mut command = project.command(&["run", "--headless", "--trust", "-s", session]);
+        let ran = command.env("PLACE", server.url()).output().expect("creel starts");
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    }
+    let stored = servers[1].stored("CREEL");
+    assert!(stored.iter().all(|stored| stored.subject.starts_with("creel.events.t.")), "{stored:?}");
+    assert_eq!(texts(&servers[0].stored("CREEL")), journal(&project));
+}
+
+#[test]
+fn what_a_stream_has_forgotten_does_not_come_back_though_the_outbox_is_lost() {
+    let server = NatsServer::start();
+    let project = project(&server.url(), "", &format!("  - say: one\n{UNTIL_GO}"));
+    let mut session = project.start();
+    session.wait_for("prompt_sent");
+    until_sent(&project);
+    session.kill();
+    server.block_on(async {
+        let stream = async_nats::jetstream::new(server.client().await).get_stream("CREEL").await.expect("a stream");
+        stream.purge().sequence(3).await.expect("it has more");
+    });
+    project.write(".creel/sessions/s/outbox", "");
+    project.write("go", "");
+    assert_eq!(project.creel(&["resume", "s", "--headless"]).code, 0);
+    assert_eq!(texts(&server.stored("CREEL")), journal(&project)[2..]);
+}
+
+#[test]
 fn a_stream_that_came_back_with_less_gets_the_rest_though_others_wrote_on() {
     let mut server = NatsServer::start();
     let project = project(&server.url(), "", UNTIL_GO);
@@ -114,6 +146,20 @@ fn a_stream_that_takes_only_short_messages_gets_long_records_in_parts() {
     let project = project(&server.url(), LONG, COMPLETE);
     assert_eq!(project.run().code, 0);
     assert_eq!(texts(&server.stored("CREEL")).concat(), journal(&project).concat());
+}
+
+#[test]
+fn a_stream_that_takes_next_to_nothing_is_told() {
+    let server = NatsServer::start();
+    server.create(stream(Config { max_message_size: 512, ..Config::default() }));
+    let project = project(&server.url(), "", UNTIL_GO);
+    let session = project.start();
+    until("it says why", || {
+        link(&project)["why"] == "the stream CREEL takes messages of 512 bytes, and records need 1024"
+    });
+    project.write("go", "");
+    assert_eq!(session.end().code, 0);
+    assert_eq!(server.count("CREEL"), 0);
 }
 
 #[test]
@@ -210,14 +256,48 @@ fn of_two_sessions_of_one_name_each_is_reached_by_its_id() {
     assert_eq!(there.creel(&["pause", "-s", &ids[0], "--nats", &url]).code, 0);
     assert_eq!(both.each_ref().map(|project| project.kind("paused").len()), [1, 0]);
     both[0].does(&["unpause"]);
+    // The last record under the name is the other one's, and a screen follows the one that was meant.
+    both[1].does(&["message", "to the other one"]);
+    until_sent(&both[1]);
+    let mut screen = Terminal::open(&there, &["attach", "--nats", &url, &ids[0]], WIDE);
+    screen.wait_for("the session", |shown| shown.has("nats: connected"));
+    both[0].does(&["message", "to the one that is meant"]);
+    screen.wait_for("what comes", |shown| shown.has("to the one that is meant"));
+    assert!(!screen.text().contains("to the other one"));
     for (project, session) in both.iter().zip(sessions) {
         project.write("go", "");
         assert_eq!(session.end().code, 0);
     }
+    screen.wait_for("the end", |shown| shown.has("session complete"));
+    screen.press("q");
+    assert_eq!(screen.end(), 0);
     for (project, id) in both.iter().zip(&ids) {
         let shown = there.creel(&["show", id, "--json", "--nats", &url]);
         assert_eq!(shown.out.lines().collect::<Vec<_>>(), journal(project), "{}", shown.err);
     }
+}
+
+#[test]
+fn a_screen_follows_a_session_whose_server_lost_all_it_had() {
+    let mut server = NatsServer::start();
+    let (here, there) = two_machines(&server, "", UNTIL_GO);
+    let mut session = here.start();
+    session.wait_for("prompt_sent");
+    until_sent(&here);
+    let mut screen = Terminal::open(&there, &["attach", "--nats", &server.url(), "s"], WIDE);
+    screen.wait_for("the session", |shown| shown.has("nats: connected"));
+    server.kill();
+    screen.wait_for("that it is away", |shown| shown.has("nats: the connection was lost"));
+    server.forget();
+    server.up();
+    until_sent(&here);
+    here.does(&["message", "after all that"]);
+    screen.wait_for("what comes", |shown| shown.has("after all that") && shown.has("nats: connected"));
+    here.write("go", "");
+    screen.wait_for("the end", |shown| shown.has("session complete"));
+    screen.press("q");
+    assert_eq!(screen.end(), 0);
+    assert_eq!(session.end().code, 0);
 }
 
 #[test]
@@ -280,10 +360,24 @@ fn a_folder_that_creel_did_not_write_is_not_sent_and_disturbs_nobody() {
         project.write(&format!(".creel/sessions/{name}/journal.jsonl"), &format!("{first}\n"));
         project.write(&format!(".creel/sessions/{name}/outbox"), &place.to_string());
     }
+    // One whose end cannot be read is newer than one that has something to send.
+    let lines = journal(&project);
+    place["store"] = "".into();
+    project.write(".creel/sessions/left/outbox", &place.to_string());
+    let left: String =
+        lines.iter().map(|line| line.replace("\"session\":\"s\"", "\"session\":\"left\"") + "\n").collect();
+    let id = first["id"].as_str().expect("an id");
+    project.write(".creel/sessions/left/journal.jsonl", &left.replace(id, "1-b"));
+    project.write(".creel/sessions/bad/outbox", &place.to_string());
+    let bad: String = left.lines().take(2).map(|line| line.replace("\"left\"", "\"bad\"") + "\n").collect();
+    project.write(".creel/sessions/bad/journal.jsonl", &(bad.replace(id, "1-c") + "what?\n"));
     assert_eq!(project.creel(&["run", "--headless", "--trust", "-s", "t"]).code, 0);
     let stored = server.stored("CREEL");
-    let own =
-        |stored: &&Stored| ["s.", "t."].iter().any(|of| stored.subject.starts_with(&format!("creel.events.{of}")));
+    let sent = stored.iter().filter(|stored| stored.subject.starts_with("creel.events.left.")).count();
+    assert_eq!(sent, lines.len());
+    let own = |stored: &&Stored| {
+        ["s.", "t.", "left.", "bad."].iter().any(|of| stored.subject.starts_with(&format!("creel.events.{of}")))
+    };
     assert_eq!(stored.iter().filter(own).count(), stored.len());
     assert_eq!(of(&project, &stored), journal(&project));
     assert!(texts(&stored).iter().any(|text| text.contains("\"session\":\"t\"") && text.contains("session_ended")));

@@ -153,6 +153,17 @@ fn prepared(nats: &Nats) -> Result<(Vec<ServerAddr>, ConnectOptions), Trouble> {
     Ok((servers, options))
 }
 
+/// Where the records of a session go: a stream of a server, and the subjects there. No secret is in it.
+pub fn destination(nats: &Nats) -> String {
+    let servers = addresses(&nats.url, |name| std::env::var(name).ok());
+    // Without its variables nothing is sent anywhere.
+    let servers = servers.map_or_else(
+        |_| nats.shown(),
+        |servers| servers.into_iter().map(|server| server.url).collect::<Vec<_>>().join(","),
+    );
+    format!("{} {} {servers}", nats.stream.name, nats.prefix)
+}
+
 /// A server of a URL.
 #[cfg_attr(test, derive(Debug, PartialEq, Eq))]
 struct Address {

@@ -9,12 +9,12 @@
 
 use std::io;
 
-use async_nats::Client;
+use async_nats::{Client, connection::State};
 use serde::Deserialize;
 use tokio::sync::watch;
 
 use super::{
-    connection::Trouble,
+    connection::{Trouble, destination},
     link::Link,
     send::Sender,
     store::{Store, Whose},
@@ -54,10 +54,11 @@ impl Post<'_> {
             match self.rest(&folder) {
                 Ok(None) => {}
                 Ok(Some((outbox, id))) => {
-                    // What the server does not take now, it does not take of the next one either.
                     if let Err(Trouble(why)) = self.send(&folder, outbox, &id).await {
                         not_sent(&why);
-                        break;
+                        if self.client.connection_state() != State::Connected {
+                            break;
+                        }
                     }
                 }
                 Err(error) => not_sent(&error.to_string()),
@@ -69,10 +70,11 @@ impl Post<'_> {
     /// What a session may have left, and its id.
     fn rest(&self, folder: &Folder) -> io::Result<Option<(Outbox, String)>> {
         let Some(outbox) = Outbox::open(folder)? else { return Ok(None) };
-        if !outbox.is_for(&self.nats.destination()) {
+        let kept = outbox.place();
+        let is_ours = outbox.is_for(&destination(self.nats)) || kept.store == self.store.made;
+        if !is_ours {
             return Ok(None);
         }
-        let kept = outbox.place();
         let has_more = kept.store != self.store.made || outbox.letters(kept.offset)?.read()?.is_some();
         let Some(first) = outbox.letters(0)?.read()?.filter(|_| has_more) else { return Ok(None) };
         let First { session, id } = serde_json::from_slice(&first.line)?;

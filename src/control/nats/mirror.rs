@@ -68,6 +68,8 @@ pub struct Mirror {
     assembly: Assembly,
     /// Which stream was read, and up to where.
     read: (String, u64),
+    /// The last message there that was the session's.
+    own: u64,
     /// The last run that began.
     begun: RunId,
 }
@@ -112,7 +114,8 @@ impl Mirror {
         let read = (store.made.clone(), first.sequence - 1);
         let stream = nats.stream.name.clone();
         let assembly = Assembly::new(&id);
-        Ok(Self { folder, root, file, jetstream, stream, subjects, id, assembly, read, begun: RunId::default() })
+        let (own, begun) = (0, RunId::default());
+        Ok(Self { folder, root, file, jetstream, stream, subjects, id, assembly, read, own, begun })
     }
 
     /// Where the copy is.
@@ -171,9 +174,9 @@ impl Mirror {
     ) -> Result<Seen, Trouble> {
         let store = store::find(&self.jetstream, &self.stream).await?;
         // One that came back with less than it had is read again: what was taken is passed over.
-        let is_known = store.made == self.read.0 && store.is_of(self.read.1, &self.id).await?;
+        let is_known = store.made == self.read.0 && (self.own == 0 || store.is_of(self.own, &self.id).await?);
         if !is_known {
-            self.read = (store.made.clone(), 0);
+            (self.read, self.own) = ((store.made.clone(), 0), 0);
         }
         let mut messages = self.messages(&store).await?;
         link.send_replace(Link::Connected { behind: 0 });
@@ -218,6 +221,9 @@ impl Mirror {
     fn take(&mut self, message: &Message) -> Result<Vec<Record>, Trouble> {
         let info = message.info().map_err(|error| Trouble(format!("a message cannot be read: {error}")))?;
         self.read.1 = info.stream_sequence;
+        if message.headers.as_ref().is_some_and(|headers| header(headers, SESSION) == Some(&self.id)) {
+            self.own = info.stream_sequence;
+        }
         let lines = self.assembly.take(message.headers.as_ref(), &message.payload);
         self.file.write_all(lines.concat().as_bytes())?;
         let records: Vec<Record> = lines.iter().filter_map(|line| Record::from_line(line).ok()).collect();

@@ -8,6 +8,8 @@
 //! - Records leave in the order of the journal. A server that refuses one and takes the next can still hold them in
 //!   another order, until the refused one was sent again: each has its number, and creel's readers go by that.
 
+use std::collections::BTreeSet;
+
 use async_nats::{Client, HeaderMap};
 use tokio::{
     sync::watch,
@@ -55,7 +57,7 @@ pub(super) struct Sender<'a> {
 impl Sender<'_> {
     /// Sends all that there is, and what comes, until the session is over and the server has everything.
     pub(super) async fn run(&mut self, mut news: watch::Receiver<u64>) -> Result<(), Trouble> {
-        let mut wire = Wire::open(self.client).await?;
+        let mut wire = Wire::open(self.client, self.store.name()).await?;
         let mut letters = self.outbox.letters(self.holdings.place.offset)?;
         let mut window = Window::default();
         let mut over = false;
@@ -123,7 +125,7 @@ impl Sender<'_> {
         let subject = self.subjects.event(&letter.kind);
         let room = self.largest.saturating_sub(ENVELOPE + subject.len()).max(1);
         let of = letter.line.len().div_ceil(room).max(1);
-        let mut last_message = 0;
+        let mut missing = BTreeSet::new();
         for number in 1..=of {
             let part = (of > 1).then_some(number);
             let mut headers = HeaderMap::new();
@@ -137,14 +139,18 @@ impl Sender<'_> {
                 headers.insert(LAST_OF_SUBJECT, "0");
             }
             let piece = letter.line.slice((number - 1) * room..letter.line.len().min(number * room));
-            last_message = wire.send(subject.clone(), headers, piece).await?;
+            missing.insert(wire.send(subject.clone(), headers, piece).await?);
         }
         let (seq, end, bytes) = (letter.seq, letter.end, letter.line.len());
-        Ok(UnderWay { seq, end, bytes, last_message, missing: of, at: 0, since: now })
+        Ok(UnderWay { seq, end, bytes, missing, at: 0, since: now })
     }
 
     /// What the server says about a message; `last` is the last record that there is.
     async fn hear(&mut self, answer: Answer, window: &mut Window, last: u64) -> Result<(), Trouble> {
+        // Somebody else may answer, too.
+        if !window.awaits(answer.message) {
+            return Ok(());
+        }
         let kept = answer.said.map_err(in_words)?;
         // What the stream had of this session was looked at before. So it is one that was still on its way then, or
         // somebody else's.

@@ -35,6 +35,9 @@ use crate::{
 /// How long the server itself knows a message that it has.
 const KNOWN: Duration = Duration::from_mins(2);
 
+/// Smaller messages would be little but headers.
+const SMALLEST: usize = 1024;
+
 /// The stream, and whatever is not as the config says.
 #[derive(Debug)]
 pub struct Store {
@@ -199,10 +202,28 @@ pub struct Whose<'a> {
     pub id: &'a str,
 }
 
+impl Holdings {
+    /// What the stream has forgotten, it had: the first record goes before all others.
+    fn without_the_forgotten(mut self) -> Self {
+        if let Some(first) = self.beyond.first().filter(|_| self.place.seq == 0) {
+            self.place.seq = first - 1;
+        }
+        while self.beyond.remove(&(self.place.seq + 1)) {
+            self.place.seq += 1;
+        }
+        self
+    }
+}
+
 impl Store {
     /// A stream as it is.
     pub fn of(stream: Stream) -> Self {
         Self { made: stream.cached_info().created.to_string(), stream, differences: Vec::new() }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.stream.cached_info().config.name
     }
 
     /// Whether it takes what is published to these subjects.
@@ -241,7 +262,8 @@ impl Store {
         }
         // Its beginning may have been forgotten already, and the rest not.
         if names == Names::Plain && self.next_of(&whose.subjects.events(), 1).await?.is_some() {
-            names = Names::WithId;
+            let found = self.walk(whose, Place { names: Names::WithId, ..nothing }).await?;
+            return Ok(found.without_the_forgotten());
         }
         Ok(Holdings { place: Place { names, ..nothing }, beyond: BTreeSet::new() })
     }
@@ -262,9 +284,15 @@ impl Store {
     }
 
     /// The most bytes that a message may have, if a server takes that many.
-    pub fn largest(&self, max_payload: usize) -> usize {
-        let limit = usize::try_from(self.stream.cached_info().config.max_message_size).unwrap_or(0);
-        if limit == 0 { max_payload } else { max_payload.min(limit) }
+    pub fn largest(&self, max_payload: usize) -> Result<usize, Trouble> {
+        let Config { name, max_message_size, .. } = &self.stream.cached_info().config;
+        let limit = usize::try_from(*max_message_size).ok().filter(|limit| *limit > 0).unwrap_or(max_payload);
+        if limit < SMALLEST {
+            return Err(Trouble(format!(
+                "the stream {name} takes messages of {limit} bytes, and records need {SMALLEST}"
+            )));
+        }
+        Ok(max_payload.min(limit))
     }
 
     /// Reads what comes after a place.
@@ -315,6 +343,10 @@ impl Store {
 
     /// The message of a number, if it is there.
     async fn message(&self, at: u64) -> Result<Option<StreamMessage>, Trouble> {
+        // The server does not count from there, and says so.
+        if at == 0 {
+            return Ok(None);
+        }
         match self.stream.get_raw_message(at).await {
             Ok(message) => Ok(Some(message)),
             Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(None),

@@ -4,7 +4,7 @@
 //! - A record comes out when all of its messages have arrived, and not before the one in front of it.
 //! - What is under way has a limit, in records and in bytes: a journal is read no faster than the server takes it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use tokio::time::Instant;
 
@@ -16,17 +16,15 @@ const REFILL: usize = 64;
 const BYTES: usize = 8 << 20;
 
 /// A record that is under way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UnderWay {
     /// Its number.
     pub(super) seq: u64,
     /// Where it ends in the journal.
     pub(super) end: u64,
     pub(super) bytes: usize,
-    /// The number of its last message.
-    pub(super) last_message: u64,
-    /// How many of its messages have not arrived.
-    pub(super) missing: usize,
+    /// The numbers of its messages that have not arrived.
+    pub(super) missing: BTreeSet<u64>,
     /// The highest number that one of its messages has in the stream.
     pub(super) at: u64,
     /// When it left.
@@ -53,6 +51,8 @@ pub(super) struct Window {
     records: VecDeque<UnderWay>,
     bytes: usize,
     pub(super) rest: Rest,
+    /// When something of the first record arrived.
+    moved: Option<Instant>,
 }
 
 impl Window {
@@ -74,9 +74,9 @@ impl Window {
         self.records.is_empty()
     }
 
-    /// When the oldest left.
+    /// Since when nothing has moved: the first record left then, or something of it arrived.
     pub(super) fn since(&self) -> Option<Instant> {
-        self.records.front().map(|first| first.since)
+        self.records.front().map(|first| self.moved.map_or(first.since, |moved| moved.max(first.since)))
     }
 
     pub(super) fn leave(&mut self, record: UnderWay) {
@@ -84,19 +84,26 @@ impl Window {
         self.records.push_back(record);
     }
 
+    /// Whether something is still to be said of a message.
+    pub(super) fn awaits(&self, message: u64) -> bool {
+        self.records.iter().any(|record| record.missing.contains(&message))
+    }
+
     /// A message has arrived, under that number in the stream.
     pub(super) fn arrived(&mut self, message: u64, at: u64) {
         // They arrive in order, nearly always.
-        let which = self.records.iter().position(|record| message <= record.last_message);
-        if let Some(record) = which.and_then(|which| self.records.get_mut(which)) {
-            record.missing = record.missing.saturating_sub(1);
+        let Some(which) = self.records.iter_mut().position(|record| record.missing.remove(&message)) else { return };
+        if let Some(record) = self.records.get_mut(which) {
             record.at = record.at.max(at);
+        }
+        if which == 0 {
+            self.moved = Some(Instant::now());
         }
     }
 
     /// Takes off the first record, if the server has it.
     pub(super) fn take_off(&mut self) -> Option<UnderWay> {
-        let first = self.records.pop_front_if(|first| first.missing == 0)?;
+        let first = self.records.pop_front_if(|first| first.missing.is_empty())?;
         self.bytes -= first.bytes;
         Some(first)
     }
@@ -104,24 +111,31 @@ impl Window {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
-    fn record(seq: u64, bytes: usize, last_message: u64, missing: usize) -> UnderWay {
-        UnderWay { seq, end: seq * 10, bytes, last_message, missing, at: 0, since: Instant::now() }
+    fn record(seq: u64, bytes: usize, messages: impl IntoIterator<Item = u64>) -> UnderWay {
+        let missing = messages.into_iter().collect();
+        UnderWay { seq, end: seq * 10, bytes, missing, at: 0, since: Instant::now() }
     }
 
     #[test]
     fn a_record_comes_out_when_all_of_it_and_all_before_it_have_arrived() {
         let mut window = Window::default();
-        window.leave(record(1, 5, 1, 1));
-        window.leave(record(2, 5, 3, 2));
-        window.leave(record(3, 5, 4, 1));
+        window.leave(record(1, 5, [1]));
+        window.leave(record(2, 5, [2, 3]));
+        window.leave(record(3, 5, [4]));
         let out = |window: &mut Window| window.take_off().map(|record| (record.seq, record.at));
         window.arrived(4, 23);
         window.arrived(3, 22);
         assert_eq!(out(&mut window), None);
         window.arrived(1, 20);
         assert_eq!(out(&mut window), Some((1, 20)));
+        // What is said twice counts once.
+        window.arrived(1, 24);
+        window.arrived(3, 25);
+        assert!(window.awaits(2) && ![1, 3, 4, 5].into_iter().any(|message| window.awaits(message)));
         assert_eq!(out(&mut window), None);
         window.arrived(2, 21);
         assert_eq!([out(&mut window), out(&mut window), out(&mut window)], [Some((2, 22)), Some((3, 23)), None]);
@@ -129,9 +143,21 @@ mod tests {
     }
 
     #[test]
+    fn a_large_record_has_time_as_long_as_parts_of_it_arrive() {
+        let mut window = Window::default();
+        let long_ago = Instant::now().checked_sub(Duration::from_secs(60)).expect("the machine runs for longer");
+        window.leave(UnderWay { since: long_ago, ..record(1, 5, [1, 2]) });
+        window.leave(UnderWay { since: long_ago, ..record(2, 5, [3]) });
+        window.arrived(3, 7);
+        assert_eq!(window.since(), Some(long_ago));
+        window.arrived(1, 5);
+        assert!(window.since().is_some_and(|since| since.elapsed() < Duration::from_secs(30)));
+    }
+
+    #[test]
     fn what_is_under_way_is_limited_in_records_and_in_bytes() {
         let mut window = Window::default();
-        (1..=WINDOW as u64).for_each(|seq| window.leave(record(seq, 1, seq, 1)));
+        (1..=WINDOW as u64).for_each(|seq| window.leave(record(seq, 1, [seq])));
         assert!(window.is_full());
         window.rest = Rest::TooMuch;
         for seq in 1..REFILL as u64 {
@@ -143,7 +169,7 @@ mod tests {
         window.take_off();
         assert!(window.can_follow() && !window.is_full());
         let mut heavy = Window { rest: Rest::TooMuch, ..Window::default() };
-        heavy.leave(record(1, BYTES, 1, 1));
+        heavy.leave(record(1, BYTES, [1]));
         assert!(heavy.is_full() && !heavy.can_follow());
         heavy.arrived(1, 1);
         heavy.take_off();

@@ -18,6 +18,8 @@ use super::connection::Trouble;
 /// A way to the server for the messages of one sender.
 pub(super) struct Wire<'a> {
     client: &'a Client,
+    /// The stream that is meant.
+    stream: &'a str,
     /// What the names of all answers begin with, dot and all.
     inbox: String,
     answers: Subscriber,
@@ -56,6 +58,8 @@ pub(super) enum Refusal {
 #[derive(Deserialize)]
 struct Said {
     #[serde(default)]
+    stream: String,
+    #[serde(default)]
     seq: u64,
     #[serde(default)]
     duplicate: bool,
@@ -63,11 +67,11 @@ struct Said {
 }
 
 impl<'a> Wire<'a> {
-    pub(super) async fn open(client: &'a Client) -> Result<Self, Trouble> {
+    pub(super) async fn open(client: &'a Client, stream: &'a str) -> Result<Self, Trouble> {
         let inbox = format!("{}.", client.new_inbox());
         let answers = client.subscribe(format!("{inbox}*")).await;
         let answers = answers.map_err(|error| Trouble(format!("cannot subscribe: {error}")))?;
-        Ok(Self { client, inbox, answers, sent: 0 })
+        Ok(Self { client, stream, inbox, answers, sent: 0 })
     }
 
     /// Sends a message; its number.
@@ -85,25 +89,24 @@ impl<'a> Wire<'a> {
             let next = std::future::poll_fn(|context| Pin::new(&mut self.answers).poll_next(context)).await;
             let Some(message) = next else { return Err(Trouble("the connection was lost".to_owned())) };
             let number = message.subject.strip_prefix(self.inbox.as_str()).and_then(|number| number.parse().ok());
-            if let Some(number) = number {
-                return Ok(Answer { message: number, said: read(&message) });
+            if let (Some(message), Some(said)) = (number, read(&message, self.stream)) {
+                return Ok(Answer { message, said });
             }
         }
     }
 }
 
-fn read(message: &Message) -> Result<Kept, Refusal> {
+/// What a stream says. Others may hear the same subjects, and answer as well: that is nothing.
+fn read(message: &Message, stream: &str) -> Option<Result<Kept, Refusal>> {
     if message.status == Some(StatusCode::NO_RESPONDERS) {
-        return Err(Refusal::NoStream);
+        return Some(Err(Refusal::NoStream));
     }
-    match serde_json::from_slice(&message.payload) {
-        Ok(Said { error: None, seq, duplicate }) if seq > 0 => Ok(Kept { at: seq, again: duplicate }),
-        Ok(Said { error: Some(error), .. }) if error.error_code() == ErrorCode::STREAM_WRONG_LAST_SEQUENCE => {
-            Err(Refusal::NotTheFirst)
-        }
-        Ok(Said { error: Some(error), .. }) => Err(Refusal::Other(error.to_string())),
-        Ok(Said { error: None, .. }) => Err(Refusal::Other("it names no number".to_owned())),
-        Err(error) => Err(Refusal::Other(error.to_string())),
+    let said: Said = serde_json::from_slice(&message.payload).ok()?;
+    match said.error {
+        Some(error) if error.error_code() == ErrorCode::STREAM_WRONG_LAST_SEQUENCE => Some(Err(Refusal::NotTheFirst)),
+        Some(error) => Some(Err(Refusal::Other(error.to_string()))),
+        None if said.stream == stream && said.seq > 0 => Some(Ok(Kept { at: said.seq, again: said.duplicate })),
+        None => None,
     }
 }
 
@@ -111,8 +114,8 @@ fn read(message: &Message) -> Result<Kept, Refusal> {
 mod tests {
     use super::*;
 
-    fn said(payload: &'static str, status: Option<StatusCode>) -> Result<Kept, Refusal> {
-        read(&Message {
+    fn said(payload: &'static str, status: Option<StatusCode>) -> Option<Result<Kept, Refusal>> {
+        let message = Message {
             subject: "_INBOX.a.1".into(),
             reply: None,
             payload: payload.into(),
@@ -120,21 +123,22 @@ mod tests {
             status,
             description: None,
             length: 0,
-        })
+        };
+        read(&message, "CREEL")
     }
 
     #[test]
     fn what_the_server_says_is_a_number_or_a_refusal() {
-        assert_eq!(said(r#"{"stream":"CREEL","seq":7}"#, None), Ok(Kept { at: 7, again: false }));
+        assert_eq!(said(r#"{"stream":"CREEL","seq":7}"#, None), Some(Ok(Kept { at: 7, again: false })));
         let again = r#"{"stream":"CREEL","seq":7,"domain":"d","duplicate":true}"#;
-        assert_eq!(said(again, None), Ok(Kept { at: 7, again: true }));
-        assert_eq!(said("", Some(StatusCode::NO_RESPONDERS)), Err(Refusal::NoStream));
+        assert_eq!(said(again, None), Some(Ok(Kept { at: 7, again: true })));
+        assert_eq!(said("", Some(StatusCode::NO_RESPONDERS)), Some(Err(Refusal::NoStream)));
         let not_first = r#"{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 1"},"seq":0}"#;
-        assert_eq!(said(not_first, None), Err(Refusal::NotTheFirst));
+        assert_eq!(said(not_first, None), Some(Err(Refusal::NotTheFirst)));
         let full = r#"{"error":{"code":503,"err_code":10077,"description":"maximum bytes exceeded"},"stream":"CREEL","seq":0}"#;
         let told = "maximum bytes exceeded (code 503, error code 10077)".to_owned();
-        assert_eq!(said(full, None), Err(Refusal::Other(told)));
-        assert!(matches!(said(r#"{"stream":"CREEL"}"#, None), Err(Refusal::Other(_))));
-        assert!(matches!(said("hello", None), Err(Refusal::Other(_))));
+        assert_eq!(said(full, None), Some(Err(Refusal::Other(told))));
+        let of_others = [r#"{"stream":"CREEL"}"#, r#"{"stream":"OTHER","seq":7}"#, "+ACK", "hello", "{}"];
+        assert!(of_others.into_iter().all(|payload| said(payload, None).is_none()));
     }
 }
