@@ -114,6 +114,28 @@ async fn bare(url: &str, lines: &[String], name: &str) -> Result<Duration> {
     Ok(started.elapsed())
 }
 
+/// As many messages as such a session has records, at the pace at which it has them.
+async fn bursts(url: &str, name: &str, ready: std::sync::mpsc::Sender<()>) -> Result<()> {
+    const RECORDS_OF_AN_ITERATION: u32 = 6;
+    const BURST: u32 = 8 * RECORDS_OF_AN_ITERATION;
+    let jetstream = async_nats::jetstream::new(async_nats::connect(url).await?);
+    let subject = format!("creel.events.{name}.tool.called");
+    ready.send(())?;
+    let mut left = ITERATIONS * RECORDS_OF_AN_ITERATION;
+    while left > 0 {
+        let mut under_way = Vec::new();
+        for seq in 1..=BURST.min(left) {
+            under_way.push(jetstream.publish(subject.clone(), line(seq).into()).await?);
+        }
+        left = left.saturating_sub(BURST);
+        for ack in under_way {
+            ack.await?;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(())
+}
+
 /// The first record of a session.
 fn first(name: &str) -> String {
     format!(
@@ -135,9 +157,12 @@ fn session() -> Result<Vec<Finding>> {
     let session = |agent, nats| stage.session(agent, nats);
     let compared = compare(9, || session(QUICK, Some(&stage.nats)), || session(QUICK, None))?;
     let hasty = compare(25, || session(NOTHING, Some(&stage.nats)), || session(NOTHING, None))?;
+    let beside = compare(25, || stage.session_beside_a_sender(NOTHING), || session(NOTHING, None))?;
     let what = format!("{ITERATIONS} iterations with a server");
-    let text = hasty.tell(&format!("{what}, of an agent that does nothing"), "without");
-    Ok(vec![compared.finding(&what, "without", 1.05), Finding { text, verdict: Verdict::Information }])
+    let hasty = hasty.tell(&format!("{what}, of an agent that does nothing"), "without");
+    let beside = beside.tell("the same, while another program publishes as much", "without");
+    let for_information = |text| Finding { text, verdict: Verdict::Information };
+    Ok(vec![compared.finding(&what, "without", 1.05), for_information(hasty), for_information(beside)])
 }
 
 /// A command to a session and its answer, against a bare request to a program that only answers.
@@ -277,6 +302,23 @@ impl Stage {
         check(left.state.iterations.current == ITERATIONS, "not all iterations took place")?;
         fs::remove_dir_all(&folder.path)?;
         Ok(took)
+    }
+
+    /// A session without a server, and beside it nothing but the same messages, a few at a time: so much it loses to the
+    /// server's own work, if that has the same processors.
+    fn session_beside_a_sender(&self, agent: &str) -> Result<Duration> {
+        let (url, name) = (self.url.clone(), self.name());
+        let (ready_in, ready) = std::sync::mpsc::channel();
+        let sender = std::thread::spawn(move || -> std::result::Result<(), String> {
+            let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let tokio = tokio.map_err(|error| error.to_string())?;
+            tokio.block_on(bursts(&url, &name, ready_in)).map_err(|error| error.to_string())
+        });
+        ready.recv()?;
+        let started = Instant::now();
+        self.session(agent, None)?;
+        sender.join().map_err(|_| "the sender is gone")??;
+        Ok(started.elapsed())
     }
 
     fn until_answered(&self, client: &Client, subject: &str) -> Result<()> {
