@@ -331,7 +331,7 @@ impl Tui {
         let became = sheet.read(ended);
         if signal.is_some() {
             // The terminal is not taken again: it may be gone, and whoever wrote there with it.
-            let why = became.map_or_else(|why| why, |_| sheet.kept("the session was ended"));
+            let why = became.map_or_else(|why| why, |_| sheet.kept(self.what_ends()));
             let _ = writeln!(io::stderr(), "creel: {why}");
             self.stop_session().await;
             self.stay = Stay::NoLonger(Parting::Done);
@@ -467,6 +467,14 @@ impl Tui {
             self.model.take(spot, &record);
         }
         Ok(())
+    }
+
+    /// What comes to an end with the screen, in words.
+    const fn what_ends(&self) -> &'static str {
+        match &self.source.helm {
+            Some(Helm::Here(_)) => "the session was ended",
+            Some(Helm::There(_)) | None => "the screen was closed",
+        }
     }
 
     /// A session of this process ends with it; any other goes on.

@@ -90,7 +90,10 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        give_back();
+        // Once is enough: a second time would put the cursor on what was said since.
+        if is_taken() {
+            give_back();
+        }
     }
 }
 

@@ -215,7 +215,7 @@ fn a_signal_ends_the_persons_own_editor_and_the_session() {
     for signal in [Signal::TERM, Signal::HUP] {
         let (tools, editor) = waiting_editor();
         // Also where a shell stays between: it is not the editor that creel has started.
-        let editor = format!("true && {editor}");
+        let editor = format!("echo 'as a brick' >> \"$1\" && {editor}");
         let project = scripted(TWO_HELD, COMPLETE);
         let mut terminal = Terminal::run_with(&project, &[("EDITOR", &editor)]);
         await_gate(&terminal, "Final delivery");
@@ -227,7 +227,22 @@ fn a_signal_ends_the_persons_own_editor_and_the_session() {
         terminal.is_as_it_was();
         assert!(!lives(pid));
         assert_eq!(project.outcome().as_deref(), Some("cancelled"));
+        is_told_for_good(&terminal, &project);
     }
+}
+
+/// What was written in the editor is in a file, whose name nothing was written over.
+#[track_caller]
+fn is_told_for_good(terminal: &Terminal, project: &Project) {
+    let files = fs::read_dir(project.root()).expect("a folder").filter_map(|file| Some(file.ok()?.path()));
+    let kept: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "md")).collect();
+    let [kept] = &kept[..] else { panic!("{kept:?}") };
+    assert!(fs::read_to_string(kept).expect("a text").ends_with("red\nas a brick\n"));
+    let bytes = terminal.bytes();
+    let last = |text: &str| bytes.windows(text.len()).rposition(|window| window == text.as_bytes());
+    let told = last(&format!("what you wrote is in {}", kept.display()));
+    assert!(told.is_some() && told > last("\u{1b}[?1049l"), "{}", terminal.text());
+    assert!(terminal.text().replace('\n', "").contains(&kept.display().to_string()), "{}", terminal.text());
 }
 
 // The retry limit
