@@ -154,7 +154,7 @@ pub struct Model {
     pub modals: Vec<Modal>,
     /// The gate that was put aside, with what was chosen in it.
     pub aside: Option<Box<GateModal>>,
-    /// A message that was begun and not sent.
+    /// A message that was begun and not sent, as long as no editor has it.
     pub draft: String,
     /// What was written and sent, as long as nobody said what became of it.
     pub sent: Sent,
@@ -361,6 +361,14 @@ impl Model {
             Mode::Live => self.now,
             Mode::Replay(_) => self.recorded,
         }
+    }
+
+    /// A message waits to be gone on with, behind another one that does.
+    pub fn keep_draft(&mut self, text: &str) {
+        if !self.draft.is_empty() && !text.is_empty() {
+            self.draft.push_str("\n\n");
+        }
+        self.draft.push_str(text);
     }
 
     /// Says something at the bottom of the screen.

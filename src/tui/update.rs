@@ -10,7 +10,12 @@ use crossterm::event::{KeyEvent, KeyEventKind, KeyModifiers, MouseEvent};
 use super::{
     keymap::{Action, Context},
     modals::{
-        Modal, editor::Purpose, gate::GateModal, help::HelpModal, palette::PaletteModal, search::SearchModal,
+        Modal,
+        editor::{EditorModal, Purpose},
+        gate::GateModal,
+        help::HelpModal,
+        palette::PaletteModal,
+        search::SearchModal,
         viewer::ViewerModal,
     },
     model::{Mode, Model, Pane},
@@ -131,7 +136,9 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
         }
         Msg::Refused(command, why) => {
             // What was written and refused is not lost: it is there again, to be made better.
-            model.modals.extend(model.sent.take(&command).map(Modal::Editor));
+            if let Some(editor) = model.sent.take(&command) {
+                bring_back(model, editor);
+            }
             model.say(Role::Warning, why);
             Vec::new()
         }
@@ -154,6 +161,18 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
         }
         Msg::Edited { purpose, before, text } => edited_outside(model, purpose, &before, &text),
     }
+}
+
+/// Lays out again what was written and not taken. It may come late: whatever has the keys by then keeps them, and has it
+/// below itself. Only what was written at a gate comes over one.
+fn bring_back(model: &mut Model, editor: Box<EditorModal>) {
+    let over = match model.modals.last() {
+        None => true,
+        Some(Modal::Gate(_)) => editor.purpose.is_of_a_gate(),
+        Some(_) => false,
+    };
+    let below = usize::from(!over);
+    model.modals.insert(model.modals.len() - below, Modal::Editor(editor));
 }
 
 fn on_key(model: &mut Model, key: KeyEvent, reload: Reload<'_>) -> Vec<Ask> {

@@ -1016,6 +1016,39 @@ fn a_refusal_that_comes_late_brings_back_what_was_refused() {
     assert_eq!(editor_text(&screen), None, "it was taken");
     screen.told(Msg::Refused(message("two"), "the session is over".into()));
     assert_eq!(editor_text(&screen).as_deref(), Some("two"));
+    // What is being written meanwhile keeps the keys.
+    screen.press("ctrl-s m");
+    screen.type_text("thr");
+    screen.told(Msg::Refused(message("two"), "the session is over".into()));
+    assert_eq!(toast(&screen), "the session is over");
+    screen.type_text("ee");
+    assert_eq!(editor_text(&screen).as_deref(), Some("three"));
+    screen.press("esc");
+    assert_eq!(editor_text(&screen).as_deref(), Some("two"));
+    screen.press("esc");
+    assert_eq!((editor_text(&screen), screen.model.draft.as_str()), (None, "three\n\ntwo"));
+}
+
+#[test]
+fn a_refusal_takes_no_key_from_a_question_and_comes_over_the_gate_that_it_is_about() {
+    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    screen.press("m");
+    screen.type_text("Hello");
+    screen.press("ctrl-s q");
+    screen.told(Msg::Refused(Command::Message("Hello".into()), "the session is over".into()));
+    assert!(matches!(screen.model.modals.last(), Some(Modal::Quit(_))));
+    screen.press("esc");
+    assert_eq!(editor_text(&screen).as_deref(), Some("Hello"));
+    let mut screen = Screen::of(&scenes::final_delivery(), SMALL).armed();
+    screen.press("e");
+    screen.type_text(" as a brick");
+    let asks = screen.press("ctrl-s");
+    let [Ask::Command(command)] = &asks[..] else { panic!("{asks:?}") };
+    assert!(at_gate(&screen));
+    screen.told(Msg::Refused(command.clone(), "item 1 is with the agent now".into()));
+    assert!(editor_text(&screen).is_some_and(|text| text.ends_with(" as a brick")));
+    screen.press("esc esc");
+    assert!(at_gate(&screen));
 }
 
 #[test]

@@ -52,6 +52,19 @@ impl Purpose {
         }
     }
 
+    /// Whether it can be written at a gate.
+    pub const fn is_of_a_gate(&self) -> bool {
+        match self {
+            Self::Answer(_) | Self::Item(_) => true,
+            Self::Message
+            | Self::MessageNow
+            | Self::NewTask
+            | Self::ChangeTask { .. }
+            | Self::Done(_)
+            | Self::Block(_) => false,
+        }
+    }
+
     /// What stands over the text, in more and in fewer words.
     fn titles(&self) -> Vec<String> {
         let words: &[&str] = match self {

@@ -58,7 +58,8 @@ pub(super) fn on_gate(model: &mut Model, asked: Asked) -> Vec<Ask> {
         Asked::Write => {
             // At the gate of a submit there is something to begin with: what the agent would be told.
             let told = model.session.as_ref().and_then(State::remediation).filter(|_| model.draft.is_empty());
-            let editor = EditorModal::new(Purpose::Answer(id), &told.unwrap_or_else(|| model.draft.clone()));
+            let editor =
+                EditorModal::new(Purpose::Answer(id), &told.unwrap_or_else(|| std::mem::take(&mut model.draft)));
             lay_over(model, Modal::Editor(Box::new(editor)))
         }
         Asked::Edit(item) => {
@@ -97,7 +98,8 @@ pub(super) fn on_editor_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
             }
             // What was written is kept: a message that was left comes back with the next one.
             if purpose.keeps_a_draft() {
-                model.draft = editor.text();
+                let text = editor.text();
+                model.keep_draft(&text);
             }
             model.modals.pop();
             Vec::new()
@@ -133,9 +135,6 @@ pub(super) fn edited_outside(model: &mut Model, purpose: Purpose, before: &str, 
 
 /// Somebody has written what they wanted to. What cannot be understood goes back to the editor.
 fn finish_editing(model: &mut Model, editor: EditorModal) -> Vec<Ask> {
-    if editor.purpose.keeps_a_draft() {
-        model.draft.clear();
-    }
     match meant(&editor.purpose, editor.text()) {
         Ok(asks) => {
             model.sent.keep(&asks, editor);

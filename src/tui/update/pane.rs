@@ -80,7 +80,7 @@ fn is_past(model: &Model) -> bool {
 
 pub(super) fn write(model: &mut Model, purpose: Purpose) -> Vec<Ask> {
     if is_live(model) {
-        let editor = EditorModal::new(purpose, &model.draft);
+        let editor = EditorModal::new(purpose, &std::mem::take(&mut model.draft));
         model.modals.push(Modal::Editor(Box::new(editor)));
     }
     Vec::new()
