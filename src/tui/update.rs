@@ -143,10 +143,12 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
             Vec::new()
         }
         Msg::Unanswered(command, why) => {
-            // It may have arrived, and is not to be sent twice without a thought: it waits where drafts do.
-            let sent = model.sent.take(&command).filter(|editor| editor.purpose.keeps_a_draft());
-            if let Some(editor) = sent.filter(|_| model.draft.is_empty()) {
-                model.draft = editor.text();
+            // It may have arrived, and is not to be sent twice without a thought: a message waits where drafts do, and
+            // whatever else was written says so itself.
+            match model.sent.take(&command) {
+                Some(editor) if editor.purpose.keeps_a_draft() => model.keep_draft(&editor.text()),
+                Some(editor) => bring_back(model, Box::new(editor.in_doubt())),
+                None => {}
             }
             model.say(Role::Warning, why);
             Vec::new()

@@ -1047,6 +1047,9 @@ fn a_refusal_takes_no_key_from_a_question_and_comes_over_the_gate_that_it_is_abo
     assert!(at_gate(&screen));
     screen.told(Msg::Refused(command.clone(), "item 1 is with the agent now".into()));
     assert!(editor_text(&screen).is_some_and(|text| text.ends_with(" as a brick")));
+    screen.press("ctrl-s");
+    screen.told(Msg::Unanswered(command.clone(), "it does not answer".into()));
+    assert!(editor_text(&screen).is_some_and(|text| text.ends_with(" as a brick")));
     screen.press("esc esc");
     assert!(at_gate(&screen));
 }
@@ -1061,6 +1064,24 @@ fn what_may_have_arrived_is_not_sent_again_and_not_lost() {
     assert_eq!((editor_text(&screen), toast(&screen)), (None, "it does not answer"));
     screen.press("m");
     assert_eq!(editor_text(&screen).as_deref(), Some("Hello"));
+}
+
+#[test]
+fn what_may_have_arrived_is_not_lost_for_what_was_written_since() {
+    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let silent = |text: &str| Msg::Unanswered(Command::Message(text.into()), "it does not answer".into());
+    for text in ["one", "two"] {
+        screen.press("m");
+        screen.type_text(text);
+        screen.press("ctrl-s");
+    }
+    screen.press("m");
+    screen.type_text("three");
+    screen.told(silent("one"));
+    screen.told(silent("two"));
+    assert_eq!(screen.press("ctrl-s"), asked(Command::Message("three".into())));
+    screen.press("m");
+    assert_eq!(editor_text(&screen).as_deref(), Some("one\n\ntwo"));
 }
 
 #[test]

@@ -246,6 +246,10 @@ fn a_refused_change_reason_or_result_is_there_again() {
         assert!(editor(&screen).ends_with(text), "{keys}");
         assert_eq!(toast(&screen), "there is no task task_5");
         assert_eq!(screen.press("ctrl-s"), asks, "{keys}: it can be sent again");
+        screen.told(Msg::Unanswered(command.clone(), "it does not answer".into()));
+        assert!(editor(&screen).ends_with(text), "{keys}");
+        assert!(screen.frame().contains("it may have arrived"), "{keys}: {}", screen.frame());
+        assert_eq!(screen.press("ctrl-s"), asks, "{keys}: it can be sent again");
         screen.press("j");
         assert!(screen.model.modals.is_empty(), "{keys}: what was taken does not come back");
     }

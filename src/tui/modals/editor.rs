@@ -100,6 +100,8 @@ pub struct EditorModal {
     area: TextArea<'static>,
     show_change: bool,
     asked_to_leave: bool,
+    /// It was sent once, and nobody said what became of it.
+    in_doubt: bool,
 }
 
 impl EditorModal {
@@ -111,7 +113,13 @@ impl EditorModal {
         area.set_wrap_mode(WrapMode::WordOrGlyph);
         area.move_cursor(tui_textarea::CursorMove::Bottom);
         area.move_cursor(tui_textarea::CursorMove::End);
-        Self { purpose, before: clean, area, show_change: false, asked_to_leave: false }
+        Self { purpose, before: clean, area, show_change: false, asked_to_leave: false, in_doubt: false }
+    }
+
+    /// The same, of which nobody knows whether it has arrived.
+    #[must_use]
+    pub fn in_doubt(self) -> Self {
+        Self { in_doubt: true, ..self }
     }
 
     /// What was written.
@@ -175,6 +183,8 @@ impl EditorModal {
         }
         let keys: &[&str] = if self.asked_to_leave {
             &["esc once more throws the change away", "ctrl-s keeps it"]
+        } else if self.in_doubt {
+            &["it may have arrived: ctrl-s sends it once more", "ctrl-d what changed", "ctrl-o $EDITOR", "esc leave"]
         } else {
             &["ctrl-s done", "ctrl-d what changed", "ctrl-o $EDITOR", "esc leave"]
         };
