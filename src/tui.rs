@@ -42,7 +42,7 @@ use rustix::process::Signal;
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    control::{editor::Sheet, headless::Signals, helm::Helm, nats::link::Link, outputs::end},
+    control::{editor::Sheet, headless::Signals, helm::Helm, nats::link::Link, outputs::end, text::plain},
     engine::{
         event::{By, StopHow},
         input::Command,
@@ -177,7 +177,12 @@ pub async fn run(source: Source, options: Options) -> io::Result<Parting> {
     };
     tui.load_replay()?;
     let followed = tui.follow().await;
-    tui.courier.part().await;
+    let left = tui.courier.part().await;
+    // What is said now is to be on the terminal as it was.
+    drop(tui.screen);
+    for words in left.iter().filter_map(|left| left.words(&mut tui.model.sent)) {
+        let _ = writeln!(io::stderr(), "creel: {}", plain(&words));
+    }
     followed?;
     Ok(match tui.stay {
         Stay::NoLonger(parting) => parting,

@@ -3,14 +3,21 @@
 //! # Invariants
 //! - In the order in which it was asked for, one at a time.
 //! - The screen never waits: a session that does not answer takes no key away, and no signal.
+//! - Nothing is dropped without a word: what is not known to have arrived when the screen leaves is handed back.
 
 use std::time::Duration;
 
-use tokio::{sync::mpsc, task::JoinHandle};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+};
 
-use super::update::Msg;
+use super::{model::Sent, update::Msg};
 use crate::{
-    control::helm::{Helm, Unheeded},
+    control::{
+        helm::{Helm, Unheeded},
+        socket::message::Request,
+    },
     engine::input::Command,
 };
 
@@ -22,7 +29,42 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub(super) struct Courier {
     asked: mpsc::UnboundedSender<Vec<Command>>,
     told: mpsc::UnboundedReceiver<Msg>,
-    way: JoinHandle<()>,
+    way: JoinHandle<Vec<Left>>,
+    /// Says that nobody waits any longer.
+    enough: oneshot::Sender<()>,
+}
+
+/// Something that was asked for and is not known to be done, now that nobody waits for it any more.
+#[derive(Debug, PartialEq)]
+pub(super) enum Left {
+    /// It was not sent.
+    Unsent(Command),
+    /// It was sent, and nobody answered.
+    Unanswered(Command),
+    /// It was refused, and why.
+    Refused(Command, String),
+}
+
+impl Left {
+    /// What a person who has left is told about it: with what they wrote, if they did. That a session did not do at its end
+    /// what a key asked for is no news.
+    pub(super) fn words(&self, sent: &mut Sent) -> Option<String> {
+        let mut what = |command| sent.take(command).map(|editor| editor.text());
+        match self {
+            Self::Unsent(command) => Some(format!("not sent: {}", what(command).unwrap_or_else(|| name(command)))),
+            Self::Unanswered(command) => {
+                let what = what(command).unwrap_or_else(|| name(command));
+                Some(format!("not answered, and it is not known whether it was taken: {what}"))
+            }
+            Self::Refused(command, why) => what(command).map(|text| format!("not taken, {why}: {text}")),
+        }
+    }
+}
+
+/// A command by the name that it has on the control socket.
+fn name(command: &Command) -> String {
+    let request = serde_json::to_value(Request::from(command.clone())).unwrap_or_default();
+    request["do"].as_str().unwrap_or("a command").replace('_', " ")
 }
 
 impl Courier {
@@ -30,12 +72,14 @@ impl Courier {
     pub(super) fn new(helm: Option<Helm>) -> Self {
         let (asked, to_carry) = mpsc::unbounded_channel();
         let (tell, told) = mpsc::unbounded_channel();
+        let (enough, no_longer) = oneshot::channel();
         let way = tokio::spawn(async move {
-            if let Some(helm) = helm {
-                carry(helm, to_carry, tell).await;
+            match helm {
+                Some(helm) => carry(helm, to_carry, tell, no_longer).await,
+                None => Vec::new(),
             }
         });
-        Self { asked, told, way }
+        Self { asked, told, way, enough }
     }
 
     /// Asks for these things, one after the other, until one is refused.
@@ -52,17 +96,49 @@ impl Courier {
         }
     }
 
-    /// The screen is about to leave. What was asked for last is still on its way.
-    pub(super) async fn part(self) {
-        drop(self.asked);
-        let _ = tokio::time::timeout(FAREWELL, self.way).await;
+    /// The screen is about to leave. What was asked for last is still on its way, for a moment; gives what has not arrived.
+    pub(super) async fn part(self) -> Vec<Left> {
+        let Self { asked, mut told, mut way, enough } = self;
+        drop(asked);
+        let unsent = if let Ok(carried) = tokio::time::timeout(FAREWELL, &mut way).await {
+            carried
+        } else {
+            // It may have come to its end just now.
+            let _ = enough.send(());
+            way.await
+        };
+        let mut left = Vec::new();
+        while let Ok(msg) = told.try_recv() {
+            left.extend(match msg {
+                Msg::Refused(command, why) => Some(Left::Refused(command, why)),
+                Msg::Unanswered(command, _) => Some(Left::Unanswered(command)),
+                _ => None,
+            });
+        }
+        // One who panicked has told the log.
+        left.extend(unsent.unwrap_or_default());
+        left
     }
 }
 
-async fn carry(helm: Helm, mut asked: mpsc::UnboundedReceiver<Vec<Command>>, tell: mpsc::UnboundedSender<Msg>) {
+/// Carries until nothing more can come, or it is enough; gives what has not arrived.
+async fn carry(
+    helm: Helm,
+    mut asked: mpsc::UnboundedReceiver<Vec<Command>>,
+    tell: mpsc::UnboundedSender<Msg>,
+    mut enough: oneshot::Receiver<()>,
+) -> Vec<Left> {
     while let Some(commands) = asked.recv().await {
-        for command in commands {
-            let answer = helm.command(command.clone()).await;
+        let mut commands = commands.into_iter();
+        while let Some(command) = commands.next() {
+            let answer = tokio::select! {
+                answer = helm.command(command.clone()) => answer,
+                _ = &mut enough => {
+                    let others = std::iter::from_fn(|| asked.try_recv().ok()).flatten();
+                    let unsent = commands.chain(others).map(Left::Unsent);
+                    return std::iter::once(Left::Unanswered(command)).chain(unsent).collect();
+                }
+            };
             let goes_on = answer.is_ok();
             // A screen that has left wants no answer.
             let _ = tell.send(match answer {
@@ -75,4 +151,5 @@ async fn carry(helm: Helm, mut asked: mpsc::UnboundedReceiver<Vec<Command>>, tel
             }
         }
     }
+    Vec::new()
 }

@@ -331,8 +331,32 @@ fn a_session_that_does_not_answer_takes_no_key_from_the_screen() {
     terminal.press("d");
     assert_eq!(terminal.end(), 0);
     assert_eq!(session.project.kind("paused").len(), 1);
+    who_leaves_a_silent_session_is_told_what_was_not_sent(&session);
     assert_eq!(session.project.creel(&["stop", "--now"]).code, 0);
     session.ends("cancelled");
+}
+
+#[track_caller]
+fn who_leaves_a_silent_session_is_told_what_was_not_sent(session: &Background) {
+    let mut terminal = Terminal::open(&session.project, &["attach"], WIDE);
+    terminal.wait_for_status("paused");
+    let creel = Pid::from_raw(session.pid).expect("a process");
+    kill_process(creel, Signal::STOP).expect("it is there");
+    terminal.press("p m");
+    terminal.wait_for_text("Message to the agent");
+    terminal.type_text("Look at the lexer.");
+    terminal.press("ctrl-s q");
+    terminal.wait_for_text("Leave?");
+    terminal.press("d");
+    assert_eq!(terminal.end(), 0);
+    terminal.is_as_it_was();
+    let text = terminal.text();
+    assert!(text.contains("creel: not sent: Look at the lexer."), "{text}");
+    assert!(text.contains("it is not known whether it was taken: unpause"), "{text}");
+    // What was said not to be sent does not come later.
+    kill_process(creel, Signal::CONT).expect("it is there");
+    session.waits_for("unpaused");
+    assert_eq!(session.project.kind("message_queued").len(), 0);
 }
 
 /// Runs `creel pending edit 1` with this as the editor; gives the exit code and what the terminal showed.
