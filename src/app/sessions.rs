@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 
 use serde_json::json;
 
-use super::{Failure, Result, print, project, remote::Server, stage};
+use super::{Failure, Result, print, project, remote::Server, stage, steer::choose};
 use crate::{
     config::Settings,
     control::{
@@ -156,10 +156,8 @@ fn as_json(listed: &Listed) -> serde_json::Value {
 
 /// A session of this project, or the copy of one elsewhere.
 fn found(copy: Option<&Mirror>, config: &ConfigArgs, session: &str) -> Result<Folder> {
-    let folder = match copy {
-        Some(copy) => copy.folder().clone(),
-        None => project::sessions_of(config)?.1.folder(session),
-    };
+    let Some(copy) = copy else { return choose::called(session, config, &project::sessions_of(config)?.1) };
+    let folder = copy.folder().clone();
     if folder.exists() { Ok(folder) } else { Err(JournalError::Missing(session.to_owned()).into()) }
 }
 

@@ -339,7 +339,7 @@ fn a_session_that_does_not_answer_takes_no_key_from_the_screen() {
 #[track_caller]
 fn who_leaves_a_silent_session_is_told_what_was_not_sent(session: &Background) {
     let mut terminal = Terminal::open(&session.project, &["attach"], WIDE);
-    terminal.wait_for_status("paused");
+    terminal.wait_for_text("paused");
     let creel = Pid::from_raw(session.pid).expect("a process");
     kill_process(creel, Signal::STOP).expect("it is there");
     terminal.press("p m");

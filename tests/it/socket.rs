@@ -281,6 +281,13 @@ fn the_session_is_named_or_the_agents_own_or_the_only_one() {
     let mut own = project.command(&["status", "--json"]);
     let own = Ran::of(&own.env("CREEL_SESSION", "two").output().expect("creel starts"));
     assert!(own.out.contains("\"session\": \"two\""), "{}{}", own.out, own.err);
+    // A project that is not there, or has no such session, hides none that is here.
+    for elsewhere in [project.root().join("moved"), project.root().join("sub")] {
+        let mut own = project.command(&["status", "--json"]);
+        own.env("CREEL_SESSION", "two").env("CREEL_PROJECT", elsewhere);
+        let own = Ran::of(&own.output().expect("creel starts"));
+        assert!(own.out.contains("\"session\": \"two\""), "{}{}", own.out, own.err);
+    }
     project.write("go", "");
     assert_eq!(one.end().code, 0);
     assert!(two.wait().expect("it ended").success());
@@ -301,6 +308,10 @@ fn an_agent_reaches_its_own_session() {
     let sent = ["from a hook"].into_iter().chain(places.map(|(_, what)| what)).map(|what| format!("\"{what}\""));
     assert_eq!(heard, sent.collect::<Vec<_>>());
     assert!(project.prompts()[1].1.contains("from inside"));
+    let mut shown = project.command(&["show", "s", "--json"]);
+    shown.current_dir("/").env("CREEL_SESSION", "s").env("CREEL_PROJECT", project.root());
+    let shown = Ran::of(&shown.output().expect("creel starts"));
+    assert!(shown.code == 0 && shown.out.contains("from elsewhere"), "{}{}", shown.out, shown.err);
 }
 
 // What is said on the wire

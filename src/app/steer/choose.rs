@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{
     app::{Failure, Result, project},
-    control::cli::steer::SessionArgs,
+    control::cli::{ConfigArgs, steer::SessionArgs},
     journal::{self, Folder, JournalError, Sessions},
 };
 
@@ -25,21 +25,26 @@ pub(in crate::app) fn running_if_any(args: &SessionArgs) -> Result<Option<Folder
 
 /// The session that is named, running or not.
 pub(in crate::app) fn named(args: &SessionArgs, sessions: &Sessions) -> Result<Option<Folder>> {
-    let own = own(args, sessions);
-    let Some(name) = &args.session else {
-        return own.map_or(Ok(None), |own| existing(own).map(Some));
-    };
-    let here = sessions.folder(name);
-    let own = own.filter(|own| own.name == *name && !here.exists());
-    existing(own.unwrap_or(here)).map(Some)
+    match &args.session {
+        Some(name) => called(name, &args.config, sessions).map(Some),
+        None => own(&args.config, sessions).map(existing).transpose(),
+    }
 }
 
-/// The session whose agent or hook asks. It may have gone to another folder: what tells it the session tells the project, too.
-fn own(args: &SessionArgs, here: &Sessions) -> Option<Folder> {
+/// The session of this name: one of these, or else the one whose agent or hook asks.
+pub(in crate::app) fn called(name: &str, config: &ConfigArgs, sessions: &Sessions) -> Result<Folder> {
+    let here = sessions.folder(name);
+    let own = own(config, sessions).filter(|own| own.name == name && !here.exists());
+    existing(own.unwrap_or(here))
+}
+
+/// The session whose agent or hook asks. It may have gone to another folder: what tells it the session tells the project,
+/// too. A project that does not have it, such as one that was moved, hides none that is here.
+fn own(config: &ConfigArgs, here: &Sessions) -> Option<Folder> {
     let name = std::env::var("CREEL_SESSION").ok().filter(|name| !name.is_empty())?;
-    let project = std::env::var_os("CREEL_PROJECT").filter(|root| !root.is_empty() && args.config.config.is_none());
-    let sessions = project.map_or_else(|| here.clone(), |root| Sessions::of(Path::new(&root)));
-    Some(sessions.folder(&name))
+    let project = std::env::var_os("CREEL_PROJECT").filter(|root| !root.is_empty() && config.config.is_none());
+    let there = project.map(|root| Sessions::of(Path::new(&root)).folder(&name)).filter(Folder::exists);
+    Some(there.unwrap_or_else(|| here.folder(&name)))
 }
 
 fn existing(folder: Folder) -> Result<Folder> {
