@@ -8,7 +8,7 @@ use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Layout, Rect},
     text::{Line, Span},
-    widgets::{Block, BorderType, Widget as _},
+    widgets::{Block, BorderType, Paragraph, Widget as _},
 };
 
 use super::{
@@ -17,7 +17,7 @@ use super::{
     panes,
     runs::Run,
     stream::Reload,
-    text::fit,
+    text::{fit, wrap},
     theme::{Role, Theme},
 };
 use crate::{control::text::plain, engine::tasks::graph::Graph};
@@ -145,13 +145,23 @@ pub fn prepare(model: &mut Model, reload: Reload<'_>) {
     model.stream_lines = model.stream.in_sight(size.0, size.1, &model.theme, reload);
 }
 
+/// A word in place of everything. Who wants to leave and is asked about it without seeing that, is told.
+fn draw_too_small(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    let (style, width) = (theme.style(Role::Warning), usize::from(area.width));
+    let lines = if model.modals.iter().any(|modal| matches!(modal, Modal::Quit(_))) {
+        wrap(&[("too small for creel: make it larger to answer".to_owned(), style)], width, 0)
+    } else {
+        vec![Line::styled(fit("too small for creel", width), style)]
+    };
+    Paragraph::new(lines).render(area, buffer);
+}
+
 /// Draws the whole screen.
 pub fn draw(model: &mut Model, area: Rect, buffer: &mut Buffer) {
     let theme = model.theme.clone();
     buffer.set_style(area, theme.style(Role::Text));
     let Some(places) = places(model, area) else {
-        let text = fit("too small for creel", usize::from(area.width));
-        Line::styled(text, theme.style(Role::Warning)).render(Rect { height: area.height.min(1), ..area }, buffer);
+        draw_too_small(model, &theme, area, buffer);
         return;
     };
     status::draw(model, &theme, places.status, buffer);

@@ -816,7 +816,10 @@ fn what_is_not_seen_is_not_answered() {
 #[test]
 fn whether_to_leave_is_asked_once_where_there_is_room_for_the_question() {
     let mut screen = Screen::of(&scenes::first_turn(), (20, 5));
+    assert_eq!(screen.frame().trim(), "too small for creel");
     assert_eq!(screen.press("ctrl-c ctrl-c y"), []);
+    let words = screen.frame().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(words, "too small for creel: make it larger to answer");
     screen.told(Msg::Paste("text".into()));
     screen.told(Msg::Resize(SMALL.0, SMALL.1));
     assert!(screen.frame().contains("Leave?"));
