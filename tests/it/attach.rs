@@ -336,12 +336,20 @@ fn a_session_that_does_not_answer_takes_no_key_from_the_screen() {
     session.ends("cancelled");
 }
 
+/// Whether a process is halted, with all its threads: each of them halts by itself.
+fn is_halted(pid: i32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it is there").filter_map(Result::ok);
+    let mut stats = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
+    stats.all(|stat| stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T')))
+}
+
 #[track_caller]
 fn who_leaves_a_silent_session_is_told_what_was_not_sent(session: &Background) {
     let mut terminal = Terminal::open(&session.project, &["attach"], WIDE);
     terminal.wait_for_text("paused");
     let creel = Pid::from_raw(session.pid).expect("a process");
     kill_process(creel, Signal::STOP).expect("it is there");
+    until("it is halted", || is_halted(session.pid));
     terminal.press("p m");
     terminal.wait_for_text("Message to the agent");
     terminal.type_text("Look at the lexer.");
