@@ -149,8 +149,9 @@ fn on_hook_finished(state: &State, run: RunId, result: RunResult) -> Step {
     let by_hand = dispatch.cause == dispatch::Cause::ByHand;
     finished.piped = !by_hand && dispatch::is_piped(spec, dispatch.point, dispatch::view(&finished), judged.verdict);
     let trouble = trouble(dispatch, &finished, judged.escalates);
+    let told = state.only_told(dispatch, &finished.hook, &judged);
     let step = Step::record(Event::HookFinished(Box::new(finished)));
-    trouble.into_iter().fold(step, Step::and)
+    trouble.into_iter().chain(told).fold(step, Step::and)
 }
 
 /// What a broken hook leaves beside its record.

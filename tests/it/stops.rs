@@ -7,7 +7,7 @@ use creel::engine::{
     event::{By, Event, Outcome, Presence, PromptReason},
     hooks::point::Point,
     input::{Command, Input},
-    policy::{AgentSpec, FinalDelivery, Judge, Preset, StopHook, When},
+    policy::{AgentSpec, FinalDelivery, Judge, OnFailure, Preset, StopHook, When},
     session::gate::{About, Choice},
     stop::{
         Action, StopResult,
@@ -27,7 +27,7 @@ use serde_json::{Map, json};
 
 use crate::support::{
     scenes::until,
-    world::{Answer, DONE, Script, World, breaks, does, exits, passes, prints, stop_command, wants},
+    world::{Answer, DONE, Script, World, breaks, completes, does, exits, passes, prints, stop_command, wants},
 };
 
 const WORKING: Answer = Answer::Says("Working.");
@@ -481,6 +481,27 @@ fn a_session_that_leads_itself_ends_when_the_hooks_that_run_have_ended() {
     "]];
     expected.assert_eq(&world.run().story());
     assert!(killed.resume().story().ends_with("ended complete (enough)\n"));
+}
+
+#[test]
+fn a_failure_after_a_task_is_only_told_where_the_agent_leads_itself() {
+    let script = outside().hook_with(Point::OnTaskComplete, "deploy", [exits(1, "", "no")], |spec| {
+        spec.on_failure = Some(OnFailure::Escalate);
+    });
+    let mut world = World::begin(script);
+    world.settle();
+    for id in ["one", "two"] {
+        let new = NewTask { id: Some(id.into()), goal: id.into(), ..NewTask::default() };
+        tool(&mut world, Command::Task(TaskCommand::Add(new)));
+    }
+    tool(&mut world, completes("one", "text"));
+    let mut world = world.run();
+    let told = "  warning the hook `deploy` at on_task_complete needs a person: no\n";
+    assert!(world.story().ends_with(told), "{}", world.story());
+    assert_eq!((world.state.gates.open.is_some(), world.state.outcome()), (false, None));
+    tool(&mut world, completes("two", "text"));
+    let state = |id: &str| world.state.tasks.graph.get(id).map(|task| task.state);
+    assert_eq!((world.refused.len(), state("two")), (0, Some(TaskState::Completed)));
 }
 
 fn start(task: &str, max_iterations: u32) -> Command {

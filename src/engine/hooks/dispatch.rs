@@ -185,8 +185,7 @@ impl Dispatch {
 impl Done {
     /// Why a person has to look.
     pub(crate) fn needs_a_person(&self, point: Point) -> String {
-        let why = self.judgement.reason.as_deref().unwrap_or("it failed");
-        format!("the hook `{}` at {point} needs a person: {why}", self.hook)
+        needs_a_person(point, &self.hook, &self.judgement)
     }
 
     /// What a run adds to the feedback. The reason of a failure that does not block is context, too.
@@ -195,6 +194,12 @@ impl Done {
         let printed = self.piped.as_ref().filter(|_| *verdict == Verdict::Pass && context.is_none());
         [reason, context].into_iter().flatten().chain(printed).map(String::as_str)
     }
+}
+
+/// Why a hook that escalates needs a person.
+pub(crate) fn needs_a_person(point: Point, hook: &str, judgement: &Judgement) -> String {
+    let why = judgement.reason.as_deref().unwrap_or("it failed");
+    format!("the hook `{hook}` at {point} needs a person: {why}")
 }
 
 fn each_once<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {

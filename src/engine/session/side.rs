@@ -2,18 +2,20 @@
 //!
 //! # Invariants
 //! - What cannot be run here never gets into a dispatch: each one comes to its end.
+//! - A session that the agent leads itself is never held: what needs a person there is only told.
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::{GateAbout, State, gate::About};
+use super::{GateAbout, State, gate::About, warning};
 use crate::engine::{
     Step,
     effect::TaskFacts,
     event::Event,
     hooks::{
-        dispatch::{Cause, Dispatch},
+        dispatch::{Cause, Dispatch, needs_a_person},
         point::Point,
         resolve::{self, HookRef},
+        verdict::Judgement,
     },
 };
 
@@ -94,6 +96,12 @@ impl Side {
 }
 
 impl State {
+    /// What a hook of a task event needs a person for, where the agent leads itself: there is no main line that could be held.
+    pub(in crate::engine) fn only_told(&self, dispatch: &Dispatch, hook: &str, judged: &Judgement) -> Option<Event> {
+        let tells = matches!(dispatch.cause, Cause::Task(_)) && judged.escalates && self.is_led_from_outside();
+        tells.then(|| warning(needs_a_person(dispatch.point, hook, judged)))
+    }
+
     /// The gate for a failure beside the main line.
     pub(super) fn take_up_trouble(&self) -> Option<Step> {
         let off = |trouble: &&Trouble| self.is_off(&HookRef::new(Point::OnTaskComplete, &trouble.hook));

@@ -86,11 +86,12 @@ impl State {
             .dispatch
             .as_ref()
             .is_some_and(|side| side.running.as_ref().is_some_and(|it| it.run == finished.run));
+        let outside = self.is_led_from_outside();
         let Some(dispatch) = self.dispatch_of(finished.run) else { return };
         dispatch.finished(spec.as_ref(), finished);
         if !by_hand {
             self.pipelines.step_finished(finished);
-        } else if !finished.again {
+        } else if !finished.again && !outside {
             self.side.look();
         }
         self.side.settle();
