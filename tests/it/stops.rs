@@ -628,6 +628,41 @@ fn what_waits_for_a_person_is_not_completed() {
 }
 
 #[test]
+fn no_other_judgement_gets_a_loop_past_its_person() {
+    let (mut world, id) = with_a_task(outside());
+    tool(&mut world, register(&id, Preset::Promise));
+    tool(&mut world, start(&id, 3));
+    let known = world.state.stop.loops[0].id.clone();
+    let next = Command::Loop(LoopCommand::Next { id: known.clone(), checkpoint: None });
+    let complete = Command::Loop(LoopCommand::Complete { id: known.clone(), promise: Promise::Complete });
+    for said in ["<promise>ESCALATE</promise>", "Working.", "<promise>COMPLETE</promise>"] {
+        tool(&mut world, judge(&known, said));
+        for more in [next.clone(), complete.clone()] {
+            tool(&mut world, more);
+            let why = world.refused.pop().expect("refused");
+            assert!(why.contains("waits for a person: its task is blocked"), "{said}: {why}");
+        }
+    }
+    assert_eq!(decisions(&world).len(), 3);
+    world.command(Command::Task(TaskCommand::Start { id, context: None }));
+    tool(&mut world, next);
+    assert_eq!((world.refused.as_slice(), world.state.stop.loops[0].iteration), (&[][..], 2));
+}
+
+#[test]
+fn a_loop_over_a_session_that_leads_itself_is_judged_again() {
+    let mut world = World::begin(outside());
+    world.settle();
+    tool(&mut world, register("story", Preset::Promise));
+    tool(&mut world, start("story", 3));
+    let known = world.state.stop.loops[0].id.clone();
+    tool(&mut world, judge(&known, "<promise>ESCALATE</promise>"));
+    tool(&mut world, judge(&known, "<promise>COMPLETE</promise>"));
+    tool(&mut world, Command::Loop(LoopCommand::Complete { id: known, promise: Promise::Complete }));
+    assert_eq!((world.refused.as_slice(), world.state.stop.loops[0].is_over), (&[][..], true));
+}
+
+#[test]
 fn a_loop_goes_on_when_a_person_has_looked() {
     for whole_session in [false, true] {
         let script = Script::new().agent(&[WORKING]).attended(&[(About::Escalation, Choice::Continue)]);

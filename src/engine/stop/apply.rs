@@ -157,13 +157,17 @@ impl State {
         if let Some(judging) = known.judging.take() {
             known.results = judging.results;
         }
-        let (action, reason) = (decided.action, decided.reason.clone());
-        known.decided = Some(StopResult {
-            next_prompt: decided.next_prompt.clone(),
-            metadata: decided.metadata.clone(),
-            ..StopResult::new(action, reason.clone())
-        });
-        let task = known.task.clone();
+        let (action, reason, task) = (decided.action, decided.reason.clone(), known.task.clone());
+        let escalated = known.decided.as_ref().is_some_and(|before| before.action == Action::Escalate);
+        // What waits for a person does not get past them with another word.
+        let stays = escalated && self.is_blocked(&task);
+        if let Some(known) = self.loop_mut(id).filter(|_| !stays) {
+            known.decided = Some(StopResult {
+                next_prompt: decided.next_prompt.clone(),
+                metadata: decided.metadata.clone(),
+                ..StopResult::new(action, reason.clone())
+            });
+        }
         // Who leads itself is told by the answer; there is no main line that could be held.
         if action == Action::Escalate && !outside {
             self.stop.escalated = Some((decided.hook.clone(), task, reason));

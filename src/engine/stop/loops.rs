@@ -6,7 +6,7 @@
 //! # Invariants
 //! - A task has at most one loop that is open, and a loop at most one judgement in flight.
 //! - A loop that was decided to escalate blocks its task, once, and holds the session at the end of the turn. Until a person
-//!   has looked it neither goes on nor completes anything.
+//!   has looked it neither goes on nor completes anything, whatever is decided about it meanwhile.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -222,10 +222,11 @@ impl State {
                 iterations(known.max_iterations)
             ));
         }
-        match known.decided.as_ref().map(|decided| decided.action) {
-            Some(Action::Complete) => return Err(format!("{id} is decided to be complete: complete it")),
-            Some(Action::Escalate) => return Err(format!("{id} waits for a person: its task is blocked")),
-            Some(Action::Continue) | None => {}
+        if self.waits_for_a_person(known) {
+            return Err(format!("{id} waits for a person: its task is blocked"));
+        }
+        if known.decided.as_ref().is_some_and(|decided| decided.action == Action::Complete) {
+            return Err(format!("{id} is decided to be complete: complete it"));
         }
         let (task, iteration) = (known.task.clone(), known.iteration);
         let kept = checkpoint.map(|data| ToKeep { task, iteration, hook: None, data });
