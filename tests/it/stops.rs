@@ -704,10 +704,6 @@ fn a_loop_that_escalates_in_a_turn_that_nothing_judges_is_taken_up_all_the_same(
         let script = Script::new().piped(Point::PostIteration, "lint", [prints("unused")]);
         script.plan(|plan| plan.gates.final_delivery = Some(FinalDelivery::Auto))
     };
-    let repaired = || {
-        let checks = [wants(Some("Repair it.")), does("green")];
-        Script::new().submits().built_in(Point::BeforeSubmit, "run_tests", checks)
-    };
     let scenes = [
         (failing(), PromptReason::Iteration, 2),
         (failing().plan(|plan| plan.max_iterations = 1), PromptReason::Iteration, 1),
@@ -731,6 +727,29 @@ fn a_loop_that_escalates_in_a_turn_that_nothing_judges_is_taken_up_all_the_same(
         assert_eq!((gates, world.state.iterations.current), (1, iterations), "{}", world.story());
         assert_ne!(world.state.outcome(), Some(Outcome::Escalated));
         assert_eq!(world.state.tasks.graph.get(&id).map(|task| task.state), Some(TaskState::Active));
+    }
+}
+
+/// A session that is submitted after one repair.
+fn repaired() -> Script {
+    let checks = [wants(Some("Repair it.")), does("green")];
+    Script::new().submits().built_in(Point::BeforeSubmit, "run_tests", checks)
+}
+
+fn submits(world: &World) -> usize {
+    world.events.iter().filter(|event| matches!(event, Event::PipelineStarted { .. })).count()
+}
+
+#[test]
+fn who_accepts_what_was_submitted_does_not_submit_it_again() {
+    let accepts = [(About::Escalation, Choice::Complete)];
+    let (mut world, id) = at_prompt(repaired().attended(&accepts), PromptReason::Remediation);
+    escalate(&mut world, &id);
+    let announced = Script::new().submits().hook_with(Point::AfterSubmit, "announce", [exits(1, "", "no")], |spec| {
+        spec.on_failure = Some(OnFailure::Escalate);
+    });
+    for world in [world.run(), script_run(announced.attended(&accepts))] {
+        assert_eq!((world.state.outcome(), submits(&world)), (Some(Outcome::Complete), 1), "{}", world.story());
     }
 }
 

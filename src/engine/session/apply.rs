@@ -22,7 +22,7 @@ use crate::engine::{
         resolve::{self, HookRef},
     },
     ids::RunId,
-    submit::Back,
+    submit::{Back, Finished, PipelineOutcome},
     time::{At, Span},
 };
 
@@ -356,7 +356,9 @@ impl State {
         self.gates.open = None;
         self.asks.waiting.clear();
         self.pipelines.course = None;
-        self.pipelines.followed = false;
+        // A person may end anew what had ended: that is no other loop, and what was submitted is submitted.
+        let was_cut = |last: &Finished| last.outcome == PipelineOutcome::Cancelled;
+        self.pipelines.followed &= self.ending.is_some() && !self.pipelines.last.as_deref().is_some_and(was_cut);
         self.stop.promised = None;
         if let Phase::Escalated(why) = &self.phase {
             self.turns.escalated = Some(why.clone());
