@@ -105,16 +105,23 @@ impl State {
         }
         if let Some(ending) = self.ending.as_mut().filter(|ending| ending.interrupted) {
             // The loop was over before: only the end was cut short.
-            *ending = Ending::offering(ending.outcome, &ending.reason);
+            let before = ending.before.take();
+            *ending = Ending { before, ..Ending::offering(ending.outcome, &ending.reason) };
             self.phase = Phase::Delivering;
             return;
         }
         let stopped = self.ending.as_ref().is_some_and(|ending| ending.outcome == Outcome::Cancelled);
         if stopped || matches!(self.phase, Phase::Ended(_)) {
-            self.ending = None;
+            let before = self.ending.take().and_then(|ending| ending.before);
             self.retry.errors = 0;
             if self.outcome() == Some(Outcome::Escalated) {
                 self.looked_at();
+            }
+            // The loop was over when a person was needed, unless it is given more.
+            if let Some(before) = before.filter(|end| end.outcome != Outcome::Limit || max_iterations.is_none()) {
+                self.ending = Some(*before);
+                self.phase = Phase::Delivering;
+                return;
             }
             // A session that never came to its first iteration sets up again.
             let set_up = self.iterations.current > 0;

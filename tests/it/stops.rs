@@ -754,6 +754,22 @@ fn who_accepts_what_was_submitted_does_not_submit_it_again() {
 }
 
 #[test]
+fn a_session_that_was_escalated_after_its_loop_goes_on_after_it() {
+    let held = Script::new().piped(Point::PostIteration, "lint", [prints("unused")]);
+    let held = held.plan(|plan| plan.gates.final_delivery = Some(FinalDelivery::Auto));
+    for (script, reason) in [(repaired(), PromptReason::Remediation), (held.submits(), PromptReason::FinalDelivery)] {
+        let (mut world, id) = at_prompt(script.plan(|plan| plan.max_iterations = 1), reason);
+        escalate(&mut world, &id);
+        let escalated = world.run();
+        assert_eq!(escalated.state.outcome(), Some(Outcome::Escalated), "{}", escalated.story());
+        let world = World::from_events(escalated.script, &escalated.events).resume();
+        let task = world.state.tasks.graph.get(&id).map(|task| task.state);
+        let end = (world.state.outcome(), submits(&world), world.state.iterations.current, task);
+        assert_eq!(end, (Some(Outcome::Complete), 1, 1, Some(TaskState::Active)), "{}", world.story());
+    }
+}
+
+#[test]
 fn a_loop_has_as_many_iterations_as_it_was_given_and_a_task_one_loop() {
     let (mut world, id) = with_a_task(Script::new().agent(&[WORKING]));
     tool(&mut world, start(&id, 1));

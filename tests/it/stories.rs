@@ -608,6 +608,30 @@ fn a_failure_after_a_task_that_must_escalate_holds_the_session_between_two_turns
 }
 
 #[test]
+fn a_session_that_a_task_hook_escalated_after_the_loop_is_submitted_when_it_is_resumed() {
+    let script = Script::new().agent([DONE]).submits().plan(|plan| plan.max_iterations = 1).hook_with(
+        Point::OnTaskComplete,
+        "deploy",
+        [exits(1, "", "no")],
+        |spec| spec.on_failure = Some(OnFailure::Escalate),
+    );
+    let mut world = World::begin(script);
+    world.settle();
+    world.command(completes("T1", "text"));
+    let escalated = world.run();
+    assert_eq!(escalated.state.outcome(), Some(Outcome::Escalated), "{}", escalated.story());
+    let before = escalated.story();
+    let story = World::from_events(escalated.script, &escalated.events).resume().story();
+    expect![[r#"
+          SessionResumed
+        submit
+        submit done (every check has passed)
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]
+    .assert_eq(&story[before.len()..]);
+}
+
+#[test]
 fn exit_2_is_what_the_hook_itself_says_and_no_failure() {
     for on_failure in [OnFailure::Ignore, OnFailure::Escalate] {
         let script = Script::new().hook_with(Point::Stop, "tests", [blocks("red"), passes()], |spec| {

@@ -363,7 +363,9 @@ impl State {
         if let Phase::Escalated(why) = &self.phase {
             self.turns.escalated = Some(why.clone());
         }
-        self.ending = Some(Ending { delivery, ..Ending::offering(outcome, reason) });
+        let cut_short = self.ends_well() && outcome == Outcome::Escalated;
+        let before = self.ending.take().filter(|_| cut_short).map(Box::new);
+        self.ending = Some(Ending { delivery, before, ..Ending::offering(outcome, reason) });
         self.phase = Phase::Delivering;
     }
 

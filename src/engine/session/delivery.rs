@@ -29,6 +29,8 @@ pub struct Ending {
     pub seen: Vec<ItemId>,
     /// Whether a person cut the end short.
     pub interrupted: bool,
+    /// The good end that the loop had come to before it was escalated after all: whoever resumes goes on with that.
+    pub before: Option<Box<Self>>,
 }
 
 /// Why a session ended that somebody stopped.
@@ -38,7 +40,7 @@ impl Ending {
     /// What is held is still offered.
     pub(crate) fn offering(outcome: Outcome, reason: &str) -> Self {
         let (reason, seen) = (reason.to_owned(), Vec::new());
-        Self { outcome, reason, delivery: DeliverRest::Offer, approved: None, seen, interrupted: false }
+        Self { outcome, reason, delivery: DeliverRest::Offer, approved: None, seen, interrupted: false, before: None }
     }
 
     /// What is held stays held.
@@ -87,7 +89,7 @@ impl State {
     }
 
     /// Whether nothing is known that a person would have to look at.
-    fn ends_well(&self) -> bool {
+    pub(super) fn ends_well(&self) -> bool {
         self.ending.as_ref().is_some_and(|ending| match ending.outcome {
             Outcome::Complete | Outcome::Limit | Outcome::Forced => !ending.interrupted,
             Outcome::Escalated | Outcome::Aborted | Outcome::Failed | Outcome::Cancelled => false,
