@@ -158,19 +158,21 @@ impl AcpAgent {
         if self.running.as_mut().is_some_and(|running| running.link.is_gone()) {
             self.bury().await;
         }
-        self.forget_the_past(turn).await;
+        self.leave_the_past(request.conversation, turn).await;
         self.start(turn).await?;
         let conversation = self.converse(request.conversation, turn).await?;
         self.prompt(request, conversation, turn).await
     }
 
-    /// What the agent said since its last turn is no part of this one.
-    async fn forget_the_past(&mut self, turn: &mut Turn<'_>) {
+    /// What the agent said since its last turn is no part of another conversation. Where the same one goes on, that is for the
+    /// prompt to see to: what was asked for meanwhile is answered in its turn.
+    async fn leave_the_past(&mut self, wanted: Conversation, turn: &mut Turn<'_>) {
         let Some(running) = &mut self.running else { return };
-        let conversation = running.conversation.clone();
-        let link = &mut running.link;
-        Stage::new(link, turn.updates, &mut self.services, Listening::Live, conversation).forget_the_past().await;
-        running.link.attention.turn_to();
+        if wanted == Conversation::Same && running.conversation.is_some() {
+            return;
+        }
+        let (conversation, link) = (running.conversation.clone(), &mut running.link);
+        Stage::new(link, turn.updates, &mut self.services, Listening::Live, conversation).leave_the_past().await;
     }
 
     /// Starts the agent, unless it runs.
@@ -340,7 +342,6 @@ impl AcpAgent {
         turn: &mut Turn<'_>,
     ) -> Result<TurnEnd, Stop> {
         let Some(running) = &mut self.running else { return Err(Stop::Failed(TurnFailure::new("the agent is gone"))) };
-        self.services.next_turn();
         let mut stage = Stage::new(
             &mut running.link,
             turn.updates,
@@ -348,7 +349,7 @@ impl AcpAgent {
             Listening::Live,
             Some(conversation.clone()),
         );
-        stage.forget_the_past().await;
+        stage.begin_turn().await;
         let text = if turn.lost { self.place.with_goal(&request.text) } else { request.text.clone() };
         let content = vec![s::ContentBlock::from(text)];
         let mut asked = Box::pin(stage.link.ask(s::PromptRequest::new(conversation.clone(), content)));

@@ -588,6 +588,27 @@ async fn what_is_said_between_turns_is_part_of_none() {
     assert_eq!(turn(&mut *agent, again("")).await.1.said(), "two");
 }
 
+#[tokio::test]
+async fn leave_that_is_asked_for_between_turns_is_given_in_the_next_one() {
+    let dir = folder();
+    let first = json!([
+        {"say": "one"}, {"end": "end_turn"}, {"wait_file": "over"}, {"ask": {"wait": false}}, {"run": "touch asked"},
+        {"if_allowed": [{"run": "touch allowed"}]},
+    ]);
+    let mut agent = agent(&json!({"turns": [first, [{"say": "two"}]]}), dir.path());
+    assert_eq!(turn(&mut *agent, request("")).await.1.said(), "one");
+    std::fs::write(in_folder(&dir, "over"), "").expect("a file");
+    eventually("it has asked", || in_folder(&dir, "asked").exists()).await;
+    let (cancel, mut heard) = (CancellationToken::new(), Heard::default());
+    let listening = heard.clone();
+    let (end, ()) = tokio::join!(agent.turn(again(""), &mut heard, &cancel), async {
+        eventually("a person is asked", || !listening.asked().is_empty()).await;
+        listening.answer("allow");
+    });
+    assert_eq!((end, heard.said().as_str()), (Ok(ended(StopReason::EndTurn)), "two"));
+    assert!(in_folder(&dir, "allowed").exists(), "the agent was told");
+}
+
 /// An agent with a child in its group, and one that left it.
 fn with_children(last: &Value) -> Value {
     json!({"turns": [[

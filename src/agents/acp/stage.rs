@@ -186,19 +186,35 @@ impl<'a> Stage<'a> {
         self.pass_on().await;
     }
 
-    /// What was said since the last turn is no part of this one; what was asked is answered all the same. An agent that still
-    /// talks is waited for, a while.
-    pub(super) async fn forget_the_past(&mut self) {
-        let mut before = 0;
+    /// A turn begins. What was asked since the last one is answered in it.
+    pub(super) async fn begin_turn(&mut self) {
+        let mut asked = self.forget_the_past().await;
+        self.services.next_turn();
+        self.link.attention.turn_to();
+        self.take_in(&mut asked).await;
+    }
+
+    /// Another conversation begins. Nobody is asked any more for what was asked in the last one.
+    pub(super) async fn leave_the_past(&mut self) {
+        let mut asked = self.forget_the_past().await;
+        self.link.attention.turn_to();
+        self.unask();
+        self.take_in(&mut asked).await;
+    }
+
+    /// What was said since the last turn is no part of this one; what was asked for is done all the same, but for requests for
+    /// leave: those are given back. An agent that still talks is waited for, a while.
+    async fn forget_the_past(&mut self) -> Vec<FromAgent> {
+        let (mut before, mut asked) = (0, Vec::new());
         for _ in 0..PAUSES {
             let (mut said, mut batch) = (0, Vec::new());
             while let Ok(one) = self.link.heard.try_recv() {
                 match one {
                     FromAgent::Text(_) => said += 1,
-                    other @ (FromAgent::Update { .. }
-                    | FromAgent::Permission(..)
-                    | FromAgent::Wants(_)
-                    | FromAgent::Terminal(_)) => batch.push(other),
+                    request @ FromAgent::Permission(..) => asked.push(request),
+                    other @ (FromAgent::Update { .. } | FromAgent::Wants(_) | FromAgent::Terminal(_)) => {
+                        batch.push(other);
+                    }
                 }
             }
             self.take_in(&mut batch).await;
@@ -209,6 +225,7 @@ impl<'a> Stage<'a> {
             before = missed;
             sleep(PAUSE).await;
         }
+        asked
     }
 
     /// Whether the agent did something in this turn.

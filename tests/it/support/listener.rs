@@ -80,6 +80,13 @@ impl Heard {
         self.with(|seen| seen.groups.len())
     }
 
+    /// Takes this option for all that was asked and not answered yet.
+    pub(crate) fn answer(&self, option: &str) {
+        for request in self.with(|seen| std::mem::take(&mut seen.unanswered)) {
+            let _ = request.answer.send(PermissionAnswer::Selected(option.to_owned()));
+        }
+    }
+
     pub(crate) fn asked(&self) -> Vec<(ToolCall, Vec<PermissionOption>)> {
         self.with(|seen| seen.asked.clone())
     }
