@@ -27,7 +27,7 @@ use serde_json::{Map, json};
 
 use crate::support::{
     scenes::until,
-    world::{Answer, DONE, Script, World, breaks, completes, does, exits, passes, prints, stop_command, wants},
+    world::{Answer, DONE, Ran, Script, World, breaks, completes, does, exits, passes, prints, stop_command, wants},
 };
 
 const WORKING: Answer = Answer::Says("Working.");
@@ -730,10 +730,14 @@ fn a_loop_that_escalates_in_a_turn_that_nothing_judges_is_taken_up_all_the_same(
     }
 }
 
-/// A session that is submitted after one repair.
-fn repaired() -> Script {
-    let checks = [wants(Some("Repair it.")), does("green")];
+/// A session that is submitted.
+fn submitted(checks: impl Into<Vec<Ran>>) -> Script {
     Script::new().submits().built_in(Point::BeforeSubmit, "run_tests", checks)
+}
+
+/// The same, after one repair.
+fn repaired() -> Script {
+    submitted([wants(Some("Repair it.")), does("green")])
 }
 
 fn submits(world: &World) -> usize {
@@ -745,9 +749,10 @@ fn who_accepts_what_was_submitted_does_not_submit_it_again() {
     let accepts = [(About::Escalation, Choice::Complete)];
     let (mut world, id) = at_prompt(repaired().attended(&accepts), PromptReason::Remediation);
     escalate(&mut world, &id);
-    let announced = Script::new().submits().hook_with(Point::AfterSubmit, "announce", [exits(1, "", "no")], |spec| {
-        spec.on_failure = Some(OnFailure::Escalate);
-    });
+    let announced =
+        submitted([does("green")]).hook_with(Point::AfterSubmit, "announce", [exits(1, "", "no")], |spec| {
+            spec.on_failure = Some(OnFailure::Escalate);
+        });
     for world in [world.run(), script_run(announced.attended(&accepts))] {
         assert_eq!((world.state.outcome(), submits(&world)), (Some(Outcome::Complete), 1), "{}", world.story());
     }
@@ -755,9 +760,9 @@ fn who_accepts_what_was_submitted_does_not_submit_it_again() {
 
 #[test]
 fn a_session_that_was_escalated_after_its_loop_goes_on_after_it() {
-    let held = Script::new().piped(Point::PostIteration, "lint", [prints("unused")]);
+    let held = submitted([does("green")]).piped(Point::PostIteration, "lint", [prints("unused")]);
     let held = held.plan(|plan| plan.gates.final_delivery = Some(FinalDelivery::Auto));
-    for (script, reason) in [(repaired(), PromptReason::Remediation), (held.submits(), PromptReason::FinalDelivery)] {
+    for (script, reason) in [(repaired(), PromptReason::Remediation), (held, PromptReason::FinalDelivery)] {
         let (mut world, id) = at_prompt(script.plan(|plan| plan.max_iterations = 1), reason);
         escalate(&mut world, &id);
         let escalated = world.run();

@@ -609,12 +609,11 @@ fn a_failure_after_a_task_that_must_escalate_holds_the_session_between_two_turns
 
 #[test]
 fn a_session_that_a_task_hook_escalated_after_the_loop_is_submitted_when_it_is_resumed() {
-    let script = Script::new().agent([DONE]).submits().plan(|plan| plan.max_iterations = 1).hook_with(
-        Point::OnTaskComplete,
-        "deploy",
-        [exits(1, "", "no")],
-        |spec| spec.on_failure = Some(OnFailure::Escalate),
-    );
+    let script = Script::new().agent([DONE]).submits().built_in(Point::BeforeSubmit, "run_tests", [does("green")]);
+    let script = script.plan(|plan| plan.max_iterations = 1);
+    let script = script.hook_with(Point::OnTaskComplete, "deploy", [exits(1, "", "no")], |spec| {
+        spec.on_failure = Some(OnFailure::Escalate);
+    });
     let mut world = World::begin(script);
     world.settle();
     world.command(completes("T1", "text"));
@@ -625,7 +624,8 @@ fn a_session_that_a_task_hook_escalated_after_the_loop_is_submitted_when_it_is_r
     expect![[r#"
           SessionResumed
         submit
-        submit done (every check has passed)
+          before_submit run_tests exit 0 -> Pass
+        submit done (green)
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
     "#]]
     .assert_eq(&story[before.len()..]);
