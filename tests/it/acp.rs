@@ -603,6 +603,8 @@ async fn leave_that_is_asked_for_between_turns_is_given_in_the_next_one() {
     let listening = heard.clone();
     let (end, ()) = tokio::join!(agent.turn(again(""), &mut heard, &cancel), async {
         eventually("a person is asked", || !listening.asked().is_empty()).await;
+        let prompts = || methods(dir.path()).iter().filter(|method| *method == "session/prompt").count();
+        eventually("the next prompt is sent", || prompts() == 2).await;
         listening.answer("allow");
     });
     assert_eq!((end, heard.said().as_str()), (Ok(ended(StopReason::EndTurn)), "two"));
