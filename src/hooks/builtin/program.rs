@@ -61,7 +61,8 @@ const QUIET: &[(&str, &str)] = &[
     ("GIT_OPTIONAL_LOCKS", "0"),
     // Commits and files as they are pushed, and not as a repository wants them to look here.
     ("GIT_NO_REPLACE_OBJECTS", "1"),
-    ("GIT_GRAFT_FILE", "/dev/null"),
+    // A file that cannot be: about any that it can open, git has a warning.
+    ("GIT_GRAFT_FILE", "/dev/null/none"),
     // ssh asks on the terminal, whoever holds it, unless it has a program that asks.
     ("SSH_ASKPASS_REQUIRE", "force"),
     ("GH_PROMPT_DISABLED", "1"),

@@ -25,6 +25,7 @@ async fn a_branch_that_is_behind_is_put_on_top() {
     assert!(message.starts_with("1 commit of `work` put on top of `origin/main`"), "{message}");
     assert_eq!(repo.git(&["rev-parse", "HEAD~1"]), newest);
     assert!(result.stdout.contains("$ git fetch --no-tags -- origin "), "{}", result.stdout);
+    assert!(!result.stderr.contains("hint:"), "{}", result.stderr);
     assert!(result.file.is_some());
     repo.lost_nothing_since(&before);
     repo.is_clean();
