@@ -91,7 +91,7 @@ pub fn read(answer: &str) -> (Opinion, String) {
     let lines: Vec<Line> = answer.lines().filter_map(|line| serde_json::from_str(line.trim()).ok()).collect();
     let in_json = |opinion| lines.iter().any(|line| line.verdict == opinion);
     let objects = answer.contains(&tag(Opinion::Block));
-    let approves = answer.lines().any(|line| line.trim() == tag(Opinion::Approve));
+    let approves = answer.lines().any(|line| line.trim_matches(is_dress) == tag(Opinion::Approve));
     let opinion = if objects || in_json(Opinion::Block) {
         Opinion::Block
     } else if approves || in_json(Opinion::Approve) {
@@ -101,6 +101,11 @@ pub fn read(answer: &str) -> (Opinion, String) {
     };
     let reason = lines.into_iter().rev().find(|line| line.verdict == opinion).and_then(|line| line.reason);
     (opinion, reason.unwrap_or_else(|| words(answer)))
+}
+
+/// What may stand around a tag without a word being said: Markdown's emphasis, and a full stop.
+fn is_dress(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '*' | '_' | '`' | '.')
 }
 
 /// One line of JSON that tells a verdict.
@@ -306,6 +311,19 @@ mod tests {
         assert_eq!(opinion("> <verdict>approve</verdict>"), Opinion::Unsaid);
         assert_eq!(opinion("There are no tests, so: <verdict>block</verdict>."), Opinion::Block);
         assert_eq!(opinion("Fine.\r\n  <verdict>approve</verdict> \r\n"), Opinion::Approve);
+        assert_eq!(opinion("~~<verdict>approve</verdict>~~"), Opinion::Unsaid);
+    }
+
+    #[test]
+    fn emphasis_and_a_full_stop_do_not_undo_an_approval() {
+        for line in [
+            "**<verdict>approve</verdict>**",
+            "`<verdict>approve</verdict>`",
+            "_<verdict>approve</verdict>_.",
+            " <verdict>approve</verdict>. ",
+        ] {
+            assert_eq!(read(&format!("Fine.\n{line}\n")).0, Opinion::Approve, "{line}");
+        }
     }
 
     #[test]
