@@ -125,8 +125,8 @@ impl Standing {
     pub(super) fn as_reviewed(&self, submission: &Submission) -> Result<(), Halt> {
         let Some(seen) = submission.reviewed.as_deref().filter(|seen| *seen != self.head) else { return Ok(()) };
         Err(Halt::failed(format!(
-            "{} moved since it was reviewed, from {} to {}: look at who did that (`git log {}..`), then try again, so that it \
-             is reviewed as it is",
+            "{} moved since it was reviewed, from {} to {}. A hook behind the review does that, like `rebase_on_main`: put it \
+             before the gatekeeper. Otherwise look at who did it (`git log {}..`). Then try again, so that it is reviewed as it is",
             named(&self.branch),
             short(seen),
             short(&self.head),

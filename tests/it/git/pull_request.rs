@@ -239,7 +239,9 @@ async fn what_no_reviewer_saw_is_not_pushed() {
     repo.commit("c.txt", "c\n", "add c");
     for hook in ["create_pr", "merge_pr"] {
         let result = repo.run_with(hook, reviewed()).await;
-        assert!(failure(&result).0.contains("moved since it was reviewed"), "{result:?}");
+        let message = failure(&result).0;
+        assert!(message.contains("moved since it was reviewed"), "{message}");
+        assert!(message.contains("like `rebase_on_main`: put it before the gatekeeper"), "{message}");
     }
     assert_eq!((repo.on_remote("work"), repo.on_remote("main")), (None, Some(repo.here("main"))));
     repo.git(&["reset", "--quiet", "--hard", "HEAD~1"]);
@@ -292,7 +294,9 @@ async fn a_gh_that_fails_is_told_with_what_to_do() {
     let before = repo.before();
     repo.gh_answers("pr-list", "echo 'To get started, please run:  gh auth login' >&2; exit 4");
     let result = repo.run("create_pr").await;
-    assert!(failure(&result).0.ends_with("log in with `gh auth login`"), "{result:?}");
+    let message = failure(&result).0;
+    assert!(message.ends_with("log in with `gh auth login`"), "{result:?}");
+    assert!(!result.stderr.contains("hint:"), "{}", result.stderr);
     assert_eq!(repo.on_remote("work"), None, "whoever is not logged in hears of it first");
     repo.gh_answers("pr-list", "echo '[]'");
     repo.gh_answers("pr-create", "echo 'the server is on fire' >&2; exit 1");
