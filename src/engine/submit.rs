@@ -26,7 +26,7 @@ use super::{
         dispatch::{Dispatch, Done},
         point::Point,
         resolve,
-        verdict::Verdict,
+        verdict::{Judgement, Verdict},
     },
     session::{GateAbout, Phase, State, gate::About},
     tasks::task::Task,
@@ -449,7 +449,9 @@ impl Done {
 
 /// Why a check failed, in a few words.
 fn why(failed: &Done) -> String {
-    let reason = failed.judgement.reason.as_deref().or(failed.judgement.context.as_deref()).unwrap_or("it failed");
+    let Judgement { reason, context, .. } = &failed.judgement;
+    let said = failed.message.as_ref().filter(|message| !message.trim().is_empty());
+    let reason = said.or(reason.as_ref()).or(context.as_ref()).map_or("it failed", String::as_str);
     let first = reason.lines().find(|line| !line.trim().is_empty()).unwrap_or(reason);
     first.trim().chars().take(300).collect()
 }

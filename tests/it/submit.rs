@@ -240,6 +240,16 @@ fn what_the_folder_holds_is_submitted_without_any_session() {
     assert!(!ran.out.contains("iteration 1"), "{}", ran.out);
 }
 
+#[test]
+fn a_failed_submit_says_what_the_hook_says_and_not_what_git_printed() {
+    let site = Site::new("");
+    site.repo.commit("d.txt", "d\n", "add d");
+    site.repo.gh_answers("pr-create", "echo 'the server is on fire' >&2; exit 1");
+    let ran = site.creel(&["submit", "--headless", "--trust"]);
+    assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("the server is on fire"), "{}", ran.err);
+}
+
 const REVIEWED: &str = "  qa: { script: qa.play }\nhooks: { before_merge: [{ gatekeeper: [qa] }] }\n";
 
 #[test]

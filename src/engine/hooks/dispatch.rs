@@ -86,6 +86,8 @@ pub struct Done {
     pub piped: Option<String>,
     /// What the agent can do about it, if it failed and something can be done.
     pub remediation: Option<String>,
+    /// What it came to in its own words, if it is built in: beside them it prints what its programs do.
+    pub message: Option<String>,
 }
 
 /// What blocked, as the agent is told.
@@ -165,6 +167,7 @@ impl Dispatch {
             judgement: verdict::judge(self.point, spec, view(finished)),
             piped: finished.framed(),
             remediation: finished.remediation(),
+            message: finished.outcome.as_ref().map(|outcome| outcome.message.clone()),
         };
         self.done.push(done);
     }
