@@ -22,6 +22,7 @@ use std::{fmt, ops::Range};
 
 use super::point::Point;
 
+mod reach;
 mod shell;
 mod simple;
 
@@ -145,7 +146,13 @@ impl fmt::Display for TemplateError {
                 ("in a here-document with a quoted end mark", "write the mark without quotes, or use")
             }
             BadPlace::MixedHere => ("in a here-document with other expansions", "use"),
-            BadPlace::OtherShell => ("in text that another shell runs", "put that text into single quotes and use"),
+            BadPlace::OtherShell => {
+                return write!(
+                    f,
+                    "{{{{{name}}}}} cannot stand in what another program runs as code: give it to that program as an argument \
+                     behind its code, or let the code read the environment variable {variable} in its own way"
+                );
+            }
             BadPlace::Unclear => ("here, after something that shells read in different ways", "use"),
         };
         write!(f, "{{{{{name}}}}} cannot stand {place}: {way_out} \"${variable}\"")
@@ -273,6 +280,14 @@ mod tests {
             "sed --quiet 's/{{error}}//' x",
             "sed --expression 's/{{error}}//' x",
             "if [[ {{error}} -eq 1 ]]; then a; fi",
+            "[[ a == b && {{error}} -eq 1 ]]",
+            "[[ $(a {{error}}) -gt 1 ]]",
+            "x={{error}}; [[ $x -gt 1 ]]",
+            "bash --norc -c 'a {{error}}'",
+            "bash -oe pipefail -c 'a {{error}}'",
+            "flock x -c 'a {{error}}'",
+            "sudo -u a sed 's/{{error}}//' x",
+            "docker exec a \"$X\" -c 'a {{error}}'",
         ] {
             assert_eq!(refused(text), BadPlace::OtherShell, "{text}");
         }
@@ -301,6 +316,28 @@ mod tests {
             "echo {{error}} | xargs -I% sh -c 'echo %'",
             "echo {{error}} | python3 -",
             "echo {{error}} | at now",
+            "echo {{error}} |\n sh",
+            "(echo {{error}}; echo b) | sh",
+            "{ echo {{error}}; echo b; } | sh",
+            "if a; then echo {{error}}; fi | sh",
+            "for x in {{error}}; do echo $x | sh; done",
+            "for x in a b; do echo {{error}}; done | sh",
+            "(case x in x) echo {{error}};; esac) | sh",
+            "for x in a b; do echo {{error}}; done<y | sh",
+            "{ f() { a; }; echo {{error}}; } | sh",
+            "{ f(){ a; }; echo {{error}}; } | sh",
+            "{ cat <<E\n{{error}}\nE\n} | sh",
+            "echo {{error}} | { cat x; bash; }",
+            "echo {{error}} | while read x; do echo $x | sh; done",
+            "x={{error}}; echo \"$x\" | sh",
+            "x=$(echo {{error}}); sh <<E\n${x}\nE",
+            "set -- {{error}}; echo \"$1\" | sh",
+            "echo {{error}} | sudo -u deploy bash",
+            "echo {{error}} | timeout -s KILL 60 nice -n 3 bash",
+            "echo {{error}} | sudo docker exec -i a sh",
+            "echo {{error}} | flock x sh",
+            "echo {{error}} | find . -exec sh -s \\;",
+            "echo {{error}} && echo {{error}} | sh",
         ] {
             assert_eq!(refused(text), BadPlace::OtherShell, "{text}");
         }
@@ -328,6 +365,28 @@ mod tests {
             "node cli.js -p {{error}}",
             "python3 -u notify.py -c {{error}}",
             "make {{task_id}}",
+            "docker build -t app:{{task_id}} .",
+            "sudo cp {{task_id}}.log .",
+            "timeout 60 git commit -m {{task_content}} .",
+            "gh issue create --title {{task_content}} --label python",
+            "curl -d {{error}} https://ntfy.sh/node",
+            "git commit -m {{task_content}} -- services/node",
+            "git commit -m {{task_content}} && git push origin HEAD:refs/heads/node",
+            "git commit -m {{task_content}} && rsync -a -e ssh . host:x",
+            "git commit -qam \"{{task_content}}\" && ssh deploy@host ./deploy.sh",
+            "echo {{error}} >> log; [[ $N -gt 3 ]] && exit 2",
+            "echo {{error}} >> log; $NOTIFY",
+            "echo \"{{error}}\" >> log\npython3 - <<'EOF'\nprint(1)\nEOF",
+            "cat >> log <<E\n{{error}}\nE\nssh deploy@host ./deploy.sh",
+            "echo {{error}} >> log; crontab -l",
+            "echo {{error}} >> log & su - deploy -c ./x",
+            "echo {{error}} >> log || find . -empty -delete",
+            "if grep -q {{error}} log; then ssh deploy@host ./deploy.sh; fi",
+            "bash notify.sh -c {{error}}",
+            "bash notify.sh -critical {{error}}",
+            "bash notify.sh --print {{error}}",
+            "node --enable-source-maps notify.js -p {{task_id}}",
+            "kubectl -n at annotate pod x m={{task_content}}",
         ] {
             assert!(expand(text).is_ok(), "{text}");
         }
@@ -340,5 +399,7 @@ mod tests {
             said,
             r#"{{task_content}} cannot stand inside `…`: write $(…) instead, or use "$CREEL_TASK_CONTENT""#
         );
+        let said = expand("python3 -c 'print({{error}})'").expect_err("refused").to_string();
+        assert!(said.contains("read the environment variable CREEL_ERROR"), "{said}");
     }
 }

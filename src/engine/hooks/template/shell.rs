@@ -5,11 +5,11 @@
 //! placeholder is refused.
 //!
 //! Whether a program reads what it is given as code may be known only when its command has ended (`<<E bash`, `echo x | sh`).
-//! So the first value of an agent's is remembered, and refused then.
+//! So the first value of an agent's in a pipeline is remembered, and refused then: see [`super::reach`].
 
 use std::{iter::Peekable, vec::IntoIter};
 
-use super::{BadPlace, Placeholder, TemplateError, placeholders, simple::Simple, variable};
+use super::{BadPlace, Placeholder, TemplateError, placeholders, reach::Reach, simple::Simple, variable};
 
 /// Names whose values are letters, digits, `-` and `_`: code or not, they do nothing.
 const PLAIN: &[&str] = &["session", "iteration", "attempt"];
@@ -53,8 +53,8 @@ struct Reader<'a> {
     /// One for the top and one for each `(` or `$(` that is open.
     commands: Vec<Simple>,
     heres: Vec<Here>,
-    /// The first placeholder so far whose value could do harm as code.
-    spoken: Option<Placeholder>,
+    /// Where values are that could do harm as code.
+    reach: Reach,
     lost: bool,
     out: String,
 }
@@ -68,7 +68,7 @@ pub(super) fn expand(text: &str) -> Result<String, TemplateError> {
         frames: Vec::new(),
         commands: vec![Simple::default()],
         heres: Vec::new(),
-        spoken: None,
+        reach: Reach::default(),
         lost: false,
         out: String::with_capacity(text.len() + 64),
     };
@@ -101,10 +101,7 @@ impl Reader<'_> {
             '\'' => return self.single(),
             '$' => return self.dollar(),
             '<' if self.rest().starts_with('<') => return self.here(),
-            '\n' => {
-                self.end_command()?;
-                return self.bodies();
-            }
+            '\n' => return self.newline(),
             '"' => {
                 self.word();
                 self.frames.push(Frame::Double);
@@ -117,13 +114,25 @@ impl Reader<'_> {
             }
             ')' => {
                 self.end_command()?;
-                self.close();
+                // The end of a pattern, or of what was opened.
+                if !self.reach.in_case() {
+                    self.close();
+                }
             }
             '#' if self.command().word.is_none() => self.comment(),
             '<' | '>' => self.redirect(),
             // `&>` is a redirection for some shells.
             '&' if self.rest().starts_with('>') => self.end_word(),
-            ';' | '&' | '|' => return self.end_command(),
+            '|' if !self.rest().starts_with('|') => {
+                self.skip(usize::from(self.rest().starts_with('&')));
+                self.end_command()?;
+                self.reach.pipe();
+            }
+            ';' | '&' | '|' => {
+                self.end_command()?;
+                self.skip(usize::from(self.rest().starts_with(['&', '|'])));
+                self.reach.end_pipeline();
+            }
             ' ' | '\t' => self.end_word(),
             other => self.word().push(other),
         }
@@ -173,6 +182,9 @@ impl Reader<'_> {
         self.word().push('$');
         if self.placeholder_here() {
             return self.refuse(BadPlace::AfterDollar);
+        }
+        if self.reach.mention(&self.text[self.at..]) {
+            self.commands.iter_mut().for_each(|command| command.has_value = true);
         }
         let rest = self.rest();
         if rest.starts_with("((") {
@@ -274,7 +286,7 @@ impl Reader<'_> {
 
     /// After the first `<` of `<<`.
     fn here(&mut self) -> Read {
-        self.command().redirect();
+        self.begin_redirection();
         self.skip(1);
         if self.rest().starts_with('<') {
             self.skip(1);
@@ -309,7 +321,21 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// After a newline: the bodies of the here-documents that were announced.
+    /// After a newline. A pipeline goes on behind it whose next command has not begun.
+    fn newline(&mut self) -> Read {
+        let goes_on = self.command().is_empty() && self.reach.is_piped();
+        self.end_command()?;
+        if !goes_on {
+            self.reach.end_pipeline();
+        }
+        self.bodies()?;
+        if !goes_on {
+            self.reach.end_pipeline();
+        }
+        Ok(())
+    }
+
+    /// The bodies of the here-documents that were announced.
     fn bodies(&mut self) -> Read {
         for here in std::mem::take(&mut self.heres) {
             self.body(&here)?;
@@ -333,6 +359,12 @@ impl Reader<'_> {
         let body = &self.text[start..end];
         // A continued line may hide the end mark.
         self.lost |= !here.quoted && body.contains("\\\n");
+        if here.is_code && !here.quoted {
+            let held = body.match_indices('$').find_map(|(i, _)| self.reach.held(&body[i + 1..]));
+            if let Some(placeholder) = held.cloned() {
+                return Err(TemplateError { placeholder, place: BadPlace::OtherShell });
+            }
+        }
         let mixed = body.contains('`') || body.match_indices('$').any(|(i, _)| body[i + 1..].starts_with(['(', '{']));
         while self.at < end {
             if !self.placeholder_here() {
@@ -393,10 +425,14 @@ impl Reader<'_> {
         }
         let plain = self.is_plain();
         let placeholder = self.next_placeholder();
-        if !plain {
-            self.spoken.get_or_insert_with(|| placeholder.clone());
-        }
         self.word();
+        if !plain {
+            self.reach.speak(&placeholder);
+            for command in &mut self.commands {
+                command.has_value = true;
+                self.reach.hold(&command.assigns(), &placeholder);
+            }
+        }
         self.out.push_str("${");
         self.out.push_str(&variable(&placeholder.name));
         self.out.push_str("-}");
@@ -442,6 +478,7 @@ impl Reader<'_> {
     fn open(&mut self, frame: Frame) {
         self.frames.push(frame);
         self.commands.push(Simple::default());
+        self.reach.open();
     }
 
     /// A program's name may be what it prints.
@@ -452,18 +489,28 @@ impl Reader<'_> {
 
     /// After a `<` or `>`.
     fn redirect(&mut self) {
-        self.command().redirect();
+        self.begin_redirection();
         if self.rest().starts_with(['&', '|', '>']) {
             self.skip(1);
         }
+    }
+
+    fn begin_redirection(&mut self) {
+        self.command().drop_number();
+        self.end_word();
+        self.command().redirect();
     }
 
     /// After a `)`. One that closes nothing belongs to a `case`. A here-document whose body has not come yet ends
     /// here for some shells.
     fn close(&mut self) {
         self.lost |= !self.heres.is_empty();
-        if self.frames.pop().is_some() {
-            self.commands.pop();
+        let Some(frame) = self.frames.pop() else { return };
+        self.commands.pop();
+        self.reach.close();
+        if frame == Frame::Subshell {
+            // The name of a function, which need not be apart from its `{`.
+            self.end_word();
         }
     }
 
@@ -481,20 +528,23 @@ impl Reader<'_> {
     }
 
     fn end_word(&mut self) {
+        let ended = self.command().end_word().map(str::to_owned);
+        let Some(word) = ended else { return };
         // The `)` of a `case` inside `$(…)` looks like its end.
-        let case = self.command().end_word() == Some("case");
-        self.lost |= case && self.frames.contains(&Frame::Substitution);
+        self.lost |= word == "case" && self.frames.contains(&Frame::Substitution);
+        let leads = self.command().leading().is_some();
+        self.reach.word(&word, leads);
     }
 
     fn end_command(&mut self) -> Read {
         self.end_word();
-        let reads_code = self.command().reads_code();
-        self.command().clear();
-        if !reads_code {
-            return Ok(());
+        let command = self.command();
+        let (reads_code, calculates) = (command.reads_code(), command.calculates());
+        command.clear();
+        if reads_code {
+            self.heres.iter_mut().for_each(|here| here.is_code = true);
         }
-        self.heres.iter_mut().for_each(|here| here.is_code = true);
-        let spoken = self.spoken.take();
+        let spoken = if reads_code || calculates { self.reach.spoken().cloned() } else { None };
         spoken.map_or(Ok(()), |placeholder| Err(TemplateError { placeholder, place: BadPlace::OtherShell }))
     }
 }

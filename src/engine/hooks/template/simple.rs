@@ -17,6 +17,8 @@ enum Code {
     Flagged,
     /// The same, but not after the script: what stands there is for that.
     BeforeScript,
+    /// The script itself, if an option before it says so.
+    FlaggedScript,
 }
 
 /// When a program reads its input as code.
@@ -39,10 +41,11 @@ struct Program {
     input: Input,
 }
 
-/// They are looked for anywhere in a command, since `sudo`, `env` and many others run what they are told to.
+/// Their arguments are looked for anywhere in a command, since `sudo`, `env` and many others run what they are told to.
 const ANYWHERE: &[Program] = &[
-    SHELL,
+    Program { code: Code::FlaggedScript, ..SHELL },
     Program { names: &["fish"], flags: "cC", ..SHELL },
+    Program { names: &["pwsh", "powershell"], ..SHELL },
     Program { names: &["su", "runuser"], takes: "gGsw", input: Input::Always, ..SHELL },
     Program { names: &["eval"], code: Code::All, input: Input::Never, ..SHELL },
     Program { names: &["ssh", "mosh", "rsh"], code: Code::All, input: Input::Always, ..SHELL },
@@ -55,9 +58,12 @@ const ANYWHERE: &[Program] = &[
 
 const INTERPRETER: Program = Program { code: Code::BeforeScript, ..SHELL };
 
+/// Nobody but the shell itself can do this.
+const SOURCE: Program = Program { names: &[".", "source"], flags: "", takes: "", ..SHELL };
+
 /// A shell, and whatever a variable names.
 const SHELL: Program = Program {
-    names: &["sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh", "csh", "tcsh", "pwsh", "powershell"],
+    names: &["sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh", "csh", "tcsh"],
     code: Code::Flagged,
     flags: "c",
     takes: "oO",
@@ -70,7 +76,7 @@ const IN_PLACE: &[Program] = &[
     Program { names: &["trap", "watch", "tmux", "let"], code: Code::All, input: Input::Never, ..SHELL },
     Program { names: &["parallel"], code: Code::All, input: Input::Always, ..SHELL },
     Program { names: &["at", "batch", "crontab"], flags: "", input: Input::Always, ..SHELL },
-    Program { names: &[".", "source"], flags: "", takes: "", ..SHELL },
+    SOURCE,
     Program { names: &["script", "flock", "sg", "expect"], input: Input::Never, ..SHELL },
     Program { names: &["env"], flags: "S", takes: "uC", input: Input::Never, ..SHELL },
     Program { names: &["nix-shell"], flags: "", input: Input::Never, ..SHELL },
@@ -97,7 +103,10 @@ const LONG: &[&str] = &[
     "-Command",
 ];
 
-/// They run what they are told to: any word may be the program.
+/// How long options begin that take no word after them.
+const ALONE: &[&str] = &["--no-", "--enable-"];
+
+/// They run what they are told to: see [`runs_next`].
 const WRAPPERS: &[&str] = &[
     "sudo",
     "doas",
@@ -127,7 +136,20 @@ const WRAPPERS: &[&str] = &[
     "unbuffer",
     "systemd-run",
     "caffeinate",
+    "chronic",
+    "gosu",
+    "poetry",
+    "uv",
+    "pipenv",
+    "direnv",
 ];
+
+/// Of these, whose first operand is not the program.
+const WITH_OPERAND: &[&str] = &["flock", "chroot", "gosu", "coproc"];
+
+/// Of these, who run something only after one of [`RUN`].
+const WITH_VERB: &[&str] = &["find", "docker", "podman", "kubectl", "poetry", "uv", "pipenv", "direnv"];
+const RUN: &[&str] = &["-exec", "-execdir", "-ok", "-okdir", "exec", "run", "debug"];
 
 /// They run nothing: a shell's name after one of these is only a word.
 const TELLERS: &[&str] = &["echo", "printf", "grep", "egrep", "rg", "cat", "tee", "logger", "test", "["];
@@ -149,6 +171,8 @@ pub(super) struct Simple {
     pub(super) word: Option<String>,
     /// Whether the word being read, or the next, is where a redirection goes to.
     redirected: bool,
+    /// Whether a value stands in it that could do harm as code.
+    pub(super) has_value: bool,
 }
 
 impl Simple {
@@ -162,13 +186,16 @@ impl Simple {
         self.words.last().map(String::as_str)
     }
 
-    /// A `<` or `>` was read. A number before it belongs to it.
-    pub(super) fn redirect(&mut self) {
+    /// A `<` or `>` comes. A number before it belongs to it.
+    pub(super) fn drop_number(&mut self) {
         let number = |word: &String| !word.is_empty() && word.chars().all(|c| c.is_ascii_digit());
         if self.word.as_ref().is_some_and(number) {
             self.word = None;
         }
-        self.end_word();
+    }
+
+    /// The next word is where a redirection goes to.
+    pub(super) fn redirect(&mut self) {
         self.redirected = true;
     }
 
@@ -177,27 +204,59 @@ impl Simple {
         self.redirected = false;
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.words.is_empty() && self.word.is_none() && !self.redirected
+    }
+
+    /// The only word so far, or the last of several that are all said before a command.
+    pub(super) fn leading(&self) -> Option<&str> {
+        let (last, before) = self.words.split_last()?;
+        before.iter().all(|word| KEYWORDS.contains(&word.as_str())).then_some(last)
+    }
+
+    /// The names of the variables that get what is being read.
+    pub(super) fn assigns(&self) -> Vec<&str> {
+        let word = self.word.as_deref().unwrap_or_default();
+        let at = self.place();
+        match at.map(|at| self.words[at].as_str()) {
+            Some("for" | "select") => {
+                self.words.get(at.map_or(0, |at| at + 1)).map(String::as_str).into_iter().collect()
+            }
+            Some("set") => vec!["@", "*", "1", "2", "3", "4", "5", "6", "7", "8", "9"],
+            Some(_) | None if is_assignment(word) => word.split_once('=').map(|(name, _)| name).into_iter().collect(),
+            Some(_) | None => Vec::new(),
+        }
+    }
+
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
     /// Whether the word being read is code for another program.
     pub(super) fn is_code(&self) -> bool {
-        self.programs().any(|(program, rest)| program.takes_as_code(rest, self.word.as_deref().unwrap_or_default()))
+        let word = self.word.as_deref().unwrap_or_default();
+        self.programs().any(|(at, program)| program.takes_as_code(&self.words[at + 1..], word))
+    }
+
+    /// Whether it calculates with a value that stands in it.
+    pub(super) fn calculates(&self) -> bool {
+        // `&&` stands in `[[ … ]]` as well.
+        let is_test = self.names("[[") || self.names("]]");
+        self.has_value && is_test && self.words.iter().any(|word| CALCULATING.contains(&word.as_str()))
     }
 
     /// Whether another program reads this command's input as code, or what it was given before.
     pub(super) fn reads_code(&self) -> bool {
-        if self.names("[[") && self.words.iter().any(|word| CALCULATING.contains(&word.as_str())) {
-            return true;
-        }
         if self.place().is_some_and(|at| TELLERS.contains(&base(&self.words[at]))) {
             return false;
         }
         // What `xargs` reads becomes arguments of that shell, and with `-I` a part of its code.
-        let by_xargs =
-            |program: &Program| self.names("xargs") && matches!(program.code, Code::Flagged | Code::BeforeScript);
-        self.programs().any(|(program, rest)| by_xargs(program) || program.reads_code(rest))
+        let by_xargs = |program: &Program| match program.code {
+            Code::Flagged | Code::BeforeScript | Code::FlaggedScript => self.names("xargs"),
+            Code::All | Code::First => false,
+        };
+        let reads = |(at, program): (usize, &Program)| by_xargs(program) || program.reads_code(&self.words[at + 1..]);
+        self.programs().filter(|(at, _)| self.is_run(*at)).any(reads)
     }
 
     fn names(&self, program: &str) -> bool {
@@ -210,15 +269,51 @@ impl Simple {
         self.words.iter().position(|word| !before(word))
     }
 
-    /// All words that may name a program that reads code, each with the words after it.
-    fn programs(&self) -> impl Iterator<Item = (&'static Program, &[String])> {
+    /// Whether this word may be a program that is run.
+    fn is_run(&self, at: usize) -> bool {
+        self.place().is_some_and(|place| place == at || (place < at && runs_next(&self.words[place..at])))
+    }
+
+    /// All words that may name a program that reads code, and where they stand.
+    fn programs(&self) -> impl Iterator<Item = (usize, &'static Program)> {
         let place = self.place();
-        let wrapped = place.is_some_and(|at| WRAPPERS.contains(&base(&self.words[at])));
         self.words.iter().enumerate().filter_map(move |(at, word)| {
-            let expected = wrapped || place == Some(at);
-            find(word, expected).map(|program| (program, &self.words[at + 1..]))
+            let program = find(word, self.is_run(at))?;
+            (program.names != SOURCE.names || place == Some(at)).then_some((at, program))
         })
     }
+}
+
+/// Whether what stands after these words may be a program that the first of them runs.
+fn runs_next(words: &[String]) -> bool {
+    let Some((wrapper, rest)) = words.split_first() else { return false };
+    let name = base(wrapper);
+    if !WRAPPERS.contains(&name) {
+        return false;
+    }
+    if WITH_VERB.contains(&name) {
+        return rest.iter().any(|word| RUN.contains(&word.as_str()));
+    }
+    let mut operands = usize::from(WITH_OPERAND.contains(&name));
+    let mut after_option = false;
+    for (at, word) in rest.iter().enumerate() {
+        if runs_next(&rest[at..]) {
+            return true;
+        }
+        let may_be_before = after_option
+            || is_option(word)
+            || is_assignment(word)
+            || WRAPPERS.contains(&base(word))
+            || word.starts_with(|c: char| c.is_ascii_digit());
+        after_option = is_option(word);
+        if !may_be_before {
+            if operands == 0 {
+                return false;
+            }
+            operands -= 1;
+        }
+    }
+    true
 }
 
 impl Program {
@@ -236,7 +331,26 @@ impl Program {
             }
             Code::Flagged => flagged(),
             Code::BeforeScript => self.takes_before_script(before, word),
+            Code::FlaggedScript => self.takes_as_script(before, word),
         }
+    }
+
+    fn takes_as_script(&self, before: &[String], word: &str) -> bool {
+        let mut flagged = false;
+        let mut before = before.iter();
+        while let Some(option) = before.next() {
+            if !is_option(option) {
+                return false;
+            }
+            flagged |= self.is_flag(option);
+            // `-oe pipefail`: the letter need not be the last.
+            let takes =
+                self.takes_next(option) || (!option.starts_with("--") && option.contains(|c| self.takes.contains(c)));
+            if takes && before.as_slice().first().is_some_and(|next| !is_option(next)) {
+                before.next();
+            }
+        }
+        flagged || self.is_flag(word)
     }
 
     fn takes_before_script(&self, before: &[String], word: &str) -> bool {
@@ -294,7 +408,7 @@ impl Program {
     /// Whether this is an option whose value is the next word. Any long one may be.
     fn takes_next(&self, word: &str) -> bool {
         if word.starts_with("--") {
-            return word != "--" && !word.contains('=');
+            return word != "--" && !word.contains('=') && !ALONE.iter().any(|alone| word.starts_with(alone));
         }
         is_option(word) && word.ends_with(|c| self.takes.contains(c))
     }
