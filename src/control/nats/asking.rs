@@ -51,9 +51,10 @@ impl Asking {
             RequestErrorKind::TimedOut => {
                 unreachable(io::Error::other("no answer came; whether it was done, its records tell"))
             }
-            RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded | RequestErrorKind::Other => {
-                unreachable(io::Error::other(error.to_string()))
+            RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => {
+                AskError::Refused(format!("{error}; nothing was sent"))
             }
+            RequestErrorKind::Other => unreachable(io::Error::other(error.to_string())),
         })?;
         let reply: Reply = serde_json::from_slice(&answer.payload).map_err(|error| unreachable(error.into()))?;
         reply.outcome().map_err(AskError::Refused)
