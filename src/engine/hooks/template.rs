@@ -150,7 +150,8 @@ impl fmt::Display for TemplateError {
                 return write!(
                     f,
                     "{{{{{name}}}}} cannot stand in what another program runs as code: give it to that program as an argument \
-                     behind its code, or let the code read the environment variable {variable} in its own way"
+                     behind its code, or let the code read the environment variable {variable} in its own way \
+                     (\"${variable}\" in a shell)"
                 );
             }
             BadPlace::Unclear => ("here, after something that shells read in different ways", "use"),
