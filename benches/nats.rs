@@ -120,9 +120,11 @@ async fn bursts(url: &str, name: &str, ready: std::sync::mpsc::Sender<()>) -> Re
     const BURST: u32 = 8 * RECORDS_OF_AN_ITERATION;
     let jetstream = async_nats::jetstream::new(async_nats::connect(url).await?);
     let subject = format!("creel.events.{name}.tool.called");
+    let mut next = tokio::time::interval(Duration::from_millis(10));
     ready.send(())?;
     let mut left = ITERATIONS * RECORDS_OF_AN_ITERATION;
     while left > 0 {
+        next.tick().await;
         let mut under_way = Vec::new();
         for seq in 1..=BURST.min(left) {
             under_way.push(jetstream.publish(subject.clone(), line(seq).into()).await?);
@@ -131,7 +133,6 @@ async fn bursts(url: &str, name: &str, ready: std::sync::mpsc::Sender<()>) -> Re
         for ack in under_way {
             ack.await?;
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
     }
     Ok(())
 }
@@ -315,10 +316,9 @@ impl Stage {
             tokio.block_on(bursts(&url, &name, ready_in)).map_err(|error| error.to_string())
         });
         ready.recv()?;
-        let started = Instant::now();
-        self.session(agent, None)?;
+        let took = self.session(agent, None)?;
         sender.join().map_err(|_| "the sender is gone")??;
-        Ok(started.elapsed())
+        Ok(took)
     }
 
     fn until_answered(&self, client: &Client, subject: &str) -> Result<()> {
