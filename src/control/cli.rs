@@ -341,8 +341,7 @@ pub struct ReplayArgs {
 
 /// A session's name becomes a folder and a part of subjects, so it is plain.
 fn session_name(text: &str) -> Result<String, String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if text.is_empty() || text.len() > 64 || !text.chars().all(plain) {
+    if !crate::engine::tasks::command::is_name(text) {
         return Err("a session name has 1 to 64 letters, digits, `-` or `_`".into());
     }
     Ok(text.to_owned())

@@ -3,7 +3,7 @@
 //! # Invariants
 //! - A session's name, a kind and a prefix are plain, so no part of a subject holds a dot or a wildcard of somebody else's.
 
-use crate::journal::outbox::Names;
+use crate::{engine::tasks::command::is_name, journal::outbox::Names};
 
 /// The header with the session's id: what another program published has none.
 pub const SESSION: &str = "Creel-Session";
@@ -76,8 +76,7 @@ impl Subjects {
 
 /// Whether a session's name, or its id, is one that creel gives: a subject, a header and a path can hold it.
 pub fn is_plain(name: &str) -> bool {
-    let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
-    plain && (1..=128).contains(&name.len())
+    is_name(name)
 }
 
 /// The records of all sessions.

@@ -338,7 +338,7 @@ pub(crate) fn a_priority(given: u8) -> Result<(), String> {
     }
 }
 
-/// Whether a task can have that name.
+/// Whether a task, or a session, can have that name: a subject, a header and a path can hold it.
 pub(crate) fn is_name(id: &str) -> bool {
     let plain = id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
     plain && (1..=64).contains(&id.len())
