@@ -33,14 +33,14 @@ fn output(project: &Project, run: u32) -> String {
 }
 
 /// What comes on a subject, for a client that does not know creel.
-struct Listener<'a> {
+pub(crate) struct Listener<'a> {
     server: &'a NatsServer,
     client: async_nats::Client,
     heard: Subscriber,
 }
 
 impl<'a> Listener<'a> {
-    fn new(server: &'a NatsServer, subject: &'static str) -> Self {
+    pub(crate) fn new(server: &'a NatsServer, subject: &'static str) -> Self {
         let (client, heard) = server.block_on(async {
             let client = server.client().await;
             let heard = client.subscribe(subject).await.expect("a subscription");
@@ -59,7 +59,7 @@ impl<'a> Listener<'a> {
         });
     }
 
-    fn next_within(&mut self, patience: Duration) -> Option<Message> {
+    pub(crate) fn next_within(&mut self, patience: Duration) -> Option<Message> {
         let heard = &mut self.heard;
         let next = std::future::poll_fn(|context| std::pin::Pin::new(&mut *heard).poll_next(context));
         self.server.block_on(async { tokio::time::timeout(patience, next).await.ok().flatten() })

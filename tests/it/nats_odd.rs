@@ -4,6 +4,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
 use async_nats::jetstream::stream::Config;
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     nats::{UNTIL_GO, journal, link, project, texts, until_sent},
     nats_elsewhere::{WIDE, two_machines},
+    nats_live::Listener,
     support::{
         nats::{NatsServer, Stored},
         project::{Project, until},
@@ -91,6 +93,29 @@ fn what_a_stream_has_forgotten_does_not_come_back_though_the_outbox_is_lost() {
     project.write("go", "");
     assert_eq!(project.creel(&["resume", "s", "--headless"]).code, 0);
     assert_eq!(texts(&server.stored("CREEL")), journal(&project)[2..]);
+}
+
+#[test]
+fn the_server_never_looks_through_what_others_have_written() {
+    let server = NatsServer::start();
+    let project = project(&server.url(), "", &format!("  - say: one\n{UNTIL_GO}"));
+    let mut asked = Listener::new(&server, "$JS.API.STREAM.MSG.GET.CREEL");
+    let mut session = project.start();
+    session.wait_for("prompt_sent");
+    until_sent(&project);
+    session.kill();
+    let own = server.count("CREEL");
+    (0..20).for_each(|n| server.publish_for_good("creel.events.other.a.thing", &format!("{{\"n\":{n}}}")));
+    project.write(".creel/sessions/s/outbox", "");
+    project.write("go", "");
+    assert_eq!(project.creel(&["resume", "s", "--headless"]).code, 0);
+    // For a subject by name it has an index. For one with a wildcard it goes from message to message.
+    let requests = std::iter::from_fn(|| asked.next_within(Duration::from_millis(300)));
+    let requests: Vec<Value> = requests.map(|asked| serde_json::from_slice(&asked.payload).expect("JSON")).collect();
+    let wild = |request: &&Value| request["next_by_subj"].as_str().is_some_and(|subject| subject.contains('>'));
+    let from: Vec<u64> = requests.iter().filter(wild).map(|request| request["seq"].as_u64().expect("one")).collect();
+    assert_eq!(from, (1..=own).collect::<Vec<_>>(), "{requests:?}");
+    assert_eq!(of(&project, &server.stored("CREEL")), journal(&project));
 }
 
 #[test]

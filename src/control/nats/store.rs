@@ -261,7 +261,7 @@ impl Store {
             (names, from) = (Names::WithId, first.sequence + 1);
         }
         // Its beginning may have been forgotten already, and the rest not.
-        if names == Names::Plain && self.next_of(&whose.subjects.events(), 1).await?.is_some() {
+        if names == Names::Plain && self.last_of(&whose.subjects.events()).await?.is_some() {
             let found = self.walk(whose, Place { names: Names::WithId, ..nothing }).await?;
             return Ok(found.without_the_forgotten());
         }
@@ -299,9 +299,14 @@ impl Store {
     async fn walk(&self, whose: Whose<'_>, mut place: Place) -> Result<Holdings, Trouble> {
         let mut parts: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
         let mut beyond = BTreeSet::new();
-        let mut from = place.at + 1;
-        while let Some(message) = self.next_of(&whose.subjects.events(), from).await? {
-            from = message.sequence + 1;
+        let subjects = whose.subjects.events();
+        // Beyond the last, a server would look through whatever others have written since.
+        let last = self.last_of(&subjects).await?.map_or(0, |last| last.sequence);
+        let mut at = place.at;
+        while at < last
+            && let Some(message) = self.next_of(&subjects, at + 1).await?
+        {
+            at = message.sequence;
             let Some((seq, part)) = ours(&message, whose.id) else { continue };
             let have = parts.entry(seq).or_default();
             have.insert(part.number);
