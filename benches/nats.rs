@@ -231,6 +231,8 @@ async fn echo(url: &str) -> Result<()> {
 /// A server, and a folder for sessions.
 struct Stage {
     folder: tempfile::TempDir,
+    /// The server's own: a session looks at the files of its project after each turn, and these are none of them.
+    _kept: tempfile::TempDir,
     tokio: tokio::runtime::Runtime,
     server: Child,
     url: String,
@@ -240,12 +242,12 @@ struct Stage {
 
 impl Stage {
     fn new() -> Result<Self> {
-        let folder = tempfile::tempdir()?;
+        let (folder, kept) = (tempfile::tempdir()?, tempfile::tempdir()?);
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let program = ["/usr/sbin/nats-server", "nats-server"].into_iter().find(|path| Path::new(path).exists());
         let server = Command::new(std::env::var("NATS_SERVER").unwrap_or(program.unwrap_or("nats-server").to_owned()))
             .args(["-a", "127.0.0.1", "-p", &port.to_string(), "-js", "-sd"])
-            .arg(folder.path().join("js"))
+            .arg(kept.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -258,7 +260,7 @@ impl Stage {
         let url = format!("nats://127.0.0.1:{port}");
         let nats = Nats::named(&url, None)?;
         let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        Ok(Self { folder, tokio, server, url, nats, next: AtomicU32::new(1) })
+        Ok(Self { folder, _kept: kept, tokio, server, url, nats, next: AtomicU32::new(1) })
     }
 
     fn name(&self) -> String {

@@ -3,7 +3,7 @@
 //! # Invariants
 //! - A session that is gone without a word is seen by its last sign, and is forgotten after a day.
 
-use std::time::Duration;
+use std::{cell::Cell, time::Duration};
 
 use async_nats::{Client, jetstream::Context};
 use serde::{Deserialize, Serialize};
@@ -69,11 +69,13 @@ pub(super) struct Roster<'a> {
     prefix: &'a str,
     client: &'a Client,
     jetstream: &'a Context,
+    /// Whether the bucket is there.
+    is_open: Cell<bool>,
 }
 
 impl<'a> Roster<'a> {
     pub(super) const fn new(prefix: &'a str, client: &'a Client, jetstream: &'a Context) -> Self {
-        Self { prefix, client, jetstream }
+        Self { prefix, client, jetstream, is_open: Cell::new(false) }
     }
 
     /// Gives signs of life as long as it is asked to. A server that does not keep them is no trouble: records matter.
@@ -113,10 +115,14 @@ impl<'a> Roster<'a> {
         let _ = self.client.flush().await;
     }
 
-    /// Makes the bucket, if there is none.
+    /// Makes the bucket, if there is none. It is looked for once: whoever leaves need not wait for that.
     async fn open(&self) -> Result<(), Trouble> {
-        let config = store::bucket(&bucket(self.prefix), REMEMBERED, 1);
-        store::ensured(self.jetstream, config).await.map(drop)
+        if !self.is_open.get() {
+            let config = store::bucket(&bucket(self.prefix), REMEMBERED, 1);
+            store::ensured(self.jetstream, config).await?;
+            self.is_open.set(true);
+        }
+        Ok(())
     }
 }
 
