@@ -1,6 +1,7 @@
 //! Sessions as stories: a script goes in, what happened comes out.
 
 use creel::engine::{
+    self,
     conversation::{PermissionAnswer, ToolKind},
     effect::Leave,
     event::{By, Event, Outcome, Presence},
@@ -14,7 +15,7 @@ use creel::engine::{
         gate::{About, Choice},
         retry::Wait,
     },
-    time::Span,
+    time::{At, Span},
 };
 use expect_test::{Expect, expect};
 
@@ -1173,6 +1174,28 @@ fn a_request_of_a_killed_session_is_gone_and_its_turn_is_sent_again() {
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
     "#]]
     .assert_eq(&resumed.story());
+}
+
+#[test]
+fn what_the_agent_had_when_the_session_was_killed_is_sent_again_as_it_was() {
+    let mut world = World::begin(Script::new().piped(Point::SessionStart, "build", [prints("held")]).agent([DONE]));
+    world.settle();
+    world.finish_hook(0);
+    let sent = world.turn.clone().expect("a prompt").1;
+    assert!(sent.contains("held"));
+    let mut resumed = World::from_events(world.script, &world.events);
+    let presence = resumed.script.presence;
+    let step =
+        engine::decide(&resumed.state, At(0), Input::Resume { presence, max_iterations: None, checkpoint: None });
+    step.events.iter().for_each(|event| resumed.state.apply(At(0), event));
+    let item = resumed.state.pending.waiting_ids()[0];
+    for command in [Command::EditItem(item, "another text".into()), Command::SkipItem(item)] {
+        let step = engine::decide(&resumed.state, At(0), Input::Command { by: By::Tui, command });
+        let why = "item 1 goes to the agent again as it was: its turn was cut off";
+        assert_eq!((step.refusal.as_deref(), step.events.len()), (Some(why), 0));
+    }
+    resumed.settle();
+    assert_eq!(resumed.turn.expect("the prompt again").1, sent);
 }
 
 #[test]
