@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //! - Whatever a client sends, the server stays: what is wrong is answered, and what is no message is passed over.
-//! - No call holds another one: each has a thread of its own, and a connection while it lasts.
+//! - No call holds another one: each has a connection while it lasts, and waits for its answer beside the others.
 
 mod hooks;
 mod iterations;
@@ -30,8 +30,6 @@ use super::headless::Signals;
 pub use reach::{Find, Reach};
 use tool::Tool;
 
-/// How many calls are worked on at once; the others wait. A session has room for more clients than this.
-const AT_ONCE: usize = 16;
 /// How long a message may be. What is longer is passed over unread, so this is far beyond what a call may have: a client
 /// that sends too much shall be told.
 const LONGEST_MESSAGE: usize = 64 << 20;
@@ -64,7 +62,7 @@ pub fn serve(find: Box<Find>, more: Option<&str>) -> io::Result<Ended> {
     let tools = [tasks::tools(), hooks::tools(), iterations::tools(), session::tools()].into_iter().flatten().collect();
     let instructions = [Some(INSTRUCTIONS), more].into_iter().flatten().collect::<Vec<_>>().join(" ");
     let server = Server { tools, reach: Arc::new(Reach::new(find)), instructions };
-    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(AT_ONCE).build()?;
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = tokio.block_on(async {
         let mut signals = Signals::listen()?;
         tokio::select! {

@@ -15,6 +15,7 @@ mod connection;
 pub(super) mod ledger;
 pub mod message;
 mod tail;
+pub mod talk;
 pub mod view;
 
 use std::{io, time::Duration};

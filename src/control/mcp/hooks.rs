@@ -173,10 +173,10 @@ struct Cleared {
     hooks_cleared: usize,
 }
 
-fn register(line: &mut Line, wanted: Register) -> Result<Registered, Trouble> {
+async fn register(line: &mut Line, wanted: Register) -> Result<Registered, Trouble> {
     let Register { task_id: task, hook_type, metadata } = wanted;
     let hook = Registration { task, preset: hook_type.into(), metadata };
-    let Told::StopHooks(registered) = line.told(&Request::StopHookRegister { hook })? else {
+    let Told::StopHooks(registered) = line.told(&Request::StopHookRegister { hook }).await? else {
         return Err(other_answer());
     };
     let StopHookView { id, task, preset, enabled, metadata } =
@@ -184,8 +184,8 @@ fn register(line: &mut Line, wanted: Register) -> Result<Registered, Trouble> {
     Ok(Registered { hook_id: id, task_id: task, hook_type: preset, enabled, metadata })
 }
 
-fn evaluate(line: &mut Line, work: Work) -> Result<Evaluated, Trouble> {
-    let (about, judged) = judge(line, work, Rules::AsLast)?;
+async fn evaluate(line: &mut Line, work: Work) -> Result<Evaluated, Trouble> {
+    let (about, judged) = judge(line, work, Rules::AsLast).await?;
     Ok(Evaluated {
         hook_id: judged.hook,
         task_id: about.task,
@@ -198,9 +198,9 @@ fn evaluate(line: &mut Line, work: Work) -> Result<Evaluated, Trouble> {
     })
 }
 
-fn list(line: &mut Line, Whose { task_id }: Whose) -> Result<Listed, Trouble> {
+async fn list(line: &mut Line, Whose { task_id }: Whose) -> Result<Listed, Trouble> {
     let request = Request::StopHookList { task: Some(task_id.clone()) };
-    let Told::StopHooks(hooks) = line.told(&request)? else { return Err(other_answer()) };
+    let Told::StopHooks(hooks) = line.told(&request).await? else { return Err(other_answer()) };
     let hooks: Vec<Hook> = hooks.into_iter().map(Hook::of).collect();
     Ok(Listed { task_id, hook_count: hooks.len(), hooks })
 }
@@ -213,8 +213,8 @@ impl Hook {
     }
 }
 
-fn clear(line: &mut Line, Whose { task_id }: Whose) -> Result<Cleared, Trouble> {
-    let Told::Cleared(hooks_cleared) = line.told(&Request::StopHooksClear { task: task_id.clone() })? else {
+async fn clear(line: &mut Line, Whose { task_id }: Whose) -> Result<Cleared, Trouble> {
+    let Told::Cleared(hooks_cleared) = line.told(&Request::StopHooksClear { task: task_id.clone() }).await? else {
         return Err(other_answer());
     };
     Ok(Cleared { task_id, hooks_cleared })

@@ -223,11 +223,11 @@ struct Completed {
     completion_promise: String,
 }
 
-fn start(line: &mut Line, wanted: Start) -> Result<Started, Trouble> {
+async fn start(line: &mut Line, wanted: Start) -> Result<Started, Trouble> {
     let Start { task_id: task, max_iterations, completion_promises } = wanted;
     let promises = completion_promises.iter().map(|text| promise(START.name, text)).collect::<Result<_, _>>()?;
     let max_iterations = max_iterations.unwrap_or(MAX_ITERATIONS);
-    let about = about(line, LoopCommand::Start { task, max_iterations, promises })?;
+    let about = about(line, LoopCommand::Start { task, max_iterations, promises }).await?;
     let promises = if about.promises.is_empty() { Promise::ALL.to_vec() } else { about.promises };
     Ok(Started {
         iteration_id: about.id,
@@ -239,8 +239,8 @@ fn start(line: &mut Line, wanted: Start) -> Result<Started, Trouble> {
     })
 }
 
-fn validate(line: &mut Line, work: Work) -> Result<Validated, Trouble> {
-    let (about, judged) = judge(line, work, Rules::Check)?;
+async fn validate(line: &mut Line, work: Work) -> Result<Validated, Trouble> {
+    let (about, judged) = judge(line, work, Rules::Check).await?;
     Ok(Validated {
         iteration_id: about.id,
         task_id: about.task,
@@ -264,8 +264,8 @@ impl RuleResult {
     }
 }
 
-fn next(line: &mut Line, Next { iteration_id: id, checkpoint_data }: Next) -> Result<Advanced, Trouble> {
-    let about = about(line, LoopCommand::Next { id, checkpoint: checkpoint_data.map(Value::Object) })?;
+async fn next(line: &mut Line, Next { iteration_id: id, checkpoint_data }: Next) -> Result<Advanced, Trouble> {
+    let about = about(line, LoopCommand::Next { id, checkpoint: checkpoint_data.map(Value::Object) }).await?;
     Ok(Advanced {
         iteration_id: about.id,
         task_id: about.task,
@@ -276,11 +276,11 @@ fn next(line: &mut Line, Next { iteration_id: id, checkpoint_data }: Next) -> Re
     })
 }
 
-fn complete(line: &mut Line, wanted: Complete) -> Result<Completed, Trouble> {
+async fn complete(line: &mut Line, wanted: Complete) -> Result<Completed, Trouble> {
     let Complete { iteration_id: id, completion_promise } = wanted;
     let promised = completion_promise.map(|text| promise(COMPLETE.name, &text)).transpose()?;
     let promise = promised.unwrap_or(Promise::Complete);
-    let about = about(line, LoopCommand::Complete { id, promise })?;
+    let about = about(line, LoopCommand::Complete { id, promise }).await?;
     let status = match promise {
         Promise::Complete => "completed",
         Promise::Escalate | Promise::Blocked => "blocked",
@@ -295,9 +295,9 @@ fn complete(line: &mut Line, wanted: Complete) -> Result<Completed, Trouble> {
 }
 
 /// Has an iteration judged, and gives the loop as it was before.
-pub(super) fn judge(line: &mut Line, work: Work, rules: Rules) -> Result<(LoopView, JudgedView), Trouble> {
+pub(super) async fn judge(line: &mut Line, work: Work, rules: Rules) -> Result<(LoopView, JudgedView), Trouble> {
     let Work { iteration_id: id, agent_output: said, files_modified: files, .. } = work;
-    let about = match line.ask(&Request::LoopShow { id: id.clone() }) {
+    let about = match line.ask(&Request::LoopShow { id: id.clone() }).await {
         Ok(Some(Told::AgentLoop(about))) => about,
         Ok(_) => return Err(other_answer()),
         Err(AskError::Refused(why)) => return Err(Trouble::Job(format!("{why}\n{UNKNOWN}"))),
@@ -308,12 +308,14 @@ pub(super) fn judge(line: &mut Line, work: Work, rules: Rules) -> Result<(LoopVi
     let checkpoint = work.checkpoint_data.map(Value::Object);
     let asked = Asked { id, said, files, draft, checkpoint, rules };
     let request = Request::Loop { about: LoopCommand::Judge(Box::new(asked)) };
-    let Told::Judged(judged) = line.told_in_time(&request)? else { return Err(other_answer()) };
+    let Told::Judged(judged) = line.told_in_time(&request).await? else { return Err(other_answer()) };
     Ok((*about, *judged))
 }
 
-fn about(line: &mut Line, command: LoopCommand) -> Result<LoopView, Trouble> {
-    let Told::AgentLoop(about) = line.told(&Request::Loop { about: command })? else { return Err(other_answer()) };
+async fn about(line: &mut Line, command: LoopCommand) -> Result<LoopView, Trouble> {
+    let Told::AgentLoop(about) = line.told(&Request::Loop { about: command }).await? else {
+        return Err(other_answer());
+    };
     Ok(*about)
 }
 

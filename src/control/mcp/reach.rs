@@ -3,7 +3,9 @@
 //! The session may begin after the server, and end before it. So it is looked for when it is needed, and again when the one
 //! that was found is over.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::tool::Trouble;
 use crate::{
@@ -11,6 +13,7 @@ use crate::{
         socket::{
             client::{AskError, Client},
             message::{Asker, Request, Told},
+            talk::Talk,
         },
         task_view::TaskView,
     },
@@ -27,29 +30,42 @@ pub struct Reach {
     found: Mutex<Option<Folder>>,
     /// Connections that no call uses now.
     idle: Mutex<Vec<Line>>,
+    /// Room for calls.
+    room: Semaphore,
 }
+
+/// How many calls are worked on at once; the others wait. A session has room for more clients than this.
+const AT_ONCE: usize = 16;
 
 /// How many connections are kept. A session has room for so many clients only, and servers are not alone.
 const KEPT: usize = 2;
 
 /// A connection to the session, for one call at a time.
-pub(super) struct Line(Client);
+pub(super) struct Line(Talk);
 
 impl Reach {
     /// The session that `find` finds.
     pub fn new(find: Box<Find>) -> Self {
-        Self { find, found: Mutex::new(None), idle: Mutex::new(Vec::new()) }
+        Self { find, found: Mutex::new(None), idle: Mutex::new(Vec::new()), room: Semaphore::new(AT_ONCE) }
     }
 
-    /// A connection for a call. Blocks while it is made.
-    pub(super) fn line(&self) -> Result<Line, Trouble> {
+    /// Waits until there is room for another call.
+    pub(super) async fn room(&self) -> Option<SemaphorePermit<'_>> {
+        self.room.acquire().await.ok()
+    }
+
+    /// A connection for a call.
+    pub(super) async fn line(self: &Arc<Self>) -> Result<Line, Trouble> {
         // Those that the session has closed meanwhile are dropped.
         while let Some(line) = lock(&self.idle).pop() {
             if line.0.is_open() {
                 return Ok(line);
             }
         }
-        self.connect()
+        let reach = Arc::clone(self);
+        let connected = tokio::task::spawn_blocking(move || reach.connect()).await;
+        let client = connected.map_err(|panic| Trouble::Job(format!("no session was found: {panic}")))??;
+        Ok(Line(Talk::new(client)?))
     }
 
     /// Keeps the connection of a call that went well for the next one.
@@ -60,18 +76,19 @@ impl Reach {
         }
     }
 
-    fn connect(&self) -> Result<Line, Trouble> {
+    /// Blocks until it is connected: a session may be about to begin.
+    fn connect(&self) -> Result<Client, Trouble> {
         let found = lock(&self.found).clone();
         if let Some(folder) = found {
             match Client::connect(&folder) {
                 Err(AskError::NotRunning(_)) => {}
-                connected => return Ok(Line(connected?)),
+                connected => return Ok(connected?),
             }
         }
         let folder = (self.find)().map_err(|why| no_session(&why))?;
         let client = Client::connect(&folder)?;
         *lock(&self.found) = Some(folder);
-        Ok(Line(client))
+        Ok(client)
     }
 }
 
@@ -82,23 +99,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Line {
     /// Asks for something that is told.
-    pub(super) fn told(&mut self, request: &Request) -> Result<Told, Trouble> {
-        self.ask(request)?.ok_or_else(other_answer)
+    pub(super) async fn told(&mut self, request: &Request) -> Result<Told, Trouble> {
+        self.ask(request).await?.ok_or_else(other_answer)
     }
 
     /// Asks, for whoever can make something of a refusal.
-    pub(super) fn ask(&mut self, request: &Request) -> Result<Option<Told>, AskError> {
-        self.0.ask(Asker::Mcp, request)
+    pub(super) async fn ask(&mut self, request: &Request) -> Result<Option<Told>, AskError> {
+        self.0.ask(Asker::Mcp, request).await
     }
 
     /// Asks for something that takes as long as the session needs for it.
-    pub(super) fn told_in_time(&mut self, request: &Request) -> Result<Told, Trouble> {
-        self.0.ask_patiently(Asker::Mcp, request)?.ok_or_else(other_answer)
+    pub(super) async fn told_in_time(&mut self, request: &Request) -> Result<Told, Trouble> {
+        self.0.ask_patiently(Asker::Mcp, request).await?.ok_or_else(other_answer)
     }
 
     /// All tasks.
-    pub(super) fn tasks(&mut self) -> Result<Vec<TaskView>, Trouble> {
-        let Told::Tasks(tasks) = self.told(&Request::TaskList)? else { return Err(other_answer()) };
+    pub(super) async fn tasks(&mut self) -> Result<Vec<TaskView>, Trouble> {
+        let Told::Tasks(tasks) = self.told(&Request::TaskList).await? else { return Err(other_answer()) };
         Ok(tasks)
     }
 }

@@ -121,14 +121,14 @@ struct Counts {
     completed: usize,
 }
 
-fn status(line: &mut Line, _: Nothing) -> Result<SessionStatus, Trouble> {
-    let Told::Status(status) = line.told(&Request::Status)? else { return Err(other_answer()) };
-    Ok(SessionStatus::of(*status, &line.tasks()?))
+async fn status(line: &mut Line, _: Nothing) -> Result<SessionStatus, Trouble> {
+    let Told::Status(status) = line.told(&Request::Status).await? else { return Err(other_answer()) };
+    Ok(SessionStatus::of(*status, &line.tasks().await?))
 }
 
-fn complete(line: &mut Line, Complete { reason }: Complete) -> Result<Promised, Trouble> {
-    let Told::Status(status) = line.told(&Request::Status)? else { return Err(other_answer()) };
-    line.ask(&Request::SessionComplete { reason })?;
+async fn complete(line: &mut Line, Complete { reason }: Complete) -> Result<Promised, Trouble> {
+    let Told::Status(status) = line.told(&Request::Status).await? else { return Err(other_answer()) };
+    line.ask(&Request::SessionComplete { reason }).await?;
     let next = if status.led_from_outside {
         "the session is complete, and over"
     } else {

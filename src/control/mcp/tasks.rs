@@ -213,7 +213,7 @@ struct Listed {
     tasks: Vec<TaskView>,
 }
 
-fn add(line: &mut Line, new: Add) -> Result<TaskView, Trouble> {
+async fn add(line: &mut Line, new: Add) -> Result<TaskView, Trouble> {
     let Add { goal, task_id: id, deliverables, labels, priority, kind, parent_id: parent, depends_on, queue, agents } =
         new;
     if !queue && !agents.is_empty() {
@@ -223,16 +223,16 @@ fn add(line: &mut Line, new: Add) -> Result<TaskView, Trouble> {
     let named: Vec<&String> = named.iter().collect();
     let (dependencies, queue) = (depends_on, queue.then_some(agents));
     let new = NewTask { id, goal, deliverables, labels, priority, kind, parent, dependencies, queue };
-    match line.ask(&Request::Task { task: TaskCommand::Add(new) }) {
-        Ok(Some(Told::Added(id))) => one(line, &id),
+    match line.ask(&Request::Task { task: TaskCommand::Add(new) }).await {
+        Ok(Some(Told::Added(id))) => one(line, &id).await,
         Ok(_) => Err(other_answer()),
-        Err(error) => Err(explained(line, error, &named)),
+        Err(error) => Err(explained(line, error, &named).await),
     }
 }
 
-fn list(line: &mut Line, wanted: List) -> Result<Listed, Trouble> {
+async fn list(line: &mut Line, wanted: List) -> Result<Listed, Trouble> {
     let List { state, labels, kind } = wanted;
-    let mut tasks = line.tasks()?;
+    let mut tasks = line.tasks().await?;
     tasks.retain(|task| {
         state.is_none_or(|state| task.state == state)
             && labels.iter().all(|label| task.labels.contains(label))
@@ -241,54 +241,54 @@ fn list(line: &mut Line, wanted: List) -> Result<Listed, Trouble> {
     Ok(Listed { task_count: tasks.len(), tasks })
 }
 
-fn get(line: &mut Line, One { task_id }: One) -> Result<TaskView, Trouble> {
-    one(line, &task_id)
+async fn get(line: &mut Line, One { task_id }: One) -> Result<TaskView, Trouble> {
+    one(line, &task_id).await
 }
 
-fn start(line: &mut Line, Start { task_id: id, context }: Start) -> Result<TaskView, Trouble> {
-    change(line, &[&id], TaskCommand::Start { id: id.clone(), context })
+async fn start(line: &mut Line, Start { task_id: id, context }: Start) -> Result<TaskView, Trouble> {
+    change(line, &[&id], TaskCommand::Start { id: id.clone(), context }).await
 }
 
-fn complete(line: &mut Line, done: Complete) -> Result<TaskView, Trouble> {
+async fn complete(line: &mut Line, done: Complete) -> Result<TaskView, Trouble> {
     let Complete { task_id: id, result, artifacts } = done;
     let completion = Completion { id: id.clone(), content: None, result, artifacts };
-    change(line, &[&id], TaskCommand::Complete(completion))
+    change(line, &[&id], TaskCommand::Complete(completion)).await
 }
 
-fn block(line: &mut Line, held: Block) -> Result<TaskView, Trouble> {
+async fn block(line: &mut Line, held: Block) -> Result<TaskView, Trouble> {
     let Block { task_id: id, reason, required_knowledge } = held;
-    change(line, &[&id], TaskCommand::Block { id: id.clone(), reason, required_knowledge })
+    change(line, &[&id], TaskCommand::Block { id: id.clone(), reason, required_knowledge }).await
 }
 
-fn depend(line: &mut Line, edge: Depend) -> Result<TaskView, Trouble> {
+async fn depend(line: &mut Line, edge: Depend) -> Result<TaskView, Trouble> {
     let Depend { task_id, depends_on, remove } = edge;
     let (id, on) = (task_id.clone(), depends_on.clone());
     let command = if remove { TaskCommand::Undepend { id, on } } else { TaskCommand::Depend { id, on } };
-    change(line, &[&task_id, &depends_on], command)
+    change(line, &[&task_id, &depends_on], command).await
 }
 
 /// Changes the first of the named tasks, and gives it as it is then.
-fn change(line: &mut Line, named: &[&String], command: TaskCommand) -> Result<TaskView, Trouble> {
+async fn change(line: &mut Line, named: &[&String], command: TaskCommand) -> Result<TaskView, Trouble> {
     let starts = matches!(command, TaskCommand::Start { .. });
-    match line.ask(&Request::Task { task: command }) {
-        Ok(_) => one(line, named[0]),
-        Err(AskError::Refused(why)) if starts => Err(Trouble::Job(why + &held_up(&line.tasks()?, named[0]))),
-        Err(error) => Err(explained(line, error, named)),
+    match line.ask(&Request::Task { task: command }).await {
+        Ok(_) => one(line, named[0]).await,
+        Err(AskError::Refused(why)) if starts => Err(Trouble::Job(why + &held_up(&line.tasks().await?, named[0]))),
+        Err(error) => Err(explained(line, error, named).await),
     }
 }
 
-fn one(line: &mut Line, id: &String) -> Result<TaskView, Trouble> {
-    match line.ask(&Request::TaskShow { id: id.clone() }) {
+async fn one(line: &mut Line, id: &String) -> Result<TaskView, Trouble> {
+    match line.ask(&Request::TaskShow { id: id.clone() }).await {
         Ok(Some(Told::Task(task))) => Ok(*task),
         Ok(_) => Err(other_answer()),
-        Err(error) => Err(explained(line, error, &[id])),
+        Err(error) => Err(explained(line, error, &[id]).await),
     }
 }
 
 /// Why it was refused, and what there is where something was named that is not there.
-fn explained(line: &mut Line, error: AskError, named: &[&String]) -> Trouble {
+async fn explained(line: &mut Line, error: AskError, named: &[&String]) -> Trouble {
     let AskError::Refused(why) = error else { return error.into() };
-    match line.tasks() {
+    match line.tasks().await {
         Ok(tasks) => Trouble::Job(why + &instead(&tasks, named)),
         Err(_) => Trouble::Job(why),
     }

@@ -6,7 +6,7 @@
 //! - Arguments that are wrong reach nobody. They are a fault of the call (`invalid_params`); what a session will not do is
 //!   an answer of the tool.
 
-use std::sync::Arc;
+use std::{pin::Pin, sync::Arc};
 
 use rmcp::{
     ErrorData,
@@ -54,20 +54,35 @@ pub(super) struct About {
     pub(super) touch: Touch,
 }
 
-type Perform = dyn Fn(&Reach, JsonObject) -> Result<Value, Trouble> + Send + Sync;
+type Perform =
+    dyn Fn(Arc<Reach>, JsonObject) -> Pin<Box<dyn Future<Output = Result<Value, Trouble>> + Send>> + Send + Sync;
+
+/// What is done: an `async fn(&mut Line, I) -> Result<O, Trouble>`.
+pub(super) trait Work<'a, I, O>: Fn(&'a mut Line, I) -> Self::Doing {
+    type Doing: Future<Output = Result<O, Trouble>> + Send + 'a;
+}
+
+impl<'a, I, O, F, D> Work<'a, I, O> for F
+where
+    F: Fn(&'a mut Line, I) -> D,
+    D: Future<Output = Result<O, Trouble>> + Send + 'a,
+{
+    type Doing = D;
+}
 
 /// A tool.
 pub(super) struct Tool {
     described: Described,
-    perform: Arc<Perform>,
+    perform: Box<Perform>,
 }
 
 impl Tool {
     /// A tool that takes `I` and gives `O`.
-    pub(super) fn new<I, O>(about: About, work: fn(&mut Line, I) -> Result<O, Trouble>) -> Self
+    pub(super) fn new<I, O, W>(about: About, work: W) -> Self
     where
-        I: DeserializeOwned + JsonSchema + 'static,
+        I: DeserializeOwned + JsonSchema + Send + 'static,
         O: Serialize + JsonSchema + 'static,
+        W: for<'a> Work<'a, I, O> + Copy + Send + Sync + 'static,
     {
         let About { name, title, description, touch } = about;
         let input = schema_for_input::<I>().expect("arguments are an object");
@@ -75,14 +90,7 @@ impl Tool {
             .with_title(title)
             .with_raw_output_schema(schema_for_output::<O>())
             .with_annotations(touch.annotations());
-        let perform = move |reach: &Reach, arguments: JsonObject| {
-            let input = read::<I>(name, &arguments)?;
-            let mut line = reach.line()?;
-            let output = work(&mut line, input)?;
-            reach.keep(line);
-            Ok(serde_json::to_value(output).expect("answers have no keys that are not text"))
-        };
-        Self { described, perform: Arc::new(perform) }
+        Self { described, perform: Box::new(move |reach, arguments| Box::pin(perform(name, work, reach, arguments))) }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -93,10 +101,9 @@ impl Tool {
         self.described.clone()
     }
 
-    /// Does what is asked for, on a thread of its own.
+    /// Does what is asked for. What goes wrong in it keeps nobody from an answer.
     pub(super) async fn call(&self, reach: &Arc<Reach>, arguments: JsonObject) -> Result<CallToolResult, ErrorData> {
-        let (perform, reach) = (Arc::clone(&self.perform), Arc::clone(reach));
-        let done = tokio::task::spawn_blocking(move || perform(&reach, arguments)).await;
+        let done = tokio::spawn((self.perform)(Arc::clone(reach), arguments)).await;
         match done {
             Ok(Ok(told)) => Ok(CallToolResult::structured(told)),
             Ok(Err(Trouble::Job(why))) => Ok(CallToolResult::error(vec![ContentBlock::text(why)])),
@@ -116,6 +123,21 @@ impl Touch {
             Self::Ends => all.read_only(false).destructive(true).idempotent(true),
         }
     }
+}
+
+/// Reads the arguments, does the work, and gives what came of it.
+async fn perform<I, O, W>(name: &str, work: W, reach: Arc<Reach>, arguments: JsonObject) -> Result<Value, Trouble>
+where
+    I: DeserializeOwned,
+    O: Serialize,
+    W: for<'a> Work<'a, I, O>,
+{
+    let input = read::<I>(name, &arguments)?;
+    let _room = reach.room().await;
+    let mut line = reach.line().await?;
+    let output = work(&mut line, input).await?;
+    reach.keep(line);
+    Ok(serde_json::to_value(output).expect("answers have no keys that are not text"))
 }
 
 /// Reads the arguments, or says what is wrong with them.

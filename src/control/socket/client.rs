@@ -3,7 +3,7 @@
 //! Plain blocking calls: a command line must start and be done at once, and needs no runtime for a line each way.
 
 use std::{
-    io::{self, BufRead as _, BufReader, Read as _, Write as _},
+    io::{self, BufRead as _, BufReader, Write as _},
     os::unix::net::UnixStream,
     time::{Duration, Instant},
 };
@@ -15,7 +15,7 @@ use super::{
 use crate::journal::{self, Folder, Record, record::RecordError};
 
 /// How long a session may take to answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a session that has just been started may take until it can be reached.
 const STARTING: Duration = Duration::from_secs(5);
 /// How often to look.
@@ -81,12 +81,9 @@ impl Client {
         Ok(Self { name, stream: BufReader::new(stream) })
     }
 
-    /// Whether the session still listens. Nothing comes unasked, so the end is all that could be heard.
-    pub fn is_open(&self) -> bool {
-        let mut stream = self.stream.get_ref();
-        let heard = stream.set_nonblocking(true).and_then(|()| stream.read(&mut [0]));
-        let silent = heard.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
-        silent && stream.set_nonblocking(false).is_ok()
+    /// The session's name, and the way there.
+    pub(super) fn into_parts(self) -> (String, UnixStream) {
+        (self.name, self.stream.into_inner())
     }
 
     /// Asks, and waits for the answer.
@@ -94,21 +91,8 @@ impl Client {
         let line = ask(by, request);
         // A refused line is answered before it is read to its end: the answer counts, whatever became of the writing.
         let _ = self.stream.get_mut().write_all(line.as_bytes());
-        let reply: Reply = match self.line() {
-            Ok(Some(line)) => serde_json::from_str(&line).map_err(|error| self.broken(error.into()))?,
-            Ok(None) => return Err(AskError::Ended(self.name.clone())),
-            Err(error) => return Err(self.broken(error)),
-        };
-        reply.outcome().map_err(AskError::Refused)
-    }
-
-    /// Asks for something that takes as long as the session needs for it.
-    pub fn ask_patiently(&mut self, by: Asker, request: &Request) -> Result<Option<Told>, AskError> {
-        let wait = |client: &Self, limit| client.stream.get_ref().set_read_timeout(limit);
-        wait(self, None).map_err(|error| self.broken(error))?;
-        let answer = self.ask(by, request);
-        wait(self, Some(PATIENCE)).map_err(|error| self.broken(error))?;
-        answer
+        let answer = self.line();
+        heard(&self.name, answer)
     }
 
     /// Asks for all that comes: records, from the one of that number on, and what is none.
@@ -118,20 +102,34 @@ impl Client {
         Ok(Watch(self))
     }
 
-    fn line(&mut self) -> io::Result<Option<String>> {
+    /// The next line; less than one, if there are no more.
+    fn line(&mut self) -> io::Result<String> {
         let mut line = String::new();
-        self.stream.read_line(&mut line)?;
-        Ok(line.ends_with('\n').then_some(line))
+        self.stream.read_line(&mut line).map(|_| line)
     }
 
     fn broken(&self, cause: io::Error) -> AskError {
-        let ended = [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe].contains(&cause.kind());
-        let name = self.name.clone();
-        // What the kernel says of a limit that has passed tells nobody anything.
-        let silent = [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut].contains(&cause.kind());
-        let cause = if silent { io::Error::new(io::ErrorKind::TimedOut, "it does not answer") } else { cause };
-        if ended { AskError::Ended(name) } else { AskError::Unreachable { name, cause } }
+        broken(&self.name, cause)
     }
+}
+
+/// What a session says to a question.
+pub(super) fn heard(session: &str, answer: io::Result<String>) -> Result<Option<Told>, AskError> {
+    let answer = answer.map_err(|error| broken(session, error))?;
+    if !answer.ends_with('\n') {
+        return Err(AskError::Ended(session.to_owned()));
+    }
+    let reply: Reply = serde_json::from_str(&answer).map_err(|error| broken(session, error.into()))?;
+    reply.outcome().map_err(AskError::Refused)
+}
+
+fn broken(session: &str, cause: io::Error) -> AskError {
+    let ended = [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe].contains(&cause.kind());
+    let name = session.to_owned();
+    // What the kernel says of a limit that has passed tells nobody anything.
+    let silent = [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut].contains(&cause.kind());
+    let cause = if silent { io::Error::new(io::ErrorKind::TimedOut, "it does not answer") } else { cause };
+    if ended { AskError::Ended(name) } else { AskError::Unreachable { name, cause } }
 }
 
 /// What comes from a session.
@@ -152,7 +150,10 @@ impl Iterator for Watch {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let line = self.0.line().map_err(|error| self.0.broken(error)).transpose()?;
+            let line = match self.0.line() {
+                Ok(line) if !line.ends_with('\n') => return None,
+                line => line.map_err(|error| self.0.broken(error)),
+            };
             let seen = line.and_then(|line| seen(&line).map_err(|error| self.0.broken(io::Error::other(error))));
             // A newer session may tell what is not known here.
             if let Some(seen) = seen.transpose() {

@@ -1,0 +1,60 @@
+//! A connection to a session for a program that does other things meanwhile: what [`super::client`] is for a command line.
+
+use std::{io, time::Duration};
+
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    net::UnixStream,
+    time::timeout,
+};
+
+use super::{
+    client::{AskError, Client, PATIENCE, heard},
+    message::{Asker, Request, Told, ask},
+};
+
+/// A connection to a session.
+#[derive(Debug)]
+pub struct Talk {
+    name: String,
+    stream: BufReader<UnixStream>,
+}
+
+impl Talk {
+    /// Goes on with a connection on which nothing was asked yet. Must be called inside a runtime of tokio.
+    pub fn new(client: Client) -> Result<Self, AskError> {
+        let (name, stream) = client.into_parts();
+        let stream = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream));
+        match stream {
+            Ok(stream) => Ok(Self { name, stream: BufReader::new(stream) }),
+            Err(cause) => Err(AskError::Unreachable { name, cause }),
+        }
+    }
+
+    /// Whether the session still listens. Nothing comes unasked, so the end is all that could be heard.
+    pub fn is_open(&self) -> bool {
+        self.stream.get_ref().try_read(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Asks, and waits for the answer.
+    pub async fn ask(&mut self, by: Asker, request: &Request) -> Result<Option<Told>, AskError> {
+        self.ask_within(PATIENCE, by, request).await
+    }
+
+    /// Asks for something that takes as long as the session needs for it.
+    pub async fn ask_patiently(&mut self, by: Asker, request: &Request) -> Result<Option<Told>, AskError> {
+        self.ask_within(Duration::MAX, by, request).await
+    }
+
+    async fn ask_within(&mut self, long: Duration, by: Asker, request: &Request) -> Result<Option<Told>, AskError> {
+        let line = ask(by, request);
+        let Self { name, stream } = self;
+        let asking = async {
+            // A refused line is answered before it is read to its end: the answer counts, whatever became of the writing.
+            let _ = stream.get_mut().write_all(line.as_bytes()).await;
+            let mut answer = String::new();
+            stream.read_line(&mut answer).await.map(|_| answer)
+        };
+        heard(name, timeout(long, asking).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())))
+    }
+}
