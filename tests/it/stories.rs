@@ -608,6 +608,72 @@ fn a_failure_after_a_task_that_must_escalate_holds_the_session_between_two_turns
     .assert_eq(&world.run().story());
 }
 
+/// A session in which tasks are completed, with a hook that does this for each.
+fn completed(tasks: &[&str], runs: &[Ran], answers: &[(About, Choice)]) -> World {
+    let script = Script::new().agent([WORKS, DONE]).hook(Point::OnTaskComplete, "deploy", runs.to_vec());
+    let script = script.hook(Point::OnTaskComplete, "note", [passes()]);
+    let mut world = World::begin(if answers.is_empty() { script } else { script.attended(answers) });
+    world.settle();
+    for task in tasks {
+        world.command(completes(task, "text"));
+    }
+    world.run()
+}
+
+#[test]
+fn a_hook_that_is_broken_for_two_tasks_in_a_row_is_asked_about_and_runs_again_for_the_last() {
+    let runs = [breaks(), breaks(), passes()];
+    let world = completed(&["T1", "T2"], &runs, &[(About::BrokenHook, Choice::Retry)]);
+    expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          TaskCompleted
+          TaskCompleted
+          on_task_complete deploy timed out -> Fail
+          HookError
+          on_task_complete note exit 0 -> Pass
+          on_task_complete deploy timed out -> Fail
+          HookError
+          on_task_complete note exit 0 -> Pass
+          turn ended EndTurn
+        iteration 1 done
+          decided Continue
+          gate 1 broken_hook
+          gate 1 retry by Tui
+        iteration 2
+          on_task_complete deploy exit 0 -> Pass
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 2 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]
+    .assert_eq(&world.story());
+    let reason = world.events.iter().find_map(|event| match event {
+        Event::GateOpened { reason, .. } => Some(reason.as_str()),
+        _ => None,
+    });
+    assert_eq!(reason, Some("the hook `deploy` at on_task_complete could not do its job twice in a row"));
+}
+
+#[test]
+fn a_broken_hook_of_task_events_can_be_switched_off_and_with_nobody_there_the_session_goes_on() {
+    let world = completed(&["T1", "T2"], &[breaks()], &[(About::BrokenHook, Choice::Disable)]);
+    assert_eq!(world.state.outcome(), Some(Outcome::Complete), "{}", world.story());
+    assert_eq!(world.story().matches("gate 1 disable").count(), 1);
+    let disabled = |event: &&Event| matches!(event, Event::HookDisabled { point: Point::OnTaskComplete, .. });
+    assert_eq!(world.events.iter().filter(disabled).count(), 1);
+    let alone = completed(&["T1", "T2"], &[breaks()], &[]);
+    // It may also be better by the time that somebody can be asked.
+    let runs = [breaks(), breaks(), passes()];
+    let better = completed(&["T1", "T2", "T3"], &runs, &[(About::BrokenHook, Choice::Abort)]);
+    for world in [alone, better] {
+        assert_eq!(world.state.outcome(), Some(Outcome::Complete), "{}", world.story());
+        assert!(!world.story().contains("gate"), "{}", world.story());
+    }
+}
+
 #[test]
 fn a_session_that_a_task_hook_escalated_after_the_loop_is_submitted_when_it_is_resumed() {
     let script = Script::new().agent([DONE]).submits().built_in(Point::BeforeSubmit, "run_tests", [does("green")]);

@@ -205,6 +205,11 @@ pub(crate) fn needs_a_person(point: Point, hook: &str, judgement: &Judgement) ->
     format!("the hook `{hook}` at {point} needs a person: {why}")
 }
 
+/// Why a hook that is broken needs a person.
+pub(crate) fn is_broken_again(point: Point, hook: &str) -> String {
+    format!("the hook `{hook}` at {point} could not do its job twice in a row")
+}
+
 fn each_once<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut once = Vec::new();
     for text in texts {

@@ -52,6 +52,11 @@ impl HookBook {
         }
     }
 
+    /// Whether a hook could not do its job at least twice in a row.
+    pub(crate) fn is_broken_again(&self, hook: &HookRef) -> bool {
+        self.broken.get(hook).is_some_and(|times| *times >= 2)
+    }
+
     pub(crate) fn disable(&mut self, hook: HookRef) {
         self.enabled.remove(&hook);
         self.disabled.insert(hook);

@@ -375,9 +375,7 @@ impl State {
         if of_a_loop {
             self.stop.blocked = self.stop.escalated.take().map(|(_, task, _)| task).into_iter().collect();
         }
-        if gate.about == About::Escalation {
-            self.side.troubles.retain(|trouble| trouble.reason != gate.reason);
-        }
+        let beside = self.side.asked(&gate.reason, choice);
         let reason = || gate.reason.clone();
         match choice {
             Choice::Abort => return self.exit(Outcome::Aborted, &reason()),
@@ -429,6 +427,7 @@ impl State {
             About::Escalation if of_a_loop => self.looked_at(),
             About::Escalation => self.ask_once(Asked::Escalation),
             About::Errors => self.retry.errors = 0,
+            About::BrokenHook if beside => {}
             About::BrokenHook => self.broken_answered(choice, gate.hook.as_deref()),
             About::Permission if choice == Choice::Cancel => self.asks.waiting.clear(),
             About::Permission => self.asks.answered(choice),

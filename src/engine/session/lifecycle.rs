@@ -6,7 +6,7 @@ use crate::engine::{
     effect::{Effect, Facts, HookJob},
     event::{DeliverRest, Event, IterationOutcome, Outcome, Presence, StopHow},
     hooks::{
-        dispatch::{Asked, Cause, Dispatch, Feedback},
+        dispatch::{Asked, Cause, Dispatch, Feedback, is_broken_again},
         point::Point,
         resolve::{self, HookRef},
     },
@@ -30,7 +30,7 @@ impl State {
             }
         }
         if let Some(hook) = self.broken_again(dispatch) {
-            let reason = format!("the hook `{hook}` at {} could not do its job twice in a row", dispatch.point);
+            let reason = is_broken_again(dispatch.point, hook);
             return self.open_gate(About::BrokenHook, reason, GateAbout::hook(hook));
         }
         match dispatch.next().filter(|_| !dispatch.stops_early(&|hook| self.is_off(hook))) {
@@ -100,11 +100,10 @@ impl State {
     fn broken_again<'a>(&self, dispatch: &'a Dispatch) -> Option<&'a str> {
         let last = dispatch.done.last().filter(|done| done.judgement.broken)?;
         let hook = HookRef::new(dispatch.point, &last.hook);
-        let often = self.hooks.broken.get(&hook).is_some_and(|times| *times >= 2);
         // The points of a pipeline have a gate of their own for whatever fails there.
         let elsewhere = dispatch.point == Point::SessionEnd || Pipeline::of(dispatch.point).is_some();
         let asks = self.presence == Presence::Attended && !elsewhere;
-        (often && asks && !self.is_off(&hook)).then_some(last.hook.as_str())
+        (self.hooks.is_broken_again(&hook) && asks && !self.is_off(&hook)).then_some(last.hook.as_str())
     }
 
     /// All hooks of the point have run.

@@ -6,13 +6,17 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::{GateAbout, State, gate::About, warning};
+use super::{
+    GateAbout, State,
+    gate::{About, Choice, Gate},
+    warning,
+};
 use crate::engine::{
     Step,
     effect::TaskFacts,
-    event::Event,
+    event::{Event, Presence},
     hooks::{
-        dispatch::{Cause, Dispatch, needs_a_person},
+        dispatch::{Cause, Dispatch, is_broken_again, needs_a_person},
         point::Point,
         resolve::{self, HookRef},
         verdict::Judgement,
@@ -37,8 +41,10 @@ pub struct Side {
 pub struct Trouble {
     /// Which.
     pub hook: String,
-    /// Why, as it is told.
+    /// Why, as it is told. One answer is for all that have the same.
     pub reason: String,
+    /// The task, if the hook could not do its job for it twice in a row: it can be run again.
+    pub broken_for: Option<TaskFacts>,
 }
 
 /// Something to run beside the main line.
@@ -46,6 +52,8 @@ pub struct Trouble {
 pub enum Errand {
     /// The hooks for a completed task.
     Task(TaskFacts),
+    /// One of them, again.
+    Again(TaskFacts, String),
     /// A hook that a person wants to run.
     ByHand(HookRef),
 }
@@ -58,7 +66,9 @@ impl Side {
 
     pub(super) fn begin(&mut self, hooks: VecDeque<String>) {
         let mut dispatch = match self.queue.pop_front() {
-            Some(Errand::Task(task)) => Dispatch::reached(Point::OnTaskComplete, Cause::Task(task)),
+            Some(Errand::Task(task) | Errand::Again(task, _)) => {
+                Dispatch::reached(Point::OnTaskComplete, Cause::Task(task))
+            }
             Some(Errand::ByHand(hook)) => Dispatch::reached(hook.point, Cause::ByHand),
             None => return,
         };
@@ -75,14 +85,29 @@ impl Side {
         }
     }
 
-    /// The hooks of a task have come as far as this: what the last one said may need a person.
-    pub(super) fn look(&mut self) {
-        let of_a_task = |dispatch: &&Dispatch| matches!(dispatch.cause, Cause::Task(_));
-        let Some(dispatch) = self.dispatch.as_ref().filter(of_a_task) else { return };
-        if let Some(done) = dispatch.done.last().filter(|done| done.judgement.escalates) {
-            let (hook, reason) = (done.hook.clone(), done.needs_a_person(dispatch.point));
-            self.troubles.push(Trouble { hook, reason });
+    /// The hooks of a task have come as far as this: what the last one said may need a person, and so does one that could
+    /// not do its job again.
+    pub(super) fn look(&mut self, broken_again: bool) {
+        let Some(dispatch) = &self.dispatch else { return };
+        let (Cause::Task(task), Some(done)) = (&dispatch.cause, dispatch.done.last()) else { return };
+        let (hook, point) = (done.hook.clone(), dispatch.point);
+        if done.judgement.escalates {
+            let reason = done.needs_a_person(point);
+            self.troubles.push(Trouble { hook, reason, broken_for: None });
+        } else if broken_again {
+            let reason = is_broken_again(point, &hook);
+            self.troubles.push(Trouble { hook, reason, broken_for: Some(task.clone()) });
         }
+    }
+
+    /// A person was asked about troubles. Gives whether they were of this kind, and not the main line's.
+    pub(super) fn asked(&mut self, reason: &str, choice: Choice) -> bool {
+        let asked: Vec<Trouble> = self.troubles.extract_if(.., |trouble| trouble.reason == reason).collect();
+        let is_ours = !asked.is_empty();
+        let again = asked.into_iter().filter(|_| choice == Choice::Retry);
+        let again = again.filter_map(|trouble| trouble.broken_for.map(|task| Errand::Again(task, trouble.hook)));
+        self.queue.extend(again);
+        is_ours
     }
 
     /// Drops what has not been started.
@@ -104,9 +129,21 @@ impl State {
 
     /// The gate for a failure beside the main line.
     pub(super) fn take_up_trouble(&self) -> Option<Step> {
-        let off = |trouble: &&Trouble| self.is_off(&HookRef::new(Point::OnTaskComplete, &trouble.hook));
-        let trouble = self.side.troubles.iter().find(|trouble| !off(trouble))?;
-        Some(self.open_gate(About::Escalation, trouble.reason.clone(), GateAbout::hook(&trouble.hook)))
+        let hook_of = |trouble: &Trouble| HookRef::new(Point::OnTaskComplete, &trouble.hook);
+        let matters = |trouble: &Trouble| {
+            let is_still_broken =
+                || self.presence == Presence::Attended && self.hooks.is_broken_again(&hook_of(trouble));
+            trouble.broken_for.is_none() || is_still_broken()
+        };
+        let mut waiting = self.side.troubles.iter().filter(|trouble| !self.is_off(&hook_of(trouble)));
+        let Trouble { hook, reason, broken_for } = waiting.find(|trouble| matters(trouble))?;
+        let about = if broken_for.is_some() { About::BrokenHook } else { About::Escalation };
+        Some(self.open_gate(about, reason.clone(), GateAbout::hook(hook)))
+    }
+
+    /// Whether a gate is about a hook that runs beside the main line.
+    pub(super) fn is_beside(&self, gate: &Gate) -> bool {
+        self.side.troubles.iter().any(|trouble| trouble.reason == gate.reason)
     }
 
     pub(super) fn proceed_side(&self) -> Step {
@@ -121,6 +158,12 @@ impl State {
                         let point = Point::OnTaskComplete;
                         (point, resolve::due(self.plan(), &self.hooks, point), Some(task.id.clone()))
                     }
+                    Errand::Again(task, again) => {
+                        let point = Point::OnTaskComplete;
+                        let mut hooks = resolve::due(self.plan(), &self.hooks, point);
+                        hooks.retain(|hook| hook == again);
+                        (point, hooks, Some(task.id.clone()))
+                    }
                     Errand::ByHand(HookRef { point, hook }) => {
                         let runs = self.runs_beside(*point, hook);
                         (*point, runs.then(|| hook.clone()).into_iter().collect(), None)
@@ -132,6 +175,7 @@ impl State {
             (Some(_) | None, _) => Step::default(),
         }
     }
+
     /// Whether a hook can run beside the main line: those of other points have a place of their own where runs are kept.
     pub(super) fn runs_beside(&self, point: Point, hook: &str) -> bool {
         Point::ALL.contains(&point) && self.plan().hook(point, hook).is_some()

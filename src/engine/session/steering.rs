@@ -236,6 +236,9 @@ impl State {
         }
         let answered = Event::GateAnswered { gate: gate.id, choice, by, option: None };
         let before = match (choice, gate.hook.as_ref(), &self.phase) {
+            (Choice::Disable, Some(hook), _) if self.is_beside(gate) => {
+                Step::record(Event::HookDisabled { point: Point::OnTaskComplete, hook: hook.clone(), by })
+            }
             (Choice::Disable, Some(hook), Phase::Hooks(dispatch)) => {
                 Step::record(Event::HookDisabled { point: dispatch.point, hook: hook.clone(), by })
             }

@@ -81,7 +81,7 @@ impl State {
         }
         let point = finished.point;
         let spec = self.began.plan.hook(point, &finished.hook).cloned();
-        let by_hand = self
+        let beside = self
             .side
             .dispatch
             .as_ref()
@@ -89,17 +89,19 @@ impl State {
         let outside = self.is_led_from_outside();
         let Some(dispatch) = self.dispatch_of(finished.run) else { return };
         dispatch.finished(spec.as_ref(), finished);
-        if !by_hand {
+        if !finished.again {
+            let broken = dispatch::view(finished).is_broken() && finished.end != RunEnd::Cut;
+            self.hooks.ran(HookRef::new(point, &finished.hook), broken);
+        }
+        if !beside {
             self.pipelines.step_finished(finished);
         } else if !finished.again && !outside {
-            self.side.look();
+            self.side.look(self.hooks.is_broken_again(&HookRef::new(point, &finished.hook)));
         }
         self.side.settle();
         if finished.again {
             return;
         }
-        let broken = dispatch::view(finished).is_broken() && finished.end != RunEnd::Cut;
-        self.hooks.ran(HookRef::new(point, &finished.hook), broken);
         if let Some(text) = finished.framed().filter(|_| point.rules().piped_to == PipedTo::Pending) {
             let source =
                 Source { run: finished.run, point, hook: finished.hook.clone(), iteration: finished.iteration };
