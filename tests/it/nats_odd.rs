@@ -119,6 +119,37 @@ fn the_server_never_looks_through_what_others_have_written() {
 }
 
 #[test]
+fn a_stream_from_which_the_last_records_were_deleted_gets_them_again_and_the_rest() {
+    let server = NatsServer::start();
+    let window = Duration::from_millis(200);
+    server.create(stream(Config { duplicate_window: window, ..Config::default() }));
+    let project = project(&server.url(), "", &format!("  - say: one\n{UNTIL_GO}"));
+    let mut session = project.start();
+    session.wait_for_one("agent_said", |said| said["text"] == "working");
+    until_sent(&project);
+    session.kill();
+    let left = server.block_on(async {
+        let stream = async_nats::jetstream::new(server.client().await).get_stream("CREEL").await.expect("a stream");
+        // Where an older one has the same subject, the server goes on looking for the last where it was.
+        while let Ok(last) = stream.get_last_raw_message_by_subject("creel.events.s.>").await {
+            stream.delete_message(last.sequence).await.expect("it is there");
+        }
+        stream.get_info().await.expect("a stream").state.messages
+    });
+    assert!(left > 4, "{left}");
+    let shown = Project::new().creel(&["show", "s", "--json", "--nats", &server.url()]);
+    assert_eq!(shown.out.lines().count() as u64, left, "{}", shown.err);
+    // By then it has forgotten what it had.
+    std::thread::sleep(window * 3);
+    project.write(".creel/sessions/s/outbox", "");
+    project.write("go", "");
+    assert_eq!(project.creel(&["resume", "s", "--headless"]).code, 0);
+    let mut stored = of(&project, &server.stored("CREEL"));
+    stored.sort_by_key(|text| serde_json::from_str::<Value>(text).expect("JSON")["seq"].as_u64());
+    assert_eq!(stored, journal(&project));
+}
+
+#[test]
 fn a_stream_that_came_back_with_less_gets_the_rest_though_others_wrote_on() {
     let mut server = NatsServer::start();
     let project = project(&server.url(), "", UNTIL_GO);

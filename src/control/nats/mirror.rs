@@ -131,9 +131,9 @@ impl Mirror {
     /// Copies what there is.
     pub async fn catch_up(&mut self) -> Result<(), Trouble> {
         let store = store::find(&self.jetstream, &self.stream).await?;
-        let Some(last) = store.last_of(&self.subjects.events()).await? else { return Ok(()) };
+        let last = store.end_of(&self.subjects.events(), self.read.1).await?;
         let mut messages = self.messages(&store).await?;
-        while self.read.1 < last.sequence {
+        while self.read.1 < last {
             let next = tokio::time::timeout(PATIENCE, messages.next()).await;
             let message = next.map_err(|_| Trouble("the server does not answer".to_owned()))??;
             self.take(&message)?;

@@ -261,7 +261,7 @@ impl Store {
             (names, from) = (Names::WithId, first.sequence + 1);
         }
         // Its beginning may have been forgotten already, and the rest not.
-        if names == Names::Plain && self.last_of(&whose.subjects.events()).await?.is_some() {
+        if names == Names::Plain && !self.subjects(whose.subjects.events()).await?.is_empty() {
             let found = self.walk(whose, Place { names: Names::WithId, ..nothing }).await?;
             return Ok(found.without_the_forgotten());
         }
@@ -300,8 +300,9 @@ impl Store {
         let mut parts: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
         let mut beyond = BTreeSet::new();
         let subjects = whose.subjects.events();
-        // Beyond the last, a server would look through whatever others have written since.
-        let last = self.last_of(&subjects).await?.map_or(0, |last| last.sequence);
+        // Beyond the last, a server would look through whatever others have written since. One that does not know the last,
+        // because somebody has deleted it, has to.
+        let last = self.last_of(&subjects).await?.map_or(u64::MAX, |last| last.sequence);
         let mut at = place.at;
         while at < last
             && let Some(message) = self.next_of(&subjects, at + 1).await?
@@ -344,6 +345,19 @@ impl Store {
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
             Err(error) => Err(Trouble(format!("the stream cannot be read: {error}"))),
         }
+    }
+
+    /// The number of the last message of a subject. One that does not know it, because somebody has deleted the last, is
+    /// asked for each from a number on.
+    pub async fn end_of(&self, subject: &str, from: u64) -> Result<u64, Trouble> {
+        if let Some(last) = self.last_of(subject).await? {
+            return Ok(last.sequence);
+        }
+        let mut at = from;
+        while let Some(message) = self.next_of(subject, at + 1).await? {
+            at = message.sequence;
+        }
+        Ok(at)
     }
 
     /// The message of a number, if it is there.

@@ -11,7 +11,10 @@ use std::{
 
 use async_nats::{
     Client, ConnectOptions, HeaderMap,
-    jetstream::{self, stream::Config},
+    jetstream::{
+        self,
+        stream::{Config, RawMessageErrorKind},
+    },
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -157,7 +160,10 @@ impl NatsServer {
             let last = stream.cached_info().state.last_sequence;
             let mut all = Vec::new();
             for number in stream.cached_info().state.first_sequence.max(1)..=last {
-                let message = stream.get_raw_message(number).await.expect("a message");
+                let message = match stream.get_raw_message(number).await {
+                    Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => continue,
+                    message => message.expect("a message"),
+                };
                 let header = |name: &str| message.headers.get(name).map(|value| value.as_str().to_owned());
                 all.push(Stored {
                     subject: message.subject.to_string(),
