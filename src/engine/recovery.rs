@@ -7,7 +7,7 @@
 
 use super::{
     Step,
-    event::{By, Event, HookFinished, Outcome, Presence},
+    event::{By, Event, HookFinished, Outcome, Presence, PromptSent},
     hooks::{
         dispatch::{Cause, Dispatch},
         point::Point,
@@ -97,6 +97,15 @@ impl State {
         if let Some(prompt) = &cut {
             self.pending.set_state(&prompt.items, ItemState::Pending);
         }
+        self.go_on(cut, max_iterations);
+        // What goes to the agent again goes as it was: nobody changes it any more.
+        if let Phase::Due(Due::Again(prompt)) = &self.phase {
+            self.pending.set_state(&prompt.items, ItemState::InFlight);
+        }
+    }
+
+    /// Where the session goes on, with the turn that was cut off if it is still wanted.
+    fn go_on(&mut self, cut: Option<PromptSent>, max_iterations: Option<u32>) {
         if self.pipeline_resumed() {
             if let Some(prompt) = cut {
                 self.phase = Phase::Due(Due::Again(Box::new(prompt)));

@@ -49,6 +49,14 @@ pub(crate) fn until_sent(project: &Project) {
 
 // In order, and once
 
+/// Begins a session, and kills it when the server has what there is.
+pub(crate) fn killed_in_a_turn(project: &Project) {
+    let mut session = project.start();
+    session.wait_for("prompt_sent");
+    until_sent(project);
+    session.kill();
+}
+
 #[test]
 fn the_stream_has_the_journal_under_the_subjects_of_the_contract() {
     let server = NatsServer::start();
@@ -192,10 +200,7 @@ fn a_server_that_lost_its_storage_gets_the_whole_journal_again() {
 fn a_killed_creel_goes_on_where_the_stream_is() {
     let server = NatsServer::start();
     let project = project(&server.url(), "", &format!("  - say: one\n{UNTIL_GO}"));
-    let mut session = project.start();
-    session.wait_for("prompt_sent");
-    until_sent(&project);
-    session.kill();
+    killed_in_a_turn(&project);
     // Even if it is not known any more how far that was.
     fs::remove_file(project.root().join(".creel/sessions/s/outbox")).expect("it was there");
     project.write("go", "");
@@ -329,10 +334,7 @@ fn a_full_stream_is_told_and_holds_nobody() {
 fn retention_that_took_records_away_does_not_bring_them_back() {
     let server = NatsServer::start();
     let project = project(&server.url(), "", &format!("  - say: one\n{UNTIL_GO}"));
-    let mut session = project.start();
-    session.wait_for("prompt_sent");
-    until_sent(&project);
-    session.kill();
+    killed_in_a_turn(&project);
     let sent = server.count("CREEL");
     server.block_on(async {
         let stream = async_nats::jetstream::new(server.client().await).get_stream("CREEL").await.expect("a stream");

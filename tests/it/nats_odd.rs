@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    nats::{UNTIL_GO, journal, link, project, texts, until_sent},
+    nats::{UNTIL_GO, journal, killed_in_a_turn, link, project, texts, until_sent},
     nats_elsewhere::{WIDE, two_machines},
     nats_live::Listener,
     support::{
@@ -81,10 +81,7 @@ fn a_server_behind_a_variable_is_another_one_when_the_variable_is() {
 fn what_a_stream_has_forgotten_does_not_come_back_though_the_outbox_is_lost() {
     let server = NatsServer::start();
     let project = project(&server.url(), "", &format!("  - say: one\n{UNTIL_GO}"));
-    let mut session = project.start();
-    session.wait_for("prompt_sent");
-    until_sent(&project);
-    session.kill();
+    killed_in_a_turn(&project);
     server.block_on(async {
         let stream = async_nats::jetstream::new(server.client().await).get_stream("CREEL").await.expect("a stream");
         stream.purge().sequence(3).await.expect("it has more");
@@ -100,10 +97,7 @@ fn the_server_never_looks_through_what_others_have_written() {
     let server = NatsServer::start();
     let project = project(&server.url(), "", &format!("  - say: one\n{UNTIL_GO}"));
     let mut asked = Listener::new(&server, "$JS.API.STREAM.MSG.GET.CREEL");
-    let mut session = project.start();
-    session.wait_for("prompt_sent");
-    until_sent(&project);
-    session.kill();
+    killed_in_a_turn(&project);
     let own = server.count("CREEL");
     (0..20).for_each(|n| server.publish_for_good("creel.events.other.a.thing", &format!("{{\"n\":{n}}}")));
     project.write(".creel/sessions/s/outbox", "");
@@ -121,26 +115,25 @@ fn the_server_never_looks_through_what_others_have_written() {
 #[test]
 fn a_stream_from_which_the_last_records_were_deleted_gets_them_again_and_the_rest() {
     let server = NatsServer::start();
-    let window = Duration::from_millis(200);
-    server.create(stream(Config { duplicate_window: window, ..Config::default() }));
+    server.create(stream(Config { duplicate_window: Duration::from_millis(200), ..Config::default() }));
     let project = project(&server.url(), "", &format!("  - say: one\n{UNTIL_GO}"));
     let mut session = project.start();
     session.wait_for_one("agent_said", |said| said["text"] == "working");
     until_sent(&project);
     session.kill();
-    let left = server.block_on(async {
+    assert!(!server.has_seen("creel.events.other.a.thing", "the last"));
+    server.block_on(async {
         let stream = async_nats::jetstream::new(server.client().await).get_stream("CREEL").await.expect("a stream");
         // Where an older one has the same subject, the server goes on looking for the last where it was.
         while let Ok(last) = stream.get_last_raw_message_by_subject("creel.events.s.>").await {
             stream.delete_message(last.sequence).await.expect("it is there");
         }
-        stream.get_info().await.expect("a stream").state.messages
     });
-    assert!(left > 4, "{left}");
+    let left = of(&project, &server.stored("CREEL"));
+    assert!(left.len() > 4, "{left:?}");
     let shown = Project::new().creel(&["show", "s", "--json", "--nats", &server.url()]);
-    assert_eq!(shown.out.lines().count() as u64, left, "{}", shown.err);
-    // By then it has forgotten what it had.
-    std::thread::sleep(window * 3);
+    assert_eq!(shown.out.lines().collect::<Vec<_>>(), left, "{}", shown.err);
+    until("the server has forgotten what it had", || !server.has_seen("creel.events.other.a.thing", "the last"));
     project.write(".creel/sessions/s/outbox", "");
     project.write("go", "");
     assert_eq!(project.creel(&["resume", "s", "--headless"]).code, 0);

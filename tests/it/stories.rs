@@ -4,7 +4,7 @@ use creel::engine::{
     self,
     conversation::{PermissionAnswer, ToolKind},
     effect::Leave,
-    event::{By, Event, Outcome, Presence},
+    event::{By, Event, Outcome, Presence, StopHow},
     hooks::{
         point::Point,
         verdict::{Decision, Reply},
@@ -1254,14 +1254,18 @@ fn what_the_agent_had_when_the_session_was_killed_is_sent_again_as_it_was() {
     let step =
         engine::decide(&resumed.state, At(0), Input::Resume { presence, max_iterations: None, checkpoint: None });
     step.events.iter().for_each(|event| resumed.state.apply(At(0), event));
-    let item = resumed.state.pending.waiting_ids()[0];
+    let item = resumed.state.pending.items()[0].id;
     for command in [Command::EditItem(item, "another text".into()), Command::SkipItem(item)] {
         let step = engine::decide(&resumed.state, At(0), Input::Command { by: By::Tui, command });
-        let why = "item 1 goes to the agent again as it was: its turn was cut off";
-        assert_eq!((step.refusal.as_deref(), step.events.len()), (Some(why), 0));
+        assert_eq!((step.refusal.as_deref(), step.events.len()), (Some("item 1 is with the agent now"), 0));
     }
+    let mut stopped = resumed.clone();
     resumed.settle();
     assert_eq!(resumed.turn.expect("the prompt again").1, sent);
+    // Whoever stops it before has it back.
+    stopped.command(Command::Stop(StopHow::Now));
+    let stopped = stopped.run();
+    assert_eq!((stopped.state.outcome(), stopped.state.pending.waiting_ids()), (Some(Outcome::Cancelled), vec![item]));
 }
 
 #[test]

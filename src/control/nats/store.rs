@@ -300,9 +300,8 @@ impl Store {
         let mut parts: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
         let mut beyond = BTreeSet::new();
         let subjects = whose.subjects.events();
-        // Beyond the last, a server would look through whatever others have written since. One that does not know the last,
-        // because somebody has deleted it, has to.
-        let last = self.last_of(&subjects).await?.map_or(u64::MAX, |last| last.sequence);
+        // Beyond the last, a server would look through whatever others have written since.
+        let last = self.end_of(&subjects, place.at).await?;
         let mut at = place.at;
         while at < last
             && let Some(message) = self.next_of(&subjects, at + 1).await?
@@ -347,8 +346,8 @@ impl Store {
         }
     }
 
-    /// The number of the last message of a subject. One that does not know it, because somebody has deleted the last, is
-    /// asked for each from a number on.
+    /// The number of the last message of a subject. A server that does not know it, because somebody has deleted the last,
+    /// is asked for each from a number on.
     pub async fn end_of(&self, subject: &str, from: u64) -> Result<u64, Trouble> {
         if let Some(last) = self.last_of(subject).await? {
             return Ok(last.sequence);

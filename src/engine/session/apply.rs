@@ -337,6 +337,10 @@ impl State {
         if how == StopHow::AfterIteration {
             return;
         }
+        // It was about to go to the agent again, and does not.
+        if let Phase::Due(Due::Again(prompt)) = &self.phase {
+            self.pending.set_state(&prompt.items, ItemState::Pending);
+        }
         self.side.clear();
         self.drop_automation_commands();
         self.tasks.flows.cut();

@@ -126,9 +126,6 @@ impl State {
         let Some(state) = self.pending.get(id).map(|item| item.state) else {
             return Step::refuse(format!("there is no held item {id}"));
         };
-        if self.goes_again(id) {
-            return Step::refuse(format!("item {id} goes to the agent again as it was: its turn was cut off"));
-        }
         match (state.is_settled(id), state) {
             (Some(why), _) => Step::refuse(why),
             (None, state) if from.contains(&state) => Step::record(event),

@@ -101,11 +101,6 @@ impl State {
         }
     }
 
-    /// Whether an item is part of a turn that was cut off: what the agent may have seen of it is what it is sent again.
-    pub(super) fn goes_again(&self, item: ItemId) -> bool {
-        matches!(&self.phase, Phase::Due(Due::Again(prompt)) if prompt.items.contains(&item))
-    }
-
     /// What would be sent if the next iteration began now, hooks aside.
     pub fn preview(&self) -> String {
         self.compose(&self.pending.waiting_ids(), None)

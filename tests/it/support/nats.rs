@@ -13,6 +13,7 @@ use async_nats::{
     Client, ConnectOptions, HeaderMap,
     jetstream::{
         self,
+        message::PublishMessage,
         stream::{Config, RawMessageErrorKind},
     },
 };
@@ -206,6 +207,16 @@ impl NatsServer {
             let ack = jetstream.publish(subject.to_owned(), text.to_owned().into()).await.expect("a connection");
             ack.await.expect("the stream has it");
         });
+    }
+
+    /// Publishes under an id: whether the stream knows one of that id.
+    pub(crate) fn has_seen(&self, subject: &str, id: &str) -> bool {
+        self.block_on(async {
+            let jetstream = jetstream::new(self.client().await);
+            let message = PublishMessage::build().message_id(id).payload("{}".into());
+            let ack = jetstream.send_publish(subject.to_owned(), message).await.expect("a connection");
+            ack.await.expect("the stream has it").duplicate
+        })
     }
 
     /// Asks, and waits for the answer.
