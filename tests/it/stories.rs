@@ -624,32 +624,11 @@ fn completed(tasks: &[&str], runs: &[Ran], answers: &[(About, Choice)]) -> World
 fn a_hook_that_is_broken_for_two_tasks_in_a_row_is_asked_about_and_runs_again_for_the_last() {
     let runs = [breaks(), breaks(), passes()];
     let world = completed(&["T1", "T2"], &runs, &[(About::BrokenHook, Choice::Retry)]);
-    expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          TaskCompleted
-          TaskCompleted
-          on_task_complete deploy timed out -> Fail
-          HookError
-          on_task_complete note exit 0 -> Pass
-          on_task_complete deploy timed out -> Fail
-          HookError
-          on_task_complete note exit 0 -> Pass
-          turn ended EndTurn
-        iteration 1 done
-          decided Continue
-          gate 1 broken_hook
-          gate 1 retry by Tui
-        iteration 2
-          on_task_complete deploy exit 0 -> Pass
-          prompt iteration "GOAL"
-          turn ended EndTurn
-        iteration 2 done
-          decided Complete
-          LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]]
-    .assert_eq(&world.story());
+    let story = world.story();
+    let asked = "  gate 1 broken_hook\n  gate 1 retry by Tui\niteration 2\n  on_task_complete deploy exit 0 -> Pass\n";
+    assert!(story.contains(asked), "{story}");
+    let times = |what: &str| story.matches(what).count();
+    assert_eq!([times("deploy timed out -> Fail"), times("note exit 0"), times("gate ")], [2, 2, 2], "{story}");
     let reason = world.events.iter().find_map(|event| match event {
         Event::GateOpened { reason, .. } => Some(reason.as_str()),
         _ => None,
