@@ -158,7 +158,7 @@ fn judging() -> Result<State> {
 }
 
 fn ask(state: &mut State, command: Asks) -> Result<()> {
-    let step = engine::decide(state, At(1), Input::Command { by: By::Mcp, command });
+    let step = engine::decide(state, At(1), Input::Command { by: By::Mcp.into(), command });
     check(!step.events.is_empty(), "it was refused")?;
     step.events.iter().for_each(|event| state.apply(At(1), event));
     Ok(())

@@ -13,6 +13,7 @@
 //! - No I/O, no clock, no randomness: the same inputs give the same events and effects.
 //! - Events are recorded and applied before the effects of their step are performed.
 
+pub mod actor;
 pub mod conversation;
 pub mod effect;
 pub mod event;
@@ -100,7 +101,7 @@ pub fn decide(state: &State, now: At, input: Input) -> Step {
         Input::ProcessStarted { pid, started } => Step::record(Event::ProcessStarted { pid, started }),
         Input::Warned(text) => Step::record(warning(text)),
         Input::Doomed(reason) => on_doomed(state, reason),
-        Input::Command { by, command } => state.on_command(by, command, now),
+        Input::Command { by, command } => state.on_command(&by, command, now),
         Input::Resume { presence, max_iterations, checkpoint } => state.on_resume(presence, max_iterations, checkpoint),
         Input::Pipeline { pipeline, presence } => state.take_up_pipeline(pipeline, presence),
     }

@@ -49,7 +49,7 @@ pub(crate) fn name(n: u32) -> String {
 
 /// Asks for a change, and goes on until nothing more follows from it.
 pub(crate) fn change(state: &mut State, command: TaskCommand, records: &mut Vec<Record>) -> Result<()> {
-    let mut step = engine::decide(state, NOW, Input::Command { by: By::Cli, command: Command::Task(command) });
+    let mut step = engine::decide(state, NOW, Input::Command { by: By::Cli.into(), command: Command::Task(command) });
     check(step.refusal.is_none(), "a change was refused")?;
     loop {
         for event in step.events {

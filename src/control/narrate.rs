@@ -6,7 +6,7 @@ use super::{
     amounts::Used,
     paint::{Paint, Role},
     pipeline_words,
-    requests::{self, Leave, Requests},
+    requests::{Leave, Requests},
     stop_words,
     task_words::{self, Tone},
     text::{first_line, plain},
@@ -227,9 +227,9 @@ impl Narrator {
             Event::GateOpened { gate, reason, about, .. } if *about != About::Permission => {
                 paint.paint(Role::Warning, format!("  ◆ gate {gate}: {}", first_line(&plain(reason), LINE)))
             }
-            Event::GateAnswered { gate, choice, by, .. } => self
-                .permitted(event)
-                .unwrap_or_else(|| format!("  ◆ gate {gate}: {} (by {})", choice.name(), requests::name(*by))),
+            Event::GateAnswered { gate, choice, by, .. } => {
+                self.permitted(event).unwrap_or_else(|| format!("  ◆ gate {gate}: {} (by {})", choice.name(), by))
+            }
             Event::HookError { data, .. } => {
                 paint.paint(Role::Warning, format!("  ! hook `{}`: {}", plain(&data.hook_name), plain(&data.error)))
             }

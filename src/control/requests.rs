@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::text::{first_line, plain};
 use crate::engine::{
     conversation::PermissionOption,
-    event::{By, Event},
+    event::Event,
     ids::{AskId, GateId},
     session::gate::Choice,
 };
@@ -84,18 +84,6 @@ impl Requests {
         let short = |text: &str| first_line(&plain(text), LINE);
         let taken = options.iter().find(|known| Some(&known.id) == option.as_ref());
         let taken = taken.map(|option| format!(" · “{}”", short(&option.name))).unwrap_or_default();
-        Some(Told { words: format!("{verb}: {}{taken} · by {}", short(title), name(*by)), leave })
-    }
-}
-
-/// Who, in a word.
-pub const fn name(by: By) -> &'static str {
-    match by {
-        By::Tui => "tui",
-        By::Cli => "cli",
-        By::Mcp => "mcp",
-        By::Nats => "nats",
-        By::Policy => "policy",
-        By::Timeout => "timeout",
+        Some(Told { words: format!("{verb}: {}{taken} · by {}", short(title), by), leave })
     }
 }

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use super::actor::{Actor, By};
 use super::{
     conversation::{ContextUse, Conversation, PermissionAsk, PlanEntry, Spent, StopReason, ToolCall, Work},
     hooks::{
@@ -66,7 +67,8 @@ pub enum Event {
     HookRequested {
         point: Point,
         hook: String,
-        by: By,
+        #[serde(flatten)]
+        by: Actor,
     },
     HookStarted {
         run: RunId,
@@ -86,12 +88,14 @@ pub enum Event {
     HookDisabled {
         point: Point,
         hook: String,
-        by: By,
+        #[serde(flatten)]
+        by: Actor,
     },
     HookEnabled {
         point: Point,
         hook: String,
-        by: By,
+        #[serde(flatten)]
+        by: Actor,
     },
     PendingAdded {
         item: ItemId,
@@ -104,15 +108,18 @@ pub enum Event {
     },
     PendingSkipped {
         item: ItemId,
-        by: By,
+        #[serde(flatten)]
+        by: Actor,
     },
     PendingRestored {
         item: ItemId,
-        by: By,
+        #[serde(flatten)]
+        by: Actor,
     },
     PendingEdited {
         item: ItemId,
-        by: By,
+        #[serde(flatten)]
+        by: Actor,
         text: String,
     },
     PromptSent(Box<PromptSent>),
@@ -229,7 +236,8 @@ pub enum Event {
     GateAnswered {
         gate: GateId,
         choice: Choice,
-        by: By,
+        #[serde(flatten)]
+        by: Actor,
         /// Which of the agent's options was taken.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         option: Option<String>,
@@ -273,12 +281,14 @@ pub enum Event {
         task: String,
         hook: Box<StopHook>,
         metadata: Map<String, Value>,
-        by: By,
+        #[serde(flatten)]
+        by: Actor,
     },
     StopHooksCleared {
         task: String,
         hooks: Vec<String>,
-        by: By,
+        #[serde(flatten)]
+        by: Actor,
     },
     /// An agent leads a loop of its own over a task.
     AgentLoopStarted {
@@ -286,31 +296,36 @@ pub enum Event {
         task: String,
         max_iterations: u32,
         promises: Vec<Promise>,
-        by: By,
+        #[serde(flatten)]
+        by: Actor,
     },
     AgentLoopAdvanced {
         loop_id: String,
         iteration: u32,
-        by: By,
+        #[serde(flatten)]
+        by: Actor,
     },
     /// An agent wants to know whether its work is done.
     JudgementAsked {
         iteration: u32,
         #[serde(flatten)]
         asked: Box<Asked>,
-        by: By,
+        #[serde(flatten)]
+        by: Actor,
     },
     AgentLoopEnded {
         loop_id: String,
         task: String,
         iterations: u32,
         promise: Promise,
-        by: By,
+        #[serde(flatten)]
+        by: Actor,
     },
     /// The agent says that the session is complete; the stop hooks judge that.
     CompletionPromised {
         reason: String,
-        by: By,
+        #[serde(flatten)]
+        by: Actor,
     },
     TaskCreated(Box<TaskRecord<task::Created>>),
     TaskStarted(TaskRecord<task::Started>),
@@ -356,7 +371,8 @@ pub enum Event {
     /// Somebody wants the work to be submitted or merged.
     PipelineRequested {
         pipeline: Pipeline,
-        by: By,
+        #[serde(flatten)]
+        by: Actor,
     },
     PipelineStarted {
         pipeline: Pipeline,
@@ -390,25 +406,29 @@ pub enum Event {
         outcome: PipelineOutcome,
         reason: String,
         /// Who left it at a failure.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        by: Option<By>,
+        #[serde(flatten)]
+        by: Option<Actor>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pull_request: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         merged: Option<String>,
     },
     Paused {
-        by: By,
+        #[serde(flatten)]
+        by: Actor,
     },
     Unpaused {
-        by: By,
+        #[serde(flatten)]
+        by: Actor,
     },
     MessageQueued {
-        by: By,
+        #[serde(flatten)]
+        by: Actor,
         text: String,
     },
     StopRequested {
-        by: By,
+        #[serde(flatten)]
+        by: Actor,
         how: StopHow,
     },
     Warning {
@@ -638,22 +658,4 @@ pub enum StopHow {
     AfterIteration,
     /// At once: the turn is cancelled and nothing more is delivered.
     Now,
-}
-
-/// Who did something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum By {
-    /// The screen.
-    Tui,
-    /// The command line, or a signal.
-    Cli,
-    /// The agent, by a tool.
-    Mcp,
-    /// Somebody on another machine.
-    Nats,
-    /// The config.
-    Policy,
-    /// Nobody, for too long.
-    Timeout,
 }

@@ -2,7 +2,7 @@
 
 use super::{
     conversation::{AgentUpdate, PermissionAsk, TurnEnd, TurnFailure},
-    event::{By, Presence, StopHow},
+    event::{Actor, Presence, StopHow},
     hooks::{point::Point, verdict::RunResult},
     ids::{GateId, ItemId, RunId, TurnId},
     session::gate::Choice,
@@ -72,7 +72,7 @@ pub enum Input {
     /// Somebody asks for something.
     Command {
         /// Who.
-        by: By,
+        by: Actor,
         /// What.
         command: Command,
     },

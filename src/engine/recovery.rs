@@ -35,9 +35,9 @@ impl State {
         let steps = steps.into_iter().map(|(_, ended)| Event::WorkflowStepEnded(Box::new(ended)));
         // Who resumes a session that was escalated has looked: what it blocked goes on.
         let blocked = self.stop.blocked.iter().filter(|_| self.outcome() == Some(Outcome::Escalated));
-        let started = self.unblock(blocked, By::Cli).events;
+        let started = self.unblock(blocked, &By::Cli.into()).events;
         // Whoever asked is gone, and will ask again.
-        let before = runs.chain(steps).chain(started).fold(self.unasked(By::Policy), Step::and);
+        let before = runs.chain(steps).chain(started).fold(self.unasked(&By::Policy.into()), Step::and);
         let resumed = before.and(Event::SessionResumed { cut, presence, max_iterations, checkpoint });
         let granted = self.ended_by_its_budget().map(|why| warning(format!("{why}; as much again is granted")));
         granted.into_iter().chain(self.offer_checkpoint(checkpoint)).fold(resumed, Step::and)

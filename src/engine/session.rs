@@ -26,7 +26,7 @@ use super::{
     Step,
     conversation::PermissionAsk,
     effect::{Effect, Leave},
-    event::{By, Event, IterationOutcome, Outcome, Presence, PromptSent, SessionStarted},
+    event::{Actor, By, Event, IterationOutcome, Outcome, Presence, PromptSent, SessionStarted},
     hooks::{
         dispatch::{Cause, Dispatch},
         point::Point,
@@ -272,10 +272,10 @@ impl State {
     fn proceed_gate(&self, now: At) -> Step {
         let Some(gate) = &self.gates.open else { return Step::default() };
         if let Some(choice) = self.asked_at(gate).and_then(|ask| self.standing_permission(ask)) {
-            return self.answered(gate, choice, POLICY, None);
+            return self.answered(gate, choice, &POLICY, None);
         }
         match gate.unanswered(self.plan(), self.presence, now) {
-            Unanswered::Answer(choice, by) => self.answered(gate, choice, by, None),
+            Unanswered::Answer(choice, by) => self.answered(gate, choice, &by.into(), None),
             Unanswered::Wait => Step::default(),
             Unanswered::NobodyThere => Step::default().then(Effect::Leave(Leave::NobodyThere)),
         }
@@ -371,4 +371,4 @@ pub(crate) fn warning(text: impl Into<String>) -> Event {
     Event::Warning { text: text.into() }
 }
 
-pub(crate) const POLICY: By = By::Policy;
+pub(crate) const POLICY: Actor = Actor::of(By::Policy);

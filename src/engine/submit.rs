@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Step,
     effect::{Effect, Leave, Submission, TaskFacts},
-    event::{By, Event, IterationOutcome, Outcome, Presence},
+    event::{Actor, By, Event, IterationOutcome, Outcome, Presence},
     hooks::{
         dispatch::{Dispatch, Done},
         point::Point,
@@ -85,7 +85,7 @@ pub struct Course {
     /// Whether all checks have passed.
     pub passed: bool,
     /// Who left it at a failure, and why it was held.
-    pub left: Option<(By, String)>,
+    pub left: Option<(Actor, String)>,
     /// What the last built-in hook said.
     pub said: Option<String>,
     /// Where the pull request is.
@@ -204,8 +204,8 @@ impl Pipeline {
 }
 
 impl Course {
-    fn left_by(&self) -> Option<By> {
-        self.left.as_ref().map(|(by, _)| *by)
+    fn left_by(&self) -> Option<&Actor> {
+        self.left.as_ref().map(|(by, _)| by)
     }
 }
 
@@ -225,7 +225,7 @@ impl Finished {
 
 impl State {
     /// Somebody wants the work of a running session to be submitted or merged.
-    pub(super) fn want_pipeline(&self, pipeline: Pipeline, by: By) -> Step {
+    pub(super) fn want_pipeline(&self, pipeline: Pipeline, by: &Actor) -> Step {
         let name = pipeline.name();
         match &self.pipelines {
             Pipelines { course: Some(course), .. } => {
@@ -237,7 +237,7 @@ impl State {
             Pipelines { .. } if self.ending.is_some() => {
                 Step::refuse(format!("the session is ending; `creel {name}` works again when it has ended"))
             }
-            Pipelines { .. } => Step::record(Event::PipelineRequested { pipeline, by }),
+            Pipelines { .. } => Step::record(Event::PipelineRequested { pipeline, by: by.clone() }),
         }
     }
 
@@ -364,14 +364,14 @@ impl State {
             pipeline: course.pipeline,
             outcome,
             reason: reason.clone(),
-            by: course.left_by(),
+            by: course.left_by().cloned(),
             pull_request: course.pull_request.clone(),
             merged: course.merged.clone(),
         });
         let (ended, reason) = match course.back {
             Back::Loop | Back::End => return step,
             Back::Ended(before) => (before, self.ending.as_ref().map_or(reason, |ending| ending.reason.clone())),
-            Back::Errand => (errand_outcome(outcome, course.left_by()), reason),
+            Back::Errand => (errand_outcome(outcome, course.left_by().map(|actor| actor.by)), reason),
         };
         // The pipeline's own record ends the session; this one tells those who wait for it.
         let iterations = self.iterations.current;

@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        let written = record(Event::MessageQueued { by: By::Cli, text: "a\n\u{1f41f} \"b\"".into() });
+        let written = record(Event::MessageQueued { by: By::Cli.into(), text: "a\n\u{1f41f} \"b\"".into() });
         assert_eq!(Record::from_line(&written.to_line()).expect("a record"), written);
     }
 
@@ -158,7 +158,7 @@ mod tests {
         let line = r#"{"v":1,"seq":1,"at":"2026-11-15T09:30:00Z","session":"a","kind":"sang","song":[1]}"#;
         assert_eq!(Record::from_line(line).expect("a record").event, Event::Unknown);
         let line = r#"{"v":1,"seq":1,"at":"2026-11-15T09:30:00Z","session":"a","kind":"paused","by":"tui","new":{}}"#;
-        assert_eq!(Record::from_line(line).expect("a record").event, Event::Paused { by: By::Tui });
+        assert_eq!(Record::from_line(line).expect("a record").event, Event::Paused { by: By::Tui.into() });
     }
 
     #[test]

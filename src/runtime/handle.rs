@@ -6,7 +6,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     engine::{
-        event::{By, Event},
+        event::{Actor, Event},
         ids::RunId,
         input::{Command, Input},
         stop::loops::{Asked, LoopCommand},
@@ -46,7 +46,7 @@ pub type Records = Vec<Arc<Record>>;
 #[derive(Debug)]
 pub(super) enum Message {
     Input(Input),
-    Command { by: By, command: Command, reply: oneshot::Sender<Result<Records, String>> },
+    Command { by: Actor, command: Command, reply: oneshot::Sender<Result<Records, String>> },
     Watch(mpsc::UnboundedSender<Arc<Record>>),
 }
 
@@ -73,21 +73,21 @@ pub(super) fn channel() -> (Handle, Inbox) {
 
 impl Handle {
     /// Asks the session for something; the answer says why not, if it will not.
-    pub async fn command(&self, by: By, command: Command) -> Result<(), String> {
+    pub async fn command(&self, by: impl Into<Actor>, command: Command) -> Result<(), String> {
         self.recorded(by, command).await.map(drop)
     }
 
     /// The same, for whoever has to know what was recorded: only the loop can tell the name of a new task.
-    pub async fn recorded(&self, by: By, command: Command) -> Result<Records, String> {
+    pub async fn recorded(&self, by: impl Into<Actor>, command: Command) -> Result<Records, String> {
         let (reply, answer) = oneshot::channel();
         let gone = || "the session is over".to_owned();
-        self.now.send(Message::Command { by, command, reply }).map_err(|_| gone())?;
+        self.now.send(Message::Command { by: by.into(), command, reply }).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
 
     /// Asks for a judgement, and waits until it is made: its records, the last of which is the decision.
     #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is not about this judgement, whatever it is")]
-    pub async fn judged(&self, by: By, asked: Asked) -> Result<Records, String> {
+    pub async fn judged(&self, by: impl Into<Actor>, asked: Asked) -> Result<Records, String> {
         let id = asked.id.clone();
         let mut news = self.watch();
         self.recorded(by, Command::Loop(LoopCommand::Judge(Box::new(asked)))).await?;

@@ -324,7 +324,7 @@ fn somebody_meddled_with_the_end(events: &[Event]) -> bool {
 
 fn the_counter_never_passes_the_limit_without_a_person(world: &World) {
     let granted = world.events.iter().any(|event| {
-        matches!(event, Event::GateAnswered { choice: Choice::Continue, by, .. } if !matches!(by, By::Policy | By::Timeout))
+        matches!(event, Event::GateAnswered { choice: Choice::Continue, by, .. } if !matches!(by.by, By::Policy | By::Timeout))
     });
     for event in &world.events {
         if let Event::RetryCounted { used, limit, .. } = event {

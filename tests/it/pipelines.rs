@@ -726,7 +726,7 @@ fn every_effect_is_answered_or_cut(world: &World) {
 fn checks_are_skipped_by_people_only(world: &World) {
     for event in &world.events {
         if let Event::GateAnswered { choice: Choice::Skip, by, .. } = event {
-            assert!(!matches!(by, By::Policy | By::Timeout));
+            assert!(!matches!(by.by, By::Policy | By::Timeout));
         }
     }
 }

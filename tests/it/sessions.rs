@@ -242,7 +242,7 @@ fn a_hook_that_no_agent_could_register_is_not_taken_from_a_journal() {
         task: "story".into(),
         hook: Box::new(StopHook { judge, ..StopHook::preset(Preset::Default) }),
         metadata: serde_json::Map::new(),
-        by: By::Mcp,
+        by: By::Mcp.into(),
     };
     let command = Judge::Command { command: "touch pwned".into(), timeout: Span::secs(60) };
     world.state.apply(At(0), &registered("bad", command));

@@ -386,7 +386,7 @@ fn with_a_task(script: Script) -> (World, String) {
 }
 
 fn tool(world: &mut World, command: Command) {
-    world.input(Input::Command { by: By::Mcp, command });
+    world.input(Input::Command { by: By::Mcp.into(), command });
 }
 
 fn register(task: &str, preset: Preset) -> Command {

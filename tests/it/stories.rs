@@ -1060,7 +1060,7 @@ fn a_request_on_record_for_a_hook_that_cannot_be_run_by_hand_is_taken_off() {
     let completed = creel::engine::tasks::record::TaskEventKind::TaskCompleted;
     let begun = World::begin(Script::new().automation("look", 1, &[completed], [passes()]));
     for (point, hook) in [(Point::Automation, "look"), (Point::StopDecision, "default"), (Point::Stop, "gone")] {
-        let requested = Event::HookRequested { point, hook: hook.into(), by: By::Tui };
+        let requested = Event::HookRequested { point, hook: hook.into(), by: By::Tui.into() };
         let hooks = vec![hook.to_owned()];
         let due = Event::HooksDue { point, iteration: Some(1), hooks, task: None, by_hand: true };
         for records in [vec![requested.clone()], vec![requested, due]] {
@@ -1235,7 +1235,7 @@ fn what_the_agent_had_when_the_session_was_killed_is_sent_again_as_it_was() {
     step.events.iter().for_each(|event| resumed.state.apply(At(0), event));
     let item = resumed.state.pending.items()[0].id;
     for command in [Command::EditItem(item, "another text".into()), Command::SkipItem(item)] {
-        let step = engine::decide(&resumed.state, At(0), Input::Command { by: By::Tui, command });
+        let step = engine::decide(&resumed.state, At(0), Input::Command { by: By::Tui.into(), command });
         assert_eq!((step.refusal.as_deref(), step.events.len()), (Some("item 1 is with the agent now"), 0));
     }
     let mut stopped = resumed.clone();

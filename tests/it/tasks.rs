@@ -528,7 +528,7 @@ fn a_record_of_a_task_is_read_back_as_it_was() {
         Command::Task(remove),
     ];
     for command in commands {
-        world.input(creel::engine::input::Input::Command { by: By::Cli, command });
+        world.input(creel::engine::input::Input::Command { by: By::Cli.into(), command });
     }
     for event in &world.events[1..] {
         let line = serde_json::to_string(event).expect("a record");

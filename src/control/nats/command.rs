@@ -120,7 +120,7 @@ impl Ear {
             (client.clone(), desk.clone(), self.handle.clone(), self.subjects.events());
         let lasts = request.lasts();
         let answering = async move {
-            let reply = match answer(&handle, &desk, By::Nats, request).await {
+            let reply = match answer(&handle, &desk, By::Nats.into(), request).await {
                 Answer::Say(reply) => reply,
                 Answer::Watch(..) => {
                     Reply::refused(format!("records are not told here: they are in the stream, under {events}"))

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     control::stop_view::JudgedView,
     engine::{
-        event::{By, Event},
+        event::{Actor, Event},
         input::Command,
         tasks::command::{NewTask, TaskCommand},
     },
@@ -23,7 +23,7 @@ pub(in crate::control) enum Answer {
 }
 
 /// Has a request carried out, and says what became of it.
-pub(in crate::control) async fn answer(handle: &Handle, desk: &Desk, by: By, request: Request) -> Answer {
+pub(in crate::control) async fn answer(handle: &Handle, desk: &Desk, by: Actor, request: Request) -> Answer {
     Answer::Say(match request.meaning() {
         Meaning::Command(command) => match refused(desk, &command).await {
             Some(why) => Reply::refused(why),

@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     control::nats::link::Link,
+    engine::event::By,
     runtime::{Handle, Live},
 };
 
@@ -111,7 +112,7 @@ impl Connection {
 
     async fn answer(&self, by: Asker, request: Request) -> Next {
         let Reach { handle, desk, journal, live, nats } = &self.reach;
-        match answer(handle, desk, by.into(), request).await {
+        match answer(handle, desk, By::from(by).into(), request).await {
             Answer::Say(reply) => Next::Say(reply),
             Answer::Watch(from, asides) => {
                 let from = from.unwrap_or(*desk.news.borrow() + 1);

@@ -15,7 +15,7 @@ use super::{
 use crate::engine::{
     conversation::StopReason,
     effect::TaskFacts,
-    event::{By, DeliverRest, Event, IterationOutcome, Outcome, PromptReason, PromptSent, StopHow},
+    event::{Actor, DeliverRest, Event, IterationOutcome, Outcome, PromptReason, PromptSent, StopHow},
     hooks::{
         dispatch::{Asked, Cause, Dispatch, Running},
         point::Point,
@@ -99,7 +99,7 @@ impl State {
                 let (id, about, ask) = (*gate, *about, *ask);
                 self.gates.open = Some(Gate { id, about, reason, hook, items, ask, choices, opened: at });
             }
-            Event::GateAnswered { choice, by, .. } => self.gate_answered(*choice, *by),
+            Event::GateAnswered { choice, by, .. } => self.gate_answered(*choice, by),
             Event::RulesDue { .. }
             | Event::RuleStarted { .. }
             | Event::RuleChecked { .. }
@@ -373,7 +373,7 @@ impl State {
         self.phase = Phase::Delivering;
     }
 
-    fn gate_answered(&mut self, choice: Choice, by: By) {
+    fn gate_answered(&mut self, choice: Choice, by: &Actor) {
         let Some(gate) = self.gates.open.take() else { return };
         let of_a_loop = self.is_of_a_loop(&gate);
         if of_a_loop {

@@ -18,7 +18,7 @@ use crate::engine::{
     Step,
     conversation::{OptionKind, PermissionAnswer, PermissionAsk, PermissionOption, ToolCall, ToolKind},
     effect::Effect,
-    event::{By, Event},
+    event::{Actor, Event},
     ids::TurnId,
     policy::{PermissionRule, Permissions},
 };
@@ -152,10 +152,10 @@ impl State {
     }
 
     /// An answer to the agent. Whoever does not answer ends the turn.
-    pub(super) fn permitted(&self, gate: &Gate, choice: Choice, by: By, named: Option<&str>) -> Step {
+    pub(super) fn permitted(&self, gate: &Gate, choice: Choice, by: &Actor, named: Option<&str>) -> Step {
         let ask = self.asked_at(gate);
         let option = ask.and_then(|ask| ask.option(choice, named)).map(|option| option.id.clone());
-        let step = Step::record(Event::GateAnswered { gate: gate.id, choice, by, option: option.clone() });
+        let step = Step::record(Event::GateAnswered { gate: gate.id, choice, by: by.clone(), option: option.clone() });
         match (ask, option, self.turn_in_flight()) {
             (Some(ask), Some(option), _) => {
                 step.then(Effect::AnswerPermission { ask: ask.ask, answer: PermissionAnswer::Selected(option) })
@@ -166,10 +166,10 @@ impl State {
     }
 
     /// The end of a turn answers what still waits.
-    pub(crate) fn unasked(&self, by: By) -> Step {
+    pub(crate) fn unasked(&self, by: &Actor) -> Step {
         let gate = self.gates.open.as_ref().filter(|gate| gate.about == About::Permission);
         gate.map_or_else(Step::default, |gate| {
-            Step::record(Event::GateAnswered { gate: gate.id, choice: Choice::Cancel, by, option: None })
+            Step::record(Event::GateAnswered { gate: gate.id, choice: Choice::Cancel, by: by.clone(), option: None })
         })
     }
 }

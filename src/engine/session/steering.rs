@@ -10,7 +10,7 @@ use super::{
 use crate::engine::{
     Step,
     effect::Effect,
-    event::{By, Event, StopHow},
+    event::{Actor, Event, StopHow},
     hooks::{dispatch::Dispatch, point::Point, resolve::HookRef},
     ids::{ItemId, RunId},
     input::{Command, GateAnswer},
@@ -31,15 +31,15 @@ pub struct Steering {
 }
 
 impl State {
-    pub(crate) fn on_command(&self, by: By, command: Command, now: At) -> Step {
+    pub(crate) fn on_command(&self, by: &Actor, command: Command, now: At) -> Step {
         if let Some(outcome) = self.outcome() {
             return Step::refuse(format!("the session has ended ({outcome:?})").to_lowercase());
         }
         match command {
             Command::Pause if self.steering.paused => Step::refuse("the session is paused already"),
-            Command::Pause => Step::record(Event::Paused { by }),
+            Command::Pause => Step::record(Event::Paused { by: by.clone() }),
             Command::Unpause if !self.steering.paused => Step::refuse("the session is not paused"),
-            Command::Unpause => Step::record(Event::Unpaused { by }),
+            Command::Unpause => Step::record(Event::Unpaused { by: by.clone() }),
             Command::Stop(how) => self.stop(by, how),
             Command::CancelTurn => match self.turn_in_flight() {
                 Some(prompt) => self.unasked(by).then(Effect::CancelTurn(prompt.turn)),
@@ -47,38 +47,40 @@ impl State {
             },
             Command::Message(text) => self.message(by, text),
             Command::SkipItem(item) => {
-                self.change_item(item, &[ItemState::Pending], Event::PendingSkipped { item, by })
+                self.change_item(item, &[ItemState::Pending], Event::PendingSkipped { item, by: by.clone() })
             }
             Command::RestoreItem(item) => {
-                self.change_item(item, &[ItemState::Skipped], Event::PendingRestored { item, by })
+                self.change_item(item, &[ItemState::Skipped], Event::PendingRestored { item, by: by.clone() })
             }
             Command::EditItem(item, text) => {
                 let states = [ItemState::Pending, ItemState::Skipped];
-                self.change_item(item, &states, Event::PendingEdited { item, by, text })
+                self.change_item(item, &states, Event::PendingEdited { item, by: by.clone(), text })
             }
             Command::AnswerGate(answer) => self.answer_gate(by, answer),
             Command::DisableHook(point, hook) => {
-                self.switch_hook(point, &hook, |point, hook| Event::HookDisabled { point, hook, by })
+                self.switch_hook(point, &hook, |point, hook| Event::HookDisabled { point, hook, by: by.clone() })
             }
             Command::EnableHook(point, hook) => {
-                self.switch_hook(point, &hook, |point, hook| Event::HookEnabled { point, hook, by })
+                self.switch_hook(point, &hook, |point, hook| Event::HookEnabled { point, hook, by: by.clone() })
             }
             Command::RunHook(point, hook) => match self.refuses_by_hand(point, &hook) {
                 Some(why) => Step::refuse(why),
-                None => self.switch_hook(point, &hook, |point, hook| Event::HookRequested { point, hook, by }),
+                None => {
+                    self.switch_hook(point, &hook, |point, hook| Event::HookRequested { point, hook, by: by.clone() })
+                }
             },
             Command::CancelHook(run) if self.running().any(|running| running == run) => {
                 Step::default().then(Effect::CancelHook(run))
             }
             Command::CancelHook(run) => Step::refuse(format!("run {run} is not going on")),
-            Command::Task(command) => self.on_task_command(command, Origin::by(by)),
+            Command::Task(command) => self.on_task_command(command, Origin::by(by.clone())),
             Command::RegisterStopHook(wanted) => self.register_stop_hook(by, wanted, now),
             Command::ClearStopHooks(task) => self.clear_stop_hooks(by, task),
             Command::Loop(command) => self.on_loop_command(by, command, now),
             Command::CompleteSession(_) if self.is_being_completed() => {
                 Step::refuse("the session is being completed already")
             }
-            Command::CompleteSession(reason) => Step::record(Event::CompletionPromised { reason, by }),
+            Command::CompleteSession(reason) => Step::record(Event::CompletionPromised { reason, by: by.clone() }),
             Command::Pipeline(pipeline) => self.want_pipeline(pipeline, by),
         }
     }
@@ -93,13 +95,13 @@ impl State {
         self.dispatch().and_then(run).into_iter().chain(beside).chain(by_itself).chain(steps).chain(judged)
     }
 
-    fn stop(&self, by: By, how: StopHow) -> Step {
+    fn stop(&self, by: &Actor, how: StopHow) -> Step {
         if self.steering.stop.is_some_and(|asked| asked == StopHow::Now || asked == how) {
             return Step::refuse("the session is stopping already");
         }
-        let step = Step::record(Event::StopRequested { by, how });
+        let step = Step::record(Event::StopRequested { by: by.clone(), how });
         // A paused session would never come to the end of its iteration.
-        let step = if self.steering.paused { step.and(Event::Unpaused { by }) } else { step };
+        let step = if self.steering.paused { step.and(Event::Unpaused { by: by.clone() }) } else { step };
         // Hooks of `session_end` are let finish: they are what an interrupted session is left to do.
         if how == StopHow::AfterIteration || self.is_ending() {
             return step;
@@ -109,7 +111,7 @@ impl State {
         turn.into_iter().chain(hooks).fold(step, Step::then)
     }
 
-    fn message(&self, by: By, text: String) -> Step {
+    fn message(&self, by: &Actor, text: String) -> Step {
         if text.trim().is_empty() {
             return Step::refuse("the message is empty");
         }
@@ -119,7 +121,7 @@ impl State {
         if self.is_ending() || self.delivery_is_off() {
             return Step::refuse("the session is ending; the agent will not be asked again");
         }
-        Step::record(Event::MessageQueued { by, text })
+        Step::record(Event::MessageQueued { by: by.clone(), text })
     }
 
     fn change_item(&self, id: ItemId, from: &[ItemState], event: Event) -> Step {
@@ -167,7 +169,7 @@ impl State {
         reviews.then(|| format!("`{hook}` is a review, and runs as a part of a submit or a merge only"))
     }
 
-    fn answer_gate(&self, by: By, answer: GateAnswer) -> Step {
+    fn answer_gate(&self, by: &Actor, answer: GateAnswer) -> Step {
         let GateAnswer { gate: id, choice, text, items } = answer;
         let Some(gate) = self.open_gate_named(id) else {
             let answered = id <= self.gates.last;
@@ -196,7 +198,7 @@ impl State {
         let option = ask.and(text.clone());
         let message = match (choice, text) {
             (Choice::Send | Choice::Message, Some(text)) if !text.trim().is_empty() => {
-                Some(Event::MessageQueued { by, text })
+                Some(Event::MessageQueued { by: by.clone(), text })
             }
             (Choice::Send | Choice::Message, _) => return Step::refuse("a message is needed to send one"),
             _ => None,
@@ -214,7 +216,7 @@ impl State {
         gate: &'a Gate,
         choice: Choice,
         approved: Option<&'a [ItemId]>,
-        by: By,
+        by: &'a Actor,
     ) -> impl Iterator<Item = Event> + 'a {
         let delivers = matches!(gate.about, About::FinalDelivery | About::Delivery);
         let some_are_left_out = choice == Choice::Approve && approved.is_some();
@@ -223,27 +225,27 @@ impl State {
         let waiting = self.pending.waiting_ids().into_iter().filter(|id| gate.items.contains(id));
         waiting
             .filter(move |id| delivers && (choice == Choice::Skip || some_are_left_out) && kept_back(id))
-            .map(move |item| Event::PendingSkipped { item, by })
+            .map(move |item| Event::PendingSkipped { item, by: by.clone() })
     }
 
     /// An answer, by whomever, with what it entails.
-    pub(super) fn answered(&self, gate: &Gate, choice: Choice, by: By, option: Option<&str>) -> Step {
+    pub(super) fn answered(&self, gate: &Gate, choice: Choice, by: &Actor, option: Option<&str>) -> Step {
         if gate.about == About::Permission {
             return self.permitted(gate, choice, by, option);
         }
-        let answered = Event::GateAnswered { gate: gate.id, choice, by, option: None };
+        let answered = Event::GateAnswered { gate: gate.id, choice, by: by.clone(), option: None };
         let before = match (choice, gate.hook.as_ref(), &self.phase) {
             (Choice::Disable, Some(hook), _) if self.is_beside(gate) => {
-                Step::record(Event::HookDisabled { point: Point::OnTaskComplete, hook: hook.clone(), by })
+                Step::record(Event::HookDisabled { point: Point::OnTaskComplete, hook: hook.clone(), by: by.clone() })
             }
             (Choice::Disable, Some(hook), Phase::Hooks(dispatch)) => {
-                Step::record(Event::HookDisabled { point: dispatch.point, hook: hook.clone(), by })
+                Step::record(Event::HookDisabled { point: dispatch.point, hook: hook.clone(), by: by.clone() })
             }
             (Choice::Continue | Choice::Message, _, Phase::Escalated(_)) => self.unblock(&self.stop.blocked, by),
             (Choice::Continue | Choice::Message, _, _) if self.is_of_a_loop(gate) => {
                 self.unblock(self.stop.escalated.iter().map(|(_, task, _)| task), by)
             }
-            (Choice::Skip, _, _) if by == super::POLICY => {
+            (Choice::Skip, _, _) if *by == super::POLICY => {
                 self.skips(gate, choice, None, by).fold(Step::default(), Step::and)
             }
             _ => Step::default(),

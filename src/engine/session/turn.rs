@@ -208,7 +208,7 @@ impl State {
     pub(crate) fn on_turn_ended(&self, turn: TurnId, end: TurnEnd) -> Step {
         let Some(iteration) = self.awaited(turn) else { return Step::stale(turn) };
         let TurnEnd { stop_reason, spent, work } = end;
-        let step = self.unasked(super::POLICY).and(Event::TurnEnded { iteration, turn, stop_reason, spent, work });
+        let step = self.unasked(&super::POLICY).and(Event::TurnEnded { iteration, turn, stop_reason, spent, work });
         // A review that was cut short is none, and says so itself.
         match cut_short(stop_reason).filter(|_| !self.gatekeeper_works()) {
             Some(why) => step.and(super::warning(why)),
@@ -219,7 +219,7 @@ impl State {
     pub(crate) fn on_turn_failed(&self, turn: TurnId, failure: TurnFailure) -> Step {
         let Some(iteration) = self.awaited(turn) else { return Step::stale(turn) };
         let TurnFailure { message: error, retry_after: retry_after_ms, spent } = failure;
-        self.unasked(super::POLICY).and(Event::TurnFailed { iteration, turn, error, retry_after_ms, spent })
+        self.unasked(&super::POLICY).and(Event::TurnFailed { iteration, turn, error, retry_after_ms, spent })
     }
 
     /// The iteration of the turn, if it is the one in flight.

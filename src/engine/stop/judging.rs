@@ -22,7 +22,7 @@ use super::{
 use crate::engine::{
     Step,
     effect::{Effect, Facts, HookJob, RuleJob, TaskFacts},
-    event::{By, Event, HookFinished, StopDecided},
+    event::{Actor, Event, HookFinished, StopDecided},
     hooks::{
         dispatch::Running,
         point::Point,
@@ -295,10 +295,10 @@ impl State {
     }
 
     /// A person lets the work go on: so do the tasks that the escalation blocked.
-    pub(crate) fn unblock<'a>(&self, tasks: impl IntoIterator<Item = &'a String>, by: By) -> Step {
+    pub(crate) fn unblock<'a>(&self, tasks: impl IntoIterator<Item = &'a String>, by: &Actor) -> Step {
         let starts = tasks.into_iter().filter(|id| self.is_blocked(id)).filter_map(|id| {
             let start = TaskCommand::Start { id: id.clone(), context: None };
-            self.task_event(start, Origin::by(by)).ok()
+            self.task_event(start, Origin::by(by.clone())).ok()
         });
         starts.fold(Step::default(), Step::and)
     }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::engine::{
     Step,
-    event::{By, Event},
+    event::{Actor, Event},
     policy::AgentSpec,
     session::State,
     summary::iterations,
@@ -119,7 +119,7 @@ pub enum Rules {
 }
 
 impl State {
-    pub(crate) fn on_loop_command(&self, by: By, command: LoopCommand, now: At) -> Step {
+    pub(crate) fn on_loop_command(&self, by: &Actor, command: LoopCommand, now: At) -> Step {
         let done = match command {
             LoopCommand::Start { task, max_iterations, promises } => {
                 self.start_loop(by, task, max_iterations, promises, now)
@@ -138,7 +138,7 @@ impl State {
 
     fn start_loop(
         &self,
-        by: By,
+        by: &Actor,
         task: String,
         max_iterations: u32,
         promises: Vec<Promise>,
@@ -161,18 +161,18 @@ impl State {
                 TaskState::Active => {}
                 TaskState::Created | TaskState::Ready | TaskState::Blocked => {
                     let start = TaskCommand::Start { id: task.clone(), context: None };
-                    events.push(self.task_event(start, Origin::by(by))?);
+                    events.push(self.task_event(start, Origin::by(by.clone()))?);
                 }
             }
         }
         let loop_id = self.stop.name("IT", now);
-        events.push(Event::AgentLoopStarted { loop_id, task, max_iterations, promises, by });
+        events.push(Event::AgentLoopStarted { loop_id, task, max_iterations, promises, by: by.clone() });
         Ok(events.into_iter().fold(Step::default(), Step::and))
     }
 
     /// Nothing, if the task is known or the name is the session's. A session that an agent leads from outside takes
     /// tasks in as they are named: the agent has them from elsewhere.
-    pub(super) fn adopt(&self, task: &str, by: By) -> Result<Vec<Event>, String> {
+    pub(super) fn adopt(&self, task: &str, by: &Actor) -> Result<Vec<Event>, String> {
         if task == self.name || self.tasks.graph.get(task).is_some() {
             return Ok(Vec::new());
         }
@@ -185,7 +185,7 @@ impl State {
             ));
         }
         let new = NewTask { id: Some(task.to_owned()), goal: task.to_owned(), ..NewTask::default() };
-        Ok(vec![self.task_event(TaskCommand::Add(new), Origin::by(by))?])
+        Ok(vec![self.task_event(TaskCommand::Add(new), Origin::by(by.clone()))?])
     }
 
     /// Whether creel leads no agent here: one that somebody runs by hand leads itself.
@@ -209,12 +209,12 @@ impl State {
         Ok(known)
     }
 
-    fn ask_judgement(&self, by: By, asked: Asked) -> Result<Step, String> {
+    fn ask_judgement(&self, by: &Actor, asked: Asked) -> Result<Step, String> {
         let iteration = self.open_loop(&asked.id)?.iteration;
-        Ok(Step::record(Event::JudgementAsked { iteration, asked: Box::new(asked), by }))
+        Ok(Step::record(Event::JudgementAsked { iteration, asked: Box::new(asked), by: by.clone() }))
     }
 
-    fn advance_loop(&self, by: By, id: String, checkpoint: Option<Value>) -> Result<Step, String> {
+    fn advance_loop(&self, by: &Actor, id: String, checkpoint: Option<Value>) -> Result<Step, String> {
         let known = self.open_loop(&id)?;
         if known.iteration >= known.max_iterations {
             return Err(format!(
@@ -231,10 +231,10 @@ impl State {
         let (task, iteration) = (known.task.clone(), known.iteration);
         let kept = checkpoint.map(|data| ToKeep { task, iteration, hook: None, data });
         let step = self.keep(kept).into_iter().fold(Step::default(), Step::and);
-        Ok(step.and(Event::AgentLoopAdvanced { loop_id: id, iteration: iteration + 1, by }))
+        Ok(step.and(Event::AgentLoopAdvanced { loop_id: id, iteration: iteration + 1, by: by.clone() }))
     }
 
-    fn complete_loop(&self, by: By, id: String, promise: Promise) -> Result<Step, String> {
+    fn complete_loop(&self, by: &Actor, id: String, promise: Promise) -> Result<Step, String> {
         let known = self.open_loop(&id)?;
         let task = known.task.clone();
         let mut events = Vec::new();
@@ -258,10 +258,10 @@ impl State {
             }
         };
         if let Some(about) = about {
-            events.push(self.task_event(about, Origin::by(by))?);
+            events.push(self.task_event(about, Origin::by(by.clone()))?);
         }
         let iterations = known.iteration;
-        events.push(Event::AgentLoopEnded { loop_id: id, task, iterations, promise, by });
+        events.push(Event::AgentLoopEnded { loop_id: id, task, iterations, promise, by: by.clone() });
         Ok(events.into_iter().fold(Step::default(), Step::and))
     }
 

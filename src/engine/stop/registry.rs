@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::engine::{
     Step,
-    event::{By, Event},
+    event::{Actor, Event},
     hooks::{point::Point, resolve::HookRef},
     policy::{Judge, Preset, StopHook},
     session::State,
@@ -50,7 +50,7 @@ pub struct Registration {
 }
 
 impl State {
-    pub(crate) fn register_stop_hook(&self, by: By, wanted: Registration, now: At) -> Step {
+    pub(crate) fn register_stop_hook(&self, by: &Actor, wanted: Registration, now: At) -> Step {
         let Registration { task, preset, metadata } = wanted;
         let adopted = match self.adopt(&task, by) {
             Ok(adopted) => adopted,
@@ -66,14 +66,14 @@ impl State {
             task,
             hook: Box::new(hook),
             metadata,
-            by,
+            by: by.clone(),
         })
     }
 
     /// Takes the hooks of a task away; also none.
-    pub(crate) fn clear_stop_hooks(&self, by: By, task: String) -> Step {
+    pub(crate) fn clear_stop_hooks(&self, by: &Actor, task: String) -> Step {
         let hooks = self.stop.registered.iter().filter(|known| known.task == task).map(|known| known.id.clone());
-        Step::record(Event::StopHooksCleared { hooks: hooks.collect(), task, by })
+        Step::record(Event::StopHooksCleared { hooks: hooks.collect(), task, by: by.clone() })
     }
 
     /// The stop hook of that name, configured or registered.

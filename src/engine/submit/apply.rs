@@ -2,7 +2,7 @@
 
 use super::{Back, Course, Finished, Pipeline, PipelineOutcome, Pipelines, Progress, StepState, errand_outcome};
 use crate::engine::{
-    event::{By, Event, HookFinished, Outcome, Presence},
+    event::{Actor, Event, HookFinished, Outcome, Presence},
     hooks::{
         point::Point,
         verdict::{BuiltinOutcome, BuiltinStatus, Verdict},
@@ -70,7 +70,7 @@ impl State {
     }
 
     /// What a person, or the policy, says about a check that failed.
-    pub(in crate::engine) fn pipeline_answered(&mut self, choice: Choice, by: By, gate: &Gate) {
+    pub(in crate::engine) fn pipeline_answered(&mut self, choice: Choice, by: &Actor, gate: &Gate) {
         let Some(course) = &mut self.pipelines.course else { return };
         match (choice, gate.hook.as_deref(), &mut self.phase) {
             (Choice::Send, _, _) => self.phase = Phase::Due(Due::Message),
@@ -80,7 +80,7 @@ impl State {
                 course.mark(dispatch.point, hook, StepState::Skipped);
             }
             (Choice::Leave, _, _) => {
-                course.left = Some((by, gate.reason.clone()));
+                course.left = Some((by.clone(), gate.reason.clone()));
                 self.phase = Phase::Pipeline;
             }
             (_, _, _) => self.phase = Phase::Pipeline,
@@ -89,7 +89,7 @@ impl State {
 
     fn pipeline_ended(&mut self, outcome: PipelineOutcome, reason: &str) {
         let Some(course) = self.pipelines.course.take() else { return };
-        let left = course.left_by();
+        let left = course.left_by().map(|actor| actor.by);
         let Course { pipeline, pull_request, merged, steps, back, .. } = *course;
         let reason = reason.to_owned();
         let finished = Finished { pipeline, outcome, by: left, reason, pull_request, merged, steps };

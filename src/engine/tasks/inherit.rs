@@ -70,5 +70,5 @@ fn created(graph: &Graph, task: &Task) -> Event {
         state: if dependencies.is_empty() { TaskState::Ready } else { TaskState::Created },
         dependencies,
     };
-    Event::TaskCreated(Box::new(TaskRecord { task: task.id.clone(), data, origin: Origin::by(By::Cli) }))
+    Event::TaskCreated(Box::new(TaskRecord { task: task.id.clone(), data, origin: Origin::by(By::Cli.into()) }))
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::task::{PRIORITY, TaskState};
 use crate::engine::{
-    event::{By, Event},
+    event::{Actor, By, Event},
     ids::{EventId, FlowId},
     time::At,
 };
@@ -30,8 +30,8 @@ pub struct TaskRecord<D> {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     /// Who.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub by: Option<By>,
+    #[serde(flatten)]
+    pub by: Option<Actor>,
     /// The action that it carries out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<ActionRef>,
@@ -62,18 +62,18 @@ pub struct ActionRef {
 
 impl Origin {
     /// Somebody asked for it.
-    pub const fn by(by: By) -> Self {
+    pub const fn by(by: Actor) -> Self {
         Self { by: Some(by), cause: None, step: None }
     }
 
     /// A hook asked for it.
-    pub const fn action(action: ActionRef) -> Self {
-        Self { by: Some(By::Policy), cause: Some(action), step: None }
+    pub fn action(action: ActionRef) -> Self {
+        Self { by: Some(By::Policy.into()), cause: Some(action), step: None }
     }
 
     /// A workflow asked for it.
-    pub const fn step(step: StepRef) -> Self {
-        Self { by: Some(By::Policy), cause: None, step: Some(step) }
+    pub fn step(step: StepRef) -> Self {
+        Self { by: Some(By::Policy.into()), cause: None, step: Some(step) }
     }
 }
 

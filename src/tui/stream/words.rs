@@ -8,7 +8,7 @@ use crate::{
     control::{
         amounts::Used,
         pipeline_words,
-        requests::{self, Leave, Told},
+        requests::{Leave, Told},
         stop_words,
         task_words::{self, Tone},
         text::{first_line, plain},
@@ -234,7 +234,7 @@ pub(super) fn note(at: At, event: &Event) -> Option<Block> {
             line(format!("◆ gate {gate}: {}", short(reason)), Role::Gate)
         }
         Event::GateAnswered { gate, choice, by, .. } => {
-            line(format!("◆ gate {gate}: {} by {}", choice.name(), requests::name(*by)), Role::Gate)
+            line(format!("◆ gate {gate}: {} by {}", choice.name(), by), Role::Gate)
         }
         Event::HookDisabled { point, hook, .. } => {
             line(format!("hook {} at {point} is off", short(hook)), Role::Warning)

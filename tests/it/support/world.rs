@@ -381,7 +381,7 @@ impl World {
     }
 
     pub fn command(&mut self, command: Command) {
-        self.input(Input::Command { by: By::Tui, command });
+        self.input(Input::Command { by: By::Tui.into(), command });
     }
 
     pub fn settle(&mut self) {
@@ -529,7 +529,11 @@ impl World {
     /// A person answers the gate that waits, by the script.
     pub fn answer_gate(&mut self) {
         let gate = self.state.gates.open.clone().expect("a gate waits");
-        let given = self.events.iter().filter(|event| matches!(event, Event::GateAnswered { by: By::Tui, .. })).count();
+        let given = self
+            .events
+            .iter()
+            .filter(|event| matches!(event, Event::GateAnswered { by, .. } if by.by == By::Tui))
+            .count();
         let person = &self.script.person;
         assert!(!person.is_empty(), "nobody was expected to answer {:?}", gate.about);
         let (about, choice) = person[given.min(person.len() - 1)];
