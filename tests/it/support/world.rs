@@ -617,7 +617,7 @@ fn line(event: &Event) -> Option<String> {
         }
         Event::RetryLimitReached { used, limit, .. } => format!("  retry limit {used}/{limit}"),
         Event::GateOpened { gate, about, .. } => format!("  gate {gate} {}", about.name()),
-        Event::GateAnswered { gate, choice, by, .. } => format!("  gate {gate} {} by {by:?}", choice.name()),
+        Event::GateAnswered { gate, choice, by, .. } => format!("  gate {gate} {} by {:?}", choice.name(), by.by),
         Event::PermissionAsked { ask, .. } => format!("  asks {}", quoted(&ask.tool.title)),
         Event::BackoffStarted { wait_ms, .. } => format!("  waits {wait_ms}"),
         Event::StopDecided(decided) => format!("  decided {:?}", decided.action),
