@@ -7,11 +7,6 @@
 //! - Drawn only when something changed, at most 60 times a second.
 //! - Whatever ends it, the terminal is given back as it was.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "keys are somebody else's enum, and a view looks at the few kinds of things that it shows"
-)]
-
 pub mod board;
 mod courier;
 pub mod diff;

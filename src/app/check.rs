@@ -34,15 +34,14 @@ pub(super) fn check(args: &CheckArgs) -> Result {
     let project = Project::load_existing(&args.config)?;
     let settings = &project.settings;
     let wanted = Wanted { agent: args.agent.as_deref(), task_type: args.task_type.as_deref(), ..Wanted::default() };
-    let plan = match settings.plan(wanted) {
-        // Whoever asks for a type or an agent wants to hear that it cannot be had.
-        Err(
-            error @ (ConfigError::UnknownType { .. } | ConfigError::NotAllowed(_) | ConfigError::UnknownAgent { .. }),
-        ) => {
-            return Err(error.into());
-        }
-        plan => plan,
-    };
+    let plan = settings.plan(wanted);
+    // A user who names a type or an agent has to learn that it is not available.
+    if let Err(
+        error @ (ConfigError::UnknownType { .. } | ConfigError::NotAllowed(_) | ConfigError::UnknownAgent { .. }),
+    ) = plan
+    {
+        return Err(error.into());
+    }
     let agent = plan.as_ref().map(|plan| plan.agent.as_str()).ok().or(args.agent.as_deref());
     let hooks = settings.hooks_for(args.task_type.as_deref(), agent);
     if args.json {

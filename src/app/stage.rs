@@ -379,11 +379,10 @@ fn farewell(folder: &Folder, left: &Left, elsewhere: &str) {
     match left.leave {
         Leave::NobodyThere => {
             let why = why(left);
-            let advice = match left.state.gates.open.as_ref().map(|gate| gate.about) {
-                Some(About::Permission) => {
-                    "\n  or say beforehand what the agent may do: `gates.permissions: allow` or `deny`, or rules in `permissions:`"
-                }
-                _ => "",
+            let advice = if left.state.gates.open.as_ref().is_some_and(|gate| gate.about == About::Permission) {
+                "\n  or say beforehand what the agent may do: `gates.permissions: allow` or `deny`, or rules in `permissions:`"
+            } else {
+                ""
             };
             say(&format!(
                 "creel: the session waits for a person: {why}\n  go on with `creel resume {name}`{elsewhere}{advice}"

@@ -144,20 +144,25 @@ fn out_of_range(report: &mut Report, ty: &Type, node: &Node, name: &str) {
 fn wrong_type(report: &mut Report, ty: &Type, node: &Node, name: &str) {
     let message = format!("{} must be {}, not {}", quoted(name), ty.describe(), node.kind.describe());
     let written = report.source.slice(node.at).to_owned();
-    let hint = match (ty, &node.kind) {
-        (Type::Text | Type::SomeText, Kind::Int(_) | Kind::Float(_) | Kind::Bool(_)) => Some(if is_secret(name) {
-            "put it in quotes".to_owned()
-        } else {
-            format!("put it in quotes: \"{written}\"")
-        }),
-        (Type::Bool, Kind::Text(text)) => match text.to_lowercase().as_str() {
-            "yes" | "on" | "y" | "true" => Some("did you mean `true`?".to_owned()),
-            "no" | "off" | "n" | "false" => Some("did you mean `false`?".to_owned()),
-            _ => None,
-        },
-        (Type::List(_), Kind::Text(_) | Kind::Map(_)) => Some("begin each item with `- `".to_owned()),
-        (Type::OneOf(known), Kind::Bool(_)) => Some(format!("known: {}", names(known))),
-        _ => None,
+    let hint = if let (Type::Text | Type::SomeText, Kind::Int(_) | Kind::Float(_) | Kind::Bool(_)) = (ty, &node.kind) {
+        let quotes = "put it in quotes";
+        Some(if is_secret(name) { quotes.to_owned() } else { format!("{quotes}: \"{written}\"") })
+    } else if let (Type::Bool, Kind::Text(text)) = (ty, &node.kind) {
+        meant_as_bool(text).map(|meant| format!("did you mean `{meant}`?"))
+    } else if let (Type::List(_), Kind::Text(_) | Kind::Map(_)) = (ty, &node.kind) {
+        Some("begin each item with `- `".to_owned())
+    } else if let (Type::OneOf(known), Kind::Bool(_)) = (ty, &node.kind) {
+        Some(format!("known: {}", names(known)))
+    } else {
+        None
     };
     report.error_hint(node.at, message, hint);
+}
+
+fn meant_as_bool(text: &str) -> Option<bool> {
+    match text.to_lowercase().as_str() {
+        "yes" | "on" | "y" | "true" => Some(true),
+        "no" | "off" | "n" | "false" => Some(false),
+        _ => None,
+    }
 }

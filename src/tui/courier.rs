@@ -109,11 +109,11 @@ impl Courier {
         };
         let mut left = Vec::new();
         while let Ok(msg) = told.try_recv() {
-            left.extend(match msg {
-                Msg::Refused(command, why) => Some(Left::Refused(command, why)),
-                Msg::Unanswered(command, _) => Some(Left::Unanswered(command)),
-                _ => None,
-            });
+            if let Msg::Refused(command, why) = msg {
+                left.push(Left::Refused(command, why));
+            } else if let Msg::Unanswered(command, _) = msg {
+                left.push(Left::Unanswered(command));
+            }
         }
         // One who panicked has told the log.
         left.extend(unsent.unwrap_or_default());

@@ -73,12 +73,8 @@ mod tests {
 
     fn roles(diff: &str) -> String {
         let mut hunk = Hunk::default();
-        let letter = |role| match role {
-            Role::Good => '+',
-            Role::Bad => '-',
-            Role::Faint => 'f',
-            _ => ' ',
-        };
+        let letters = [(Role::Good, '+'), (Role::Bad, '-'), (Role::Faint, 'f')];
+        let letter = |role| letters.iter().find(|(known, _)| *known == role).map_or(' ', |(_, letter)| *letter);
         diff.lines().map(|line| letter(hunk.role(line))).collect()
     }
 

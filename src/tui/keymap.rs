@@ -251,6 +251,7 @@ pub fn name(action: Action) -> &'static str {
 }
 
 impl Key {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
     fn of(event: KeyEvent) -> Self {
         // Terminals differ in whether they report the shift of a capital: the letter says it already.
         let shift = match event.code {
@@ -260,6 +261,7 @@ impl Key {
         Self { code: event.code, modifiers: event.modifiers - shift }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
     fn parse(text: &str) -> Result<Self, String> {
         let mut modifiers = KeyModifiers::NONE;
         let mut rest = text;
@@ -325,6 +327,7 @@ fn code(text: &str) -> Option<KeyCode> {
 }
 
 impl std::fmt::Display for Key {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (modifier, name) in
             [(KeyModifiers::CONTROL, "ctrl-"), (KeyModifiers::ALT, "alt-"), (KeyModifiers::SHIFT, "shift-")]

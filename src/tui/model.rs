@@ -113,7 +113,15 @@ impl Sent {
         let first = asks.iter().find_map(|ask| match ask {
             Ask::Command(command) => Some(command),
             Ask::InOrder(commands) => commands.first(),
-            _ => None,
+            Ask::EditOutside(..)
+            | Ask::Copy(_)
+            | Ask::Leave
+            | Ask::LeaveRunning
+            | Ask::LeaveAtTheEnd
+            | Ask::Suspend
+            | Ask::Redraw
+            | Ask::ReadOutput { .. }
+            | Ask::Seek(_) => None,
         });
         self.0.extend(first.map(|command| (command.clone(), Box::new(editor))));
     }
@@ -237,6 +245,7 @@ impl Model {
     }
 
     /// Takes in a record.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the other records change no list of the screen")]
     pub fn take(&mut self, spot: Spot, record: &Record) {
         match (&mut self.session, &record.event) {
             (Some(state), event) => state.apply(record.at, event),
@@ -326,9 +335,9 @@ impl Model {
         let open = self.session.as_ref().and_then(|state| state.gates.open.clone());
         let waiting = self.session.as_ref().and_then(State::gate_for_a_person).cloned();
         let live = matches!(self.mode, Mode::Live);
-        self.modals.retain(|modal| match modal {
-            Modal::Gate(shown) => open.as_ref().is_some_and(|gate| gate.id == shown.gate.id),
-            _ => true,
+        self.modals.retain(|modal| {
+            let Modal::Gate(shown) = modal else { return true };
+            open.as_ref().is_some_and(|gate| gate.id == shown.gate.id)
         });
         let shown =
             self.modals.iter_mut().filter_map(|modal| if let Modal::Gate(gate) = modal { Some(gate) } else { None });
@@ -381,9 +390,9 @@ impl Model {
         if let Mode::Replay(player) = &self.mode {
             return player.due();
         }
-        let arming = self.modals.iter().find_map(|modal| match modal {
-            Modal::Gate(gate) => Some(gate.armed_at).filter(|at| *at > self.now),
-            _ => None,
+        let arming = self.modals.iter().find_map(|modal| {
+            let Modal::Gate(gate) = modal else { return None };
+            Some(gate.armed_at).filter(|at| *at > self.now)
         });
         if arming.is_some() {
             return arming;

@@ -96,6 +96,7 @@ impl Runs {
     }
 
     /// Takes in a record.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the other records are about no run")]
     pub fn take(&mut self, record: &Record) {
         match &record.event {
             Event::HookStarted { run, point, hook, iteration, attempt, .. } => {

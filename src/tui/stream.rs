@@ -181,6 +181,7 @@ impl Stream {
     }
 
     /// Takes in a record.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the other records become one note, or nothing")]
     pub fn take(&mut self, spot: Spot, record: &Record) {
         let at = record.at;
         let event = &record.event;

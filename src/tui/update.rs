@@ -19,20 +19,22 @@ use super::{
         viewer::ViewerModal,
     },
     model::{Mode, Model, Pane},
+    replay::Player,
     stream::Reload,
     theme::Role,
     view,
 };
-use crate::engine::input::Command;
+use crate::engine::{event::StopHow, input::Command, submit::Pipeline, tasks::command::TaskCommand};
 use modal::{
     edited_outside, on_editor_key, on_gate_key, on_help_key, on_palette_key, on_quit_key, on_search_key, on_viewer_key,
 };
 use mouse::on_mouse;
 use pane::{
-    cancel_hook, copy, focus, focus_by, in_stream, leave, on_item, open_hook, quit, replay, run_hook, scroll, search,
-    show_stats, steer, switch_hook, write,
+    ScrollStep, cancel_hook, change_speed, copy, edit_item, focus, focus_by, fold, fold_thoughts, jump_to_error,
+    jump_to_iteration, leave, open_hook, open_item, pause, play, preview, quit, run_hook, scroll, search, seek,
+    show_stats, skip_item, steer, switch_hook, write, zoom,
 };
-use task::{on_remove_key, on_task};
+use task::on_remove_key;
 
 /// Something that happened to the screen.
 #[derive(Debug)]
@@ -117,7 +119,15 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
             match model.modals.last_mut() {
                 Some(Modal::Editor(editor)) => editor.paste(&text),
                 Some(Modal::Search(search)) => search.query.push_str(text.lines().next().unwrap_or("")),
-                _ => {}
+                Some(
+                    Modal::Gate(_)
+                    | Modal::Viewer(_)
+                    | Modal::Help(_)
+                    | Modal::Palette(_)
+                    | Modal::Quit(_)
+                    | Modal::Remove(_),
+                )
+                | None => {}
             }
             Vec::new()
         }
@@ -236,61 +246,62 @@ pub fn perform(model: &mut Model, action: Action, reload: Reload<'_>) -> Vec<Ask
         Action::FocusPending => focus(model, Pane::Pending),
         Action::FocusRetries => focus(model, Pane::Retries),
         Action::FocusTasks => focus(model, Pane::Tasks),
-        Action::Zoom => {
-            model.zoomed = !model.zoomed;
-            Vec::new()
-        }
-        Action::ShowGate => {
-            show_gate(model);
-            Vec::new()
-        }
+        Action::Zoom => zoom(model),
+        Action::ShowGate => show_gate(model),
         Action::Message => write(model, Purpose::Message),
         Action::MessageNow => write(model, Purpose::MessageNow),
-        Action::Pause | Action::Stop | Action::CancelTurn | Action::Submit | Action::Merge => steer(model, action),
+        Action::Pause => pause(model),
+        Action::Stop => steer(model, Command::Stop(StopHow::AfterIteration)),
+        Action::CancelTurn => steer(model, Command::CancelTurn),
+        Action::Submit => steer(model, Command::Pipeline(Pipeline::Submit)),
+        Action::Merge => steer(model, Command::Pipeline(Pipeline::Merge)),
         Action::Redraw => vec![Ask::Redraw],
         Action::Suspend => vec![Ask::Suspend],
-        Action::Up | Action::Down | Action::PageUp | Action::PageDown | Action::Top | Action::Bottom => {
-            scroll(model, action, reload);
-            Vec::new()
-        }
+        Action::Up => scroll(model, ScrollStep::LineUp, reload),
+        Action::Down => scroll(model, ScrollStep::LineDown, reload),
+        Action::PageUp => scroll(model, ScrollStep::PageUp, reload),
+        Action::PageDown => scroll(model, ScrollStep::PageDown, reload),
+        Action::Top => scroll(model, ScrollStep::Top, reload),
+        Action::Bottom => scroll(model, ScrollStep::Bottom, reload),
         Action::Search => lay_over(model, Modal::Search(SearchModal::default())),
         Action::SearchNext => search(model, true, reload),
         Action::SearchPrevious => search(model, false, reload),
         Action::Copy => copy(model),
-        Action::NextIteration
-        | Action::PreviousIteration
-        | Action::NextError
-        | Action::PreviousError
-        | Action::Fold
-        | Action::FoldThoughts => {
-            in_stream(model, action, reload);
-            Vec::new()
-        }
+        Action::NextIteration => jump_to_iteration(model, true, reload),
+        Action::PreviousIteration => jump_to_iteration(model, false, reload),
+        Action::NextError => jump_to_error(model, true, reload),
+        Action::PreviousError => jump_to_error(model, false, reload),
+        Action::Fold => fold(model, reload),
+        Action::FoldThoughts => fold_thoughts(model),
         Action::Open => open_hook(model),
         Action::RunHook => run_hook(model),
         Action::SwitchHook => switch_hook(model),
         Action::CancelHook => cancel_hook(model),
         Action::HookStats => show_stats(model),
-        Action::OpenItem | Action::Edit | Action::Skip | Action::Preview => on_item(model, action, reload),
-        Action::OpenTask
-        | Action::AddTask
-        | Action::EditTask
-        | Action::StartTask
-        | Action::ReadyTask
-        | Action::CompleteTask
-        | Action::BlockTask
-        | Action::MarkTask
-        | Action::DependTask
-        | Action::RemoveTask
-        | Action::FilterTasks
-        | Action::TaskTree => on_task(model, action),
-        Action::Play
-        | Action::Step
-        | Action::StepBack
-        | Action::Faster
-        | Action::Slower
-        | Action::StepIteration
-        | Action::StepError => replay(model, action),
+        Action::OpenItem => open_item(model, reload),
+        Action::Edit => edit_item(model),
+        Action::Skip => skip_item(model),
+        Action::Preview => preview(model),
+        Action::OpenTask => task::open(model),
+        Action::AddTask => task::write_new(model),
+        Action::EditTask => task::edit(model),
+        Action::StartTask => task::ask_about_chosen(model, |id| TaskCommand::Start { id, context: None }),
+        Action::ReadyTask => task::ask_about_chosen(model, |id| TaskCommand::MakeReady { id }),
+        Action::CompleteTask => task::complete(model),
+        Action::BlockTask => task::write_reason(model),
+        Action::MarkTask => task::mark(model),
+        Action::DependTask => task::depend(model),
+        Action::RemoveTask => task::remove(model),
+        Action::FilterTasks => task::filter(model),
+        Action::TaskTree => task::switch_tree(model),
+        Action::Play => play(model),
+        Action::Step => seek(model, |player| player.shown + 1),
+        // Before the first record there is nothing to see.
+        Action::StepBack => seek(model, |player| player.shown.saturating_sub(1).max(1)),
+        Action::Faster => change_speed(model, 1),
+        Action::Slower => change_speed(model, -1),
+        Action::StepIteration => seek(model, Player::next_iteration),
+        Action::StepError => seek(model, Player::next_error),
         // They have a meaning only inside their modals.
         Action::NextChoice
         | Action::PreviousChoice
@@ -309,7 +320,7 @@ pub fn perform(model: &mut Model, action: Action, reload: Reload<'_>) -> Vec<Ask
 }
 
 /// Shows the gate that waits; in a past session, the one that waited then.
-fn show_gate(model: &mut Model) {
+fn show_gate(model: &mut Model) -> Vec<Ask> {
     if let Some(mut gate) = model.aside.take() {
         gate.shown_again(model.now);
         model.modals.push(Modal::Gate(gate));
@@ -324,6 +335,7 @@ fn show_gate(model: &mut Model) {
     if !model.modals.iter().any(|modal| matches!(modal, Modal::Gate(_))) {
         model.say(Role::Faint, "no gate waits");
     }
+    Vec::new()
 }
 
 fn lay_over(model: &mut Model, what: Modal) -> Vec<Ask> {

@@ -80,9 +80,9 @@ impl Reach {
     fn connect(&self) -> Result<Client, Trouble> {
         let found = lock(&self.found).clone();
         if let Some(folder) = found {
-            match Client::connect(&folder) {
-                Err(AskError::NotRunning(_)) => {}
-                connected => return Ok(connected?),
+            let connected = Client::connect(&folder);
+            if !matches!(connected, Err(AskError::NotRunning(_))) {
+                return Ok(connected?);
             }
         }
         let folder = (self.find)().map_err(|why| no_session(&why))?;

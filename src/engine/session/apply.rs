@@ -306,7 +306,15 @@ impl State {
             (PromptReason::Recovery, _) if self.pipelines.is_open() => Phase::Pipeline,
             (PromptReason::Recovery, Some(_)) => Phase::Delivering,
             (PromptReason::Recovery, None) => Phase::Settled(IterationOutcome::Failed),
-            _ => Phase::Hooks(Dispatch::reached(Point::OnError, Cause::Error(error.to_owned()))),
+            (
+                PromptReason::Iteration
+                | PromptReason::Feedback
+                | PromptReason::FinalDelivery
+                | PromptReason::Message
+                | PromptReason::Remediation
+                | PromptReason::Gatekeeper,
+                _,
+            ) => Phase::Hooks(Dispatch::reached(Point::OnError, Cause::Error(error.to_owned()))),
         };
     }
 

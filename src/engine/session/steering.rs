@@ -196,12 +196,13 @@ impl State {
             return Step::refuse(format!("gate {id} has no option `{named}` to {}; it has: {known}", choice.name()));
         }
         let option = ask.and(text.clone());
-        let message = match (choice, text) {
-            (Choice::Send | Choice::Message, Some(text)) if !text.trim().is_empty() => {
-                Some(Event::MessageQueued { by: by.clone(), text })
-            }
-            (Choice::Send | Choice::Message, _) => return Step::refuse("a message is needed to send one"),
-            _ => None,
+        let message = if matches!(choice, Choice::Send | Choice::Message) {
+            let Some(text) = text.filter(|text| !text.trim().is_empty()) else {
+                return Step::refuse("a message is needed to send one");
+            };
+            Some(Event::MessageQueued { by: by.clone(), text })
+        } else {
+            None
         };
         // Whatever the answer entails is recorded before the answer: cut in between, the gate is still open.
         let before = message.into_iter().chain(self.skips(gate, choice, items.as_deref(), by));
@@ -234,22 +235,46 @@ impl State {
             return self.permitted(gate, choice, by, option);
         }
         let answered = Event::GateAnswered { gate: gate.id, choice, by: by.clone(), option: None };
-        let before = match (choice, gate.hook.as_ref(), &self.phase) {
-            (Choice::Disable, Some(hook), _) if self.is_beside(gate) => {
-                Step::record(Event::HookDisabled { point: Point::OnTaskComplete, hook: hook.clone(), by: by.clone() })
+        let before = match choice {
+            Choice::Disable => self.disabled_at(gate, by),
+            Choice::Continue | Choice::Message if matches!(self.phase, Phase::Escalated(_)) => {
+                self.unblock(&self.stop.blocked, by)
             }
-            (Choice::Disable, Some(hook), Phase::Hooks(dispatch)) => {
-                Step::record(Event::HookDisabled { point: dispatch.point, hook: hook.clone(), by: by.clone() })
-            }
-            (Choice::Continue | Choice::Message, _, Phase::Escalated(_)) => self.unblock(&self.stop.blocked, by),
-            (Choice::Continue | Choice::Message, _, _) if self.is_of_a_loop(gate) => {
+            Choice::Continue | Choice::Message if self.is_of_a_loop(gate) => {
                 self.unblock(self.stop.escalated.iter().map(|(_, task, _)| task), by)
             }
-            (Choice::Skip, _, _) if *by == super::POLICY => {
-                self.skips(gate, choice, None, by).fold(Step::default(), Step::and)
-            }
-            _ => Step::default(),
+            Choice::Skip if *by == super::POLICY => self.skips(gate, choice, None, by).fold(Step::default(), Step::and),
+            Choice::Continue
+            | Choice::Message
+            | Choice::Skip
+            | Choice::Approve
+            | Choice::Send
+            | Choice::Ignore
+            | Choice::Retry
+            | Choice::Complete
+            | Choice::Escalate
+            | Choice::Fail
+            | Choice::Stop
+            | Choice::AllowOnce
+            | Choice::AllowAlways
+            | Choice::RejectOnce
+            | Choice::RejectAlways
+            | Choice::Leave
+            | Choice::Cancel
+            | Choice::Abort => Step::default(),
         };
         before.and(answered)
+    }
+
+    /// Disables the hook that a gate is about, at the point where the gate found it.
+    fn disabled_at(&self, gate: &Gate, by: &Actor) -> Step {
+        let (Some(hook), by) = (gate.hook.clone(), by.clone()) else { return Step::default() };
+        if self.is_beside(gate) {
+            Step::record(Event::HookDisabled { point: Point::OnTaskComplete, hook, by })
+        } else if let Phase::Hooks(dispatch) = &self.phase {
+            Step::record(Event::HookDisabled { point: dispatch.point, hook, by })
+        } else {
+            Step::default()
+        }
     }
 }

@@ -182,6 +182,7 @@ impl GateModal {
     }
 
     /// A key was pressed.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "an action without a meaning here does nothing")]
     pub fn key(&mut self, action: Option<Action>, now: At) -> Asked {
         if !self.is_armed(now) {
             self.armed_at = now.after(GUARD);

@@ -27,6 +27,7 @@ pub struct HelpModal {
 
 impl HelpModal {
     /// A key was pressed.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "an action without a meaning here does nothing")]
     pub fn key(&mut self, action: Action, page: usize) {
         match action {
             Action::Up => self.top = self.top.saturating_sub(1),

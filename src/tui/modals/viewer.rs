@@ -58,6 +58,7 @@ impl ViewerModal {
     }
 
     /// A key was pressed.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "an action without a meaning here does nothing")]
     pub fn key(&mut self, action: Action, room: Room) {
         let page = room.1.saturating_sub(1).max(1);
         match action {

@@ -143,10 +143,8 @@ pub fn title(model: &Model, state: &State) -> String {
     }
     let open = model.board.rows(graph).open();
     let shape = if model.board.shape() == Shape::Tree { " · tree" } else { "" };
-    let filter = match model.board.filter() {
-        Filter::All => String::new(),
-        some => format!(" · only {}", some.name()),
-    };
+    let filter = model.board.filter();
+    let filter = if filter == Filter::All { String::new() } else { format!(" · only {}", filter.name()) };
     format!(" · {open} open, {} done{shape}{filter}", graph.len() - open)
 }
 

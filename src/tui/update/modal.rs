@@ -87,6 +87,7 @@ pub(super) fn on_gate(model: &mut Model, asked: Asked) -> Vec<Ask> {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
 pub(super) fn on_editor_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
     let Some(Modal::Editor(editor)) = model.modals.last_mut() else { return Vec::new() };
     let purpose = editor.purpose.clone();
@@ -165,6 +166,10 @@ fn meant(purpose: &Purpose, text: String) -> Result<Vec<Ask>, String> {
     Ok(vec![Ask::Command(command)])
 }
 
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the viewer decides about the rest, and ignores actions without a meaning there"
+)]
 pub(super) fn on_viewer_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
     let room = viewer::room(model.size);
     let contexts = [Context::Viewer, Context::Scroll, Context::Gate];
@@ -208,6 +213,7 @@ pub(super) fn on_help_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
     Vec::new()
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
 pub(super) fn on_palette_key(model: &mut Model, key: KeyEvent, reload: Reload<'_>) -> Vec<Ask> {
     let Some(Modal::Palette(palette)) = model.modals.last_mut() else { return Vec::new() };
     match key.code {
@@ -231,6 +237,7 @@ pub(super) fn on_palette_key(model: &mut Model, key: KeyEvent, reload: Reload<'_
     Vec::new()
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
 pub(super) fn on_search_key(model: &mut Model, key: KeyEvent, reload: Reload<'_>) -> Vec<Ask> {
     let Some(Modal::Search(line)) = model.modals.last_mut() else { return Vec::new() };
     match key.code {
@@ -252,6 +259,7 @@ pub(super) fn on_search_key(model: &mut Model, key: KeyEvent, reload: Reload<'_>
     Vec::new()
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
 pub(super) fn on_quit_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
     match key.code {
         KeyCode::Char('y') => {

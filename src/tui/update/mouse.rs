@@ -2,7 +2,11 @@
 
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 
-use super::{Ask, modal::on_gate, pane::scroll};
+use super::{
+    Ask,
+    modal::on_gate,
+    pane::{ScrollStep, scroll},
+};
 use crate::tui::{
     keymap::Action,
     modals::{Modal, viewer},
@@ -11,6 +15,7 @@ use crate::tui::{
     view,
 };
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
 pub(super) fn on_mouse(model: &mut Model, mouse: MouseEvent, reload: Reload<'_>) -> Vec<Ask> {
     let wheel = match mouse.kind {
         MouseEventKind::ScrollUp => Some(Action::Up),
@@ -30,7 +35,8 @@ pub(super) fn on_mouse(model: &mut Model, mouse: MouseEvent, reload: Reload<'_>)
                     if let Some(pane) = view::pane_at(model, mouse.column, mouse.row) {
                         model.focus = pane;
                     }
-                    scroll(model, action, reload);
+                    let step = if action == Action::Down { ScrollStep::LineDown } else { ScrollStep::LineUp };
+                    scroll(model, step, reload);
                 }
             }
         }

@@ -4,16 +4,14 @@ use super::{Ask, lay_over, task};
 use crate::{
     control::{hook_stats, stop_words},
     engine::{
-        event::{Event, StopHow},
+        event::Event,
         hooks::{point::Point, resolve::HookRef},
         ids::{ItemId, RunId},
         input::Command,
         policy::{HookAction, HookSpec},
         session::pending::ItemState,
-        submit::Pipeline,
     },
     tui::{
-        keymap::Action,
         modals::{
             Modal,
             editor::{EditorModal, Purpose},
@@ -21,6 +19,7 @@ use crate::{
             viewer::ViewerModal,
         },
         model::{Mode, Model, Pane, Tie},
+        replay::Player,
         runs::{Row, RunOf},
         stream::{Block, Kind, Reload},
         theme::Role,
@@ -86,37 +85,56 @@ pub(super) fn write(model: &mut Model, purpose: Purpose) -> Vec<Ask> {
     Vec::new()
 }
 
-pub(super) fn steer(model: &mut Model, action: Action) -> Vec<Ask> {
-    if !is_live(model) {
-        return Vec::new();
-    }
-    let paused = model.session.as_ref().is_some_and(|state| state.steering.paused);
-    let command = match action {
-        Action::Pause if paused => Command::Unpause,
-        Action::Pause => Command::Pause,
-        Action::CancelTurn => Command::CancelTurn,
-        Action::Submit => Command::Pipeline(Pipeline::Submit),
-        Action::Merge => Command::Pipeline(Pipeline::Merge),
-        _ => Command::Stop(StopHow::AfterIteration),
-    };
-    vec![Ask::Command(command)]
+pub(super) fn zoom(model: &mut Model) -> Vec<Ask> {
+    model.zoomed = !model.zoomed;
+    Vec::new()
 }
 
-pub(super) fn scroll(model: &mut Model, action: Action, reload: Reload<'_>) {
+/// Sends a command that steers the session, if the session takes commands.
+pub(super) fn steer(model: &mut Model, command: Command) -> Vec<Ask> {
+    if is_live(model) { vec![Ask::Command(command)] } else { Vec::new() }
+}
+
+pub(super) fn pause(model: &mut Model) -> Vec<Ask> {
+    let paused = model.session.as_ref().is_some_and(|state| state.steering.paused);
+    steer(model, if paused { Command::Unpause } else { Command::Pause })
+}
+
+/// How far one key or one turn of the wheel moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ScrollStep {
+    LineUp,
+    LineDown,
+    PageUp,
+    PageDown,
+    Top,
+    Bottom,
+}
+
+impl ScrollStep {
+    /// The distance in rows; the two ends are further away than anything is long.
+    fn rows(self, page: isize) -> isize {
+        match self {
+            Self::LineUp => -1,
+            Self::LineDown => 1,
+            Self::PageUp => -page,
+            Self::PageDown => page,
+            Self::Top => isize::MIN / 2,
+            Self::Bottom => isize::MAX / 2,
+        }
+    }
+}
+
+pub(super) fn scroll(model: &mut Model, step: ScrollStep, reload: Reload<'_>) -> Vec<Ask> {
     let page = isize::try_from(model.stream_size.1.saturating_sub(1).max(1)).unwrap_or(1);
-    let by = match action {
-        Action::Up => -1,
-        Action::Down => 1,
-        Action::PageUp => -page,
-        Action::PageDown => page,
-        Action::Top => isize::MIN / 2,
-        _ => isize::MAX / 2,
-    };
+    let by = step.rows(page);
     match model.focus {
-        Pane::Stream => match action {
-            Action::Top => model.stream.to_top(),
-            Action::Bottom => model.stream.to_end(),
-            _ => model.stream.scroll(by, model.stream_size, &model.theme, reload),
+        Pane::Stream => match step {
+            ScrollStep::Top => model.stream.to_top(),
+            ScrollStep::Bottom => model.stream.to_end(),
+            ScrollStep::LineUp | ScrollStep::LineDown | ScrollStep::PageUp | ScrollStep::PageDown => {
+                model.stream.scroll(by, model.stream_size, &model.theme, reload);
+            }
         },
         Pane::Hooks => model.chosen_hook = moved(model.chosen_hook, by, model.hook_rows().len()),
         Pane::Pending => {
@@ -126,6 +144,7 @@ pub(super) fn scroll(model: &mut Model, action: Action, reload: Reload<'_>) {
         Pane::Retries => model.skipped_attempts = moved(model.skipped_attempts, by, model.attempts.len()),
         Pane::Tasks => task::scroll(model, by),
     }
+    Vec::new()
 }
 
 pub(super) fn moved(at: usize, by: isize, count: usize) -> usize {
@@ -208,28 +227,29 @@ pub(super) fn copy(model: &mut Model) -> Vec<Ask> {
     vec![Ask::Copy(text)]
 }
 
-pub(super) fn in_stream(model: &mut Model, action: Action, reload: Reload<'_>) {
-    let (size, theme) = (model.stream_size, &model.theme);
-    let iteration = |block: &Block| block.kind == Kind::Iteration;
-    let error = |block: &Block| block.error;
-    let stream = &mut model.stream;
-    let found = match action {
-        Action::NextIteration => stream.jump(true, size, theme, reload, &iteration),
-        Action::PreviousIteration => stream.jump(false, size, theme, reload, &iteration),
-        Action::NextError => stream.jump(true, size, theme, reload, &error),
-        Action::PreviousError => stream.jump(false, size, theme, reload, &error),
-        Action::FoldThoughts => {
-            stream.fold_thoughts();
-            true
-        }
-        _ => {
-            stream.fold(size, theme, reload);
-            true
-        }
-    };
-    if !found {
+pub(super) fn jump_to_iteration(model: &mut Model, forward: bool, reload: Reload<'_>) -> Vec<Ask> {
+    jump(model, forward, reload, &|block| block.kind == Kind::Iteration)
+}
+
+pub(super) fn jump_to_error(model: &mut Model, forward: bool, reload: Reload<'_>) -> Vec<Ask> {
+    jump(model, forward, reload, &|block| block.error)
+}
+
+fn jump(model: &mut Model, forward: bool, reload: Reload<'_>, fits: &dyn Fn(&Block) -> bool) -> Vec<Ask> {
+    if !model.stream.jump(forward, model.stream_size, &model.theme, reload, fits) {
         model.say(Role::Faint, "there is none further");
     }
+    Vec::new()
+}
+
+pub(super) fn fold(model: &mut Model, reload: Reload<'_>) -> Vec<Ask> {
+    model.stream.fold(model.stream_size, &model.theme, reload);
+    Vec::new()
+}
+
+pub(super) fn fold_thoughts(model: &mut Model) -> Vec<Ask> {
+    model.stream.fold_thoughts();
+    Vec::new()
 }
 
 /// What a run printed; of a hook that has not run, what it would do.
@@ -335,49 +355,67 @@ pub(super) fn text_on_disk(model: &Model, id: ItemId, reload: Reload<'_>) -> Str
     }
 }
 
-pub(super) fn on_item(model: &mut Model, action: Action, reload: Reload<'_>) -> Vec<Ask> {
-    if action == Action::Preview {
-        let text = model.session.as_ref().map(crate::engine::State::preview).unwrap_or_default();
-        let about = format!("{} bytes, as it would be sent now; hooks of pre_iteration may add to it", text.len());
-        return lay_over(model, Modal::Viewer(ViewerModal::new("the next prompt", &text, about)));
-    }
-    let Some((id, text)) = chosen_item(model) else {
-        model.say(Role::Faint, "nothing is held");
-        return Vec::new();
-    };
-    if action == Action::OpenItem {
-        let text = if text.is_empty() { text_on_disk(model, id, reload) } else { text };
-        let about = format!("{} bytes", text.len());
-        return lay_over(model, Modal::Viewer(ViewerModal::new(format!("item {id}"), &text, about)));
-    }
-    if !is_live(model) {
-        return Vec::new();
-    }
-    let skipped = model.session.as_ref().and_then(|state| state.pending.get(id)).map(|item| item.state);
-    match action {
-        Action::Edit => lay_over(model, Modal::Editor(Box::new(EditorModal::new(Purpose::Item(id), &text)))),
-        _ if skipped == Some(ItemState::Skipped) => vec![Ask::Command(Command::RestoreItem(id))],
-        _ => vec![Ask::Command(Command::SkipItem(id))],
+pub(super) fn preview(model: &mut Model) -> Vec<Ask> {
+    let text = model.session.as_ref().map(crate::engine::State::preview).unwrap_or_default();
+    let about = format!("{} bytes, as it would be sent now; hooks of pre_iteration may add to it", text.len());
+    lay_over(model, Modal::Viewer(ViewerModal::new("the next prompt", &text, about)))
+}
+
+pub(super) fn open_item(model: &mut Model, reload: Reload<'_>) -> Vec<Ask> {
+    let Some((id, text)) = item_to_use(model) else { return Vec::new() };
+    let text = if text.is_empty() { text_on_disk(model, id, reload) } else { text };
+    let about = format!("{} bytes", text.len());
+    lay_over(model, Modal::Viewer(ViewerModal::new(format!("item {id}"), &text, about)))
+}
+
+pub(super) fn edit_item(model: &mut Model) -> Vec<Ask> {
+    match item_to_use(model) {
+        Some((id, text)) if is_live(model) => {
+            lay_over(model, Modal::Editor(Box::new(EditorModal::new(Purpose::Item(id), &text))))
+        }
+        Some(_) | None => Vec::new(),
     }
 }
 
-pub(super) fn replay(model: &mut Model, action: Action) -> Vec<Ask> {
+/// Skips the chosen item, or restores it.
+pub(super) fn skip_item(model: &mut Model) -> Vec<Ask> {
+    let Some((id, _)) = item_to_use(model) else { return Vec::new() };
+    let item = model.session.as_ref().and_then(|state| state.pending.get(id));
+    let skipped = item.is_some_and(|item| item.state == ItemState::Skipped);
+    steer(model, if skipped { Command::RestoreItem(id) } else { Command::SkipItem(id) })
+}
+
+/// The chosen item. If there is none, the screen says so.
+fn item_to_use(model: &mut Model) -> Option<(ItemId, String)> {
+    let chosen = chosen_item(model);
+    if chosen.is_none() {
+        model.say(Role::Faint, "nothing is held");
+    }
+    chosen
+}
+
+/// Moves a replay to the record that `target` finds.
+pub(super) fn seek(model: &mut Model, target: impl FnOnce(&Player) -> usize) -> Vec<Ask> {
+    match &model.mode {
+        Mode::Replay(player) => vec![Ask::Seek(target(player))],
+        Mode::Live => Vec::new(),
+    }
+}
+
+/// Plays or pauses a replay.
+pub(super) fn play(model: &mut Model) -> Vec<Ask> {
     let now = model.now;
-    let Mode::Replay(player) = &mut model.mode else { return Vec::new() };
-    let target = match action {
-        Action::Play => {
-            player.toggle(now);
-            return Vec::new();
-        }
-        Action::Faster | Action::Slower => {
-            player.change_speed(if action == Action::Faster { 1 } else { -1 }, now);
-            return Vec::new();
-        }
-        Action::Step => player.shown + 1,
-        // Before the first record there is nothing to see.
-        Action::StepBack => player.shown.saturating_sub(1).max(1),
-        Action::StepIteration => player.next_iteration(),
-        _ => player.next_error(),
-    };
-    vec![Ask::Seek(target)]
+    if let Mode::Replay(player) = &mut model.mode {
+        player.toggle(now);
+    }
+    Vec::new()
+}
+
+/// Doubles (1) or halves (-1) the speed of a replay.
+pub(super) fn change_speed(model: &mut Model, by: i32) -> Vec<Ask> {
+    let now = model.now;
+    if let Mode::Replay(player) = &mut model.mode {
+        player.change_speed(by, now);
+    }
+    Vec::new()
 }

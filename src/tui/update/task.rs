@@ -29,22 +29,24 @@ use crate::{
     },
 };
 
-pub(super) fn on_task(model: &mut Model, action: Action) -> Vec<Ask> {
-    match action {
-        Action::TaskTree => model.board.turn(),
-        Action::FilterTasks => model.board.next_filter(),
-        Action::OpenTask => return open(model),
-        _ if !is_live(model) => {}
-        Action::AddTask => return write(model, Purpose::NewTask, ""),
-        _ => return change(model, action),
-    }
+pub(super) fn switch_tree(model: &mut Model) -> Vec<Ask> {
+    model.board.turn();
     Vec::new()
 }
 
-fn open(model: &mut Model) -> Vec<Ask> {
+pub(super) fn filter(model: &mut Model) -> Vec<Ask> {
+    model.board.next_filter();
+    Vec::new()
+}
+
+pub(super) fn open(model: &mut Model) -> Vec<Ask> {
     let Some(state) = model.chosen_task().map(|task| task.state) else { return none(model) };
     let (title, text) = chosen_text(model).unwrap_or_default();
     lay_over(model, Modal::Viewer(ViewerModal::new(title, &text, state.name())))
+}
+
+pub(super) fn write_new(model: &mut Model) -> Vec<Ask> {
+    if is_live(model) { write(model, Purpose::NewTask, "") } else { Vec::new() }
 }
 
 /// The name of the chosen task, and all that is known of it.
@@ -70,48 +72,70 @@ fn ask(command: TaskCommand) -> Vec<Ask> {
     vec![Ask::Command(Command::Task(command))]
 }
 
-/// Something is asked about the chosen task.
-fn change(model: &mut Model, action: Action) -> Vec<Ask> {
-    let Some(task) = model.chosen_task() else { return none(model) };
-    let id = task.id.clone();
-    match action {
-        Action::StartTask => ask(TaskCommand::Start { id, context: None }),
-        Action::ReadyTask => ask(TaskCommand::MakeReady { id }),
-        // Here and not only when the result is written: nobody should write one in vain.
-        Action::CompleteTask if !task.is_open() => {
-            model.say(Role::Warning, format!("{} is completed", plain(&id)));
+/// The chosen task, if the session takes commands. If there is none, the screen says so.
+fn task_to_change(model: &mut Model) -> Option<Task> {
+    if !is_live(model) {
+        return None;
+    }
+    let chosen = model.chosen_task().cloned();
+    if chosen.is_none() {
+        none(model);
+    }
+    chosen
+}
+
+pub(super) fn ask_about_chosen(model: &mut Model, command: impl FnOnce(String) -> TaskCommand) -> Vec<Ask> {
+    task_to_change(model).map_or_else(Vec::new, |task| ask(command(task.id)))
+}
+
+/// Asks for the result. A task that is completed takes none, and the user should not write one in vain.
+pub(super) fn complete(model: &mut Model) -> Vec<Ask> {
+    match task_to_change(model) {
+        Some(task) if task.is_open() => write(model, Purpose::Done(task.id), ""),
+        Some(task) => {
+            model.say(Role::Warning, format!("{} is completed", plain(&task.id)));
             Vec::new()
         }
-        Action::CompleteTask => write(model, Purpose::Done(id), ""),
-        Action::EditTask => {
-            let before = plain(&form::write(task));
-            write(model, Purpose::ChangeTask { id, before: before.clone() }, &before)
-        }
-        Action::BlockTask => {
-            let reason = task.reason.clone().unwrap_or_default();
-            write(model, Purpose::Block(id), &reason)
-        }
-        Action::DependTask => depend(model, id),
-        Action::RemoveTask => {
-            let question = model.graph().map(|graph| RemoveModal::new(graph, task));
-            question.map_or_else(Vec::new, |question| lay_over(model, Modal::Remove(question)))
-        }
-        _ => {
-            let marked = model.board.marked.as_ref() == Some(&id);
-            model.board.marked = (!marked).then_some(id);
-            Vec::new()
-        }
+        None => Vec::new(),
     }
 }
 
+pub(super) fn edit(model: &mut Model) -> Vec<Ask> {
+    let Some(task) = task_to_change(model) else { return Vec::new() };
+    let before = plain(&form::write(&task));
+    write(model, Purpose::ChangeTask { id: task.id, before: before.clone() }, &before)
+}
+
+/// Asks why the task is blocked.
+pub(super) fn write_reason(model: &mut Model) -> Vec<Ask> {
+    let Some(task) = task_to_change(model) else { return Vec::new() };
+    write(model, Purpose::Block(task.id), &task.reason.unwrap_or_default())
+}
+
+/// Asks once more before it removes the task.
+pub(super) fn remove(model: &mut Model) -> Vec<Ask> {
+    let Some(task) = task_to_change(model) else { return Vec::new() };
+    let question = model.graph().map(|graph| RemoveModal::new(graph, &task));
+    question.map_or_else(Vec::new, |question| lay_over(model, Modal::Remove(question)))
+}
+
+/// Marks the task that others are to wait for, or takes the mark away.
+pub(super) fn mark(model: &mut Model) -> Vec<Ask> {
+    let Some(task) = task_to_change(model) else { return Vec::new() };
+    let marked = model.board.marked.as_ref() == Some(&task.id);
+    model.board.marked = (!marked).then_some(task.id);
+    Vec::new()
+}
+
 /// Lets a task wait for the marked one, or no longer.
-fn depend(model: &mut Model, id: String) -> Vec<Ask> {
+pub(super) fn depend(model: &mut Model) -> Vec<Ask> {
+    let Some(task) = task_to_change(model) else { return Vec::new() };
     let Some(on) = model.marked_task().map(|task| task.id.clone()) else {
         let mark = model.keymap.key(Action::MarkTask);
         model.say(Role::Faint, format!("{mark} marks the task that it is to wait for"));
         return Vec::new();
     };
-    let waits = model.chosen_task().is_some_and(|task| task.dependencies.contains(&on));
+    let (waits, id) = (task.dependencies.contains(&on), task.id);
     ask(if waits { TaskCommand::Undepend { id, on } } else { TaskCommand::Depend { id, on } })
 }
 
@@ -139,6 +163,7 @@ pub(super) fn block(id: &str, text: &str) -> Command {
     Command::Task(TaskCommand::Block { id, reason, required_knowledge: Vec::new() })
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
 pub(super) fn on_remove_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
     let Some(Modal::Remove(question)) = model.modals.last() else { return Vec::new() };
     let id = question.task.clone();
