@@ -12,6 +12,7 @@
 mod files;
 mod link;
 mod reader;
+mod reading;
 mod service;
 mod stage;
 mod terminals;
@@ -19,6 +20,8 @@ mod translate;
 mod trouble;
 
 use std::time::Duration;
+
+pub use reading::{OutputReading, read_output};
 
 use agent_client_protocol::{
     schema::ProtocolVersion,

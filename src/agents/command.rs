@@ -17,12 +17,13 @@ use super::{
 use crate::{
     engine::{
         conversation::{AgentUpdate, Conversation, Spent, StopReason, TurnEnd, TurnFailure},
+        ids::TurnId,
         policy::{AgentFacts, AgentSpec, OutputFormat},
         time::Span,
     },
     hooks::{
         plain::{Plain, Returns},
-        process::{self, ProcessEnd, ProcessSpec},
+        process::{self, ProcessEnd, ProcessSpec, Stream, Watch as _},
     },
 };
 
@@ -202,6 +203,22 @@ impl CommandAgent {
         };
         self.memory = Memory { name: conversation, tally: stream.tally.or(before.tally), stage };
         with_spent(end, stream.spent)
+    }
+
+    /// Reads `printed` as the output of a whole turn whose process ended with exit code 0, without a process: for tests
+    /// that feed hostile output. The conversation is not remembered.
+    pub async fn read_output(&self, printed: &[&[u8]], updates: &mut dyn Updates) -> Result<StopReason, TurnFailure> {
+        let (turn, conversation, timeout) = (TurnId(1), Conversation::New, Span::default());
+        let request = TurnRequest { turn, text: String::new(), conversation, timeout };
+        let cancel = CancellationToken::new();
+        let (mut answer, pieces) = self.listen(&Memory::fresh(), &request, cancel.clone());
+        for piece in printed {
+            answer.output(Stream::Stdout, piece);
+        }
+        let rest = answer.finish();
+        pieces.pass_on(updates).await;
+        let asked = Asked { line: &self.first, timeout, cancel: &cancel };
+        self.judge(ProcessEnd::Exit(0), &rest, &asked)
     }
 
     /// What the end of the process means.

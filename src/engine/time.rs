@@ -36,7 +36,9 @@ impl At {
         let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
         let year = year_of_era + era * 400 + i64::from(month <= 2);
         let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60);
-        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1_000)
+        // Years before the first are written with a sign and six digits, or no reader would take them.
+        let year = if year < 0 { format!("-{:06}", -year) } else { format!("{year:04}") };
+        format!("{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1_000)
     }
 
     /// How long it is from `earlier` to this moment; nothing if `earlier` is later.
@@ -97,6 +99,8 @@ mod tests {
             let expected = jiff::fmt::strtime::format("%Y-%m-%dT%H:%M:%S.%3fZ", timestamp).expect("a format");
             assert_eq!(At(ms).rfc3339(), expected);
         }
+        let before_the_first_year: jiff::Timestamp = At(-100_000_000_000_000).rfc3339().parse().expect("a moment");
+        assert_eq!(before_the_first_year.as_millisecond(), -100_000_000_000_000);
     }
 
     #[test]

@@ -35,9 +35,9 @@ use crate::hooks::{
 };
 
 /// How much may be heard before the agent has to wait.
-const BACKLOG: usize = 256;
+pub(super) const BACKLOG: usize = 256;
 /// How much the protocol may be behind.
-const PIPE: usize = 256 << 10;
+pub(super) const PIPE: usize = 256 << 10;
 /// How much of one line of complaints is logged.
 const COMPLAINT: u64 = 4 << 10;
 

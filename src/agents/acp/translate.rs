@@ -95,9 +95,9 @@ impl Book {
     /// Some agents tell what each request to their model used, and nothing at the end.
     fn count(&mut self, usage: &Value) {
         let number = |name: &str| usage[name].as_u64();
-        let both = || Some(number("inputTokens")? + number("outputTokens").unwrap_or(0));
+        let both = || Some(number("inputTokens")?.saturating_add(number("outputTokens").unwrap_or(0)));
         if let Some(tokens) = number("totalTokens").or_else(both) {
-            self.in_turn = Some(self.in_turn.unwrap_or(0) + tokens);
+            self.in_turn = Some(self.in_turn.unwrap_or(0).saturating_add(tokens));
         }
     }
 
@@ -344,7 +344,7 @@ fn tokens_told(response: &s::PromptResponse) -> Option<u64> {
     let count = |name: &str| elsewhere.and_then(|count| count[name].as_u64());
     let sum = || match (count("input_tokens"), count("output_tokens")) {
         (None, None) => None,
-        (input, output) => Some(input.unwrap_or(0) + output.unwrap_or(0)),
+        (input, output) => Some(input.unwrap_or(0).saturating_add(output.unwrap_or(0))),
     };
     response.usage.as_ref().map(|usage| usage.total_tokens).or_else(|| count("totalTokens")).or_else(sum)
 }

@@ -1,0 +1,101 @@
+//! What an agent's output means, read without a process and without a connection.
+//!
+//! The same reader and the same translation as in a turn, for tests that feed hostile output. Nothing answers the agent's
+//! requests here: they are translated, and listed.
+
+use agent_client_protocol::v1::schema as s;
+use serde::Deserialize as _;
+use serde_json::Value;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _},
+    sync::mpsc,
+};
+
+use super::{
+    link::{BACKLOG, FromAgent, PIPE},
+    reader::{self, Attention, ChunkKind, Tail},
+    translate::{self, Book},
+};
+use crate::engine::{
+    conversation::{AgentUpdate, PermissionOption, Spent, ToolCall},
+    policy::UsageOf,
+};
+
+/// What was read.
+#[derive(Debug, Default, PartialEq)]
+pub struct OutputReading {
+    /// What the agent said and did. Text that belongs together is one update.
+    pub updates: Vec<AgentUpdate>,
+    /// Its requests for permission, with the answers that it offers.
+    pub permissions: Vec<(ToolCall, Vec<PermissionOption>)>,
+    /// What its answers to prompts say that the turns used.
+    pub spent: Vec<Spent>,
+    /// The lines that the protocol's own reader gets: requests, answers and unknown notifications.
+    pub messages: Vec<u8>,
+    /// The end of what was no message.
+    pub noise: String,
+}
+
+/// Reads all that an agent prints.
+pub async fn read_output(output: impl AsyncRead + Unpin) -> OutputReading {
+    let (hear, heard) = mpsc::channel(BACKLOG);
+    let (near, mut far) = tokio::io::duplex(PIPE);
+    let noise = Tail::new();
+    let mut messages = Vec::new();
+    let reading = reader::read(output, near, (hear, Attention::default()), noise.clone());
+    let ((), updates, copied) = tokio::join!(reading, collect(heard), far.read_to_end(&mut messages));
+    if let Err(error) = copied {
+        tracing::debug!("the messages of an agent break off: {error}");
+    }
+    let mut book = Book::default();
+    let mut reading = OutputReading { noise: noise.text(), ..OutputReading::default() };
+    for update in updates {
+        match update {
+            Heard::Text(update) => push(&mut reading.updates, update),
+            Heard::Update(value) => book.update(&value).into_iter().for_each(|it| push(&mut reading.updates, it)),
+        }
+    }
+    for line in messages.split(|byte| *byte == b'\n') {
+        let Ok(value) = serde_json::from_slice::<Value>(line) else { continue };
+        if let Ok(request) = s::RequestPermissionRequest::deserialize(&value["params"]) {
+            let tool = book.asked(request.tool_call);
+            reading.permissions.push((tool, translate::options(request.options)));
+        }
+        if let Ok(response) = s::PromptResponse::deserialize(&value["result"]) {
+            reading.spent.extend([UsageOf::Turn, UsageOf::Conversation].map(|about| book.spent(&response, about)));
+        }
+    }
+    reading.messages = messages;
+    reading
+}
+
+/// What the reader passes on.
+enum Heard {
+    Text(AgentUpdate),
+    Update(Value),
+}
+
+async fn collect(mut heard: mpsc::Receiver<FromAgent>) -> Vec<Heard> {
+    let mut all = Vec::new();
+    while let Some(one) = heard.recv().await {
+        match one {
+            FromAgent::Text(chunk) => all.push(Heard::Text(match chunk.kind {
+                ChunkKind::Said => AgentUpdate::Said(chunk.text),
+                ChunkKind::Thought => AgentUpdate::Thought(chunk.text),
+            })),
+            FromAgent::Update { update, .. } => all.push(Heard::Update(update)),
+            // The protocol's own reader makes these, and there is none.
+            FromAgent::Permission(..) | FromAgent::Wants(_) | FromAgent::Terminal(_) => {}
+        }
+    }
+    all
+}
+
+/// Adds an update. Where the output was cut must not make a difference, so text is joined.
+fn push(updates: &mut Vec<AgentUpdate>, update: AgentUpdate) {
+    match (updates.last_mut(), update) {
+        (Some(AgentUpdate::Said(before)), AgentUpdate::Said(text))
+        | (Some(AgentUpdate::Thought(before)), AgentUpdate::Thought(text)) => before.push_str(&text),
+        (_, update) => updates.push(update),
+    }
+}

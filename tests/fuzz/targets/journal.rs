@@ -1,0 +1,81 @@
+//! A journal from a file: whole, torn, shuffled, or of somebody else.
+
+use std::{fs, thread};
+
+use creel::{
+    control::{
+        narrate::{HookOutput, Narrator},
+        paint::Paint,
+    },
+    engine::{
+        self, State,
+        event::{Event, Presence},
+        input::Input,
+        time::At,
+    },
+    journal::{self, Record},
+};
+
+use super::{FOLDER, class};
+
+/// More steps than any state has to take before it waits for an answer.
+const STEPS: usize = 5_000;
+
+/// A journal is refused, or it folds. What folds can be told, and a session can go on from it without going round in
+/// circles. A fold of its beginning does not panic either.
+pub fn run(input: &[u8]) -> String {
+    let path = FOLDER.path().join(format!("journal-{:?}.jsonl", thread::current().id()));
+    let half = input.split_inclusive(|byte| *byte == b'\n').count() / 2;
+    let beginning = input.split_inclusive(|byte| *byte == b'\n').take(half).collect::<Vec<_>>().concat();
+    let mut outcome = String::new();
+    for part in [&beginning[..], input] {
+        fs::write(&path, part).expect("a file");
+        let mut narrator = Narrator::new(Paint::Plain, HookOutput::Told);
+        let mut now = At(0);
+        // Records are told up to the first that cannot be read, as `creel show` does.
+        let _ = journal::read(&path, |record| {
+            now = record.at;
+            let told = narrator.tell(&record);
+            assert!(!told.contains('\u{1b}'), "an escape sequence is told: {told:?}");
+            let again = Record::from_line(&record.to_line()).expect("what is written is read");
+            assert_eq!(again, record, "a record changes when it is written again");
+        });
+        outcome = match journal::fold(&path) {
+            Ok(state) => goes_on(state, now),
+            Err(error) => class(&error.to_string()),
+        };
+    }
+    format!("{outcome} · {}", readable_lines(input))
+}
+
+/// The same for the lines that can be read, whatever stands between them.
+fn readable_lines(input: &[u8]) -> String {
+    let lines = input.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
+    let records: Vec<Record> = lines.filter_map(|line| Record::from_line(line).ok()).collect();
+    let start = records.iter().find_map(|record| {
+        let Event::SessionStarted(began) = &record.event else { return None };
+        Some(State::new(&record.session, (**began).clone(), record.at))
+    });
+    let Some(mut state) = start else { return "no beginning".into() };
+    for record in &records {
+        state.apply(record.at, &record.event);
+    }
+    goes_on(state, records.last().map_or(At(0), |record| record.at))
+}
+
+fn goes_on(mut state: State, now: At) -> String {
+    if let Some(refusal) = state.refuse_resume(None) {
+        return format!("not resumed: {}", class(&refusal));
+    }
+    let resumed = Input::Resume { presence: Presence::Unattended, max_iterations: None, checkpoint: None };
+    let mut input = resumed;
+    for steps in 0..STEPS {
+        let step = engine::decide(&state, now, input);
+        if step.is_empty() && steps > 0 {
+            return format!("waits after {} steps: {:?}", steps.min(40), state.outcome());
+        }
+        step.events.iter().for_each(|event| state.apply(now, event));
+        input = Input::Proceed;
+    }
+    panic!("the session takes more than {STEPS} steps without waiting for anything");
+}

@@ -1,0 +1,27 @@
+//! A line that a program sends to the control socket.
+
+use creel::control::socket::message::{Meaning, ask, read};
+
+use super::class;
+
+/// What is understood means the same when it is written again.
+pub fn run(input: &[u8]) -> String {
+    match read(input) {
+        Ok((by, request)) => {
+            let line = ask(by, &request);
+            let (by_again, again) = read(line.trim_end().as_bytes()).expect("what is written is read");
+            assert_eq!((by_again, &again), (by, &request), "a request changes when it is written again");
+            assert_eq!(line.matches('\n').count(), 1, "a request is one line");
+            match request.meaning() {
+                Meaning::Command(command) => class(&format!("{command:?}")),
+                Meaning::Question(question) => class(&format!("{question:?}")),
+                Meaning::Judgement(_) => "a judgement".into(),
+                Meaning::Watch(..) => "a watch".into(),
+            }
+        }
+        Err(why) => {
+            assert!(why.len() < 4 << 10, "the refusal repeats the request");
+            class(&why)
+        }
+    }
+}
