@@ -36,6 +36,7 @@ use crate::{
         text::plain,
     },
     engine::submit::Pipeline,
+    journal::Disorder,
     logging,
 };
 use failure::Failure;
@@ -144,4 +145,11 @@ fn print(text: &str) -> Result {
 fn say(text: &str) {
     // With standard error gone there is nobody to say it to. Names in it may come from elsewhere.
     let _ = writeln!(io::stderr(), "{}", plain(text.trim_end()));
+}
+
+/// Tells whoever reads a journal that its lines are not what a session wrote.
+fn warn_of(disorder: Option<&Disorder>) {
+    if let Some(disorder) = disorder {
+        say(&format!("creel: warning: {disorder}"));
+    }
 }

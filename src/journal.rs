@@ -6,6 +6,6 @@ pub mod open;
 pub mod outbox;
 pub mod record;
 
-pub use file::{Holder, Journal, JournalError, Opened, Untouched, fold, read, running};
+pub use file::{Disorder, Holder, Journal, JournalError, Opened, Untouched, fold, fold_checked, read, running};
 pub use folder::{Folder, Sessions};
 pub use record::Record;

@@ -76,6 +76,10 @@ impl From<JournalError> for Failure {
             JournalError::Record { .. } | JournalError::NotASession(_) => {
                 "if the file was damaged, cut it before that line; creel goes on from the records that are left"
             }
+            JournalError::Disorder(_) => {
+                "creel does not resume such a session; `creel show` prints what is there, and if you cut the file before \
+                 that line, creel resumes from the records that are left"
+            }
             JournalError::Io { .. } => {
                 "creel keeps each session's journal in the project's folder, under .creel/sessions: \
                  the folder must be writable, with space left on its disk"

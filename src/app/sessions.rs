@@ -179,11 +179,12 @@ pub(super) fn show(args: &ShowArgs) -> Result {
 /// A journal can be larger than memory: it is printed as it is read.
 fn print_each(folder: &Folder, mut text: impl FnMut(&journal::Record) -> String) -> Result {
     let mut printed = Ok(0);
-    journal::read(&folder.journal(), |record| {
+    let disorder = journal::read(&folder.journal(), |record| {
         if printed.is_ok() {
             printed = print(&text(&record));
         }
     })?;
+    super::warn_of(disorder.as_ref());
     printed
 }
 
@@ -203,7 +204,8 @@ pub(super) fn replay(args: &ReplayArgs) -> Result {
         return Err(Failure::usage("a replay needs a terminal; `creel show` prints what happened"));
     }
     // Read once before the screen opens, so that a damaged journal is told in words.
-    journal::fold(&folder.journal())?;
+    let (_, disorder) = journal::fold_checked(&folder.journal())?;
+    super::warn_of(disorder.as_ref());
     let ui = project::Project::load(&args.config).map_or(Settings::default().ui, |project| project.settings.ui);
     let (_silent, news) = tokio::sync::mpsc::unbounded_channel();
     let (_mute, live) = tokio::sync::mpsc::channel(1);

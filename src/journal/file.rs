@@ -6,6 +6,8 @@
 //!   relies on survive the loss of power, too.
 //! - A failed append leaves no half of a record behind.
 //! - Nothing of a session is changed until it is taken up: a journal that nobody trusts can be opened.
+//! - Records are numbered from 1 without gaps. A session whose journal is not is never taken up; it can be read, and whoever
+//!   reads is told of the first line that is out of place.
 
 use std::{
     collections::BTreeMap,
@@ -57,6 +59,9 @@ pub enum JournalError {
         /// Why.
         cause: RecordError,
     },
+    /// A line is out of place.
+    #[error(transparent)]
+    Disorder(Disorder),
     /// It does not begin as a session does.
     #[error("{} does not begin with `session_started`", .0.display())]
     NotASession(PathBuf),
@@ -70,6 +75,23 @@ pub enum JournalError {
         /// Why not.
         cause: io::Error,
     },
+}
+
+/// The first line of a journal that does not follow the one before it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{path}:{line} is record {found}, but record {expected} comes next: lines are missing, doubled or out of order",
+    path = .path.display()
+)]
+pub struct Disorder {
+    /// The file.
+    pub path: PathBuf,
+    /// The line, from 1.
+    pub line: u64,
+    /// The number that it should have.
+    pub expected: u64,
+    /// The number that it has.
+    pub found: u64,
 }
 
 fn holder(pid: Option<u32>) -> String {
@@ -148,10 +170,13 @@ impl Journal {
         let (length, torn) = whole_lines(&mut file).map_err(io("read"))?;
         let mut prompts = Prompts::default();
         let mut seq = 0;
-        let state = fold_with(&path, |record| {
+        let (state, disorder) = fold_with(&path, |record| {
             seq = record.seq;
             prompts.see(&record.event);
         })?;
+        if let Some(disorder) = disorder {
+            return Err(JournalError::Disorder(disorder));
+        }
         let journal = Untouched { file, folder: folder.clone(), seq, length, torn };
         Ok(Opened { journal, state, past_prompts: prompts.answered, past_reviews: prompts.reviews })
     }
@@ -363,11 +388,14 @@ impl Prompts {
     }
 }
 
-/// Reads a journal, record by record. An unterminated last line is not a record yet.
-pub fn read(path: &Path, mut each: impl FnMut(Record)) -> Result<(), JournalError> {
+/// Reads a journal, record by record, and tells of the first line that is out of place. An unterminated last line is not a
+/// record yet.
+pub fn read(path: &Path, mut each: impl FnMut(Record)) -> Result<Option<Disorder>, JournalError> {
     let io = |cause| JournalError::Io { doing: "read", path: path.to_owned(), cause };
     let mut reader = BufReader::with_capacity(256 << 10, open::to_read(path).map_err(io)?);
     let mut line = Vec::new();
+    let mut disorder = None;
+    let mut expected = 1;
     for number in 1.. {
         line.clear();
         let read = reader.read_until(b'\n', &mut line).map_err(io)?;
@@ -376,23 +404,33 @@ pub fn read(path: &Path, mut each: impl FnMut(Record)) -> Result<(), JournalErro
         }
         let damaged = |cause| JournalError::Record { path: path.to_owned(), line: number, cause };
         let text = str::from_utf8(&line).map_err(|_| damaged(not_text()))?;
-        each(Record::from_line(text).map_err(damaged)?);
+        let record = Record::from_line(text).map_err(damaged)?;
+        if record.seq != expected && disorder.is_none() {
+            disorder = Some(Disorder { path: path.to_owned(), line: number, expected, found: record.seq });
+        }
+        expected = record.seq.saturating_add(1);
+        each(record);
     }
-    Ok(())
+    Ok(disorder)
 }
 
 fn not_text() -> RecordError {
     RecordError::Malformed(serde::de::Error::custom("it is not UTF-8"))
 }
 
-/// The session that a journal tells of.
+/// The session that a journal tells of, whatever the order of its lines.
 pub fn fold(path: &Path) -> Result<State, JournalError> {
+    fold_checked(path).map(|(state, _)| state)
+}
+
+/// The session that a journal tells of, and the first line that is out of place.
+pub fn fold_checked(path: &Path) -> Result<(State, Option<Disorder>), JournalError> {
     fold_with(path, |_| {})
 }
 
-fn fold_with(path: &Path, mut also: impl FnMut(&Record)) -> Result<State, JournalError> {
+fn fold_with(path: &Path, mut also: impl FnMut(&Record)) -> Result<(State, Option<Disorder>), JournalError> {
     let mut state: Option<State> = None;
-    read(path, |record| {
+    let disorder = read(path, |record| {
         also(&record);
         match (&mut state, record.event) {
             (Some(state), event) => state.apply(record.at, &event),
@@ -400,5 +438,6 @@ fn fold_with(path: &Path, mut also: impl FnMut(&Record)) -> Result<State, Journa
             (None, _) => {}
         }
     })?;
-    state.ok_or_else(|| JournalError::NotASession(path.to_owned()))
+    let state = state.ok_or_else(|| JournalError::NotASession(path.to_owned()))?;
+    Ok((state, disorder))
 }

@@ -132,7 +132,7 @@ impl Outbox {
     pub fn letters(&self, offset: u64) -> io::Result<Letters> {
         let mut file = open::to_read(&self.journal)?;
         file.seek(SeekFrom::Start(offset))?;
-        Ok(Letters { file, offset, chunk: vec![0; CHUNK].into_boxed_slice(), rest: BytesMut::new() })
+        Ok(Letters { file, offset, last: None, chunk: vec![0; CHUNK].into_boxed_slice(), rest: BytesMut::new() })
     }
 }
 
@@ -147,6 +147,8 @@ pub struct Letters {
     file: File,
     /// Where the next record begins.
     offset: u64,
+    /// The number of the record that was read last.
+    last: Option<u64>,
     /// Where is read to. What was taken holds on to its own memory.
     chunk: Box<[u8]>,
     /// What was read and not taken yet.
@@ -175,6 +177,11 @@ impl Letters {
         line.truncate(length - 1);
         self.offset += length as u64;
         let Head { seq, kind } = serde_json::from_slice(&line)?;
+        if let Some(last) = self.last.filter(|last| seq != last.saturating_add(1)) {
+            let text = format!("record {seq} follows record {last}: lines are missing, doubled or out of order");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        self.last = Some(seq);
         Ok(Letter { seq, kind, line, end: self.offset })
     }
 }
@@ -213,6 +220,19 @@ mod tests {
         assert_eq!(later, [3, 4]);
         let mut again = outbox.letters(first.end).expect("a file");
         assert_eq!(again.read().expect("a file").map(|letter| letter.seq), Some(2));
+    }
+
+    #[test]
+    fn a_journal_that_is_out_of_order_is_not_sent_past_the_gap() {
+        let root = tempfile::tempdir().expect("a folder");
+        let folder = folder(root.path());
+        let line = |seq: u64| format!("{{\"v\":1,\"seq\":{seq},\"kind\":\"warning\",\"text\":\"x\"}}\n");
+        std::fs::write(folder.journal(), [line(1), line(2), line(4)].concat()).expect("space");
+        let outbox = Outbox::open(&folder).expect("a file").expect("nobody else has it");
+        let mut letters = outbox.letters(0).expect("a file");
+        assert_eq!(letters.read().expect("a file").map(|letter| letter.seq), Some(1));
+        assert_eq!(letters.read().expect("a file").map(|letter| letter.seq), Some(2));
+        assert_eq!(letters.read().expect_err("a gap").kind(), io::ErrorKind::InvalidData);
     }
 
     #[test]

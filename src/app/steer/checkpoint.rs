@@ -2,7 +2,7 @@
 
 use super::{choose, json};
 use crate::{
-    app::{Failure, Result, print, project, say},
+    app::{Failure, Result, print, project, say, warn_of},
     control::{
         cli::steer::{CheckpointCommand, SessionArgs},
         stop_view::{self, CheckpointView},
@@ -43,7 +43,8 @@ fn kept(session: &SessionArgs) -> Result<(Folder, Vec<CheckpointView>)> {
         Some(folder) => folder,
         None => choose::running(session)?,
     };
-    let state = journal::fold(&folder.journal())?;
+    let (state, disorder) = journal::fold_checked(&folder.journal())?;
+    warn_of(disorder.as_ref());
     Ok((folder, stop_view::checkpoints(&state)))
 }
 

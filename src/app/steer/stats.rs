@@ -2,7 +2,7 @@
 
 use super::{choose, json};
 use crate::{
-    app::{Result, print, project, remote, say},
+    app::{Result, print, project, remote, say, warn_of},
     control::{
         cli::steer::SessionArgs,
         hook_stats::{self, Tallies},
@@ -26,7 +26,8 @@ pub(super) fn stats(session: &SessionArgs, as_json: bool) -> Result {
         None => here(session)?,
     };
     let mut tallies = Tallies::default();
-    journal::read(&folder.journal(), |record| tallies.take(&record.event))?;
+    let disorder = journal::read(&folder.journal(), |record| tallies.take(&record.event))?;
+    warn_of(disorder.as_ref());
     let all = tallies.stats();
     if as_json {
         return json(&all);

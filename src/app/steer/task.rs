@@ -2,7 +2,7 @@
 
 use super::{ask, choose, given, json, other_answer, queue, told};
 use crate::{
-    app::{Failure, Result, print, project, remote::Server},
+    app::{Failure, Result, print, project, remote::Server, warn_of},
     control::{
         cli::{
             steer::SessionArgs,
@@ -153,5 +153,7 @@ fn known(session: &SessionArgs, request: &Request) -> Result<Known> {
 
 /// The tasks that a journal tells of.
 pub(in crate::app) fn on_record(folder: &Folder) -> Result<Graph> {
-    Ok(journal::fold(&folder.journal())?.tasks.graph)
+    let (state, disorder) = journal::fold_checked(&folder.journal())?;
+    warn_of(disorder.as_ref());
+    Ok(state.tasks.graph)
 }
