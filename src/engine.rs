@@ -32,6 +32,7 @@ pub mod time;
 
 use std::fmt::Display;
 
+use conversation::ToolStatus;
 use effect::Effect;
 use event::{DeliverRest, Event, HookFinished, Outcome};
 use hooks::{
@@ -41,8 +42,8 @@ use hooks::{
 };
 use ids::RunId;
 use input::Input;
-use session::warning;
 pub use session::{Phase, State};
+use session::{turn::CUT_OFF, warning};
 use tasks::record::HookErrorData;
 use time::At;
 
@@ -127,6 +128,7 @@ fn on_hook_finished(state: &State, run: RunId, result: RunResult) -> Step {
         return Step::stale(run);
     };
     let Some(spec) = state.plan().hook(dispatch.point, &running.hook) else { return Step::stale(run) };
+    let again = state.runs_again(dispatch, &result.end);
     let mut finished = HookFinished {
         run,
         point: dispatch.point,
@@ -143,7 +145,7 @@ fn on_hook_finished(state: &State, run: RunId, result: RunResult) -> Step {
         decision: None,
         file: result.file,
         outcome: result.outcome,
-        again: false,
+        again,
     };
     let judged = verdict::judge(dispatch.point, spec, dispatch::view(&finished));
     finished.verdict = judged.verdict;
@@ -185,6 +187,7 @@ fn on_doomed(state: &State, reason: String) -> Step {
         return Step::record(warning(reason));
     }
     let cancel = state.turn_in_flight().map(|prompt| Effect::CancelTurn(prompt.turn));
-    let step = Step::record(Event::LoopEnded { outcome: Outcome::Failed, reason, delivery: DeliverRest::No });
+    let closed = state.close_calls(ToolStatus::Failed, CUT_OFF).fold(Step::default(), Step::and);
+    let step = closed.and(Event::LoopEnded { outcome: Outcome::Failed, reason, delivery: DeliverRest::No });
     cancel.into_iter().fold(step, Step::then)
 }

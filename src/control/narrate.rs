@@ -233,7 +233,10 @@ impl Narrator {
             Event::HookError { data, .. } => {
                 paint.paint(Role::Warning, format!("  ! hook `{}`: {}", plain(&data.hook_name), plain(&data.error)))
             }
-            Event::Paused { .. } => "  paused".into(),
+            Event::Paused { turn: Some(turn), .. } => format!(
+                "  paused: turn {turn} was cancelled; `creel message TEXT` replaces it, `creel unpause` sends it again"
+            ),
+            Event::Paused { turn: None, .. } => "  paused".into(),
             Event::Unpaused { .. } => "  goes on".into(),
             Event::MessageQueued { text, .. } => format!("  message for the agent: {}", first_line(&plain(text), LINE)),
             Event::StopRequested { .. } => paint.paint(Role::Warning, "  stopping"),

@@ -416,6 +416,9 @@ pub enum Event {
     Paused {
         #[serde(flatten)]
         by: Actor,
+        /// The turn that was cancelled, if that is why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn: Option<TurnId>,
     },
     Unpaused {
         #[serde(flatten)]
@@ -520,7 +523,7 @@ pub struct HookFinished {
     /// What a built-in hook came to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<BuiltinOutcome>,
-    /// Whether it was cut by the death of creel, and runs again.
+    /// Whether it was cut off with the session, and runs again when that is resumed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,
 }

@@ -1,18 +1,27 @@
 //! Going on after creel was killed, or after a session was stopped.
 //!
 //! # Invariants
-//! - What was in flight is recorded as cut and done again: a turn as it was, a hook from its start.
+//! - What was in flight is recorded as cut and done again: a turn as it was, a hook from its start. It makes no difference
+//!   whether creel was killed or a person stopped it at once.
 //! - Counters, held output and open gates are what they were, except where the session had ended for want of a person:
 //!   who resumes it is that person, as if they had said `continue` at the gate.
 
 use super::{
     Step,
+    conversation::ToolStatus,
     event::{By, Event, HookFinished, Outcome, Presence, PromptSent},
     hooks::{
         dispatch::{Cause, Dispatch},
         point::Point,
     },
-    session::{Phase, State, delivery::Ending, pending::ItemState, turn::Due, warning},
+    session::{
+        Phase, State,
+        delivery::Ending,
+        pending::ItemState,
+        steering::QueuedMessage,
+        turn::{CUT_OFF, Due},
+        warning,
+    },
     summary::iterations,
 };
 
@@ -37,16 +46,19 @@ impl State {
         let blocked = self.stop.blocked.iter().filter(|_| self.outcome() == Some(Outcome::Escalated));
         let started = self.unblock(blocked, &By::Cli.into()).events;
         // Whoever asked is gone, and will ask again.
-        let before = runs.chain(steps).chain(started).fold(self.unasked(&By::Policy.into()), Step::and);
+        let calls = self.close_calls(ToolStatus::Failed, CUT_OFF);
+        let before = runs.chain(steps).chain(calls).chain(started).fold(self.unasked(&By::Policy.into()), Step::and);
         let resumed = before.and(Event::SessionResumed { cut, presence, max_iterations, checkpoint });
         let granted = self.ended_by_its_budget().map(|why| warning(format!("{why}; as much again is granted")));
         granted.into_iter().chain(self.offer_checkpoint(checkpoint)).fold(resumed, Step::and)
     }
 
-    /// What was used up, if that is why the session ended.
+    /// What was used up, if that is why the session ended: in its loop, or when its work was to be submitted.
     fn ended_by_its_budget(&self) -> Option<String> {
-        let had_iterations_left = self.iterations.current < self.max_iterations();
-        self.used_up().filter(|_| self.outcome() == Some(Outcome::Limit) && had_iterations_left)
+        let had_iterations_left = self.iterations.used() < self.max_iterations();
+        let ended = self.outcome();
+        let by_budget = ended == Some(Outcome::Escalated) || (ended == Some(Outcome::Limit) && had_iterations_left);
+        self.used_up().filter(|_| by_budget)
     }
 
     /// Why the session is not gone on with, up to that many iterations.
@@ -57,10 +69,10 @@ impl State {
             Outcome::Complete | Outcome::Forced => {
                 Some("the session is complete; start a new one with `creel run`".into())
             }
-            Outcome::Limit if max_iterations.unwrap_or(self.max_iterations()) <= self.iterations.current => {
+            Outcome::Limit if max_iterations.unwrap_or(self.max_iterations()) <= self.iterations.used() => {
                 Some(format!(
                     "the session has used up its limit of {}; give it more with `--max-iterations`",
-                    iterations(self.iterations.current)
+                    iterations(self.iterations.used())
                 ))
             }
             Outcome::Limit | Outcome::Escalated | Outcome::Aborted | Outcome::Failed | Outcome::Cancelled => None,
@@ -77,7 +89,7 @@ impl State {
             let told = kept.checkpoint.for_agent();
             if self.iterations.open {
                 // What goes on is older than the question, and what is decided after it has words of its own.
-                self.steering.messages.push(told);
+                self.steering.messages.push(QueuedMessage { by: By::Cli, text: told });
             } else {
                 let told = [Some(told), self.turns.next_prompt.take()];
                 self.turns.next_prompt = Some(told.into_iter().flatten().collect::<Vec<_>>().join("\n\n"));
@@ -99,7 +111,7 @@ impl State {
         }
         self.go_on(cut, max_iterations);
         // What goes to the agent again goes as it was: nobody changes it any more.
-        if let Phase::Due(Due::Again(prompt)) = &self.phase {
+        if let Phase::Due(Due::Again(prompt) | Due::Cancelled(prompt)) = &self.phase {
             self.pending.set_state(&prompt.items, ItemState::InFlight);
         }
     }
@@ -121,7 +133,8 @@ impl State {
         }
         let stopped = self.ending.as_ref().is_some_and(|ending| ending.outcome == Outcome::Cancelled);
         if stopped || matches!(self.phase, Phase::Ended(_)) {
-            let before = self.ending.take().and_then(|ending| ending.before);
+            let (before, stopped_at) =
+                self.ending.take().map_or((None, None), |ending| (ending.before, ending.stopped_at));
             self.retry.errors = 0;
             if self.outcome() == Some(Outcome::Escalated) {
                 self.looked_at();
@@ -135,8 +148,8 @@ impl State {
             // A session that never came to its first iteration sets up again.
             let set_up = self.iterations.current > 0;
             let start = Phase::Hooks(Dispatch::reached(Point::SessionStart, Cause::Lifecycle));
-            self.phase = match self.turns.escalated.take() {
-                Some(why) => Phase::Escalated(why),
+            self.phase = match stopped_at {
+                Some(phase) => *phase,
                 None if set_up => Phase::Between,
                 None => start,
             };

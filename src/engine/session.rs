@@ -130,12 +130,21 @@ pub struct Iterations {
     pub current: u32,
     /// Whether it is still going on.
     pub open: bool,
+    /// The turns that answered what only the agent or a hook said: each counts as an iteration.
+    pub messages: u32,
     /// The files that were changed in it.
     pub files: Vec<String>,
     /// How the last completed one ended.
     pub last: Option<IterationOutcome>,
     /// A raised limit, given when the session was resumed.
     pub raised_limit: Option<u32>,
+}
+
+impl Iterations {
+    /// How many iterations were used up.
+    pub fn used(&self) -> u32 {
+        self.current.saturating_add(self.messages)
+    }
 }
 
 impl State {
@@ -199,7 +208,7 @@ impl State {
     /// Whether something goes on beside the main line that it has to wait for before it delivers or ends.
     pub fn is_busy_beside(&self) -> bool {
         let judged = self.stop.loops.iter().any(|known| known.judging.is_some());
-        self.side.is_busy() || self.tasks.automation.is_busy() || !self.tasks.flows.open.is_empty() || judged
+        self.side_is_busy() || self.tasks.automation.is_busy() || !self.tasks.flows.open.is_empty() || judged
     }
 
     /// When something happens by itself, if nothing else does before.

@@ -271,9 +271,6 @@ impl State {
     /// The pipeline begins, or begins again.
     pub(super) fn proceed_pipeline(&self) -> Step {
         let Some(course) = &self.pipelines.course else { return Step::default() };
-        if course.left.is_some() {
-            return self.end_pipeline(course, PipelineOutcome::Failed);
-        }
         let announced = self.announce_steps(course, course.pipeline.before());
         if announced.is_empty() { self.all_passed(course) } else { announced }
     }
@@ -334,20 +331,28 @@ impl State {
         ))
     }
 
-    /// Somebody stopped the session, or it ends for another reason: the pipeline ends with what is in flight.
+    /// Somebody stopped the session or left the pipeline, or the session ends for another reason: the pipeline ends with
+    /// what is in flight.
     pub(super) fn abandon_pipeline(&self) -> Option<Step> {
         let course = self.pipelines.course.as_ref()?;
-        let leaves = matches!(self.phase, Phase::Exit(_));
+        let leaves = matches!(self.phase, Phase::Exit(_)) || course.left.is_some();
         if !leaves && !self.interrupted() {
             return None;
         }
         if self.turn_in_flight().is_some() {
             return None;
         }
-        if let Some(dispatch) = self.dispatch().filter(|dispatch| dispatch.running.is_some()) {
-            return self.cut_review(dispatch);
+        if let Some(cut) = self.cut_review(course) {
+            return Some(cut);
         }
-        let outcome = if course.passed { PipelineOutcome::Done } else { PipelineOutcome::Cancelled };
+        if self.dispatch().is_some_and(|dispatch| dispatch.running.is_some()) {
+            return None;
+        }
+        let outcome = match (course.passed, &course.left) {
+            (true, _) => PipelineOutcome::Done,
+            (false, Some(_)) => PipelineOutcome::Failed,
+            (false, None) => PipelineOutcome::Cancelled,
+        };
         Some(self.end_pipeline(course, outcome))
     }
 

@@ -158,7 +158,7 @@ mod tests {
         let line = r#"{"v":1,"seq":1,"at":"2026-11-15T09:30:00Z","session":"a","kind":"sang","song":[1]}"#;
         assert_eq!(Record::from_line(line).expect("a record").event, Event::Unknown);
         let line = r#"{"v":1,"seq":1,"at":"2026-11-15T09:30:00Z","session":"a","kind":"paused","by":"tui","new":{}}"#;
-        assert_eq!(Record::from_line(line).expect("a record").event, Event::Paused { by: By::Tui.into() });
+        assert_eq!(Record::from_line(line).expect("a record").event, Event::Paused { by: By::Tui.into(), turn: None });
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::{
     any::Any,
-    collections::{BTreeMap, HashMap, hash_map::Entry},
+    collections::{HashMap, hash_map::Entry},
     num::NonZero,
     panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
@@ -29,9 +29,7 @@ use super::{
 use crate::{
     agents::{Agent, BoxFuture, PermissionRequest, TurnRequest, Updates},
     engine::{
-        conversation::{
-            AgentUpdate, PermissionAnswer, PermissionAsk, StopReason, ToolCall, ToolStatus, TurnEnd, TurnFailure, Work,
-        },
+        conversation::{AgentUpdate, PermissionAnswer, PermissionAsk, TurnEnd, TurnFailure, Work},
         effect::{Effect, HookJob, RuleJob},
         hooks::verdict::RunResult,
         ids::{AskId, RunId, TurnId},
@@ -300,10 +298,6 @@ async fn converse(
             Err(failure) => Err(failure),
         };
         hearing.asks.forget();
-        if !matches!(&ended, Ok(end) if end.stop_reason != StopReason::Cancelled) {
-            hearing.cut_calls().await;
-        }
-        hearing.open.clear();
         hearing
             .handle
             .tell_in_turn(match ended {
@@ -375,37 +369,17 @@ struct Hearing {
     handle: Handle,
     children: Children,
     asks: Asks,
-    /// The tool calls that have not ended, by name.
-    open: BTreeMap<String, ToolCall>,
 }
 
 impl Hearing {
     fn new(handle: &Handle, children: &Children, asks: &Asks) -> Self {
         let (handle, children, asks) = (handle.clone(), children.clone(), asks.clone());
-        Self { turn: TurnId::default(), handle, children, asks, open: BTreeMap::new() }
-    }
-
-    /// What was begun in a turn that was cut short did not come to its end.
-    async fn cut_calls(&mut self) {
-        for call in std::mem::take(&mut self.open).into_values() {
-            let output = call.output.clone().or_else(|| Some("cut off with the turn".into()));
-            let update = AgentUpdate::ToolUpdated(ToolCall { status: ToolStatus::Failed, output, ..call });
-            self.handle.tell_in_turn(Input::Agent { turn: self.turn, update }).await;
-        }
-    }
-
-    fn follow(&mut self, update: &AgentUpdate) {
-        let (AgentUpdate::ToolCalled(call) | AgentUpdate::ToolUpdated(call)) = update else { return };
-        match call.status {
-            ToolStatus::Pending | ToolStatus::InProgress => drop(self.open.insert(call.call.clone(), call.clone())),
-            ToolStatus::Completed | ToolStatus::Failed => drop(self.open.remove(&call.call)),
-        }
+        Self { turn: TurnId::default(), handle, children, asks }
     }
 }
 
 impl Updates for Hearing {
     fn update(&mut self, update: AgentUpdate) -> BoxFuture<'_, ()> {
-        self.follow(&update);
         Box::pin(self.handle.tell_in_turn(Input::Agent { turn: self.turn, update }))
     }
 

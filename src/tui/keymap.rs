@@ -42,7 +42,7 @@ actions! {
         MessageNow "message-now" "write to the agent, and cancel the turn for it",
         Pause "pause" "send no further prompt, or go on",
         Stop "stop" "stop when this iteration is completed",
-        CancelTurn "cancel-turn" "cancel the turn; the loop goes on",
+        CancelTurn "cancel-turn" "cancel the turn, and pause for a message",
         Submit "submit" "submit the work when this iteration is completed",
         Merge "merge" "merge the work when this iteration is completed",
         Redraw "redraw" "draw everything again",

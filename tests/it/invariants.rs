@@ -17,7 +17,7 @@ use creel::engine::{
         command::{NewTask, TaskCommand},
         record::TaskEventKind,
     },
-    time::Span,
+    time::{At, Span},
 };
 use proptest::prelude::*;
 
@@ -42,7 +42,18 @@ fn a_run() -> impl Strategy<Value = Ran> {
         2 => Just(exits(1, "out", "err")),
         1 => Just(breaks()),
         1 => Just(exits(127, "", "not found")),
+        2 => some_deeds().prop_map(acts),
     ]
+}
+
+/// What hooks and agents do by commands of creel, which may go on for ever.
+fn some_deeds() -> impl Strategy<Value = &'static [Deed]> {
+    prop::sample::select(vec![
+        &[Deed::CompletesTask][..],
+        &[Deed::SendsMessage],
+        &[Deed::CompletesTask, Deed::SendsMessage],
+        &[Deed::CompletesTask, Deed::CompletesTask],
+    ])
 }
 
 fn an_answer() -> impl Strategy<Value = Answer> {
@@ -55,6 +66,7 @@ fn an_answer() -> impl Strategy<Value = Answer> {
         1 => Just(Answer::Refuses),
         1 => Just(Answer::Overloads(1_500)),
         1 => Just(Answer::Spends(100)),
+        3 => (some_deeds(), prop::sample::select(vec![0, 60])).prop_map(|(deeds, tokens)| Answer::Acts(deeds, tokens)),
     ]
 }
 
@@ -250,6 +262,18 @@ fn holds(world: &World) {
     forced_is_shown_as_forced(world);
     nothing_held_is_sent_while_a_hook_runs_beside(world);
     every_request_of_the_agent_is_answered_once(world);
+    no_prompt_is_sent_past_the_budget(world);
+}
+
+/// Whatever its reason, and wherever creel was killed.
+fn no_prompt_is_sent_past_the_budget(world: &World) {
+    let mut so_far = World::begin(world.script.clone()).state;
+    for (n, event) in world.events.iter().enumerate().skip(1) {
+        if let Event::PromptSent(prompt) = event {
+            assert_eq!(so_far.used_up(), None, "record {n} is a prompt for {:?}", prompt.reason);
+        }
+        so_far.apply(At(0), event);
+    }
 }
 
 /// By a person, a rule, or the end of its turn.
@@ -309,8 +333,13 @@ fn no_text_is_lost_and_none_is_delivered_twice(world: &World) {
     }
 }
 
-/// Held output may stay behind if a person cancelled the final turn, or brought up something after it.
+/// Held output may stay behind if a person cancelled the final turn, or somebody brought up something after it, or as much
+/// was delivered or used as may be.
 fn somebody_meddled_with_the_end(events: &[Event]) -> bool {
+    let held_by_the_budget = |event: &Event| matches!(event, Event::GateAnswered { choice: Choice::Stop, .. });
+    if events.iter().any(held_by_the_budget) {
+        return true;
+    }
     let after = events.iter().skip_while(|event| !matches!(event, Event::LoopEnded { .. }));
     after.into_iter().any(|event| {
         matches!(
@@ -389,6 +418,63 @@ proptest! {
             world = happen(world, what);
         }
         holds(&run_out(world));
+    }
+}
+
+/// A session in which everything that runs works against its end, and nobody is there.
+fn a_session_without_a_person() -> impl Strategy<Value = Script> {
+    let every_point = prop::sample::select(Point::ALL.to_vec());
+    let hook = (every_point, any::<bool>(), prop::collection::vec(a_run(), 1..4));
+    let hooks = prop::collection::vec(hook, 1..8);
+    let budget = prop::option::of(prop::sample::select(vec![50, 250]));
+    let rest = (1u32..4, 0u32..3, budget, any::<bool>(), prop::option::of(Just(FinalDelivery::Auto)));
+    (hooks, prop::collection::vec(an_answer(), 1..6), rest).prop_map(|(hooks, answers, rest)| {
+        let mut script = Script::new().agent(answers).builtins();
+        let follow_up = r#"[{"type":"create_task","payload":{"id":"next","goal":"more"}},{"type":"update_task","payload":{"taskId":"next","action":"complete"}}]"#;
+        script = script.automation("chain", 15, &TaskEventKind::ALL, [prints(follow_up)]);
+        // One task that leads to two others leads to 2^8 of them before the chain is cut: that ends, but not soon.
+        let mut chains = 0;
+        for (n, (point, piped, mut runs)) in hooks.into_iter().enumerate() {
+            if point == Point::OnTaskComplete {
+                for run in &mut runs {
+                    let most = usize::from(chains == 0);
+                    run.deeds = &run.deeds[..run.deeds.len().min(most)];
+                }
+                chains += 1;
+            }
+            script = script.hook_with(point, &format!("hook {n}"), runs, |spec| spec.pipe_output = piped);
+        }
+        script.plan(|plan| {
+            (plan.max_iterations, plan.max_hook_retries, plan.budget.tokens) = (rest.0, rest.1, rest.2);
+            plan.submit.on_complete = rest.3;
+            plan.gates.final_delivery = rest.4;
+            plan.gates.permissions = Permissions::Allow;
+        })
+    })
+}
+
+/// As many prompts as the rules allow without a person: per iteration the prompt, the retries and a recovery; then the
+/// repairs of a submit and the final deliveries, each after as many failed turns as may be, with a recovery each.
+fn most_prompts(script: &Script) -> usize {
+    let plan = &script.plan;
+    let failed = 2 * plan.max_consecutive_errors;
+    let in_the_loop = plan.max_iterations * (plan.max_hook_retries + 2 + failed);
+    let repairs = plan.submit.remediation_attempts * 2;
+    (in_the_loop + repairs + 4 * (1 + failed)) as usize
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_session_ends_whatever_its_hooks_and_its_agent_do(script in a_session_without_a_person()) {
+        let most = most_prompts(&script);
+        let world = World::begin(script).run();
+        the_session_ends(&world);
+        no_prompt_is_sent_past_the_budget(&world);
+        every_effect_is_answered_or_cut(&world);
+        let prompts = world.events.iter().filter(|event| matches!(event, Event::PromptSent(_))).count();
+        prop_assert!(prompts <= most, "{} prompts, at most {}:\n{}", prompts, most, world.story());
     }
 }
 

@@ -1156,9 +1156,9 @@ fn a_past_session_is_stepped_through_and_not_steered() {
     };
     assert_eq!(screen.press("]"), [Ask::Seek(started(2))]);
     screen.press("space + +");
-    assert!(screen.row("replay").contains("replay 10/75 plays · 4x"));
+    assert!(screen.row("replay").contains("replay 10/76 plays · 4x"));
     screen.press("space - - - -");
-    assert!(screen.row("replay").contains("replay 10/75 holds · 1/4x"));
+    assert!(screen.row("replay").contains("replay 10/76 holds · 1/4x"));
     assert_eq!(screen.press("m"), []);
     assert_eq!(toast(&screen), "this is a replay: it can be watched, but not steered");
     assert!(matches!(screen.model.mode, Mode::Replay(_)));

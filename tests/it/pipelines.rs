@@ -643,7 +643,9 @@ fn run_out(mut world: World) -> World {
         if world.left.is_some() {
             return world;
         }
-        if !world.jobs.is_empty() {
+        if world.state.steering.paused {
+            world.command(Command::Unpause);
+        } else if !world.jobs.is_empty() {
             world.finish_hook(0);
         } else if world.turn.is_some() {
             world.finish_turn();

@@ -764,10 +764,9 @@ fn an_interrupt_cancels_the_turn_runs_session_end_and_delivers_nothing() {
           prompt iteration items [1] "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld\n\nGOAL"
           StopRequested
           turn ended Cancelled
-        iteration 1 failed
           LoopEnded
           session_end notify exit 0 -> Pass
-          warning not delivered, but in the journal: 1 held item
+          warning not delivered: item 1; the text is in the journal
         ended cancelled (stopped by a person)
     "#]]
     .assert_eq(&world.run().story());
@@ -1257,6 +1256,8 @@ fn a_cancelled_turn_answers_what_the_agent_asked() {
     world.finish_turn();
     world.command(Command::CancelTurn);
     assert!(world.turn_cancelled && world.state.gates.open.is_none());
+    world.finish_turn();
+    world.command(Command::Unpause);
     expect![[r#"
         iteration 1
           prompt iteration "GOAL"
@@ -1264,9 +1265,9 @@ fn a_cancelled_turn_answers_what_the_agent_asked() {
           gate 1 permission
           asks "Edit b.rs"
           gate 1 cancel by Tui
+          Paused
           turn ended Cancelled
-        iteration 1 failed
-        iteration 2
+          Unpaused
           prompt iteration "GOAL"
           asks "Edit a.rs"
           gate 2 permission
@@ -1275,12 +1276,12 @@ fn a_cancelled_turn_answers_what_the_agent_asked() {
           gate 3 permission
           gate 3 allow_once by Tui
           turn ended EndTurn
-        iteration 2 done
+        iteration 1 done
           decided Continue
-        iteration 3
+        iteration 2
           prompt iteration "GOAL"
           turn ended EndTurn
-        iteration 3 done
+        iteration 2 done
           decided Complete
           LoopEnded
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
@@ -1449,24 +1450,27 @@ fn a_budget_also_ends_retries() {
 }
 
 #[test]
-fn a_message_whose_turn_is_cancelled_goes_with_the_next_iteration_and_not_again_at_once() {
+fn a_message_whose_turn_is_cancelled_goes_again_when_the_session_goes_on_and_not_at_once() {
     let mut world = World::begin(Script::new().agent([WORKS, DONE]));
     world.settle();
     world.command(Command::Message("Use tabs.".into()));
     world.finish_turn();
     world.command(Command::CancelTurn);
+    world.finish_turn();
+    assert!(!world.step(), "nothing is sent by itself");
+    world.command(Command::Unpause);
     expect![[r#"
         iteration 1
           prompt iteration "GOAL"
           MessageQueued
           turn ended EndTurn
           prompt Message "Use tabs."
+          Paused
           turn ended Cancelled
-        iteration 1 failed
-        iteration 2
-          prompt iteration "Use tabs.\n\nGOAL"
+          Unpaused
+          prompt Message "Use tabs."
           turn ended EndTurn
-        iteration 2 done
+        iteration 1 done
           decided Complete
           LoopEnded
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
@@ -1505,7 +1509,7 @@ fn an_interrupt_after_the_loop_waits_for_no_server_and_sends_no_recovery() {
           on_error look exit 0 -> Pass piped
           waits 10 min
           StopRequested
-          warning not delivered, but in the journal: 1 held item
+          warning not delivered: item 1; the text is in the journal
         ended cancelled (stopped by a person)
     "#]]
     .assert_eq(&world.story());

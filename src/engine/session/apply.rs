@@ -10,6 +10,7 @@ use super::{
     pending::{Item, ItemState, Source},
     retry::Wait,
     side::Errand,
+    steering::QueuedMessage,
     turn::{Due, REFUSED},
 };
 use crate::engine::{
@@ -67,6 +68,7 @@ impl State {
                 self.prompt_sent(prompt);
             }
             Event::AgentSaid { text, .. } => self.turns.hear(text),
+            Event::ToolCalled { tool, .. } | Event::ToolUpdated { tool, .. } => self.turns.follow(tool),
             // What a gatekeeper remembers is its own affair.
             Event::AgentUsed { .. } | Event::ConversationOpened { .. } if self.gatekeeper_works() => {}
             Event::AgentUsed { context, .. } => self.turns.context = Some(*context),
@@ -138,9 +140,14 @@ impl State {
             | Event::ReviewStarted { .. }
             | Event::Reviewed { .. }
             | Event::PipelineEnded { .. } => self.apply_pipeline(at, event),
-            Event::Paused { .. } => self.steering.paused = true,
+            Event::Paused { turn, .. } => {
+                self.steering.paused = true;
+                self.steering.cancelled = *turn;
+            }
             Event::Unpaused { .. } => self.steering.paused = false,
-            Event::MessageQueued { text, .. } => self.steering.messages.push(text.clone()),
+            Event::MessageQueued { by, text } => {
+                self.steering.messages.push(QueuedMessage { by: by.by, text: text.clone() });
+            }
             Event::StopRequested { how, .. } => self.stop_requested(*how),
             Event::ProcessStarted { pid, started } => self.processes.push((*pid, *started)),
             Event::LoopEnded { outcome, reason, delivery } => self.loop_ended(*outcome, reason, *delivery),
@@ -149,8 +156,6 @@ impl State {
             Event::AgentThought { .. }
             | Event::AgentPlanned { .. }
             | Event::AgentNoted { .. }
-            | Event::ToolCalled { .. }
-            | Event::ToolUpdated { .. }
             | Event::HookError { .. }
             | Event::Warning { .. }
             | Event::Unknown => {}
@@ -183,6 +188,7 @@ impl State {
     fn iteration_started(&mut self, iteration: u32) {
         self.iterations.current = iteration;
         self.iterations.open = true;
+        self.iterations.last = None;
         self.iterations.files.clear();
         // What the agent promised in a turn that failed is not said of this one.
         self.stop.promised = None;
@@ -191,6 +197,7 @@ impl State {
     }
 
     fn iteration_completed(&mut self, outcome: IterationOutcome) {
+        self.set_turn_aside();
         self.iterations.open = false;
         self.iterations.last = Some(outcome);
         if matches!(self.phase, Phase::Exit(_)) {
@@ -215,14 +222,24 @@ impl State {
         self.turns.is_begun |= prompt.agent.is_none();
         self.turns.said.clear();
         self.turns.prompt.clone_from(&prompt.text);
+        self.turns.open_calls.clear();
+        let again = matches!(&self.phase, Phase::Due(Due::Again(before) | Due::Cancelled(before)) if before.text == prompt.text);
+        let by_person = self.steering.person_speaks_in(prompt.messages);
+        if prompt.reason == PromptReason::Message && !by_person && !again {
+            self.iterations.messages += 1;
+        }
+        // What a message replaces was not delivered.
+        self.set_turn_aside();
         self.pending.set_state(&prompt.items, ItemState::InFlight);
         self.retry.wait = Wait::No;
         if prompt.reason == PromptReason::Gatekeeper {
             self.gatekeeper_asked();
         }
         match prompt.reason {
-            PromptReason::Iteration | PromptReason::Message => self.retry.reset(),
-            PromptReason::Feedback
+            PromptReason::Iteration => self.retry.reset(),
+            PromptReason::Message if by_person => self.retry.reset(),
+            PromptReason::Message
+            | PromptReason::Feedback
             | PromptReason::Recovery
             | PromptReason::FinalDelivery
             | PromptReason::Remediation
@@ -259,15 +276,17 @@ impl State {
         if prompt.reason == PromptReason::Iteration {
             self.turns.next_prompt = None;
         }
+        let message_is_due = self.message_is_due();
         self.phase = match (&mut self.ending, prompt.reason) {
             _ if self.pipelines.is_open() => Phase::Pipeline,
             (Some(ending), _) => {
                 // What is caught from now on was not seen by whoever approved.
                 ending.approved = None;
+                ending.deliveries += u32::from(prompt.reason == PromptReason::FinalDelivery);
                 Phase::Delivering
             }
             (None, PromptReason::Recovery) => Phase::Settled(IterationOutcome::Failed),
-            (None, _) if !self.steering.messages.is_empty() => Phase::Due(Due::Message),
+            (None, _) if message_is_due => Phase::Due(Due::Message),
             (None, _) => Phase::Hooks(Dispatch::reached(Point::Stop, Cause::Lifecycle)),
         };
     }
@@ -278,15 +297,22 @@ impl State {
             return self.gatekeeper_answered(Some("it was cancelled"));
         }
         self.pending.set_state(&prompt.items, ItemState::Pending);
+        let interrupted = self.interrupted();
         self.phase = match &mut self.ending {
             _ if self.pipelines.is_open() => Phase::Pipeline,
             Some(ending) => {
                 ending.delivery = DeliverRest::No;
                 Phase::Delivering
             }
-            // What the cancelled prompt carried goes with the next iteration, as after a turn that failed.
-            None if self.steering.messages.len() <= prompt.messages => Phase::Settled(IterationOutcome::Failed),
-            None => Phase::Due(Due::Message),
+            None if interrupted => Phase::Due(Due::Again(prompt)),
+            None if self.steering.person_spoke_after(prompt.messages) => Phase::Due(Due::Message),
+            None if self.steering.cancelled == Some(prompt.turn) => {
+                self.pending.set_state(&prompt.items, ItemState::InFlight);
+                Phase::Due(Due::Cancelled(prompt))
+            }
+            // The agent ended the turn itself: what the prompt carried goes with the next iteration, as after a turn that
+            // failed.
+            None => Phase::Settled(IterationOutcome::Failed),
         };
     }
 
@@ -332,11 +358,11 @@ impl State {
         self.phase = Phase::Due(Due::Feedback(feedback.text));
     }
 
-    pub(in crate::engine) fn task_completed(&mut self, id: &str, content: &str) {
+    pub(in crate::engine) fn task_completed(&mut self, id: &str, content: &str, depth: u32) {
         let hooks_run = !resolve::due(self.plan(), &self.hooks, Point::OnTaskComplete).is_empty();
-        if self.side.completed.insert(id.to_owned()) && hooks_run && !self.interrupted() {
+        if self.side.completed.insert(id.to_owned()) && hooks_run {
             let task = TaskFacts { id: id.to_owned(), content: content.to_owned() };
-            self.side.queue.push_back(Errand::Task(task));
+            self.side.queue.push_back(Errand::Task { task, depth });
         }
     }
 
@@ -345,11 +371,8 @@ impl State {
         if how == StopHow::AfterIteration {
             return;
         }
-        // It was about to go to the agent again, and does not.
-        if let Phase::Due(Due::Again(prompt)) = &self.phase {
-            self.pending.set_state(&prompt.items, ItemState::Pending);
-        }
-        self.side.clear();
+        self.set_turn_aside();
+        self.side.drop_by_hand();
         self.drop_automation_commands();
         self.tasks.flows.cut();
         self.stop.loops.iter_mut().for_each(|known| known.judging = None);
@@ -364,6 +387,15 @@ impl State {
         }
     }
 
+    /// The session leaves where it is. A turn that was about to go to the agent again does not, and a review that was about
+    /// to ask somebody keeps its hooks, so that its run can be ended.
+    fn set_turn_aside(&mut self) {
+        self.gatekeeper_asked();
+        if let Phase::Due(Due::Again(prompt) | Due::Cancelled(prompt)) = &self.phase {
+            self.pending.set_state(&prompt.items, ItemState::Pending);
+        }
+    }
+
     fn loop_ended(&mut self, outcome: Outcome, reason: &str, delivery: DeliverRest) {
         self.gates.open = None;
         self.asks.waiting.clear();
@@ -372,12 +404,11 @@ impl State {
         let was_cut = |last: &Finished| last.outcome == PipelineOutcome::Cancelled;
         self.pipelines.followed &= self.ending.is_some() && !self.pipelines.last.as_deref().is_some_and(was_cut);
         self.stop.promised = None;
-        if let Phase::Escalated(why) = &self.phase {
-            self.turns.escalated = Some(why.clone());
-        }
+        let stopped_at =
+            (outcome == Outcome::Cancelled && self.interrupted()).then(|| self.phase_to_resume()).flatten();
         let cut_short = self.ends_well() && outcome == Outcome::Escalated;
         let before = self.ending.take().filter(|_| cut_short).map(Box::new);
-        self.ending = Some(Ending { delivery, before, ..Ending::offering(outcome, reason) });
+        self.ending = Some(Ending { delivery, before, stopped_at, ..Ending::offering(outcome, reason) });
         self.phase = Phase::Delivering;
     }
 
@@ -389,6 +420,9 @@ impl State {
         }
         let beside = self.side.asked(&gate.reason, choice);
         let reason = || gate.reason.clone();
+        if choice.leaves_the_loop() {
+            self.set_turn_aside();
+        }
         match choice {
             Choice::Abort => return self.exit(Outcome::Aborted, &reason()),
             Choice::Fail => return self.exit(Outcome::Failed, &reason()),
@@ -398,10 +432,7 @@ impl State {
                 self.phase = Phase::Exit(Ending::offering(Outcome::Complete, "accepted by a person"));
                 return;
             }
-            Choice::Stop => {
-                self.phase = Phase::Exit(Ending::offering(Outcome::Limit, &reason()));
-                return;
-            }
+            Choice::Stop => return self.budget_stopped(by, &gate),
             Choice::Approve
             | Choice::Skip
             | Choice::Continue

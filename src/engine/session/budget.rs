@@ -1,13 +1,19 @@
 //! What a session has used, and what it may use.
 //!
 //! # Invariants
-//! - Asked about between prompts, never in the middle of a turn: that is what the turn's own time limit is for.
+//! - Checked before every prompt, never in the middle of a turn: that is what the turn's own time limit is for.
+//! - `stop` at the gate sends nothing more: what is held stays in the journal, and a loop that had ended keeps its outcome.
 //! - A person who says `continue`, or resumes a session that its budget ended, grants as much again.
 
-use super::{GateAbout, State, gate::About};
+use super::{
+    GateAbout, Phase, State,
+    delivery::Ending,
+    gate::{About, Gate},
+};
 use crate::engine::{
     Step,
     conversation::Spent,
+    event::{Actor, DeliverRest, Outcome},
     policy::Budget,
     time::{At, Span},
 };
@@ -79,8 +85,23 @@ impl State {
             })
     }
 
-    /// The gate, if something is used up and there is more to do.
+    /// The gate, if something is used up.
     pub(super) fn over_budget(&self) -> Option<Step> {
         self.used_up().map(|reason| self.open_gate(About::Budget, reason, GateAbout::default()))
+    }
+
+    /// Somebody answered `stop` at the gate. A submit or a merge is left as it is; a loop that goes on ends here, and after
+    /// the loop there is only the end to come.
+    pub(super) fn budget_stopped(&mut self, by: &Actor, gate: &Gate) {
+        if let Some(ending) = &mut self.ending {
+            ending.delivery = DeliverRest::No;
+        }
+        if let Some(course) = &mut self.pipelines.course {
+            course.left = Some((by.clone(), gate.reason.clone()));
+        } else if self.ending.is_some() {
+            self.phase = Phase::Delivering;
+        } else {
+            self.phase = Phase::Exit(Ending::undelivered(Outcome::Limit, &gate.reason));
+        }
     }
 }

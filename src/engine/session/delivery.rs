@@ -3,8 +3,9 @@
 //! # Invariants
 //! - With held output that nobody skipped, the session ends only after a person or the policy was asked; and so with an
 //!   escalation of a loop that nothing has judged, or of a hook of a task event.
+//! - At most [`FINAL_DELIVERIES`] prompts carry held output: what hooks print because of the last one stays in the journal.
 
-use super::{GateAbout, State, gate::About, warning};
+use super::{GateAbout, Phase, State, gate::About, warning};
 use crate::engine::{
     Step,
     effect::{Effect, Leave},
@@ -14,8 +15,14 @@ use crate::engine::{
     time::At,
 };
 
+/// How often the agent gets held output after the loop. What it does in such a turn can cause more of it.
+pub const FINAL_DELIVERIES: u32 = 3;
+
+/// How many undelivered items the last warning names.
+const LISTED: usize = 20;
+
 /// How the loop ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Ending {
     /// How.
     pub outcome: Outcome,
@@ -27,10 +34,14 @@ pub struct Ending {
     pub approved: Option<Vec<ItemId>>,
     /// The items that somebody was asked about then.
     pub seen: Vec<ItemId>,
+    /// How many final deliveries the agent has answered.
+    pub deliveries: u32,
     /// Whether a person cut the end short.
     pub interrupted: bool,
     /// The good end that the loop had come to before it was escalated after all: whoever resumes goes on with that.
     pub before: Option<Box<Self>>,
+    /// Where the loop was when a person stopped it at once: whoever resumes goes on from there.
+    pub stopped_at: Option<Box<Phase>>,
 }
 
 /// Why a session ended that somebody stopped.
@@ -39,8 +50,17 @@ pub(crate) const STOPPED: &str = "stopped by a person";
 impl Ending {
     /// What is held is still offered.
     pub(crate) fn offering(outcome: Outcome, reason: &str) -> Self {
-        let (reason, seen) = (reason.to_owned(), Vec::new());
-        Self { outcome, reason, delivery: DeliverRest::Offer, approved: None, seen, interrupted: false, before: None }
+        Self {
+            outcome,
+            reason: reason.to_owned(),
+            delivery: DeliverRest::Offer,
+            approved: None,
+            seen: Vec::new(),
+            deliveries: 0,
+            interrupted: false,
+            before: None,
+            stopped_at: None,
+        }
     }
 
     /// What is held stays held.
@@ -68,13 +88,14 @@ impl State {
             return Step::default();
         }
         let approved = self.ending.as_ref().and_then(|ending| ending.approved.as_ref());
-        let waiting = self.pending.waiting_ids();
+        let delivers = self.ending.as_ref().is_some_and(|ending| ending.deliveries < FINAL_DELIVERIES);
+        let waiting = if delivers { self.pending.waiting_ids() } else { Vec::new() };
         let items: Vec<ItemId> =
             waiting.iter().copied().filter(|id| approved.is_none_or(|approved| approved.contains(id))).collect();
         // What was caught while the gate was open, nobody has looked at.
         let seen = self.ending.as_ref().map_or(&[][..], |ending| &ending.seen);
         let unseen: Vec<ItemId> = waiting.into_iter().filter(|id| !seen.contains(id)).collect();
-        if items.is_empty() && unseen.is_empty() && self.steering.messages.is_empty() {
+        if items.is_empty() && unseen.is_empty() && !self.message_is_due() {
             return self.reach_session_end();
         }
         if self.steering.paused {
@@ -113,14 +134,64 @@ impl State {
         };
         let outcome = if forced { Outcome::Forced } else { outcome };
         let ended = Event::SessionEnded { outcome, iterations: self.iterations.current, reason };
-        let left = self.pending.waiting().count();
-        let undelivered = (left > 0).then(|| warning(format!("not delivered, but in the journal: {}", count(left))));
-        let step = undelivered.into_iter().fold(Step::default(), Step::and).and(ended);
+        let left = self.pending.waiting_ids();
+        let undelivered = (!left.is_empty()).then(|| warning(undelivered(&left)));
+        let step = undelivered
+            .into_iter()
+            .chain(self.messages_left())
+            .chain(self.hooks_left())
+            .fold(Step::default(), Step::and)
+            .and(ended);
         step.then(Effect::Leave(Leave::Ended))
+    }
+}
+
+impl State {
+    /// What the agent or a hook said and nobody was left to hear.
+    fn messages_left(&self) -> Option<Event> {
+        let left = self.steering.messages.iter().filter(|message| message.by.is_supervised()).count();
+        let words = if left == 1 { "1 message".into() } else { format!("{left} messages") };
+        (left > 0).then(|| warning(format!("not sent: {words} of the agent or its hooks; the text is in the journal")))
+    }
+
+    /// The completed tasks whose hooks the interrupt has left for later.
+    fn hooks_left(&self) -> Option<Event> {
+        let tasks: Vec<&str> = self.side.tasks().collect();
+        let first = tasks.first()?;
+        let of = if tasks.len() == 1 { format!("task {first}") } else { format!("{} tasks", tasks.len()) };
+        Some(warning(format!("the on_task_complete hooks of {of} have not run; they run when you resume the session")))
+    }
+
+    /// Where a session that is stopped at once goes on when it is resumed: as if it had been killed here.
+    pub(super) fn phase_to_resume(&self) -> Option<Box<Phase>> {
+        match &self.phase {
+            Phase::Hooks(_) | Phase::Due(_) | Phase::Settled(_) | Phase::Between | Phase::Escalated(_) => {
+                Some(Box::new(self.phase.clone()))
+            }
+            // What was cancelled in it has said nothing: it is judged anew.
+            Phase::Judging(_) => Some(Box::new(Phase::Judging(Box::default()))),
+            // A person had decided to leave: the iteration is over.
+            Phase::Exit(_) if self.iterations.open => Some(Box::new(Phase::Settled(IterationOutcome::Failed))),
+            Phase::Turn(_)
+            | Phase::Exit(_)
+            | Phase::Pipeline
+            | Phase::Errand(_)
+            | Phase::Delivering
+            | Phase::Ended(_) => None,
+        }
     }
 }
 
 /// Held items, counted in words.
 pub(super) fn count(items: usize) -> String {
     if items == 1 { "1 held item".into() } else { format!("{items} held items") }
+}
+
+/// What the agent has not got, by name: a person can look each one up.
+fn undelivered(left: &[ItemId]) -> String {
+    let names = left.iter().take(LISTED).map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let more = left.len().saturating_sub(LISTED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let items = if left.len() == 1 { "item" } else { "items" };
+    format!("not delivered: {items} {names}{more}; the text is in the journal")
 }

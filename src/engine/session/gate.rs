@@ -164,6 +164,27 @@ impl About {
 }
 
 impl Choice {
+    /// Whether the session leaves where it is, instead of going on from there.
+    pub(super) const fn leaves_the_loop(self) -> bool {
+        match self {
+            Self::Abort | Self::Fail | Self::Escalate | Self::Complete | Self::Stop => true,
+            Self::Approve
+            | Self::Skip
+            | Self::Continue
+            | Self::Send
+            | Self::Message
+            | Self::Ignore
+            | Self::Disable
+            | Self::Retry
+            | Self::AllowOnce
+            | Self::AllowAlways
+            | Self::RejectOnce
+            | Self::RejectAlways
+            | Self::Leave
+            | Self::Cancel => false,
+        }
+    }
+
     /// The name in records and on the command line.
     pub const fn name(self) -> &'static str {
         match self {

@@ -152,8 +152,12 @@ impl State {
         if let Some(step) = self.take_up_a_loop().or_else(|| self.take_up_trouble()) {
             return step;
         }
-        if self.iterations.current >= self.max_iterations() {
-            let reason = format!("the limit of {} was reached", iterations(self.max_iterations()));
+        if self.iterations.used() >= self.max_iterations() {
+            let for_messages = match self.iterations.messages {
+                0 => String::new(),
+                messages => format!(", {messages} of them for messages of the agent or its hooks"),
+            };
+            let reason = format!("the limit of {} was reached{for_messages}", iterations(self.max_iterations()));
             return self.leave_loop(&Ending::offering(Outcome::Limit, &reason));
         }
         if let Some(step) = self.over_budget() {
@@ -254,8 +258,10 @@ impl State {
     }
 
     /// Leaves the loop; an iteration that is still open is completed first, as one that failed, unless a person accepts it.
+    /// One that a person stops at once stays open: whoever resumes the session goes on with it.
     pub(super) fn leave_loop(&self, ending: &Ending) -> Step {
-        if self.iterations.open {
+        let stopped = ending.outcome == Outcome::Cancelled && self.interrupted();
+        if self.iterations.open && !stopped {
             let accepted = ending.outcome == Outcome::Complete;
             return self.complete_iteration(if accepted { IterationOutcome::Done } else { IterationOutcome::Failed });
         }

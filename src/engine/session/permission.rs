@@ -18,7 +18,7 @@ use crate::engine::{
     Step,
     conversation::{OptionKind, PermissionAnswer, PermissionAsk, PermissionOption, ToolCall, ToolKind},
     effect::Effect,
-    event::{Actor, Event},
+    event::{Actor, By, Event},
     ids::TurnId,
     policy::{PermissionRule, Permissions},
 };
@@ -160,7 +160,15 @@ impl State {
             (Some(ask), Some(option), _) => {
                 step.then(Effect::AnswerPermission { ask: ask.ask, answer: PermissionAnswer::Selected(option) })
             }
-            (_, None, Some(prompt)) => step.then(Effect::CancelTurn(prompt.turn)),
+            (_, None, Some(prompt)) => {
+                let step = match by.by {
+                    By::Policy | By::Timeout => step,
+                    By::Tui | By::Cli | By::Mcp | By::Nats | By::Agent | By::Hook => {
+                        self.hold_cancelled(by, prompt, step)
+                    }
+                };
+                step.then(Effect::CancelTurn(prompt.turn))
+            }
             (None, Some(_), _) | (_, None, None) => step,
         }
     }

@@ -2,6 +2,8 @@
 //!
 //! # Invariants
 //! - What cannot be run here never gets into a dispatch: each one comes to its end.
+//! - A chain of hooks that complete further tasks is cut at [`DEEPEST`] with a warning, so that it ends.
+//! - An interrupt starts nothing here and drops nothing that is about a task: that runs when the session is resumed.
 //! - A session that the agent leads itself is never held: what needs a person there is only told.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -14,13 +16,14 @@ use super::{
 use crate::engine::{
     Step,
     effect::TaskFacts,
-    event::{Event, Presence},
+    event::{Event, Outcome, Presence},
     hooks::{
         dispatch::{Cause, Dispatch, is_broken_again, needs_a_person},
         point::Point,
         resolve::{self, HookRef},
-        verdict::Judgement,
+        verdict::{Judgement, RunEnd},
     },
+    tasks::automation::DEEPEST,
 };
 
 /// What runs beside the main line.
@@ -30,6 +33,8 @@ pub struct Side {
     pub queue: VecDeque<Errand>,
     /// What runs now.
     pub dispatch: Option<Dispatch>,
+    /// How many tasks led to what was begun last, each completed by a hook of the one before.
+    pub depth: u32,
     /// Tasks that were completed; completing one again means nothing.
     pub completed: BTreeSet<String>,
     /// Failures that a person has to look at, until one was asked: they wait for the next place where the main line can.
@@ -51,7 +56,12 @@ pub struct Trouble {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Errand {
     /// The hooks for a completed task.
-    Task(TaskFacts),
+    Task {
+        /// The task.
+        task: TaskFacts,
+        /// How many tasks led to it, each completed by a hook of the one before.
+        depth: u32,
+    },
     /// One of them, again.
     Again(TaskFacts, String),
     /// A hook that a person wants to run.
@@ -65,13 +75,13 @@ impl Side {
     }
 
     pub(super) fn begin(&mut self, hooks: VecDeque<String>) {
-        let mut dispatch = match self.queue.pop_front() {
-            Some(Errand::Task(task) | Errand::Again(task, _)) => {
-                Dispatch::reached(Point::OnTaskComplete, Cause::Task(task))
-            }
-            Some(Errand::ByHand(hook)) => Dispatch::reached(hook.point, Cause::ByHand),
+        let (mut dispatch, depth) = match self.queue.pop_front() {
+            Some(Errand::Task { task, depth }) => (Dispatch::reached(Point::OnTaskComplete, Cause::Task(task)), depth),
+            Some(Errand::Again(task, _)) => (Dispatch::reached(Point::OnTaskComplete, Cause::Task(task)), 0),
+            Some(Errand::ByHand(hook)) => (Dispatch::reached(hook.point, Cause::ByHand), 0),
             None => return,
         };
+        self.depth = depth;
         dispatch.queue = Some(hooks);
         self.dispatch = Some(dispatch);
         self.settle();
@@ -110,13 +120,32 @@ impl Side {
         is_ours
     }
 
-    /// Drops what has not been started.
-    pub(super) fn clear(&mut self) {
-        self.queue.clear();
-        if let Some(dispatch) = &mut self.dispatch {
+    /// Drops the hooks that a person wanted to run and that have not been started.
+    pub(super) fn drop_by_hand(&mut self) {
+        self.queue.retain(|errand| !matches!(errand, Errand::ByHand(_)));
+        if let Some(dispatch) = self.dispatch.as_mut().filter(|dispatch| dispatch.cause == Cause::ByHand) {
             dispatch.queue = Some(VecDeque::new());
         }
         self.settle();
+    }
+
+    /// How deep a task is that a hook of this kind completes now; nothing, if none runs.
+    pub(in crate::engine) fn next_depth(&self) -> Option<u32> {
+        let dispatch = self.dispatch.as_ref()?;
+        matches!(dispatch.cause, Cause::Task(_)).then(|| self.depth.saturating_add(1))
+    }
+
+    /// The completed tasks whose hooks have not all run.
+    pub fn tasks(&self) -> impl Iterator<Item = &str> {
+        let begun = self.dispatch.as_ref().and_then(|dispatch| match &dispatch.cause {
+            Cause::Task(task) => Some(&task.id),
+            Cause::Lifecycle | Cause::Error(_) | Cause::ByHand => None,
+        });
+        let queued = self.queue.iter().filter_map(|errand| match errand {
+            Errand::Task { task, .. } | Errand::Again(task, _) => Some(&task.id),
+            Errand::ByHand(_) => None,
+        });
+        begun.into_iter().chain(queued).map(String::as_str)
     }
 }
 
@@ -146,7 +175,34 @@ impl State {
         self.side.troubles.iter().any(|trouble| trouble.reason == gate.reason)
     }
 
+    /// Whether the hooks of completed tasks wait until somebody resumes the session. A session that ends for good is not
+    /// left before they have run.
+    pub(in crate::engine) fn task_hooks_wait(&self) -> bool {
+        let resumable = |ending: &super::Ending| ending.interrupted || ending.outcome == Outcome::Cancelled;
+        self.interrupted() && self.ending.as_ref().is_none_or(resumable)
+    }
+
+    /// Whether a hook that an interrupt has cut off runs again when the session is resumed.
+    pub(in crate::engine) fn runs_again(&self, dispatch: &Dispatch, end: &RunEnd) -> bool {
+        let resumes = match dispatch.cause {
+            Cause::Task(_) => self.task_hooks_wait(),
+            // A submit or a merge begins again as a whole.
+            Cause::Lifecycle | Cause::Error(_) => self.ending.is_none() && !self.pipelines.is_open(),
+            Cause::ByHand => false,
+        };
+        *end == RunEnd::Cut && self.interrupted() && resumes
+    }
+
+    /// Whether hooks run beside the main line, or are about to.
+    pub(super) fn side_is_busy(&self) -> bool {
+        let running = |dispatch: &Dispatch| dispatch.running.is_some();
+        if self.task_hooks_wait() { self.side.dispatch.as_ref().is_some_and(running) } else { self.side.is_busy() }
+    }
+
     pub(super) fn proceed_side(&self) -> Step {
+        if self.task_hooks_wait() {
+            return Step::default();
+        }
         match (&self.side.dispatch, self.side.queue.front()) {
             (Some(dispatch), _) if dispatch.running.is_none() => {
                 dispatch.next().map_or_else(Step::default, |hook| self.start_hook(dispatch, hook))
@@ -154,7 +210,16 @@ impl State {
             (None, Some(errand)) => {
                 // Recorded also when nothing is due any more: the record takes the errand off the queue.
                 let (point, hooks, task) = match errand {
-                    Errand::Task(task) => {
+                    Errand::Task { task, depth } if *depth > DEEPEST => {
+                        return Step::record(warning(too_deep(&task.id))).and(Event::HooksDue {
+                            point: Point::OnTaskComplete,
+                            iteration: Some(self.iterations.current),
+                            hooks: Vec::new(),
+                            task: Some(task.id.clone()),
+                            by_hand: false,
+                        });
+                    }
+                    Errand::Task { task, .. } => {
                         let point = Point::OnTaskComplete;
                         (point, resolve::due(self.plan(), &self.hooks, point), Some(task.id.clone()))
                     }
@@ -180,4 +245,11 @@ impl State {
     pub(super) fn runs_beside(&self, point: Point, hook: &str) -> bool {
         Point::ALL.contains(&point) && self.plan().hook(point, hook).is_some()
     }
+}
+
+fn too_deep(task: &str) -> String {
+    format!(
+        "on_task_complete stops here: {DEEPEST} tasks led to {task}, each completed by a hook of the one before; its hooks \
+         do not run"
+    )
 }

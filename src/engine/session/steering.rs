@@ -10,9 +10,9 @@ use super::{
 use crate::engine::{
     Step,
     effect::Effect,
-    event::{Actor, Event, StopHow},
+    event::{Actor, By, Event, PromptSent, StopHow},
     hooks::{dispatch::Dispatch, point::Point, resolve::HookRef},
-    ids::{ItemId, RunId},
+    ids::{ItemId, RunId, TurnId},
     input::{Command, GateAnswer},
     policy::{HookAction, HookSpec},
     tasks::record::Origin,
@@ -24,10 +24,34 @@ use crate::engine::{
 pub struct Steering {
     /// No prompt is sent while this holds.
     pub paused: bool,
+    /// The turn that a person cancelled, if the session is paused for that.
+    pub cancelled: Option<TurnId>,
     /// The session is to end.
     pub stop: Option<StopHow>,
-    /// What people said that the agent has not answered, oldest first.
-    pub messages: Vec<String>,
+    /// What was said that the agent has not answered, oldest first.
+    pub messages: Vec<QueuedMessage>,
+}
+
+/// Something that was said to the agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueuedMessage {
+    /// Who said it.
+    pub by: By,
+    /// What.
+    pub text: String,
+}
+
+impl Steering {
+    /// Whether a person said one of the messages after the first `known`.
+    pub(super) fn person_spoke_after(&self, known: usize) -> bool {
+        self.messages.iter().skip(known).any(|message| !message.by.is_supervised())
+    }
+
+    /// Whether a person said one of the first `carried` messages. Older records do not tell how many a prompt carries: those
+    /// are a person's.
+    pub(super) fn person_speaks_in(&self, carried: usize) -> bool {
+        carried == 0 || self.messages.iter().take(carried).any(|message| !message.by.is_supervised())
+    }
 }
 
 impl State {
@@ -37,12 +61,12 @@ impl State {
         }
         match command {
             Command::Pause if self.steering.paused => Step::refuse("the session is paused already"),
-            Command::Pause => Step::record(Event::Paused { by: by.clone() }),
+            Command::Pause => Step::record(Event::Paused { by: by.clone(), turn: None }),
             Command::Unpause if !self.steering.paused => Step::refuse("the session is not paused"),
             Command::Unpause => Step::record(Event::Unpaused { by: by.clone() }),
             Command::Stop(how) => self.stop(by, how),
             Command::CancelTurn => match self.turn_in_flight() {
-                Some(prompt) => self.unasked(by).then(Effect::CancelTurn(prompt.turn)),
+                Some(prompt) => self.hold_cancelled(by, prompt, self.unasked(by)).then(Effect::CancelTurn(prompt.turn)),
                 None => Step::refuse("no turn is going on"),
             },
             Command::Message(text) => self.message(by, text),
@@ -111,6 +135,22 @@ impl State {
         turn.into_iter().chain(hooks).fold(step, Step::then)
     }
 
+    /// Who cancels a turn wants to say something or to look first: the session pauses instead of sending the same prompt
+    /// again. With a message queued for it, that goes at once.
+    pub(super) fn hold_cancelled(&self, by: &Actor, prompt: &PromptSent, step: Step) -> Step {
+        let in_the_loop = self.ending.is_none() && !self.pipelines.is_open();
+        let nothing_said = !self.steering.person_spoke_after(prompt.messages);
+        let holds = in_the_loop && nothing_said && !self.interrupted() && self.steering.cancelled != Some(prompt.turn);
+        if holds { step.and(Event::Paused { by: by.clone(), turn: Some(prompt.turn) }) } else { step }
+    }
+
+    /// Whether what was said goes to the agent in a turn of its own. What the agent itself or a hook says uses up iterations
+    /// there, or they could keep the session going for ever.
+    pub(super) fn message_is_due(&self) -> bool {
+        let said = !self.steering.messages.is_empty();
+        said && (self.steering.person_spoke_after(0) || self.iterations.used() < self.max_iterations())
+    }
+
     fn message(&self, by: &Actor, text: String) -> Step {
         if text.trim().is_empty() {
             return Step::refuse("the message is empty");
@@ -121,7 +161,10 @@ impl State {
         if self.is_ending() || self.delivery_is_off() {
             return Step::refuse("the session is ending; the agent will not be asked again");
         }
-        Step::record(Event::MessageQueued { by: by.clone(), text })
+        let step = Step::record(Event::MessageQueued { by: by.clone(), text });
+        // A session that is paused for a cancelled turn waits for nothing else.
+        let awaited = self.steering.paused && self.steering.cancelled.is_some();
+        if awaited { step.and(Event::Unpaused { by: by.clone() }) } else { step }
     }
 
     fn change_item(&self, id: ItemId, from: &[ItemState], event: Event) -> Step {

@@ -2,14 +2,20 @@
 //!
 //! # Invariants
 //! - A prompt is recorded before it is sent, whole.
+//! - No prompt is sent while the budget is used up, whatever its reason.
 //! - A turn that was cut is sent again as it was.
+//! - Every tool call ends with its turn at the latest.
+
+use std::collections::BTreeMap;
 
 use super::{Phase, State};
 use crate::engine::{
     Step,
-    conversation::{AgentUpdate, ContextUse, Conversation, StopReason, TurnEnd, TurnFailure, Work},
+    conversation::{
+        AgentUpdate, ContextUse, Conversation, StopReason, ToolCall, ToolStatus, TurnEnd, TurnFailure, Work,
+    },
     effect::Effect,
-    event::{Event, PromptReason, PromptSent},
+    event::{Event, IterationOutcome, PromptReason, PromptSent},
     hooks::dispatch::Dispatch,
     ids::{ItemId, TurnId},
     policy::Context,
@@ -37,8 +43,8 @@ pub struct Turns {
     pub next_prompt: Option<String>,
     /// Why the last failed turn failed.
     pub last_error: Option<String>,
-    /// Why a person has to look, if the session was stopped before one did.
-    pub escalated: Option<String>,
+    /// The tool calls of the turn in flight that have not ended, by name.
+    pub open_calls: BTreeMap<String, ToolCall>,
     /// How full the agent's memory is, where it says.
     pub context: Option<ContextUse>,
     /// The agent's own name for the conversation.
@@ -56,9 +62,23 @@ pub enum Due {
     Remediation(String),
     /// The turn was cut off.
     Again(Box<PromptSent>),
+    /// A person cancelled the turn: it goes to the agent again, unless the person says something else.
+    Cancelled(Box<PromptSent>),
 }
 
 impl Turns {
+    /// The agent has begun a tool call, or told how far one is.
+    pub(super) fn follow(&mut self, tool: &ToolCall) {
+        match tool.status {
+            ToolStatus::Pending | ToolStatus::InProgress => {
+                self.open_calls.insert(tool.call.clone(), tool.clone());
+            }
+            ToolStatus::Completed | ToolStatus::Failed => {
+                self.open_calls.remove(&tool.call);
+            }
+        }
+    }
+
     pub(super) fn hear(&mut self, text: &str) {
         self.said.push_str(text);
         // Cut only when twice too long, so that a stream of small pieces costs no copying each.
@@ -86,18 +106,18 @@ impl State {
         if let Some(step) = self.wait_over(now) {
             return step;
         }
-        if let (Due::Feedback(_), Some(step)) = (due, self.over_budget()) {
-            return step;
-        }
         match due {
-            Due::Again(prompt) if !prompt.items.is_empty() && self.is_busy_beside() => Step::default(),
-            Due::Again(prompt) => self.send(PromptSent { turn: self.next_turn(), ..(**prompt).clone() }),
+            Due::Cancelled(_) if self.steering.stop.is_some() => self.complete_iteration(IterationOutcome::Failed),
+            Due::Cancelled(prompt) if self.steering.person_spoke_after(prompt.messages) => self.message_prompt(None),
+            Due::Again(prompt) | Due::Cancelled(prompt) if !prompt.items.is_empty() && self.is_busy_beside() => {
+                Step::default()
+            }
+            Due::Again(prompt) | Due::Cancelled(prompt) => {
+                self.send(PromptSent { turn: self.next_turn(), ..(**prompt).clone() })
+            }
             Due::Message => self.message_prompt(None),
             Due::Remediation(text) => self.remediation_prompt(text),
-            Due::Feedback(text) if self.steering.messages.is_empty() => {
-                self.send(self.prompt(PromptReason::Feedback, text.clone()))
-            }
-            Due::Feedback(text) => self.message_prompt(Some(text)),
+            Due::Feedback(text) => self.feedback_prompt(text),
         }
     }
 
@@ -129,20 +149,28 @@ impl State {
     }
 
     fn messages_text(&self) -> Option<String> {
-        (!self.steering.messages.is_empty()).then(|| self.steering.messages.join("\n\n"))
+        let texts: Vec<&str> = self.steering.messages.iter().map(|message| message.text.as_str()).collect();
+        (!texts.is_empty()).then(|| texts.join("\n\n"))
     }
 
     fn message_prompt(&self, feedback: Option<&str>) -> Step {
-        let parts = self.messages_text().into_iter().chain(feedback.map(str::to_owned));
+        self.send_with_messages(PromptReason::Message, feedback)
+    }
+
+    /// What a person says beside the feedback starts a new count of retries. What the agent or a hook says does not.
+    fn feedback_prompt(&self, feedback: &str) -> Step {
+        let spoke = self.steering.person_spoke_after(0);
+        self.send_with_messages(if spoke { PromptReason::Message } else { PromptReason::Feedback }, Some(feedback))
+    }
+
+    fn send_with_messages(&self, reason: PromptReason, more: Option<&str>) -> Step {
+        let parts = self.messages_text().into_iter().chain(more.map(str::to_owned));
         let text = parts.collect::<Vec<_>>().join("\n\n");
-        let messages = self.steering.messages.len();
-        self.send(PromptSent { messages, ..self.prompt(PromptReason::Message, text) })
+        self.send(PromptSent { messages: self.steering.messages.len(), ..self.prompt(reason, text) })
     }
 
     fn remediation_prompt(&self, text: &str) -> Step {
-        let parts = self.messages_text().into_iter().chain([text.to_owned()]);
-        let prompt = self.prompt(PromptReason::Remediation, parts.collect::<Vec<_>>().join("\n\n"));
-        self.send(PromptSent { messages: self.steering.messages.len(), ..prompt })
+        self.send_with_messages(PromptReason::Remediation, Some(text))
     }
 
     pub(super) fn recovery_prompt(&self, text: String) -> Step {
@@ -178,7 +206,11 @@ impl State {
         if self.turns.is_begun { Conversation::Same } else { Conversation::New }
     }
 
+    /// The only way to the agent, so that no prompt can be sent past an exhausted budget.
     pub(in crate::engine) fn send(&self, prompt: PromptSent) -> Step {
+        if let Some(gate) = self.over_budget() {
+            return gate;
+        }
         let for_review = prompt.agent.as_ref().and_then(|_| self.review_timeout());
         let effect = Effect::SendPrompt {
             turn: prompt.turn,
@@ -208,7 +240,14 @@ impl State {
     pub(crate) fn on_turn_ended(&self, turn: TurnId, end: TurnEnd) -> Step {
         let Some(iteration) = self.awaited(turn) else { return Step::stale(turn) };
         let TurnEnd { stop_reason, spent, work } = end;
-        let step = self.unasked(&super::POLICY).and(Event::TurnEnded { iteration, turn, stop_reason, spent, work });
+        let (status, why) = match stop_reason {
+            StopReason::EndTurn => (ToolStatus::Completed, UNTOLD),
+            StopReason::MaxTokens | StopReason::MaxTurnRequests | StopReason::Refusal | StopReason::Cancelled => {
+                (ToolStatus::Failed, CUT_OFF)
+            }
+        };
+        let closed = self.close_calls(status, why).fold(self.unasked(&super::POLICY), Step::and);
+        let step = closed.and(Event::TurnEnded { iteration, turn, stop_reason, spent, work });
         // A review that was cut short is none, and says so itself.
         match cut_short(stop_reason).filter(|_| !self.gatekeeper_works()) {
             Some(why) => step.and(super::warning(why)),
@@ -219,7 +258,19 @@ impl State {
     pub(crate) fn on_turn_failed(&self, turn: TurnId, failure: TurnFailure) -> Step {
         let Some(iteration) = self.awaited(turn) else { return Step::stale(turn) };
         let TurnFailure { message: error, retry_after: retry_after_ms, spent } = failure;
-        self.unasked(&super::POLICY).and(Event::TurnFailed { iteration, turn, error, retry_after_ms, spent })
+        let closed = self.close_calls(ToolStatus::Failed, CUT_OFF).fold(self.unasked(&super::POLICY), Step::and);
+        closed.and(Event::TurnFailed { iteration, turn, error, retry_after_ms, spent })
+    }
+
+    /// The end of every tool call of the turn in flight that has none: no call outlives its turn.
+    pub(in crate::engine) fn close_calls(&self, status: ToolStatus, why: &'static str) -> impl Iterator<Item = Event> {
+        let calls = self.turn_in_flight().map(|prompt| (prompt.iteration, prompt.turn, &self.turns.open_calls));
+        calls.into_iter().flat_map(move |(iteration, turn, calls)| {
+            calls.values().map(move |call| {
+                let output = call.output.clone().or_else(|| Some(why.to_owned()));
+                Event::ToolUpdated { iteration, turn, tool: ToolCall { status, output, ..call.clone() } }
+            })
+        })
     }
 
     /// The iteration of the turn, if it is the one in flight.
@@ -228,6 +279,10 @@ impl State {
         (prompt.turn == turn).then_some(prompt.iteration)
     }
 }
+
+/// What is shown as the output of a tool call that ended with its turn.
+pub(in crate::engine) const CUT_OFF: &str = "cut off with the turn";
+const UNTOLD: &str = "the agent ended its turn without saying how this ended";
 
 /// What a person has to know of a turn that ended before the agent was done.
 fn cut_short(stop_reason: StopReason) -> Option<&'static str> {

@@ -2,7 +2,7 @@
 
 use super::{Back, Course, Finished, Pipeline, PipelineOutcome, Pipelines, Progress, StepState, errand_outcome};
 use crate::engine::{
-    event::{Actor, Event, HookFinished, Outcome, Presence},
+    event::{Actor, DeliverRest, Event, HookFinished, Outcome, Presence},
     hooks::{
         point::Point,
         verdict::{BuiltinOutcome, BuiltinStatus, Verdict},
@@ -125,12 +125,14 @@ impl State {
             self.phase = Phase::Errand(pipeline);
             return true;
         }
+        let outside = self.is_led_from_outside();
         let held = over && self.pipelines.last.as_deref().is_some_and(Finished::waits_for_a_person);
         let Some(ending) = self.ending.as_mut().filter(|ending| held && ending.outcome == Outcome::Escalated) else {
             return false;
         };
         // The work was complete, and only the submit was held: that is what is tried again.
         ending.outcome = Outcome::Complete;
+        ending.delivery = if outside { DeliverRest::No } else { DeliverRest::Offer };
         self.phase = Phase::Delivering;
         true
     }
@@ -185,6 +187,13 @@ impl Pipelines {
     pub(in crate::engine) fn step_started(&mut self, point: Point, hook: &str) {
         if let Some(course) = &mut self.course {
             course.mark(point, hook, StepState::Running);
+        }
+    }
+
+    pub(in crate::engine) fn review_cut(&mut self, finished: &HookFinished) {
+        let review = self.course.as_ref().and_then(|course| course.review.as_deref());
+        if review.is_some_and(|review| review.run == finished.run) {
+            self.step_finished(finished);
         }
     }
 

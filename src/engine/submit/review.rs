@@ -10,6 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Course;
 use crate::engine::{
     Step,
     conversation::Conversation,
@@ -234,10 +235,11 @@ impl State {
         Step::record(Event::HookFinished(Box::new(finished)))
     }
 
-    /// A review that nobody waits for any more.
-    pub(super) fn cut_review(&self, dispatch: &Dispatch) -> Option<Step> {
-        self.review_of(dispatch)?;
-        let running = dispatch.running.as_ref()?;
+    /// The end of a review that the pipeline no longer waits for.
+    pub(super) fn cut_review(&self, course: &Course) -> Option<Step> {
+        let review = course.review.as_deref()?;
+        let dispatch = self.dispatch().or(review.dispatch.as_ref())?;
+        let running = dispatch.running.as_ref().filter(|running| running.run == review.run)?;
         let finished = HookFinished { again: false, ..HookFinished::cut(dispatch.point, running) };
         Some(Step::record(Event::HookFinished(Box::new(finished))))
     }

@@ -1,18 +1,22 @@
 //! How the records of tasks change the state.
 
 use super::record::{Origin, What};
-use crate::engine::{event::Event, session::State, time::At};
+use crate::engine::{
+    event::{By, Event},
+    session::State,
+    time::At,
+};
 
 impl State {
     pub(crate) fn apply_task(&mut self, at: At, event: &Event) {
         let Some(news) = event.task_news() else { return };
         self.tasks.graph.take(at, &news);
         self.loops_go_on(news.task);
+        let depth = self.depth_of(news.origin);
         if let What::Completed(data) = news.what {
-            self.task_completed(news.task, &data.content);
+            self.task_completed(news.task, &data.content, depth);
         }
         if news.what.kind().is_some_and(|kind| !self.hearing(kind).is_empty()) {
-            let depth = self.depth_of(news.origin);
             self.tasks.automation.raise(at, event, depth);
         }
         if let Some(cause) = &news.origin.cause {
@@ -23,10 +27,24 @@ impl State {
         }
     }
 
-    /// How many actions led to a change, one from the other.
+    /// How many changes led to a change, each made by a hook of the one before: as an action that it answered with, as a step
+    /// of a workflow, or by a command that it ran.
     fn depth_of(&self, origin: &Origin) -> u32 {
-        let job = self.tasks.automation.current.as_ref().filter(|_| origin.cause.is_some());
+        let by_hook = origin.cause.is_none() && origin.step.is_none() && self.comes_from_a_hook(origin);
+        let job = self.tasks.automation.current.as_ref().filter(|_| origin.cause.is_some() || by_hook);
         let flow = origin.step.as_ref().and_then(|step| self.tasks.flows.open.iter().find(|flow| flow.id == step.flow));
-        job.map(|job| job.raised.depth + 1).or(flow.map(|flow| flow.depth)).unwrap_or(0)
+        let job = job.map(|job| job.raised.depth.saturating_add(1));
+        let side = self.side.next_depth().filter(|_| by_hook);
+        job.or(flow.map(|flow| flow.depth)).max(side).unwrap_or(0)
+    }
+
+    /// Whether a hook made a change, or may have: while the agent does not work, a process whose origin is not known is
+    /// rather one of a hook than a person's.
+    fn comes_from_a_hook(&self, origin: &Origin) -> bool {
+        match origin.by.as_ref().map(|actor| actor.by) {
+            Some(By::Hook) => true,
+            Some(By::Agent | By::Cli | By::Mcp) => self.turn_in_flight().is_none(),
+            Some(By::Tui | By::Nats | By::Policy | By::Timeout) | None => false,
+        }
     }
 }

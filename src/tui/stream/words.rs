@@ -242,7 +242,10 @@ pub(super) fn note(at: At, event: &Event) -> Option<Block> {
         }
         Event::HookEnabled { point, hook, .. } => line(format!("hook {} at {point} is on", short(hook)), Role::Accent),
         Event::HookError { data, .. } => wrong(format!("! hook {}: {}", short(&data.hook_name), short(&data.error))),
-        Event::Paused { .. } => line("paused".into(), Role::Warning),
+        Event::Paused { turn: Some(_), .. } => {
+            line("paused: the turn was cancelled; a message replaces it, unpause sends it again".into(), Role::Warning)
+        }
+        Event::Paused { turn: None, .. } => line("paused".into(), Role::Warning),
         Event::Unpaused { .. } => line("goes on".into(), Role::Accent),
         Event::MessageQueued { text, .. } => line(format!("message: {}", short(text)), Role::Accent),
         Event::StopRequested { .. } => line("stopping".into(), Role::Warning),

@@ -48,10 +48,21 @@ pub struct Ran {
     pub stderr: &'static str,
     pub reply: Option<Reply>,
     pub outcome: Option<BuiltinOutcome>,
+    /// What it does by commands of creel while it runs.
+    pub deeds: &'static [Deed],
+}
+
+/// Something that a hook or the agent does by a command of creel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deed {
+    /// Completes a task that nobody has heard of before.
+    CompletesTask,
+    /// Queues a message for the agent.
+    SendsMessage,
 }
 
 pub fn exits(code: i32, stdout: &'static str, stderr: &'static str) -> Ran {
-    Ran { end: RunEnd::Exit(code), stdout, stderr, reply: None, outcome: None }
+    Ran { end: RunEnd::Exit(code), stdout, stderr, reply: None, outcome: None, deeds: &[] }
 }
 
 pub fn passes() -> Ran {
@@ -89,6 +100,11 @@ pub fn wants(remediation: Option<&str>) -> Ran {
     Ran { outcome: Some(outcome), ..exits(1, "", "red") }
 }
 
+/// Prints something for the agent, and does this meanwhile.
+pub fn acts(deeds: &'static [Deed]) -> Ran {
+    Ran { deeds, ..prints("acted") }
+}
+
 pub fn breaks() -> Ran {
     Ran { end: RunEnd::TimedOut, ..exits(0, "", "") }
 }
@@ -105,6 +121,8 @@ pub enum Answer {
     CutShort(&'static str),
     /// Says something and uses so many tokens.
     Spends(u64),
+    /// Does this, says something and uses so many tokens.
+    Acts(&'static [Deed], u64),
     /// The server wants to be left alone for so many milliseconds.
     Overloads(u64),
 }
@@ -427,9 +445,13 @@ impl World {
             .events
             .iter()
             .filter(|event| matches!(event, Event::HookFinished(done) if done.hook == job.hook.name && !done.again));
-        let runs = &self.script.hooks[&job.hook.name];
-        let ran = runs[before.count().min(runs.len() - 1)].clone();
+        // What creel brings along does its job, if nothing else is said.
+        let ran = match self.script.hooks.get(&job.hook.name) {
+            Some(runs) => runs[before.count().min(runs.len() - 1)].clone(),
+            None => passes(),
+        };
         let end = if self.cancelled.contains(&job.run) { RunEnd::Cut } else { ran.end };
+        self.act(By::Hook, ran.deeds);
         let result = RunResult {
             end,
             took: Span(1_200),
@@ -442,6 +464,17 @@ impl World {
             outcome: ran.outcome,
         };
         self.input(Input::HookFinished { run: job.run, result: Box::new(result) });
+    }
+
+    /// A hook or the agent does something; it may be refused.
+    fn act(&mut self, by: By, deeds: &[Deed]) {
+        for deed in deeds {
+            let command = match deed {
+                Deed::CompletesTask => completes(&format!("task-{}", self.events.len()), "more"),
+                Deed::SendsMessage => Command::Message("Again.".into()),
+            };
+            self.input(Input::Command { by: by.into(), command });
+        }
     }
 
     /// Answers the check that has waited longest (or the `nth`).
@@ -481,6 +514,11 @@ impl World {
             Answer::Refuses => self.say(turn, "I will not.", TurnEnd::new(StopReason::Refusal)),
             Answer::CutShort(text) => self.say(turn, text, TurnEnd::new(StopReason::MaxTokens)),
             Answer::Spends(tokens) => {
+                let spent = Spent { tokens: Some(tokens), cost: None };
+                self.say(turn, "Working.", TurnEnd { spent, ..TurnEnd::new(StopReason::EndTurn) });
+            }
+            Answer::Acts(deeds, tokens) => {
+                self.act(By::Agent, deeds);
                 let spent = Spent { tokens: Some(tokens), cost: None };
                 self.say(turn, "Working.", TurnEnd { spent, ..TurnEnd::new(StopReason::EndTurn) });
             }

@@ -87,7 +87,10 @@ impl State {
             .as_ref()
             .is_some_and(|side| side.running.as_ref().is_some_and(|it| it.run == finished.run));
         let outside = self.is_led_from_outside();
-        let Some(dispatch) = self.dispatch_of(finished.run) else { return };
+        let Some(dispatch) = self.dispatch_of(finished.run) else {
+            // A review whose session has left the point already.
+            return self.pipelines.review_cut(finished);
+        };
         dispatch.finished(spec.as_ref(), finished);
         if !finished.again {
             let broken = dispatch::view(finished).is_broken() && finished.end != RunEnd::Cut;

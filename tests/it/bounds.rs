@@ -1,0 +1,474 @@
+//! Every session ends, whatever its hooks and its agent do: stories of the bounds that make it so.
+
+use creel::engine::{
+    conversation::{AgentUpdate, ToolCall, ToolStatus},
+    event::{Event, IterationOutcome, Outcome, Presence, PromptReason, StopHow},
+    hooks::point::Point,
+    input::{Command, Input},
+    session::{
+        gate::{About, Choice},
+        pending::ItemState,
+    },
+};
+use expect_test::expect;
+
+use crate::support::world::*;
+
+const WORKS: Answer = Answer::Says("Working.");
+const COMPLETES: &[Deed] = &[Deed::CompletesTask];
+
+fn prompts(world: &World, reason: PromptReason) -> usize {
+    world.events.iter().filter(|event| matches!(event, Event::PromptSent(sent) if sent.reason == reason)).count()
+}
+
+fn warned(world: &World, what: &str) -> bool {
+    world.events.iter().any(|event| matches!(event, Event::Warning { text } if text.contains(what)))
+}
+
+/// An agent that completes a task in every turn, and a hook that has something to say about each.
+fn chatty(tokens: u64) -> Script {
+    Script::new()
+        .piped(Point::OnTaskComplete, "note", [prints("seen")])
+        .agent([Answer::Acts(COMPLETES, tokens)])
+        .plan(|plan| plan.max_iterations = 1)
+}
+
+#[test]
+fn there_are_at_most_three_final_deliveries_and_what_comes_later_is_listed() {
+    let world = World::begin(chatty(0)).run();
+    assert_eq!((world.state.outcome(), prompts(&world, PromptReason::FinalDelivery)), (Some(Outcome::Limit), 3));
+    assert_eq!(world.state.pending.waiting().count(), 1);
+    assert!(warned(&world, "not delivered: item 4; the text is in the journal"), "{}", world.story());
+}
+
+#[test]
+fn a_message_still_goes_after_the_last_final_delivery() {
+    let mut world = World::begin(chatty(0));
+    world.settle();
+    while prompts(&world, PromptReason::FinalDelivery) < 3 {
+        assert!(world.step());
+    }
+    world.command(Command::Message("One more thing.".into()));
+    let world = world.run();
+    assert_eq!(world.state.outcome(), Some(Outcome::Limit));
+    let last = world.events.iter().rev().find_map(|event| match event {
+        Event::PromptSent(sent) => Some((sent.reason, sent.items.len())),
+        _ => None,
+    });
+    assert_eq!(last, Some((PromptReason::Message, 0)), "the message goes without what is held");
+    assert!(world.state.steering.messages.is_empty());
+}
+
+#[test]
+fn an_exhausted_budget_holds_the_final_delivery() {
+    let script = chatty(100).plan(|plan| plan.budget.tokens = Some(150));
+    let world = World::begin(script.clone()).run();
+    assert_eq!((world.state.outcome(), prompts(&world, PromptReason::FinalDelivery)), (Some(Outcome::Limit), 1));
+    assert!(warned(&world, "not delivered: item 2"), "{}", world.story());
+    // A person can grant more, here after all was said and once.
+    let answers = [
+        (About::FinalDelivery, Choice::Approve),
+        (About::FinalDelivery, Choice::Approve),
+        (About::Budget, Choice::Continue),
+        (About::FinalDelivery, Choice::Approve),
+        (About::Budget, Choice::Stop),
+    ];
+    let world = World::begin(script.attended(&answers)).run();
+    assert_eq!((world.state.outcome(), prompts(&world, PromptReason::FinalDelivery)), (Some(Outcome::Limit), 2));
+}
+
+#[test]
+fn a_loop_that_was_complete_stays_so_when_the_budget_holds_its_delivery() {
+    let script = Script::new()
+        .piped(Point::PostIteration, "test", [prints("red")])
+        .agent([Answer::Spends(100)])
+        .stop_command("decides", [prints(r#"{"action": "complete", "reason": "good"}"#)])
+        .plan(|plan| plan.budget.tokens = Some(50));
+    let world = World::begin(script).run();
+    assert_eq!((world.state.outcome(), prompts(&world, PromptReason::FinalDelivery)), (Some(Outcome::Complete), 0));
+    assert!(warned(&world, "not delivered: item 1"), "{}", world.story());
+}
+
+/// Every reason to send a prompt but the first one, each with a budget that the first turn has used up.
+#[test]
+fn the_budget_is_checked_before_a_prompt_whatever_its_reason() {
+    let spends = || Script::new().agent([Answer::Spends(100)]).plan(|plan| plan.budget.tokens = Some(50));
+    let feedback = spends().hook(Point::Stop, "tests", [blocks("red")]);
+    let remediation = spends().submits().built_in(Point::BeforeSubmit, "run_tests", [wants(Some("Repair it."))]);
+    let gatekeeper = spends().submits().review(Point::BeforeSubmit, &[("ada", &[DONE])]);
+    let complete = [prints(r#"{"action": "complete", "reason": "good"}"#)];
+    let scripts =
+        [feedback, remediation.stop_command("decides", complete.clone()), gatekeeper.stop_command("decides", complete)];
+    for script in scripts {
+        let world = World::begin(script).run();
+        let sent = world.events.iter().filter(|event| matches!(event, Event::PromptSent(_))).count();
+        assert_eq!(sent, 1, "{}", world.story());
+        assert!(world.story().contains("gate 1 budget\n  gate 1 stop by Policy"), "{}", world.story());
+        assert!(world.state.outcome().is_some());
+        every_run_has_ended(&world);
+    }
+}
+
+#[test]
+fn a_message_waits_at_the_gate_of_the_budget() {
+    let script = Script::new().agent([Answer::Spends(100)]).plan(|plan| plan.budget.tokens = Some(50));
+    let mut world = World::begin(script.attended(&[(About::Budget, Choice::Stop)]));
+    world.settle();
+    world.command(Command::Message("Use tabs.".into()));
+    let world = world.run();
+    assert_eq!((world.state.outcome(), prompts(&world, PromptReason::Message)), (Some(Outcome::Limit), 0));
+}
+
+#[test]
+fn a_recovery_waits_at_the_gate_of_the_budget() {
+    let script = Script::new()
+        .piped(Point::OnError, "look", [prints("down")])
+        .agent([Answer::Spends(100), Answer::Fails("reset")])
+        .plan(|plan| plan.budget.tokens = Some(100))
+        .attended(&[(About::Budget, Choice::Continue), (About::Budget, Choice::Stop)]);
+    let mut world = World::begin(script);
+    world.settle();
+    // The second turn fails without having used anything: the budget is what the first one has left of it.
+    for _ in 0..3 {
+        world.step();
+    }
+    world.state.account.tokens = 200;
+    let world = world.run();
+    assert_eq!(prompts(&world, PromptReason::Recovery), 0, "{}", world.story());
+}
+
+#[test]
+fn a_turn_that_was_cut_off_is_not_sent_again_past_the_budget() {
+    let script = Script::new().agent([Answer::Spends(100)]).plan(|plan| plan.budget.tokens = Some(100));
+    let script = script.attended(&[(About::Budget, Choice::Continue)]);
+    let mut world = World::begin(script.clone());
+    world.settle();
+    world.step();
+    world.step();
+    assert!(world.turn.is_some(), "{}", world.story());
+    let mut cut = World::from_events(script, &world.events);
+    cut.state.account.tokens = 500;
+    cut.input(Input::Resume { presence: Presence::Unattended, max_iterations: None, checkpoint: None });
+    assert!(cut.story().ends_with("gate 2 budget\n  gate 2 stop by Policy\niteration 2 failed\n  LoopEnded\nended limit (the budget of 200 tokens is used up: 500 so far)\n"), "{}", cut.story());
+}
+
+#[test]
+fn a_submit_that_the_budget_held_is_tried_again_with_as_much_when_the_session_is_resumed() {
+    let script = Script::new()
+        .agent([Answer::Spends(100)])
+        .submits()
+        .review(Point::BeforeSubmit, &[("ada", &[Answer::Says("<verdict>approve</verdict>")])])
+        .stop_command("decides", [prints(r#"{"action": "complete", "reason": "good"}"#)])
+        .plan(|plan| plan.budget.tokens = Some(50));
+    let held = World::begin(script.clone()).run();
+    assert_eq!(held.state.outcome(), Some(Outcome::Escalated), "{}", held.story());
+    let resumed = World::from_events(script, &held.events).resume();
+    assert_eq!(resumed.state.outcome(), Some(Outcome::Complete), "{}", resumed.story());
+    every_run_has_ended(&resumed);
+}
+
+#[test]
+fn a_chain_of_hooks_that_complete_further_tasks_is_cut_with_a_warning() {
+    let script = Script::new()
+        .hook(Point::OnTaskComplete, "next", [acts(COMPLETES)])
+        .agent([Answer::Acts(COMPLETES, 0), DONE])
+        .plan(|plan| plan.max_iterations = 1);
+    let world = World::begin(script).run();
+    assert_eq!(world.state.outcome(), Some(Outcome::Limit));
+    assert!(warned(&world, "on_task_complete stops here: 8 tasks led to"), "{}", world.story());
+    let runs = world.events.iter().filter(|event| matches!(event, Event::HookFinished(_))).count();
+    assert!((9..=10).contains(&runs), "{runs} runs");
+}
+
+#[test]
+fn a_message_of_the_agent_uses_up_an_iteration() {
+    let talks = Answer::Acts(&[Deed::SendsMessage], 0);
+    let world = World::begin(Script::new().agent([talks.clone()]).plan(|plan| plan.max_iterations = 3)).run();
+    expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          MessageQueued
+          turn ended EndTurn
+          prompt Message "Again."
+          MessageQueued
+          turn ended EndTurn
+          prompt Message "Again."
+          MessageQueued
+          turn ended EndTurn
+        iteration 1 done
+          decided Continue
+          LoopEnded
+          warning not sent: 1 message of the agent or its hooks; the text is in the journal
+        ended limit (the limit of 3 iterations was reached, 2 of them for messages of the agent or its hooks)
+    "#]]
+    .assert_eq(&world.story());
+    // Not what a person says; and what the agent says goes with it.
+    let mut world = World::begin(Script::new().agent([talks, DONE]).plan(|plan| plan.max_iterations = 1));
+    world.settle();
+    world.command(Command::Message("Use tabs.".into()));
+    let world = world.run();
+    assert!(world.story().contains("prompt Message \"Use tabs.\\n\\nAgain.\""), "{}", world.story());
+    assert_eq!(world.state.outcome(), Some(Outcome::Complete));
+}
+
+#[test]
+fn a_message_of_the_agent_does_not_start_the_retries_again() {
+    let script = Script::new()
+        .hook(Point::Stop, "tests", [blocks("red")])
+        .agent([Answer::Acts(&[Deed::SendsMessage], 0)])
+        .plan(|plan| (plan.max_iterations, plan.max_hook_retries) = (1, 2));
+    let world = World::begin(script).run();
+    assert_eq!(world.state.outcome(), Some(Outcome::Forced));
+    assert_eq!(prompts(&world, PromptReason::Feedback), 2, "{}", world.story());
+    assert!(world.story().contains("prompt Feedback \"Again.\\n\\n[Hook feedback]: red\""), "{}", world.story());
+}
+
+#[test]
+fn a_message_that_a_hook_queues_when_the_loop_is_over_is_counted_too() {
+    let talks = |max| {
+        let script = Script::new().hook(Point::PostIteration, "talks", [acts(&[Deed::SendsMessage])]).agent([DONE]);
+        World::begin(script.plan(|plan| plan.max_iterations = max)).run()
+    };
+    for (max, sent) in [(2, 1), (1, 0)] {
+        let world = talks(max);
+        assert_eq!(world.state.outcome(), Some(Outcome::Complete));
+        assert_eq!(prompts(&world, PromptReason::Message), sent, "{}", world.story());
+        assert_eq!(warned(&world, "not sent: 1 message"), sent == 0);
+    }
+}
+
+#[test]
+fn a_task_completed_while_the_session_stops_gets_its_hooks_when_it_is_resumed() {
+    let script = Script::new().piped(Point::OnTaskComplete, "note", [prints("seen")]).agent([WORKS, DONE]);
+    let mut world = World::begin(script.clone());
+    world.settle();
+    world.command(completes("early", "before"));
+    world.command(Command::Stop(StopHow::Now));
+    world.command(completes("late", "on the way out"));
+    let stopped = world.run();
+    assert_eq!(stopped.state.outcome(), Some(Outcome::Cancelled));
+    assert!(warned(&stopped, "the on_task_complete hooks of 2 tasks have not run; they run when you resume"));
+    let resumed = World::from_events(script, &stopped.events).resume();
+    let ran: Vec<String> = resumed
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::HooksDue { task: Some(task), .. } => Some(task.clone()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(ran, ["early", "late"]);
+    assert_eq!(resumed.story().matches("on_task_complete note exit 0 -> Pass piped").count(), 2);
+    assert_eq!(resumed.state.pending.waiting().count(), 0, "both were delivered");
+    every_run_has_ended(&resumed);
+}
+
+#[test]
+fn a_task_completed_while_session_end_is_stopped_gets_its_hooks_before_the_end() {
+    let script =
+        Script::new().hook(Point::OnTaskComplete, "note", [passes()]).hook(Point::SessionEnd, "bye", [passes()]);
+    let mut world = World::begin(script);
+    world.settle();
+    world.finish_turn();
+    assert_eq!(world.jobs.len(), 1, "session_end runs");
+    world.command(Command::Stop(StopHow::Now));
+    world.command(completes("late", "on the way out"));
+    let world = world.run();
+    assert_eq!(world.state.outcome(), Some(Outcome::Complete));
+    assert!(world.story().contains("on_task_complete note exit 0"), "{}", world.story());
+}
+
+#[test]
+fn a_turn_that_was_stopped_in_the_last_iteration_is_sent_again_in_it() {
+    let script =
+        Script::new().piped(Point::SessionStart, "build", [prints("held")]).plan(|plan| plan.max_iterations = 1);
+    let mut world = World::begin(script.clone());
+    world.settle();
+    world.finish_hook(0);
+    world.command(Command::Stop(StopHow::Now));
+    let stopped = world.run();
+    assert_eq!(stopped.state.outcome(), Some(Outcome::Cancelled));
+    let resumed = World::from_events(script, &stopped.events).resume();
+    expect![[r#"
+          session_start build exit 0 -> Pass piped
+          held 1 "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld"
+        iteration 1
+          prompt iteration items [1] "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld\n\nGOAL"
+          StopRequested
+          turn ended Cancelled
+          LoopEnded
+          warning not delivered: item 1; the text is in the journal
+        ended cancelled (stopped by a person)
+          SessionResumed
+          prompt iteration items [1] "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld\n\nGOAL"
+          turn ended EndTurn
+          delivered [1]
+        iteration 1 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]
+    .assert_eq(&resumed.story());
+}
+
+/// A session that was stopped anywhere and resumed comes to the end that it would have come to.
+#[test]
+fn stopped_anywhere_and_resumed_a_session_comes_to_the_same_end() {
+    let script = || {
+        Script::new()
+            .piped(Point::SessionStart, "build", [prints("built")])
+            .piped(Point::PreIteration, "look", [prints("looked")])
+            .hook(Point::Stop, "tests", [blocks("3 failing"), passes()])
+            .piped(Point::PostIteration, "lint", [prints("lint")])
+            .rule("holds", &[true])
+            .stop_command("decides", [prints(r#"{"action": "continue", "reason": "more"}"#)])
+            .agent([WORKS, WORKS, DONE])
+            .plan(|plan| plan.max_iterations = 2)
+    };
+    let ends = |world: &World| {
+        let answered = world.events.iter().filter(|event| {
+            matches!(event, Event::TurnEnded { stop_reason, .. } if *stop_reason != creel::engine::conversation::StopReason::Cancelled)
+        });
+        let forced = world
+            .events
+            .iter()
+            .filter(|e| matches!(e, Event::IterationCompleted { outcome, .. } if *outcome != IterationOutcome::Done));
+        (world.state.outcome(), world.state.iterations.current, answered.count(), forced.count())
+    };
+    let uncut = World::begin(script()).run();
+    for steps in 0..40 {
+        let mut world = World::begin(script());
+        world.settle();
+        if !(0..steps).all(|_| world.step()) || world.state.ending.is_some() {
+            continue;
+        }
+        world.command(Command::Stop(StopHow::Now));
+        let stopped = world.run();
+        let resumed = World::from_events(script(), &stopped.events).resume();
+        assert_eq!(ends(&resumed), ends(&uncut), "stopped after {steps} steps:\n{}", resumed.story());
+        every_run_has_ended(&resumed);
+    }
+}
+
+#[test]
+fn who_cancels_a_turn_has_time_to_say_something_else() {
+    let script = Script::new().piped(Point::SessionStart, "build", [prints("held")]).agent([DONE]);
+    let mut world = World::begin(script.plan(|plan| plan.max_iterations = 1));
+    world.settle();
+    world.finish_hook(0);
+    world.command(Command::CancelTurn);
+    world.finish_turn();
+    assert!(world.state.steering.paused && !world.step(), "nothing is sent by itself");
+    world.command(Command::Message("Use tabs.".into()));
+    expect![[r#"
+          session_start build exit 0 -> Pass piped
+          held 1 "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld"
+        iteration 1
+          prompt iteration items [1] "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld\n\nGOAL"
+          Paused
+          turn ended Cancelled
+          MessageQueued
+          Unpaused
+          prompt Message "Use tabs."
+          turn ended EndTurn
+        iteration 1 done
+          decided Complete
+          LoopEnded
+          gate 1 final_delivery
+          gate 1 approve by Policy
+          prompt FinalDelivery items [1] "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld"
+          turn ended EndTurn
+          delivered [1]
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]
+    .assert_eq(&world.run().story());
+}
+
+#[test]
+fn a_cancelled_turn_is_sent_again_in_its_iteration_when_the_session_goes_on() {
+    let script =
+        Script::new().piped(Point::SessionStart, "build", [prints("held")]).plan(|plan| plan.max_iterations = 1);
+    let cancelled = || {
+        let mut world = World::begin(script.clone());
+        world.settle();
+        world.finish_hook(0);
+        world.command(Command::CancelTurn);
+        world.finish_turn();
+        world
+    };
+    let goes_on = |mut world: World| {
+        world.command(Command::Unpause);
+        world.run()
+    };
+    let killed = World::from_events(script.clone(), &cancelled().events).resume();
+    for world in [goes_on(cancelled()), killed] {
+        assert_eq!((world.state.outcome(), world.state.iterations.current), (Some(Outcome::Complete), 1));
+        assert_eq!(prompts(&world, PromptReason::Iteration), 2, "{}", world.story());
+        assert!(world.state.pending.items().iter().all(|item| item.state == ItemState::Delivered));
+    }
+    // Who stops after that does not want the turn any more.
+    let mut world = cancelled();
+    world.command(Command::Stop(StopHow::AfterIteration));
+    let world = world.run();
+    assert_eq!((world.state.outcome(), prompts(&world, PromptReason::Iteration)), (Some(Outcome::Cancelled), 1));
+}
+
+#[test]
+fn a_message_that_cancels_the_turn_goes_at_once() {
+    let mut world = World::begin(Script::new().plan(|plan| plan.max_iterations = 1));
+    world.settle();
+    world.command(Command::Message("Stop that.".into()));
+    world.command(Command::CancelTurn);
+    let world = world.run();
+    assert_eq!((world.state.outcome(), prompts(&world, PromptReason::Message)), (Some(Outcome::Complete), 1));
+    assert!(!world.story().contains("Paused"));
+}
+
+fn calls(world: &mut World, call: &str, status: ToolStatus) {
+    let (turn, _) = world.turn.clone().expect("a turn");
+    let tool = ToolCall { call: call.into(), title: call.into(), status, ..ToolCall::default() };
+    world.input(Input::Agent { turn, update: AgentUpdate::ToolCalled(tool) });
+}
+
+/// How the calls of a session ended, by the last record about each.
+fn ended_calls(world: &World) -> Vec<(String, ToolStatus)> {
+    let mut last = std::collections::BTreeMap::new();
+    for event in &world.events {
+        if let Event::ToolCalled { tool, .. } | Event::ToolUpdated { tool, .. } = event {
+            last.insert(tool.call.clone(), tool.status);
+        }
+    }
+    last.into_iter().collect()
+}
+
+#[test]
+fn every_tool_call_ends_with_its_turn_however_that_ends() {
+    let begun = |script: Script| {
+        let mut world = World::begin(script);
+        world.settle();
+        calls(&mut world, "a", ToolStatus::InProgress);
+        calls(&mut world, "b", ToolStatus::Completed);
+        world
+    };
+    let one = |status| vec![("a".to_owned(), status), ("b".to_owned(), ToolStatus::Completed)];
+    assert_eq!(ended_calls(&begun(Script::new()).run()), one(ToolStatus::Completed));
+    let fails = Script::new().agent([Answer::Fails("reset")]);
+    assert_eq!(ended_calls(&begun(fails).run()), one(ToolStatus::Failed));
+    let mut stopped = begun(Script::new());
+    stopped.command(Command::Stop(StopHow::Now));
+    assert_eq!(ended_calls(&stopped.run()), one(ToolStatus::Failed));
+    let killed = begun(Script::new());
+    let killed = World::from_events(Script::new(), &killed.events).resume();
+    assert_eq!(ended_calls(&killed), one(ToolStatus::Failed));
+    let mut doomed = begun(Script::new());
+    doomed.input(Input::Doomed("the folder is gone".into()));
+    assert_eq!(ended_calls(&doomed), one(ToolStatus::Failed));
+}
+
+fn every_run_has_ended(world: &World) {
+    for event in &world.events {
+        let Event::HookStarted { run, hook, .. } = event else { continue };
+        let ends = world.events.iter().filter(|e| matches!(e, Event::HookFinished(done) if done.run == *run)).count();
+        assert_eq!(ends, 1, "run {run} of {hook}:\n{}", world.story());
+    }
+}
