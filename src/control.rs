@@ -2,6 +2,7 @@
 //! agents, NATS.
 
 pub mod amounts;
+pub mod caller;
 pub mod cli;
 pub mod editor;
 pub mod headless;

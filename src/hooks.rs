@@ -29,6 +29,7 @@ use crate::engine::{
 
 pub mod builtin;
 pub mod companion;
+pub mod descent;
 pub mod json;
 pub mod output;
 pub mod plain;

@@ -18,11 +18,9 @@ use super::{
 };
 use crate::{
     control::{
+        caller::host,
         cli::worker::WorkerArgs,
-        nats::{
-            connection::{Again, connect},
-            roster::host,
-        },
+        nats::connection::{Again, connect},
     },
     engine::queue::duty::Duty,
     runtime::now,

@@ -14,7 +14,10 @@ use super::{
     report::Report,
     shape::{BUDGET, PERMISSION},
 };
-use crate::engine::policy::{Budget, PermissionRule, Permissions};
+use crate::engine::{
+    actor::UserCommand,
+    policy::{Budget, PermissionRule, Permissions},
+};
 
 /// The rules, in the order in which they are tried.
 pub(super) fn permissions(report: &mut Report, list: Option<&Node>) -> Vec<PermissionRule> {
@@ -94,6 +97,11 @@ fn reason(kind: ErrorKind) -> (&'static str, &'static str) {
         }
         _ => ("it cannot be read", "see `*`, `**`, `?`, `[ab]` and `{a,b}`"),
     }
+}
+
+/// The commands of the user that agents and hooks may give as well.
+pub(super) fn agent_may(root: &Fields<'_>) -> Vec<UserCommand> {
+    root.given("agent_may").map(Node::items).unwrap_or_default().iter().filter_map(as_name).collect()
 }
 
 /// What the session may use.

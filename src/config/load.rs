@@ -292,6 +292,7 @@ impl Loader {
             workflows: workflows::lower(&mut self.report, root.given("workflows")),
             stop: self.stop(root),
             permissions: allowance::permissions(&mut self.report, root.given("permissions")),
+            agent_may: allowance::agent_may(root),
             budget: allowance::budget(root),
             submit: submit(&mut self.report, root),
         };

@@ -114,6 +114,7 @@ impl Settings {
             workflows: draft.workflows,
             stop,
             permissions: draft.permissions,
+            agent_may: draft.agent_may,
             budget: draft.budget,
             agent,
             agent_spec,

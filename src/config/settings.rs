@@ -17,6 +17,7 @@ use super::{
     nats::Nats,
 };
 use crate::engine::{
+    actor::UserCommand,
     hooks::point::Point,
     policy::{
         AgentSpec, AutomationHook, Backoff, Budget, Context, GatePolicies, HookSpec, OnLimit, PermissionRule, RuleSpec,
@@ -76,6 +77,7 @@ pub struct Draft {
     pub workflows: BTreeMap<String, Workflow>,
     pub stop: StopPlan,
     pub permissions: Vec<PermissionRule>,
+    pub agent_may: Vec<UserCommand>,
     pub budget: Budget,
     pub submit: SubmitPlan,
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
 use super::{
+    caller::person,
     nats::{asking::Asking, link::Link},
     socket::{
         client::{AskError, Client, Seen, Watch},
@@ -42,7 +43,7 @@ impl Helm {
     /// Asks the session for something; the answer says why not, if it will not.
     pub async fn command(&self, command: Command) -> Result<(), Unheeded> {
         match self {
-            Self::Here(handle) => handle.command(By::Tui, command).await.map_err(Unheeded::Refused),
+            Self::Here(handle) => handle.command(person(By::Tui), command).await.map_err(Unheeded::Refused),
             Self::There(remote) => remote.command(command).await,
         }
     }

@@ -29,7 +29,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{control::nats::link::Link, journal::Folder, runtime::Runtime};
+use crate::{control::nats::link::Link, hooks::descent, journal::Folder, runtime::Runtime};
 use address::{Address, Places};
 use connection::Reach;
 use ledger::{Ledger, Pace};
@@ -66,9 +66,11 @@ impl Socket {
         nats: Option<watch::Receiver<Link>>,
     ) -> io::Result<Self> {
         let follower = runtime.follow();
-        let (address, listener) = Address::take(places, folder, &follower.state.began.id)?;
+        let session = follower.state.began.id.clone();
+        let (address, listener) = Address::take(places, folder, &session)?;
         let (ledger, desk) = Ledger::new(follower, nats.clone(), Pace::AtOnce);
-        let reach = Reach { handle: runtime.handle(), desk, journal: folder.journal(), live: runtime.live(), nats };
+        let (handle, journal, live) = (runtime.handle(), folder.journal(), runtime.live());
+        let reach = Reach { handle, desk, journal, live, nats, session };
         let server = Server { listener, ledger, reach, address: address.clone() };
         let thread = std::thread::Builder::new().name("socket".into()).spawn(move || server.run())?;
         Ok(Self { address, thread: Some(thread) })
@@ -134,13 +136,17 @@ impl Server {
 
 /// Takes a client in, or tells it why not.
 async fn welcome(mut stream: UnixStream, reach: &Reach, clients: &mut JoinSet<()>) {
-    let ours = stream.peer_cred().is_ok_and(|peer| peer.uid() == geteuid().as_raw());
+    let peer = stream.peer_cred().ok();
+    let ours = peer.is_some_and(|peer| peer.uid() == geteuid().as_raw());
+    // Asked at once: a process that is gone could not be told from one that never was.
+    let pid = peer.and_then(|peer| peer.pid()).filter(|pid| *pid > 0);
+    let process = pid.and_then(|pid| descent::of_process(pid, &reach.session));
     let why = if !ours {
         "this session is somebody else's".to_owned()
     } else if clients.len() >= MOST_CLIENTS {
         format!("{MOST_CLIENTS} clients are connected already")
     } else {
-        clients.spawn(connection::serve(stream, reach.clone()));
+        clients.spawn(connection::serve(stream, process, reach.clone()));
         return;
     };
     // Nothing was written before, so there is room for a line.

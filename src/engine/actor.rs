@@ -6,6 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::{input::Command, submit::Pipeline};
+
 /// How a command reached the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -82,6 +84,96 @@ impl std::fmt::Display for Actor {
             (Some(user), Some(host)) => write!(f, "{user}@{host} ({by})"),
             (Some(name), None) | (None, Some(name)) => write!(f, "{name} ({by})"),
             (None, None) => f.write_str(by),
+        }
+    }
+}
+
+/// A command that only a person gives, unless the config allows it to agents and hooks; by its name on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the names are those of the command line")]
+pub enum UserCommand {
+    Pause,
+    Unpause,
+    Message,
+    Cancel,
+    Stop,
+    Pending,
+    Gate,
+    Hooks,
+    Submit,
+    Merge,
+}
+
+impl UserCommand {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Pause,
+        Self::Unpause,
+        Self::Message,
+        Self::Cancel,
+        Self::Stop,
+        Self::Pending,
+        Self::Gate,
+        Self::Hooks,
+        Self::Submit,
+        Self::Merge,
+    ];
+
+    /// Its name on the command line and in `agent_may`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pause => "pause",
+            Self::Unpause => "unpause",
+            Self::Message => "message",
+            Self::Cancel => "cancel",
+            Self::Stop => "stop",
+            Self::Pending => "pending",
+            Self::Gate => "gate",
+            Self::Hooks => "hooks",
+            Self::Submit => "submit",
+            Self::Merge => "merge",
+        }
+    }
+
+    /// What agents and hooks may not do, for the sentence that refuses it.
+    pub(super) const fn describe(self) -> &'static str {
+        match self {
+            Self::Pause => "pause the session",
+            Self::Unpause => "unpause the session",
+            Self::Message => "queue more than one message per turn",
+            Self::Cancel => "cancel a turn",
+            Self::Stop => "stop the session",
+            Self::Pending => "change pending items",
+            Self::Gate => "answer gates",
+            Self::Hooks => "run, cancel, enable or disable hooks",
+            Self::Submit => "submit the work",
+            Self::Merge => "merge the work",
+        }
+    }
+}
+
+impl Command {
+    /// The command of the user that this is; nothing, if agents and hooks may give it as well.
+    pub const fn of_the_user(&self) -> Option<UserCommand> {
+        match self {
+            Self::Pause => Some(UserCommand::Pause),
+            Self::Unpause => Some(UserCommand::Unpause),
+            Self::Stop(_) => Some(UserCommand::Stop),
+            Self::CancelTurn => Some(UserCommand::Cancel),
+            Self::Message(_) => Some(UserCommand::Message),
+            Self::SkipItem(_) | Self::RestoreItem(_) | Self::EditItem(..) => Some(UserCommand::Pending),
+            Self::AnswerGate(_) => Some(UserCommand::Gate),
+            Self::DisableHook(..) | Self::EnableHook(..) | Self::RunHook(..) | Self::CancelHook(_) => {
+                Some(UserCommand::Hooks)
+            }
+            Self::Pipeline(Pipeline::Submit) => Some(UserCommand::Submit),
+            Self::Pipeline(Pipeline::Merge) => Some(UserCommand::Merge),
+            Self::Task(_)
+            | Self::RegisterStopHook(_)
+            | Self::ClearStopHooks(_)
+            | Self::Loop(_)
+            | Self::CompleteSession(_) => None,
         }
     }
 }

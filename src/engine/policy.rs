@@ -12,7 +12,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{conversation::ToolKind, hooks::point::Point, tasks::record::TaskEventKind, time::Span};
+use super::{
+    actor::UserCommand, conversation::ToolKind, hooks::point::Point, tasks::record::TaskEventKind, time::Span,
+};
 pub use rules::{CoverageFormat, Need, PatternTarget, RuleCheck, RuleSpec};
 pub use stop::{Judge, Preset, StopHook, StopPlan, When};
 pub use submit::{Gatekeeper, MERGE, SubmitPlan, not_allowed};
@@ -52,6 +54,9 @@ pub struct Plan {
     /// What the agent may do without being asked about, or may not: the first that fits says.
     #[serde(default)]
     pub permissions: Vec<PermissionRule>,
+    /// Commands of the user that agents and hooks may give as well.
+    #[serde(default)]
+    pub agent_may: Vec<UserCommand>,
     /// What the session may use before a person is asked.
     #[serde(default)]
     pub budget: Budget,

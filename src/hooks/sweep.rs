@@ -219,6 +219,21 @@ fn ourselves() -> BTreeSet<i32> {
     spared
 }
 
+/// The number of this process.
+pub(super) fn own_pid() -> i32 {
+    getpid().as_raw_nonzero().get()
+}
+
+/// The group of a process that lives, where the system tells.
+pub(super) fn group_of(pid: i32) -> Option<i32> {
+    stat(pid).filter(|stat| !stat.dead).map(|stat| stat.group)
+}
+
+/// The parent of a process, where the system tells.
+pub(super) fn parent_of(pid: i32) -> Option<i32> {
+    stat(pid).map(|stat| stat.parent)
+}
+
 fn all_stats() -> impl Iterator<Item = Stat> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| stat(entry.file_name().to_str()?.parse().ok()?))

@@ -3,6 +3,7 @@
 
 mod acp;
 mod acp_sessions;
+mod actors;
 mod agents;
 mod attach;
 mod automation;

@@ -28,11 +28,11 @@ id=$(sh call iteration_start '{"taskId":"publish","maxIterations":3}' | grep -o 
 sh call iteration_validate "{\"iterationId\":\"$id\",\"agentOutput\":\"I need a key. <promise>ESCALATE</promise>\"}"
 "#;
 
-/// A session without a stop hook of its own, whose agent does this in its turns.
+/// A session that takes the agent at its word, whose agent does this in its turns.
 fn agent(turns: &Value) -> Project {
     let rules = "[{ name: is done, type: file_existence, files: [done] }]";
     let config = format!(
-        "prompt: GOAL\nagents: {{ demo: {{ script: scenario.yaml }} }}\nstop: {{ hooks: [], rules: {rules} }}\n"
+        "prompt: GOAL\nagents: {{ demo: {{ script: scenario.yaml }} }}\nstop: {{ hooks: [promise], rules: {rules} }}\n"
     );
     let call = format!("CREEL='{}'\n{CALL}", env!("CARGO_BIN_EXE_creel"));
     Project::with(&config)
@@ -43,11 +43,11 @@ fn agent(turns: &Value) -> Project {
 
 const REGISTER: &str = r#"sh call hook_register '{"taskId":"s","hookType":"validation"}'"#;
 
-/// Registers what decides, then does the work, then is stuck with a task.
+/// Registers a check of its own and promises too early, then does the work.
 fn continued_and_stopped() -> Value {
     json!([
-        { "run": REGISTER, "say": "Registered." },
-        { "run": "touch done", "say": "Done, I think." },
+        { "run": REGISTER, "say": "Registered. <promise>COMPLETE</promise>" },
+        { "run": "touch done", "say": "Done, I think. <promise>COMPLETE</promise>" },
     ])
 }
 
@@ -56,16 +56,16 @@ fn registered(project: &Project) -> Value {
 }
 
 #[test]
-fn an_agent_is_continued_and_stopped_by_the_hook_that_it_registered() {
+fn a_hook_that_an_agent_registered_holds_its_promise_back_until_the_rules_pass() {
     let project = agent(&continued_and_stopped());
     let ran = project.run();
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     let hook = registered(&project);
     let decided = project.kind("stop_decided");
     let said: Vec<_> = decided.iter().map(|decided| (&decided["hook"], &decided["action"])).collect();
-    assert_eq!(said, [(&hook, &json!("continue")), (&hook, &json!("complete"))]);
+    assert_eq!(said, [(&hook, &json!("continue")), (&json!("promise"), &json!("complete"))]);
     assert!(project.prompts()[1].1.starts_with("[Validation failed]\n- is done: "), "{:?}", project.prompts());
-    assert_eq!(project.kind("stop_hook_registered")[0]["by"], "mcp");
+    assert_eq!(project.kind("stop_hook_registered")[0]["by"], "agent");
 }
 
 #[test]
@@ -82,11 +82,11 @@ fn an_agent_is_escalated_by_a_loop_of_its_own() {
 }
 
 #[test]
-fn what_an_agent_registered_decides_after_a_kill_too() {
+fn what_an_agent_registered_holds_it_back_after_a_kill_too() {
     let wait = format!("{REGISTER}; until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done");
     let turns = json!([
-        { "run": wait, "say": "Registered." },
-        { "run": "touch done", "say": "Again, and done." },
+        { "run": wait, "say": "Registered. <promise>COMPLETE</promise>" },
+        { "run": "touch done", "say": "Again, and done. <promise>COMPLETE</promise>" },
     ]);
     let project = agent(&turns);
     let mut creel = project.start();
@@ -96,7 +96,7 @@ fn what_an_agent_registered_decides_after_a_kill_too() {
     let resumed = project.creel(&["resume", "s", "--headless"]);
     assert_eq!(resumed.code, 0, "{}{}", resumed.out, resumed.err);
     let decided = project.kind("stop_decided");
-    assert_eq!(decided.last().expect("a decision")["hook"], registered(&project));
+    assert_eq!((&decided[0]["hook"], &decided[0]["action"]), (&registered(&project), &json!("continue")));
     assert_eq!(project.outcome().as_deref(), Some("complete"));
 }
 

@@ -306,8 +306,8 @@ async fn a_loop_that_escalates_holds_the_session_when_the_turn_ends() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hook_that_is_registered_for_the_session_sends_its_agent_on() {
     let turns = "turns:\n  - { say: '<promise>COMPLETE</promise>', run: 'until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n  \
-                 - { say: now, run: 'touch ok' }\notherwise: { say: more }\n";
-    let rest = "stop: { hooks: [], rules: [{ name: ok, type: file_existence, files: [ok] }] }";
+                 - { say: '<promise>COMPLETE</promise>', run: 'touch ok' }\notherwise: { say: more }\n";
+    let rest = "stop: { hooks: [promise], rules: [{ name: ok, type: file_existence, files: [ok] }] }";
     let project = configured(rest).file("scenario.yaml", turns);
     let mut session = project.start();
     session.wait_for("prompt_sent");

@@ -395,7 +395,9 @@ fn register(task: &str, preset: Preset) -> Command {
 
 #[test]
 fn a_hook_that_the_agent_registers_is_asked_after_those_of_the_config_until_it_is_cleared() {
-    let script = Script::new().stop_hooks([]).rule("tests", &[false, true]).agent(&[WORKING]);
+    let promises = [Answer::Says("<promise>COMPLETE</promise>"), Answer::Says("<promise>COMPLETE</promise>")];
+    let hooks = [StopHook::preset(Preset::Promise)];
+    let script = Script::new().stop_hooks(hooks).rule("tests", &[false, true]).agent(promises);
     let (mut world, id) = with_a_task(script);
     tool(&mut world, register(&id, Preset::Validation));
     tool(&mut world, register("story", Preset::Promise));
@@ -412,6 +414,37 @@ fn a_hook_that_the_agent_registers_is_asked_after_those_of_the_config_until_it_i
     let world = world.run();
     let decided: Vec<_> = decisions(&world).into_iter().map(|(_, action, _)| action).collect();
     assert_eq!(decided, [Action::Continue, Action::Complete]);
+}
+
+#[test]
+fn a_hook_that_the_agent_registers_never_completes_what_the_config_continues() {
+    let hooks = [StopHook::preset(Preset::Validation)];
+    let promise = Answer::Says("<promise>COMPLETE</promise>");
+    let script = Script::new().stop_hooks(hooks).rule("tests", &[false, false]).agent([promise.clone(), promise]);
+    let (mut world, id) = with_a_task(script.plan(|plan| plan.max_iterations = 2));
+    tool(&mut world, register(&id, Preset::Default));
+    tool(&mut world, register("story", Preset::Promise));
+    let world = world.run();
+    let decided: Vec<_> = decisions(&world).into_iter().map(|(_, action, _)| action).collect();
+    assert_eq!(decided, [Action::Continue, Action::Continue]);
+    assert_eq!(world.state.outcome(), Some(Outcome::Limit));
+}
+
+#[test]
+fn a_registered_hook_for_rules_that_do_not_exist_holds_nothing_back() {
+    let (mut world, id) = with_a_task(Script::new().agent([Answer::Says("<promise>COMPLETE</promise>")]));
+    tool(&mut world, register(&id, Preset::Validation));
+    assert_eq!(world.run().state.outcome(), Some(Outcome::Complete));
+}
+
+#[test]
+fn an_agent_clears_only_the_hooks_that_it_registered_itself() {
+    let (mut world, id) = with_a_task(Script::new().agent(&[WORKING]));
+    tool(&mut world, register(&id, Preset::Validation));
+    world.input(Input::Command { by: By::Agent.into(), command: register(&id, Preset::Promise) });
+    world.input(Input::Command { by: By::Agent.into(), command: Command::ClearStopHooks(id.clone()) });
+    let left: Vec<_> = world.state.stop.registered.iter().map(|known| known.preset()).collect();
+    assert_eq!(left, ["validation"]);
 }
 
 #[test]
@@ -553,6 +586,50 @@ fn an_agent_leads_a_loop_of_its_own_over_a_task() {
     assert!(
         world.run().story().ends_with("ended complete (Agent signaled completion via <promise>COMPLETE</promise>)\n")
     );
+}
+
+#[test]
+fn a_loop_completes_its_task_only_after_a_judgement_that_says_complete() {
+    let (mut world, id) = with_a_task(Script::new().rule("tests", &[false, true]).agent(&[WORKING]));
+    tool(&mut world, register(&id, Preset::Default));
+    tool(&mut world, start(&id, 3));
+    let known = world.state.stop.loops[0].id.clone();
+    let complete = || Command::Loop(LoopCommand::Complete { id: known.clone(), promise: Promise::Complete });
+    tool(&mut world, complete());
+    let why = world.refused.pop().expect("it was never judged");
+    assert!(why.contains("is not complete: it has not been judged") && why.contains("iteration_validate"), "{why}");
+    tool(&mut world, judge(&known, "first try"));
+    world.finish_check(0);
+    tool(&mut world, complete());
+    let why = world.refused.pop().expect("the rule failed");
+    assert!(why.contains("its last judgement said CONTINUE: 1 of 1 validation rule failed: tests"), "{why}");
+    assert_eq!(world.state.tasks.graph.get(&id).expect("the task").state, TaskState::Active);
+    tool(&mut world, judge(&known, "second try"));
+    world.finish_check(0);
+    tool(&mut world, complete());
+    assert_eq!(world.state.tasks.graph.get(&id).expect("the task").state, TaskState::Completed);
+}
+
+#[test]
+fn the_guards_watch_the_loops_of_the_agent_too() {
+    let (mut world, id) = with_a_task(Script::new().rule("tests", &[false; 9]).agent(&[WORKING]));
+    tool(&mut world, register(&id, Preset::Default));
+    tool(&mut world, start(&id, 9));
+    let known = world.state.stop.loops[0].id.clone();
+    for iteration in 1..=3 {
+        // Judged twice, an iteration still counts once.
+        for said in ["a", "b"] {
+            tool(&mut world, judge(&known, &format!("{said} {iteration}")));
+            world.finish_check(0);
+        }
+        tool(&mut world, Command::Loop(LoopCommand::Next { id: known.clone(), checkpoint: None }));
+    }
+    let decided = decisions(&world);
+    let continued = decided.iter().take_while(|(_, action, _)| *action == Action::Continue).count();
+    assert_eq!(continued, 4, "{decided:?}");
+    let (hook, action, reason) = &decided[4];
+    assert_eq!((hook.as_str(), *action), ("circuit_breaker", Action::Escalate), "{reason}");
+    assert_eq!(world.state.tasks.graph.get(&id).expect("the task").state, TaskState::Blocked);
 }
 
 #[test]

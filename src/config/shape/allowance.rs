@@ -32,6 +32,10 @@ pub static PERMISSION: Shape = Shape {
     ],
 };
 
+/// A command that only the user gives, unless the config says otherwise.
+pub const USER_COMMAND: Type =
+    Type::OneOf(&["pause", "unpause", "message", "cancel", "stop", "pending", "gate", "hooks", "submit", "merge"]);
+
 /// What a session may use before a person is asked.
 pub static BUDGET: Shape = Shape {
     name: "budget",

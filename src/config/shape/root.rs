@@ -3,7 +3,7 @@
 use super::{
     Default, Field, Keys, Shape, Type, Zero,
     agents::AGENT,
-    allowance::{BUDGET, PERMISSION},
+    allowance::{BUDGET, PERMISSION, USER_COMMAND},
     automation::AUTOMATION,
     hooks::HOOKS,
     nats::NATS,
@@ -103,6 +103,12 @@ pub static ROOT: Shape = Shape {
             name: "permissions",
             doc: "What an agent may do without being asked about, or may not: the first rule that fits says, otherwise the gate.",
             ty: Type::List(&Type::Object(&PERMISSION)),
+            default: Default::Names(&[]),
+        },
+        Field {
+            name: "agent_may",
+            doc: "Commands that the session's own agent and hooks may use beside those that they always may: answering gates, for instance.",
+            ty: Type::List(&USER_COMMAND),
             default: Default::Names(&[]),
         },
         Field {

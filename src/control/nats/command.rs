@@ -19,6 +19,7 @@ use super::{
     subject::{SESSION, Subjects},
 };
 use crate::{
+    control::caller::Caller,
     control::socket::{
         answer::{Answer, answer},
         ledger::Desk,
@@ -112,15 +113,15 @@ impl Ear {
         if meant.is_some_and(|id| id != self.id) {
             return Ok(());
         }
-        let request = match read(&asked.payload) {
-            Ok(request) => request,
+        let (caller, request) = match read(&asked.payload) {
+            Ok(read) => read,
             Err(why) => return say(client, asked.reply, &Reply::refused(why)).await,
         };
         let (client, desk, handle, events) =
             (client.clone(), desk.clone(), self.handle.clone(), self.subjects.events());
-        let lasts = request.lasts();
+        let (lasts, actor) = (request.lasts(), caller.over_nats(&self.id));
         let answering = async move {
-            let reply = match answer(&handle, &desk, By::Nats.into(), request).await {
+            let reply = match answer(&handle, &desk, actor, request).await {
                 Answer::Say(reply) => reply,
                 Answer::Watch(..) => {
                     Reply::refused(format!("records are not told here: they are in the stream, under {events}"))
@@ -193,11 +194,11 @@ fn text(value: Value) -> Option<String> {
     }
 }
 
-fn read(line: &[u8]) -> Result<Request, String> {
+fn read(line: &[u8]) -> Result<(Caller, Request), String> {
     if line.len() > LONGEST {
         return Err(format!("a request has at most {LONGEST} bytes"));
     }
-    message::read(line).map(|(_, request)| request)
+    message::read(line)
 }
 
 /// Says what became of a request, if somebody wants to know.

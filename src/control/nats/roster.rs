@@ -14,10 +14,13 @@ use super::{
     subject::is_plain,
 };
 use crate::{
-    control::socket::{
-        ledger::Desk,
-        message::{Question, Told},
-        view::Status,
+    control::{
+        caller::host,
+        socket::{
+            ledger::Desk,
+            message::{Question, Told},
+            view::Status,
+        },
     },
     engine::time::At,
     journal::record::rfc3339,
@@ -142,10 +145,4 @@ pub async fn signs(jetstream: &Context, prefix: &str) -> Result<Vec<Sign>, Troub
     }
     signs.sort_by(|one, other| other.seen.cmp(&one.seen));
     Ok(signs)
-}
-
-/// The name of this machine.
-pub fn host() -> String {
-    let name = rustix::system::uname();
-    name.nodename().to_string_lossy().into_owned()
 }

@@ -21,12 +21,12 @@ use tokio::{
 use super::{
     answer::{Answer, answer},
     ledger::Desk,
-    message::{self, Asides, Asker, LONGEST, Reply, Request, aside::Aside},
+    message::{self, Asides, LONGEST, Reply, Request, aside::Aside},
     tail::Tail,
 };
 use crate::{
-    control::nats::link::Link,
-    engine::event::By,
+    control::{caller::Caller, nats::link::Link},
+    engine::actor::By,
     runtime::{Handle, Live},
 };
 
@@ -44,6 +44,8 @@ pub(super) struct Reach {
     pub(super) live: broadcast::Sender<Live>,
     /// How the session stands with its NATS server, if it has one.
     pub(super) nats: Option<watch::Receiver<Link>>,
+    /// The session's id.
+    pub(super) session: String,
 }
 
 /// A client.
@@ -51,6 +53,8 @@ struct Connection {
     reader: BufReader<OwnedReadHalf>,
     writer: OwnedWriteHalf,
     reach: Reach,
+    /// Whose process it is, if it is one of the session's own.
+    process: Option<By>,
 }
 
 /// What came from a client.
@@ -61,9 +65,9 @@ enum Heard {
 }
 
 /// Talks with a client until one of the two has enough.
-pub(super) async fn serve(stream: UnixStream, reach: Reach) {
+pub(super) async fn serve(stream: UnixStream, process: Option<By>, reach: Reach) {
     let (reader, writer) = stream.into_split();
-    let connection = Connection { reader: BufReader::new(reader), writer, reach };
+    let connection = Connection { reader: BufReader::new(reader), writer, reach, process };
     if let Err(error) = connection.talk().await {
         tracing::info!("a client of the control socket was left: {error}");
     }
@@ -88,7 +92,7 @@ impl Connection {
                 Heard::Nothing => return Ok(()),
             };
             match message::read(&line) {
-                Ok((by, request)) => match self.answer(by, request).await {
+                Ok((caller, request)) => match self.answer(caller, request).await {
                     Next::Say(reply) => self.say(&reply).await?,
                     Next::Watch(tail, aside) => return self.watch(tail, aside).await,
                 },
@@ -110,9 +114,9 @@ impl Connection {
         })
     }
 
-    async fn answer(&self, by: Asker, request: Request) -> Next {
-        let Reach { handle, desk, journal, live, nats } = &self.reach;
-        match answer(handle, desk, By::from(by).into(), request).await {
+    async fn answer(&self, caller: Caller, request: Request) -> Next {
+        let Reach { handle, desk, journal, live, nats, session } = &self.reach;
+        match answer(handle, desk, caller.on_socket(self.process, session), request).await {
             Answer::Say(reply) => Next::Say(reply),
             Answer::Watch(from, asides) => {
                 let from = from.unwrap_or(*desk.news.borrow() + 1);

@@ -18,13 +18,15 @@ pub mod aside;
 use serde::{Deserialize, Serialize};
 
 use super::view::{GateView, HookView, ItemView, Status};
+pub use crate::control::caller::Asker;
 use crate::{
     control::{
+        caller::Caller,
         stop_view::{CheckpointView, JudgedView, LoopView, StopHookView},
         task_view::TaskView,
     },
     engine::{
-        event::{By, Event, StopHow},
+        event::{Event, StopHow},
         hooks::point::Point,
         ids::{GateId, ItemId, RunId},
         input::{Command, GateAnswer},
@@ -169,29 +171,6 @@ pub enum Which {
     All,
 }
 
-/// Who asks. Nobody can ask in the name of the config or of a timeout.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Asker {
-    /// A command line, or a program of one's own.
-    #[default]
-    Cli,
-    /// A screen.
-    Tui,
-    /// The agent, by a tool.
-    Mcp,
-}
-
-impl From<Asker> for By {
-    fn from(asker: Asker) -> Self {
-        match asker {
-            Asker::Cli => Self::Cli,
-            Asker::Tui => Self::Tui,
-            Asker::Mcp => Self::Mcp,
-        }
-    }
-}
-
 /// What a request means: something for the engine, something to look up, or a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Meaning {
@@ -322,26 +301,27 @@ impl From<Command> for Request {
 #[derive(Deserialize)]
 struct Envelope {
     v: Option<u32>,
-    #[serde(default)]
-    by: Asker,
+    #[serde(flatten)]
+    caller: Caller,
 }
 
 /// A request as it is sent.
 #[derive(Serialize)]
 struct Sent<'a> {
     v: u32,
-    by: Asker,
+    #[serde(flatten)]
+    caller: Caller,
     #[serde(flatten)]
     request: &'a Request,
 }
 
 /// The line of a request, newline included.
 pub fn ask(by: Asker, request: &Request) -> String {
-    line(&Sent { v: VERSION, by, request })
+    line(&Sent { v: VERSION, caller: Caller::here(by), request })
 }
 
 /// Reads a request; the error is for whoever sent it.
-pub fn read(line: &[u8]) -> Result<(Asker, Request), String> {
+pub fn read(line: &[u8]) -> Result<(Caller, Request), String> {
     let wrong = |error: serde_json::Error| format!("not a request: {error}");
     let envelope: Envelope = serde_json::from_slice(line).map_err(wrong)?;
     match envelope.v {
@@ -351,7 +331,7 @@ pub fn read(line: &[u8]) -> Result<(Asker, Request), String> {
         }
         None => return Err(format!("`v` is missing; this creel speaks version {VERSION}")),
     }
-    Ok((envelope.by, serde_json::from_slice(line).map_err(wrong)?))
+    Ok((envelope.caller, serde_json::from_slice(line).map_err(wrong)?))
 }
 
 /// An answer.
@@ -454,8 +434,8 @@ mod tests {
 
     fn read_back(command: &Command) -> Command {
         let line = ask(Asker::Tui, &command.clone().into());
-        let (by, request) = read(line.trim_end().as_bytes()).expect("a request");
-        assert_eq!(By::from(by), By::Tui);
+        let (caller, request) = read(line.trim_end().as_bytes()).expect("a request");
+        assert_eq!(caller.by, Asker::Tui);
         match request.meaning() {
             Meaning::Command(command) => command,
             Meaning::Question(_) | Meaning::Judgement(_) | Meaning::Watch(..) => panic!("{line} is no command"),

@@ -147,6 +147,7 @@ impl State {
             Event::Unpaused { .. } => self.steering.paused = false,
             Event::MessageQueued { by, text } => {
                 self.steering.messages.push(QueuedMessage { by: by.by, text: text.clone() });
+                self.steering.queued_in.note(by.by, self.turns.last);
             }
             Event::StopRequested { how, .. } => self.stop_requested(*how),
             Event::ProcessStarted { pid, started } => self.processes.push((*pid, *started)),

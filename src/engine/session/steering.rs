@@ -9,6 +9,7 @@ use super::{
 };
 use crate::engine::{
     Step,
+    actor::UserCommand,
     effect::Effect,
     event::{Actor, By, Event, PromptSent, StopHow},
     hooks::{dispatch::Dispatch, point::Point, resolve::HookRef},
@@ -30,6 +31,8 @@ pub struct Steering {
     pub stop: Option<StopHow>,
     /// What was said that the agent has not answered, oldest first.
     pub messages: Vec<QueuedMessage>,
+    /// When agents and hooks queued their last message.
+    pub queued_in: QueuedIn,
 }
 
 /// Something that was said to the agent.
@@ -54,10 +57,51 @@ impl Steering {
     }
 }
 
+/// When agents and hooks queued their last message: each may queue one per turn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QueuedIn {
+    agent: Option<TurnId>,
+    hook: Option<TurnId>,
+}
+
+impl QueuedIn {
+    /// Notes a message.
+    pub(in crate::engine) fn note(&mut self, by: By, turn: TurnId) {
+        match by {
+            By::Agent => self.agent = Some(turn),
+            By::Hook => self.hook = Some(turn),
+            By::Tui | By::Cli | By::Mcp | By::Nats | By::Policy | By::Timeout => {}
+        }
+    }
+
+    fn has(self, by: By, turn: TurnId) -> bool {
+        match by {
+            By::Agent => self.agent == Some(turn),
+            By::Hook => self.hook == Some(turn),
+            By::Tui | By::Cli | By::Mcp | By::Nats | By::Policy | By::Timeout => false,
+        }
+    }
+}
+
 impl State {
+    /// Why the session's own agent or hook may not give this command, if it may not.
+    fn keeps_from(&self, actor: &Actor, command: &Command) -> Option<String> {
+        let wanted = command.of_the_user().filter(|_| actor.by.is_supervised())?;
+        let first_message = wanted == UserCommand::Message && !self.steering.queued_in.has(actor.by, self.turns.last);
+        if first_message || self.plan().agent_may.contains(&wanted) {
+            return None;
+        }
+        let whom = if actor.by == By::Hook { "a hook" } else { "the agent" };
+        let (what, name) = (wanted.describe(), wanted.name());
+        Some(format!("{whom} may not {what}: only a person may; `agent_may: [{name}]` in the config allows it"))
+    }
+
     pub(crate) fn on_command(&self, by: &Actor, command: Command, now: At) -> Step {
         if let Some(outcome) = self.outcome() {
             return Step::refuse(format!("the session has ended ({outcome:?})").to_lowercase());
+        }
+        if let Some(why) = self.keeps_from(by, &command) {
+            return Step::refuse(why);
         }
         match command {
             Command::Pause if self.steering.paused => Step::refuse("the session is paused already"),

@@ -6,7 +6,7 @@ use super::{
     context::RuleOutcome,
     guard::{Guards, Sight},
     judging::Judging,
-    loops::AgentLoop,
+    loops::{AgentLoop, LoopGuards},
     registry::Registered,
 };
 use crate::engine::{
@@ -45,10 +45,10 @@ impl State {
             }
             // A journal can come with a clone: what nobody can register is not taken from there either.
             Event::StopHookRegistered { hook, .. } if !matches!(hook.judge, Judge::Preset(_)) => {}
-            Event::StopHookRegistered { hook_id, task, hook, metadata, .. } => {
-                let (id, task, metadata) = (hook_id.clone(), task.clone(), metadata.clone());
+            Event::StopHookRegistered { hook_id, task, hook, metadata, by } => {
+                let (id, task, metadata, by) = (hook_id.clone(), task.clone(), metadata.clone(), by.by);
                 self.stop.last += 1;
-                self.stop.registered.push(Registered { id, task, hook: (**hook).clone(), metadata });
+                self.stop.registered.push(Registered { id, task, hook: (**hook).clone(), metadata, by });
             }
             Event::StopHooksCleared { hooks, .. } => self.stop.registered.retain(|known| !hooks.contains(&known.id)),
             Event::CompletionPromised { reason, .. } => self.stop.promised = Some(reason.clone()),
@@ -68,6 +68,7 @@ impl State {
                 judging: None,
                 results: Vec::new(),
                 decided: None,
+                guards: LoopGuards::default(),
                 is_over: false,
             });
         }
@@ -76,6 +77,7 @@ impl State {
         {
             known.iteration = *iteration;
             known.decided = None;
+            known.guards.advance();
         }
         if let Event::JudgementAsked { asked, .. } = event
             && let Some(known) = self.loop_mut(&asked.id)
@@ -155,6 +157,7 @@ impl State {
         let outside = self.is_led_from_outside();
         let Some(known) = self.loop_mut(id) else { return };
         if let Some(judging) = known.judging.take() {
+            known.guards.judge(judging.facts(&judging.results));
             known.results = judging.results;
         }
         let (action, reason, task) = (decided.action, decided.reason.clone(), known.task.clone());
@@ -199,7 +202,9 @@ impl State {
             return;
         }
         for known in self.stop.loops.iter_mut().filter(|known| known.task == task) {
-            known.decided.take_if(|decided| decided.action == Action::Escalate);
+            if known.decided.take_if(|decided| decided.action == Action::Escalate).is_some() {
+                known.guards = LoopGuards::default();
+            }
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Asking the stop hooks in order: who is next, and what they say together.
 //!
 //! # Invariants
-//! - The first that completes or escalates decides, and no later one is asked. Otherwise the last one's word stands.
+//! - Of the hooks that decide, the first that completes or escalates counts, and no later one is asked. Otherwise the last
+//!   one's word stands.
+//! - Hooks that agents registered can turn complete into continue or escalate, and continue into escalate; never the other
+//!   way round.
 //! - Hooks that are switched off, or whose conditions do not hold, are as if they were not there.
 
 use std::collections::BTreeMap;
@@ -9,7 +12,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{Action, StopResult, context::AgentContext, preset};
-use crate::engine::policy::{Judge, StopHook, When};
+use crate::engine::policy::{Judge, Preset, StopHook, When};
 
 /// A hook as it takes part.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +23,40 @@ pub struct Voice<'a> {
     pub hook: &'a StopHook,
     /// What it judges: the context of its task.
     pub context: &'a AgentContext,
+    /// What its word counts for.
+    pub weight: Weight,
+}
+
+/// What the word of a hook counts for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weight {
+    /// It decides.
+    Decides,
+    /// It can only make the decision stricter: an agent registered it.
+    OnlyStricter,
+}
+
+impl Voice<'_> {
+    /// Whether it has a say after what was said before.
+    fn is_asked(&self, standing: Option<Action>) -> bool {
+        match (self.weight, standing) {
+            (Weight::Decides, standing) => matches!(standing, None | Some(Action::Continue)),
+            (Weight::OnlyStricter, standing) => standing != Some(Action::Escalate) && !self.has_nothing_to_judge(),
+        }
+    }
+
+    /// A hook for validation rules where there are none would veto every completion.
+    fn has_nothing_to_judge(&self) -> bool {
+        self.hook.judge == Judge::Preset(Preset::Validation) && self.context.validation_results.is_empty()
+    }
+
+    /// Whether its word replaces what was said before.
+    fn prevails(&self, said: Action) -> bool {
+        match (self.weight, said) {
+            (Weight::Decides, _) | (Weight::OnlyStricter, Action::Continue | Action::Escalate) => true,
+            (Weight::OnlyStricter, Action::Complete) => false,
+        }
+    }
 }
 
 /// What is known once everybody who matters was asked.
@@ -55,17 +92,19 @@ pub fn consult<'a>(voices: &[Voice<'a>], answers: &Answers, is_on: &dyn Fn(&Stop
     let mut asked = Vec::new();
     let mut keep = Vec::new();
     for voice in voices {
+        if !voice.is_asked(standing.as_ref().map(|(_, result)| result.action)) {
+            continue;
+        }
         match said(voice.hook, voice.context, answers, is_on) {
             None => continue,
             Some(Err(command)) => return Counsel::Ask(command, voice.context),
             Some(Ok(Said { result, kept })) => {
                 keep.extend(kept);
                 asked.push((voice.id.to_owned(), result.clone()));
-                standing = Some((voice, result));
+                if voice.prevails(result.action) {
+                    standing = Some((voice, result));
+                }
             }
-        }
-        if standing.as_ref().is_some_and(|(_, result)| result.action != Action::Continue) {
-            break;
         }
     }
     Counsel::Decided(Box::new(match standing {

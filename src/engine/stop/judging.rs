@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use super::{
     Action, StopResult,
-    chain::{self, Answers, Counsel, Voice},
+    chain::{self, Answers, Counsel, Voice, Weight},
     checkpoint::ToKeep,
     context::{AgentContext, RuleOutcome},
-    guard::Sight,
+    guard::{Guards, Sight},
     loops::{AgentLoop, Asked, Rules},
     rule::RuleResult,
 };
@@ -73,6 +73,12 @@ impl Judging {
     /// The runs in flight.
     pub fn runs(&self) -> impl Iterator<Item = &Running> {
         self.checking.iter().chain(&self.running)
+    }
+
+    /// What guards see of work that the agent asked to have judged.
+    pub(super) fn facts<'a>(&'a self, results: &'a [RuleOutcome]) -> Sight<'a> {
+        let (files, said) = self.asked.as_ref().map_or((&[][..], ""), |asked| (&asked.files, &asked.said));
+        Sight { rules: results, files, said }
     }
 
     pub(crate) fn rule_started(&mut self, rule: Running) {
@@ -160,8 +166,13 @@ impl State {
 
     fn ask_hooks(&self, about: Option<&AgentLoop>, judging: &Judging, now: At) -> Step {
         let seats = self.seats(about, judging, now);
+        // In a loop of its own the agent's hooks decide about the agent's task.
+        let weight = |hook: &StopHook| match about {
+            None if self.stop.registered.iter().any(|known| known.id == hook.name) => Weight::OnlyStricter,
+            None | Some(_) => Weight::Decides,
+        };
         let voices: Vec<Voice<'_>> =
-            seats.iter().map(|(hook, context)| Voice { id: &hook.name, hook, context }).collect();
+            seats.iter().map(|(hook, context)| Voice { id: &hook.name, hook, context, weight: weight(hook) }).collect();
         match chain::consult(&voices, &judging.answers, &|hook| self.stop_hook_is_on(hook)) {
             Counsel::Ask(hook, context) => self.start_stop_hook(about, judging, hook, context),
             Counsel::Decided(verdict) => self.conclude_judging(about, judging, *verdict, now),
@@ -233,21 +244,36 @@ impl State {
         events.into_iter().fold(Step::default(), Step::and)
     }
 
-    /// What stands above the hooks of the main line: a loop that was decided to escalate; a guard, where they go on.
+    /// What overrules the hooks: in the main line a loop that was decided to escalate; everywhere a guard, where they continue.
     fn overruled(&self, about: Option<&AgentLoop>, judging: &Judging, verdict: chain::Verdict) -> chain::Verdict {
-        if about.is_some() {
-            return verdict;
+        if let Some(about) = about {
+            let is_last = about.iteration >= about.max_iterations;
+            let seen = || about.guards.with(judging.facts(&judging.results));
+            return if is_last { verdict } else { self.guarded(verdict, seen, &judging.results) };
         }
         if let Some((hook, task, reason)) = &self.stop.escalated {
             let result = StopResult::new(Action::Escalate, reason.clone());
             return chain::Verdict { hook: hook.clone(), task: task.clone(), result, ..verdict };
         }
         let is_last = self.iterations.current >= self.max_iterations();
-        if verdict.result.action != Action::Continue || is_last {
+        if is_last {
             return verdict;
         }
         let sight = Sight { rules: &judging.results, files: &self.iterations.files, said: &self.turns.said };
-        match self.stop.guards.after(sight).alarm(&self.plan().stop, &judging.results) {
+        self.guarded(verdict, || self.stop.guards.after(sight), &judging.results)
+    }
+
+    /// The verdict, unless the work is to go on and a guard sees that it leads nowhere.
+    fn guarded(
+        &self,
+        verdict: chain::Verdict,
+        seen: impl FnOnce() -> Guards,
+        results: &[RuleOutcome],
+    ) -> chain::Verdict {
+        if verdict.result.action != Action::Continue {
+            return verdict;
+        }
+        match seen().alarm(&self.plan().stop, results) {
             Some(alarm) => {
                 let result = StopResult::new(Action::Escalate, alarm.reason);
                 chain::Verdict { hook: alarm.guard.into(), result, ..verdict }

@@ -7,6 +7,7 @@
 //! - A task has at most one loop that is open, and a loop at most one judgement in flight.
 //! - A loop that was decided to escalate blocks its task, once, and holds the session at the end of the turn. Until a person
 //!   has looked it neither goes on nor completes anything, whatever is decided about it meanwhile.
+//! - A loop completes its task only if the last judgement of its iteration said complete.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,6 +16,7 @@ use super::{
     Action, StopResult,
     checkpoint::ToKeep,
     context::{Draft, RuleOutcome},
+    guard::{Guards, Sight},
     judging::Judging,
     promise::Promise,
 };
@@ -51,8 +53,34 @@ pub struct AgentLoop {
     pub results: Vec<RuleOutcome>,
     /// What was decided last about the iteration that it is in.
     pub decided: Option<StopResult>,
+    /// What the guards have seen of it.
+    pub guards: LoopGuards,
     /// Whether it is over.
     pub is_over: bool,
+}
+
+/// What the guards have seen of a loop. An iteration counts once, however often the agent has it judged.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LoopGuards {
+    /// Before the iteration that it is in.
+    before: Guards,
+    /// With the last judgement of that iteration.
+    now: Guards,
+}
+
+impl LoopGuards {
+    /// What they would have seen with this judgement.
+    pub(super) fn with(&self, sight: Sight<'_>) -> Guards {
+        self.before.after(sight)
+    }
+
+    pub(super) fn judge(&mut self, sight: Sight<'_>) {
+        self.now = self.with(sight);
+    }
+
+    pub(super) fn advance(&mut self) {
+        self.before = self.now.clone();
+    }
 }
 
 /// Something that an agent asks about a loop of its own.
@@ -116,6 +144,13 @@ pub enum Rules {
     Check,
     /// What they said last is good enough.
     AsLast,
+}
+
+impl AgentLoop {
+    /// Whether the last judgement of its iteration said complete.
+    fn is_judged_complete(&self) -> bool {
+        self.decided.as_ref().is_some_and(|decided| decided.action == Action::Complete)
+    }
 }
 
 impl State {
@@ -225,7 +260,7 @@ impl State {
         if self.waits_for_a_person(known) {
             return Err(format!("{id} waits for a person: its task is blocked"));
         }
-        if known.decided.as_ref().is_some_and(|decided| decided.action == Action::Complete) {
+        if known.is_judged_complete() {
             return Err(format!("{id} is decided to be complete: complete it"));
         }
         let (task, iteration) = (known.task.clone(), known.iteration);
@@ -245,6 +280,15 @@ impl State {
                     "{id} waits for a person: its task is blocked, and is not completed; end your turn, or complete the \
                      iteration with {}",
                     Promise::Blocked
+                ));
+            }
+            Promise::Complete if !known.is_judged_complete() => {
+                let last = known.decided.as_ref().map_or("it has not been judged".to_owned(), |decided| {
+                    format!("its last judgement said {}: {}", decided.action.name().to_uppercase(), decided.reason)
+                });
+                return Err(format!(
+                    "{id} is not complete: {last}. Have the iteration judged with iteration_validate, and complete it once that \
+                     says COMPLETE; hook_register sets what decides"
                 ));
             }
             Promise::Complete => {

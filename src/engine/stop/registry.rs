@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::engine::{
     Step,
-    event::{Actor, Event},
+    event::{Actor, By, Event},
     hooks::{point::Point, resolve::HookRef},
     policy::{Judge, Preset, StopHook},
     session::State,
@@ -26,8 +26,10 @@ pub struct Registered {
     pub task: String,
     /// What it does.
     pub hook: StopHook,
-    /// What whoever registered it wants to know of it.
+    /// What its registrant noted about it.
     pub metadata: Map<String, Value>,
+    /// Who registered it.
+    pub by: By,
 }
 
 impl Registered {
@@ -70,9 +72,11 @@ impl State {
         })
     }
 
-    /// Takes the hooks of a task away; also none.
+    /// Removes the hooks of a task; an agent or hook removes only those that agents and hooks registered.
     pub(crate) fn clear_stop_hooks(&self, by: &Actor, task: String) -> Step {
-        let hooks = self.stop.registered.iter().filter(|known| known.task == task).map(|known| known.id.clone());
+        let may = |known: &&Registered| !by.by.is_supervised() || known.by.is_supervised();
+        let hooks = self.stop.registered.iter().filter(|known| known.task == task).filter(may);
+        let hooks = hooks.map(|known| known.id.clone());
         Step::record(Event::StopHooksCleared { hooks: hooks.collect(), task, by: by.clone() })
     }
 

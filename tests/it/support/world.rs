@@ -156,6 +156,7 @@ pub struct Script {
 
 pub fn plan() -> Plan {
     Plan {
+        agent_may: Vec::new(),
         max_iterations: 20,
         context: Context::Fresh,
         max_hook_retries: 5,

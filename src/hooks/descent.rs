@@ -1,0 +1,103 @@
+//! Whether a process belongs to a session: its agent, one of its hooks, or something that these started.
+//!
+//! Owns the reading of marks and of the chain of parents. Does not decide what such a process may do: see
+//! [`crate::engine::actor`].
+//!
+//! A process belongs to the session if its environment carries the session's mark, or if it descends from this process
+//! without being in its process group: agents and hooks have groups of their own, while an editor that the user opened
+//! from the screen shares ours.
+//!
+//! # Invariants
+//! - Where `/proc` can be read, a process that cannot be found any more counts as the agent's: a person's client waits for
+//!   its answer.
+
+use std::fs;
+
+use super::sweep;
+use crate::engine::actor::By;
+
+/// What a mark says about its owner, if it is one of this session's: `SESSION/run-7` is a hook, anything else the agent.
+pub fn of_marks(marks: &str, session: &str) -> Option<By> {
+    let mut own = marks.split(' ').filter_map(|mark| mark.strip_prefix(session)?.strip_prefix('/'));
+    own.next_back().map(|rest| if rest.starts_with("run-") { By::Hook } else { By::Agent })
+}
+
+/// Whose process this is; nothing, if it is not one of this session's, which this process runs.
+pub fn of_process(pid: i32, session: &str) -> Option<By> {
+    let us = sweep::own_pid();
+    // Without `/proc` there is only the mark that the caller sends along.
+    let our_group = sweep::group_of(us)?;
+    if pid == us {
+        return None;
+    }
+    if sweep::group_of(pid).is_none() {
+        return Some(By::Agent);
+    }
+    let mut descends = false;
+    let mut eldest = pid;
+    let mut ancestor = Some(pid);
+    while let Some(current) = ancestor.filter(|current| *current > 1) {
+        if current == us {
+            descends = sweep::group_of(eldest) != Some(our_group);
+            break;
+        }
+        if let Some(by) = marks_of(current).and_then(|marks| of_marks(&marks, session)) {
+            return Some(by);
+        }
+        eldest = current;
+        ancestor = sweep::parent_of(current);
+    }
+    descends.then_some(By::Agent)
+}
+
+fn marks_of(pid: i32) -> Option<String> {
+    let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut variables = environ.split(|byte| *byte == 0);
+    let value = variables.find_map(|variable| variable.strip_prefix(sweep::MARK.as_bytes())?.strip_prefix(b"="))?;
+    Some(String::from_utf8_lossy(value).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_tells_the_agent_from_a_hook_and_from_another_session() {
+        let of = |marks| of_marks(marks, "s1");
+        assert_eq!(of("s1/turn-3"), Some(By::Agent));
+        assert_eq!(of("s1/agent"), Some(By::Agent));
+        assert_eq!(of("s1/run-7"), Some(By::Hook));
+        assert_eq!(of("outer/turn-1 s1/run-7"), Some(By::Hook));
+        assert_eq!(
+            of("s1/turn-1 inner/run-2"),
+            Some(By::Agent),
+            "an inner session of the agent's is still the agent's"
+        );
+        assert_eq!(["", "s1", "s12/turn-1", "other/turn-1"].map(of), [None; 4]);
+    }
+
+    #[test]
+    fn the_process_itself_and_its_parent_are_no_part_of_the_session() {
+        let us = sweep::own_pid();
+        assert_eq!(of_process(us, "a session without processes"), None);
+        let parent = sweep::parent_of(us).filter(|parent| *parent > 1);
+        assert_eq!(parent.and_then(|parent| of_process(parent, "a session without processes")), None);
+    }
+
+    #[test]
+    fn a_child_in_a_group_of_its_own_is_the_agents_and_one_in_ours_is_the_users() {
+        use std::{os::unix::process::CommandExt as _, process::Command};
+        let belongs = |group| {
+            let mut child = Command::new("sleep").arg("60").process_group(group).spawn().expect("sleep is everywhere");
+            let pid = i32::try_from(child.id()).expect("a process number");
+            let by = of_process(pid, "a session without marks");
+            child.kill().and_then(|()| child.wait()).expect("it is ours");
+            by
+        };
+        let our_group = sweep::group_of(sweep::own_pid()).unwrap_or(0);
+        if our_group > 0 {
+            assert_eq!(belongs(0), Some(By::Agent));
+            assert_eq!(belongs(our_group), None);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Who gave a command, and what the session's own agent and hooks may not do.
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    acp_agent,
+    project::{Project, until},
+};
+
+const CREEL: &str = env!("CARGO_BIN_EXE_creel");
+
+/// A session whose agent runs this in its turn and promises that all is done, while its test never passes.
+fn judged(run: &str, more: &str) -> Project {
+    let config = format!(
+        "prompt: GOAL\nagents: {{ demo: {{ script: scenario.yaml }} }}\nmax_iterations: 1\nmax_hook_retries: 0\n\
+         hooks: {{ stop: [{{ name: tests, command: 'exit 2' }}] }}\n{more}\n"
+    );
+    let turns = json!({ "turns": [{ "run": run, "say": "<promise>COMPLETE</promise>" }] });
+    Project::with(&config).file("scenario.yaml", &turns.to_string())
+}
+
+/// Runs creel in the shell of an agent or a hook, and keeps its exit code and what it says in `code` and `told`.
+fn try_it(arguments: &str) -> String {
+    format!("'{CREEL}' {arguments} >told 2>&1; echo $? >code")
+}
+
+fn refusal(project: &Project) -> String {
+    assert_eq!(project.read("code"), "1\n", "{}", project.read("told"));
+    project.read("told")
+}
+
+#[test]
+fn an_agent_cannot_switch_off_the_test_that_judges_it() {
+    let project = judged(&try_it("hooks disable tests"), "");
+    let ran = project.run();
+    assert_eq!((ran.code, project.outcome().as_deref()), (5, Some("forced")), "{}{}", ran.out, ran.err);
+    let told = refusal(&project);
+    assert!(told.contains("the agent may not run, cancel, enable or disable hooks"), "{told}");
+    assert!(told.contains("agent_may: [hooks]"), "{told}");
+    assert!(project.kind("hook_disabled").is_empty());
+}
+
+#[test]
+fn an_agent_is_known_without_its_environment_and_in_a_session_of_its_own() {
+    let project = judged(&format!("env -i HOME=\"$HOME\" setsid sh -c {}", quoted(&try_it("pause -s s"))), "");
+    project.run();
+    assert!(refusal(&project).contains("the agent may not pause the session"));
+    assert!(project.kind("paused").is_empty());
+}
+
+#[test]
+fn a_hook_may_not_act_as_the_user_either() {
+    let hooks = format!("hooks: {{ post_iteration: [{{ name: sly, command: {} }}] }}", json!(try_it("stop --now")));
+    let config = format!("prompt: GOAL\nagents: {{ demo: {{ script: scenario.yaml }} }}\nmax_iterations: 1\n{hooks}\n");
+    let project = Project::with(&config).file("scenario.yaml", "turns: [{ say: working }]\n");
+    project.run();
+    assert!(refusal(&project).contains("a hook may not stop the session"));
+    assert!(project.kind("stop_requested").is_empty());
+}
+
+#[test]
+fn the_config_can_allow_a_command_to_agents() {
+    let project = judged(&try_it("hooks disable tests"), "agent_may: [hooks]");
+    let ran = project.run();
+    assert_eq!((ran.code, project.outcome().as_deref()), (0, Some("complete")), "{}{}", ran.out, ran.err);
+    let [disabled] = &project.kind("hook_disabled")[..] else { panic!("one hook was switched off") };
+    assert_eq!((&disabled["by"], disabled.get("user")), (&json!("agent"), None));
+}
+
+#[test]
+fn an_agent_may_queue_one_message_per_turn_and_work_on_tasks() {
+    let run = format!(
+        "'{CREEL}' message first && '{CREEL}' task add Publish --id publish && '{CREEL}' task done publish && {}",
+        try_it("message second")
+    );
+    let project = judged(&run, "");
+    project.run();
+    assert!(refusal(&project).contains("the agent may not queue more than one message per turn"));
+    let by = |kind: &str| project.kind(kind).iter().map(|record| record["by"].clone()).collect::<Vec<_>>();
+    assert_eq!(by("message_queued"), ["agent"]);
+    assert_eq!((by("task_created"), by("task_completed")), (vec![json!("agent")], vec![json!("agent")]));
+}
+
+#[test]
+fn an_agent_cannot_answer_its_own_permission_request() {
+    let answer = try_it("gate answer 1 allow_once -s s");
+    let script = json!({"turns": [[
+        {"spawn": format!("until '{CREEL}' gate list -s s --json | grep -q permission; do sleep 0.05; done; {answer}; touch tried")},
+        {"ask": {"tool": {"toolCallId": "x", "title": "rm -rf /", "kind": "execute"}}},
+        {"say": "{outcome}"},
+    ]]});
+    let config =
+        format!("prompt: GOAL\nagent: a\nagents: {{ a: {{ acp: \"'{}' script.json log\" }} }}\n", acp_agent().display());
+    let project = Project::with(&config).file("script.json", &script.to_string());
+    let ran = project.creel(&["run", "--detach", "--trust", "-s", "s"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    until("the agent tried", || project.root().join("tried").exists());
+    assert!(refusal(&project).contains("the agent may not answer gates"));
+    assert!(project.kind("gate_answered").is_empty());
+    assert_eq!(project.creel(&["gate", "answer", "1", "reject_once", "-s", "s"]).code, 0);
+    let [answered] = &project.kind("gate_answered")[..] else { panic!("one answer") };
+    assert_eq!(answered["by"], "cli");
+    assert!(person(answered), "{answered}");
+    project.creel(&["stop", "--now", "-s", "s"]);
+    until("it is over", || project.outcome().is_some());
+}
+
+#[test]
+fn a_persons_command_is_recorded_and_shown_with_user_and_host() {
+    let project = Project::with("prompt: GOAL\nagents: { demo: { script: scenario.yaml } }\ngates: { delivery: ask }\n")
+        .file("scenario.yaml", "turns: [{ run: 'until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done', say: ok }]\n");
+    let mut session = project.start();
+    session.wait_for("prompt_sent");
+    let said = project.command(&["message", "look at the tests", "-s", "s"]).env("USER", "ada").output().expect("it ran");
+    assert!(said.status.success());
+    let [queued] = &project.kind("message_queued")[..] else { panic!("one message") };
+    assert!(queued["by"] == "cli" && person(queued), "{queued}");
+    project.creel(&["stop", "--now", "-s", "s"]);
+    session.end();
+}
+
+/// Whether a record names the person who gave the command, and the machine.
+fn person(record: &Value) -> bool {
+    [&record["user"], &record["host"]].iter().all(|name| name.as_str().is_some_and(|name| !name.is_empty()))
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
