@@ -302,6 +302,7 @@ fn began(plan: Plan, id: String, cwd: &Path) -> SessionStarted {
 
 fn plan(max_iterations: u32, agent: &str, hooks: BTreeMap<Point, Vec<HookSpec>>) -> Plan {
     Plan {
+        agent_may: Vec::new(),
         max_iterations,
         context: Context::Fresh,
         max_hook_retries: 5,

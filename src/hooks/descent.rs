@@ -7,9 +7,8 @@
 //! without being in its process group: agents and hooks have groups of their own, while an editor that the user opened
 //! from the screen shares ours.
 //!
-//! # Invariants
-//! - Where `/proc` can be read, a process that cannot be found any more counts as the agent's: a person's client waits for
-//!   its answer.
+//! What is asked of a process that is gone already is answered by the mark that it sent along: a screen may leave before the
+//! session has read its last key.
 
 use std::fs;
 
@@ -29,9 +28,6 @@ pub fn of_process(pid: i32, session: &str) -> Option<By> {
     let our_group = sweep::group_of(us)?;
     if pid == us {
         return None;
-    }
-    if sweep::group_of(pid).is_none() {
-        return Some(By::Agent);
     }
     let mut descends = false;
     let mut eldest = pid;

@@ -89,8 +89,10 @@ fn an_agent_cannot_answer_its_own_permission_request() {
         {"ask": {"tool": {"toolCallId": "x", "title": "rm -rf /", "kind": "execute"}}},
         {"say": "{outcome}"},
     ]]});
-    let config =
-        format!("prompt: GOAL\nagent: a\nagents: {{ a: {{ acp: \"'{}' script.json log\" }} }}\n", acp_agent().display());
+    let config = format!(
+        "prompt: GOAL\nagent: a\nagents: {{ a: {{ acp: \"'{}' script.json log\" }} }}\n",
+        acp_agent().display()
+    );
     let project = Project::with(&config).file("script.json", &script.to_string());
     let ran = project.creel(&["run", "--detach", "--trust", "-s", "s"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
@@ -107,11 +109,15 @@ fn an_agent_cannot_answer_its_own_permission_request() {
 
 #[test]
 fn a_persons_command_is_recorded_and_shown_with_user_and_host() {
-    let project = Project::with("prompt: GOAL\nagents: { demo: { script: scenario.yaml } }\ngates: { delivery: ask }\n")
-        .file("scenario.yaml", "turns: [{ run: 'until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done', say: ok }]\n");
+    let project =
+        Project::with("prompt: GOAL\nagents: { demo: { script: scenario.yaml } }\ngates: { delivery: ask }\n").file(
+            "scenario.yaml",
+            "turns: [{ run: 'until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done', say: ok }]\n",
+        );
     let mut session = project.start();
     session.wait_for("prompt_sent");
-    let said = project.command(&["message", "look at the tests", "-s", "s"]).env("USER", "ada").output().expect("it ran");
+    let said =
+        project.command(&["message", "look at the tests", "-s", "s"]).env("USER", "ada").output().expect("it ran");
     assert!(said.status.success());
     let [queued] = &project.kind("message_queued")[..] else { panic!("one message") };
     assert!(queued["by"] == "cli" && person(queued), "{queued}");

@@ -301,7 +301,10 @@ fn an_agent_reaches_its_own_session() {
     let places = [(".", "from inside"), ("sub", "from a project in it"), ("/", "from elsewhere")];
     let runs: Vec<String> = places.iter().map(|(from, what)| format!("\"{}\"", say(from, what))).collect();
     let turn = format!("  - {{ say: one, run: [{}] }}\n  - say: <promise>COMPLETE</promise>\n", runs.join(", "));
-    let hook = format!("hooks: {{ session_start: [{{ command: \"{}\" }}] }}\n", say("sub", "from a hook"));
+    let hook = format!(
+        "agent_may: [message]\nhooks: {{ session_start: [{{ command: \"{}\" }}] }}\n",
+        say("sub", "from a hook")
+    );
     let project = scripted(&hook, &turn).file("sub/creel.yaml", "prompt: OTHER\n");
     assert_eq!(project.run().code, 0);
     let heard: Vec<_> = project.kind("message_queued").iter().map(|record| record["text"].to_string()).collect();

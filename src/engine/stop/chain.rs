@@ -96,7 +96,7 @@ pub fn consult<'a>(voices: &[Voice<'a>], answers: &Answers, is_on: &dyn Fn(&Stop
             continue;
         }
         match said(voice.hook, voice.context, answers, is_on) {
-            None => continue,
+            None => {}
             Some(Err(command)) => return Counsel::Ask(command, voice.context),
             Some(Ok(Said { result, kept })) => {
                 keep.extend(kept);
