@@ -15,7 +15,7 @@ use creel::engine::{
         context::AgentContext,
         loops::{Asked, LoopCommand, Rules},
         promise::Promise,
-        registry::Registration,
+        registry::{Registered, Registration},
     },
     tasks::{
         command::{NewTask, TaskCommand},
@@ -443,7 +443,7 @@ fn an_agent_clears_only_the_hooks_that_it_registered_itself() {
     tool(&mut world, register(&id, Preset::Validation));
     world.input(Input::Command { by: By::Agent.into(), command: register(&id, Preset::Promise) });
     world.input(Input::Command { by: By::Agent.into(), command: Command::ClearStopHooks(id.clone()) });
-    let left: Vec<_> = world.state.stop.registered.iter().map(|known| known.preset()).collect();
+    let left: Vec<_> = world.state.stop.registered.iter().map(Registered::preset).collect();
     assert_eq!(left, ["validation"]);
 }
 

@@ -7,10 +7,10 @@ use super::class;
 /// What is understood means the same when it is written again.
 pub fn run(input: &[u8]) -> String {
     match read(input) {
-        Ok((by, request)) => {
-            let line = ask(by, &request);
-            let (by_again, again) = read(line.trim_end().as_bytes()).expect("what is written is read");
-            assert_eq!((by_again, &again), (by, &request), "a request changes when it is written again");
+        Ok((caller, request)) => {
+            let line = ask(caller.by, &request);
+            let (caller_again, again) = read(line.trim_end().as_bytes()).expect("what is written is read");
+            assert_eq!((caller_again.by, &again), (caller.by, &request), "a request changes when it is written again");
             assert_eq!(line.matches('\n').count(), 1, "a request is one line");
             match request.meaning() {
                 Meaning::Command(command) => class(&format!("{command:?}")),
