@@ -38,7 +38,7 @@ use event::{DeliverRest, Event, HookFinished, Outcome};
 use hooks::{
     dispatch::{self, Dispatch},
     point::{Broken, Point},
-    verdict::{self, RunEnd, RunResult},
+    verdict::{self, Reply, RunEnd, RunResult},
 };
 use ids::RunId;
 use input::Input;
@@ -164,7 +164,7 @@ fn trouble(dispatch: &Dispatch, finished: &HookFinished, escalates: bool) -> Opt
     }
     let HookFinished { hook, point, end, .. } = finished;
     let what = match end {
-        RunEnd::Exit(0) => verdict::UNREADABLE.to_owned(),
+        RunEnd::Exit(0) => finished.reply.as_ref().and_then(Reply::problem).unwrap_or_default().to_owned(),
         RunEnd::Exit(code) => format!("its command could not be run (exit {code})"),
         RunEnd::Signal(_) | RunEnd::TimedOut | RunEnd::SpawnFailed(_) | RunEnd::Cut => end.describe(),
     };

@@ -18,12 +18,12 @@ use std::{
 
 use rustix::fs::OFlags;
 
-use super::process::Stream;
+use super::{process::Stream, reply::scan::ReplyScan};
 
 /// How much of a run's output goes to its file.
 pub const FILE_CAP: u64 = 64 * 1024 * 1024;
 /// How much of standard output is kept for reading a JSON answer, whatever the limit is.
-const ANSWER: usize = 1024 * 1024;
+pub const ANSWER: usize = 1024 * 1024;
 /// Below this limit, the line between head and tail is not counted.
 const COUNT_MARKER_FROM: usize = 512;
 
@@ -34,6 +34,7 @@ pub struct Capture {
     stdout: Kept,
     stderr: Kept,
     answer: Vec<u8>,
+    scan: ReplyScan,
     spool: Option<Spool>,
 }
 
@@ -59,8 +60,13 @@ pub struct Captured {
 pub enum Answer {
     /// All of it.
     Whole(String),
-    /// It is longer than any answer; this is how it begins.
-    Beginning(String),
+    /// It is longer than any answer.
+    TooLong {
+        /// How it begins.
+        beginning: String,
+        /// Whether it is a JSON object with a key of a reply.
+        is_reply: bool,
+    },
 }
 
 impl Answer {
@@ -68,7 +74,7 @@ impl Answer {
     pub fn whole(self) -> Option<String> {
         match self {
             Self::Whole(text) => Some(text),
-            Self::Beginning(_) => None,
+            Self::TooLong { .. } => None,
         }
     }
 }
@@ -82,6 +88,7 @@ impl Capture {
             stdout: Kept::new(limit),
             stderr: Kept::new(limit),
             answer: Vec::new(),
+            scan: ReplyScan::default(),
             spool: file.map(|(path, name)| Spool::new(path, name, file_cap)),
         }
     }
@@ -95,6 +102,7 @@ impl Capture {
             Stream::Stdout => {
                 let room = ANSWER.saturating_sub(self.answer.len()).min(bytes.len());
                 self.answer.extend_from_slice(&bytes[..room]);
+                self.scan.push(bytes);
                 self.stdout.push(bytes);
             }
             Stream::Stderr => self.stderr.push(bytes),
@@ -108,7 +116,11 @@ impl Capture {
         let count_marker = self.limit >= COUNT_MARKER_FROM;
         let is_whole = self.stdout.total == self.answer.len() as u64;
         let answer = lossy(&self.answer);
-        let answer = if is_whole { Answer::Whole(answer) } else { Answer::Beginning(answer) };
+        let answer = if is_whole {
+            Answer::Whole(answer)
+        } else {
+            Answer::TooLong { beginning: answer, is_reply: self.scan.is_reply() }
+        };
         let (stdout, missing_stdout) = self.stdout.cut(for_stdout, count_marker, whole.as_deref());
         let (stderr, missing_stderr) = self.stderr.cut(for_stderr, count_marker, whole.as_deref());
         Captured {
@@ -475,7 +487,7 @@ mod tests {
         let long = format!("{{\"reason\":\"{}\"}}", "x".repeat(ANSWER - 100));
         assert!(captured(0, &[(Stream::Stdout, long.as_bytes())]).answer == Answer::Whole(long));
         let longer = captured(0, &[(Stream::Stdout, &vec![b'x'; ANSWER + 1])]).answer;
-        assert!(longer == Answer::Beginning("x".repeat(ANSWER)));
+        assert!(longer == Answer::TooLong { beginning: "x".repeat(ANSWER), is_reply: false });
     }
 
     #[test]

@@ -1,19 +1,23 @@
 //! Reads the JSON that a hook may answer with: the format of Claude Code and codemie hooks.
 //!
-//! Owns what counts as an answer. Does not decide what follows from one: see `crate::engine::hooks::verdict`.
+//! Owns what counts as a reply. Does not decide what follows from one: see `crate::engine::hooks::verdict`.
 //!
 //! # Invariants
-//! - Text is an answer as a whole or not at all: a JSON object, with at least one key that we know, and with no
-//!   decision that we do not know. Everything else is ordinary output, which somebody gets to read; to half believe
-//!   an answer would hide the other half.
-//! - A decision does not get lost: what begins like an answer and speaks of one, but cannot be read, is told as such.
+//! - A JSON object with at least one key that creel knows is a reply. Everything else is ordinary output.
+//! - No decision is lost: a reply that is too long or incomplete, or whose decision creel does not know, is never taken for
+//!   ordinary output, which would pass. It is unreadable, and says what is wrong and what is accepted.
 
 use serde_json::{Map, Value};
 
-use super::{json::mended, output::Answer};
+use super::{
+    json::mended,
+    output::{ANSWER, Answer},
+};
 use crate::engine::hooks::verdict::{Decision, Reply};
 
-/// The keys that make an object an answer.
+pub mod scan;
+
+/// The keys that make an object a reply.
 const KNOWN: &[&str] = &[
     "decision",
     "reason",
@@ -26,57 +30,95 @@ const KNOWN: &[&str] = &[
     "stopReason",
 ];
 
-/// The answer in what a hook printed, if it is one. `continue: false` is no decision of its own (in Claude Code it
-/// ends the agent, not the check), but its `stopReason` is kept as the reason.
+/// How much of a wrong value a message repeats.
+const SHOWN: usize = 60;
+
+/// The reply in what a hook printed, if it is one.
 pub fn parse(stdout: &Answer) -> Option<Reply> {
     let text = match stdout {
-        Answer::Whole(text) | Answer::Beginning(text) => text.trim(),
+        Answer::Whole(text) => text.trim(),
+        Answer::TooLong { is_reply: true, .. } => return Some(Reply::unreadable(too_long())),
+        Answer::TooLong { beginning, is_reply: false } => {
+            let begins = beginning.trim_start().starts_with('{');
+            return (begins && has_a_decision(beginning)).then(|| Reply::unreadable(too_long()));
+        }
     };
     if !text.starts_with('{') {
         return None;
     }
-    let value = match stdout {
-        Answer::Whole(_) => serde_json::from_str(text).or_else(|_| serde_json::from_str(&mended(text))).ok(),
-        Answer::Beginning(_) => None,
+    let value = serde_json::from_str(text).or_else(|_| serde_json::from_str(&mended(text)));
+    let Ok(Value::Object(answer)) = value else {
+        return has_a_decision(text).then(|| Reply::unreadable("its JSON reply is not valid: print one JSON object"));
     };
-    let Some(Value::Object(answer)) = value else { return speaks_of_a_decision(text).then(Reply::unreadable) };
     if !KNOWN.iter().any(|key| answer.contains_key(*key)) {
         return None;
     }
+    Some(read(&answer).unwrap_or_else(Reply::unreadable))
+}
+
+/// The reply, or what is wrong with it.
+fn read(answer: &Map<String, Value>) -> Result<Reply, String> {
     let specific = answer.get("hookSpecificOutput").and_then(Value::as_object);
-    Some(Reply {
-        decision: decision(answer.get("decision")).ok()?,
-        reason: text_of(&answer, &["reason", "stopReason"]),
-        additional_context: text_of(&answer, &["additionalContext", "additional_context"])
+    let decision = decision(answer.get("decision"))?;
+    let stops = stops(answer.get("continue"))?;
+    let reasons: &[&str] = if stops { &["stopReason", "reason"] } else { &["reason", "stopReason"] };
+    Ok(Reply {
+        decision,
+        reason: text_of(answer, reasons),
+        additional_context: text_of(answer, &["additionalContext", "additional_context"])
             .or_else(|| text_of(specific?, &["additionalContext", "additional_context"])),
         suppress_output: ["suppressOutput", "suppress_output"]
             .iter()
             .any(|key| answer.get(*key) == Some(&Value::Bool(true))),
-        unreadable: false,
+        stops,
+        ..Reply::default()
     })
 }
 
-/// Whether a text was meant as an answer that decides. Text that only begins with a brace is harmless.
-fn speaks_of_a_decision(text: &str) -> bool {
-    const KEY: &str = "\"decision\"";
-    text.match_indices(KEY).any(|(at, _)| text[at + KEY.len()..].trim_start().starts_with(':'))
+fn too_long() -> String {
+    format!("its JSON reply is too long: at most {} KiB are read", ANSWER / 1024)
 }
 
-/// A decision that is not one of ours.
-struct Unknown;
+/// Whether text that is not valid JSON was meant as a reply that decides. Text that only begins with a brace is harmless.
+fn has_a_decision(text: &str) -> bool {
+    ["\"decision\"", "\"continue\""]
+        .iter()
+        .any(|key| text.match_indices(key).any(|(at, _)| text[at + key.len()..].trim_start().starts_with(':')))
+}
 
-fn decision(value: Option<&Value>) -> Result<Option<Decision>, Unknown> {
-    match value {
-        None | Some(Value::Null) => Ok(None),
+fn decision(value: Option<&Value>) -> Result<Option<Decision>, String> {
+    let known = match value {
+        None | Some(Value::Null) => return Ok(None),
         Some(Value::String(word)) => match word.trim().to_ascii_lowercase().as_str() {
-            "allow" => Ok(Some(Decision::Allow)),
-            "approve" => Ok(Some(Decision::Approve)),
-            "deny" => Ok(Some(Decision::Deny)),
-            "block" => Ok(Some(Decision::Block)),
-            _ => Err(Unknown),
+            "allow" => Some(Decision::Allow),
+            "approve" => Some(Decision::Approve),
+            "deny" => Some(Decision::Deny),
+            "block" => Some(Decision::Block),
+            _ => None,
         },
-        Some(Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => Err(Unknown),
+        Some(Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => None,
+    };
+    known.map(Some).ok_or_else(|| wrong("decision", value, "allow, approve, deny or block"))
+}
+
+/// Whether `continue` is false.
+fn stops(value: Option<&Value>) -> Result<bool, String> {
+    match value {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(continues)) => Ok(!continues),
+        Some(Value::String(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+            Err(wrong("continue", value, "true or false"))
+        }
     }
+}
+
+fn wrong(key: &str, value: Option<&Value>, accepted: &str) -> String {
+    let mut shown = value.map(ToString::to_string).unwrap_or_default();
+    if shown.len() > SHOWN {
+        shown.truncate(shown.floor_char_boundary(SHOWN));
+        shown.push('…');
+    }
+    format!("its JSON reply has the {key} {shown}, which creel does not know; use {accepted}")
 }
 
 /// The first of these that is text and says something.
@@ -99,7 +141,7 @@ mod tests {
             reason: Some("red".into()),
             additional_context: Some("see log".into()),
             suppress_output: true,
-            unreadable: false,
+            ..Reply::default()
         };
         let camel = r#" {"decision":"block","reason":"red","additionalContext":"see log","suppressOutput":true} "#;
         let snake = r#"{"decision":"Block","reason":"red","additional_context":"see log","suppress_output":true}"#;
@@ -110,9 +152,12 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_to_stop_is_a_reason_and_no_decision() {
-        let reply = parse(r#"{"continue":false,"stopReason":"enough"}"#).expect("an answer");
-        assert_eq!((reply.decision, reply.reason.as_deref()), (None, Some("enough")));
+    fn a_hook_can_stop_the_session_whatever_it_decided() {
+        let reply = parse(r#"{"continue":false,"stopReason":"enough","decision":"block","reason":"red"}"#);
+        let stops =
+            Reply { stops: true, decision: Some(Decision::Block), reason: Some("enough".into()), ..Reply::default() };
+        assert_eq!(reply, Some(stops));
+        assert_eq!(parse(r#"{"continue":true}"#), Some(Reply::default()));
     }
 
     #[test]
@@ -122,25 +167,34 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_that_cannot_be_read_is_told() {
-        let long = Answer::Beginning(r#"{"decision" : "block", "reason": "very long"#.into());
-        assert_eq!(super::parse(&long), Some(Reply::unreadable()));
-        assert_eq!(super::parse(&Answer::Beginning("{ very long".into())), None);
-        assert_eq!(parse(r#"{"decision":"block","reason":"x"#), Some(Reply::unreadable()));
+    fn a_reply_that_is_too_long_or_incomplete_is_unreadable() {
+        let long = |beginning: &str, is_reply| Answer::TooLong { beginning: beginning.into(), is_reply };
+        let too_long = Some(Reply::unreadable("its JSON reply is too long: at most 1024 KiB are read"));
+        assert_eq!(super::parse(&long(r#"{"reason": "very lo"#, true)), too_long);
+        assert_eq!(super::parse(&long(r#"{{"decision" : "block", "reason": "very lo"#, false)), too_long);
+        assert_eq!(super::parse(&long("{ very long", false)), None);
+        for cut_off in [r#"{"decision":"block","reason":"x"#, r#"{"continue":false,"#] {
+            let invalid = Reply::unreadable("its JSON reply is not valid: print one JSON object");
+            assert_eq!(parse(cut_off), Some(invalid), "{cut_off}");
+        }
         assert_eq!(parse("{\"level\":1}\n{\"level\":2}"), None);
     }
 
     #[test]
-    fn what_is_no_answer_is_ordinary_output() {
-        for text in [
-            "",
-            "ok",
-            "[1]",
-            "{\"passed\": 3}",
-            "{\"decision\": \"maybe\"}",
-            "{\"decision\": 1}",
-            "{\"reason\": \"x\"} ok",
-        ] {
+    fn a_decision_that_creel_does_not_know_is_unreadable() {
+        for (value, shown) in [("\"blocked\"", "\"blocked\""), ("\"\"", "\"\""), ("1", "1"), ("[true]", "[true]")] {
+            let problem = format!(
+                "its JSON reply has the decision {shown}, which creel does not know; use allow, approve, deny or block"
+            );
+            assert_eq!(parse(&format!("{{\"decision\":{value}}}")), Some(Reply::unreadable(problem)));
+        }
+        let problem = "its JSON reply has the continue \"false\", which creel does not know; use true or false";
+        assert_eq!(parse(r#"{"continue":"false"}"#), Some(Reply::unreadable(problem)));
+    }
+
+    #[test]
+    fn what_is_no_reply_is_ordinary_output() {
+        for text in ["", "ok", "[1]", "{\"passed\": 3}", "{\"reason\": \"x\"} ok"] {
             assert_eq!(parse(text), None, "{text}");
         }
     }

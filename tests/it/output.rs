@@ -7,7 +7,7 @@ use creel::{
         effect::{Facts, HookJob, TaskFacts},
         hooks::{
             point::Point,
-            verdict::{Decision, Reply, RunEnd, RunResult},
+            verdict::{Decision, RunEnd, RunResult},
         },
         ids::RunId,
         policy::{HookAction, HookSpec},
@@ -163,10 +163,22 @@ async fn a_json_answer_counts_only_with_exit_0() {
 }
 
 #[tokio::test]
-async fn a_decision_that_is_too_long_is_not_lost() {
+async fn a_reply_that_is_too_long_is_not_lost() {
     let dir = folder();
-    let long = r#"printf '{"decision":"block","reason":"'; head -c 2000000 /dev/zero | tr '\0' x; echo '"}'"#;
-    assert_eq!(result(&job(Point::Stop, long), dir.path()).await.reply, Some(Reply::unreadable()));
+    let text = "head -c 5000000 /dev/zero | tr '\\0' x";
+    for long in [
+        format!(r#"printf '{{"decision":"block","reason":"'; {text}; echo '"}}'"#),
+        format!(r#"printf '{{"reason":"'; {text}; echo '","decision":"block"}}'"#),
+        format!(r#"printf '{{"log":["'; {text}; echo '"],"continue":false}}'"#),
+    ] {
+        let reply = result(&job(Point::Stop, &long), dir.path()).await.reply.expect("a reply");
+        assert!(
+            reply.unreadable && reply.problem.as_deref().is_some_and(|text| text.contains("too long")),
+            "{reply:?}"
+        );
+    }
+    let report = format!(r#"printf '{{"tests":["'; {text}; echo '"]}}'"#);
+    assert_eq!(result(&job(Point::Stop, &report), dir.path()).await.reply, None);
     let plain = "printf '{ '; head -c 2000000 /dev/zero | tr '\\0' x";
     assert_eq!(result(&job(Point::Stop, plain), dir.path()).await.reply, None);
 }

@@ -1665,9 +1665,95 @@ fn a_hook_that_says_no_where_nobody_decides_escalates_if_it_shall() {
     );
 }
 
+/// A hook that prints `{"continue": false}` with a reason, and whatever else it decided.
+fn stops(reason: &str, decision: Option<Decision>) -> Ran {
+    Ran { reply: Some(Reply { stops: true, decision, reason: Some(reason.into()), ..Reply::default() }), ..passes() }
+}
+
+#[test]
+fn a_stop_hook_that_says_continue_false_holds_the_session_and_sends_nothing_back() {
+    let script = Script::new()
+        .piped(Point::Stop, "guard", [stops("the disk is full", Some(Decision::Block)), passes()])
+        .hook(Point::Stop, "tests", [blocks("red"), passes()])
+        .attended(&[(About::Escalation, Choice::Continue)]);
+    becomes(
+        script,
+        expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+          stop guard exit 0 -> Fail
+          stop tests exit 2 -> Block
+          gate 1 escalation
+          gate 1 continue by Tui
+          retry 1/5
+          prompt Feedback "[Hook feedback]: red"
+          turn ended EndTurn
+          stop guard exit 0 -> Pass
+          stop tests exit 0 -> Pass
+        iteration 1 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]],
+    );
+    let unattended = Script::new().hook(Point::Stop, "guard", [stops("the disk is full", None)]);
+    becomes(
+        unattended,
+        expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+          stop guard exit 0 -> Fail
+          gate 1 escalation
+          gate 1 escalate by Policy
+        iteration 1 failed
+          LoopEnded
+        ended escalated (the hook `guard` at stop stopped the session: the disk is full)
+    "#]],
+    );
+}
+
+#[test]
+fn a_hook_that_says_continue_false_holds_the_session_at_any_point() {
+    for point in [Point::SessionStart, Point::PreIteration, Point::PostIteration, Point::OnTaskComplete] {
+        let ended = World::begin(Script::new().hook(point, "guard", [stops("enough", None)]));
+        let mut world = ended;
+        world.settle();
+        if point == Point::OnTaskComplete {
+            world.command(completes("T", "the parser"));
+        }
+        let story = world.run().story();
+        let says = format!("ended escalated (the hook `guard` at {point} stopped the session: enough)");
+        assert!(story.contains(&says), "{story}");
+    }
+}
+
+#[test]
+fn a_check_before_submitting_that_says_continue_false_starts_no_repair() {
+    let script = Script::new().submits().piped(Point::BeforeSubmit, "guard", [stops("enough", Some(Decision::Block))]);
+    becomes(
+        script,
+        expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 1 done
+          decided Complete
+          LoopEnded
+        submit
+          before_submit guard exit 0 -> Fail
+          gate 1 submit
+          gate 1 leave by Policy
+        submit failed (the submit is held by `guard`: enough)
+        ended escalated (the submit is held by `guard`: enough)
+    "#]],
+    );
+}
+
 #[test]
 fn a_decision_that_cannot_be_read_makes_a_hook_a_broken_one() {
-    let unreadable = || Ran { reply: Some(Reply::unreadable()), ..passes() };
+    let unreadable = || Ran { reply: Some(Reply::unreadable("its JSON reply is too long")), ..passes() };
     becomes(
         Script::new().hook(Point::Stop, "review", [unreadable()]),
         expect![[r#"
@@ -1675,7 +1761,7 @@ fn a_decision_that_cannot_be_read_makes_a_hook_a_broken_one() {
           prompt iteration "GOAL"
           turn ended EndTurn
           stop review exit 0 -> Fail
-          warning hook `review` at stop: its decision cannot be read: the JSON is not whole, or too long; it counts as passed
+          warning hook `review` at stop: its JSON reply is too long; it counts as passed
         iteration 1 done
           decided Complete
           LoopEnded

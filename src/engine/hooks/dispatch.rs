@@ -193,15 +193,19 @@ impl Done {
 
     /// What a run adds to the feedback. The reason of a failure that does not block is context, too.
     fn for_feedback(&self) -> impl Iterator<Item = &str> {
-        let Judgement { verdict, reason, context, .. } = &self.judgement;
+        let Judgement { verdict, reason, context, stops, .. } = &self.judgement;
+        let reason = reason.as_ref().filter(|_| !stops);
         let printed = self.piped.as_ref().filter(|_| *verdict == Verdict::Pass && context.is_none());
-        [reason, context].into_iter().flatten().chain(printed).map(String::as_str)
+        reason.into_iter().chain(context).chain(printed).map(String::as_str)
     }
 }
 
 /// Why a hook that escalates needs a person.
 pub(crate) fn needs_a_person(point: Point, hook: &str, judgement: &Judgement) -> String {
     let why = judgement.reason.as_deref().unwrap_or("it failed");
+    if judgement.stops {
+        return format!("the hook `{hook}` at {point} stopped the session: {why}");
+    }
     format!("the hook `{hook}` at {point} needs a person: {why}")
 }
 
@@ -266,12 +270,8 @@ impl HookFinished {
     /// The text itself: what the hook says in its JSON, or what it printed.
     fn text(&self) -> String {
         if let Some(reply) = view(self).readable() {
-            return [&reply.reason, &reply.additional_context]
-                .into_iter()
-                .flatten()
-                .cloned()
-                .collect::<Vec<_>>()
-                .join("\n\n");
+            let reason = reply.reason.as_deref().filter(|_| !reply.stops);
+            return reason.into_iter().chain(reply.additional_context.as_deref()).collect::<Vec<_>>().join("\n\n");
         }
         match (self.stdout.trim_end(), self.stderr.trim_end()) {
             ("", "") => "(no output)".into(),
@@ -290,7 +290,8 @@ pub(crate) fn is_piped(spec: &HookSpec, point: Point, run: RunView<'_>, verdict:
     }
     if let Some(reply) = run.readable() {
         // A context in the JSON is addressed to the agent, whatever `pipe_output` says.
-        let said = reply.additional_context.is_some() || (spec.pipe_output && reply.reason.is_some());
+        let gives_a_reason = reply.reason.is_some() && !reply.stops;
+        let said = reply.additional_context.is_some() || (spec.pipe_output && gives_a_reason);
         return said && !reply.suppress_output;
     }
     let printed = !run.stdout.trim().is_empty() || !run.stderr.trim().is_empty();

@@ -8,8 +8,8 @@ use crate::engine::{
     time::Span,
 };
 
-/// What is said of a decision in JSON that is cut off, or longer than any answer.
-pub const UNREADABLE: &str = "its decision cannot be read: the JSON is not whole, or too long";
+/// What a warning says about a reply that older journals recorded as unreadable without saying why.
+const UNREADABLE: &str = "its JSON reply cannot be read";
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,15 +94,27 @@ pub struct Reply {
     pub additional_context: Option<String>,
     /// Whether to keep the output from the agent.
     pub suppress_output: bool,
-    /// Whether it decided something that cannot be read: the rest is empty then.
+    /// Whether the hook wants the session to stop here and wait for the user (`continue: false`). `reason` is then meant
+    /// for the user and not for the agent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stops: bool,
+    /// Whether the reply cannot be used: everything but `problem` is empty then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unreadable: bool,
+    /// What is wrong with a reply that cannot be used, and what is accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 impl Reply {
-    /// A decision that cannot be read.
-    pub fn unreadable() -> Self {
-        Self { unreadable: true, ..Self::default() }
+    /// A reply that cannot be used, and why.
+    pub fn unreadable(problem: impl Into<String>) -> Self {
+        Self { unreadable: true, problem: Some(problem.into()), ..Self::default() }
+    }
+
+    /// Why the reply cannot be used.
+    pub(crate) fn problem(&self) -> Option<&str> {
+        self.unreadable.then(|| self.problem.as_deref().unwrap_or(UNREADABLE))
     }
 }
 
@@ -184,6 +196,8 @@ pub struct Judgement {
     pub broken: bool,
     /// Whether a person has to look.
     pub escalates: bool,
+    /// Whether the hook asked for that itself, with `continue: false`. Its reason is not for the agent.
+    pub stops: bool,
 }
 
 /// Reads a run by the rules of its point.
@@ -219,7 +233,7 @@ pub struct RunView<'a> {
 }
 
 impl<'a> RunView<'a> {
-    /// Whether the hook itself is at fault. One that decided something which nobody can read is.
+    /// Whether the hook itself is at fault. A hook whose reply cannot be used is.
     pub fn is_broken(&self) -> bool {
         self.end.is_broken() || self.reply.is_some_and(|reply| reply.unreadable)
     }
@@ -232,11 +246,16 @@ impl<'a> RunView<'a> {
 
 fn judge_reply(point: Point, hook: &HookSpec, run: RunView<'_>) -> Judgement {
     let Some(reply) = run.reply else { return passed(None) };
-    if reply.unreadable {
-        return judge_failure(point, hook, run, (UNREADABLE.into(), None));
+    if let Some(problem) = reply.problem() {
+        return judge_failure(point, hook, run, (problem.into(), None));
     }
     let can_block = point.rules().decides == Decides::AllMustPass;
     let context = reply.additional_context.as_deref().and_then(told);
+    // As in Claude Code, this counts more than any decision beside it.
+    if reply.stops {
+        let reason = reply.reason.as_deref().and_then(told).unwrap_or_else(|| "it gave no reason".into());
+        return Judgement { escalates: true, stops: true, ..failed(reason, context) };
+    }
     match reply.decision {
         Some(Decision::Deny | Decision::Block) => {
             let reason = reply.reason.as_deref().and_then(told).unwrap_or_else(|| "Hook requested continuation".into());
@@ -269,11 +288,11 @@ fn judge_failure(
 }
 
 fn passed(context: Option<String>) -> Judgement {
-    Judgement { verdict: Verdict::Pass, reason: None, context, broken: false, escalates: false }
+    Judgement { verdict: Verdict::Pass, reason: None, context, broken: false, escalates: false, stops: false }
 }
 
 fn blocked(reason: String, context: Option<String>) -> Judgement {
-    Judgement { verdict: Verdict::Block, reason: Some(reason), context, broken: false, escalates: false }
+    Judgement { verdict: Verdict::Block, reason: Some(reason), context, broken: false, escalates: false, stops: false }
 }
 
 fn failed(reason: String, context: Option<String>) -> Judgement {
