@@ -352,6 +352,17 @@ async fn an_agent_that_crashes_at_its_start_is_told_with_its_words() {
 }
 
 #[tokio::test]
+async fn what_an_agent_printed_last_is_read_before_its_end_is_told() {
+    let dir = folder();
+    // The line is printed only when creel knows that the agent has ended.
+    let command = "agent=$$; (while kill -0 $agent 2>/dev/null; do :; done; echo 'no config' >&2) & exit 1";
+    let mut agent = start(&AgentSpec::acp(command), place(dir.path()), Past::default()).expect("an agent");
+    let said = failure(&mut *agent, request("")).await;
+    agent.shutdown().await;
+    assert!(said.contains("exit 1") && said.contains("no config"), "{said}");
+}
+
+#[tokio::test]
 async fn an_agent_that_hangs_fails_in_time() {
     let once = |steps: Value| json!([{"once": steps, "else": []}]);
     // Time enough to start, also on a busy machine: a turn that fails before its deadline would not say what is asked for.

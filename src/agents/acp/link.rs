@@ -7,7 +7,7 @@
 //!   answered with an error.
 //! - When it was closed, or is dropped, nothing of the agent is left running.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use agent_client_protocol::{
     Agent, ByteStreams, Client, Error, JsonRpcRequest,
@@ -18,6 +18,7 @@ use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader},
     process::ChildStderr,
     sync::{mpsc, oneshot},
+    time::{Instant, timeout_at},
 };
 use tokio_util::{
     compat::{TokioAsyncReadCompatExt as _, TokioAsyncWriteCompatExt as _},
@@ -38,6 +39,9 @@ use crate::hooks::{
 pub(super) const BACKLOG: usize = 256;
 /// How much the protocol may be behind.
 pub(super) const PIPE: usize = 256 << 10;
+/// How long the last output of an agent that has ended may be under way. A process that it left behind can hold its streams
+/// open for as long as it likes.
+const LAST_OUTPUT: Duration = Duration::from_secs(5);
 /// How much of one line of complaints is logged.
 const COMPLAINT: u64 = 4 << 10;
 
@@ -81,7 +85,8 @@ pub(super) struct Link {
     noise: Tail,
     complaints: Tail,
     speaking: Option<AbortOnDropHandle<()>>,
-    _reading: [AbortOnDropHandle<()>; 2],
+    /// They read its output and its complaints, to their ends.
+    readers: [AbortOnDropHandle<()>; 2],
 }
 
 impl Link {
@@ -115,7 +120,7 @@ impl Link {
             noise,
             complaints,
             speaking: Some(AbortOnDropHandle::new(speaking)),
-            _reading: [AbortOnDropHandle::new(reading), AbortOnDropHandle::new(complaining)],
+            readers: [AbortOnDropHandle::new(reading), AbortOnDropHandle::new(complaining)],
         })
     }
 
@@ -145,6 +150,11 @@ impl Link {
     /// How it ended, and what it printed last, for a person.
     pub(super) async fn obituary(&mut self) -> Obituary {
         let end = self.companion.ended().await;
+        // What it printed before it ended may not have been read yet.
+        let deadline = Instant::now() + LAST_OUTPUT;
+        for reader in self.readers.iter_mut().filter(|reader| end.is_some() && !reader.is_finished()) {
+            let _ = timeout_at(deadline, reader).await;
+        }
         Obituary { end, complaints: self.complaints.text(), noise: self.noise.text() }
     }
 
