@@ -28,6 +28,7 @@ use crate::{
 
 pub mod acp;
 pub mod command;
+mod disguise;
 mod failure;
 mod outside;
 pub mod scripted;

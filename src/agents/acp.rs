@@ -27,7 +27,6 @@ use agent_client_protocol::{
     schema::ProtocolVersion,
     v1::schema::{self as s, SessionId},
 };
-use regex::Regex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -39,7 +38,9 @@ use self::{
     trouble::{is_hung_up, words},
 };
 use super::{
-    Agent, AgentError, AgentPlace, BoxFuture, Past, TurnRequest, Updates, cancelled, environment,
+    Agent, AgentError, AgentPlace, BoxFuture, Past, TurnRequest, Updates, cancelled,
+    disguise::ErrorPattern,
+    environment,
     failure::{self, Trouble},
     limit, too_late,
     tools::{self, ToolServer},
@@ -64,7 +65,7 @@ pub struct AcpAgent {
     command: String,
     mode: Option<String>,
     known: AgentFacts,
-    disguise: Option<Regex>,
+    disguise: Option<ErrorPattern>,
     place: AgentPlace,
     services: Services,
     running: Option<Running>,
@@ -120,7 +121,7 @@ impl AcpAgent {
         let AgentSpec::Acp { command, mode, files, terminals, known } = spec else {
             return Err(AgentError::Script("it does not speak the protocol".into()));
         };
-        let disguise = known.error_pattern.as_deref().map(Regex::new).transpose().map_err(AgentError::Pattern)?;
+        let disguise = known.error_pattern.as_deref().map(ErrorPattern::new).transpose()?;
         let services = Services::new(*files, *terminals, &place);
         Ok(Self {
             command: command.clone(),
@@ -390,9 +391,8 @@ impl AcpAgent {
         let spent = self.services.book.spent(response, self.known.usage.unwrap_or(UsageOf::Turn));
         let mut stop_reason = translate::stop_reason(response.stop_reason);
         let failed = |failure: TurnFailure| Err(Stop::Failed(TurnFailure { spent, ..failure }));
-        if let Some(disguise) = self.disguise.as_ref().and_then(|pattern| pattern.find(&heard.last)) {
-            let said = &heard.last[disguise.start()..];
-            let failure = failure::explain("the agent gave an error for an answer", said, &self.known);
+        if let Some(said) = self.disguise.as_ref().and_then(|pattern| pattern.find(&heard.last)) {
+            let failure = failure::explain("the agent printed an error as its answer", said, &self.known);
             self.forget_if_full(said);
             return failed(failure);
         }

@@ -7,11 +7,12 @@
 //! - A turn that says that it failed is a failed turn, whatever the exit code.
 //! - A conversation is taken up again only under the name that the agent itself gave it.
 
-use regex::Regex;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Agent, AgentError, AgentPlace, BoxFuture, TurnRequest, Updates, environment, failure, limit, too_late,
+    Agent, AgentError, AgentPlace, BoxFuture, TurnRequest, Updates,
+    disguise::ErrorPattern,
+    environment, failure, limit, too_late,
     tools::{self, ToolServer},
 };
 use crate::{
@@ -48,7 +49,7 @@ pub struct CommandAgent {
     streams: Streams,
     known: AgentFacts,
     /// What an answer looks like that is really an error.
-    disguise: Option<Regex>,
+    disguise: Option<ErrorPattern>,
     place: AgentPlace,
     memory: Memory,
 }
@@ -108,7 +109,7 @@ impl CommandAgent {
             later: later.transpose()?,
             format: *format,
             streams: if *tty { Streams::Terminal } else { Streams::Pipes },
-            disguise: known.error_pattern.as_deref().map(Regex::new).transpose().map_err(AgentError::Pattern)?,
+            disguise: known.error_pattern.as_deref().map(ErrorPattern::new).transpose()?,
             known: known.clone(),
             place,
             memory: Memory { name: conversation.map(str::to_owned), tally: None, stage: Stage::Begun },
@@ -256,10 +257,7 @@ impl CommandAgent {
             Some(Verdict::Unsaid) | None => StopReason::EndTurn,
         };
         match self.disguise.as_ref().and_then(|pattern| pattern.find(&rest.last)) {
-            Some(disguise) => {
-                let said = &rest.last[disguise.start()..];
-                Err(failure::explain("the agent gave an error for an answer", said, &self.known))
-            }
+            Some(error) => Err(failure::explain("the agent printed an error as its answer", error, &self.known)),
             None => Ok(stop_reason),
         }
     }

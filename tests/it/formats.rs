@@ -248,7 +248,7 @@ async fn the_words_of_a_failure_are_found_where_they_are() {
 
 #[tokio::test]
 async fn an_answer_that_is_an_error_in_disguise_is_a_failed_turn() {
-    let disguised = AgentFacts { error_pattern: Some(r"(?m)^litellm\.\w+: ".into()), ..AgentFacts::default() };
+    let disguised = AgentFacts { error_pattern: Some(r"^litellm\.\w+: ".into()), ..AgentFacts::default() };
     let dir = folder();
     let answer = "I begin.\nlitellm.RateLimitError: try again in 5s\nSee the docs.";
     let json = format!("{{\"type\":\"text\",\"part\":{{\"text\":{answer:?}}}}}");
@@ -256,7 +256,7 @@ async fn an_answer_that_is_an_error_in_disguise_is_a_failed_turn() {
         std::fs::write(in_folder(&dir, "lines"), printed).expect("a file");
         let spec = Spec { known: disguised.clone(), ..Spec::new("cat lines", format) };
         let failed = turn(&mut *spec.agent(dir.path()), request("")).await.0.expect_err("a failure");
-        let words = "the agent gave an error for an answer: litellm.RateLimitError: try again in 5s\nSee the docs.";
+        let words = "the agent printed an error as its answer: litellm.RateLimitError: try again in 5s\nSee the docs.";
         assert!(failed.message.ends_with(words), "{failed}");
         assert_eq!(failed.retry_after, Some(Span::secs(5)), "{failed}");
     }

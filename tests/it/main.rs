@@ -10,6 +10,7 @@ mod automation;
 mod bounds;
 mod contract;
 mod crowd;
+mod disguises;
 mod endless;
 mod formats;
 mod frames;

@@ -53,7 +53,7 @@ const TTY: Field = Field {
 };
 const ERROR_PATTERN: Field = Field {
     name: "error_pattern",
-    doc: "A regular expression: an answer that it matches is a failed turn, whatever the exit code says.",
+    doc: "A regular expression (`^` matches at every line): an answer that ends with such an error, outside of code blocks and quotations, is a failed turn, whatever the exit code says.",
     ty: Type::SomeText,
     default: Default::Absent,
 };

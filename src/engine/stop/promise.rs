@@ -81,7 +81,7 @@ pub(in crate::engine) fn open_fence(text: &str) -> Option<&str> {
 }
 
 /// The fence that is open after a line.
-fn fence_after<'a>(open: Option<&'a str>, text: &'a str) -> Option<&'a str> {
+pub(crate) fn fence_after<'a>(open: Option<&'a str>, text: &'a str) -> Option<&'a str> {
     match (open, fence_mark(text)) {
         (None, mark) => mark,
         // Only a fence that is at least as long, with nothing behind it, ends a block.
