@@ -27,7 +27,7 @@ use crate::{
     },
     engine::policy::AgentSpec,
 };
-use version::Question;
+use version::{Question, VersionAnswer};
 
 const INTERRUPTED: u8 = 130;
 /// How wide a line may be.
@@ -141,7 +141,8 @@ fn find(program: &str, root: &Path, path: &OsStr) -> Found {
     find_program(program, path).map_or(Found::Missing, Found::At)
 }
 
-fn as_json(agent: &Listed<'_>, versions: &BTreeMap<Question, String>) -> Value {
+fn as_json(agent: &Listed<'_>, versions: &BTreeMap<Question, VersionAnswer>) -> Value {
+    let asked = agent.question.as_ref().and_then(|question| versions.get(question));
     let (installed, path) = match &agent.found {
         Found::At(path) => (Some(true), Some(path)),
         Found::Missing => (Some(false), None),
@@ -155,7 +156,8 @@ fn as_json(agent: &Listed<'_>, versions: &BTreeMap<Question, String>) -> Value {
         "command": agent.runs.and_then(AgentSpec::command_line),
         "installed": installed,
         "path": path.map(|path| path.to_string_lossy()),
-        "version": agent.question.as_ref().and_then(|question| versions.get(question)),
+        "version": asked.and_then(VersionAnswer::version),
+        "version_problem": asked.and_then(VersionAnswer::problem),
         "install": agent.install,
         "login": agent.login,
     })
@@ -170,11 +172,16 @@ const fn how(spec: &AgentSpec) -> &'static str {
     }
 }
 
-fn table(listed: &[Listed<'_>], versions: &BTreeMap<Question, String>, paint: Paint) -> String {
+fn table(listed: &[Listed<'_>], versions: &BTreeMap<Question, VersionAnswer>, paint: Paint) -> String {
+    let told = |agent: &Listed<'_>| {
+        let asked = agent.question.as_ref().and_then(|question| versions.get(question));
+        let told = asked.and_then(|asked| asked.version().map(str::to_owned).or_else(|| asked.problem()));
+        told.unwrap_or_else(|| "-".to_owned())
+    };
     let (missing, there): (Vec<_>, Vec<_>) = listed.iter().partition(|agent| matches!(agent.found, Found::Missing));
     let columns = Columns {
         name: listed.iter().map(|agent| agent.name.chars().count()).max().unwrap_or(0).clamp(7, 16),
-        version: versions.values().map(String::len).max().unwrap_or(0).clamp(7, 16),
+        version: listed.iter().map(|agent| told(agent).len()).max().unwrap_or(0).clamp(7, 16),
     };
     let Columns { name, version } = columns;
     let mut text = String::new();
@@ -183,7 +190,7 @@ fn table(listed: &[Listed<'_>], versions: &BTreeMap<Question, String>, paint: Pa
         text += &format!("{}\n", paint.paint(Role::Heading, head));
     }
     for agent in &there {
-        let told = agent.question.as_ref().and_then(|question| versions.get(question)).map_or("-", String::as_str);
+        let told = told(agent);
         let (runs, command) = agent.runs.map_or(("", String::new()), |spec| (shown(spec), columns.command(spec)));
         text += &format!("{:name$}  {runs:7}  {told:version$}  {command}\n", plain(agent.name));
         for line in &agent.install {

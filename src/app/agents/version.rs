@@ -34,8 +34,35 @@ pub(super) struct Question {
     pub(super) arguments: String,
 }
 
-/// What the programs answered; those that did not are left out. `None`, if a signal came first.
-pub(super) fn ask_all(questions: BTreeSet<Question>) -> Result<Option<BTreeMap<Question, String>>> {
+/// What asking a program came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum VersionAnswer {
+    /// Its version.
+    Told(String),
+    /// It did not answer in time: it hangs, or the machine is busy.
+    NoAnswer,
+}
+
+impl VersionAnswer {
+    /// The version, if it is known.
+    pub(super) fn version(&self) -> Option<&str> {
+        match self {
+            Self::Told(version) => Some(version),
+            Self::NoAnswer => None,
+        }
+    }
+
+    /// Why there is no version.
+    pub(super) fn problem(&self) -> Option<String> {
+        match self {
+            Self::Told(_) => None,
+            Self::NoAnswer => Some(format!("no answer in {} s", PATIENCE.as_secs())),
+        }
+    }
+}
+
+/// What the programs answered; those that say nothing about their version are left out. `None`, if a signal came first.
+pub(super) fn ask_all(questions: BTreeSet<Question>) -> Result<Option<BTreeMap<Question, VersionAnswer>>> {
     if questions.is_empty() {
         return Ok(Some(BTreeMap::new()));
     }
@@ -64,7 +91,7 @@ pub(super) fn ask_all(questions: BTreeSet<Question>) -> Result<Option<BTreeMap<Q
     answers.map_err(|error: std::io::Error| Failure::failed(format!("cannot listen for signals: {error}")))
 }
 
-async fn ask(question: Question, cancel: CancellationToken) -> Option<(Question, String)> {
+async fn ask(question: Question, cancel: CancellationToken) -> Option<(Question, VersionAnswer)> {
     let spec = ProcessSpec {
         command: format!("exec \"$CREEL_PROGRAM\" {}", question.arguments),
         cwd: PathBuf::from("/"),
@@ -76,9 +103,12 @@ async fn ask(question: Question, cancel: CancellationToken) -> Option<(Question,
     };
     let mut answer = Answer::default();
     let end = process::run(spec, &mut answer, &cancel).await;
+    if end == ProcessEnd::TimedOut {
+        return Some((question, VersionAnswer::NoAnswer));
+    }
     let said = [answer.out, answer.err].map(|bytes| version_in(&plain(&String::from_utf8_lossy(&bytes))));
     let version = said.into_iter().flatten().next().filter(|_| end == ProcessEnd::Exit(0))?;
-    Some((question, version))
+    Some((question, VersionAnswer::Told(version)))
 }
 
 /// The beginning of what a program prints.
