@@ -52,6 +52,8 @@ pub struct CommandAgent {
     disguise: Option<ErrorPattern>,
     place: AgentPlace,
     memory: Memory,
+    /// Whether the conversation is one that an earlier creel process had begun.
+    resumed: bool,
 }
 
 /// What is known of the current conversation.
@@ -113,13 +115,20 @@ impl CommandAgent {
             known: known.clone(),
             place,
             memory: Memory { name: conversation.map(str::to_owned), tally: None, stage: Stage::Begun },
+            resumed: conversation.is_some(),
         })
     }
 
     fn choose(&self, conversation: Conversation) -> Choice<'_> {
         let first = |warning| Choice { line: &self.first, memory: Memory::fresh(), warning };
-        let Some(later) = self.later.as_ref().filter(|_| conversation == Conversation::Same) else {
+        if conversation == Conversation::New {
             return first(None);
+        }
+        let Some(later) = &self.later else {
+            return first(self.resumed.then_some(
+                "the agent has no `continue_command`, so it cannot continue the conversation that it was in: this turn \
+                 starts a new one with `command`",
+            ));
         };
         match self.memory.stage {
             Stage::Over => first(Some("the conversation cannot go on, so this turn starts a new one with `command`")),
@@ -193,6 +202,7 @@ impl CommandAgent {
         let asked = Asked { line: choice.line, timeout: request.timeout, cancel };
         let end = self.judge(end, &rest, &asked).map(TurnEnd::new);
         let before = choice.memory;
+        self.resumed = false;
         let stage = match &end {
             Ok(_) => Stage::Begun,
             Err(failure) if failure::ends_conversation(&failure.message) => Stage::Over,

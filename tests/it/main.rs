@@ -9,6 +9,7 @@ mod attach;
 mod automation;
 mod bounds;
 mod contract;
+mod conversations;
 mod crowd;
 mod disguises;
 mod endless;

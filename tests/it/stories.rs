@@ -2,7 +2,7 @@
 
 use creel::engine::{
     self,
-    conversation::{PermissionAnswer, ToolKind},
+    conversation::{AgentUpdate, Conversation, PermissionAnswer, ToolKind},
     effect::Leave,
     event::{By, Event, Outcome, Presence, StopHow},
     hooks::{
@@ -10,7 +10,7 @@ use creel::engine::{
         verdict::{Decision, Reply},
     },
     input::{Command, Input},
-    policy::{Backoff, Delivery, FinalDelivery, OnFailure, OnLimit, PermissionRule, Permissions},
+    policy::{Backoff, Context, Delivery, FinalDelivery, OnFailure, OnLimit, PermissionRule, Permissions},
     session::{
         gate::{About, Choice},
         retry::Wait,
@@ -1768,4 +1768,25 @@ fn a_decision_that_cannot_be_read_makes_a_hook_a_broken_one() {
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
     "#]],
     );
+}
+
+#[test]
+fn a_turn_that_was_cut_off_goes_to_the_conversation_that_the_agent_had_opened_in_it() {
+    for context in [Context::Fresh, Context::Keep] {
+        for opened in [true, false] {
+            let mut world = World::begin(Script::new().plan(|plan| plan.context = context));
+            world.settle();
+            if opened {
+                let turn = world.state.turns.last;
+                world.input(Input::Agent { turn, update: AgentUpdate::Opened("c-1".into()) });
+            }
+            let resumed = World::from_events(world.script.clone(), &world.events).resume();
+            let sent = resumed.events.iter().filter_map(|event| match event {
+                Event::PromptSent(prompt) => Some(prompt.conversation),
+                _ => None,
+            });
+            let again = if opened { Conversation::Same } else { Conversation::New };
+            assert_eq!(sent.collect::<Vec<_>>(), [Conversation::New, again], "{context:?}");
+        }
+    }
 }

@@ -72,11 +72,12 @@ impl State {
             // What a gatekeeper remembers is its own affair.
             Event::AgentUsed { .. } | Event::ConversationOpened { .. } if self.gatekeeper_works() => {}
             Event::AgentUsed { context, .. } => self.turns.context = Some(*context),
-            Event::ConversationOpened { conversation, .. } => {
+            Event::ConversationOpened { conversation, turn, .. } => {
                 if self.turns.conversation.as_ref() != Some(conversation) {
                     self.account.conversation = Tally::default();
                 }
                 self.turns.conversation = Some(conversation.clone());
+                self.turns.opened_in = Some(*turn);
                 self.turns.context = None;
             }
             Event::PermissionAsked { ask, .. } => self.asks.waiting.push_back((**ask).clone()),

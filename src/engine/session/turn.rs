@@ -49,6 +49,8 @@ pub struct Turns {
     pub context: Option<ContextUse>,
     /// The agent's own name for the conversation.
     pub conversation: Option<String>,
+    /// The turn in which the agent opened or resumed it.
+    pub opened_in: Option<TurnId>,
 }
 
 /// A prompt that is due.
@@ -112,9 +114,7 @@ impl State {
             Due::Again(prompt) | Due::Cancelled(prompt) if !prompt.items.is_empty() && self.is_busy_beside() => {
                 Step::default()
             }
-            Due::Again(prompt) | Due::Cancelled(prompt) => {
-                self.send(PromptSent { turn: self.next_turn(), ..(**prompt).clone() })
-            }
+            Due::Again(prompt) | Due::Cancelled(prompt) => self.send(self.again(prompt)),
             Due::Message => self.message_prompt(None),
             Due::Remediation(text) => self.remediation_prompt(text),
             Due::Feedback(text) => self.feedback_prompt(text),
@@ -199,6 +199,14 @@ impl State {
             messages: 0,
             agent: None,
         }
+    }
+
+    /// The prompt of a turn that was cut off. If the agent had opened a conversation in that turn, it continues it, so that
+    /// it keeps what it had done there.
+    fn again(&self, cut: &PromptSent) -> PromptSent {
+        let was_opened = cut.agent.is_none() && self.turns.opened_in == Some(cut.turn);
+        let conversation = if was_opened { Conversation::Same } else { cut.conversation };
+        PromptSent { turn: self.next_turn(), conversation, ..cut.clone() }
     }
 
     /// The conversation goes on, if there is one.

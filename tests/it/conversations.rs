@@ -1,0 +1,91 @@
+//! A session that was killed in the first turn of a conversation continues that conversation.
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    acp_agent,
+    project::{Project, until},
+};
+
+/// The methods with which the agent was asked to open or resume a conversation.
+fn conversations(project: &Project) -> Vec<String> {
+    let log = project.read("log");
+    let messages = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let methods = messages.filter_map(|message| message["method"].as_str().map(str::to_owned));
+    methods.filter(|method| method == "session/new" || method == "session/load").collect()
+}
+
+/// A session whose agent hangs in its first turn, is killed there, and resumed.
+fn killed_and_resumed(context: &str, capabilities: &Value) -> Project {
+    let turns = json!([[{"say": "begun\n"}, {"hang": true}], [{"say": "<promise>COMPLETE</promise>"}]]);
+    let script = json!({"capabilities": capabilities, "state_file": "state.json", "turns": turns});
+    let agent = acp_agent();
+    let config = format!(
+        "prompt: GOAL\nagent: a\ncontext: {context}\nagents: {{ a: {{ acp: \"'{}' script.json log\" }} }}\n",
+        agent.display()
+    );
+    let project = Project::with(&config).file("script.json", &script.to_string());
+    let creel = project.start();
+    until("the agent has begun", || !project.kind("agent_said").is_empty());
+    creel.kill();
+    let resumed = project.creel(&["resume", "s", "--headless"]);
+    assert_eq!(resumed.code, 0, "{}{}", resumed.out, resumed.err);
+    project
+}
+
+fn warnings(project: &Project) -> String {
+    project.kind("warning").iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn an_acp_agent_that_was_killed_in_its_first_turn_loads_its_conversation() {
+    for context in ["fresh", "keep"] {
+        let project = killed_and_resumed(context, &json!({"loadSession": true}));
+        assert_eq!(conversations(&project), ["session/new", "session/load"], "{context}");
+        let sent: Vec<Value> = project.kind("prompt_sent").iter().map(|sent| sent["conversation"].clone()).collect();
+        assert_eq!(sent, [json!("new"), json!("same")], "{context}");
+        assert_eq!(warnings(&project), "", "{context}");
+    }
+}
+
+#[test]
+fn an_acp_agent_that_cannot_load_conversations_starts_a_new_one_with_a_warning() {
+    let project = killed_and_resumed("keep", &json!({}));
+    assert_eq!(conversations(&project), ["session/new", "session/new"]);
+    assert!(warnings(&project).contains("cannot take up a conversation again"), "{}", warnings(&project));
+}
+
+/// A command agent that says what it calls the conversation, and hangs the first time.
+const AGENT: &str = r#"echo "$1" >> turns
+echo '{"type":"system","subtype":"init","session_id":"c-1"}'
+test -e hung || { touch hung; exec sleep 1000; }
+echo '{"type":"assistant","message":{"content":[{"type":"text","text":"<promise>COMPLETE</promise>"}]}}'
+echo '{"type":"result","result":"<promise>COMPLETE</promise>","is_error":false}'
+"#;
+
+fn command_agent(more: &str) -> Project {
+    let config =
+        format!("prompt: GOAL\nagent: a\nagents: {{ a: {{ command: 'sh agent.sh first', format: claude{more} }} }}\n");
+    let project = Project::with(&config).file("agent.sh", AGENT);
+    let creel = project.start();
+    until("the conversation is open", || !project.kind("conversation_opened").is_empty());
+    until("the agent hangs", || project.root().join("hung").exists());
+    creel.kill();
+    let resumed = project.creel(&["resume", "s", "--headless"]);
+    assert_eq!(resumed.code, 0, "{}{}", resumed.out, resumed.err);
+    project
+}
+
+#[test]
+fn a_command_agent_that_was_killed_in_its_first_turn_continues_its_conversation() {
+    let project = command_agent(", continue_command: 'sh agent.sh {{conversation}}'");
+    assert_eq!(project.read("turns"), "first\nc-1\n");
+    assert_eq!(warnings(&project), "");
+}
+
+#[test]
+fn a_command_agent_without_a_way_to_continue_starts_anew_with_a_warning() {
+    let project = command_agent("");
+    assert_eq!(project.read("turns"), "first\nfirst\n");
+    assert!(warnings(&project).contains("`continue_command`"), "{}", warnings(&project));
+}
