@@ -6,6 +6,7 @@
 //! - Record, apply, perform: no effect happens before its event is on record.
 //! - Whatever ends the loop, no process of the session is left running.
 
+pub mod clock;
 mod gatekeepers;
 pub mod handle;
 mod perform;
@@ -13,7 +14,6 @@ pub mod shutdown;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use jiff::Timestamp;
 use tokio::sync::{broadcast, mpsc};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -26,12 +26,14 @@ use crate::{
         input::Input,
         session::permission::Rules,
         tasks::{graph::Graph, inherit::inherit},
-        time::At,
     },
     hooks::Place,
     journal::{Folder, Journal, JournalError, Record},
 };
+use clock::{session_time, sleep_until};
 use gatekeepers::Gatekeepers;
+/// The machine's clock. The session itself is told another time: see [`clock`].
+pub use clock::wall_clock as now;
 pub use handle::{Handle, Live, Records};
 use handle::{Inbox, Message};
 use perform::Performer;
@@ -102,7 +104,7 @@ impl Runtime {
         scene: Scene,
         watchers: Vec<mpsc::UnboundedSender<Arc<Record>>>,
     ) -> Result<Self, RuntimeError> {
-        let at = now();
+        let at = session_time();
         let state = State::new(&folder.name, began.clone(), at);
         let agent = start_agent(&state, folder, &scene, &[])?;
         let mut journal = Journal::create(folder)?;
@@ -265,7 +267,7 @@ impl Runtime {
     /// Goes on as far as the state allows.
     fn settle(&mut self) -> Result<(), RuntimeError> {
         while self.left.is_none() {
-            let step = engine::decide(&self.state, now(), Input::Proceed);
+            let step = engine::decide(&self.state, session_time(), Input::Proceed);
             if step.is_empty() {
                 break;
             }
@@ -276,7 +278,7 @@ impl Runtime {
 
     /// The records of what follows, or why nothing does.
     fn take(&mut self, input: Input) -> Result<Result<Records, String>, RuntimeError> {
-        let mut step = engine::decide(&self.state, now(), input);
+        let mut step = engine::decide(&self.state, session_time(), input);
         let refusal = step.refusal.take();
         let records = self.commit(step)?;
         Ok(refusal.map_or(Ok(records), Err))
@@ -286,7 +288,7 @@ impl Runtime {
     fn commit(&mut self, step: Step) -> Result<Records, RuntimeError> {
         let mut records = Records::new();
         if !step.events.is_empty() {
-            records = self.journal.append(now(), step.events)?;
+            records = self.journal.append(session_time(), step.events)?;
             for record in &records {
                 self.state.apply(record.at, &record.event);
             }
@@ -339,17 +341,4 @@ fn agent_place(state: &State, folder: &Folder, scene: &Scene) -> AgentPlace {
 
 fn gatekeepers(state: &State, folder: &Folder, scene: &Scene, past: BTreeMap<String, Vec<String>>) -> Gatekeepers {
     Gatekeepers { known: state.plan().gatekeepers.clone(), place: agent_place(state, folder, scene), past }
-}
-
-/// The clock. The engine is told what it says.
-pub fn now() -> At {
-    At(Timestamp::now().as_millisecond())
-}
-
-async fn sleep_until(wake: Option<At>) {
-    match wake {
-        // A moment more: the timer may fire within the millisecond before.
-        Some(at) => tokio::time::sleep(at.since(now()).into()).await,
-        None => std::future::pending().await,
-    }
 }

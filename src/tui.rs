@@ -41,9 +41,11 @@ use crate::{
     engine::{
         event::{By, StopHow},
         input::Command,
-        time::At,
     },
-    runtime::{Live, now},
+    runtime::{
+        Live,
+        clock::{session_time, sleep_until},
+    },
 };
 use courier::Courier;
 use feed::{Feed, Spot};
@@ -189,7 +191,7 @@ impl Tui {
     async fn follow(&mut self) -> io::Result<()> {
         self.read_records()?;
         while !self.is_done() {
-            self.model.now = now();
+            self.model.now = session_time();
             self.draw_if_due()?;
             let tick = self.model.next_tick();
             let frame = self.drawn.filter(|_| self.changed).map(|drawn| drawn + FRAME);
@@ -205,7 +207,7 @@ impl Tui {
                     self.model.nats = Some(link);
                     self.changed = true;
                 }
-                () = until(tick) => self.on_tick()?,
+                () = sleep_until(tick) => self.on_tick()?,
                 () = until_frame(frame) => {}
                 msg = self.courier.told() => {
                     self.changed = true;
@@ -266,7 +268,7 @@ impl Tui {
     async fn on_event(&mut self, event: Event) -> io::Result<()> {
         self.changed = true;
         // A gate asks when a key was pressed, not when the last frame was drawn.
-        self.model.now = now();
+        self.model.now = session_time();
         let msg = match event {
             Event::Key(key) => Msg::Key(key),
             Event::Mouse(mouse) => Msg::Mouse(mouse),
@@ -419,7 +421,7 @@ impl Tui {
     }
 
     fn on_tick(&mut self) -> io::Result<()> {
-        self.model.now = now();
+        self.model.now = session_time();
         self.changed = true;
         if let Mode::Replay(player) = &self.model.mode {
             let target = player.shown + 1;
@@ -439,10 +441,10 @@ impl Tui {
                 break;
             }
         }
-        self.model.now = now();
+        self.model.now = session_time();
         self.seek(1)?;
         if let Mode::Replay(player) = &mut self.model.mode {
-            player.toggle(now());
+            player.toggle(session_time());
         }
         Ok(())
     }
@@ -458,7 +460,7 @@ impl Tui {
         }
         let spots: Vec<Spot> = player.between(target).iter().map(|mark| mark.spot).collect();
         player.shown = target;
-        player.plan(now());
+        player.plan(session_time());
         if back {
             self.model.start_over();
         }
@@ -501,13 +503,6 @@ async fn next_link(link: &mut Option<watch::Receiver<Link>>) -> Option<Link> {
         *link = None;
     }
     link.as_mut().map(|link| link.borrow_and_update().clone())
-}
-
-async fn until(at: Option<At>) {
-    match at {
-        Some(at) => tokio::time::sleep(at.since(now()).into()).await,
-        None => std::future::pending().await,
-    }
 }
 
 async fn until_frame(at: Option<Instant>) {

@@ -1790,3 +1790,40 @@ fn a_turn_that_was_cut_off_goes_to_the_conversation_that_the_agent_had_opened_in
         }
     }
 }
+
+#[test]
+fn a_wait_is_never_longer_than_it_was_when_the_clock_was_set_back() {
+    let backoff = Backoff { base: Span::secs(1), factor: 2.0, max: Span::secs(60), jitter: 0.0 };
+    let script = Script::new().agent([Answer::Fails("no"), DONE]).plan(|plan| plan.backoff = Some(backoff));
+    let mut world = World::begin(script);
+    world.now = At(50_000_000_000);
+    world.settle();
+    world.finish_turn();
+    assert_eq!(world.state.next_wake(), Some(At(50_000_001_000)));
+    // Killed, and resumed when the clock says that it is more than a year earlier.
+    let mut resumed = World::from_events(world.script.clone(), &world.events);
+    resumed.now = At(1_000);
+    resumed.input(Input::Resume { presence: Presence::Unattended, max_iterations: None, checkpoint: None });
+    assert_eq!(resumed.state.next_wake(), Some(At(2_000)));
+}
+
+#[test]
+fn a_gate_waits_no_longer_than_its_timeout_when_the_clock_was_set_back() {
+    let script = Script::new()
+        .attended(&[])
+        .hook_with(Point::PostIteration, "audit", [exits(1, "", "no")], |spec| {
+            spec.on_failure = Some(OnFailure::Escalate);
+        })
+        .plan(|plan| plan.gates.timeout = Span::secs(5));
+    let mut world = World::begin(script);
+    world.now = At(50_000_000_000);
+    world.settle();
+    world.finish_turn();
+    world.finish_hook(0);
+    assert_eq!(world.state.next_wake(), Some(At(50_000_005_000)));
+    let mut state = world.state.clone();
+    let resumed =
+        Event::SessionResumed { cut: Vec::new(), presence: Presence::Attended, max_iterations: None, checkpoint: None };
+    state.apply(At(1_000), &resumed);
+    assert_eq!(state.next_wake(), Some(At(6_000)));
+}

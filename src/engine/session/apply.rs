@@ -34,6 +34,10 @@ impl State {
         match event {
             Event::SessionStarted(began) => *self = Self::new(&self.name, (**began).clone(), at),
             Event::SessionResumed { presence, max_iterations, checkpoint, .. } => {
+                self.retry.resumed(at);
+                if let Some(gate) = &mut self.gates.open {
+                    gate.opened = gate.opened.min(at);
+                }
                 self.resumed(*presence, *max_iterations, *checkpoint);
             }
             Event::IterationStarted { iteration } => self.iteration_started(*iteration),
@@ -95,7 +99,10 @@ impl State {
             Event::Delivered { .. } => self.pending.reported(),
             Event::RetryCounted { used, .. } => self.retry_counted(*used),
             Event::RetryLimitReached { .. } => self.ask_once(Asked::Limit),
-            Event::BackoffStarted { until, .. } => self.retry.wait = Wait::Until(*until),
+            Event::BackoffStarted { until, wait_ms } => {
+                self.retry.wait = Wait::Until(*until);
+                self.retry.last_wait = *wait_ms;
+            }
             Event::GateOpened { gate, about, reason, hook, items, ask, choices } => {
                 self.gates.last = *gate;
                 let (reason, hook, items, choices) = (reason.clone(), hook.clone(), items.clone(), choices.clone());

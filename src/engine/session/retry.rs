@@ -22,6 +22,8 @@ pub struct Retry {
     pub errors: u32,
     /// Whether the next prompt has to wait.
     pub wait: Wait,
+    /// How long the wait is that began last.
+    pub last_wait: Span,
 }
 
 /// Whether the next prompt has to wait.
@@ -45,6 +47,13 @@ impl Retry {
     /// How many retries there may be, a person's grants included.
     pub fn limit(&self, max: u32) -> u32 {
         max.saturating_add(self.granted)
+    }
+
+    /// Another process took the session up, and the clock may have been set meanwhile: no wait becomes longer than it was.
+    pub(crate) fn resumed(&mut self, at: At) {
+        if let Wait::Until(until) = self.wait {
+            self.wait = Wait::Until(until.min(at.after(self.last_wait)));
+        }
     }
 
     /// A new message: the count starts again.

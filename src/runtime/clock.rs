@@ -1,0 +1,98 @@
+//! The time that a session decides with.
+//!
+//! Owns how a process tells its session the time. The wall clock is read once, at the start; from there on a clock counts
+//! that nobody can set.
+//!
+//! # Invariants
+//! - Within a process, time never goes backwards and never jumps, whatever happens to the machine's clock.
+//! - Time in which the machine was asleep counts, so that the time stays right, and a wait that was over in the meantime
+//!   is over.
+
+use std::{sync::LazyLock, time::Duration};
+
+use jiff::Timestamp;
+
+use crate::engine::time::{At, Span};
+
+/// The longest single sleep: timers do not count the time in which the machine sleeps.
+const LONGEST_SLEEP: Span = Span::secs(30);
+
+/// A moment of the wall clock, and what the steady clock said then.
+#[derive(Debug, Clone, Copy)]
+struct ClockAnchor {
+    wall: At,
+    steady: Duration,
+}
+
+impl ClockAnchor {
+    fn at(&self, steady: Duration) -> At {
+        self.wall.after(Span::from(steady.saturating_sub(self.steady)))
+    }
+}
+
+/// The time of the sessions in this process. Records are stamped with it, and waits, limits and budgets are measured by it.
+pub fn session_time() -> At {
+    static ANCHOR: LazyLock<ClockAnchor> = LazyLock::new(|| ClockAnchor { wall: wall_clock(), steady: steady_clock() });
+    ANCHOR.at(steady_clock())
+}
+
+/// What the machine's clock says: for names, and for what is compared with other machines. It can jump, so nothing waits
+/// by it.
+pub fn wall_clock() -> At {
+    At(Timestamp::now().as_millisecond())
+}
+
+/// Waits for a moment, or for as long as there is none. May return early: whoever waits looks again.
+pub(crate) async fn sleep_until(wake: Option<At>) {
+    match wake {
+        Some(at) => tokio::time::sleep(nap(at, session_time()).into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn nap(until: At, now: At) -> Span {
+    until.since(now).min(LONGEST_SLEEP)
+}
+
+/// How long the machine has been up, sleep included.
+#[cfg(target_os = "linux")]
+fn steady_clock() -> Duration {
+    let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::try_from(up).unwrap_or_default()
+}
+
+/// How long this process has run. Where there is no clock that counts sleep, sleep does not count.
+#[cfg(not(target_os = "linux"))]
+fn steady_clock() -> Duration {
+    static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
+    START.elapsed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_the_wall_clocks_at_the_start_and_the_steady_clocks_from_there_on() {
+        let anchor = ClockAnchor { wall: At(1_000_000), steady: Duration::from_secs(50) };
+        assert_eq!(anchor.at(Duration::from_secs(50)), At(1_000_000));
+        assert_eq!(anchor.at(Duration::from_millis(50_250)), At(1_000_250));
+        assert_eq!(anchor.at(Duration::from_secs(49)), At(1_000_000), "it never goes backwards");
+    }
+
+    #[test]
+    fn time_passes_and_begins_near_the_wall_clocks() {
+        let (one, two) = (session_time(), session_time());
+        assert!(one <= two);
+        let started = steady_clock();
+        while steady_clock() == started {}
+        assert!(session_time() >= two);
+    }
+
+    #[test]
+    fn no_sleep_is_longer_than_the_machine_may_have_slept() {
+        assert_eq!(nap(At(5_000), At(4_000)), Span::secs(1));
+        assert_eq!(nap(At(4_000), At(5_000)), Span(0));
+        assert_eq!(nap(At(i64::MAX), At(0)), LONGEST_SLEEP);
+    }
+}
