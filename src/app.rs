@@ -47,7 +47,7 @@ type Result<T = u8> = std::result::Result<T, Failure>;
 
 /// Runs the program.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&error));
     // What cannot be held is done in one process, as for a session without a screen.
     if leash::is_wanted(&cli)
         && let Ok(code) = leash::hold()
@@ -61,6 +61,17 @@ pub fn main() -> ExitCode {
             ExitCode::from(failure.code)
         }
     }
+}
+
+/// Says what is wrong with the command line, or shows its help. The message repeats arguments: characters in them that a
+/// terminal would obey are left out.
+fn refuse(error: &clap::Error) -> ! {
+    let text = error.render().to_string();
+    if plain(&text) == text {
+        error.exit();
+    }
+    say(&text);
+    std::process::exit(error.exit_code());
 }
 
 /// Does what was asked for, here and now.

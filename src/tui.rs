@@ -334,7 +334,7 @@ impl Tui {
         if signal.is_some() {
             // The terminal is not taken again: it may be gone, and whoever wrote there with it.
             let why = became.map_or_else(|why| why, |_| sheet.kept(self.what_ends()));
-            let _ = writeln!(io::stderr(), "creel: {why}");
+            let _ = writeln!(io::stderr(), "creel: {}", plain(&why));
             self.stop_session().await;
             self.stay = Stay::NoLonger(Parting::Done);
             return Ok(None);

@@ -16,6 +16,7 @@ use super::{
     narrate::{HookOutput, Narrator},
     paint::Paint,
     socket::address::Address,
+    text::without_c1,
 };
 use crate::{
     engine::{
@@ -105,7 +106,7 @@ impl Printer {
 /// Writes to standard output at once.
 pub fn put(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
+    out.write_all(without_c1(text).as_bytes())?;
     out.flush()
 }
 

@@ -3,6 +3,8 @@
 //! # Invariants
 //! - No escape sequence and no control character of theirs reaches the terminal.
 
+use std::borrow::Cow;
+
 use crate::hooks::plain::{Plain, Returns};
 
 /// The text without escape sequences and control characters; newlines and tabs stay. A bare carriage return redraws the
@@ -13,6 +15,24 @@ pub fn plain(text: &str) -> String {
     plain.push(text.as_bytes(), &mut out);
     plain.finish(&mut out);
     String::from_utf8(out).expect("only whole characters are taken out of a text")
+}
+
+/// The text with C1 control characters (U+0080 to U+009F) written as JSON escapes. Terminals obey them like escape sequences;
+/// in JSON the escape means the same character.
+pub fn without_c1(text: &str) -> Cow<'_, str> {
+    let is_c1 = |c: char| matches!(c, '\u{80}'..='\u{9f}');
+    if !text.contains(is_c1) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_c1(c) {
+            out.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
 }
 
 /// The first line, at most this long, with a sign of what was left out.
@@ -28,6 +48,16 @@ pub fn first_line(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn control_characters_in_json_become_escapes_that_mean_the_same() {
+        let value = serde_json::json!({"text": "a\u{9b}31mb\u{85}é\u{a0}"});
+        let line = value.to_string();
+        let shown = without_c1(&line);
+        assert!(!shown.contains(|c: char| c.is_control()), "{shown:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).expect("JSON"), value);
+        assert_eq!(without_c1("é\n"), "é\n");
+    }
 
     #[test]
     fn sequences_are_gone_and_text_stays() {

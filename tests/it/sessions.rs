@@ -657,3 +657,24 @@ fn the_path_of_a_project_need_not_be_text() {
         assert_eq!(ran.code, code, "{args:?}: {}", ran.err);
     }
 }
+
+#[test]
+fn no_c1_control_character_reaches_the_terminal_in_json_or_in_errors() {
+    let is_c1 = |c: char| matches!(c, '\u{80}'..='\u{9f}');
+    let project = Project::with(
+        "prompt: \"red \\x9b31m text\"\nagents: { a: { command: 'echo \"<promise>COMPLETE</promise>\"' } }\nagent: a\n",
+    );
+    let ran = project.creel(&["run", "--json", "--trust", "-s", "s"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(!ran.out.contains(is_c1), "{:?}", ran.out);
+    assert_eq!(lines(&ran.out), project.records(), "the escapes mean the same characters");
+    assert_eq!(project.prompts()[0].1, "red \u{9b}31m text");
+    let shown = project.creel(&["show", "s", "--json"]);
+    assert!(shown.out.contains("\\u009b31m") && !shown.out.contains(is_c1), "{:?}", shown.out);
+    for args in [["\u{9b}31mrun", "x"], ["show", "\u{9b}31mred"], ["run", "--\u{9b}31m"]] {
+        let refused = project.creel(&args);
+        assert_ne!(refused.code, 0);
+        assert!(!refused.err.is_empty());
+        assert!(!refused.err.contains(|c: char| is_c1(c) || c == '\u{1b}'), "{:?}", refused.err);
+    }
+}
