@@ -289,7 +289,7 @@ impl Stage {
         };
         let folder = Sessions::of(project).folder(name);
         let scene = Scene { cwd: project.to_owned(), rescue: project.join("rescued") };
-        Ok((Runtime::begin(began, &folder, scene, Vec::new())?, folder))
+        Ok((Runtime::begin(began, &folder, scene)?, folder))
     }
 
     /// A session from its first record until the server has its last.

@@ -272,7 +272,7 @@ impl Stage {
         let scene = Scene { cwd: project.to_owned(), rescue: project.join("rescued") };
         let started = Instant::now();
         let left = self.tokio.block_on(async {
-            let mut runtime = Runtime::begin(began, &folder, scene, Vec::new())?;
+            let mut runtime = Runtime::begin(began, &folder, scene)?;
             let (live, mut shown) = mpsc::channel(LIVE_BACKLOG);
             runtime.show_live(live);
             tokio::spawn(async move { while shown.recv().await.is_some() {} });

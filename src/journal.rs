@@ -5,7 +5,9 @@ pub mod folder;
 pub mod open;
 pub mod outbox;
 pub mod record;
+pub mod tail;
 
 pub use file::{Disorder, Holder, Journal, JournalError, Opened, Untouched, fold, fold_checked, read, running};
 pub use folder::{Folder, Sessions};
 pub use record::Record;
+pub use tail::RecordTail;

@@ -12,9 +12,9 @@ pub mod handle;
 mod perform;
 pub mod shutdown;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
 
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
@@ -28,14 +28,14 @@ use crate::{
         tasks::{graph::Graph, inherit::inherit},
     },
     hooks::Place,
-    journal::{Folder, Journal, JournalError, Record},
+    journal::{Folder, Journal, JournalError, Record, RecordTail},
 };
-use clock::{session_time, sleep_until};
-use gatekeepers::Gatekeepers;
 /// The machine's clock. The session itself is told another time: see [`clock`].
 pub use clock::wall_clock as now;
+use clock::{session_time, sleep_until};
+use gatekeepers::Gatekeepers;
 pub use handle::{Handle, Live, Records};
-use handle::{Inbox, Message};
+use handle::{Inbox, JudgementWatcher, Message};
 use perform::Performer;
 use shutdown::Children;
 
@@ -70,7 +70,12 @@ pub struct Runtime {
     inbox: Inbox,
     handle: Handle,
     performer: Performer,
-    watchers: Vec<mpsc::UnboundedSender<Arc<Record>>>,
+    /// The number of the last record. Whoever follows the session is woken by it, and reads the journal.
+    news: watch::Sender<u64>,
+    /// Those who wait for a judgement.
+    judgements: Vec<JudgementWatcher>,
+    /// How long the journal was when this process began.
+    began_at: u64,
     left: Option<Leave>,
 }
 
@@ -81,8 +86,10 @@ pub struct Follower {
     pub state: State,
     /// The last record that is part of it.
     pub seq: u64,
-    /// What comes after. Ends with the session.
-    pub records: mpsc::UnboundedReceiver<Arc<Record>>,
+    /// What comes after.
+    pub records: RecordTail,
+    /// The number of the last record. Ends with the session.
+    pub news: watch::Receiver<u64>,
 }
 
 /// How a session left this process.
@@ -98,35 +105,26 @@ pub struct Left {
 
 impl Runtime {
     /// Begins a session. Nothing runs yet; if it cannot begin, nothing is left on disk.
-    pub fn begin(
-        began: SessionStarted,
-        folder: &Folder,
-        scene: Scene,
-        watchers: Vec<mpsc::UnboundedSender<Arc<Record>>>,
-    ) -> Result<Self, RuntimeError> {
+    pub fn begin(began: SessionStarted, folder: &Folder, scene: Scene) -> Result<Self, RuntimeError> {
         let at = session_time();
         let state = State::new(&folder.name, began.clone(), at);
         let agent = start_agent(&state, folder, &scene, &[])?;
         let mut journal = Journal::create(folder)?;
         let records = journal.append(at, vec![Event::SessionStarted(Box::new(began))])?;
         let gatekeepers = gatekeepers(&state, folder, &scene, BTreeMap::new());
-        let mut runtime = Self::new(state, journal, scene, (agent, gatekeepers), watchers);
+        let mut runtime = Self::new(state, journal, scene, (agent, gatekeepers));
+        runtime.began_at = 0;
         runtime.publish(&records);
         Ok(runtime)
     }
 
     /// Goes on with a session; `resume` says how. What the dead creel left running must be gone already.
-    pub fn resume(
-        opened: crate::journal::Opened,
-        resume: Input,
-        scene: Scene,
-        watchers: Vec<mpsc::UnboundedSender<Arc<Record>>>,
-    ) -> Result<Self, RuntimeError> {
+    pub fn resume(opened: crate::journal::Opened, resume: Input, scene: Scene) -> Result<Self, RuntimeError> {
         let agent = start_agent(&opened.state, opened.journal.folder(), &scene, &opened.past_prompts)?;
         let gatekeepers = gatekeepers(&opened.state, opened.journal.folder(), &scene, opened.past_reviews);
         let torn = opened.journal.torn();
         let journal = opened.journal.take_up()?;
-        let mut runtime = Self::new(opened.state, journal, scene, (agent, gatekeepers), watchers);
+        let mut runtime = Self::new(opened.state, journal, scene, (agent, gatekeepers));
         if torn > 0 {
             let text = format!("the journal ended in the middle of a record; {torn} bytes were cut off");
             let _ = runtime.take(Input::Warned(text))?;
@@ -142,13 +140,7 @@ impl Runtime {
         self.commit(inherit(tasks)).map(drop)
     }
 
-    fn new(
-        state: State,
-        journal: Journal,
-        scene: Scene,
-        agents: (Box<dyn Agent>, Gatekeepers),
-        watchers: Vec<mpsc::UnboundedSender<Arc<Record>>>,
-    ) -> Self {
+    fn new(state: State, journal: Journal, scene: Scene, agents: (Box<dyn Agent>, Gatekeepers)) -> Self {
         let (handle, inbox) = handle::channel();
         let place = Place {
             cwd: scene.cwd.clone(),
@@ -159,7 +151,9 @@ impl Runtime {
         };
         let children = Children::new(&state.began.id);
         let performer = Performer::new(place, agents, handle.clone(), children);
-        Self { state, journal, scene, inbox, handle, performer, watchers, left: None }
+        let (began_at, news) = (journal.length(), watch::Sender::new(journal.seq()));
+        let judgements = Vec::new();
+        Self { state, journal, scene, inbox, handle, performer, news, judgements, began_at, left: None }
     }
 
     /// What others steer the session by.
@@ -168,10 +162,19 @@ impl Runtime {
     }
 
     /// Somebody who knows the session as it is now, and misses nothing from here on.
-    pub fn follow(&mut self) -> Follower {
-        let (watcher, records) = mpsc::unbounded_channel();
-        self.watchers.push(watcher);
-        Follower { state: self.state.clone(), seq: self.journal.seq(), records }
+    pub fn follow(&self) -> io::Result<Follower> {
+        let (seq, records) = (self.journal.seq(), self.journal.tail(self.journal.length())?);
+        Ok(Follower { state: self.state.clone(), seq, records, news: self.news() })
+    }
+
+    /// The records that this process writes, from the first.
+    pub fn records(&self) -> io::Result<RecordTail> {
+        self.journal.tail(self.began_at)
+    }
+
+    /// The number of the last record, for whoever reads the journal: a sign that there is more. It ends with the session.
+    pub fn news(&self) -> watch::Receiver<u64> {
+        self.news.subscribe()
     }
 
     /// The processes of the session, for whoever has to end them at once.
@@ -244,7 +247,7 @@ impl Runtime {
                 // Whoever asked may be gone.
                 let _ = reply.send(taken);
             }
-            Message::Watch(watcher) => self.watchers.push(watcher),
+            Message::Await(watcher) => self.judgements.push(watcher),
         }
         Ok(())
     }
@@ -306,8 +309,9 @@ impl Runtime {
 
     fn publish(&mut self, records: &[Arc<Record>]) {
         for record in records {
-            self.watchers.retain(|watcher| watcher.send(record.clone()).is_ok());
+            self.judgements.retain(|watcher| watcher.tell(record));
         }
+        self.news.send_replace(self.journal.seq());
     }
 
     fn rescue(&mut self) -> Option<PathBuf> {

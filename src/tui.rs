@@ -86,8 +86,8 @@ pub struct Source {
     pub journal: PathBuf,
     /// The session, if it runs and can be steered.
     pub helm: Option<Helm>,
-    /// Word that there are new records.
-    pub news: mpsc::UnboundedReceiver<std::sync::Arc<crate::journal::Record>>,
+    /// The number of the last record: a sign that there is more in the journal. It ends with the session.
+    pub news: watch::Receiver<u64>,
     /// The output of hooks.
     pub live: mpsc::Receiver<Live>,
     /// What becomes of the session when the screen goes.
@@ -201,7 +201,7 @@ impl Tui {
                     // The terminal is gone, and whoever sat there with it.
                     Some(Err(_)) | None => break,
                 },
-                news = self.source.news.recv(), if !self.over => self.on_news(news.is_none())?,
+                news = self.source.news.changed(), if !self.over => self.on_news(news.is_err())?,
                 Some(live) = self.source.live.recv() => self.on_live(&live)?,
                 Some(link) = next_link(&mut self.source.nats) => {
                     self.model.nats = Some(link);
@@ -376,8 +376,6 @@ impl Tui {
 
     /// New records may be there.
     fn on_news(&mut self, over: bool) -> io::Result<()> {
-        // Many records come at once: they are read together.
-        while self.source.news.try_recv().is_ok() {}
         // A session that has left records nothing more; the screen stays until the person goes.
         self.over = over;
         self.read_records()

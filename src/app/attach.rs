@@ -51,7 +51,7 @@ fn from_afar(server: Server, session: Option<&str>, ui: Ui) -> Result {
     let Server { tokio, nats, client, told } = server;
     let asking = Asking::new(client, &nats.prefix, &name, Some(mirror.id().to_owned()));
     let folder = mirror.folder().clone();
-    let (told_news, news) = mpsc::unbounded_channel();
+    let (told_news, news) = watch::channel(0);
     let (live_in, live) = mpsc::channel(LIVE_BACKLOG);
     let (link_in, link) = watch::channel(Link::Connected { behind: 0 });
     let source = tui::Source {

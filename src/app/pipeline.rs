@@ -54,7 +54,7 @@ fn of_session(pipeline: Pipeline, args: &PipelineArgs, folder: &Folder) -> Resul
     let left_behind = Some(Children::left_behind(&opened.state));
     let of = Of::Pipeline(pipeline);
     let stage = Stage { folder, root, surface, afterwards: Afterwards::Stays, left_behind, of, nats, leash: None };
-    supervise(stage, |scene, watchers| Runtime::resume(opened, take_up, scene, watchers))
+    supervise(stage, |scene| Runtime::resume(opened, take_up, scene))
 }
 
 /// What the folder holds, whoever made it: a session for nothing else.

@@ -99,8 +99,8 @@ pub(super) fn begin(start: Start, surface: Surface, afterwards: Afterwards) -> R
     let began = SessionStarted { errand, order, ..began(&root, plan, prompt, surface.presence()) };
     let of = errand.map_or(Of::Session, Of::Pipeline);
     let stage = Stage { folder: &folder, root, surface, afterwards, left_behind: None, of, nats, leash };
-    supervise(stage, |scene, watchers| {
-        let mut runtime = Runtime::begin(began, &folder, scene, watchers)?;
+    supervise(stage, |scene| {
+        let mut runtime = Runtime::begin(began, &folder, scene)?;
         drop(turn);
         runtime.take_over(&tasks)?;
         Ok(runtime)
@@ -144,7 +144,7 @@ pub(super) fn resume(args: &ResumeArgs, leash: Option<&Leash>) -> Result {
     let afterwards = Afterwards::Stays;
     let of = opened.state.began.errand.map_or(Of::Session, Of::Pipeline);
     let stage = Stage { folder: &folder, root, surface, afterwards, left_behind, of, nats, leash: leash.cloned() };
-    supervise(stage, |scene, watchers| Runtime::resume(opened, resume, scene, watchers))
+    supervise(stage, |scene| Runtime::resume(opened, resume, scene))
 }
 
 /// The server that the command line names, or else the config.

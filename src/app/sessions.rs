@@ -207,7 +207,7 @@ pub(super) fn replay(args: &ReplayArgs) -> Result {
     let (_, disorder) = journal::fold_checked(&folder.journal())?;
     super::warn_of(disorder.as_ref());
     let ui = project::Project::load(&args.config).map_or(Settings::default().ui, |project| project.settings.ui);
-    let (_silent, news) = tokio::sync::mpsc::unbounded_channel();
+    let (_silent, news) = tokio::sync::watch::channel(0);
     let (_mute, live) = tokio::sync::mpsc::channel(1);
     let source = tui::Source { journal: folder.journal(), helm: None, news, live, tie: Tie::default(), nats: None };
     let shown = stage::runtime()?.block_on(tui::run(source, stage::screen_options(ui)));

@@ -3,7 +3,6 @@
 use std::{
     io::{self, IsTerminal as _},
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use tokio::sync::{mpsc, watch};
@@ -13,7 +12,7 @@ use crate::{
     config::{Nats, Ui, paths},
     control::{
         cli::{ConfigArgs, DetachArgs, OutputArgs},
-        headless::{self, Feeds, Format, Printer, WayOut},
+        headless::{self, Format, Printer, WayOut},
         helm::Helm,
         narrate::{HookOutput, Narrator},
         nats::{Uplink, link::Link},
@@ -133,13 +132,10 @@ pub(super) enum Of {
     Pipeline(Pipeline),
 }
 
-/// Those who want every record.
-type Watchers = Vec<mpsc::UnboundedSender<Arc<journal::Record>>>;
-
 /// Runs a session in the foreground, and shows it.
 pub(super) fn supervise(
     stage: Stage<'_>,
-    make: impl FnOnce(Scene, Watchers) -> std::result::Result<Runtime, RuntimeError>,
+    make: impl FnOnce(Scene) -> std::result::Result<Runtime, RuntimeError>,
 ) -> Result {
     let Stage { folder, root, surface, afterwards, left_behind, of, nats, leash } = stage;
     if matches!(surface, Surface::Nowhere) {
@@ -159,12 +155,10 @@ pub(super) fn supervise(
             Surface::Screen(options) => {
                 let way_back = format!("`creel attach {}`{elsewhere} shows it again", folder.name);
                 let window = Window { folder, options, leash, way_back, nats };
-                on_screen(window, |watchers| make(scene, watchers)).await
+                on_screen(window, || make(scene)).await
             }
-            Surface::Nowhere => in_background(Hidden { folder, nats, leash }, |watchers| make(scene, watchers)).await,
-            Surface::Printed(format, _) => {
-                printed(Hidden { folder, nats, leash }, format, |watchers| make(scene, watchers)).await
-            }
+            Surface::Nowhere => in_background(Hidden { folder, nats, leash }, || make(scene)).await,
+            Surface::Printed(format, _) => printed(Hidden { folder, nats, leash }, format, || make(scene)).await,
         }
     })?;
     // Whatever still reads from a pipe must not keep the program.
@@ -216,17 +210,19 @@ impl Hidden<'_> {
 async fn printed(
     hidden: Hidden<'_>,
     format: Format,
-    make: impl FnOnce(Watchers) -> std::result::Result<Runtime, RuntimeError>,
+    make: impl FnOnce() -> std::result::Result<Runtime, RuntimeError>,
 ) -> Result<Left> {
-    let (mut printer, Feeds { records, live }) = Printer::new(format);
+    let (mut printer, live) = Printer::new(format);
     // A session that goes on has a past; one that begins has none, and no journal to read.
     let _ = journal::read(&hidden.folder.journal(), |record| printer.catch_up(&record.event));
-    let mut runtime = make(vec![records])?;
+    let mut runtime = make()?;
     if format == Format::Lines {
         runtime.show_live(live);
     }
     let doors = hidden.open_doors(&mut runtime)?;
-    let printing = printer.start().map_err(|error| Failure::failed(format!("cannot print: {error}")))?;
+    let records = runtime.records().map(|records| (records, runtime.news()));
+    let printing = records.and_then(|(records, news)| printer.start(records, news));
+    let printing = printing.map_err(|error| Failure::failed(format!("cannot print: {error}")))?;
     let left = runtime.run().await?;
     // Off the workers, which may still have a signal to listen for.
     let _ = tokio::task::spawn_blocking(move || (printing.join(), doors.close())).await;
@@ -235,9 +231,9 @@ async fn printed(
 
 async fn in_background(
     hidden: Hidden<'_>,
-    make: impl FnOnce(Watchers) -> std::result::Result<Runtime, RuntimeError>,
+    make: impl FnOnce() -> std::result::Result<Runtime, RuntimeError>,
 ) -> Result<Left> {
-    let mut runtime = make(Vec::new())?;
+    let mut runtime = make()?;
     let doors = hidden.open_doors(&mut runtime)?;
     let left = runtime.run().await?;
     let _ = tokio::task::spawn_blocking(move || doors.close()).await;
@@ -256,12 +252,12 @@ struct Window<'a> {
 
 async fn on_screen(
     window: Window<'_>,
-    make: impl FnOnce(Watchers) -> std::result::Result<Runtime, RuntimeError>,
+    make: impl FnOnce() -> std::result::Result<Runtime, RuntimeError>,
 ) -> Result<Left> {
     let Window { folder, options, leash, way_back, nats } = window;
-    let (records, news) = mpsc::unbounded_channel();
     let (live_in, live) = mpsc::channel(256);
-    let mut runtime = make(vec![records])?;
+    let mut runtime = make()?;
+    let news = runtime.news();
     runtime.show_live(live_in);
     let doors = Doors::open(folder, &mut runtime, nats);
     let (handle, way_out, nats) = (runtime.handle(), doors.way_out(&runtime), doors.link());

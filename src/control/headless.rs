@@ -2,14 +2,13 @@
 
 use std::{
     io::{self, Write as _},
-    sync::Arc,
     time::{Duration, Instant},
 };
 
 use rustix::process::Signal;
 use tokio::{
     signal::unix::{SignalKind, signal},
-    sync::mpsc,
+    sync::{mpsc, watch},
 };
 
 use super::{
@@ -23,7 +22,7 @@ use crate::{
         event::{By, Event, StopHow},
         input::Command,
     },
-    journal::Record,
+    journal::RecordTail,
     runtime::{Handle, Live, shutdown::Children},
 };
 
@@ -43,28 +42,20 @@ pub enum Format {
 }
 
 /// Prints a session as it happens. Ends when the session does.
+///
+/// It reads the journal at the pace of whoever reads what it prints: a reader that stops for an hour costs no memory.
 pub struct Printer {
-    records: mpsc::UnboundedReceiver<Arc<Record>>,
     live: mpsc::Receiver<Live>,
     format: Format,
     narrator: Narrator,
 }
 
-/// The ends that the runtime writes to.
-pub struct Feeds {
-    /// All records.
-    pub records: mpsc::UnboundedSender<Arc<Record>>,
-    /// The output of hooks.
-    pub live: mpsc::Sender<Live>,
-}
-
 impl Printer {
-    /// A printer, and what to feed it by.
-    pub fn new(format: Format) -> (Self, Feeds) {
-        let (records_in, records) = mpsc::unbounded_channel();
+    /// A printer, and where the output of hooks goes.
+    pub fn new(format: Format) -> (Self, mpsc::Sender<Live>) {
         let (live_in, live) = mpsc::channel(LIVE_BACKLOG);
         let narrator = Narrator::new(Paint::for_stream(&io::stdout()), HookOutput::Shown);
-        (Self { records, live, format, narrator }, Feeds { records: records_in, live: live_in })
+        (Self { live, format, narrator }, live_in)
     }
 
     /// Knows what happened before, so that what was used is told in full.
@@ -74,30 +65,44 @@ impl Printer {
 
     /// Prints until the session is over, in a thread of its own: whoever reads may stop reading for a while, and that
     /// must hold neither hooks nor signals.
-    pub fn start(self) -> io::Result<std::thread::JoinHandle<()>> {
+    pub fn start(self, records: RecordTail, news: watch::Receiver<u64>) -> io::Result<std::thread::JoinHandle<()>> {
         let tokio = tokio::runtime::Builder::new_current_thread().build()?;
-        Ok(std::thread::spawn(move || tokio.block_on(self.print())))
+        Ok(std::thread::spawn(move || {
+            if let Err(error) = tokio.block_on(self.print(records, news)) {
+                // Nobody reads any more; the session continues, and its journal has the rest.
+                tracing::info!("nothing more is printed: {error}");
+            }
+        }))
     }
 
-    async fn print(mut self) {
+    async fn print(mut self, mut records: RecordTail, mut news: watch::Receiver<u64>) -> io::Result<()> {
+        let mut is_over = false;
         loop {
-            let text = tokio::select! {
-                biased;
-                Some(live) = self.live.recv() => match self.format {
-                    Format::Lines => self.narrator.overhear(&live),
-                    Format::Json => continue,
-                },
-                record = self.records.recv() => match record {
-                    Some(record) => match self.format {
-                        Format::Lines => self.narrator.tell(&record),
-                        Format::Json => record.to_line(),
-                    },
-                    None => break,
-                },
+            self.print_all(&mut records)?;
+            if is_over {
+                return Ok(());
+            }
+            tokio::select! {
+                Some(live) = self.live.recv() => put(&self.narrator.overhear(&live))?,
+                // What was written before the end is still to be printed.
+                written = news.changed() => is_over = written.is_err(),
+            }
+        }
+    }
+
+    /// Prints all that is there. The output of hooks comes first: their ends are told after it.
+    fn print_all(&mut self, records: &mut RecordTail) -> io::Result<()> {
+        loop {
+            while let Ok(live) = self.live.try_recv() {
+                put(&self.narrator.overhear(&live))?;
+            }
+            let text = match self.format {
+                Format::Lines => records.next_record()?.map(|record| self.narrator.tell(&record)),
+                Format::Json => records.next_line()?.map(str::to_owned),
             };
-            if put(&text).is_err() {
-                // Nobody reads any more; the session goes on, and its journal tells the rest.
-                break;
+            match text {
+                Some(text) => put(&text)?,
+                None => return Ok(()),
             }
         }
     }

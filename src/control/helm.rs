@@ -1,7 +1,5 @@
 //! How a screen steers its session: one that runs in this process, or one in another.
 
-use std::sync::Arc;
-
 use tokio::sync::{mpsc, watch};
 
 use super::{
@@ -17,7 +15,7 @@ use crate::{
         event::{By, Event},
         input::Command,
     },
-    journal::{Folder, Record},
+    journal::Folder,
     runtime::{Handle, Live},
 };
 
@@ -55,8 +53,8 @@ pub const LIVE_BACKLOG: usize = 256;
 /// What comes from a session in another process. It ends when the session does.
 #[derive(Debug)]
 pub struct Following {
-    /// Its new records.
-    pub news: mpsc::UnboundedReceiver<Arc<Record>>,
+    /// The number of its last record: a sign that there is more in its journal.
+    pub news: watch::Receiver<u64>,
     /// The output of its hooks.
     pub live: mpsc::Receiver<Live>,
     /// How it stands with its NATS server, if it has one.
@@ -65,7 +63,7 @@ pub struct Following {
 
 /// Where all that goes.
 struct Telling {
-    news: mpsc::UnboundedSender<Arc<Record>>,
+    news: watch::Sender<u64>,
     live: mpsc::Sender<Live>,
     nats: Option<watch::Sender<Link>>,
 }
@@ -89,7 +87,7 @@ impl Remote {
         };
         // From here on nothing is missed: what was recorded before is in the journal, which the screen reads later.
         let watch = client.watch(None)?;
-        let (told, news) = mpsc::unbounded_channel();
+        let (told, news) = watch::channel(0);
         let (heard, live) = mpsc::channel(LIVE_BACKLOG);
         let (changed, nats) = link.map(watch::channel).unzip();
         let telling = Telling { news: told, live: heard, nats: changed };
@@ -152,7 +150,7 @@ impl Telling {
                 Ok(Seen::Record(record)) => {
                     ended = matches!(record.event, Event::SessionEnded { .. });
                     *next = record.seq + 1;
-                    self.news.send(Arc::new(*record)).is_ok()
+                    self.news.send(record.seq).is_ok()
                 }
                 Ok(Seen::Aside(aside)) => self.tell(aside),
                 Err(AskError::Ended(_)) => break,

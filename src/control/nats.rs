@@ -129,7 +129,7 @@ impl Uplink {
     pub fn open(nats: Nats, folder: &Folder, runtime: &mut Runtime) -> io::Result<Self> {
         let server = destination(&nats);
         let outbox = addressed(folder, &server)?;
-        let follower = runtime.follow();
+        let follower = runtime.follow()?;
         let (id, started) = (follower.state.began.id.clone(), follower.state.started);
         if !subject::is_plain(&id) {
             return Err(io::Error::other("the id in its first record is none that creel gives"));

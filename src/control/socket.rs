@@ -65,7 +65,7 @@ impl Socket {
         runtime: &mut Runtime,
         nats: Option<watch::Receiver<Link>>,
     ) -> io::Result<Self> {
-        let follower = runtime.follow();
+        let follower = runtime.follow()?;
         let session = follower.state.began.id.clone();
         let (address, listener) = Address::take(places, folder, &session)?;
         let (ledger, desk) = Ledger::new(follower, nats.clone(), Pace::AtOnce);

@@ -23,6 +23,7 @@ use super::{
     folder::{Folder, PRIVATE_FILE, has_records},
     open,
     record::{Record, RecordError, VERSION},
+    tail::RecordTail,
 };
 use crate::engine::{State, event::Event, time::At};
 
@@ -196,6 +197,17 @@ impl Journal {
     /// The number of the last record.
     pub fn seq(&self) -> u64 {
         self.seq
+    }
+
+    /// How long it is.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Reads the records behind this many bytes, and those that follow. Not by the handle that writes: that one has the
+    /// lock, which has to end with the session.
+    pub fn tail(&self, offset: u64) -> io::Result<RecordTail> {
+        Ok(RecordTail::new(open::to_read(&self.folder.journal())?, offset))
     }
 
     /// Records what happened; when this returns, it is on record.

@@ -47,7 +47,38 @@ pub type Records = Vec<Arc<Record>>;
 pub(super) enum Message {
     Input(Input),
     Command { by: Actor, command: Command, reply: oneshot::Sender<Result<Records, String>> },
-    Watch(mpsc::UnboundedSender<Arc<Record>>),
+    Await(JudgementWatcher),
+}
+
+/// Somebody who waits for the judgement of one loop. Is sent the few records that are about it, and no others.
+#[derive(Debug)]
+pub(super) struct JudgementWatcher {
+    id: String,
+    records: mpsc::UnboundedSender<Arc<Record>>,
+}
+
+impl JudgementWatcher {
+    /// Passes a record on, if it is about the judgement; whether somebody still waits.
+    pub(super) fn tell(&self, record: &Arc<Record>) -> bool {
+        if self.is_about_it(&record.event) {
+            self.records.send(record.clone()).is_ok()
+        } else {
+            !self.records.is_closed()
+        }
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is not about this judgement, whatever it is")]
+    fn is_about_it(&self, event: &Event) -> bool {
+        let is_its = |of: &Option<String>| of.as_ref() == Some(&self.id);
+        match event {
+            Event::StopDecided(decided) => is_its(&decided.of),
+            Event::RuleChecked { of, .. } => is_its(of),
+            Event::AgentLoopEnded { loop_id, .. } => *loop_id == self.id,
+            // It is recorded in one step with the decision.
+            Event::Checkpoint(_) => true,
+            _ => false,
+        }
+    }
 }
 
 /// A piece of a hook's output, as it comes.
@@ -89,34 +120,22 @@ impl Handle {
     #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is not about this judgement, whatever it is")]
     pub async fn judged(&self, by: impl Into<Actor>, asked: Asked) -> Result<Records, String> {
         let id = asked.id.clone();
-        let mut news = self.watch();
+        let (watcher, mut told) = mpsc::unbounded_channel();
+        // A session that is over has no more records: the receiver ends at once.
+        let _ = self.now.send(Message::Await(JudgementWatcher { id: id.clone(), records: watcher }));
         self.recorded(by, Command::Loop(LoopCommand::Judge(Box::new(asked)))).await?;
         let mut records = Vec::new();
-        while let Some(record) = news.recv().await {
-            let is_about = |of: &Option<String>| of.as_ref() == Some(&id);
+        while let Some(record) = told.recv().await {
             match &record.event {
-                Event::StopDecided(decided) if is_about(&decided.of) => {
+                Event::AgentLoopEnded { .. } => return Err(format!("{id} ended before it was judged")),
+                Event::StopDecided(_) => {
                     records.push(record);
                     return Ok(records);
                 }
-                Event::RuleChecked { of, .. } if is_about(of) => records.push(record),
-                // It is recorded in one step with the decision.
-                Event::Checkpoint(_) => records.push(record),
-                Event::AgentLoopEnded { loop_id, .. } if *loop_id == id => {
-                    return Err(format!("{id} ended before it was judged"));
-                }
-                _ => {}
+                _ => records.push(record),
             }
         }
         Err("the session was over before it was judged".into())
-    }
-
-    /// Follows the records from now on.
-    pub fn watch(&self) -> mpsc::UnboundedReceiver<Arc<Record>> {
-        let (watcher, records) = mpsc::unbounded_channel();
-        // A session that is over has no more records: the receiver ends at once.
-        let _ = self.now.send(Message::Watch(watcher));
-        records
     }
 
     /// Records that something is not as it should be.

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use creel::{control::helm::Remote, engine::event::Event, journal::Sessions};
+use creel::{control::helm::Remote, journal::Sessions};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{
@@ -455,9 +455,10 @@ fn a_screen_that_the_session_left_comes_back_while_the_session_runs() {
     let (_, mut following) = Remote::follow(&folder).expect("it runs");
     hang_up.join().expect("both were asked");
     project.write("go", "");
-    let news: Vec<_> = std::iter::from_fn(|| following.news.blocking_recv()).collect();
-    let last = news.last().expect("there is news");
-    assert!(matches!(last.event, Event::SessionEnded { .. }), "{last:?}");
+    let tokio = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    tokio.block_on(async { while following.news.changed().await.is_ok() {} });
+    let [end] = &project.kind("session_ended")[..] else { panic!("it ended") };
+    assert_eq!(end["seq"], *following.news.borrow(), "the last that was heard of is its end");
 }
 
 /// Passes one line on.

@@ -7,6 +7,7 @@ mod actors;
 mod agents;
 mod attach;
 mod automation;
+mod blocked_output;
 mod bounds;
 mod contract;
 mod conversations;

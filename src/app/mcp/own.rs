@@ -82,7 +82,7 @@ impl Opening {
         let thread = {
             let folder = folder.clone();
             let make = move |folder: &Folder| {
-                let runtime = Runtime::begin(first, folder, scene, Vec::new())?;
+                let runtime = Runtime::begin(first, folder, scene)?;
                 drop(turn);
                 Ok(runtime)
             };

@@ -13,7 +13,6 @@ use std::{
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     pin::Pin,
-    sync::Arc,
     time::Duration,
 };
 
@@ -78,7 +77,7 @@ pub struct Mirror {
 #[derive(Debug)]
 pub struct Audience {
     /// Each record.
-    pub news: mpsc::UnboundedSender<Arc<Record>>,
+    pub news: watch::Sender<u64>,
     /// What hooks print while they run.
     pub live: mpsc::Sender<Live>,
     /// How it stands with the server.
@@ -186,7 +185,7 @@ impl Mirror {
                 message = messages.next() => {
                     for record in self.take(&message?)? {
                         let ended = matches!(record.event, Event::SessionEnded { .. });
-                        let _ = news.send(Arc::new(record));
+                        let _ = news.send(record.seq);
                         if ended {
                             return Ok(Seen::TheEnd);
                         }

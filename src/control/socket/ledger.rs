@@ -7,11 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::{
-    sync::{
-        Notify,
-        mpsc::{self, error::TryRecvError},
-        oneshot, watch,
-    },
+    sync::{Notify, mpsc, oneshot, watch},
     time::Instant,
 };
 
@@ -22,7 +18,7 @@ use super::{
 use crate::{
     control::{nats::link::Link, stop_view, task_view},
     engine::State,
-    journal::Record,
+    journal::{Record, RecordTail},
     runtime::Follower,
 };
 
@@ -44,7 +40,10 @@ pub(in crate::control) enum Pace {
 pub(in crate::control) struct Ledger {
     state: State,
     seq: u64,
-    records: mpsc::UnboundedReceiver<Arc<Record>>,
+    /// What is not folded yet. It is on disk: however far behind this is, nothing is kept in memory.
+    records: RecordTail,
+    /// Word that there are records.
+    written: watch::Receiver<u64>,
     questions: mpsc::Receiver<Asked>,
     news: watch::Sender<u64>,
     /// How the session stands with its NATS server, if it has one.
@@ -74,30 +73,32 @@ pub(in crate::control) struct Desk {
 
 impl Ledger {
     pub(in crate::control) fn new(follower: Follower, nats: Option<watch::Receiver<Link>>, pace: Pace) -> (Self, Desk) {
-        let Follower { state, seq, records } = follower;
+        let Follower { state, seq, records, news: written } = follower;
         let (asks, questions) = mpsc::channel(BACKLOG);
         let (news_in, news) = watch::channel(seq);
-        (Self { state, seq, records, questions, news: news_in, nats, pace }, Desk { questions: asks, news })
+        let ledger = Self { state, seq, records, written, questions, news: news_in, nats, pace };
+        (ledger, Desk { questions: asks, news })
     }
 
     /// Follows until the session is over; how the session was then. Can be dropped and begun again, also in another
     /// runtime of tokio: nothing but the time that was waited is lost.
     pub(in crate::control) async fn follow(&mut self) -> Status {
+        // Whoever followed before may have been dropped when it had heard of records and not read them yet.
+        if self.catch_up() == Session::IsOver {
+            return self.status();
+        }
         // Until when records are gathered. Nobody listens for them until then, so the session wakes nobody.
         let mut due: Option<Instant> = None;
         loop {
             tokio::select! {
                 biased;
-                record = self.records.recv(), if due.is_none() => match (record, &self.pace) {
-                    (Some(record), Pace::Gathered(_)) => {
-                        self.fold(&record);
-                        due = Some(Instant::now() + GATHERED);
+                written = self.written.changed(), if due.is_none() => match (written, &self.pace) {
+                    (Ok(()), Pace::Gathered(_)) => due = Some(Instant::now() + GATHERED),
+                    (Ok(()), Pace::AtOnce) => drop(self.catch_up()),
+                    (Err(_), _) => {
+                        self.catch_up();
+                        return self.status();
                     }
-                    (Some(record), Pace::AtOnce) => {
-                        self.fold(&record);
-                        self.news.send_replace(self.seq);
-                    }
-                    (None, _) => return self.status(),
                 },
                 Some(Asked { question, reply }) = self.questions.recv() => {
                     self.catch_up();
@@ -116,13 +117,18 @@ impl Ledger {
 
     /// Folds all that is there.
     fn catch_up(&mut self) -> Session {
-        let session = loop {
-            match self.records.try_recv() {
-                Ok(record) => self.fold(&record),
-                Err(TryRecvError::Empty) => break Session::Runs,
-                Err(TryRecvError::Disconnected) => break Session::IsOver,
+        // Looked at first: what was written before the end is read below.
+        let session = if self.written.has_changed().is_ok() { Session::Runs } else { Session::IsOver };
+        loop {
+            match self.records.next_record() {
+                Ok(Some(record)) => self.fold(&record),
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::error!("the journal cannot be followed: {error}");
+                    break;
+                }
             }
-        };
+        }
         self.news.send_if_modified(|known| std::mem::replace(known, self.seq) != self.seq);
         session
     }

@@ -1,0 +1,97 @@
+//! The records of a journal as it grows, read from its file.
+//!
+//! Owns the reading of whole lines from a place on. Whoever follows a session reads at its own pace and keeps nothing
+//! but the piece that it is at: what a slow reader has not read yet is on disk, not in memory.
+//!
+//! # Invariants
+//! - Every record is read once, whole, and in order.
+//! - A journal that was deleted is read on: the file is there as long as somebody has it open.
+
+use std::{fs::File, io, os::unix::fs::FileExt as _};
+
+use super::Record;
+
+/// How much is read at a time.
+const CHUNK: usize = 64 << 10;
+
+/// Reads a journal from a place on.
+#[derive(Debug)]
+pub struct RecordTail {
+    file: File,
+    /// Where in the file `held` begins.
+    offset: u64,
+    /// What was read and not taken yet.
+    held: Vec<u8>,
+    /// How much of `held` was taken.
+    taken: usize,
+}
+
+impl RecordTail {
+    pub(super) const fn new(file: File, offset: u64) -> Self {
+        Self { file, offset, held: Vec::new(), taken: 0 }
+    }
+
+    /// The next line, newline included; nothing if there is no more for now.
+    pub fn next_line(&mut self) -> io::Result<Option<&str>> {
+        let mut looked_at = self.taken;
+        let end = loop {
+            if let Some(newline) = self.held[looked_at..].iter().position(|byte| *byte == b'\n') {
+                break looked_at + newline + 1;
+            }
+            looked_at = self.held.len() - self.taken;
+            if self.read_more()? == 0 {
+                return Ok(None);
+            }
+        };
+        let start = std::mem::replace(&mut self.taken, end);
+        str::from_utf8(&self.held[start..end]).map(Some).map_err(invalid)
+    }
+
+    /// The next record; nothing if there is no more for now.
+    pub fn next_record(&mut self) -> io::Result<Option<Record>> {
+        match self.next_line()? {
+            Some(line) => Record::from_line(line).map(Some).map_err(invalid),
+            None => Ok(None),
+        }
+    }
+
+    /// Puts another piece behind what was not taken yet.
+    fn read_more(&mut self) -> io::Result<usize> {
+        self.held.drain(..self.taken);
+        self.offset += self.taken as u64;
+        self.taken = 0;
+        let start = self.held.len();
+        self.held.resize(start + CHUNK, 0);
+        let read = self.file.read_at(&mut self.held[start..], self.offset + start as u64);
+        self.held.truncate(start + *read.as_ref().unwrap_or(&0));
+        read
+    }
+}
+
+fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn lines(tail: &mut RecordTail) -> Vec<String> {
+        std::iter::from_fn(|| tail.next_line().expect("a file").map(str::to_owned)).collect()
+    }
+
+    #[test]
+    fn whole_lines_are_read_once_and_in_order_however_long_they_are() {
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        let line = |n: usize| format!("{n}{}\n", "é".repeat(CHUNK * n / 3));
+        write!(file, "skipped\n{}{}{}", line(0), line(1), &line(7)[..99]).expect("space");
+        let mut tail = RecordTail::new(file.reopen().expect("a file"), "skipped\n".len() as u64);
+        assert_eq!(lines(&mut tail), [line(0), line(1)]);
+        assert!(lines(&mut tail).is_empty());
+        write!(file, "{}{}", &line(7)[99..], line(2)).expect("space");
+        assert_eq!(lines(&mut tail), [line(7), line(2)]);
+        assert!(tail.held.capacity() < 8 * line(7).len(), "what was read is not kept");
+    }
+}

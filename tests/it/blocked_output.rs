@@ -1,0 +1,78 @@
+//! A session whose standard output is not read: it works on, keeps nothing in memory for the reader, and loses nothing.
+
+use std::{
+    fs,
+    io::{Read as _, Seek as _, SeekFrom},
+    path::Path,
+    process::{Child, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
+
+use crate::support::{acp_agent, project::Project};
+
+/// How much the agent says: each update is one of these, this many times.
+const UPDATE: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcd\n";
+const REPEAT: usize = 1_000;
+const UPDATES: usize = 260;
+/// How long that may take on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// A running session with `--json`, whose standard output nobody reads.
+fn blocked(project: &Project) -> Child {
+    let mut command = project.command(&["run", "--json", "--trust", "-s", "s"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::null()).stdin(Stdio::null()).spawn().expect("creel starts")
+}
+
+/// The memory of a process that is in use, in bytes.
+fn memory(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+fn wait_for(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// The last bytes of a file.
+fn end_of(file: &Path) -> String {
+    let Ok(mut file) = fs::File::open(file) else { return String::new() };
+    let length = file.metadata().map_or(0, |meta| meta.len());
+    let mut end = Vec::new();
+    file.seek(SeekFrom::Start(length.saturating_sub(4_096))).expect("a place in the file");
+    file.read_to_end(&mut end).expect("a file");
+    String::from_utf8_lossy(&end).into_owned()
+}
+
+#[test]
+fn a_reader_that_stops_costs_no_memory_and_misses_nothing() {
+    let flood = json!({"flood": {"updates": UPDATES, "text": UPDATE, "repeat": REPEAT}});
+    let script = json!({"turns": [[flood, {"say": "<promise>COMPLETE</promise>"}]]});
+    let config = format!(
+        "prompt: GOAL\nagent: a\nagents: {{ a: {{ acp: \"'{}' script.json log\" }} }}\n",
+        acp_agent().display()
+    );
+    let project = Project::with(&config).file("script.json", &script.to_string());
+    let mut creel = blocked(&project);
+    let length = || fs::metadata(project.journal()).map_or(0, |meta| meta.len());
+    wait_for("the agent talks", || length() > 1 << 20);
+    let before = memory(creel.id());
+    wait_for("the session is over for all but the reader", || end_of(&project.journal()).contains("\"session_ended\""));
+    let journal = fs::read(project.journal()).expect("a journal");
+    assert!(journal.len() > UPDATE.len() * REPEAT * UPDATES, "the agent said much");
+    // Only Linux says how much memory another process has.
+    if let (Some(before), Some(after)) = (before, memory(creel.id())) {
+        let grown = after.saturating_sub(before);
+        assert!(grown < journal.len() as u64 / 2, "{grown} bytes of memory for {} bytes of journal", journal.len());
+    }
+    let mut printed = Vec::new();
+    creel.stdout.take().expect("a pipe").read_to_end(&mut printed).expect("output");
+    assert_eq!(creel.wait().expect("it ends").code(), Some(0));
+    assert!(printed == journal, "{} bytes printed of {}", printed.len(), journal.len());
+}
