@@ -8,13 +8,17 @@
 //! - Only regular files are read: a pipe holds nobody.
 
 use std::{
+    ffi::OsStr,
     fs::File,
     io::{self, Read as _},
-    os::unix::fs::OpenOptionsExt as _,
-    path::{Path, PathBuf},
+    os::{fd::OwnedFd, unix::fs::OpenOptionsExt as _},
+    path::{Component, Path, PathBuf},
 };
 
-use rustix::fs::{Mode, OFlags};
+use rustix::{
+    fs::{AtFlags, FileType, Mode, OFlags, openat, statat},
+    io::Errno,
+};
 
 /// Why something is not opened.
 #[derive(Debug)]
@@ -31,16 +35,31 @@ pub enum Barred {
     Io(io::Error),
 }
 
+/// How a path is followed without following links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathWalk {
+    /// By the kernel in one call, where it can do that (`openat2` of Linux); otherwise step by step.
+    OneCall,
+    /// One folder after the other.
+    StepByStep,
+}
+
 /// The project's folder.
 #[derive(Debug, Clone)]
 pub struct Premises {
     root: PathBuf,
+    walk: PathWalk,
 }
 
 impl Premises {
     /// Links on the way to the folder itself are the person's own.
     pub fn new(root: &Path) -> Self {
-        Self { root: root.canonicalize().unwrap_or_else(|_| root.to_owned()) }
+        Self::with_walk(root, PathWalk::OneCall)
+    }
+
+    /// The same with a chosen way to follow paths.
+    pub fn with_walk(root: &Path, walk: PathWalk) -> Self {
+        Self { root: root.canonicalize().unwrap_or_else(|_| root.to_owned()), walk }
     }
 
     /// The folder, without links.
@@ -92,20 +111,51 @@ impl Premises {
         let beneath = place.strip_prefix(&self.root).map_err(|_| Barred::Outside)?;
         let root = File::options().read(true).custom_flags(OFlags::DIRECTORY.bits().cast_signed()).open(&self.root)?;
         #[cfg(target_os = "linux")]
-        {
+        if self.walk == PathWalk::OneCall {
             use rustix::fs::ResolveFlags;
             let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
             match rustix::fs::openat2(&root, beneath, flags, mode, resolve) {
                 Ok(file) => return Ok(file.into()),
                 // An old kernel, or one that forbids it.
-                Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {}
-                Err(rustix::io::Errno::LOOP | rustix::io::Errno::XDEV) => return Err(Barred::Outside),
+                Err(Errno::NOSYS | Errno::PERM) => {}
+                Err(Errno::LOOP | Errno::XDEV) => return Err(Barred::Outside),
                 Err(error) => return Err(io::Error::from(error).into()),
             }
         }
-        let opened = rustix::fs::openat(&root, beneath, flags, mode);
-        opened.map(Into::into).map_err(|error| io::Error::from(error).into())
+        open_step_by_step(root.into(), beneath, flags, mode)
     }
+}
+
+/// A folder on the way to a file: it need not be readable, where the system can open it without reading.
+const STEP: OFlags = {
+    let flags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+    #[cfg(target_os = "linux")]
+    let flags = flags.union(OFlags::PATH);
+    flags
+};
+
+/// Opens every folder on the way by its own name and follows no link, so that nothing can be put in between.
+fn open_step_by_step(root: OwnedFd, beneath: &Path, flags: OFlags, mode: Mode) -> Result<File, Barred> {
+    let mut names = Vec::new();
+    for component in beneath.components() {
+        let Component::Normal(name) = component else { return Err(Barred::Outside) };
+        names.push(name);
+    }
+    let name = names.pop().ok_or(Barred::NotAFile)?;
+    let mut folder = root;
+    for step in names {
+        folder = openat(&folder, step, STEP, Mode::empty()).map_err(|error| barred(&folder, step, error))?;
+    }
+    openat(&folder, name, flags, mode).map(Into::into).map_err(|error| barred(&folder, name, error))
+}
+
+/// Why a name in a folder cannot be opened. Systems differ in how they refuse a link.
+fn barred(folder: &OwnedFd, name: &OsStr, error: Errno) -> Barred {
+    let meta = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+    if meta.is_ok_and(|meta| FileType::from_raw_mode(meta.st_mode) == FileType::Symlink) {
+        return Barred::Outside;
+    }
+    io::Error::from(error).into()
 }
 
 /// How many bytes a file has, if it is one.
@@ -124,5 +174,50 @@ impl From<io::Error> for Barred {
         } else {
             Self::Io(error)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::*;
+
+    const WALKS: [PathWalk; 2] = [PathWalk::OneCall, PathWalk::StepByStep];
+
+    #[test]
+    fn a_file_in_the_project_is_opened_either_way() {
+        let dir = tempfile::tempdir().expect("a folder");
+        fs::create_dir_all(dir.path().join("a/b")).expect("a folder");
+        fs::write(dir.path().join("a/b/c"), "text").expect("a file");
+        for walk in WALKS {
+            let premises = Premises::with_walk(dir.path(), walk);
+            assert_eq!(premises.read(Path::new("a/b/c"), 9).expect("it is there"), b"text");
+            let new = premises.inside(Path::new("a/new")).expect("inside");
+            premises.open(&new, OFlags::WRONLY | OFlags::CREATE).expect("it is made");
+            fs::remove_file(new).expect("it was made");
+            assert!(matches!(premises.read(Path::new("a/x"), 9), Err(Barred::Missing)));
+        }
+    }
+
+    #[test]
+    fn a_link_that_took_the_place_of_a_folder_or_a_file_is_not_followed_either_way() {
+        let outside = tempfile::tempdir().expect("a folder");
+        fs::write(outside.path().join("secret"), "secret").expect("a file");
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path().canonicalize().expect("it is there");
+        symlink(outside.path(), root.join("middle")).expect("a link");
+        symlink(outside.path().join("secret"), root.join("last")).expect("a link");
+        for walk in WALKS {
+            let premises = Premises::with_walk(&root, walk);
+            // As if the links had come after the path was checked.
+            for place in ["middle/secret", "last"] {
+                let opened = premises.open(&root.join(place), OFlags::RDONLY);
+                assert!(matches!(opened, Err(Barred::Outside)), "{walk:?} {place}: {opened:?}");
+            }
+            let opened = premises.open(&root.join("middle/new"), OFlags::WRONLY | OFlags::CREATE);
+            assert!(matches!(opened, Err(Barred::Outside)), "{walk:?}: {opened:?}");
+        }
+        assert!(!outside.path().join("new").exists());
     }
 }

@@ -19,6 +19,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::fs::OFlags;
+
 use super::{
     folder::{Folder, PRIVATE_FILE, has_records},
     open,
@@ -30,8 +32,13 @@ use crate::engine::{State, event::Event, time::At};
 /// How long a record may be only in the kernel's memory. That is about power loss: a kill loses nothing.
 const SYNC_EVERY: Duration = Duration::from_millis(200);
 
-/// For how many milliseconds somebody may look whether a session runs.
-const LOOKED_AT: u32 = 20;
+/// How long to wait for the lock of a session before it counts as running: another process may look at it for a moment, and
+/// a process that was just killed keeps the lock until its last thread is gone.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+/// The same where the process that ran the session is known to be dead: then the lock is about to be released.
+const DYING_PATIENCE: Duration = Duration::from_secs(5);
+/// How often to try meanwhile.
+const LOCK_AGAIN: Duration = Duration::from_millis(2);
 
 /// Why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -143,8 +150,7 @@ impl Journal {
         };
         folder.create().map_err(io("create", &folder.path))?;
         let path = folder.journal();
-        let mut options = OpenOptions::new();
-        let opened = open::open(&path, options.read(true).append(true).create(true).mode(PRIVATE_FILE));
+        let opened = open::open(&path, OFlags::RDWR | OFlags::APPEND | OFlags::CREATE);
         let file = opened.map_err(io("create", &path))?;
         lock(&file, folder)?;
         if has_records(&file) {
@@ -166,7 +172,7 @@ impl Journal {
         if !folder.exists() {
             return Err(JournalError::Missing(folder.name.clone()));
         }
-        let mut file = open::open(&path, OpenOptions::new().read(true).append(true)).map_err(io("open"))?;
+        let mut file = open::open(&path, OFlags::RDWR | OFlags::APPEND).map_err(io("open"))?;
         lock(&file, folder)?;
         let (length, torn) = whole_lines(&mut file).map_err(io("read"))?;
         let mut prompts = Prompts::default();
@@ -224,6 +230,11 @@ impl Journal {
         self.write(&lines, matters).map_err(|cause| {
             // Cut a half-written line off, so that whoever reads next finds only whole ones.
             let _ = self.file.set_len(self.length);
+            let cause = if cause.kind() == io::ErrorKind::FileTooLarge {
+                io::Error::other("the limit on the size of files (`ulimit -f`) was reached")
+            } else {
+                cause
+            };
             JournalError::Io { doing: "write", path: self.folder.journal(), cause }
         })?;
         self.seq += records.len() as u64;
@@ -305,19 +316,25 @@ fn sync_in_background(file: File) -> mpsc::Sender<()> {
     ask
 }
 
-/// Takes the lock. Whoever looks whether the session runs has it for a moment, which is waited for.
+/// Takes the lock, and waits for it a moment.
 fn lock(file: &File, folder: &Folder) -> Result<(), JournalError> {
-    let mut tries = 0;
+    let since = Instant::now();
+    let is_worth_waiting = || {
+        let waited = since.elapsed();
+        waited < LOCK_PATIENCE || waited < DYING_PATIENCE && folder.read_pid().is_some_and(is_dying)
+    };
     let locked = loop {
         match file.try_lock() {
-            Err(TryLockError::WouldBlock) if tries < LOOKED_AT => std::thread::sleep(Duration::from_millis(1)),
+            Err(TryLockError::WouldBlock) if is_worth_waiting() => std::thread::sleep(LOCK_AGAIN),
             locked => break locked,
         }
-        tries += 1;
     };
     match locked {
         Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(JournalError::Held { name: folder.name.clone(), pid: folder.read_pid() }),
+        Err(TryLockError::WouldBlock) => {
+            let pid = folder.read_pid().filter(|pid| !is_dying(*pid));
+            Err(JournalError::Held { name: folder.name.clone(), pid })
+        }
         Err(TryLockError::Error(cause)) => Err(JournalError::Io { doing: "lock", path: folder.journal(), cause }),
     }
 }

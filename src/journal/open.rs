@@ -6,22 +6,24 @@
 //! - What is replaced is there as a whole, the old or the new.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    ffi::OsStr,
+    fs::File,
     io::{self, Read as _, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
+    os::fd::{AsFd, OwnedFd},
     path::Path,
 };
 
-use rustix::{fs::OFlags, io::Errno};
-
-use super::folder::PRIVATE_FILE;
+use rustix::{
+    fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, renameat, statat, unlinkat},
+    io::Errno,
+};
 
 /// How much of a file that holds a line is read.
 const A_LINE: u64 = 64 << 10;
 
 /// Opens a file for reading.
 pub fn to_read(path: &Path) -> io::Result<File> {
-    open(path, OpenOptions::new().read(true))
+    open(path, OFlags::RDONLY)
 }
 
 /// The text of a file that holds a line.
@@ -33,30 +35,46 @@ pub fn line(path: &Path) -> io::Result<String> {
 
 /// Writes a file anew.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let draft = path.with_extension("new");
+    let (folder, name) = folder_of(path)?;
+    let draft = Path::new(name).with_extension("new");
     // Whatever lies there was left by a creel that was killed, or came with a clone.
-    let _ = fs::remove_file(&draft);
-    let mut file = open(&draft, OpenOptions::new().write(true).create_new(true).mode(PRIVATE_FILE))?;
+    let _ = unlinkat(&folder, &draft, AtFlags::empty());
+    let mut file = open_in(&folder, draft.as_os_str(), OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
     file.write_all(text.as_bytes())?;
-    fs::rename(&draft, path)
+    Ok(renameat(&folder, &draft, &folder, name)?)
 }
 
-pub(super) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    path.parent().map_or(Ok(()), is_folder)?;
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let opened = options.custom_flags(flags.bits().cast_signed()).open(path);
-    let file = opened.map_err(|error| if is_link(&error) { not_followed() } else { error })?;
+/// Opens a file; one that is made is for the owner only.
+pub(super) fn open(path: &Path, flags: OFlags) -> io::Result<File> {
+    let (folder, name) = folder_of(path)?;
+    open_in(&folder, name, flags)
+}
+
+fn open_in(folder: &OwnedFd, name: &OsStr, flags: OFlags) -> io::Result<File> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = openat(folder, name, flags, Mode::RUSR | Mode::WUSR);
+    let file = File::from(opened.map_err(|error| why_not(folder, name, error))?);
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a file")) }
 }
 
-/// Makes sure that a folder is one, and no link to one.
-pub(super) fn is_folder(path: &Path) -> io::Result<()> {
-    let meta = fs::symlink_metadata(path)?;
-    if meta.is_symlink() { Err(not_followed()) } else { Ok(()) }
+/// The folder that a path leads to, held open so that no link can take its place, and the name in it.
+fn folder_of(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok((is_folder(folder)?, name))
 }
 
-fn is_link(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
+/// Makes sure that a folder is one, and no link to one.
+pub(super) fn is_folder(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(CWD, path, flags, Mode::empty()).map_err(|error| why_not(CWD, path.as_os_str(), error))
+}
+
+/// Systems differ in how they refuse a link.
+fn why_not(folder: impl AsFd, name: &OsStr, error: Errno) -> io::Error {
+    let meta = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+    let is_link = meta.is_ok_and(|meta| FileType::from_raw_mode(meta.st_mode) == FileType::Symlink);
+    if is_link { not_followed() } else { error.into() }
 }
 
 fn not_followed() -> io::Error {

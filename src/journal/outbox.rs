@@ -8,16 +8,17 @@
 //! - The file never says more than the other side has. It may say less: whoever sends looks first.
 
 use std::{
-    fs::{File, OpenOptions, TryLockError},
+    fs::{File, TryLockError},
     io::{self, Read as _, Seek as _, SeekFrom},
-    os::unix::fs::{FileExt as _, OpenOptionsExt as _},
+    os::unix::fs::FileExt as _,
     path::PathBuf,
 };
 
 use bytes::{Bytes, BytesMut};
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use super::{Folder, folder::PRIVATE_FILE, open};
+use super::{Folder, open};
 
 /// How much is read at a time.
 const CHUNK: usize = 64 << 10;
@@ -85,9 +86,7 @@ struct Head {
 impl Outbox {
     /// Opens the outbox of a session; nothing, if somebody else sends it.
     pub fn open(folder: &Folder) -> io::Result<Option<Self>> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(PRIVATE_FILE);
-        let mut file = open::open(&folder.outbox_file(), &mut options)?;
+        let mut file = open::open(&folder.outbox_file(), OFlags::RDWR | OFlags::CREATE)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(None),
