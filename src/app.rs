@@ -8,6 +8,7 @@ mod detach;
 mod failure;
 mod init;
 mod leash;
+mod leftovers;
 mod mcp;
 mod pipeline;
 mod project;

@@ -16,6 +16,7 @@ pub mod paint;
 pub mod pipeline_words;
 pub mod queue_lines;
 pub mod requests;
+pub mod signals;
 pub mod socket;
 pub mod stop_view;
 pub mod stop_words;

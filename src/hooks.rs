@@ -28,6 +28,7 @@ use crate::engine::{
 };
 
 pub mod builtin;
+pub mod children;
 pub mod companion;
 pub mod descent;
 pub mod json;
@@ -38,6 +39,7 @@ pub mod process;
 pub mod reply;
 pub mod rules;
 pub mod sweep;
+pub mod table;
 pub mod terminal;
 pub mod worktree;
 

@@ -37,7 +37,14 @@ use rustix::process::Signal;
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    control::{editor::Sheet, headless::Signals, helm::Helm, nats::link::Link, outputs::end, text::plain},
+    control::{
+        editor::Sheet,
+        helm::Helm,
+        nats::link::Link,
+        outputs::end,
+        signals::{Signals, StopSignal, stop_job},
+        text::plain,
+    },
     engine::{
         event::{By, StopHow},
         input::Command,
@@ -103,6 +110,8 @@ pub enum Parting {
     Done,
     /// The session is to go on without the screen.
     LeavesItRunning,
+    /// The user pressed Ctrl-C again: everything that belongs to this screen ends at once.
+    AtOnce,
 }
 
 /// The screen and what it looks at.
@@ -123,8 +132,11 @@ struct Tui {
     stay: Stay,
     courier: Courier,
     signals: Signals,
+    stop_signal: StopSignal,
     /// Until then an interrupt is the echo of one that was meant for the person's own editor.
     deaf_until: Option<Instant>,
+    /// Until then a stop is the echo of the one that creel was just brought back from.
+    back_until: Option<Instant>,
 }
 
 /// How long the person stays.
@@ -152,7 +164,7 @@ pub async fn run(source: Source, options: Options) -> io::Result<Parting> {
     }
     model.nats = source.nats.as_ref().map(|link| link.borrow().clone());
     let feed = Feed::open(&source.journal)?;
-    let signals = Signals::listen()?;
+    let (signals, stop_signal) = (Signals::listen()?, StopSignal::listen()?);
     let courier = Courier::new(source.helm.clone());
     let screen = Screen::open(options.mouse, options.log.clone())?;
     model.size = screen.size()?;
@@ -170,7 +182,9 @@ pub async fn run(source: Source, options: Options) -> io::Result<Parting> {
         stay: Stay::AsLongAsWanted,
         courier,
         signals,
+        stop_signal,
         deaf_until: None,
+        back_until: None,
     };
     tui.load_replay()?;
     let followed = tui.follow().await;
@@ -217,6 +231,11 @@ impl Tui {
                     if signal != Signal::INT || self.deaf_until.is_none_or(|until| Instant::now() >= until) {
                         self.stop_session().await;
                         break;
+                    }
+                }
+                () = self.stop_signal.next() => {
+                    if self.back_until.is_none_or(|until| Instant::now() >= until) {
+                        self.suspend()?;
                     }
                 }
             }
@@ -301,6 +320,7 @@ impl Tui {
             Ask::InOrder(commands) => self.courier.ask(commands),
             Ask::Leave => self.stay = Stay::NoLonger(Parting::Done),
             Ask::LeaveRunning => self.stay = Stay::NoLonger(Parting::LeavesItRunning),
+            Ask::LeaveAtOnce => self.stay = Stay::NoLonger(Parting::AtOnce),
             Ask::LeaveAtTheEnd => self.stay = Stay::UntilTheEnd,
             Ask::Copy(text) => self.screen.copy(&text)?,
             Ask::EditOutside(purpose, text) => return self.edit_outside(purpose, text).await,
@@ -329,7 +349,7 @@ impl Tui {
             Err(why) => return Ok(Some(Msg::Failed(why))),
         };
         self.lend();
-        let (ended, signal) = sheet.edited(&mut self.signals).await;
+        let (ended, signal) = sheet.edited(&mut self.signals, &mut self.stop_signal).await;
         let became = sheet.read(ended);
         if signal.is_some() {
             // The terminal is not taken again: it may be gone, and whoever wrote there with it.
@@ -341,6 +361,7 @@ impl Tui {
         }
         self.take_back()?;
         self.deaf_until = Some(Instant::now() + ECHO);
+        self.back_until = self.deaf_until;
         Ok(Some(match became {
             Ok(text) => {
                 // From here on creel has it: what is refused comes back on the screen.
@@ -366,12 +387,17 @@ impl Tui {
         Ok(())
     }
 
+    /// Gives the terminal back and stops, until a shell brings the screen back.
     fn suspend(&mut self) -> io::Result<()> {
+        self.changed = true;
         self.lend();
-        // The signal stops the whole program; the next line runs when the shell brings it back.
-        let stopped = rustix::process::kill_current_process_group(Signal::TSTP);
+        let stopped = stop_job();
         self.take_back()?;
-        Ok(stopped?)
+        self.back_until = Some(Instant::now() + ECHO);
+        if !stopped? {
+            self.model.say(Role::Warning, "there is no shell that could bring creel back: it goes on");
+        }
+        Ok(())
     }
 
     /// New records may be there.

@@ -4,6 +4,7 @@ use std::{fs, path::PathBuf};
 
 use super::{
     Failure, Result,
+    leftovers::Leftovers,
     run::{self, Start},
     say,
     stage::{Afterwards, Surface},
@@ -79,6 +80,7 @@ pub(super) fn demo(args: &DemoArgs) -> Result {
         order: None,
         nats: None,
         leash: None,
+        leftovers: Leftovers::default(),
     };
     let code = run::begin(start, surface, afterwards)?;
     if args.keep {

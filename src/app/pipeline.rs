@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::{
     Result,
+    leftovers::Leftovers,
     project::{self, Project},
     run::{self, Start},
     stage::{Afterwards, Of, Stage, Surface, supervise},
@@ -19,7 +20,7 @@ use crate::{
     },
     engine::{input::Input, submit::Pipeline, tasks::graph::Graph},
     journal::{self, Folder, Journal, Sessions},
-    runtime::{Runtime, shutdown::Children},
+    runtime::Runtime,
 };
 
 /// Submits or merges: the session that is named or that runs, or else what the folder holds.
@@ -51,9 +52,9 @@ fn of_session(pipeline: Pipeline, args: &PipelineArgs, folder: &Folder) -> Resul
     let nats = project.and_then(run::trusted_nats);
     let surface = Surface::chosen(args.output, DetachArgs::default(), ui);
     let take_up = Input::Pipeline { pipeline, presence: surface.presence() };
-    let left_behind = Some(Children::left_behind(&opened.state));
+    let leftovers = Leftovers::default().with_resumed(&opened.state);
     let of = Of::Pipeline(pipeline);
-    let stage = Stage { folder, root, surface, afterwards: Afterwards::Stays, left_behind, of, nats, leash: None };
+    let stage = Stage { folder, root, surface, afterwards: Afterwards::Stays, leftovers, of, nats, leash: None };
     supervise(stage, |scene| Runtime::resume(opened, take_up, scene))
 }
 
@@ -71,7 +72,8 @@ fn of_work_tree(pipeline: Pipeline, args: &PipelineArgs) -> Result {
     let prompt = project.settings.prompt.clone().unwrap_or_default();
     let Project { root, settings } = project;
     let (tasks, errand, nats) = (Graph::default(), Some(pipeline), settings.nats);
-    let start = Start { root, folder, turn, plan, prompt, tasks, errand, order: None, nats, leash: None };
+    let leftovers = Leftovers::default();
+    let start = Start { root, folder, turn, plan, prompt, tasks, errand, order: None, nats, leash: None, leftovers };
     run::begin(start, surface, Afterwards::Stays)
 }
 

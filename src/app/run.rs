@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::{
     Failure, Result, detach,
     leash::Leash,
+    leftovers::Leftovers,
     project::{self, Project},
     say,
     stage::{Afterwards, Of, Stage, Surface, supervise},
@@ -26,7 +27,7 @@ use crate::{
         tasks::graph::Graph,
     },
     journal::{self, Folder, Journal, JournalError, Sessions},
-    runtime::{Runtime, now, shutdown::Children},
+    runtime::{Runtime, now},
 };
 
 pub(super) fn run(args: &RunArgs, leash: Option<&Leash>) -> Result {
@@ -46,10 +47,11 @@ pub(super) fn run(args: &RunArgs, leash: Option<&Leash>) -> Result {
     }
     let surface = Surface::chosen(args.output, args.detach, project.settings.ui);
     let Project { root, settings } = project;
+    let leftovers = Leftovers::of(&sessions);
     let tasks = tasks.unwrap_or_default();
     let nats = on_command_line(args.nats.as_deref(), settings.nats)?;
     let (leash, order) = (leash.cloned(), args.order.clone());
-    let start = Start { root, folder, turn, plan, prompt, tasks, errand: None, order, nats, leash };
+    let start = Start { root, folder, turn, plan, prompt, tasks, errand: None, order, nats, leash, leftovers };
     begin(start, surface, Afterwards::Stays)
 }
 
@@ -75,6 +77,8 @@ pub(super) struct Start {
     pub(super) nats: Option<Nats>,
     /// Who holds this process.
     pub(super) leash: Option<Leash>,
+    /// What dead sessions may have left running.
+    pub(super) leftovers: Leftovers,
 }
 
 /// What a session begins with.
@@ -95,10 +99,10 @@ pub(super) fn began(root: &Path, plan: Plan, prompt: String, presence: Presence)
 
 /// Starts a session whose plan is trusted, and stays with it.
 pub(super) fn begin(start: Start, surface: Surface, afterwards: Afterwards) -> Result {
-    let Start { root, folder, turn, plan, prompt, tasks, errand, order, nats, leash } = start;
+    let Start { root, folder, turn, plan, prompt, tasks, errand, order, nats, leash, leftovers } = start;
     let began = SessionStarted { errand, order, ..began(&root, plan, prompt, surface.presence()) };
     let of = errand.map_or(Of::Session, Of::Pipeline);
-    let stage = Stage { folder: &folder, root, surface, afterwards, left_behind: None, of, nats, leash };
+    let stage = Stage { folder: &folder, root, surface, afterwards, leftovers, of, nats, leash };
     supervise(stage, |scene| {
         let mut runtime = Runtime::begin(began, &folder, scene)?;
         drop(turn);
@@ -140,10 +144,10 @@ pub(super) fn resume(args: &ResumeArgs, leash: Option<&Leash>) -> Result {
         max_iterations: args.max_iterations,
         checkpoint: args.checkpoint,
     };
-    let left_behind = Some(Children::left_behind(&opened.state));
+    let leftovers = Leftovers::before_resuming(&sessions, &opened.state);
     let afterwards = Afterwards::Stays;
     let of = opened.state.began.errand.map_or(Of::Session, Of::Pipeline);
-    let stage = Stage { folder: &folder, root, surface, afterwards, left_behind, of, nats, leash: leash.cloned() };
+    let stage = Stage { folder: &folder, root, surface, afterwards, leftovers, of, nats, leash: leash.cloned() };
     supervise(stage, |scene| Runtime::resume(opened, resume, scene))
 }
 

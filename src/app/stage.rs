@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::{mpsc, watch};
 
-use super::{Failure, Result, detach, leash::Leash, project, say};
+use super::{Failure, Result, detach, leash::Leash, leftovers::Leftovers, project, say};
 use crate::{
     config::{Nats, Ui, paths},
     control::{
@@ -17,6 +17,7 @@ use crate::{
         narrate::{HookOutput, Narrator},
         nats::{Uplink, link::Link},
         paint::Paint,
+        signals::survive_file_limits,
         socket::{Socket, address::Places},
         text::plain,
     },
@@ -27,9 +28,9 @@ use crate::{
         session::gate::About,
         submit::{Pipeline, PipelineOutcome},
     },
-    hooks::builtin,
+    hooks::{builtin, children},
     journal::{self, Folder},
-    runtime::{Left, Runtime, RuntimeError, Scene, shutdown::Children},
+    runtime::{Left, Runtime, RuntimeError, Scene},
     tui::{self, Parting, model::Tie},
 };
 
@@ -113,8 +114,8 @@ pub(super) struct Stage<'a> {
     pub(super) surface: Surface,
     /// Whether the session can be looked at and resumed afterwards.
     pub(super) afterwards: Afterwards,
-    /// What a dead creel may have left running: it is ended before anything new begins.
-    pub(super) left_behind: Option<Children>,
+    /// What dead sessions may have left running: it is ended before anything new begins.
+    pub(super) leftovers: Leftovers,
     /// What the exit code tells of.
     pub(super) of: Of,
     /// The NATS server that it is to be reached by.
@@ -137,20 +138,27 @@ pub(super) fn supervise(
     stage: Stage<'_>,
     make: impl FnOnce(Scene) -> std::result::Result<Runtime, RuntimeError>,
 ) -> Result {
-    let Stage { folder, root, surface, afterwards, left_behind, of, nats, leash } = stage;
+    let Stage { folder, root, surface, afterwards, leftovers, of, nats, leash } = stage;
     if matches!(surface, Surface::Nowhere) {
         detach::leave_the_terminal();
     }
     let elsewhere = elsewhere(&root);
     let scene = Scene { cwd: root, rescue: project::state_dir()?.join("rescued") };
+    children::adopt_orphans();
     let tokio = runtime()?;
     let left = tokio.block_on(async {
-        if let Some(children) = left_behind {
-            children.end_all().await;
-            if let Some(note) = builtin::recover(&scene.cwd).await {
-                say(&format!("creel: {note}"));
-            }
+        children::keep_reaping();
+        survive_file_limits().map_err(no_signals)?;
+        let resumes = leftovers.is_resuming();
+        let notes = leftovers.end().await;
+        if resumes && let Some(note) = builtin::recover(&scene.cwd).await {
+            say(&format!("creel: {note}"));
         }
+        let make = |scene, watchers| {
+            let runtime = make(scene, watchers)?;
+            notes.into_iter().for_each(|note| runtime.handle().warn(note));
+            Ok(runtime)
+        };
         match surface {
             Surface::Screen(options) => {
                 let way_back = format!("`creel attach {}`{elsewhere} shows it again", folder.name);
@@ -270,6 +278,10 @@ async fn on_screen(
     let session = tokio::spawn(runtime.run());
     let log = options.log.as_ref().map(|log| format!("\n  its log is in {}", log.display())).unwrap_or_default();
     let shown = tui::run(source, options).await;
+    if matches!(shown, Ok(Parting::AtOnce)) && !session.is_finished() {
+        say(&format!("creel: session `{0}` was left at once; `creel resume {0}` continues it", folder.name));
+        way_out.take();
+    }
     let leaves = matches!(shown, Ok(Parting::LeavesItRunning)) && !session.is_finished();
     if let Some(leash) = leash.filter(|_| leaves) {
         say(&format!("creel: session `{}` goes on; {way_back}", folder.name));

@@ -23,6 +23,7 @@ use crate::{
         nats::connection::{Again, connect},
     },
     engine::queue::duty::Duty,
+    hooks::children,
     runtime::now,
 };
 use callings::Callings;
@@ -44,8 +45,10 @@ pub(super) fn worker(args: &WorkerArgs) -> Result {
         return Err(Failure::usage(format!("run the worker in {}", root.display())));
     }
     let me = Me { worker: format!("{}-{:x}-{:x}", host(), std::process::id(), now().0), host: host() };
+    children::adopt_orphans();
     let tokio = stage::runtime()?;
     let code = tokio.block_on(async {
+        children::keep_reaping();
         let (client, told) = connect(&nats, Again::ByItself).await?;
         let agents: std::collections::BTreeSet<&str> = plans.iter().map(|plan| plan.agent.as_str()).collect();
         let agents = agents.into_iter().collect::<Vec<_>>().join(", ");

@@ -15,8 +15,8 @@ use std::{
 
 use rustix::process::Signal;
 
-use super::headless::Signals;
-use crate::hooks::{process::GRACE, sweep};
+use super::signals::{Signals, StopSignal, stop_job};
+use crate::hooks::{children, process::GRACE, sweep};
 
 /// So many names are tried for the file: others may have taken one.
 const NAMES: usize = 100;
@@ -55,18 +55,29 @@ impl Sheet {
     }
 
     /// Opens it and waits for the editor. A signal that wants all to end, ends the editor as well, and is told; an interrupt is
-    /// the editor's, which has the terminal.
-    pub async fn edited(&self, signals: &mut Signals) -> (io::Result<ExitStatus>, Option<Signal>) {
-        let mark = self.path.file_name().unwrap_or_default().to_string_lossy();
+    /// the editor's, which has the terminal. creel and the editor stop together.
+    pub async fn edited(
+        &self,
+        signals: &mut Signals,
+        stop: &mut StopSignal,
+    ) -> (io::Result<ExitStatus>, Option<Signal>) {
+        let mark = format!("{}/{}", sweep::EDITOR, self.path.file_name().unwrap_or_default().to_string_lossy());
         let mut command = tokio::process::Command::from(self.command());
-        let mut editor = match command.env(sweep::MARK, sweep::marked(&mark)).spawn() {
-            Ok(editor) => editor,
+        command.env(sweep::MARK, sweep::marked(&mark));
+        let (mut editor, _entry) = match children::start(&mark, || command.spawn()) {
+            Ok(started) => started,
             Err(error) => return (Err(error), None),
         };
         loop {
             let signal = tokio::select! {
                 ended = editor.wait() => return (ended, None),
                 signal = signals.next() => signal,
+                () = stop.next() => {
+                    if let Err(error) = stop_job() {
+                        tracing::warn!("creel cannot stop: {error}");
+                    }
+                    continue;
+                }
             };
             if signal != Signal::INT {
                 if sweep::end_all(&mark, &[], GRACE).await == 0 {

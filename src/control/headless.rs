@@ -5,15 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::process::Signal;
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    sync::{mpsc, watch},
-};
+use tokio::sync::{mpsc, watch};
 
 use super::{
     narrate::{HookOutput, Narrator},
     paint::Paint,
+    signals::Signals,
     socket::address::Address,
     text::without_c1,
 };
@@ -125,7 +122,8 @@ pub struct WayOut {
 }
 
 impl WayOut {
-    fn take(&self) -> ! {
+    /// Leaves nothing behind, and ends the program.
+    pub fn take(&self) -> ! {
         self.clear();
         std::process::exit(130);
     }
@@ -163,45 +161,4 @@ pub fn leave_at_a_signal(way_out: WayOut) -> io::Result<()> {
         way_out.take();
     });
     Ok(())
-}
-
-/// INT, TERM and HUP, which mean the same here.
-pub struct Signals {
-    int: tokio::signal::unix::Signal,
-    term: tokio::signal::unix::Signal,
-    /// None under `nohup`, which asks to go on without the terminal.
-    hup: Option<tokio::signal::unix::Signal>,
-}
-
-impl Signals {
-    /// From now on these signals do not end the program by themselves.
-    pub fn listen() -> io::Result<Self> {
-        Ok(Self {
-            int: signal(SignalKind::interrupt())?,
-            term: signal(SignalKind::terminate())?,
-            hup: if hangup_is_ignored() { None } else { Some(signal(SignalKind::hangup())?) },
-        })
-    }
-
-    /// Waits for the next one, and tells which it was.
-    pub async fn next(&mut self) -> Signal {
-        let hangup = async {
-            match &mut self.hup {
-                Some(hup) => hup.recv().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            _ = self.int.recv() => Signal::INT,
-            _ = self.term.recv() => Signal::TERM,
-            _ = hangup => Signal::HUP,
-        }
-    }
-}
-
-/// Whether creel was started with HUP ignored, as `nohup` does. Only Linux tells; elsewhere HUP means what it says.
-fn hangup_is_ignored() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }

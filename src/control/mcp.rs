@@ -26,7 +26,7 @@ use rmcp::{
     transport::{async_rw::AsyncRwTransport, stdio_pipes},
 };
 
-use super::headless::Signals;
+use super::signals::Signals;
 pub use reach::{Find, Reach};
 use tool::Tool;
 

@@ -13,6 +13,7 @@ use tokio::{
 };
 
 use super::{
+    children,
     process::{self, GRACE, Group, Guard, ProcessEnd},
     sweep,
 };
@@ -58,8 +59,9 @@ impl Companion {
     pub fn start(spec: CompanionSpec) -> Result<(Self, Streams), String> {
         let mut command = process::shell(&spec.command, &spec.cwd, &spec.env, &spec.mark);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| process::why_not(&error, &spec.cwd))?;
-        let guard = Guard::of(&child, spec.mark)?;
+        let started = children::start(&spec.mark, || command.spawn());
+        let (mut child, entry) = started.map_err(|error| process::why_not(&error, &spec.cwd))?;
+        let guard = Guard::of(entry, spec.mark);
         let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(stdin), Some(stdout), Some(stderr)) = streams else { return Err("it has no streams".into()) };
         Ok((Self { child, guard }, Streams { stdin, stdout, stderr }))

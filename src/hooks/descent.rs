@@ -10,9 +10,10 @@
 //! What is asked of a process that is gone already is answered by the mark that it sent along: a screen may leave before the
 //! session has read its last key.
 
-use std::fs;
-
-use super::sweep;
+use super::{
+    sweep,
+    table::{ProcessStat, ProcessTable},
+};
 use crate::engine::actor::By;
 
 /// What a mark says about its owner, if it is one of this session's: `SESSION/run-7` is a hook, anything else the agent.
@@ -23,31 +24,33 @@ pub fn of_marks(marks: &str, session: &str) -> Option<By> {
 
 /// Whose process this is; nothing, if it is not one of this session's, which this process runs.
 pub fn of_process(pid: i32, session: &str) -> Option<By> {
+    of_process_in(ProcessTable::here(), pid, session)
+}
+
+fn of_process_in(table: ProcessTable, pid: i32, session: &str) -> Option<By> {
     let us = sweep::own_pid();
-    // Without `/proc` there is only the mark that the caller sends along.
-    let our_group = sweep::group_of(us)?;
+    // Without a table of processes there is only the mark that the caller sends along.
+    let our_group = table.stat(us)?.group;
     if pid == us {
         return None;
     }
-    let mut descends = false;
-    let mut eldest = pid;
-    let mut ancestor = Some(pid);
-    while let Some(current) = ancestor.filter(|current| *current > 1) {
-        if current == us {
-            descends = sweep::group_of(eldest) != Some(our_group);
-            break;
+    let mut child: Option<ProcessStat> = None;
+    let mut next = table.stat(pid);
+    while let Some(current) = next.filter(|current| current.pid > 1) {
+        if current.pid == us {
+            return child.filter(|child| child.group != our_group).map(|_| By::Agent);
         }
-        if let Some(by) = marks_of(current).and_then(|marks| of_marks(&marks, session)) {
+        if let Some(by) = marks_of(table, current.pid).and_then(|marks| of_marks(&marks, session)) {
             return Some(by);
         }
-        eldest = current;
-        ancestor = sweep::parent_of(current);
+        child = Some(current);
+        next = table.stat(current.parent);
     }
-    descends.then_some(By::Agent)
+    None
 }
 
-fn marks_of(pid: i32) -> Option<String> {
-    let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;
+fn marks_of(table: ProcessTable, pid: i32) -> Option<String> {
+    let environ = table.environ(pid)?;
     let mut variables = environ.split(|byte| *byte == 0);
     let value = variables.find_map(|variable| variable.strip_prefix(sweep::MARK.as_bytes())?.strip_prefix(b"="))?;
     Some(String::from_utf8_lossy(value).into_owned())
@@ -76,7 +79,7 @@ mod tests {
     fn the_process_itself_and_its_parent_are_no_part_of_the_session() {
         let us = sweep::own_pid();
         assert_eq!(of_process(us, "a session without processes"), None);
-        let parent = sweep::parent_of(us).filter(|parent| *parent > 1);
+        let parent = ProcessTable::here().stat(us).map(|own| own.parent).filter(|parent| *parent > 1);
         assert_eq!(parent.and_then(|parent| of_process(parent, "a session without processes")), None);
     }
 
@@ -90,10 +93,11 @@ mod tests {
             child.kill().and_then(|()| child.wait()).expect("it is ours");
             by
         };
-        let our_group = sweep::group_of(sweep::own_pid()).unwrap_or(0);
+        let our_group = ProcessTable::here().stat(sweep::own_pid()).map_or(0, |own| own.group);
         if our_group > 0 {
             assert_eq!(belongs(0), Some(By::Agent));
             assert_eq!(belongs(our_group), None);
+            assert_eq!(of_process_in(ProcessTable::Absent, 1, "a session"), None);
         }
     }
 }

@@ -29,6 +29,7 @@ mod streams;
 
 pub use super::sweep::Group;
 use super::{
+    children::{self, ChildEntry},
     sweep::{self, MARK},
     terminal,
 };
@@ -223,13 +224,13 @@ pub(super) struct Guard {
     pub(super) group: Group,
     pub(super) mark: String,
     armed: bool,
+    _entry: ChildEntry,
 }
 
 impl Guard {
     /// Watches over a process that was just started.
-    pub(super) fn of(child: &Child, mark: String) -> Result<Self, String> {
-        let pid = child.id().and_then(|id| i32::try_from(id).ok()).ok_or("the process has no number")?;
-        Ok(Self { group: Group::led_by(pid), mark, armed: true })
+    pub(super) fn of(entry: ChildEntry, mark: String) -> Self {
+        Self { group: entry.group(), mark, armed: true, _entry: entry }
     }
 
     /// Somebody saw the end.
@@ -268,8 +269,8 @@ impl Running {
     fn start(spec: ProcessSpec) -> Result<Self, String> {
         let mut command = shell(&spec.command, &spec.cwd, &spec.env, &spec.mark);
         command.stdin(input_for(&spec.stdin)).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = command.spawn().map_err(|e| why_not(&e, &spec.cwd))?;
-        Self::piped(child, spec.stdin, spec.grace, spec.mark)
+        let started = children::start(&spec.mark, || command.spawn()).map_err(|e| why_not(&e, &spec.cwd))?;
+        Ok(Self::piped(started, spec.stdin, spec.grace, spec.mark))
     }
 
     fn start_program(spec: ProgramSpec) -> Result<Self, String> {
@@ -282,24 +283,25 @@ impl Running {
         marked(&mut command, &spec.cwd, &spec.env, &spec.mark);
         command.stdin(input_for(&spec.stdin)).stdout(Stdio::piped()).stderr(Stdio::piped());
         let missing = |e: &io::Error| e.kind() == io::ErrorKind::NotFound && spec.cwd.is_dir();
-        let child = command.spawn().map_err(|e| {
+        let started = children::start(&spec.mark, || command.spawn()).map_err(|e| {
             if missing(&e) { format!("there is no `{}` on the PATH", spec.program) } else { why_not(&e, &spec.cwd) }
         })?;
-        Self::piped(child, spec.stdin, GRACE, spec.mark)
+        Ok(Self::piped(started, spec.stdin, GRACE, spec.mark))
     }
 
-    fn piped(mut child: Child, stdin: Vec<u8>, grace: Duration, mark: String) -> Result<Self, String> {
-        let guard = Guard::of(&child, mark)?;
+    fn piped((mut child, entry): (Child, ChildEntry), stdin: Vec<u8>, grace: Duration, mark: String) -> Self {
+        let guard = Guard::of(entry, mark);
         let stdin = child.stdin.take().map(|pipe| Input::new(pipe, stdin));
         let stdout = child.stdout.take().map_or_else(Output::closed, Output::new);
         let stderr = child.stderr.take().map_or_else(Output::closed, Output::new);
-        Ok(Self { child, exited: None, stdin, stdout, stderr, grace, guard })
+        Self { child, exited: None, stdin, stdout, stderr, grace, guard }
     }
 
     fn start_on_terminal(spec: ProcessSpec) -> Result<Self, String> {
         let command = bare_shell(&spec.command, &spec.cwd, &spec.env, &spec.mark);
-        let (child, terminal) = terminal::spawn(command).map_err(|e| why_not(&e, &spec.cwd))?;
-        let guard = Guard::of(&child, spec.mark)?;
+        let started = children::start_with(&spec.mark, || terminal::spawn(command));
+        let (child, entry, terminal) = started.map_err(|e| why_not(&e, &spec.cwd))?;
+        let guard = Guard::of(entry, spec.mark);
         let (reader, writer) = terminal.into_split();
         let stdin = (!spec.stdin.is_empty()).then(|| Input::new(writer, spec.stdin));
         let (stdout, stderr) = (Output::new(reader), Output::closed());

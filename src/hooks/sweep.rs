@@ -3,31 +3,36 @@
 //! Owns process groups, the mark in the environment (`CREEL_MARK`) and the order TERM, grace, KILL. Does not start
 //! anything: see [`super::process`].
 //!
-//! A process is ours if it is in a group that we started, or if its environment carries our mark, which it keeps
-//! when it leaves the group with `setsid`. The mark is found in `/proc`, so only on Linux; elsewhere the groups are
-//! all there is. One that leaves its group *and* clears its environment is lost to us; only a namespace or a cgroup
-//! could hold it, and both need rights that we do not ask for.
+//! A process is ours if it is in a group that we started, if its environment carries our mark, which it keeps when it
+//! leaves the group with `setsid`, if one of these started it, or if we adopted it (see [`super::children`]). All but the
+//! groups needs a list of processes; without one, a group is ours only while its leader is our child.
 //!
 //! # Invariants
 //! - Never ourselves, never an ancestor of ours: they may carry the mark of an outer session.
 //! - Never a stranger who got the number of a process that is gone: a leader must have the start time that was
 //!   recorded, and what is left of a group without its leader must carry the mark, or be younger than the leader
-//!   and of our own terminal session.
+//!   and of our own terminal session. Where start times are unavailable, groups of earlier processes are left alone.
 
 use std::{
-    collections::BTreeSet,
-    fs::{self, File},
-    io::Read as _,
+    collections::{BTreeMap, BTreeSet},
+    os::unix::ffi::OsStrExt as _,
     sync::OnceLock,
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group, test_kill_process_group};
+use rustix::process::{Pid, Signal, getpgrp, getpid, kill_process, kill_process_group, test_kill_process_group};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
+use super::{
+    children,
+    table::{ProcessStat, ProcessTable},
+};
+
 /// The variable that marks what we started.
 pub const MARK: &str = "CREEL_MARK";
+/// Above all marks of the user's own editors.
+pub const EDITOR: &str = "editor";
 
 /// How soon we look whether all are gone; then half as often each time, down to [`LOOK_LATER`].
 const LOOK_SOON: Duration = Duration::from_millis(5);
@@ -47,21 +52,10 @@ pub struct Group {
     pub start: Option<u64>,
 }
 
-/// What `/proc/PID/stat` tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stat {
-    pid: i32,
-    dead: bool,
-    parent: i32,
-    group: i32,
-    session: i32,
-    start: u64,
-}
-
 impl Group {
     /// The group that this process leads.
     pub fn led_by(pid: i32) -> Self {
-        Self { pid, start: stat(pid).map(|s| s.start) }
+        Self { pid, start: ProcessTable::of_system().stat(pid).map(|stat| stat.start) }
     }
 
     /// Sends a signal to all of it. That nobody is there is fine.
@@ -73,65 +67,203 @@ impl Group {
     }
 }
 
+/// Which processes a sweep ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SweepReach {
+    /// Those of the mark and the groups, and what these started.
+    Marked,
+    /// And every orphan that this process adopted: for the end of a session.
+    WithOrphans,
+    /// Everything below this process: for its own end.
+    AllBelow,
+}
+
+/// What to end. Remembers what it found: a process that is ours stays ours when its parent ends.
+#[derive(Debug)]
+pub struct ProcessSweep<'a> {
+    table: ProcessTable,
+    mark_prefix: &'a str,
+    groups: &'a [Group],
+    reach: SweepReach,
+    known: BTreeSet<(i32, u64)>,
+}
+
 /// Processes that live and carry this mark, or one below it: `a/run-1` is met by `a`, `a/` and `a/run-1`, but not by
 /// `a/run`.
 pub fn alive_with_mark(prefix: &str) -> Vec<i32> {
-    let spared = ourselves();
-    all_stats().filter(|s| !s.dead && !spared.contains(&s.pid) && has_mark(s.pid, prefix)).map(|s| s.pid).collect()
+    let table = ProcessTable::of_system();
+    let spared = ourselves(table);
+    let alive = table.all().into_iter().filter(|s| !s.dead && !spared.contains(&s.pid));
+    alive.filter(|s| has_mark(table, s.pid, prefix)).map(|s| s.pid).collect()
 }
 
-/// Ends all that is left of these groups or carries the mark: TERM, then as long as they need up to `grace`, then
-/// KILL. Says how many processes there were.
-///
-/// TERM goes once to those who are there: many programs take a second one as an order to give up at once, and what
-/// is started after the first may be what cleans up.
+/// Ends all that is left of these groups or carries the mark, with what it started: see [`ProcessSweep::end`].
 pub async fn end_all(mark_prefix: &str, groups: &[Group], grace: Duration) -> usize {
-    let first = Left::find(mark_prefix, groups);
-    first.signal(Signal::TERM);
-    if !gone_within(grace, mark_prefix, groups).await {
-        let deadline = Instant::now() + AFTER_KILL;
-        // More than once: one may fork while we look.
-        while Instant::now() < deadline {
-            Left::find(mark_prefix, groups).signal(Signal::KILL);
-            if gone_within(LOOK_LATER, mark_prefix, groups).await {
-                break;
+    ProcessSweep::new(mark_prefix, groups, SweepReach::Marked).end(grace).await
+}
+
+/// Ends the same at once: see [`ProcessSweep::kill`].
+pub fn kill_all_now(mark_prefix: &str, groups: &[Group]) -> usize {
+    ProcessSweep::new(mark_prefix, groups, SweepReach::Marked).kill()
+}
+
+/// Ends the orphans that this process adopted. Says how many there were.
+pub async fn end_orphans(grace: Duration) -> usize {
+    ProcessSweep::new("", &[], SweepReach::WithOrphans).end(grace).await
+}
+
+/// Kills everything below this process, which must be about to exit. Says how many processes there were.
+pub fn kill_all_below() -> usize {
+    ProcessSweep::new("", &[], SweepReach::AllBelow).kill()
+}
+
+impl<'a> ProcessSweep<'a> {
+    /// Of a session, a hook or an agent on this system.
+    pub fn new(mark_prefix: &'a str, groups: &'a [Group], reach: SweepReach) -> Self {
+        Self::with_table(ProcessTable::of_system(), mark_prefix, groups, reach)
+    }
+
+    /// The same with another list of processes, or without one.
+    pub fn with_table(table: ProcessTable, mark_prefix: &'a str, groups: &'a [Group], reach: SweepReach) -> Self {
+        Self { table, mark_prefix, groups, reach, known: BTreeSet::new() }
+    }
+
+    /// TERM, then as long as they need up to `grace`, then KILL. Says how many processes there were.
+    ///
+    /// TERM goes once to those who are there: many programs take a second one as an order to give up at once, and what
+    /// is started after the first may be what cleans up.
+    pub async fn end(mut self, grace: Duration) -> usize {
+        let first = self.look();
+        first.signal(Signal::TERM);
+        if !self.gone_within(grace).await {
+            let deadline = Instant::now() + AFTER_KILL;
+            // More than once: one may fork while we look.
+            while Instant::now() < deadline {
+                self.look().signal(Signal::KILL);
+                if self.gone_within(LOOK_LATER).await {
+                    break;
+                }
             }
         }
+        first.count
     }
-    first.count
-}
 
-/// Ends them at once and does not wait. Says how many processes there were.
-pub fn kill_all_now(mark_prefix: &str, groups: &[Group]) -> usize {
-    let first = Left::find(mark_prefix, groups);
-    first.signal(Signal::KILL);
-    // Death takes a moment, and one may have forked while we looked: whoever leaves now must leave nobody.
-    let deadline = Instant::now() + AFTER_KILL;
-    while Instant::now() < deadline {
-        let left = Left::find(mark_prefix, groups);
-        if left.count == 0 {
-            break;
+    /// Kills them and waits until the last one is dead. Says how many processes there were.
+    pub fn kill(mut self) -> usize {
+        let first = self.look();
+        first.signal(Signal::KILL);
+        // Death takes a moment, and one may have forked while we looked: whoever leaves now must leave nobody.
+        let deadline = Instant::now() + AFTER_KILL;
+        while Instant::now() < deadline && !self.is_gone(Some(Signal::KILL)) {
+            std::thread::sleep(LOOK_AGAIN);
         }
-        left.signal(Signal::KILL);
-        std::thread::sleep(LOOK_AGAIN);
+        first.count
     }
-    first.count
+
+    async fn gone_within(&mut self, time: Duration) -> bool {
+        let deadline = Instant::now() + time;
+        let mut pause = LOOK_SOON;
+        loop {
+            if self.is_gone(None) {
+                return true;
+            }
+            let now = Instant::now();
+            if now >= deadline {
+                return false;
+            }
+            sleep(pause.min(deadline - now)).await;
+            pause = LOOK_LATER.min(pause * 2);
+        }
+    }
+
+    /// Whether none is left. A list that is read while a process forks and ends can miss the new one, so where there was
+    /// anything, two lists must be empty.
+    fn is_gone(&mut self, signal: Option<Signal>) -> bool {
+        let looks = if self.known.is_empty() { 1 } else { 2 };
+        (0..looks).all(|_| {
+            let left = self.look();
+            if let Some(signal) = signal {
+                left.signal(signal);
+            }
+            left.count == 0
+        })
+    }
+
+    fn look(&mut self) -> Left {
+        if self.table == ProcessTable::Absent {
+            return self.look_without_table();
+        }
+        let stats = self.table.all();
+        let spared = ourselves(self.table);
+        let living = || stats.iter().filter(|stat| !stat.dead && !spared.contains(&stat.pid));
+        let mut left = Left::default();
+        let mut ours: BTreeSet<i32> = BTreeSet::new();
+        for stat in living() {
+            if is_member(self.table, stat, self.groups, &stats) {
+                left.groups.insert(stat.group);
+                ours.insert(stat.pid);
+            } else if self.is_ours(stat) {
+                left.alone.insert(stat.pid);
+                ours.insert(stat.pid);
+            }
+        }
+        let parents: BTreeMap<i32, i32> = stats.iter().map(|stat| (stat.pid, stat.parent)).collect();
+        for stat in living().filter(|stat| !ours.contains(&stat.pid)) {
+            if descends(stat.pid, &parents, &ours) {
+                left.alone.insert(stat.pid);
+            }
+        }
+        self.known.extend(
+            stats
+                .iter()
+                .filter(|stat| ours.contains(&stat.pid) || left.alone.contains(&stat.pid))
+                .map(|stat| (stat.pid, stat.start)),
+        );
+        left.count = ours.union(&left.alone).count();
+        left
+    }
+
+    /// A group number may belong to somebody else by now, unless its leader is a child that was not waited for yet.
+    fn look_without_table(&self) -> Left {
+        let ours = self.groups.iter().map(|group| group.pid).filter(|pid| children::is_started(*pid, None));
+        let groups: BTreeSet<i32> = ours.filter(|pid| exists(*pid)).collect();
+        Left { count: groups.len(), groups, alone: BTreeSet::new() }
+    }
+
+    fn is_ours(&self, stat: &ProcessStat) -> bool {
+        let below = match self.reach {
+            SweepReach::Marked => false,
+            SweepReach::WithOrphans => children::is_adopted(stat),
+            SweepReach::AllBelow => children::owns_all_below() && children::is_child(stat),
+        };
+        self.known.contains(&(stat.pid, stat.start))
+            || below && !belongs_to_an_editor(self.table, stat)
+            || has_mark(self.table, stat.pid, self.mark_prefix)
+    }
 }
 
-async fn gone_within(time: Duration, mark_prefix: &str, groups: &[Group]) -> bool {
-    let deadline = Instant::now() + time;
-    let mut pause = LOOK_SOON;
-    loop {
-        if Left::find(mark_prefix, groups).count == 0 {
+/// Whether one of these is its parent, or its parent's parent, and so on.
+fn descends(pid: i32, parents: &BTreeMap<i32, i32>, from: &BTreeSet<i32>) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut pid = pid;
+    while let Some(parent) = parents.get(&pid).filter(|parent| seen.insert(**parent)) {
+        if from.contains(parent) {
             return true;
         }
-        let now = Instant::now();
-        if now >= deadline {
-            return false;
-        }
-        sleep(pause.min(deadline - now)).await;
-        pause = LOOK_LATER.min(pause * 2);
+        pid = *parent;
     }
+    false
+}
+
+/// Whether the user's editor started it, and it has left the terminal: an editor that opens a window may start a program
+/// that serves other windows, too. One that still uses the terminal ends with creel.
+fn belongs_to_an_editor(table: ProcessTable, stat: &ProcessStat) -> bool {
+    // creel itself may run in a terminal inside of an editor.
+    let inherited = std::env::var_os(MARK).unwrap_or_default();
+    let inherited: Vec<&[u8]> = inherited.as_bytes().split(|b| *b == b' ').collect();
+    let of_editor = |mark: &[u8]| is_below(mark, EDITOR) && !inherited.contains(&mark);
+    stat.group != getpgrp().as_raw_nonzero().get()
+        && table.environ(stat.pid).is_some_and(|environ| marks(&environ).any(of_editor))
 }
 
 /// What lives of ours.
@@ -139,33 +271,12 @@ async fn gone_within(time: Duration, mark_prefix: &str, groups: &[Group]) -> boo
 struct Left {
     /// Groups all of whose members are ours.
     groups: BTreeSet<i32>,
-    /// Processes that left their group, and are found by their mark.
+    /// Processes that left their group.
     alone: BTreeSet<i32>,
     count: usize,
 }
 
 impl Left {
-    fn find(mark_prefix: &str, groups: &[Group]) -> Self {
-        let stats: Vec<Stat> = all_stats().collect();
-        if stats.is_empty() {
-            // Not Linux, or no `/proc`: the groups are all we know.
-            let groups: BTreeSet<i32> = groups.iter().map(|g| g.pid).filter(|pid| exists(*pid)).collect();
-            return Self { count: groups.len(), groups, alone: BTreeSet::new() };
-        }
-        let spared = ourselves();
-        let mut left = Self::default();
-        for stat in stats.iter().filter(|s| !s.dead && !spared.contains(&s.pid)) {
-            if is_member(stat, groups, &stats) {
-                left.groups.insert(stat.group);
-                left.count += 1;
-            } else if has_mark(stat.pid, mark_prefix) {
-                left.alone.insert(stat.pid);
-                left.count += 1;
-            }
-        }
-        left
-    }
-
     /// A group is told as one, so that none of it sees the others die first. That somebody is gone in the meantime,
     /// or not ours to end, changes nothing.
     fn signal(&self, signal: Signal) {
@@ -179,10 +290,11 @@ impl Left {
 }
 
 /// Whether it is in one of these groups, and the group is still the one that was recorded.
-fn is_member(stat: &Stat, groups: &[Group], stats: &[Stat]) -> bool {
+fn is_member(table: ProcessTable, stat: &ProcessStat, groups: &[Group], stats: &[ProcessStat]) -> bool {
     let recorded = |group: &Group| match stats.iter().find(|s| s.pid == group.pid) {
-        Some(leader) => group.start.is_none_or(|start| start == leader.start),
-        None => own_sessions().any(|own| own == stat.session) && group.start.is_none_or(|start| stat.start >= start),
+        // Where nobody knows when the leader started, only a child of ours is known to be the one that was recorded.
+        Some(leader) => group.start.map_or_else(|| children::is_started(group.pid, None), |at| at == leader.start),
+        None => own_sessions(table).any(|own| own == stat.session) && group.start.is_some_and(|at| stat.start >= at),
     };
     groups.iter().filter(|group| group.pid == stat.group).any(recorded)
 }
@@ -192,17 +304,17 @@ static LEFT_SESSION: OnceLock<i32> = OnceLock::new();
 
 /// We are about to leave our terminal session: what we started before stays in it.
 pub fn remember_session() {
-    let _ = LEFT_SESSION.set(own_session());
+    let _ = LEFT_SESSION.set(own_session(ProcessTable::of_system()));
 }
 
-fn own_sessions() -> impl Iterator<Item = i32> {
-    LEFT_SESSION.get().copied().into_iter().chain([own_session()])
+fn own_sessions(table: ProcessTable) -> impl Iterator<Item = i32> {
+    LEFT_SESSION.get().copied().into_iter().chain([own_session(table)])
 }
 
 /// Our terminal session, 0 where its leader is outside of our process namespace, as in many a container. That is why
 /// it is read here: `getsid` of rustix takes 0 for impossible and panics.
-fn own_session() -> i32 {
-    stat(getpid().as_raw_nonzero().get()).map_or(0, |own| own.session)
+fn own_session(table: ProcessTable) -> i32 {
+    table.stat(getpid().as_raw_nonzero().get()).map_or(0, |own| own.session)
 }
 
 fn exists(group: i32) -> bool {
@@ -210,11 +322,11 @@ fn exists(group: i32) -> bool {
 }
 
 /// This process and all above it.
-fn ourselves() -> BTreeSet<i32> {
+fn ourselves(table: ProcessTable) -> BTreeSet<i32> {
     let mut spared = BTreeSet::new();
     let mut pid = getpid().as_raw_nonzero().get();
     while pid > 0 && spared.insert(pid) {
-        pid = stat(pid).map_or(0, |s| s.parent);
+        pid = table.stat(pid).map_or(0, |s| s.parent);
     }
     spared
 }
@@ -224,59 +336,24 @@ pub(super) fn own_pid() -> i32 {
     getpid().as_raw_nonzero().get()
 }
 
-/// The group of a process that lives, where the system tells.
-pub(super) fn group_of(pid: i32) -> Option<i32> {
-    stat(pid).filter(|stat| !stat.dead).map(|stat| stat.group)
-}
-
-/// The parent of a process, where the system tells.
-pub(super) fn parent_of(pid: i32) -> Option<i32> {
-    stat(pid).map(|stat| stat.parent)
-}
-
-fn all_stats() -> impl Iterator<Item = Stat> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| stat(entry.file_name().to_str()?.parse().ok()?))
-}
-
-fn stat(pid: i32) -> Option<Stat> {
-    // One read into room that is always enough; a file without a size would be felt for in six.
-    let mut line = [0; 4096];
-    let length = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
-    parse_stat(&line[..length])
-}
-
-/// The name in parentheses is chosen by the process, so we look for the last one that closes.
-fn parse_stat(line: &[u8]) -> Option<Stat> {
-    let line = String::from_utf8_lossy(line);
-    let (before, after) = line.rsplit_once(')')?;
-    let pid = before.split_once(' ')?.0.parse().ok()?;
-    let fields: Vec<&str> = after.split_ascii_whitespace().collect();
-    let number = |i: usize| fields.get(i)?.parse::<i32>().ok();
-    Some(Stat {
-        pid,
-        dead: matches!(fields.first(), Some(&("Z" | "X" | "x"))),
-        parent: number(1)?,
-        group: number(2)?,
-        session: number(3)?,
-        start: fields.get(19)?.parse().ok()?,
-    })
-}
-
-fn has_mark(pid: i32, prefix: &str) -> bool {
+fn has_mark(table: ProcessTable, pid: i32, prefix: &str) -> bool {
     // Processes of others cannot be read, and are not ours.
-    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| environ_has_mark(&environ, prefix))
+    !prefix.is_empty() && table.environ(pid).is_some_and(|environ| environ_has_mark(&environ, prefix))
 }
 
 fn environ_has_mark(environ: &[u8], prefix: &str) -> bool {
-    environ.split(|b| *b == 0).any(|variable| {
-        let value = variable.strip_prefix(MARK.as_bytes()).and_then(|v| v.strip_prefix(b"="));
-        // One mark for each creel that it runs under.
-        value.is_some_and(|marks| marks.split(|b| *b == b' ').any(|mark| is_below(mark, prefix)))
-    })
+    marks(environ).any(|mark| is_below(mark, prefix))
 }
 
-fn is_below(mark: &[u8], prefix: &str) -> bool {
+/// The marks in an environment: one for each creel that the process runs under.
+fn marks(environ: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let variables = environ.split(|b| *b == 0);
+    let values = variables.filter_map(|v| v.strip_prefix(MARK.as_bytes()).and_then(|v| v.strip_prefix(b"=")));
+    values.flat_map(|marks| marks.split(|b| *b == b' '))
+}
+
+/// Whether a mark is this one, or stands below it.
+pub(super) fn is_below(mark: &[u8], prefix: &str) -> bool {
     let rest = mark.strip_prefix(prefix.as_bytes());
     !prefix.is_empty() && rest.is_some_and(|rest| rest.is_empty() || prefix.ends_with('/') || rest[0] == b'/')
 }
@@ -296,13 +373,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_full_of_parentheses_does_not_confuse_the_reading_of_a_stat_line() {
-        let line = b"42 (a) Z 7 (b)) S 1 40 39 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 987 1 1";
-        let stat = parse_stat(line).expect("a stat line");
-        assert_eq!(stat, Stat { pid: 42, dead: false, parent: 1, group: 40, session: 39, start: 987 });
-    }
-
-    #[test]
     fn a_mark_is_met_by_itself_and_by_what_stands_above_it() {
         let environ = b"HOME=/\0CREEL_MARK=a/run-1\0X=CREEL_MARK=b";
         let met = |prefix| environ_has_mark(environ, prefix);
@@ -312,7 +382,7 @@ mod tests {
 
     #[test]
     fn we_and_those_above_us_are_spared() {
-        let spared = ourselves();
+        let spared = ourselves(ProcessTable::of_system());
         assert!(spared.contains(&getpid().as_raw_nonzero().get()));
         assert!(spared.len() > 1 || !cfg!(target_os = "linux"));
     }

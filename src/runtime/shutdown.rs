@@ -10,7 +10,11 @@ use std::{
 
 use crate::{
     engine::State,
-    hooks::{process::Group, sweep},
+    hooks::{
+        children,
+        process::Group,
+        sweep::{ProcessSweep, SweepReach},
+    },
 };
 
 /// How long processes may take to end when asked to.
@@ -54,12 +58,13 @@ impl Children {
 
     /// Asks all to end, then makes them; tells how many there were.
     pub async fn end_all(&self) -> usize {
-        sweep::end_all(&self.mark, &self.groups(), GRACE).await
+        ProcessSweep::new(&self.mark, &self.groups(), SweepReach::WithOrphans).end(GRACE).await
     }
 
-    /// Kills all, without waiting for anything. What they leave unfinished is not recorded as their end.
+    /// Kills all, without any grace, and lets none start. What they leave unfinished is not recorded as their end.
     pub fn kill_now(&self) -> usize {
         self.killed.store(true, Ordering::SeqCst);
-        sweep::kill_all_now(&self.mark, &self.groups())
+        children::refuse_new(&self.mark);
+        ProcessSweep::new(&self.mark, &self.groups(), SweepReach::WithOrphans).kill()
     }
 }

@@ -83,6 +83,8 @@ pub enum Ask {
     LeaveRunning,
     /// To leave as soon as the session is over.
     LeaveAtTheEnd,
+    /// To leave without waiting for anything.
+    LeaveAtOnce,
     /// To put a text on the clipboard.
     Copy(String),
     /// To open a text in the person's own editor.
@@ -188,6 +190,9 @@ fn bring_back(model: &mut Model, editor: Box<EditorModal>) {
 }
 
 fn on_key(model: &mut Model, key: KeyEvent, reload: Reload<'_>) -> Vec<Ask> {
+    if is_interrupt(model, key) {
+        return interrupt(model);
+    }
     match model.modals.last() {
         None => on_pane_key(model, key, reload),
         Some(Modal::Gate(_)) => on_gate_key(model, key),
@@ -204,13 +209,31 @@ fn on_key(model: &mut Model, key: KeyEvent, reload: Reload<'_>) -> Vec<Ask> {
 /// A key on a screen that is too small to show anything: it answers and writes nothing. Only the ways out are there, and
 /// no letter is one, since it may be a part of something else.
 fn on_key_unseen(model: &mut Model, key: KeyEvent, reload: Reload<'_>) -> Vec<Ask> {
-    let asked = model.modals.iter().any(|modal| matches!(modal, Modal::Quit(_)));
-    let held = key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
-    match model.keymap.action(key, &[Context::Global]).filter(|_| held) {
-        Some(Action::Quit) if asked => Vec::new(),
-        Some(action @ (Action::Quit | Action::Leave | Action::Suspend)) => perform(model, action, reload),
+    if is_interrupt(model, key) {
+        return interrupt(model);
+    }
+    match model.keymap.action(key, &[Context::Global]).filter(|_| is_held(key)) {
+        Some(action @ (Action::Leave | Action::Suspend)) => perform(model, action, reload),
         Some(_) | None => Vec::new(),
     }
+}
+
+fn is_held(key: KeyEvent) -> bool {
+    key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT)
+}
+
+/// Whether it is Ctrl-C, or what the user has put in its place. A letter alone may be a part of a text.
+fn is_interrupt(model: &Model, key: KeyEvent) -> bool {
+    is_held(key) && model.keymap.action(key, &[Context::Global]) == Some(Action::Quit)
+}
+
+/// Ctrl-C asks how to leave, wherever the user is. Pressed again, or while the session is being stopped already, it leaves
+/// at once.
+fn interrupt(model: &mut Model) -> Vec<Ask> {
+    let asked = model.modals.iter().any(|modal| matches!(modal, Modal::Quit(_)));
+    let is_stopping = || model.session.as_ref().is_some_and(|state| state.steering.stop == Some(StopHow::Now));
+    let is_over = || model.session.as_ref().is_some_and(|state| state.outcome().is_some());
+    if asked || is_stopping() && !is_over() { vec![Ask::LeaveAtOnce] } else { quit(model) }
 }
 
 fn on_pane_key(model: &mut Model, key: KeyEvent, reload: Reload<'_>) -> Vec<Ask> {

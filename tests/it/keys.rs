@@ -814,10 +814,33 @@ fn what_is_not_seen_is_not_answered() {
 }
 
 #[test]
+fn ctrl_c_asks_and_ctrl_c_again_leaves_at_once_wherever_the_user_is() {
+    for before in ["", "?", ":", "/", "m", "q"] {
+        for size in [SMALL, (20, 5)] {
+            let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+            screen.press(before);
+            screen.told(Msg::Resize(size.0, size.1));
+            if before != "q" {
+                assert_eq!(screen.press("ctrl-c"), [], "after {before:?}");
+            }
+            assert_eq!(screen.press("ctrl-c"), [Ask::LeaveAtOnce], "after {before:?}");
+        }
+    }
+}
+
+#[test]
+fn while_the_session_is_being_stopped_ctrl_c_leaves_at_once() {
+    let mut world = scenes::first_turn();
+    world.command(Command::Stop(StopHow::Now));
+    let mut screen = Screen::of(&world, SMALL);
+    assert_eq!(screen.press("ctrl-c"), [Ask::LeaveAtOnce]);
+}
+
+#[test]
 fn whether_to_leave_is_asked_once_where_there_is_room_for_the_question() {
     let mut screen = Screen::of(&scenes::first_turn(), (20, 5));
     assert_eq!(screen.frame().trim(), "too small for creel");
-    assert_eq!(screen.press("ctrl-c ctrl-c y"), []);
+    assert_eq!(screen.press("ctrl-c y"), []);
     let words = screen.frame().split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(words, "too small for creel: make it larger to answer");
     screen.told(Msg::Paste("text".into()));

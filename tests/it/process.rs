@@ -3,8 +3,10 @@
 use std::time::{Duration, Instant};
 
 use creel::hooks::{
+    children,
     process::{ProcessEnd, ProcessSpec, run},
-    sweep,
+    sweep::{self, ProcessSweep, SweepReach},
+    table::ProcessTable,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -222,5 +224,53 @@ async fn a_run_that_was_cancelled_before_does_not_start() {
     cancel.cancel();
     let mut memory = Memory::default();
     assert_eq!(run(spec("touch started", dir.path(), "before"), &mut memory, &cancel).await, ProcessEnd::Cancelled);
+    assert!(!in_folder(&dir, "started").exists());
+}
+
+// Where the system has no list of processes, as on macOS
+
+#[tokio::test]
+async fn without_start_times_a_group_of_an_earlier_process_is_left_alone() {
+    use std::os::unix::process::CommandExt as _;
+    let mut stranger = std::process::Command::new("sleep").arg("1000").process_group(0).spawn().expect("sleep");
+    let pid = i32::try_from(stranger.id()).expect("a number");
+    for start in [None, Some(0), Some(7)] {
+        let groups = [creel::hooks::process::Group { pid, start }];
+        for reach in [SweepReach::Marked, SweepReach::WithOrphans] {
+            let sweep = || ProcessSweep::with_table(ProcessTable::Absent, "test-no-such-mark", &groups, reach);
+            assert_eq!((sweep().kill(), sweep().end(Duration::ZERO).await), (0, 0), "{start:?}");
+        }
+    }
+    assert!(lives(pid));
+    // Nor is it ended where there is a list, but the journal has no start time.
+    let unknown = [creel::hooks::process::Group { pid, start: None }];
+    assert_eq!(sweep::kill_all_now("test-no-such-mark", &unknown), 0);
+    assert!(lives(pid));
+    stranger.kill().and_then(|()| stranger.wait()).expect("it ended");
+}
+
+#[tokio::test]
+async fn without_a_list_of_processes_a_group_ends_while_its_leader_is_a_child() {
+    let dir = folder();
+    let memory = Memory::default();
+    let cancel = CancellationToken::new();
+    let (mut watch, token) = (memory.clone(), cancel.clone());
+    let line = "sleep 1000 & echo $! > child; wait";
+    let spec = spec(line, dir.path(), "absent");
+    let running = tokio::spawn(async move { run(spec, &mut watch, &token).await });
+    let child = pid_in(&in_folder(&dir, "child")).await;
+    let groups = memory.groups();
+    let sweep = ProcessSweep::with_table(ProcessTable::Absent, "", &groups, SweepReach::Marked);
+    assert_eq!(sweep.kill(), 1);
+    assert_eq!(running.await.expect("it ran"), ProcessEnd::Signal(9));
+    eventually("it is gone", || !lives(child)).await;
+}
+
+#[tokio::test]
+async fn nothing_starts_for_a_session_that_is_being_ended_at_once() {
+    let dir = folder();
+    children::refuse_new(&mark("refused"));
+    let (end, _) = ran(spec("touch started", dir.path(), "refused")).await;
+    assert_eq!(end, ProcessEnd::SpawnFailed("creel is ending this session".into()));
     assert!(!in_folder(&dir, "started").exists());
 }

@@ -16,13 +16,15 @@ pub mod world;
 use std::{
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, Once, PoisonError,
         atomic::{AtomicU32, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use creel::hooks::process::{GRACE, Group, ProcessSpec, Stream, Watch};
+use rustix::process::Signal;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// No test waits longer for anything.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -62,6 +64,7 @@ pub(crate) fn mark(test: &str) -> String {
 
 /// A command in a folder, with nothing special.
 pub(crate) fn spec(command: &str, cwd: &Path, test: &str) -> ProcessSpec {
+    hear_all_signals();
     ProcessSpec {
         command: command.into(),
         cwd: cwd.into(),
@@ -141,6 +144,23 @@ pub(crate) fn acp_agent() -> PathBuf {
         program.display()
     );
     program
+}
+
+/// What the tests start must hear all signals, also if the tests themselves were started with some ignored (`nohup`, a
+/// background job of a script): a program inherits what is ignored, but not what has a handler.
+pub(crate) fn hear_all_signals() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0");
+        let mask = u64::from_str_radix(mask.trim(), 16).expect("a mask of signals");
+        let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let _inside = tokio.enter();
+        let all = [Signal::INT, Signal::QUIT, Signal::HUP, Signal::TERM, Signal::TSTP, Signal::TTIN, Signal::TTOU];
+        for raw in all.map(Signal::as_raw).into_iter().filter(|raw| mask & (1 << (raw - 1)) != 0) {
+            drop(signal(SignalKind::from_raw(raw)).expect("a handler"));
+        }
+    });
 }
 
 /// A path in a folder, for use in a command.

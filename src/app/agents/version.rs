@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     app::{Failure, Result, stage},
-    control::{headless::Signals, text::plain},
+    control::{signals::Signals, text::plain},
     hooks::process::{self, Group, ProcessEnd, ProcessSpec, Stream, Watch},
 };
 

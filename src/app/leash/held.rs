@@ -15,7 +15,7 @@ use rustix::{
 };
 
 use super::{detach, receive_input};
-use crate::{control::headless::WayOut, tui::terminal};
+use crate::{control::headless::WayOut, hooks::sweep, tui::terminal};
 
 /// The exit code of one whose holder was killed, which nobody is there to see.
 const KILLED: i32 = 137;
@@ -99,6 +99,7 @@ fn fall_silent() -> io::Result<()> {
 /// The holder was killed, and so is all that it held. Here, and not by a signal from the kernel, which could not clean up.
 fn give_back_and_exit(way_out: Option<&WayOut>) -> ! {
     // Whoever has no terminal session is not stopped for touching a terminal from the background.
+    sweep::remember_session();
     let _ = setsid();
     let taken = terminal::is_taken();
     let (given, back) = mpsc::channel();
@@ -111,6 +112,8 @@ fn give_back_and_exit(way_out: Option<&WayOut>) -> ! {
     if let Some(way_out) = way_out {
         way_out.clear();
     }
+    // A session that was about to begin may have started something already.
+    sweep::kill_all_below();
     let given = back.recv_timeout(GIVING_BACK);
     // By now a shell that cares has the terminal again, and has set it as it likes.
     if taken && given.is_ok() && terminal::is_raw() {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use rustix::{
-    process::{Pid, Signal, kill_process},
+    process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, waitid},
     termios::{OptionalActions, Termios, tcgetattr, tcsetattr},
 };
 use tokio::{
@@ -20,7 +20,11 @@ use tokio::{
 };
 
 use super::{say, send_input};
-use crate::{control::headless::Signals, tui::terminal};
+use crate::{
+    control::signals::{Signals, StopSignal},
+    hooks::{children, process::GRACE, sweep, table::ProcessTable},
+    tui::terminal,
+};
 
 /// What is added to the number of a signal that ended a process, as shells do.
 const BY_SIGNAL: i32 = 128;
@@ -40,24 +44,38 @@ pub(in crate::app) fn hold() -> io::Result<u8> {
     let (socket, theirs) = UnixStream::pair()?;
     send_input(&socket, io::stdin())?;
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let parting = tokio.block_on(async {
+    tokio.block_on(async {
         socket.set_nonblocking(true)?;
         let socket = tokio::net::UnixStream::from_std(socket)?;
-        let signals = (Signals::listen()?, signal(SignalKind::quit())?);
-        Ok::<_, io::Error>(until_parted(start(theirs)?, socket, signals).await)
-    })?;
-    Ok(match parting {
-        Parting::Left => 0,
-        Parting::Ended(status) => {
-            if let Some(signal) = status.signal() {
-                put_right(&before, signal);
+        let signals = PassedOn::listen()?;
+        children::adopt_orphans();
+        Ok(match until_parted(start(theirs)?, socket, signals).await {
+            Parting::Left => 0,
+            Parting::Ended(status) => {
+                clear_up(status, &before).await;
+                exit_code(status)
             }
-            exit_code(status)
-        }
+        })
     })
 }
 
+/// The held process has ended everything that it started, unless it was killed: then all of that is below this process.
+async fn clear_up(status: ExitStatus, before: &Termios) {
+    let Some(signal) = status.signal() else { return };
+    let had_screen = put_right(before);
+    let ended = sweep::end_orphans(GRACE).await;
+    if had_screen || ended > 0 {
+        let ended = match ended {
+            0 => String::new(),
+            1 => "; 1 process that it left running was ended".to_owned(),
+            n => format!("; {n} processes that it left running were ended"),
+        };
+        say(&format!("creel: the session was killed by signal {signal}{ended}\n  `creel resume` continues it"));
+    }
+}
+
 fn start(theirs: UnixStream) -> io::Result<Child> {
+    // It is on no list of children: it has ended before anything is swept up.
     Command::new(env::current_exe()?)
         .arg("--held")
         .args(env::args_os().skip(1))
@@ -65,21 +83,50 @@ fn start(theirs: UnixStream) -> io::Result<Child> {
         .spawn()
 }
 
-async fn until_parted(
-    mut held: Child,
-    mut socket: tokio::net::UnixStream,
-    (mut signals, mut quit): (Signals, tokio::signal::unix::Signal),
-) -> Parting {
+async fn until_parted(mut held: Child, mut socket: tokio::net::UnixStream, mut signals: PassedOn) -> Parting {
     loop {
-        let signal = tokio::select! {
+        tokio::select! {
             biased;
             // It can be asked again and again; if it fails there is no process to wait for.
             status = held.wait() => return Parting::Ended(status.unwrap_or_else(|_| ExitStatus::from_raw(1 << 8))),
             () = let_go(&mut socket) => return Parting::Left,
-            signal = signals.next() => signal,
-            _ = quit.recv() => Signal::QUIT,
-        };
-        pass_on(&held, signal);
+            signal = signals.end.next() => pass_on(&held, signal),
+            // Before the look at the held process: once that runs again, it is not followed into an old stop.
+            _ = signals.resume.recv() => pass_on(&held, Signal::CONT),
+            _ = signals.child.recv() => follow_into_stop(&held),
+            () = signals.stop.next() => pass_on(&held, Signal::TSTP),
+        }
+    }
+}
+
+/// What the held process has to hear of.
+struct PassedOn {
+    end: Signals,
+    stop: StopSignal,
+    resume: tokio::signal::unix::Signal,
+    child: tokio::signal::unix::Signal,
+}
+
+impl PassedOn {
+    fn listen() -> io::Result<Self> {
+        Ok(Self {
+            end: Signals::listen_to_pass_on()?,
+            stop: StopSignal::listen()?,
+            resume: signal(SignalKind::from_raw(Signal::CONT.as_raw()))?,
+            child: signal(SignalKind::child())?,
+        })
+    }
+}
+
+/// To the shell the two are one job: when the held process has restored the terminal and stopped, this one stops as well.
+/// TSTP from the shell or the terminal is passed on first, and never stops this process alone.
+fn follow_into_stop(held: &Child) {
+    let Some(pid) = pid_of(held) else { return };
+    let stopped = waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
+    if matches!(stopped, Ok(Some(_))) && ProcessTable::of_system().is_under_a_shell() {
+        let _ = kill_process(getpid(), Signal::STOP);
+        // This line runs when the shell has brought this process back.
+        pass_on(held, Signal::CONT);
     }
 }
 
@@ -92,11 +139,14 @@ async fn let_go(socket: &mut tokio::net::UnixStream) {
 
 /// What comes from the terminal has reached the held process as well, which takes the same signal twice for one.
 fn pass_on(held: &Child, signal: Signal) {
-    let pid = held.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
-    if let Some(pid) = pid {
+    if let Some(pid) = pid_of(held) {
         // It may have ended just now.
         let _ = kill_process(pid, signal);
     }
+}
+
+fn pid_of(held: &Child) -> Option<Pid> {
+    held.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw)
 }
 
 fn exit_code(status: ExitStatus) -> u8 {
@@ -104,12 +154,13 @@ fn exit_code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// A process that was killed leaves the terminal as it had it; only while its screen was open do the settings differ.
-fn put_right(before: &Termios, signal: i32) {
+/// A process that was killed leaves the terminal as it had it; only while its screen was open do the settings differ. Says
+/// whether they did.
+fn put_right(before: &Termios) -> bool {
     let changed = tcgetattr(io::stdin()).is_ok_and(|now| format!("{now:?}") != format!("{before:?}"));
     if changed {
         terminal::switch_off();
         let _ = tcsetattr(io::stdin(), OptionalActions::Drain, before);
-        say(&format!("creel: the session was killed by signal {signal}; `creel resume` goes on with it"));
     }
+    changed
 }

@@ -29,6 +29,7 @@ use crate::{
         input::Command,
         policy::Plan,
     },
+    hooks::children,
     journal::{self, Folder, Sessions},
     runtime::{Handle, Runtime, Scene},
 };
@@ -128,11 +129,13 @@ impl Own {
 
 /// Runs the session on a thread of its own; `tell` hears when it has begun, or why it has not.
 fn live(folder: &Folder, make: impl FnOnce(&Folder) -> Result<Runtime>, tell: &Sender<Result<Begun>>) {
+    children::adopt_orphans();
     let tokio = match stage::runtime() {
         Ok(tokio) => tokio,
         Err(failure) => return drop(tell.send(Err(failure))),
     };
     tokio.block_on(async {
+        children::keep_reaping();
         let mut runtime = match make(folder) {
             Ok(runtime) => runtime,
             Err(failure) => return drop(tell.send(Err(failure))),

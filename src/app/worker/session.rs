@@ -26,6 +26,11 @@ use crate::{
         event::Outcome,
         queue::{Queued, Upshot, duty::Trace},
     },
+    hooks::{
+        children::{self, ChildEntry},
+        process::GRACE,
+        sweep,
+    },
     journal::{self, Folder, Sessions, folder::PRIVATE_FILE},
     runtime::now,
 };
@@ -61,6 +66,7 @@ pub(super) struct Job<'a> {
 pub(super) struct Hired {
     pub(super) folder: Folder,
     child: Child,
+    _entry: ChildEntry,
     /// The session ends when this is closed.
     _leash: UnixStream,
 }
@@ -144,13 +150,17 @@ impl Hired {
         leash::send_input(&ours, input)?;
         // In a group of its own: what the terminal sends is for the worker, which passes it on.
         command.stdin(Stdio::from(OwnedFd::from(theirs))).env_remove("CREEL_SESSION").env_remove("CREEL_PROJECT");
-        let child = command.process_group(0).spawn()?;
-        Ok(Self { folder, child, _leash: ours })
+        let (child, entry) = children::start("", || command.process_group(0).spawn())?;
+        Ok(Self { folder, child, _entry: entry, _leash: ours })
     }
 
     /// Waits for its end.
     pub(super) async fn ended(&mut self) -> End {
         let status = self.child.wait().await.unwrap_or_else(|_| ExitStatus::from_raw(1 << 8));
+        if status.signal().is_some() {
+            // It had no time to end what it started, and this worker is the parent of that now.
+            sweep::end_orphans(GRACE).await;
+        }
         if status.code() == Some(USAGE) {
             return End::NeverBegan;
         }

@@ -21,7 +21,6 @@ use crate::{
     config::Nats,
     control::{
         cli::worker::WorkerArgs,
-        headless::Signals,
         nats::{
             board::{Board, Key, Seen},
             command::next,
@@ -29,6 +28,7 @@ use crate::{
             line::{Lot, Row, subjects},
             queue::{Queue, Watched},
         },
+        signals::Signals,
         text::{first_line, plain},
     },
     engine::queue::{Claim, Hand, Queued, Standing, Upshot, duty::Streak},

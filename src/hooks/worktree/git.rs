@@ -14,7 +14,10 @@ use std::{
 use tokio::{io::AsyncReadExt as _, process::Command};
 
 use super::{ENTRIES, OURS};
-use crate::hooks::sweep::{self, MARK};
+use crate::hooks::{
+    children,
+    sweep::{self, MARK},
+};
 
 /// No longer list is read.
 const LIST_MAX: u64 = 16 << 20;
@@ -101,7 +104,7 @@ impl Repository {
             command.env_remove(name);
         }
         command.env("GIT_OPTIONAL_LOCKS", "0").env(MARK, sweep::marked(&self.mark));
-        let mut child = command.spawn().map_err(|_| Failed::No)?;
+        let (mut child, _entry) = children::start(&self.mark, || command.spawn()).map_err(|_| Failed::No)?;
         let mut told = Vec::new();
         if let Some(stdout) = child.stdout.take() {
             stdout.take(LIST_MAX + 1).read_to_end(&mut told).await.map_err(|_| Failed::No)?;

@@ -19,16 +19,18 @@ use crate::tui::{
 pub struct QuitModal {
     /// What becomes of the session.
     pub tie: Tie,
+    /// The key that opened the question, and that leaves at once when it is pressed again.
+    pub again: Option<String>,
 }
 
 impl QuitModal {
     /// Draws the question.
     pub fn draw(&self, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-        let height = if self.tie == Tie::Loose { 9 } else { 8 };
+        let height = 8 + u16::from(self.tie == Tie::Loose) + u16::from(self.again.is_some());
         let inside = framed(middle(area, 64, height), "Leave?", Role::Warning, theme, buffer);
         let key = |key: &str, about: &str| {
-            let pieces = [(format!("{key:5}"), theme.style(Role::Key)), (about.to_owned(), theme.style(Role::Text))];
-            wrap(&pieces, usize::from(inside.width), 5)
+            let pieces = [(format!("{key:7}"), theme.style(Role::Key)), (about.to_owned(), theme.style(Role::Text))];
+            wrap(&pieces, usize::from(inside.width), 7)
         };
         let question = vec![Line::styled("The session is still going on.", theme.style(Role::Text)), Line::default()];
         let leave = (self.tie == Tie::Loose).then(|| key("d", "leave it running; `creel attach` shows it again"));
@@ -37,7 +39,8 @@ impl QuitModal {
             key("w", "let this iteration end, then stop"),
             key("esc", "stay"),
         ];
-        Paragraph::new(question.into_iter().chain(leave.into_iter().chain(answers).flatten()).collect::<Vec<_>>())
-            .render(inside, buffer);
+        let at_once = self.again.as_ref().map(|again| key(again, "leave at once, without session_end"));
+        let answers = leave.into_iter().chain(answers).chain(at_once).flatten();
+        Paragraph::new(question.into_iter().chain(answers).collect::<Vec<_>>()).render(inside, buffer);
     }
 }

@@ -56,7 +56,9 @@ pub(super) fn quit(model: &mut Model) -> Vec<Ask> {
     if is_past(model) {
         return vec![Ask::Leave];
     }
-    lay_over(model, Modal::Quit(QuitModal { tie: model.tie }))
+    let keys = model.keymap.keys(Action::Quit);
+    let again = keys.split(' ').find(|key| key.contains('-')).map(str::to_owned);
+    lay_over(model, Modal::Quit(QuitModal { tie: model.tie, again }))
 }
 
 /// Leaves without a question, since nothing is lost.

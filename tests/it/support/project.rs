@@ -27,6 +27,7 @@ pub(crate) struct Ran {
 
 impl Project {
     pub(crate) fn new() -> Self {
+        super::hear_all_signals();
         let dir = tempfile::tempdir().expect("a folder");
         fs::create_dir_all(dir.path().join("p")).expect("a folder");
         Self { dir }

@@ -235,6 +235,11 @@ impl Terminal {
         kill_process(pid, signal).expect("it is there");
     }
 
+    /// Waits until its first program has ended.
+    pub(crate) fn wait(&mut self) -> Option<i32> {
+        self.child.wait().expect("it ended").code()
+    }
+
     /// Waits until all have left, and gives the exit code.
     #[track_caller]
     pub(crate) fn end(&mut self) -> i32 {

@@ -1,0 +1,99 @@
+//! What sessions left running when their creel was killed.
+//!
+//! Owns which sessions are looked at before another one begins. Does not find processes: see
+//! [`crate::hooks::sweep`].
+//!
+//! # Invariants
+//! - The processes of a session that runs are left alone: a session is swept only while its lock is held here.
+//! - A session whose plan the user has not trusted is left alone: its journal may have come with a clone, and could name
+//!   any process.
+
+use std::fs;
+
+use super::{project, trust};
+use crate::{
+    control::trust::plan_document,
+    engine::State,
+    journal::{self, Folder, Journal, Opened, Sessions},
+    runtime::shutdown::Children,
+};
+
+/// The dead sessions of a project that may have left something running.
+#[derive(Default)]
+pub(super) struct Leftovers {
+    /// The session that is resumed.
+    resumed: Option<Children>,
+    others: Vec<DeadSession>,
+}
+
+/// A session that nobody runs, and whose creel did not end in order.
+struct DeadSession {
+    folder: Folder,
+    /// Keeps the lock.
+    opened: Opened,
+}
+
+impl Leftovers {
+    /// Of all sessions that nobody runs.
+    pub(super) fn of(sessions: &Sessions) -> Self {
+        Self::except(sessions, "")
+    }
+
+    /// Of the session that is resumed, whose lock is held elsewhere, and of all others.
+    pub(super) fn before_resuming(sessions: &Sessions, state: &State) -> Self {
+        Self::except(sessions, &state.name).with_resumed(state)
+    }
+
+    fn except(sessions: &Sessions, name: &str) -> Self {
+        let all = sessions.list().unwrap_or_default().into_iter().filter(|folder| folder.name != name);
+        Self { resumed: None, others: all.filter_map(DeadSession::find).collect() }
+    }
+
+    /// And of the one that is resumed.
+    pub(super) fn with_resumed(mut self, state: &State) -> Self {
+        self.resumed = Some(Children::left_behind(state));
+        self
+    }
+
+    /// Whether a session is resumed.
+    pub(super) const fn is_resuming(&self) -> bool {
+        self.resumed.is_some()
+    }
+
+    /// Ends what is left, and says what that was.
+    pub(super) async fn end(self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Some(children) = self.resumed {
+            notes.extend(note(children.end_all().await, "this session"));
+        }
+        for DeadSession { folder, opened } in self.others {
+            let ended = Children::left_behind(&opened.state).end_all().await;
+            notes.extend(note(ended, &format!("session `{}`", folder.name)));
+            // It says that there may be something left. If it stays, the next run looks again.
+            let _ = fs::remove_file(folder.pid_file());
+        }
+        notes
+    }
+}
+
+impl DeadSession {
+    fn find(folder: Folder) -> Option<Self> {
+        // creel removes the file when it ends in order.
+        if !folder.pid_file().exists() || journal::running(&folder).is_some() {
+            return None;
+        }
+        let opened = Journal::open(&folder).ok()?;
+        let plan = [plan_document(&opened.state.began.plan)];
+        let trusted =
+            project::trust_store().is_ok_and(|store| store.trusts(&trust::place_of_plans(folder.project()), &plan));
+        trusted.then_some(Self { folder, opened })
+    }
+}
+
+fn note(ended: usize, whose: &str) -> Option<String> {
+    match ended {
+        0 => None,
+        1 => Some(format!("Ended 1 process that {whose} left running")),
+        n => Some(format!("Ended {n} processes that {whose} left running")),
+    }
+}
