@@ -156,7 +156,9 @@ pub(super) fn supervise(
         }
         let make = |scene, watchers| {
             let runtime = make(scene, watchers)?;
-            notes.into_iter().for_each(|note| runtime.handle().warn(note));
+            for note in notes {
+                runtime.handle().warn(note);
+            }
             Ok(runtime)
         };
         match surface {

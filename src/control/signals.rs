@@ -7,7 +7,11 @@
 //! - TSTP stops creel only once the terminal is as it was, and only where a shell can bring creel back.
 //! - Hooks and agents ignore no signal because creel was told to: a signal that creel handles is set back for them.
 
-use std::{fs, io, sync::OnceLock, task::Poll};
+use std::{
+    fs, io,
+    sync::OnceLock,
+    task::{Context, Poll, Waker},
+};
 
 use rustix::process::{Signal, kill_current_process_group};
 use tokio::signal::unix::{Signal as Listener, SignalKind, signal};
@@ -84,6 +88,13 @@ impl StopSignal {
         match &mut self.0 {
             Some(listener) => drop(listener.recv().await),
             None => std::future::pending().await,
+        }
+    }
+
+    /// Forgets one that came already.
+    pub fn forget(&mut self) {
+        if let Some(listener) = &mut self.0 {
+            let _ = listener.poll_recv(&mut Context::from_waker(Waker::noop()));
         }
     }
 }

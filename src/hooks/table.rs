@@ -9,6 +9,7 @@
 use std::{
     fs::{self, File},
     io::Read as _,
+    sync::OnceLock,
 };
 
 use rustix::process::getpid;
@@ -38,7 +39,11 @@ pub(super) struct ProcessStat {
 impl ProcessTable {
     /// The list of this system.
     pub fn of_system() -> Self {
-        if own_stat_exists() { Self::ProcFs } else { Self::Absent }
+        static FOUND: OnceLock<ProcessTable> = OnceLock::new();
+        *FOUND.get_or_init(|| {
+            let exists = cfg!(target_os = "linux") && fs::exists("/proc/self/stat").unwrap_or(false);
+            if exists { Self::ProcFs } else { Self::Absent }
+        })
     }
 
     /// Whether a shell could bring this process back after a stop: some process above its group shares its terminal
@@ -81,10 +86,6 @@ impl ProcessTable {
             Self::Absent => None,
         }
     }
-}
-
-fn own_stat_exists() -> bool {
-    cfg!(target_os = "linux") && fs::exists("/proc/self/stat").unwrap_or(false)
 }
 
 /// The name in parentheses is chosen by the process, so we look for the last one that closes.

@@ -103,8 +103,10 @@ fn ctrl_c_twice_on_a_screen_leaves_at_once_and_leaves_nothing_running() {
 #[test]
 fn a_limit_on_the_size_of_files_ends_the_session_with_a_reason_and_leaves_nothing_running() {
     // Each turn adds to the journal until it is full.
-    let agent = "head -c 3000 /dev/zero | tr '\\0' x; echo $$ >> turns; sleep 1000 & echo $! >> turns";
-    let project = project(agent, "max_iterations: 100");
+    let project = Project::with(
+        "prompt: GOAL\nagent: sh\nagents:\n  sh:\n    command: |\n      \
+         sleep 1000 & echo $! >> turns; echo $$ >> turns; head -c 20000 /dev/zero | tr '\\0' x\n",
+    );
     let creel = project.command(&[]);
     let mut shell = Command::new("sh");
     let line = "ulimit -f 64; exec \"$0\" run --headless --trust -s s";
@@ -317,7 +319,7 @@ fn resume_waits_for_the_lock_of_a_creel_that_is_still_dying() {
     });
     // For longer than a look at the session takes.
     let since = Instant::now();
-    until("it has waited", || since.elapsed() > Duration::from_millis(100));
+    until("it has waited", || since.elapsed() > Duration::from_millis(400));
     drop(lock);
     resumed.wait_for("session_resumed");
     project.write("go", "");

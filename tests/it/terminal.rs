@@ -643,45 +643,44 @@ fn suspended_and_brought_back_the_screen_is_the_same() {
 
 #[test]
 fn a_stop_signal_to_either_process_stops_both_and_the_shell_brings_the_screen_back() {
-    let project = scripted("", UNTIL_GO);
-    let creel = project.command(&[]);
-    // The shell says when it has the terminal, and brings the job back when a line is typed.
-    let job = format!(
-        "set -m; '{}' run --trust -s s; for n in 1 2 3; do echo back $n; read -r line; fg; done; echo code $?",
-        creel.get_program().display()
-    );
-    let mut shell = Command::new("sh");
-    shell.arg("-c").arg(job).current_dir(project.root());
-    shell.envs(creel.get_envs().filter_map(|(name, value)| Some((name, value?)))).env_remove("CREEL_SESSION");
-    let mut terminal = Terminal::start(shell, WIDE);
-    terminal.wait_for_status("the agent works");
-    let held = project.read(".creel/sessions/s/pid").trim().to_owned();
-    let holder = fs::read_to_string(format!("/proc/{0}/task/{0}/children", terminal.pid())).expect("a shell");
-    let holder = holder.trim().to_owned();
-    assert_ne!(holder, held);
-    let kill = |target: &str| {
-        let (group, number) = target.strip_prefix('-').map_or((false, target), |number| (true, number));
-        let pid = Pid::from_raw(number.parse().expect("a number")).expect("a process");
-        if group { kill_process_group(pid, Signal::TSTP) } else { kill_process(pid, Signal::TSTP) }
-            .expect("it is there");
-    };
-    for (n, target) in [holder.clone(), held.clone(), format!("-{holder}")].iter().enumerate() {
-        kill(target);
-        terminal.wait_for_text(&format!("back {}", n + 1));
+    for target in ["the parent", "the session", "both"] {
+        let project = scripted("", UNTIL_GO);
+        let creel = project.command(&[]);
+        // The shell says when it has the terminal, and brings the job back when a line is typed.
+        let job = "set -m; \"$0\" run --trust -s s; echo back in the shell; read -r line; fg; echo code $?";
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(job).arg(creel.get_program()).current_dir(project.root());
+        shell.envs(creel.get_envs().filter_map(|(name, value)| Some((name, value?)))).env_remove("CREEL_SESSION");
+        let mut terminal = Terminal::start(shell, WIDE);
+        terminal.wait_for_status("the agent works");
+        let session = project.read(".creel/sessions/s/pid").trim().to_owned();
+        let parent = fs::read_to_string(format!("/proc/{0}/task/{0}/children", terminal.pid())).expect("a shell");
+        let parent = parent.trim().to_owned();
+        assert_ne!(parent, session);
+        let [of_parent, of_session] =
+            [&parent, &session].map(|pid| Pid::from_raw(pid.parse().expect("a number")).expect("a process"));
+        match target {
+            "the parent" => kill_process(of_parent, Signal::TSTP),
+            "the session" => kill_process(of_session, Signal::TSTP),
+            _ => kill_process_group(of_parent, Signal::TSTP),
+        }
+        .expect("it is there");
+        terminal.wait_for_text("back in the shell");
         terminal.is_as_it_was();
-        until("both are stopped", || [&holder, &held].iter().all(|pid| process_state(pid).as_deref() == Some("T")));
+        let are = |wanted: fn(&str) -> bool| {
+            [&parent, &session].iter().all(|pid| process_state(pid).is_some_and(|state| wanted(&state)))
+        };
+        until("both are stopped", || are(|state| state == "T"));
         terminal.press("enter");
         terminal.wait_for_status("the agent works");
         assert_ne!(terminal.settings(), terminal.before);
-        until("both run again", || {
-            [&holder, &held].iter().all(|pid| process_state(pid).is_some_and(|state| state != "T"))
-        });
+        until("both run again", || are(|state| state != "T"));
+        project.write("go", "");
+        terminal.wait_for_status(" complete ");
+        terminal.press("q");
+        terminal.end();
+        assert!(terminal.text().contains("code 0"), "{target}: {}", terminal.text());
     }
-    project.write("go", "");
-    terminal.wait_for_status(" complete ");
-    terminal.press("q");
-    terminal.end();
-    assert!(terminal.text().contains("code 0"), "{}", terminal.text());
 }
 
 #[cfg(debug_assertions)]

@@ -92,7 +92,11 @@ async fn until_parted(mut held: Child, mut socket: tokio::net::UnixStream, mut s
             () = let_go(&mut socket) => return Parting::Left,
             signal = signals.end.next() => pass_on(&held, signal),
             // Before the look at the held process: once that runs again, it is not followed into an old stop.
-            _ = signals.resume.recv() => pass_on(&held, Signal::CONT),
+            _ = signals.resume.recv() => {
+                // A stop that came with the one that is over now is not another one.
+                signals.stop.forget();
+                pass_on(&held, Signal::CONT);
+            }
             _ = signals.child.recv() => follow_into_stop(&held),
             () = signals.stop.next() => pass_on(&held, Signal::TSTP),
         }
