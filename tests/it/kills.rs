@@ -22,7 +22,7 @@ const KILLS: usize = 20;
 /// How many kills a session has to survive before it may come to its end.
 const PER_SESSION: usize = 10;
 /// The soak looks this long for what it waits for: other tests may use the processor.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 /// An agent and hooks that always have something running: in their group, in the background, and away from both. The agent
 /// completes when it finds the file `done`.

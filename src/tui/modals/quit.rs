@@ -39,7 +39,7 @@ impl QuitModal {
             key("w", "let this iteration end, then stop"),
             key("esc", "stay"),
         ];
-        let at_once = self.again.as_ref().map(|again| key(again, "leave at once, without session_end"));
+        let at_once = self.again.as_ref().map(|again| key(again, "leave at once"));
         let answers = leave.into_iter().chain(answers).chain(at_once).flatten();
         Paragraph::new(question.into_iter().chain(answers).collect::<Vec<_>>()).render(inside, buffer);
     }
