@@ -118,6 +118,7 @@ impl Sent {
             | Ask::Leave
             | Ask::LeaveRunning
             | Ask::LeaveAtTheEnd
+            | Ask::LeaveAtOnce
             | Ask::Suspend
             | Ask::Redraw
             | Ask::ReadOutput { .. }

@@ -12,6 +12,7 @@ use crate::{
         session::pending::ItemState,
     },
     tui::{
+        keymap::Action,
         modals::{
             Modal,
             editor::{EditorModal, Purpose},
