@@ -24,7 +24,7 @@ pub fn of_marks(marks: &str, session: &str) -> Option<By> {
 
 /// Whose process this is; nothing, if it is not one of this session's, which this process runs.
 pub fn of_process(pid: i32, session: &str) -> Option<By> {
-    of_process_in(ProcessTable::here(), pid, session)
+    of_process_in(ProcessTable::of_system(), pid, session)
 }
 
 fn of_process_in(table: ProcessTable, pid: i32, session: &str) -> Option<By> {
@@ -79,7 +79,7 @@ mod tests {
     fn the_process_itself_and_its_parent_are_no_part_of_the_session() {
         let us = sweep::own_pid();
         assert_eq!(of_process(us, "a session without processes"), None);
-        let parent = ProcessTable::here().stat(us).map(|own| own.parent).filter(|parent| *parent > 1);
+        let parent = ProcessTable::of_system().stat(us).map(|own| own.parent).filter(|parent| *parent > 1);
         assert_eq!(parent.and_then(|parent| of_process(parent, "a session without processes")), None);
     }
 
@@ -93,7 +93,7 @@ mod tests {
             child.kill().and_then(|()| child.wait()).expect("it is ours");
             by
         };
-        let our_group = ProcessTable::here().stat(sweep::own_pid()).map_or(0, |own| own.group);
+        let our_group = ProcessTable::of_system().stat(sweep::own_pid()).map_or(0, |own| own.group);
         if our_group > 0 {
             assert_eq!(belongs(0), Some(By::Agent));
             assert_eq!(belongs(our_group), None);
