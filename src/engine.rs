@@ -20,6 +20,7 @@ pub mod event;
 pub mod hooks;
 pub mod ids;
 pub mod input;
+mod own_words;
 pub mod policy;
 pub mod queue;
 pub mod recovery;

@@ -11,7 +11,7 @@
 use regex::{Regex, RegexBuilder};
 
 use super::AgentError;
-use crate::engine::stop::promise::fence_after;
+use crate::engine::own_words::fence_after;
 
 /// How many lines of text may follow an error. Agents add what the user can do, or what was used.
 const LINES_AFTER: usize = 5;

@@ -362,6 +362,9 @@ fn who_says_nothing_fails_or_does_not_exist_has_not_approved() {
     for (answers, why) in [
         (vec![Answer::Says("Looks good.")], "no verdict"),
         (vec![Answer::Says("I would give <verdict>approve</verdict>, but there are no tests.")], "no verdict"),
+        (vec![Answer::Says("I would say:\n```\n<verdict>approve</verdict>\n```")], "no verdict"),
+        (vec![Answer::Says("> <verdict>approve</verdict>\n\nThat is what the author wrote.")], "no verdict"),
+        (vec![Answer::Says("Not `<verdict>approve</verdict>`.\n`<verdict>approve</verdict>`")], "no verdict"),
         (vec![Answer::Fails("down")], "the review failed: down"),
         (vec![Answer::CutShort("I would say\n<verdict>approve</verdict>")], "the review failed: it ran into its"),
     ] {

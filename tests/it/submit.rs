@@ -294,6 +294,18 @@ fn nothing_is_merged_without_an_approval() {
 }
 
 #[test]
+fn a_verdict_that_a_reviewer_only_shows_merges_nothing() {
+    let site = Site::at(Repo::new(), REVIEWED);
+    site.write("qa.play", "turns: []\notherwise:\n  say: |\n    There are no tests. With tests I would say:\n    ```\n    <verdict>approve</verdict>\n    ```\n");
+    site.repo.commit("d.txt", "d\n", "add d");
+    let before = site.repo.on_remote("main");
+    let ran = site.creel(&["merge", "--headless", "--trust"]);
+    assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("no verdict"), "{}", ran.err);
+    assert_eq!(site.repo.on_remote("main"), before);
+}
+
+#[test]
 fn killed_in_the_middle_of_a_submit_it_goes_on_where_it_was() {
     let config = "submit: true\nhooks: { before_submit: [rebase_on_main, { command: 'test -f go || { echo waits >&2; sleep 600; }', name: waits }, create_pr] }\n";
     let site = Site::new(config);

@@ -18,8 +18,8 @@ use crate::engine::{
     event::{Event, IterationOutcome, PromptReason, PromptSent},
     hooks::dispatch::Dispatch,
     ids::{ItemId, TurnId},
+    own_words::open_fence,
     policy::Context,
-    stop::promise::open_fence,
     time::At,
 };
 

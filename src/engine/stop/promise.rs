@@ -1,11 +1,12 @@
 //! What an agent promises in its last message: `<promise>COMPLETE</promise>` and its like.
 //!
-//! A promise is something that the agent says of its own. What stands in code, in a quotation, or in a line that it repeats
-//! from its prompt, is talk about promises and counts for nothing.
+//! Promises in code, in quotations, or repeated from the prompt are ignored: see [`own_words`](crate::engine::own_words).
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+
+use crate::engine::own_words::OwnWords;
 
 /// A promise, strongest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -49,12 +50,8 @@ impl Promise {
         if !message.contains("<promise>") {
             return Vec::new();
         }
-        let lines: Vec<&str> = own_words(message).collect();
-        let made = |promise: &Self| {
-            let tag = promise.tag();
-            lines.iter().enumerate().any(|(n, line)| promises(line, &tag) && !is_repeated(&lines, n, &tag, prompt))
-        };
-        Self::ALL.into_iter().filter(made).collect()
+        let words = OwnWords::of(message, prompt);
+        Self::ALL.into_iter().filter(|promise| words.say(&promise.tag())).collect()
     }
 }
 
@@ -62,67 +59,6 @@ impl fmt::Display for Promise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())
     }
-}
-
-/// The lines that are neither in a code block nor quoted.
-fn own_words(message: &str) -> impl Iterator<Item = &str> {
-    let mut fence: Option<&str> = None;
-    message.lines().filter(move |line| {
-        let text = line.trim_start();
-        let before = fence;
-        fence = fence_after(before, text);
-        before.is_none() && fence.is_none() && !text.starts_with('>')
-    })
-}
-
-/// The fence of the code block that a text ends in, if it ends in one.
-pub(in crate::engine) fn open_fence(text: &str) -> Option<&str> {
-    text.lines().fold(None, |open, line| fence_after(open, line.trim_start()))
-}
-
-/// The fence that is open after a line.
-pub(crate) fn fence_after<'a>(open: Option<&'a str>, text: &'a str) -> Option<&'a str> {
-    match (open, fence_mark(text)) {
-        (None, mark) => mark,
-        // Only a fence that is at least as long, with nothing behind it, ends a block.
-        (Some(open), Some(mark)) if mark.starts_with(open) && text[mark.len()..].trim().is_empty() => None,
-        (Some(open), _) => Some(open),
-    }
-}
-
-/// The fence that a line begins with.
-fn fence_mark(text: &str) -> Option<&str> {
-    let mark = text.chars().next().filter(|c| matches!(c, '`' | '~'))?;
-    let length = text.len() - text.trim_start_matches(mark).len();
-    // A line with backticks behind three of them is a piece of code in the line.
-    let opens = length >= 3 && !(mark == '`' && text[length..].contains('`'));
-    opens.then(|| &text[..length])
-}
-
-/// Whether a line holds the tag outside of code and quotation marks.
-fn promises(line: &str, tag: &str) -> bool {
-    line.match_indices(tag).any(|(at, _)| {
-        let (before, after) = (&line[..at], &line[at + tag.len()..]);
-        let in_code = before.matches('`').count() % 2 == 1 && after.contains('`');
-        let quoted = [('"', '"'), ('\'', '\''), ('“', '”'), ('‘', '’'), ('«', '»'), ('„', '“')]
-            .into_iter()
-            .any(|(open, close)| before.ends_with(open) && after.starts_with(close));
-        !in_code && !quoted
-    })
-}
-
-/// Whether the agent only repeats what it was told: the same line, if there is more in it than the tag; otherwise the same
-/// line after the same line.
-fn is_repeated(lines: &[&str], nth: usize, tag: &str, prompt: &str) -> bool {
-    let line = lines[nth].trim();
-    if line != tag {
-        return prompt.lines().any(|told| told.trim() == line);
-    }
-    let Some(before) = lines[..nth].iter().rev().map(|line| line.trim()).find(|line| !line.is_empty()) else {
-        return false;
-    };
-    let told: Vec<&str> = prompt.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    told.windows(2).any(|pair| pair == [before, line])
 }
 
 #[cfg(test)]

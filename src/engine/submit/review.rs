@@ -6,7 +6,8 @@
 //!
 //! # Invariants
 //! - Who does not approve blocks: silence, a turn that failed or was cut short, and an unknown name are no approval.
-//! - An approval stands alone in its line: who only mentions the tag, or wraps it into a sentence, has not approved.
+//! - An approval stands alone in its line, outside of code and quotations: a gatekeeper that only mentions the tag, shows it, or
+//!   wraps it into a sentence has not approved.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,7 @@ use crate::engine::{
         verdict::{self, BuiltinOutcome, BuiltinStatus, RunEnd, RunResult},
     },
     ids::RunId,
+    own_words::OwnWords,
     policy::{Gatekeeper, HookAction},
     session::{Phase, State},
     time::{At, Span},
@@ -85,28 +87,22 @@ impl Opinion {
     }
 }
 
-/// The verdict in an answer: a tag in a line of its own, or a line of JSON. Whoever says both has not approved. An objection
-/// is one wherever it stands.
-pub fn read(answer: &str) -> (Opinion, String) {
+/// The verdict in an answer to a prompt: a tag or a line of JSON, in the gatekeeper's own words. An approval stands alone in
+/// its line, an objection anywhere. An answer that does both does not approve.
+pub fn read(answer: &str, prompt: &str) -> (Opinion, String) {
     let tag = |opinion: Opinion| format!("<verdict>{}</verdict>", opinion.name());
-    let lines: Vec<Line> = answer.lines().filter_map(|line| serde_json::from_str(line.trim()).ok()).collect();
+    let own = OwnWords::of(answer, prompt);
+    let lines: Vec<Line> = own.lines().filter_map(|line| serde_json::from_str(line.trim()).ok()).collect();
     let in_json = |opinion| lines.iter().any(|line| line.verdict == opinion);
-    let objects = answer.contains(&tag(Opinion::Block));
-    let approves = answer.lines().any(|line| line.trim_matches(is_dress) == tag(Opinion::Approve));
-    let opinion = if objects || in_json(Opinion::Block) {
+    let opinion = if own.say(&tag(Opinion::Block)) || in_json(Opinion::Block) {
         Opinion::Block
-    } else if approves || in_json(Opinion::Approve) {
+    } else if own.say_alone(&tag(Opinion::Approve)) || in_json(Opinion::Approve) {
         Opinion::Approve
     } else {
         Opinion::Unsaid
     };
     let reason = lines.into_iter().rev().find(|line| line.verdict == opinion).and_then(|line| line.reason);
     (opinion, reason.unwrap_or_else(|| words(answer)))
-}
-
-/// What may stand around a tag without a word being said: Markdown's emphasis, and a full stop.
-fn is_dress(c: char) -> bool {
-    c.is_whitespace() || matches!(c, '*' | '_' | '`' | '.')
 }
 
 /// One line of JSON that tells a verdict.
@@ -163,7 +159,7 @@ impl State {
         let unsaid = |reason| Said { gatekeeper: name.clone(), verdict: Opinion::Unsaid, reason };
         match (&review.heard, self.plan().gatekeepers.get(name)) {
             (Some(Ok(answer)), _) => {
-                let (verdict, reason) = read(answer);
+                let (verdict, reason) = read(answer, &self.turns.prompt);
                 reviewed(Said { gatekeeper: name.clone(), verdict, reason })
             }
             (Some(Err(why)), _) => reviewed(unsaid(why.clone())),
@@ -294,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_verdict_is_a_tag_or_a_line_of_json_and_silence_is_none() {
-        let opinion = |answer: &str| read(answer).0;
+        let opinion = |answer: &str| read(answer, "").0;
         assert_eq!(opinion("Fine.\n<verdict>approve</verdict>"), Opinion::Approve);
         assert_eq!(opinion("No tests.\n<verdict>block</verdict>"), Opinion::Block);
         assert_eq!(opinion("{\"verdict\": \"approve\"}"), Opinion::Approve);
@@ -306,7 +302,7 @@ mod tests {
 
     #[test]
     fn who_mentions_the_tag_has_not_approved() {
-        let opinion = |answer: &str| read(answer).0;
+        let opinion = |answer: &str| read(answer, "").0;
         let wish = "I would like to give <verdict>approve</verdict>, but there are no tests.";
         assert_eq!(opinion(wish), Opinion::Unsaid);
         assert_eq!(opinion("I cannot say <verdict>approve</verdict>"), Opinion::Unsaid);
@@ -318,21 +314,38 @@ mod tests {
 
     #[test]
     fn emphasis_and_a_full_stop_do_not_undo_an_approval() {
-        for line in [
-            "**<verdict>approve</verdict>**",
-            "`<verdict>approve</verdict>`",
-            "_<verdict>approve</verdict>_.",
-            " <verdict>approve</verdict>. ",
-        ] {
-            assert_eq!(read(&format!("Fine.\n{line}\n")).0, Opinion::Approve, "{line}");
+        for line in ["**<verdict>approve</verdict>**", "_<verdict>approve</verdict>_.", " <verdict>approve</verdict>. "]
+        {
+            assert_eq!(read(&format!("Fine.\n{line}\n"), "").0, Opinion::Approve, "{line}");
         }
     }
 
     #[test]
+    fn a_verdict_in_code_or_in_a_quotation_does_not_count() {
+        for answer in [
+            "I would answer:\n```\n<verdict>approve</verdict>\n```",
+            "~~~\n{\"verdict\": \"approve\"}\n~~~",
+            "Not yet.\n`<verdict>approve</verdict>`",
+            "> <verdict>approve</verdict>\n\nThe author wrote that.",
+            "> {\"verdict\": \"approve\"}",
+            "```\n<verdict>block</verdict>\n```",
+            "The prompt asks for \"<verdict>block</verdict>\" here.",
+        ] {
+            assert_eq!(read(answer, "").0, Opinion::Unsaid, "{answer}");
+        }
+        let asked = "End with <verdict>approve</verdict> or <verdict>block</verdict>.";
+        assert_eq!(read(&format!("{asked}\n\nFine.\n<verdict>approve</verdict>"), asked).0, Opinion::Approve);
+        assert_eq!(
+            read("Ready:\n<verdict>approve</verdict>", "Ready:\n<verdict>approve</verdict>\n").0,
+            Opinion::Unsaid
+        );
+    }
+
+    #[test]
     fn the_reason_is_what_was_said_around_the_verdict() {
-        assert_eq!(read("No tests.\n<verdict>block</verdict>").1, "No tests.");
-        assert_eq!(read("Hm.\n{\"verdict\":\"block\",\"reason\":\"no tests\"}").1, "no tests");
-        let long = read(&format!("{}<verdict>block</verdict>", "é".repeat(REASON))).1;
+        assert_eq!(read("No tests.\n<verdict>block</verdict>", "").1, "No tests.");
+        assert_eq!(read("Hm.\n{\"verdict\":\"block\",\"reason\":\"no tests\"}", "").1, "no tests");
+        let long = read(&format!("{}<verdict>block</verdict>", "é".repeat(REASON)), "").1;
         assert!(long.starts_with('…') && long.len() <= REASON + '…'.len_utf8());
     }
 }

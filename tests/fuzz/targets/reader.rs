@@ -5,7 +5,7 @@ use creel::engine::{
     submit::review::{self, Opinion},
 };
 
-/// A promise in a fence or in a quotation never counts, whatever else the message says. Without a tag there is none.
+/// A promise or a verdict in a fence or in a quotation never counts, whatever else the message says. Without a tag there is none.
 pub fn run(input: &[u8]) -> String {
     let message = String::from_utf8_lossy(input);
     let made = Promise::made_in(&message, "");
@@ -13,13 +13,14 @@ pub fn run(input: &[u8]) -> String {
     for promise in &made {
         assert!(message.contains(&promise.tag()), "{promise} is made without its tag");
     }
-    let (opinion, _) = review::read(&message);
+    let (opinion, _) = review::read(&message, "");
     for (what, wrapped) in [
         ("a fence", fenced(&message, '`')),
         ("a fence of tildes", fenced(&message, '~')),
         ("a quotation", quoted(&message)),
     ] {
         assert_eq!(Promise::made_in(&wrapped, ""), [], "a promise counts in {what}");
+        assert_eq!(review::read(&wrapped, "").0, Opinion::Unsaid, "a verdict counts in {what}");
     }
     assert!(opinion != Opinion::Approve || message.contains("approve"));
     let repeated = Promise::made_in(&message, &message).len();

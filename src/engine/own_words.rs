@@ -1,0 +1,230 @@
+//! Reads what an agent says in its own words: the one reader for promises and for verdicts of gatekeepers.
+//!
+//! Owns which parts of a message count. Does not know what a tag means: see [`super::stop::promise`] and
+//! [`super::submit::review`].
+//!
+//! # Invariants
+//! - Text in a fenced block, in inline code, in a quotation, or repeated from the prompt is talk about a tag and never
+//!   counts as the tag.
+
+/// Pairs of quotation marks. A straight single mark is also an apostrophe, so it only counts next to the tag.
+const QUOTES: [(char, char); 5] = [('"', '"'), ('“', '”'), ('‘', '’'), ('«', '»'), ('„', '“')];
+
+/// The lines of a message that are neither in a fenced block nor in a block quotation.
+#[derive(Debug)]
+pub(in crate::engine) struct OwnWords<'a> {
+    lines: Vec<OwnLine<'a>>,
+    prompt: &'a str,
+}
+
+/// One line, as written and with its inline code blotted out.
+#[derive(Debug)]
+struct OwnLine<'a> {
+    written: &'a str,
+    shown: String,
+}
+
+impl<'a> OwnWords<'a> {
+    /// Reads a message that answers this prompt.
+    pub(in crate::engine) fn of(message: &'a str, prompt: &'a str) -> Self {
+        let mut lines = Vec::new();
+        let mut paragraph: Vec<&str> = Vec::new();
+        let mut fence: Option<&str> = None;
+        for line in message.lines() {
+            let before = fence;
+            fence = fence_after(before, line);
+            let is_own = before.is_none() && fence.is_none() && !line.trim_start().starts_with('>');
+            // Inline code can span lines, but never paragraphs.
+            if !is_own || line.trim().is_empty() {
+                lines.extend(without_code(std::mem::take(&mut paragraph)));
+            }
+            if is_own {
+                paragraph.push(line);
+            }
+        }
+        lines.extend(without_code(paragraph));
+        Self { lines, prompt }
+    }
+
+    /// Whether the agent says this tag, anywhere in a line.
+    pub(in crate::engine) fn say(&self, tag: &str) -> bool {
+        self.any(tag, |line| is_said(&line.shown, tag))
+    }
+
+    /// Whether the agent says this tag in a line that holds nothing else but emphasis and a full stop.
+    pub(in crate::engine) fn say_alone(&self, tag: &str) -> bool {
+        let is_dress = |c: char| c.is_whitespace() || matches!(c, '*' | '_' | '.');
+        self.any(tag, |line| line.shown.trim_matches(is_dress) == tag)
+    }
+
+    /// The lines as the agent wrote them, without those that begin with inline code.
+    pub(in crate::engine) fn lines(&self) -> impl Iterator<Item = &'a str> {
+        let own = self.lines.iter().filter(|line| !line.shown.trim_start().starts_with('`'));
+        own.map(|line| line.written)
+    }
+
+    fn any(&self, tag: &str, says: impl Fn(&OwnLine<'_>) -> bool) -> bool {
+        self.lines.iter().enumerate().any(|(nth, line)| says(line) && !self.is_repeated(nth, tag))
+    }
+
+    /// Whether the agent only repeats its prompt: the same line, if the line holds more than the tag; otherwise the same
+    /// line after the same line.
+    fn is_repeated(&self, nth: usize, tag: &str) -> bool {
+        let line = self.lines[nth].written.trim();
+        if line != tag {
+            return self.prompt.lines().any(|told| told.trim() == line);
+        }
+        let before = self.lines[..nth].iter().rev().map(|line| line.written.trim()).find(|line| !line.is_empty());
+        let Some(before) = before else { return false };
+        let told: Vec<&str> = self.prompt.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        told.windows(2).any(|pair| pair == [before, line])
+    }
+}
+
+/// The fence of the code block that a text ends in, if it ends in one.
+pub(in crate::engine) fn open_fence(text: &str) -> Option<&str> {
+    text.lines().fold(None, fence_after)
+}
+
+/// The fence that is open after a line.
+pub(crate) fn fence_after<'a>(open: Option<&'a str>, line: &'a str) -> Option<&'a str> {
+    let text = line.trim_start();
+    let Some(open) = open else { return fence_mark(past_list_marks(text)) };
+    // Only a fence that is at least as long, with nothing behind it, ends a block.
+    let closes = fence_mark(text).is_some_and(|mark| mark.starts_with(open) && text[mark.len()..].trim().is_empty());
+    (!closes).then_some(open)
+}
+
+/// A block can begin in the first line of a list item.
+fn past_list_marks(mut text: &str) -> &str {
+    loop {
+        let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let rest =
+            if digits > 0 { text[digits..].strip_prefix(['.', ')']) } else { text.strip_prefix(['-', '*', '+']) };
+        let Some(rest) = rest.filter(|rest| rest.starts_with([' ', '\t'])) else { return text };
+        text = rest.trim_start();
+    }
+}
+
+/// The fence that a line begins with.
+fn fence_mark(text: &str) -> Option<&str> {
+    let mark = text.chars().next().filter(|c| matches!(c, '`' | '~'))?;
+    let length = text.len() - text.trim_start_matches(mark).len();
+    // A line with backticks behind three of them is inline code.
+    let opens = length >= 3 && !(mark == '`' && text[length..].contains('`'));
+    opens.then(|| &text[..length])
+}
+
+/// The lines of a paragraph, with backticks in place of every character of inline code.
+fn without_code(paragraph: Vec<&str>) -> Vec<OwnLine<'_>> {
+    let text = paragraph.join("\n");
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text.as_str();
+    while let Some(at) = rest.find('`') {
+        shown.push_str(&rest[..at]);
+        let opened = &rest[at..];
+        let mark = backticks(opened);
+        let inside = &opened[mark..];
+        let code = closing(inside, mark).map_or("", |end| &opened[..mark + end + mark]);
+        let code = if code.is_empty() { &opened[..mark] } else { code };
+        shown.extend(code.chars().map(|c| if c == '\n' { c } else { '`' }));
+        rest = &opened[code.len()..];
+    }
+    shown.push_str(rest);
+    let shown = shown.split('\n').map(str::to_owned);
+    paragraph.into_iter().zip(shown).map(|(written, shown)| OwnLine { written, shown }).collect()
+}
+
+/// How many backticks a text begins with.
+fn backticks(text: &str) -> usize {
+    text.len() - text.trim_start_matches('`').len()
+}
+
+/// Where exactly so many backticks stand, which end a piece of inline code.
+fn closing(text: &str, length: usize) -> Option<usize> {
+    let mut at = 0;
+    while let Some(next) = text[at..].find('`') {
+        let run = backticks(&text[at + next..]);
+        if run == length {
+            return Some(at + next);
+        }
+        at += next + run;
+    }
+    None
+}
+
+/// Whether a line holds the tag outside of quotation marks.
+fn is_said(line: &str, tag: &str) -> bool {
+    line.match_indices(tag).any(|(at, _)| {
+        let (before, after) = (&line[..at], &line[at + tag.len()..]);
+        let in_single_marks = before.ends_with('\'') && after.starts_with('\'');
+        !in_single_marks && !QUOTES.into_iter().any(|pair| is_between(before, after, pair))
+    })
+}
+
+/// Whether a quotation that was opened before is closed behind.
+fn is_between(before: &str, after: &str, (open, close): (char, char)) -> bool {
+    let is_open = if open == close {
+        before.matches(open).count() % 2 == 1
+    } else {
+        before.rfind(open).is_some_and(|at| !before[at + open.len_utf8()..].contains(close))
+    };
+    is_open && after.contains(close)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TAG: &str = "<tag>";
+
+    fn said(message: &str) -> (bool, bool) {
+        let words = OwnWords::of(message, "");
+        (words.say(TAG), words.say_alone(TAG))
+    }
+
+    #[test]
+    fn a_tag_counts_in_plain_words_and_alone_in_its_line() {
+        assert_eq!(said("Done: <tag>"), (true, false));
+        assert_eq!(said("Done.\n**<tag>**."), (true, true));
+        assert_eq!(said("`ls` ran.\n<tag>"), (true, true));
+        assert_eq!(said("a ` that nothing closes <tag>"), (true, false));
+        assert_eq!(said("a ` that another paragraph closes\n\n<tag>\n\nnamely `"), (true, true));
+        assert_eq!(said("It's <tag>, isn't it"), (true, false));
+        assert_eq!(said("He said \"no\" and I say <tag> and \"yes\""), (true, false));
+    }
+
+    #[test]
+    fn a_tag_in_code_does_not_count() {
+        for message in [
+            "```\n<tag>\n```",
+            "~~~~ text\n```\n<tag>\n~~~\n~~~~",
+            "```\n<tag>\nnothing closes the block",
+            "- ```\n  <tag>\n  ```",
+            "1. like so: \n2. ~~~\n<tag>\n~~~",
+            "`<tag>`",
+            "``<tag> ` ``",
+            "code `over\n<tag>\ntwo` lines",
+        ] {
+            assert_eq!(said(message), (false, false), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_tag_in_a_quotation_does_not_count() {
+        for message in
+            ["> <tag>", ">> <tag>", "\"<tag>\"", "'<tag>'", "“say <tag> now”", "\"please say <tag> now\"", "« <tag> »"]
+        {
+            assert_eq!(said(message), (false, false), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_tag_repeated_from_the_prompt_does_not_count() {
+        let prompt = "End with one line:\n<tag>\nThen say <tag> aloud.";
+        let says = |message: &str| OwnWords::of(message, prompt).say(TAG);
+        assert!(!says("You told me:\nEnd with one line:\n\n<tag>"));
+        assert!(!says("Then say <tag> aloud."));
+        assert!(says("Fine.\n<tag>"));
+    }
+}
