@@ -19,6 +19,7 @@ use crate::engine::{
     time::Span,
 };
 
+mod base;
 mod change;
 mod forge;
 mod git;

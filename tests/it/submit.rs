@@ -306,6 +306,18 @@ fn a_verdict_that_a_reviewer_only_shows_merges_nothing() {
 }
 
 #[test]
+fn the_pull_request_goes_to_the_branch_that_the_remote_reports() {
+    let site = Site::new("");
+    site.repo.git(&["push", "--quiet", "origin", "main:refs/heads/trunk"]);
+    site.repo.git_in(&site.repo.remote(), &["symbolic-ref", "HEAD", "refs/heads/trunk"]);
+    site.repo.commit("d.txt", "d\n", "add d");
+    let ran = site.creel(&["submit", "--headless", "--trust"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let opened = site.repo.gh_called(["pr", "create"]).pop().expect("a pull request");
+    assert!(opened.contains(&"--base=trunk".to_owned()), "{opened:?}");
+}
+
+#[test]
 fn killed_in_the_middle_of_a_submit_it_goes_on_where_it_was() {
     let config = "submit: true\nhooks: { before_submit: [rebase_on_main, { command: 'test -f go || { echo waits >&2; sleep 600; }', name: waits }, create_pr] }\n";
     let site = Site::new(config);

@@ -21,7 +21,7 @@ pub static SUBMIT: Shape = Shape {
         },
         Field {
             name: "base_branch",
-            doc: "The branch that the work is merged into; by default the remote's own.",
+            doc: "The branch that the work is merged into; by default the remote's HEAD, as the remote reports it.",
             ty: Type::SomeText,
             default: Default::Absent,
         },

@@ -18,7 +18,7 @@ const LOOKED_AT: usize = 8_000;
 const PLAINLY: [&str; 5] = ["diff", "--no-ext-diff", "--no-textconv", "--no-relative", "--ignore-submodules=none"];
 
 pub(super) async fn run(worker: &mut Worker<'_>) -> Result<Done, Halt> {
-    let standing = Standing::find(&worker.runner, worker.submission).await?;
+    let standing = Standing::silently(&worker.runner, worker.submission).await?;
     let (known, local) = (standing.base_ref(), format!("refs/heads/{}", standing.base));
     let base = match worker.runner.commit(&known).await? {
         Some(base) => base,

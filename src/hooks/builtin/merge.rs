@@ -17,7 +17,7 @@ use super::{
 };
 
 pub(super) async fn run(worker: &mut Worker<'_>) -> Result<Done, Halt> {
-    let standing = Standing::find(&worker.runner, worker.submission).await?;
+    let standing = Standing::of(worker).await?;
     standing.on_its_own_branch(&worker.errand.job.facts.session)?;
     standing.as_reviewed(worker.submission)?;
     standing.refuse_changes(&worker.runner.changes().await?, "it is not merged")?;

@@ -26,7 +26,7 @@ const MARKS: (&str, &str) = ("<!-- creel: begin -->", "<!-- creel: end -->");
 const BODY: usize = 60_000;
 
 pub(super) async fn run(worker: &mut Worker<'_>) -> Result<Done, Halt> {
-    let standing = Standing::find(&worker.runner, worker.submission).await?;
+    let standing = Standing::of(worker).await?;
     let Some(remote) = standing.remote.clone() else {
         return Err(Halt::failed(
             "there is no remote to push to: add one with `git remote add origin URL`, or take `create_pr` out of the config",

@@ -15,7 +15,7 @@ use super::{
 };
 
 pub(super) async fn run(worker: &mut Worker<'_>) -> Result<Done, Halt> {
-    let standing = Standing::find(&worker.runner, worker.submission).await?;
+    let standing = Standing::of(worker).await?;
     let changes = worker.runner.changes().await?;
     let base = standing.fetch_base(worker).await?;
     if let Some(skip) = nothing_to_do(&worker.runner, &standing, &base, &changes).await? {

@@ -6,7 +6,9 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    Halt, git,
+    Halt,
+    base::{AskRemote, BaseBranch},
+    git,
     git::Changes,
     program::Runner,
     rescue,
@@ -51,7 +53,7 @@ pub async fn work_to_submit(folder: &Path, submission: &Submission) -> Result<Wo
 }
 
 async fn look(runner: &Runner, submission: &Submission) -> Result<Work, Halt> {
-    let standing = Standing::find(runner, submission).await?;
+    let (standing, _) = Standing::find(runner, submission, AskRemote::No).await?;
     let known = runner.commit(&standing.base_ref()).await?;
     let local = runner.commit(&format!("refs/heads/{}", standing.base)).await?;
     let commits = match known.or(local) {
@@ -63,8 +65,23 @@ async fn look(runner: &Runner, submission: &Submission) -> Result<Work, Halt> {
 }
 
 impl Standing {
-    /// Finds out, and refuses where something is in progress, or where there is no branch of its own.
-    pub(super) async fn find(runner: &Runner, submission: &Submission) -> Result<Self, Halt> {
+    /// Finds out for a hook, which prints why the base branch is what it is, where the remote did not say so.
+    pub(super) async fn of(worker: &mut Worker<'_>) -> Result<Self, Halt> {
+        let (standing, note) = Self::find(&worker.runner, worker.submission, AskRemote::Yes).await?;
+        if let Some(note) = note {
+            worker.print(&format!("{note}\n"));
+        }
+        Ok(standing)
+    }
+
+    /// The same for a hook that prints nothing but its result.
+    pub(super) async fn silently(runner: &Runner, submission: &Submission) -> Result<Self, Halt> {
+        Ok(Self::find(runner, submission, AskRemote::Yes).await?.0)
+    }
+
+    /// Finds out, and refuses where something is in progress, or where there is no branch of its own. With it comes why the base
+    /// branch is what it is, where that has to be told.
+    async fn find(runner: &Runner, submission: &Submission, ask: AskRemote) -> Result<(Self, Option<String>), Halt> {
         let git_dir = runner.git_dir().await?;
         if let Some(problem) = rescue::undo(runner, &git_dir).await?.problem() {
             return Err(Halt::failed(problem));
@@ -85,8 +102,9 @@ impl Standing {
             return Err(Halt::failed(message).repaired_by(commit_prompt(&branch, &runner.changes().await?)));
         };
         let remote = remote(runner, submission.remote.as_deref()).await?;
-        let base = base(runner, submission.base_branch.as_deref(), remote.as_deref()).await?;
-        Ok(Self { git_dir, branch, head, base, remote })
+        let wanted = submission.base_branch.as_deref();
+        let BaseBranch { name: base, note } = BaseBranch::find(runner, wanted, remote.as_deref(), ask).await?;
+        Ok((Self { git_dir, branch, head, base, remote }, note))
     }
 
     /// The base branch as it was last seen.
@@ -238,33 +256,4 @@ async fn remote(runner: &Runner, wanted: Option<&str>) -> Result<Option<String>,
             Err(Halt::failed(format!("which remote does the work go to? Set `remote` to one of: {}", names())))
         }
     }
-}
-
-/// The branch that the work goes to: the configured one, else what the remote says, else `main` or `master`.
-async fn base(runner: &Runner, wanted: Option<&str>, remote: Option<&str>) -> Result<String, Halt> {
-    if let Some(wanted) = wanted {
-        // `origin/main` is `main` on `origin`.
-        let name = remote.and_then(|remote| wanted.strip_prefix(remote)?.strip_prefix('/')).unwrap_or(wanted);
-        let full = format!("refs/heads/{name}");
-        if name.starts_with('-') || !runner.git(&["check-ref-format", &full]).await?.ok() {
-            return Err(Halt::failed(format!("`base_branch` is {}, which no branch can be called", named(wanted))));
-        }
-        return Ok(name.to_owned());
-    }
-    if let Some(remote) = remote {
-        let prefix = format!("refs/remotes/{remote}/");
-        let ran = runner.git(&["symbolic-ref", "-q", &format!("{prefix}HEAD")]).await?;
-        if let Some(name) = ran.answer().strip_prefix(&prefix).filter(|_| ran.ok()) {
-            return Ok(name.to_owned());
-        }
-    }
-    let places = remote.map(|remote| format!("refs/remotes/{remote}/")).into_iter().chain(["refs/heads/".to_owned()]);
-    for place in places {
-        for name in ["main", "master"] {
-            if runner.commit(&format!("{place}{name}")).await?.is_some() {
-                return Ok(name.to_owned());
-            }
-        }
-    }
-    Err(Halt::failed("which branch does the work go to? There is no `main` and no `master`: set `base_branch`"))
 }

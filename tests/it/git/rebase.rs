@@ -216,9 +216,64 @@ async fn the_base_branch_is_configured_or_found() {
     }
     success(&repo.run_with("rebase_on_main", with_base("origin/develop")).await);
     assert_eq!(repo.git(&["rev-parse", "HEAD~1"]), newest);
+    repo.git_in(&repo.remote(), &["symbolic-ref", "HEAD", "refs/heads/develop"]);
+    let found = repo.run("rebase_on_main").await;
+    assert!(skipped(&found).contains("up to date with `origin/develop`"), "{found:?}");
+}
+
+#[tokio::test]
+async fn the_remote_says_what_its_base_branch_is_whatever_was_known_here() {
+    for base in ["develop", "trunk"] {
+        let repo = Repo::new();
+        repo.git(&["remote", "set-head", "origin", "main"]);
+        repo.git(&["push", "--quiet", "origin", &format!("main:refs/heads/{base}")]);
+        repo.git_in(&repo.remote(), &["symbolic-ref", "HEAD", &format!("refs/heads/{base}")]);
+        repo.commit("b.txt", "b\n", "more");
+        let newest = repo.elsewhere(base, "d.txt", "d\n");
+        success(&repo.run("rebase_on_main").await);
+        assert_eq!(repo.git(&["rev-parse", "HEAD~1"]), newest);
+    }
+}
+
+#[tokio::test]
+async fn a_remote_that_does_not_say_its_base_branch_leaves_the_one_that_is_known_here() {
+    // A remote whose HEAD names no branch that it has.
+    let silent = |base: &str| {
+        let repo = Repo::new();
+        repo.git_in(&repo.remote(), &["symbolic-ref", "HEAD", "refs/heads/nowhere"]);
+        repo.git(&["push", "--quiet", "origin", &format!("main:refs/heads/{base}")]);
+        repo.git(&["fetch", "--quiet", "origin"]);
+        repo.commit("b.txt", "b\n", "more");
+        repo
+    };
+    let repo = silent("develop");
     repo.git(&["remote", "set-head", "origin", "develop"]);
     let found = repo.run("rebase_on_main").await;
     assert!(skipped(&found).contains("up to date with `origin/develop`"), "{found:?}");
+    let chosen =
+        "`origin` does not report a default branch, so the base branch is `develop`: `origin` reported it before";
+    assert!(found.stdout.contains(chosen), "{found:?}");
+
+    let repo = silent("trunk");
+    repo.git(&["push", "--quiet", "origin", ":main"]);
+    repo.git(&["branch", "--quiet", "-D", "main"]);
+    let found = repo.run("rebase_on_main").await;
+    assert!(skipped(&found).contains("up to date with `origin/trunk`"), "{found:?}");
+    assert!(
+        found
+            .stdout
+            .contains("so the base branch is `trunk`: it is the first of `main`, `master` and `trunk` that exists"),
+        "{found:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_configured_base_branch_is_not_asked_for() {
+    let repo = Repo::new();
+    repo.git_in(&repo.remote(), &["symbolic-ref", "HEAD", "refs/heads/nowhere"]);
+    let with_base = Submission { base_branch: Some("main".into()), ..Submission::default() };
+    let found = repo.run_with("rebase_on_main", with_base).await;
+    assert!(!found.stdout.contains("does not report"), "{found:?}");
 }
 
 #[tokio::test]

@@ -1,0 +1,127 @@
+//! The branch that the work goes to.
+//!
+//! # Invariants
+//! - The config decides, else the remote as it answers now. What is known here counts only where the remote gives no answer, and
+//!   then creel says which branch it took and why.
+
+use std::time::{Duration, Instant};
+
+use super::{Halt, program::Runner, words::named};
+use crate::engine::hooks::verdict::RunEnd;
+
+/// How long the remote may take to name its default branch.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The names that are tried where nothing is known, in this order.
+const USUAL: [&str; 3] = ["main", "master", "trunk"];
+
+/// Whether the remote is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AskRemote {
+    Yes,
+    /// Not over the network: what is known here has to do.
+    No,
+}
+
+/// The branch that the work goes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct BaseBranch {
+    pub(super) name: String,
+    /// Why it is this one, where the remote should have said so and did not.
+    pub(super) note: Option<String>,
+}
+
+/// What the remote says about its default branch.
+enum RemoteHead {
+    Branch(String),
+    /// Nothing, for this reason.
+    Unknown(String),
+}
+
+impl BaseBranch {
+    pub(super) async fn find(
+        runner: &Runner,
+        wanted: Option<&str>,
+        remote: Option<&str>,
+        ask: AskRemote,
+    ) -> Result<Self, Halt> {
+        if let Some(wanted) = wanted {
+            return Ok(Self { name: configured(runner, wanted, remote).await?, note: None });
+        }
+        let mut unanswered = None;
+        if let (Some(remote), AskRemote::Yes) = (remote, ask) {
+            match remote_head(runner, remote).await? {
+                RemoteHead::Branch(name) => return Ok(Self { name, note: None }),
+                RemoteHead::Unknown(why) => unanswered = Some(why),
+            }
+        }
+        let Some((name, reason)) = known_here(runner, remote).await? else {
+            let why = unanswered.map_or_else(String::new, |why| format!("{why}, and "));
+            let message =
+                format!("which branch does the work go to? {why}there is no {}: set `base_branch`", usual("and"));
+            return Err(Halt::failed(message));
+        };
+        let note = unanswered.map(|why| format!("{why}, so the base branch is {}: {reason}", named(&name)));
+        Ok(Self { name, note })
+    }
+}
+
+/// `main`, `master` or `trunk`, as a sentence needs it.
+fn usual(word: &str) -> String {
+    let [first, second, third] = USUAL;
+    format!("`{first}`, `{second}` {word} `{third}`")
+}
+
+async fn configured(runner: &Runner, wanted: &str, remote: Option<&str>) -> Result<String, Halt> {
+    // `origin/main` is `main` on `origin`.
+    let name = remote.and_then(|remote| wanted.strip_prefix(remote)?.strip_prefix('/')).unwrap_or(wanted);
+    if is_branch_name(runner, name).await? {
+        return Ok(name.to_owned());
+    }
+    Err(Halt::failed(format!("`base_branch` is {}, which no branch can be called", named(wanted))))
+}
+
+async fn is_branch_name(runner: &Runner, name: &str) -> Result<bool, Halt> {
+    Ok(!name.starts_with('-') && runner.git(&["check-ref-format", &format!("refs/heads/{name}")]).await?.ok())
+}
+
+/// Asks the remote for its default branch. No answer is no failure: what needs the remote will say so.
+async fn remote_head(runner: &Runner, remote: &str) -> Result<RemoteHead, Halt> {
+    let soon = Instant::now() + PATIENCE;
+    let bounded = Runner { deadline: Some(runner.deadline.map_or(soon, |own| own.min(soon))), ..runner.clone() };
+    let ran = match bounded.git(&["ls-remote", "--symref", "--", remote, "HEAD"]).await {
+        Ok(ran) => ran,
+        Err(halt) if halt.end == RunEnd::TimedOut && bounded.deadline != runner.deadline => {
+            let seconds = PATIENCE.as_secs();
+            return Ok(RemoteHead::Unknown(format!("{} did not answer within {seconds} s", named(remote))));
+        }
+        Err(halt) => return Err(halt),
+    };
+    if !ran.ok() {
+        return Ok(RemoteHead::Unknown(format!("{} cannot be reached ({})", named(remote), ran.complaint())));
+    }
+    let reported = ran.stdout.lines().find_map(|line| line.strip_prefix("ref: refs/heads/")?.strip_suffix("\tHEAD"));
+    match reported {
+        Some(name) if is_branch_name(runner, name).await? => Ok(RemoteHead::Branch(name.to_owned())),
+        Some(_) | None => Ok(RemoteHead::Unknown(format!("{} does not report a default branch", named(remote)))),
+    }
+}
+
+/// The branch that is known here, and why it is this one.
+async fn known_here(runner: &Runner, remote: Option<&str>) -> Result<Option<(String, String)>, Halt> {
+    if let Some(remote) = remote {
+        let prefix = format!("refs/remotes/{remote}/");
+        let ran = runner.git(&["symbolic-ref", "-q", &format!("{prefix}HEAD")]).await?;
+        if let Some(name) = ran.answer().strip_prefix(&prefix).filter(|_| ran.ok()) {
+            return Ok(Some((name.to_owned(), format!("{} reported it before", named(remote)))));
+        }
+    }
+    let places = remote.map(|remote| format!("refs/remotes/{remote}/")).into_iter().chain(["refs/heads/".to_owned()]);
+    for place in places {
+        for name in USUAL {
+            if runner.commit(&format!("{place}{name}")).await?.is_some() {
+                return Ok(Some((name.to_owned(), format!("it is the first of {} that exists", usual("and")))));
+            }
+        }
+    }
+    Ok(None)
+}
