@@ -136,6 +136,8 @@ pub struct Submission {
     pub reviews: Vec<String>,
     /// The commit that they saw, if there was a review before this hook.
     pub reviewed: Option<String>,
+    /// Whether the agent was asked to repair something since the pipeline began.
+    pub repaired: bool,
 }
 
 /// What a hook is told of a task.

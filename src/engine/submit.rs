@@ -8,7 +8,8 @@
 //! - The hooks after a pipeline's checks run only when every check has passed or a person let it be skipped; a check
 //!   before a merge cannot be skipped.
 //! - Whatever fails, the work stays where it is.
-//! - What is submitted or merged after a review is the commit that was reviewed.
+//! - What is submitted or merged after a review is the commit that was reviewed: a repair is reviewed again, then `merge_pr`
+//!   pushes it to the pull request.
 
 pub mod review;
 
@@ -78,6 +79,8 @@ pub struct Course {
     pub pipeline: Pipeline,
     /// How often the agent was asked to repair something.
     pub used: u32,
+    /// Whether the agent was asked to repair something, by a check or by a person.
+    pub repaired: bool,
     /// The hooks, as far as they are known, in order.
     pub steps: Vec<Progress>,
     /// The checks that a person let be skipped.
@@ -422,6 +425,7 @@ impl State {
             remote: submit.remote.clone(),
             reviews: self.pipelines.course.iter().flat_map(|course| course.reviews.values().cloned()).collect(),
             reviewed: self.pipelines.course.as_ref().and_then(|course| course.reviewed.clone()),
+            repaired: self.pipelines.course.as_ref().is_some_and(|course| course.repaired),
         }))
     }
 }

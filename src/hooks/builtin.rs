@@ -29,6 +29,7 @@ mod program;
 mod pull_request;
 mod push;
 mod rebase;
+mod repair;
 mod rescue;
 mod run_tests;
 mod standing;

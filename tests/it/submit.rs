@@ -306,6 +306,52 @@ fn a_verdict_that_a_reviewer_only_shows_merges_nothing() {
 }
 
 #[test]
+fn a_merge_on_a_forge_without_a_pull_request_asks_for_a_submit_first() {
+    let site = Site::new("hooks: { before_merge: [] }\n");
+    site.repo.commit("d.txt", "d\n", "add d");
+    let before = site.repo.on_remote("main");
+    let ran = site.creel(&["merge", "--headless", "--trust"]);
+    assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("submit first with `creel submit`"), "{}", ran.err);
+    assert_eq!(site.repo.on_remote("main"), before);
+    assert!(site.repo.gh_called(["pr", "merge"]).is_empty());
+}
+
+/// A forge that knows the branch by what the remote has, with a check that is pending when it is asked for twice.
+fn forge_of(site: &Site) {
+    let repo = &site.repo;
+    repo.git(&["push", "--quiet", "origin", "work"]);
+    let pull = r#"{"number":7,"url":"https://forge.example/pull/7","state":"%s","headRefOid":"%s"}"#;
+    let head = "git --git-dir=\"$calls/../remote.git\" rev-parse refs/heads/work";
+    repo.gh_answers("pr-list", &format!("printf '[{pull}]' OPEN $({head})"));
+    repo.gh_answers("pr-view", &format!("printf '{pull}' MERGED $({head})"));
+    let twice = "n=$(ls \"$calls\" | grep -c '^asked'); touch \"$calls/asked-$n\"; [ $n -gt 1 ] && b=pass || b=pending";
+    repo.gh_answers("pr-checks", &format!("{twice}\nprintf '[{{\"name\":\"unit\",\"bucket\":\"%s\"}}]' $b"));
+    repo.gh_answers("repo-view", "echo '{}'");
+}
+
+#[test]
+fn a_repair_after_the_review_is_pushed_to_the_pull_request_and_the_checks_run_again() {
+    let site = Site::new("  qa: { script: qa.play }\nhooks: { before_merge: [{ gatekeeper: [qa] }] }\n");
+    site.write("qa.play", "turns:\n  - { say: 'Where are the tests? <verdict>block</verdict>' }\notherwise: { say: '<verdict>approve</verdict>' }\n");
+    site.write(
+        "own.play",
+        "turns:\n  - when: Where are the tests\n    say: Added.\n    run: 'echo t > t.txt && git add t.txt && git commit --quiet -m repair'\n",
+    );
+    site.repo.commit("d.txt", "d\n", "add d");
+    forge_of(&site);
+    let reviewed_first = site.repo.here("work");
+    let ran = site.creel(&["merge", "--headless", "--trust"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let repaired = site.repo.here("work");
+    assert_ne!(repaired, reviewed_first);
+    assert_eq!(site.repo.on_remote("work"), Some(repaired.clone()), "the pull request has the repair");
+    let commit = format!("--match-head-commit={repaired}");
+    assert_eq!(site.repo.gh_called(["pr", "merge"]), [["pr", "merge", "7", "--merge", &commit]]);
+    assert!(ran.out.contains("✓ review by qa: approve"), "{}", ran.out);
+}
+
+#[test]
 fn the_pull_request_goes_to_the_branch_that_the_remote_reports() {
     let site = Site::new("");
     site.repo.git(&["push", "--quiet", "origin", "main:refs/heads/trunk"]);

@@ -63,6 +63,7 @@ impl State {
         let text = self.remediation();
         if let Some(course) = &mut self.pipelines.course {
             course.used = used;
+            course.repaired = true;
         }
         if let Some(text) = text {
             self.phase = Phase::Due(Due::Remediation(text));
@@ -73,7 +74,10 @@ impl State {
     pub(in crate::engine) fn pipeline_answered(&mut self, choice: Choice, by: &Actor, gate: &Gate) {
         let Some(course) = &mut self.pipelines.course else { return };
         match (choice, gate.hook.as_deref(), &mut self.phase) {
-            (Choice::Send, _, _) => self.phase = Phase::Due(Due::Message),
+            (Choice::Send, _, _) => {
+                course.repaired = true;
+                self.phase = Phase::Due(Due::Message);
+            }
             (Choice::Skip, Some(hook), Phase::Hooks(dispatch)) => {
                 dispatch.done.retain(|done| done.hook != hook);
                 course.skipped.insert(hook.to_owned());
@@ -162,6 +166,7 @@ impl Course {
         Self {
             pipeline,
             used: 0,
+            repaired: false,
             steps: Vec::new(),
             skipped: std::collections::BTreeSet::new(),
             passed: false,

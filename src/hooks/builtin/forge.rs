@@ -78,6 +78,16 @@ pub(super) struct Check {
     pub(super) link: String,
 }
 
+impl Check {
+    pub(super) fn passed(&self) -> bool {
+        matches!(self.bucket.as_str(), "pass" | "skipping")
+    }
+
+    pub(super) fn failed(&self) -> bool {
+        matches!(self.bucket.as_str(), "fail" | "cancel")
+    }
+}
+
 /// Whether the forge knows the repository.
 pub(super) enum Asked {
     /// The pull request of the branch that counts, if there is one.

@@ -1,6 +1,7 @@
 //! `merge_pr`: brings the work into the base branch.
 //!
-//! By the forge, where the branch has a pull request; else by a merge of our own, see [`super::local_merge`].
+//! On a forge by its pull request, and only by that; without a forge by a merge of our own, see [`super::local_merge`]. A repair
+//! that the agent made meanwhile is pushed to the pull request first, see [`super::repair`].
 //!
 //! # Invariants
 //! - Nothing is merged past a check that failed or still runs, or that could not be asked for.
@@ -11,10 +12,21 @@ use super::{
     forge::{self, Asked, Check, PullRequest, PullState},
     local_merge,
     program::Runner,
+    repair,
     standing::Standing,
-    words::{named, quoted, short},
+    words::{named, quoted},
     worker::Worker,
 };
+
+/// What a forge says about the branch.
+enum OnForge {
+    /// It has a pull request.
+    PullRequest(Box<PullRequest>),
+    /// It has none.
+    Unsubmitted,
+    /// There is no forge.
+    NoForge,
+}
 
 pub(super) async fn run(worker: &mut Worker<'_>) -> Result<Done, Halt> {
     let standing = Standing::of(worker).await?;
@@ -27,31 +39,38 @@ pub(super) async fn run(worker: &mut Worker<'_>) -> Result<Done, Halt> {
              with that forge's own command, which merges once its checks have passed",
         ));
     }
-    match pull_request(&worker.runner, &standing).await? {
-        Some(pull) => by_forge(worker, &standing, &pull).await,
-        None => local_merge::run(worker, &standing).await,
+    match on_forge(&worker.runner, &standing).await? {
+        OnForge::PullRequest(pull) => by_forge(worker, &standing, *pull).await,
+        OnForge::NoForge => local_merge::run(worker, &standing).await,
+        OnForge::Unsubmitted => Err(Halt::failed(format!(
+            "{} has no pull request, and on a forge creel merges only by pull request: submit first with `creel submit`, then \
+             run `creel merge` again",
+            named(&standing.branch)
+        ))),
     }
 }
 
-/// The pull request of the branch; none if there is none, or no forge.
-async fn pull_request(runner: &Runner, standing: &Standing) -> Result<Option<Box<PullRequest>>, Halt> {
-    let Some(remote) = &standing.remote else { return Ok(None) };
+async fn on_forge(runner: &Runner, standing: &Standing) -> Result<OnForge, Halt> {
+    let Some(remote) = &standing.remote else { return Ok(OnForge::NoForge) };
     let url = runner.git(&["remote", "get-url", remote]).await?.answer().to_owned();
     // A pull request there could have checks that we do not see.
     let unseen = |why: &str| {
         if url.contains("github") && !is_a_folder(&url) {
             Err(Halt::failed(format!("{} is on GitHub, and {why}", named(remote))))
         } else {
-            Ok(None)
+            Ok(OnForge::NoForge)
         }
     };
     if !runner.finds("gh") {
         return unseen("there is no `gh` on the PATH to see its checks: install it");
     }
     match runner.pull_request(standing).await? {
-        Asked::Known(pull) => Ok(pull),
+        Asked::Known(Some(pull)) => Ok(OnForge::PullRequest(pull)),
+        // `gh` answers for any remote that it knows. Where the work goes to a folder, that is another one.
+        Asked::Known(None) if is_a_folder(&url) && has_a_remote_elsewhere(runner).await? => Ok(OnForge::NoForge),
+        Asked::Known(None) => Ok(OnForge::Unsubmitted),
         Asked::NoForge => unseen("`gh` does not know that host, and sees no checks: log in with `gh auth login`"),
-        Asked::Failed(_) if is_a_folder(&url) => Ok(None),
+        Asked::Failed(_) if is_a_folder(&url) => Ok(OnForge::NoForge),
         Asked::Failed(ran) => Err(forge::trouble("gh pr list", &ran)),
     }
 }
@@ -61,13 +80,23 @@ fn is_a_folder(url: &str) -> bool {
     url.starts_with("file://") || url.starts_with(['/', '.'])
 }
 
-async fn by_forge(worker: &mut Worker<'_>, standing: &Standing, pull: &PullRequest) -> Result<Done, Halt> {
+async fn has_a_remote_elsewhere(runner: &Runner) -> Result<bool, Halt> {
+    let ran = runner.git(&["config", "--get-regexp", r"^remote\..*\.url$"]).await?;
+    let mut urls = ran.stdout.lines().filter_map(|line| line.split_once(' '));
+    Ok(urls.any(|(_, url)| !is_a_folder(url)))
+}
+
+async fn by_forge(worker: &mut Worker<'_>, standing: &Standing, pull: PullRequest) -> Result<Done, Halt> {
     if pull.state == PullState::Merged {
-        return Ok(merged(pull, Done::skip(format!("{} is merged already", pull.url))));
+        return Ok(merged(&pull, Done::skip(format!("{} is merged already", pull.url))));
     }
-    refuse(standing, pull)?;
+    if pull.state == PullState::Closed {
+        return Err(Halt::failed(format!("{} was closed without merging: open it again if it is wanted", pull.url)));
+    }
+    let pull = if pull.head == standing.head { pull } else { repair::bring(worker, standing, &pull).await? };
+    refuse(standing, &pull)?;
     let checks = worker.runner.checks(pull.number).await?;
-    judge(pull, &checks)?;
+    judge(&pull, &checks)?;
     let (number, method) = (pull.number.to_string(), worker.runner.merge_method().await?);
     let commit = format!("--match-head-commit={}", standing.head);
     let ran = worker.show(&forge::call(&["pr", "merge", &number, method, &commit])).await?;
@@ -92,16 +121,6 @@ fn merged(pull: &PullRequest, done: Done) -> Done {
 /// What speaks against merging, checks aside.
 fn refuse(standing: &Standing, pull: &PullRequest) -> Result<(), Halt> {
     let url = &pull.url;
-    if pull.state == PullState::Closed {
-        return Err(Halt::failed(format!("{url} was closed without merging: open it again if it is wanted")));
-    }
-    if pull.head != standing.head {
-        return Err(Halt::failed(format!(
-            "{url} is at {}, the work here at {}: submit again, so that both are the same",
-            short(&pull.head),
-            short(&standing.head)
-        )));
-    }
     if pull.is_draft {
         return Err(Halt::failed(format!("{url} is a draft: mark it as ready with `gh pr ready {}`", pull.number)));
     }
@@ -118,11 +137,8 @@ fn refuse(standing: &Standing, pull: &PullRequest) -> Result<(), Halt> {
 
 /// All checks must have passed.
 fn judge(pull: &PullRequest, checks: &[Check]) -> Result<(), Halt> {
-    let of = |buckets: &[&str]| -> Vec<&Check> {
-        checks.iter().filter(|check| buckets.contains(&check.bucket.as_str())).collect()
-    };
     let names = |checks: &[&Check]| checks.iter().map(|check| named(&check.name)).collect::<Vec<_>>().join(", ");
-    let failed = of(&["fail", "cancel"]);
+    let failed: Vec<&Check> = checks.iter().filter(|check| check.failed()).collect();
     if !failed.is_empty() {
         let list: String =
             failed.iter().map(|check| format!("- {} {}\n", named(&check.name), quoted(&check.link))).collect();
@@ -134,12 +150,10 @@ fn judge(pull: &PullRequest, checks: &[Check]) -> Result<(), Halt> {
                 pull.url, pull.number
             )));
     }
-    let passed = of(&["pass", "skipping"]).len();
-    if passed == checks.len() {
+    if checks.iter().all(Check::passed) {
         return Ok(());
     }
-    let waiting: Vec<&Check> =
-        checks.iter().filter(|check| !["pass", "skipping"].contains(&check.bucket.as_str())).collect();
+    let waiting: Vec<&Check> = checks.iter().filter(|check| !check.passed()).collect();
     Err(Halt::failed(format!(
         "{} is not merged: these checks have not ended: {}; run this again when they have",
         pull.url,

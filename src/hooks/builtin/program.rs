@@ -195,6 +195,17 @@ impl Runner {
         ear.ran(end, &words::named(line))
     }
 
+    /// Waits a moment, unless the hook is cancelled. False if the hook's time would be over by then.
+    pub(super) async fn pause(&self, pause: Duration) -> Result<bool, Halt> {
+        if self.left().is_some_and(|left| left < pause * 2) {
+            return Ok(false);
+        }
+        tokio::select! {
+            () = self.cancel.cancelled() => Err(Halt { end: RunEnd::Cut, ..Halt::failed("creel was told to stop waiting") }),
+            () = tokio::time::sleep(pause) => Ok(true),
+        }
+    }
+
     /// Whether there is such a program.
     pub(super) fn finds(&self, program: &str) -> bool {
         let given = self.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.into());

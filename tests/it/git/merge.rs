@@ -105,6 +105,66 @@ async fn what_people_said_about_it_is_heard() {
     }
 }
 
+/// A pull request whose head is what the remote has, with one commit here that the remote does not have.
+fn with_repair(more: &serde_json::Value, checks: &str) -> (Repo, String) {
+    let repo = with_pull_request(more, checks);
+    let list = fs::read_to_string(repo.at("gh/list.json")).expect("a list").replace(&repo.here("work"), "HEAD_OID");
+    fs::write(repo.at("gh/list.json"), list).expect("a list");
+    let head = "$(git --git-dir=\"$calls/../remote.git\" rev-parse refs/heads/work)";
+    repo.gh_answers("pr-list", &format!("sed \"s/HEAD_OID/{head}/\" \"$calls/list.json\""));
+    let repaired = repo.commit("c.txt", "c\n", "repair");
+    (repo, repaired)
+}
+
+fn after_a_repair() -> Submission {
+    Submission { repaired: true, ..Submission::default() }
+}
+
+#[tokio::test]
+async fn a_repair_is_pushed_to_the_pull_request_before_it_is_merged() {
+    let late = "n=$(ls \"$calls\" | grep -c '^asked'); touch \"$calls/asked-$n\"\ncase $n in 0) b=pass;; 1) echo 'no checks reported' >&2; exit 1;; 2) b=pending;; *) b=pass;; esac\nprintf '[{\"name\":\"unit\",\"bucket\":\"%s\"}]' $b";
+    let (repo, repaired) = with_repair(&serde_json::json!({}), late);
+    let result = repo.run_with("merge_pr", after_a_repair()).await;
+    assert_eq!(success(&result).message, format!("merged {URL}"));
+    assert_eq!(repo.on_remote("work"), Some(repaired.clone()));
+    assert_eq!(repo.gh_called(["pr", "checks"]).len(), 5, "until they have passed on the repair, and once to be sure");
+    assert_eq!(repo.gh_called(["pr", "merge"])[0][4], format!("--match-head-commit={repaired}"));
+}
+
+#[tokio::test]
+async fn a_repair_is_not_merged_past_a_check_that_fails_on_it() {
+    let red = "[ -e \"$calls/asked\" ] && b=fail || b=pass; touch \"$calls/asked\"\nprintf '[{\"name\":\"unit\",\"bucket\":\"%s\"}]' $b";
+    let (repo, repaired) = with_repair(&serde_json::json!({}), red);
+    let result = repo.run_with("merge_pr", after_a_repair()).await;
+    let (message, remediation) = failure(&result);
+    assert!(message.contains("these checks failed: `unit`") && remediation.is_some(), "{result:?}");
+    assert_eq!(repo.on_remote("work"), Some(repaired));
+    nothing_merged(&repo);
+}
+
+#[tokio::test]
+async fn a_repair_that_no_reviewer_of_the_forge_saw_is_pushed_and_not_merged() {
+    let (repo, repaired) = with_repair(&serde_json::json!({ "reviewDecision": "APPROVED" }), GREEN);
+    let result = repo.run_with("merge_pr", after_a_repair()).await;
+    assert!(failure(&result).0.contains("its reviewers have not seen the repair"), "{result:?}");
+    assert_eq!(repo.on_remote("work"), Some(repaired.clone()));
+    nothing_merged(&repo);
+    // A gatekeeper that saw it is enough.
+    let (repo, repaired) = with_repair(&serde_json::json!({ "reviewDecision": "APPROVED" }), GREEN);
+    let reviewed = Submission { reviewed: Some(repaired), ..after_a_repair() };
+    success(&repo.run_with("merge_pr", reviewed).await);
+}
+
+#[tokio::test]
+async fn what_was_committed_without_a_review_and_without_being_asked_for_is_not_pushed() {
+    let (repo, _) = with_repair(&serde_json::json!({}), GREEN);
+    let before = repo.on_remote("work");
+    let result = repo.run("merge_pr").await;
+    assert!(failure(&result).0.contains("submit again with `creel submit`"), "{result:?}");
+    assert_eq!(repo.on_remote("work"), before);
+    nothing_merged(&repo);
+}
+
 #[tokio::test]
 async fn one_that_is_merged_already_is_not_merged_again() {
     let repo = with_pull_request(&serde_json::json!({ "state": "MERGED" }), GREEN);
@@ -166,8 +226,9 @@ async fn a_gh_that_knows_another_host_only_does_not_hide_checks() {
 #[tokio::test]
 async fn one_to_another_branch_that_ended_is_not_ours() {
     let repo = with_pull_request(&serde_json::json!({ "state": "MERGED", "baseRefName": "next" }), GREEN);
-    success(&repo.run("merge_pr").await);
-    assert_ne!(repo.on_remote("main"), Some(repo.here("main")), "it is merged here");
+    let result = repo.run("merge_pr").await;
+    assert!(failure(&result).0.contains("submit first with `creel submit`"), "{result:?}");
+    nothing_merged(&repo);
     let repo = with_pull_request(&serde_json::json!({ "baseRefName": "main" }), GREEN);
     assert_eq!(success(&repo.run("merge_pr").await).message, format!("merged {URL}"));
 }
@@ -199,7 +260,6 @@ async fn a_gh_that_knows_no_forge_is_no_hindrance() {
     let answers = [
         "echo 'none of the git remotes configured for this repository point to a known GitHub host' >&2; exit 1",
         "echo 'please run:  gh auth login' >&2; exit 4",
-        "echo '[]'",
     ];
     for answer in answers {
         let repo = Repo::with_gh();
@@ -208,6 +268,33 @@ async fn a_gh_that_knows_no_forge_is_no_hindrance() {
         success(&repo.run("merge_pr").await);
         assert_ne!(repo.on_remote("main"), Some(repo.here("main")));
     }
+}
+
+#[tokio::test]
+async fn on_a_forge_nothing_is_merged_without_a_pull_request() {
+    let repo = Repo::with_gh();
+    repo.commit("b.txt", "b\n", "add b");
+    let before = repo.before();
+    let result = repo.run("merge_pr").await;
+    let (message, remediation) = failure(&result);
+    assert_eq!(
+        message,
+        "`work` has no pull request, and on a forge creel merges only by pull request: submit first with `creel submit`, then \
+         run `creel merge` again"
+    );
+    assert_eq!(remediation, None);
+    nothing_merged(&repo);
+    repo.is_as(&before);
+}
+
+#[tokio::test]
+async fn a_forge_of_another_remote_does_not_hold_a_merge_into_a_folder() {
+    let repo = Repo::with_gh();
+    repo.git(&["remote", "add", "upstream", "https://github.com/a/b.git"]);
+    repo.git(&["config", "branch.work.remote", "origin"]);
+    repo.commit("b.txt", "b\n", "add b");
+    success(&repo.run("merge_pr").await);
+    assert_ne!(repo.on_remote("main"), Some(repo.here("main")));
 }
 
 #[tokio::test]

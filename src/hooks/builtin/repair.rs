@@ -1,0 +1,108 @@
+//! A repair that the agent made between the review and the merge: pushed to the pull request, whose checks run again.
+//!
+//! The engine runs the whole list again after a repair, so gatekeepers have seen it when it comes here. What is left is the pull
+//! request, which still shows the commit from before.
+//!
+//! # Invariants
+//! - Only a commit is pushed that gatekeepers approved or that the agent made when this pipeline asked for it. Anything else has to
+//!   be submitted.
+//! - Checks count only once the forge shows the repair: those of the commit before it say nothing.
+
+use std::time::{Duration, Instant};
+
+use super::{
+    Halt,
+    forge::{self, Asked, Check, PullRequest},
+    program::Runner,
+    push,
+    standing::Standing,
+    words::short,
+    worker::Worker,
+};
+
+/// How long the forge may take to show a push and to report its first check.
+const NOTICED: Duration = Duration::from_mins(1);
+/// The pauses between two questions: the first, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
+
+/// Brings the repair to the pull request, and waits for its checks to end.
+pub(super) async fn bring(
+    worker: &mut Worker<'_>,
+    standing: &Standing,
+    pull: &PullRequest,
+) -> Result<PullRequest, Halt> {
+    let (url, reviewed) = (&pull.url, worker.submission.reviewed.is_some());
+    let (true, Some(remote)) = (reviewed || worker.submission.repaired, &standing.remote) else {
+        return Err(Halt::failed(format!(
+            "{url} is at {}, and the work here at {}: submit again with `creel submit`, then run `creel merge` again",
+            short(&pull.head),
+            short(&standing.head)
+        )));
+    };
+    let checks_before = worker.runner.checks(pull.number).await?.len();
+    let pushed = push::push(worker, standing, remote).await?;
+    if !reviewed && pull.review_decision.as_deref() == Some("APPROVED") {
+        return Err(Halt::failed(format!(
+            "{url} was approved before the repair ({pushed}), and its reviewers have not seen the repair: ask them to look \
+             again, then run `creel merge` again"
+        )));
+    }
+    worker.print(&format!("{pushed}; waiting for the checks of {url}\n"));
+    wait_for_checks(&worker.runner, standing, pull, checks_before).await
+}
+
+/// Waits until the forge shows the repair and all checks on it have ended, or one has failed. When the hook's time is nearly over,
+/// the pull request comes back as it is, and its checks as they are.
+async fn wait_for_checks(
+    runner: &Runner,
+    standing: &Standing,
+    before: &PullRequest,
+    checks_before: usize,
+) -> Result<PullRequest, Halt> {
+    let (mut pause, longest) = PAUSES;
+    let pushed_at = Instant::now();
+    loop {
+        let is_late = pushed_at.elapsed() > NOTICED;
+        match shown(runner, standing, before).await? {
+            Some(pull) => {
+                let checks = runner.checks(pull.number).await?;
+                let has_begun = !checks.is_empty() || checks_before == 0;
+                if has_begun && have_ended(&checks) {
+                    return Ok(pull);
+                }
+                if is_late && !has_begun {
+                    return Err(unnoticed(before, standing, "no check on it"));
+                }
+                if !runner.pause(pause).await? {
+                    return if has_begun { Ok(pull) } else { Err(unnoticed(before, standing, "no check on it")) };
+                }
+            }
+            None if is_late || !runner.pause(pause).await? => {
+                return Err(unnoticed(before, standing, "another commit"));
+            }
+            None => {}
+        }
+        pause = (pause * 2).min(longest);
+    }
+}
+
+/// The pull request, once the forge shows the repair.
+async fn shown(runner: &Runner, standing: &Standing, before: &PullRequest) -> Result<Option<PullRequest>, Halt> {
+    match runner.pull_request(standing).await? {
+        Asked::Known(Some(pull)) => Ok((pull.number == before.number && pull.head == standing.head).then_some(*pull)),
+        Asked::Known(None) | Asked::NoForge => Ok(None),
+        Asked::Failed(ran) => Err(forge::trouble("gh pr list", &ran)),
+    }
+}
+
+fn have_ended(checks: &[Check]) -> bool {
+    checks.iter().any(Check::failed) || checks.iter().all(Check::passed)
+}
+
+fn unnoticed(pull: &PullRequest, standing: &Standing, shows: &str) -> Halt {
+    Halt::failed(format!(
+        "the repair {} was pushed to {}, which still shows {shows}: run `creel merge` again when it has caught up",
+        short(&standing.head),
+        pull.url
+    ))
+}
