@@ -73,7 +73,7 @@ pub async fn run_hook(job: &HookJob, place: &Place, watch: &mut dyn Watch, cance
     let started = Instant::now();
     let built_in = match &job.hook.action {
         HookAction::Command(_) => None,
-        HookAction::Builtin(name) => Some(name.as_str()),
+        HookAction::Builtin(call) => Some(call.name.as_str()),
         // The reviews themselves are turns of agents: see `crate::engine::submit::review`.
         HookAction::Gatekeeper(_) => Some(builtin::CHANGE),
     };

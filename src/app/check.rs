@@ -308,7 +308,8 @@ fn describe(hook: &HookSpec) -> String {
     let what = match &hook.action {
         HookAction::Command(command) if *command == hook.name => String::new(),
         HookAction::Command(command) => format!(": {}", plain(command)),
-        HookAction::Builtin(_) => " (built in)".into(),
+        HookAction::Builtin(call) if call.describe() == hook.name => " (built in)".into(),
+        HookAction::Builtin(call) => format!(": {} (built in)", plain(&call.describe())),
         HookAction::Gatekeeper(agents) => format!(": review by {}", plain(&agents.join(", "))),
     };
     let on_failure = hook.on_failure.map(|failure| format!("on failure {failure:?}").to_lowercase());

@@ -32,7 +32,7 @@ pub(super) fn builtin() -> Vec<AutomationHook> {
         events: events.to_vec(),
         spec: HookSpec {
             name: name.to_owned(),
-            action: HookAction::Builtin(name.to_owned()),
+            action: HookAction::Builtin(name.into()),
             timeout: Fields::of(&AUTOMATION_HOOK, None).duration("timeout"),
             pipe_output: false,
             priority,
@@ -104,7 +104,7 @@ fn action(
             );
             None
         }
-        (Some(_), None) => Some(HookAction::Builtin(name.to_owned())),
+        (Some(_), None) => Some(HookAction::Builtin(name.into())),
         (None, Some(command)) => {
             check_template(report, Point::Automation, &command, fields.given("command").map_or(at, |node| node.at));
             Some(HookAction::Command(command))

@@ -13,14 +13,14 @@ use super::{
     fields::Fields,
     node::{Kind, Node},
     report::Report,
-    shape::{COMMAND_HOOK, GATEKEEPER_HOOK},
+    shape::{BUILTIN_HOOK, COMMAND_HOOK, GATEKEEPER_HOOK},
 };
 use crate::engine::{
     hooks::{
         point::Point,
         template::{self, Placeholder, offered, placeholders},
     },
-    policy::{HookAction, HookSpec, MERGE},
+    policy::{BuiltinCall, BuiltinOptions, HookAction, HookSpec, MERGE, OnFailure},
     time::Span,
 };
 
@@ -81,6 +81,7 @@ fn is_about_submitting(point: Point) -> bool {
 fn entry(report: &mut Report, point: Point, node: &Node, found: &mut Vec<Placed>) {
     match &node.kind {
         Kind::Text(name) => found.extend(builtin(report, point, name, node.at)),
+        Kind::Map(_) if node.get("builtin").is_some() => found.extend(builtin_with_options(report, point, node)),
         Kind::Map(_) if node.get("gatekeeper").is_some() => found.extend(gatekeeper(report, point, node)),
         Kind::Map(_) if node.get("hooks").is_some() || node.get("matcher").is_some() => {
             group(report, point, node, found);
@@ -129,6 +130,53 @@ fn builtin(report: &mut Report, point: Point, name: &str, at: Stretch) -> Option
     Some(Placed { spec: HookSpec::merge(), at })
 }
 
+/// A built-in hook that is written as a map.
+fn builtin_with_options(report: &mut Report, point: Point, node: &Node) -> Option<Placed> {
+    let fields = Fields::of(&BUILTIN_HOOK, Some(node));
+    let written = fields.given("builtin")?;
+    let name = fields.some_text("builtin")?;
+    let Placed { spec: plain, .. } = builtin(report, point, &name, written.at)?;
+    check_options(report, &fields, &name);
+    let options = BuiltinOptions {
+        command: fields.some_text("command"),
+        base_branch: fields.some_text("base_branch"),
+        remote: fields.some_text("remote"),
+    };
+    let priority = if plain.is_merge() { plain.priority } else { fields.int("priority") };
+    let called = fields.some_text("name").unwrap_or_else(|| name.clone());
+    let action = HookAction::Builtin(BuiltinCall { name, options });
+    let spec = HookSpec { priority, ..spec(&fields, called, action, fields.duration("timeout")) };
+    Some(Placed { spec, at: name_at(&fields, written.at) })
+}
+
+/// Refuses options that the built-in hook would not look at, or that would make it do less than it says.
+fn check_options(report: &mut Report, fields: &Fields<'_>, name: &str) {
+    let mut refuse = |key: &str, hint: &str| {
+        if let Some(given) = fields.given(key) {
+            report.error_hint(given.at, format!("`{name}` takes no `{key}`"), hint.to_owned());
+        }
+    };
+    match name {
+        "run_tests" => {
+            for key in ["base_branch", "remote"] {
+                refuse(key, "it runs the tests of the project's folder, whatever the branch");
+            }
+        }
+        "create_pr" => refuse("command", "set `pr_command` under `submit`, which `merge_pr` reads, too"),
+        _ => refuse("command", "only `run_tests` runs a command of yours"),
+    }
+    if name != MERGE {
+        return;
+    }
+    refuse("priority", "it always runs last, so that nothing merges past a check");
+    if let Some(given) = fields.given("on_failure")
+        && fields.maybe_one_of("on_failure") == Some(OnFailure::Ignore)
+    {
+        let hint = "a merge that failed is not done; leave `on_failure` out".to_owned();
+        report.error_hint(given.at, "`merge_pr` cannot ignore its own failure", hint);
+    }
+}
+
 fn only_at_submit() -> String {
     "it belongs to `before_submit`, `after_submit`, `before_merge` or `after_merge`".to_owned()
 }
@@ -163,6 +211,18 @@ fn command(report: &mut Report, point: Point, node: &Node) -> Option<Placed> {
     let written = fields.given("command")?;
     let text = fields.some_text("command")?;
     check_template(report, point, &text, written.at);
+    if BUILTIN_HOOKS.contains(&text.trim()) {
+        report
+            .warning(written.at, format!("this runs a program called {}, not the built-in hook", quoted(text.trim())));
+        let hint = if is_about_submitting(point) {
+            format!("did you mean `builtin: {}`?", text.trim())
+        } else {
+            "built-in hooks are for submitting and merging; write your own command here".to_owned()
+        };
+        if let Some(last) = report.diagnostics.last_mut() {
+            last.hint = Some(hint);
+        }
+    }
     let name = fields.some_text("name").unwrap_or_else(|| text.trim().to_owned());
     let timeout = fields.duration("timeout");
     let mut spec = spec(&fields, name, HookAction::Command(text), timeout);

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::engine::{
     hooks::point::Point,
-    policy::{AgentSpec, Gatekeeper, HookAction, HookSpec, MERGE, Plan, not_allowed},
+    policy::{AgentSpec, Gatekeeper, HookAction, HookSpec, Plan, not_allowed},
 };
 
 /// What a session is wanted for. What the command line says goes before what the config says.
@@ -150,7 +150,7 @@ impl Settings {
         let written = lists.hooks[&point].iter();
         let mut chosen: Vec<Chosen> =
             written.map(|spec| Chosen { spec: spec.clone(), origin: origin.clone(), line: line(spec) }).collect();
-        if point == Point::BeforeMerge && !chosen.iter().any(|chosen| chosen.spec.name == MERGE) {
+        if point == Point::BeforeMerge && !chosen.iter().any(|chosen| chosen.spec.is_merge()) {
             chosen.push(as_usual(&HookSpec::merge()));
         }
         Some(chosen)

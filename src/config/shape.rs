@@ -20,7 +20,7 @@ mod workflow;
 pub use agents::{AGENT, KNOWN_AGENT, WAY};
 pub use allowance::{BUDGET, PERMISSION};
 pub use automation::{AUTOMATION, AUTOMATION_HOOK};
-pub use hooks::{COMMAND_HOOK, GATEKEEPER_HOOK, HOOKS, MATCHER_GROUP};
+pub use hooks::{BUILTIN_HOOK, COMMAND_HOOK, GATEKEEPER_HOOK, HOOKS, MATCHER_GROUP};
 pub use nats::{NATS, NATS_TLS};
 pub use root::{GATES, RETRY, ROOT, STOP, UI};
 pub use rules::{COMMAND_RULE, COVERAGE_RULE, FILES_RULE, PATTERN_RULE};

@@ -132,7 +132,7 @@ pub fn commands(plan: &Plan, agent_is_described: bool) -> Vec<String> {
         for hook in hooks {
             commands.push(match &hook.action {
                 HookAction::Command(command) => format!("{point}: {command}"),
-                HookAction::Builtin(name) => format!("{point}: {name} (built in)"),
+                HookAction::Builtin(call) => format!("{point}: {} (built in)", call.describe()),
                 HookAction::Gatekeeper(agents) => format!("{point}: review by {}", agents.join(", ")),
             });
         }

@@ -17,7 +17,7 @@ use super::{
 };
 pub use rules::{CoverageFormat, Need, PatternTarget, RuleCheck, RuleSpec};
 pub use stop::{Judge, Preset, StopHook, StopPlan, When};
-pub use submit::{Gatekeeper, MERGE, SubmitPlan, not_allowed};
+pub use submit::{BuiltinCall, BuiltinOptions, Gatekeeper, MERGE, SubmitPlan, not_allowed};
 pub use workflow::{Condition, FlowStep, Next, StepAction, Workflow};
 
 /// Everything that the engine and the runtime need to know of the config.
@@ -220,8 +220,8 @@ pub struct AutomationHook {
 pub enum HookAction {
     /// `sh -c` with the template filled in.
     Command(String),
-    /// Something that creel brings along, by name.
-    Builtin(String),
+    /// Something that creel brings along.
+    Builtin(BuiltinCall),
     /// Each named agent reviews the change.
     Gatekeeper(Vec<String>),
 }

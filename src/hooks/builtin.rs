@@ -16,6 +16,7 @@ use super::{Both, Place, process::Watch};
 use crate::engine::{
     effect::{HookJob, Submission},
     hooks::verdict::{BuiltinOutcome, BuiltinStatus, RunEnd, RunResult},
+    policy::{BuiltinOptions, HookAction},
     time::Span,
 };
 
@@ -58,6 +59,7 @@ pub struct Errand<'a> {
 pub async fn run(name: &str, errand: Errand<'_>, watch: &mut dyn Watch, cancel: &CancellationToken) -> RunResult {
     let started = Instant::now();
     let submission = errand.job.facts.submission.as_deref().cloned().unwrap_or_else(|| unsaid(errand.job));
+    let submission = with_options(submission, &errand.job.hook.action);
     let output = Both::new(errand.job.run, errand.job.output_limit, errand.place, watch);
     let mut worker = Worker::new(errand, &submission, output, cancel);
     let ended = match name {
@@ -89,6 +91,18 @@ pub async fn run(name: &str, errand: Errand<'_>, watch: &mut dyn Watch, cancel: 
 /// What a hook is about that was asked for without saying it.
 fn unsaid(job: &HookJob) -> Submission {
     Submission { task: job.facts.task.clone(), ..Submission::default() }
+}
+
+/// What a hook is about, with the options that its config gives it.
+fn with_options(submission: Submission, action: &HookAction) -> Submission {
+    let HookAction::Builtin(call) = action else { return submission };
+    let BuiltinOptions { command, base_branch, remote } = call.options.clone();
+    Submission {
+        test_command: command.or(submission.test_command),
+        base_branch: base_branch.or(submission.base_branch),
+        remote: remote.or(submission.remote),
+        ..submission
+    }
 }
 
 /// How a built-in hook ended that was not stopped.

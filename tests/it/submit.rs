@@ -364,6 +364,28 @@ fn the_pull_request_goes_to_the_branch_that_the_remote_reports() {
 }
 
 #[test]
+fn built_in_hooks_take_options() {
+    let config = "hooks:\n  before_submit:\n    - { builtin: rebase_on_main, base_branch: next, name: rebase }\n    - { builtin: run_tests, command: 'echo mine > .creel/ran', timeout: 10m, name: tests }\n    - { builtin: create_pr, enabled: false }\n";
+    let site = Site::new(config);
+    site.repo.git(&["push", "--quiet", "origin", "main:refs/heads/next"]);
+    let next = site.repo.elsewhere("next", "n.txt", "n\n");
+    site.repo.commit("d.txt", "d\n", "add d");
+    let ran = site.creel(&["submit", "--headless", "--trust"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(fs::read_to_string(site.repo.work.join(".creel/ran")).expect("it ran"), "mine\n");
+    assert_eq!(site.repo.git(&["rev-parse", "work~1"]), next, "it was rebased on the branch of its own");
+    assert!(site.repo.gh_called(["pr", "create"]).is_empty(), "it is switched off");
+}
+
+#[test]
+fn a_command_named_like_a_built_in_hook_is_told_what_it_probably_means() {
+    let site = Site::new("hooks: { before_submit: [{ command: run_tests }] }\n");
+    let ran = site.creel(&["check"]);
+    let said = format!("{}{}", ran.out, ran.err);
+    assert!(said.contains("did you mean `builtin: run_tests`?"), "{said}");
+}
+
+#[test]
 fn killed_in_the_middle_of_a_submit_it_goes_on_where_it_was() {
     let config = "submit: true\nhooks: { before_submit: [rebase_on_main, { command: 'test -f go || { echo waits >&2; sleep 600; }', name: waits }, create_pr] }\n";
     let site = Site::new(config);

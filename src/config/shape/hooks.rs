@@ -5,6 +5,7 @@ use super::{Default, Field, Keys, Shape, Type, When, Zero};
 /// What may stand in the list of a point.
 const HOOK: Type = Type::Either(&[
     (When::Text, Type::SomeText),
+    (When::With(&["builtin"]), Type::Object(&BUILTIN_HOOK)),
     (When::With(&["gatekeeper"]), Type::Object(&GATEKEEPER_HOOK)),
     (When::With(&["hooks", "matcher"]), Type::Object(&MATCHER_GROUP)),
     (When::Map, Type::Object(&COMMAND_HOOK)),
@@ -92,6 +93,49 @@ pub static COMMAND_HOOK: Shape = Shape {
             ty: Type::OneOf(&["command"]),
             default: Default::Absent,
         },
+    ],
+};
+
+/// A hook that creel brings along, with options.
+pub static BUILTIN_HOOK: Shape = Shape {
+    name: "builtin_hook",
+    noun: "key",
+    keys: Keys::Known,
+    fields: &[
+        Field {
+            name: "builtin",
+            doc: "The built-in hook: `rebase_on_main`, `run_tests`, `create_pr` or `merge_pr`.",
+            ty: Type::SomeText,
+            default: Default::Required,
+        },
+        Field {
+            name: "command",
+            doc: "What `run_tests` runs; by default `submit.test_command`, else what fits the toolchain.",
+            ty: Type::SomeText,
+            default: Default::Absent,
+        },
+        Field {
+            name: "base_branch",
+            doc: "The branch that the work goes to; by default `submit.base_branch`. Not for `run_tests`.",
+            ty: Type::SomeText,
+            default: Default::Absent,
+        },
+        Field {
+            name: "remote",
+            doc: "The remote that the work goes to; by default `submit.remote`. Not for `run_tests`.",
+            ty: Type::SomeText,
+            default: Default::Absent,
+        },
+        NAME,
+        Field {
+            name: "timeout",
+            doc: "How long it may take.",
+            ty: Type::Duration(Zero::Refused),
+            default: Default::Text("30m"),
+        },
+        PRIORITY,
+        ENABLED,
+        ON_FAILURE,
     ],
 };
 

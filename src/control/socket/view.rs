@@ -265,8 +265,8 @@ pub fn automation_hooks(plan: &[AutomationHook], book: &HookBook) -> Vec<HookVie
 }
 
 fn is_as_always(spec: &HookSpec, enabled: bool) -> bool {
-    let HookAction::Builtin(name) = &spec.action else { return false };
-    let preset = Builtin::named(name).map(Builtin::preset);
+    let HookAction::Builtin(call) = &spec.action else { return false };
+    let preset = Builtin::named(&call.name).map(Builtin::preset);
     preset.is_some_and(|preset| preset.enabled == enabled && preset.priority == spec.priority)
 }
 
@@ -295,7 +295,7 @@ impl HookView {
     pub fn of(point: Point, spec: &HookSpec, enabled: bool) -> Self {
         let runs = match &spec.action {
             HookAction::Command(command) => command.clone(),
-            HookAction::Builtin(name) => format!("(built in: {name})"),
+            HookAction::Builtin(call) => format!("(built in: {})", call.describe()),
             HookAction::Gatekeeper(agents) => format!("(review by {})", agents.join(", ")),
         };
         Self {

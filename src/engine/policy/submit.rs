@@ -50,6 +50,75 @@ impl Default for SubmitPlan {
     }
 }
 
+/// A built-in hook, and what the config says about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "WrittenCall", into = "WrittenCall")]
+pub struct BuiltinCall {
+    /// Which one.
+    pub name: String,
+    /// What differs from the rest of the config.
+    pub options: BuiltinOptions,
+}
+
+/// What a built-in hook is told beside what `submit:` says. What is not given is as it is there.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BuiltinOptions {
+    /// What `run_tests` runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// The branch that the work goes to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_branch: Option<String>,
+    /// The remote that the work goes to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote: Option<String>,
+}
+
+/// A built-in hook in a record: its name alone, as records always had it, or its name and its options.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum WrittenCall {
+    Name(String),
+    WithOptions {
+        name: String,
+        #[serde(flatten)]
+        options: BuiltinOptions,
+    },
+}
+
+impl From<WrittenCall> for BuiltinCall {
+    fn from(written: WrittenCall) -> Self {
+        match written {
+            WrittenCall::Name(name) => Self { name, options: BuiltinOptions::default() },
+            WrittenCall::WithOptions { name, options } => Self { name, options },
+        }
+    }
+}
+
+impl From<BuiltinCall> for WrittenCall {
+    fn from(BuiltinCall { name, options }: BuiltinCall) -> Self {
+        if options == BuiltinOptions::default() { Self::Name(name) } else { Self::WithOptions { name, options } }
+    }
+}
+
+impl From<&str> for BuiltinCall {
+    fn from(name: &str) -> Self {
+        Self { name: name.to_owned(), options: BuiltinOptions::default() }
+    }
+}
+
+impl BuiltinCall {
+    /// The hook with its options, for a person: `run_tests: make check`.
+    pub fn describe(&self) -> String {
+        let BuiltinOptions { command, base_branch, remote } = &self.options;
+        let goes_to = [("base branch", base_branch), ("remote", remote)];
+        let goes_to = goes_to.into_iter().filter_map(|(what, name)| Some(format!("{what} {}", name.as_ref()?)));
+        let said: Vec<String> = command.iter().cloned().chain(goes_to).collect();
+        if said.is_empty() { self.name.clone() } else { format!("{}: {}", self.name, said.join(", ")) }
+    }
+}
+
 /// An agent that reviews changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gatekeeper {
@@ -67,13 +136,18 @@ impl HookSpec {
     pub fn builtin(name: &str) -> Self {
         Self {
             name: name.to_owned(),
-            action: HookAction::Builtin(name.to_owned()),
+            action: HookAction::Builtin(name.into()),
             timeout: BUILTIN_TIMEOUT,
             pipe_output: false,
             priority: 100,
             enabled: true,
             on_failure: None,
         }
+    }
+
+    /// Whether it is the merge itself, whatever it is called.
+    pub fn is_merge(&self) -> bool {
+        matches!(&self.action, HookAction::Builtin(call) if call.name == MERGE)
     }
 
     /// The merge itself, after everything else.

@@ -173,7 +173,7 @@ impl AutomationHook {
     /// Whether it may have something to say about such events.
     fn hears(&self, kind: TaskEventKind) -> bool {
         let speaks = match &self.spec.action {
-            HookAction::Builtin(name) => Builtin::named(name).is_none_or(|builtin| builtin.speaks_at() == kind),
+            HookAction::Builtin(call) => Builtin::named(&call.name).is_none_or(|builtin| builtin.speaks_at() == kind),
             HookAction::Command(_) | HookAction::Gatekeeper(_) => true,
         };
         speaks && self.events.contains(&kind)
@@ -224,8 +224,8 @@ impl State {
 
     fn has_something_to_do(&self, hook: &AutomationHook, news: &TaskNews<'_>) -> bool {
         match &hook.spec.action {
-            HookAction::Builtin(name) => {
-                Builtin::named(name).is_none_or(|builtin| !builtin.actions(news, &self.tasks.graph).is_empty())
+            HookAction::Builtin(call) => {
+                Builtin::named(&call.name).is_none_or(|builtin| !builtin.actions(news, &self.tasks.graph).is_empty())
             }
             // What an interrupt leaves undone: it ends what runs, and starts nothing.
             HookAction::Command(_) | HookAction::Gatekeeper(_) => !self.interrupted(),
@@ -247,12 +247,12 @@ impl State {
         let spec = self.plan().automation_hook(hook).map(|hook| &hook.spec);
         match spec.map(|spec| (spec, &spec.action)) {
             Some((spec, HookAction::Command(_))) => self.run(job, &news, spec),
-            Some((_, HookAction::Builtin(name))) => match Builtin::named(name) {
+            Some((_, HookAction::Builtin(call))) => match Builtin::named(&call.name) {
                 Some(builtin) => {
                     let actions = builtin.actions(&news, &self.tasks.graph);
                     Step::record(Event::AutomationDecided { event, hook: hook.to_owned(), actions })
                 }
-                None => Step::record(hook_error(job, hook, format!("there is no built-in hook `{name}`"))),
+                None => Step::record(hook_error(job, hook, format!("there is no built-in hook `{}`", call.name))),
             },
             Some((_, HookAction::Gatekeeper(_))) | None => {
                 Step::record(hook_error(job, hook, "it cannot be run here".into()))

@@ -287,7 +287,7 @@ pub(super) fn open_hook(model: &mut Model) -> Vec<Ask> {
 fn action_text(spec: &HookSpec) -> String {
     match &spec.action {
         HookAction::Command(command) => command.clone(),
-        HookAction::Builtin(name) => format!("{name}, which creel brings along"),
+        HookAction::Builtin(call) => format!("{} (built in)", call.describe()),
         HookAction::Gatekeeper(agents) => format!("review by {}", agents.join(", ")),
     }
 }
