@@ -20,6 +20,7 @@ pub mod event;
 pub mod hooks;
 pub mod ids;
 pub mod input;
+pub(crate) mod nearest;
 mod own_words;
 pub mod policy;
 pub mod queue;

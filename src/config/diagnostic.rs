@@ -12,6 +12,8 @@ use std::{fmt, sync::Arc};
 
 use unicode_width::UnicodeWidthChar as _;
 
+pub(super) use crate::engine::nearest::nearest;
+
 /// No more of a line is shown than this, in columns.
 const SHOWN_COLUMNS: usize = 120;
 /// A tab is shown as this many spaces, so that the caret stands right wherever the terminal has its stops.
@@ -284,21 +286,6 @@ pub(super) fn quoted(text: &str) -> String {
     }
     shown.push('`');
     shown
-}
-
-/// The known name that was probably meant.
-pub(super) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let wrong = wrong.to_lowercase().replace('-', "_");
-    let length = wrong.chars().count();
-    let tolerated = |name: &str| name.chars().count().max(3) / 3;
-    known
-        .into_iter()
-        // Lengths alone rule most names out, and cost nothing.
-        .filter(|name| name.chars().count().abs_diff(length) <= tolerated(name))
-        .map(|name| (strsim::osa_distance(&wrong, &name.to_lowercase().replace('-', "_")), name))
-        .filter(|(distance, name)| *distance <= tolerated(name))
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, name)| name)
 }
 
 /// "did you mean", or else what there is.

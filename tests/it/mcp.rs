@@ -89,7 +89,7 @@ async fn every_tool_says_what_it_takes_gives_and_does() {
         iteration_next(iterationId)
         iteration_complete(iterationId) once
         session_status() reads once
-        session_complete() ends once
+        session_complete() once
     "#]]
     .assert_eq(&table);
     tools.close().await;

@@ -125,6 +125,7 @@ fn what_an_agent_decides_about_itself_is_seen_on_the_screen() {
 fn a_session_that_an_agent_leads_itself_is_seen_on_a_screen_too() {
     let project = Project::with("version: 1\n");
     let mut agent = Raw::greeted(&project);
+    agent.does("task_add", &json!({"goal": "x", "taskId": "TASK-abc123"}));
     agent.does("iteration_start", &json!({"taskId": "TASK-abc123", "maxIterations": 3}));
     let mut terminal = Terminal::open(&project, &["attach"], (80, 24));
     terminal.wait_for_text("over TASK-abc123 started");

@@ -76,7 +76,7 @@ async fn hooks_are_registered_listed_and_cleared_in_the_words_of_their_documenta
     let why = tools.rejects("hook_register", json!({"taskId": "TASK-abc123", "hookType": "custom"})).await;
     assert!(why.contains("unknown variant `custom`, expected one of `default`, `validation`, `promise`"), "{why}");
     let why = tools.fails("hook_register", json!({"taskId": "x"})).await;
-    assert!(why.starts_with("there is no task x; there are: TASK-abc123; add it first, or use `s`"), "{why}");
+    assert_eq!(why, "there is no task x: create it with task_add first, or use `s` for the whole session");
     assert_eq!(tools.does("hook_register", json!({"taskId": "s"})).await["taskId"], "s");
     tools.close().await;
     ends(&project, session);
@@ -341,7 +341,7 @@ async fn hooks_and_loops_are_there_again_after_a_kill() {
 
 // A session of its own
 
-/// The flow that the documentation shows, with tasks that the agent has from elsewhere or added before.
+/// The flow that the documentation shows.
 async fn flow(tools: &Tools, task: &str, rule_holds_from: impl Fn()) {
     let hook = tools.does("hook_register", json!({"taskId": task, "hookType": "default"})).await["hookId"].clone();
     let start = json!({"taskId": task, "maxIterations": 10, "completionPromises": ["COMPLETE", "BLOCKED"]});
@@ -379,6 +379,7 @@ async fn an_agent_that_leads_itself_has_a_session_of_its_own() {
     let tools = Tools::of(&project).await;
     tools.peer().list_all_tools().await.expect("a list");
     assert_eq!(project.tells(&["sessions", "--json"]), json!([]), "looking at the tools begins nothing");
+    tools.does("task_add", json!({"goal": "x", "taskId": "TASK-abc123"})).await;
     flow(&tools, "TASK-abc123", || project.write("ok", "")).await;
     let status = tools.does("session_status", json!({})).await;
     assert_eq!(facts(&status, &["agent", "doing"]), json!(["outside", "is led by the agent"]));
@@ -391,13 +392,30 @@ async fn an_agent_that_leads_itself_has_a_session_of_its_own() {
     let session = only(&project);
     assert_eq!(session["outcome"], "complete");
     let task = project.tells(&["task", "show", "TASK-abc123", "-s", name, "--json"]);
-    assert_eq!(facts(&task, &["state", "goal"]), json!(["completed", "TASK-abc123"]));
+    assert_eq!(facts(&task, &["state", "goal"]), json!(["completed", "x"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mistyped_task_is_refused_with_a_suggestion_and_no_task_is_made_of_it() {
+    let project = alone("");
+    let tools = Tools::of(&project).await;
+    let first = "create it with task_add first";
+    let why = tools.fails("hook_register", json!({"taskId": "parser"})).await;
+    assert!(why.starts_with("there is no task parser") && why.contains(first), "{why}");
+    tools.does("task_add", json!({"goal": "x", "taskId": "parser"})).await;
+    for tool in ["hook_register", "iteration_start"] {
+        let why = tools.fails(tool, json!({"taskId": "praser"})).await;
+        assert!(why.starts_with("there is no task praser: did you mean `parser`?"), "{why}");
+    }
+    assert_eq!(tools.does("task_list", json!({})).await["taskCount"], 1);
+    tools.close().await;
 }
 
 #[test]
 fn a_session_of_its_own_ends_with_its_agent() {
     let project = alone("");
     let mut raw = Raw::greeted(&project);
+    raw.does("task_add", &json!({"goal": "x", "taskId": "t"}));
     raw.does("iteration_start", &json!({"taskId": "t"}));
     assert_eq!(raw.hang_up().1, 0);
     let session = only(&project);
@@ -439,11 +457,11 @@ fn calls_at_the_same_time_begin_one_session() {
     let project = alone("");
     let mut raw = Raw::greeted(&project);
     for id in 1..=10 {
-        raw.send(id, "tools/call", &json!({"name": "hook_register", "arguments": {"taskId": "t"}}));
+        raw.send(id, "tools/call", &json!({"name": "task_add", "arguments": {"goal": "x"}}));
     }
     let (answers, _) = raw.hang_up();
     assert_eq!(answers.len(), 10);
-    assert_eq!(kinds(&project, &only(&project), "stop_hook_registered").len(), 10);
+    assert_eq!(kinds(&project, &only(&project), "task_created").len(), 10);
 }
 
 #[test]
@@ -455,6 +473,7 @@ fn what_nobody_trusts_does_not_run_in_a_session_of_its_own_and_the_agent_is_told
     let hello = raw.ask(0, "initialize", &hello);
     let told = hello["result"]["instructions"].as_str().expect("words");
     assert!(told.ends_with("so they do not: `creel trust` allows them."), "{told}");
+    raw.does("task_add", &json!({"goal": "x", "taskId": "t"}));
     raw.does("hook_register", &json!({"taskId": "t"}));
     let id = raw.does("iteration_start", &json!({"taskId": "t"}))["iterationId"].clone();
     let judged = raw.does("iteration_validate", &json!({"iterationId": id}));
@@ -470,6 +489,7 @@ fn a_server_that_is_ended_by_a_signal_ends_its_session_and_all_that_runs_in_it()
         alone("stop: { rules: [{ name: slow, type: command, command: 'echo $$ > pid; exec sleep 1000' }] }\n");
     project.creel(&["trust"]);
     let mut raw = Raw::greeted(&project);
+    raw.does("task_add", &json!({"goal": "x", "taskId": "t"}));
     let id = raw.does("iteration_start", &json!({"taskId": "t"}))["iterationId"].clone();
     raw.send(8, "tools/call", &json!({"name": "iteration_validate", "arguments": {"iterationId": id}}));
     let rule: i32 = crate::support::project::eventually_in(&project.root().join("pid")).parse().expect("a number");
@@ -484,6 +504,7 @@ fn a_server_that_is_ended_by_a_signal_ends_its_session_and_all_that_runs_in_it()
 async fn a_session_of_its_own_that_was_killed_is_resumed_with_its_hooks_and_loops() {
     let project = alone("");
     let mut raw = Raw::greeted(&project);
+    raw.does("task_add", &json!({"goal": "x", "taskId": "t"}));
     raw.does("hook_register", &json!({"taskId": "t", "hookType": "promise"}));
     let id = raw.does("iteration_start", &json!({"taskId": "t"}))["iterationId"].clone();
     raw.child.kill().expect("it runs");

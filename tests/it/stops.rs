@@ -404,12 +404,8 @@ fn a_hook_that_the_agent_registers_is_asked_after_those_of_the_config_until_it_i
     assert_eq!(world.state.stop.registered.len(), 2);
     assert!(world.state.stop.registered[0].id.starts_with("HOOK-0-00"));
     tool(&mut world, register("nothing", Preset::Promise));
-    assert_eq!(
-        world.refused,
-        [format!(
-            "there is no task nothing; there are: {id}; add it first, or use `story`, which stands for the whole session"
-        )]
-    );
+    let why = "there is no task nothing: create it with task_add first, or use `story` for the whole session";
+    assert_eq!(world.refused, [why]);
     tool(&mut world, Command::ClearStopHooks("story".into()));
     let world = world.run();
     let decided: Vec<_> = decisions(&world).into_iter().map(|(_, action, _)| action).collect();

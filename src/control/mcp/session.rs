@@ -35,7 +35,7 @@ const COMPLETE: About = About {
     title: "Say that the whole work is done",
     description: "Say that the work of the whole session is done, as <promise>COMPLETE</promise> in your last message does. \
                   It is judged when your turn ends, so end it then; what is missing comes with the next prompt.",
-    touch: Touch::Ends,
+    touch: Touch::Once,
 };
 
 /// That the work is done.

@@ -41,8 +41,6 @@ pub(super) enum Touch {
     Once,
     /// It changes something each time.
     Anew,
-    /// It changes what cannot be taken back.
-    Ends,
 }
 
 /// What is told of a tool.
@@ -120,7 +118,6 @@ impl Touch {
             Self::Looks => all.read_only(true).destructive(false).idempotent(true),
             Self::Once => all.read_only(false).destructive(false).idempotent(true),
             Self::Anew => all.read_only(false).destructive(false).idempotent(false),
-            Self::Ends => all.read_only(false).destructive(true).idempotent(true),
         }
     }
 }

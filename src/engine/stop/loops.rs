@@ -23,11 +23,12 @@ use super::{
 use crate::engine::{
     Step,
     event::{Actor, Event},
+    nearest::nearest,
     policy::AgentSpec,
     session::State,
     summary::iterations,
     tasks::{
-        command::{Completion, NewTask, TaskCommand},
+        command::{Completion, TaskCommand},
         record::Origin,
         task::{Task, TaskState},
     },
@@ -182,7 +183,8 @@ impl State {
         if max_iterations == 0 {
             return Err("a loop has at least one iteration".into());
         }
-        let mut events = self.adopt(&task, by)?;
+        self.known_task(&task)?;
+        let mut events = Vec::new();
         if let Some(open) = self.stop.loops.iter().find(|known| known.task == task && !known.is_over) {
             let (id, n) = (&open.id, open.iteration);
             return Err(format!("{task} has a loop already: {id}, in iteration {n}; go on with it, or complete it"));
@@ -205,22 +207,18 @@ impl State {
         Ok(events.into_iter().fold(Step::default(), Step::and))
     }
 
-    /// Nothing, if the task is known or the name is the session's. A session that an agent leads from outside takes
-    /// tasks in as they are named: the agent has them from elsewhere.
-    pub(super) fn adopt(&self, task: &str, by: &Actor) -> Result<Vec<Event>, String> {
-        if task == self.name || self.tasks.graph.get(task).is_some() {
-            return Ok(Vec::new());
+    /// Refuses a task that there is not. A mistyped name would otherwise be worked on as a task of its own.
+    pub(super) fn known_task(&self, task: &str) -> Result<(), String> {
+        let graph = &self.tasks.graph;
+        if task == self.name || graph.get(task).is_some() {
+            return Ok(());
         }
-        if !self.is_led_from_outside() {
-            let known = self.tasks.graph.tasks().iter().map(|task| task.id.as_str()).collect::<Vec<_>>().join(", ");
-            let known = if known.is_empty() { "there are none yet".into() } else { format!("there are: {known}") };
-            return Err(format!(
-                "there is no task {task}; {known}; add it first, or use `{}`, which stands for the whole session",
-                self.name
-            ));
-        }
-        let new = NewTask { id: Some(task.to_owned()), goal: task.to_owned(), ..NewTask::default() };
-        Ok(vec![self.task_event(TaskCommand::Add(new), Origin::by(by.clone()))?])
+        let known = graph.tasks().into_iter().map(|task| task.id.as_str()).chain([self.name.as_str()]);
+        let meant = nearest(task, known).map_or_else(String::new, |near| format!("did you mean `{near}`? Otherwise "));
+        Err(format!(
+            "there is no task {task}: {meant}create it with task_add first, or use `{}` for the whole session",
+            self.name
+        ))
     }
 
     /// Whether creel leads no agent here: one that somebody runs by hand leads itself.

@@ -54,22 +54,15 @@ pub struct Registration {
 impl State {
     pub(crate) fn register_stop_hook(&self, by: &Actor, wanted: Registration, now: At) -> Step {
         let Registration { task, preset, metadata } = wanted;
-        let adopted = match self.adopt(&task, by) {
-            Ok(adopted) => adopted,
-            Err(why) => return Step::refuse(why),
-        };
+        if let Err(why) = self.known_task(&task) {
+            return Step::refuse(why);
+        }
         if self.stop.registered.iter().filter(|known| known.task == task).count() >= MOST {
             return Step::refuse(format!("{task} has {MOST} stop hooks, and may have no more; clear them first"));
         }
         let hook_id = self.stop.name("HOOK", now);
         let hook = StopHook { name: hook_id.clone(), ..StopHook::preset(preset) };
-        adopted.into_iter().fold(Step::default(), Step::and).and(Event::StopHookRegistered {
-            hook_id,
-            task,
-            hook: Box::new(hook),
-            metadata,
-            by: by.clone(),
-        })
+        Step::record(Event::StopHookRegistered { hook_id, task, hook: Box::new(hook), metadata, by: by.clone() })
     }
 
     /// Removes the hooks of a task; an agent or hook removes only those that agents and hooks registered.

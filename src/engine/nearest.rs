@@ -1,0 +1,17 @@
+//! The name that was probably meant by one that there is not.
+
+/// The known name that is nearest, if one is near enough to be a slip of the keyboard.
+pub(crate) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let wrong = wrong.to_lowercase().replace('-', "_");
+    let length = wrong.chars().count();
+    let tolerated = |name: &str| name.chars().count().max(3) / 3;
+    known
+        .into_iter()
+        // Lengths alone rule most names out, and cost nothing.
+        .filter(|name| name.chars().count().abs_diff(length) <= tolerated(name))
+        .map(|name| (strsim::osa_distance(&wrong, &name.to_lowercase().replace('-', "_")), name))
+        // Where every letter differs, nothing of the name was meant.
+        .filter(|(distance, name)| *distance <= tolerated(name) && *distance < name.chars().count())
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
