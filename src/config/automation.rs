@@ -43,8 +43,13 @@ pub(super) fn builtin() -> Vec<AutomationHook> {
     .collect()
 }
 
-/// Changes the hooks as a list says.
-pub(super) fn apply(report: &mut Report, list: Option<&Node>, hooks: &mut Vec<AutomationHook>) {
+/// Adds the hooks that a list describes. What comes back are its entries for hooks that another list describes: see [`change`].
+pub(super) fn describe<'a>(
+    report: &mut Report,
+    list: Option<&'a Node>,
+    hooks: &mut Vec<AutomationHook>,
+) -> Vec<&'a Node> {
+    let mut changes = Vec::new();
     let mut seen: Vec<String> = Vec::new();
     for node in list.map(Node::items).unwrap_or_default() {
         let fields = Fields::of(&AUTOMATION_HOOK, Some(node));
@@ -55,12 +60,55 @@ pub(super) fn apply(report: &mut Report, list: Option<&Node>, hooks: &mut Vec<Au
             continue;
         }
         seen.push(name.clone());
+        if Builtin::named(&name).is_none() && fields.some_text("command").is_none() {
+            changes.push(node);
+            continue;
+        }
         if let Some(hook) = hook(report, &fields, node, name) {
             hooks.retain(|other| other.spec.name != hook.spec.name);
             hooks.push(hook);
         }
     }
+    changes
+}
+
+/// Switches and reorders hooks that are described elsewhere: in the config by the file, and the other way round.
+pub(super) fn change(report: &mut Report, changes: Vec<&Node>, hooks: &mut [AutomationHook]) {
+    for node in changes {
+        let fields = Fields::of(&AUTOMATION_HOOK, Some(node));
+        let Some(name) = fields.some_text("name") else { continue };
+        let at = fields.given("name").map_or(node.at, |name| name.at);
+        let Some(hook) = hooks.iter_mut().find(|hook| hook.spec.name == name) else {
+            unknown(report, &name, hooks, at);
+            continue;
+        };
+        hook.spec.priority = fields.maybe_int("priority").unwrap_or(hook.spec.priority);
+        if fields.given("enabled").is_some() {
+            hook.spec.enabled = fields.bool("enabled");
+        }
+        if fields.given("timeout").is_some() {
+            hook.spec.timeout = fields.duration("timeout");
+        }
+        if let Some(list) = fields.given("event_types") {
+            hook.events = given_events(report, list);
+        }
+    }
+}
+
+/// The hooks in the order in which they run.
+pub(super) fn in_order(mut hooks: Vec<AutomationHook>) -> Vec<AutomationHook> {
     hooks.sort_by_key(|hook| hook.spec.priority);
+    hooks
+}
+
+fn unknown(report: &mut Report, name: &str, hooks: &[AutomationHook], at: Stretch) {
+    let all = Builtin::ALL.map(|builtin| builtin.preset().name);
+    let known = hooks.iter().map(|hook| hook.spec.name.as_str());
+    let hint = nearest(name, known).map_or_else(
+        || format!("a hook of your own needs a `command`; built-in hooks: {}", names(&all)),
+        |near| format!("did you mean `{near}`?"),
+    );
+    report.error_hint(at, format!("there is no hook {}", quoted(name)), hint);
 }
 
 fn hook(report: &mut Report, fields: &Fields<'_>, node: &Node, name: String) -> Option<AutomationHook> {
@@ -87,15 +135,8 @@ fn action(
     at: Stretch,
 ) -> Option<HookAction> {
     match (known, fields.some_text("command")) {
-        (None, None) => {
-            let all = Builtin::ALL.map(|builtin| builtin.preset().name);
-            let hint = nearest(name, all).map_or_else(
-                || format!("a hook of your own needs a `command`; built-in hooks: {}", names(&all)),
-                |near| format!("did you mean `{near}`?"),
-            );
-            report.error_hint(at, format!("there is no built-in hook {}", quoted(name)), hint);
-            None
-        }
+        // Such an entry is about a hook that is described elsewhere.
+        (None, None) => None,
         (Some(_), Some(_)) => {
             report.error_hint(
                 at,
@@ -113,17 +154,19 @@ fn action(
 }
 
 fn events(report: &mut Report, fields: &Fields<'_>, known: Option<Preset>, at: Stretch) -> Vec<TaskEventKind> {
-    let given = fields.given("event_types");
-    if let Some(list) = given
-        && matches!(&list.kind, Kind::List(items) if items.is_empty())
-    {
-        report.error_hint(list.at, "`event_types` is empty", "switch a hook off with `enabled: false`".to_owned());
-    } else if given.is_none() && known.is_none() {
-        report.error_hint(at, "`event_types` is missing", "such as `event_types: [task_completed]`".to_owned());
-    }
-    match (given, known) {
-        (Some(list), _) => list.items().iter().filter_map(|item| TaskEventKind::named(item.text()?)).collect(),
+    match (fields.given("event_types"), known) {
+        (Some(list), _) => given_events(report, list),
         (None, Some(known)) => known.events.to_vec(),
-        (None, None) => Vec::new(),
+        (None, None) => {
+            report.error_hint(at, "`event_types` is missing", "such as `event_types: [task_completed]`".to_owned());
+            Vec::new()
+        }
     }
+}
+
+fn given_events(report: &mut Report, list: &Node) -> Vec<TaskEventKind> {
+    if matches!(&list.kind, Kind::List(items) if items.is_empty()) {
+        report.error_hint(list.at, "`event_types` is empty", "switch a hook off with `enabled: false`".to_owned());
+    }
+    list.items().iter().filter_map(|item| TaskEventKind::named(item.text()?)).collect()
 }

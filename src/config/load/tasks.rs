@@ -25,30 +25,39 @@ impl Loader {
     pub(super) fn automation(&mut self, root: &Fields<'_>) -> Vec<AutomationHook> {
         let fields = root.below("automation", &AUTOMATION);
         let mut hooks = automation::builtin();
-        if let Some(file) = fields.given("file") {
-            self.automation_file(file, &mut hooks);
+        let file = fields.given("file").and_then(|file| self.automation_file(file));
+        let (mut others, root) = file.unzip();
+        let in_file = others.as_mut().zip(root.as_ref());
+        let list = in_file.map(|(report, root)| automation::describe(report, root.get("hooks"), &mut hooks));
+        let own = automation::describe(&mut self.report, fields.given("hooks"), &mut hooks);
+        // Each list may switch and reorder what the other one describes.
+        if let (Some(report), Some(list)) = (&mut others, list) {
+            automation::change(report, list, &mut hooks);
         }
-        let list = fields.given("hooks");
-        automation::apply(&mut self.report, list, &mut hooks);
-        hooks
+        automation::change(&mut self.report, own, &mut hooks);
+        self.others.extend(others);
+        automation::in_order(hooks)
     }
 
-    fn automation_file(&mut self, file: &Node, hooks: &mut Vec<AutomationHook>) {
-        let Some((path, text)) = self.read_beside(file, "automation file") else { return };
+    /// Reads a file of automation hooks, with a report of its own.
+    fn automation_file(&mut self, file: &Node) -> Option<(Report, Node)> {
+        let (path, text) = self.read_beside(file, "automation file")?;
         self.documents.push(Document { name: file.text().unwrap_or_default().to_owned(), text: text.clone() });
         let source = Arc::new(Source::new(display(&path), &text));
         let mut report = Report::new(Arc::clone(&source));
-        match node::parse(&source) {
-            Ok(root) => {
-                validate::check(&mut report, &Type::Object(&AUTOMATION), &root, "automation");
-                if let Some(again) = root.get("file").filter(|node| !node.is_null()) {
-                    report.error(again.at, "a file of automation hooks cannot name another");
-                }
-                automation::apply(&mut report, root.get("hooks"), hooks);
+        let root = match node::parse(&source) {
+            Ok(root) => root,
+            Err(diagnostic) => {
+                report.diagnostics.push(diagnostic);
+                self.others.push(report);
+                return None;
             }
-            Err(diagnostic) => report.diagnostics.push(diagnostic),
+        };
+        validate::check(&mut report, &Type::Object(&AUTOMATION), &root, "automation");
+        if let Some(again) = root.get("file").filter(|node| !node.is_null()) {
+            report.error(again.at, "a file of automation hooks cannot name another");
         }
-        self.others.push(report);
+        Some((report, root))
     }
 
     pub(super) fn task_types(&mut self, root: &Fields<'_>, rules: &[RuleSpec]) -> BTreeMap<String, TaskType> {

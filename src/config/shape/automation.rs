@@ -21,13 +21,13 @@ pub static AUTOMATION: Shape = Shape {
     fields: &[
         Field {
             name: "hooks",
-            doc: "Built-in hooks to switch or reorder, and commands of your own.",
+            doc: "Commands of your own, and hooks to switch or reorder: built-in ones and those of `file`.",
             ty: Type::List(&Type::Object(&AUTOMATION_HOOK)),
             default: Default::Names(&[]),
         },
         Field {
             name: "file",
-            doc: "A file with more of them, relative to this one.",
+            doc: "A file with more of them, relative to this one; it may also switch and reorder those of `hooks`.",
             ty: Type::SomeText,
             default: Default::Null,
         },
@@ -48,7 +48,7 @@ pub static AUTOMATION_HOOK: Shape = Shape {
     fields: &[
         Field {
             name: "name",
-            doc: "A built-in hook, or what yours is called.",
+            doc: "A built-in hook, or what yours is called; without a `command`, the hook of that name is switched or reordered.",
             ty: Type::SomeText,
             default: Default::Required,
         },

@@ -253,7 +253,7 @@ automation:
     - { name: check-dependency-satisfaction, command: x }
 ";
     expect_test::expect![[r#"
-        creel.yaml:3:15: there is no built-in hook `auto-create-review-tasks`
+        creel.yaml:3:15: there is no hook `auto-create-review-tasks`
         3 |     - { name: auto-create-review-tasks }
           |               ^^^^^^^^^^^^^^^^^^^^^^^^ did you mean `auto-create-review-task`?
         creel.yaml:4:15: `event_types` is missing
@@ -265,6 +265,21 @@ automation:
         creel.yaml:6:15: `check-dependency-satisfaction` is built in, and runs no command
         6 |     - { name: check-dependency-satisfaction, command: x }
           |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ give yours another name"#]].assert_eq(&said(text));
+}
+
+#[test]
+fn a_built_in_hook_takes_the_options_that_it_looks_at() {
+    let text = "\
+hooks:
+  before_submit:
+    - { builtin: run_test }
+    - { builtin: run_tests, remote: origin, timeout: 0 }
+    - { builtin: create_pr, command: glab }
+    - { builtin: rebase_on_main, pipe_output: true }
+  stop: [{ builtin: run_tests }]
+  before_merge: [{ builtin: merge_pr, priority: 1, on_failure: ignore }]
+";
+    expect_test::expect![[r#""#]].assert_eq(&said(text));
 }
 
 #[test]

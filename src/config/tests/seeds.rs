@@ -77,6 +77,38 @@ fn task_types_load() {
 }
 
 #[test]
+fn a_file_of_automation_hooks_switches_and_reorders_the_users_own() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let config = "automation:\n  file: hooks.json\n  hooks:\n    - { name: deploy, event_types: [task_completed], command: ./deploy, priority: 60 }\n    - { name: tell, event_types: [task_blocked], command: ./tell, priority: 70 }\n    - { name: track-agent-task-lifecycle, priority: 80 }\n";
+    std::fs::write(dir.path().join("creel.yaml"), config).expect("a file");
+    let file = r#"{ "version": "1.0", "hooks": [
+        { "name": "deploy", "enabled": false },
+        { "name": "tell", "priority": 5, "eventTypes": ["task_blocked"] },
+        { "name": "track-agent-task-lifecycle", "enabled": true, "priority": 50 }
+    ] }"#;
+    std::fs::write(dir.path().join("hooks.json"), file).expect("a file");
+    let settings = load(&dir.path().join("creel.yaml"), None).expect("a config");
+    let hooks: Vec<_> = settings
+        .draft
+        .automation
+        .iter()
+        .map(|hook| (hook.spec.name.as_str(), hook.spec.priority, hook.spec.enabled))
+        .collect();
+    assert_eq!(
+        hooks,
+        [
+            ("tell", 5, true),
+            ("auto-create-review-task", 10, true),
+            ("check-dependency-satisfaction", 20, true),
+            ("auto-label-by-keyword", 30, false),
+            ("deploy", 60, false),
+            ("track-agent-task-lifecycle", 80, true),
+        ]
+    );
+    assert_eq!(settings.draft.automation[4].spec.action, HookAction::Command("./deploy".into()));
+}
+
+#[test]
 fn automation_loads_from_its_own_file_and_from_the_config() {
     let from_file = seed("automation_file.yaml");
     let inline = seed("automation_inline.yaml");
