@@ -261,6 +261,7 @@ impl Narrator {
             | Event::DependencyRemoved(_)
             | Event::DependencySatisfied(_)
             | Event::AgentMetrics(_)
+            | Event::Custom(_)
             | Event::ActionError(_)
             | Event::AutomationDue { .. }
             | Event::AutomationDecided { .. }

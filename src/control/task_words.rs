@@ -72,11 +72,18 @@ fn task(news: &TaskNews<'_>) -> (Tone, String) {
             (Tone::Faint, format!("task {task} no longer waits for {}", short(&edge.to_id)))
         }
         What::DependencySatisfied(_) => (Tone::Faint, format!("task {task} waits for nothing any more")),
+        What::Custom(kind, data) => (Tone::Faint, format!("{} of {task}{}", short(kind), short(&logged(data)))),
         What::Metrics(data) => (Tone::Faint, format!("task {task} {}", short(&measured(data)))),
         What::ActionFailed(data) => {
             (Tone::Warning, format!("! action `{}`: {}", short(&data.action_type), short(&data.error)))
         }
     }
+}
+
+/// What a hook logged, on a line.
+fn logged(data: &Map<String, Value>) -> String {
+    let fields: Vec<String> = data.iter().map(|(key, value)| format!("{key} {value}")).collect();
+    if fields.is_empty() { String::new() } else { format!(": {}", fields.join(" · ")) }
 }
 
 /// How long it took; if that is not known, whatever numbers there are.

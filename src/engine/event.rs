@@ -1,9 +1,9 @@
 //! What happened: the lines of the journal, and the only thing that changes state.
 //!
 //! The fields that other programs rely on are fixed; more may be added. A kind that a reader does not know is
-//! [`Event::Unknown`], and changes nothing.
+//! [`Event::Unknown`], and changes nothing. Hooks log events of their own kinds as [`Event::Custom`].
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 pub use super::actor::{Actor, By};
@@ -28,7 +28,7 @@ use super::{
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
+#[serde(tag = "kind", rename_all = "snake_case", remote = "Self")]
 #[expect(missing_docs, reason = "the fields of a record are documented where the contract lists them")]
 pub enum Event {
     SessionStarted(Box<SessionStarted>),
@@ -337,6 +337,9 @@ pub enum Event {
     DependencyRemoved(TaskRecord<task::EdgeRemoved>),
     DependencySatisfied(TaskRecord<task::Satisfied>),
     AgentMetrics(Box<TaskRecord<Map<String, Value>>>),
+    /// Something that a hook logged under a kind of its own; it has no name here, since its record has its own.
+    #[serde(skip)]
+    Custom(Box<CustomRecord>),
     ActionError(Box<TaskRecord<task::ActionErrorData>>),
     WorkflowStarted(Box<FlowStarted>),
     WorkflowStepStarted {
@@ -457,6 +460,46 @@ pub enum Event {
     /// A kind of a later version.
     #[serde(other)]
     Unknown,
+}
+
+/// What the kinds of events that hooks log begin with.
+pub const CUSTOM: &str = "custom.";
+
+/// An event that a hook logged under a kind of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CustomRecord {
+    /// The kind, with its prefix `custom.`.
+    pub kind: String,
+    /// What it says.
+    #[serde(flatten)]
+    pub record: TaskRecord<Map<String, Value>>,
+}
+
+// By hand, because the kind of a custom event is not a name that the derived code could know.
+impl Serialize for Event {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if let Self::Custom(custom) = self { custom.serialize(serializer) } else { Self::serialize(self, serializer) }
+    }
+}
+
+/// Custom events are read as [`Event::Unknown`] here: see [`Event::read_custom`].
+impl<'de> Deserialize<'de> for Event {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::deserialize(deserializer)
+    }
+}
+
+impl Event {
+    /// Whether creel itself has records of that kind.
+    pub fn is_own_kind(kind: &str) -> bool {
+        let read: Result<Self, _> = serde_json::from_value(serde_json::json!({ "kind": kind }));
+        !matches!(read, Ok(Self::Unknown))
+    }
+
+    /// Reads the line of a custom event.
+    pub fn read_custom(line: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(line).map(|custom| Self::Custom(Box::new(custom)))
+    }
 }
 
 /// How a session began.

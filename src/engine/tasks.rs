@@ -6,13 +6,15 @@
 //! `on_task_complete` hooks of the config: see [`super::session::side`].
 //!
 //! # Invariants
-//! - One command or action is one record, so that no prefix of a journal holds half of a change.
+//! - One command or action is one record, so that no prefix of a journal holds half of a change. What follows from it has records of
+//!   its own ([`follow_up`]).
 //! - No task that is ready has an open dependency, and no task depends on itself, however far around.
 
 pub mod action;
 pub mod automation;
 pub mod builtin;
 pub mod command;
+pub mod follow_up;
 pub mod graph;
 pub mod inherit;
 pub mod record;

@@ -9,7 +9,10 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::engine::{event::Event, time::At};
+use crate::engine::{
+    event::{CUSTOM, Event},
+    time::At,
+};
 
 /// The format that this creel writes.
 pub const VERSION: u32 = 1;
@@ -40,6 +43,8 @@ struct Envelope<'a> {
     at: Cow<'a, str>,
     #[serde(borrow)]
     session: Cow<'a, str>,
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
 }
 
 /// Why a line cannot be read.
@@ -79,7 +84,8 @@ impl Record {
             return Err(RecordError::Newer { found: envelope.v });
         }
         let at: Timestamp = envelope.at.parse()?;
-        let event = serde_json::from_str(line)?;
+        let is_custom = envelope.kind.starts_with(CUSTOM);
+        let event = if is_custom { Event::read_custom(line)? } else { serde_json::from_str(line)? };
         Ok(Self {
             v: envelope.v,
             seq: envelope.seq,

@@ -1,15 +1,18 @@
 //! Tasks as stories: the graph, its events, and what hooks make of them.
 
-use creel::engine::{
-    event::{By, Event},
-    hooks::verdict::RunEnd,
-    input::Command,
-    tasks::{
-        command::{Completion, NewTask, TaskChanges, TaskCommand},
-        record::TaskEventKind::{self, DependencySatisfied, TaskCompleted, TaskCreated, TaskDeleted},
-        task::{Task, TaskState},
+use creel::{
+    engine::{
+        event::{By, Event},
+        hooks::verdict::RunEnd,
+        input::Command,
+        tasks::{
+            command::{Completion, NewTask, TaskChanges, TaskCommand},
+            record::TaskEventKind::{self, DependencySatisfied, TaskCompleted, TaskCreated, TaskDeleted},
+            task::{Task, TaskState},
+        },
+        time::{At, Span},
     },
-    time::{At, Span},
+    journal::Record,
 };
 use serde_json::{Value, json};
 
@@ -272,6 +275,88 @@ fn edges_come_and_go_and_readiness_with_them() {
     assert_eq!(records(&world, "dependency_removed")[0]["data"], edge);
     assert_eq!(records(&world, "task_deleted")[0]["data"], json!({ "edgesRemoved": 1 }));
     assert_eq!(world.refused, [""; 0]);
+}
+
+#[test]
+fn an_edge_that_a_task_is_created_with_is_told_like_one_that_is_added() {
+    let script = Script::new().automation("look", 1, &[TaskEventKind::DependencyAdded], [passes()]);
+    let mut world = begun(script);
+    for command in [task("a", &[]), task("b", &[]), task("c", &["b", "a"]), depend("b", "a")] {
+        world.command(command);
+    }
+    while !world.jobs.is_empty() {
+        world.finish_hook(0);
+    }
+    let edges: Vec<Value> = records(&world, "dependency_added").iter().map(|record| record["data"].clone()).collect();
+    let edge = |from: &str, to: &str| json!({ "fromId": from, "toId": to, "edgeType": "depends_on" });
+    assert_eq!(edges, [edge("c", "a"), edge("c", "b"), edge("b", "a")]);
+    assert_eq!(records(&world, "dependency_added")[0]["by"], "tui");
+    assert_eq!(records(&world, "hook_started").len(), 3, "hooks hear of each");
+    assert_eq!(of(&world, "c").open_dependencies(), 2, "and none counts twice");
+}
+
+#[test]
+fn a_chain_of_tasks_that_wait_for_each_other_ends_after_eight() {
+    let next = r#"[{"type":"create_task","payload":{"goal":"next","dependsOn":["a"]}}]"#;
+    let mut world = begun(Script::new().automation("echo", 1, &[TaskEventKind::DependencyAdded], [prints(next)]));
+    world.command(task("a", &[]));
+    world.command(task("b", &["a"]));
+    while !world.jobs.is_empty() {
+        world.finish_hook(0);
+    }
+    assert_eq!(records(&world, "hook_started").len(), 9);
+    assert!(!world.state.is_busy_beside());
+}
+
+#[test]
+fn a_task_that_is_ready_because_a_dependency_was_removed_says_so() {
+    let mut world = begun(Script::new());
+    for command in [task("a", &[]), task("b", &[]), task("c", &["a", "b"])] {
+        world.command(command);
+    }
+    let undepend = |on: &str| Command::Task(TaskCommand::Undepend { id: "c".into(), on: on.into() });
+    world.command(undepend("a"));
+    assert_eq!(records(&world, "dependency_satisfied"), [json!(null); 0], "it still waits for b");
+    world.command(undepend("b"));
+    let satisfied = records(&world, "dependency_satisfied");
+    let data = json!({ "dependentTaskId": "c", "completedTaskId": null, "removedTaskId": "b" });
+    assert_eq!((satisfied.len(), &satisfied[0]["task"], &satisfied[0]["data"]), (1, &json!("c"), &data));
+    // The same by removing the task that it waits for.
+    world.command(depend("c", "a"));
+    world.command(Command::Task(TaskCommand::Remove { id: "a".into() }));
+    let satisfied = records(&world, "dependency_satisfied");
+    assert_eq!((satisfied.len(), &satisfied[1]["data"]["removedTaskId"]), (2, &json!("a")));
+}
+
+#[test]
+fn a_hook_logs_events_of_its_own_types() {
+    let answer = r#"[
+        {"type":"log","payload":{"type":"deploy_started","nodeId":"a","data":{"to":"prod"}}},
+        {"type":"log","payload":{"type":"custom.deploy.ended"}},
+        {"type":"log","payload":{"type":"task_completed","nodeId":"a","data":{}}},
+        {"type":"log","payload":{"type":" ","nodeId":"a"}}
+    ]"#;
+    let mut world = begun(Script::new().automation("deploy", 1, &[TaskCreated], [prints(answer)]));
+    world.command(task("a", &[]));
+    world.finish_hook(0);
+    let [started] = &records(&world, "custom.deploy_started")[..] else { panic!("{:?}", world.events) };
+    assert_eq!((&started["task"], &started["data"]), (&json!("a"), &json!({ "to": "prod" })));
+    assert_eq!(started["cause"]["hook"], "deploy");
+    assert_eq!(records(&world, "custom.deploy.ended")[0]["task"], "system");
+    let refused: Vec<Value> =
+        records(&world, "action_error").iter().map(|error| error["data"]["error"].clone()).collect();
+    assert_eq!(
+        refused,
+        [
+            "creel records `task_completed` itself when it happens: change tasks with `update_task`",
+            "the event has no type: name one in `type`"
+        ]
+    );
+    assert!(of(&world, "a").is_open());
+    for event in &world.events {
+        let record = Record { v: 1, seq: 1, at: At(0), session: "s".into(), event: event.clone() };
+        assert_eq!(Record::from_line(&record.to_line()).expect("a record"), record);
+    }
 }
 
 #[test]

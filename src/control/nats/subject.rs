@@ -3,7 +3,10 @@
 //! # Invariants
 //! - A session's name, a kind and a prefix are plain, so no part of a subject holds a dot or a wildcard of somebody else's.
 
-use crate::{engine::tasks::command::is_name, journal::outbox::Names};
+use crate::{
+    engine::{event::CUSTOM, tasks::command::is_name},
+    journal::outbox::Names,
+};
 
 /// The header with the session's id: what another program published has none.
 pub const SESSION: &str = "Creel-Session";
@@ -91,7 +94,13 @@ pub fn queue(prefix: &str) -> String {
 
 /// `task_completed` is `task.completed`. A kind of one word is the session's.
 fn noun_verb(kind: &str) -> String {
-    let plain: String = kind.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect();
+    let plain = |text: &str| -> String {
+        text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect()
+    };
+    if let Some(own) = kind.strip_prefix(CUSTOM) {
+        return format!("custom.{}", plain(own));
+    }
+    let plain = plain(kind);
     match plain.rsplit_once('_') {
         Some((noun, verb)) if !noun.is_empty() && !verb.is_empty() => format!("{noun}.{verb}"),
         Some(_) | None => format!("session.{plain}"),
@@ -116,6 +125,8 @@ mod tests {
         let subjects = Subjects::new("creel", "s");
         for (kind, subject) in [
             ("task_completed", "creel.events.s.task.completed"),
+            ("custom.deploy_started", "creel.events.s.custom.deploy_started"),
+            ("custom.deploy.*", "creel.events.s.custom.deploy--"),
             ("hook_finished", "creel.events.s.hook.finished"),
             ("retry_limit_reached", "creel.events.s.retry_limit.reached"),
             ("paused", "creel.events.s.session.paused"),

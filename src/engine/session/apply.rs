@@ -132,6 +132,7 @@ impl State {
             | Event::DependencyRemoved(_)
             | Event::DependencySatisfied(_)
             | Event::AgentMetrics(_)
+            | Event::Custom(_)
             | Event::ActionError(_) => self.apply_task(at, event),
             Event::HookError { data, event: Some(event), .. } => {
                 self.tasks.automation.decided(*event, &data.hook_name, &[]);

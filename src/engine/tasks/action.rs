@@ -12,10 +12,15 @@ use super::{
     record::{ActionErrorData, Origin, Satisfied, TaskRecord},
 };
 use crate::engine::{
-    event::Event,
+    event::{CUSTOM, CustomRecord, Event},
     hooks::verdict::{RunEnd, RunResult},
     session::State,
 };
+
+/// What a record is about that is about no task.
+const SYSTEM: &str = "system";
+/// How long the type of an event may be.
+const LONGEST_KIND: usize = 100;
 
 /// Something that a hook wants to be done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +42,7 @@ pub enum ActionType {
     UpdateTask,
     /// Start a workflow.
     ExecuteWorkflow,
-    /// Record an event.
+    /// Record an event of any type.
     Log,
 }
 
@@ -113,8 +118,8 @@ struct Update {
 struct Logged {
     #[serde(rename = "type")]
     kind: String,
-    #[serde(alias = "task")]
-    node_id: String,
+    #[serde(default, alias = "task")]
+    node_id: Option<String>,
     #[serde(default)]
     data: Map<String, Value>,
 }
@@ -124,7 +129,7 @@ impl State {
     pub(super) fn carry_out(&self, action: &Action, origin: Origin) -> Event {
         self.try_action(action, origin.clone()).unwrap_or_else(|error| {
             let data = ActionErrorData { action_type: action.kind.clone(), error, payload: action.payload.clone() };
-            Event::ActionError(Box::new(TaskRecord { task: "system".into(), data, origin }))
+            Event::ActionError(Box::new(TaskRecord { task: SYSTEM.into(), data, origin }))
         })
     }
 
@@ -203,16 +208,29 @@ fn update(Update { task_id: id, action, payload }: Update) -> Result<TaskCommand
     })
 }
 
-/// Only what says nothing about the graph can be logged: a change is made, not claimed.
+/// Records an event under a kind of the hook's own. Of creel's own kinds only those can be logged that change nothing: a change is
+/// made, not claimed.
 fn log(Logged { kind, node_id, data }: Logged, origin: Origin) -> Result<Event, String> {
-    match kind.as_str() {
-        "agent_metrics" => Ok(Event::AgentMetrics(Box::new(TaskRecord { task: node_id, data, origin }))),
+    let about = || node_id.clone().ok_or_else(|| "`nodeId` is missing".to_owned());
+    match kind.trim() {
+        "" => Err("the event has no type: name one in `type`".into()),
+        "agent_metrics" => Ok(Event::AgentMetrics(Box::new(TaskRecord { task: about()?, data, origin }))),
         "dependency_satisfied" => {
             let completed = data.get("completedTaskId").and_then(Value::as_str);
-            let completed_task_id = completed.ok_or("`data.completedTaskId` is missing")?.to_owned();
-            let data = Satisfied { dependent_task_id: node_id.clone(), completed_task_id };
-            Ok(Event::DependencySatisfied(TaskRecord { task: node_id, data, origin }))
+            let completed_task_id = Some(completed.ok_or("`data.completedTaskId` is missing")?.to_owned());
+            let data = Satisfied { dependent_task_id: about()?, completed_task_id, removed_task_id: None };
+            Ok(Event::DependencySatisfied(TaskRecord { task: about()?, data, origin }))
         }
-        other => Err(format!("`{other}` cannot be logged; agent_metrics and dependency_satisfied can")),
+        own if Event::is_own_kind(own) => {
+            Err(format!("creel records `{own}` itself when it happens: change tasks with `update_task`"))
+        }
+        other if other.len() > LONGEST_KIND || other.chars().any(char::is_control) => {
+            Err(format!("an event type has at most {LONGEST_KIND} bytes and no control characters"))
+        }
+        other => {
+            let kind = if other.starts_with(CUSTOM) { other.to_owned() } else { format!("{CUSTOM}{other}") };
+            let record = TaskRecord { task: node_id.unwrap_or_else(|| SYSTEM.to_owned()), data, origin };
+            Ok(Event::Custom(Box::new(CustomRecord { kind, record })))
+        }
     }
 }

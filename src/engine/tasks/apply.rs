@@ -1,6 +1,9 @@
 //! How the records of tasks change the state.
 
-use super::record::{Origin, What};
+use super::{
+    follow_up::waiting_for,
+    record::{Origin, What},
+};
 use crate::engine::{
     event::{By, Event},
     session::State,
@@ -10,15 +13,17 @@ use crate::engine::{
 impl State {
     pub(crate) fn apply_task(&mut self, at: At, event: &Event) {
         let Some(news) = event.task_news() else { return };
+        let waited = waiting_for(&self.tasks.graph, &news);
         self.tasks.graph.take(at, &news);
         self.loops_go_on(news.task);
-        let depth = self.depth_of(news.origin);
+        let depth = self.tasks.automation.followed(event).unwrap_or_else(|| self.depth_of(news.origin));
         if let What::Completed(data) = news.what {
             self.task_completed(news.task, &data.content, depth);
         }
         if news.what.kind().is_some_and(|kind| !self.hearing(kind).is_empty()) {
             self.tasks.automation.raise(at, event, depth);
         }
+        self.tasks.automation.follow(&self.tasks.graph, &news, depth, waited);
         if let Some(cause) = &news.origin.cause {
             self.tasks.automation.carried_out(cause);
         }

@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use super::{
     action::{self, Action},
     builtin::Builtin,
+    follow_up::FollowUp,
     record::{ActionRef, HookErrorData, Origin, TaskEventKind, TaskNews, What},
 };
 use crate::engine::{
@@ -44,6 +45,8 @@ pub struct Automation {
     pub queue: VecDeque<Raised>,
     /// The event that is being worked on.
     pub current: Option<Job>,
+    /// The records that follow from changes of the graph.
+    pub follow_ups: VecDeque<FollowUp>,
     /// The last number given to an event.
     last: EventId,
 }
@@ -88,7 +91,7 @@ pub struct Wanted {
 impl Automation {
     /// Whether something is left to do.
     pub fn is_busy(&self) -> bool {
-        self.current.is_some() || !self.queue.is_empty()
+        self.current.is_some() || !self.queue.is_empty() || !self.follow_ups.is_empty()
     }
 
     /// The run in flight.
@@ -191,6 +194,9 @@ impl State {
 
     pub(crate) fn proceed_automation(&self) -> Step {
         let automation = &self.tasks.automation;
+        if let Some(due) = automation.follow_ups.front() {
+            return Step::record(due.event());
+        }
         let Some(job) = &automation.current else {
             return automation.queue.front().map_or_else(Step::default, |raised| self.begin(raised));
         };

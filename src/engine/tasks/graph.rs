@@ -161,7 +161,7 @@ impl Graph {
             }
             What::DependencyAdded(edge) => self.connect(&edge.from_id, &edge.to_id),
             What::DependencyRemoved(edge) => self.disconnect(&edge.from_id, &edge.to_id),
-            What::DependencySatisfied(_) | What::Metrics(_) | What::ActionFailed(_) => {}
+            What::DependencySatisfied(_) | What::Metrics(_) | What::Custom(..) | What::ActionFailed(_) => {}
         }
     }
 

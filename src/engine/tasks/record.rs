@@ -198,14 +198,17 @@ pub struct EdgeRemoved {
     pub to_id: String,
 }
 
-/// All that a task waited for is completed.
+/// A task waits for nothing any more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Satisfied {
     /// The task that waited.
     pub dependent_task_id: String,
-    /// The one that was completed last.
-    pub completed_task_id: String,
+    /// The dependency that was completed last, unless the last one was removed.
+    pub completed_task_id: Option<String>,
+    /// The dependency that was removed last, if that made the task ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed_task_id: Option<String>,
 }
 
 /// A hook of a task event that did not do its job.
@@ -258,6 +261,7 @@ pub enum What<'a> {
     DependencyRemoved(&'a EdgeRemoved),
     DependencySatisfied(&'a Satisfied),
     Metrics(&'a Map<String, Value>),
+    Custom(&'a str, &'a Map<String, Value>),
     ActionFailed(&'a ActionErrorData),
 }
 
@@ -321,7 +325,7 @@ impl What<'_> {
             Self::DependencyAdded(_) => Some(TaskEventKind::DependencyAdded),
             Self::DependencyRemoved(_) => Some(TaskEventKind::DependencyRemoved),
             Self::DependencySatisfied(_) => Some(TaskEventKind::DependencySatisfied),
-            Self::Updated(_) | Self::Metrics(_) | Self::ActionFailed(_) => None,
+            Self::Updated(_) | Self::Metrics(_) | Self::Custom(..) | Self::ActionFailed(_) => None,
         }
     }
 }
@@ -344,6 +348,7 @@ impl Event {
             Self::DependencyRemoved(record) => news(record, What::DependencyRemoved),
             Self::DependencySatisfied(record) => news(record, What::DependencySatisfied),
             Self::AgentMetrics(record) => news(record, What::Metrics),
+            Self::Custom(custom) => news(&custom.record, |data| What::Custom(&custom.kind, data)),
             Self::ActionError(record) => news(record, What::ActionFailed),
             _ => return None,
         })

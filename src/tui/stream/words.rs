@@ -279,6 +279,7 @@ pub(super) fn note(at: At, event: &Event) -> Option<Block> {
         | Event::DependencyRemoved(_)
         | Event::DependencySatisfied(_)
         | Event::AgentMetrics(_)
+        | Event::Custom(_)
         | Event::ActionError(_)
         | Event::AutomationDue { .. }
         | Event::AutomationDecided { .. }

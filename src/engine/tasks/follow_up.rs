@@ -1,0 +1,113 @@
+//! Records that follow from another record of the graph: of the edges that a task was created with, and of a task that became
+//! ready because a dependency was removed.
+//!
+//! # Invariants
+//! - They are due from the moment of the change until they are recorded, so a kill in between loses none and doubles none.
+
+use super::{
+    automation::Automation,
+    graph::Graph,
+    record::{EdgeAdded, EdgeType, Origin, Satisfied, TaskNews, TaskRecord, What},
+    task::{Task, TaskState},
+};
+use crate::engine::event::Event;
+
+/// A record that is due.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FollowUp {
+    fact: FollowUpFact,
+    /// Who made the change that it follows from.
+    origin: Origin,
+    /// How many actions led to that change.
+    depth: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum FollowUpFact {
+    /// A task was created with this edge.
+    EdgeAdded { from: String, to: String },
+    /// A task is ready since this task was removed, or is no longer waited for.
+    Satisfied { task: String, removed: String },
+}
+
+impl FollowUp {
+    /// The record.
+    pub(super) fn event(&self) -> Event {
+        let origin = self.origin.clone();
+        match &self.fact {
+            FollowUpFact::EdgeAdded { from, to } => {
+                let data = EdgeAdded { from_id: from.clone(), to_id: to.clone(), edge_type: EdgeType::DependsOn };
+                Event::DependencyAdded(TaskRecord { task: from.clone(), data, origin })
+            }
+            FollowUpFact::Satisfied { task, removed } => {
+                let (dependent_task_id, removed_task_id) = (task.clone(), Some(removed.clone()));
+                let data = Satisfied { dependent_task_id, completed_task_id: None, removed_task_id };
+                Event::DependencySatisfied(TaskRecord { task: task.clone(), data, origin })
+            }
+        }
+    }
+
+    /// Whether it is still so: the graph may have changed before it was recorded.
+    fn holds(&self, graph: &Graph) -> bool {
+        match &self.fact {
+            FollowUpFact::EdgeAdded { from, to } => graph.get(from).is_some_and(|task| task.dependencies.contains(to)),
+            FollowUpFact::Satisfied { task, .. } => graph.get(task).is_some_and(|task| task.state == TaskState::Ready),
+        }
+    }
+}
+
+/// The tasks that wait for something that a change takes away, each with what that is. To be asked before the change.
+pub(super) fn waiting_for(graph: &Graph, news: &TaskNews<'_>) -> Vec<(String, String)> {
+    let waits = |task: &&Task| task.state == TaskState::Created;
+    match news.what {
+        What::DependencyRemoved(edge) => {
+            let from = graph.get(&edge.from_id).filter(waits);
+            from.map(|task| (task.id.clone(), edge.to_id.clone())).into_iter().collect()
+        }
+        What::Deleted(_) => {
+            let dependents = graph.dependents(news.task).into_iter().filter(waits);
+            dependents.map(|task| (task.id.clone(), news.task.to_owned())).collect()
+        }
+        What::Created(_)
+        | What::Started(_)
+        | What::Completed(_)
+        | What::Blocked(_)
+        | What::Updated(_)
+        | What::DependencyAdded(_)
+        | What::DependencySatisfied(_)
+        | What::Metrics(_)
+        | What::Custom(..)
+        | What::ActionFailed(_) => Vec::new(),
+    }
+}
+
+impl Automation {
+    /// Takes note of what follows from a change. `waited` are the tasks that waited for something that it took away.
+    pub(super) fn follow(&mut self, graph: &Graph, news: &TaskNews<'_>, depth: u32, waited: Vec<(String, String)>) {
+        self.follow_ups.retain(|due| due.holds(graph));
+        let edges = match news.what {
+            What::Created(data) => data.dependencies.as_slice(),
+            What::Started(_)
+            | What::Completed(_)
+            | What::Blocked(_)
+            | What::Deleted(_)
+            | What::Updated(_)
+            | What::DependencyAdded(_)
+            | What::DependencyRemoved(_)
+            | What::DependencySatisfied(_)
+            | What::Metrics(_)
+            | What::Custom(..)
+            | What::ActionFailed(_) => &[],
+        };
+        let added = edges.iter().map(|to| FollowUpFact::EdgeAdded { from: news.task.to_owned(), to: to.clone() });
+        let freed = waited.into_iter().map(|(task, removed)| FollowUpFact::Satisfied { task, removed });
+        let origin = Origin { cause: None, step: None, ..news.origin.clone() };
+        let due = added.chain(freed).map(|fact| FollowUp { fact, origin: origin.clone(), depth });
+        self.follow_ups.extend(due.filter(|due| due.holds(graph)));
+    }
+
+    /// Takes a record off the list if it is the one that was due, and says how many actions led to it.
+    pub(super) fn followed(&mut self, event: &Event) -> Option<u32> {
+        self.follow_ups.pop_front_if(|due| due.event() == *event).map(|due| due.depth)
+    }
+}
