@@ -21,7 +21,7 @@ pub mod hooks;
 pub mod ids;
 pub mod input;
 pub(crate) mod nearest;
-mod own_words;
+pub(crate) mod own_words;
 pub mod policy;
 pub mod queue;
 pub mod recovery;
