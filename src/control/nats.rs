@@ -14,6 +14,7 @@ mod assembly;
 pub mod board;
 pub mod command;
 pub mod connection;
+mod copy_dir;
 mod handover;
 mod leftovers;
 pub mod line;

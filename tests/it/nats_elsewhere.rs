@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_nats::ConnectOptions;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
@@ -60,9 +61,48 @@ fn sessions_are_listed_shown_and_steered_from_a_machine_that_has_nothing_of_them
     until("its end is listed", || run(&["sessions"]).out.contains("cancelled"));
     let shown = run(&["show", "s", "--json"]);
     assert_eq!(shown.out.lines().collect::<Vec<_>>(), journal(&here), "{}", shown.err);
-    let left: Vec<_> = std::fs::read_dir(std::env::temp_dir()).expect("a folder").flatten().collect();
-    let copies = left.iter().filter(|entry| entry.path().join("copy/journal.jsonl").exists());
-    assert_eq!(copies.filter(|entry| entry.file_name().to_string_lossy().starts_with("creel-")).count(), 0);
+    assert_eq!(copies(&there), [""; 0], "a viewer that has ended leaves nothing");
+}
+
+/// The copies of sessions that lie in a project's temporary directory.
+fn copies(project: &Project) -> Vec<String> {
+    let entries = std::fs::read_dir(project.temp_dir()).expect("a folder").flatten();
+    let copies = entries.filter(|entry| entry.path().join("copy/journal.jsonl").exists());
+    copies.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn the_next_viewer_removes_the_copies_that_killed_viewers_left() {
+    let server = NatsServer::start();
+    let (here, there) = two_machines(&server, "", UNTIL_GO);
+    let mut session = here.start();
+    session.wait_for("prompt_sent");
+    until_sent(&here);
+    let url = server.url();
+    let attach = || {
+        let mut command = there.command(&["attach", "--nats", &url, "s"]);
+        command.env_remove("EDITOR");
+        let screen = Terminal::start(command, WIDE);
+        screen.wait_for_text("working on it");
+        screen
+    };
+    let mut killed = attach();
+    let left = copies(&there);
+    assert_eq!(left.len(), 1);
+    killed.signal(Signal::KILL);
+    killed.end();
+    assert_eq!(copies(&there), left, "a killed viewer cannot remove its copy");
+    let mut living = attach();
+    let of_living = copies(&there);
+    assert!(of_living.len() == 1 && of_living != left, "{of_living:?} instead of {left:?}");
+    assert_eq!(there.creel(&["show", "s", "--nats", &url]).code, 0);
+    assert_eq!(copies(&there), of_living, "the viewer that runs keeps its own");
+    here.write("go", "");
+    living.wait_for_text("session complete");
+    living.press("q");
+    assert_eq!(living.end(), 0);
+    assert_eq!(copies(&there), [""; 0]);
+    assert_eq!(session.end().code, 0);
 }
 
 #[test]

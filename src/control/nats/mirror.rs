@@ -5,16 +5,9 @@
 //!
 //! # Invariants
 //! - The file is a prefix of the journal at any moment, however often the connection is lost.
-//! - It is the owner's alone, and gone when nobody looks any more.
+//! - It is the owner's alone, and removed with its viewer: see [`CopyDir`].
 
-use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
-    io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
-    path::{Path, PathBuf},
-    pin::Pin,
-    time::Duration,
-};
+use std::{fs::File, io::Write as _, pin::Pin, time::Duration};
 
 use async_nats::{
     Client,
@@ -33,6 +26,7 @@ use tokio::sync::{mpsc, watch};
 use super::{
     assembly::Assembly,
     connection::{Told, Trouble},
+    copy_dir::CopyDir,
     link::Link,
     overhear::Overhearing,
     store::{self, Store, header},
@@ -42,11 +36,8 @@ use crate::{
     config::Nats,
     control::text::plain,
     engine::{event::Event, ids::RunId},
-    journal::{
-        Folder, Record,
-        folder::{PRIVATE_DIR, PRIVATE_FILE},
-    },
-    runtime::{Live, now},
+    journal::{Folder, Record},
+    runtime::Live,
 };
 
 /// How long to wait before the stream is looked at again.
@@ -57,8 +48,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A session that is copied from a stream.
 #[derive(Debug)]
 pub struct Mirror {
-    folder: Folder,
-    root: PathBuf,
+    copy: CopyDir,
     file: File,
     jetstream: Context,
     stream: String,
@@ -108,18 +98,17 @@ impl Mirror {
         let Some(id) = header(&first.headers, SESSION).map(str::to_owned) else {
             return Err(Trouble(format!("the records of `{session}` are not creel's")));
         };
-        let root = std::env::temp_dir().join(format!("creel-{}-{}", std::process::id(), now().0));
-        let (folder, file) = place(&root, session)?;
+        let (copy, file) = CopyDir::create(session)?;
         let read = (store.made.clone(), first.sequence - 1);
         let stream = nats.stream.name.clone();
         let assembly = Assembly::new(&id);
         let (own, begun) = (0, RunId::default());
-        Ok(Self { folder, root, file, jetstream, stream, subjects, id, assembly, read, own, begun })
+        Ok(Self { copy, file, jetstream, stream, subjects, id, assembly, read, own, begun })
     }
 
     /// Where the copy is.
     pub fn folder(&self) -> &Folder {
-        &self.folder
+        self.copy.folder()
     }
 
     /// The session's id.
@@ -263,21 +252,6 @@ fn begins(record: &Record) -> Option<RunId> {
         Event::HookStarted { run, .. } | Event::RuleStarted { run, .. } => Some(*run),
         _ => None,
     }
-}
-
-impl Drop for Mirror {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.root);
-    }
-}
-
-/// A folder for the copy.
-fn place(root: &Path, session: &str) -> io::Result<(Folder, File)> {
-    let folder = Folder { name: session.to_owned(), path: root.join("copy") };
-    DirBuilder::new().mode(PRIVATE_DIR).create(root)?;
-    DirBuilder::new().mode(PRIVATE_DIR).create(&folder.path)?;
-    let file = OpenOptions::new().append(true).create_new(true).mode(PRIVATE_FILE).open(folder.journal())?;
-    Ok((folder, file))
 }
 
 impl Messages {

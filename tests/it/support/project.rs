@@ -29,7 +29,9 @@ impl Project {
     pub(crate) fn new() -> Self {
         super::hear_all_signals();
         let dir = tempfile::tempdir().expect("a folder");
-        fs::create_dir_all(dir.path().join("p")).expect("a folder");
+        for name in ["p", "tmp"] {
+            fs::create_dir_all(dir.path().join(name)).expect("a folder");
+        }
         Self { dir }
     }
 
@@ -65,6 +67,11 @@ impl Project {
         self.dir.path().join("config")
     }
 
+    /// The temporary directory of everything that runs here: other tests have theirs.
+    pub(crate) fn temp_dir(&self) -> PathBuf {
+        self.dir.path().join("tmp")
+    }
+
     /// Creel, ready to be started in the project.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_creel"));
@@ -72,6 +79,7 @@ impl Project {
             .args(args)
             .current_dir(self.root())
             .env("HOME", self.dir.path())
+            .env("TMPDIR", self.temp_dir())
             .env("XDG_STATE_HOME", self.state_dir())
             .env("XDG_CONFIG_HOME", self.config_dir())
             .env_remove("XDG_RUNTIME_DIR")
