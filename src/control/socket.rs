@@ -6,7 +6,7 @@
 //! # Invariants
 //! - Only the owner is heard.
 //! - No client holds the session: the socket has a thread of its own, what clients send and are sent is limited, and
-//!   those who do not read are left.
+//!   those who do not read are left. No number of idle clients keeps another one out.
 
 pub mod address;
 pub(super) mod answer;
@@ -18,25 +18,27 @@ mod tail;
 pub mod talk;
 pub mod view;
 
-use std::{io, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use rustix::process::geteuid;
 use tokio::{
     io::AsyncWriteExt as _,
     net::{UnixListener, UnixStream},
-    sync::watch,
-    task::JoinSet,
+    sync::{Semaphore, watch},
+    task::{AbortHandle, JoinSet},
     time::timeout,
 };
 
 use crate::{control::nats::link::Link, hooks::descent, journal::Folder, runtime::Runtime};
 use address::{Address, Places};
-use connection::Reach;
+use connection::{IdleSince, Reach};
 use ledger::{Ledger, Pace};
 use message::Reply;
 
-/// How many clients there may be at once.
+/// How many clients there may be at once. When there are as many, the one that has been idle for longest has to leave.
 pub const MOST_CLIENTS: usize = 128;
+/// How many of them may watch: a watcher is never idle, and a command must always find room.
+pub const MOST_WATCHERS: usize = 112;
 /// How long those who watch may take to read the end of a session that is over.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How long to wait when the system has no room for another client.
@@ -69,8 +71,9 @@ impl Socket {
         let session = follower.state.began.id.clone();
         let (address, listener) = Address::take(places, folder, &session)?;
         let (ledger, desk) = Ledger::new(follower, nats.clone(), Pace::AtOnce);
-        let (handle, journal, live) = (runtime.handle(), folder.journal(), runtime.live());
-        let reach = Reach { handle, desk, journal, live, nats, session };
+        let watches = Arc::new(Semaphore::new(MOST_WATCHERS));
+        let (handle, live, journal) = (runtime.handle(), runtime.live(), folder.journal());
+        let reach = Reach { handle, desk, journal, live, nats, watches, session };
         let server = Server { listener, ledger, reach, address: address.clone() };
         let thread = std::thread::Builder::new().name("socket".into()).spawn(move || server.run())?;
         Ok(Self { address, thread: Some(thread) })
@@ -108,48 +111,79 @@ impl Server {
         let Self { listener, mut ledger, reach, address } = self;
         listener.set_nonblocking(true)?;
         let listener = UnixListener::from_std(listener)?;
-        let mut clients = JoinSet::new();
+        let mut clients = Clients::default();
         // It is gone with the session: whoever waits for news then learns that there are no more.
         let following = async move { ledger.follow().await };
         tokio::pin!(following);
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => welcome(stream, &reach, &mut clients).await,
+                    Ok((stream, _)) => clients.welcome(stream, &reach).await,
                     Err(error) => {
                         tracing::warn!("a client cannot be taken: {error}");
                         tokio::time::sleep(NO_ROOM).await;
                     }
                 },
-                Some(_) = clients.join_next() => {}
+                Some(_) = clients.running.join_next() => {}
                 _ = &mut following => break,
             }
         }
         // From here on there is no session to reach.
         address.remove();
         drop(listener);
-        let all = async { while clients.join_next().await.is_some() {} };
+        let all = async { while clients.running.join_next().await.is_some() {} };
         let _ = timeout(FAREWELL, all).await;
         Ok(())
     }
 }
 
-/// Takes a client in, or tells it why not.
-async fn welcome(mut stream: UnixStream, reach: &Reach, clients: &mut JoinSet<()>) {
-    let peer = stream.peer_cred().ok();
-    let ours = peer.is_some_and(|peer| peer.uid() == geteuid().as_raw());
-    // Asked at once: a process that is gone could not be told from one that never was.
-    let pid = peer.and_then(|peer| peer.pid()).filter(|pid| *pid > 0);
-    let process = pid.and_then(|pid| descent::of_process(pid, &reach.session));
-    let why = if !ours {
-        "this session is somebody else's".to_owned()
-    } else if clients.len() >= MOST_CLIENTS {
-        format!("{MOST_CLIENTS} clients are connected already")
-    } else {
-        clients.spawn(connection::serve(stream, process, reach.clone()));
-        return;
-    };
-    // Nothing was written before, so there is room for a line.
-    let line = Reply::refused(why).to_line();
-    let _ = timeout(NO_ROOM, stream.write_all(line.as_bytes())).await;
+/// The clients that are connected.
+#[derive(Default)]
+struct Clients {
+    running: JoinSet<()>,
+    seats: Vec<Seat>,
+}
+
+/// A client's connection, as the server sees it.
+struct Seat {
+    idle: IdleSince,
+    task: AbortHandle,
+}
+
+impl Clients {
+    /// Takes a client in, or tells it why not.
+    async fn welcome(&mut self, mut stream: UnixStream, reach: &Reach) {
+        let peer = stream.peer_cred().ok();
+        let ours = peer.is_some_and(|peer| peer.uid() == geteuid().as_raw());
+        // Asked at once, while the process is most likely still there.
+        let pid = peer.and_then(|peer| peer.pid()).filter(|pid| *pid > 0);
+        let process = pid.and_then(|pid| descent::of_process(pid, &reach.session));
+        let why = if !ours {
+            "this session is somebody else's".to_owned()
+        } else if self.has_room().await {
+            let idle = IdleSince::now();
+            let task = self.running.spawn(connection::serve(stream, process, reach.clone(), idle.clone()));
+            self.seats.push(Seat { idle, task });
+            return;
+        } else {
+            format!("{MOST_CLIENTS} clients are connected, and all of them are busy")
+        };
+        // Nothing was written before, so there is room for a line.
+        let line = Reply::refused(why).to_line();
+        let _ = timeout(NO_ROOM, stream.write_all(line.as_bytes())).await;
+    }
+
+    /// Whether there is room for one more. Idle clients must not keep others out, so the one that has been idle for longest
+    /// leaves; those that never sent a request go first.
+    async fn has_room(&mut self) -> bool {
+        self.seats.retain(|seat| !seat.task.is_finished());
+        if self.running.len() >= MOST_CLIENTS {
+            let idle = self.seats.iter().filter_map(|seat| Some((seat.idle.get()?, seat)));
+            let Some((_, longest)) = idle.min_by_key(|(since, _)| *since) else { return false };
+            tracing::info!("an idle client of the control socket was left: another one needed its place");
+            longest.task.abort();
+        }
+        while self.running.len() >= MOST_CLIENTS && self.running.join_next().await.is_some() {}
+        true
+    }
 }

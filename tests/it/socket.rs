@@ -456,17 +456,40 @@ fn clients_that_are_stuck_hold_nobody() {
 }
 
 #[test]
-fn there_is_a_limit_to_clients_and_whoever_leaves_makes_room() {
+fn idle_clients_keep_nobody_out_and_those_who_watch_stay() {
     let (project, session) = working("");
-    let status = r#"{"v":1,"do":"status"}"#;
-    let mut peers: Vec<Peer> = (0..creel::control::socket::MOST_CLIENTS).map(|_| Peer::of(&project)).collect();
-    for peer in &mut peers {
-        assert_eq!(peer.ask(status)["ok"], true);
+    let mut watcher = Peer::of(&project);
+    assert_eq!(watcher.ask(r#"{"v":1,"do":"watch","from":1}"#)["ok"], true);
+    let mut asked = Peer::of(&project);
+    assert_eq!(asked.ask(r#"{"v":1,"do":"status"}"#)["ok"], true);
+    let mut silent: Vec<Peer> = (0..creel::control::socket::MOST_CLIENTS).map(|_| Peer::of(&project)).collect();
+    assert_eq!(project.creel(&["status"]).code, 0);
+    project.does(&["pause"]);
+    assert!(silent[0].is_closed(), "who was idle for longest has left");
+    assert_eq!(asked.ask(r#"{"v":1,"do":"status"}"#)["ok"], true, "who never asked leaves before those who did");
+    for peer in &mut silent[64..] {
+        assert_eq!(peer.ask(r#"{"v":1,"do":"status"}"#)["ok"], true);
     }
-    assert_eq!(Peer::of(&project).line().expect("a word")["error"], "128 clients are connected already");
-    project.refuses(&["pause"], "128 clients are connected already");
+    let fresh: Vec<Peer> = (0..creel::control::socket::MOST_CLIENTS).map(|_| Peer::of(&project)).collect();
+    project.does(&["unpause"]);
+    while watcher.line().expect("it still watches")["kind"] != "unpaused" {}
+    drop((silent, fresh));
+    project.does(&["stop", "--now"]);
+    session.end();
+}
+
+#[test]
+fn those_who_watch_leave_room_for_commands() {
+    let (project, session) = working("");
+    let watch = r#"{"v":1,"do":"watch","from":1}"#;
+    let mut peers: Vec<Peer> = (0..creel::control::socket::MOST_WATCHERS).map(|_| Peer::of(&project)).collect();
+    for peer in &mut peers {
+        assert_eq!(peer.ask(watch)["ok"], true);
+    }
+    assert_eq!(Peer::of(&project).ask(watch)["error"], "112 clients watch this session already");
+    assert_eq!(project.creel(&["status"]).code, 0);
     drop(peers);
-    until("there is room", || project.creel(&["status"]).code == 0);
+    until("there is room", || Peer::of(&project).ask(watch)["ok"] == true);
     project.does(&["stop", "--now"]);
     session.end();
 }

@@ -3,7 +3,12 @@
 //! # Invariants
 //! - A client holds nobody but itself: what it sends is limited, and whoever does not read is left.
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{
+    io,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
@@ -12,6 +17,7 @@ use tokio::{
         unix::{OwnedReadHalf, OwnedWriteHalf},
     },
     sync::{
+        OwnedSemaphorePermit, Semaphore,
         broadcast::{self, error::RecvError},
         watch,
     },
@@ -19,6 +25,7 @@ use tokio::{
 };
 
 use super::{
+    MOST_WATCHERS,
     answer::{Answer, answer},
     ledger::Desk,
     message::{self, Asides, LONGEST, Reply, Request, aside::Aside},
@@ -46,6 +53,35 @@ pub(super) struct Reach {
     pub(super) nats: Option<watch::Receiver<Link>>,
     /// The session's id.
     pub(super) session: String,
+    /// Room for those who watch.
+    pub(super) watches: Arc<Semaphore>,
+}
+
+/// Since when a client is idle; nothing, while its request is answered, or while it watches. A client that never sent a
+/// request sorts before all that did.
+#[derive(Debug, Clone)]
+pub(super) struct IdleSince(Arc<Mutex<Option<(HasAsked, Instant)>>>);
+
+/// Whether a client has sent a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum HasAsked {
+    Never,
+    Before,
+}
+
+impl IdleSince {
+    /// A client that has just connected.
+    pub(super) fn now() -> Self {
+        Self(Arc::new(Mutex::new(Some((HasAsked::Never, Instant::now())))))
+    }
+
+    pub(super) fn get(&self) -> Option<(HasAsked, Instant)> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, since: Option<(HasAsked, Instant)>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = since;
+    }
 }
 
 /// A client.
@@ -55,6 +91,7 @@ struct Connection {
     reach: Reach,
     /// Whose process it is, if it is one of the session's own.
     process: Option<By>,
+    idle: IdleSince,
 }
 
 /// What came from a client.
@@ -65,9 +102,9 @@ enum Heard {
 }
 
 /// Talks with a client until one of the two has enough.
-pub(super) async fn serve(stream: UnixStream, process: Option<By>, reach: Reach) {
+pub(super) async fn serve(stream: UnixStream, process: Option<By>, reach: Reach, idle: IdleSince) {
     let (reader, writer) = stream.into_split();
-    let connection = Connection { reader: BufReader::new(reader), writer, reach, process };
+    let connection = Connection { reader: BufReader::new(reader), writer, reach, process, idle };
     if let Err(error) = connection.talk().await {
         tracing::info!("a client of the control socket was left: {error}");
     }
@@ -91,13 +128,15 @@ impl Connection {
                 }
                 Heard::Nothing => return Ok(()),
             };
+            self.idle.set(None);
             match message::read(&line) {
                 Ok((caller, request)) => match self.answer(caller, request).await {
                     Next::Say(reply) => self.say(&reply).await?,
-                    Next::Watch(tail, aside) => return self.watch(tail, aside).await,
+                    Next::Watch(tail, aside, _room) => return self.watch(tail, aside).await,
                 },
                 Err(why) => self.say(&Reply::refused(why)).await?,
             }
+            self.idle.set(Some((HasAsked::Before, Instant::now())));
         }
     }
 
@@ -115,17 +154,20 @@ impl Connection {
     }
 
     async fn answer(&self, caller: Caller, request: Request) -> Next {
-        let Reach { handle, desk, journal, live, nats, session } = &self.reach;
+        let Reach { handle, desk, journal, live, nats, session, watches } = &self.reach;
         match answer(handle, desk, caller.on_socket(self.process, session), request).await {
             Answer::Say(reply) => Next::Say(reply),
             Answer::Watch(from, asides) => {
+                let Ok(room) = Arc::clone(watches).try_acquire_owned() else {
+                    return Next::Say(Reply::refused(format!("{MOST_WATCHERS} clients watch this session already")));
+                };
                 let from = from.unwrap_or(*desk.news.borrow() + 1);
                 let aside = match asides {
                     Asides::Wanted => Overhearing::new(live, nats.as_ref()),
                     Asides::Unwanted => Overhearing::default(),
                 };
                 match Tail::open(journal, from) {
-                    Ok(tail) => Next::Watch(tail, aside),
+                    Ok(tail) => Next::Watch(tail, aside, room),
                     Err(error) => Next::Say(Reply::refused(format!("the journal cannot be read: {error}"))),
                 }
             }
@@ -170,7 +212,7 @@ impl Connection {
 /// What follows from a request.
 enum Next {
     Say(Reply),
-    Watch(Tail, Overhearing),
+    Watch(Tail, Overhearing, OwnedSemaphorePermit),
 }
 
 /// Hears what is no record, as far as it is wanted and there.
