@@ -270,25 +270,36 @@ impl Queued {
 }
 
 impl Upshot {
-    /// What came of a session that is over, or that waits for somebody who is not there.
+    /// What came of a session that is over, or that waits for a person. The reason names the check that failed: whoever
+    /// reads it in the queue does not have the session at hand.
     pub fn of(session: &State) -> Self {
         let Some(outcome) = session.outcome() else {
             let gate = session.gates.open.as_ref().map_or("a gate", |gate| gate.reason.as_str());
             return Self::Stuck(format!("it waits for a person: {gate}"));
         };
         let reason = session.ending.as_ref().map_or("", |ending| ending.reason.as_str());
+        let rules = failed_rules(session);
         match outcome {
             Outcome::Complete => Self::Done(end_of(&session.turns.said)),
             // Somebody else would build on what no check has passed.
-            Outcome::Forced => Self::Stuck(format!("its checks did not pass: {reason}")),
-            Outcome::Limit => {
-                Self::Stuck(format!("no iterations are left, and the agent did not say that it is done: {reason}"))
+            Outcome::Forced => {
+                let check = session.iterations.forced_past.as_deref().unwrap_or(reason);
+                Self::Stuck(format!("its checks did not pass: {check}{rules}"))
             }
+            Outcome::Limit => Self::Stuck(format!(
+                "no iterations are left, and the agent did not say that it is done: {reason}{rules}"
+            )),
             Outcome::Escalated | Outcome::Aborted | Outcome::Failed | Outcome::Cancelled => {
-                Self::Stuck(reason.to_owned())
+                Self::Stuck(format!("{reason}{rules}"))
             }
         }
     }
+}
+
+/// The rules that did not pass, each with what it said, as the end of a sentence.
+fn failed_rules(session: &State) -> String {
+    let failed = session.stop.failed_rules.iter();
+    failed.map(|rule| format!("; the rule `{}` failed: {}", rule.rule_name, rule.message.trim())).collect()
 }
 
 /// The start of a reason, which says what it is about.

@@ -136,6 +136,8 @@ pub struct Iterations {
     pub files: Vec<String>,
     /// How the last completed one ended.
     pub last: Option<IterationOutcome>,
+    /// The check that the last forced one did not pass, and why, in words.
+    pub forced_past: Option<String>,
     /// A raised limit, given when the session was resumed.
     pub raised_limit: Option<u32>,
 }

@@ -30,6 +30,7 @@ use serde_json::{Map, Value};
 
 use super::time::At;
 use checkpoint::Kept;
+use context::RuleOutcome;
 use guard::Guards;
 use loops::AgentLoop;
 use registry::Registered;
@@ -114,6 +115,8 @@ pub struct StopBook {
     pub escalated: Option<(String, String, String)>,
     /// The tasks that the last escalation blocked, which go on when a person says so.
     pub blocked: Vec<String>,
+    /// The rules of the session that failed when they were last checked.
+    pub failed_rules: Vec<RuleOutcome>,
     /// The last number given to a hook or a loop.
     pub last: u32,
 }

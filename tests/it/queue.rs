@@ -210,7 +210,7 @@ fn sessions_that_do_not_complete_block_their_task_and_say_why() {
     let server = NatsServer::start();
     let script = "turns:\n  - { when: Forget, say: 'I forgot.' }\n  - { when: Forget, say: 'Again.' }\n  - { when: Forget, say: 'Once more.' }\n\
                   otherwise: { say: 'Red. <promise>COMPLETE</promise>' }\n";
-    let rest = "max_hook_retries: 0\nhooks: { stop: [{ command: '[ ! -e red ] || exit 2', name: tests }] }";
+    let rest = "max_hook_retries: 0\nhooks: { stop: [{ command: '[ ! -e red ] || { echo 3 tests failed >&2; exit 2; }', name: tests }] }";
     let here = machine(&server, rest, "").file("s.yaml", script);
     here.queue(&["add", "Forget to say that it is done", "--id", "limit"]);
     assert_eq!(here.drain(&[]).code, 0);
@@ -219,7 +219,23 @@ fn sessions_that_do_not_complete_block_their_task_and_say_why() {
     here.write("red", "");
     here.queue(&["add", "Leave it red", "--id", "forced"]);
     assert_eq!(here.drain(&[]).code, 0);
-    assert!(reason("forced").starts_with("its checks did not pass"), "{}", reason("forced"));
+    assert_eq!(
+        reason("forced"),
+        "its checks did not pass: the hook `tests` still blocks after 0 retries: 3 tests failed"
+    );
+}
+
+#[test]
+fn a_blocked_task_names_the_rule_that_failed_and_its_reason() {
+    let server = NatsServer::start();
+    let rest =
+        "stop: { hooks: [validation], rules: [{ name: lint, type: command, command: 'echo 7 lints >&2; exit 1' }] }";
+    let here = machine(&server, rest, "otherwise: { say: 'It is good.' }\n");
+    here.queue(&["add", "Leave it ugly", "--id", "rule"]);
+    assert_eq!(here.drain(&[]).code, 0);
+    let said = here.queued("rule")["reason"].as_str().unwrap_or_default().to_owned();
+    assert!(said.contains("; the rule `lint` failed: ") && said.contains("7 lints"), "{said}");
+    assert!(here.queue(&["show", "rule"]).out.contains("the rule `lint` failed"));
 }
 
 #[test]

@@ -472,7 +472,7 @@ impl State {
                     dispatch.seen = gate.items;
                 }
             }
-            About::RetryLimit => self.limit_answered(choice),
+            About::RetryLimit => self.limit_answered(choice, &gate.reason),
             About::Escalation if matches!(self.phase, Phase::Escalated(_)) => {
                 self.phase = Phase::Between;
                 self.looked_at();
@@ -493,9 +493,10 @@ impl State {
         self.phase = Phase::Exit(Ending::undelivered(outcome, reason));
     }
 
-    fn limit_answered(&mut self, choice: Choice) {
+    fn limit_answered(&mut self, choice: Choice, reason: &str) {
         match choice {
             Choice::Ignore => {
+                self.iterations.forced_past = Some(reason.to_owned());
                 self.hold_what_stop_hooks_piped();
                 self.phase = Phase::Settled(IterationOutcome::Forced);
             }

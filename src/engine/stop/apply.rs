@@ -35,6 +35,10 @@ impl State {
             }
             Event::RuleChecked { run, rule, passed, message, of, .. } => {
                 let outcome = RuleOutcome { rule_name: rule.clone(), passed: *passed, message: message.clone() };
+                if of.is_none() {
+                    self.stop.failed_rules.retain(|failed| failed.rule_name != *rule);
+                    self.stop.failed_rules.extend((!passed).then(|| outcome.clone()));
+                }
                 if let Some(judging) = self.judging_mut(of.as_deref()) {
                     judging.rule_checked(*run, outcome);
                 }
