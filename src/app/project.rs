@@ -28,9 +28,12 @@ impl Project {
     pub(super) fn load(args: &ConfigArgs) -> Result<Self> {
         let here = here()?;
         let Some(path) = args.config.clone().map(|path| here.join(path)).or_else(|| paths::find(&here)) else {
+            refuse_links(&here)?;
             let settings = config::without_config(paths::agents_file().as_deref())?;
             return Ok(Self { root: here, settings });
         };
+        // Before the config is read: it may lie there.
+        refuse_links(&paths::project_root(&path))?;
         let settings = config::load(&path, paths::agents_file().as_deref())?;
         if !settings.warnings.is_empty() {
             say(&config::render(&settings.warnings));
@@ -80,8 +83,16 @@ pub(super) fn sessions_of(args: &ConfigArgs) -> Result<(PathBuf, Sessions)> {
     let config = args.config.as_ref().map(|path| here.join(path)).or_else(|| paths::find(&here));
     let root = config.map_or_else(|| nearest_with_sessions(&here), |config| paths::project_root(&config));
     let root = root.canonicalize().unwrap_or(root);
-    let sessions = Sessions::of(&root);
-    Ok((root, sessions))
+    Ok((root.clone(), refuse_links(&root)?))
+}
+
+/// The sessions of a project whose `.creel` is no link.
+fn refuse_links(root: &Path) -> Result<Sessions> {
+    let sessions = Sessions::of(root);
+    match sessions.refuse_links() {
+        Ok(()) => Ok(sessions),
+        Err(error) => Err(Failure::usage(error.to_string())),
+    }
 }
 
 /// A session can be run without a config; then its folder shows where the project is.

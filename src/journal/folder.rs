@@ -51,12 +51,24 @@ pub(super) fn has_records(file: &fs::File) -> bool {
 impl Sessions {
     /// The sessions of the project in this folder.
     pub fn of(project: &Path) -> Self {
-        Self { root: project.join(".creel").join("sessions") }
+        Self { root: project.join(open::OURS).join("sessions") }
     }
 
     /// The sessions beside this one.
     pub fn around(folder: &Folder) -> Self {
         Self { root: folder.path.parent().unwrap_or(&folder.path).to_owned() }
+    }
+
+    /// Refuses to work behind a link: what comes with a clone must not decide where sessions are read and written.
+    pub fn refuse_links(&self) -> io::Result<()> {
+        let above = self.root.parent().filter(|above| above.file_name().is_some_and(|name| name == open::OURS));
+        for folder in above.into_iter().chain([self.root.as_path()]) {
+            match open::no_link(folder) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                checked => checked?,
+            }
+        }
+        Ok(())
     }
 
     /// The folder of a session, whether or not it exists.
@@ -66,6 +78,7 @@ impl Sessions {
 
     /// All sessions that have a journal, latest change first.
     pub fn list(&self) -> io::Result<Vec<Folder>> {
+        self.refuse_links()?;
         let entries = match fs::read_dir(&self.root) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -119,6 +132,7 @@ impl Folder {
     /// Makes the folder, and keeps it out of version control: what agents and hooks print may be private.
     pub(super) fn create(&self) -> io::Result<()> {
         let root = self.path.parent().unwrap_or(&self.path);
+        Sessions::around(self).refuse_links()?;
         fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(root)?;
         let ignore = fs::OpenOptions::new().write(true).create_new(true).open(root.join(".gitignore"));
         match ignore {

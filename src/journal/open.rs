@@ -1,7 +1,7 @@
 //! Opening what lies in a session's folder, which may have come with a clone.
 //!
 //! # Invariants
-//! - No link is followed: not one in place of a file, and not one in place of the session's folder.
+//! - No link is followed: not one in place of a file, of the session's folder, or of `.creel`.
 //! - Only regular files are opened: a pipe holds nobody.
 //! - What is replaced is there as a whole, the old or the new.
 
@@ -17,6 +17,9 @@ use rustix::{
     fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, renameat, statat, unlinkat},
     io::Errno,
 };
+
+/// The folder of a project in which everything of creel's lies.
+pub(super) const OURS: &str = ".creel";
 
 /// How much of a file that holds a line is read.
 const A_LINE: u64 = 64 << 10;
@@ -64,19 +67,31 @@ fn folder_of(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     Ok((is_folder(folder)?, name))
 }
 
-/// Makes sure that a folder is one, and no link to one.
+/// Makes sure that a folder is one, and no link to one. Of a session's folder, the same holds for `.creel` and `sessions`
+/// above it: a clone could bring those as links to anywhere.
 pub(super) fn is_folder(path: &Path) -> io::Result<OwnedFd> {
+    let is_ours = |path: &Path| path.file_name().is_some_and(|name| name == OURS);
+    let above = if path.ancestors().nth(2).is_some_and(is_ours) { 2 } else { 0 };
+    path.ancestors().skip(1).take(above).try_for_each(no_link)?;
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(CWD, path, flags, Mode::empty()).map_err(|error| why_not(CWD, path.as_os_str(), error))
+}
+
+/// Refuses a path that is a link.
+pub(super) fn no_link(path: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(path)?.is_symlink() { Err(not_followed(path)) } else { Ok(()) }
 }
 
 /// Systems differ in how they refuse a link.
 fn why_not(folder: impl AsFd, name: &OsStr, error: Errno) -> io::Error {
     let meta = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
     let is_link = meta.is_ok_and(|meta| FileType::from_raw_mode(meta.st_mode) == FileType::Symlink);
-    if is_link { not_followed() } else { error.into() }
+    if is_link { not_followed(Path::new(name)) } else { error.into() }
 }
 
-fn not_followed() -> io::Error {
-    io::Error::other("it is a link, or in a folder that is one, and links are not followed here")
+fn not_followed(path: &Path) -> io::Error {
+    io::Error::other(format!(
+        "{} is a symbolic link, and creel follows no links to what it keeps. Replace it with what it points to, or remove it",
+        path.display()
+    ))
 }

@@ -24,6 +24,7 @@ mod kills;
 mod known_agents;
 mod leaving;
 mod lines;
+mod links;
 mod mcp;
 mod mcp_agents;
 mod mcp_loops;

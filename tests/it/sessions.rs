@@ -215,7 +215,7 @@ fn no_link_is_taken_for_a_session_or_for_a_part_of_one() {
     for name in ["note", "zero", "new", "folder", "outputs"] {
         let refused = project.creel(&["run", "--headless", "--trust", "-s", name]);
         assert_eq!(refused.code, 1, "{name}: {}", refused.err);
-        assert!(refused.err.contains("it is a link"), "{name}: {}", refused.err);
+        assert!(refused.err.contains("is a symbolic link"), "{name}: {}", refused.err);
     }
     assert_eq!(project.read("../elsewhere/note"), "one\ntwo");
     assert_eq!(fs::read_dir(elsewhere).expect("a folder").count(), 1, "nothing was made there");
