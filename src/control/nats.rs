@@ -15,6 +15,7 @@ pub mod board;
 pub mod command;
 pub mod connection;
 mod copy_dir;
+mod deadline;
 mod handover;
 mod leftovers;
 pub mod line;
@@ -101,6 +102,8 @@ struct Station {
     watched: tokio::time::Instant,
     /// Whether it was told that the queue is not reached.
     queue_warned: bool,
+    /// Whether it was told that the list of sessions has too few replicas.
+    replicas_warned: bool,
     /// Its folder.
     folder: PathBuf,
     /// How the session was when it ended.
@@ -157,6 +160,7 @@ impl Uplink {
             live,
             watched: tokio::time::Instant::now(),
             queue_warned: false,
+            replicas_warned: false,
             folder: of.path,
             ended,
             warned: Warned::default(),
@@ -267,13 +271,19 @@ impl Station {
         let largest = store.largest(client.server_info().max_payload)?;
         let news = desk.news.clone();
         let mut sender = Sender { client, store: &store, outbox, subjects, session, id, holdings, largest, link };
-        let roster = Roster::new(&nats.prefix, client, &jetstream);
+        let roster = Roster::new(nats, client, &jetstream);
         let post = Post { client, store: &store, nats, largest };
         let sending = async { tokio::try_join!(sender.run(news), post.send_all(sessions, session)) };
         tokio::pin!(sending);
         let hearing = ear.listen(client, &store, desk);
         tokio::pin!(hearing);
-        let signing = roster.keep(id, desk);
+        let replicas_warned = &mut self.replicas_warned;
+        let mut warn = |why: String| {
+            if !std::mem::replace(replicas_warned, true) {
+                handle.warn(format!("a lost NATS server can take the list of sessions with it: {why}"));
+            }
+        };
+        let signing = roster.keep(id, desk, &mut warn);
         tokio::pin!(signing);
         let stage = Stage { client, subjects, id, desk, live: &self.live, folder: &self.folder, largest };
         let showing = stage.show(&mut self.watched);

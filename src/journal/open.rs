@@ -7,7 +7,7 @@
 
 use std::{
     ffi::OsStr,
-    fs::File,
+    fs::{self, File},
     io::{self, Read as _, Write as _},
     os::fd::{AsFd, OwnedFd},
     path::Path,

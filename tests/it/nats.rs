@@ -442,7 +442,9 @@ fn commands_by_request_mean_what_they_mean_on_the_socket() {
     session.wait_for("prompt_sent");
     until_sent(&project);
     let ask = |line: &str| server.ask("creel.commands.s", line);
-    assert_eq!(ask(r#"{"v":1,"do":"pause"}"#), json!({ "v": 1, "ok": true }));
+    let paused = ask(r#"{"v":1,"do":"pause"}"#);
+    assert_eq!(paused, json!({ "v": 1, "ok": true, "at": &paused["at"] }));
+    assert!(paused["at"].is_string(), "every reply tells the session's clock");
     assert_eq!(ask(r#"{"v":1,"do":"pause"}"#)["error"], "the session is paused already");
     assert_eq!(ask(r#"{"v":1,"do":"status"}"#)["status"]["paused"], true);
     assert_eq!(ask(r#"{"v":1,"do":"unpause","by":"tui"}"#)["ok"], true);

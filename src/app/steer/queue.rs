@@ -48,6 +48,9 @@ impl Reached {
             let jetstream = jetstream::new(server.client.clone());
             Queue::open(&jetstream, &server.nats, LEASE).await
         })?;
+        if let Some(why) = queue.missing_replicas() {
+            say(&format!("creel: a lost NATS server can take the queue with it: {why}"));
+        }
         Ok(Self { server, queue })
     }
 

@@ -54,7 +54,7 @@ pub static NATS: Shape = Shape {
         },
         Field {
             name: "replicas",
-            doc: "How many servers keep a copy of the stream.",
+            doc: "How many servers of a cluster keep a copy of the stream, of the list of sessions and of the queue.",
             ty: Type::Integer(1, 5),
             default: Default::Int(1),
         },

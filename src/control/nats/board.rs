@@ -121,8 +121,14 @@ impl Board {
     /// The board; makes it, if there is none.
     pub async fn open(jetstream: &Context, nats: &Nats) -> Result<Self, Trouble> {
         let bucket = bucket(&nats.prefix);
-        let store = store::ensured(jetstream, store::bucket(&bucket, Duration::ZERO, nats.stream.replicas)).await?;
+        let wanted = store::bucket(&bucket, Duration::ZERO, nats.stream.replicas);
+        let store = store::ensured_replicas(jetstream, wanted).await?;
         Ok(Self { jetstream: jetstream.clone(), store: store.into(), bucket })
+    }
+
+    /// Why the server keeps fewer replicas than the config says, if it does.
+    pub fn missing_replicas(&self) -> Option<&str> {
+        self.store.differences.first().map(String::as_str)
     }
 
     fn subject(&self, tokens: &str) -> String {
@@ -202,11 +208,10 @@ impl Board {
         Ok(None)
     }
 
-    /// All tasks, in the order in which they changed last.
+    /// All tasks, in the order in which they changed last, as far as they can be understood.
     pub async fn all(&self) -> Result<Vec<Queued>, Trouble> {
-        let mut all: Vec<Seen> = self.changes("").await?.all().await?.into_values().collect();
-        all.sort_by_key(|seen| seen.revision);
-        Ok(all.into_iter().map(|seen| seen.task).collect())
+        let last = self.store.last_of_each(self.subject(">")).await?;
+        Ok(last.iter().filter_map(|message| serde_json::from_slice(&message.payload).ok()).collect())
     }
 
     /// What changes; only of the session of that id, if there is one.

@@ -2,6 +2,7 @@
 //!
 //! # Invariants
 //! - A command means what it means on the control socket, and is answered in the same words.
+//! - A command past its deadline is refused: the client that sent it has given up.
 //! - A completion counts once, however often it is told: the session knows which tasks were completed. One that was
 //!   published while the server was away is found in the stream.
 //! - What a session itself recorded is not told to it again.
@@ -15,6 +16,7 @@ use serde_json::Value;
 
 use super::{
     connection::Trouble,
+    deadline::{self, Refusal, TimedReply},
     store::{Store, header},
     subject::{SESSION, Subjects},
 };
@@ -31,7 +33,7 @@ use crate::{
         tasks::command::{Completion, TaskCommand},
         time::At,
     },
-    runtime::Handle,
+    runtime::{Handle, now},
 };
 
 /// How many unreadable completions a session is warned of: whoever floods it with them need not fill its journal.
@@ -113,9 +115,12 @@ impl Ear {
         if meant.is_some_and(|id| id != self.id) {
             return Ok(());
         }
+        if let Err(late) = deadline::check(&asked.payload, now()) {
+            return say(client, asked.reply, late.reply(), late.refusal()).await;
+        }
         let (caller, request) = match read(&asked.payload) {
             Ok(read) => read,
-            Err(why) => return say(client, asked.reply, &Reply::refused(why)).await,
+            Err(why) => return say(client, asked.reply, Reply::refused(why), None).await,
         };
         let (client, desk, handle, events) =
             (client.clone(), desk.clone(), self.handle.clone(), self.subjects.events());
@@ -127,7 +132,7 @@ impl Ear {
                     Reply::refused(format!("records are not told here: they are in the stream, under {events}"))
                 }
             };
-            say(&client, asked.reply, &reply).await
+            say(&client, asked.reply, reply, None).await
         };
         if lasts {
             // Whoever asks for something else meanwhile is not kept waiting.
@@ -202,14 +207,18 @@ fn read(line: &[u8]) -> Result<(Caller, Request), String> {
 }
 
 /// Says what became of a request, if somebody wants to know.
-async fn say(client: &Client, to: Option<Subject>, reply: &Reply) -> Result<(), Trouble> {
+async fn say(client: &Client, to: Option<Subject>, reply: Reply, refusal: Option<Refusal>) -> Result<(), Trouble> {
     let Some(to) = to else { return Ok(()) };
-    let (line, most) = (reply.to_line(), client.server_info().max_payload);
-    let too_long = || {
-        format!("the answer has {} bytes, and the NATS server takes {most}; ask on the session's machine", line.len())
-    };
-    let line = if line.len() > most { Reply::refused(too_long()).to_line() } else { line.clone() };
-    let said = client.publish(to, line.trim_end().to_owned().into()).await;
+    let most = client.server_info().max_payload;
+    let json = |reply| TimedReply::at(reply, refusal, now()).to_json();
+    let mut line = json(reply);
+    if line.len() > most {
+        let length = line.len();
+        line = json(Reply::refused(format!(
+            "the answer has {length} bytes, and the NATS server takes {most}; ask on the session's machine"
+        )));
+    }
+    let said = client.publish(to, line.into()).await;
     said.map_err(|error| Trouble(format!("cannot answer: {error}")))
 }
 

@@ -98,6 +98,9 @@ impl Handover<'_> {
             known.tasks = self.tasks().await;
         }
         let mut queue = Queue::open(self.jetstream, self.nats, LEASE).await?;
+        if let Some(why) = queue.missing_replicas() {
+            tracing::warn!("nats: a lost server can take the queue with it: {why}");
+        }
         let mut changes = queue.board.changes(self.id).await?;
         self.catch_up(&mut queue, &mut known, &mut changes).await?;
         loop {

@@ -144,7 +144,7 @@ impl Line {
             max_messages: -1,
             ..Config::default()
         };
-        let store = store::ensured(jetstream, wanted).await?;
+        let store = store::ensured_replicas(jetstream, wanted).await?;
         store.takes(&subjects(&nats.prefix))?;
         let retention = store.stream.cached_info().config.retention;
         if retention != RetentionPolicy::WorkQueue {
@@ -153,6 +153,11 @@ impl Line {
         }
         let prefix = subject::queue(&nats.prefix);
         Ok(Self { jetstream: jetstream.clone(), store, prefix, lease, rows: BTreeMap::new(), taken: 0 })
+    }
+
+    /// Why the server keeps fewer replicas than the config says, if it does.
+    pub fn missing_replicas(&self) -> Option<&str> {
+        self.store.differences.first().map(String::as_str)
     }
 
     /// The place of a task.

@@ -74,6 +74,12 @@ impl Queue {
         Ok(Self { board, line })
     }
 
+    /// Why a lost server may take the queue with it, though the config asks for more replicas.
+    pub fn missing_replicas(&self) -> Option<String> {
+        let all: Vec<&str> = self.board.missing_replicas().into_iter().chain(self.line.missing_replicas()).collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+
     /// Adds a task; one without a name gets the next number.
     pub async fn add(&mut self, order: Order, at: At) -> Result<Seen, AskError> {
         // It has a name later.

@@ -1,11 +1,15 @@
 //! Which sessions there are on which machines: a sign of life from each, in a bucket that forgets.
 //!
 //! # Invariants
+//! - A session is listed once, whatever it does meanwhile.
 //! - A session that is gone without a word is seen by its last sign, and is forgotten after a day.
 
-use std::{cell::Cell, time::Duration};
+use std::{cell::Cell, sync::Arc, time::Duration};
 
-use async_nats::{Client, jetstream::Context};
+use async_nats::{
+    Client,
+    jetstream::{Context, message::StreamMessage},
+};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -14,6 +18,7 @@ use super::{
     subject::is_plain,
 };
 use crate::{
+    config::Nats,
     control::{
         caller::host,
         socket::{
@@ -69,7 +74,7 @@ fn key(prefix: &str, session: &str, id: &str) -> String {
 
 /// Where signs are given.
 pub(super) struct Roster<'a> {
-    prefix: &'a str,
+    nats: &'a Nats,
     client: &'a Client,
     jetstream: &'a Context,
     /// Whether the bucket is there.
@@ -77,15 +82,16 @@ pub(super) struct Roster<'a> {
 }
 
 impl<'a> Roster<'a> {
-    pub(super) const fn new(prefix: &'a str, client: &'a Client, jetstream: &'a Context) -> Self {
-        Self { prefix, client, jetstream, is_open: Cell::new(false) }
+    pub(super) const fn new(nats: &'a Nats, client: &'a Client, jetstream: &'a Context) -> Self {
+        Self { nats, client, jetstream, is_open: Cell::new(false) }
     }
 
-    /// Gives signs of life as long as it is asked to. A server that does not keep them is no trouble: records matter.
-    pub(super) async fn keep(&self, id: &str, desk: &Desk) {
-        if let Err(Trouble(why)) = self.open().await {
+    /// Gives signs of life as long as it is asked to. A server that does not keep them is no trouble: records matter. It may
+    /// keep them later, when a cluster has a leader again.
+    pub(super) async fn keep(&self, id: &str, desk: &Desk, warn: &mut impl FnMut(String)) {
+        while let Err(Trouble(why)) = self.open(warn).await {
             tracing::warn!("nats: no list of sessions: {why}");
-            std::future::pending::<()>().await;
+            tokio::time::sleep(EVERY).await;
         }
         let mut news = desk.news.clone();
         loop {
@@ -102,7 +108,7 @@ impl<'a> Roster<'a> {
 
     /// Gives a sign.
     pub(super) async fn give(&self, id: &str, status: Status) {
-        let subject = key(self.prefix, &status.session, id);
+        let subject = key(&self.nats.prefix, &status.session, id);
         let sign = Sign { host: host(), id: id.to_owned(), seen: rfc3339(now()), status };
         let text = serde_json::to_vec(&sign).expect("a sign has no keys that are not text");
         // It may be too late, or too early: there is always a next one.
@@ -111,7 +117,7 @@ impl<'a> Roster<'a> {
 
     /// Gives the last sign. A session may be over before it could give any.
     pub(super) async fn give_last(&self, id: &str, status: Status) {
-        if let Err(Trouble(why)) = self.open().await {
+        if let Err(Trouble(why)) = self.open(&mut drop).await {
             tracing::warn!("nats: no list of sessions: {why}");
         }
         self.give(id, status).await;
@@ -119,11 +125,12 @@ impl<'a> Roster<'a> {
     }
 
     /// Makes the bucket, if there is none. It is looked for once: whoever leaves need not wait for that.
-    async fn open(&self) -> Result<(), Trouble> {
+    async fn open(&self, warn: &mut impl FnMut(String)) -> Result<(), Trouble> {
         if !self.is_open.get() {
-            let config = store::bucket(&bucket(self.prefix), REMEMBERED, 1);
-            store::ensured(self.jetstream, config).await?;
+            let wanted = store::bucket(&bucket(&self.nats.prefix), REMEMBERED, self.nats.stream.replicas);
+            let store = store::ensured_replicas(self.jetstream, wanted).await?;
             self.is_open.set(true);
+            store.differences.into_iter().for_each(warn);
         }
         Ok(())
     }
@@ -134,15 +141,16 @@ pub async fn signs(jetstream: &Context, prefix: &str) -> Result<Vec<Sign>, Troub
     let bucket = bucket(prefix);
     // A server that no session was told to has none.
     let Some(stream) = store::found(jetstream, &format!("KV_{bucket}")).await? else { return Ok(Vec::new()) };
-    let store = Store::of(stream);
-    let (subject, mut from) = (format!("$KV.{bucket}.>"), 1);
-    let mut signs: Vec<Sign> = Vec::new();
-    while let Some(message) = store.next_of(&subject, from).await? {
-        from = message.sequence + 1;
-        // A newer creel may say it in other words. Anybody can write there: a name that creel does not give is none.
-        let sign = serde_json::from_slice::<Sign>(&message.payload).ok();
-        signs.extend(sign.filter(|sign| is_plain(&sign.status.session) && is_plain(&sign.id)));
-    }
-    signs.sort_by(|one, other| other.seen.cmp(&one.seen));
+    let last = Arc::new(Store::of(stream)).last_of_each(format!("$KV.{bucket}.>")).await?;
+    let mut signs: Vec<Sign> = last.iter().filter_map(|message| sign(message, prefix)).collect();
+    signs.sort_by(|one, other| other.seen.cmp(&one.seen).then_with(|| one.id.cmp(&other.id)));
     Ok(signs)
+}
+
+/// The sign of a message. Every program can write there: a sign of another session, or of a name that creel does not give, is
+/// none, and a newer creel may say it in other words.
+fn sign(message: &StreamMessage, prefix: &str) -> Option<Sign> {
+    let sign = serde_json::from_slice::<Sign>(&message.payload).ok()?;
+    let is_plain = is_plain(&sign.status.session) && is_plain(&sign.id);
+    (is_plain && key(prefix, &sign.status.session, &sign.id) == message.subject.as_str()).then_some(sign)
 }

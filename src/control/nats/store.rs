@@ -1,39 +1,35 @@
 //! The stream that keeps the records, and what it has of a session.
 //!
 //! # Invariants
-//! - A stream that exists is used as it is; what is different from the config is told, and nothing is changed.
 //! - What the stream has is read from the stream: the place that was kept says only from where on to look.
+
+mod provision;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::Duration,
+    sync::Arc,
 };
 
 use async_nats::{
     HeaderMap,
     jetstream::{
-        Context, ErrorCode,
-        context::{CreateStreamErrorKind, GetStreamErrorKind},
         message::StreamMessage,
-        stream::{
-            Config, DiscardPolicy, LastRawMessageErrorKind, RawMessageErrorKind, RetentionPolicy, StorageType, Stream,
-        },
+        stream::{Config, LastRawMessageErrorKind, RawMessageErrorKind, Stream},
     },
 };
 use futures_core::Stream as _;
+use tokio::task::JoinSet;
 
 use super::{
     connection::Trouble,
-    subject::{MESSAGE_ID, PART, SESSION, Subjects, all_events},
+    subject::{MESSAGE_ID, PART, SESSION, Subjects},
 };
-use crate::{
-    config::Nats,
-    engine::time::Span,
-    journal::outbox::{Names, Place},
-};
+use crate::journal::outbox::{Names, Place};
+use provision::covers;
+pub use provision::{bucket, ensured_replicas, find, found, open};
 
-/// How long the server itself knows a message that it has.
-const KNOWN: Duration = Duration::from_mins(2);
+/// How many subjects are looked up at once.
+const AT_ONCE: usize = 64;
 
 /// Smaller messages would be little but headers.
 const SMALLEST: usize = 1024;
@@ -47,141 +43,6 @@ pub struct Store {
     pub made: String,
     /// What is not as the config says, in words.
     pub differences: Vec<String>,
-}
-
-/// Opens the stream of the records; makes it, if there is none.
-pub async fn open(jetstream: &Context, nats: &Nats) -> Result<Store, Trouble> {
-    let store = ensured(jetstream, wanted(nats)).await?;
-    store.takes(&all_events(&nats.prefix))?;
-    Ok(store)
-}
-
-/// A stream as it is; as it is wanted, if there is none.
-pub async fn ensured(jetstream: &Context, wanted: Config) -> Result<Store, Trouble> {
-    match found(jetstream, &wanted.name).await? {
-        Some(stream) => {
-            let differences = differences(&wanted, &stream.cached_info().config);
-            Ok(Store { differences, ..Store::of(stream) })
-        }
-        None => create(jetstream, wanted).await.map(Store::of),
-    }
-}
-
-/// A stream, if there is one.
-pub async fn found(jetstream: &Context, name: &str) -> Result<Option<Stream>, Trouble> {
-    match jetstream.get_stream(name).await {
-        Ok(stream) => Ok(Some(stream)),
-        Err(error) => match error.kind() {
-            GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => Ok(None),
-            GetStreamErrorKind::JetStream(_)
-            | GetStreamErrorKind::EmptyName
-            | GetStreamErrorKind::Request
-            | GetStreamErrorKind::InvalidStreamName => Err(no_stream(name, &error)),
-        },
-    }
-}
-
-/// The stream, for whoever only reads it.
-pub async fn find(jetstream: &Context, name: &str) -> Result<Store, Trouble> {
-    jetstream.get_stream(name).await.map(Store::of).map_err(|error| no_stream(name, &error))
-}
-
-async fn create(jetstream: &Context, wanted: Config) -> Result<Stream, Trouble> {
-    let name = &wanted.name.clone();
-    match jetstream.create_stream(wanted).await {
-        Ok(stream) => Ok(stream),
-        Err(error) => match error.kind() {
-            // Somebody else was faster.
-            CreateStreamErrorKind::JetStream(cause) if cause.error_code() == ErrorCode::STREAM_NAME_EXIST => {
-                jetstream.get_stream(name).await.map_err(|error| no_stream(name, &error))
-            }
-            CreateStreamErrorKind::EmptyStreamName
-            | CreateStreamErrorKind::InvalidStreamName
-            | CreateStreamErrorKind::DomainAndExternalSet
-            | CreateStreamErrorKind::JetStreamUnavailable
-            | CreateStreamErrorKind::JetStream(_)
-            | CreateStreamErrorKind::TimedOut
-            | CreateStreamErrorKind::Response
-            | CreateStreamErrorKind::NotFound
-            | CreateStreamErrorKind::ResponseParse => Err(no_stream(name, &error)),
-        },
-    }
-}
-
-fn no_stream(name: &str, error: &impl std::error::Error) -> Trouble {
-    let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-    Trouble(format!("no stream {name}: {error}{cause}"))
-}
-
-/// The stream as the config wants it.
-fn wanted(nats: &Nats) -> Config {
-    let max_age = Duration::from(nats.stream.max_age);
-    Config {
-        name: nats.stream.name.clone(),
-        subjects: vec![all_events(&nats.prefix)],
-        retention: RetentionPolicy::Limits,
-        storage: StorageType::File,
-        discard: DiscardPolicy::Old,
-        num_replicas: nats.stream.replicas,
-        max_age,
-        max_bytes: if nats.stream.max_bytes == 0 { -1 } else { nats.stream.max_bytes },
-        duplicate_window: if max_age.is_zero() { KNOWN } else { KNOWN.min(max_age) },
-        allow_direct: true,
-        ..Config::default()
-    }
-}
-
-/// A bucket that keeps the last of each key. As a stream: the client's own call does not understand older servers.
-pub fn bucket(name: &str, remembered: Duration, replicas: usize) -> Config {
-    Config {
-        name: format!("KV_{name}"),
-        subjects: vec![format!("$KV.{name}.>")],
-        max_messages_per_subject: 1,
-        max_age: remembered,
-        storage: StorageType::File,
-        discard: DiscardPolicy::New,
-        allow_rollup: true,
-        deny_delete: true,
-        allow_direct: true,
-        num_replicas: replicas,
-        max_bytes: -1,
-        max_messages: -1,
-        ..Config::default()
-    }
-}
-
-/// What is different about a stream, in words.
-fn differences(wanted: &Config, found: &Config) -> Vec<String> {
-    let amount = |n: i64| if n <= 0 { "unlimited".to_owned() } else { n.to_string() };
-    let age = |age: Duration| if age.is_zero() { "for ever".to_owned() } else { Span::from(age).to_string() };
-    let all = [
-        ("subjects", wanted.subjects.join(", "), found.subjects.join(", ")),
-        ("retention", format!("{:?}", wanted.retention), format!("{:?}", found.retention)),
-        ("storage", format!("{:?}", wanted.storage), format!("{:?}", found.storage)),
-        ("discard", format!("{:?}", wanted.discard), format!("{:?}", found.discard)),
-        ("replicas", wanted.num_replicas.to_string(), found.num_replicas.to_string()),
-        ("max_age", age(wanted.max_age), age(found.max_age)),
-        ("max_bytes", amount(wanted.max_bytes), amount(found.max_bytes)),
-        ("max_msg_size", amount(wanted.max_message_size.into()), amount(found.max_message_size.into())),
-        ("max_msgs", amount(wanted.max_messages), amount(found.max_messages)),
-        ("max_msgs_per_subject", amount(wanted.max_messages_per_subject), amount(found.max_messages_per_subject)),
-    ];
-    let different = all.into_iter().filter(|(_, wanted, found)| wanted != found);
-    different.map(|(what, wanted, found)| format!("{what}: {found} instead of {wanted}").to_lowercase()).collect()
-}
-
-/// Whether a stream's subject takes all of another.
-fn covers(subject: &str, other: &str) -> bool {
-    let mut others = other.split('.');
-    for token in subject.split('.') {
-        match (token, others.next()) {
-            (">", Some(_)) => return true,
-            ("*", Some(other)) if other != ">" => {}
-            (token, Some(other)) if token == other => {}
-            (_, Some(_) | None) => return false,
-        }
-    }
-    others.next().is_none()
 }
 
 /// What the stream has of a session.
@@ -337,6 +198,29 @@ impl Store {
         Ok(subjects)
     }
 
+    /// The last message of each subject that there is now, the latest last.
+    ///
+    /// Each is looked up by itself. A walk through the stream would meet a subject again whenever it changes meanwhile, and a
+    /// consumer could be put on a server of the cluster that was just lost.
+    pub async fn last_of_each(self: &Arc<Self>, filter: String) -> Result<Vec<StreamMessage>, Trouble> {
+        let mut subjects = self.subjects(filter).await?.into_iter();
+        let (mut asked, mut found) = (JoinSet::new(), Vec::new());
+        loop {
+            for subject in subjects.by_ref().take(AT_ONCE.saturating_sub(asked.len())) {
+                let store = Arc::clone(self);
+                asked.spawn(async move { store.last_of(&subject).await });
+            }
+            match asked.join_next().await {
+                // One that was forgotten just now is not there any more.
+                Some(Ok(message)) => found.extend(message?),
+                Some(Err(error)) => return Err(Trouble(format!("the stream cannot be read: {error}"))),
+                None => break,
+            }
+        }
+        found.sort_by_key(|message: &StreamMessage| message.sequence);
+        Ok(found)
+    }
+
     /// The last message of a subject.
     pub async fn last_of(&self, subject: &str) -> Result<Option<StreamMessage>, Trouble> {
         match self.stream.get_last_raw_message_by_subject(subject).await {
@@ -412,28 +296,4 @@ fn ours(message: &StreamMessage, id: &str) -> Option<(u64, Part)> {
     let named = header(&message.headers, MESSAGE_ID)?.rsplit(':').next()?;
     let seq = named.split('.').next()?.parse().ok()?;
     Some((seq, part(&message.headers)?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_stream_covers_the_subjects_below_its_own() {
-        let covered = |subject| covers(subject, "creel.events.>");
-        assert!(["creel.events.>", "creel.>", ">", "*.events.>", "creel.*.>"].into_iter().all(covered));
-        assert!(
-            !["creel.events.*", "creel.events.s.>", "creel.commands.>", "creel", "creel.events"]
-                .into_iter()
-                .any(covered)
-        );
-    }
-
-    #[test]
-    fn what_differs_is_told() {
-        let config = Config { max_bytes: -1, num_replicas: 1, ..Config::default() };
-        let other = Config { num_replicas: 3, max_age: Duration::from_mins(1), max_bytes: 0, ..config.clone() };
-        assert_eq!(differences(&config, &other), ["replicas: 3 instead of 1", "max_age: 1 min instead of for ever"]);
-        assert_eq!(differences(&config, &config), [""; 0]);
-    }
 }

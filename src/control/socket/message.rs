@@ -311,13 +311,20 @@ struct Sent<'a> {
     v: u32,
     #[serde(flatten)]
     caller: Caller,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deadline: Option<&'a str>,
     #[serde(flatten)]
     request: &'a Request,
 }
 
 /// The line of a request, newline included.
 pub fn ask(by: Asker, request: &Request) -> String {
-    line(&Sent { v: VERSION, caller: Caller::here(by), request })
+    line(&Sent { v: VERSION, caller: Caller::here(by), deadline: None, request })
+}
+
+/// The same, for a request that is refused after this time: one by NATS can be on its way for long.
+pub fn ask_until(by: Asker, request: &Request, deadline: &str) -> String {
+    line(&Sent { v: VERSION, caller: Caller::here(by), deadline: Some(deadline), request })
 }
 
 /// Reads a request; the error is for whoever sent it.

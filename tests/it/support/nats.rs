@@ -2,17 +2,22 @@
 
 use std::{
     fs::{self, File},
-    io::Read as _,
+    io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
     path::PathBuf,
     process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use async_nats::{
     Client, ConnectOptions, HeaderMap,
     jetstream::{
-        self,
+        self, ErrorCode,
+        context::{GetStreamError, GetStreamErrorKind},
         message::PublishMessage,
         stream::{Config, RawMessageErrorKind},
     },
@@ -29,6 +34,7 @@ pub(crate) struct NatsServer {
     child: Option<Child>,
     /// More of its config.
     more: String,
+    jetstream: bool,
     tokio: tokio::runtime::Runtime,
 }
 
@@ -46,7 +52,14 @@ impl NatsServer {
     pub(crate) fn idle(more: &str) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        Self { dir, port: free_port(), child: None, more: more.to_owned(), tokio: tokio.expect("a runtime") }
+        Self {
+            dir,
+            port: free_port(),
+            child: None,
+            more: more.to_owned(),
+            jetstream: true,
+            tokio: tokio.expect("a runtime"),
+        }
     }
 
     /// A server that lets everybody in.
@@ -61,18 +74,63 @@ impl NatsServer {
         server
     }
 
+    /// A server that keeps nothing.
+    pub(crate) fn without_jetstream() -> Self {
+        let mut server = Self::idle("");
+        server.jetstream = false;
+        server.up();
+        server
+    }
+
+    /// Servers that keep everything together, and agree about who leads.
+    pub(crate) fn cluster(size: u16) -> Vec<Self> {
+        let mut servers: Vec<Self> = (0..size).map(|_| Self::idle("")).collect();
+        let ports: Vec<u16> = servers.iter().map(|_| free_port()).collect();
+        let routes: Vec<String> = ports.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
+        for (n, (server, port)) in servers.iter_mut().zip(&ports).enumerate() {
+            let routes = routes.join(", ");
+            server.more =
+                format!("server_name: n{n}\ncluster {{ name: c, listen: \"127.0.0.1:{port}\", routes: [{routes}] }}\n");
+            server.up();
+        }
+        for server in &servers {
+            server.until_ready();
+        }
+        servers
+    }
+
+    /// Waits until its cluster has a leader.
+    pub(crate) fn until_ready(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        self.block_on(async {
+            let jetstream = jetstream::new(self.client().await);
+            let is_answered = |error: &GetStreamError| {
+                matches!(error.kind(), GetStreamErrorKind::JetStream(why) if why.error_code() == ErrorCode::STREAM_NOT_FOUND)
+            };
+            while !jetstream.get_stream("none").await.as_ref().is_err_and(is_answered) {
+                assert!(Instant::now() < deadline, "the cluster has no leader");
+            }
+        });
+    }
+
+    /// The name of the server of its cluster that leads a stream, and how many replicas there are.
+    pub(crate) fn leader_and_replicas(&self, stream: &str) -> Option<(String, usize)> {
+        self.block_on(async {
+            let stream = jetstream::new(self.client().await).get_stream(stream).await.ok()?;
+            let info = stream.cached_info();
+            Some((info.cluster.as_ref()?.leader.clone()?, info.config.num_replicas))
+        })
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
     /// Starts it, again.
     pub(crate) fn up(&mut self) {
-        let config = format!(
-            "listen: \"127.0.0.1:{}\"\njetstream {{ store_dir: \"{}\" }}\n{}\n",
-            self.port,
-            self.path("js").display(),
-            self.more
-        );
+        let store = format!("jetstream {{ store_dir: \"{}\" }}\n", self.path("js").display());
+        let store = if self.jetstream { store.as_str() } else { "" };
+        let config = format!("listen: \"127.0.0.1:{}\"\n{store}{}\n", self.port, self.more);
         fs::write(self.path("server.conf"), config).expect("space");
         let log = File::create(self.path("log")).expect("space");
         let child = Command::new(program())
@@ -250,6 +308,60 @@ fn program() -> PathBuf {
     let folders = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&folders).map(|folder| folder.join("nats-server")).find(|path| path.exists());
     named.or(on_path).unwrap_or(debian)
+}
+
+/// A way to a server that can stop carrying anything, as a broken network does: nobody is told.
+pub(crate) struct Proxy {
+    port: u16,
+    stuck: Arc<AtomicBool>,
+}
+
+impl Proxy {
+    pub(crate) fn to(server: &NatsServer) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("a port").port();
+        let stuck = Arc::new(AtomicBool::new(false));
+        let (to, is_stuck) = (server.port(), Arc::clone(&stuck));
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let Ok(server) = TcpStream::connect(("127.0.0.1", to)) else { continue };
+                let (Ok(client_too), Ok(server_too)) = (client.try_clone(), server.try_clone()) else { continue };
+                for (from, to) in [(client, server_too), (server, client_too)] {
+                    let is_stuck = Arc::clone(&is_stuck);
+                    std::thread::spawn(move || carry(from, to, &is_stuck));
+                }
+            }
+        });
+        Self { port, stuck }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    /// From here on nothing arrives, and nothing is closed.
+    pub(crate) fn break_off(&self) {
+        self.stuck.store(true, Ordering::Relaxed);
+    }
+
+    /// New connections work again. What was on its way is lost.
+    pub(crate) fn mend(&self) {
+        self.stuck.store(false, Ordering::Relaxed);
+    }
+}
+
+fn carry(mut from: TcpStream, mut to: TcpStream, is_stuck: &AtomicBool) {
+    let (mut buffer, mut lost) = ([0; 16 * 1024], false);
+    while let Ok(read @ 1..) = from.read(&mut buffer) {
+        // A connection that has lost something is of no more use.
+        lost |= is_stuck.load(Ordering::Relaxed);
+        if !lost && to.write_all(&buffer[..read]).is_err() {
+            break;
+        }
+    }
+    if !lost {
+        let _ = to.shutdown(std::net::Shutdown::Both);
+    }
 }
 
 fn free_port() -> u16 {
