@@ -154,8 +154,8 @@ pub(super) fn supervise(
         if resumes && let Some(note) = builtin::recover(&scene.cwd).await {
             say(&format!("creel: {note}"));
         }
-        let make = |scene, watchers| {
-            let runtime = make(scene, watchers)?;
+        let make = |scene| {
+            let runtime = make(scene)?;
             for note in notes {
                 runtime.handle().warn(note);
             }
