@@ -25,7 +25,7 @@ use std::{
 use creel::{
     engine::{
         self, State,
-        conversation::{AgentUpdate, Spent, StopReason, ToolCall, ToolStatus, TurnEnd, TurnFailure},
+        conversation::{AgentUpdate, ForbiddenChanges, Spent, StopReason, ToolCall, ToolStatus, TurnEnd, TurnFailure},
         effect::{Effect, HookJob},
         event::{Event, Outcome, Presence, SessionStarted},
         hooks::{
@@ -328,6 +328,8 @@ fn plan(max_iterations: u32, agent: &str, hooks: BTreeMap<Point, Vec<HookSpec>>)
         },
         agent: "bench".into(),
         permissions: Vec::new(),
+        protect: Vec::new(),
+        config_files: Vec::new(),
         budget: Budget::default(),
         agent_spec: AgentSpec::command(agent),
         task_type: None,
@@ -463,6 +465,7 @@ impl Story {
                     stop_reason: StopReason::EndTurn,
                     spent: Spent { tokens: Some(1_500), cost: None },
                     work: None,
+                    forbidden: ForbiddenChanges::default(),
                 },
             }
         });

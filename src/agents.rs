@@ -7,7 +7,7 @@
 //! - A turn that was cancelled ends as `Cancelled`, is not a failure, and has left nothing running.
 //! - What an agent says is bounded in memory, however much it is.
 
-use std::{collections::BTreeMap, path::PathBuf, pin::Pin, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -15,15 +15,16 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     engine::{
         conversation::{
-            AgentUpdate, Conversation, PermissionAnswer, PermissionOption, StopReason, ToolCall, TurnEnd, TurnFailure,
+            AgentUpdate, AskSource, Conversation, PermissionAnswer, PermissionOption, StopReason, ToolCall, TurnEnd,
+            TurnFailure,
         },
         hooks::template::TemplateError,
         ids::TurnId,
         policy::AgentSpec,
-        session::{budget::Tally, permission::Rules},
+        session::budget::Tally,
         time::Span,
     },
-    hooks::{self, process::Group},
+    hooks::{self, guard::PathGuard, process::Group},
 };
 
 pub mod acp;
@@ -82,8 +83,19 @@ pub struct PermissionRequest {
     pub tool: ToolCall,
     /// The answers that it offers.
     pub options: Vec<PermissionOption>,
+    /// What it is about.
+    pub source: AskSource,
+    /// Whether creel kept only a part of its title or its input.
+    pub shortened: bool,
     /// Where the answer goes; it is dropped, if the turn is over before there is one.
     pub answer: oneshot::Sender<PermissionAnswer>,
+}
+
+impl PermissionRequest {
+    /// A request for something that the agent does itself.
+    pub fn of_agent(tool: ToolCall, options: Vec<PermissionOption>, answer: oneshot::Sender<PermissionAnswer>) -> Self {
+        Self { tool, options, source: AskSource::Agent, shortened: false, answer }
+    }
 }
 
 /// Where an agent works.
@@ -97,8 +109,8 @@ pub struct AgentPlace {
     pub session_dir: PathBuf,
     /// What the session's processes are marked with. Each turn adds its number.
     pub mark: String,
-    /// What the config says beforehand about what an agent may do.
-    pub rules: Rules,
+    /// What creel never writes for an agent.
+    pub guard: Arc<PathGuard>,
     /// What the session is for.
     pub goal: String,
     /// This program, for agents that start its tools.

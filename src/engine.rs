@@ -15,6 +15,7 @@
 
 pub mod actor;
 pub mod conversation;
+pub mod creel_tools;
 pub mod effect;
 pub mod event;
 pub mod hooks;

@@ -31,6 +31,7 @@ pub mod builtin;
 pub mod children;
 pub mod companion;
 pub mod descent;
+pub mod guard;
 pub mod json;
 pub mod output;
 pub mod plain;

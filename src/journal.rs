@@ -7,7 +7,9 @@ pub mod outbox;
 pub mod record;
 pub mod tail;
 
-pub use file::{Disorder, Holder, Journal, JournalError, Opened, Untouched, fold, fold_checked, read, running};
+pub use file::{
+    Disorder, Holder, Journal, JournalDamage, JournalError, Opened, Untouched, fold, fold_checked, read, running,
+};
 pub use folder::{Folder, Sessions};
 pub use record::Record;
 pub use tail::RecordTail;

@@ -11,6 +11,7 @@ mod gatekeepers;
 pub mod handle;
 mod perform;
 pub mod shutdown;
+mod turn_watch;
 
 use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
 
@@ -24,11 +25,10 @@ use crate::{
         effect::{Effect, Leave},
         event::{Event, SessionStarted},
         input::Input,
-        session::permission::Rules,
         tasks::{graph::Graph, inherit::inherit},
     },
-    hooks::Place,
-    journal::{Folder, Journal, JournalError, Record, RecordTail},
+    hooks::{Place, guard::PathGuard},
+    journal::{Folder, Journal, JournalDamage, JournalError, Record, RecordTail},
 };
 /// The machine's clock. The session itself is told another time: see [`clock`].
 pub use clock::wall_clock as now;
@@ -232,7 +232,8 @@ impl Runtime {
 
     fn on_message(&mut self, message: Message) -> Result<(), RuntimeError> {
         match message {
-            Message::Input(input) => {
+            Message::Input(mut input) => {
+                self.look_after_the_journal(&mut input);
                 let something_ended =
                     matches!(input, Input::HookFinished { .. } | Input::TurnEnded { .. } | Input::TurnFailed { .. });
                 if let Err(refusal) = self.take(input)? {
@@ -250,6 +251,27 @@ impl Runtime {
             Message::Await(watcher) => self.judgements.push(watcher),
         }
         Ok(())
+    }
+
+    /// What somebody did to the journal is told with the end of the turn.
+    fn look_after_the_journal(&mut self, input: &mut Input) {
+        let forbidden = if let Input::TurnEnded { end, .. } = input {
+            &mut end.forbidden
+        } else if let Input::TurnFailed { failure, .. } = input {
+            &mut failure.forbidden
+        } else {
+            return;
+        };
+        if let Some(damage) = self.journal.take_damage() {
+            let what = match damage {
+                JournalDamage::Truncated => "truncated",
+                JournalDamage::Written => "written to",
+                JournalDamage::Replaced => "replaced",
+            };
+            let path = self.journal.folder().journal();
+            let name = path.strip_prefix(&self.scene.cwd).unwrap_or(&path);
+            forbidden.tampered.push(format!("{} ({what})", name.display()));
+        }
     }
 
     /// A hook or an agent may delete anything, the project itself included.
@@ -337,10 +359,15 @@ fn agent_place(state: &State, folder: &Folder, scene: &Scene) -> AgentPlace {
         session: state.name.clone(),
         session_dir: folder.path.clone(),
         mark: state.began.id.clone(),
-        rules: Rules(state.plan().permissions.clone()),
+        guard: Arc::new(path_guard(state, folder, scene)),
         goal: state.began.prompt.clone(),
         creel: std::env::current_exe().ok(),
     }
+}
+
+fn path_guard(state: &State, folder: &Folder, scene: &Scene) -> PathGuard {
+    let config: Vec<PathBuf> = state.plan().config_files.iter().map(PathBuf::from).collect();
+    PathGuard::new(&scene.cwd, &folder.path, &config, &state.plan().protect)
 }
 
 fn gatekeepers(state: &State, folder: &Folder, scene: &Scene, past: BTreeMap<String, Vec<String>>) -> Gatekeepers {

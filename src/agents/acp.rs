@@ -122,7 +122,7 @@ impl AcpAgent {
             return Err(AgentError::Script("it does not speak the protocol".into()));
         };
         let disguise = known.error_pattern.as_deref().map(ErrorPattern::new).transpose()?;
-        let services = Services::new(*files, *terminals, &place);
+        let services = Services::new(*files, *terminals, &place, known);
         Ok(Self {
             command: command.clone(),
             mode: mode.clone(),

@@ -252,7 +252,7 @@ impl Play<'_> {
             option("no", "No", OptionKind::RejectOnce),
         ];
         let (sender, answer) = oneshot::channel();
-        self.updates.permission(PermissionRequest { tool, options, answer: sender }).await;
+        self.updates.permission(PermissionRequest::of_agent(tool, options, sender)).await;
         tokio::select! {
             answer = answer => match answer {
                 Ok(PermissionAnswer::Selected(id)) if id != "no" => Leave::Granted,
@@ -422,7 +422,7 @@ mod tests {
             session: "s".into(),
             session_dir: "/".into(),
             mark: "m".into(),
-            rules: crate::engine::session::permission::Rules::default(),
+            guard: std::sync::Arc::default(),
             goal: String::new(),
             creel: None,
         };

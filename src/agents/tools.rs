@@ -1,9 +1,14 @@
-//! The session's tools, as an agent is told of them: how to start creel's MCP server.
+//! creel's own MCP tools as agents see them: how to start the server, and how to recognise a request for one of its tools.
 
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::AgentPlace;
-use crate::engine::policy::AgentFacts;
+use crate::engine::{
+    conversation::{ToolCall, ToolKind},
+    creel_tools::{FOREIGN_ARGUMENTS, TOOLS},
+    policy::AgentFacts,
+};
 
 /// What agents call the server.
 pub(super) const NAME: &str = "creel";
@@ -29,5 +34,159 @@ impl ToolServer {
     /// As a line of JSON.
     pub(super) fn to_json(&self) -> String {
         serde_json::to_string(self).expect("texts are JSON")
+    }
+}
+
+/// What an agent says about a tool call beyond what creel keeps of it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct CallDetails {
+    /// The agent's own name for the tool, where it gives one apart from the title.
+    pub(super) name: Option<String>,
+    /// The names of the arguments.
+    arguments: Vec<String>,
+    /// Whether the input is anything other than named arguments.
+    opaque: bool,
+    /// The MCP server and its tool, for agents that put both into the input.
+    target: Option<(String, String)>,
+    /// Whether creel kept only a part of the title, the input or the change.
+    pub(super) shortened: bool,
+}
+
+impl CallDetails {
+    /// Learns from the input of a call. Some agents send it as JSON in a text.
+    pub(super) fn learn_input(&mut self, input: &Value) {
+        let parsed = input.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
+        let input = parsed.as_ref().unwrap_or(input);
+        let Some(fields) = input.as_object() else {
+            self.opaque = !input.is_null();
+            return;
+        };
+        self.opaque = false;
+        self.arguments = fields.keys().cloned().collect();
+        let text = |name: &str| fields.get(name).and_then(Value::as_str).map(str::to_owned);
+        let only_a_target = fields.keys().all(|key| ["server", "tool", "arguments"].contains(&key.as_str()));
+        self.target = text("server").zip(text("tool")).filter(|_| only_a_target);
+    }
+
+    /// Learns the tool's name from the metadata of a call, where agents put it under different keys.
+    pub(super) fn learn_meta(&mut self, meta: &Map<String, Value>) {
+        let nested = meta.get("claudeCode").and_then(|theirs| theirs.get("toolName"));
+        let named = meta.get("tool_name").or_else(|| meta.get("toolName")).or(nested).and_then(Value::as_str);
+        if let Some(name) = named {
+            self.name = Some(name.to_owned());
+        }
+    }
+
+    /// Whether a request is for one of creel's own tools and cannot be anything else.
+    ///
+    /// Titles of other tools can hold what a model wrote: the title of a shell command is often the command, that of a
+    /// subagent its description. So the name alone is not enough: no command, no file, no change, no address, and a kind
+    /// that those tools do not have.
+    pub(super) fn is_own_tool(&self, call: &ToolCall) -> bool {
+        let foreign = self.arguments.iter().any(|name| FOREIGN_ARGUMENTS.contains(&name.as_str()));
+        if foreign || self.opaque || !call.locations.is_empty() || call.diff.is_some() {
+            return false;
+        }
+        let Some(tool) = self.name.as_deref().map_or_else(|| own_title(&call.title), own_name) else { return false };
+        match call.kind {
+            None | Some(ToolKind::Other | ToolKind::Read) => true,
+            // Codex calls every MCP tool a command, and says which tool of which server it is.
+            Some(ToolKind::Execute) => {
+                matches!(&self.target, Some((server, name)) if server == NAME && name == tool)
+            }
+            Some(
+                ToolKind::Edit
+                | ToolKind::Delete
+                | ToolKind::Move
+                | ToolKind::Search
+                | ToolKind::Think
+                | ToolKind::Fetch
+                | ToolKind::SwitchMode,
+            ) => false,
+        }
+    }
+}
+
+/// The tool that an agent's name for it means: agents put the server's name before it, each in its own way.
+fn own_name(name: &str) -> Option<&'static str> {
+    let forms = ["mcp__creel__", "mcp_creel_", "mcp.creel.", "creel__", "creel_", "creel.", "creel:", "creel/"];
+    let bare = forms.iter().find_map(|form| name.strip_prefix(form))?;
+    TOOLS.into_iter().find(|tool| *tool == bare)
+}
+
+/// The tool that a title means: its name, or the words of Gemini and Qwen, which may be followed by the arguments.
+fn own_title(title: &str) -> Option<&'static str> {
+    let title = title.trim();
+    let words = || {
+        let (tool, rest) = title.split_once(" (creel MCP Server)")?;
+        let arguments = rest.strip_prefix(':').map(str::trim);
+        let only_arguments = arguments.is_some_and(|text| serde_json::from_str::<Map<String, Value>>(text).is_ok());
+        TOOLS.into_iter().find(|known| *known == tool).filter(|_| rest.is_empty() || only_arguments)
+    };
+    own_name(title).or_else(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::engine::conversation::Location;
+
+    fn is_own(title: &str, kind: ToolKind, input: &Value) -> bool {
+        let mut details = CallDetails::default();
+        details.learn_input(input);
+        details.is_own_tool(&ToolCall { title: title.into(), kind: Some(kind), ..ToolCall::default() })
+    }
+
+    #[test]
+    fn every_agents_way_to_name_a_tool_is_understood() {
+        let other = ToolKind::Other;
+        assert!(is_own("mcp__creel__task_list", other, &json!({})), "claude");
+        assert!(is_own("mcp__creel__task_add", other, &json!({"goal": "x", "labels": ["a"]})), "claude");
+        assert!(is_own("task_list (creel MCP Server)", other, &Value::Null), "gemini");
+        assert!(is_own("task_list (creel MCP Server): {\"state\": \"ready\"}", ToolKind::Read, &json!({})), "qwen");
+        let codex = json!({"server": "creel", "tool": "task_list", "arguments": {}});
+        assert!(is_own("mcp.creel.task_list", ToolKind::Execute, &codex), "codex");
+        assert!(is_own("creel_task_list", other, &json!("{\"state\": \"ready\"}")), "vibe, opencode");
+        let named = CallDetails { name: Some("creel_task_list".into()), ..CallDetails::default() };
+        let call = ToolCall { title: "Listing tasks".into(), kind: Some(other), ..ToolCall::default() };
+        assert!(named.is_own_tool(&call), "vibe names it in the metadata");
+    }
+
+    #[test]
+    fn nothing_else_passes_for_a_tool_of_creel() {
+        let other = ToolKind::Other;
+        let title = "mcp__creel__task_list";
+        for kind in [ToolKind::Execute, ToolKind::Edit, ToolKind::Think, ToolKind::Fetch, ToolKind::Search] {
+            assert!(!is_own(title, kind, &json!({})), "{kind:?}");
+        }
+        for argument in FOREIGN_ARGUMENTS {
+            assert!(!is_own(title, other, &json!({argument: "rm -rf /"})), "{argument}");
+        }
+        assert!(!is_own(title, other, &json!("rm -rf /")), "an input that is no set of arguments");
+        for title in [
+            "mcp__creel__task_list; rm -rf /",
+            "mcp__creel__rm",
+            "mcp__other__task_list",
+            "task_list",
+            "task_list (creel MCP Server); rm -rf /",
+            "task_list (creel MCP Server): {}; rm -rf /",
+            "x task_list (creel MCP Server)",
+            "mcp__creel__mcp__creel__task_list",
+        ] {
+            assert!(!is_own(title, other, &json!({})), "{title}");
+        }
+        let shell = json!({"server": "creel", "tool": "task_list", "arguments": {}, "command": "rm"});
+        assert!(!is_own("mcp.creel.task_list", ToolKind::Execute, &shell));
+        let elsewhere = json!({"server": "other", "tool": "task_list", "arguments": {}});
+        assert!(!is_own("mcp.creel.task_list", ToolKind::Execute, &elsewhere));
+        let place = vec![Location { path: "/etc/passwd".into(), line: None }];
+        let call =
+            ToolCall { title: title.into(), kind: Some(ToolKind::Read), locations: place, ..ToolCall::default() };
+        assert!(!CallDetails::default().is_own_tool(&call), "a file with that name");
+        let renamed = CallDetails { name: Some("Bash".into()), ..CallDetails::default() };
+        let call = ToolCall { title: title.into(), kind: Some(other), ..ToolCall::default() };
+        assert!(!renamed.is_own_tool(&call), "the name that the agent gives counts before the title");
     }
 }

@@ -161,6 +161,9 @@ fn allowance(settings: &Settings) -> String {
     if !settings.draft.permissions.is_empty() {
         text += &format!("may        {}: everything else\n", says(settings.draft.gates.permissions));
     }
+    if !settings.draft.protect.is_empty() {
+        text += &format!("protect    no turn may change {}\n", settings.draft.protect.join(", "));
+    }
     let Budget { tokens, cost, time } = settings.draft.budget;
     let limits = [
         tokens.map(|tokens| format!("{tokens} tokens")),

@@ -37,6 +37,21 @@ pub(super) fn permissions(report: &mut Report, list: Option<&Node>) -> Vec<Permi
     rules
 }
 
+/// The patterns of paths that no turn may change.
+pub(super) fn protect(report: &mut Report, list: Option<&Node>) -> Vec<String> {
+    let mut patterns = Vec::new();
+    for node in list.map(Node::items).unwrap_or_default() {
+        let Some(pattern) = pattern(report, node) else { continue };
+        if pattern.starts_with('/') {
+            let hint = "write the path as seen from the project's folder".to_owned();
+            report.error_hint(node.at, format!("{} is outside of the project", quoted(&pattern)), hint);
+        } else {
+            patterns.push(pattern);
+        }
+    }
+    patterns
+}
+
 /// One value, or the values of a list.
 fn one_or_more<'a>(report: &mut Report, given: Option<&'a Node>, name: &str) -> Vec<&'a Node> {
     let Some(node) = given else { return Vec::new() };

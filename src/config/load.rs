@@ -293,6 +293,7 @@ impl Loader {
             stop: self.stop(root),
             permissions: allowance::permissions(&mut self.report, root.given("permissions")),
             agent_may: allowance::agent_may(root),
+            protect: allowance::protect(&mut self.report, root.given("protect")),
             budget: allowance::budget(root),
             submit: submit(&mut self.report, root),
         };

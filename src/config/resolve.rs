@@ -6,11 +6,12 @@
 //! - Each point is decided by itself: the agent's list, else the task type's, else the project's, else the usual one.
 //! - The merge is the last hook of its point, whoever wrote the list.
 
-use std::{collections::BTreeMap, env, ffi::OsStr};
+use std::{collections::BTreeMap, env, ffi::OsStr, iter};
 
 use super::{
     diagnostic::{quoted, suggest},
     hooks::HookLists,
+    paths,
     settings::{ConfigError, Settings, TaskType},
 };
 use crate::engine::{
@@ -115,6 +116,8 @@ impl Settings {
             stop,
             permissions: draft.permissions,
             agent_may: draft.agent_may,
+            protect: draft.protect,
+            config_files: self.config_files(),
             budget: draft.budget,
             agent,
             agent_spec,
@@ -122,6 +125,17 @@ impl Settings {
             task_types: self.restricted(),
             submit,
         }
+    }
+
+    /// The files that it was read from, by their whole names.
+    fn config_files(&self) -> Vec<String> {
+        let Some(path) = &self.path else { return Vec::new() };
+        let path = path.canonicalize().unwrap_or_else(|_| path.clone());
+        let folder = paths::folder(&path);
+        // The first document is the config itself.
+        let others = self.documents.iter().skip(1).map(|document| folder.join(&document.name));
+        let files = iter::once(path).chain(others);
+        files.map(|file| file.to_string_lossy().into_owned()).collect()
     }
 
     /// What runs at each point, and who says so, for a type of task and an agent.

@@ -78,6 +78,7 @@ pub struct Draft {
     pub stop: StopPlan,
     pub permissions: Vec<PermissionRule>,
     pub agent_may: Vec<UserCommand>,
+    pub protect: Vec<String>,
     pub budget: Budget,
     pub submit: SubmitPlan,
 }

@@ -59,7 +59,7 @@ pub enum Ended {
 
 /// Serves the session that is found, until the client closes its side. The agent is told `more` about it, if there is more.
 pub fn serve(find: Box<Find>, more: Option<&str>) -> io::Result<Ended> {
-    let tools = [tasks::tools(), hooks::tools(), iterations::tools(), session::tools()].into_iter().flatten().collect();
+    let tools = all_tools();
     let instructions = [Some(INSTRUCTIONS), more].into_iter().flatten().collect::<Vec<_>>().join(" ");
     let server = Server { tools, reach: Arc::new(Reach::new(find)), instructions };
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -73,6 +73,10 @@ pub fn serve(find: Box<Find>, more: Option<&str>) -> io::Result<Ended> {
     // A call that still waits for its session must not keep the program.
     tokio.shutdown_background();
     ended
+}
+
+fn all_tools() -> Vec<Tool> {
+    [tasks::tools(), hooks::tools(), iterations::tools(), session::tools()].into_iter().flatten().collect()
 }
 
 impl Server {
@@ -122,5 +126,27 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let tool = self.tool(&request.name)?;
         tool.call(&self.reach, request.arguments.unwrap_or_default()).await.map(Into::into)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::engine::creel_tools::{FOREIGN_ARGUMENTS, TOOLS};
+
+    #[test]
+    fn requests_for_every_tool_are_recognised() {
+        let tools = all_tools();
+        let served: BTreeSet<&str> = tools.iter().map(Tool::name).collect();
+        assert_eq!(served, TOOLS.into_iter().collect());
+        for tool in &tools {
+            let described = tool.described();
+            let arguments = described.input_schema.get("properties").and_then(serde_json::Value::as_object);
+            let foreign =
+                arguments.into_iter().flat_map(|all| all.keys()).find(|name| FOREIGN_ARGUMENTS.contains(&&***name));
+            assert_eq!(foreign, None, "{}: creel would ask the user about each call", tool.name());
+        }
     }
 }

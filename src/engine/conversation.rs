@@ -141,7 +141,7 @@ pub struct ContextUse {
     pub size: u64,
 }
 
-/// What an agent asks leave for, before it does it.
+/// A permission request: something that an agent wants to do, or wants creel to do for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PermissionAsk {
     /// The ticket.
@@ -151,6 +151,39 @@ pub struct PermissionAsk {
     pub tool: ToolCall,
     /// The answers that it offers.
     pub options: Vec<PermissionOption>,
+    /// What the request is about.
+    #[serde(default, skip_serializing_if = "AskSource::is_agent")]
+    pub source: AskSource,
+    /// Whether creel kept only a part of its title, its input or its change: two such requests may look the same and differ.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shortened: bool,
+}
+
+impl PermissionAsk {
+    /// A request for something that the agent does itself.
+    pub const fn new(ask: AskId, tool: ToolCall, options: Vec<PermissionOption>) -> Self {
+        Self { ask, tool, options, source: AskSource::Agent, shortened: false }
+    }
+}
+
+/// What a permission request is about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AskSource {
+    /// Something that the agent does itself.
+    #[default]
+    Agent,
+    /// A call of one of creel's own MCP tools.
+    CreelTool,
+    /// A file or a command that creel serves to the agent.
+    Service,
+}
+
+impl AskSource {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    const fn is_agent(&self) -> bool {
+        matches!(self, Self::Agent)
+    }
 }
 
 /// An answer that an agent offers.
@@ -228,6 +261,18 @@ const fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
+/// Files that changed during a turn although the agent must not change them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ForbiddenChanges {
+    /// Files of creel, the config in use, git's config and hooks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tampered: Vec<String>,
+    /// Paths under `protect:`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub protected: Vec<String>,
+}
+
 /// How a turn ended that ended by itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnEnd {
@@ -237,12 +282,15 @@ pub struct TurnEnd {
     pub spent: Spent,
     /// What it left in the work tree, where that is known. Told by the runtime, not by the agent.
     pub work: Option<Box<Work>>,
+    /// What it must not have changed. Told by the runtime, not by the agent.
+    pub forbidden: ForbiddenChanges,
 }
 
 impl TurnEnd {
     /// An end that says nothing of what was used.
     pub const fn new(stop_reason: StopReason) -> Self {
-        Self { stop_reason, spent: Spent { tokens: None, cost: None }, work: None }
+        let forbidden = ForbiddenChanges { tampered: Vec::new(), protected: Vec::new() };
+        Self { stop_reason, spent: Spent { tokens: None, cost: None }, work: None, forbidden }
     }
 }
 
@@ -283,6 +331,8 @@ pub struct TurnFailure {
     pub retry_after: Option<Span>,
     /// What the turn used before it failed.
     pub spent: Spent,
+    /// What it must not have changed.
+    pub forbidden: ForbiddenChanges,
 }
 
 impl TurnFailure {

@@ -7,6 +7,7 @@ use super::{
     hooks::point::Point,
     ids::{AskId, RunId, TurnId},
     policy::{HookSpec, RuleSpec},
+    session::tamper::ProtectBaseline,
     time::Span,
 };
 
@@ -31,6 +32,8 @@ pub enum Effect {
         timeout: Span,
         /// The gatekeeper that it goes to; the session's own agent, if unsaid.
         to: Option<String>,
+        /// What the protected paths are compared with afterwards.
+        baseline: ProtectBaseline,
     },
     /// End the turn; its answer comes all the same, as `cancelled`.
     CancelTurn(TurnId),

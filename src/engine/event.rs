@@ -8,7 +8,9 @@ use serde_json::{Map, Value};
 
 pub use super::actor::{Actor, By};
 use super::{
-    conversation::{ContextUse, Conversation, PermissionAsk, PlanEntry, Spent, StopReason, ToolCall, Work},
+    conversation::{
+        ContextUse, Conversation, ForbiddenChanges, PermissionAsk, PlanEntry, Spent, StopReason, ToolCall, Work,
+    },
     hooks::{
         point::Point,
         verdict::{BuiltinOutcome, Reply, RunEnd, Verdict},
@@ -186,6 +188,8 @@ pub enum Event {
         /// What became of the project's files meanwhile.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         work: Option<Box<Work>>,
+        #[serde(flatten)]
+        forbidden: ForbiddenChanges,
     },
     TurnFailed {
         iteration: u32,
@@ -196,6 +200,8 @@ pub enum Event {
         retry_after_ms: Option<Span>,
         #[serde(flatten)]
         spent: Spent,
+        #[serde(flatten)]
+        forbidden: ForbiddenChanges,
     },
     Delivered {
         items: Vec<ItemId>,

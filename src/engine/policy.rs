@@ -57,6 +57,12 @@ pub struct Plan {
     /// Commands of the user that agents and hooks may give as well.
     #[serde(default)]
     pub agent_may: Vec<UserCommand>,
+    /// Patterns of paths that no turn may change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub protect: Vec<String>,
+    /// The files that the config was read from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub config_files: Vec<String>,
     /// What the session may use before a person is asked.
     #[serde(default)]
     pub budget: Budget,

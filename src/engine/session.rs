@@ -17,6 +17,7 @@ pub mod permission;
 pub mod retry;
 pub mod side;
 pub mod steering;
+pub mod tamper;
 pub mod turn;
 
 mod apply;
@@ -47,6 +48,7 @@ use permission::Asks;
 use retry::{Retry, Wait};
 use side::Side;
 use steering::Steering;
+use tamper::UnsettledChanges;
 use turn::{Due, Turns};
 
 /// Everything that is known of a session.
@@ -76,6 +78,8 @@ pub struct State {
     pub hooks: HookBook,
     /// What the agent asks leave for.
     pub asks: Asks,
+    /// What turns changed although they must not.
+    pub unsettled: UnsettledChanges,
     /// What was used.
     pub account: Account,
     /// Hooks that run beside the agent.
@@ -166,6 +170,7 @@ impl State {
             gates: Gates::default(),
             hooks: HookBook::default(),
             asks: Asks::default(),
+            unsettled: UnsettledChanges::default(),
             account: Account::default(),
             side: Side::default(),
             tasks: Tasks::default(),
@@ -256,6 +261,9 @@ impl State {
         }
         if self.must_end_now() {
             return self.reach_session_end();
+        }
+        if let Some(step) = self.proceed_tampered() {
+            return step;
         }
         match &self.phase {
             Phase::Hooks(dispatch) => self.proceed_hooks(dispatch, now),

@@ -114,6 +114,80 @@ pub struct Journal {
     seq: u64,
     length: u64,
     sync: mpsc::Sender<()>,
+    /// What the file looked like after the last append.
+    mark: Option<FileMark>,
+    times: FileTimes,
+    /// What somebody else did to it.
+    damage: Option<JournalDamage>,
+}
+
+/// Whether the times of a file change with its content and never without it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FileTimes {
+    Exact,
+    /// A network file system may set them later.
+    Vague,
+}
+
+impl FileTimes {
+    #[cfg(target_os = "linux")]
+    fn of(file: &File) -> Self {
+        // ext2 to ext4, xfs, btrfs, tmpfs, overlayfs, f2fs, zfs.
+        const LOCAL: [u64; 7] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, 0xf2f5_2010, 0x2fc1_2fc1];
+        let sort = rustix::fs::fstatfs(file).map(|found| u64::try_from(found.f_type).unwrap_or_default());
+        if sort.is_ok_and(|sort| LOCAL.contains(&sort)) { Self::Exact } else { Self::Vague }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn of(_: &File) -> Self {
+        Self::Vague
+    }
+}
+
+/// What tells that nobody but this process wrote to the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileMark {
+    length: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+    /// A change of these explains a change of the time of change, and does no harm.
+    harmless: (u32, u64, u32, u32),
+}
+
+/// What somebody else did to the journal of a running session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JournalDamage {
+    /// It was cut.
+    Truncated,
+    /// Something was written to it.
+    Written,
+    /// Another file is in its place.
+    Replaced,
+}
+
+impl FileMark {
+    fn of(file: &File) -> Option<Self> {
+        let meta = file.metadata().ok()?;
+        Some(Self {
+            length: meta.len(),
+            modified: (meta.mtime(), meta.mtime_nsec()),
+            changed: (meta.ctime(), meta.ctime_nsec()),
+            harmless: (meta.mode(), meta.nlink(), meta.uid(), meta.gid()),
+        })
+    }
+
+    /// What happened since an earlier mark, if something did.
+    fn damage_since(&self, before: &Self, times: FileTimes) -> Option<JournalDamage> {
+        let touched = self.changed != before.changed && self.harmless == before.harmless;
+        let later = times == FileTimes::Exact && (self.modified != before.modified || touched);
+        if self.length < before.length {
+            Some(JournalDamage::Truncated)
+        } else if self.length != before.length || later {
+            Some(JournalDamage::Written)
+        } else {
+            None
+        }
+    }
 }
 
 /// A journal that is locked, and is as it was found.
@@ -192,7 +266,8 @@ impl Journal {
         let io = |cause| JournalError::Io { doing: "write", path: folder.pid_file(), cause };
         folder.write_pid().map_err(io)?;
         let sync = sync_in_background(file.try_clone().map_err(io)?);
-        Ok(Self { file, folder: folder.clone(), seq, length, sync })
+        let (mark, times) = (FileMark::of(&file), FileTimes::of(&file));
+        Ok(Self { file, folder: folder.clone(), seq, length, sync, mark, times, damage: None })
     }
 
     /// The folder that it lies in.
@@ -227,6 +302,7 @@ impl Journal {
             lines.push_str(&record.to_line());
             records.push(Arc::new(record));
         }
+        self.look_for_damage();
         self.write(&lines, matters).map_err(|cause| {
             // Cut a half-written line off, so that whoever reads next finds only whole ones.
             let _ = self.file.set_len(self.length);
@@ -239,6 +315,7 @@ impl Journal {
         })?;
         self.seq += records.len() as u64;
         self.length += lines.len() as u64;
+        self.mark = FileMark::of(&self.file);
         Ok(records)
     }
 
@@ -249,6 +326,26 @@ impl Journal {
         }
         let _ = self.sync.send(());
         Ok(())
+    }
+
+    /// What somebody else did to the file since the last time that this was asked.
+    pub fn take_damage(&mut self) -> Option<JournalDamage> {
+        self.look_for_damage();
+        let id = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
+        let ours = self.file.metadata().ok().map(id);
+        let there = std::fs::metadata(self.folder.journal()).ok().map(id);
+        let replaced = there.is_some() && there != ours && !self.is_deleted();
+        let damage = self.damage.take();
+        if replaced { Some(JournalDamage::Replaced) } else { damage }
+    }
+
+    /// Before each append: what this process writes would hide what somebody else wrote.
+    fn look_for_damage(&mut self) {
+        let now = FileMark::of(&self.file);
+        if let (Some(before), Some(now)) = (&self.mark, &now) {
+            self.damage = now.damage_since(before, self.times).or(self.damage);
+        }
+        self.mark = now;
     }
 
     /// Whether somebody has deleted the file. It can still be written and read through this handle.

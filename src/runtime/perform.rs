@@ -25,6 +25,7 @@ use super::{
     gatekeepers::Gatekeepers,
     handle::{Handle, Live},
     shutdown::Children,
+    turn_watch::TurnWatch,
 };
 use crate::{
     agents::{Agent, BoxFuture, PermissionRequest, TurnRequest, Updates},
@@ -34,6 +35,7 @@ use crate::{
         hooks::verdict::RunResult,
         ids::{AskId, RunId, TurnId},
         input::Input,
+        session::tamper::ProtectBaseline,
         stop::rule::RuleResult,
     },
     hooks::{
@@ -65,9 +67,16 @@ pub(super) struct Performer {
     asks: Asks,
 }
 
+/// A turn to be taken.
+struct TurnOrder {
+    request: TurnRequest,
+    baseline: ProtectBaseline,
+    cancel: CancellationToken,
+}
+
 /// The way to an agent's task.
 struct Line {
-    turns: mpsc::UnboundedSender<(TurnRequest, CancellationToken)>,
+    turns: mpsc::UnboundedSender<TurnOrder>,
     task: JoinHandle<()>,
 }
 
@@ -121,7 +130,8 @@ impl Performer {
     ) -> Self {
         let asks = Asks::default();
         let surveyor = Surveyor { folder: place.cwd.clone(), mark: place.mark.clone(), hopeless: false };
-        let agent = Some(Line::open(agent, surveyor, Hearing::new(&handle, &children, &asks)));
+        let watch = TurnWatch::new(gatekeepers.place.guard.clone());
+        let agent = Some(Line::open(agent, surveyor, watch, Hearing::new(&handle, &children, &asks)));
         Self {
             place,
             handle,
@@ -159,9 +169,9 @@ impl Performer {
                     task.cancel.cancel();
                 }
             }
-            Effect::SendPrompt { turn, text, conversation, timeout, to } => {
+            Effect::SendPrompt { turn, text, conversation, timeout, to, baseline } => {
                 let request = TurnRequest { turn, text, conversation, timeout };
-                if let Err(why) = self.send(request, to) {
+                if let Err(why) = self.send(request, to, baseline) {
                     self.handle.tell(Input::TurnFailed { turn, failure: TurnFailure::new(why) });
                 }
             }
@@ -176,14 +186,14 @@ impl Performer {
         }
     }
 
-    fn send(&mut self, request: TurnRequest, to: Option<String>) -> Result<(), String> {
+    fn send(&mut self, request: TurnRequest, to: Option<String>, baseline: ProtectBaseline) -> Result<(), String> {
         let cancel = CancellationToken::new();
         self.turn = Some((request.turn, cancel.clone()));
         let line = match to {
             None => self.agent.as_ref(),
             Some(name) => Some(self.gatekeeper(name)?),
         };
-        let sent = line.is_some_and(|line| line.turns.send((request, cancel)).is_ok());
+        let sent = line.is_some_and(|line| line.turns.send(TurnOrder { request, baseline, cancel }).is_ok());
         if sent { Ok(()) } else { Err("the agent's task has died; this is a fault of creel, see its log".into()) }
     }
 
@@ -196,7 +206,8 @@ impl Performer {
                 // Who reviews changes nothing that would have to be told.
                 let surveyor = Surveyor { folder: PathBuf::new(), mark: String::new(), hopeless: true };
                 let hearing = Hearing::new(&self.handle, &self.children, &self.asks);
-                place.insert(Line::open(agent, surveyor, hearing))
+                let watch = TurnWatch::of_reviewer(self.gatekeepers.place.guard.clone());
+                place.insert(Line::open(agent, surveyor, watch, hearing))
             }
         })
     }
@@ -274,29 +285,34 @@ impl Performer {
 }
 
 impl Line {
-    fn open(agent: Box<dyn Agent>, surveyor: Surveyor, hearing: Hearing) -> Self {
+    fn open(agent: Box<dyn Agent>, surveyor: Surveyor, watch: TurnWatch, hearing: Hearing) -> Self {
         let (turns, asked) = mpsc::unbounded_channel();
-        Self { turns, task: tokio::spawn(converse(agent, asked, hearing, surveyor)) }
+        Self { turns, task: tokio::spawn(converse(agent, asked, hearing, (surveyor, watch))) }
     }
 }
 
 /// An agent's task: one turn after another.
 async fn converse(
     mut agent: Box<dyn Agent>,
-    mut asked: mpsc::UnboundedReceiver<(TurnRequest, CancellationToken)>,
+    mut asked: mpsc::UnboundedReceiver<TurnOrder>,
     mut hearing: Hearing,
-    mut surveyor: Surveyor,
+    (mut surveyor, mut watch): (Surveyor, TurnWatch),
 ) {
-    while let Some((request, cancel)) = asked.recv().await {
+    while let Some(TurnOrder { request, baseline, cancel }) = asked.recv().await {
         let turn = request.turn;
         hearing.turn = turn;
         // Before the prompt, and not beside it: what the agent does at once must not look as if it had been there.
         let before = surveyor.look(&cancel).await;
+        watch.begin(baseline).await;
         let ended = one_turn(&mut *agent, request, &mut hearing, &cancel).await;
+        let forbidden = watch.end().await;
         let ended = match ended {
-            Ok(end) => Ok(TurnEnd { work: surveyor.compare(before, &cancel).await, ..end }),
-            Err(failure) => Err(failure),
+            Ok(end) => Ok(TurnEnd { work: surveyor.compare(before, &cancel).await, forbidden, ..end }),
+            Err(failure) => Err(TurnFailure { forbidden, ..failure }),
         };
+        if let Some(text) = watch.complaint() {
+            hearing.handle.tell(Input::Warned(text.to_owned()));
+        }
         hearing.asks.forget();
         hearing
             .handle
@@ -384,8 +400,8 @@ impl Updates for Hearing {
     }
 
     fn permission(&mut self, request: PermissionRequest) -> BoxFuture<'_, ()> {
-        let PermissionRequest { tool, options, answer } = request;
-        let ask = Box::new(PermissionAsk { ask: self.asks.add(answer), tool, options });
+        let PermissionRequest { tool, options, source, shortened, answer } = request;
+        let ask = Box::new(PermissionAsk { ask: self.asks.add(answer), tool, options, source, shortened });
         Box::pin(self.handle.tell_in_turn(Input::PermissionAsked { turn: self.turn, ask }))
     }
 

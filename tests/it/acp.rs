@@ -6,8 +6,8 @@ use creel::{
     agents::{Agent, Past, TurnRequest, start},
     engine::{
         conversation::{AgentUpdate, ContextUse, OptionKind, Spent, StopReason, ToolKind, ToolStatus, TurnEnd},
-        policy::{AgentFacts, AgentSpec, PermissionRule, Permissions, Service, UsageOf},
-        session::{budget::Tally, permission::Rules},
+        policy::{AgentFacts, AgentSpec, Service, UsageOf},
+        session::budget::Tally,
         time::Span,
     },
 };
@@ -212,42 +212,6 @@ async fn files_are_served_inside_the_project_only_and_shown() {
     assert_eq!(calls[1], shown("read link", failed));
     assert_eq!(calls[3], shown("write new/out.txt", done));
     assert!(heard.calls()[3].diff.as_deref().is_some_and(|diff| diff.contains("+new")));
-}
-
-#[tokio::test]
-async fn what_the_rules_deny_is_not_served_either() {
-    let dir = folder();
-    std::fs::write(in_folder(&dir, ".env"), "KEY=1").expect("a file");
-    std::os::unix::fs::symlink(".env", in_folder(&dir, "notes")).expect("a link");
-    let script = json!({"turns": [[{"read": {"path": ".env"}}], [{"read": {"path": "notes"}}]]});
-    let mut place = place(dir.path());
-    let rule =
-        PermissionRule { kinds: vec![], paths: vec!["**/.env".into(), ".env".into()], action: Permissions::Deny };
-    place.rules = Rules(vec![rule]);
-    let mut agent = start(&AgentSpec::acp(line(&script, dir.path())), place, Past::default()).expect("an agent");
-    for _ in ["by its name", "by a link"] {
-        let said = turn(&mut *agent, request("")).await.1.said();
-        assert!(said.starts_with("error") && !said.contains("KEY"), "{said}");
-    }
-}
-
-#[tokio::test]
-async fn a_new_file_is_not_written_through_a_link_past_the_rules() {
-    let dir = folder();
-    std::fs::create_dir_all(in_folder(&dir, ".github/workflows")).expect("a folder");
-    std::os::unix::fs::symlink(".github/workflows", in_folder(&dir, "notes")).expect("a link");
-    let paths = ["notes/new.yml", "notes/deep/new.yml", "src/new.yml"];
-    let turns: Vec<Value> = paths.map(|path| json!([{"write": {"path": path, "content": "x"}}])).into();
-    let mut place = place(dir.path());
-    let rule = PermissionRule { kinds: vec![], paths: vec![".github/**".into()], action: Permissions::Deny };
-    place.rules = Rules(vec![rule]);
-    let spec = AgentSpec::acp(line(&json!({ "turns": turns }), dir.path()));
-    let mut agent = start(&spec, place, Past::default()).expect("an agent");
-    for path in paths {
-        let said = turn(&mut *agent, request("")).await.1.said();
-        assert_eq!(said.starts_with("error"), path.starts_with("notes"), "{path}: {said}");
-        assert_eq!(in_folder(&dir, path).exists(), path.starts_with("src"), "{path}");
-    }
 }
 
 #[tokio::test]

@@ -181,8 +181,16 @@ fn an_agent_asks() {
     shows(pressed(&world, SMALL, "right page-down page-down"), expect_file!["../frames/gate-permission-read-80.txt"]);
     shows(pressed(&world, (40, 12), "left left"), expect_file!["../frames/gate-permission-40.txt"]);
     let alike = scenes::permission_with(scenes::options_alike());
-    shows(pressed(&alike, SMALL, "right right"), expect_file!["../frames/gate-permission-alike-80.txt"]);
+    shows(pressed(&alike, SMALL, "right"), expect_file!["../frames/gate-permission-alike-80.txt"]);
     shows(Screen::of(&scenes::long_command(), SMALL).armed(), expect_file!["../frames/gate-permission-command-80.txt"]);
+}
+
+#[test]
+fn the_agent_changed_files_that_it_must_not_change() {
+    let world = scenes::tampered();
+    shows(Screen::of(&world, MIDDLE).armed(), expect_file!["../frames/gate-tampered-120.txt"]);
+    shows(Screen::of(&world, SMALL).armed(), expect_file!["../frames/gate-tampered-80.txt"]);
+    shows(pressed(&world, (40, 12), "right"), expect_file!["../frames/gate-tampered-40.txt"]);
 }
 
 #[test]

@@ -685,8 +685,8 @@ fn a_request_is_answered_by_the_options_of_the_agent() {
         assert_eq!(screen().press("tab tab enter"), answered(Choice::RejectOnce, Some("no")));
         assert_eq!(screen().press("left enter"), answered(Choice::Cancel, None));
         let mut screen = screen();
-        assert_eq!(screen.click_on("[ Yes, and"), []);
-        assert_eq!(screen.click_on("[ Yes, and"), answered(Choice::AllowAlways, Some("always")));
+        assert_eq!(screen.click_on("[ Always allow"), []);
+        assert_eq!(screen.click_on("[ Always allow"), answered(Choice::AllowAlways, Some("always")));
     }
 }
 
@@ -695,20 +695,20 @@ fn what_would_hold_from_now_on_is_not_chosen_beforehand() {
     let mut options = scenes::usual_options();
     options.swap(0, 1);
     let mut screen = Screen::of(&scenes::permission_with(options), SMALL).armed();
-    assert!(screen.row("[ Yes, and").contains("[ Yes, and don't ask again ] [ Yes ]"), "in the agent's order");
+    assert!(screen.row("[ Always").contains("[ Always allow this exact request ] [ Yes ]"), "in the agent's order");
     assert_eq!(screen.press("enter"), answered(Choice::AllowOnce, Some("once")));
 }
 
 #[test]
-fn of_two_options_that_mean_the_same_the_chosen_one_is_taken() {
+fn always_is_one_answer_and_the_agent_hears_that_it_may_once() {
     let world = scenes::permission_with(scenes::options_alike());
     let screen = || Screen::of(&world, SMALL).armed();
     assert_eq!(screen().press("right enter"), answered(Choice::AllowAlways, Some("file")));
-    assert_eq!(screen().press("right right enter"), answered(Choice::AllowAlways, Some("all")));
+    assert_eq!(screen().press("right right enter"), answered(Choice::RejectOnce, Some("no")));
     let mut after = world.clone();
-    let [Ask::Command(command)] = &screen().press("right right enter")[..] else { panic!("an answer") };
+    let [Ask::Command(command)] = &screen().press("right enter")[..] else { panic!("an answer") };
     after.command(command.clone());
-    assert_eq!(after.permitted, [(AskId(1), PermissionAnswer::Selected("all".into()))]);
+    assert_eq!(after.permitted, [(AskId(1), PermissionAnswer::Selected("once".into()))]);
 }
 
 #[test]

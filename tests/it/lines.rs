@@ -75,7 +75,7 @@ fn requests_and_their_answers_are_told_in_the_words_of_the_agent() {
           → prompt (4 bytes): GOAL
           ? asks: ✎ Edit a.rs
           ? asks: ✎ Edit b.rs
-          ✓ allowed from now on: Edit a.rs · “always” · by tui
+          ✓ allowed from now on: Edit a.rs · “yes” · by tui
           ✗ not allowed: Edit b.rs · “no” · by tui
           Working.
           ✓ iteration 1 done

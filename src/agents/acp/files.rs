@@ -3,18 +3,22 @@
 //! # Invariants
 //! - Nothing outside the project's folder is read, written or created, whatever links there are, also if somebody changes
 //!   them at the same time.
-//! - What the rules deny is denied here, too.
+//! - What the session's guard names is not written.
 
 use std::{
     io::{self, Write as _},
     path::{Component, Path, PathBuf},
+    sync::Arc,
 };
 
 use rustix::fs::OFlags;
 
 use crate::{
     agents::tool::unified,
-    hooks::premises::{self, Barred, Premises},
+    hooks::{
+        guard::{GuardedPath, PathGuard},
+        premises::{self, Barred, Premises},
+    },
 };
 
 /// No larger file is read whole.
@@ -34,6 +38,8 @@ pub(super) enum FileError {
     /// In the words that agents look for, to tell a file that is not there from one that they may not have.
     #[error("Resource not found: {} does not exist", .0.display())]
     Missing(PathBuf),
+    #[error("{} was not written: {why}", .path.display())]
+    Guarded { path: PathBuf, why: GuardedPath },
     #[error("{}: {error}", .path.display())]
     Io { path: PathBuf, error: io::Error },
 }
@@ -42,11 +48,12 @@ pub(super) enum FileError {
 #[derive(Debug, Clone)]
 pub(super) struct Served {
     premises: Premises,
+    guard: Arc<PathGuard>,
 }
 
 impl Served {
-    pub(super) fn new(root: &Path) -> Self {
-        Self { premises: Premises::new(root) }
+    pub(super) fn new(root: &Path, guard: Arc<PathGuard>) -> Self {
+        Self { premises: Premises::new(root), guard }
     }
 
     /// Reads a file, or some lines of it, the first being 1.
@@ -61,22 +68,40 @@ impl Served {
         Ok(text.split_inclusive('\n').skip(first).take(count).collect())
     }
 
-    /// Writes a file, and makes the folders on the way to it. Says what changed.
-    pub(super) fn write(&self, path: &Path, text: &str) -> Result<String, FileError> {
-        // A file that is no text, or not there, is replaced; what may not be touched is found out below.
+    /// What a write would change, or why it is not done whatever the user says.
+    pub(super) fn preview(&self, path: &Path, text: &str) -> Result<String, FileError> {
+        let real = self.real(path);
+        if !real.starts_with(self.premises.root()) {
+            return Err(self.because(path, Barred::Outside));
+        }
+        self.permit(path, &real)?;
+        // A file that is no text, or not there, is replaced.
         let before = self.read(path, None, None).unwrap_or_default();
-        let place = self.overwrite(path, text).map_err(|why| self.because(path, why))?;
-        Ok(unified(&self.relative(&place), &before, text))
+        Ok(unified(&self.relative(&real), &before, text))
     }
 
-    fn overwrite(&self, path: &Path, text: &str) -> Result<PathBuf, Barred> {
-        self.make_folders(path)?;
-        let place = self.premises.inside(path)?;
-        let mut file = self.premises.open(&place, OFlags::WRONLY | OFlags::CREATE)?;
+    /// Writes a file, and makes the folders on the way to it. Says what changed.
+    pub(super) fn write(&self, path: &Path, text: &str) -> Result<String, FileError> {
+        let change = self.preview(path, text)?;
+        self.make_folders(path).map_err(|why| self.because(path, why))?;
+        let place = self.premises.inside(path).map_err(|why| self.because(path, why))?;
+        // Again: a link may have appeared.
+        self.permit(path, &place)?;
+        self.overwrite(&place, text).map_err(|why| self.because(path, why))?;
+        Ok(change)
+    }
+
+    fn permit(&self, path: &Path, real: &Path) -> Result<(), FileError> {
+        let refused = |why| FileError::Guarded { path: path.to_owned(), why };
+        self.guard.refuses(real).map_or(Ok(()), |why| Err(refused(why)))
+    }
+
+    fn overwrite(&self, place: &Path, text: &str) -> Result<(), Barred> {
+        let mut file = self.premises.open(place, OFlags::WRONLY | OFlags::CREATE)?;
         premises::size(&file)?;
         file.set_len(0)?;
         file.write_all(text.as_bytes())?;
-        Ok(place)
+        Ok(())
     }
 
     /// A folder in which an agent may run something.
@@ -87,13 +112,16 @@ impl Served {
     /// Where a path leads, seen from the project's folder: links are followed as far as there is something. Of a file that is
     /// still to be made, that is the folder that it is made in.
     pub(super) fn leads_to(&self, path: &Path) -> String {
+        self.relative(&self.real(path))
+    }
+
+    fn real(&self, path: &Path) -> PathBuf {
         let wanted = self.premises.root().join(path);
         let resolved = |ancestor: &Path| {
             let rest = wanted.strip_prefix(ancestor).ok()?;
             Some(ancestor.canonicalize().ok()?.join(rest))
         };
-        let real = wanted.ancestors().find_map(resolved);
-        self.relative(real.as_deref().unwrap_or(&wanted))
+        wanted.ancestors().find_map(resolved).unwrap_or_else(|| wanted.clone())
     }
 
     fn relative(&self, place: &Path) -> String {
@@ -164,7 +192,7 @@ mod tests {
     #[test]
     fn what_is_inside_is_read_and_written() {
         let scene = scene();
-        let premises = Served::new(&scene.project);
+        let premises = Served::new(&scene.project, Arc::default());
         let read = |path: &str, line, limit| premises.read(Path::new(path), line, limit).expect("text");
         assert_eq!(read("src/a.txt", None, None), "one\ntwo\nthree\n");
         assert_eq!(read("in/a.txt", Some(2), Some(1)), "two\n");
@@ -178,7 +206,7 @@ mod tests {
     #[test]
     fn nothing_outside_is_touched_by_any_way() {
         let scene = scene();
-        let premises = Served::new(&scene.project);
+        let premises = Served::new(&scene.project, Arc::default());
         let secret = scene.elsewhere.join("secret");
         let ways = [
             "../elsewhere/secret",
@@ -205,7 +233,7 @@ mod tests {
     #[test]
     fn what_is_no_text_file_is_told() {
         let scene = scene();
-        let premises = Served::new(&scene.project);
+        let premises = Served::new(&scene.project, Arc::default());
         fs::write(scene.project.join("binary"), [0xff, 0xfe]).expect("a file");
         let said = |path: &str| premises.read(Path::new(path), None, None).expect_err("not served").to_string();
         assert_eq!(said("binary"), "binary is not text");

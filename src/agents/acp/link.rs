@@ -28,6 +28,7 @@ use tokio_util::{
 
 use super::{
     reader::{self, Attention, Chunk, Tail},
+    service::DecidedRequest,
     terminals::TerminalNews,
 };
 use crate::hooks::{
@@ -55,6 +56,8 @@ pub(super) enum FromAgent {
     Permission(Box<s::RequestPermissionRequest>, Responder<s::RequestPermissionResponse>),
     /// It wants something done for it.
     Wants(Box<Wanted>),
+    /// Whether that is done was decided.
+    Decided(Box<DecidedRequest>),
     /// A command that we run for it got on.
     Terminal(TerminalNews),
 }
@@ -68,6 +71,21 @@ pub(super) enum Wanted {
     WaitForTerminal(s::WaitForTerminalExitRequest, Responder<s::WaitForTerminalExitResponse>),
     KillTerminal(s::KillTerminalRequest, Responder<s::KillTerminalResponse>),
     ReleaseTerminal(s::ReleaseTerminalRequest, Responder<s::ReleaseTerminalResponse>),
+}
+
+impl Wanted {
+    /// Answers with an error.
+    pub(super) fn fail(self, error: Error) -> Result<(), Error> {
+        match self {
+            Self::Read(_, responder) => responder.respond_with_error(error),
+            Self::Write(_, responder) => responder.respond_with_error(error),
+            Self::CreateTerminal(_, responder) => responder.respond_with_error(error),
+            Self::TerminalOutput(_, responder) => responder.respond_with_error(error),
+            Self::WaitForTerminal(_, responder) => responder.respond_with_error(error),
+            Self::KillTerminal(_, responder) => responder.respond_with_error(error),
+            Self::ReleaseTerminal(_, responder) => responder.respond_with_error(error),
+        }
+    }
 }
 
 /// The line to a running agent.

@@ -317,7 +317,9 @@ mod tests {
             seen.push(match one {
                 FromAgent::Text(chunk) => format!("{:?} {}", chunk.kind, chunk.text),
                 FromAgent::Update { update, .. } => format!("update {}", update["sessionUpdate"]),
-                FromAgent::Permission(..) | FromAgent::Wants(_) | FromAgent::Terminal(_) => "a request".into(),
+                FromAgent::Permission(..) | FromAgent::Wants(_) | FromAgent::Decided(_) | FromAgent::Terminal(_) => {
+                    "a request".into()
+                }
             });
         }
         let mut forwarded = String::new();

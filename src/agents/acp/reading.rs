@@ -58,7 +58,7 @@ pub async fn read_output(output: impl AsyncRead + Unpin) -> OutputReading {
     for line in messages.split(|byte| *byte == b'\n') {
         let Ok(value) = serde_json::from_slice::<Value>(line) else { continue };
         if let Ok(request) = s::RequestPermissionRequest::deserialize(&value["params"]) {
-            let tool = book.asked(request.tool_call);
+            let (tool, _) = book.asked(request.tool_call);
             reading.permissions.push((tool, translate::options(request.options)));
         }
         if let Ok(response) = s::PromptResponse::deserialize(&value["result"]) {
@@ -85,7 +85,7 @@ async fn collect(mut heard: mpsc::Receiver<FromAgent>) -> Vec<Heard> {
             })),
             FromAgent::Update { update, .. } => all.push(Heard::Update(update)),
             // The protocol's own reader makes these, and there is none.
-            FromAgent::Permission(..) | FromAgent::Wants(_) | FromAgent::Terminal(_) => {}
+            FromAgent::Permission(..) | FromAgent::Wants(_) | FromAgent::Decided(_) | FromAgent::Terminal(_) => {}
         }
     }
     all

@@ -1,11 +1,12 @@
-//! What is done for an agent that asks for it: leave, files, commands.
+//! What creel does for an agent: it passes permission requests on, reads and writes files, and runs commands.
 //!
 //! # Invariants
-//! - Every question is answered once: served, declined with a reason, or cancelled with the turn.
-//! - What is read, written or run is passed on as a tool call, so that a person sees it.
+//! - Every request is answered once: served, refused with a reason, or cancelled with the turn.
+//! - creel reads, writes and runs nothing that the engine has not allowed, and writes nothing that the guard names.
+//! - What creel reads, writes or runs is passed on as a tool call, so that the user sees it.
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -23,28 +24,81 @@ use super::{
     files::{FileError, Served},
     link::{FromAgent, Wanted},
     serves,
-    terminals::{Site, Terminals},
+    terminals::{self, Site, Terminals},
     translate::{self, Book},
 };
 use crate::{
     agents::{
         AgentPlace, PermissionRequest, Updates, environment,
         tool::{LONG_MAX, limited},
+        tools::ToolServer,
     },
     engine::{
-        conversation::{AgentUpdate, Location, PermissionAnswer, ToolCall, ToolKind, ToolStatus},
-        policy::{Permissions, Service},
+        conversation::{
+            AgentUpdate, AskSource, Location, OptionKind, PermissionAnswer, PermissionOption, ToolCall, ToolKind,
+            ToolStatus,
+        },
+        policy::{AgentFacts, Service},
     },
 };
 
 /// The protocol's number for something that is not there.
 const NOT_FOUND: i32 = -32002;
+/// The option that allows something that creel serves.
+const ALLOW: &str = "allow_once";
+/// What the agent hears of a request that was refused.
+const DENIED: &str =
+    "permission denied: creel's user, or creel's config (`gates.permissions`, `permissions:`), does not allow it";
+/// What the agent hears of a request that nobody answered.
+const OVER: &str = "cancelled: the turn ended before it was allowed";
+
+/// A request of the agent, and whether creel does it.
+pub(super) struct DecidedRequest {
+    wanted: Wanted,
+    call: ToolCall,
+    answer: PermissionAnswer,
+}
+
+/// What a request is about. Owned, since requests cannot be shared with other threads.
+enum Subject {
+    Read(PathBuf, Option<u32>),
+    Write(PathBuf, String),
+    /// A command, as the user sees it, and whether that is less than all of it.
+    Run(Box<ToolCall>, bool),
+}
+
+impl Subject {
+    fn of(wanted: &Wanted) -> Option<Self> {
+        match wanted {
+            Wanted::Read(request, _) => Some(Self::Read(request.path.clone(), request.line)),
+            Wanted::Write(request, _) => Some(Self::Write(request.path.clone(), request.content.clone())),
+            Wanted::CreateTerminal(request, _) => {
+                let (call, shortened) = terminals::described(request);
+                Some(Self::Run(Box::new(call), shortened))
+            }
+            Wanted::TerminalOutput(..)
+            | Wanted::WaitForTerminal(..)
+            | Wanted::KillTerminal(..)
+            | Wanted::ReleaseTerminal(..) => None,
+        }
+    }
+}
+
+/// Why the engine is not even asked.
+enum Unserved {
+    /// The config switches the service off.
+    Declined,
+    /// creel does this for no agent.
+    Refused(Box<ToolCall>, FileError),
+}
 
 /// What is done for an agent.
 pub(super) struct Services {
     files: Service,
     commands: Service,
     place: AgentPlace,
+    /// Whether the agent is given creel's own tools.
+    offers_tools: bool,
     premises: Served,
     terminals: Terminals,
     /// What is known of its tool calls.
@@ -55,11 +109,12 @@ pub(super) struct Services {
 }
 
 impl Services {
-    pub(super) fn new(files: Service, commands: Service, place: &AgentPlace) -> Self {
+    pub(super) fn new(files: Service, commands: Service, place: &AgentPlace, known: &AgentFacts) -> Self {
         Self {
+            offers_tools: ToolServer::of(place, known).is_some(),
             files,
             commands,
-            premises: Served::new(&place.cwd),
+            premises: Served::new(&place.cwd, place.guard.clone()),
             place: place.clone(),
             terminals: Terminals::default(),
             book: Book::default(),
@@ -92,7 +147,7 @@ impl Services {
         self.terminals.end_all();
     }
 
-    /// Passes a request for leave on, and the answer back.
+    /// Passes a permission request on, and the answer back.
     pub(super) async fn ask(
         &mut self,
         request: s::RequestPermissionRequest,
@@ -100,13 +155,15 @@ impl Services {
         updates: &mut dyn Updates,
         stop: &CancellationToken,
     ) {
-        let tool = self.book.asked(request.tool_call);
+        let (tool, details) = self.book.asked(request.tool_call);
+        let own = self.offers_tools && details.is_own_tool(&tool);
+        let (source, shortened) = (if own { AskSource::CreelTool } else { AskSource::Agent }, details.shortened);
         let options = translate::options(request.options);
         let noes: Vec<String> = options.iter().filter(|o| !o.kind.allows()).map(|o| o.id.clone()).collect();
         let refused = self.refused.clone();
         let (sender, answer) = oneshot::channel();
         if !stop.is_cancelled() {
-            updates.permission(PermissionRequest { tool, options, answer: sender }).await;
+            updates.permission(PermissionRequest { tool, options, source, shortened, answer: sender }).await;
         }
         let stop = stop.clone();
         tokio::spawn(async move {
@@ -127,20 +184,17 @@ impl Services {
         });
     }
 
-    /// Reads, writes or runs something.
-    pub(super) async fn serve(&mut self, wanted: Wanted, updates: &mut dyn Updates, news: &mpsc::Sender<FromAgent>) {
+    /// Serves what the agent wants. Whether creel reads, writes or runs something is the engine's decision.
+    pub(super) async fn serve(
+        &mut self,
+        wanted: Wanted,
+        updates: &mut dyn Updates,
+        news: &mpsc::Sender<FromAgent>,
+        stop: &CancellationToken,
+    ) {
         let answered = match wanted {
-            Wanted::Read(request, responder) => {
-                let read = self.read(&request, updates).await;
-                responder.respond_with_result(read.map(s::ReadTextFileResponse::new))
-            }
-            Wanted::Write(request, responder) => {
-                let written = self.write(&request, updates).await;
-                responder.respond_with_result(written.map(|()| s::WriteTextFileResponse::new()))
-            }
-            Wanted::CreateTerminal(request, responder) => {
-                let created = self.create(request, updates, news).await;
-                responder.respond_with_result(created.map(s::CreateTerminalResponse::new))
+            Wanted::Read(..) | Wanted::Write(..) | Wanted::CreateTerminal(..) => {
+                return self.request(wanted, updates, news, stop).await;
             }
             Wanted::TerminalOutput(request, responder) => {
                 responder.respond_with_result(self.terminals.output(&request.terminal_id).map_err(refused))
@@ -161,25 +215,122 @@ impl Services {
                 responder.respond_with_result(released.map(|()| s::ReleaseTerminalResponse::new()))
             }
         };
-        if let Err(error) = answered {
-            tracing::debug!("an answer did not reach the agent: {error}");
+        lost(answered);
+    }
+
+    /// Asks the engine whether something is done, beside all else that the agent says and wants.
+    async fn request(
+        &mut self,
+        wanted: Wanted,
+        updates: &mut dyn Updates,
+        news: &mpsc::Sender<FromAgent>,
+        stop: &CancellationToken,
+    ) {
+        let subject = Subject::of(&wanted);
+        let (call, shortened) = match self.described(subject).await {
+            Ok(described) => described,
+            Err(Unserved::Declined) => return lost(wanted.fail(Error::method_not_found())),
+            Err(Unserved::Refused(call, error)) => {
+                let answer = not_served(&error);
+                tell(*call, Err(&error), updates).await;
+                return lost(wanted.fail(answer));
+            }
+        };
+        let (sender, answer) = oneshot::channel();
+        if !stop.is_cancelled() {
+            let (tool, options, source) = (call.clone(), own_options(), AskSource::Service);
+            updates.permission(PermissionRequest { tool, options, source, shortened, answer: sender }).await;
+        }
+        let (news, stop) = (news.clone(), stop.clone());
+        tokio::spawn(async move {
+            let answer = tokio::select! {
+                biased;
+                answer = answer => answer.unwrap_or(PermissionAnswer::Cancelled),
+                () = stop.cancelled() => PermissionAnswer::Cancelled,
+            };
+            // If the agent is gone, it needs no answer.
+            let _ = news.send(FromAgent::Decided(Box::new(DecidedRequest { wanted, call, answer }))).await;
+        });
+    }
+
+    /// A request as the user sees it, with everything that the decision depends on.
+    async fn described(&mut self, subject: Option<Subject>) -> Result<(ToolCall, bool), Unserved> {
+        let Some(subject) = subject else { return Err(Unserved::Declined) };
+        let service = if matches!(subject, Subject::Run(..)) { self.commands } else { self.files };
+        if !serves(service) {
+            return Err(Unserved::Declined);
+        }
+        match subject {
+            Subject::Read(path, line) => Ok((self.call(ToolKind::Read, &path, line), false)),
+            Subject::Write(path, text) => {
+                let call = self.call(ToolKind::Edit, &path, None);
+                let premises = self.premises.clone();
+                match off_the_loop(move || premises.preview(&path, &text)).await {
+                    Ok(diff) => Ok((ToolCall { diff: Some(limited(&diff, LONG_MAX)), ..call }, false)),
+                    Err(error) => Err(Unserved::Refused(Box::new(call), error)),
+                }
+            }
+            Subject::Run(call, shortened) => Ok((*call, shortened)),
         }
     }
 
-    async fn read(&mut self, request: &s::ReadTextFileRequest, updates: &mut dyn Updates) -> Result<String, Error> {
-        let call = self.call(ToolKind::Read, &request.path, request.line);
-        self.permit_file(&call, &request.path)?;
-        let (premises, path, line, limit) = (self.premises.clone(), request.path.clone(), request.line, request.limit);
-        let read = off_the_loop(move || premises.read(&path, line, limit)).await;
+    /// Does what was decided: reads, writes or runs, or says that it may not.
+    pub(super) async fn carry_out(
+        &mut self,
+        decided: DecidedRequest,
+        updates: &mut dyn Updates,
+        news: &mpsc::Sender<FromAgent>,
+    ) {
+        let DecidedRequest { wanted, call, answer } = decided;
+        let allowed = matches!(&answer, PermissionAnswer::Selected(id) if id == ALLOW);
+        if !allowed {
+            self.refused.fetch_or(answer != PermissionAnswer::Cancelled, Ordering::Relaxed);
+            let why = if answer == PermissionAnswer::Cancelled { OVER } else { DENIED };
+            let call = ToolCall { status: ToolStatus::Failed, diff: None, output: Some(why.to_owned()), ..call };
+            updates.update(AgentUpdate::ToolCalled(call)).await;
+            return lost(wanted.fail(refused(why.to_owned())));
+        }
+        lost(match wanted {
+            Wanted::Read(request, responder) => {
+                let read = self.read(call, request, updates).await;
+                responder.respond_with_result(read.map(s::ReadTextFileResponse::new))
+            }
+            Wanted::Write(request, responder) => {
+                let written = self.write(call, request, updates).await;
+                responder.respond_with_result(written.map(|()| s::WriteTextFileResponse::new()))
+            }
+            Wanted::CreateTerminal(request, responder) => {
+                let created = self.create(request, updates, news).await;
+                responder.respond_with_result(created.map(s::CreateTerminalResponse::new))
+            }
+            // Nothing is asked about these.
+            Wanted::TerminalOutput(..)
+            | Wanted::WaitForTerminal(..)
+            | Wanted::KillTerminal(..)
+            | Wanted::ReleaseTerminal(..) => Ok(()),
+        });
+    }
+
+    async fn read(
+        &mut self,
+        call: ToolCall,
+        request: s::ReadTextFileRequest,
+        updates: &mut dyn Updates,
+    ) -> Result<String, Error> {
+        let premises = self.premises.clone();
+        let read = off_the_loop(move || premises.read(&request.path, request.line, request.limit)).await;
         tell(call, read.as_ref().map(|text| (None, Some(size(text)))), updates).await;
         read.map_err(|error| not_served(&error))
     }
 
-    async fn write(&mut self, request: &s::WriteTextFileRequest, updates: &mut dyn Updates) -> Result<(), Error> {
-        let call = self.call(ToolKind::Edit, &request.path, None);
-        self.permit_file(&call, &request.path)?;
-        let (premises, path, text) = (self.premises.clone(), request.path.clone(), request.content.clone());
-        let written = off_the_loop(move || premises.write(&path, &text)).await;
+    async fn write(
+        &mut self,
+        call: ToolCall,
+        request: s::WriteTextFileRequest,
+        updates: &mut dyn Updates,
+    ) -> Result<(), Error> {
+        let premises = self.premises.clone();
+        let written = off_the_loop(move || premises.write(&request.path, &request.content)).await;
         let shown = written.as_ref().map(|diff| (Some(limited(diff, LONG_MAX)), None));
         tell(call, shown, updates).await;
         written.map(drop).map_err(|error| not_served(&error))
@@ -191,8 +342,6 @@ impl Services {
         updates: &mut dyn Updates,
         news: &mpsc::Sender<FromAgent>,
     ) -> Result<s::TerminalId, Error> {
-        let call = ToolCall { kind: Some(ToolKind::Execute), ..ToolCall::default() };
-        self.permit(self.commands, &call)?;
         let site = Site {
             premises: self.premises.clone(),
             env: environment(&self.place).into_iter().collect(),
@@ -204,32 +353,17 @@ impl Services {
         Ok(id)
     }
 
-    /// Whether it may be done at all: the config may say no to the service, and to this file.
-    fn permit(&self, service: Service, call: &ToolCall) -> Result<(), Error> {
-        if !serves(service) {
-            return Err(Error::method_not_found());
-        }
-        match self.place.rules.says(&self.place.cwd.display().to_string(), call) {
-            Some(Permissions::Deny) => Err(refused("the person's rules (`permissions:`) deny it".into())),
-            Some(Permissions::Allow | Permissions::Ask) | None => Ok(()),
-        }
-    }
-
-    /// The same for a file: by its name, and by where a link leads.
-    fn permit_file(&self, call: &ToolCall, path: &Path) -> Result<(), Error> {
-        self.permit(self.files, call)?;
-        let path = self.premises.leads_to(path);
-        self.permit(self.files, &ToolCall { locations: vec![Location { path, line: None }], ..call.clone() })
-    }
-
+    /// A file is named as the agent names it, and by where a link leads: rules apply to both.
     fn call(&mut self, kind: ToolKind, path: &Path, line: Option<u32>) -> ToolCall {
         self.served += 1;
+        let real = self.premises.leads_to(path);
         let path = path.strip_prefix(&self.place.cwd).unwrap_or(path).display().to_string();
+        let linked = (real != path).then_some(Location { path: real, line: None });
         ToolCall {
             call: format!("file-{}", self.served),
             title: format!("{} {path}", if kind == ToolKind::Read { "read" } else { "write" }),
             kind: Some(kind),
-            locations: vec![Location { path, line }],
+            locations: std::iter::once(Location { path, line }).chain(linked).collect(),
             ..ToolCall::default()
         }
     }
@@ -244,6 +378,23 @@ async fn tell(call: ToolCall, shown: Result<Shown, &FileError>, updates: &mut dy
         Err(error) => ToolCall { status: ToolStatus::Failed, output: Some(error.to_string()), ..call },
     };
     updates.update(AgentUpdate::ToolCalled(call)).await;
+}
+
+/// The answers to a request for something that creel serves.
+fn own_options() -> Vec<PermissionOption> {
+    let option = |id: &str, name: &str, kind| PermissionOption { id: id.to_owned(), name: name.to_owned(), kind };
+    vec![
+        option(ALLOW, "Allow", OptionKind::AllowOnce),
+        option("allow_always", "Always allow", OptionKind::AllowAlways),
+        option("reject_once", "Reject", OptionKind::RejectOnce),
+        option("reject_always", "Always reject", OptionKind::RejectAlways),
+    ]
+}
+
+fn lost(answered: Result<(), Error>) {
+    if let Err(error) = answered {
+        tracing::debug!("an answer did not reach the agent: {error}");
+    }
 }
 
 fn size(text: &str) -> String {
@@ -265,6 +416,7 @@ fn not_served(error: &FileError) -> Error {
         | FileError::NotAFile(_)
         | FileError::TooLarge { .. }
         | FileError::NotText(_)
+        | FileError::Guarded { .. }
         | FileError::Io { .. } => refused(error.to_string()),
     }
 }

@@ -212,7 +212,10 @@ impl<'a> Stage<'a> {
                 match one {
                     FromAgent::Text(_) => said += 1,
                     request @ FromAgent::Permission(..) => asked.push(request),
-                    other @ (FromAgent::Update { .. } | FromAgent::Wants(_) | FromAgent::Terminal(_)) => {
+                    other @ (FromAgent::Update { .. }
+                    | FromAgent::Wants(_)
+                    | FromAgent::Decided(_)
+                    | FromAgent::Terminal(_)) => {
                         batch.push(other);
                     }
                 }
@@ -254,6 +257,7 @@ impl<'a> Stage<'a> {
                 other @ (FromAgent::Update { .. }
                 | FromAgent::Permission(..)
                 | FromAgent::Wants(_)
+                | FromAgent::Decided(_)
                 | FromAgent::Terminal(_)) => {
                     self.pass_on().await;
                     self.happened(other).await;
@@ -321,7 +325,12 @@ impl<'a> Stage<'a> {
             FromAgent::Permission(request, responder) => {
                 self.services.ask(*request, responder, self.updates, &self.stop).await;
             }
-            FromAgent::Wants(wanted) => self.services.serve(*wanted, self.updates, &self.link.hear).await,
+            FromAgent::Wants(wanted) => {
+                self.services.serve(*wanted, self.updates, &self.link.hear, &self.stop).await;
+            }
+            FromAgent::Decided(decided) => {
+                self.services.carry_out(*decided, self.updates, &self.link.hear).await;
+            }
         }
     }
 }

@@ -13,12 +13,13 @@ use std::{
 };
 
 use agent_client_protocol::v1::schema as s;
+use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{files::Served, link::FromAgent};
 use crate::{
-    agents::tool::{NOTE_MAX, limited},
+    agents::tool::{INPUT_MAX, NOTE_MAX, limited},
     engine::conversation::{AgentUpdate, ToolCall, ToolKind, ToolStatus},
     hooks::{
         output::{Ring, torn_start},
@@ -170,6 +171,32 @@ impl Terminals {
     fn find(&self, id: &s::TerminalId) -> Result<&Terminal, String> {
         self.all.get(&*id.0).ok_or_else(|| unknown(id))
     }
+}
+
+/// A request to run a command as the user sees it, and whether that is less than all of it.
+pub(super) fn described(request: &s::CreateTerminalRequest) -> (ToolCall, bool) {
+    let line = readable(&request.command, &request.args);
+    let env: Map<String, Value> = request.env.iter().map(|it| (it.name.clone(), it.value.clone().into())).collect();
+    let mut input = json!({ "command": request.command });
+    if !request.args.is_empty() {
+        input["args"] = json!(request.args);
+    }
+    if let Some(cwd) = &request.cwd {
+        input["cwd"] = json!(cwd);
+    }
+    if !env.is_empty() {
+        input["env"] = env.into();
+    }
+    let input = format!("{input:#}");
+    let shortened = line.len() > NOTE_MAX || input.len() > INPUT_MAX;
+    let call = ToolCall {
+        call: "command".to_owned(),
+        title: limited(&line, NOTE_MAX),
+        kind: Some(ToolKind::Execute),
+        input: Some(limited(&input, INPUT_MAX)),
+        ..ToolCall::default()
+    };
+    (call, shortened)
 }
 
 fn unknown(id: &s::TerminalId) -> String {

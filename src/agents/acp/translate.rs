@@ -14,7 +14,10 @@ use agent_client_protocol::v1::schema as s;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::agents::tool::{INPUT_MAX, LONG_MAX, NOTE_MAX, OUTPUT_MAX, limited, unified};
+use crate::agents::{
+    tool::{INPUT_MAX, LONG_MAX, NOTE_MAX, OUTPUT_MAX, limited, unified},
+    tools::CallDetails,
+};
 use crate::engine::conversation::{
     AgentUpdate, ContextUse, Location, OptionKind, PermissionOption, PlanEntry, Spent, StopReason, ToolCall, ToolKind,
     ToolStatus,
@@ -25,6 +28,8 @@ use crate::engine::{policy::UsageOf, session::budget::Tally};
 #[derive(Debug, Default)]
 pub(super) struct Book {
     calls: HashMap<String, ToolCall>,
+    /// What the agent says about each call beyond that.
+    details: HashMap<String, CallDetails>,
     /// The last note of each kind, so that only news is passed on.
     notes: HashMap<String, String>,
     /// What the conversation has cost so far, as the agent says.
@@ -132,6 +137,7 @@ impl Book {
         fields: s::ToolCallUpdateFields,
         meta: Option<&s::Meta>,
     ) -> Option<AgentUpdate> {
+        learn_details(self.details.entry(id.to_string()).or_default(), &fields, meta);
         match self.calls.entry(id.to_string()) {
             Entry::Vacant(place) => {
                 let mut call = ToolCall { call: id.to_string(), title: "a tool".to_owned(), ..ToolCall::default() };
@@ -146,11 +152,11 @@ impl Book {
         }
     }
 
-    /// The call that a request for leave is about, as far as it is known.
-    pub(super) fn asked(&mut self, call: s::ToolCallUpdate) -> ToolCall {
+    /// The call that a permission request is about, as far as it is known.
+    pub(super) fn asked(&mut self, call: s::ToolCallUpdate) -> (ToolCall, CallDetails) {
         let id = call.tool_call_id.to_string();
         self.learn(&call.tool_call_id, call.fields, call.meta.as_ref());
-        self.calls.get(&id).cloned().unwrap_or_default()
+        (self.calls.get(&id).cloned().unwrap_or_default(), self.details.get(&id).cloned().unwrap_or_default())
     }
 
     /// Whether a call was made.
@@ -161,6 +167,7 @@ impl Book {
     /// A new turn: calls of the last one get no more news.
     pub(super) fn next_turn(&mut self) {
         self.calls.clear();
+        self.details.clear();
         self.in_turn = None;
     }
 
@@ -181,6 +188,18 @@ impl Book {
             cost: self.cost.unwrap_or(self.tally.cost),
         };
         Spent { tokens, cost }
+    }
+}
+
+fn learn_details(details: &mut CallDetails, fields: &s::ToolCallUpdateFields, meta: Option<&s::Meta>) {
+    if let Some(meta) = meta {
+        details.learn_meta(meta);
+    }
+    details.shortened |= fields.title.as_ref().is_some_and(|title| title.len() > NOTE_MAX);
+    if let Some(input) = &fields.raw_input {
+        details.learn_input(input);
+        // The limit applies to the input as it is shown, which has more spaces.
+        details.shortened |= format!("{input:#}").len() > INPUT_MAX;
     }
 }
 

@@ -242,7 +242,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::engine::{policy::OutputFormat, session::permission::Rules};
+    use crate::engine::policy::OutputFormat;
 
     const FORMATS: [OutputFormat; 5] =
         [OutputFormat::Text, OutputFormat::Claude, OutputFormat::Codex, OutputFormat::Gemini, OutputFormat::Opencode];
@@ -254,7 +254,7 @@ mod tests {
             session: "s".into(),
             session_dir: "/".into(),
             mark: "m".into(),
-            rules: Rules::default(),
+            guard: std::sync::Arc::default(),
             goal: String::new(),
             creel: None,
         };

@@ -112,6 +112,12 @@ pub static ROOT: Shape = Shape {
             default: Default::Names(&[]),
         },
         Field {
+            name: "protect",
+            doc: "Patterns of paths that no turn may change, relative to the project. A turn that changed one is sent back.",
+            ty: Type::List(&Type::SomeText),
+            default: Default::Names(&[]),
+        },
+        Field {
             name: "budget",
             doc: "What the session may use before a person is asked.",
             ty: Type::Object(&BUDGET),

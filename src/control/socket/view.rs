@@ -9,6 +9,7 @@ use crate::{
     control::{nats::link::Link, stop_words},
     engine::{
         State,
+        conversation::PermissionAsk,
         event::{Outcome, StopHow},
         hooks::{point::Point, resolve::HookBook},
         ids::{GateId, ItemId, RunId, TurnId},
@@ -16,6 +17,7 @@ use crate::{
         session::{
             gate::{About, Choice, Gate},
             pending::{Item, ItemState},
+            permission::OfferedAnswer,
         },
         tasks::builtin::Builtin,
         time::Span,
@@ -198,12 +200,8 @@ pub fn gates(state: &State) -> Vec<GateView> {
 }
 
 fn gate_view(state: &State, gate: &Gate) -> GateView {
-    let offered = state.asked_at(gate).map(|ask| ask.options.as_slice()).unwrap_or_default();
-    let options = offered.iter().map(|option| OptionView {
-        id: option.id.clone(),
-        name: option.name.clone(),
-        choice: option.kind.choice(),
-    });
+    let offered = state.asked_at(gate).map(PermissionAsk::offers).unwrap_or_default();
+    let options = offered.into_iter().map(|OfferedAnswer { id, name, choice }| OptionView { id, name, choice });
     GateView {
         gate: gate.id,
         about: gate.about,

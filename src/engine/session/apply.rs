@@ -85,14 +85,16 @@ impl State {
                 self.turns.context = None;
             }
             Event::PermissionAsked { ask, .. } => self.asks.waiting.push_back((**ask).clone()),
-            Event::TurnEnded { stop_reason, spent, work, .. } => {
+            Event::TurnEnded { stop_reason, spent, work, forbidden, .. } => {
                 self.account.book(at, *spent);
                 self.work_done(work.as_deref());
+                self.forbidden_changes(forbidden);
                 self.asks.waiting.clear();
                 self.turn_stopped(*stop_reason);
             }
-            Event::TurnFailed { error, retry_after_ms, spent, .. } => {
+            Event::TurnFailed { error, retry_after_ms, spent, forbidden, .. } => {
                 self.account.book(at, *spent);
+                self.forbidden_changes(forbidden);
                 self.asks.waiting.clear();
                 self.turn_failed(error, *retry_after_ms);
             }
@@ -231,6 +233,7 @@ impl State {
         self.turns.last = prompt.turn;
         self.turns.is_begun |= prompt.agent.is_none();
         self.turns.said.clear();
+        self.asks.next_turn();
         self.turns.prompt.clone_from(&prompt.text);
         self.turns.open_calls.clear();
         let again = matches!(&self.phase, Phase::Due(Due::Again(before) | Due::Cancelled(before)) if before.text == prompt.text);
@@ -429,6 +432,9 @@ impl State {
             self.stop.blocked = self.stop.escalated.take().map(|(_, task, _)| task).into_iter().collect();
         }
         let beside = self.side.asked(&gate.reason, choice);
+        if gate.about == About::Tampered {
+            self.tampered_answered(choice);
+        }
         let reason = || gate.reason.clone();
         if choice.leaves_the_loop() {
             self.set_turn_aside();
@@ -483,8 +489,13 @@ impl State {
             About::BrokenHook if beside => {}
             About::BrokenHook => self.broken_answered(choice, gate.hook.as_deref()),
             About::Permission if choice == Choice::Cancel => self.asks.waiting.clear(),
-            About::Permission => self.asks.answered(choice),
+            About::Permission => {
+                let agent = self.asking_agent().to_owned();
+                self.asks.answered(choice, &agent);
+            }
             About::Budget => self.account.grant(&self.began.plan.budget),
+            // Settled above, whatever the answer.
+            About::Tampered => {}
             About::Submit | About::Merge => self.pipeline_answered(choice, by, &gate),
         }
     }
@@ -497,6 +508,7 @@ impl State {
         match choice {
             Choice::Ignore => {
                 self.iterations.forced_past = Some(reason.to_owned());
+                self.accept_protected();
                 self.hold_what_stop_hooks_piped();
                 self.phase = Phase::Settled(IterationOutcome::Forced);
             }

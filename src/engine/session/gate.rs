@@ -35,6 +35,8 @@ pub enum About {
     Permission,
     /// As much was used as may be.
     Budget,
+    /// The agent's turn changed files of creel, of its config or of git.
+    Tampered,
     /// A check holds the submit.
     Submit,
     /// A check holds the merge.
@@ -140,6 +142,7 @@ impl About {
             Self::BrokenHook => &[Disable, Retry, Abort],
             Self::Permission => &[Cancel],
             Self::Budget => &[Continue, Stop, Abort],
+            Self::Tampered => &[Ignore, Send, Abort],
             Self::Submit => &[Retry, Send, Skip, Leave],
             // Nothing merges past a check that failed.
             Self::Merge => &[Retry, Send, Leave],
@@ -157,6 +160,7 @@ impl About {
             Self::BrokenHook => "broken_hook",
             Self::Permission => "permission",
             Self::Budget => "budget",
+            Self::Tampered => "tampered",
             Self::Submit => "submit",
             Self::Merge => "merge",
         }
@@ -270,6 +274,7 @@ impl Gate {
             | About::Errors
             | About::BrokenHook
             | About::Budget
+            | About::Tampered
             | About::Submit
             | About::Merge => unattended.then(|| self.auto(plan)),
         }
@@ -284,7 +289,7 @@ impl Gate {
                 OnLimit::Escalate => Choice::Escalate,
                 OnLimit::Abort => Choice::Abort,
             },
-            About::Escalation => Choice::Escalate,
+            About::Escalation | About::Tampered => Choice::Escalate,
             About::Errors => Choice::Fail,
             About::BrokenHook => Choice::Disable,
             About::Permission => {

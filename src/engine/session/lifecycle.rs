@@ -23,6 +23,9 @@ impl State {
         if dispatch.running.is_some() {
             return self.proceed_review(dispatch, now);
         }
+        if self.protect_blocks(dispatch) {
+            return self.judge_stop(dispatch);
+        }
         if dispatch.queue.is_none() {
             let announced = self.announce(dispatch.point);
             if !announced.is_empty() {
@@ -240,7 +243,7 @@ impl State {
     }
 
     pub(crate) fn feedback(&self, dispatch: &Dispatch) -> Option<Feedback> {
-        dispatch.feedback(&|hook| self.is_off(hook))
+        self.protect_feedback(dispatch).or_else(|| dispatch.feedback(&|hook| self.is_off(hook)))
     }
 
     /// Whether somebody switched a hook off: what it said counts no more.

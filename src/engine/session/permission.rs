@@ -1,14 +1,19 @@
-//! What an agent asks leave for.
+//! Permission requests: the agent's own, and those for the files and commands that creel serves to it.
 //!
-//! Owns the requests that wait, what was said once and for all, and what the rules say before anybody is asked. Does not
-//! show anything: a request becomes a gate like any other, see [`super::gate`].
+//! Owns the requests that wait, the answers that creel remembers, and what the rules decide before the user is asked.
+//! Does not show anything: a request becomes a gate like any other, see [`super::gate`].
 //!
 //! # Invariants
-//! - A request is answered once: by a rule, by a person, or by the end of its turn.
+//! - A request is answered once: by a rule, by the user, or by the end of its turn.
 //! - One request is asked about at a time, in the order in which they came.
-//! - No rule that allows fits a file that it does not name, however the file is spelled.
+//! - creel answers requests for its own MCP tools itself; the user is never asked about them.
+//! - creel never selects an agent's "always" option where the agent offers "once": what the agent then stops asking about
+//!   is the agent's choice, and creel would not hear of it. creel remembers the answer itself.
 
-use std::{borrow::Cow, collections::VecDeque};
+mod memory;
+mod rules;
+
+use std::collections::VecDeque;
 
 use super::{
     GateAbout, State,
@@ -16,28 +21,35 @@ use super::{
 };
 use crate::engine::{
     Step,
-    conversation::{OptionKind, PermissionAnswer, PermissionAsk, PermissionOption, ToolCall, ToolKind},
+    conversation::{AskSource, OptionKind, PermissionAnswer, PermissionAsk, PermissionOption, ToolCall, ToolKind},
     effect::Effect,
     event::{Actor, By, Event},
     ids::TurnId,
-    policy::{PermissionRule, Permissions},
+    policy::Permissions,
 };
+use memory::{RememberedAnswer, covers, remembered};
+use rules::first_that_fits;
 
 /// The requests of the agent.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Asks {
     /// Those that wait, oldest first; the first one is the open gate's.
     pub waiting: VecDeque<PermissionAsk>,
-    /// What was answered once and for all.
-    pub remembered: Vec<Remembered>,
+    /// The user's "always" answers.
+    pub remembered: Vec<RememberedAnswer>,
+    /// What was allowed in this turn.
+    granted: Vec<ToolCall>,
 }
 
-/// An answer for this session.
+/// An answer that the user can choose, in words that say what it does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Remembered {
-    kind: Option<ToolKind>,
-    title: String,
-    allowed: bool,
+pub struct OfferedAnswer {
+    /// The agent's own name of the option.
+    pub id: String,
+    /// What it says.
+    pub name: String,
+    /// What it means.
+    pub choice: Choice,
 }
 
 impl OptionKind {
@@ -70,6 +82,42 @@ impl PermissionAsk {
         choices
     }
 
+    /// The answers to show. "Always" is creel's own answer and means less than most agents' options of that kind, so it is
+    /// offered once and in creel's words, unless the agent offers nothing else.
+    pub fn offers(&self) -> Vec<OfferedAnswer> {
+        let mut offers: Vec<OfferedAnswer> = Vec::new();
+        for PermissionOption { id, name, kind } in &self.options {
+            let choice = kind.choice();
+            let own = self.kept_by_creel(choice).map(|(name, _)| name);
+            if own.is_some() && offers.iter().any(|offer| offer.choice == choice) {
+                continue;
+            }
+            offers.push(OfferedAnswer {
+                id: id.clone(),
+                name: own.map_or_else(|| name.clone(), str::to_owned),
+                choice,
+            });
+        }
+        offers
+    }
+
+    /// For an "always" answer that creel keeps for itself: what it is called, and what the agent is told instead.
+    fn kept_by_creel(&self, choice: Choice) -> Option<(&'static str, &PermissionOption)> {
+        let (name, once) = if choice == Choice::AllowAlways {
+            ("Always allow this exact request", Choice::AllowOnce)
+        } else if choice == Choice::RejectAlways {
+            ("Always reject this exact request", Choice::RejectOnce)
+        } else {
+            return None;
+        };
+        self.option(once, None).map(|option| (name, option))
+    }
+
+    /// The option that creel selects for an answer.
+    fn selected(&self, choice: Choice, named: Option<&str>) -> Option<&PermissionOption> {
+        self.kept_by_creel(choice).map(|(_, once)| once).or_else(|| self.option(choice, named))
+    }
+
     /// The option that an answer takes: the one that is named, or the first of its kind.
     pub fn option(&self, choice: Choice, named: Option<&str>) -> Option<&PermissionOption> {
         let mut fitting = self.options.iter().filter(|option| option.kind.choice() == choice);
@@ -79,12 +127,12 @@ impl PermissionAsk {
         }
     }
 
-    /// How to say yes or no without a person: rather once than always.
+    /// How creel answers by itself: once, if the agent offers that.
     fn standing(&self, allow: bool) -> Option<Choice> {
         let wanted =
             if allow { [Choice::AllowOnce, Choice::AllowAlways] } else { [Choice::RejectOnce, Choice::RejectAlways] };
         let offered = wanted.into_iter().find(|choice| self.option(*choice, None).is_some());
-        // An agent that offers no way to say no is told that its turn is over.
+        // If the agent offers no way to refuse, its turn ends.
         offered.or((!allow).then_some(Choice::Cancel))
     }
 
@@ -106,17 +154,19 @@ impl PermissionAsk {
 
 impl Asks {
     /// A gate was answered: the request goes, and perhaps the answer stays.
-    pub(super) fn answered(&mut self, choice: Choice) {
+    pub(super) fn answered(&mut self, choice: Choice, agent: &str) {
         let Some(ask) = self.waiting.pop_front() else { return };
         if matches!(choice, Choice::AllowAlways | Choice::RejectAlways) {
-            let allowed = choice == Choice::AllowAlways;
-            self.remembered.push(Remembered { kind: ask.tool.kind, title: ask.tool.title, allowed });
+            self.remembered.extend(RememberedAnswer::new(agent, &ask, choice == Choice::AllowAlways));
+        }
+        if matches!(choice, Choice::AllowOnce | Choice::AllowAlways) {
+            self.granted.push(ask.tool);
         }
     }
 
-    fn remembers(&self, tool: &ToolCall) -> Option<bool> {
-        let same = |known: &&Remembered| known.kind == tool.kind && known.title == tool.title;
-        self.remembered.iter().rev().find(same).map(|known| known.allowed)
+    /// A new turn begins.
+    pub(super) fn next_turn(&mut self) {
+        self.granted.clear();
     }
 }
 
@@ -126,7 +176,46 @@ impl State {
             let cancel = Effect::AnswerPermission { ask: ask.ask, answer: PermissionAnswer::Cancelled };
             return Step::stale(turn).then(cancel);
         };
-        Step::record(Event::PermissionAsked { iteration, turn, ask })
+        match self.answered_at_once(&ask) {
+            Some(option) => {
+                let answer = PermissionAnswer::Selected(option.to_owned());
+                Step::default().then(Effect::AnswerPermission { ask: ask.ask, answer })
+            }
+            None => Step::record(Event::PermissionAsked { iteration, turn, ask }),
+        }
+    }
+
+    /// The option for a request that needs no gate: one for creel's own tools, and one for a file or a command of creel's
+    /// services that is already decided. The tool call itself is on record in both cases.
+    fn answered_at_once<'a>(&self, ask: &'a PermissionAsk) -> Option<&'a str> {
+        let allow = match ask.source {
+            AskSource::Agent => None,
+            AskSource::CreelTool => Some(true),
+            AskSource::Service => self.served(ask),
+        };
+        let choice = allow.and_then(|allow| ask.standing(allow))?;
+        ask.option(choice, None).map(|option| option.id.as_str())
+    }
+
+    /// Whether creel does something for the agent, if that is decided without the user.
+    fn served(&self, ask: &PermissionAsk) -> Option<bool> {
+        let ruled = first_that_fits(&self.plan().permissions, &self.began.cwd, &ask.tool);
+        // A gate for each file that an agent reads would be unusable; a rule can still ask for one.
+        let reads = ask.tool.kind == Some(ToolKind::Read) && ruled.is_none();
+        let granted =
+            || !ask.shortened && self.asks.granted.iter().any(|known| covers(known, &ask.tool, &self.began.cwd));
+        match ruled.unwrap_or(self.plan().gates.permissions) {
+            Permissions::Allow => Some(true),
+            Permissions::Deny => Some(false),
+            Permissions::Ask if reads || granted() => Some(true),
+            Permissions::Ask => remembered(&self.asks.remembered, self.asking_agent(), ask),
+        }
+    }
+
+    /// The agent whose turn it is.
+    pub(super) fn asking_agent(&self) -> &str {
+        let reviewer = self.turn_in_flight().and_then(|prompt| prompt.agent.as_deref());
+        reviewer.unwrap_or(&self.began.agent)
     }
 
     /// The oldest request becomes a gate.
@@ -140,21 +229,21 @@ impl State {
         self.asks.waiting.iter().find(|ask| Some(ask.ask) == gate.ask)
     }
 
-    /// What is known before anybody is asked.
+    /// The answer that is known before the user is asked.
     pub(super) fn standing_permission(&self, ask: &PermissionAsk) -> Option<Choice> {
         let ruled = first_that_fits(&self.plan().permissions, &self.began.cwd, &ask.tool);
         let said = match ruled.unwrap_or(self.plan().gates.permissions) {
             Permissions::Allow => Some(true),
             Permissions::Deny => Some(false),
-            Permissions::Ask => self.asks.remembers(&ask.tool),
+            Permissions::Ask => remembered(&self.asks.remembered, self.asking_agent(), ask),
         };
         said.and_then(|allow| ask.standing(allow))
     }
 
-    /// An answer to the agent. Whoever does not answer ends the turn.
+    /// An answer to the agent. `cancel` ends the turn.
     pub(super) fn permitted(&self, gate: &Gate, choice: Choice, by: &Actor, named: Option<&str>) -> Step {
         let ask = self.asked_at(gate);
-        let option = ask.and_then(|ask| ask.option(choice, named)).map(|option| option.id.clone());
+        let option = ask.and_then(|ask| ask.selected(choice, named)).map(|option| option.id.clone());
         let step = Step::record(Event::GateAnswered { gate: gate.id, choice, by: by.clone(), option: option.clone() });
         match (ask, option, self.turn_in_flight()) {
             (Some(ask), Some(option), _) => {
@@ -179,101 +268,5 @@ impl State {
         gate.map_or_else(Step::default, |gate| {
             Step::record(Event::GateAnswered { gate: gate.id, choice: Choice::Cancel, by: by.clone(), option: None })
         })
-    }
-}
-
-/// What the config says beforehand.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Rules(pub Vec<PermissionRule>);
-
-impl Rules {
-    /// What the first rule that fits says about something that an agent wants to do.
-    pub fn says(&self, cwd: &str, tool: &ToolCall) -> Option<Permissions> {
-        first_that_fits(&self.0, cwd, tool)
-    }
-}
-
-fn first_that_fits(rules: &[PermissionRule], cwd: &str, tool: &ToolCall) -> Option<Permissions> {
-    rules.iter().find(|rule| fits(rule, cwd, tool)).map(|rule| rule.action)
-}
-
-/// A rule that denies fits if one of the files does; any other only if all of them do, and there is one.
-fn fits(rule: &PermissionRule, cwd: &str, tool: &ToolCall) -> bool {
-    let kind = tool.kind.unwrap_or(ToolKind::Other);
-    if !rule.kinds.is_empty() && !rule.kinds.contains(&kind) {
-        return false;
-    }
-    if rule.paths.is_empty() {
-        return true;
-    }
-    let mut files = tool.locations.iter().map(|location| within(cwd, &location.path));
-    let named = |file: Cow<'_, str>| rule.paths.iter().any(|pattern| fast_glob::glob_match(pattern, file.as_ref()));
-    match rule.action {
-        Permissions::Deny => files.any(named),
-        Permissions::Allow | Permissions::Ask => !tool.locations.is_empty() && files.all(named),
-    }
-}
-
-/// A file's name relative to the project, without detours; one outside keeps its whole name.
-fn within<'a>(cwd: &str, file: &'a str) -> Cow<'a, str> {
-    let whole = if file.starts_with('/') { file.to_owned() } else { format!("{cwd}/{file}") };
-    let plain = straight(&whole);
-    let root = straight(cwd);
-    match plain.strip_prefix(&root).and_then(|rest| rest.strip_prefix('/')) {
-        Some(rest) => Cow::Owned(rest.to_owned()),
-        None => Cow::Owned(plain),
-    }
-}
-
-fn straight(path: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => {
-                parts.pop();
-            }
-            part => parts.push(part),
-        }
-    }
-    format!("/{}", parts.join("/"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::engine::conversation::Location;
-
-    fn tool(kind: ToolKind, files: &[&str]) -> ToolCall {
-        let locations = files.iter().map(|path| Location { path: (*path).to_owned(), line: None }).collect();
-        ToolCall { kind: Some(kind), locations, ..ToolCall::default() }
-    }
-
-    fn rule(kinds: &[ToolKind], paths: &[&str], action: Permissions) -> PermissionRule {
-        let paths = paths.iter().map(|path| (*path).to_owned()).collect();
-        PermissionRule { kinds: kinds.to_vec(), paths, action }
-    }
-
-    #[test]
-    fn a_rule_fits_by_kind_and_by_file_however_the_file_is_spelled() {
-        let sources = rule(&[ToolKind::Edit], &["src/**"], Permissions::Allow);
-        let fits = |files: &[&str]| fits(&sources, "/project", &tool(ToolKind::Edit, files));
-        assert!(fits(&["/project/src/main.rs"]));
-        assert!(fits(&["src/a/b.rs", "/project/./src/c.rs"]));
-        assert!(!fits(&["/project/src/../Cargo.toml"]));
-        assert!(!fits(&["src/../../elsewhere/src/main.rs"]));
-        assert!(!fits(&["/project-2/src/main.rs"]));
-        assert!(!fits(&["src/main.rs", "/etc/passwd"]), "all files must fit to be allowed");
-        assert!(!fits(&[]), "no file is named");
-        assert!(!super::fits(&sources, "/project", &tool(ToolKind::Read, &["src/main.rs"])));
-    }
-
-    #[test]
-    fn one_file_is_enough_to_be_denied() {
-        let secrets = rule(&[], &["**/.env", ".env"], Permissions::Deny);
-        let fits = |files: &[&str]| fits(&secrets, "/project", &tool(ToolKind::Read, files));
-        assert!(fits(&["src/main.rs", "/project/.env"]));
-        assert!(fits(&["deploy/.env"]));
-        assert!(!fits(&["src/main.rs"]));
     }
 }

@@ -6,6 +6,7 @@ use super::{
     Phase, State,
     gate::{About, Choice, Gate},
     pending::ItemState,
+    tamper::PROTECT,
 };
 use crate::engine::{
     Step,
@@ -231,6 +232,8 @@ impl State {
         let asked = (at.is_none_or(|at| at == Point::StopDecision) && self.stop_hook(hook).is_some())
             .then_some(Point::StopDecision);
         let found = points.filter(|point| self.plan().hook(*point, hook).is_some()).chain(asked);
+        let protect = hook == PROTECT && at.is_none_or(|at| at == Point::Stop) && !self.plan().protect.is_empty();
+        let found = found.chain(protect.then_some(Point::Stop));
         let step = found.fold(Step::default(), |step, point| step.and(event(point, hook.to_owned())));
         if step.is_empty() { Step::refuse(format!("there is no hook `{hook}`")) } else { step }
     }
@@ -243,6 +246,9 @@ impl State {
     /// Why a person cannot run a hook that there is, if they cannot.
     fn refuses_by_hand(&self, at: Option<Point>, hook: &str) -> Option<String> {
         let meant = |point: Point| at.is_none_or(|at| at == point);
+        if hook == PROTECT && self.plan().hook(Point::Stop, hook).is_none() {
+            return Some(format!("`{hook}` checks each turn by itself; it cannot be run by hand"));
+        }
         if meant(Point::StopDecision) && self.stop_hook(hook).is_some() {
             return Some(format!("`{hook}` decides about an iteration; it cannot be run without one"));
         }

@@ -226,6 +226,7 @@ impl State {
             conversation: prompt.conversation,
             timeout: for_review.unwrap_or(self.plan().turn_timeout),
             to: prompt.agent.clone(),
+            baseline: self.protect_baseline(),
         };
         Step::record(Event::PromptSent(Box::new(prompt))).then(effect)
     }
@@ -247,7 +248,7 @@ impl State {
 
     pub(crate) fn on_turn_ended(&self, turn: TurnId, end: TurnEnd) -> Step {
         let Some(iteration) = self.awaited(turn) else { return Step::stale(turn) };
-        let TurnEnd { stop_reason, spent, work } = end;
+        let TurnEnd { stop_reason, spent, work, forbidden } = end;
         let (status, why) = match stop_reason {
             StopReason::EndTurn => (ToolStatus::Completed, UNTOLD),
             StopReason::MaxTokens | StopReason::MaxTurnRequests | StopReason::Refusal | StopReason::Cancelled => {
@@ -255,7 +256,7 @@ impl State {
             }
         };
         let closed = self.close_calls(status, why).fold(self.unasked(&super::POLICY), Step::and);
-        let step = closed.and(Event::TurnEnded { iteration, turn, stop_reason, spent, work });
+        let step = closed.and(Event::TurnEnded { iteration, turn, stop_reason, spent, work, forbidden });
         // A review that was cut short is none, and says so itself.
         match cut_short(stop_reason).filter(|_| !self.gatekeeper_works()) {
             Some(why) => step.and(super::warning(why)),
@@ -265,9 +266,9 @@ impl State {
 
     pub(crate) fn on_turn_failed(&self, turn: TurnId, failure: TurnFailure) -> Step {
         let Some(iteration) = self.awaited(turn) else { return Step::stale(turn) };
-        let TurnFailure { message: error, retry_after: retry_after_ms, spent } = failure;
+        let TurnFailure { message: error, retry_after: retry_after_ms, spent, forbidden } = failure;
         let closed = self.close_calls(ToolStatus::Failed, CUT_OFF).fold(self.unasked(&super::POLICY), Step::and);
-        closed.and(Event::TurnFailed { iteration, turn, error, retry_after_ms, spent })
+        closed.and(Event::TurnFailed { iteration, turn, error, retry_after_ms, spent, forbidden })
     }
 
     /// The end of every tool call of the turn in flight that has none: no call outlives its turn.

@@ -9,10 +9,10 @@ use creel::{
     agents::{Agent, AgentPlace, BoxFuture, PermissionRequest, TurnRequest, Updates},
     engine::{
         conversation::{
-            AgentUpdate, Conversation, PermissionAnswer, PermissionOption, StopReason, ToolCall, TurnEnd, TurnFailure,
+            AgentUpdate, AskSource, Conversation, PermissionAnswer, PermissionOption, StopReason, ToolCall, TurnEnd,
+            TurnFailure,
         },
         ids::TurnId,
-        session::permission::Rules,
         time::Span,
     },
     hooks::process::Group,
@@ -99,6 +99,11 @@ impl Updates for Heard {
     }
 
     fn permission(&mut self, request: PermissionRequest) -> BoxFuture<'_, ()> {
+        // What creel serves is decided by the engine; here it is allowed.
+        if request.source == AskSource::Service {
+            let _ = request.answer.send(PermissionAnswer::Selected("allow_once".to_owned()));
+            return Box::pin(std::future::ready(()));
+        }
         self.with(|seen| {
             seen.asked.push((request.tool.clone(), request.options.clone()));
             match seen.answer.clone() {
@@ -121,7 +126,7 @@ pub(crate) fn place(dir: &Path) -> AgentPlace {
         session: "s-1".into(),
         session_dir: dir.join("session"),
         mark: fresh_mark(),
-        rules: Rules::default(),
+        guard: Arc::default(),
         goal: "GOAL".into(),
         creel: None,
     }

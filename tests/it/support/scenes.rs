@@ -2,8 +2,8 @@
 
 use creel::engine::{
     conversation::{
-        AgentUpdate, ContextUse, Location, OptionKind, PermissionAsk, PermissionOption, PlanEntry, Spent, StopReason,
-        ToolCall, ToolKind, ToolStatus, TurnEnd,
+        AgentUpdate, ContextUse, ForbiddenChanges, Location, OptionKind, PermissionAsk, PermissionOption, PlanEntry,
+        Spent, StopReason, ToolCall, ToolKind, ToolStatus, TurnEnd,
     },
     hooks::point::Point,
     input::{Command, GateAnswer, Input},
@@ -236,7 +236,7 @@ pub fn asks(world: &mut World, tool: ToolCall, options: Vec<PermissionOption>) {
     world.asking.1 = world.asking.1.next();
     let ask = world.asking.1;
     world.asking.0.push(ask);
-    world.input(Input::PermissionAsked { turn, ask: Box::new(PermissionAsk { ask, tool, options }) });
+    world.input(Input::PermissionAsked { turn, ask: Box::new(PermissionAsk::new(ask, tool, options)) });
 }
 
 /// The agent wants to change a file, and two more requests wait behind this one.
@@ -275,6 +275,17 @@ pub fn budget() -> World {
         .attended(&[(About::Budget, Choice::Continue)]);
     let mut world = until(World::begin(script), |world| world.turn.is_some());
     spends(&mut world, Spent { tokens: Some(21_345), cost: Some(0.42) });
+    until(world, |world| world.state.gates.open.is_some())
+}
+
+/// The agent's turn changed git's config and the config of the session.
+pub fn tampered() -> World {
+    let script = Script::new().attended(&[(About::Tampered, Choice::Ignore)]);
+    let mut world = until(World::begin(script), |world| world.turn.is_some());
+    let turn = world.turn.take().expect("the agent works").0;
+    let tampered = [".git/config", ".git/hooks/pre-commit", "creel.yaml"].map(str::to_owned).to_vec();
+    let forbidden = ForbiddenChanges { tampered, ..ForbiddenChanges::default() };
+    world.input(Input::TurnEnded { turn, end: TurnEnd { forbidden, ..TurnEnd::new(StopReason::EndTurn) } });
     until(world, |world| world.state.gates.open.is_some())
 }
 

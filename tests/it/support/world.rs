@@ -177,6 +177,8 @@ pub fn plan() -> Plan {
             no_progress: 0,
         },
         permissions: Vec::new(),
+        protect: Vec::new(),
+        config_files: Vec::new(),
         budget: Budget::default(),
         agent: "demo".into(),
         agent_spec: AgentSpec::Scripted { script: String::new() },
@@ -561,7 +563,7 @@ impl World {
                 option("always", OptionKind::AllowAlways),
                 option("no", OptionKind::RejectOnce),
             ];
-            self.input(Input::PermissionAsked { turn, ask: Box::new(PermissionAsk { ask, tool, options }) });
+            self.input(Input::PermissionAsked { turn, ask: Box::new(PermissionAsk::new(ask, tool, options)) });
         }
     }
 

@@ -1,7 +1,8 @@
 //! The answers of a gate as buttons: what each says and means, and where it stands.
 //!
 //! # Invariants
-//! - At a permission, the agent's options stand there in its own words and order, each once, also where two mean the same.
+//! - At a permission, the agent's options stand there in its own words and order; only "always", which creel keeps to
+//!   itself, has creel's words and stands there once.
 //! - No button is wider than its row.
 //! - What holds from now on is chosen by a person, never beforehand.
 
@@ -32,11 +33,10 @@ pub(super) struct Button {
 
 /// The buttons of a gate.
 pub(super) fn buttons(gate: &Gate, ask: Option<&PermissionAsk>) -> Vec<Button> {
-    let options = ask.map_or(&[][..], |ask| &ask.options).iter().map(|option| {
-        let choice = option.kind.choice();
-        let name = first_line(&plain(&option.name), LABEL);
-        let label = if name.is_empty() { choice.name().to_owned() } else { name };
-        Button { label, choice, option: Some(option.id.clone()) }
+    let options = ask.map(PermissionAsk::offers).unwrap_or_default().into_iter().map(|offer| {
+        let name = first_line(&plain(&offer.name), LABEL);
+        let label = if name.is_empty() { offer.choice.name().to_owned() } else { name };
+        Button { label, choice: offer.choice, option: Some(offer.id) }
     });
     let offered = |choice: Choice| ask.is_some_and(|ask| ask.option(choice, None).is_some());
     let own = gate.choices.iter().filter(|choice| !offered(**choice));
@@ -101,8 +101,10 @@ const fn meaning_of(about: About, choice: Choice) -> &'static str {
         (About::Budget, Choice::Continue) => "as much again; then you are asked again",
         (_, Choice::Continue) => "the next iteration",
         (About::Submit | About::Merge, Choice::Send) => "write to the agent yourself; then every check runs again",
+        (About::Tampered, Choice::Send) => "write to the agent, for example to undo the changes",
         (_, Choice::Send) => "write to the agent yourself; the count starts again",
         (_, Choice::Message) => "go on, with words of your own for the agent",
+        (About::Tampered, Choice::Ignore) => "accept these changes and continue",
         (_, Choice::Ignore) => "accept the turn as it is; the iteration counts as forced",
         (_, Choice::Disable) => "this hook does not run any more in this session",
         (About::Submit | About::Merge, Choice::Retry) => "run every check once more",
@@ -110,10 +112,10 @@ const fn meaning_of(about: About, choice: Choice) -> &'static str {
         (_, Choice::Complete) => "the work is done; end the session as complete",
         (_, Choice::Abort) => "give the session up; it can be resumed",
         (_, Choice::Stop) => "stop here, and deliver what is held",
-        (_, Choice::AllowOnce) => "it may, this once",
-        (_, Choice::AllowAlways) => "it may, and the same is not asked again",
-        (_, Choice::RejectOnce) => "it may not; the turn goes on",
-        (_, Choice::RejectAlways) => "it may not, and the same is not asked again",
+        (_, Choice::AllowOnce) => "allow this once",
+        (_, Choice::AllowAlways) => "creel asks again about anything else",
+        (_, Choice::RejectOnce) => "reject it; the turn continues",
+        (_, Choice::RejectAlways) => "reject it; creel asks again about anything else",
         (_, Choice::Leave) => "leave it; the branch stays, and `creel submit` or `creel merge` tries again",
         (_, Choice::Cancel) => "no answer; the agent's turn ends here",
         (_, Choice::Escalate | Choice::Fail) => "",
@@ -147,7 +149,7 @@ mod tests {
     #[test]
     fn the_meaning_is_said_even_where_the_name_is_long() {
         let long = button("Yes, and do not ask again for anything in this folder");
-        assert_eq!(meaning(About::Permission, &long, 30), "Yes, and d…: it may, this once");
-        assert_eq!(meaning(About::Permission, &button("Yes"), 80), "Yes: it may, this once");
+        assert_eq!(meaning(About::Permission, &long, 30), "Yes, and do …: allow this once");
+        assert_eq!(meaning(About::Permission, &button("Yes"), 80), "Yes: allow this once");
     }
 }

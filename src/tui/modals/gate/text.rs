@@ -7,7 +7,10 @@ use crate::{
     engine::{
         State,
         conversation::PermissionAsk,
-        session::gate::{About, Gate},
+        session::{
+            gate::{About, Gate},
+            tamper::NAMED,
+        },
         time::Span,
     },
     tui::{
@@ -32,6 +35,7 @@ pub(super) fn lines(
         (Some(ask), Some(state)) => request(ask, &state.began.cwd, theme, width),
         (_, Some(state)) if gate.about == About::Budget => budget(state, theme, width),
         (_, Some(state)) if matches!(gate.about, About::Submit | About::Merge) => held(gate, state, model, width),
+        (_, Some(state)) if gate.about == About::Tampered => tampered(state, theme, width),
         (_, state) => {
             let said = state.as_ref().map_or("", |state| state.turns.said.as_str());
             let said = || plain_lines(said, theme.style(Role::Text), width);
@@ -82,6 +86,25 @@ fn held(gate: &Gate, state: &State, model: &Model, width: usize) -> Vec<Line<'st
     if let Some(run) = last_run(gate, model) {
         lines.push(Line::default());
         lines.extend(hook_run(run, theme, width));
+    }
+    lines
+}
+
+/// The files that the agent's turn changed, and what can follow from that.
+fn tampered(state: &State, theme: &Theme, width: usize) -> Vec<Line<'static>> {
+    let mut lines = plain_lines(
+        "These files changed during the agent's turn. They decide what creel and git do, so the session waits for you. Look at \
+         each of them before you continue.",
+        theme.style(Role::Text),
+        width,
+    );
+    let files: Vec<&String> = state.unsettled.tampered.iter().chain(&state.unsettled.protected).collect();
+    // The reason above names the first of them.
+    if files.len() > NAMED {
+        lines.push(Line::default());
+        for name in files {
+            lines.extend(wrap(&[(plain(name), theme.style(Role::Bad))], width, 2));
+        }
     }
     lines
 }

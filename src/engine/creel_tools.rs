@@ -1,0 +1,45 @@
+//! The names of creel's own MCP tools, and what tells a request for one of them from anything else.
+
+/// The tools of creel's MCP server. A test compares this list with the server.
+pub const TOOLS: [&str; 17] = [
+    "hook_register",
+    "hook_evaluate",
+    "hook_list",
+    "hook_clear",
+    "iteration_start",
+    "iteration_validate",
+    "iteration_next",
+    "iteration_complete",
+    "task_add",
+    "task_list",
+    "task_get",
+    "task_start",
+    "task_complete",
+    "task_block",
+    "task_depend",
+    "session_status",
+    "session_complete",
+];
+/// Arguments that name a command, a file or an address. None of creel's tools has one of these.
+pub const FOREIGN_ARGUMENTS: [&str; 20] = [
+    "command",
+    "cmd",
+    "script",
+    "code",
+    "argv",
+    "args",
+    "cwd",
+    "workdir",
+    "path",
+    "paths",
+    "file",
+    "file_path",
+    "filePath",
+    "filepath",
+    "filename",
+    "url",
+    "diff",
+    "patch",
+    "prompt",
+    "new_string",
+];

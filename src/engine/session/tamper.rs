@@ -1,0 +1,128 @@
+//! Files that a turn changed although it must not: creel's own, the config in use, git's config and hooks, and the paths
+//! under `protect:`.
+//!
+//! Owns what follows from such a change. Which files changed comes with the end of a turn; the runtime finds out.
+//!
+//! # Invariants
+//! - A session with a tampered file goes no further until the user has decided; unattended, it ends as escalated.
+//! - A protected path that a turn changed blocks the iteration until the change is undone or accepted, also if the turn
+//!   failed, and whatever the stop hooks would say.
+//! - What changes between turns is not blamed on the agent.
+
+use super::{GateAbout, Phase, State, gate::About, gate::Choice, turn::Due};
+use crate::engine::{
+    Step,
+    conversation::ForbiddenChanges,
+    hooks::{
+        dispatch::{Dispatch, Feedback},
+        point::Point,
+        resolve::HookRef,
+    },
+};
+
+/// What the check of protected paths is called where hooks are named.
+pub const PROTECT: &str = "protect";
+/// How many files a message names.
+pub const NAMED: usize = 20;
+
+/// Changes that are not settled yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UnsettledChanges {
+    /// Files of creel, of its config or of git.
+    pub tampered: Vec<String>,
+    /// Protected paths that differ from what they were before the agent changed them.
+    pub protected: Vec<String>,
+    /// Whether no stop hook will judge the turn that changed the protected paths.
+    unjudged: bool,
+}
+
+/// What the protected paths are compared with after a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProtectBaseline {
+    /// With how they are when the prompt is sent.
+    New,
+    /// With how they were before the change that is not settled yet.
+    Kept,
+}
+
+impl State {
+    /// What a turn left behind. A reviewer's turn says nothing about the protected paths.
+    pub(super) fn forbidden_changes(&mut self, found: &ForbiddenChanges) {
+        let reviews = self.gatekeeper_works();
+        for name in &found.tampered {
+            if !self.unsettled.tampered.contains(name) {
+                self.unsettled.tampered.push(name.clone());
+            }
+        }
+        if !reviews {
+            self.unsettled.protected.clone_from(&found.protected);
+            // Stop hooks judge the turns of an iteration; those of a pipeline and of the final delivery have no other check.
+            self.unsettled.unjudged = self.ending.is_some() || self.pipelines.is_open();
+        }
+    }
+
+    pub(super) fn protect_baseline(&self) -> ProtectBaseline {
+        if self.unsettled.protected.is_empty() { ProtectBaseline::New } else { ProtectBaseline::Kept }
+    }
+
+    /// The gate for changes that nothing else judges.
+    pub(super) fn proceed_tampered(&self) -> Option<Step> {
+        let waits = !matches!(self.phase, Phase::Turn(_) | Phase::Exit(_) | Phase::Ended(_));
+        let tampered = &self.unsettled.tampered;
+        let left_alone = !self.unsettled.unjudged || self.protect_is_off();
+        let protected = if left_alone { &[][..] } else { &self.unsettled.protected };
+        let files: Vec<&str> = tampered.iter().chain(protected).map(String::as_str).collect();
+        (waits && !files.is_empty()).then(|| {
+            let reason = format!("the agent's turn changed files that it must not change: {}", named(&files, ", "));
+            self.open_gate(About::Tampered, reason, GateAbout::default())
+        })
+    }
+
+    pub(super) fn tampered_answered(&mut self, choice: Choice) {
+        self.unsettled.tampered.clear();
+        if self.unsettled.unjudged {
+            self.unsettled.protected.clear();
+        }
+        let at_stop = matches!(&self.phase, Phase::Hooks(dispatch) if dispatch.point == Point::Stop);
+        if matches!(choice, Choice::Send | Choice::Message) && at_stop {
+            self.phase = Phase::Due(Due::Message);
+        }
+    }
+
+    /// Whether the turn is sent back for its protected paths before any stop hook runs.
+    pub(super) fn protect_blocks(&self, dispatch: &Dispatch) -> bool {
+        dispatch.point == Point::Stop && dispatch.queue.is_none() && self.protect_feedback(dispatch).is_some()
+    }
+
+    /// What the agent is told about protected paths that it changed.
+    pub(super) fn protect_feedback(&self, dispatch: &Dispatch) -> Option<Feedback> {
+        let files: Vec<&str> = self.unsettled.protected.iter().map(String::as_str).collect();
+        if dispatch.point != Point::Stop || files.is_empty() || self.protect_is_off() {
+            return None;
+        }
+        let reason = format!("protected paths changed: {}", named(&files, ", "));
+        let text = format!(
+            "[Hook feedback]: You changed paths that the user protects (`protect:` in creel's config). Undo these changes, \
+             and do the task without them:\n- {}",
+            named(&files, "\n- ")
+        );
+        Some(Feedback { hook: PROTECT.to_owned(), reason, text })
+    }
+
+    fn protect_is_off(&self) -> bool {
+        self.is_off(&HookRef::new(Point::Stop, PROTECT))
+    }
+
+    /// The user accepts the turn as it is.
+    pub(super) fn accept_protected(&mut self) {
+        self.unsettled.protected.clear();
+    }
+}
+
+fn named(files: &[&str], between: &str) -> String {
+    let shown = files.iter().take(NAMED).copied().collect::<Vec<_>>().join(between);
+    match files.len().saturating_sub(NAMED) {
+        0 => shown,
+        more => format!("{shown}{between}and {more} more"),
+    }
+}

@@ -1,0 +1,316 @@
+//! Files that an agent must not change: creel's own folder, the config in use, git's config and hooks, and the paths
+//! under `protect:`.
+//!
+//! Owns which files these are, whether a path leads to one of them, and what they look like before and after a turn. Does
+//! not decide what follows: see [`crate::engine::session::tamper`].
+//!
+//! # Invariants
+//! - A path is judged by where it leads: links, `..`, another spelling of the same name and hard links make no difference.
+//! - A look at the watched files costs a few dozen system calls, and reads a file again only if its metadata changed.
+//! - What creel itself, other sessions of the project and other verbs of creel write is not watched.
+
+mod git;
+mod protected;
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, Metadata},
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use git::GitFolders;
+pub use protected::{Fingerprints, ProtectedLook};
+
+/// creel's own folder in a project.
+const CREEL: &str = ".creel";
+/// git's own folder in a project, or the file that leads to it.
+const GIT: &str = ".git";
+/// No more of a watched file is compared.
+const COMPARED: u64 = 1 << 20;
+/// No more files of a folder with git's hooks are watched.
+const HOOKS_MAX: usize = 200;
+
+/// The files that an agent must not change.
+#[derive(Debug, Default)]
+pub struct PathGuard {
+    root: PathBuf,
+    session_dir: PathBuf,
+    /// The config files in use, without links.
+    config: Vec<PathBuf>,
+    git: Option<GitFolders>,
+    protect: Vec<String>,
+}
+
+/// Why creel does not write a file for an agent. The words go to the agent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GuardedPath {
+    /// creel's own folder.
+    #[error("it is in creel's own folder `.creel`, which creel never changes for an agent")]
+    Creel,
+    /// A config file in use.
+    #[error("it is the config of this session, which creel never changes for an agent")]
+    Config,
+    /// git's own folder.
+    #[error("it is in git's own folder `.git`, where creel never writes for an agent; use git commands")]
+    Git,
+    /// A path under `protect:`.
+    #[error("the user's config protects it (`protect: {0}`)")]
+    Protected(String),
+}
+
+/// Tells a file from every other one.
+type FileId = (u64, u64);
+
+impl PathGuard {
+    /// The guard of a session.
+    pub fn new(root: &Path, session_dir: &Path, config: &[PathBuf], protect: &[String]) -> Self {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let root = real(root);
+        Self {
+            git: GitFolders::around(&root),
+            session_dir: real(session_dir),
+            config: config.iter().map(|path| real(path)).collect(),
+            protect: protect.to_vec(),
+            root,
+        }
+    }
+
+    /// The patterns under `protect:`.
+    pub fn protect(&self) -> &[String] {
+        &self.protect
+    }
+
+    /// Why a file is not written. `real` is where the path leads: links followed, as far as there is something.
+    pub fn refuses(&self, real: &Path) -> Option<GuardedPath> {
+        let inside = real.strip_prefix(&self.root).unwrap_or(real);
+        let has = |name: &str| inside.iter().any(|part| part.to_string_lossy().eq_ignore_ascii_case(name));
+        let above: Vec<FileId> = real.ancestors().skip(1).filter_map(id_of).collect();
+        let is_in = |folder: &Path| id_of(folder).is_some_and(|id| above.contains(&id));
+        let file = fs::metadata(real).ok().map(|meta| id(&meta));
+        let is_file = |path: &Path| file.is_some() && id_of(path) == file;
+        let same_name = |path: &&PathBuf| path.to_string_lossy().eq_ignore_ascii_case(&real.to_string_lossy());
+        if has(CREEL) || is_in(&self.root.join(CREEL)) || is_in(&self.session_dir) || is_file(&self.journal()) {
+            return Some(GuardedPath::Creel);
+        }
+        if self.config.iter().any(|path| is_file(path)) || self.config.iter().any(|path| same_name(&path)) {
+            return Some(GuardedPath::Config);
+        }
+        let in_git = |git: &GitFolders| git.folders().any(is_in) || git.watched().iter().any(|path| is_file(path));
+        if has(GIT) || self.git.as_ref().is_some_and(in_git) {
+            return Some(GuardedPath::Git);
+        }
+        self.protects(&inside.to_string_lossy()).map(GuardedPath::Protected)
+    }
+
+    /// The pattern that protects a path of the project.
+    fn protects(&self, inside: &str) -> Option<String> {
+        let found = self.protect.iter().find(|pattern| fast_glob::glob_match(pattern.as_str(), inside));
+        found.cloned()
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.session_dir.join("journal.jsonl")
+    }
+
+    /// The watched files as they are now. What did not change since `before` is not read again.
+    pub fn look(&self, before: Option<&WatchedFiles>) -> WatchedFiles {
+        let mut files = BTreeMap::new();
+        let git = self.git.as_ref().map(GitFolders::watched).unwrap_or_default();
+        for path in self.config.iter().cloned().chain(git) {
+            let known = before.and_then(|before| before.0.get(&path));
+            files.insert(path.clone(), WatchedFile::look(&path, known));
+        }
+        WatchedFiles(files)
+    }
+
+    /// The watched files that changed between two looks, as the user knows them.
+    pub fn changed(&self, before: &WatchedFiles, after: &WatchedFiles) -> Vec<String> {
+        let names = before.0.keys().chain(after.0.keys().filter(|path| !before.0.contains_key(*path)));
+        let changed = names.filter(|path| before.content(path) != after.content(path));
+        let mut told: Vec<String> = changed.map(|path| self.name(path)).collect();
+        told.sort();
+        told
+    }
+
+    fn name(&self, path: &Path) -> String {
+        path.strip_prefix(&self.root).unwrap_or(path).display().to_string()
+    }
+}
+
+/// What the watched files looked like at a moment.
+#[derive(Debug, Clone, Default)]
+pub struct WatchedFiles(BTreeMap<PathBuf, WatchedFile>);
+
+impl WatchedFiles {
+    fn content(&self, path: &Path) -> Option<(&[u8], bool)> {
+        self.0.get(path).and_then(WatchedFile::content)
+    }
+}
+
+#[derive(Debug, Clone)]
+enum WatchedFile {
+    Missing,
+    Present { stamp: WatchStamp, content: Arc<[u8]> },
+}
+
+/// Metadata that changes with every change of a file, whatever a program does to its times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct WatchStamp {
+    id: FileId,
+    size: u64,
+    mode: u32,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl WatchStamp {
+    fn of(meta: &Metadata) -> Self {
+        Self {
+            id: id(meta),
+            size: meta.len(),
+            mode: meta.mode(),
+            modified: (meta.mtime(), meta.mtime_nsec()),
+            changed: (meta.ctime(), meta.ctime_nsec()),
+        }
+    }
+}
+
+impl WatchedFile {
+    fn look(path: &Path, known: Option<&Self>) -> Self {
+        // Followed: where a link leads to is part of what the file says.
+        let Ok(meta) = fs::metadata(path) else { return Self::Missing };
+        let stamp = WatchStamp::of(&meta);
+        if let Some(Self::Present { stamp: seen, .. }) = known
+            && *seen == stamp
+        {
+            return known.cloned().unwrap_or(Self::Missing);
+        }
+        Self::Present { stamp, content: content_of(path, &meta).into() }
+    }
+
+    /// What counts of a file: its content, and whether it can be run.
+    fn content(&self) -> Option<(&[u8], bool)> {
+        match self {
+            Self::Missing => None,
+            Self::Present { stamp, content } => Some((content, stamp.mode & 0o111 != 0)),
+        }
+    }
+}
+
+/// The content of a small file; of anything else, its metadata stand for it.
+fn content_of(path: &Path, meta: &Metadata) -> Vec<u8> {
+    let whole = meta.is_file() && meta.len() <= COMPARED;
+    let read = || fs::read(path).ok();
+    let content = whole.then(read).flatten();
+    let stands_for = || format!("{:?}", WatchStamp::of(meta)).into_bytes();
+    content.map_or_else(stands_for, |content| git::without_upstreams(path, content))
+}
+
+fn id(meta: &Metadata) -> FileId {
+    (meta.dev(), meta.ino())
+}
+
+fn id_of(path: &Path) -> Option<FileId> {
+    fs::metadata(path).ok().map(|meta| id(&meta))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    struct Scene {
+        _whole: tempfile::TempDir,
+        root: PathBuf,
+        guard: PathGuard,
+    }
+
+    fn scene(prepare: impl Fn(&Path)) -> Scene {
+        let whole = tempfile::tempdir().expect("a folder");
+        let root = whole.path().canonicalize().expect("a path").join("project");
+        let session = root.join(".creel/sessions/s");
+        fs::create_dir_all(&session).expect("a folder");
+        fs::write(session.join("journal.jsonl"), "{}\n").expect("a file");
+        fs::write(root.join("creel.yaml"), "version: 1\n").expect("a file");
+        prepare(&root);
+        let protect = ["tests/**".to_owned()];
+        let guard = PathGuard::new(&root, &session, &[root.join("creel.yaml")], &protect);
+        Scene { _whole: whole, root, guard }
+    }
+
+    fn repository(root: &Path) {
+        fs::create_dir_all(root.join(".git/hooks")).expect("a folder");
+        fs::write(root.join(".git/HEAD"), "ref: refs/heads/main\n").expect("a file");
+        fs::write(root.join(".git/config"), "[core]\n\tbare = false\n").expect("a file");
+    }
+
+    #[test]
+    fn a_guarded_file_is_refused_by_every_name_that_it_has() {
+        let Scene { root, guard, .. } = &scene(repository);
+        let refused = |path: &str| guard.refuses(&root.join(path));
+        for path in [".creel/x", ".Creel/new", ".creel/sessions/s/journal.jsonl", "sub/.creel/config.yaml"] {
+            assert_eq!(refused(path), Some(GuardedPath::Creel), "{path}");
+        }
+        for path in [".git/config", ".git/hooks/pre-commit", ".GIT/hooks/x", ".git", "vendor/lib/.git/config"] {
+            assert_eq!(refused(path), Some(GuardedPath::Git), "{path}");
+        }
+        assert_eq!(refused("creel.yaml"), Some(GuardedPath::Config));
+        assert_eq!(refused("Creel.yaml"), Some(GuardedPath::Config));
+        assert_eq!(refused("tests/a/b.rs"), Some(GuardedPath::Protected("tests/**".into())));
+        for path in ["src/main.rs", "creel.yaml.bak", ".github/workflows/x.yml", ".gitignore", "src/tests.rs"] {
+            assert_eq!(refused(path), None, "{path}");
+        }
+        for (from, link) in [("creel.yaml", "c"), (".git/config", "g"), (".creel/sessions/s/journal.jsonl", "j")] {
+            fs::hard_link(root.join(from), root.join(link)).expect("a link");
+            assert!(refused(link).is_some(), "a hard link to {from}");
+        }
+    }
+
+    #[test]
+    fn a_worktree_guards_the_folder_that_its_git_file_names() {
+        let Scene { root, guard, .. } = &scene(|root| {
+            let main = root.parent().expect("a parent").join("main/.git");
+            fs::create_dir_all(main.join("worktrees/w")).expect("a folder");
+            fs::create_dir_all(main.join("hooks")).expect("a folder");
+            fs::write(main.join("HEAD"), "ref: refs/heads/main\n").expect("a file");
+            fs::write(main.join("config"), "[core]\n").expect("a file");
+            fs::write(main.join("worktrees/w/commondir"), "../..\n").expect("a file");
+            fs::write(root.join(".git"), format!("gitdir: {}\n", main.join("worktrees/w").display())).expect("a file");
+        });
+        let main = root.parent().expect("a parent").join("main/.git");
+        assert_eq!(guard.refuses(&main.join("hooks/pre-commit")), Some(GuardedPath::Git));
+        let before = guard.look(None);
+        fs::write(main.join("hooks/pre-commit"), "#!/bin/sh\n").expect("a file");
+        fs::write(main.join("config"), "[core]\n\thooksPath = /tmp\n").expect("a file");
+        let changed = guard.changed(&before, &guard.look(Some(&before)));
+        assert!(changed.iter().any(|name| name.ends_with("hooks/pre-commit")), "{changed:?}");
+        assert!(changed.iter().any(|name| name.ends_with(".git/config")), "{changed:?}");
+    }
+
+    #[test]
+    fn only_changes_of_watched_files_are_told() {
+        let Scene { root, guard, .. } = &scene(repository);
+        let before = guard.look(None);
+        fs::create_dir_all(root.join(".creel/sessions/other")).expect("a folder");
+        fs::write(root.join(".creel/sessions/other/journal.jsonl"), "{}\n").expect("a file");
+        fs::write(root.join(".git/index"), "x").expect("a file");
+        fs::write(root.join("src.rs"), "x").expect("a file");
+        // The same content again, as `git checkout` may write it.
+        fs::write(root.join("creel.yaml"), "version: 1\n").expect("a file");
+        let upstream = "[core]\n\tbare = false\n[branch \"work\"]\n\tremote = origin\n\tmerge = refs/heads/work\n";
+        fs::write(root.join(".git/config"), upstream).expect("a file");
+        assert_eq!(guard.changed(&before, &guard.look(Some(&before))), Vec::<String>::new());
+        fs::write(root.join("creel.yaml"), "version: 2\n").expect("a file");
+        fs::write(root.join(".git/hooks/pre-push"), "exit 0\n").expect("a file");
+        let pushes_elsewhere = "[core]\n\tbare = false\n[branch \"work\"]\n\tremote = /tmp/elsewhere\n";
+        fs::write(root.join(".git/config"), pushes_elsewhere).expect("a file");
+        let changed = guard.changed(&before, &guard.look(Some(&before)));
+        assert_eq!(changed, [".git/config", ".git/hooks/pre-push", "creel.yaml"]);
+        fs::remove_file(root.join("creel.yaml")).expect("removed");
+        symlink("src.rs", root.join("creel.yaml")).expect("a link");
+        assert!(guard.changed(&before, &guard.look(Some(&before))).contains(&"creel.yaml".to_owned()));
+    }
+}

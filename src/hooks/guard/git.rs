@@ -1,0 +1,95 @@
+//! Where git keeps its config and its hooks: in `.git`, or, for a worktree, in the folder that the file `.git` names.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{GIT, HOOKS_MAX};
+
+/// The folders of the repository around a project.
+#[derive(Debug, Clone)]
+pub(super) struct GitFolders {
+    /// The folder or the file `.git`.
+    entry: PathBuf,
+    /// What belongs to this work tree alone.
+    own: PathBuf,
+    /// What all work trees share.
+    common: PathBuf,
+}
+
+impl GitFolders {
+    pub(super) fn around(root: &Path) -> Option<Self> {
+        let entry = root.ancestors().map(|folder| folder.join(GIT)).find(|git| git.symlink_metadata().is_ok())?;
+        let own = if entry.is_dir() { entry.clone() } else { named_in(&entry, "gitdir: ")? };
+        let common = named_in(&own.join("commondir"), "").unwrap_or_else(|| own.clone());
+        let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
+        Some(Self { entry, own: real(own), common: real(common) })
+    }
+
+    pub(super) fn folders(&self) -> impl Iterator<Item = &Path> {
+        [self.own.as_path(), self.common.as_path()].into_iter()
+    }
+
+    /// The files whose change makes git run something else, or work somewhere else.
+    pub(super) fn watched(&self) -> Vec<PathBuf> {
+        let mut files = vec![self.common.join("config"), self.own.join("config.worktree"), self.own.join("commondir")];
+        if !self.entry.is_dir() {
+            files.push(self.entry.clone());
+        }
+        let hooks = fs::read_dir(self.common.join("hooks")).into_iter().flatten().flatten();
+        // What git brings along as an example does not run.
+        let runs = hooks.map(|entry| entry.path()).filter(|path| path.extension().is_none_or(|end| end != "sample"));
+        files.extend(runs.take(HOOKS_MAX));
+        files
+    }
+}
+
+/// The path that a small file of git names, relative to the folder of that file.
+fn named_in(file: &Path, before: &str) -> Option<PathBuf> {
+    let text = fs::read_to_string(file).ok()?;
+    let name = text.strip_prefix(before)?.trim_end_matches(['\n', '\r']);
+    Some(file.parent()?.join(name))
+}
+
+/// git's config without the upstreams of branches: `git push -u` and `git switch` write those in every day's work. A
+/// remote that is an address or a path, and not the name of a remote, is kept.
+pub(super) fn without_upstreams(path: &Path, content: Vec<u8>) -> Vec<u8> {
+    if path.file_name().is_none_or(|name| name != "config") {
+        return content;
+    }
+    let Ok(text) = str::from_utf8(&content) else { return content };
+    let mut kept = String::new();
+    let mut section = "";
+    for line in text.lines() {
+        let plain = line.trim();
+        if plain.starts_with('[') {
+            section = plain;
+            // Written with its first line that counts.
+            continue;
+        }
+        let in_branch = section.starts_with("[branch \"") && section.ends_with("\"]");
+        if plain.is_empty() || (in_branch && is_upstream(plain)) {
+            continue;
+        }
+        kept.push_str(section);
+        kept.push_str(line);
+        kept.push('\n');
+    }
+    kept.into_bytes()
+}
+
+fn is_upstream(line: &str) -> bool {
+    let Some((key, value)) = line.split_once('=') else { return false };
+    let (key, value) = (key.trim(), value.trim());
+    let is_name = |text: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || ['-', '_', '.', '/'].contains(&c);
+        !text.is_empty() && !text.contains("..") && !text.starts_with(['/', '.', '-']) && text.chars().all(plain)
+    };
+    match key {
+        "remote" | "pushRemote" => is_name(value) && !value.contains('/'),
+        "merge" | "vscode-merge-base" | "github-pr-owner-number" => is_name(value),
+        "rebase" => ["true", "false"].contains(&value),
+        _ => false,
+    }
+}

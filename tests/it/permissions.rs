@@ -1,0 +1,286 @@
+//! Permission requests: what creel remembers, what it answers itself, and what it serves to an agent.
+
+use creel::engine::{
+    conversation::{
+        AskSource, Location, OptionKind, PermissionAnswer, PermissionAsk, PermissionOption, ToolCall, ToolKind,
+    },
+    input::{Command, GateAnswer, Input},
+    policy::{PermissionRule, Permissions},
+    session::gate::{About, Choice},
+};
+use serde_json::{Value, json};
+
+use crate::support::{
+    acp_agent,
+    project::Project,
+    scenes::{self, until},
+    world::{Answer, Script, World},
+};
+
+/// A session whose agent works, with a user who allows everything for good.
+fn works(change: impl FnOnce(&mut creel::engine::policy::Plan)) -> World {
+    let script = Script::new()
+        .agent([Answer::Says("Working.")])
+        .plan(change)
+        .attended(&[(About::Permission, Choice::AllowAlways)]);
+    until(World::begin(script), |world| world.turn.is_some())
+}
+
+fn codex_edit(path: &str) -> ToolCall {
+    let locations = vec![Location { path: path.into(), line: None }];
+    ToolCall { title: "Edit files".into(), kind: Some(ToolKind::Edit), locations, ..ToolCall::default() }
+}
+
+/// Asks, lets the user answer, and says what the agent heard; nothing, if nobody was asked to answer.
+fn asked(world: &mut World, tool: ToolCall, choice: Choice) -> (Option<u64>, PermissionAnswer) {
+    scenes::asks(world, tool, scenes::usual_options());
+    let gate = answered(world, choice);
+    (gate, world.permitted.last().expect("an answer").1.clone())
+}
+
+fn answered(world: &mut World, choice: Choice) -> Option<u64> {
+    world.settle();
+    let gate = world.state.gate_for_a_person().map(|gate| gate.id)?;
+    world.command(Command::AnswerGate(GateAnswer { gate, choice, text: None, items: None }));
+    world.settle();
+    Some(gate.0)
+}
+
+fn selected(id: &str) -> PermissionAnswer {
+    PermissionAnswer::Selected(id.into())
+}
+
+#[test]
+fn an_always_answer_applies_to_the_same_request_and_to_nothing_else() {
+    let mut world = works(|_| {});
+    let first = asked(&mut world, codex_edit("/project/greet.py"), Choice::AllowAlways);
+    assert_eq!(first.1, selected("once"), "the agent itself must go on asking");
+    assert!(first.0.is_some());
+    let again = asked(&mut world, codex_edit("/project/greet.py"), Choice::RejectOnce);
+    assert_eq!(again, (None, selected("once")), "creel answers the same request itself");
+    let input = |text: &str| Some(text.to_owned());
+    let others = [
+        codex_edit("/project/.github/workflows/release.yml"),
+        codex_edit("/home/user/.ssh/authorized_keys"),
+        ToolCall { title: "Edit".into(), ..codex_edit("/project/greet.py") },
+        ToolCall { kind: Some(ToolKind::Delete), ..codex_edit("/project/greet.py") },
+        ToolCall { input: input("{\"replace_all\": true}"), ..codex_edit("/project/greet.py") },
+        ToolCall { locations: Vec::new(), ..codex_edit("/project/greet.py") },
+    ];
+    for tool in others {
+        let other = asked(&mut world, tool.clone(), Choice::RejectOnce);
+        assert!(other.0.is_some(), "nobody was asked about {tool:?}");
+        assert_eq!(other.1, selected("no"));
+    }
+}
+
+#[test]
+fn a_request_that_creel_cannot_tell_from_another_is_asked_about_every_time() {
+    let mut world = works(|_| {});
+    let unclear = ToolCall { locations: Vec::new(), ..codex_edit("x") };
+    for _ in 0..2 {
+        assert!(asked(&mut world, unclear.clone(), Choice::AllowAlways).0.is_some(), "no file is named");
+    }
+    for _ in 0..2 {
+        let turn = world.turn.as_ref().expect("the agent works").0;
+        world.asking.1 = world.asking.1.next();
+        let ask = PermissionAsk::new(world.asking.1, codex_edit("a.py"), scenes::usual_options());
+        world.input(Input::PermissionAsked { turn, ask: Box::new(PermissionAsk { shortened: true, ..ask }) });
+        assert!(answered(&mut world, Choice::AllowAlways).is_some(), "only a part of it is known");
+    }
+}
+
+#[test]
+fn an_agent_that_offers_only_always_gets_that() {
+    let mut world = works(|_| {});
+    let option = |id: &str, kind| PermissionOption { id: id.into(), name: id.into(), kind };
+    let options = vec![option("for ever", OptionKind::AllowAlways), option("never", OptionKind::RejectAlways)];
+    scenes::asks(&mut world, codex_edit("a.py"), options);
+    answered(&mut world, Choice::AllowAlways);
+    assert_eq!(world.permitted.last().expect("an answer").1, selected("for ever"));
+}
+
+/// creel is asked to do something for the agent.
+fn wants(world: &mut World, tool: ToolCall) -> Option<PermissionAnswer> {
+    let options = [
+        ("allow_once", OptionKind::AllowOnce),
+        ("allow_always", OptionKind::AllowAlways),
+        ("reject_once", OptionKind::RejectOnce),
+        ("reject_always", OptionKind::RejectAlways),
+    ];
+    let option = |(id, kind): (&str, _)| PermissionOption { id: id.into(), name: id.into(), kind };
+    let turn = world.turn.as_ref().expect("the agent works").0;
+    world.asking.1 = world.asking.1.next();
+    let (ask, before) = (world.asking.1, world.permitted.len());
+    let request = PermissionAsk::new(ask, tool, options.map(option).to_vec());
+    let request = Box::new(PermissionAsk { source: AskSource::Service, ..request });
+    world.input(Input::PermissionAsked { turn, ask: request });
+    world.settle();
+    world.permitted.get(before).map(|(_, answer)| answer.clone())
+}
+
+fn write(path: &str) -> ToolCall {
+    ToolCall { title: format!("write {path}"), ..codex_edit(path) }
+}
+
+fn read(path: &str) -> ToolCall {
+    ToolCall { title: format!("read {path}"), kind: Some(ToolKind::Read), ..codex_edit(path) }
+}
+
+fn run(command: &str) -> ToolCall {
+    let input = Some(json!({ "command": command }).to_string());
+    ToolCall { title: command.into(), kind: Some(ToolKind::Execute), input, ..ToolCall::default() }
+}
+
+#[test]
+fn what_creel_serves_is_decided_like_any_request() {
+    let (yes, no) = (Some(selected("allow_once")), Some(selected("reject_once")));
+    let mut allowed = works(|plan| plan.gates.permissions = Permissions::Allow);
+    let mut denied = works(|plan| plan.gates.permissions = Permissions::Deny);
+    for tool in [write("a"), read("a"), run("ls")] {
+        assert_eq!((wants(&mut allowed, tool.clone()), wants(&mut denied, tool)), (yes.clone(), no.clone()));
+    }
+    let rule = |path: &str, action| PermissionRule { kinds: vec![], paths: vec![path.into()], action };
+    let mut ruled = works(|plan| {
+        plan.permissions = vec![rule(".env", Permissions::Deny), rule("src/**", Permissions::Allow)];
+    });
+    assert_eq!(wants(&mut ruled, read(".env")), no);
+    assert_eq!(wants(&mut ruled, write("src/a.rs")), yes);
+    let mut linked = write("src/a.rs");
+    linked.locations.push(Location { path: ".env".into(), line: None });
+    assert_eq!(wants(&mut ruled, linked), no, "a link leads to what is denied");
+    assert_eq!(wants(&mut ruled, read("b")), yes, "to read without a rule needs no gate");
+    assert_eq!(wants(&mut ruled, write("b")), None, "to write does");
+    assert!(ruled.state.gate_for_a_person().is_some_and(|gate| gate.about == About::Permission));
+    assert_eq!(answered(&mut ruled, Choice::RejectOnce), Some(1));
+    assert_eq!(ruled.permitted.last().map(|(_, answer)| answer.clone()), no);
+}
+
+#[test]
+fn what_was_granted_in_this_turn_is_served_without_another_question() {
+    let yes = Some(selected("allow_once"));
+    let mut world = works(|_| {});
+    assert!(asked(&mut world, codex_edit("/project/greet.py"), Choice::AllowOnce).0.is_some());
+    assert_eq!(wants(&mut world, write("greet.py")), yes);
+    let command = ToolCall { title: "ls -la".into(), kind: Some(ToolKind::Execute), ..ToolCall::default() };
+    assert!(asked(&mut world, command, Choice::AllowOnce).0.is_some());
+    assert_eq!(wants(&mut world, run("ls -la")), yes);
+    assert_eq!(wants(&mut world, run("ls -la; rm x")), None);
+    answered(&mut world, Choice::RejectOnce);
+    assert_eq!(wants(&mut world, write("other.py")), None);
+    answered(&mut world, Choice::AllowAlways);
+    assert_eq!(wants(&mut world, write("other.py")), yes);
+    let mut world = until(world, |world| world.state.turns.last.0 > 1 && world.turn.is_some());
+    assert_eq!(wants(&mut world, write("other.py")), yes, "for good");
+    assert_eq!(wants(&mut world, write("greet.py")), None, "the grant ended with its turn");
+}
+
+/// A project whose agent follows this script, with more config.
+fn project(more: &str, script: &Value) -> Project {
+    let agent = acp_agent();
+    let config = format!(
+        "prompt: GOAL\nagent: a\nagents: {{ a: {{ acp: \"'{}' script.json log\" }} }}\n{more}\n",
+        agent.display()
+    );
+    Project::with(&config).file("script.json", &script.to_string())
+}
+
+fn said(project: &Project) -> String {
+    project.kind("agent_said").iter().filter_map(|record| record["text"].as_str().map(str::to_owned)).collect()
+}
+
+const DONE: &str = "<promise>COMPLETE</promise>";
+
+#[test]
+fn creel_answers_requests_for_its_own_tools_itself() {
+    let requests = [
+        json!({"toolCallId": "1", "title": "mcp__creel__task_list", "kind": "other", "rawInput": {}}),
+        json!({"toolCallId": "2", "title": "task_list (creel MCP Server)", "kind": "other", "locations": [],
+            "content": [{"type": "content", "content": {"type": "text", "text": "{}"}}]}),
+        json!({"toolCallId": "3", "title": "task_list (creel MCP Server): {}", "kind": "read", "rawInput": {}}),
+        json!({"toolCallId": "4", "title": "mcp.creel.task_list", "kind": "execute",
+            "rawInput": {"server": "creel", "tool": "task_list", "arguments": {}}}),
+        json!({"toolCallId": "5", "title": "creel_task_add", "kind": "other", "rawInput": {"goal": "x".repeat(10_000)}}),
+    ];
+    let mut steps: Vec<Value> = Vec::new();
+    for tool in requests {
+        steps.extend([
+            json!({"ask": {"tool": tool}}),
+            json!({"if_allowed": [{"say": "yes "}], "else": [{"say": "no "}]}),
+        ]);
+    }
+    steps.push(json!({ "say": DONE }));
+    for config in ["", "gates: { permissions: deny }\npermissions: [{ action: deny }]"] {
+        let project = project(config, &json!({ "turns": [steps] }));
+        let ran = project.run();
+        assert_eq!(ran.code, 0, "{config}: {}", ran.err);
+        assert_eq!(said(&project), format!("yes yes yes yes yes {DONE}"), "{config}");
+        assert!(project.kind("gate_opened").is_empty() && project.kind("permission_asked").is_empty());
+    }
+}
+
+#[test]
+fn a_command_with_the_name_of_a_tool_of_creel_is_asked_about() {
+    for tool in [
+        json!({"toolCallId": "1", "title": "mcp__creel__task_list", "kind": "execute", "rawInput": {"command": "rm -rf x"}}),
+        json!({"toolCallId": "1", "title": "mcp__creel__task_list", "kind": "other", "rawInput": {"command": "rm -rf x"}}),
+        json!({"toolCallId": "1", "title": "mcp__creel__task_list", "kind": "execute"}),
+    ] {
+        let project = project("", &json!({"turns": [[{"ask": {"tool": tool}}, {"say": DONE}]]}));
+        let ran = project.run();
+        assert_eq!(ran.code, 4, "{tool}: {}", ran.err);
+    }
+}
+
+#[test]
+fn without_creels_tools_no_request_is_for_one() {
+    let script = json!({"turns": [[
+        {"ask": {"tool": {"toolCallId": "1", "title": "mcp__creel__task_list", "kind": "other"}}}, {"say": DONE},
+    ]]});
+    let agent = acp_agent();
+    let config = format!(
+        "prompt: GOAL\nagent: a\nagents: {{ a: {{ acp: \"'{}' script.json log\", mcp: false }} }}\n",
+        agent.display()
+    );
+    let project = Project::with(&config).file("script.json", &script.to_string());
+    assert_eq!(project.run().code, 4);
+}
+
+#[test]
+fn deny_covers_the_files_and_terminals_that_creel_serves() {
+    let script = json!({"turns": [[
+        {"write": {"path": "new", "content": "x"}}, {"say": "|"}, {"read": {"path": "old"}}, {"say": "|"},
+        {"terminal": {"command": "echo ran > ran", "then": "wait"}}, {"say": format!("|{DONE}")},
+    ]]});
+    let project = project("gates: { permissions: deny }", &script).file("old", "secret");
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let said = said(&project);
+    let parts: Vec<&str> = said.split('|').collect();
+    assert!(parts[..3].iter().all(|part| part.contains("permission denied")), "{said}");
+    assert!(!project.root().join("new").exists() && !project.root().join("ran").exists());
+    let calls = project.kind("tool_called");
+    assert_eq!(calls.len(), 3);
+    assert!(calls.iter().all(|call| call["status"] == "failed"), "the user sees what was refused: {calls:?}");
+}
+
+#[test]
+fn ask_covers_them_too_unless_a_rule_allows_them() {
+    let script = json!({"turns": [[
+        {"read": {"path": "old"}}, {"write": {"path": "new", "content": "x"}}, {"say": DONE},
+    ]]});
+    let asks = project("", &script).file("old", "text");
+    let ran = asks.run();
+    assert_eq!(ran.code, 4, "{}", ran.err);
+    assert!(!asks.root().join("new").exists());
+    let [request] = &asks.kind("permission_asked")[..] else { panic!("one request") };
+    assert_eq!((&request["title"], &request["source"]), (&json!("write new"), &json!("service")));
+    assert!(request["diff"].as_str().is_some_and(|diff| diff.contains("+x")), "the user sees the change");
+    let [gate] = &asks.kind("gate_opened")[..] else { panic!("one gate") };
+    let choices = json!(["allow_once", "allow_always", "reject_once", "reject_always", "cancel"]);
+    assert_eq!((&gate["about"], &gate["choices"]), (&json!("permission"), &choices));
+    let ruled = project("permissions: [{ kind: edit, path: new, action: allow }]", &script).file("old", "text");
+    let ran = ruled.run();
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(ruled.read("new"), "x");
+}

@@ -1,0 +1,305 @@
+//! Files that an agent must not change: creel's own, the config, git's config and hooks, and the paths under `protect:`.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    process::{Command as Process, Stdio},
+};
+
+use creel::engine::{
+    conversation::{ForbiddenChanges, StopReason, TurnEnd, TurnFailure},
+    event::Outcome,
+    input::Input,
+    session::gate::{About, Choice},
+};
+use expect_test::expect;
+use serde_json::{Value, json};
+
+use crate::support::{
+    acp_agent,
+    project::{Project, Ran, lines},
+    world::{Answer, Script, World},
+};
+
+const DONE: &str = "<promise>COMPLETE</promise>";
+
+fn scripted(rest: &str, turns: &Value) -> Project {
+    Project::with(&format!("prompt: GOAL\nagents: {{ demo: {{ script: scenario.yaml }} }}\n{rest}\n"))
+        .file("scenario.yaml", &json!({ "turns": turns }).to_string())
+}
+
+fn git(project: &Project, args: &[&str]) {
+    let ran = Process::new("git")
+        .args(["-c", "user.name=n", "-c", "user.email=e"])
+        .args(args)
+        .current_dir(project.root())
+        .env("HOME", project.config_dir())
+        .stdout(Stdio::null())
+        .status();
+    assert!(ran.expect("git").success(), "git {args:?}");
+}
+
+fn gates(records: &[Value]) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let opened = records.iter().filter(|record| record["kind"] == "gate_opened");
+    opened.map(|record| (text(&record["about"]), text(&record["reason"]))).collect()
+}
+
+fn is_held(project: &Project, ran: &Ran, file: &str) {
+    assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
+    let records = if ran.out.starts_with('{') { lines(&ran.out) } else { project.records() };
+    let gates = gates(&records);
+    let [(about, reason)] = &gates[..] else { panic!("one gate: {gates:?}") };
+    assert_eq!(about, "tampered");
+    assert!(reason.contains(file), "{reason}");
+    let answers: Vec<&Value> = records.iter().filter(|record| record["kind"] == "gate_answered").collect();
+    assert_eq!((&answers[0]["choice"], &answers[0]["by"]), (&json!("escalate"), &json!("policy")));
+}
+
+#[test]
+fn a_turn_that_changed_git_or_the_config_holds_the_session() {
+    let cases = [
+        ("git config core.hooksPath /tmp/x", ".git/config"),
+        ("mkdir -p .git/hooks; echo 'exit 0' > .git/hooks/pre-commit", ".git/hooks/pre-commit"),
+        ("echo 'max_iterations: 99' >> creel.yaml", "creel.yaml"),
+        ("echo '# more' >> scenario.yaml", "scenario.yaml"),
+        ("rm creel.yaml", "creel.yaml"),
+    ];
+    for (command, file) in cases {
+        let project = scripted("", &json!([{ "run": command, "say": DONE }]));
+        git(&project, &["init", "-q"]);
+        let ran = project.run();
+        is_held(&project, &ran, file);
+        assert_eq!(project.kind("turn_ended")[0]["tampered"], json!([file]));
+    }
+}
+
+#[test]
+fn a_turn_that_failed_or_changed_the_journal_holds_the_session() {
+    let failing = scripted("", &json!([{ "run": "echo >> creel.yaml", "fail": "down" }]));
+    let ran = failing.run();
+    is_held(&failing, &ran, "creel.yaml");
+    let journal = ".creel/sessions/s/journal.jsonl";
+    let cases = [
+        (format!(": > {journal}"), "truncated"),
+        (format!("echo '{{}}' >> {journal}"), "written to"),
+        (format!("printf x | dd of={journal} bs=1 seek=3 conv=notrunc 2>/dev/null"), "written to"),
+        (format!("cp {journal} x; mv x {journal}.new; ln {journal} keep; mv {journal}.new {journal}"), "replaced"),
+    ];
+    for (command, what) in cases {
+        let project = scripted("", &json!([{ "run": command, "say": DONE }]));
+        let ran = project.creel(&["run", "--json", "--trust", "-s", "s"]);
+        is_held(&project, &ran, &format!("{journal} ({what})"));
+    }
+}
+
+#[test]
+fn ordinary_work_and_creel_itself_raise_no_alarm() {
+    let creel = env!("CARGO_BIN_EXE_creel");
+    let work = [
+        format!("{creel} task add --id t1 'a task' || {creel} task add 'a task'"),
+        format!("{creel} trust; {creel} sessions"),
+        "mkdir -p .creel/sessions/other; echo '{}' > .creel/sessions/other/journal.jsonl".to_owned(),
+        "echo x > a.txt; git add a.txt; git -c user.name=n -c user.email=e commit -qm one".to_owned(),
+        "git branch other; git config branch.other.remote origin; git config branch.other.merge refs/heads/other"
+            .to_owned(),
+        "chmod 600 creel.yaml; touch creel.yaml".to_owned(),
+    ];
+    let project = scripted("", &json!([{ "run": work, "say": DONE }]));
+    git(&project, &["init", "-q"]);
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(gates(&project.records()), []);
+}
+
+#[test]
+fn the_user_can_ignore_it_write_to_the_agent_or_abort() {
+    let changed = |world: &mut World| {
+        let turn = world.turn.take().expect("the agent works").0;
+        let forbidden = ForbiddenChanges { tampered: vec![".git/config".into()], ..ForbiddenChanges::default() };
+        world.input(Input::TurnEnded { turn, end: TurnEnd { forbidden, ..TurnEnd::new(StopReason::EndTurn) } });
+    };
+    let story = |choice| {
+        let script = Script::new().agent([Answer::Says(DONE)]).attended(&[(About::Tampered, choice)]);
+        let mut world = World::begin(script);
+        world.settle();
+        changed(&mut world);
+        world.run()
+    };
+    expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+          gate 1 tampered
+          MessageQueued
+          gate 1 send by Tui
+          prompt Message "Try another way."
+          turn ended EndTurn
+        iteration 1 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]
+    .assert_eq(&story(Choice::Send).story());
+    assert_eq!(story(Choice::Ignore).state.outcome(), Some(Outcome::Complete));
+    assert_eq!(story(Choice::Abort).state.outcome(), Some(Outcome::Aborted));
+}
+
+fn acp_project(more: &str, steps: &[Value]) -> Project {
+    let agent = acp_agent();
+    let config = format!(
+        "prompt: GOAL\nagent: a\nagents: {{ a: {{ acp: \"'{}' script.json log\" }} }}\ngates: {{ permissions: allow }}\n{more}\n",
+        agent.display()
+    );
+    Project::with(&config).file("script.json", &json!({ "turns": [steps] }).to_string())
+}
+
+#[test]
+fn creel_writes_none_of_them_for_an_agent() {
+    let paths = [
+        ".creel/sessions/s/journal.jsonl",
+        ".creel/config.yaml",
+        ".git/config",
+        ".git/hooks/pre-commit",
+        "creel.yaml",
+        "src/../creel.yaml",
+        "config-link",
+        "git-link/hooks/post-checkout",
+        "hard",
+        ".GIT/hooks/pre-push",
+        "tests/a.rs",
+        "tests/new.rs",
+    ];
+    let mut steps: Vec<Value> = Vec::new();
+    for path in paths {
+        steps.extend([json!({"write": {"path": path, "content": "overwritten"}}), json!({"say": "|"})]);
+    }
+    steps.extend([json!({"write": {"path": "src/ok.rs", "content": "fine"}}), json!({ "say": DONE })]);
+    let project = acp_project("protect: ['tests/**']", &steps).file("src/main.rs", "").file("tests/a.rs", "one");
+    git(&project, &["init", "-q"]);
+    let root = project.root();
+    symlink("creel.yaml", root.join("config-link")).expect("a link");
+    symlink(".git", root.join("git-link")).expect("a link");
+    fs::hard_link(root.join(".git/config"), root.join("hard")).expect("a link");
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let said: String =
+        project.kind("agent_said").iter().filter_map(|it| it["text"].as_str().map(str::to_owned)).collect();
+    let parts: Vec<&str> = said.split('|').collect();
+    for (path, part) in paths.iter().zip(&parts) {
+        assert!(part.contains("was not written"), "{path}: {part}");
+    }
+    assert!(parts.last().is_some_and(|last| last.starts_with("written")), "{said}");
+    assert!(project.read("creel.yaml").starts_with("prompt: GOAL"));
+    assert!(!project.read(".git/config").contains("overwritten") && project.read("tests/a.rs") == "one");
+    assert!(!root.join(".git/hooks/pre-commit").exists() && !root.join(".GIT").exists());
+}
+
+fn has_tests(project: Project) -> Project {
+    let project = project.file("tests/a.rs", "one").file("tests/b.rs", "one").file("src/main.rs", "");
+    git(&project, &["init", "-q"]);
+    git(&project, &["add", "."]);
+    git(&project, &["commit", "-qm", "first"]);
+    project
+}
+
+#[test]
+fn a_turn_that_changed_a_protected_path_is_sent_back_until_it_is_undone() {
+    let change = "echo two > tests/a.rs; rm tests/b.rs; echo new > tests/new.rs; git add -A; git -c user.name=n -c user.email=e commit -qm x";
+    let undo = "printf one > tests/a.rs; printf one > tests/b.rs; rm tests/new.rs";
+    let turns = json!([
+        { "run": change, "say": DONE },
+        { "when": "Hook feedback", "say": format!("No. {DONE}") },
+        { "when": "Hook feedback", "run": undo, "say": DONE },
+    ]);
+    let project =
+        has_tests(scripted("protect: ['tests/**']\nhooks: { stop: [{ name: check, command: 'true' }] }", &turns));
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let prompts = project.prompts();
+    assert_eq!(
+        prompts.iter().map(|(reason, _)| reason.as_str()).collect::<Vec<_>>(),
+        ["iteration", "feedback", "feedback"]
+    );
+    let expected = "[Hook feedback]: You changed paths that the user protects (`protect:` in creel's config). Undo these \
+        changes, and do the task without them:\n- tests/a.rs\n- tests/b.rs\n- tests/new.rs";
+    assert_eq!(prompts[1].1, expected);
+    let retries = project.kind("retry_counted");
+    assert_eq!(
+        (&retries[0]["hook"], &retries[0]["used"], &retries[0]["limit"]),
+        (&json!("protect"), &json!(1), &json!(5))
+    );
+    assert_eq!(retries[0]["reason"], "protected paths changed: tests/a.rs, tests/b.rs, tests/new.rs");
+    assert_eq!(retries[1]["no_progress"], true);
+    assert_eq!(project.kind("hook_finished").len(), 1, "stop hooks run once nothing protected is changed");
+}
+
+#[test]
+fn at_the_limit_a_protected_path_that_stays_changed_is_never_a_pass() {
+    let turns = json!([{ "run": "echo two > tests/a.rs", "say": DONE }, { "when": "Hook feedback", "say": DONE }]);
+    for (rest, code) in [("", 5), ("on_limit: escalate", 4)] {
+        let rest = format!("protect: ['tests/**']\nmax_hook_retries: 1\n{rest}");
+        let project = has_tests(scripted(&rest, &turns));
+        let ran = project.run();
+        assert_eq!(ran.code, code, "{}{}", ran.out, ran.err);
+        let gates = gates(&project.records());
+        let [(about, reason)] = &gates[..] else { panic!("one gate: {gates:?}") };
+        assert_eq!(about, "retry_limit");
+        assert!(reason.contains("`protect`") && reason.contains("tests/a.rs"), "{reason}");
+    }
+}
+
+#[test]
+fn a_change_in_a_turn_that_failed_is_not_forgotten() {
+    let script =
+        Script::new().agent([Answer::Says(DONE)]).attended(&[(About::RetryLimit, Choice::Disable)]).plan(|plan| {
+            plan.protect = vec!["tests/**".into()];
+            plan.max_hook_retries = 0;
+        });
+    let forbidden = ForbiddenChanges { protected: vec!["tests/a.rs".into()], ..ForbiddenChanges::default() };
+    let mut world = World::begin(script);
+    world.settle();
+    let turn = world.turn.take().expect("the agent works").0;
+    world.input(Input::TurnFailed {
+        turn,
+        failure: TurnFailure { forbidden: forbidden.clone(), ..TurnFailure::new("down") },
+    });
+    world.settle();
+    let turn = world.turn.take().expect("the next iteration").0;
+    assert_eq!(world.state.unsettled.protected, ["tests/a.rs"], "it is compared with what was there before");
+    world.input(Input::TurnEnded { turn, end: TurnEnd { forbidden, ..TurnEnd::new(StopReason::EndTurn) } });
+    expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn failed down
+        iteration 1 failed
+        iteration 2
+          prompt iteration "GOAL"
+          turn ended EndTurn
+          retry limit 0/0
+          gate 1 retry_limit
+          HookDisabled
+          gate 1 disable by Tui
+        iteration 2 done
+          decided Continue
+        iteration 3
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 3 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]
+    .assert_eq(&world.run().story());
+}
+
+#[test]
+fn the_plan_shows_what_is_protected_and_a_pattern_that_fits_nothing_is_a_mistake() {
+    let project = scripted("protect: ['tests/**', './golden/*.txt']", &json!([]));
+    let ran = project.creel(&["check"]);
+    assert!(ran.out.contains("no turn may change tests/**, golden/*.txt"), "{}{}", ran.out, ran.err);
+    let wrong = scripted("protect: ['/etc/**', 'tests/']", &json!([]));
+    let ran = wrong.creel(&["check"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("outside of the project") && ran.err.contains("tests/**"), "{}", ran.err);
+}
