@@ -7,7 +7,6 @@ use creel::{
     engine::{
         conversation::AgentUpdate,
         policy::{AgentFacts, AgentSpec, OutputFormat},
-        session::permission::Rules,
     },
     hooks::process::Group,
 };
@@ -54,7 +53,7 @@ fn agent(format: OutputFormat) -> CommandAgent {
         session: "s".into(),
         session_dir: FOLDER.path().into(),
         mark: "m".into(),
-        rules: Rules::default(),
+        guard: std::sync::Arc::default(),
         goal: String::new(),
         creel: None,
     };
