@@ -43,7 +43,7 @@ const PURE_ITEMS: [(&str, &[&str]); 4] = [
     ("time", &["Duration"]),
 ];
 /// The dependencies that it may use.
-const PURE_CRATES: [&str; 4] = ["fast_glob", "serde", "serde_json", "thiserror"];
+const PURE_CRATES: [&str; 5] = ["fast_glob", "serde", "serde_json", "strsim", "thiserror"];
 
 /// Files that match on enums of other crates all over, which may grow.
 const FOREIGN_ENUMS: [&str; 1] = ["agents/acp/translate.rs"];

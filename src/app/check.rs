@@ -164,6 +164,10 @@ fn allowance(settings: &Settings) -> String {
     if !settings.draft.protect.is_empty() {
         text += &format!("protect    no turn may change {}\n", settings.draft.protect.join(", "));
     }
+    if !settings.draft.agent_may.is_empty() {
+        let commands: Vec<&str> = settings.draft.agent_may.iter().map(|command| command.name()).collect();
+        text += &format!("agent_may  {}\n", commands.join(", "));
+    }
     let Budget { tokens, cost, time } = settings.draft.budget;
     let limits = [
         tokens.map(|tokens| format!("{tokens} tokens")),

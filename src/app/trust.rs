@@ -176,5 +176,8 @@ fn allowed(plan: &Plan) -> Vec<String> {
         let place = if rule.paths.is_empty() { String::new() } else { format!(" in {}", rule.paths.join(", ")) };
         format!("(permissions) the agent may do this without a question: {what}{place}")
     });
-    everything.into_iter().chain(rules).collect()
+    let commands: Vec<&str> = plan.agent_may.iter().map(|command| command.name()).collect();
+    let acts = (!commands.is_empty())
+        .then(|| format!("(agent_may) the agent and hooks may use these commands of yours: {}", commands.join(", ")));
+    everything.into_iter().chain(rules).chain(acts).collect()
 }

@@ -50,6 +50,16 @@ fn the_budget_is_kept_after_the_loop_too() {
 }
 
 #[test]
+fn an_agent_that_writes_to_itself_in_every_turn_uses_up_its_iterations() {
+    let agent = format!("{CREEL} message again; echo Working.");
+    let project = with_agent(&agent, &json!({ "max_iterations": 3 }));
+    let ran = project.run();
+    assert_eq!((ran.code, project.outcome().as_deref()), (3, Some("limit")), "{}", ran.err);
+    assert_eq!(project.kind("message_queued")[0]["by"], "agent");
+    assert!(reasons(&project).len() <= 4, "{:?}", reasons(&project));
+}
+
+#[test]
 fn a_hook_that_completes_another_task_is_cut_off() {
     let hooks =
         json!({ "hooks": { "on_task_complete": [{ "command": format!("{CREEL} task done t$$ --content x") }] } });

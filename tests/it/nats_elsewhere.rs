@@ -31,7 +31,10 @@ fn sessions_are_listed_shown_and_steered_from_a_machine_that_has_nothing_of_them
     let url = server.url();
     let nats = ["--nats", url.as_str()];
     let with = |args: &[&'static str]| args.iter().copied().chain(nats).map(str::to_owned).collect::<Vec<_>>();
-    let run = |args: &[&'static str]| there.creel(&with(args).iter().map(String::as_str).collect::<Vec<_>>());
+    let run = |args: &[&'static str]| {
+        let mut command = there.command(&with(args).iter().map(String::as_str).collect::<Vec<_>>());
+        Ran::of(&command.env("USER", "grace").output().expect("creel starts"))
+    };
     assert!(run(&["status"]).err.contains("no session is running there"), "nothing yet");
     assert!(run(&["sessions"]).err.contains("there are no sessions on this server"));
     let mut session = here.start();
@@ -52,7 +55,9 @@ fn sessions_are_listed_shown_and_steered_from_a_machine_that_has_nothing_of_them
     assert!(run(&["task", "list"]).out.contains("a thing to do"));
     assert_eq!(run(&["pending", "list"]).code, 0);
     assert_eq!(run(&["hooks", "list"]).code, 0);
-    assert!(here.kind("message_queued")[0]["by"] == "nats");
+    let queued = &here.kind("message_queued")[0];
+    assert_eq!((&queued["by"], &queued["user"]), (&"nats".into(), &"grace".into()));
+    assert!(queued["host"].as_str().is_some_and(|host| !host.is_empty()), "{queued}");
     assert!(run(&["pause", "-s", "nope"]).err.contains("session `nope` is not running"));
     until("the copy has it", || run(&["show", "s"]).out.contains("hello from afar"));
     assert!(run(&["show", "nope"]).err.contains("the stream CREEL has no session `nope`"));
