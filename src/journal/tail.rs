@@ -47,12 +47,15 @@ impl RecordTail {
         str::from_utf8(&self.held[start..end]).map(Some).map_err(invalid)
     }
 
-    /// The next record; nothing if there is no more for now.
+    /// The next record; nothing if there is no more for now. A line that is none was not written by creel, and is skipped.
     pub fn next_record(&mut self) -> io::Result<Option<Record>> {
-        match self.next_line()? {
-            Some(line) => Record::from_line(line).map(Some).map_err(invalid),
-            None => Ok(None),
+        while let Some(line) = self.next_line()? {
+            match Record::from_line(line) {
+                Ok(record) => return Ok(Some(record)),
+                Err(error) => tracing::warn!("a line of the journal is no record: {error}"),
+            }
         }
+        Ok(None)
     }
 
     /// Puts another piece behind what was not taken yet.
@@ -64,6 +67,11 @@ impl RecordTail {
         self.held.resize(start + CHUNK, 0);
         let read = self.file.read_at(&mut self.held[start..], self.offset + start as u64);
         self.held.truncate(start + *read.as_ref().unwrap_or(&0));
+        // Another program made the file shorter: what creel writes from now on begins at its start.
+        if matches!(read, Ok(0)) && self.file.metadata()?.len() < self.offset + start as u64 {
+            (self.offset, self.held) = (0, Vec::new());
+            return self.read_more();
+        }
         read
     }
 }

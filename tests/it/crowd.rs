@@ -18,7 +18,7 @@ const WATCHING: usize = 5;
 /// How often a busy client goes through its five changes.
 const ROUNDS: usize = 100;
 /// All changes that are asked for.
-const CHANGES: usize = BUSY * ROUNDS * 5;
+const CHANGES: usize = BUSY * ROUNDS * 6;
 
 /// A session whose agent goes on and on.
 fn looping() -> (Project, Started) {
@@ -53,11 +53,12 @@ fn round(client: usize, round: usize) -> [Value; 5] {
 }
 
 /// The records that the round of a client becomes.
-fn recorded(client: usize, round: usize) -> [(&'static str, String); 5] {
+fn recorded(client: usize, round: usize) -> [(&'static str, String); 6] {
     let (first, second) = (format!("c{client}-{round}a"), format!("c{client}-{round}b"));
     [
         ("task_created", first.clone()),
         ("task_created", second.clone()),
+        ("dependency_added", second.clone()),
         ("task_completed", first),
         ("task_started", second.clone()),
         ("task_deleted", second),

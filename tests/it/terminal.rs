@@ -80,16 +80,16 @@ fn in_the_demo_of_an_agent_that_asks_one_request_is_allowed_and_another_is_not()
     let mut terminal = Terminal::open(&project, &["demo", "permission", "--keep"], SMALL);
     await_gate(&terminal, "edit: Edit greeting.txt");
     terminal.wait_for("the change and the answers", |shown| {
-        ["-hello", "+Hello, world.", "[ Yes ]", "[ Yes, and don't ask again ]", "[ No ]", "[ cancel ]"]
+        ["-hello", "+Hello, world.", "[ Yes ]", "[ Always allow this exact request ]", "[ No ]", "[ cancel ]"]
             .iter()
             .all(|text| shown.has(text))
     });
     terminal.press("enter");
     await_gate(&terminal, "delete: rm notes.txt");
     terminal.press("right right");
-    terminal.wait_for_text("No: it may not; the turn goes on");
+    terminal.wait_for_text("No: reject it; the turn continues");
     terminal.press("enter");
-    terminal.wait_for_text("✗ not allowed: rm notes.txt · “No” · by tui");
+    terminal.wait_for_text("✗ not allowed: rm notes.txt · “No” · by ");
     assert_eq!(leave(&mut terminal, "complete"), 0);
     assert!(terminal.text().contains("used 12.4k tokens · $0.07"), "{}", terminal.text());
     let folder = fs::read_dir(project.root()).expect("a folder").filter_map(Result::ok).map(|entry| entry.path());
@@ -404,6 +404,9 @@ fn a_turn_can_be_cancelled() {
     let mut terminal = Terminal::run(&project, WIDE);
     let pid: i32 = eventually_in(&project.root().join("turn")).parse().expect("a number");
     terminal.press("X");
+    terminal.wait_for_text("the turn was cancelled");
+    project.write("go", "");
+    terminal.press("p");
     assert_eq!(leave(&mut terminal, "complete"), 0);
     assert_eq!(project.kind("turn_ended")[0]["stop_reason"], "cancelled");
     assert!(!lives(pid));

@@ -279,7 +279,31 @@ hooks:
   stop: [{ builtin: run_tests }]
   before_merge: [{ builtin: merge_pr, priority: 1, on_failure: ignore }]
 ";
-    expect_test::expect![[r#""#]].assert_eq(&said(text));
+    expect_test::expect![[r#"
+        creel.yaml:3:18: there is no built-in hook `run_test`
+        3 |     - { builtin: run_test }
+          |                  ^^^^^^^^ did you mean `run_tests`?
+        creel.yaml:4:37: `run_tests` takes no `remote`
+        4 |     - { builtin: run_tests, remote: origin, timeout: 0 }
+          |                                     ^^^^^^ it runs the tests of the project's folder, whatever the branch
+        creel.yaml:4:54: `timeout` must be longer than 0
+        4 |     - { builtin: run_tests, remote: origin, timeout: 0 }
+          |                                                      ^ leave it out for the default
+        creel.yaml:5:38: `create_pr` takes no `command`
+        5 |     - { builtin: create_pr, command: glab }
+          |                                      ^^^^ set `pr_command` under `submit`, which `merge_pr` reads, too
+        creel.yaml:6:34: unknown key `pipe_output`
+        6 |     - { builtin: rebase_on_main, pipe_output: true }
+          |                                  ^^^^^^^^^^^ known here: `builtin`, `command`, `base_branch`, `remote`, `name`, `timeout`, `priority`, `enabled`, `on_failure`
+        creel.yaml:7:21: `run_tests` makes no sense at `stop`
+        7 |   stop: [{ builtin: run_tests }]
+          |                     ^^^^^^^^^ it belongs to `before_submit`, `after_submit`, `before_merge` or `after_merge`
+        creel.yaml:8:49: `merge_pr` takes no `priority`
+        8 |   before_merge: [{ builtin: merge_pr, priority: 1, on_failure: ignore }]
+          |                                                 ^ it always runs last, so that nothing merges past a check
+        creel.yaml:8:64: `merge_pr` cannot ignore its own failure
+        8 | …fore_merge: [{ builtin: merge_pr, priority: 1, on_failure: ignore }]
+          |                                                             ^^^^^^ a merge that failed is not done; leave `on_failure` out"#]].assert_eq(&said(text));
 }
 
 #[test]
