@@ -73,7 +73,7 @@ impl Socket {
         let (ledger, desk) = Ledger::new(follower, nats.clone(), Pace::AtOnce);
         let watches = Arc::new(Semaphore::new(MOST_WATCHERS));
         let (handle, live, journal) = (runtime.handle(), runtime.live(), folder.journal());
-        let reach = Reach { handle, desk, journal, live, nats, watches, session };
+        let reach = Reach { handle, desk, journal, live, nats, session, watches };
         let server = Server { listener, ledger, reach, address: address.clone() };
         let thread = std::thread::Builder::new().name("socket".into()).spawn(move || server.run())?;
         Ok(Self { address, thread: Some(thread) })

@@ -1317,7 +1317,7 @@ fn the_attempts_are_scrolled_and_searched() {
 
 #[test]
 fn a_session_that_waits_for_a_person_draws_nothing_by_itself() {
-    let waiting = [scenes::final_delivery(), scenes::retry_limit(), scenes::escalation(), scenes::permission()];
+    let waiting = vec![scenes::final_delivery(), scenes::retry_limit(), scenes::escalation(), scenes::permission()];
     for world in waiting.into_iter().chain([scenes::ended()]) {
         let screen = Screen::of(&world, SMALL).armed();
         assert_eq!(screen.model.next_tick(), None);
