@@ -181,6 +181,21 @@ fn a_chain_of_hooks_that_complete_further_tasks_is_cut_with_a_warning() {
 }
 
 #[test]
+fn hooks_that_complete_several_tasks_each_are_cut_before_there_are_thousands_of_runs() {
+    let script = Script::new()
+        .hook(Point::OnTaskComplete, "one", [acts(COMPLETES)])
+        .hook(Point::OnTaskComplete, "two", [acts(COMPLETES)])
+        .hook(Point::OnTaskComplete, "three", [acts(COMPLETES)])
+        .agent([Answer::Acts(COMPLETES, 0), DONE])
+        .plan(|plan| plan.max_iterations = 1);
+    let world = World::begin(script).run();
+    assert_eq!(world.state.outcome(), Some(Outcome::Limit));
+    assert!(warned(&world, "hooks completed 64 tasks since the last prompt"), "{}", world.story());
+    let runs = world.events.iter().filter(|event| matches!(event, Event::HookFinished(_))).count();
+    assert!(runs <= 3 * 66, "{runs} runs");
+}
+
+#[test]
 fn a_message_of_the_agent_uses_up_an_iteration() {
     let talks = Answer::Acts(&[Deed::SendsMessage], 0);
     let world = World::begin(Script::new().agent([talks.clone()]).plan(|plan| plan.max_iterations = 3)).run();

@@ -89,7 +89,10 @@ fn held(ours: Ours<'_>, standing: &Standing, news: News) -> Due {
 /// Somebody may begin.
 fn ready(ours: Ours<'_>, standing: &Standing, news: News) -> Due {
     match (standing, news) {
-        (Standing::Active { by, .. }, _) => {
+        // The bucket keeps only the last state: a quick worker may have completed a task before the session heard of its
+        // start. The completion follows when the session knows of the start.
+        (Standing::Active { by, .. }, _)
+        | (Standing::Completed { by: Some(by), .. }, News::OfQueue | News::AfterSilence) => {
             let context = format!("in session {} on {}", by.session, by.host);
             Due::Tell(TaskCommand::TakenUp { id: ours.id.to_owned(), context })
         }
@@ -184,6 +187,18 @@ mod tests {
             let told = matches!(due(Some(ours(state)), Some(&done), news), Due::Tell(TaskCommand::Complete(_)));
             assert_eq!(told, state != TaskState::Completed);
         }
+    }
+
+    #[test]
+    fn a_task_that_a_worker_completed_quickly_is_started_first() {
+        let by = Hand { worker: "w".into(), host: "h".into(), session: "s-3".into() };
+        let done = queued(Standing::Completed { result: None, by: Some(by), completed_at: String::new() });
+        for news in [News::OfQueue, News::AfterSilence] {
+            let first = due(Some(ours(TaskState::Ready)), Some(&done), news);
+            assert!(matches!(first, Due::Tell(TaskCommand::TakenUp { .. })), "{first:?}");
+        }
+        let then = due(Some(ours(TaskState::Active)), Some(&done), News::OfSession);
+        assert!(matches!(then, Due::Tell(TaskCommand::Complete(_))), "{then:?}");
     }
 
     #[test]

@@ -231,6 +231,7 @@ impl State {
 
     fn prompt_sent(&mut self, prompt: &PromptSent) {
         self.turns.last = prompt.turn;
+        self.side.chained = 0;
         self.turns.is_begun |= prompt.agent.is_none();
         self.turns.said.clear();
         self.asks.next_turn();

@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - What cannot be run here never gets into a dispatch: each one comes to its end.
-//! - A chain of hooks that complete further tasks is cut at [`DEEPEST`] with a warning, so that it ends.
+//! - A chain of hooks that complete further tasks is cut at [`DEEPEST`], and after [`MOST_CHAINED`] such tasks between two
+//!   prompts, with a warning: so it ends, and soon.
 //! - An interrupt starts nothing here and drops nothing that is about a task: that runs when the session is resumed.
 //! - A session that the agent leads itself is never held: what needs a person there is only told.
 
@@ -26,6 +27,10 @@ use crate::engine::{
     tasks::automation::DEEPEST,
 };
 
+/// For how many tasks that hooks completed the hooks run between two prompts. Each may complete several, so the depth alone
+/// would allow thousands.
+pub const MOST_CHAINED: u32 = 64;
+
 /// What runs beside the main line.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Side {
@@ -35,6 +40,8 @@ pub struct Side {
     pub dispatch: Option<Dispatch>,
     /// How many tasks led to what was begun last, each completed by a hook of the one before.
     pub depth: u32,
+    /// For how many tasks that hooks completed the hooks have run since the last prompt.
+    pub chained: u32,
     /// Tasks that were completed; completing one again means nothing.
     pub completed: BTreeSet<String>,
     /// Failures that a person has to look at, until one was asked: they wait for the next place where the main line can.
@@ -82,6 +89,7 @@ impl Side {
             None => return,
         };
         self.depth = depth;
+        self.chained += u32::from(depth > 0);
         dispatch.queue = Some(hooks);
         self.dispatch = Some(dispatch);
         self.settle();
@@ -127,6 +135,11 @@ impl Side {
             dispatch.queue = Some(VecDeque::new());
         }
         self.settle();
+    }
+
+    /// Whether the hooks of a task that other hooks led to do not run any more.
+    fn is_cut(&self, depth: u32) -> bool {
+        depth > DEEPEST || (depth > 0 && self.chained >= MOST_CHAINED)
     }
 
     /// How deep a task is that a hook of this kind completes now; nothing, if none runs.
@@ -210,8 +223,8 @@ impl State {
             (None, Some(errand)) => {
                 // Recorded also when nothing is due any more: the record takes the errand off the queue.
                 let (point, hooks, task) = match errand {
-                    Errand::Task { task, depth } if *depth > DEEPEST => {
-                        return Step::record(warning(too_deep(&task.id))).and(Event::HooksDue {
+                    Errand::Task { task, depth } if self.side.is_cut(*depth) => {
+                        return Step::record(warning(cut_off(&task.id, *depth))).and(Event::HooksDue {
                             point: Point::OnTaskComplete,
                             iteration: Some(self.iterations.current),
                             hooks: Vec::new(),
@@ -247,9 +260,11 @@ impl State {
     }
 }
 
-fn too_deep(task: &str) -> String {
-    format!(
-        "on_task_complete stops here: {DEEPEST} tasks led to {task}, each completed by a hook of the one before; its hooks \
-         do not run"
-    )
+fn cut_off(task: &str, depth: u32) -> String {
+    let why = if depth > DEEPEST {
+        format!("{DEEPEST} tasks led to {task}, each completed by a hook of the one before")
+    } else {
+        format!("hooks completed {MOST_CHAINED} tasks since the last prompt")
+    };
+    format!("on_task_complete stops here: {why}; the hooks for {task} do not run")
 }
