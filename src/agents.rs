@@ -109,7 +109,7 @@ pub struct AgentPlace {
     pub session_dir: PathBuf,
     /// What the session's processes are marked with. Each turn adds its number.
     pub mark: String,
-    /// What creel never writes for an agent.
+    /// Guards the files that creel never writes for an agent.
     pub guard: Arc<PathGuard>,
     /// What the session is for.
     pub goal: String,

@@ -64,8 +64,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Says what is wrong with the command line, or shows its help. The message repeats arguments: characters in them that a
-/// terminal would obey are left out.
+/// Prints what is wrong with the command line, or its help. The message repeats arguments, so it leaves out characters
+/// in them that a terminal would obey.
 fn refuse(error: &clap::Error) -> ! {
     let text = error.render().to_string();
     if plain(&text) == text {
@@ -159,7 +159,7 @@ fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{}", plain(text.trim_end()));
 }
 
-/// Tells whoever reads a journal that its lines are not what a session wrote.
+/// Warns the user that the lines of a journal are not what a session wrote.
 fn warn_of(disorder: Option<&Disorder>) {
     if let Some(disorder) = disorder {
         say(&format!("creel: warning: {disorder}"));

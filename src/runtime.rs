@@ -30,7 +30,7 @@ use crate::{
     hooks::{Place, guard::PathGuard},
     journal::{Folder, Journal, JournalDamage, JournalError, Record, RecordTail},
 };
-/// The machine's clock. The session itself is told another time: see [`clock`].
+/// The machine's clock. The session itself uses another time: see [`clock`].
 pub use clock::wall_clock as now;
 use clock::{session_time, sleep_until};
 use gatekeepers::Gatekeepers;
@@ -70,9 +70,9 @@ pub struct Runtime {
     inbox: Inbox,
     handle: Handle,
     performer: Performer,
-    /// The number of the last record. Whoever follows the session is woken by it, and reads the journal.
+    /// The number of the last record. It wakes the readers of the session, which then read the journal.
     news: watch::Sender<u64>,
-    /// Those who wait for a judgement.
+    /// The callers that wait for a judgement.
     judgements: Vec<JudgementWatcher>,
     /// How long the journal was when this process began.
     began_at: u64,
@@ -172,7 +172,7 @@ impl Runtime {
         self.journal.tail(self.began_at)
     }
 
-    /// The number of the last record, for whoever reads the journal: a sign that there is more. It ends with the session.
+    /// The number of the last record, for readers of the journal: a sign that there is more. It ends with the session.
     pub fn news(&self) -> watch::Receiver<u64> {
         self.news.subscribe()
     }
@@ -253,7 +253,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// What somebody did to the journal is told with the end of the turn.
+    /// Reports what another program did to the journal, together with the end of the turn.
     fn look_after_the_journal(&mut self, input: &mut Input) {
         let forbidden = if let Input::TurnEnded { end, .. } = input {
             &mut end.forbidden

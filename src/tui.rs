@@ -135,7 +135,7 @@ struct Tui {
     stop_signal: StopSignal,
     /// Until then an interrupt is the echo of one that was meant for the person's own editor.
     deaf_until: Option<Instant>,
-    /// Until then a stop is the echo of the one that creel was just brought back from.
+    /// Until then a stop signal is the echo of the stop that creel has just come back from.
     back_until: Option<Instant>,
 }
 

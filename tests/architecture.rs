@@ -245,7 +245,7 @@ fn open_ended(tokens: &[Token<'_>], enums: &BTreeSet<&str>) -> Vec<usize> {
 }
 
 /// Clippy finds most of these, but not those inside of `Some(…)` or of a pair, and not those of a module that expects
-/// them all over. A new variant must lead whoever adds it to every place that has to decide about it.
+/// them all over. The author of a new variant must be led to every place that has to decide about it.
 #[test]
 fn matches_over_our_own_enums_name_every_variant_or_say_why_not() {
     let texts: Vec<_> = sources().iter().map(|path| (place(path).0, source(path))).collect();

@@ -5,8 +5,8 @@
 //! # Invariants
 //! - An error counts wherever in the answer it begins, as long as nothing but a few lines about it follow: text that the
 //!   agent had written before it failed does not hide the error.
-//! - An answer that quotes an error, in a code block, a quotation or inline code, is an answer. So is one in which the agent
-//!   tried again and went on.
+//! - An answer that quotes an error, in a code block, a quotation or inline code, is an answer. So is one in which the
+//!   agent tried again and continued.
 
 use regex::{Regex, RegexBuilder};
 
@@ -60,8 +60,8 @@ fn ends_with_it(after: &str) -> bool {
     true
 }
 
-/// Where there are code blocks and quotations, as ranges of bytes. A code block that is never closed is none: the error
-/// may be what cut it off.
+/// Where there are code blocks and quotations, as ranges of bytes. A code block that is never closed does not count:
+/// the error may have cut it off.
 fn quoted_lines(answer: &str) -> Vec<(usize, usize)> {
     let mut quoted = Vec::new();
     let mut block: Option<(usize, &str)> = None;

@@ -26,20 +26,20 @@ pub(super) struct Leftovers {
     others: Vec<DeadSession>,
 }
 
-/// A session that nobody runs, and whose creel did not end in order.
+/// A session that no process runs, and whose creel did not shut down cleanly.
 struct DeadSession {
     folder: Folder,
-    /// Keeps the lock.
+    /// Keeps the session locked.
     opened: Opened,
 }
 
 impl Leftovers {
-    /// Of all sessions that nobody runs.
+    /// The leftovers of all sessions that no process runs.
     pub(super) fn of(sessions: &Sessions) -> Self {
         Self::except(sessions, "")
     }
 
-    /// Of the session that is resumed, whose lock is held elsewhere, and of all others.
+    /// The leftovers of the session that is being resumed, whose lock is held elsewhere, and of all others.
     pub(super) fn before_resuming(sessions: &Sessions, state: &State) -> Self {
         Self::except(sessions, &state.name).with_resumed(state)
     }
@@ -49,7 +49,7 @@ impl Leftovers {
         Self { resumed: None, others: all.filter_map(DeadSession::find).collect() }
     }
 
-    /// And of the one that is resumed.
+    /// Adds those of the session that is being resumed.
     pub(super) fn with_resumed(mut self, state: &State) -> Self {
         self.resumed = Some(Children::left_behind(state));
         self
@@ -60,7 +60,7 @@ impl Leftovers {
         self.resumed.is_some()
     }
 
-    /// Ends what is left, and says what that was.
+    /// Ends the processes that are left, and returns a note about each session that had some.
     pub(super) async fn end(self) -> Vec<String> {
         let mut notes = Vec::new();
         if let Some(children) = self.resumed {
@@ -69,7 +69,7 @@ impl Leftovers {
         for DeadSession { folder, opened } in self.others {
             let ended = Children::left_behind(&opened.state).end_all().await;
             notes.extend(note(ended, &format!("session `{}`", folder.name)));
-            // It says that there may be something left. If it stays, the next run looks again.
+            // The file shows that something may be left. If it cannot be removed, the next run looks again.
             let _ = fs::remove_file(folder.pid_file());
         }
         notes
@@ -78,7 +78,7 @@ impl Leftovers {
 
 impl DeadSession {
     fn find(folder: Folder) -> Option<Self> {
-        // creel removes the file when it ends in order.
+        // creel removes the file when it shuts down cleanly.
         if !folder.pid_file().exists() || journal::running(&folder).is_some() {
             return None;
         }

@@ -86,7 +86,7 @@ pub(super) fn sessions_of(args: &ConfigArgs) -> Result<(PathBuf, Sessions)> {
     Ok((root.clone(), refuse_links(&root)?))
 }
 
-/// The sessions of a project whose `.creel` is no link.
+/// The sessions of a project whose `.creel` is not a link.
 fn refuse_links(root: &Path) -> Result<Sessions> {
     let sessions = Sessions::of(root);
     match sessions.refuse_links() {

@@ -1,10 +1,11 @@
-//! Who a caller is: a person, the session's own agent or hook, or another program.
+//! Identifies a caller: a person, the session's own agent or hook, or another program.
 //!
-//! Owns what a client says of itself, and what a session believes of that. Does not decide what a caller may do: see
-//! [`crate::engine::actor`].
+//! Owns what a client says about itself, and how much of that a session believes. Does not decide what a caller may do:
+//! see [`crate::engine::actor`].
 //!
 //! # Invariants
-//! - A session's own agent or hook is known as such whatever it says of itself, where the system tells whose process it is.
+//! - A session's own agent or hook is recognised whatever it says about itself, if the system reports whose process it
+//!   is.
 //! - On the control socket the person is the owner of the session; what a caller calls itself counts only over NATS.
 
 use std::sync::OnceLock;
@@ -20,7 +21,7 @@ use crate::{
 /// No name is longer, in characters.
 const LONGEST_NAME: usize = 64;
 
-/// How a client asks. No client can ask in the name of the config or of a timeout.
+/// How a client asks. No client can act as the config or as a timeout.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Asker {
@@ -43,7 +44,7 @@ impl From<Asker> for By {
     }
 }
 
-/// What a client says of itself, in every request.
+/// What a client says about itself in every request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Caller {
@@ -67,7 +68,7 @@ impl Caller {
         Self { by, mark, user: user(), host: Some(host()) }
     }
 
-    /// Who calls on the control socket; `process` is what the system tells about the caller's process.
+    /// The caller on the control socket; `process` is what the system reports about the caller's process.
     pub fn on_socket(self, process: Option<By>, session: &str) -> Actor {
         match process.or_else(|| self.own(session)) {
             Some(own) => own.into(),
@@ -79,7 +80,7 @@ impl Caller {
         }
     }
 
-    /// Who calls over NATS.
+    /// The caller over NATS.
     pub fn over_nats(self, session: &str) -> Actor {
         match self.own(session) {
             Some(own) => own.into(),

@@ -40,7 +40,7 @@ pub enum Format {
 
 /// Prints a session as it happens. Ends when the session does.
 ///
-/// It reads the journal at the pace of whoever reads what it prints: a reader that stops for an hour costs no memory.
+/// It reads the journal only as fast as its output is read, so a reader that stops for an hour costs no memory.
 pub struct Printer {
     live: mpsc::Receiver<Live>,
     format: Format,
@@ -66,7 +66,7 @@ impl Printer {
         let tokio = tokio::runtime::Builder::new_current_thread().build()?;
         Ok(std::thread::spawn(move || {
             if let Err(error) = tokio.block_on(self.print(records, news)) {
-                // Nobody reads any more; the session continues, and its journal has the rest.
+                // The output can no longer be written. The session continues, and its journal has the rest.
                 tracing::info!("nothing more is printed: {error}");
             }
         }))
@@ -81,13 +81,13 @@ impl Printer {
             }
             tokio::select! {
                 Some(live) = self.live.recv() => put(&self.narrator.overhear(&live))?,
-                // What was written before the end is still to be printed.
+                // Records that were written before the end must still be printed.
                 written = news.changed() => is_over = written.is_err(),
             }
         }
     }
 
-    /// Prints all that is there. The output of hooks comes first: their ends are told after it.
+    /// Prints everything that is available. Hook output comes first, because the records of the hooks' ends follow it.
     fn print_all(&mut self, records: &mut RecordTail) -> io::Result<()> {
         loop {
             while let Ok(live) = self.live.try_recv() {
@@ -122,7 +122,7 @@ pub struct WayOut {
 }
 
 impl WayOut {
-    /// Leaves nothing behind, and ends the program.
+    /// Cleans up, and ends the program.
     pub fn take(&self) -> ! {
         self.clear();
         std::process::exit(130);

@@ -102,7 +102,7 @@ struct Station {
     watched: tokio::time::Instant,
     /// Whether it was told that the queue is not reached.
     queue_warned: bool,
-    /// Whether it was told that the list of sessions has too few replicas.
+    /// Whether the session has warned that the list of sessions has too few replicas.
     replicas_warned: bool,
     /// Its folder.
     folder: PathBuf,

@@ -5,7 +5,8 @@
 //! - A signal that was ignored when creel started (`nohup`, a background job of a script) stays without effect. TERM never
 //!   does: it is how creel is asked to end.
 //! - TSTP stops creel only once the terminal is as it was, and only where a shell can bring creel back.
-//! - Hooks and agents ignore no signal because creel was told to: a signal that creel handles is set back for them.
+//! - Hooks and agents do not ignore a signal because creel was started that way: creel resets each signal that it
+//!   handles.
 
 use std::{
     fs, io,
@@ -24,7 +25,7 @@ pub struct Signals {
     listeners: Vec<(Signal, Listener)>,
 }
 
-/// What becomes of a signal that was ignored when creel started.
+/// What happens to a signal that was ignored when creel started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ignored {
     /// It gets a handler that does nothing, so that processes that creel starts do not ignore it.
@@ -60,7 +61,7 @@ impl Signals {
         Ok(Self { listeners })
     }
 
-    /// Waits for the next one, and tells which it was.
+    /// Waits for the next one, and returns which it was.
     pub async fn next(&mut self) -> Signal {
         std::future::poll_fn(|context| {
             let came = self
@@ -99,7 +100,7 @@ impl StopSignal {
     }
 }
 
-/// Stops this process and its job, and returns when a shell has brought it back. Says whether there is a shell.
+/// Stops this process and its job, and returns when a shell has brought it back. Returns whether there is a shell.
 pub fn stop_job() -> io::Result<bool> {
     let stops = ProcessTable::of_system().is_under_a_shell();
     if stops {
@@ -113,7 +114,8 @@ pub fn survive_file_limits() -> io::Result<()> {
     signal(SignalKind::from_raw(Signal::XFSZ.as_raw())).map(drop)
 }
 
-/// Whether a signal was ignored when creel started. Only Linux tells; elsewhere every signal means what it says.
+/// Whether a signal was ignored when creel started. Only Linux reports this; elsewhere every signal has its usual
+/// effect.
 pub fn was_ignored(signal: Signal) -> bool {
     static MASK: OnceLock<u64> = OnceLock::new();
     // Read once, before the first handler takes the place of what was inherited.

@@ -5,8 +5,8 @@
 //!
 //! # Invariants
 //! - Only the owner is heard.
-//! - No client holds the session: the socket has a thread of its own, what clients send and are sent is limited, and
-//!   those who do not read are left. No number of idle clients keeps another one out.
+//! - No client can block the session: the socket has a thread of its own, limits what clients send and receive, and
+//!   drops clients that do not read. No number of idle clients keeps another one out.
 
 pub mod address;
 pub(super) mod answer;
@@ -151,7 +151,7 @@ struct Seat {
 }
 
 impl Clients {
-    /// Takes a client in, or tells it why not.
+    /// Accepts a client, or tells it why not.
     async fn welcome(&mut self, mut stream: UnixStream, reach: &Reach) {
         let peer = stream.peer_cred().ok();
         let ours = peer.is_some_and(|peer| peer.uid() == geteuid().as_raw());

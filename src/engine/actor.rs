@@ -1,4 +1,4 @@
-//! Who gave a command, and what agents and hooks may do.
+//! The actor behind a command, and what agents and hooks may do.
 //!
 //! # Invariants
 //! - The session's own agent and hooks cannot act as the user: they never answer a gate, switch a hook off, change pending
@@ -51,7 +51,7 @@ impl By {
     }
 }
 
-/// Who gave a command; records carry its fields as `by`, `user` and `host`.
+/// The actor that gave a command; records carry its fields as `by`, `user` and `host`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Actor {
     /// How the command came.
@@ -88,7 +88,8 @@ impl std::fmt::Display for Actor {
     }
 }
 
-/// A command that only a person gives, unless the config allows it to agents and hooks; by its name on the command line.
+/// A command that only the user may give, unless the config allows it to agents and hooks; by its name on the command
+/// line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names are those of the command line")]

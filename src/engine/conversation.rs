@@ -282,7 +282,7 @@ pub struct TurnEnd {
     pub spent: Spent,
     /// What it left in the work tree, where that is known. Told by the runtime, not by the agent.
     pub work: Option<Box<Work>>,
-    /// What it must not have changed. Told by the runtime, not by the agent.
+    /// What it must not have changed. Reported by the runtime, not by the agent.
     pub forbidden: ForbiddenChanges,
 }
 

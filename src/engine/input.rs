@@ -103,7 +103,7 @@ pub enum Command {
     Unpause,
     /// End the session.
     Stop(StopHow),
-    /// End this turn. The session pauses, unless there is a message to be sent instead; the iteration goes on.
+    /// End this turn. The session pauses, unless there is a message to send instead. The iteration continues.
     CancelTurn,
     /// Say something to the agent.
     Message(String),

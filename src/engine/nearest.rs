@@ -1,6 +1,6 @@
-//! The name that was probably meant by one that there is not.
+//! The known name that the user probably meant by an unknown one.
 
-/// The known name that is nearest, if one is near enough to be a slip of the keyboard.
+/// The known name that is nearest, if one is near enough to be a typing mistake.
 pub(crate) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wrong = wrong.to_lowercase().replace('-', "_");
     let length = wrong.chars().count();
@@ -10,7 +10,7 @@ pub(crate) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>)
         // Lengths alone rule most names out, and cost nothing.
         .filter(|name| name.chars().count().abs_diff(length) <= tolerated(name))
         .map(|name| (strsim::osa_distance(&wrong, &name.to_lowercase().replace('-', "_")), name))
-        // Where every letter differs, nothing of the name was meant.
+        // If every letter differs, the user did not mean this name.
         .filter(|(distance, name)| *distance <= tolerated(name) && *distance < name.chars().count())
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)

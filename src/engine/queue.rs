@@ -270,8 +270,8 @@ impl Queued {
 }
 
 impl Upshot {
-    /// What came of a session that is over, or that waits for a person. The reason names the check that failed: whoever
-    /// reads it in the queue does not have the session at hand.
+    /// The result of a session that is over, or that waits for a person. The reason names the check that failed,
+    /// because a reader of the queue does not have the session at hand.
     pub fn of(session: &State) -> Self {
         let Some(outcome) = session.outcome() else {
             let gate = session.gates.open.as_ref().map_or("a gate", |gate| gate.reason.as_str());

@@ -134,7 +134,7 @@ pub struct Iterations {
     pub current: u32,
     /// Whether it is still going on.
     pub open: bool,
-    /// The turns that answered what only the agent or a hook said: each counts as an iteration.
+    /// The turns that answered only messages of the agent or a hook: each counts as an iteration.
     pub messages: u32,
     /// The files that were changed in it.
     pub files: Vec<String>,

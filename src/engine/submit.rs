@@ -334,8 +334,8 @@ impl State {
         ))
     }
 
-    /// Somebody stopped the session or left the pipeline, or the session ends for another reason: the pipeline ends with
-    /// what is in flight.
+    /// An actor stopped the session or left the pipeline, or the session ends for another reason: the pipeline ends
+    /// with what is in flight.
     pub(super) fn abandon_pipeline(&self) -> Option<Step> {
         let course = self.pipelines.course.as_ref()?;
         let leaves = matches!(self.phase, Phase::Exit(_)) || course.left.is_some();

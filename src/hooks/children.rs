@@ -37,8 +37,8 @@ use super::{
 /// How long dead orphans may wait to be reaped; many that die in that time cost one look.
 const REAP_EVERY: Duration = Duration::from_secs(1);
 
-/// The marks under which nothing is started any more. Whoever starts a process holds this for reading until the process
-/// is on the list.
+/// The marks under which no process is started any more. Code that starts a process holds this for reading until the
+/// process is on the list.
 static CLOSED: RwLock<Vec<String>> = RwLock::new(Vec::new());
 /// The children that this process started: number, and start time where it is known.
 static STARTED: Mutex<BTreeSet<(i32, Option<u64>)>> = Mutex::new(BTreeSet::new());

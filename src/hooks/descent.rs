@@ -7,8 +7,8 @@
 //! without being in its process group: agents and hooks have groups of their own, while an editor that the user opened
 //! from the screen shares ours.
 //!
-//! What is asked of a process that is gone already is answered by the mark that it sent along: a screen may leave before the
-//! session has read its last key.
+//! A process that is gone already is identified by the mark that it sent along: a screen may exit before the session
+//! has read its last key.
 
 use super::{
     sweep,

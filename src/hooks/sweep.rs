@@ -130,8 +130,8 @@ impl<'a> ProcessSweep<'a> {
 
     /// TERM, then as long as they need up to `grace`, then KILL. Says how many processes there were.
     ///
-    /// TERM goes once to those who are there: many programs take a second one as an order to give up at once, and what
-    /// is started after the first may be what cleans up.
+    /// TERM goes once, to the processes that are there: many programs take a second TERM as an order to quit at once,
+    /// and a process that starts after the first may be the one that cleans up.
     pub async fn end(mut self, grace: Duration) -> usize {
         let first = self.look();
         first.signal(Signal::TERM);
@@ -152,7 +152,7 @@ impl<'a> ProcessSweep<'a> {
     pub fn kill(mut self) -> usize {
         let first = self.look();
         first.signal(Signal::KILL);
-        // Death takes a moment, and one may have forked while we looked: whoever leaves now must leave nobody.
+        // Processes take a moment to die, and one may have forked while we looked: none may be left when this returns.
         let deadline = Instant::now() + AFTER_KILL;
         while Instant::now() < deadline && !self.is_gone(Some(Signal::KILL)) {
             std::thread::sleep(LOOK_AGAIN);
@@ -223,7 +223,7 @@ impl<'a> ProcessSweep<'a> {
         left
     }
 
-    /// A group number may belong to somebody else by now, unless its leader is a child that was not waited for yet.
+    /// A group number may belong to another program by now, unless its leader is a child that was not waited for yet.
     fn look_without_table(&self) -> Left {
         let ours = self.groups.iter().map(|group| group.pid).filter(|pid| children::is_started(*pid, None));
         let groups: BTreeSet<i32> = ours.filter(|pid| exists(*pid)).collect();
@@ -292,7 +292,7 @@ impl Left {
 /// Whether it is in one of these groups, and the group is still the one that was recorded.
 fn is_member(table: ProcessTable, stat: &ProcessStat, groups: &[Group], stats: &[ProcessStat]) -> bool {
     let recorded = |group: &Group| match stats.iter().find(|s| s.pid == group.pid) {
-        // Where nobody knows when the leader started, only a child of ours is known to be the one that was recorded.
+        // If the leader's start time is unknown, only a child of ours is known to be the one that was recorded.
         Some(leader) => group.start.map_or_else(|| children::is_started(group.pid, None), |at| at == leader.start),
         None => own_sessions(table).any(|own| own == stat.session) && group.start.is_some_and(|at| stat.start >= at),
     };

@@ -23,11 +23,11 @@ pub enum ProcessTable {
     Absent,
 }
 
-/// What the system tells about a process.
+/// What the system reports about a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ProcessStat {
     pub(super) pid: i32,
-    /// It has ended, and its parent has not asked how.
+    /// It has ended, and its parent has not waited for it yet.
     pub(super) dead: bool,
     pub(super) parent: i32,
     pub(super) group: i32,
@@ -73,7 +73,7 @@ impl ProcessTable {
         if self == Self::Absent {
             return None;
         }
-        // One read into room that is always enough; a file without a size would be felt for in six.
+        // One read into a buffer that is always large enough. Reading a file of unknown size would take six.
         let mut line = [0; 4096];
         let length = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
         parse_stat(&line[..length])

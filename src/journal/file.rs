@@ -6,8 +6,8 @@
 //!   relies on survive the loss of power, too.
 //! - A failed append leaves no half of a record behind.
 //! - Nothing of a session is changed until it is taken up: a journal that nobody trusts can be opened.
-//! - Records are numbered from 1 without gaps. A session whose journal is not is never taken up; it can be read, and whoever
-//!   reads is told of the first line that is out of place.
+//! - Records are numbered from 1 without gaps. A session whose journal breaks this rule is never resumed. It can be
+//!   read, with a warning that names the first line that is out of place.
 
 use std::{
     collections::BTreeMap,
@@ -117,7 +117,7 @@ pub struct Journal {
     /// What the file looked like after the last append.
     mark: Option<FileMark>,
     times: FileTimes,
-    /// What somebody else did to it.
+    /// What another program did to it.
     damage: Option<JournalDamage>,
 }
 
@@ -144,7 +144,7 @@ impl FileTimes {
     }
 }
 
-/// What tells that nobody but this process wrote to the file.
+/// Shows whether only this process wrote to the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileMark {
     length: u64,
@@ -154,7 +154,7 @@ struct FileMark {
     harmless: (u32, u64, u32, u32),
 }
 
-/// What somebody else did to the journal of a running session.
+/// What another program did to the journal of a running session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JournalDamage {
     /// It was cut.
@@ -285,8 +285,8 @@ impl Journal {
         self.length
     }
 
-    /// Reads the records behind this many bytes, and those that follow. Not by the handle that writes: that one has the
-    /// lock, which has to end with the session.
+    /// Reads the records after this many bytes, and those that follow. It does not use the handle that writes: that one
+    /// has the lock, which has to end with the session.
     pub fn tail(&self, offset: u64) -> io::Result<RecordTail> {
         Ok(RecordTail::new(open::to_read(&self.folder.journal())?, offset))
     }
@@ -328,7 +328,7 @@ impl Journal {
         Ok(())
     }
 
-    /// What somebody else did to the file since the last time that this was asked.
+    /// What another program did to the file since the last call.
     pub fn take_damage(&mut self) -> Option<JournalDamage> {
         self.look_for_damage();
         let id = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
@@ -339,7 +339,7 @@ impl Journal {
         if replaced { Some(JournalDamage::Replaced) } else { damage }
     }
 
-    /// Before each append: what this process writes would hide what somebody else wrote.
+    /// Runs before each append, because the append would hide what another program wrote.
     fn look_for_damage(&mut self) {
         let now = FileMark::of(&self.file);
         if let (Some(before), Some(now)) = (&self.mark, &now) {
@@ -514,8 +514,8 @@ impl Prompts {
     }
 }
 
-/// Reads a journal, record by record, and tells of the first line that is out of place. An unterminated last line is not a
-/// record yet.
+/// Reads a journal, record by record, and returns the first line that is out of place. An unterminated last line is not
+/// a record yet.
 pub fn read(path: &Path, mut each: impl FnMut(Record)) -> Result<Option<Disorder>, JournalError> {
     let io = |cause| JournalError::Io { doing: "read", path: path.to_owned(), cause };
     let mut reader = BufReader::with_capacity(256 << 10, open::to_read(path).map_err(io)?);
@@ -544,12 +544,12 @@ fn not_text() -> RecordError {
     RecordError::Malformed(serde::de::Error::custom("it is not UTF-8"))
 }
 
-/// The session that a journal tells of, whatever the order of its lines.
+/// The session that a journal records, whatever the order of its lines.
 pub fn fold(path: &Path) -> Result<State, JournalError> {
     fold_checked(path).map(|(state, _)| state)
 }
 
-/// The session that a journal tells of, and the first line that is out of place.
+/// The session that a journal records, and the first line that is out of place.
 pub fn fold_checked(path: &Path) -> Result<(State, Option<Disorder>), JournalError> {
     fold_with(path, |_| {})
 }

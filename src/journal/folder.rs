@@ -64,7 +64,8 @@ impl Sessions {
         let above = self.root.parent().filter(|above| above.file_name().is_some_and(|name| name == open::OURS));
         for folder in above.into_iter().chain([self.root.as_path()]) {
             match open::no_link(folder) {
-                // What is missing, or behind a file, is no link. That nothing can be written there is told where that matters.
+                // A path that is missing, or behind a file, is not a link. The code that writes there reports that it
+                // cannot.
                 Err(error) if [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&error.kind()) => {}
                 checked => checked?,
             }

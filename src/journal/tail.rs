@@ -1,11 +1,11 @@
 //! The records of a journal as it grows, read from its file.
 //!
-//! Owns the reading of whole lines from a place on. Whoever follows a session reads at its own pace and keeps nothing
-//! but the piece that it is at: what a slow reader has not read yet is on disk, not in memory.
+//! Owns the reading of whole lines from a position on. Each reader of a session reads at its own pace and keeps only
+//! its current piece: what a slow reader has not read yet is on disk, not in memory.
 //!
 //! # Invariants
 //! - Every record is read once, whole, and in order.
-//! - A journal that was deleted is read on: the file is there as long as somebody has it open.
+//! - A deleted journal can still be read: the file exists as long as a process has it open.
 
 use std::{fs::File, io, os::unix::fs::FileExt as _};
 

@@ -1,7 +1,7 @@
 //! The time that a session decides with.
 //!
-//! Owns how a process tells its session the time. The wall clock is read once, at the start; from there on a clock counts
-//! that nobody can set.
+//! Owns how a process tells its session the time. The process reads the wall clock once, at the start; from there on it
+//! counts with a clock that cannot be set.
 //!
 //! # Invariants
 //! - Within a process, time never goes backwards and never jumps, whatever happens to the machine's clock.
@@ -42,7 +42,7 @@ pub fn wall_clock() -> At {
     At(Timestamp::now().as_millisecond())
 }
 
-/// Waits for a moment, or for as long as there is none. May return early: whoever waits looks again.
+/// Waits until a moment, or for ever if there is none. May return early, so the caller has to check again.
 pub(crate) async fn sleep_until(wake: Option<At>) {
     match wake {
         Some(at) => tokio::time::sleep(nap(at, session_time()).into()).await,

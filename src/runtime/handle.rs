@@ -50,7 +50,7 @@ pub(super) enum Message {
     Await(JudgementWatcher),
 }
 
-/// Somebody who waits for the judgement of one loop. Is sent the few records that are about it, and no others.
+/// A caller that waits for the judgement of one loop. It gets the few records about that judgement, and no others.
 #[derive(Debug)]
 pub(super) struct JudgementWatcher {
     id: String,
@@ -58,7 +58,7 @@ pub(super) struct JudgementWatcher {
 }
 
 impl JudgementWatcher {
-    /// Passes a record on, if it is about the judgement; whether somebody still waits.
+    /// Passes a record on if it is about the judgement. Returns whether the caller still waits.
     pub(super) fn tell(&self, record: &Arc<Record>) -> bool {
         if self.is_about_it(&record.event) {
             self.records.send(record.clone()).is_ok()

@@ -61,7 +61,7 @@ impl Children {
         ProcessSweep::new(&self.mark, &self.groups(), SweepReach::WithOrphans).end(GRACE).await
     }
 
-    /// Kills all, without any grace, and lets none start. What they leave unfinished is not recorded as their end.
+    /// Kills all processes at once and lets none start. What they leave unfinished is not recorded as their end.
     pub fn kill_now(&self) -> usize {
         self.killed.store(true, Ordering::SeqCst);
         children::refuse_new(&self.mark);

@@ -1,7 +1,7 @@
 //! Looks at the files that an agent must not change, before and after each of its turns.
 //!
 //! # Invariants
-//! - A look never holds the loop of the session: it happens in the agent's own task.
+//! - A look never blocks the session's loop: it happens in the agent's own task.
 
 use std::sync::Arc;
 

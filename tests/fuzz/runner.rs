@@ -28,7 +28,7 @@ const ATTEMPTS: usize = 4_000;
 /// What became of an input, in a few words: an input with new words is worth mutating. It panics if a property fails.
 pub type Target = fn(&[u8]) -> String;
 
-/// What runs right now, for the watchman.
+/// The input that is running now, for the watchdog thread.
 type Current = Arc<Mutex<Option<(Vec<u8>, Instant)>>>;
 
 thread_local! {

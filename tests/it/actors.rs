@@ -1,4 +1,4 @@
-//! Who gave a command, and what the session's own agent and hooks may not do.
+//! The actor behind a command, and what the session's own agent and hooks may not do.
 
 use serde_json::{Value, json};
 

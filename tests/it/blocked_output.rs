@@ -1,4 +1,5 @@
-//! A session whose standard output is not read: it works on, keeps nothing in memory for the reader, and loses nothing.
+//! A session whose standard output is not read: it continues, keeps nothing in memory for the reader, and loses
+//! nothing.
 
 use std::{
     fs,
@@ -19,7 +20,7 @@ const UPDATES: usize = 260;
 /// How long that may take on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// A running session with `--json`, whose standard output nobody reads.
+/// A running session with `--json`, whose standard output is not read.
 fn blocked(project: &Project) -> Child {
     let mut command = project.command(&["run", "--json", "--trust", "-s", "s"]);
     command.stdout(Stdio::piped()).stderr(Stdio::null()).stdin(Stdio::null()).spawn().expect("creel starts")

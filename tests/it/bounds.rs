@@ -65,7 +65,7 @@ fn an_exhausted_budget_holds_the_final_delivery() {
     let world = World::begin(script.clone()).run();
     assert_eq!((world.state.outcome(), prompts(&world, PromptReason::FinalDelivery)), (Some(Outcome::Limit), 1));
     assert!(warned(&world, "not delivered: item 2"), "{}", world.story());
-    // A person can grant more, here after all was said and once.
+    // A person can grant more: here once, after the loop.
     let answers = [
         (About::FinalDelivery, Choice::Approve),
         (About::FinalDelivery, Choice::Approve),
@@ -217,7 +217,7 @@ fn a_message_of_the_agent_uses_up_an_iteration() {
         ended limit (the limit of 3 iterations was reached, 2 of them for messages of the agent or its hooks)
     "#]]
     .assert_eq(&world.story());
-    // Not what a person says; and what the agent says goes with it.
+    // A person's message does not count, and the agent's message is sent along with it.
     let mut world = World::begin(Script::new().agent([talks, DONE]).plan(|plan| plan.max_iterations = 1));
     world.settle();
     world.command(Command::Message("Use tabs.".into()));
@@ -421,7 +421,7 @@ fn a_cancelled_turn_is_sent_again_in_its_iteration_when_the_session_goes_on() {
         assert_eq!(prompts(&world, PromptReason::Iteration), 2, "{}", world.story());
         assert!(world.state.pending.items().iter().all(|item| item.state == ItemState::Delivered));
     }
-    // Who stops after that does not want the turn any more.
+    // A person who stops the session after that does not want the turn any more.
     let mut world = cancelled();
     world.command(Command::Stop(StopHow::AfterIteration));
     let world = world.run();

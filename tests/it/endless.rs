@@ -1,4 +1,4 @@
-//! Sessions whose agent and hooks would go on for ever: real processes, real commands of creel, and an end.
+//! Sessions whose agent and hooks would continue for ever: real processes, real commands of creel, and an end.
 
 use std::fs;
 

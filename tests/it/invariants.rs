@@ -46,7 +46,7 @@ fn a_run() -> impl Strategy<Value = Ran> {
     ]
 }
 
-/// What hooks and agents do by commands of creel, which may go on for ever.
+/// What hooks and agents do by commands of creel, which may continue for ever.
 fn some_deeds() -> impl Strategy<Value = &'static [Deed]> {
     prop::sample::select(vec![
         &[Deed::CompletesTask][..],
@@ -333,8 +333,8 @@ fn no_text_is_lost_and_none_is_delivered_twice(world: &World) {
     }
 }
 
-/// Held output may stay behind if a person cancelled the final turn, or somebody brought up something after it, or as much
-/// was delivered or used as may be.
+/// Held output may stay behind if a person cancelled the final turn, if something new came up after it, or if the limit
+/// of deliveries or the budget was reached.
 fn somebody_meddled_with_the_end(events: &[Event]) -> bool {
     let held_by_the_budget = |event: &Event| matches!(event, Event::GateAnswered { choice: Choice::Stop, .. });
     if events.iter().any(held_by_the_budget) {
@@ -421,7 +421,7 @@ proptest! {
     }
 }
 
-/// A session in which everything that runs works against its end, and nobody is there.
+/// An unattended session in which everything that runs works against its end.
 fn a_session_without_a_person() -> impl Strategy<Value = Script> {
     let every_point = prop::sample::select(Point::ALL.to_vec());
     let hook = (every_point, any::<bool>(), prop::collection::vec(a_run(), 1..4));

@@ -52,7 +52,7 @@ enum Blow {
     Session(Signal),
     /// The shell above is killed.
     Shell,
-    /// The shell and all of its job are killed at once: nobody is left to clear up before the next session does.
+    /// The shell and its whole job are killed at once: no process is left to clean up before the next session does.
     Job,
     /// The terminal is closed: the kernel sends HUP to the whole job.
     Terminal,
@@ -79,7 +79,7 @@ const HEADLESS: [Blow; 6] = [
     Blow::Job,
 ];
 
-/// Numbers that look random and can be had again (xorshift).
+/// Numbers that look random and can be reproduced (xorshift).
 struct Dice(u64);
 
 impl Dice {
@@ -135,7 +135,7 @@ impl Running {
         }
     }
 
-    /// Strikes; says whether what was to be struck was there.
+    /// Strikes. Returns whether the target was there.
     fn strike(&self, blow: Blow) -> bool {
         let send =
             |pid: Option<i32>, signal| pid.and_then(Pid::from_raw).is_some_and(|pid| kill_process(pid, signal).is_ok());
@@ -163,8 +163,8 @@ fn child_of(pid: i32) -> Option<i32> {
     children.split_whitespace().next()?.parse().ok()
 }
 
-/// All processes that live in a project's folder, and whether each can be told to be a session's by its environment. A
-/// process keeps its folder when it leaves its group and clears its environment.
+/// All processes whose working directory is in the project, and whether the environment of each shows that a session
+/// started it. A process keeps its folder when it leaves its group and clears its environment.
 fn living(root: &Path) -> BTreeMap<i32, bool> {
     let all = fs::read_dir("/proc").expect("a process table").flatten();
     let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -205,7 +205,7 @@ impl Soak {
         }
     }
 
-    /// One session: killed again and again, then let come to its end.
+    /// One session: killed again and again, then allowed to finish.
     fn session(&mut self, kills: usize, blows: &[Blow]) {
         for _ in 0..kills {
             self.round += 1;
@@ -237,7 +237,8 @@ impl Soak {
         }
         self.until("there is something to strike", Some(blow), || running.strike(blow));
         running.end();
-        // Nobody is left to clear up after these; only the environment tells the next session what is its own.
+        // No process is left to clean up after these. Only the environment shows the next session which processes are
+        // its own.
         let nobody_left = blow == Blow::Job || !self.has_screen && blow == Blow::Session(Signal::KILL);
         self.until("nothing is left", Some(blow), || {
             let left = living(&self.root);

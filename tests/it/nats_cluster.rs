@@ -48,7 +48,7 @@ fn the_list_of_sessions_and_the_queue_survive_the_loss_of_one_server_of_three() 
     }
     let listed = || here.creel(&["sessions", "--json", "--nats", &url]);
     until("it is listed", || listed().out.contains("\"session\": \"s\""));
-    // The worst that can be lost: whoever led the list.
+    // The worst loss: the server that led the list.
     let (leader, _) = of("KV_creel-sessions").expect("a leader");
     let lost: usize = leader.trim_start_matches('n').parse().expect("a number");
     servers[lost].kill();

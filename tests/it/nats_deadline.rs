@@ -53,8 +53,8 @@ fn a_session_refuses_a_command_that_arrives_after_its_deadline() {
     assert_eq!(session.end().code, 0);
 }
 
-/// A session whose clock is wrong: answers everything, and tells the deadlines that it is given, each with the time that its
-/// clock shows then.
+/// A session whose clock is wrong: answers everything, and reports the deadlines that it is given, each with the time
+/// that its clock shows then.
 fn session_with_wrong_clock(server: &NatsServer, skew: SignedDuration) -> mpsc::Receiver<(Timestamp, Timestamp)> {
     let (tell, told) = mpsc::channel();
     let (client, mut commands) = server.block_on(async {

@@ -31,7 +31,7 @@ fn codex_edit(path: &str) -> ToolCall {
     ToolCall { title: "Edit files".into(), kind: Some(ToolKind::Edit), locations, ..ToolCall::default() }
 }
 
-/// Asks, lets the user answer, and says what the agent heard; nothing, if nobody was asked to answer.
+/// Asks, lets the user answer, and returns the gate, if one opened, and what the agent heard.
 fn asked(world: &mut World, tool: ToolCall, choice: Choice) -> (Option<u64>, PermissionAnswer) {
     scenes::asks(world, tool, scenes::usual_options());
     let gate = answered(world, choice);

@@ -3,7 +3,7 @@
 //! # Invariants
 //! - Nothing outside the project's folder is read, written or created, whatever links there are, also if somebody changes
 //!   them at the same time.
-//! - What the session's guard names is not written.
+//! - creel never writes a file that the session's guard protects.
 
 use std::{
     io::{self, Write as _},
@@ -68,14 +68,14 @@ impl Served {
         Ok(text.split_inclusive('\n').skip(first).take(count).collect())
     }
 
-    /// What a write would change, or why it is not done whatever the user says.
+    /// What a write would change, or why creel refuses it even if the user allows it.
     pub(super) fn preview(&self, path: &Path, text: &str) -> Result<String, FileError> {
         let real = self.real(path);
         if !real.starts_with(self.premises.root()) {
             return Err(self.because(path, Barred::Outside));
         }
         self.permit(path, &real)?;
-        // A file that is no text, or not there, is replaced.
+        // A file that is missing or not text is replaced.
         let before = self.read(path, None, None).unwrap_or_default();
         Ok(unified(&self.relative(&real), &before, text))
     }

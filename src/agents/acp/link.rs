@@ -40,8 +40,8 @@ use crate::hooks::{
 pub(super) const BACKLOG: usize = 256;
 /// How much the protocol may be behind.
 pub(super) const PIPE: usize = 256 << 10;
-/// How long the last output of an agent that has ended may be under way. A process that it left behind can hold its streams
-/// open for as long as it likes.
+/// How long to wait for the last output of an agent that has ended. A process that it left behind can keep its streams
+/// open indefinitely.
 const LAST_OUTPUT: Duration = Duration::from_secs(5);
 /// How much of one line of complaints is logged.
 const COMPLAINT: u64 = 4 << 10;
@@ -56,7 +56,7 @@ pub(super) enum FromAgent {
     Permission(Box<s::RequestPermissionRequest>, Responder<s::RequestPermissionResponse>),
     /// It wants something done for it.
     Wants(Box<Wanted>),
-    /// Whether that is done was decided.
+    /// The engine has decided whether creel does it.
     Decided(Box<DecidedRequest>),
     /// A command that we run for it got on.
     Terminal(TerminalNews),
@@ -103,7 +103,7 @@ pub(super) struct Link {
     noise: Tail,
     complaints: Tail,
     speaking: Option<AbortOnDropHandle<()>>,
-    /// They read its output and its complaints, to their ends.
+    /// The tasks that read its standard output and standard error to the end.
     readers: [AbortOnDropHandle<()>; 2],
 }
 

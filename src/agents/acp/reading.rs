@@ -28,11 +28,11 @@ pub struct OutputReading {
     pub updates: Vec<AgentUpdate>,
     /// Its requests for permission, with the answers that it offers.
     pub permissions: Vec<(ToolCall, Vec<PermissionOption>)>,
-    /// What its answers to prompts say that the turns used.
+    /// The usage that its answers to prompts report.
     pub spent: Vec<Spent>,
     /// The lines that the protocol's own reader gets: requests, answers and unknown notifications.
     pub messages: Vec<u8>,
-    /// The end of what was no message.
+    /// The end of the output that was not a message.
     pub noise: String,
 }
 
@@ -84,7 +84,7 @@ async fn collect(mut heard: mpsc::Receiver<FromAgent>) -> Vec<Heard> {
                 ChunkKind::Thought => AgentUpdate::Thought(chunk.text),
             })),
             FromAgent::Update { update, .. } => all.push(Heard::Update(update)),
-            // The protocol's own reader makes these, and there is none.
+            // Only the protocol's own reader creates these, and there is none here.
             FromAgent::Permission(..) | FromAgent::Wants(_) | FromAgent::Decided(_) | FromAgent::Terminal(_) => {}
         }
     }

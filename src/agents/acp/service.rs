@@ -46,13 +46,13 @@ use crate::{
 const NOT_FOUND: i32 = -32002;
 /// The option that allows something that creel serves.
 const ALLOW: &str = "allow_once";
-/// What the agent hears of a request that was refused.
+/// The error that the agent gets for a refused request.
 const DENIED: &str =
     "permission denied: creel's user, or creel's config (`gates.permissions`, `permissions:`), does not allow it";
-/// What the agent hears of a request that nobody answered.
+/// The error that the agent gets for a request that was still unanswered when its turn ended.
 const OVER: &str = "cancelled: the turn ended before it was allowed";
 
-/// A request of the agent, and whether creel does it.
+/// A request of the agent, and the decision whether creel serves it.
 pub(super) struct DecidedRequest {
     wanted: Wanted,
     call: ToolCall,
@@ -84,11 +84,11 @@ impl Subject {
     }
 }
 
-/// Why the engine is not even asked.
+/// Why creel refuses a request without asking the engine.
 enum Unserved {
     /// The config switches the service off.
     Declined,
-    /// creel does this for no agent.
+    /// creel never does this for an agent.
     Refused(Box<ToolCall>, FileError),
 }
 
@@ -218,7 +218,7 @@ impl Services {
         lost(answered);
     }
 
-    /// Asks the engine whether something is done, beside all else that the agent says and wants.
+    /// Asks the engine whether creel may do something, while the agent's other messages and requests continue.
     async fn request(
         &mut self,
         wanted: Wanted,
@@ -274,7 +274,7 @@ impl Services {
         }
     }
 
-    /// Does what was decided: reads, writes or runs, or says that it may not.
+    /// Carries out the decision: reads, writes or runs, or tells the agent that it is refused.
     pub(super) async fn carry_out(
         &mut self,
         decided: DecidedRequest,
@@ -303,7 +303,7 @@ impl Services {
                 let created = self.create(request, updates, news).await;
                 responder.respond_with_result(created.map(s::CreateTerminalResponse::new))
             }
-            // Nothing is asked about these.
+            // These need no decision.
             Wanted::TerminalOutput(..)
             | Wanted::WaitForTerminal(..)
             | Wanted::KillTerminal(..)

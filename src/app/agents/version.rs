@@ -34,7 +34,7 @@ pub(super) struct Question {
     pub(super) arguments: String,
 }
 
-/// What asking a program came to.
+/// The result of asking a program for its version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum VersionAnswer {
     /// Its version.

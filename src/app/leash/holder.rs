@@ -91,9 +91,10 @@ async fn until_parted(mut held: Child, mut socket: tokio::net::UnixStream, mut s
             status = held.wait() => return Parting::Ended(status.unwrap_or_else(|_| ExitStatus::from_raw(1 << 8))),
             () = let_go(&mut socket) => return Parting::Left,
             signal = signals.end.next() => pass_on(&held, signal),
-            // Before the look at the held process: once that runs again, it is not followed into an old stop.
+            // Comes before the check of the held process: once that runs again, this process must not follow an old
+            // stop.
             _ = signals.resume.recv() => {
-                // A stop that came with the one that is over now is not another one.
+                // A stop signal that came with the stop that has just ended does not count again.
                 signals.stop.forget();
                 pass_on(&held, Signal::CONT);
             }
@@ -103,7 +104,7 @@ async fn until_parted(mut held: Child, mut socket: tokio::net::UnixStream, mut s
     }
 }
 
-/// What the held process has to hear of.
+/// The signals that concern the held process.
 struct PassedOn {
     end: Signals,
     stop: StopSignal,
@@ -158,8 +159,8 @@ fn exit_code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// A process that was killed leaves the terminal as it had it; only while its screen was open do the settings differ. Says
-/// whether they did.
+/// A process that was killed leaves the terminal as it had it; only while its screen was open do the settings differ.
+/// Returns whether they did.
 fn put_right(before: &Termios) -> bool {
     let changed = tcgetattr(io::stdin()).is_ok_and(|now| format!("{now:?}") != format!("{before:?}"));
     if changed {

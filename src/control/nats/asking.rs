@@ -34,7 +34,7 @@ pub struct Asking {
     session: String,
     /// Which of those that had the name, if that is known.
     id: Option<String>,
-    /// What its last reply told of its clock.
+    /// The session's clock, as its last reply reported it.
     clock: Arc<Mutex<Option<SessionClock>>>,
 }
 
@@ -50,8 +50,8 @@ impl Asking {
         let line = match request.clone().meaning() {
             Meaning::Question(_) | Meaning::Watch(..) => ask(by, request),
             Meaning::Command(_) | Meaning::Judgement(_) => {
-                // The first command of a connection has to learn the session's clock. A creel that does not tell it does
-                // not know deadlines either.
+                // The first command of a connection has to learn the session's clock. A creel that does not report it
+                // does not know deadlines either.
                 if self.known_clock().is_none() {
                     self.send(ask(by, &Request::Status)).await?;
                 }

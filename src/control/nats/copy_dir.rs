@@ -67,7 +67,7 @@ impl Drop for CopyDir {
     }
 }
 
-/// A new directory that this process has locked. Another viewer may remove it before it is locked: then there is another.
+/// A new directory that this process has locked. If another viewer removes it before it is locked, this makes another.
 fn locked_dir(parent: &Path) -> io::Result<(PathBuf, File)> {
     for attempt in 0..ATTEMPTS {
         let root = parent.join(format!("{PREFIX}{}-{}-{attempt}", std::process::id(), now().0));
@@ -84,7 +84,8 @@ fn locked_dir(parent: &Path) -> io::Result<(PathBuf, File)> {
     Err(io::Error::other(format!("cannot make a directory in {}", parent.display())))
 }
 
-/// Removes the directories whose viewers are gone. What cannot be removed does not keep anyone from viewing a session.
+/// Removes the directories whose viewers are gone. One that cannot be removed does not stop the user from viewing a
+/// session.
 fn remove_abandoned(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
@@ -100,7 +101,7 @@ fn remove_abandoned(parent: &Path) {
     }
 }
 
-/// Opens a directory of this user. Anybody can make entries in the parent, so links are not followed.
+/// Opens a directory of this user. Every user can create entries in the parent, so links are not followed.
 fn open_own(root: &Path) -> io::Result<File> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
     let dir = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(root)?;

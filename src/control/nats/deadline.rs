@@ -1,9 +1,9 @@
 //! Until when a session may run a command that came by NATS.
 //!
-//! A command can wait anywhere on its way: in a client that lost its connection, in the server, or in a session that was
-//! suspended. So it carries a deadline, and the session refuses it later. Two machines rarely agree about the time: a
-//! deadline is a time of the session's clock. Every reply of a session tells that clock (`at`), and a client asks for one
-//! before its first command.
+//! A command can wait anywhere on its way: in a client that lost its connection, in the server, or in a session that
+//! was suspended. So it carries a deadline, and the session refuses it after that. Two machines rarely agree about the
+//! time, so a deadline is a time of the session's clock. Every reply of a session reports that clock (`at`), and a
+//! client asks for a reply before its first command.
 //!
 //! # Invariants
 //! - A command never runs after its client gave up, however wrong the two clocks are and however slow the reply was.
@@ -18,7 +18,7 @@ use crate::{
     journal::record::rfc3339,
 };
 
-/// The session's clock, as a client knows it: a time that the session told, and when that arrived here.
+/// The session's clock, as a client knows it: a time that the session reported, and when that arrived here.
 ///
 /// The session's clock has moved on while the reply was on its way, so it is never behind what is known of it. A deadline
 /// that is calculated from it can only be too early, by as long as the reply took, and never too late.
@@ -29,7 +29,7 @@ pub struct SessionClock {
 }
 
 impl SessionClock {
-    /// The clock that a reply tells, if the session is one that tells it.
+    /// The clock that a reply reports, if the session reports one.
     pub fn of(reply: &TimedReply, received: Instant) -> Option<Self> {
         let told: jiff::Timestamp = reply.at.as_deref()?.parse().ok()?;
         Some(Self { told: At(told.as_millisecond()), received })
@@ -62,7 +62,7 @@ pub enum DeadlineError {
         /// When the session read it.
         arrived: String,
     },
-    /// It is no time.
+    /// It is not a valid time.
     #[error("`deadline` is not a time such as 2026-11-15T09:30:00.123Z")]
     Unreadable,
 }
@@ -84,7 +84,7 @@ impl DeadlineError {
 
 /// Checks the deadline of a request that is read at that time.
 pub fn check(request: &[u8], now: At) -> Result<(), DeadlineError> {
-    // Whatever else is wrong with a request is for whoever reads the whole of it.
+    // The code that reads the whole request reports anything else that is wrong with it.
     let Ok(Limited { deadline: Some(deadline) }) = serde_json::from_slice(request) else { return Ok(()) };
     let deadline = deadline.as_str().ok_or(DeadlineError::Unreadable)?.to_owned();
     let until: jiff::Timestamp = deadline.parse().map_err(|_| DeadlineError::Unreadable)?;
@@ -108,7 +108,7 @@ pub struct TimedReply {
     /// The reply.
     #[serde(flatten)]
     pub reply: Reply,
-    /// Why the session did not even look at the request.
+    /// Why the session refused the request without reading all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<Refusal>,
     /// The session's clock when it replied.

@@ -86,8 +86,8 @@ impl<'a> Roster<'a> {
         Self { nats, client, jetstream, is_open: Cell::new(false) }
     }
 
-    /// Gives signs of life as long as it is asked to. A server that does not keep them is no trouble: records matter. It may
-    /// keep them later, when a cluster has a leader again.
+    /// Gives signs of life until the caller drops it. A server that does not store them is not an error, since only
+    /// records matter. It may store them later, when a cluster has a leader again.
     pub(super) async fn keep(&self, id: &str, desk: &Desk, warn: &mut impl FnMut(String)) {
         while let Err(Trouble(why)) = self.open(warn).await {
             tracing::warn!("nats: no list of sessions: {why}");
@@ -147,8 +147,8 @@ pub async fn signs(jetstream: &Context, prefix: &str) -> Result<Vec<Sign>, Troub
     Ok(signs)
 }
 
-/// The sign of a message. Every program can write there: a sign of another session, or of a name that creel does not give, is
-/// none, and a newer creel may say it in other words.
+/// The sign of life in a message. Every program can write there, so a sign of another session, or of a name that creel
+/// does not give, is ignored. A newer creel may use another format.
 fn sign(message: &StreamMessage, prefix: &str) -> Option<Sign> {
     let sign = serde_json::from_slice::<Sign>(&message.payload).ok()?;
     let is_plain = is_plain(&sign.status.session) && is_plain(&sign.id);

@@ -211,7 +211,7 @@ impl Store {
                 asked.spawn(async move { store.last_of(&subject).await });
             }
             match asked.join_next().await {
-                // One that was forgotten just now is not there any more.
+                // A subject that was deleted just now has no message any more.
                 Some(Ok(message)) => found.extend(message?),
                 Some(Err(error)) => return Err(Trouble(format!("the stream cannot be read: {error}"))),
                 None => break,

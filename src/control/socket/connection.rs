@@ -53,12 +53,12 @@ pub(super) struct Reach {
     pub(super) nats: Option<watch::Receiver<Link>>,
     /// The session's id.
     pub(super) session: String,
-    /// Room for those who watch.
+    /// The slots for clients that watch.
     pub(super) watches: Arc<Semaphore>,
 }
 
-/// Since when a client is idle; nothing, while its request is answered, or while it watches. A client that never sent a
-/// request sorts before all that did.
+/// Since when a client has been idle; `None` while its request is being answered, or while it watches. A client that
+/// never sent a request sorts before all that did.
 #[derive(Debug, Clone)]
 pub(super) struct IdleSince(Arc<Mutex<Option<(HasAsked, Instant)>>>);
 
@@ -89,7 +89,7 @@ struct Connection {
     reader: BufReader<OwnedReadHalf>,
     writer: OwnedWriteHalf,
     reach: Reach,
-    /// Whose process it is, if it is one of the session's own.
+    /// The session's own agent or hook, if the client's process belongs to one.
     process: Option<By>,
     idle: IdleSince,
 }

@@ -40,9 +40,9 @@ pub(in crate::control) enum Pace {
 pub(in crate::control) struct Ledger {
     state: State,
     seq: u64,
-    /// What is not folded yet. It is on disk: however far behind this is, nothing is kept in memory.
+    /// The records that are not folded yet. They are on disk: however far behind this is, nothing is kept in memory.
     records: RecordTail,
-    /// Word that there are records.
+    /// Signals that there are new records.
     written: watch::Receiver<u64>,
     questions: mpsc::Receiver<Asked>,
     news: watch::Sender<u64>,
@@ -83,7 +83,7 @@ impl Ledger {
     /// Follows until the session is over; how the session was then. Can be dropped and begun again, also in another
     /// runtime of tokio: nothing but the time that was waited is lost.
     pub(in crate::control) async fn follow(&mut self) -> Status {
-        // Whoever followed before may have been dropped when it had heard of records and not read them yet.
+        // An earlier call may have been dropped after it was notified of records and before it read them.
         if self.catch_up() == Session::IsOver {
             return self.status();
         }

@@ -322,7 +322,7 @@ pub fn ask(by: Asker, request: &Request) -> String {
     line(&Sent { v: VERSION, caller: Caller::here(by), deadline: None, request })
 }
 
-/// The same, for a request that is refused after this time: one by NATS can be on its way for long.
+/// The same, for a request that is refused after this time: a request over NATS can take long to arrive.
 pub fn ask_until(by: Asker, request: &Request, deadline: &str) -> String {
     line(&Sent { v: VERSION, caller: Caller::here(by), deadline: Some(deadline), request })
 }

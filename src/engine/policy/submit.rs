@@ -60,7 +60,7 @@ pub struct BuiltinCall {
     pub options: BuiltinOptions,
 }
 
-/// What a built-in hook is told beside what `submit:` says. What is not given is as it is there.
+/// The options of a built-in hook. Those that are not set are taken from `submit:`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BuiltinOptions {

@@ -401,8 +401,8 @@ impl State {
         }
     }
 
-    /// The session leaves where it is. A turn that was about to go to the agent again does not, and a review that was about
-    /// to ask somebody keeps its hooks, so that its run can be ended.
+    /// The session leaves its phase. A turn that was about to be sent to the agent again is not sent, and a review that
+    /// was about to ask a gatekeeper keeps its hooks, so that its run can be ended.
     fn set_turn_aside(&mut self) {
         self.gatekeeper_asked();
         if let Phase::Due(Due::Again(prompt) | Due::Cancelled(prompt)) = &self.phase {

@@ -90,8 +90,8 @@ impl State {
         self.used_up().map(|reason| self.open_gate(About::Budget, reason, GateAbout::default()))
     }
 
-    /// Somebody answered `stop` at the gate. A submit or a merge is left as it is; a loop that goes on ends here, and after
-    /// the loop there is only the end to come.
+    /// An actor answered `stop` at the gate. A submit or a merge is left as it is. A loop that is still running ends
+    /// here; after the loop, only the end of the session is left.
     pub(super) fn budget_stopped(&mut self, by: &Actor, gate: &Gate) {
         if let Some(ending) = &mut self.ending {
             ending.delivery = DeliverRest::No;

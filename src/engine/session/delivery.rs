@@ -40,7 +40,7 @@ pub struct Ending {
     pub interrupted: bool,
     /// The good end that the loop had come to before it was escalated after all: whoever resumes goes on with that.
     pub before: Option<Box<Self>>,
-    /// Where the loop was when a person stopped it at once: whoever resumes goes on from there.
+    /// Where the loop was when a person stopped it at once: `resume` continues from there.
     pub stopped_at: Option<Box<Phase>>,
 }
 
@@ -147,7 +147,7 @@ impl State {
 }
 
 impl State {
-    /// What the agent or a hook said and nobody was left to hear.
+    /// The warning about messages of the agent or a hook that the session ends without sending.
     fn messages_left(&self) -> Option<Event> {
         let left = self.steering.messages.iter().filter(|message| message.by.is_supervised()).count();
         let words = if left == 1 { "1 message".into() } else { format!("{left} messages") };
@@ -162,13 +162,13 @@ impl State {
         Some(warning(format!("the on_task_complete hooks of {of} have not run; they run when you resume the session")))
     }
 
-    /// Where a session that is stopped at once goes on when it is resumed: as if it had been killed here.
+    /// Where a session that is stopped at once continues when it is resumed: as if it had been killed here.
     pub(super) fn phase_to_resume(&self) -> Option<Box<Phase>> {
         match &self.phase {
             Phase::Hooks(_) | Phase::Due(_) | Phase::Settled(_) | Phase::Between | Phase::Escalated(_) => {
                 Some(Box::new(self.phase.clone()))
             }
-            // What was cancelled in it has said nothing: it is judged anew.
+            // The cancelled hooks gave no verdict, so the turn is judged again.
             Phase::Judging(_) => Some(Box::new(Phase::Judging(Box::default()))),
             // A person had decided to leave: the iteration is over.
             Phase::Exit(_) if self.iterations.open => Some(Box::new(Phase::Settled(IterationOutcome::Failed))),
@@ -187,7 +187,7 @@ pub(super) fn count(items: usize) -> String {
     if items == 1 { "1 held item".into() } else { format!("{items} held items") }
 }
 
-/// What the agent has not got, by name: a person can look each one up.
+/// The items that the agent has not received, by name, so that the user can look each one up.
 fn undelivered(left: &[ItemId]) -> String {
     let names = left.iter().take(LISTED).map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let more = left.len().saturating_sub(LISTED);

@@ -168,7 +168,7 @@ impl About {
 }
 
 impl Choice {
-    /// Whether the session leaves where it is, instead of going on from there.
+    /// Whether the session leaves its phase instead of continuing from there.
     pub(super) const fn leaves_the_loop(self) -> bool {
         match self {
             Self::Abort | Self::Fail | Self::Escalate | Self::Complete | Self::Stop => true,

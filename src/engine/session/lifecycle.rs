@@ -261,7 +261,7 @@ impl State {
     }
 
     /// Leaves the loop; an iteration that is still open is completed first, as one that failed, unless a person accepts it.
-    /// One that a person stops at once stays open: whoever resumes the session goes on with it.
+    /// An iteration that a person stops at once stays open: `resume` continues it.
     pub(super) fn leave_loop(&self, ending: &Ending) -> Step {
         let stopped = ending.outcome == Outcome::Cancelled && self.interrupted();
         if self.iterations.open && !stopped {

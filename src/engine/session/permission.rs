@@ -101,7 +101,7 @@ impl PermissionAsk {
         offers
     }
 
-    /// For an "always" answer that creel keeps for itself: what it is called, and what the agent is told instead.
+    /// For an "always" answer that creel remembers itself: its label, and the option that the agent gets instead.
     fn kept_by_creel(&self, choice: Choice) -> Option<(&'static str, &PermissionOption)> {
         let (name, once) = if choice == Choice::AllowAlways {
             ("Always allow this exact request", Choice::AllowOnce)

@@ -49,7 +49,8 @@ impl Retry {
         max.saturating_add(self.granted)
     }
 
-    /// Another process took the session up, and the clock may have been set meanwhile: no wait becomes longer than it was.
+    /// Another process resumed the session, and the clock may have been set meanwhile: no wait becomes longer than it
+    /// was.
     pub(crate) fn resumed(&mut self, at: At) {
         if let Wait::Until(until) = self.wait {
             self.wait = Wait::Until(until.min(at.after(self.last_wait)));

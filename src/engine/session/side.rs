@@ -188,8 +188,8 @@ impl State {
         self.side.troubles.iter().any(|trouble| trouble.reason == gate.reason)
     }
 
-    /// Whether the hooks of completed tasks wait until somebody resumes the session. A session that ends for good is not
-    /// left before they have run.
+    /// Whether the hooks of completed tasks wait until the session is resumed. A session that ends for good runs them
+    /// before it ends.
     pub(in crate::engine) fn task_hooks_wait(&self) -> bool {
         let resumable = |ending: &super::Ending| ending.interrupted || ending.outcome == Outcome::Cancelled;
         self.interrupted() && self.ending.as_ref().is_none_or(resumable)

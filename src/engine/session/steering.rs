@@ -30,29 +30,29 @@ pub struct Steering {
     pub cancelled: Option<TurnId>,
     /// The session is to end.
     pub stop: Option<StopHow>,
-    /// What was said that the agent has not answered, oldest first.
+    /// Messages that the agent has not answered, oldest first.
     pub messages: Vec<QueuedMessage>,
     /// When agents and hooks queued their last message.
     pub queued_in: QueuedIn,
 }
 
-/// Something that was said to the agent.
+/// A message to the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuedMessage {
-    /// Who said it.
+    /// The actor that sent it.
     pub by: By,
-    /// What.
+    /// Its text.
     pub text: String,
 }
 
 impl Steering {
-    /// Whether a person said one of the messages after the first `known`.
+    /// Whether a person sent one of the messages after the first `known`.
     pub(super) fn person_spoke_after(&self, known: usize) -> bool {
         self.messages.iter().skip(known).any(|message| !message.by.is_supervised())
     }
 
-    /// Whether a person said one of the first `carried` messages. Older records do not tell how many a prompt carries: those
-    /// are a person's.
+    /// Whether a person sent one of the first `carried` messages. Older records do not say how many messages a prompt
+    /// carries: those count as a person's.
     pub(super) fn person_speaks_in(&self, carried: usize) -> bool {
         carried == 0 || self.messages.iter().take(carried).any(|message| !message.by.is_supervised())
     }
@@ -180,8 +180,8 @@ impl State {
         turn.into_iter().chain(hooks).fold(step, Step::then)
     }
 
-    /// Who cancels a turn wants to say something or to look first: the session pauses instead of sending the same prompt
-    /// again. With a message queued for it, that goes at once.
+    /// A person who cancels a turn wants to write to the agent or to look first, so the session pauses instead of
+    /// sending the same prompt again. A message that is already queued is sent at once.
     pub(super) fn hold_cancelled(&self, by: &Actor, prompt: &PromptSent, step: Step) -> Step {
         let in_the_loop = self.ending.is_none() && !self.pipelines.is_open();
         let nothing_said = !self.steering.person_spoke_after(prompt.messages);
@@ -189,8 +189,8 @@ impl State {
         if holds { step.and(Event::Paused { by: by.clone(), turn: Some(prompt.turn) }) } else { step }
     }
 
-    /// Whether what was said goes to the agent in a turn of its own. What the agent itself or a hook says uses up iterations
-    /// there, or they could keep the session going for ever.
+    /// Whether the messages go to the agent in a turn of their own. Messages of the agent itself or of a hook use up
+    /// iterations there; otherwise they could keep the session going for ever.
     pub(super) fn message_is_due(&self) -> bool {
         let said = !self.steering.messages.is_empty();
         said && (self.steering.person_spoke_after(0) || self.iterations.used() < self.max_iterations())

@@ -4,7 +4,7 @@
 //! Owns what follows from such a change. Which files changed comes with the end of a turn; the runtime finds out.
 //!
 //! # Invariants
-//! - A session with a tampered file goes no further until the user has decided; unattended, it ends as escalated.
+//! - A session with a tampered file does not continue until the user has decided; unattended, it ends as escalated.
 //! - A protected path that a turn changed blocks the iteration until the change is undone or accepted, also if the turn
 //!   failed, and whatever the stop hooks would say.
 //! - What changes between turns is not blamed on the agent.
@@ -94,7 +94,7 @@ impl State {
         dispatch.point == Point::Stop && dispatch.queue.is_none() && self.protect_feedback(dispatch).is_some()
     }
 
-    /// What the agent is told about protected paths that it changed.
+    /// The message to the agent about protected paths that it changed.
     pub(super) fn protect_feedback(&self, dispatch: &Dispatch) -> Option<Feedback> {
         let files: Vec<&str> = self.unsettled.protected.iter().map(String::as_str).collect();
         if dispatch.point != Point::Stop || files.is_empty() || self.protect_is_off() {

@@ -64,12 +64,12 @@ pub enum Due {
     Remediation(String),
     /// The turn was cut off.
     Again(Box<PromptSent>),
-    /// A person cancelled the turn: it goes to the agent again, unless the person says something else.
+    /// A person cancelled the turn: it is sent to the agent again, unless the person sends a message instead.
     Cancelled(Box<PromptSent>),
 }
 
 impl Turns {
-    /// The agent has begun a tool call, or told how far one is.
+    /// The agent has begun a tool call, or reported the progress of one.
     pub(super) fn follow(&mut self, tool: &ToolCall) {
         match tool.status {
             ToolStatus::Pending | ToolStatus::InProgress => {
@@ -157,7 +157,7 @@ impl State {
         self.send_with_messages(PromptReason::Message, feedback)
     }
 
-    /// What a person says beside the feedback starts a new count of retries. What the agent or a hook says does not.
+    /// A person's message beside the feedback starts a new count of retries. A message of the agent or a hook does not.
     fn feedback_prompt(&self, feedback: &str) -> Step {
         let spoke = self.steering.person_spoke_after(0);
         self.send_with_messages(if spoke { PromptReason::Message } else { PromptReason::Feedback }, Some(feedback))

@@ -1,8 +1,8 @@
 //! Asking the stop hooks in order: who is next, and what they say together.
 //!
 //! # Invariants
-//! - Of the hooks that decide, the first that completes or escalates counts, and no later one is asked. Otherwise the last
-//!   one's word stands.
+//! - Of the hooks that decide, the first that completes or escalates counts, and no later one is asked. Otherwise the
+//!   last verdict counts.
 //! - Hooks that agents registered can turn complete into continue or escalate, and continue into escalate; never the other
 //!   way round.
 //! - Hooks that are switched off, or whose conditions do not hold, are as if they were not there.
@@ -23,11 +23,11 @@ pub struct Voice<'a> {
     pub hook: &'a StopHook,
     /// What it judges: the context of its task.
     pub context: &'a AgentContext,
-    /// What its word counts for.
+    /// What its verdict counts for.
     pub weight: Weight,
 }
 
-/// What the word of a hook counts for.
+/// What the verdict of a hook counts for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weight {
     /// It decides.
@@ -37,7 +37,7 @@ pub enum Weight {
 }
 
 impl Voice<'_> {
-    /// Whether it has a say after what was said before.
+    /// Whether the hook is asked after the verdict so far.
     fn is_asked(&self, standing: Option<Action>) -> bool {
         match (self.weight, standing) {
             (Weight::Decides, standing) => matches!(standing, None | Some(Action::Continue)),
@@ -50,7 +50,7 @@ impl Voice<'_> {
         self.hook.judge == Judge::Preset(Preset::Validation) && self.context.validation_results.is_empty()
     }
 
-    /// Whether its word replaces what was said before.
+    /// Whether its verdict replaces the verdict so far.
     fn prevails(&self, said: Action) -> bool {
         match (self.weight, said) {
             (Weight::Decides, _) | (Weight::OnlyStricter, Action::Continue | Action::Escalate) => true,

@@ -244,7 +244,8 @@ impl State {
         events.into_iter().fold(Step::default(), Step::and)
     }
 
-    /// What overrules the hooks: in the main line a loop that was decided to escalate; everywhere a guard, where they continue.
+    /// What overrules the hooks: in the main line, a loop whose decision is to escalate; everywhere, a guard, if they
+    /// continue.
     fn overruled(&self, about: Option<&AgentLoop>, judging: &Judging, verdict: chain::Verdict) -> chain::Verdict {
         if let Some(about) = about {
             let is_last = about.iteration >= about.max_iterations;
@@ -263,7 +264,7 @@ impl State {
         self.guarded(verdict, || self.stop.guards.after(sight), &judging.results)
     }
 
-    /// The verdict, unless the work is to go on and a guard sees that it leads nowhere.
+    /// The verdict, unless the work is to continue and a guard finds that it leads nowhere.
     fn guarded(
         &self,
         verdict: chain::Verdict,

@@ -207,7 +207,7 @@ impl State {
         Ok(events.into_iter().fold(Step::default(), Step::and))
     }
 
-    /// Refuses a task that there is not. A mistyped name would otherwise be worked on as a task of its own.
+    /// Refuses a task that does not exist. The agent would otherwise work on a mistyped name as a task of its own.
     pub(super) fn known_task(&self, task: &str) -> Result<(), String> {
         let graph = &self.tasks.graph;
         if task == self.name || graph.get(task).is_some() {

@@ -26,9 +26,9 @@ pub struct Registered {
     pub task: String,
     /// What it does.
     pub hook: StopHook,
-    /// What its registrant noted about it.
+    /// The registrant's note about it.
     pub metadata: Map<String, Value>,
-    /// Who registered it.
+    /// The actor that registered it.
     pub by: By,
 }
 

@@ -43,8 +43,8 @@ impl State {
         job.or(flow.map(|flow| flow.depth)).max(side).unwrap_or(0)
     }
 
-    /// Whether a hook made a change, or may have: while the agent does not work, a process whose origin is not known is
-    /// rather one of a hook than a person's.
+    /// Whether a hook made a change, or may have: while the agent is not working, a process of unknown origin is more
+    /// likely a hook's than a person's.
     fn comes_from_a_hook(&self, origin: &Origin) -> bool {
         match origin.by.as_ref().map(|actor| actor.by) {
             Some(By::Hook) => true,

@@ -16,7 +16,7 @@ use crate::engine::event::Event;
 #[derive(Debug, Clone, PartialEq)]
 pub struct FollowUp {
     fact: FollowUpFact,
-    /// Who made the change that it follows from.
+    /// The actor that made the change that it follows from.
     origin: Origin,
     /// How many actions led to that change.
     depth: u32,
@@ -47,7 +47,7 @@ impl FollowUp {
         }
     }
 
-    /// Whether it is still so: the graph may have changed before it was recorded.
+    /// Whether it still holds: the graph may have changed before it was recorded.
     fn holds(&self, graph: &Graph) -> bool {
         match &self.fact {
             FollowUpFact::EdgeAdded { from, to } => graph.get(from).is_some_and(|task| task.dependencies.contains(to)),

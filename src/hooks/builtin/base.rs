@@ -1,8 +1,8 @@
 //! The branch that the work goes to.
 //!
 //! # Invariants
-//! - The config decides, else the remote as it answers now. What is known here counts only where the remote gives no answer, and
-//!   then creel says which branch it took and why.
+//! - The config decides, otherwise the remote's current answer. Local information counts only if the remote gives no
+//!   answer, and then creel says which branch it took and why.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use crate::engine::hooks::verdict::RunEnd;
 
 /// How long the remote may take to name its default branch.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The names that are tried where nothing is known, in this order.
+/// The names that are tried if nothing else is known, in this order.
 const USUAL: [&str; 3] = ["main", "master", "trunk"];
 
 /// Whether the remote is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AskRemote {
     Yes,
-    /// Not over the network: what is known here has to do.
+    /// Not over the network: local information has to be enough.
     No,
 }
 
@@ -84,7 +84,7 @@ async fn is_branch_name(runner: &Runner, name: &str) -> Result<bool, Halt> {
     Ok(!name.starts_with('-') && runner.git(&["check-ref-format", &format!("refs/heads/{name}")]).await?.ok())
 }
 
-/// Asks the remote for its default branch. No answer is no failure: what needs the remote will say so.
+/// Asks the remote for its default branch. No answer is not an error: the steps that need the remote report that.
 async fn remote_head(runner: &Runner, remote: &str) -> Result<RemoteHead, Halt> {
     let soon = Instant::now() + PATIENCE;
     let bounded = Runner { deadline: Some(runner.deadline.map_or(soon, |own| own.min(soon))), ..runner.clone() };

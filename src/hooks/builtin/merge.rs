@@ -66,7 +66,7 @@ async fn on_forge(runner: &Runner, standing: &Standing) -> Result<OnForge, Halt>
     }
     match runner.pull_request(standing).await? {
         Asked::Known(Some(pull)) => Ok(OnForge::PullRequest(pull)),
-        // `gh` answers for any remote that it knows. Where the work goes to a folder, that is another one.
+        // `gh` answers for any remote that it knows. If the work goes to a folder, `gh` means another remote.
         Asked::Known(None) if is_a_folder(&url) && has_a_remote_elsewhere(runner).await? => Ok(OnForge::NoForge),
         Asked::Known(None) => Ok(OnForge::Unsubmitted),
         Asked::NoForge => unseen("`gh` does not know that host, and sees no checks: log in with `gh auth login`"),

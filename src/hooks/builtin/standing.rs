@@ -79,8 +79,8 @@ impl Standing {
         Ok(Self::find(runner, submission, AskRemote::Yes).await?.0)
     }
 
-    /// Finds out, and refuses where something is in progress, or where there is no branch of its own. With it comes why the base
-    /// branch is what it is, where that has to be told.
+    /// Finds out, and refuses if something is in progress, or if there is no branch of its own. Also returns why the
+    /// base branch is what it is, if the user has to know that.
     async fn find(runner: &Runner, submission: &Submission, ask: AskRemote) -> Result<(Self, Option<String>), Halt> {
         let git_dir = runner.git_dir().await?;
         if let Some(problem) = rescue::undo(runner, &git_dir).await?.problem() {

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const READ_MAX: u64 = 8 << 20;
 /// Folders that are only looked into if a pattern names them.
 const PASSED_OVER: [&str; 5] = [".creel", ".git", "target", "node_modules", ".venv"];
-/// Drawn anew by each process, so that nobody can prepare two contents that look the same.
+/// Drawn anew by each process, so that an agent cannot prepare two contents that look the same.
 static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(|| [RandomState::new(), RandomState::new()]);
 
 /// The protected files at a moment.

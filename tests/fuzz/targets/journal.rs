@@ -1,4 +1,4 @@
-//! A journal from a file: whole, torn, shuffled, or of somebody else.
+//! A journal from a file: whole, torn, shuffled, or written by another program.
 
 use std::{fs, thread};
 
@@ -21,8 +21,8 @@ use super::{FOLDER, class};
 /// More steps than any state has to take before it waits for an answer.
 const STEPS: usize = 5_000;
 
-/// A journal is refused, or it folds. What folds can be told, and a session can go on from it without going round in
-/// circles. A fold of its beginning does not panic either.
+/// A journal is refused, or it folds. A journal that folds can be shown, and a session can continue from it without
+/// looping. A fold of its beginning does not panic either.
 pub fn run(input: &[u8]) -> String {
     let path = FOLDER.path().join(format!("journal-{:?}.jsonl", thread::current().id()));
     let half = input.split_inclusive(|byte| *byte == b'\n').count() / 2;
@@ -32,7 +32,7 @@ pub fn run(input: &[u8]) -> String {
         fs::write(&path, part).expect("a file");
         let mut narrator = Narrator::new(Paint::Plain, HookOutput::Told);
         let mut now = At(0);
-        // Records are told up to the first that cannot be read, as `creel show` does.
+        // Records are shown up to the first that cannot be read, as `creel show` does.
         let _ = journal::read(&path, |record| {
             now = record.at;
             let told = narrator.tell(&record);

@@ -310,7 +310,7 @@ fn program() -> PathBuf {
     named.or(on_path).unwrap_or(debian)
 }
 
-/// A way to a server that can stop carrying anything, as a broken network does: nobody is told.
+/// A connection to a server that can stop carrying anything, as in a broken network: neither side is notified.
 pub(crate) struct Proxy {
     port: u16,
     stuck: Arc<AtomicBool>,

@@ -55,7 +55,7 @@ pub struct Ran {
 /// Something that a hook or the agent does by a command of creel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deed {
-    /// Completes a task that nobody has heard of before.
+    /// Completes a task that the session does not know yet.
     CompletesTask,
     /// Queues a message for the agent.
     SendsMessage,
@@ -448,7 +448,7 @@ impl World {
             .events
             .iter()
             .filter(|event| matches!(event, Event::HookFinished(done) if done.hook == job.hook.name && !done.again));
-        // What creel brings along does its job, if nothing else is said.
+        // Built-in hooks do their job, unless the script says otherwise.
         let ran = match self.script.hooks.get(&job.hook.name) {
             Some(runs) => runs[before.count().min(runs.len() - 1)].clone(),
             None => passes(),

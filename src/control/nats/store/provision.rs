@@ -1,7 +1,7 @@
 //! Finding and making streams: as the config says, and with the replicas that it asks for.
 //!
 //! # Invariants
-//! - A stream of records that exists is used as it is; what is different from the config is told, and nothing is changed.
+//! - creel uses an existing stream of records as it is: it reports what differs from the config, and changes nothing.
 //! - What creel keeps for itself (the list of sessions, the queue) has as many replicas as the config says, or creel says why
 //!   it has fewer.
 
@@ -20,7 +20,7 @@ use crate::{
     engine::time::Span,
 };
 
-/// How long the server itself knows a message that it has.
+/// How long the server itself recognises a message that it already has.
 const KNOWN: Duration = Duration::from_mins(2);
 
 /// How long a cluster may take to find a new leader: its servers wait for up to 9 seconds before they vote.
@@ -57,7 +57,7 @@ pub async fn ensured_replicas(jetstream: &Context, wanted: Config) -> Result<Sto
     }
     let (name, has) = (found.name.clone(), found.num_replicas);
     let why = if store.stream.cached_info().cluster.is_none() {
-        // Such a server takes the number, and keeps one replica all the same.
+        // Such a server accepts the number, and still keeps only one replica.
         Some("it is not part of a cluster".to_owned())
     } else {
         let updated = jetstream.update_stream(&Config { num_replicas: replicas, ..found }).await;
@@ -110,7 +110,7 @@ fn request_error(error: &GetStreamError) -> Option<RequestErrorKind> {
     std::error::Error::source(error)?.downcast_ref::<RequestError>().map(RequestError::kind)
 }
 
-/// The stream, for whoever only reads it.
+/// The stream, for callers that only read it.
 pub async fn find(jetstream: &Context, name: &str) -> Result<Store, Trouble> {
     look_up(jetstream, name).await.map(Store::of).map_err(|error| not_found(name, &error))
 }
@@ -120,7 +120,7 @@ async fn create(jetstream: &Context, wanted: Config) -> Result<Stream, Trouble> 
     match jetstream.create_stream(wanted).await {
         Ok(stream) => Ok(stream),
         Err(error) => match error.kind() {
-            // Somebody else was faster.
+            // Another process created it first.
             CreateStreamErrorKind::JetStream(cause) if cause.error_code() == ErrorCode::STREAM_NAME_EXIST => {
                 jetstream.get_stream(name).await.map_err(|error| not_found(name, &error))
             }

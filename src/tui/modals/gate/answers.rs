@@ -1,8 +1,8 @@
 //! The answers of a gate as buttons: what each says and means, and where it stands.
 //!
 //! # Invariants
-//! - At a permission, the agent's options stand there in its own words and order; only "always", which creel keeps to
-//!   itself, has creel's words and stands there once.
+//! - At a permission gate, the agent's options appear in its own words and order. Only "always", which creel keeps to
+//!   itself, has creel's words and appears once.
 //! - No button is wider than its row.
 //! - What holds from now on is chosen by a person, never beforehand.
 
