@@ -395,7 +395,7 @@ impl Tui {
         self.take_back()?;
         self.back_until = Some(Instant::now() + ECHO);
         if !stopped? {
-            self.model.say(Role::Warning, "there is no shell that could bring creel back: it goes on");
+            self.model.say(Role::Warning, "creel cannot be suspended here: no shell could resume it");
         }
         Ok(())
     }

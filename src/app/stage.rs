@@ -390,7 +390,7 @@ fn farewell(folder: &Folder, left: &Left, elsewhere: &str) {
         Leave::NobodyThere => {
             let why = why(left);
             let advice = if left.state.gates.open.as_ref().is_some_and(|gate| gate.about == About::Permission) {
-                "\n  or say beforehand what the agent may do: `gates.permissions: allow` or `deny`, or rules in `permissions:`"
+                "\n  or set in advance what the agent may do: `gates.permissions: allow` or `deny`, or rules in `permissions:`"
             } else {
                 ""
             };

@@ -67,7 +67,7 @@ impl Printer {
         Ok(std::thread::spawn(move || {
             if let Err(error) = tokio.block_on(self.print(records, news)) {
                 // The output can no longer be written. The session continues, and its journal has the rest.
-                tracing::info!("nothing more is printed: {error}");
+                tracing::info!("printing stopped: {error}");
             }
         }))
     }

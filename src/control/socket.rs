@@ -159,7 +159,7 @@ impl Clients {
         let pid = peer.and_then(|peer| peer.pid()).filter(|pid| *pid > 0);
         let process = pid.and_then(|pid| descent::of_process(pid, &reach.session));
         let why = if !ours {
-            "this session is somebody else's".to_owned()
+            "this session belongs to another user".to_owned()
         } else if self.has_room().await {
             let idle = IdleSince::now();
             let task = self.running.spawn(connection::serve(stream, process, reach.clone(), idle.clone()));
@@ -180,7 +180,7 @@ impl Clients {
         if self.running.len() >= MOST_CLIENTS {
             let idle = self.seats.iter().filter_map(|seat| Some((seat.idle.get()?, seat)));
             let Some((_, longest)) = idle.min_by_key(|(since, _)| *since) else { return false };
-            tracing::info!("an idle client of the control socket was left: another one needed its place");
+            tracing::info!("closed an idle client of the control socket to make room for another");
             longest.task.abort();
         }
         while self.running.len() >= MOST_CLIENTS && self.running.join_next().await.is_some() {}

@@ -55,7 +55,7 @@ pub struct ChildEntry {
 impl ChildEntry {
     fn add(child: &Child) -> io::Result<Self> {
         let pid = child.id().and_then(|id| i32::try_from(id).ok());
-        let pid = pid.ok_or_else(|| io::Error::other("the process has no number"))?;
+        let pid = pid.ok_or_else(|| io::Error::other("the process has no pid"))?;
         let start = ProcessTable::of_system().stat(pid).map(|stat| stat.start);
         started().insert((pid, start));
         Ok(Self { pid, start })

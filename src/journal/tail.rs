@@ -52,7 +52,7 @@ impl RecordTail {
         while let Some(line) = self.next_line()? {
             match Record::from_line(line) {
                 Ok(record) => return Ok(Some(record)),
-                Err(error) => tracing::warn!("a line of the journal is no record: {error}"),
+                Err(error) => tracing::warn!("a line of the journal is not a record: {error}"),
             }
         }
         Ok(None)

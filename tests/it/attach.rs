@@ -114,7 +114,7 @@ fn a_message_of_ones_own_answers_a_gate() {
     let session = Background::start(scripted("", "  - say: <promise>ESCALATE</promise>\n"));
     session.waits_for("gate_opened");
     let refused = session.project.creel(&["gate", "answer", "1", "send"]);
-    assert_eq!((refused.code, refused.err.as_str()), (1, "creel: a message is needed to send one\n"));
+    assert_eq!((refused.code, refused.err.as_str()), (1, "creel: the message is empty; write one to send\n"));
     assert_eq!(session.project.creel(&["gate", "answer", "1", "send", "you may"]).code, 0);
     session.ends("complete");
     assert!(session.project.prompts()[1].1.contains("you may"));

@@ -23,7 +23,7 @@ fn creel_refuses_a_project_whose_folder_for_sessions_is_a_link() {
         let link = project.root().join(linked);
         fs::create_dir_all(link.parent().expect("a folder")).expect("a folder");
         symlink(outside.path(), &link).expect("a link");
-        let why = format!("{} is a symbolic link, and creel follows no links to what it keeps", link.display());
+        let why = format!("{} is a symbolic link, and creel does not follow links to its own files", link.display());
         for args in [
             &["run", "--headless", "--trust", "-s", "s"][..],
             &["resume", "--headless", "--trust", "s"],

@@ -8,7 +8,7 @@ use creel::engine::{
     tasks::{
         command::{Completion, NewTask, TaskChanges, TaskCommand},
         graph::Graph,
-        record::{ActionRef, TaskEventKind},
+        record::{ActionRef, TaskEventKind, What},
         task::TaskState,
     },
 };
@@ -95,9 +95,22 @@ fn a_script(hooks: Hooks, broken: Hooks) -> Script {
     script
 }
 
-/// How many commands were taken: each leaves one record that no hook caused.
+/// How many commands were taken: each leaves one record that no hook caused and that follows from no other record, as the
+/// edges of a new task and the end of waiting do.
 fn taken(events: &[Event]) -> usize {
-    events.iter().filter(|event| event.task_news().is_some_and(|news| news.origin.cause.is_none())).count()
+    let mut implied = BTreeSet::new();
+    let commands = events.iter().filter_map(Event::task_news).filter(|news| match news.what {
+        What::Created(created) => {
+            implied.extend(created.dependencies.iter().map(|on| (news.task.to_owned(), on.clone())));
+            news.origin.cause.is_none()
+        }
+        What::DependencyAdded(edge) => {
+            !implied.remove(&(edge.from_id.clone(), edge.to_id.clone())) && news.origin.cause.is_none()
+        }
+        What::DependencySatisfied(_) => false,
+        _ => news.origin.cause.is_none(),
+    });
+    commands.count()
 }
 
 /// Gives the commands one by one, with all that follows from each, and then lets the session end.

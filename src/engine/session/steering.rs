@@ -291,7 +291,7 @@ impl State {
         let option = ask.and(text.clone());
         let message = if matches!(choice, Choice::Send | Choice::Message) {
             let Some(text) = text.filter(|text| !text.trim().is_empty()) else {
-                return Step::refuse("a message is needed to send one");
+                return Step::refuse("the message is empty; write one to send");
             };
             Some(Event::MessageQueued { by: by.clone(), text })
         } else {

@@ -91,7 +91,10 @@ async fn by_forge(worker: &mut Worker<'_>, standing: &Standing, pull: PullReques
         return Ok(merged(&pull, Done::skip(format!("{} is merged already", pull.url))));
     }
     if pull.state == PullState::Closed {
-        return Err(Halt::failed(format!("{} was closed without merging: open it again if it is wanted", pull.url)));
+        return Err(Halt::failed(format!(
+            "{} was closed without merging: reopen it if you still want to merge it",
+            pull.url
+        )));
     }
     let pull = if pull.head == standing.head { pull } else { repair::bring(worker, standing, &pull).await? };
     refuse(standing, &pull)?;
