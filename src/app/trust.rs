@@ -20,6 +20,7 @@ use crate::{
         trust::{commands, plan_document},
     },
     engine::policy::{AgentSpec, Permissions, Plan},
+    hooks::sweep,
 };
 
 /// Whether the command line says so already.
@@ -34,6 +35,7 @@ pub(super) enum Asked {
 pub(super) fn trust(args: &ConfigArgs) -> Result {
     let project = Project::load_existing(args)?;
     let place = project.config_place();
+    refuse_own_session(&place)?;
     project::trust_store()?.trust(&place, &project.settings.documents).map_err(|error| cannot_remember(&error))?;
     // A config with a mistake can be trusted, too; `creel check` tells of it.
     let may_run = project.settings.plan(Wanted::default()).map(|plan| of_project(&project, &plan)).unwrap_or_default();
@@ -49,6 +51,7 @@ pub(super) fn untrust(args: &ConfigArgs) -> Result {
         return Err(Failure::usage("there is no config here or above"));
     };
     let place = path.canonicalize().unwrap_or(path);
+    refuse_own_session(&place)?;
     let store = project::trust_store()?;
     let root = crate::config::paths::project_root(&place);
     store.untrust(&place_of_plans(&root)).map_err(|error| cannot_remember(&error))?;
@@ -84,11 +87,27 @@ fn ensure(subject: Subject, (place, documents): (&Path, &[Document]), commands: 
     if is_allowed(place, documents, commands)? {
         return Ok(());
     }
+    refuse_own_session(place)?;
     let store = project::trust_store()?;
     if asked == Asked::Unsaid && !a_person_agrees(subject, place, commands)? {
         return Err(Failure::usage("not trusted; nothing has run"));
     }
     store.trust(place, documents).map_err(|error| cannot_remember(&error))
+}
+
+/// An agent or a hook does not decide what the config of its own project may run: it could have changed that config.
+fn refuse_own_session(place: &Path) -> Result<()> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let (Some(_), Some(project)) = (variable(sweep::MARK), variable("CREEL_PROJECT")) else { return Ok(()) };
+    let own = PathBuf::from(project);
+    let own = own.canonicalize().unwrap_or(own);
+    if place != place_of_plans(&own) && crate::config::paths::project_root(place) != own {
+        return Ok(());
+    }
+    let way_out = "run `creel trust` in your own terminal";
+    Err(Failure::failed(format!(
+        "agents and hooks of this project's sessions may not decide what creel trusts; {way_out}"
+    )))
 }
 
 fn a_person_agrees(subject: Subject, place: &Path, commands: &[String]) -> Result<bool> {

@@ -3,15 +3,15 @@
 //! Owns the reading of marks and of the chain of parents. Does not decide what such a process may do: see
 //! [`crate::engine::actor`].
 //!
-//! A process belongs to the session if its environment carries the session's mark, or if it descends from this process
-//! without being in its process group: agents and hooks have groups of their own, while an editor that the user opened
-//! from the screen shares ours.
+//! A process belongs to the session if its environment carries the session's mark, or if it descends from this process.
+//! The exception is an editor that the user opened from the screen, and what is below it: creel started that process
+//! itself, under a mark for editors.
 //!
 //! A process that is gone already is identified by the mark that it sent along: a screen may exit before the session
 //! has read its last key.
 
 use super::{
-    sweep,
+    children, sweep,
     table::{ProcessStat, ProcessTable},
 };
 use crate::engine::actor::By;
@@ -29,8 +29,6 @@ pub fn of_process(pid: i32, session: &str) -> Option<By> {
 
 fn of_process_in(table: ProcessTable, pid: i32, session: &str) -> Option<By> {
     let us = sweep::own_pid();
-    // Without a table of processes there is only the mark that the caller sends along.
-    let our_group = table.stat(us)?.group;
     if pid == us {
         return None;
     }
@@ -38,7 +36,7 @@ fn of_process_in(table: ProcessTable, pid: i32, session: &str) -> Option<By> {
     let mut next = table.stat(pid);
     while let Some(current) = next.filter(|current| current.pid > 1) {
         if current.pid == us {
-            return child.filter(|child| child.group != our_group).map(|_| By::Agent);
+            return child.filter(|child| !is_editor(table, child)).map(|_| By::Agent);
         }
         if let Some(by) = marks_of(table, current.pid).and_then(|marks| of_marks(&marks, session)) {
             return Some(by);
@@ -47,6 +45,12 @@ fn of_process_in(table: ProcessTable, pid: i32, session: &str) -> Option<By> {
         next = table.stat(current.parent);
     }
     None
+}
+
+/// Whether it is an editor of the user's. Orphans of the session cannot look like one: creel has not started them.
+fn is_editor(table: ProcessTable, child: &ProcessStat) -> bool {
+    let of_editor = |marks: String| marks.split(' ').any(|mark| sweep::is_below(mark.as_bytes(), sweep::EDITOR));
+    children::is_started(child.pid, Some(child.start)) && marks_of(table, child.pid).is_some_and(of_editor)
 }
 
 fn marks_of(table: ProcessTable, pid: i32) -> Option<String> {
@@ -84,20 +88,36 @@ mod tests {
     }
 
     #[test]
-    fn a_child_in_a_group_of_its_own_is_the_agents_and_one_in_ours_is_the_users() {
+    fn a_child_is_the_agents_whatever_group_it_joins() {
         use std::{os::unix::process::CommandExt as _, process::Command};
-        let belongs = |group| {
+        let Some(own) = ProcessTable::of_system().stat(sweep::own_pid()) else { return };
+        for group in [0, own.group] {
             let mut child = Command::new("sleep").arg("60").process_group(group).spawn().expect("sleep is everywhere");
             let pid = i32::try_from(child.id()).expect("a process number");
             let by = of_process(pid, "a session without marks");
             child.kill().and_then(|()| child.wait()).expect("it is ours");
-            by
-        };
-        let our_group = ProcessTable::of_system().stat(sweep::own_pid()).map_or(0, |own| own.group);
-        if our_group > 0 {
-            assert_eq!(belongs(0), Some(By::Agent));
-            assert_eq!(belongs(our_group), None);
-            assert_eq!(of_process_in(ProcessTable::Absent, 1, "a session"), None);
+            assert_eq!(by, Some(By::Agent));
         }
+    }
+
+    #[tokio::test]
+    async fn the_users_editor_and_what_it_starts_are_the_users() {
+        if ProcessTable::of_system() == ProcessTable::Absent {
+            return;
+        }
+        let mark = format!("{}/sheet", sweep::EDITOR);
+        let mut command = tokio::process::Command::new("sleep");
+        command.arg("60").env(sweep::MARK, &mark).kill_on_drop(true);
+        let (mut editor, entry) = children::start(&mark, || command.spawn()).expect("sleep is everywhere");
+        let pid = editor.id().and_then(|id| i32::try_from(id).ok()).expect("a process number");
+        assert_eq!(of_process(pid, "a session"), None);
+        drop(entry);
+        assert_eq!(of_process(pid, "a session"), Some(By::Agent), "the mark alone makes no editor");
+        editor.kill().await.expect("it is ours");
+    }
+
+    #[test]
+    fn without_a_list_of_processes_nothing_is_guessed() {
+        assert_eq!(of_process_in(ProcessTable::Absent, 1, "a session"), None);
     }
 }

@@ -49,6 +49,33 @@ fn an_agent_is_known_without_its_environment_and_in_a_session_of_its_own() {
 }
 
 #[test]
+fn an_agent_cannot_trust_the_config_that_it_changed() {
+    let change = "sed -i 's/exit 2/touch pwned/' creel.yaml";
+    let project = judged(&format!("{change}; {}", try_it("trust")), "");
+    let ran = project.run();
+    assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
+    assert!(refusal(&project).contains("may not decide what creel trusts"));
+    assert_eq!(project.creel(&["run", "--headless", "-s", "t"]).code, 2, "the user is asked about the change");
+    assert!(!project.root().join("pwned").exists());
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+fn an_agent_that_joins_the_process_group_of_creel_is_still_the_agent() {
+    if std::process::Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("skipped: no shell can join another process group, and python3 is not installed");
+        return;
+    }
+    let join = "import os,subprocess,time\ntime.sleep(0.3)\nos.setpgid(0, os.getpgid(os.getppid()))\n";
+    let call = format!("r = subprocess.run(['{CREEL}', 'pause', '-s', 's'], capture_output=True)\n");
+    let keep = "open('told','wb').write(r.stderr)\nopen('code','w').write(str(r.returncode)+'\\n')\n";
+    let run = "( env -i HOME=\"$HOME\" PATH=\"$PATH\" python3 join.py & ); until [ -e code ] || [ ! -e creel.yaml ]; do sleep 0.02; done";
+    let project = judged(run, "").file("join.py", &format!("{join}{call}{keep}"));
+    project.run();
+    assert!(refusal(&project).contains("the agent may not pause the session"));
+}
+
+#[test]
 fn a_hook_may_not_act_as_the_user_either() {
     let hooks = format!("hooks: {{ post_iteration: [{{ name: sly, command: {} }}] }}", json!(try_it("stop --now")));
     let config = format!("prompt: GOAL\nagents: {{ demo: {{ script: scenario.yaml }} }}\nmax_iterations: 1\n{hooks}\n");

@@ -607,6 +607,19 @@ fn a_loop_completes_its_task_only_after_a_judgement_that_says_complete() {
 }
 
 #[test]
+fn a_loop_over_the_whole_session_is_judged_by_the_hooks_of_the_config() {
+    let script =
+        Script::new().stop_hooks([StopHook::preset(Preset::Validation)]).rule("tests", &[false]).agent(&[WORKING]);
+    let (mut world, _) = with_a_task(script);
+    tool(&mut world, register("story", Preset::Promise));
+    tool(&mut world, start("story", 3));
+    let known = world.state.stop.loops[0].id.clone();
+    tool(&mut world, judge(&known, "<promise>COMPLETE</promise>"));
+    world.finish_check(0);
+    assert_eq!(decisions(&world).pop().expect("a decision").1, Action::Continue);
+}
+
+#[test]
 fn the_guards_watch_the_loops_of_the_agent_too() {
     let (mut world, id) = with_a_task(Script::new().rule("tests", &[false; 9]).agent(&[WORKING]));
     tool(&mut world, register(&id, Preset::Default));

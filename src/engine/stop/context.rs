@@ -92,7 +92,7 @@ impl State {
     ) -> Vec<(&'a StopHook, AgentContext)> {
         let context = |task: &str| self.agent_context(about, judging, task, now);
         let registered = self.stop.registered.iter();
-        if let Some(about) = about {
+        if let Some(about) = about.filter(|about| !self.is_about_the_session(about)) {
             let own = registered.filter(|known| known.task == about.task);
             return own.map(|known| (&known.hook, context(&known.task))).collect();
         }

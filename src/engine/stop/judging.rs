@@ -167,7 +167,8 @@ impl State {
     fn ask_hooks(&self, about: Option<&AgentLoop>, judging: &Judging, now: At) -> Step {
         let seats = self.seats(about, judging, now);
         // In a loop of its own the agent's hooks decide about the agent's task.
-        let weight = |hook: &StopHook| match about {
+        let of_a_task = about.filter(|about| !self.is_about_the_session(about));
+        let weight = |hook: &StopHook| match of_a_task {
             None if self.stop.registered.iter().any(|known| known.id == hook.name) => Weight::OnlyStricter,
             None | Some(_) => Weight::Decides,
         };

@@ -226,6 +226,12 @@ impl State {
         self.plan().agent_spec == AgentSpec::Outside
     }
 
+    /// Whether a loop is about the whole session, which creel judges: then the config's hooks decide, and those that the agent
+    /// registered can only be stricter.
+    pub(super) fn is_about_the_session(&self, about: &AgentLoop) -> bool {
+        about.task == self.name && !self.is_led_from_outside()
+    }
+
     fn open_loop(&self, id: &str) -> Result<&AgentLoop, String> {
         let Some(known) = self.agent_loop(id) else {
             return Err(format!("there is no iteration {id}; start one first, and use the id that it is given"));
