@@ -55,10 +55,13 @@ async fn on_forge(runner: &Runner, standing: &Standing) -> Result<OnForge, Halt>
     let url = runner.git(&["remote", "get-url", remote]).await?.answer().to_owned();
     // A pull request there could have checks that we do not see.
     let unseen = |why: &str| {
-        if url.contains("github") && !is_a_folder(&url) {
-            Err(Halt::failed(format!("{} is on GitHub, and {why}", named(remote))))
-        } else {
-            Ok(OnForge::NoForge)
+        let remote = named(remote);
+        match FORGES.into_iter().find(|forge| url.contains(forge) && !is_a_folder(&url)) {
+            Some(GITHUB) => Err(Halt::failed(format!("{remote} is on GitHub, and {why}"))),
+            Some(forge) => Err(Halt::failed(format!(
+                "{remote} is on a forge ({forge}) whose requests creel cannot see: submit first, then merge the request there"
+            ))),
+            None => Ok(OnForge::NoForge),
         }
     };
     if !runner.finds("gh") {
@@ -74,6 +77,12 @@ async fn on_forge(runner: &Runner, standing: &Standing) -> Result<OnForge, Halt>
         Asked::Failed(ran) => Err(forge::trouble("gh pr list", &ran)),
     }
 }
+
+/// What `gh` knows.
+const GITHUB: &str = "github";
+/// What the address of a remote on a forge contains. A forge under any other name is taken for a plain git server.
+const FORGES: [&str; 9] =
+    [GITHUB, "gitlab", "bitbucket", "codeberg", "gitea", "forgejo", "sr.ht", "dev.azure.com", "visualstudio.com"];
 
 /// Whether a remote is a folder of this machine.
 fn is_a_folder(url: &str) -> bool {

@@ -212,6 +212,17 @@ async fn without_gh_a_remote_on_github_is_not_pushed_to() {
 }
 
 #[tokio::test]
+async fn a_remote_on_another_forge_is_not_pushed_to() {
+    let mut repo = Repo::new();
+    repo.bare_path();
+    repo.commit("b.txt", "b\n", "add b");
+    repo.git(&["remote", "set-url", "origin", "git@gitlab.com:a/b.git"]);
+    let result = repo.run("merge_pr").await;
+    assert!(failure(&result).0.contains("a forge (gitlab)"), "{result:?}");
+    assert!(failure(&result).0.contains("submit first"), "{result:?}");
+}
+
+#[tokio::test]
 async fn a_gh_that_knows_another_host_only_does_not_hide_checks() {
     let repo = Repo::with_gh();
     let strange = "none of the git remotes configured for this repository point to a known GitHub host";
