@@ -14,7 +14,7 @@
 //! - Children that were there before creel (a shell started them, then replaced itself with creel) are not creel's.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     io,
     sync::{
         Mutex, MutexGuard, PoisonError, RwLock,
@@ -40,8 +40,8 @@ const REAP_EVERY: Duration = Duration::from_secs(1);
 /// The marks under which no process is started any more. Code that starts a process holds this for reading until the
 /// process is on the list.
 static CLOSED: RwLock<Vec<String>> = RwLock::new(Vec::new());
-/// The children that this process started: number, and start time where it is known.
-static STARTED: Mutex<BTreeSet<(i32, Option<u64>)>> = Mutex::new(BTreeSet::new());
+/// The children that this process started: number, start time where it is known, and the mark that creel gave them.
+static STARTED: Mutex<BTreeMap<(i32, Option<u64>), String>> = Mutex::new(BTreeMap::new());
 /// Whether every direct child that is not on the list is an orphan of the session.
 static ADOPTS: AtomicBool = AtomicBool::new(false);
 
@@ -53,11 +53,11 @@ pub struct ChildEntry {
 }
 
 impl ChildEntry {
-    fn add(child: &Child) -> io::Result<Self> {
+    fn add(child: &Child, mark: &str) -> io::Result<Self> {
         let pid = child.id().and_then(|id| i32::try_from(id).ok());
         let pid = pid.ok_or_else(|| io::Error::other("the process has no pid"))?;
         let start = ProcessTable::of_system().stat(pid).map(|stat| stat.start);
-        started().insert((pid, start));
+        started().insert((pid, start), mark.to_owned());
         Ok(Self { pid, start })
     }
 
@@ -73,7 +73,7 @@ impl Drop for ChildEntry {
     }
 }
 
-fn started() -> MutexGuard<'static, BTreeSet<(i32, Option<u64>)>> {
+fn started() -> MutexGuard<'static, BTreeMap<(i32, Option<u64>), String>> {
     STARTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -93,7 +93,7 @@ pub(super) fn start_with<T>(
         return Err(io::Error::other("creel is ending this session"));
     }
     let (child, more) = spawn()?;
-    let entry = ChildEntry::add(&child)?;
+    let entry = ChildEntry::add(&child, mark)?;
     Ok((child, entry, more))
 }
 
@@ -106,9 +106,15 @@ pub fn refuse_new(mark: &str) {
 /// be enough: it is not used again before the child was waited for.
 pub(super) fn is_started(pid: i32, start: Option<u64>) -> bool {
     match start {
-        Some(_) => started().contains(&(pid, start)),
+        Some(_) => started().contains_key(&(pid, start)),
         None => started().range((pid, None)..=(pid, Some(u64::MAX))).next().is_some(),
     }
+}
+
+/// The mark under which this process started that one, unless it has let go of it. Unlike the environment, nobody else
+/// can change it, and it is known before the child's program runs.
+pub(super) fn mark_of(stat: &ProcessStat) -> Option<String> {
+    started().get(&(stat.pid, Some(stat.start))).cloned()
 }
 
 /// Makes this process the parent of all orphans below it, where the system supports that. Call it before the first child.

@@ -32,11 +32,10 @@ fn of_process_in(table: ProcessTable, pid: i32, session: &str) -> Option<By> {
     if pid == us {
         return None;
     }
-    let mut child: Option<ProcessStat> = None;
-    let mut next = table.stat(pid);
+    let (mut child, mut next) = (None, table.stat(pid));
     while let Some(current) = next.filter(|current| current.pid > 1) {
         if current.pid == us {
-            return child.filter(|child| !is_editor(table, child)).map(|_| By::Agent);
+            return by_child(child?, session);
         }
         if let Some(by) = marks_of(table, current.pid).and_then(|marks| of_marks(&marks, session)) {
             return Some(by);
@@ -47,10 +46,13 @@ fn of_process_in(table: ProcessTable, pid: i32, session: &str) -> Option<By> {
     None
 }
 
-/// Whether it is an editor of the user's. Orphans of the session cannot look like one: creel has not started them.
-fn is_editor(table: ProcessTable, child: &ProcessStat) -> bool {
-    let of_editor = |marks: String| marks.split(' ').any(|mark| sweep::is_below(mark.as_bytes(), sweep::EDITOR));
-    children::is_started(child.pid, Some(child.start)) && marks_of(table, child.pid).is_some_and(of_editor)
+/// Whose a direct child of creel's is. Orphans of the session cannot look like an editor: creel has not started them.
+fn by_child(child: ProcessStat, session: &str) -> Option<By> {
+    match children::mark_of(&child) {
+        Some(mark) if sweep::is_below(mark.as_bytes(), sweep::EDITOR) => None,
+        Some(mark) => Some(of_marks(&mark, session).unwrap_or(By::Agent)),
+        None => Some(By::Agent),
+    }
 }
 
 fn marks_of(table: ProcessTable, pid: i32) -> Option<String> {
@@ -107,13 +109,26 @@ mod tests {
         }
         let mark = format!("{}/sheet", sweep::EDITOR);
         let mut command = tokio::process::Command::new("sleep");
-        command.arg("60").env(sweep::MARK, &mark).kill_on_drop(true);
+        command.arg("60").kill_on_drop(true);
         let (mut editor, entry) = children::start(&mark, || command.spawn()).expect("sleep is everywhere");
         let pid = editor.id().and_then(|id| i32::try_from(id).ok()).expect("a process number");
         assert_eq!(of_process(pid, "a session"), None);
         drop(entry);
-        assert_eq!(of_process(pid, "a session"), Some(By::Agent), "the mark alone makes no editor");
+        assert_eq!(of_process(pid, "a session"), Some(By::Agent), "creel no longer vouches for it");
         editor.kill().await.expect("it is ours");
+    }
+
+    #[tokio::test]
+    async fn a_hook_is_a_hook_before_its_program_runs_and_with_an_empty_environment() {
+        if ProcessTable::of_system() == ProcessTable::Absent {
+            return;
+        }
+        let mut command = tokio::process::Command::new("sleep");
+        command.arg("60").env_clear().kill_on_drop(true);
+        let (mut hook, _entry) = children::start("s1/run-3", || command.spawn()).expect("sleep is everywhere");
+        let pid = hook.id().and_then(|id| i32::try_from(id).ok()).expect("a process number");
+        assert_eq!(of_process(pid, "s1"), Some(By::Hook));
+        hook.kill().await.expect("it is ours");
     }
 
     #[test]
