@@ -14,6 +14,7 @@ pub mod client;
 mod connection;
 pub(super) mod ledger;
 pub mod message;
+mod peers;
 mod tail;
 pub mod talk;
 pub mod view;
@@ -29,11 +30,12 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{control::nats::link::Link, hooks::descent, journal::Folder, runtime::Runtime};
+use crate::{control::nats::link::Link, journal::Folder, runtime::Runtime};
 use address::{Address, Places};
 use connection::{IdleSince, Reach};
 use ledger::{Ledger, Pace};
 use message::Reply;
+use peers::Peers;
 
 /// How many clients there may be at once. When there are as many, the one that has been idle for longest has to leave.
 pub const MOST_CLIENTS: usize = 128;
@@ -142,6 +144,7 @@ impl Server {
 struct Clients {
     running: JoinSet<()>,
     seats: Vec<Seat>,
+    peers: Peers,
 }
 
 /// A client's connection, as the server sees it.
@@ -155,9 +158,7 @@ impl Clients {
     async fn welcome(&mut self, mut stream: UnixStream, reach: &Reach) {
         let peer = stream.peer_cred().ok();
         let ours = peer.is_some_and(|peer| peer.uid() == geteuid().as_raw());
-        // Asked at once, while the process is most likely still there.
-        let pid = peer.and_then(|peer| peer.pid()).filter(|pid| *pid > 0);
-        let process = pid.and_then(|pid| descent::of_process(pid, &reach.session));
+        let process = self.peers.of_process(peer.and_then(|peer| peer.pid()), &reach.session);
         let why = if !ours {
             "this session belongs to another user".to_owned()
         } else if self.has_room().await {

@@ -7,8 +7,7 @@
 //! The exception is an editor that the user opened from the screen, and what is below it: creel started that process
 //! itself, under a mark for editors.
 //!
-//! A process that is gone already is identified by the mark that it sent along: a screen may exit before the session
-//! has read its last key.
+//! Where the system has no list of processes, only the mark that a caller sends along tells.
 
 use super::{
     children, sweep,
@@ -22,17 +21,33 @@ pub fn of_marks(marks: &str, session: &str) -> Option<By> {
     own.next_back().map(|rest| if rest.starts_with("run-") { By::Hook } else { By::Agent })
 }
 
-/// Whose process this is; nothing, if it is not one of this session's, which this process runs.
-pub fn of_process(pid: i32, session: &str) -> Option<By> {
+/// How a process is related to the session that this process runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kin {
+    /// It belongs to the session: its agent, or a hook.
+    Session(By),
+    /// It does not, as far as the system tells.
+    Stranger,
+    /// It has ended, and nothing is known about it.
+    Gone,
+}
+
+/// Whose process this is.
+pub fn of_process(pid: i32, session: &str) -> Kin {
     of_process_in(ProcessTable::of_system(), pid, session)
 }
 
-fn of_process_in(table: ProcessTable, pid: i32, session: &str) -> Option<By> {
-    let us = sweep::own_pid();
-    if pid == us {
-        return None;
+fn of_process_in(table: ProcessTable, pid: i32, session: &str) -> Kin {
+    match table.stat(pid) {
+        _ if table == ProcessTable::Absent || pid == sweep::own_pid() => Kin::Stranger,
+        Some(stat) => own_process(table, stat, session).map_or(Kin::Stranger, Kin::Session),
+        None => Kin::Gone,
     }
-    let (mut child, mut next) = (None, table.stat(pid));
+}
+
+fn own_process(table: ProcessTable, process: ProcessStat, session: &str) -> Option<By> {
+    let us = sweep::own_pid();
+    let (mut child, mut next) = (None, Some(process));
     while let Some(current) = next.filter(|current| current.pid > 1) {
         if current.pid == us {
             return by_child(child?, session);
@@ -84,9 +99,11 @@ mod tests {
     #[test]
     fn the_process_itself_and_its_parent_are_no_part_of_the_session() {
         let us = sweep::own_pid();
-        assert_eq!(of_process(us, "a session without processes"), None);
+        assert_eq!(of_process(us, "a session without processes"), Kin::Stranger);
         let parent = ProcessTable::of_system().stat(us).map(|own| own.parent).filter(|parent| *parent > 1);
-        assert_eq!(parent.and_then(|parent| of_process(parent, "a session without processes")), None);
+        if let Some(parent) = parent {
+            assert_eq!(of_process(parent, "a session without processes"), Kin::Stranger);
+        }
     }
 
     #[test]
@@ -98,7 +115,8 @@ mod tests {
             let pid = i32::try_from(child.id()).expect("a process number");
             let by = of_process(pid, "a session without marks");
             child.kill().and_then(|()| child.wait()).expect("it is ours");
-            assert_eq!(by, Some(By::Agent));
+            assert_eq!(by, Kin::Session(By::Agent));
+            assert_eq!(of_process(pid, "a session without marks"), Kin::Gone);
         }
     }
 
@@ -112,9 +130,9 @@ mod tests {
         command.arg("60").kill_on_drop(true);
         let (mut editor, entry) = children::start(&mark, || command.spawn()).expect("sleep is everywhere");
         let pid = editor.id().and_then(|id| i32::try_from(id).ok()).expect("a process number");
-        assert_eq!(of_process(pid, "a session"), None);
+        assert_eq!(of_process(pid, "a session"), Kin::Stranger);
         drop(entry);
-        assert_eq!(of_process(pid, "a session"), Some(By::Agent), "creel no longer vouches for it");
+        assert_eq!(of_process(pid, "a session"), Kin::Session(By::Agent), "creel no longer vouches for it");
         editor.kill().await.expect("it is ours");
     }
 
@@ -127,12 +145,12 @@ mod tests {
         command.arg("60").env_clear().kill_on_drop(true);
         let (mut hook, _entry) = children::start("s1/run-3", || command.spawn()).expect("sleep is everywhere");
         let pid = hook.id().and_then(|id| i32::try_from(id).ok()).expect("a process number");
-        assert_eq!(of_process(pid, "s1"), Some(By::Hook));
+        assert_eq!(of_process(pid, "s1"), Kin::Session(By::Hook));
         hook.kill().await.expect("it is ours");
     }
 
     #[test]
     fn without_a_list_of_processes_nothing_is_guessed() {
-        assert_eq!(of_process_in(ProcessTable::Absent, 1, "a session"), None);
+        assert_eq!(of_process_in(ProcessTable::Absent, 1, "a session"), Kin::Stranger);
     }
 }
