@@ -21,6 +21,7 @@ use crate::engine::{
         template::{self, Placeholder, offered, placeholders},
     },
     policy::{BuiltinCall, BuiltinOptions, HookAction, HookSpec, MERGE, OnFailure},
+    session::tamper::PROTECT,
     time::Span,
 };
 
@@ -284,6 +285,11 @@ fn within(report: &Report, command: &str, placeholder: &Placeholder, value: Stre
 fn in_order(report: &mut Report, point: Point, found: Vec<Placed>) -> Vec<Placed> {
     let mut kept: Vec<Placed> = Vec::new();
     for Placed { spec, at } in found {
+        if point == Point::Stop && spec.name == PROTECT {
+            let message = format!("creel's own check of the paths under `protect:` is called {}", quoted(PROTECT));
+            report.error_hint(at, message, "give this hook another `name`".to_owned());
+            continue;
+        }
         match kept.iter().find(|other| other.spec.name == spec.name) {
             Some(same) if same.spec == spec => {
                 report.warning(at, format!("{} is there twice at `{point}`, and runs once", quoted(&spec.name)));

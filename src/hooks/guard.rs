@@ -10,6 +10,7 @@
 //! - What creel itself, other sessions of the project and other verbs of creel write is not watched.
 
 mod git;
+mod prints;
 mod protected;
 
 use std::{
@@ -17,11 +18,12 @@ use std::{
     fs::{self, Metadata},
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use git::GitFolders;
-pub use protected::{Fingerprints, ProtectedLook};
+use prints::Print;
+pub use prints::Prints;
+pub use protected::ProtectedLook;
 
 /// creel's own folder in a project.
 const CREEL: &str = ".creel";
@@ -114,24 +116,34 @@ impl PathGuard {
         self.session_dir.join("journal.jsonl")
     }
 
-    /// The watched files as they are now. What did not change since `before` is not read again.
-    pub fn look(&self, before: Option<&WatchedFiles>) -> WatchedFiles {
-        let mut files = BTreeMap::new();
-        let git = self.git.as_ref().map(GitFolders::watched).unwrap_or_default();
-        for path in self.config.iter().cloned().chain(git) {
-            let known = before.and_then(|before| before.0.get(&path));
-            files.insert(path.clone(), WatchedFile::look(&path, known));
-        }
-        WatchedFiles(files)
+    /// Where the session's folder keeps what a turn began with.
+    pub fn baseline_file(&self) -> PathBuf {
+        self.session_dir.join("baseline.json")
     }
 
-    /// The watched files that changed between two looks, as the user knows them.
-    pub fn changed(&self, before: &WatchedFiles, after: &WatchedFiles) -> Vec<String> {
-        let names = before.0.keys().chain(after.0.keys().filter(|path| !before.0.contains_key(*path)));
-        let changed = names.filter(|path| before.content(path) != after.content(path));
-        let mut told: Vec<String> = changed.map(|path| self.name(path)).collect();
-        told.sort();
-        told
+    /// The watched files as they are now. A file that did not change since the last look is not read again.
+    pub fn look(&self, cache: &mut LookCache) -> Prints {
+        let git = self.git.as_ref().map(GitFolders::watched).unwrap_or_default();
+        let files = self.config.iter().cloned().chain(git);
+        let mut seen = BTreeMap::new();
+        for path in files {
+            // Followed: where a link leads to is part of what the file says.
+            let Ok(meta) = fs::metadata(&path) else { continue };
+            let stamp = WatchStamp::of(&meta);
+            // Of the mode, only whether the file can be run counts.
+            let print = cache.known(&path, stamp).unwrap_or_else(|| {
+                Print::new(&content_of(&path, &meta), if meta.mode() & 0o111 == 0 { 0 } else { 0o111 })
+            });
+            seen.insert(path, (stamp, print));
+        }
+        *cache = LookCache(seen);
+        Prints(cache.0.iter().map(|(path, (_, print))| (self.name(path), print.clone())).collect())
+    }
+
+    /// Those of the watched files that no question about trust covers: git's, but not the config.
+    pub fn without_config(&self, watched: &Prints) -> Prints {
+        let config: Vec<String> = self.config.iter().map(|path| self.name(path)).collect();
+        watched.only(|name| !config.iter().any(|config| config == name))
     }
 
     fn name(&self, path: &Path) -> String {
@@ -139,20 +151,14 @@ impl PathGuard {
     }
 }
 
-/// What the watched files looked like at a moment.
-#[derive(Debug, Clone, Default)]
-pub struct WatchedFiles(BTreeMap<PathBuf, WatchedFile>);
+/// What the last look found, which saves reading.
+#[derive(Debug, Default)]
+pub struct LookCache(BTreeMap<PathBuf, (WatchStamp, Print)>);
 
-impl WatchedFiles {
-    fn content(&self, path: &Path) -> Option<(&[u8], bool)> {
-        self.0.get(path).and_then(WatchedFile::content)
+impl LookCache {
+    fn known(&self, path: &Path, stamp: WatchStamp) -> Option<Print> {
+        self.0.get(path).filter(|(seen, _)| *seen == stamp).map(|(_, print)| print.clone())
     }
-}
-
-#[derive(Debug, Clone)]
-enum WatchedFile {
-    Missing,
-    Present { stamp: WatchStamp, content: Arc<[u8]> },
 }
 
 /// Metadata that changes with every change of a file, whatever a program does to its times.
@@ -173,28 +179,6 @@ impl WatchStamp {
             mode: meta.mode(),
             modified: (meta.mtime(), meta.mtime_nsec()),
             changed: (meta.ctime(), meta.ctime_nsec()),
-        }
-    }
-}
-
-impl WatchedFile {
-    fn look(path: &Path, known: Option<&Self>) -> Self {
-        // Followed: where a link leads to is part of what the file says.
-        let Ok(meta) = fs::metadata(path) else { return Self::Missing };
-        let stamp = WatchStamp::of(&meta);
-        if let Some(Self::Present { stamp: seen, .. }) = known
-            && *seen == stamp
-        {
-            return known.cloned().unwrap_or(Self::Missing);
-        }
-        Self::Present { stamp, content: content_of(path, &meta).into() }
-    }
-
-    /// What counts of a file: its content, and whether it can be run.
-    fn content(&self) -> Option<(&[u8], bool)> {
-        match self {
-            Self::Missing => None,
-            Self::Present { stamp, content } => Some((content, stamp.mode & 0o111 != 0)),
         }
     }
 }
@@ -282,10 +266,11 @@ mod tests {
         });
         let main = root.parent().expect("a parent").join("main/.git");
         assert_eq!(guard.refuses(&main.join("hooks/pre-commit")), Some(GuardedPath::Git));
-        let before = guard.look(None);
+        let mut cache = LookCache::default();
+        let before = guard.look(&mut cache);
         fs::write(main.join("hooks/pre-commit"), "#!/bin/sh\n").expect("a file");
         fs::write(main.join("config"), "[core]\n\thooksPath = /tmp\n").expect("a file");
-        let changed = guard.changed(&before, &guard.look(Some(&before)));
+        let changed = guard.look(&mut cache).changed_since(&before);
         assert!(changed.iter().any(|name| name.ends_with("hooks/pre-commit")), "{changed:?}");
         assert!(changed.iter().any(|name| name.ends_with(".git/config")), "{changed:?}");
     }
@@ -293,7 +278,8 @@ mod tests {
     #[test]
     fn only_changes_of_watched_files_are_told() {
         let Scene { root, guard, .. } = &scene(repository);
-        let before = guard.look(None);
+        let mut cache = LookCache::default();
+        let before = guard.look(&mut cache);
         fs::create_dir_all(root.join(".creel/sessions/other")).expect("a folder");
         fs::write(root.join(".creel/sessions/other/journal.jsonl"), "{}\n").expect("a file");
         fs::write(root.join(".git/index"), "x").expect("a file");
@@ -302,15 +288,15 @@ mod tests {
         fs::write(root.join("creel.yaml"), "version: 1\n").expect("a file");
         let upstream = "[core]\n\tbare = false\n[branch \"work\"]\n\tremote = origin\n\tmerge = refs/heads/work\n";
         fs::write(root.join(".git/config"), upstream).expect("a file");
-        assert_eq!(guard.changed(&before, &guard.look(Some(&before))), Vec::<String>::new());
+        assert_eq!(guard.look(&mut cache).changed_since(&before), Vec::<String>::new());
         fs::write(root.join("creel.yaml"), "version: 2\n").expect("a file");
         fs::write(root.join(".git/hooks/pre-push"), "exit 0\n").expect("a file");
         let pushes_elsewhere = "[core]\n\tbare = false\n[branch \"work\"]\n\tremote = /tmp/elsewhere\n";
         fs::write(root.join(".git/config"), pushes_elsewhere).expect("a file");
-        let changed = guard.changed(&before, &guard.look(Some(&before)));
+        let changed = guard.look(&mut cache).changed_since(&before);
         assert_eq!(changed, [".git/config", ".git/hooks/pre-push", "creel.yaml"]);
         fs::remove_file(root.join("creel.yaml")).expect("removed");
         symlink("src.rs", root.join("creel.yaml")).expect("a link");
-        assert!(guard.changed(&before, &guard.look(Some(&before))).contains(&"creel.yaml".to_owned()));
+        assert!(guard.look(&mut cache).changed_since(&before).contains(&"creel.yaml".to_owned()));
     }
 }

@@ -2,12 +2,17 @@
 //!
 //! # Invariants
 //! - A look never blocks the session's loop: it happens in the agent's own task.
+//! - What a turn began with is in the session's folder before the prompt is sent. So a kill in the middle of a turn does
+//!   not hide what that turn changed. The config is not kept there: creel asks the user to trust a changed config.
 
-use std::sync::Arc;
+use std::{io::Read as _, sync::Arc};
+
+use serde::{Deserialize, Serialize};
 
 use crate::{
     engine::{conversation::ForbiddenChanges, session::tamper::ProtectBaseline},
-    hooks::guard::{Fingerprints, PathGuard, ProtectedLook, WatchedFiles},
+    hooks::guard::{LookCache, PathGuard, Prints, ProtectedLook},
+    journal::open,
 };
 
 /// What creel says when it cannot watch the protected paths.
@@ -17,14 +22,32 @@ pub(super) const TOO_MANY: &str = "creel cannot watch the paths under `protect:`
 /// The files of one agent.
 pub(super) struct TurnWatch {
     guard: Arc<PathGuard>,
-    /// Whether protected paths count in the turns of this agent.
-    protects: bool,
-    watched: WatchedFiles,
+    whose: WhoseTurns,
+    /// How the watched files were before the turn.
+    watched: Option<Prints>,
     /// What the protected paths are compared with.
-    baseline: Option<Fingerprints>,
-    /// The last look, which saves reading.
-    seen: Option<Fingerprints>,
+    protected: Option<Prints>,
+    /// What the session's folder has.
+    kept: Option<KeptBaseline>,
+    watched_cache: LookCache,
+    protected_cache: LookCache,
     given_up: GivenUp,
+}
+
+/// What a turn began with, in the session's folder.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct KeptBaseline {
+    git: Prints,
+    protected: Option<Prints>,
+}
+
+/// Whose turns are watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WhoseTurns {
+    /// The session's own agent.
+    Worker,
+    /// An agent that reviews. Protected paths do not count in its turns.
+    Reviewer,
 }
 
 /// Whether creel has given up on the protected paths, and said so.
@@ -38,35 +61,73 @@ enum GivenUp {
 impl TurnWatch {
     /// For the session's own agent.
     pub(super) fn new(guard: Arc<PathGuard>) -> Self {
-        let protects = !guard.protect().is_empty();
-        let (watched, given_up) = (WatchedFiles::default(), GivenUp::No);
-        Self { guard, protects, watched, baseline: None, seen: None, given_up }
+        Self::of(guard, WhoseTurns::Worker)
     }
 
     /// For an agent that reviews.
     pub(super) fn of_reviewer(guard: Arc<PathGuard>) -> Self {
-        Self { protects: false, ..Self::new(guard) }
+        Self::of(guard, WhoseTurns::Reviewer)
+    }
+
+    fn of(guard: Arc<PathGuard>, whose: WhoseTurns) -> Self {
+        let (watched_cache, protected_cache) = (LookCache::default(), LookCache::default());
+        let given_up = GivenUp::No;
+        Self { guard, whose, watched: None, protected: None, kept: None, watched_cache, protected_cache, given_up }
     }
 
     /// Before the prompt is sent.
     pub(super) async fn begin(&mut self, baseline: ProtectBaseline) {
-        self.watched = self.guard.look(Some(&self.watched));
-        if baseline == ProtectBaseline::New || self.baseline.is_none() {
-            self.baseline = self.look_at_protected().await;
-        }
+        let mut watched = self.guard.look(&mut self.watched_cache);
+        let before = match baseline {
+            ProtectBaseline::New => None,
+            ProtectBaseline::Kept if self.watched.is_some() => self.protected.take(),
+            // This process has seen no turn yet: an earlier one began it.
+            ProtectBaseline::Kept => self.recall().and_then(|kept| {
+                watched.put_back(&self.guard.without_config(&watched), &kept.git);
+                kept.protected
+            }),
+        };
+        self.protected = match before {
+            None => self.look_at_protected().await,
+            before => before,
+        };
+        self.keep(&watched);
+        self.watched = Some(watched);
     }
 
     /// After the turn.
     pub(super) async fn end(&mut self) -> ForbiddenChanges {
-        let now = self.guard.look(Some(&self.watched));
-        let tampered = self.guard.changed(&self.watched, &now);
-        self.watched = now;
+        let now = self.guard.look(&mut self.watched_cache);
+        let tampered = self.watched.as_ref().map(|before| now.changed_since(before)).unwrap_or_default();
+        self.watched = Some(now);
         let after = self.look_at_protected().await;
-        let protected = match (&self.baseline, &after) {
+        let protected = match (&self.protected, &after) {
             (Some(before), Some(after)) => after.changed_since(before),
             (None, _) | (_, None) => Vec::new(),
         };
         ForbiddenChanges { tampered, protected }
+    }
+
+    fn recall(&self) -> Option<KeptBaseline> {
+        let mut text = String::new();
+        open::to_read(&self.guard.baseline_file()).ok()?.read_to_string(&mut text).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    /// Writes what the turn begins with, unless the session's folder has it already.
+    fn keep(&mut self, watched: &Prints) {
+        if self.whose == WhoseTurns::Reviewer {
+            return;
+        }
+        let kept = KeptBaseline { git: self.guard.without_config(watched), protected: self.protected.clone() };
+        if self.kept.as_ref() == Some(&kept) {
+            return;
+        }
+        let written = serde_json::to_string(&kept).map_err(std::io::Error::other);
+        if let Err(error) = written.and_then(|text| open::replace(&self.guard.baseline_file(), &text)) {
+            tracing::warn!("what the turn began with cannot be kept: {error}");
+        }
+        self.kept = Some(kept);
     }
 
     /// What the user should know once.
@@ -77,16 +138,17 @@ impl TurnWatch {
         })
     }
 
-    async fn look_at_protected(&mut self) -> Option<Fingerprints> {
-        if !self.protects || self.given_up != GivenUp::No {
+    async fn look_at_protected(&mut self) -> Option<Prints> {
+        let has_patterns = !self.guard.protect().is_empty();
+        if !has_patterns || self.whose == WhoseTurns::Reviewer || self.given_up != GivenUp::No {
             return None;
         }
-        let (guard, before) = (self.guard.clone(), self.seen.take());
-        let look = tokio::task::spawn_blocking(move || guard.look_at_protected(before.as_ref())).await;
+        let (guard, cache) = (self.guard.clone(), std::mem::take(&mut self.protected_cache));
+        let look = tokio::task::spawn_blocking(move || guard.look_at_protected(&cache)).await;
         match look {
             Ok(ProtectedLook::Seen(found)) => {
-                self.seen = Some(found.clone());
-                Some(found)
+                self.protected_cache = found;
+                Some(self.protected_cache.prints())
             }
             Ok(ProtectedLook::TooMany) | Err(_) => {
                 self.given_up = GivenUp::Unsaid;

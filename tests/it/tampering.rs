@@ -17,7 +17,9 @@ use serde_json::{Value, json};
 
 use crate::support::{
     acp_agent,
-    project::{Project, Ran, lines},
+    mcp::Raw,
+    nats::NatsServer,
+    project::{Project, Ran, lines, until},
     world::{Answer, Script, World},
 };
 
@@ -302,4 +304,62 @@ fn the_plan_shows_what_is_protected_and_a_pattern_that_fits_nothing_is_a_mistake
     let ran = wrong.creel(&["check"]);
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("outside of the project") && ran.err.contains("tests/**"), "{}", ran.err);
+}
+
+/// An agent that does this in its first turn, and then waits; creel is killed meanwhile, and the session is resumed.
+fn killed_in_its_first_turn(rest: &str, work: &str) -> (Project, Ran) {
+    let wait = format!("{work}; touch changed; until [ -e go ]; do sleep 0.02; done");
+    let project = scripted(rest, &json!([{ "run": wait, "say": "half" }, { "say": DONE }, { "say": DONE }]));
+    git(&project, &["init", "-q"]);
+    fs::create_dir(project.root().join("tests")).expect("a folder");
+    fs::write(project.root().join("tests/a.rs"), "assert").expect("a file");
+    let session = project.start();
+    until("the agent changed it", || project.root().join("changed").exists());
+    session.kill();
+    fs::write(project.root().join("go"), "").expect("a file");
+    // The config is the user's to change while nothing runs.
+    let config = project.read("creel.yaml");
+    fs::write(project.root().join("creel.yaml"), format!("# more\n{config}")).expect("a file");
+    let ran = project.creel(&["resume", "s"]);
+    (project, ran)
+}
+
+#[test]
+fn a_kill_in_the_turn_does_not_hide_what_the_turn_changed() {
+    let work = "echo > tests/a.rs";
+    let (project, ran) = killed_in_its_first_turn("protect: ['tests/**']\nmax_hook_retries: 1", work);
+    let feedback = project.kind("prompt_sent").into_iter().filter(|prompt| prompt["reason"] == "feedback");
+    let texts: Vec<Value> = feedback.map(|prompt| prompt["text"].clone()).collect();
+    assert!(texts[0].as_str().expect("a text").contains("- tests/a.rs"), "{texts:?} {}{}", ran.out, ran.err);
+
+    let hook = "echo 'exit 0' > .git/hooks/pre-commit";
+    let (project, ran) = killed_in_its_first_turn("", hook);
+    is_held(&project, &ran, ".git/hooks/pre-commit");
+}
+
+#[test]
+fn after_a_kill_what_did_not_change_raises_no_alarm() {
+    let (project, ran) = killed_in_its_first_turn("protect: ['tests/**']", "echo > src.rs");
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(gates(&project.records()), []);
+}
+
+#[test]
+fn the_gate_is_seen_and_answered_over_nats_and_seen_over_mcp() {
+    let server = NatsServer::start();
+    let more = format!("nats: {{ url: '{}' }}", server.url());
+    let project = scripted(&more, &json!([{ "run": "echo '# more' >> creel.yaml", "say": DONE }]));
+    let ran = project.creel(&["run", "--detach", "--trust", "-s", "s"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    until("the gate is open", || !project.kind("gate_opened").is_empty());
+    let ask = |line: &str| server.ask("creel.commands.s", line);
+    let gate = ask(r#"{"v":1,"do":"status"}"#)["status"]["gate"].clone();
+    assert_eq!((&gate["about"], &gate["choices"]), (&json!("tampered"), &json!(["ignore", "send", "abort"])));
+    let seen = Raw::greeted(&project).does("session_status", &json!({}))["gate"].clone();
+    assert_eq!((&seen["about"], &seen["reason"]), (&json!("tampered"), &gate["reason"]));
+    assert!(seen["reason"].as_str().is_some_and(|reason| reason.ends_with("creel.yaml")), "{seen}");
+    assert_eq!(ask(r#"{"v":1,"do":"gate_answer","gate":1,"choice":"ignore"}"#)["ok"], true);
+    until("it is over", || project.outcome().is_some());
+    assert_eq!(project.outcome().as_deref(), Some("complete"));
+    assert_eq!(project.kind("gate_answered")[0]["by"], "nats");
 }

@@ -598,3 +598,12 @@ fn a_command_that_opens_pull_requests_names_what_it_is_told() {
           |                                          ^^^^^^^^^ did you mean `{{title}}`?"#]]
     .assert_eq(&said("submit: { pr_command: 'forge new --title {{titel}} < {{body_file}}' }\n"));
 }
+
+#[test]
+fn a_stop_hook_cannot_take_the_name_of_creels_own_check() {
+    expect_test::expect![[r#"
+        creel.yaml:1:25: creel's own check of the paths under `protect:` is called `protect`
+        1 | hooks: { stop: [{ name: protect, command: c }] }
+          |                         ^^^^^^^ give this hook another `name`"#]]
+    .assert_eq(&said("hooks: { stop: [{ name: protect, command: c }] }\n"));
+}

@@ -69,6 +69,7 @@ impl State {
             Event::PendingEdited { item, text, .. } => self.pending.edit(*item, text),
             Event::PromptSent(prompt) => {
                 self.account.turn_began = at;
+                self.unseen_changes(prompt);
                 self.prompt_sent(prompt);
             }
             Event::AgentSaid { text, .. } => self.turns.hear(text),

@@ -13,6 +13,7 @@ use super::{GateAbout, Phase, State, gate::About, gate::Choice, turn::Due};
 use crate::engine::{
     Step,
     conversation::ForbiddenChanges,
+    event::PromptSent,
     hooks::{
         dispatch::{Dispatch, Feedback},
         point::Point,
@@ -34,6 +35,8 @@ pub struct UnsettledChanges {
     pub protected: Vec<String>,
     /// Whether no stop hook will judge the turn that changed the protected paths.
     unjudged: bool,
+    /// Whether a turn of the session's own agent began whose end nobody has seen: it runs, or it was cut off.
+    unseen: bool,
 }
 
 /// What the protected paths are compared with after a turn.
@@ -41,11 +44,16 @@ pub struct UnsettledChanges {
 pub enum ProtectBaseline {
     /// With how they are when the prompt is sent.
     New,
-    /// With how they were before the change that is not settled yet.
+    /// With how they were before the change that is not settled yet, or before the turn that was cut off.
     Kept,
 }
 
 impl State {
+    /// A turn begins.
+    pub(super) fn unseen_changes(&mut self, prompt: &PromptSent) {
+        self.unsettled.unseen |= prompt.agent.is_none();
+    }
+
     /// What a turn left behind. A reviewer's turn says nothing about the protected paths.
     pub(super) fn forbidden_changes(&mut self, found: &ForbiddenChanges) {
         let reviews = self.gatekeeper_works();
@@ -55,6 +63,7 @@ impl State {
             }
         }
         if !reviews {
+            self.unsettled.unseen = false;
             self.unsettled.protected.clone_from(&found.protected);
             // Stop hooks judge the turns of an iteration; those of a pipeline and of the final delivery have no other check.
             self.unsettled.unjudged = self.ending.is_some() || self.pipelines.is_open();
@@ -62,7 +71,8 @@ impl State {
     }
 
     pub(super) fn protect_baseline(&self) -> ProtectBaseline {
-        if self.unsettled.protected.is_empty() { ProtectBaseline::New } else { ProtectBaseline::Kept }
+        let settled = self.unsettled.protected.is_empty() && !self.unsettled.unseen;
+        if settled { ProtectBaseline::New } else { ProtectBaseline::Kept }
     }
 
     /// The gate for changes that nothing else judges.

@@ -4,16 +4,14 @@
 //! whose metadata did not change is not read again.
 
 use std::{
-    collections::BTreeMap,
     fs,
-    hash::{BuildHasher as _, RandomState},
     io::Read as _,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    sync::LazyLock,
     time::{Duration, Instant},
 };
 
-use super::{PathGuard, WatchStamp};
+use super::{LookCache, PathGuard, Print, Prints, WatchStamp};
 
 /// How many entries are looked at.
 const ENTRIES: usize = 50_000;
@@ -23,26 +21,19 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const READ_MAX: u64 = 8 << 20;
 /// Folders that are only looked into if a pattern names them.
 const PASSED_OVER: [&str; 5] = [".creel", ".git", "target", "node_modules", ".venv"];
-/// Drawn anew by each process, so that an agent cannot prepare two contents that look the same.
-static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(|| [RandomState::new(), RandomState::new()]);
-
-/// The protected files at a moment.
-#[derive(Debug, Clone, Default)]
-pub struct Fingerprints(BTreeMap<PathBuf, (WatchStamp, [u64; 2])>);
-
 /// What a look at the protected files found.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub enum ProtectedLook {
     /// All of them.
-    Seen(Fingerprints),
+    Seen(LookCache),
     /// There are too many, or the disk is too slow.
     TooMany,
 }
 
 impl PathGuard {
-    /// The protected files as they are now; nothing, if there are no patterns.
-    pub fn look_at_protected(&self, before: Option<&Fingerprints>) -> ProtectedLook {
-        let mut found = Fingerprints::default();
+    /// The protected files as they are now; nothing, if there are no patterns. `cache` is the last look.
+    pub fn look_at_protected(&self, cache: &LookCache) -> ProtectedLook {
+        let mut found = LookCache::default();
         let mut entries = 0;
         let deadline = Instant::now() + PATIENCE;
         let mut folders: Vec<PathBuf> = self.protect.iter().map(|pattern| literal_start(pattern)).collect();
@@ -53,7 +44,7 @@ impl PathGuard {
             // A link that a pattern names is followed; one inside of a folder is a file like any other.
             let Ok(meta) = fs::metadata(&place).or_else(|_| place.symlink_metadata()) else { continue };
             if !meta.is_dir() {
-                self.take_in(&folder, before, &mut found);
+                self.take_in(&folder, cache, &mut found);
                 continue;
             }
             for entry in fs::read_dir(&place).into_iter().flatten().flatten() {
@@ -64,7 +55,7 @@ impl PathGuard {
                 let path = folder.join(entry.file_name());
                 let is_folder = entry.file_type().is_ok_and(|sort| sort.is_dir());
                 if !is_folder {
-                    self.take_in(&path, before, &mut found);
+                    self.take_in(&path, cache, &mut found);
                 } else if !PASSED_OVER.iter().any(|name| entry.file_name() == *name) {
                     folders.push(path);
                 }
@@ -73,32 +64,27 @@ impl PathGuard {
         ProtectedLook::Seen(found)
     }
 
-    fn take_in(&self, path: &Path, before: Option<&Fingerprints>, found: &mut Fingerprints) {
+    fn take_in(&self, path: &Path, cache: &LookCache, found: &mut LookCache) {
         if self.protects(&path.to_string_lossy()).is_none() || found.0.contains_key(path) {
             return;
         }
         let place = self.root.join(path);
         let Ok(meta) = place.symlink_metadata() else { return };
         let stamp = WatchStamp::of(&meta);
-        let known = before.and_then(|before| before.0.get(path)).filter(|(seen, _)| *seen == stamp);
-        let print = known.map_or_else(|| fingerprint(&place, &meta), |(_, print)| *print);
+        let print = cache.known(path, stamp).unwrap_or_else(|| print_of(&place, &meta));
         found.0.insert(path.to_owned(), (stamp, print));
     }
 }
 
-impl Fingerprints {
-    /// The files that were created, deleted or changed since an earlier look.
-    pub fn changed_since(&self, before: &Self) -> Vec<String> {
-        let print = |files: &Self, path: &PathBuf| files.0.get(path).map(|(stamp, print)| (stamp.mode, *print));
-        let new = self.0.keys().filter(|path| !before.0.contains_key(*path));
-        let changed = before.0.keys().chain(new).filter(|path| print(self, path) != print(before, path));
-        let mut names: Vec<String> = changed.map(|path| path.to_string_lossy().into_owned()).collect();
-        names.sort();
-        names
+impl LookCache {
+    /// What it found.
+    pub fn prints(&self) -> Prints {
+        let name = |path: &PathBuf| path.to_string_lossy().into_owned();
+        Prints(self.0.iter().map(|(path, (_, print))| (name(path), print.clone())).collect())
     }
 }
 
-fn fingerprint(path: &Path, meta: &fs::Metadata) -> [u64; 2] {
+fn print_of(path: &Path, meta: &fs::Metadata) -> Print {
     let mut content = Vec::new();
     if meta.is_symlink() {
         let target = fs::read_link(path).unwrap_or_default();
@@ -109,7 +95,7 @@ fn fingerprint(path: &Path, meta: &fs::Metadata) -> [u64; 2] {
     } else {
         content = format!("{:?}", WatchStamp::of(meta)).into_bytes();
     }
-    [KEYS[0].hash_one(&content), KEYS[1].hash_one(&content)]
+    Print::new(&content, meta.mode())
 }
 
 /// The folders of a pattern before its first wildcard, or the whole of a pattern without one.
@@ -124,11 +110,12 @@ fn literal_start(pattern: &str) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn seen(guard: &PathGuard, before: Option<&Fingerprints>) -> Fingerprints {
-        match guard.look_at_protected(before) {
-            ProtectedLook::Seen(found) => found,
+    fn seen(guard: &PathGuard, cache: &mut LookCache) -> Prints {
+        match guard.look_at_protected(cache) {
+            ProtectedLook::Seen(found) => *cache = found,
             ProtectedLook::TooMany => panic!("too many"),
         }
+        cache.prints()
     }
 
     #[test]
@@ -144,21 +131,22 @@ mod tests {
         }
         let protect = ["tests/**", ".env", "**/*.snap"].map(str::to_owned);
         let guard = PathGuard::new(folder.path(), &folder.path().join("session"), &[], &protect);
-        let before = seen(&guard, None);
+        let mut cache = LookCache::default();
+        let before = seen(&guard, &mut cache);
         write("src/main.rs", "two");
         write("tests/a.rs", "one");
-        assert_eq!(seen(&guard, Some(&before)).changed_since(&before), Vec::<String>::new());
+        assert_eq!(seen(&guard, &mut cache).changed_since(&before), Vec::<String>::new());
         write("tests/new.rs", "new");
         write("tests/a.rs", "two");
         write(".env", "two");
         fs::remove_file(folder.path().join("tests/deep/b.rs")).expect("removed");
-        let after = seen(&guard, Some(&before));
+        let after = seen(&guard, &mut cache);
         assert_eq!(after.changed_since(&before), [".env", "tests/a.rs", "tests/deep/b.rs", "tests/new.rs"]);
         write("tests/a.rs", "one");
         write(".env", "one");
         write("tests/deep/b.rs", "one");
         fs::remove_file(folder.path().join("tests/new.rs")).expect("removed");
-        assert_eq!(seen(&guard, Some(&after)).changed_since(&before), Vec::<String>::new());
+        assert_eq!(seen(&guard, &mut cache).changed_since(&before), Vec::<String>::new());
     }
 
     #[test]

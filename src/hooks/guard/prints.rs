@@ -1,0 +1,56 @@
+//! What files contained at a moment, short enough to keep.
+//!
+//! Owns the comparison of two moments, and the form in a session's folder. Does not choose the files: see
+//! [`super::PathGuard`].
+//!
+//! The content stands as a SHA-256 digest: an agent cannot prepare two contents that look the same.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+/// One file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Print {
+    digest: String,
+    /// As much of the file's mode as counts.
+    mode: u32,
+}
+
+impl Print {
+    pub(super) fn new(content: &[u8], mode: u32) -> Self {
+        let mut digest = String::new();
+        for byte in Sha256::digest(content) {
+            let _ = write!(digest, "{byte:02x}");
+        }
+        Self { digest, mode }
+    }
+}
+
+/// Files by the names that users know them by. A file that is not there is not in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Prints(pub(super) BTreeMap<String, Print>);
+
+impl Prints {
+    /// The files that were created, deleted or changed since an earlier look.
+    pub fn changed_since(&self, before: &Self) -> Vec<String> {
+        let new = self.0.keys().filter(|name| !before.0.contains_key(*name));
+        let changed = before.0.keys().chain(new).filter(|name| self.0.get(*name) != before.0.get(*name));
+        let mut names: Vec<String> = changed.cloned().collect();
+        names.sort();
+        names
+    }
+
+    /// Replaces what is known about these files by what was known about them earlier.
+    pub fn put_back(&mut self, these: &Self, earlier: &Self) {
+        self.0.retain(|name, _| !these.0.contains_key(name));
+        self.0.extend(earlier.0.clone());
+    }
+
+    /// Only the files for which this holds.
+    pub fn only(&self, keep: impl Fn(&str) -> bool) -> Self {
+        Self(self.0.iter().filter(|(name, _)| keep(name)).map(|(name, print)| (name.clone(), print.clone())).collect())
+    }
+}
