@@ -154,12 +154,16 @@ pub(crate) fn hear_all_signals() {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0");
         let mask = u64::from_str_radix(mask.trim(), 16).expect("a mask of signals");
-        let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let _inside = tokio.enter();
-        let all = [Signal::INT, Signal::QUIT, Signal::HUP, Signal::TERM, Signal::TSTP, Signal::TTIN, Signal::TTOU];
-        for raw in all.map(Signal::as_raw).into_iter().filter(|raw| mask & (1 << (raw - 1)) != 0) {
-            drop(signal(SignalKind::from_raw(raw)).expect("a handler"));
-        }
+        // In a thread of its own: a test that is asynchronous itself must not drop a runtime.
+        let handlers = std::thread::spawn(move || {
+            let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            let _inside = tokio.enter();
+            let all = [Signal::INT, Signal::QUIT, Signal::HUP, Signal::TERM, Signal::TSTP, Signal::TTIN, Signal::TTOU];
+            for raw in all.map(Signal::as_raw).into_iter().filter(|raw| mask & (1 << (raw - 1)) != 0) {
+                drop(signal(SignalKind::from_raw(raw)).expect("a handler"));
+            }
+        });
+        handlers.join().expect("handlers");
     });
 }
 
