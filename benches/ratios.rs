@@ -35,7 +35,8 @@ use creel::{
         ids::TurnId,
         input::Input,
         policy::{
-            AgentSpec, Budget, Context, GatePolicies, HookAction, HookSpec, OnLimit, Plan, Preset, StopHook, StopPlan,
+            AgentSpec, Budget, Context, GatePolicies, HookAction, HookSpec, Instructions, OnLimit, Plan, Preset,
+            Settled, StopHook, StopPlan,
         },
         time::{At, Span},
     },
@@ -303,6 +304,7 @@ fn began(plan: Plan, id: String, cwd: &Path) -> SessionStarted {
 fn plan(max_iterations: u32, agent: &str, hooks: BTreeMap<Point, Vec<HookSpec>>) -> Plan {
     Plan {
         agent_may: Vec::new(),
+        instructions: Instructions::None,
         max_iterations,
         context: Context::Fresh,
         max_hook_retries: 5,
@@ -322,6 +324,7 @@ fn plan(max_iterations: u32, agent: &str, hooks: BTreeMap<Point, Vec<HookSpec>>)
         stop: StopPlan {
             hooks: vec![StopHook::preset(Preset::Default)],
             rules: Vec::new(),
+            settled: Settled::Continue,
             circuit_breaker: 3,
             thrashing: 0,
             no_progress: 0,

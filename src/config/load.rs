@@ -31,7 +31,9 @@ use super::{
 };
 use crate::engine::{
     hooks::{point::Point, template},
-    policy::{AgentSpec, Backoff, GatePolicies, HookSpec, Preset, StopHook, StopPlan, SubmitPlan},
+    policy::{
+        AgentSpec, Backoff, GatePolicies, HookSpec, Instructions, Preset, Settled, StopHook, StopPlan, SubmitPlan,
+    },
 };
 
 const FORMAT: i64 = 1;
@@ -274,6 +276,7 @@ impl Loader {
         hooks.retain(|point, hooks: &mut Vec<HookSpec>| !hooks.is_empty() || *point == Point::BeforeSubmit);
         let draft = Draft {
             max_iterations: root.int("max_iterations"),
+            instructions: Instructions::of(&root.some_text("instructions").unwrap_or_default()),
             context: root.one_of("context"),
             max_hook_retries: root.int("max_hook_retries"),
             on_limit: root.one_of("on_limit"),
@@ -325,9 +328,11 @@ impl Loader {
             Some(list) => stop::hooks(&mut self.report, list.items(), &known),
             None => vec![StopHook::preset(Preset::Default)],
         };
+        let usually = if given.is_some() { Settled::Continue } else { Settled::Complete };
         StopPlan {
             hooks,
             rules,
+            settled: stop.maybe_one_of("settled").unwrap_or(usually),
             circuit_breaker: stop.int("circuit_breaker"),
             thrashing: stop.int("thrashing"),
             no_progress: stop.int("no_progress"),

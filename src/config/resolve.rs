@@ -92,6 +92,7 @@ impl Settings {
         let mut stop = draft.stop;
         if let Some(hooks) = of_type.and_then(|it| it.stop_hooks.clone()) {
             stop.hooks = hooks;
+            stop.settled = of_type.and_then(|it| it.settled).unwrap_or(stop.settled);
         }
         if let Some(rules) = of_type.and_then(|it| it.rules.clone()) {
             stop.rules = rules;
@@ -101,6 +102,7 @@ impl Settings {
                 .max_iterations
                 .or_else(|| limit(|it| it.max_iterations))
                 .unwrap_or(draft.max_iterations),
+            instructions: draft.instructions,
             context: draft.context,
             max_hook_retries: limit(|it| it.max_hook_retries).unwrap_or(draft.max_hook_retries),
             on_limit: draft.on_limit,

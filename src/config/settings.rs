@@ -20,8 +20,8 @@ use crate::engine::{
     actor::UserCommand,
     hooks::point::Point,
     policy::{
-        AgentSpec, AutomationHook, Backoff, Budget, Context, GatePolicies, HookSpec, OnLimit, PermissionRule, RuleSpec,
-        StopHook, StopPlan, SubmitPlan, Workflow,
+        AgentSpec, AutomationHook, Backoff, Budget, Context, GatePolicies, HookSpec, Instructions, OnLimit,
+        PermissionRule, RuleSpec, Settled, StopHook, StopPlan, SubmitPlan, Workflow,
     },
     time::Span,
 };
@@ -66,6 +66,7 @@ pub struct Draft {
     pub max_iterations: u32,
     pub context: Context,
     pub max_hook_retries: u32,
+    pub instructions: Instructions,
     pub on_limit: OnLimit,
     pub max_consecutive_errors: u32,
     pub turn_timeout: Span,
@@ -110,6 +111,8 @@ pub struct TaskType {
     pub agents: Option<TaskAgents>,
     /// Who is asked whether the work is complete, if not those of the project.
     pub stop_hooks: Option<Vec<StopHook>>,
+    /// What follows when an iteration settles, where the type has stop hooks of its own.
+    pub settled: Option<Settled>,
     /// The rules of the stop decision, if not those of the project.
     pub rules: Option<Vec<RuleSpec>>,
     /// How many iterations there may be.

@@ -16,7 +16,7 @@ use super::{
     actor::UserCommand, conversation::ToolKind, hooks::point::Point, tasks::record::TaskEventKind, time::Span,
 };
 pub use rules::{CoverageFormat, Need, PatternTarget, RuleCheck, RuleSpec};
-pub use stop::{Judge, Preset, StopHook, StopPlan, When};
+pub use stop::{Judge, Preset, Settled, StopHook, StopPlan, When};
 pub use submit::{BuiltinCall, BuiltinOptions, Gatekeeper, MERGE, SubmitPlan, not_allowed};
 pub use workflow::{Condition, FlowStep, Next, StepAction, Workflow};
 
@@ -25,6 +25,9 @@ pub use workflow::{Condition, FlowStep, Next, StepAction, Workflow};
 pub struct Plan {
     /// How many iterations there may be.
     pub max_iterations: u32,
+    /// What the agent is told about how to report the end.
+    #[serde(default)]
+    pub instructions: Instructions,
     /// Whether each iteration is a new conversation.
     pub context: Context,
     /// How often blocked stops are sent back before a person is asked.
@@ -82,6 +85,30 @@ pub struct Plan {
     /// Who reviews changes, by the names that hooks call them by.
     #[serde(default)]
     pub gatekeepers: BTreeMap<String, Gatekeeper>,
+}
+
+/// What the agent is told at the end of iteration prompts.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Instructions {
+    /// creel's completion note, unless the goal mentions promises itself.
+    Auto,
+    /// Nothing. Sessions that began before there was a note go on without one.
+    #[default]
+    None,
+    /// These words.
+    Text(String),
+}
+
+impl Instructions {
+    /// What the config says: `auto`, `none`, or the words themselves.
+    pub fn of(text: &str) -> Self {
+        match text.trim() {
+            "auto" => Self::Auto,
+            "none" => Self::None,
+            _ => Self::Text(text.to_owned()),
+        }
+    }
 }
 
 /// Whether each iteration is a new conversation.

@@ -12,6 +12,7 @@
 pub mod budget;
 pub mod delivery;
 pub mod gate;
+pub mod note;
 pub mod pending;
 pub mod permission;
 pub mod retry;
@@ -35,7 +36,7 @@ use super::{
     },
     ids::{AskId, GateId, ItemId, TurnId},
     policy::Plan,
-    stop::{StopBook, judging::Judging},
+    stop::{StopBook, judging::Judging, settled::IterationSigns},
     submit::{Pipeline, Pipelines},
     tasks::Tasks,
     time::At,
@@ -138,6 +139,8 @@ pub struct Iterations {
     pub messages: u32,
     /// The files that were changed in it.
     pub files: Vec<String>,
+    /// What else it shows about whether its work is done.
+    pub signs: IterationSigns,
     /// How the last completed one ended.
     pub last: Option<IterationOutcome>,
     /// The check that the last forced one did not pass, and why, in words.

@@ -22,6 +22,7 @@ pub mod preset;
 pub mod promise;
 pub mod registry;
 pub mod rule;
+pub mod settled;
 
 mod apply;
 

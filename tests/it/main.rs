@@ -44,6 +44,7 @@ mod quoting;
 mod rules;
 mod seeds;
 mod sessions;
+mod settled;
 mod socket;
 mod stop_sessions;
 mod stops;

@@ -208,7 +208,8 @@ fn what_a_person_says_about_a_task_holds() {
 #[test]
 fn sessions_that_do_not_complete_block_their_task_and_say_why() {
     let server = NatsServer::start();
-    let script = "turns:\n  - { when: Forget, say: 'I forgot.' }\n  - { when: Forget, say: 'Again.' }\n  - { when: Forget, say: 'Once more.' }\n\
+    let script = "turns:\n  - { when: Forget, say: 'I forgot.', run: 'echo 1 > work' }\n  - { when: Forget, say: 'Again.', run: 'echo 2 > work' }\n\
+                  \x20 - { when: Forget, say: 'Once more.', run: 'echo 3 > work' }\n\
                   otherwise: { say: 'Red. <promise>COMPLETE</promise>' }\n";
     let rest = "max_hook_retries: 0\nhooks: { stop: [{ command: '[ ! -e red ] || { echo 3 tests failed >&2; exit 2; }', name: tests }] }";
     let here = machine(&server, rest, "").file("s.yaml", script);

@@ -546,7 +546,10 @@ fn a_reader_that_stops_reading_holds_neither_hooks_nor_signals() {
 
 #[test]
 fn what_is_no_longer_trusted_is_not_resumed_either() {
-    let project = scripted("max_iterations: 1\nhooks: { stop: [{ command: 'echo x >> ran' }] }", "  - say: working\n");
+    let project = scripted(
+        "max_iterations: 1\nstop: { settled: continue }\nhooks: { stop: [{ command: 'echo x >> ran' }] }",
+        "  - say: working\n",
+    );
     assert_eq!(project.run().code, 3);
     assert_eq!(project.creel(&["untrust"]).code, 0);
     assert_eq!(project.creel(&["resume", "s", "-n", "2"]).code, 2);

@@ -15,12 +15,15 @@ use creel::engine::{
 use expect_test::expect;
 use serde_json::{Value, json};
 
-use crate::support::{
-    acp_agent,
-    mcp::Raw,
-    nats::NatsServer,
-    project::{Project, Ran, lines, until},
-    world::{Answer, Script, World},
+use crate::{
+    nats::until_sent,
+    support::{
+        acp_agent,
+        mcp::Raw,
+        nats::NatsServer,
+        project::{Project, Ran, lines, until},
+        world::{Answer, Script, World},
+    },
 };
 
 const DONE: &str = "<promise>COMPLETE</promise>";
@@ -352,6 +355,7 @@ fn the_gate_is_seen_and_answered_over_nats_and_seen_over_mcp() {
     let ran = project.creel(&["run", "--detach", "--trust", "-s", "s"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     until("the gate is open", || !project.kind("gate_opened").is_empty());
+    until_sent(&project);
     let ask = |line: &str| server.ask("creel.commands.s", line);
     let gate = ask(r#"{"v":1,"do":"status"}"#)["status"]["gate"].clone();
     assert_eq!((&gate["about"], &gate["choices"]), (&json!("tampered"), &json!(["ignore", "send", "abort"])));

@@ -15,10 +15,10 @@ use crate::{
         report::Report,
         rules,
         settings::{Document, TaskAgents, TaskType},
-        shape::{AUTOMATION, TASK_TYPE, TYPE_STOP, Type},
+        shape::{AUTOMATION, STOP, TASK_TYPE, TYPE_STOP, Type},
         stop, validate,
     },
-    engine::policy::{AutomationHook, RuleSpec},
+    engine::policy::{AutomationHook, RuleSpec, Settled},
 };
 
 impl Loader {
@@ -62,11 +62,12 @@ impl Loader {
 
     pub(super) fn task_types(&mut self, root: &Fields<'_>, rules: &[RuleSpec]) -> BTreeMap<String, TaskType> {
         let given = root.given("task_types").map(Node::entries).unwrap_or_default();
-        given.iter().map(|(key, node)| (key.name.clone(), self.task_type(node, rules))).collect()
+        let settled = root.below("stop", &STOP).maybe_one_of("settled");
+        given.iter().map(|(key, node)| (key.name.clone(), self.task_type(node, rules, settled))).collect()
     }
 
     /// `common` are the rules of the project, which count where the type has none of its own.
-    fn task_type(&mut self, node: &Node, common: &[RuleSpec]) -> TaskType {
+    fn task_type(&mut self, node: &Node, common: &[RuleSpec], settled: Option<Settled>) -> TaskType {
         let fields = Fields::of(&TASK_TYPE, Some(node));
         let deciding = fields.below("stop", &TYPE_STOP);
         let own = deciding.given("rules").map(|list| rules::lower(&mut self.report, Some(list)));
@@ -74,6 +75,7 @@ impl Loader {
         TaskType {
             hooks: hooks::lower(&mut self.report, fields.given("hooks")),
             agents: fields.given("agents").map(|agents| self.task_agents(agents)),
+            settled: deciding.given("hooks").map(|_| settled.unwrap_or(Settled::Continue)),
             stop_hooks: deciding.given("hooks").map(|list| stop::hooks(&mut self.report, list.items(), &known)),
             rules: own,
             max_iterations: fields.maybe_int("max_iterations"),

@@ -57,6 +57,13 @@ pub static ROOT: Shape = Shape {
             default: Default::EmptyMap,
         },
         Field {
+            name: "instructions",
+            doc: "What the agent is told at the end of iteration prompts about how to report the end. `auto`: creel's note, \
+                  unless the goal mentions `<promise>`; `none`: nothing; any other text replaces the note.",
+            ty: Type::SomeText,
+            default: Default::Text("auto"),
+        },
+        Field {
             name: "context",
             doc: "`fresh`: a new conversation each iteration; `keep`: one for the session.",
             ty: Type::OneOf(&["fresh", "keep"]),
@@ -254,6 +261,13 @@ pub static STOP: Shape = Shape {
             doc: "What must hold for the work to be complete.",
             ty: Type::List(&RULE),
             default: Default::Names(&[]),
+        },
+        Field {
+            name: "settled",
+            doc: "What follows when all checks pass and the agent changed nothing: the session is complete, you are asked, or \
+                  the loop continues. Default: `complete`, or `continue` with your own `hooks`.",
+            ty: Type::OneOf(&["complete", "ask", "continue"]),
+            default: Default::Absent,
         },
         Field {
             name: "circuit_breaker",

@@ -15,6 +15,9 @@ pub struct StopPlan {
     /// What is checked after each iteration, before the hooks are asked.
     #[serde(default)]
     pub rules: Vec<RuleSpec>,
+    /// What follows when all checks pass and the agent changed nothing.
+    #[serde(default)]
+    pub settled: Settled,
     /// How many iterations in a row with failed rules escalate; 0: never.
     pub circuit_breaker: u32,
     /// How many iterations in a row that change the same file escalate; 0: never.
@@ -23,6 +26,19 @@ pub struct StopPlan {
     /// How many iterations in a row with the same last message escalate; 0: never.
     #[serde(default)]
     pub no_progress: u32,
+}
+
+/// What follows when all checks of an iteration pass and the agent changed nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Settled {
+    /// The session is complete.
+    Complete,
+    /// The user is asked.
+    Ask,
+    /// The loop continues. Sessions that began before there was a choice go on like this.
+    #[default]
+    Continue,
 }
 
 /// One stop decision hook.

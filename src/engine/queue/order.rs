@@ -8,13 +8,14 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::Queued;
-use crate::engine::tasks::{
-    command::{a_goal, a_priority, is_name},
-    task::PRIORITY,
+use crate::engine::{
+    session::note::COMPLETION_NOTE,
+    tasks::{
+        command::{a_goal, a_priority, is_name},
+        task::PRIORITY,
+    },
 };
 
-/// What an agent is told beside what is to be done.
-const HOW: &str = include_str!("../../../assets/prompts/queue.md");
 /// The longest order, as it is written: with what comes of it, it still fits into a message of a server.
 const LARGEST: usize = 512 << 10;
 /// The longest list of agents: it is part of a file's name on a server.
@@ -127,7 +128,7 @@ impl Order {
                 text += &format!("\n\n[Result of task {}: {goal}]\n{result}", task.order.id);
             }
         }
-        format!("{}\n\n{}", text.trim_end(), HOW.trim_end())
+        format!("{}\n\n{}", text.trim_end(), COMPLETION_NOTE.trim_end())
     }
 }
 
@@ -188,7 +189,7 @@ mod tests {
         let before = Queued { standing: done, ..Queued::new(order("1"), At(0)) };
         let order = Order { deliverables: vec!["b.rs".into()], ..order("2") };
         let prompt = order.prompt(&[before]);
-        let expected = "Write it.\n\nThis has to be there in the end:\n- b.rs\n\n\n[Result of task 1: Write it.]\nIt is in a.rs.\n\nWork on";
+        let expected = "Write it.\n\nThis has to be there in the end:\n- b.rs\n\n\n[Result of task 1: Write it.]\nIt is in a.rs.\n\nWork until";
         assert!(prompt.starts_with(expected), "{prompt}");
     }
 

@@ -23,6 +23,7 @@ use crate::engine::{
         resolve::{self, HookRef},
     },
     ids::RunId,
+    stop::settled::{IterationSigns, StopHookSigns},
     submit::{Back, Finished, PipelineOutcome},
     time::{At, Span},
 };
@@ -203,6 +204,7 @@ impl State {
         self.iterations.open = true;
         self.iterations.last = None;
         self.iterations.files.clear();
+        self.iterations.signs = IterationSigns::default();
         // What the agent promised in a turn that failed is not said of this one.
         self.stop.promised = None;
         self.retry.wait = Wait::No;
@@ -211,6 +213,11 @@ impl State {
 
     fn iteration_completed(&mut self, outcome: IterationOutcome) {
         self.set_turn_aside();
+        if let Phase::Hooks(dispatch) = &self.phase
+            && dispatch.point == Point::Stop
+        {
+            self.iterations.signs.stop_hooks = StopHookSigns::of(dispatch);
+        }
         self.iterations.open = false;
         self.iterations.last = Some(outcome);
         if matches!(self.phase, Phase::Exit(_)) {

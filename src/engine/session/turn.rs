@@ -123,27 +123,32 @@ impl State {
 
     /// What would be sent if the next iteration began now, hooks aside.
     pub fn preview(&self) -> String {
-        self.compose(&self.pending.waiting_ids(), None)
+        self.compose(&self.pending.waiting_ids(), None, self.iteration_conversation())
     }
 
     pub(super) fn iteration_prompt(&self, dispatch: &Dispatch, items: Vec<ItemId>) -> Step {
-        let text = self.compose(&items, dispatch.piped_text());
-        let conversation = match self.plan().context {
-            Context::Fresh => Conversation::New,
-            Context::Keep => self.ongoing(),
-        };
+        let conversation = self.iteration_conversation();
+        let text = self.compose(&items, dispatch.piped_text(), conversation);
         let messages = self.steering.messages.len();
         let prompt = self.prompt(PromptReason::Iteration, text);
         self.send(PromptSent { items, conversation, messages, ..prompt })
     }
 
-    /// Held items, then what `pre_iteration` printed, then what people said, then the goal.
-    fn compose(&self, items: &[ItemId], piped: Option<String>) -> String {
+    fn iteration_conversation(&self) -> Conversation {
+        match self.plan().context {
+            Context::Fresh => Conversation::New,
+            Context::Keep => self.ongoing(),
+        }
+    }
+
+    /// Held items, then what `pre_iteration` printed, then what people said, then the goal, then the completion note.
+    fn compose(&self, items: &[ItemId], piped: Option<String>, conversation: Conversation) -> String {
         let held = items.iter().filter_map(|id| self.pending.get(*id)).map(|item| item.text.clone());
         held.chain(piped)
             .chain(self.messages_text())
             .chain(self.turns.next_prompt.clone())
             .chain([self.began.prompt.clone()])
+            .chain(self.completion_note(conversation))
             .collect::<Vec<_>>()
             .join("\n\n")
     }

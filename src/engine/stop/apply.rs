@@ -183,7 +183,10 @@ impl State {
 
     /// Takes in what became of the project's files in a turn.
     pub(crate) fn work_done(&mut self, work: Option<&Work>) {
-        let Some(work) = work else { return };
+        let Some(work) = work else {
+            self.iterations.signs.unknown_work = true;
+            return;
+        };
         for file in &work.files_modified {
             if !self.iterations.files.contains(file) {
                 self.iterations.files.push(file.clone());

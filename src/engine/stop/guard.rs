@@ -94,9 +94,17 @@ fn excerpt(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::policy::Settled;
 
     fn plan() -> StopPlan {
-        StopPlan { hooks: Vec::new(), rules: Vec::new(), circuit_breaker: 3, thrashing: 5, no_progress: 4 }
+        StopPlan {
+            hooks: Vec::new(),
+            rules: Vec::new(),
+            settled: Settled::Continue,
+            circuit_breaker: 3,
+            thrashing: 5,
+            no_progress: 4,
+        }
     }
 
     fn rule(passed: bool) -> RuleOutcome {

@@ -212,7 +212,7 @@ impl State {
 
     fn conclude_judging(&self, about: Option<&AgentLoop>, judging: &Judging, verdict: chain::Verdict, now: At) -> Step {
         let iteration = self.judged_iteration(about);
-        let chain::Verdict { hook, result, task, asked, keep } = self.overruled(about, judging, verdict);
+        let chain::Verdict { hook, result, task, asked, keep } = self.overruled(about, judging, verdict, now);
         let own_task = about.map(|about| about.task.clone()).or(Some(task.clone()).filter(|task| !task.is_empty()));
         let subject = own_task.unwrap_or_else(|| self.name.clone());
         let own = judging.asked.as_ref().and_then(|asked| asked.checkpoint.clone()).map(|data| (None, data));
@@ -245,9 +245,15 @@ impl State {
         events.into_iter().fold(Step::default(), Step::and)
     }
 
-    /// What overrules the hooks: in the main line, a loop whose decision is to escalate; everywhere, a guard, if they
-    /// continue.
-    fn overruled(&self, about: Option<&AgentLoop>, judging: &Judging, verdict: chain::Verdict) -> chain::Verdict {
+    /// What overrules the hooks: in the main line, a loop whose decision is to escalate, and an iteration that has settled;
+    /// everywhere, a guard, if they continue.
+    fn overruled(
+        &self,
+        about: Option<&AgentLoop>,
+        judging: &Judging,
+        verdict: chain::Verdict,
+        now: At,
+    ) -> chain::Verdict {
         if let Some(about) = about {
             let is_last = about.iteration >= about.max_iterations;
             let seen = || about.guards.with(judging.facts(&judging.results));
@@ -257,6 +263,7 @@ impl State {
             let result = StopResult::new(Action::Escalate, reason.clone());
             return chain::Verdict { hook: hook.clone(), task: task.clone(), result, ..verdict };
         }
+        let verdict = self.settle(judging, verdict, now);
         let is_last = self.iterations.current >= self.max_iterations();
         if is_last {
             return verdict;

@@ -16,6 +16,8 @@ impl State {
         let waited = waiting_for(&self.tasks.graph, &news);
         self.tasks.graph.take(at, &news);
         self.loops_go_on(news.task);
+        let by_agent = news.origin.by.as_ref().is_some_and(|actor| actor.by == By::Agent);
+        self.iterations.signs.changed_a_task |= by_agent;
         let depth = self.tasks.automation.followed(event).unwrap_or_else(|| self.depth_of(news.origin));
         if let What::Completed(data) = news.what {
             self.task_completed(news.task, &data.content, depth);

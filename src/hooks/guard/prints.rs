@@ -50,6 +50,7 @@ impl Prints {
     }
 
     /// Only the files for which this holds.
+    #[must_use]
     pub fn only(&self, keep: impl Fn(&str) -> bool) -> Self {
         Self(self.0.iter().filter(|(name, _)| keep(name)).map(|(name, print)| (name.clone(), print.clone())).collect())
     }

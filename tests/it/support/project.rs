@@ -126,9 +126,13 @@ impl Project {
         self.records().into_iter().filter(|record| record["kind"] == kind).collect()
     }
 
-    /// The kinds, in order, each with a field that matters.
+    /// The prompts in order, each with its reason and its text, without the completion note.
     pub(crate) fn prompts(&self) -> Vec<(String, String)> {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let note = format!("\n\n{}", include_str!("../../../assets/prompts/completion.md").trim_end());
+        let text = |value: &Value| {
+            let text = value.as_str().unwrap_or_default();
+            text.strip_suffix(&note).unwrap_or(text).to_owned()
+        };
         self.kind("prompt_sent").iter().map(|record| (text(&record["reason"]), text(&record["text"]))).collect()
     }
 

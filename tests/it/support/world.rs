@@ -20,8 +20,8 @@ use creel::engine::{
     ids::{AskId, RunId, TurnId},
     input::{Command, Input},
     policy::{
-        AgentSpec, AutomationHook, Budget, Context, GatePolicies, Gatekeeper, HookAction, HookSpec, Judge, MERGE,
-        OnLimit, Plan, Preset, RuleCheck, RuleSpec, StopHook, StopPlan, SubmitPlan, When,
+        AgentSpec, AutomationHook, Budget, Context, GatePolicies, Gatekeeper, HookAction, HookSpec, Instructions,
+        Judge, MERGE, OnLimit, Plan, Preset, RuleCheck, RuleSpec, Settled, StopHook, StopPlan, SubmitPlan, When,
     },
     session::gate::{About, Choice},
     stop::rule::RuleResult,
@@ -157,6 +157,7 @@ pub struct Script {
 pub fn plan() -> Plan {
     Plan {
         agent_may: Vec::new(),
+        instructions: Instructions::None,
         max_iterations: 20,
         context: Context::Fresh,
         max_hook_retries: 5,
@@ -172,6 +173,7 @@ pub fn plan() -> Plan {
         stop: StopPlan {
             hooks: vec![StopHook::preset(Preset::Default)],
             rules: Vec::new(),
+            settled: Settled::Continue,
             circuit_breaker: 3,
             thrashing: 0,
             no_progress: 0,

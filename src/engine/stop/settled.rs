@@ -1,0 +1,89 @@
+//! A settled iteration: all checks passed, and the agent changed nothing and promised nothing. Then the work is done.
+//!
+//! Owns what an iteration must show for that. What the config makes of it is in
+//! [`StopPlan::settled`](crate::engine::policy::StopPlan).
+//!
+//! # Invariants
+//! - Without a check, nothing settles: silence is no proof.
+//! - Only a check that passed counts: not one that broke, that failed without blocking, or that somebody switched off.
+//! - A hook that the agent registered and that wants to continue is heard.
+
+use super::{Action, StopResult, chain, judging::Judging};
+use crate::engine::{
+    event::IterationOutcome,
+    hooks::{dispatch::Dispatch, verdict::Verdict},
+    policy::Settled,
+    session::State,
+    time::At,
+};
+
+/// Who decides where an iteration has settled.
+const SETTLED: &str = "settled";
+/// Why the session is complete.
+const REASON: &str = "All checks pass and the agent changed nothing";
+
+/// What an iteration shows about whether its work is done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct IterationSigns {
+    /// What the stop hooks said of its last turn.
+    pub stop_hooks: StopHookSigns,
+    /// Whether the agent changed a task.
+    pub changed_a_task: bool,
+    /// Whether creel could not see what a turn did to the project's files.
+    pub unknown_work: bool,
+}
+
+/// What the stop hooks said of a turn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum StopHookSigns {
+    /// There are none.
+    #[default]
+    None,
+    /// All of them passed.
+    Passed,
+    /// One of them did not.
+    NotPassed,
+}
+
+impl StopHookSigns {
+    /// Of the last pass over the stop hooks.
+    pub(crate) fn of(dispatch: &Dispatch) -> Self {
+        let passed = |verdict: Verdict, broken: bool| verdict == Verdict::Pass && !broken;
+        if dispatch.done.is_empty() {
+            Self::None
+        } else if dispatch.done.iter().all(|done| passed(done.judgement.verdict, done.judgement.broken)) {
+            Self::Passed
+        } else {
+            Self::NotPassed
+        }
+    }
+}
+
+impl State {
+    /// The decision about an iteration that has settled, if the hooks want to continue.
+    pub(super) fn settle(&self, judging: &Judging, verdict: chain::Verdict, now: At) -> chain::Verdict {
+        let of_agent = self.stop.registered.iter().any(|known| known.id == verdict.hook);
+        if verdict.result.action != Action::Continue || of_agent || !self.has_settled(judging, now) {
+            return verdict;
+        }
+        let action = match self.plan().stop.settled {
+            Settled::Complete => Action::Complete,
+            Settled::Ask => Action::Escalate,
+            Settled::Continue => return verdict,
+        };
+        chain::Verdict { hook: SETTLED.to_owned(), result: StopResult::new(action, REASON), ..verdict }
+    }
+
+    fn has_settled(&self, judging: &Judging, now: At) -> bool {
+        let signs = &self.iterations.signs;
+        let checked = match signs.stop_hooks {
+            StopHookSigns::NotPassed => false,
+            StopHookSigns::Passed => true,
+            StopHookSigns::None => !judging.results.is_empty(),
+        };
+        let changed = signs.changed_a_task || signs.unknown_work || !self.iterations.files.is_empty();
+        let accepted = self.iterations.last == Some(IterationOutcome::Done);
+        let promised = !self.promises_made(None, &self.turns.said, now).is_empty();
+        checked && accepted && judging.results.iter().all(|rule| rule.passed) && !changed && !promised
+    }
+}
