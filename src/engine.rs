@@ -14,6 +14,7 @@
 //! - Events are recorded and applied before the effects of their step are performed.
 
 pub mod actor;
+pub mod comparable_text;
 pub mod conversation;
 pub mod creel_tools;
 pub mod effect;
@@ -23,6 +24,7 @@ pub mod ids;
 pub mod input;
 pub(crate) mod nearest;
 pub(crate) mod own_words;
+pub mod plain_text;
 pub mod policy;
 pub mod queue;
 pub mod recovery;

@@ -34,7 +34,6 @@ pub mod descent;
 pub mod guard;
 pub mod json;
 pub mod output;
-pub mod plain;
 pub mod premises;
 pub mod process;
 pub mod reply;

@@ -19,13 +19,11 @@ use crate::{
     engine::{
         conversation::{AgentUpdate, Conversation, Spent, StopReason, TurnEnd, TurnFailure},
         ids::TurnId,
+        plain_text::{Plain, Returns},
         policy::{AgentFacts, AgentSpec, OutputFormat},
         time::Span,
     },
-    hooks::{
-        plain::{Plain, Returns},
-        process::{self, ProcessEnd, ProcessSpec, Stream, Watch as _},
-    },
+    hooks::process::{self, ProcessEnd, ProcessSpec, Stream, Watch as _},
 };
 
 mod answer;

@@ -5,17 +5,7 @@
 
 use std::borrow::Cow;
 
-use crate::hooks::plain::{Plain, Returns};
-
-/// The text without escape sequences and control characters; newlines and tabs stay. A bare carriage return redraws the
-/// line; as text it would hide what stands before it, so it becomes a line end.
-pub fn plain(text: &str) -> String {
-    let mut out = Vec::with_capacity(text.len());
-    let mut plain = Plain::new(Returns::EndLine);
-    plain.push(text.as_bytes(), &mut out);
-    plain.finish(&mut out);
-    String::from_utf8(out).expect("only whole characters are taken out of a text")
-}
+pub use crate::engine::plain_text::plain_text as plain;
 
 /// The text with C1 control characters (U+0080 to U+009F) written as JSON escapes. Terminals obey them like escape sequences;
 /// in JSON the escape means the same character.

@@ -126,6 +126,38 @@ fn a_hook_that_always_blocks_gives_six_turns_five_feedbacks_and_a_forced_end() {
 }
 
 #[test]
+fn the_same_failure_with_another_duration_and_thread_is_no_progress() {
+    let first = "thread 'adds' (4711) panicked at src/lib.rs:3:5:\ntest result: FAILED. finished in 0.12s";
+    let again = "thread 'adds' (4900) panicked at src/lib.rs:3:5:\ntest result: FAILED. finished in 1m 20s";
+    let runs = [exits(2, first, ""), exits(2, again, ""), exits(2, "another test failed", ""), exits(0, "", "")];
+    becomes(
+        Script::new().hook(Point::Stop, "tests", runs).agent([DONE]),
+        expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+          stop tests exit 2 -> Block
+          retry 1/5
+          prompt Feedback "[Hook feedback]: Hook returned blocking error (exit code 2)\n\nthread 'adds' (4711) panicked at src/lib.rs:3:5:\ntest result: FAILED. finished in 0.12s"
+          turn ended EndTurn
+          stop tests exit 2 -> Block
+          retry 2/5 no progress
+          prompt Feedback "[Hook feedback]: Hook returned blocking error (exit code 2)\n\nthread 'adds' (4900) panicked at src/lib.rs:3:5:\ntest result: FAILED. finished in 1m 20s"
+          turn ended EndTurn
+          stop tests exit 2 -> Block
+          retry 3/5
+          prompt Feedback "[Hook feedback]: Hook returned blocking error (exit code 2)\n\nanother test failed"
+          turn ended EndTurn
+          stop tests exit 0 -> Pass
+        iteration 1 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]],
+    );
+}
+
+#[test]
 fn three_failing_then_one_then_none() {
     let script = Script::new()
         .hook(

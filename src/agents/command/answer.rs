@@ -16,10 +16,12 @@ use super::{
 };
 use crate::{
     agents::AgentPlace,
-    engine::ids::TurnId,
+    engine::{
+        ids::TurnId,
+        plain_text::{Plain, Returns},
+    },
     hooks::{
         output::Ring,
-        plain::{Plain, Returns},
         process::{Group, Stream, Watch},
     },
 };

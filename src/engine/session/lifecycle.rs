@@ -3,6 +3,7 @@
 use super::{GateAbout, Phase, State, gate::About, retry::Wait, warning};
 use crate::engine::{
     Step,
+    comparable_text::same_text,
     effect::{Effect, Facts, HookJob},
     event::{DeliverRest, Event, IterationOutcome, Outcome, Presence, StopHow},
     hooks::{
@@ -224,7 +225,7 @@ impl State {
         let limit = self.retry.limit(self.plan().max_hook_retries);
         let used = self.retry.used;
         if used < limit {
-            let no_progress = self.retry.last_feedback.as_ref() == Some(&feedback.text);
+            let no_progress = self.retry.last_feedback.as_deref().is_some_and(|last| same_text(last, &feedback.text));
             let Feedback { hook, reason, .. } = feedback;
             return Step::record(Event::RetryCounted { used: used + 1, limit, hook, reason, no_progress });
         }

@@ -4,7 +4,7 @@
 //! - What is meant to be typed into a shell is one word there, whatever it holds.
 //! - What is shown has no control characters but the line ends that are ours.
 
-use crate::hooks::plain::{Plain, Returns};
+use crate::engine::plain_text::{Plain, Returns};
 
 /// How many files are named.
 const NAMED: usize = 40;

@@ -14,6 +14,16 @@ const STRING_MAX: usize = 64 * 1024;
 /// How much of a line is held that is drawn again and again.
 const REDRAWN_MAX: usize = 4 * 1024;
 
+/// The text without escape sequences and control characters; newlines and tabs stay. A bare carriage return redraws the
+/// line; as text it would hide what stands before it, so it becomes a line end.
+pub fn plain_text(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    let mut plain = Plain::new(Returns::EndLine);
+    plain.push(text.as_bytes(), &mut out);
+    plain.finish(&mut out);
+    String::from_utf8(out).expect("only whole characters are taken out of a text")
+}
+
 /// What a carriage return means that stands before no line end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Returns {
