@@ -35,8 +35,8 @@ use creel::{
         ids::TurnId,
         input::Input,
         policy::{
-            AgentSpec, Budget, Context, GatePolicies, HookAction, HookSpec, Instructions, OnLimit, Plan, Preset,
-            Settled, StopHook, StopPlan,
+            AgentSpec, Budget, Context, GatePolicies, HookAction, HookSpec, Instructions, LimitsPlan, OnLimit, Plan,
+            Preset, Settled, StopHook, StopPlan,
         },
         time::{At, Span},
     },
@@ -305,6 +305,7 @@ fn plan(max_iterations: u32, agent: &str, hooks: BTreeMap<Point, Vec<HookSpec>>)
     Plan {
         agent_may: Vec::new(),
         instructions: Instructions::None,
+        limits: LimitsPlan::default(),
         max_iterations,
         context: Context::Fresh,
         max_hook_retries: 5,

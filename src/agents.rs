@@ -35,6 +35,7 @@ mod outside;
 pub mod scripted;
 mod tool;
 mod tools;
+mod usage_limit;
 
 /// A future that can be behind `dyn`.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

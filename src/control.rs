@@ -8,6 +8,7 @@ pub mod editor;
 pub mod headless;
 pub mod helm;
 pub mod hook_stats;
+pub mod limit_words;
 pub mod mcp;
 pub mod narrate;
 pub mod nats;

@@ -103,7 +103,7 @@ pub fn decide(state: &State, now: At, input: Input) -> Step {
         Input::Agent { turn, update } => state.on_agent(turn, update),
         Input::PermissionAsked { turn, ask } => state.on_permission_asked(turn, ask),
         Input::TurnEnded { turn, end } => state.on_turn_ended(turn, end),
-        Input::TurnFailed { turn, failure } => state.on_turn_failed(turn, failure),
+        Input::TurnFailed { turn, failure } => state.on_turn_failed(turn, failure, now),
         Input::ProcessStarted { pid, started } => Step::record(Event::ProcessStarted { pid, started }),
         Input::Warned(text) => Step::record(warning(text)),
         Input::Doomed(reason) => on_doomed(state, reason),

@@ -7,6 +7,7 @@
 //! - Whatever ends the loop, no process of the session is left running.
 
 pub mod clock;
+mod fallbacks;
 mod gatekeepers;
 pub mod handle;
 mod perform;
@@ -33,6 +34,7 @@ use crate::{
 /// The machine's clock. The session itself uses another time: see [`clock`].
 pub use clock::wall_clock as now;
 use clock::{session_time, sleep_until};
+use fallbacks::FallbackAgents;
 use gatekeepers::Gatekeepers;
 pub use handle::{Handle, Live, Records};
 use handle::{Inbox, JudgementWatcher, Message};
@@ -112,7 +114,8 @@ impl Runtime {
         let mut journal = Journal::create(folder)?;
         let records = journal.append(at, vec![Event::SessionStarted(Box::new(began))])?;
         let gatekeepers = gatekeepers(&state, folder, &scene, BTreeMap::new());
-        let mut runtime = Self::new(state, journal, scene, (agent, gatekeepers));
+        let fallbacks = fallbacks(&state, &gatekeepers, BTreeMap::new());
+        let mut runtime = Self::new(state, journal, scene, (agent, gatekeepers, fallbacks));
         runtime.began_at = 0;
         runtime.publish(&records);
         Ok(runtime)
@@ -122,9 +125,10 @@ impl Runtime {
     pub fn resume(opened: crate::journal::Opened, resume: Input, scene: Scene) -> Result<Self, RuntimeError> {
         let agent = start_agent(&opened.state, opened.journal.folder(), &scene, &opened.past_prompts)?;
         let gatekeepers = gatekeepers(&opened.state, opened.journal.folder(), &scene, opened.past_reviews);
+        let fallbacks = fallbacks(&opened.state, &gatekeepers, opened.past_fallbacks);
         let torn = opened.journal.torn();
         let journal = opened.journal.take_up()?;
-        let mut runtime = Self::new(opened.state, journal, scene, (agent, gatekeepers));
+        let mut runtime = Self::new(opened.state, journal, scene, (agent, gatekeepers, fallbacks));
         if torn > 0 {
             let text = format!("the journal ended in the middle of a record; {torn} bytes were cut off");
             let _ = runtime.take(Input::Warned(text))?;
@@ -140,7 +144,12 @@ impl Runtime {
         self.commit(inherit(tasks)).map(drop)
     }
 
-    fn new(state: State, journal: Journal, scene: Scene, agents: (Box<dyn Agent>, Gatekeepers)) -> Self {
+    fn new(
+        state: State,
+        journal: Journal,
+        scene: Scene,
+        agents: (Box<dyn Agent>, Gatekeepers, FallbackAgents),
+    ) -> Self {
         let (handle, inbox) = handle::channel();
         let place = Place {
             cwd: scene.cwd.clone(),
@@ -348,8 +357,13 @@ impl Runtime {
 }
 
 fn start_agent(state: &State, folder: &Folder, scene: &Scene, past: &[String]) -> Result<Box<dyn Agent>, AgentError> {
-    let past =
-        Past { prompts: past, conversation: state.turns.conversation.as_deref(), tally: state.account.conversation };
+    // What is known of the conversation belongs to the agent that works.
+    let past = match state.limits.standing_in {
+        None => {
+            Past { prompts: past, conversation: state.turns.conversation.as_deref(), tally: state.account.conversation }
+        }
+        Some(_) => Past { prompts: past, ..Past::default() },
+    };
     agents::start(&state.plan().agent_spec, agent_place(state, folder, scene), past)
 }
 
@@ -372,4 +386,14 @@ fn path_guard(state: &State, folder: &Folder, scene: &Scene) -> PathGuard {
 
 fn gatekeepers(state: &State, folder: &Folder, scene: &Scene, past: BTreeMap<String, Vec<String>>) -> Gatekeepers {
     Gatekeepers { known: state.plan().gatekeepers.clone(), place: agent_place(state, folder, scene), past }
+}
+
+fn fallbacks(state: &State, gatekeepers: &Gatekeepers, past: BTreeMap<String, Vec<String>>) -> FallbackAgents {
+    let working = state.limits.standing_in.clone();
+    FallbackAgents {
+        known: state.plan().limits.fallback.clone(),
+        place: gatekeepers.place.clone(),
+        past,
+        working: working.map(|name| (name, state.turns.conversation.clone(), state.account.conversation)),
+    }
 }

@@ -109,7 +109,7 @@ impl CommandAgent {
             later: later.transpose()?,
             format: *format,
             streams: if *tty { Streams::Terminal } else { Streams::Pipes },
-            disguise: known.error_pattern.as_deref().map(ErrorPattern::new).transpose()?,
+            disguise: ErrorPattern::of(&known)?,
             known: known.clone(),
             place,
             memory: Memory { name: conversation.map(str::to_owned), tally: None, stage: Stage::Begun },

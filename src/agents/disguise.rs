@@ -11,7 +11,7 @@
 use regex::{Regex, RegexBuilder};
 
 use super::AgentError;
-use crate::engine::own_words::fence_after;
+use crate::engine::{own_words::fence_after, policy::AgentFacts};
 
 /// How many lines of text may follow an error. Agents add what the user can do, or what was used.
 const LINES_AFTER: usize = 5;
@@ -21,6 +21,13 @@ const LINES_AFTER: usize = 5;
 pub(super) struct ErrorPattern(Regex);
 
 impl ErrorPattern {
+    /// What an agent's errors and limits look like, if that is known.
+    pub(super) fn of(known: &AgentFacts) -> Result<Option<Self>, AgentError> {
+        let patterns: Vec<&str> = known.error_pattern.iter().chain(&known.limit_pattern).map(String::as_str).collect();
+        let all = patterns.iter().map(|pattern| format!("(?:{pattern})")).collect::<Vec<_>>().join("|");
+        (!patterns.is_empty()).then(|| Self::new(&all)).transpose()
+    }
+
     /// `^` and `$` match at every line; `\A` and `\z` at the ends of the answer.
     pub(super) fn new(pattern: &str) -> Result<Self, AgentError> {
         RegexBuilder::new(pattern).multi_line(true).build().map(Self).map_err(AgentError::Pattern)

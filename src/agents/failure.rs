@@ -11,12 +11,13 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 use serde_json::Value;
 
+use super::usage_limit;
 use crate::engine::{conversation::TurnFailure, policy::AgentFacts, time::Span};
 
 /// How much of the agent's words is looked at and shown: their end, where the last error stands.
 const WORDS_MAX: usize = 4 * 1024;
 /// A server that wants to be left alone for longer than this did not mean a length of time.
-const RETRY_MAX: Span = Span::secs(24 * 60 * 60);
+const RETRY_MAX: Span = Span::secs(40 * 24 * 60 * 60);
 
 /// What is wrong, as far as the words tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,15 +46,23 @@ pub(super) fn explain(what: &str, said: &str, known: &AgentFacts) -> TurnFailure
         said => format!("{what}: {said}"),
     };
     let trouble = Trouble::of(&said);
+    let limit = usage_limit::of(&said, trouble, known, &jiff::Zoned::now());
     let retry_after = match trouble {
         Trouble::RateLimit | Trouble::Server => retry_after(&said),
         Trouble::Login | Trouble::ContextFull | Trouble::Quota | Trouble::Network | Trouble::Other => None,
     };
-    let message = match trouble.advice(known, retry_after) {
+    // creel itself says what it does about a limit.
+    let message = match trouble.advice(known, retry_after).filter(|_| limit.is_none()) {
         Some(advice) => format!("{advice}\n{happened}"),
         None => happened,
     };
-    TurnFailure { retry_after, ..TurnFailure::new(message) }
+    TurnFailure { retry_after, limit, ..TurnFailure::new(message) }
+}
+
+/// The failure of a scripted agent: these words, and nothing else.
+pub(super) fn plainly(said: &str) -> TurnFailure {
+    let limit = usage_limit::of(said, Trouble::of(said), &AgentFacts::default(), &jiff::Zoned::now());
+    TurnFailure { limit, ..TurnFailure::new(said) }
 }
 
 /// The failure of an agent whose program is not there.
@@ -191,9 +200,9 @@ pub(super) fn ends_conversation(said: &str) -> bool {
 
 /// How long the server wants to be left alone, as the last such words say.
 pub(super) fn retry_after(text: &str) -> Option<Span> {
-    const UNIT: &str = r"ms|msecs?|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?";
+    const UNIT: &str = r"ms|msecs?|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?";
     static WAIT: LazyLock<Regex> = LazyLock::new(|| {
-        let before = r#"(?:retry[-_ ]?(?:after|delay)(?P<in_ms>[-_ ]?ms)?["']?\s*[:=]?\s*\{?\s*(?:seconds\s*:)?|(?:try|retry|retrying|available|wait)(?:\s+\w+){0,3}?\s+(?:in|for|after)|please wait)"#;
+        let before = r#"(?:retry[-_ ]?(?:after|delay)(?P<in_ms>[-_ ]?ms)?["']?\s*[:=]?\s*\{?\s*(?:seconds\s*:)?|(?:try|retry|retrying|available|wait|resets?)(?:\s+\w+){0,3}?\s+(?:in|for|after)|resets? (?:in|after)|please wait)"#;
         words(&format!(
             r#"{before}\s*["']?(?P<wait>\d+(?:\.\d+)?(?:\s*(?:{UNIT})\b(?:\s*\d+(?:\.\d+)?\s*(?:{UNIT})\b)*|(?:{UNIT})(?:\d+(?:\.\d+)?(?:{UNIT}))*\b)?)"#
         ))
@@ -214,6 +223,7 @@ fn milliseconds(part: &Captures<'_>, unsaid: f64) -> f64 {
         [b's', ..] => 1000.0,
         [b'm', ..] => 60_000.0,
         [b'h', ..] => 3_600_000.0,
+        [b'd', ..] => 86_400_000.0,
         _ => unsaid,
     };
     number * factor
@@ -255,7 +265,7 @@ pub(super) fn end_of(text: &str, most: usize) -> String {
     format!("… {}", if start <= end.len() / 2 { &end[start..] } else { end })
 }
 
-fn words(pattern: &str) -> Regex {
+pub(super) fn words(pattern: &str) -> Regex {
     Regex::new(&format!("(?i){pattern}")).expect("the pattern is a regular expression")
 }
 
@@ -353,12 +363,9 @@ mod tests {
         let limited = explain("the turn failed", "429: try again in 20s", &AgentFacts::default());
         assert_eq!(
             (limited.message.as_str(), limited.retry_after),
-            (
-                "the agent's server gets too many requests, and wants to be left alone for 20 s\nthe turn failed: 429: try \
-                 again in 20s",
-                Some(Span::secs(20))
-            )
+            ("the turn failed: 429: try again in 20s", Some(Span::secs(20)))
         );
+        assert_eq!(limited.limit.and_then(|limit| limit.resets_in), Some(Span::secs(20)));
         assert_eq!(explain("the turn failed", "  broken\n", &known), TurnFailure::new("the turn failed: broken"));
         assert_eq!(explain("the turn failed", "", &known), TurnFailure::new("the turn failed, and did not say why"));
         assert_eq!(

@@ -17,7 +17,8 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Agent, AgentPlace, BoxFuture, PermissionRequest, TurnRequest, Updates, cancelled, environment, limit, too_late,
+    Agent, AgentPlace, BoxFuture, PermissionRequest, TurnRequest, Updates, cancelled, environment, failure, limit,
+    too_late,
 };
 use crate::{
     engine::{
@@ -198,7 +199,7 @@ impl Play<'_> {
             return Err(TurnFailure::new("the agent crashed in the middle of its turn"));
         }
         if let Some(failure) = &turn.fail {
-            return Err(TurnFailure::new(failure));
+            return Err(failure::plainly(failure));
         }
         let stop_reason = turn.stop_reason.unwrap_or(StopReason::EndTurn);
         let spent = Spent { tokens: turn.tokens, cost: turn.cost };

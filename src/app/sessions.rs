@@ -139,7 +139,7 @@ fn as_json(listed: &Listed) -> serde_json::Value {
         Ok(state) => json!({
             "iteration": state.iterations.current,
             "max_iterations": state.max_iterations(),
-            "agent": state.began.agent,
+            "agent": state.agent(),
             "started": rfc3339(state.started),
             "outcome": state.outcome(),
             "gate": state.gates.open.as_ref().map(|gate| gate.about),

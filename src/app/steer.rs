@@ -17,6 +17,7 @@ use super::{Failure, Result, print, remote::Server};
 use crate::{
     control::{
         cli::steer::{MessageArgs, SessionArgs, StatusArgs, StopArgs},
+        limit_words,
         socket::{
             client::Client,
             message::{Asker, Request, Told},
@@ -26,6 +27,7 @@ use crate::{
     },
     engine::event::StopHow,
     journal::Folder,
+    runtime::clock,
 };
 
 /// How much of a reason fits into a line.
@@ -97,6 +99,9 @@ fn lines(status: &Status) -> String {
         status.max_iterations,
         plain(&status.agent),
     );
+    if let Some(limit) = &status.usage_limit {
+        text += &format!("resumes    {}\n", limit_words::resumes(limit.until, clock::wall_clock()));
+    }
     if status.retries > 0 {
         text += &format!("retries    {} of at most {}\n", status.retries, status.max_retries);
     }

@@ -21,7 +21,7 @@ const TOLD: &[&str] = &["prompt", "session"];
 const TOLD_LATER: &[&str] = &["prompt", "session", "conversation"];
 
 /// Keys that make sense only with some ways to run an agent.
-const GOES_WITH: [(&str, &[&str]); 11] = [
+const GOES_WITH: [(&str, &[&str]); 12] = [
     ("continue_command", &["command"]),
     ("format", &["command"]),
     ("tty", &["command"]),
@@ -30,6 +30,7 @@ const GOES_WITH: [(&str, &[&str]); 11] = [
     ("terminals", &["acp"]),
     ("usage", &["acp"]),
     ("error_pattern", &["acp", "command"]),
+    ("limit_pattern", &["acp", "command"]),
     ("install", &["acp", "command"]),
     ("login", &["acp", "command"]),
     ("mcp", &["acp", "command"]),
@@ -124,16 +125,18 @@ impl<'a> Entry<'a> {
 
 /// What an entry says of the agent itself.
 pub(super) fn facts(report: &mut Report, fields: &Fields<'_>) -> AgentFacts {
-    let error_pattern = fields.some_text("error_pattern");
-    if let (Some(node), Some(pattern)) = (fields.given("error_pattern"), &error_pattern)
-        && let Err(error) = Regex::new(pattern)
-    {
-        let message = format!("{} is no regular expression: {}", quoted(pattern), reason(&error));
-        report.error(node.at, message);
-    }
+    let mut pattern = |key| {
+        let pattern = fields.some_text(key)?;
+        if let (Some(node), Err(error)) = (fields.given(key), Regex::new(&pattern)) {
+            let message = format!("{} is no regular expression: {}", quoted(&pattern), reason(&error));
+            report.error(node.at, message);
+        }
+        Some(pattern)
+    };
+    let (error_pattern, limit_pattern) = (pattern("error_pattern"), pattern("limit_pattern"));
     let (install, login) = (fields.some_text("install"), fields.some_text("login"));
     let mcp = fields.given("mcp").map(|_| fields.bool("mcp"));
-    AgentFacts { install, login, error_pattern, usage: fields.maybe_one_of("usage"), mcp }
+    AgentFacts { install, login, error_pattern, limit_pattern, usage: fields.maybe_one_of("usage"), mcp }
 }
 
 /// The last line says it; those before it draw the place.

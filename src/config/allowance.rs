@@ -10,13 +10,14 @@ use fast_glob::ErrorKind;
 use super::{
     diagnostic::quoted,
     fields::{Fields, as_name},
+    hooks,
     node::{Kind, Node},
     report::Report,
-    shape::{BUDGET, PERMISSION},
+    shape::{BUDGET, LIMITS, PERMISSION},
 };
 use crate::engine::{
     actor::UserCommand,
-    policy::{Budget, PermissionRule, Permissions},
+    policy::{Budget, LimitsPlan, PermissionRule, Permissions},
 };
 
 /// The rules, in the order in which they are tried.
@@ -117,6 +118,14 @@ fn reason(kind: ErrorKind) -> (&'static str, &'static str) {
 /// The commands of the user that agents and hooks may give as well.
 pub(super) fn agent_may(root: &Fields<'_>) -> Vec<UserCommand> {
     root.given("agent_may").map(Node::items).unwrap_or_default().iter().filter_map(as_name).collect()
+}
+
+/// What follows when an agent reaches a usage limit, and the names of the agents that take over.
+pub(super) fn limits(report: &mut Report, root: &Fields<'_>) -> (LimitsPlan, Vec<String>) {
+    let limits = root.below("limits", &LIMITS);
+    let fallback = limits.given("fallback").map(|list| hooks::mention(report, list)).unwrap_or_default();
+    let (on_usage_limit, max_wait) = (limits.one_of("on_usage_limit"), limits.duration("max_wait"));
+    (LimitsPlan { on_usage_limit, max_wait, fallback: Vec::new() }, fallback)
 }
 
 /// What the session may use.

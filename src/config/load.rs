@@ -274,7 +274,10 @@ impl Loader {
         let HookLists { mut hooks, lines } = hooks::lower(&mut self.report, root.given("hooks"));
         // An empty list says something only where its absence would mean a hook.
         hooks.retain(|point, hooks: &mut Vec<HookSpec>| !hooks.is_empty() || *point == Point::BeforeSubmit);
+        let (limits, fallback) = allowance::limits(&mut self.report, root);
         let draft = Draft {
+            limits,
+            fallback,
             max_iterations: root.int("max_iterations"),
             instructions: Instructions::of(&root.some_text("instructions").unwrap_or_default()),
             context: root.one_of("context"),

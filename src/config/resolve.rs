@@ -16,7 +16,7 @@ use super::{
 };
 use crate::engine::{
     hooks::point::Point,
-    policy::{AgentSpec, Gatekeeper, HookAction, HookSpec, Plan, not_allowed},
+    policy::{AgentSpec, FallbackAgent, Gatekeeper, HookAction, HookSpec, LimitsPlan, Plan, not_allowed},
 };
 
 /// What a session is wanted for. What the command line says goes before what the config says.
@@ -64,16 +64,37 @@ impl Settings {
     pub(super) fn plan_with(&self, wanted: Wanted<'_>, path: &OsStr) -> Result<Plan, ConfigError> {
         let named = wanted.task_type.map(|name| Ok::<_, ConfigError>((name, self.task_type(name)?))).transpose()?;
         let allowed = named.and_then(|(_, of_type)| of_type.implementers());
+        // `--agent A,B`: B takes over where A may not work.
+        let mut asked = wanted.agent.into_iter().flat_map(|names| names.split(',')).map(str::trim);
+        let own = asked.next();
+        let fallback: Vec<&str> = asked.collect();
         let (agent, agent_spec) = match allowed {
-            Some([first, ..]) if wanted.agent.or(self.agent.as_deref()).is_none() => self.pick(Some(first), path)?,
-            _ => self.pick(wanted.agent, path)?,
+            Some([first, ..]) if own.or(self.agent.as_deref()).is_none() => self.pick(Some(first), path)?,
+            _ => self.pick(own, path)?,
         };
         if let (Some((name, _)), Some(allowed)) = (named, allowed)
             && !allowed.contains(&agent)
         {
             return Err(ConfigError::NotAllowed(not_allowed(&agent, name, allowed)));
         }
-        Ok(self.plan_of(wanted, (agent, agent_spec), path))
+        let mut plan = self.plan_of(wanted, (agent, agent_spec), path);
+        if !fallback.is_empty() {
+            plan.limits.fallback.clear();
+            for name in fallback {
+                plan.limits.fallback.push(self.fallback_agent(name, path)?);
+            }
+        }
+        Ok(plan)
+    }
+
+    fn fallback_agent(&self, name: &str, path: &OsStr) -> Result<FallbackAgent, ConfigError> {
+        self.pick(Some(name), path).map(|(name, spec)| FallbackAgent { name, spec })
+    }
+
+    /// The agents of the config that take over. Those that are not installed are left out: they may be on another machine.
+    fn fallbacks(&self, agent: &str, path: &OsStr) -> Vec<FallbackAgent> {
+        let others = self.draft.fallback.iter().filter(|name| *name != agent);
+        others.filter_map(|name| self.fallback_agent(name, path).ok()).collect()
     }
 
     /// The plan of a session whose agent leads itself.
@@ -121,6 +142,7 @@ impl Settings {
             protect: draft.protect,
             config_files: self.config_files(),
             budget: draft.budget,
+            limits: LimitsPlan { fallback: self.fallbacks(&agent, path), ..draft.limits },
             agent,
             agent_spec,
             task_type: wanted.task_type.map(str::to_owned),

@@ -20,7 +20,7 @@ use crate::engine::{
     actor::UserCommand,
     hooks::point::Point,
     policy::{
-        AgentSpec, AutomationHook, Backoff, Budget, Context, GatePolicies, HookSpec, Instructions, OnLimit,
+        AgentSpec, AutomationHook, Backoff, Budget, Context, GatePolicies, HookSpec, Instructions, LimitsPlan, OnLimit,
         PermissionRule, RuleSpec, Settled, StopHook, StopPlan, SubmitPlan, Workflow,
     },
     time::Span,
@@ -81,6 +81,9 @@ pub struct Draft {
     pub agent_may: Vec<UserCommand>,
     pub protect: Vec<String>,
     pub budget: Budget,
+    pub limits: LimitsPlan,
+    /// The names of the agents that take over at a usage limit.
+    pub fallback: Vec<String>,
     pub submit: SubmitPlan,
 }
 

@@ -18,7 +18,7 @@ mod submit;
 mod workflow;
 
 pub use agents::{AGENT, KNOWN_AGENT, WAY};
-pub use allowance::{BUDGET, PERMISSION};
+pub use allowance::{BUDGET, LIMITS, PERMISSION};
 pub use automation::{AUTOMATION, AUTOMATION_HOOK};
 pub use hooks::{BUILTIN_HOOK, COMMAND_HOOK, GATEKEEPER_HOOK, HOOKS, MATCHER_GROUP};
 pub use nats::{NATS, NATS_TLS};

@@ -121,7 +121,7 @@ pub struct RunArgs {
     /// Which config.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// The agent: one of the config's `agents`, or a known name.
+    /// The agent: one of the config's `agents`, or a known name. `A,B`: B takes over while A has reached its usage limit.
     #[arg(short, long, value_name = "NAME")]
     pub agent: Option<String>,
     /// The session's name: letters, digits, `-` and `_`.

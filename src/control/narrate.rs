@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::{
     amounts::Used,
+    limit_words::limit_reached,
     paint::{Paint, Role},
     pipeline_words,
     requests::{Leave, Requests},
@@ -223,6 +224,12 @@ impl Narrator {
             Event::RetryLimitReached { used, limit, hook } => {
                 paint.paint(Role::Bad, format!("  ↻ retry limit reached ({used}/{limit}) by `{}`", plain(hook)))
             }
+            Event::LimitReached(reached) => paint.paint(Role::Warning, format!("  ◷ {}", limit_reached(reached))),
+            Event::AgentSwitched { from, to, reason, .. } => {
+                let (from, to, reason) = (plain(from), plain(to), plain(reason));
+                paint.paint(Role::Warning, format!("  ⇄ `{to}` takes over from `{from}`: {reason}"))
+            }
+            Event::WaitSkipped { by } => format!("  ◷ the wait ends now (by {by})"),
             Event::BackoffStarted { wait_ms, .. } => format!("  waits {wait_ms}"),
             Event::GateOpened { gate, reason, about, .. } if *about != About::Permission => {
                 paint.paint(Role::Warning, format!("  ◆ gate {gate}: {}", first_line(&plain(reason), LINE)))

@@ -74,6 +74,8 @@ impl Requests {
             | Choice::Ignore
             | Choice::Disable
             | Choice::Retry
+            | Choice::Wait
+            | Choice::Switch
             | Choice::Complete
             | Choice::Escalate
             | Choice::Fail

@@ -157,6 +157,10 @@ pub fn commands(plan: &Plan, agent_is_described: bool) -> Vec<String> {
     if agent_is_described {
         commands.extend(agent(&plan.agent_spec).into_iter().map(|how| format!("agent {}: {how}", plan.agent)));
     }
+    for fallback in &plan.limits.fallback {
+        let how = agent(&fallback.spec).into_iter();
+        commands.extend(how.map(|how| format!("fallback agent {}: {how}", fallback.name)));
+    }
     commands
 }
 

@@ -164,7 +164,8 @@ impl Command {
             Self::CancelTurn => Some(UserCommand::Cancel),
             Self::Message(_) => Some(UserCommand::Message),
             Self::SkipItem(_) | Self::RestoreItem(_) | Self::EditItem(..) => Some(UserCommand::Pending),
-            Self::AnswerGate(_) => Some(UserCommand::Gate),
+            // What a gate would ask about, if the config said so.
+            Self::AnswerGate(_) | Self::RetryNow | Self::SwitchAgent(_) => Some(UserCommand::Gate),
             Self::DisableHook(..) | Self::EnableHook(..) | Self::RunHook(..) | Self::CancelHook(_) => {
                 Some(UserCommand::Hooks)
             }

@@ -329,10 +329,19 @@ pub struct TurnFailure {
     pub message: String,
     /// How long the agent's server wants to be left alone.
     pub retry_after: Option<Span>,
+    /// The usage limit that it ran into.
+    pub limit: Option<UsageLimit>,
     /// What the turn used before it failed.
     pub spent: Spent,
     /// What it must not have changed.
     pub forbidden: ForbiddenChanges,
+}
+
+/// A subscription, a quota or a rate limit that was reached.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UsageLimit {
+    /// How long it is until the limit resets, where the agent or its server says so.
+    pub resets_in: Option<Span>,
 }
 
 impl TurnFailure {

@@ -32,6 +32,8 @@ pub enum Effect {
         timeout: Span,
         /// The gatekeeper that it goes to; the session's own agent, if unsaid.
         to: Option<String>,
+        /// The fallback agent that works instead of the session's own.
+        standing_in: Option<String>,
         /// What the protected paths are compared with afterwards.
         baseline: ProtectBaseline,
     },

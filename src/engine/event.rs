@@ -25,7 +25,7 @@ use super::{
         record::{self as task, TaskRecord},
         workflow::{FlowOutcome, FlowStarted, StepEnded},
     },
-    time::{At, Span},
+    time::{At, Span, as_rfc3339, rfc3339_or_none},
 };
 
 /// One thing that happened.
@@ -198,10 +198,26 @@ pub enum Event {
         /// How long the agent's server wants to be left alone.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after_ms: Option<Span>,
+        /// Whether it reached a usage limit: then it is sent again, and counts as no error.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        usage_limit: bool,
         #[serde(flatten)]
         spent: Spent,
         #[serde(flatten)]
         forbidden: ForbiddenChanges,
+    },
+    LimitReached(Box<LimitReached>),
+    AgentSwitched {
+        from: String,
+        to: String,
+        reason: String,
+        /// Who wanted it; creel itself, if nobody.
+        #[serde(flatten, default)]
+        by: Option<Actor>,
+    },
+    WaitSkipped {
+        #[serde(flatten)]
+        by: Actor,
     },
     Delivered {
         items: Vec<ItemId>,
@@ -605,6 +621,33 @@ pub struct StopDecided {
     /// The agent's own loop that it is about; the main line, if none.
     #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
+}
+
+/// An agent reached a usage limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitReached {
+    /// Which agent.
+    pub agent: String,
+    /// When the limit resets, where the agent or its server says so.
+    #[serde(default, with = "rfc3339_or_none", skip_serializing_if = "Option::is_none")]
+    pub resets_at: Option<At>,
+    /// When the session sends the turn again, unless another agent takes it or the user decides.
+    #[serde(with = "as_rfc3339")]
+    pub until: At,
+    /// What the session does meanwhile.
+    pub action: LimitAction,
+}
+
+/// What a session does when its agent reached a usage limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitAction {
+    /// It waits.
+    Wait,
+    /// It asks the user.
+    Ask,
+    /// Another agent takes the turn.
+    Switch,
 }
 
 /// A prompt as it went to the agent.

@@ -135,6 +135,10 @@ pub enum Command {
     CompleteSession(String),
     /// Submit or merge the work, between two iterations.
     Pipeline(Pipeline),
+    /// Send the turn that waits for a usage limit at once.
+    RetryNow,
+    /// Let another agent take the turn that waits for a usage limit: this one, or the next.
+    SwitchAgent(Option<String>),
 }
 
 /// An answer to a gate.

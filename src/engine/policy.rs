@@ -3,6 +3,7 @@
 //! The plan is recorded with the session, so that a resumed or replayed session follows the rules it began with,
 //! whatever became of the config since.
 
+mod limits;
 mod rules;
 mod stop;
 mod submit;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     actor::UserCommand, conversation::ToolKind, hooks::point::Point, tasks::record::TaskEventKind, time::Span,
 };
+pub use limits::{FallbackAgent, LimitsPlan, OnUsageLimit};
 pub use rules::{CoverageFormat, Need, PatternTarget, RuleCheck, RuleSpec};
 pub use stop::{Judge, Preset, Settled, StopHook, StopPlan, When};
 pub use submit::{BuiltinCall, BuiltinOptions, Gatekeeper, MERGE, SubmitPlan, not_allowed};
@@ -69,6 +71,9 @@ pub struct Plan {
     /// What the session may use before a person is asked.
     #[serde(default)]
     pub budget: Budget,
+    /// What follows when an agent reaches a usage limit.
+    #[serde(default)]
+    pub limits: LimitsPlan,
     /// The agent's name in the config.
     pub agent: String,
     /// How to run the agent.
@@ -372,6 +377,9 @@ pub struct AgentFacts {
     /// What an answer looks like that is really an error: a regular expression.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_pattern: Option<String>,
+    /// The words by which its usage limits are known: a regular expression.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_pattern: Option<String>,
     /// What its count of tokens at the end of a turn is about; the turn, if unsaid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageOf>,
@@ -398,6 +406,7 @@ impl AgentFacts {
             install: self.install.or(others.install),
             login: self.login.or(others.login),
             error_pattern: self.error_pattern.or(others.error_pattern),
+            limit_pattern: self.limit_pattern.or(others.limit_pattern),
             usage: self.usage.or(others.usage),
             mcp: self.mcp.or(others.mcp),
         }

@@ -12,6 +12,7 @@
 pub mod budget;
 pub mod delivery;
 pub mod gate;
+pub mod limits;
 pub mod note;
 pub mod pending;
 pub mod permission;
@@ -44,6 +45,7 @@ use super::{
 use budget::Account;
 use delivery::Ending;
 use gate::{About, Gates, Unanswered};
+use limits::Limits;
 use pending::Pending;
 use permission::Asks;
 use retry::{Retry, Wait};
@@ -73,6 +75,8 @@ pub struct State {
     pub pending: Pending,
     /// The counters.
     pub retry: Retry,
+    /// The usage limits.
+    pub limits: Limits,
     /// The gates.
     pub gates: Gates,
     /// What is known of the hooks beside the plan.
@@ -170,6 +174,7 @@ impl State {
             turns: Turns::default(),
             pending: Pending::default(),
             retry: Retry::default(),
+            limits: Limits::default(),
             gates: Gates::default(),
             hooks: HookBook::default(),
             asks: Asks::default(),

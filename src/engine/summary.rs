@@ -82,6 +82,9 @@ impl State {
                 ([], None) => "judges the iteration".into(),
                 (some, None) => format!("checks {} rules", some.len()),
             },
+            Phase::Due(_) if self.limits.hold.is_some() => {
+                format!("waits for the usage limit of `{}` to reset", self.agent())
+            }
             Phase::Due(_) | Phase::Settled(_) | Phase::Between | Phase::Escalated(_) | Phase::Exit(_) => {
                 "goes on".into()
             }

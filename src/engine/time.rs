@@ -21,6 +21,27 @@ impl At {
         Self(self.0.saturating_add(i64::try_from(span.0).unwrap_or(i64::MAX)))
     }
 
+    /// The moment that [`Self::rfc3339`] wrote; other spellings are not read.
+    pub fn from_rfc3339(text: &str) -> Option<Self> {
+        let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
+        let mut date = date.splitn(3, '-').map(str::parse::<i64>);
+        let (year, month, day) = (date.next()?.ok()?, date.next()?.ok()?, date.next()?.ok()?);
+        let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
+        let mut time = time.splitn(3, ':').map(str::parse::<i64>);
+        let (hour, minute, second) = (time.next()?.ok()?, time.next()?.ok()?, time.next()?.ok()?);
+        let ms = format!("{fraction:0<3}").get(..3)?.parse::<i64>().ok()?;
+        let in_order = (1..=12).contains(&month) && (1..=31).contains(&day) && (0..=9999).contains(&year);
+        if !in_order || hour > 23 || minute > 59 || second > 60 {
+            return None;
+        }
+        let year = if month <= 2 { year - 1 } else { year };
+        let from_march = (month + 9) % 12;
+        let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
+        let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + (153 * from_march + 2) / 5 + day - 1;
+        let days = era * 146_097 + day_of_era - 719_468;
+        Some(Self((((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000 + ms))
+    }
+
     /// The moment as records write it: `2026-11-15T09:30:00.123Z`.
     ///
     /// Calculated here, since the engine may not ask a calendar: days are counted in years that begin in March, so that
@@ -88,6 +109,45 @@ impl fmt::Display for Span {
     }
 }
 
+/// For fields that hold a moment as text.
+pub mod as_rfc3339 {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    use super::At;
+
+    #[expect(missing_docs, clippy::missing_errors_doc, reason = "called by serde")]
+    pub fn serialize<S: Serializer>(at: &At, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&at.rfc3339())
+    }
+
+    #[expect(missing_docs, clippy::missing_errors_doc, reason = "called by serde")]
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<At, D::Error> {
+        let text = String::deserialize(from)?;
+        At::from_rfc3339(&text).ok_or_else(|| D::Error::custom(format!("`{text}` is not a time")))
+    }
+}
+
+/// The same for fields that may be absent.
+pub mod rfc3339_or_none {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    use super::At;
+
+    #[expect(missing_docs, clippy::missing_errors_doc, clippy::ref_option, reason = "called by serde")]
+    pub fn serialize<S: Serializer>(at: &Option<At>, to: S) -> Result<S::Ok, S::Error> {
+        match at {
+            Some(at) => to.serialize_some(&at.rfc3339()),
+            None => to.serialize_none(),
+        }
+    }
+
+    #[expect(missing_docs, clippy::missing_errors_doc, reason = "called by serde")]
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<At>, D::Error> {
+        let Some(text) = Option::<String>::deserialize(from)? else { return Ok(None) };
+        At::from_rfc3339(&text).map(Some).ok_or_else(|| D::Error::custom(format!("`{text}` is not a time")))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,5 +171,15 @@ mod tests {
             said,
             ["0 ms", "40 ms", "999 ms", "1 s", "12.3 s", "1 min", "1 min 1 s", "4 min 10 s", "1 h", "2 h 5 min"]
         );
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for ms in [0, 1_794_813_000_123, 951_782_400_000, 4_102_444_799_999, -62_135_596_800_000] {
+            assert_eq!(At::from_rfc3339(&At(ms).rfc3339()), Some(At(ms)), "{}", At(ms).rfc3339());
+        }
+        for text in ["", "2026-11-16", "2026-13-16T00:00:00Z", "2026-11-16T25:00:00Z", "2026-11-16T00:00:00+01:00"] {
+            assert_eq!(At::from_rfc3339(text), None, "{text}");
+        }
     }
 }

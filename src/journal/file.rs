@@ -213,6 +213,8 @@ pub struct Opened {
     pub past_prompts: Vec<String>,
     /// The same for those who review, by their names.
     pub past_reviews: BTreeMap<String, Vec<String>>,
+    /// The same for those that worked instead of the session's own agent, by their names.
+    pub past_fallbacks: BTreeMap<String, Vec<String>>,
 }
 
 impl Journal {
@@ -259,7 +261,8 @@ impl Journal {
             return Err(JournalError::Disorder(disorder));
         }
         let journal = Untouched { file, folder: folder.clone(), seq, length, torn };
-        Ok(Opened { journal, state, past_prompts: prompts.answered, past_reviews: prompts.reviews })
+        let Prompts { answered: past_prompts, reviews: past_reviews, fallbacks: past_fallbacks, .. } = prompts;
+        Ok(Opened { journal, state, past_prompts, past_reviews, past_fallbacks })
     }
 
     fn new(file: File, folder: &Folder, seq: u64, length: u64) -> Result<Self, JournalError> {
@@ -498,15 +501,25 @@ struct Prompts {
     sent: Option<(Option<String>, String)>,
     answered: Vec<String>,
     reviews: BTreeMap<String, Vec<String>>,
+    fallbacks: BTreeMap<String, Vec<String>>,
+    /// The session's own agent, and the one that works.
+    own: String,
+    working: String,
 }
 
 impl Prompts {
     fn see(&mut self, event: &Event) {
-        if let Event::PromptSent(prompt) = event {
+        if let Event::SessionStarted(began) = event {
+            self.own.clone_from(&began.plan.agent);
+            self.working.clone_from(&began.plan.agent);
+        } else if let Event::AgentSwitched { to, .. } = event {
+            self.working.clone_from(to);
+        } else if let Event::PromptSent(prompt) = event {
             self.sent = Some((prompt.agent.clone(), prompt.text.clone()));
         } else if matches!(event, Event::TurnEnded { .. } | Event::TurnFailed { .. }) {
             match self.sent.take() {
-                Some((None, text)) => self.answered.push(text),
+                Some((None, text)) if self.working == self.own => self.answered.push(text),
+                Some((None, text)) => self.fallbacks.entry(self.working.clone()).or_default().push(text),
                 Some((Some(agent), text)) => self.reviews.entry(agent).or_default().push(text),
                 None => {}
             }

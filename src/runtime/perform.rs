@@ -22,6 +22,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    fallbacks::FallbackAgents,
     gatekeepers::Gatekeepers,
     handle::{Handle, Live},
     shutdown::Children,
@@ -61,10 +62,23 @@ pub(super) struct Performer {
     gatekeepers: Gatekeepers,
     /// Those that were asked, by name.
     asked: HashMap<String, Line>,
+    fallbacks: FallbackAgents,
+    /// Those that have worked instead of the session's own agent, by name.
+    standing_in: HashMap<String, Line>,
     turn: Option<(TurnId, CancellationToken)>,
     /// How many rules may be checked at once.
     cores: Arc<Semaphore>,
     asks: Asks,
+}
+
+/// Whom a prompt goes to.
+enum Recipient {
+    /// The session's own agent.
+    Own,
+    /// An agent that reviews.
+    Gatekeeper(String),
+    /// An agent that works instead of the session's own.
+    Fallback(String),
 }
 
 /// A turn to be taken.
@@ -124,7 +138,7 @@ struct Task {
 impl Performer {
     pub(super) fn new(
         place: Place,
-        (agent, gatekeepers): (Box<dyn Agent>, Gatekeepers),
+        (agent, gatekeepers, fallbacks): (Box<dyn Agent>, Gatekeepers, FallbackAgents),
         handle: Handle,
         children: Children,
     ) -> Self {
@@ -142,6 +156,8 @@ impl Performer {
             agent,
             gatekeepers,
             asked: HashMap::new(),
+            fallbacks,
+            standing_in: HashMap::new(),
             turn: None,
             cores: Arc::new(Semaphore::new(available_parallelism().map_or(1, NonZero::get))),
             asks,
@@ -169,8 +185,13 @@ impl Performer {
                     task.cancel.cancel();
                 }
             }
-            Effect::SendPrompt { turn, text, conversation, timeout, to, baseline } => {
+            Effect::SendPrompt { turn, text, conversation, timeout, to, standing_in, baseline } => {
                 let request = TurnRequest { turn, text, conversation, timeout };
+                let to = match (to, standing_in) {
+                    (Some(name), _) => Recipient::Gatekeeper(name),
+                    (None, Some(name)) => Recipient::Fallback(name),
+                    (None, None) => Recipient::Own,
+                };
                 if let Err(why) = self.send(request, to, baseline) {
                     self.handle.tell(Input::TurnFailed { turn, failure: TurnFailure::new(why) });
                 }
@@ -186,15 +207,31 @@ impl Performer {
         }
     }
 
-    fn send(&mut self, request: TurnRequest, to: Option<String>, baseline: ProtectBaseline) -> Result<(), String> {
+    fn send(&mut self, request: TurnRequest, to: Recipient, baseline: ProtectBaseline) -> Result<(), String> {
         let cancel = CancellationToken::new();
         self.turn = Some((request.turn, cancel.clone()));
         let line = match to {
-            None => self.agent.as_ref(),
-            Some(name) => Some(self.gatekeeper(name)?),
+            Recipient::Own => self.agent.as_ref(),
+            Recipient::Gatekeeper(name) => Some(self.gatekeeper(name)?),
+            Recipient::Fallback(name) => Some(self.fallback(name)?),
         };
         let sent = line.is_some_and(|line| line.turns.send(TurnOrder { request, baseline, cancel }).is_ok());
         if sent { Ok(()) } else { Err("the agent's task has died; this is a fault of creel, see its log".into()) }
+    }
+
+    /// An agent that works instead of the session's own, started if it is not running.
+    fn fallback(&mut self, name: String) -> Result<&Line, String> {
+        Ok(match self.standing_in.entry(name) {
+            Entry::Occupied(line) => line.into_mut(),
+            Entry::Vacant(place) => {
+                let agent = self.fallbacks.start(place.key())?;
+                let surveyor =
+                    Surveyor { folder: self.place.cwd.clone(), mark: self.place.mark.clone(), hopeless: false };
+                let hearing = Hearing::new(&self.handle, &self.children, &self.asks);
+                let watch = TurnWatch::new(self.gatekeepers.place.guard.clone());
+                place.insert(Line::open(agent, surveyor, watch, hearing))
+            }
+        })
     }
 
     /// One who reviews, made ready if it is not.
@@ -266,7 +303,12 @@ impl Performer {
         if let Some((_, cancel)) = self.turn.take() {
             cancel.cancel();
         }
-        let lines: Vec<Line> = self.agent.take().into_iter().chain(self.asked.drain().map(|(_, line)| line)).collect();
+        let lines: Vec<Line> = self
+            .agent
+            .take()
+            .into_iter()
+            .chain(self.asked.drain().chain(self.standing_in.drain()).map(|(_, line)| line))
+            .collect();
         let patience = std::time::Duration::from_secs(10);
         let ended = async {
             for (_, task) in self.hooks.drain() {

@@ -41,6 +41,8 @@ actions! {
         Message "message" "write to the agent; it is sent when the turn ends",
         MessageNow "message-now" "write to the agent, and cancel the turn for it",
         Pause "pause" "send no further prompt, or go on",
+        RetryNow "retry-now" "send the turn that waits for a usage limit now",
+        SwitchAgent "switch-agent" "let another agent take the turn that waits for a usage limit",
         Stop "stop" "stop when this iteration is completed",
         CancelTurn "cancel-turn" "cancel the turn, and pause for a message",
         Submit "submit" "submit the work when this iteration is completed",

@@ -274,6 +274,8 @@ pub fn perform(model: &mut Model, action: Action, reload: Reload<'_>) -> Vec<Ask
         Action::Message => write(model, Purpose::Message),
         Action::MessageNow => write(model, Purpose::MessageNow),
         Action::Pause => pause(model),
+        Action::RetryNow => steer(model, Command::RetryNow),
+        Action::SwitchAgent => steer(model, Command::SwitchAgent(None)),
         Action::Stop => steer(model, Command::Stop(StopHow::AfterIteration)),
         Action::CancelTurn => steer(model, Command::CancelTurn),
         Action::Submit => steer(model, Command::Pipeline(Pipeline::Submit)),

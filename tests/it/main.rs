@@ -23,6 +23,7 @@ mod keys;
 mod kills;
 mod known_agents;
 mod leaving;
+mod limits;
 mod lines;
 mod links;
 mod mcp;

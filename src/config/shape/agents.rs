@@ -57,6 +57,12 @@ const ERROR_PATTERN: Field = Field {
     ty: Type::SomeText,
     default: Default::Absent,
 };
+const LIMIT_PATTERN: Field = Field {
+    name: "limit_pattern",
+    doc: "A regular expression (`^` matches at every line): an error or an answer with such words means that a usage limit was reached, beside the words that creel knows.",
+    ty: Type::SomeText,
+    default: Default::Absent,
+};
 const USAGE: Field = Field {
     name: "usage",
     doc: "What the tokens are about that an agent reports with the end of a turn; by default the turn.",
@@ -95,6 +101,7 @@ pub static AGENT: Shape = Shape {
         FORMAT,
         TTY,
         ERROR_PATTERN,
+        LIMIT_PATTERN,
         USAGE,
         MCP,
         INSTALL,
@@ -129,6 +136,7 @@ pub static KNOWN_AGENT: Shape = Shape {
         INSTALL,
         LOGIN,
         ERROR_PATTERN,
+        LIMIT_PATTERN,
         USAGE,
         MCP,
         Field {
@@ -155,6 +163,7 @@ pub static WAY: Shape = Shape {
         FORMAT,
         TTY,
         ERROR_PATTERN,
+        LIMIT_PATTERN,
         USAGE,
         MCP,
         INSTALL,

@@ -62,3 +62,31 @@ pub static BUDGET: Shape = Shape {
         },
     ],
 };
+
+/// What follows when an agent reaches a usage limit.
+pub static LIMITS: Shape = Shape {
+    name: "limits",
+    noun: "key",
+    keys: Keys::Known,
+    fields: &[
+        Field {
+            name: "on_usage_limit",
+            doc: "What follows when the agent reaches a usage limit and no fallback agent can take over. `wait`: the session waits \
+                  for the reset; `ask`: you are asked; `fail`: the turn fails like any other.",
+            ty: Type::OneOf(&["wait", "ask", "fail"]),
+            default: Default::Text("wait"),
+        },
+        Field {
+            name: "max_wait",
+            doc: "You are asked about a longer wait.",
+            ty: Type::Duration(Zero::Refused),
+            default: Default::Text("12h"),
+        },
+        Field {
+            name: "fallback",
+            doc: "Agents that take over meanwhile, in this order: agents of the config, or known ones.",
+            ty: Type::List(&Type::SomeText),
+            default: Default::Names(&[]),
+        },
+    ],
+};

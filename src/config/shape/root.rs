@@ -3,7 +3,7 @@
 use super::{
     Default, Field, Keys, Shape, Type, Zero,
     agents::AGENT,
-    allowance::{BUDGET, PERMISSION, USER_COMMAND},
+    allowance::{BUDGET, LIMITS, PERMISSION, USER_COMMAND},
     automation::AUTOMATION,
     hooks::HOOKS,
     nats::NATS,
@@ -128,6 +128,12 @@ pub static ROOT: Shape = Shape {
             name: "budget",
             doc: "What the session may use before a person is asked.",
             ty: Type::Object(&BUDGET),
+            default: Default::OfItsKeys,
+        },
+        Field {
+            name: "limits",
+            doc: "What follows when an agent reaches a usage limit.",
+            ty: Type::Object(&LIMITS),
             default: Default::OfItsKeys,
         },
         Field {

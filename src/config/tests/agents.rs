@@ -210,6 +210,7 @@ fn the_keys_of_an_agent_reach_its_spec() {
         install: Some("i".into()),
         login: Some("l".into()),
         error_pattern: Some("^E".into()),
+        limit_pattern: None,
         usage: Some(UsageOf::Conversation),
         mcp: Some(false),
     };

@@ -127,6 +127,14 @@ pub enum Request {
         #[serde(flatten)]
         hook: Registration,
     },
+    /// Send the turn that waits for a usage limit at once.
+    RetryNow,
+    /// Let another agent take the turn that waits for a usage limit.
+    SwitchAgent {
+        /// Which one; the next, if unsaid.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<String>,
+    },
     /// Ask none of those any more that were registered for this task: answered by `cleared`, how many there were.
     StopHooksClear { task: String },
     /// The stop hooks that were registered, all or those for a task: answered by `stop_hooks`.
@@ -264,6 +272,8 @@ impl Request {
             Self::Loop { about } => Do(Command::Loop(about)),
             Self::SessionComplete { reason } => Do(Command::CompleteSession(reason)),
             Self::Pipeline { pipeline } => Do(Command::Pipeline(pipeline)),
+            Self::RetryNow => Do(Command::RetryNow),
+            Self::SwitchAgent { agent } => Do(Command::SwitchAgent(agent)),
         }
     }
 }
@@ -293,6 +303,8 @@ impl From<Command> for Request {
             Command::Loop(about) => Self::Loop { about },
             Command::CompleteSession(reason) => Self::SessionComplete { reason },
             Command::Pipeline(pipeline) => Self::Pipeline { pipeline },
+            Command::RetryNow => Self::RetryNow,
+            Command::SwitchAgent(agent) => Self::SwitchAgent { agent },
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::{
             permission::OfferedAnswer,
         },
         tasks::builtin::Builtin,
-        time::Span,
+        time::{At, Span, as_rfc3339, rfc3339_or_none},
     },
     journal::record::rfc3339,
 };
@@ -73,9 +73,25 @@ pub struct Status {
     pub outcome: Option<Outcome>,
     /// The number of its last record.
     pub seq: u64,
+    /// The usage limit that it waits for, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage_limit: Option<LimitView>,
     /// How it stands with its NATS server, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nats: Option<Link>,
+}
+
+/// A usage limit that a session waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitView {
+    /// Whose limit it is.
+    pub agent: String,
+    /// When it resets, if that is known.
+    #[serde(default, with = "rfc3339_or_none", skip_serializing_if = "Option::is_none")]
+    pub resets_at: Option<At>,
+    /// When the session resumes.
+    #[serde(with = "as_rfc3339")]
+    pub until: At,
 }
 
 /// A gate that waits.
@@ -173,13 +189,18 @@ impl Status {
             stopping: state.steering.stop,
             gate: gates(state).into_iter().next(),
             running: state.running().collect(),
-            agent: state.began.agent.clone(),
+            agent: state.agent().to_owned(),
             led_from_outside: state.is_led_from_outside(),
             cwd: state.began.cwd.clone(),
             started: rfc3339(state.started),
             pid: std::process::id(),
             outcome: state.outcome(),
             seq,
+            usage_limit: state.limits.hold.as_ref().map(|hold| LimitView {
+                agent: hold.agent.clone(),
+                resets_at: hold.resets_at,
+                until: hold.until,
+            }),
             nats: None,
         }
     }

@@ -90,16 +90,26 @@ impl State {
             Event::TurnEnded { stop_reason, spent, work, forbidden, .. } => {
                 self.account.book(at, *spent);
                 self.work_done(work.as_deref());
+                if *stop_reason == StopReason::EndTurn && !self.gatekeeper_works() {
+                    let files = work.as_deref().map(|work| &*work.files_modified).unwrap_or_default();
+                    self.limits.turn_ended(&self.turns.said, files);
+                }
                 self.forbidden_changes(forbidden);
                 self.asks.waiting.clear();
                 self.turn_stopped(*stop_reason);
             }
-            Event::TurnFailed { error, retry_after_ms, spent, forbidden, .. } => {
+            Event::TurnFailed { error, retry_after_ms, usage_limit, spent, forbidden, .. } => {
                 self.account.book(at, *spent);
                 self.forbidden_changes(forbidden);
                 self.asks.waiting.clear();
-                self.turn_failed(error, *retry_after_ms);
+                match self.turn_that_ended().filter(|_| *usage_limit) {
+                    Some(prompt) => self.limited_turn(prompt),
+                    None => self.turn_failed(error, *retry_after_ms),
+                }
             }
+            Event::LimitReached(reached) => self.limit_reached(at, reached),
+            Event::AgentSwitched { from, to, .. } => self.agent_switched(from, to),
+            Event::WaitSkipped { .. } => self.wait_skipped(),
             Event::Delivered { .. } => self.pending.reported(),
             Event::RetryCounted { used, .. } => self.retry_counted(*used),
             Event::RetryLimitReached { .. } => self.ask_once(Asked::Limit),
@@ -113,7 +123,7 @@ impl State {
                 let (id, about, ask) = (*gate, *about, *ask);
                 self.gates.open = Some(Gate { id, about, reason, hook, items, ask, choices, opened: at });
             }
-            Event::GateAnswered { choice, by, .. } => self.gate_answered(*choice, by),
+            Event::GateAnswered { choice, by, .. } => self.gate_answered(at, *choice, by),
             Event::RulesDue { .. }
             | Event::RuleStarted { .. }
             | Event::RuleChecked { .. }
@@ -240,12 +250,15 @@ impl State {
     fn prompt_sent(&mut self, prompt: &PromptSent) {
         self.turns.last = prompt.turn;
         self.side.chained = 0;
+        if prompt.agent.is_none() {
+            self.limits.prompt_sent();
+        }
         self.turns.is_begun |= prompt.agent.is_none();
         self.turns.said.clear();
         self.asks.next_turn();
         self.turns.prompt.clone_from(&prompt.text);
         self.turns.open_calls.clear();
-        let again = matches!(&self.phase, Phase::Due(Due::Again(before) | Due::Cancelled(before)) if before.text == prompt.text);
+        let again = matches!(&self.phase, Phase::Due(Due::Again(before) | Due::Cancelled(before)) if prompt.text.ends_with(&before.text));
         let by_person = self.steering.person_speaks_in(prompt.messages);
         if prompt.reason == PromptReason::Message && !by_person && !again {
             self.iterations.messages += 1;
@@ -434,7 +447,7 @@ impl State {
         self.phase = Phase::Delivering;
     }
 
-    fn gate_answered(&mut self, choice: Choice, by: &Actor) {
+    fn gate_answered(&mut self, at: At, choice: Choice, by: &Actor) {
         let Some(gate) = self.gates.open.take() else { return };
         let of_a_loop = self.is_of_a_loop(&gate);
         if of_a_loop {
@@ -466,6 +479,8 @@ impl State {
             | Choice::Ignore
             | Choice::Disable
             | Choice::Retry
+            | Choice::Wait
+            | Choice::Switch
             | Choice::Leave
             | Choice::AllowOnce
             | Choice::AllowAlways
@@ -502,6 +517,7 @@ impl State {
                 let agent = self.asking_agent().to_owned();
                 self.asks.answered(choice, &agent);
             }
+            About::UsageLimit => self.limit_answered_by_user(at, choice),
             About::Budget => self.account.grant(&self.began.plan.budget),
             // Settled above, whatever the answer.
             About::Tampered => {}
@@ -534,6 +550,8 @@ impl State {
             Choice::Approve
             | Choice::Skip
             | Choice::Retry
+            | Choice::Wait
+            | Choice::Switch
             | Choice::Complete
             | Choice::Escalate
             | Choice::Fail

@@ -35,6 +35,8 @@ pub enum About {
     Permission,
     /// As much was used as may be.
     Budget,
+    /// The agent reached a usage limit.
+    UsageLimit,
     /// The agent's turn changed files of creel, of its config or of git.
     Tampered,
     /// A check holds the submit.
@@ -63,6 +65,10 @@ pub enum Choice {
     Disable,
     /// Run the hook again.
     Retry,
+    /// Wait for the reset.
+    Wait,
+    /// Let another agent work.
+    Switch,
     /// The session is complete.
     Complete,
     /// End as escalated. Only the policy answers so.
@@ -133,6 +139,7 @@ impl About {
     pub const fn choices(self) -> &'static [Choice] {
         use Choice::{
             Abort, Approve, Cancel, Complete, Continue, Disable, Ignore, Leave, Message, Retry, Send, Skip, Stop,
+            Switch, Wait,
         };
         match self {
             Self::FinalDelivery | Self::Delivery => &[Approve, Skip],
@@ -142,6 +149,7 @@ impl About {
             Self::BrokenHook => &[Disable, Retry, Abort],
             Self::Permission => &[Cancel],
             Self::Budget => &[Continue, Stop, Abort],
+            Self::UsageLimit => &[Wait, Retry, Switch, Abort],
             Self::Tampered => &[Ignore, Send, Abort],
             Self::Submit => &[Retry, Send, Skip, Leave],
             // Nothing merges past a check that failed.
@@ -160,6 +168,7 @@ impl About {
             Self::BrokenHook => "broken_hook",
             Self::Permission => "permission",
             Self::Budget => "budget",
+            Self::UsageLimit => "usage_limit",
             Self::Tampered => "tampered",
             Self::Submit => "submit",
             Self::Merge => "merge",
@@ -180,6 +189,8 @@ impl Choice {
             | Self::Ignore
             | Self::Disable
             | Self::Retry
+            | Self::Wait
+            | Self::Switch
             | Self::AllowOnce
             | Self::AllowAlways
             | Self::RejectOnce
@@ -200,6 +211,8 @@ impl Choice {
             Self::Ignore => "ignore",
             Self::Disable => "disable",
             Self::Retry => "retry",
+            Self::Wait => "wait",
+            Self::Switch => "switch",
             Self::Complete => "complete",
             Self::Escalate => "escalate",
             Self::Fail => "fail",
@@ -227,6 +240,8 @@ impl Gate {
             | Choice::Ignore
             | Choice::Disable
             | Choice::Retry
+            | Choice::Wait
+            | Choice::Switch
             | Choice::Complete
             | Choice::Escalate
             | Choice::Fail
@@ -268,7 +283,7 @@ impl Gate {
                 (Some(FinalDelivery::Ask), _) | (None, Presence::Attended) => None,
             },
             // It is opened only where the config says `ask`: even with nobody there that means a person.
-            About::Delivery | About::Permission => None,
+            About::Delivery | About::Permission | About::UsageLimit => None,
             About::RetryLimit
             | About::Escalation
             | About::Errors
@@ -297,6 +312,7 @@ impl Gate {
                 no.unwrap_or(Choice::Cancel)
             }
             About::Budget => Choice::Stop,
+            About::UsageLimit => Choice::Wait,
             About::Submit | About::Merge => Choice::Leave,
         }
     }

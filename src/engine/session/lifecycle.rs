@@ -118,7 +118,7 @@ impl State {
         }
         match dispatch.point {
             Point::SessionStart => self.proceed_between(now),
-            Point::PreIteration => self.send_iteration(dispatch),
+            Point::PreIteration => self.switch_back(now).unwrap_or_else(|| self.send_iteration(dispatch)),
             Point::Stop => self.judge_stop(dispatch),
             Point::PostIteration => self.proceed_judging(None, &Judging::default(), now),
             Point::OnError => self.after_error(dispatch, now),

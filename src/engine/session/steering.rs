@@ -151,6 +151,8 @@ impl State {
             }
             Command::CompleteSession(reason) => Step::record(Event::CompletionPromised { reason, by: by.clone() }),
             Command::Pipeline(pipeline) => self.want_pipeline(pipeline, by),
+            Command::RetryNow => self.while_limited(|_| Ok(Event::WaitSkipped { by: by.clone() })),
+            Command::SwitchAgent(to) => self.while_limited(|_| self.switch_agent(to.as_deref(), by, now)),
         }
     }
 
@@ -336,6 +338,7 @@ impl State {
             Choice::Continue | Choice::Message if self.is_of_a_loop(gate) => {
                 self.unblock(self.stop.escalated.iter().map(|(_, task, _)| task), by)
             }
+            Choice::Switch => self.switch_agent(None, by, gate.opened).map(Step::record).unwrap_or_default(),
             Choice::Skip if *by == super::POLICY => self.skips(gate, choice, None, by).fold(Step::default(), Step::and),
             Choice::Continue
             | Choice::Message
@@ -344,6 +347,7 @@ impl State {
             | Choice::Send
             | Choice::Ignore
             | Choice::Retry
+            | Choice::Wait
             | Choice::Complete
             | Choice::Escalate
             | Choice::Fail

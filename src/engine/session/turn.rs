@@ -105,7 +105,10 @@ impl State {
         if self.steering.paused {
             return Step::default();
         }
-        if let Some(step) = self.wait_over(now) {
+        if let Some(step) = self.limit_gate(now) {
+            return step;
+        }
+        if let Some(step) = self.wait_over(now).or_else(|| self.switch_after_wait(now)) {
             return step;
         }
         match due {
@@ -211,6 +214,8 @@ impl State {
     fn again(&self, cut: &PromptSent) -> PromptSent {
         let was_opened = cut.agent.is_none() && self.turns.opened_in == Some(cut.turn);
         let conversation = if was_opened { Conversation::Same } else { cut.conversation };
+        let takes_over = cut.agent.is_none() && !self.turns.is_begun;
+        let conversation = if takes_over { Conversation::New } else { conversation };
         PromptSent { turn: self.next_turn(), conversation, ..cut.clone() }
     }
 
@@ -224,6 +229,10 @@ impl State {
         if let Some(gate) = self.over_budget() {
             return gate;
         }
+        let mut prompt = prompt;
+        if let Some(handover) = self.handover(&prompt.text).filter(|_| prompt.agent.is_none()) {
+            prompt.text = format!("{handover}\n\n{}", prompt.text);
+        }
         let for_review = prompt.agent.as_ref().and_then(|_| self.review_timeout());
         let effect = Effect::SendPrompt {
             turn: prompt.turn,
@@ -231,6 +240,7 @@ impl State {
             conversation: prompt.conversation,
             timeout: for_review.unwrap_or(self.plan().turn_timeout),
             to: prompt.agent.clone(),
+            standing_in: self.limits.standing_in.clone(),
             baseline: self.protect_baseline(),
         };
         Step::record(Event::PromptSent(Box::new(prompt))).then(effect)
@@ -269,11 +279,14 @@ impl State {
         }
     }
 
-    pub(crate) fn on_turn_failed(&self, turn: TurnId, failure: TurnFailure) -> Step {
+    pub(crate) fn on_turn_failed(&self, turn: TurnId, failure: TurnFailure, now: At) -> Step {
         let Some(iteration) = self.awaited(turn) else { return Step::stale(turn) };
-        let TurnFailure { message: error, retry_after: retry_after_ms, spent, forbidden } = failure;
+        let TurnFailure { message: error, retry_after: retry_after_ms, limit, spent, forbidden } = failure;
         let closed = self.close_calls(ToolStatus::Failed, CUT_OFF).fold(self.unasked(&super::POLICY), Step::and);
-        closed.and(Event::TurnFailed { iteration, turn, error, retry_after_ms, spent, forbidden })
+        let limit = limit.filter(|_| !self.gatekeeper_works()).and_then(|limit| self.reached_limit(limit, now));
+        let usage_limit = limit.is_some();
+        let failed = Event::TurnFailed { iteration, turn, error, retry_after_ms, usage_limit, spent, forbidden };
+        limit.into_iter().flatten().fold(closed.and(failed), Step::and)
     }
 
     /// The end of every tool call of the turn in flight that has none: no call outlives its turn.

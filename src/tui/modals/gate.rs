@@ -354,6 +354,7 @@ impl GateModal {
             About::Permission if waiting > 1 => format!("The agent asks · {} more after this", waiting - 1),
             About::Permission => "The agent asks".into(),
             About::Budget => "Budget used up".into(),
+            About::UsageLimit => "Usage limit reached".into(),
             About::Tampered => "Forbidden changes".into(),
             About::Submit => "The submit is held".into(),
             About::Merge => "The merge is held".into(),

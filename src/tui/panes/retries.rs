@@ -8,7 +8,10 @@ use ratatui::{
 };
 
 use crate::{
-    control::text::{first_line, plain},
+    control::{
+        limit_words,
+        text::{first_line, plain},
+    },
     engine::{State, session::retry::Wait},
     tui::{
         model::Model,
@@ -67,5 +70,8 @@ fn gauge(name: &str, used: u32, limit: u32, (width, rows): (usize, usize), theme
 pub fn waits(state: &State, model: &Model) -> Option<String> {
     let Wait::Until(until) = state.retry.wait else { return None };
     let left = until.since(model.moment());
+    if let Some(hold) = &state.limits.hold {
+        return Some(limit_words::waiting(hold, model.moment()));
+    }
     (left.0 > 0).then(|| format!("next try in {} s", left.0.div_ceil(1_000)))
 }

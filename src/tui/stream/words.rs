@@ -7,6 +7,7 @@ use super::{
 use crate::{
     control::{
         amounts::Used,
+        limit_words::limit_reached,
         pipeline_words,
         requests::{Leave, Told},
         stop_words,
@@ -230,6 +231,11 @@ pub(super) fn note(at: At, event: &Event) -> Option<Block> {
         Event::RetryLimitReached { used, limit, hook } => {
             wrong(format!("↻ retry limit {used}/{limit} reached by {}", short(hook)))
         }
+        Event::LimitReached(reached) => line(format!("◷ {}", limit_reached(reached)), Role::Warning),
+        Event::AgentSwitched { from, to, reason, .. } => {
+            line(format!("⇄ {} takes over from {}: {}", short(to), short(from), short(reason)), Role::Warning)
+        }
+        Event::WaitSkipped { by } => line(format!("◷ the wait ends now, by {by}"), Role::Faint),
         Event::BackoffStarted { wait_ms, .. } => line(format!("waits {wait_ms}"), Role::Faint),
         Event::GateOpened { gate, reason, about, .. } if *about != About::Permission => {
             line(format!("◆ gate {gate}: {}", short(reason)), Role::Gate)

@@ -108,11 +108,18 @@ fn on_tasks(model: &Model) -> Vec<Action> {
     keys.into_iter().filter(|(_, works)| *works).map(|(action, _)| action).collect()
 }
 
+fn waits_for_a_limit(model: &Model) -> bool {
+    model.session.as_ref().is_some_and(|state| state.limits.hold.is_some())
+}
+
 /// What other keys do.
 fn anywhere(model: &Model) -> &'static [Action] {
     match &model.mode {
         Mode::Replay(_) => {
             &[Action::Play, Action::Step, Action::StepBack, Action::Faster, Action::StepIteration, Action::StepError]
+        }
+        Mode::Live if model.is_steered() && waits_for_a_limit(model) => {
+            &[Action::RetryNow, Action::SwitchAgent, Action::Message, Action::Pause, Action::NextPane]
         }
         Mode::Live if model.is_steered() => {
             &[Action::Message, Action::Pause, Action::NextPane, Action::Search, Action::Zoom]

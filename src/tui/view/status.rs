@@ -43,7 +43,7 @@ pub(super) fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer
     let figures = Figures::of(model, state);
     let doing = doing(model, state, room.saturating_sub(figures.how_far(room).width()));
     let left = room.saturating_sub(doing.width());
-    let name = plain(&format!(" {} · {} ", state.name, state.began.agent));
+    let name = plain(&format!(" {} · {} ", state.name, state.agent()));
     let right = figures.that_fit(left, name.width().min(NAME));
     let name = fit(&name, left.saturating_sub(right.width()));
     let working = if state.outcome().is_some() { Role::Faint } else { Role::Accent };

@@ -21,7 +21,8 @@ use creel::engine::{
     input::{Command, Input},
     policy::{
         AgentSpec, AutomationHook, Budget, Context, GatePolicies, Gatekeeper, HookAction, HookSpec, Instructions,
-        Judge, MERGE, OnLimit, Plan, Preset, RuleCheck, RuleSpec, Settled, StopHook, StopPlan, SubmitPlan, When,
+        Judge, LimitsPlan, MERGE, OnLimit, Plan, Preset, RuleCheck, RuleSpec, Settled, StopHook, StopPlan, SubmitPlan,
+        When,
     },
     session::gate::{About, Choice},
     stop::rule::RuleResult,
@@ -158,6 +159,7 @@ pub fn plan() -> Plan {
     Plan {
         agent_may: Vec::new(),
         instructions: Instructions::None,
+        limits: LimitsPlan::default(),
         max_iterations: 20,
         context: Context::Fresh,
         max_hook_retries: 5,

@@ -1,0 +1,294 @@
+//! Usage limits: who works while an agent may not, and how long the session waits.
+//!
+//! Owns the wait for a reset and the switch to another agent. Which failures are limits, the agents say.
+//!
+//! # Invariants
+//! - A turn that reached a limit is sent again as it was. It uses up no iteration, and it is no error.
+//! - An agent that reaches limits again and again waits longer each time, and then the user is asked: no session goes on
+//!   for ever.
+//! - The agent that takes over is told what has been done.
+
+use std::collections::BTreeMap;
+
+use super::{GateAbout, Phase, State, gate::About, gate::Choice, retry::Wait, turn::Due};
+use crate::engine::{
+    Step,
+    conversation::UsageLimit,
+    event::{Actor, Event, LimitAction, LimitReached, PromptSent},
+    policy::{Backoff, OnUsageLimit},
+    session::retry::wait_for,
+    time::{At, Span},
+};
+
+/// How long to wait where nobody says when the limit resets, unless the config says how to back off.
+const BACKOFF: Backoff = Backoff { base: Span::secs(30), factor: 2.0, max: Span::secs(30 * 60), jitter: 0.1 };
+/// After so many limits without a turn in between, the user is asked.
+const MOST_IN_A_ROW: u32 = 40;
+/// How many changed files the next agent is told of.
+const FILES_TOLD: usize = 50;
+/// How much of the last message the next agent is told.
+const SUMMARY_MAX: usize = 2000;
+
+/// What is known about limits.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Limits {
+    /// The agent that works instead of the session's own.
+    pub standing_in: Option<String>,
+    /// When each agent's limit resets.
+    resets: BTreeMap<String, At>,
+    /// How many turns reached a limit since the last one that did not.
+    in_a_row: u32,
+    /// The limit that holds the next prompt.
+    pub hold: Option<LimitHold>,
+    /// The agent whose work another one takes over with its next prompt.
+    handed_over: Option<String>,
+    /// How the last turn that ended well was summed up.
+    summary: String,
+    /// The files that were changed in this session.
+    files: Vec<String>,
+}
+
+/// A limit that holds the next prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitHold {
+    /// Whose limit it is.
+    pub agent: String,
+    /// When it resets, if that is known.
+    pub resets_at: Option<At>,
+    /// When the session sends the turn again.
+    pub until: At,
+    /// Whether the user has to decide.
+    pub asks: bool,
+}
+
+impl Limits {
+    /// A turn ended well.
+    pub(super) fn turn_ended(&mut self, said: &str, files: &[String]) {
+        self.in_a_row = 0;
+        let said = said.trim();
+        self.summary = said[said.ceil_char_boundary(said.len().saturating_sub(SUMMARY_MAX))..].to_owned();
+        for file in files {
+            if self.files.len() < FILES_TOLD && !self.files.contains(file) {
+                self.files.push(file.clone());
+            }
+        }
+    }
+
+    /// A prompt was sent, and with it what the next agent had to know.
+    pub(super) fn prompt_sent(&mut self) {
+        self.hold = None;
+        self.handed_over = None;
+    }
+
+    fn is_limited(&self, agent: &str, now: At) -> bool {
+        self.resets.get(agent).is_some_and(|resets| now < *resets)
+    }
+}
+
+impl State {
+    /// The agent that works.
+    pub fn agent(&self) -> &str {
+        self.limits.standing_in.as_deref().unwrap_or(&self.plan().agent)
+    }
+
+    /// The agents that can work, the session's own first.
+    fn agents(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.plan().agent.as_str()).chain(self.fallbacks())
+    }
+
+    fn fallbacks(&self) -> impl Iterator<Item = &str> {
+        self.plan().limits.fallback.iter().map(|agent| agent.name.as_str())
+    }
+
+    /// The first agent that may work now, other than the one that does.
+    fn next_agent(&self, now: At) -> Option<&str> {
+        self.agents().find(|name| *name != self.agent() && !self.limits.is_limited(name, now))
+    }
+
+    /// What follows from a limit that the turn in flight reached. `None`: the turn fails like any other.
+    pub(super) fn reached_limit(&self, limit: UsageLimit, now: At) -> Option<Vec<Event>> {
+        let plan = &self.plan().limits;
+        let agent = self.agent().to_owned();
+        let nth = self.limits.in_a_row + 1;
+        let backoff = wait_for(self.plan().backoff.as_ref().unwrap_or(&BACKOFF), nth, self.began.seed);
+        // A reset that turned out to be none is not believed twice.
+        let wait = match limit.resets_in {
+            Some(resets_in) if nth <= 2 => resets_in,
+            Some(resets_in) => resets_in.max(backoff),
+            None => backoff,
+        };
+        let (resets_at, until) = (limit.resets_in.map(|span| now.after(span)), now.after(wait));
+        let reached = |action, until| {
+            Event::LimitReached(Box::new(LimitReached { agent: agent.clone(), resets_at, until, action }))
+        };
+        if plan.on_usage_limit == OnUsageLimit::Fail {
+            return None;
+        }
+        let too_often = nth > MOST_IN_A_ROW;
+        if let Some(to) = self.next_agent(now).filter(|_| !too_often) {
+            let reason = format!("`{agent}` reached its usage limit");
+            let switched = Event::AgentSwitched { from: agent.clone(), to: to.to_owned(), reason, by: None };
+            return Some(vec![reached(LimitAction::Switch, until), switched]);
+        }
+        // All of them wait; the first whose limit resets takes the turn.
+        let others = self.agents().filter(|name| *name != agent).filter_map(|name| self.limits.resets.get(name));
+        let until = others.copied().chain([until]).min().unwrap_or(until);
+        let asks = plan.on_usage_limit == OnUsageLimit::Ask || until.since(now) > plan.max_wait || too_often;
+        Some(vec![reached(if asks { LimitAction::Ask } else { LimitAction::Wait }, until)])
+    }
+
+    /// The turn that reached a limit is due again.
+    pub(super) fn limited_turn(&mut self, prompt: Box<PromptSent>) {
+        self.phase = Phase::Due(Due::Again(prompt));
+    }
+
+    pub(super) fn limit_reached(&mut self, at: At, reached: &LimitReached) {
+        let LimitReached { agent, resets_at, until, action } = reached;
+        self.limits.in_a_row += 1;
+        self.limits.resets.insert(agent.clone(), resets_at.unwrap_or(*until).max(*until));
+        match action {
+            LimitAction::Switch => {}
+            LimitAction::Wait | LimitAction::Ask => {
+                let asks = *action == LimitAction::Ask;
+                self.limits.hold = Some(LimitHold { agent: agent.clone(), resets_at: *resets_at, until: *until, asks });
+                self.wait_for_reset(at);
+            }
+        }
+    }
+
+    fn wait_for_reset(&mut self, at: At) {
+        if let Some(hold) = &self.limits.hold {
+            self.retry.wait = Wait::Until(hold.until);
+            self.retry.last_wait = hold.until.since(at);
+        }
+    }
+
+    pub(super) fn agent_switched(&mut self, from: &str, to: &str) {
+        self.limits.standing_in = (to != self.plan().agent).then(|| to.to_owned());
+        self.limits.hold = None;
+        self.limits.handed_over = Some(from.to_owned());
+        self.retry.wait = Wait::No;
+        self.turns.is_begun = false;
+        self.turns.conversation = None;
+        self.turns.opened_in = None;
+        self.turns.context = None;
+        self.account.conversation = Default::default();
+    }
+
+    /// The wait is over because the user says so.
+    pub(super) fn wait_skipped(&mut self) {
+        self.limits.hold = None;
+        self.retry.wait = Wait::No;
+    }
+
+    /// The question that a limit raises.
+    pub(super) fn limit_gate(&self, now: At) -> Option<Step> {
+        let hold = self.limits.hold.as_ref().filter(|hold| hold.asks)?;
+        let mut choices = About::UsageLimit.choices().to_vec();
+        choices.retain(|choice| *choice != Choice::Switch || self.another_agent(now).is_some());
+        let when = hold.resets_at.map_or_else(
+            || format!("it does not say when that resets; creel would try again in {}", hold.until.since(now)),
+            |at| format!("it resets in {}", at.since(now)),
+        );
+        let reason = format!("`{}` reached its usage limit, and {when}", hold.agent);
+        Some(self.open_gate(About::UsageLimit, reason, GateAbout { choices: Some(choices), ..GateAbout::default() }))
+    }
+
+    /// The agent that takes over if the user says so: one that may work, or else just another one.
+    fn another_agent(&self, now: At) -> Option<&str> {
+        self.next_agent(now).or_else(|| self.agents().find(|name| *name != self.agent()))
+    }
+
+    pub(super) fn limit_answered_by_user(&mut self, at: At, choice: Choice) {
+        match choice {
+            Choice::Retry => self.wait_skipped(),
+            _ if self.limits.hold.is_none() => {}
+            _ => {
+                if let Some(hold) = &mut self.limits.hold {
+                    hold.asks = false;
+                }
+                self.wait_for_reset(at);
+            }
+        }
+    }
+
+    /// The user switches agents, at a gate or while the session waits.
+    pub(super) fn switch_agent(&self, to: Option<&str>, by: &Actor, now: At) -> Result<Event, String> {
+        let from = self.agent().to_owned();
+        let to = match to {
+            Some(to) if to == from => return Err(format!("`{to}` works already")),
+            Some(to) => self.agents().find(|name| *name == to).ok_or_else(|| {
+                let known = self.agents().filter(|name| *name != from).collect::<Vec<_>>().join(", ");
+                if known.is_empty() {
+                    NO_FALLBACK.to_owned()
+                } else {
+                    format!("there is no fallback agent `{to}`; there is: {known}")
+                }
+            })?,
+            None => self.another_agent(now).ok_or(NO_FALLBACK)?,
+        };
+        Ok(Event::AgentSwitched {
+            from,
+            to: to.to_owned(),
+            reason: "the user switched agents".into(),
+            by: Some(by.clone()),
+        })
+    }
+
+    /// A command while the session waits for a reset.
+    pub(super) fn while_limited(&self, step: impl FnOnce(&LimitHold) -> Result<Event, String>) -> Step {
+        let Some(hold) = &self.limits.hold else {
+            return Step::refuse("the session does not wait for a usage limit");
+        };
+        let gate = self.gates.open.as_ref().filter(|gate| gate.about == About::UsageLimit);
+        if let Some(gate) = gate {
+            return Step::refuse(format!("gate {} asks about this; answer it", gate.id));
+        }
+        match step(hold) {
+            Ok(event) => Step::record(event),
+            Err(why) => Step::refuse(why),
+        }
+    }
+
+    /// The session's own agent takes over again before a new iteration, once its limit has reset. After a wait, the agent
+    /// whose limit reset first does.
+    pub(super) fn switch_back(&self, now: At) -> Option<Step> {
+        let standing_in = self.limits.standing_in.clone()?;
+        let own = &self.plan().agent;
+        (!self.limits.is_limited(own, now)).then(|| {
+            let reason = format!("the usage limit of `{own}` has reset");
+            Step::record(Event::AgentSwitched { from: standing_in, to: own.clone(), reason, by: None })
+        })
+    }
+
+    /// After a wait, another agent may be the one whose limit has reset.
+    pub(super) fn switch_after_wait(&self, now: At) -> Option<Step> {
+        let hold = self.limits.hold.as_ref().filter(|hold| !hold.asks && now >= hold.until)?;
+        if !self.limits.is_limited(&hold.agent, now) {
+            return None;
+        }
+        let to = self.next_agent(now)?.to_owned();
+        let reason = format!("the usage limit of `{to}` has reset");
+        Some(Step::record(Event::AgentSwitched { from: self.agent().to_owned(), to, reason, by: None }))
+    }
+
+    /// What the agent that takes over is told before its prompt.
+    pub(super) fn handover(&self, prompt: &str) -> Option<String> {
+        let from = self.limits.handed_over.as_ref()?;
+        let mut text = format!("[Handover: you continue the work of another agent, `{from}`.]");
+        if !prompt.contains(&self.began.prompt) {
+            text += &format!("\nThe goal of the whole work:\n{}", self.began.prompt);
+        }
+        if !self.limits.summary.is_empty() {
+            text += &format!("\nWhat `{from}` said last:\n{}", self.limits.summary);
+        }
+        if !self.limits.files.is_empty() {
+            text += &format!("\nFiles changed so far: {}", self.limits.files.join(", "));
+        }
+        text += "\nThe work may be half done: look at the files before you continue.";
+        Some(text)
+    }
+}
+
+const NO_FALLBACK: &str =
+    "there is no other agent to switch to; name some in `limits: { fallback: [AGENT] }` or with `--agent A,B`";

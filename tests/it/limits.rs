@@ -1,0 +1,257 @@
+//! Usage limits: the session waits for the reset, or another agent takes over; nothing is counted, and nothing is lost.
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    peer::Peer,
+    project::{Project, Ran, until},
+};
+
+const DONE: &str = "<promise>COMPLETE</promise>";
+const SOON: &str = "You've hit your session limit. Try again in 1s.";
+const LATER: &str = "You've hit your usage limit. Try again in 2 hours.";
+
+/// Agents that play these turns, the first of them the session's own.
+fn project(rest: &str, agents: &[(&str, Value)]) -> Project {
+    let entries = agents.iter().map(|(name, _)| format!("{name}: {{ script: {name}.yaml }}"));
+    let entries = entries.collect::<Vec<_>>().join(", ");
+    let own = agents[0].0;
+    let config = format!(
+        "prompt: GOAL\ninstructions: none\nagent: {own}\nagents: {{ {entries} }}\nmax_iterations: 3\nmax_consecutive_errors: 1\n{rest}\n"
+    );
+    agents.iter().fold(Project::with(&config), |project, (name, turns)| {
+        project.file(&format!("{name}.yaml"), &json!({ "turns": turns }).to_string())
+    })
+}
+
+#[track_caller]
+fn completes(project: &Project) -> Ran {
+    let ran = project.run();
+    assert_eq!((ran.code, project.outcome().as_deref()), (0, Some("complete")), "{}{}", ran.out, ran.err);
+    ran
+}
+
+fn actions(project: &Project) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    project.kind("limit_reached").iter().map(|reached| (text(&reached["agent"]), text(&reached["action"]))).collect()
+}
+
+fn switches(project: &Project) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    project.kind("agent_switched").iter().map(|switch| (text(&switch["from"]), text(&switch["to"]))).collect()
+}
+
+fn pair(a: &str, b: &str) -> (String, String) {
+    (a.to_owned(), b.to_owned())
+}
+
+#[test]
+fn the_session_waits_for_the_reset_and_sends_the_same_turn_again() {
+    let turns = json!([{ "fail": SOON }, { "fail": SOON }, { "say": DONE }]);
+    let project = project("", &[("a", turns)]);
+    let ran = completes(&project);
+    assert!(ran.out.contains("`a` reached its usage limit; the session resumes at "), "{}", ran.out);
+    assert_eq!(project.prompts(), vec![pair("iteration", "GOAL"); 3]);
+    assert_eq!(actions(&project), vec![pair("a", "wait"); 2]);
+    assert_eq!(project.kind("iteration_started").len(), 1);
+    let sent = project.kind("prompt_sent");
+    for (reached, sent) in project.kind("limit_reached").iter().zip(&sent[1..]) {
+        assert!(sent["at"].as_str() >= reached["resets_at"].as_str(), "{reached} {sent}");
+    }
+}
+
+#[test]
+fn what_the_turn_carried_goes_with_it_again() {
+    let rest = "hooks: { session_start: [{ name: facts, command: 'echo facts', pipe_output: true }] }";
+    let project = project(rest, &[("a", json!([{ "fail": SOON }, { "say": DONE }]))]);
+    completes(&project);
+    let texts: Vec<String> = project.prompts().into_iter().map(|(_, text)| text).collect();
+    assert!(texts[0].contains("facts") && texts[0] == texts[1], "{texts:?}");
+    assert_eq!(project.kind("delivered").len(), 1);
+}
+
+#[test]
+fn a_fallback_agent_takes_the_turn_at_once_and_hears_what_was_done() {
+    let own = json!([{ "say": "I wrote a.txt.", "run": "echo 1 > a.txt" }, { "fail": LATER }]);
+    let other = json!([{ "say": DONE }]);
+    let project = project("limits: { fallback: [b] }", &[("a", own), ("b", other)]);
+    let ran = completes(&project);
+    assert!(ran.out.contains("`b` takes over from `a`"), "{}", ran.out);
+    assert_eq!((actions(&project), switches(&project)), (vec![pair("a", "switch")], vec![pair("a", "b")]));
+    let told = &project.prompts()[2].1;
+    for part in ["[Handover: you continue the work of another agent, `a`.]", "I wrote a.txt.", "a.txt", "GOAL"] {
+        assert!(told.contains(part), "{part} in {told}");
+    }
+    assert_eq!(project.kind("prompt_sent")[2]["conversation"], "new");
+    assert_eq!(project.kind("iteration_started").len(), 2, "the turn is sent again in its iteration");
+}
+
+#[test]
+fn the_sessions_own_agent_works_again_in_the_next_iteration_after_its_reset() {
+    let own = json!([{ "fail": SOON }, { "say": DONE }]);
+    let other = json!([{ "say": "half", "run": "sleep 1.2" }]);
+    let project = project("limits: { fallback: [b] }", &[("a", own), ("b", other)]);
+    completes(&project);
+    assert_eq!(switches(&project), [pair("a", "b"), pair("b", "a")]);
+    assert_eq!(project.kind("iteration_started").len(), 2);
+}
+
+#[test]
+fn agents_on_the_command_line_are_fallbacks_in_that_order() {
+    let agents =
+        [("a", json!([{ "fail": LATER }])), ("b", json!([{ "fail": LATER }])), ("c", json!([{ "say": DONE }]))];
+    let project = project("", &agents);
+    let ran = project.creel(&["run", "--headless", "--trust", "-s", "s", "--agent", "a,b,c"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(switches(&project), [pair("a", "b"), pair("b", "c")]);
+    let ran = project.creel(&["run", "--headless", "--trust", "-s", "t", "--agent", "a,nobody"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("nobody"), "{}", ran.err);
+}
+
+#[test]
+fn when_all_agents_are_limited_the_first_reset_counts() {
+    let own = json!([{ "fail": LATER }]);
+    let other = json!([{ "fail": SOON }, { "say": DONE }]);
+    let project = project("limits: { fallback: [b] }", &[("a", own), ("b", other)]);
+    completes(&project);
+    assert_eq!(actions(&project), [pair("a", "switch"), pair("b", "wait")]);
+    assert_eq!(switches(&project), [pair("a", "b")]);
+}
+
+#[test]
+fn with_fail_a_limit_is_an_error_like_any_other() {
+    let project = project("limits: { on_usage_limit: fail }", &[("a", json!([{ "fail": SOON }]))]);
+    let ran = project.run();
+    assert_eq!((ran.code, project.outcome().as_deref()), (1, Some("failed")), "{}{}", ran.out, ran.err);
+    assert!(project.kind("limit_reached").is_empty());
+}
+
+#[test]
+fn a_wait_that_is_too_long_needs_the_user() {
+    for rest in ["limits: { max_wait: 1h }", "limits: { on_usage_limit: ask }"] {
+        let project = project(rest, &[("a", json!([{ "fail": LATER }]))]);
+        let ran = project.run();
+        assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
+        let gate = &project.kind("gate_opened")[0];
+        assert_eq!((&gate["about"], &gate["choices"]), (&json!("usage_limit"), &json!(["wait", "retry", "abort"])));
+        let reason = gate["reason"].as_str().expect("a reason");
+        assert!(reason.starts_with("`a` reached its usage limit, and it resets in "), "{reason}");
+    }
+}
+
+#[test]
+fn the_user_can_try_again_or_switch_at_the_gate() {
+    for (choice, agent) in [("retry", "a"), ("switch", "b")] {
+        let turns = json!([{ "fail": "Weekly limit reached. Resets in 20h." }, { "say": DONE }]);
+        let agents = [("a", turns), ("b", json!([{ "fail": "Usage limit reached. Resets in 30h." }, { "say": DONE }]))];
+        let project = project("limits: { fallback: [b] }", &agents);
+        assert_eq!(project.creel(&["run", "--detach", "--trust", "-s", "s"]).code, 0);
+        until("the gate is open", || !project.kind("gate_opened").is_empty());
+        assert_eq!(project.kind("gate_opened")[0]["choices"], json!(["wait", "retry", "switch", "abort"]));
+        // `b` works now: both were limited.
+        let answered = project.creel(&["gate", "answer", "1", choice]);
+        assert_eq!(answered.code, 0, "{}", answered.err);
+        until("it is over", || project.outcome().is_some());
+        assert_eq!(project.outcome().as_deref(), Some("complete"));
+        let last = switches(&project).last().cloned();
+        let back = if agent == "a" { pair("a", "b") } else { pair("b", "a") };
+        assert_eq!(last, Some(back), "{choice}");
+    }
+}
+
+#[test]
+fn while_it_waits_a_session_says_until_when_and_can_be_hurried() {
+    let own = json!([{ "fail": LATER }, { "say": DONE }]);
+    let project = project("", &[("a", own)]);
+    let session = project.start();
+    until("it waits", || !project.kind("limit_reached").is_empty());
+    let status = project.tells(&["status", "--json"]);
+    assert_eq!(status["usage_limit"]["agent"], "a");
+    assert_eq!(status["usage_limit"]["until"], project.kind("limit_reached")[0]["until"]);
+    let told = project.creel(&["status"]).out;
+    assert!(told.contains("waits for the usage limit of `a` to reset") && told.contains("resumes    at "), "{told}");
+    let listed = project.creel(&["sessions"]).out;
+    assert!(listed.contains("usage limit"), "{listed}");
+    let refused = Peer::of(&project).ask(r#"{"v":1,"do":"switch_agent"}"#);
+    assert!(refused["error"].as_str().is_some_and(|why| why.contains("no other agent")), "{refused}");
+    assert_eq!(Peer::of(&project).ask(r#"{"v":1,"do":"retry_now"}"#)["ok"], true);
+    assert_eq!(session.end().code, 0);
+}
+
+#[test]
+fn kill_and_resume_keep_the_time() {
+    let own = json!([{ "fail": "Usage limit reached. Try again in 3s." }, { "say": DONE }]);
+    let project = project("", &[("a", own)]);
+    let session = project.start();
+    until("it waits", || !project.kind("limit_reached").is_empty());
+    session.kill();
+    let ran = project.creel(&["resume", "s"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let (reached, sent) = (&project.kind("limit_reached")[0], &project.kind("prompt_sent")[1]);
+    assert!(sent["at"].as_str() >= reached["until"].as_str(), "{reached} {sent}");
+    assert_eq!(project.kind("limit_reached").len(), 1);
+}
+
+#[test]
+fn a_fallback_agent_continues_its_work_after_a_kill() {
+    let own = json!([{ "fail": LATER }]);
+    let other = json!([{ "say": "half", "run": "touch half; until [ -e go ]; do sleep 0.02; done" }, { "say": DONE }]);
+    let project = project("limits: { fallback: [b] }", &[("a", own), ("b", other)]);
+    let session = project.start();
+    until("b works", || project.root().join("half").exists());
+    session.kill();
+    project.write("go", "");
+    let ran = project.creel(&["resume", "s"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(switches(&project), [pair("a", "b")]);
+}
+
+#[test]
+fn a_limit_that_no_agent_explains_is_waited_out_longer_each_time_and_then_the_user_is_asked() {
+    let turns: Vec<Value> = (0..60).map(|_| json!({ "fail": "429 Too Many Requests" })).collect();
+    let project =
+        project("retry: { backoff: exponential, base: 0.001, factor: 1.1, max: 0.01 }", &[("a", json!(turns))]);
+    let ran = project.run();
+    assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
+    assert_eq!(project.kind("gate_opened")[0]["about"], "usage_limit");
+    assert!(project.kind("limit_reached").len() > 30);
+}
+
+/// Two agents that share a list of stories. Each call of one either does the next story or runs into a limit.
+const NIGHT: &str = r#"
+cat > /dev/null
+calls=$(($(cat ../$1.calls 2>/dev/null || echo 0) + 1)); echo $calls > ../$1.calls
+case "$1 $calls" in
+    "a 3") echo "You've hit your session limit. Resets in 2s." >&2; exit 1;;
+    "b 1") echo "You've hit your usage limit. Try again in 3s." >&2; exit 1;;
+    "a 7") echo "You've hit your weekly limit. Resets in 3 days." >&2; exit 1;;
+    "b 4") echo "429 Too Many Requests. Please try again in 2s." >&2; exit 1;;
+esac
+story=$(($(wc -l < stories.txt) + 1))
+echo "story $story" >> stories.txt
+git add -A; git -c user.name=n -c user.email=e commit -qm "story $story"
+echo "Story $story is done."
+[ $story -lt 12 ] || echo "<promise>COMPLETE</promise>"
+"#;
+
+#[test]
+fn a_night_in_fast_motion() {
+    let config = "prompt: Do the stories.\nagent: a\nmax_iterations: 12\nmax_consecutive_errors: 1\n\
+                  agents: { a: { command: sh night.sh a }, b: { command: sh night.sh b } }\n\
+                  limits: { fallback: [b], max_wait: 1h }\nstop: { thrashing: 0 }\nhooks: { stop: [{ command: 'git diff --quiet' }] }\n";
+    let project = Project::with(config).file("night.sh", NIGHT).file("stories.txt", "").file(".gitignore", ".creel\n");
+    let git = std::process::Command::new("git").args(["init", "-q"]).current_dir(project.root()).status();
+    assert!(git.expect("git").success());
+    let session = project.start();
+    until("the rate limit", || project.kind("limit_reached").len() == 4);
+    session.kill();
+    let ran = project.creel(&["resume", "s"]);
+    assert_eq!((ran.code, project.outcome().as_deref()), (0, Some("complete")), "{}{}", ran.out, ran.err);
+    let stories: Vec<String> = (1..=12).map(|n| format!("story {n}")).collect();
+    assert_eq!(project.read("stories.txt").lines().collect::<Vec<_>>(), stories);
+    assert_eq!(project.kind("iteration_started").len(), 12, "limits use up no iteration");
+    let limited: Vec<String> = actions(&project).into_iter().map(|(agent, _)| agent).collect();
+    assert_eq!(limited, ["a", "b", "a", "b"]);
+    assert_eq!(switches(&project), [pair("a", "b"), pair("b", "a"), pair("a", "b")]);
+}
