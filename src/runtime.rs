@@ -267,7 +267,7 @@ impl Runtime {
         let forbidden = if let Input::TurnEnded { end, .. } = input {
             &mut end.forbidden
         } else if let Input::TurnFailed { failure, .. } = input {
-            &mut failure.forbidden
+            &mut *failure.forbidden
         } else {
             return;
         };

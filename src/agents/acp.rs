@@ -121,7 +121,7 @@ impl AcpAgent {
         let AgentSpec::Acp { command, mode, files, terminals, known } = spec else {
             return Err(AgentError::Script("it does not speak the protocol".into()));
         };
-        let disguise = ErrorPattern::of(&known)?;
+        let disguise = ErrorPattern::of(known)?;
         let services = Services::new(*files, *terminals, &place, known);
         Ok(Self {
             command: command.clone(),

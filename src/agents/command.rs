@@ -109,7 +109,7 @@ impl CommandAgent {
             later: later.transpose()?,
             format: *format,
             streams: if *tty { Streams::Terminal } else { Streams::Pipes },
-            disguise: ErrorPattern::of(&known)?,
+            disguise: ErrorPattern::of(known)?,
             known: known.clone(),
             place,
             memory: Memory { name: conversation.map(str::to_owned), tally: None, stage: Stage::Begun },

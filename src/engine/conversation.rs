@@ -334,7 +334,7 @@ pub struct TurnFailure {
     /// What the turn used before it failed.
     pub spent: Spent,
     /// What it must not have changed.
-    pub forbidden: ForbiddenChanges,
+    pub forbidden: Box<ForbiddenChanges>,
 }
 
 /// A subscription, a quota or a rate limit that was reached.

@@ -133,7 +133,7 @@ pub mod rfc3339_or_none {
 
     use super::At;
 
-    #[expect(missing_docs, clippy::missing_errors_doc, clippy::ref_option, reason = "called by serde")]
+    #[expect(missing_docs, clippy::missing_errors_doc, reason = "called by serde")]
     pub fn serialize<S: Serializer>(at: &Option<At>, to: S) -> Result<S::Ok, S::Error> {
         match at {
             Some(at) => to.serialize_some(&at.rfc3339()),

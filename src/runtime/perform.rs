@@ -350,7 +350,7 @@ async fn converse(
         let forbidden = watch.end().await;
         let ended = match ended {
             Ok(end) => Ok(TurnEnd { work: surveyor.compare(before, &cancel).await, forbidden, ..end }),
-            Err(failure) => Err(TurnFailure { forbidden, ..failure }),
+            Err(failure) => Err(TurnFailure { forbidden: Box::new(forbidden), ..failure }),
         };
         if let Some(text) = watch.complaint() {
             hearing.handle.tell(Input::Warned(text.to_owned()));

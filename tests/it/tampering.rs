@@ -267,7 +267,7 @@ fn a_change_in_a_turn_that_failed_is_not_forgotten() {
     let turn = world.turn.take().expect("the agent works").0;
     world.input(Input::TurnFailed {
         turn,
-        failure: TurnFailure { forbidden: forbidden.clone(), ..TurnFailure::new("down") },
+        failure: TurnFailure { forbidden: Box::new(forbidden.clone()), ..TurnFailure::new("down") },
     });
     world.settle();
     let turn = world.turn.take().expect("the next iteration").0;

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{GateAbout, Phase, State, gate::About, gate::Choice, retry::Wait, turn::Due};
+use super::{GateAbout, Phase, State, budget::Tally, gate::About, gate::Choice, retry::Wait, turn::Due};
 use crate::engine::{
     Step,
     conversation::UsageLimit,
@@ -66,7 +66,7 @@ impl Limits {
     pub(super) fn turn_ended(&mut self, said: &str, files: &[String]) {
         self.in_a_row = 0;
         let said = said.trim();
-        self.summary = said[said.ceil_char_boundary(said.len().saturating_sub(SUMMARY_MAX))..].to_owned();
+        said[said.ceil_char_boundary(said.len().saturating_sub(SUMMARY_MAX))..].clone_into(&mut self.summary);
         for file in files {
             if self.files.len() < FILES_TOLD && !self.files.contains(file) {
                 self.files.push(file.clone());
@@ -172,7 +172,7 @@ impl State {
         self.turns.conversation = None;
         self.turns.opened_in = None;
         self.turns.context = None;
-        self.account.conversation = Default::default();
+        self.account.conversation = Tally::default();
     }
 
     /// The wait is over because the user says so.
@@ -199,16 +199,13 @@ impl State {
         self.next_agent(now).or_else(|| self.agents().find(|name| *name != self.agent()))
     }
 
+    /// The user answered the question that a limit raised; a switch of agents is a record of its own.
     pub(super) fn limit_answered_by_user(&mut self, at: At, choice: Choice) {
-        match choice {
-            Choice::Retry => self.wait_skipped(),
-            _ if self.limits.hold.is_none() => {}
-            _ => {
-                if let Some(hold) = &mut self.limits.hold {
-                    hold.asks = false;
-                }
-                self.wait_for_reset(at);
-            }
+        if choice == Choice::Retry {
+            self.wait_skipped();
+        } else if let Some(hold) = &mut self.limits.hold {
+            hold.asks = false;
+            self.wait_for_reset(at);
         }
     }
 

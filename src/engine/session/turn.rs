@@ -285,6 +285,7 @@ impl State {
         let closed = self.close_calls(ToolStatus::Failed, CUT_OFF).fold(self.unasked(&super::POLICY), Step::and);
         let limit = limit.filter(|_| !self.gatekeeper_works()).and_then(|limit| self.reached_limit(limit, now));
         let usage_limit = limit.is_some();
+        let forbidden = *forbidden;
         let failed = Event::TurnFailed { iteration, turn, error, retry_after_ms, usage_limit, spent, forbidden };
         limit.into_iter().flatten().fold(closed.and(failed), Step::and)
     }
