@@ -1,5 +1,7 @@
 //! What goes between creel and an agent: a prompt, what the agent does meanwhile, and how the turn ends.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::{ids::AskId, time::Span};
@@ -254,11 +256,46 @@ pub struct Work {
     /// How many more are not.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_dirty: usize,
+    /// What the named files contain now; without those that creel could not read, or that are too large.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub contents: BTreeMap<String, FileContent>,
+}
+
+/// What a file contains after a turn that changed it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FileContent {
+    /// The beginning of the content's SHA-256 digest. None if the file was removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// Whether the turn only added to the end of what creel saw there before, as in a log.
+    #[serde(skip_serializing_if = "is_false")]
+    pub appended: bool,
+    /// Whether the file was committed since creel looked last.
+    #[serde(skip_serializing_if = "is_false")]
+    pub committed: bool,
+}
+
+impl FileContent {
+    /// The content after this turn and a later one.
+    #[must_use]
+    pub fn then(&self, later: &Self) -> Self {
+        Self {
+            digest: later.digest.clone(),
+            appended: self.appended && later.appended,
+            committed: self.committed || later.committed,
+        }
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_zero(count: &usize) -> bool {
     *count == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 /// Files that changed during a turn although the agent must not change them.

@@ -25,9 +25,11 @@ pub mod turn;
 mod apply;
 mod lifecycle;
 
+use std::collections::BTreeMap;
+
 use super::{
     Step,
-    conversation::PermissionAsk,
+    conversation::{FileContent, PermissionAsk},
     effect::{Effect, Leave},
     event::{Actor, By, Event, IterationOutcome, Outcome, Presence, PromptSent, SessionStarted},
     hooks::{
@@ -143,6 +145,8 @@ pub struct Iterations {
     pub messages: u32,
     /// The files that were changed in it.
     pub files: Vec<String>,
+    /// What these files contain now, as far as creel saw it.
+    pub contents: BTreeMap<String, FileContent>,
     /// What else it shows about whether its work is done.
     pub signs: IterationSigns,
     /// How the last completed one ended.

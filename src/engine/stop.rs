@@ -15,6 +15,7 @@
 pub mod chain;
 pub mod checkpoint;
 pub mod context;
+pub mod file_history;
 pub mod guard;
 pub mod judging;
 pub mod loops;

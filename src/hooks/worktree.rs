@@ -8,6 +8,7 @@
 //! - It takes a bounded time and a bounded memory; a folder that is too large for that is not known, instead of half known.
 //! - A file that was changed before, and not since, is not told as changed.
 
+mod contents;
 mod git;
 mod walk;
 
@@ -18,6 +19,8 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
+
+pub use contents::FileMemory;
 
 use crate::engine::conversation::Work;
 
@@ -95,7 +98,7 @@ impl Survey {
         matches!(self.seen, Seen::Unknown)
     }
 
-    /// What changed since an earlier look at the same folder, unless that is not known.
+    /// What changed since an earlier look at the same folder, unless that is not known. [`FileMemory`] adds the contents.
     pub async fn changes_since(&self, earlier: &Self) -> Option<Work> {
         let (files_modified, commit, dirty) = match (&self.seen, &earlier.seen) {
             (Seen::Repository { repository, head, dirty }, Seen::Repository { head: old, dirty: before, .. }) => {
@@ -116,7 +119,7 @@ impl Survey {
             (Seen::Repository { .. } | Seen::Files(_) | Seen::Unknown, _) => return None,
         };
         let ((files_modified, more_modified), (dirty, more_dirty)) = (cut(files_modified), cut(dirty));
-        Some(Work { files_modified, more_modified, commit, dirty, more_dirty })
+        Some(Work { files_modified, more_modified, commit, dirty, more_dirty, ..Work::default() })
     }
 
     /// What was clean and is not, or is committed now, has changed. What was not clean has changed if it looks different.

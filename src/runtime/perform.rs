@@ -42,7 +42,7 @@ use crate::{
     hooks::{
         self, Place,
         process::{Group, Stream, Watch},
-        worktree::{self, Survey},
+        worktree::{self, FileMemory, Survey},
     },
 };
 
@@ -65,6 +65,7 @@ pub(super) struct Performer {
     fallbacks: FallbackAgents,
     /// Those that have worked instead of the session's own agent, by name.
     standing_in: HashMap<String, Line>,
+    file_memory: SharedFileMemory,
     turn: Option<(TurnId, CancellationToken)>,
     /// How many rules may be checked at once.
     cores: Arc<Semaphore>,
@@ -143,7 +144,8 @@ impl Performer {
         children: Children,
     ) -> Self {
         let asks = Asks::default();
-        let surveyor = Surveyor { folder: place.cwd.clone(), mark: place.mark.clone(), hopeless: false };
+        let file_memory = SharedFileMemory::default();
+        let surveyor = Surveyor::new(place.cwd.clone(), place.mark.clone(), file_memory.clone());
         let watch = TurnWatch::new(gatekeepers.place.guard.clone());
         let agent = Some(Line::open(agent, surveyor, watch, Hearing::new(&handle, &children, &asks)));
         Self {
@@ -158,6 +160,7 @@ impl Performer {
             asked: HashMap::new(),
             fallbacks,
             standing_in: HashMap::new(),
+            file_memory,
             turn: None,
             cores: Arc::new(Semaphore::new(available_parallelism().map_or(1, NonZero::get))),
             asks,
@@ -225,8 +228,7 @@ impl Performer {
             Entry::Occupied(line) => line.into_mut(),
             Entry::Vacant(place) => {
                 let agent = self.fallbacks.start(place.key())?;
-                let surveyor =
-                    Surveyor { folder: self.place.cwd.clone(), mark: self.place.mark.clone(), hopeless: false };
+                let surveyor = Surveyor::new(self.place.cwd.clone(), self.place.mark.clone(), self.file_memory.clone());
                 let hearing = Hearing::new(&self.handle, &self.children, &self.asks);
                 let watch = TurnWatch::new(self.gatekeepers.place.guard.clone());
                 place.insert(Line::open(agent, surveyor, watch, hearing))
@@ -241,7 +243,10 @@ impl Performer {
             Entry::Vacant(place) => {
                 let agent = self.gatekeepers.start(place.key())?;
                 // Who reviews changes nothing that would have to be told.
-                let surveyor = Surveyor { folder: PathBuf::new(), mark: String::new(), hopeless: true };
+                let surveyor = Surveyor {
+                    hopeless: true,
+                    ..Surveyor::new(PathBuf::new(), String::new(), SharedFileMemory::default())
+                };
                 let hearing = Hearing::new(&self.handle, &self.children, &self.asks);
                 let watch = TurnWatch::of_reviewer(self.gatekeepers.place.guard.clone());
                 place.insert(Line::open(agent, surveyor, watch, hearing))
@@ -367,15 +372,24 @@ async fn converse(
     agent.shutdown().await;
 }
 
+/// All agents that work on the session share it: a fallback continues the files of the agent before it.
+type SharedFileMemory = Arc<tokio::sync::Mutex<FileMemory>>;
+
 /// Looks at the work tree before and after each turn, and never holds a turn that is cancelled.
 struct Surveyor {
     folder: PathBuf,
     mark: String,
     /// Whether the folder is too large or too slow to look at: once is enough to know.
     hopeless: bool,
+    /// What the files contained that earlier turns changed.
+    memory: SharedFileMemory,
 }
 
 impl Surveyor {
+    fn new(folder: PathBuf, mark: String, memory: SharedFileMemory) -> Self {
+        Self { folder, mark, hopeless: false, memory }
+    }
+
     async fn look(&mut self, cancel: &CancellationToken) -> Option<Survey> {
         if self.hopeless {
             return None;
@@ -391,7 +405,10 @@ impl Surveyor {
     async fn compare(&mut self, before: Option<Survey>, cancel: &CancellationToken) -> Option<Box<Work>> {
         let before = before?;
         let after = self.look(cancel).await?;
-        cancel.run_until_cancelled(after.changes_since(&before)).await?.map(Box::new)
+        let mut work = cancel.run_until_cancelled(after.changes_since(&before)).await??;
+        let mut memory = self.memory.lock().await;
+        cancel.run_until_cancelled(memory.add_contents(&before, &after, &mut work)).await;
+        Some(Box::new(work))
     }
 }
 

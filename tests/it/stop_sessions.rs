@@ -94,12 +94,11 @@ fn guards_hold_a_session_that_goes_nowhere_and_say_what_they_saw() {
     let decided = project.kind("stop_decided");
     let last = decided.last().expect("a decision");
     assert_eq!((decided.len(), &last["hook"], &last["action"]), (3, &json!("no_progress"), &json!("escalate")));
-    let thrash = (1..9).map(|n| format!("  - run: 'echo {n} > same.txt'\n    say: Step {n}.\n")).collect::<String>();
-    let project = scripted("max_iterations: 9\n", &thrash);
+    let project = scripted("max_iterations: 9\n", &steps(|n| format!("echo {} > same.txt", n % 2)));
     assert_eq!(project.run().code, 4);
     let decided = project.kind("stop_decided");
-    assert_eq!((decided.len(), &decided[4]["hook"]), (5, &json!("thrashing")));
-    assert!(decided[4]["reason"].as_str().is_some_and(|reason| reason.contains("`same.txt`")), "{}", decided[4]);
+    assert_eq!((decided.len(), &decided[6]["hook"]), (7, &json!("thrashing")));
+    assert_eq!(decided[6]["reason"], "`same.txt` returned to content that it had before in 5 iterations in a row");
     let failing = "  - say: One.\n  - say: Two.\n  - say: Three.\n  - say: Four.\n";
     let rules = "stop: { rules: [{ name: tests, type: command, command: 'false' }] }\n";
     let project = scripted(rules, failing);
@@ -110,6 +109,62 @@ fn guards_hold_a_session_that_goes_nowhere_and_say_what_they_saw() {
         (&json!("escalation"), &json!("rules failed in 3 iterations in a row; now: `tests`"))
     );
     assert_eq!(gate["choices"], json!(["continue", "message", "complete", "abort"]));
+}
+
+/// Eight turns, each with a command and a message of its own.
+fn steps(command: impl Fn(u32) -> String) -> String {
+    (1..9).map(|n| format!("  - run: '{}'\n    say: Step {n}.\n", command(n))).collect()
+}
+
+/// Runs git in a project as a user whose own settings do not matter.
+const GIT: &str = "git -c user.name=a -c user.email=a@b -c commit.gpgsign=false -c core.hooksPath=/dev/null";
+
+/// A scripted session in a repository.
+fn in_repository(rest: &str, turns: &str) -> Project {
+    let project = scripted(rest, turns);
+    let init = std::process::Command::new("git").args(["init", "-q", "."]).current_dir(project.root()).status();
+    assert!(init.expect("git is installed").success());
+    project
+}
+
+#[test]
+fn a_log_that_grows_with_every_iteration_is_no_thrashing() {
+    let story = |n: u32| format!("echo story {n} > story-{n}.txt; echo story {n} done >> progress.txt");
+    let committed = |n: u32| format!("{}; {GIT} add story-{n}.txt progress.txt && {GIT} commit -qm {n}", story(n));
+    let by_hook =
+        format!("hooks:\n  post_iteration:\n    - command: '{GIT} add story.txt && {GIT} commit -qm story'\n");
+    let failing = "stop: { circuit_breaker: 0, rules: [{ name: tests, type: command, command: 'false' }] }\n";
+    let limit = "max_iterations: 8\n";
+    for project in [
+        in_repository(limit, &steps(committed)),
+        in_repository(limit, &steps(story)),
+        scripted(limit, &steps(story)),
+        in_repository(&format!("{limit}{failing}"), &steps(committed)),
+        scripted(&format!("{limit}{failing}"), &steps(|n| format!("echo story {n} >> progress.txt"))),
+        // The same story file, rewritten by each iteration and committed by a hook.
+        in_repository(&format!("{limit}{failing}{by_hook}"), &steps(|n| format!("echo {n} > story.txt"))),
+    ] {
+        let ran = project.run();
+        assert_eq!(ran.code, 3, "{}{}", ran.out, ran.err);
+        assert_eq!(project.kind("stop_decided").len(), 8);
+        assert_eq!(project.kind("gate_opened"), Vec::<Value>::new());
+    }
+}
+
+#[test]
+fn rewriting_a_file_while_a_rule_fails_in_the_same_way_is_thrashing_unless_git_ignores_the_file() {
+    let rest = "max_iterations: 8\nstop: { circuit_breaker: 0, rules: [{ name: tests, type: command, command: 'echo broken; exit 1' }] }\n";
+    let project = in_repository(rest, &steps(|n| format!("echo {n} > same.txt")));
+    assert_eq!(project.run().code, 4);
+    let decided = project.kind("stop_decided");
+    let reason = decided[4]["reason"].as_str().expect("a reason");
+    assert_eq!((decided.len(), &decided[4]["hook"]), (5, &json!("thrashing")));
+    assert!(
+        reason.starts_with("the agent rewrote `same.txt` in 5 iterations in a row, and `tests` still fails"),
+        "{reason}"
+    );
+    let project = in_repository(rest, &steps(|n| format!("echo {n} > same.txt"))).file(".gitignore", "same.txt\n");
+    assert_eq!(project.run().code, 3);
 }
 
 #[test]

@@ -260,7 +260,9 @@ fn each_turn_tells_what_the_agent_changed_and_not_what_hooks_did() {
     let work: Vec<_> = project.kind("turn_ended").into_iter().map(|record| record["work"].clone()).collect();
     let dirty = json!(["by-agent", "by-hook"]);
     let commit = git(&root, &["rev-parse", "HEAD"]);
-    let first = json!({ "files_modified": ["by-agent"], "commit": commit, "dirty": ["by-agent"] });
+    let contents = json!({ "by-agent": { "digest": "73cb3858a687a849" } });
+    let first =
+        json!({ "files_modified": ["by-agent"], "commit": commit, "dirty": ["by-agent"], "contents": contents });
     assert_eq!(work, [first, json!({ "commit": commit, "dirty": dirty })]);
 }
 

@@ -283,7 +283,8 @@ pub static STOP: Shape = Shape {
         },
         Field {
             name: "thrashing",
-            doc: "How many iterations in a row that change the same file escalate; 0: never.",
+            doc: "How many iterations in a row escalate if a file keeps returning to earlier content, or is rewritten while \
+                  the same rule fails with the same message; 0: never.",
             ty: Type::Integer(0, 1_000_000),
             default: Default::Int(5),
         },

@@ -20,7 +20,8 @@ pub struct StopPlan {
     pub settled: Settled,
     /// How many iterations in a row with failed rules escalate; 0: never.
     pub circuit_breaker: u32,
-    /// How many iterations in a row that change the same file escalate; 0: never.
+    /// How many iterations in a row escalate in which a file returns to earlier content, or is rewritten while the same
+    /// rule fails with the same message; 0: never.
     #[serde(default)]
     pub thrashing: u32,
     /// How many iterations in a row with the same last message escalate; 0: never.

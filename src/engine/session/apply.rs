@@ -214,6 +214,7 @@ impl State {
         self.iterations.open = true;
         self.iterations.last = None;
         self.iterations.files.clear();
+        self.iterations.contents.clear();
         self.iterations.signs = IterationSigns::default();
         // What the agent promised in a turn that failed is not said of this one.
         self.stop.promised = None;

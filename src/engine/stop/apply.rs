@@ -4,7 +4,7 @@ use super::{
     Action, StopResult,
     checkpoint::Kept,
     context::RuleOutcome,
-    guard::{Guards, Sight},
+    guard::Guards,
     judging::Judging,
     loops::{AgentLoop, LoopGuards},
     registry::Registered,
@@ -144,8 +144,7 @@ impl State {
             return self.loop_decided(id, decided);
         }
         let results = self.judging_here().map(|judging| judging.results.clone()).unwrap_or_default();
-        let sight = Sight { rules: &results, files: &self.iterations.files, said: &self.turns.said };
-        self.stop.guards = self.stop.guards.after(sight);
+        self.stop.guards = self.stop.guards.after(self.iteration_sight(&results));
         self.stop.promised = None;
         self.stop.escalated = None;
         self.stop.blocked.clone_from(&decided.blocked);
@@ -191,6 +190,10 @@ impl State {
             if !self.iterations.files.contains(file) {
                 self.iterations.files.push(file.clone());
             }
+        }
+        for (file, content) in &work.contents {
+            let known = self.iterations.contents.get(file).map(|before| before.then(content));
+            self.iterations.contents.insert(file.clone(), known.unwrap_or_else(|| content.clone()));
         }
         self.turns.work = Some(Box::new(work.clone()));
     }

@@ -5,20 +5,38 @@
 
 use std::collections::BTreeMap;
 
-use super::context::RuleOutcome;
-use crate::engine::{policy::StopPlan, summary::iterations};
+use super::{
+    context::RuleOutcome,
+    file_history::{ChangedFiles, FileHistory},
+};
+use crate::engine::{
+    comparable_text::{comparable_text, same_text},
+    policy::StopPlan,
+    summary::iterations,
+};
 
 /// What was seen in the iterations so far, each in a row.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Guards {
     /// How many iterations had rules that failed.
     failing: u32,
-    /// How many iterations changed each file.
-    changed: BTreeMap<String, u32>,
+    /// The rules that failed in the last iteration.
+    failures: BTreeMap<String, RepeatedFailure>,
+    /// What the files contained.
+    files: FileHistory,
     /// The last message.
     message: String,
     /// How many iterations ended with it.
     repeated: u32,
+}
+
+/// A rule that fails.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct RepeatedFailure {
+    /// Why, in the form in which messages are compared.
+    message: String,
+    /// In how many consecutive iterations it failed with this message.
+    times: u32,
 }
 
 /// What is seen in one iteration.
@@ -27,7 +45,7 @@ pub struct Sight<'a> {
     /// What the rules said.
     pub rules: &'a [RuleOutcome],
     /// What was changed.
-    pub files: &'a [String],
+    pub files: ChangedFiles<'a>,
     /// What the agent said last.
     pub said: &'a str,
 }
@@ -47,15 +65,21 @@ impl Guards {
     pub fn after(&self, sight: Sight<'_>) -> Self {
         let Sight { rules, files, said } = sight;
         let failing = if rules.iter().all(|rule| rule.passed) { 0 } else { self.failing + 1 };
-        let times = |file: &String| self.changed.get(file).copied().unwrap_or(0) + 1;
-        let changed = files.iter().map(|file| (file.clone(), times(file))).collect();
+        let failures = rules.iter().filter(|rule| !rule.passed).map(|rule| self.failed_again(rule)).collect();
         let message = said.trim().to_owned();
         let repeated = match message.as_str() {
             "" => 0,
-            same if same == self.message => self.repeated + 1,
+            same if same_text(same, &self.message) => self.repeated + 1,
             _ => 1,
         };
-        Self { failing, changed, message, repeated }
+        Self { failing, failures, files: self.files.after(files), message, repeated }
+    }
+
+    fn failed_again(&self, rule: &RuleOutcome) -> (String, RepeatedFailure) {
+        let message = comparable_text(&rule.message);
+        let before = self.failures.get(&rule.rule_name).filter(|before| before.message == message);
+        let times = before.map_or(1, |before| before.times.saturating_add(1));
+        (rule.rule_name.clone(), RepeatedFailure { message, times })
     }
 
     /// What a person should look at.
@@ -67,9 +91,7 @@ impl Guards {
             let reason = format!("rules failed in {} in a row; now: {names}", iterations(self.failing));
             return Some(Alarm { guard: "circuit_breaker", reason });
         }
-        let most = self.changed.iter().max_by_key(|(_, times)| **times);
-        if let Some((file, times)) = most.filter(|(_, times)| reached(plan.thrashing, **times)) {
-            let reason = format!("`{file}` was changed in {} in a row, and the work is not done", iterations(*times));
+        if let Some(reason) = self.thrashes(rules, |seen| reached(plan.thrashing, seen)) {
             return Some(Alarm { guard: "thrashing", reason });
         }
         reached(plan.no_progress, self.repeated).then(|| {
@@ -77,6 +99,24 @@ impl Guards {
             let reason =
                 format!("the agent ended {} in a row with the same message: {said}", iterations(self.repeated));
             Alarm { guard: "no_progress", reason }
+        })
+    }
+
+    /// Which file goes in circles, if `reached` says that it has done so for long enough.
+    fn thrashes(&self, rules: &[RuleOutcome], reached: impl Fn(u32) -> bool) -> Option<String> {
+        if let Some((file, times)) = self.files.most_returned().filter(|(_, times)| reached(*times)) {
+            let times = iterations(times);
+            return Some(format!("`{file}` returned to content that it had before in {times} in a row"));
+        }
+        let (file, rewritten) = self.files.most_rewritten()?;
+        let (rule, failure) = self.failures.iter().max_by_key(|(_, failure)| failure.times)?;
+        let times = rewritten.min(failure.times);
+        reached(times).then(|| {
+            let said = rules.iter().find(|known| known.rule_name == *rule).map_or("", |known| &known.message);
+            let (times, said) = (iterations(times), excerpt(said));
+            format!(
+                "the agent rewrote `{file}` in {times} in a row, and `{rule}` still fails with the same message: {said}"
+            )
         })
     }
 }
@@ -94,7 +134,7 @@ fn excerpt(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::policy::Settled;
+    use crate::engine::{conversation::FileContent, policy::Settled};
 
     fn plan() -> StopPlan {
         StopPlan {
@@ -111,39 +151,84 @@ mod tests {
         RuleOutcome { rule_name: "tests".into(), passed, message: String::new() }
     }
 
-    /// After how many iterations, all alike but for their number, which guard speaks.
-    fn speaks(iteration: impl Fn(u32) -> (Vec<RuleOutcome>, Vec<String>, String)) -> Option<(u32, Alarm)> {
+    type Files = BTreeMap<String, FileContent>;
+
+    /// After how many iterations which guard speaks.
+    fn speaks(plan: &StopPlan, iteration: impl Fn(u32) -> (Vec<RuleOutcome>, Files, String)) -> Option<(u32, Alarm)> {
         let mut guards = Guards::default();
         (1..20).find_map(|n| {
             let (rules, files, said) = iteration(n);
-            guards = guards.after(Sight { rules: &rules, files: &files, said: &said });
-            guards.alarm(&plan(), &rules).map(|alarm| (n, alarm))
+            guards = guards.after(Sight { rules: &rules, files: ChangedFiles::Seen(&files), said: &said });
+            guards.alarm(plan, &rules).map(|alarm| (n, alarm))
         })
+    }
+
+    fn file(name: &str, content: u32) -> (String, FileContent) {
+        (name.to_owned(), FileContent { digest: Some(content.to_string()), ..FileContent::default() })
     }
 
     #[test]
     fn three_iterations_in_a_row_with_failed_rules_are_enough() {
-        let (n, alarm) = speaks(|n| (vec![rule(n == 2)], vec![], n.to_string())).expect("it fails from the third on");
+        let (n, alarm) =
+            speaks(&plan(), |n| (vec![rule(n == 2)], Files::new(), n.to_string())).expect("it fails from the third on");
         assert_eq!((n, alarm.guard), (5, "circuit_breaker"));
         assert_eq!(alarm.reason, "rules failed in 3 iterations in a row; now: `tests`");
-        assert_eq!(speaks(|n| (vec![rule(n % 3 == 0)], vec![], n.to_string())), None);
+        assert_eq!(speaks(&plan(), |n| (vec![rule(n % 3 == 0)], Files::new(), n.to_string())), None);
     }
 
     #[test]
-    fn a_file_that_is_changed_again_and_again_is_named() {
-        let files = |n: u32| vec![format!("src/{n}.rs"), "src/main.rs".to_owned()];
-        let (n, alarm) = speaks(|n| (vec![], files(n), n.to_string())).expect("main.rs is in all of them");
+    fn a_file_that_returns_to_earlier_content_again_and_again_is_named() {
+        let files = |n: u32| Files::from([file(&format!("src/{n}.rs"), n), file("src/main.rs", n % 2)]);
+        let (n, alarm) = speaks(&plan(), |n| (vec![], files(n), n.to_string())).expect("main.rs flips");
+        assert_eq!((n, alarm.guard), (7, "thrashing"));
+        assert_eq!(alarm.reason, "`src/main.rs` returned to content that it had before in 5 iterations in a row");
+        let with_new_content = |n: u32| Files::from([file("src/main.rs", n)]);
+        assert_eq!(speaks(&plan(), |n| (vec![], with_new_content(n), n.to_string())), None);
+    }
+
+    #[test]
+    fn a_file_that_is_rewritten_while_a_rule_fails_in_the_same_way_is_named() {
+        let plan = StopPlan { circuit_breaker: 0, ..plan() };
+        let failing = |message: String| vec![RuleOutcome { message, ..rule(false) }];
+        let rewritten = |n: u32| Files::from([file("a.rs", n)]);
+        let same = |n: u32| failing(format!("2 tests failed in {n}.5s"));
+        let (n, alarm) = speaks(&plan, |n| (same(n), rewritten(n), n.to_string())).expect("it goes nowhere");
         assert_eq!((n, alarm.guard), (5, "thrashing"));
-        assert_eq!(alarm.reason, "`src/main.rs` was changed in 5 iterations in a row, and the work is not done");
-        assert_eq!(speaks(|n| (vec![], files(n % 4), n.to_string())).map(|(n, _)| n), Some(5));
-        assert_eq!(speaks(|n| (vec![], if n % 4 == 0 { vec![] } else { files(n) }, n.to_string())), None);
+        assert_eq!(
+            alarm.reason,
+            "the agent rewrote `a.rs` in 5 iterations in a row, and `tests` still fails with the same message: “2 tests failed in 5.5s”"
+        );
+        let other = |n: u32| failing(format!("{n} tests failed"));
+        assert_eq!(speaks(&plan, |n| (other(n), rewritten(n), n.to_string())), None);
+        let log = |n: u32| {
+            let content = FileContent { digest: Some(n.to_string()), appended: n > 1, committed: false };
+            Files::from([("progress.txt".to_owned(), content)])
+        };
+        assert_eq!(speaks(&plan, |n| (same(n), log(n), n.to_string())), None);
+    }
+
+    #[test]
+    fn files_that_an_agent_only_names_count_while_a_rule_fails() {
+        let plan = StopPlan { circuit_breaker: 0, ..plan() };
+        let alarm = |rules: &[RuleOutcome]| {
+            let names = ["a.rs".to_owned()];
+            let guards = (0..8).fold(Guards::default(), |guards, n| {
+                guards.after(Sight { rules, files: ChangedFiles::Named(&names), said: &n.to_string() })
+            });
+            guards.alarm(&plan, rules).map(|alarm| alarm.guard)
+        };
+        assert_eq!(alarm(&[rule(false)]), Some("thrashing"));
+        assert_eq!(alarm(&[rule(true)]), None);
     }
 
     #[test]
     fn an_agent_that_says_the_same_each_time_makes_no_progress() {
-        let (n, alarm) = speaks(|_| (vec![], vec![], " I am\non it ".into())).expect("it says the same each time");
+        let (n, alarm) =
+            speaks(&plan(), |_| (vec![], Files::new(), " I am\non it ".into())).expect("it says the same each time");
         assert_eq!((n, alarm.guard), (4, "no_progress"));
         assert_eq!(alarm.reason, "the agent ended 4 iterations in a row with the same message: “I am on it”");
-        assert_eq!(speaks(|_| (vec![], vec![], "  ".into())), None);
+        assert_eq!(speaks(&plan(), |_| (vec![], Files::new(), "  ".into())), None);
+        let timed = |n: u32| format!("Still 3 failures after {n} s.");
+        assert_eq!(speaks(&plan(), |n| (vec![], Files::new(), timed(n))).map(|(n, _)| n), Some(4));
     }
 }

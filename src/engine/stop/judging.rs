@@ -15,6 +15,7 @@ use super::{
     chain::{self, Answers, Counsel, Voice, Weight},
     checkpoint::ToKeep,
     context::{AgentContext, RuleOutcome},
+    file_history::ChangedFiles,
     guard::{Guards, Sight},
     loops::{AgentLoop, Asked, Rules},
     rule::RuleResult,
@@ -78,7 +79,7 @@ impl Judging {
     /// What guards see of work that the agent asked to have judged.
     pub(super) fn facts<'a>(&'a self, results: &'a [RuleOutcome]) -> Sight<'a> {
         let (files, said) = self.asked.as_ref().map_or((&[][..], ""), |asked| (&asked.files, &asked.said));
-        Sight { rules: results, files, said }
+        Sight { rules: results, files: ChangedFiles::Named(files), said }
     }
 
     pub(crate) fn rule_started(&mut self, rule: Running) {
@@ -268,8 +269,13 @@ impl State {
         if is_last {
             return verdict;
         }
-        let sight = Sight { rules: &judging.results, files: &self.iterations.files, said: &self.turns.said };
-        self.guarded(verdict, || self.stop.guards.after(sight), &judging.results)
+        self.guarded(verdict, || self.stop.guards.after(self.iteration_sight(&judging.results)), &judging.results)
+    }
+
+    /// What guards see of an iteration of the main line.
+    pub(super) fn iteration_sight<'a>(&'a self, results: &'a [RuleOutcome]) -> Sight<'a> {
+        let files = ChangedFiles::Seen(&self.iterations.contents);
+        Sight { rules: results, files, said: &self.turns.said }
     }
 
     /// The verdict, unless the work is to continue and a guard finds that it leads nowhere.

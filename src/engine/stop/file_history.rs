@@ -1,0 +1,137 @@
+//! What the files of the project contained in the latest iterations, and which of them the work keeps rewriting.
+//!
+//! # Invariants
+//! - A file that was committed has no history: what the agent commits is finished work.
+//! - Appending to a file and writing the same content again are not rewriting.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::engine::conversation::FileContent;
+
+/// How many iterations the history covers.
+const REMEMBERED: usize = 20;
+
+/// The files that one iteration changed.
+#[derive(Debug, Clone, Copy)]
+pub enum ChangedFiles<'a> {
+    /// With their contents, as creel saw them.
+    Seen(&'a BTreeMap<String, FileContent>),
+    /// By their names only, as an agent reported them.
+    Named(&'a [String]),
+}
+
+/// What is known about the files after some iterations.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FileHistory {
+    /// The digests of the files that each of the latest iterations changed, newest last.
+    past: VecDeque<BTreeMap<String, Option<String>>>,
+    /// The files that the last iteration rewrote, each with the number of consecutive iterations that rewrote it.
+    rewritten: BTreeMap<String, u32>,
+    /// The same for files that got back content of an earlier iteration.
+    returned: BTreeMap<String, u32>,
+}
+
+impl FileHistory {
+    /// The history after one more iteration.
+    #[must_use]
+    pub fn after(&self, changed: ChangedFiles<'_>) -> Self {
+        let contents = match changed {
+            ChangedFiles::Seen(contents) => contents,
+            ChangedFiles::Named(names) => {
+                let rewritten = names.iter().map(|name| (name.clone(), next(&self.rewritten, name))).collect();
+                return Self { rewritten, ..Self::default() };
+            }
+        };
+        let mut after = Self { past: self.past.clone(), ..Self::default() };
+        for (name, _) in contents.iter().filter(|(_, content)| content.committed) {
+            after.past.iter_mut().for_each(|iteration| drop(iteration.remove(name)));
+        }
+        let in_work = || contents.iter().filter(|(_, content)| !content.committed);
+        for (name, content) in in_work().filter(|(_, content)| !content.appended) {
+            let mut earlier = self.past.iter().rev().filter_map(|iteration| iteration.get(name));
+            if earlier.next() == Some(&content.digest) {
+                continue;
+            }
+            after.rewritten.insert(name.clone(), next(&self.rewritten, name));
+            if earlier.any(|digest| *digest == content.digest) {
+                after.returned.insert(name.clone(), next(&self.returned, name));
+            }
+        }
+        after.past.push_back(in_work().map(|(name, content)| (name.clone(), content.digest.clone())).collect());
+        while after.past.len() > REMEMBERED {
+            after.past.pop_front();
+        }
+        after
+    }
+
+    /// The file that was rewritten in most consecutive iterations, and in how many.
+    pub fn most_rewritten(&self) -> Option<(&str, u32)> {
+        most(&self.rewritten)
+    }
+
+    /// The file that returned to earlier content in most consecutive iterations, and in how many.
+    pub fn most_returned(&self) -> Option<(&str, u32)> {
+        most(&self.returned)
+    }
+}
+
+fn next(streaks: &BTreeMap<String, u32>, name: &str) -> u32 {
+    streaks.get(name).map_or(1, |times| times.saturating_add(1))
+}
+
+fn most(streaks: &BTreeMap<String, u32>) -> Option<(&str, u32)> {
+    streaks.iter().max_by_key(|(_, times)| **times).map(|(name, times)| (name.as_str(), *times))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(digest: &str) -> FileContent {
+        FileContent { digest: Some(digest.to_owned()), ..FileContent::default() }
+    }
+
+    /// How often `f` returned and was rewritten, in a row, after iterations with these contents.
+    fn streaks(iterations: impl IntoIterator<Item = Option<FileContent>>) -> (u32, u32) {
+        let history = iterations.into_iter().fold(FileHistory::default(), |history, content| {
+            history.after(ChangedFiles::Seen(&content.map(|content| ("f".to_owned(), content)).into_iter().collect()))
+        });
+        let times = |most: Option<(&str, u32)>| most.map_or(0, |(_, times)| times);
+        (times(history.most_returned()), times(history.most_rewritten()))
+    }
+
+    #[test]
+    fn a_file_returns_if_it_had_the_content_before_the_last_one() {
+        let of = |text: &str| streaks(text.chars().map(|c| (c != ' ').then(|| seen(&c.to_string()))));
+        assert_eq!(of("ABA"), (1, 3));
+        assert_eq!(of("ABABAB"), (4, 6));
+        assert_eq!(of("ABCDEF"), (0, 6), "new content each time");
+        assert_eq!(of("AAAAAA"), (0, 0), "written again without a change");
+        assert_eq!(of("ABAB AB"), (2, 2), "an iteration that leaves it alone begins the count again");
+        assert_eq!(of("ABCA"), (1, 4));
+    }
+
+    #[test]
+    fn a_file_that_is_removed_and_written_again_returns() {
+        let gone = FileContent::default();
+        assert_eq!(streaks([seen("A"), gone.clone(), seen("A"), gone].map(Some)), (2, 4));
+    }
+
+    #[test]
+    fn appends_and_commits_never_count() {
+        let appended = |digest: &str| FileContent { appended: true, ..seen(digest) };
+        let committed = |digest: &str| FileContent { committed: true, ..seen(digest) };
+        assert_eq!(streaks([seen("A"), appended("B"), appended("C")].map(Some)), (0, 0));
+        assert_eq!(streaks([seen("A"), seen("B"), committed("A"), committed("B")].map(Some)), (0, 0));
+        assert_eq!(streaks([seen("A"), seen("B"), committed("C"), seen("A")].map(Some)), (0, 1));
+    }
+
+    #[test]
+    fn the_history_is_bounded() {
+        let name = |n: usize| format!("f{n}");
+        let history = (0..100).fold(FileHistory::default(), |history, n| {
+            history.after(ChangedFiles::Seen(&BTreeMap::from([(name(n), seen("A"))])))
+        });
+        assert_eq!((history.past.len(), history.rewritten.len()), (REMEMBERED, 1));
+    }
+}

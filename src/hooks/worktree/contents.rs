@@ -1,0 +1,182 @@
+//! What the files that a turn changed contain, as digests: names alone do not show whether work goes in circles.
+//!
+//! Owns the memory of earlier contents, without which an append looks like any other change. Does not choose the files:
+//! the [`Survey`] names them.
+//!
+//! # Invariants
+//! - It reads regular files only, never through a link, and a bounded amount of each and of all together.
+//! - A file that is too large to read is left out instead of half read.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs,
+    io::{self, Read as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use rustix::fs::OFlags;
+use sha2::{Digest as _, Sha256};
+
+use super::{PATIENCE, Seen, Survey, off_the_loop};
+use crate::engine::conversation::{FileContent, Work};
+
+/// Larger files are left out: no source file is this large.
+const FILE_MAX: u64 = 4 << 20;
+/// creel reads no more than this after one turn.
+const TOTAL_MAX: u64 = 64 << 20;
+/// So many bytes of a digest are enough to tell contents of one file apart.
+const DIGEST_BYTES: usize = 8;
+/// How many files the memory holds. It starts again when there are more.
+const REMEMBERED: usize = 5_000;
+
+/// What creel saw in the files that earlier turns changed, and the commit that it saw last.
+#[derive(Debug, Clone, Default)]
+pub struct FileMemory {
+    head: Option<String>,
+    files: BTreeMap<String, SeenContent>,
+}
+
+/// The content of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct SeenContent {
+    size: u64,
+    digest: String,
+}
+
+impl FileMemory {
+    /// Adds to `work`, which lies between the two surveys, what the changed files contain now.
+    pub async fn add_contents(&mut self, earlier: &Survey, now: &Survey, work: &mut Work) {
+        let committed = self.committed(earlier, now).await;
+        let names = work.files_modified.clone();
+        if names.is_empty() {
+            return;
+        }
+        let (folder, files) = (now.folder.clone(), std::mem::take(&mut self.files));
+        let looked = off_the_loop(move || look(&folder, names, files)).await;
+        let Some((mut contents, files)) = looked else { return };
+        for (name, content) in &mut contents {
+            content.committed = committed.iter().any(|path| path.as_path() == Path::new(name));
+        }
+        work.contents = contents;
+        self.files = files;
+    }
+
+    /// The files that were committed since creel looked last: by the agent, or by a hook after its turn.
+    async fn committed(&mut self, earlier: &Survey, now: &Survey) -> Vec<PathBuf> {
+        let (Seen::Repository { head: old, .. }, Seen::Repository { repository, head, .. }) =
+            (&earlier.seen, &now.seen)
+        else {
+            return Vec::new();
+        };
+        let old = std::mem::replace(&mut self.head, head.clone()).or_else(|| old.clone());
+        let Some(new) = head.as_deref().filter(|_| *head != old) else { return Vec::new() };
+        let asked = tokio::time::timeout(PATIENCE, repository.between(old.as_deref(), new)).await;
+        asked.ok().and_then(Result::ok).unwrap_or_default()
+    }
+}
+
+type Contents = BTreeMap<String, FileContent>;
+type Known = BTreeMap<String, SeenContent>;
+
+fn look(folder: &Path, names: Vec<String>, mut known: Known) -> (Contents, Known) {
+    let deadline = Instant::now() + PATIENCE;
+    let mut left = TOTAL_MAX;
+    let mut contents = Contents::new();
+    if known.len() > REMEMBERED {
+        known.clear();
+    }
+    for name in names {
+        if Instant::now() > deadline {
+            break;
+        }
+        let before = known.remove(&name);
+        match read(&folder.join(&name), before.as_ref(), &mut left) {
+            Ok(Some((now, appended))) => {
+                let digest = Some(now.digest.clone());
+                contents.insert(name.clone(), FileContent { digest, appended, committed: false });
+                known.insert(name, now);
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                contents.insert(name, FileContent::default());
+            }
+            Ok(None) | Err(_) => {}
+        }
+    }
+    (contents, known)
+}
+
+/// The content of a file, and whether it is the content of before with something after it. None if it is too large, or
+/// not a file.
+fn read(path: &Path, before: Option<&SeenContent>, left: &mut u64) -> io::Result<Option<(SeenContent, bool)>> {
+    if !fs::symlink_metadata(path)?.is_file() {
+        return Ok(None);
+    }
+    // The file can be replaced by a pipe or a link in between.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC).bits().cast_signed();
+    let file = fs::File::options().read(true).custom_flags(flags).open(path)?;
+    let meta = file.metadata()?;
+    if !meta.is_file() || meta.len() > FILE_MAX.min(*left) {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    file.take(FILE_MAX + 1).read_to_end(&mut bytes)?;
+    let size = bytes.len() as u64;
+    *left = left.saturating_sub(size);
+    if size > FILE_MAX {
+        return Ok(None);
+    }
+    let old_size = before.filter(|before| before.size < size).and_then(|before| usize::try_from(before.size).ok());
+    let (start, end) = bytes.split_at(old_size.unwrap_or(0));
+    let mut hasher = Sha256::new_with_prefix(start);
+    let appended = old_size.is_some() && before.is_some_and(|before| before.digest == short(hasher.clone()));
+    hasher.update(end);
+    Ok(Some((SeenContent { size, digest: short(hasher) }, appended)))
+}
+
+fn short(hasher: Sha256) -> String {
+    let mut digest = String::new();
+    for byte in hasher.finalize().iter().take(DIGEST_BYTES) {
+        let _ = write!(digest, "{byte:02x}");
+    }
+    digest
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn appends_are_told_from_rewrites_and_pipes_links_and_large_files_are_left_out() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let dir = dir.path();
+        let write = |name: &str, text: &str| fs::write(dir.join(name), text).expect("a file");
+        let see =
+            |known: Known| look(dir, ["log", "code", "link", "pipe", "big", "gone"].map(str::to_owned).into(), known);
+        write("log", "one\n");
+        write("code", "fn a() {}");
+        write("gone", "g");
+        symlink("code", dir.join("link")).expect("a link");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, dir.join("pipe"), rustix::fs::FileType::Fifo, mode, 0).expect("a pipe");
+        fs::File::create(dir.join("big")).and_then(|big| big.set_len(FILE_MAX + 1)).expect("a large file");
+        let (first, known) = see(Known::new());
+        assert_eq!(first.keys().collect::<Vec<_>>(), ["code", "gone", "log"]);
+        assert!(first.values().all(|content| !content.appended && content.digest.is_some()), "{first:?}");
+        write("log", "one\ntwo\n");
+        write("code", "fn b() {} // longer");
+        fs::remove_file(dir.join("gone")).expect("removed");
+        let (second, known) = see(known);
+        let appended: Vec<_> = second.values().map(|content| content.appended).collect();
+        assert_eq!(appended, [false, false, true], "{second:?}");
+        assert_eq!(second["gone"], FileContent::default());
+        write("log", "one\n");
+        write("code", "fn a() {}");
+        let (third, _) = see(known);
+        assert_eq!((&third["log"], &third["code"]), (&first["log"], &first["code"]));
+    }
+}
