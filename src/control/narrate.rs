@@ -10,7 +10,7 @@ use super::{
     requests::{Leave, Requests},
     stop_words,
     task_words::{self, Tone},
-    text::{first_line, plain},
+    text::{first_line, plain, prompt_line},
     tool,
 };
 use crate::{
@@ -391,11 +391,7 @@ impl Narrator {
             1 => ", with 1 held item".into(),
             n => format!(", with {n} held items"),
         };
-        let head = format!(
-            "  → {reason}{whose} ({} bytes{items}): {}",
-            prompt.text.len(),
-            first_line(&plain(&prompt.text), LINE)
-        );
+        let head = format!("  → {reason}{whose} ({} bytes{items}): {}", prompt.text.len(), prompt_line(prompt, LINE));
         self.paint.paint(Role::Faint, head)
     }
 

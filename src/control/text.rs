@@ -6,6 +6,27 @@
 use std::borrow::Cow;
 
 pub use crate::engine::plain_text::plain_text as plain;
+use crate::engine::{
+    event::{PromptReason, PromptSent},
+    hooks::telling_line::telling_line,
+};
+
+/// What a prompt is about, in a line. Feedback begins with whatever the hook printed first, so its most telling line
+/// stands for it.
+pub fn prompt_line(prompt: &PromptSent, most: usize) -> String {
+    match prompt.reason {
+        PromptReason::Feedback => {
+            let feedback = prompt.text.trim_start_matches("[Hook feedback]: ");
+            first_line(&telling_line(&[feedback]).unwrap_or_default(), most)
+        }
+        PromptReason::Iteration
+        | PromptReason::Recovery
+        | PromptReason::FinalDelivery
+        | PromptReason::Message
+        | PromptReason::Remediation
+        | PromptReason::Gatekeeper => first_line(&plain(&prompt.text), most),
+    }
+}
 
 /// The text with C1 control characters (U+0080 to U+009F) written as JSON escapes. Terminals obey them like escape sequences;
 /// in JSON the escape means the same character.

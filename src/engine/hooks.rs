@@ -3,5 +3,6 @@
 pub mod dispatch;
 pub mod point;
 pub mod resolve;
+pub mod telling_line;
 pub mod template;
 pub mod verdict;

@@ -27,7 +27,7 @@ use super::{
         dispatch::{Dispatch, Done},
         point::Point,
         resolve,
-        verdict::{Judgement, Verdict},
+        verdict::Verdict,
     },
     session::{GateAbout, Phase, State, gate::About},
     tasks::task::Task,
@@ -458,9 +458,7 @@ impl Done {
 
 /// Why a check failed, in a few words.
 fn why(failed: &Done) -> String {
-    let Judgement { reason, context, .. } = &failed.judgement;
-    let said = failed.message.as_ref().filter(|message| !message.trim().is_empty());
-    let reason = said.or(reason.as_ref()).or(context.as_ref()).map_or("it failed", String::as_str);
-    let first = reason.lines().find(|line| !line.trim().is_empty()).unwrap_or(reason);
-    first.trim().chars().take(300).collect()
+    let said = failed.message.as_deref().and_then(|message| message.lines().find(|line| !line.trim().is_empty()));
+    let line = said.or(failed.judgement.headline.as_deref()).unwrap_or("it failed");
+    line.trim().chars().take(300).collect()
 }

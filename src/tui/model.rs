@@ -69,8 +69,10 @@ pub struct Attempt {
     pub used: u32,
     /// The hook that blocked.
     pub hook: String,
-    /// Why.
+    /// Why, in a line.
     pub reason: String,
+    /// All that the agent was told.
+    pub feedback: String,
     /// Whether it said the same as before.
     pub no_progress: bool,
 }
@@ -266,13 +268,13 @@ impl Model {
         self.tallies.take(&record.event);
         match &record.event {
             Event::RetryCounted { used, hook, reason, no_progress, .. } => {
-                // All that the agent was told: the reason alone may say no more than an exit code.
                 let feedback = self.session.as_ref().and_then(|state| state.retry.last_feedback.as_deref());
                 let told = feedback.map(|text| text.trim_start_matches("[Hook feedback]: "));
                 self.attempts.push(Attempt {
                     used: *used,
                     hook: hook.clone(),
-                    reason: told.unwrap_or(reason).to_owned(),
+                    reason: reason.clone(),
+                    feedback: told.unwrap_or(reason).to_owned(),
                     no_progress: *no_progress,
                 });
             }

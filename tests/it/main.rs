@@ -42,6 +42,7 @@ mod pipelines;
 mod process;
 mod queue;
 mod quoting;
+mod reasons;
 mod rules;
 mod seeds;
 mod sessions;

@@ -95,7 +95,7 @@ pub struct Done {
 pub struct Feedback {
     /// The first hook that blocked.
     pub hook: String,
-    /// Why.
+    /// Why, in a line of each hook that blocked.
     pub reason: String,
     /// The whole message.
     pub text: String,
@@ -137,7 +137,8 @@ impl Dispatch {
         let contexts = counted().flat_map(Done::for_feedback);
         let texts = each_once(reasons.iter().copied().chain(contexts));
         let text = format!("[Hook feedback]: {}", texts.join("\n\n"));
-        Some(Feedback { hook, reason: reasons.join("\n\n"), text })
+        let headlines = each_once(blocking().filter_map(|done| done.judgement.headline.as_deref()));
+        Some(Feedback { hook, reason: headlines.join("\n\n"), text })
     }
 
     /// The texts that go with the next prompt, joined.
@@ -202,7 +203,7 @@ impl Done {
 
 /// Why a hook that escalates needs a person.
 pub(crate) fn needs_a_person(point: Point, hook: &str, judgement: &Judgement) -> String {
-    let why = judgement.reason.as_deref().unwrap_or("it failed");
+    let why = judgement.headline.as_deref().unwrap_or("it failed");
     if judgement.stops {
         return format!("the hook `{hook}` at {point} stopped the session: {why}");
     }

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::point::{Broken, Decides, Point};
+use super::{
+    point::{Broken, Decides, Point},
+    telling_line::telling_line,
+};
 use crate::engine::{
     policy::{HookSpec, OnFailure},
     time::Span,
@@ -188,8 +191,10 @@ impl RunEnd {
 pub struct Judgement {
     /// What it means.
     pub verdict: Verdict,
-    /// Why, if it blocks.
+    /// Why, if it blocks: all that the agent is told.
     pub reason: Option<String>,
+    /// Why in one line, for counters, rows and gates: the hook's own reason, else the most telling line of its output.
+    pub headline: Option<String>,
     /// What the agent should know besides.
     pub context: Option<String>,
     /// Whether the hook itself is at fault.
@@ -203,19 +208,57 @@ pub struct Judgement {
 /// Reads a run by the rules of its point.
 pub fn judge(point: Point, hook: &HookSpec, run: RunView<'_>) -> Judgement {
     let can_block = point.rules().decides == Decides::AllMustPass;
-    let texts = || (told(run.stderr), told(run.stdout));
     match run.end {
         RunEnd::Exit(0) => judge_reply(point, hook, run),
         // What the hook itself says, like a decision in its JSON: `on_failure` is about those that say nothing.
-        RunEnd::Exit(2) if can_block => {
-            let (reason, context) = texts();
-            blocked(reason.unwrap_or_else(|| "Hook returned blocking error (exit code 2)".into()), context)
-        }
+        RunEnd::Exit(2) if can_block => blocked(HookWords::printed(run, "Hook returned blocking error (exit code 2)")),
         end @ (RunEnd::Exit(_) | RunEnd::Signal(_) | RunEnd::TimedOut | RunEnd::SpawnFailed(_) | RunEnd::Cut) => {
-            let (reason, context) = texts();
-            let said = reason.unwrap_or_else(|| format!("Hook failed ({})", end.describe()));
-            judge_failure(point, hook, run, (said, context))
+            let words = HookWords::printed(run, &format!("Hook failed ({})", end.describe()));
+            judge_failure(point, hook, run, words)
         }
+    }
+}
+
+/// What a hook that does not pass has to say.
+struct HookWords {
+    /// For the agent, in full.
+    reason: String,
+    /// The same for people, in one line.
+    headline: String,
+    /// For the agent, besides.
+    context: Option<String>,
+}
+
+impl HookWords {
+    /// What it printed. Standard error is the reason and standard output the context, but the line for people can come
+    /// from either.
+    fn printed(run: RunView<'_>, unsaid: &str) -> Self {
+        let reason = told(run.stderr).unwrap_or_else(|| unsaid.to_owned());
+        let line = telling_line(&[run.stdout, run.stderr]);
+        let headline = match (line, run.end) {
+            (Some(line), RunEnd::Exit(_)) => line,
+            // A hook that did not end by itself printed no verdict.
+            (Some(line), end) => format!("{}: {line}", end.describe()),
+            (None, _) => unsaid.to_owned(),
+        };
+        Self { reason, headline, context: told(run.stdout) }
+    }
+
+    /// What it said in its JSON reply.
+    fn replied(reply: &Reply, unsaid: &str) -> Self {
+        let context = reply.additional_context.as_deref().and_then(told);
+        let own = reply.reason.as_deref().and_then(told);
+        let headline = own.clone().or_else(|| telling_line(&[context.as_deref()?]));
+        Self {
+            reason: own.unwrap_or_else(|| unsaid.to_owned()),
+            headline: headline.unwrap_or_else(|| unsaid.to_owned()),
+            context,
+        }
+    }
+
+    /// What creel says about a reply that cannot be used.
+    fn about_reply(problem: &str) -> Self {
+        Self { reason: problem.to_owned(), headline: problem.to_owned(), context: None }
     }
 }
 
@@ -247,30 +290,24 @@ impl<'a> RunView<'a> {
 fn judge_reply(point: Point, hook: &HookSpec, run: RunView<'_>) -> Judgement {
     let Some(reply) = run.reply else { return passed(None) };
     if let Some(problem) = reply.problem() {
-        return judge_failure(point, hook, run, (problem.into(), None));
+        return judge_failure(point, hook, run, HookWords::about_reply(problem));
     }
     let can_block = point.rules().decides == Decides::AllMustPass;
-    let context = reply.additional_context.as_deref().and_then(told);
     // As in Claude Code, this counts more than any decision beside it.
     if reply.stops {
-        let reason = reply.reason.as_deref().and_then(told).unwrap_or_else(|| "it gave no reason".into());
-        return Judgement { escalates: true, stops: true, ..failed(reason, context) };
+        let words = HookWords::replied(reply, "it gave no reason");
+        return Judgement { escalates: true, stops: true, ..failed(words) };
     }
     match reply.decision {
         Some(Decision::Deny | Decision::Block) => {
-            let reason = reply.reason.as_deref().and_then(told).unwrap_or_else(|| "Hook requested continuation".into());
-            if can_block { blocked(reason, context) } else { judge_failure(point, hook, run, (reason, context)) }
+            let words = HookWords::replied(reply, "Hook requested continuation");
+            if can_block { blocked(words) } else { judge_failure(point, hook, run, words) }
         }
-        Some(Decision::Allow | Decision::Approve) | None => passed(context),
+        Some(Decision::Allow | Decision::Approve) | None => passed(reply.additional_context.as_deref().and_then(told)),
     }
 }
 
-fn judge_failure(
-    point: Point,
-    hook: &HookSpec,
-    run: RunView<'_>,
-    (reason, context): (String, Option<String>),
-) -> Judgement {
+fn judge_failure(point: Point, hook: &HookSpec, run: RunView<'_>, words: HookWords) -> Judgement {
     let rules = point.rules();
     let can_block = rules.decides == Decides::AllMustPass;
     let broken = run.is_broken();
@@ -283,20 +320,29 @@ fn judge_failure(
     // The agent cannot repair a hook, and a point that cannot block has nothing to send back: a person has to look.
     let cannot_be_sent_back = !can_block || (broken && point == Point::Stop);
     let escalates = hook.on_failure == Some(OnFailure::Escalate) || (blocks && cannot_be_sent_back);
-    let judged = if blocks && !escalates { blocked(reason, context) } else { failed(reason, context) };
+    let judged = if blocks && !escalates { blocked(words) } else { failed(words) };
     Judgement { broken, escalates, ..judged }
 }
 
 fn passed(context: Option<String>) -> Judgement {
-    Judgement { verdict: Verdict::Pass, reason: None, context, broken: false, escalates: false, stops: false }
+    Judgement {
+        verdict: Verdict::Pass,
+        reason: None,
+        headline: None,
+        context,
+        broken: false,
+        escalates: false,
+        stops: false,
+    }
 }
 
-fn blocked(reason: String, context: Option<String>) -> Judgement {
-    Judgement { verdict: Verdict::Block, reason: Some(reason), context, broken: false, escalates: false, stops: false }
+fn blocked(words: HookWords) -> Judgement {
+    let HookWords { reason, headline, context } = words;
+    Judgement { verdict: Verdict::Block, reason: Some(reason), headline: Some(headline), ..passed(context) }
 }
 
-fn failed(reason: String, context: Option<String>) -> Judgement {
-    Judgement { verdict: Verdict::Fail, ..blocked(reason, context) }
+fn failed(words: HookWords) -> Judgement {
+    Judgement { verdict: Verdict::Fail, ..blocked(words) }
 }
 
 fn told(text: &str) -> Option<String> {

@@ -304,7 +304,7 @@ impl GateModal {
             longest.max(self.items.len())
         } else if self.gate.about == About::RetryLimit {
             let columns = columns::attempts_shown(&model.attempts, width).max(1);
-            model.attempts.iter().map(|attempt| plain(&attempt.reason, inside / columns)).max().unwrap_or(0) + 1
+            model.attempts.iter().map(|attempt| plain(&attempt.feedback, inside / columns)).max().unwrap_or(0) + 1
         } else {
             text::lines(&self.gate, self.ask.as_ref(), model, &model.theme, inside).len()
         };

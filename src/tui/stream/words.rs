@@ -12,7 +12,7 @@ use crate::{
         requests::{Leave, Told},
         stop_words,
         task_words::{self, Tone},
-        text::{first_line, plain},
+        text::{first_line, plain, prompt_line},
         tool,
     },
     engine::{
@@ -64,11 +64,7 @@ pub(super) fn prompt_block(at: At, prompt: &PromptSent) -> Block {
         n => format!(" · carries {n} held"),
     };
     let whose = prompt.agent.as_ref().map(|agent| format!(" {}", plain(agent))).unwrap_or_default();
-    let head = format!(
-        "→ prompt: {reason}{whose} · {} bytes{items}: {}",
-        prompt.text.len(),
-        first_line(&plain(&prompt.text), 60)
-    );
+    let head = format!("→ prompt: {reason}{whose} · {} bytes{items}: {}", prompt.text.len(), prompt_line(prompt, 60));
     block(Kind::Prompt, at, head, Role::Accent)
 }
 

@@ -192,7 +192,8 @@ pub(super) fn search_hooks(model: &mut Model, query: &str, forward: bool) -> boo
 
 pub(super) fn search_attempts(model: &mut Model, query: &str, forward: bool) -> bool {
     let query = query.to_lowercase();
-    let newest_first: Vec<String> = model.attempts.iter().rev().map(|attempt| attempt.reason.to_lowercase()).collect();
+    let newest_first: Vec<String> =
+        model.attempts.iter().rev().map(|attempt| attempt.feedback.to_lowercase()).collect();
     let fits = |n: usize| newest_first[n].contains(&query);
     let found = next_fit(model.skipped_attempts, newest_first.len(), forward, fits);
     model.skipped_attempts = found.unwrap_or(model.skipped_attempts);

@@ -59,7 +59,7 @@ impl GateModal {
         let columns = Layout::horizontal(vec![Constraint::Fill(1); shown]).spacing(1).split(area);
         let shown = &attempts[attempts.len() - shown..];
         let text = |attempt: &Attempt, column: &Rect| {
-            plain_lines(&attempt.reason, theme.style(Role::Text), usize::from(column.width))
+            plain_lines(&attempt.feedback, theme.style(Role::Text), usize::from(column.width))
         };
         let texts: Vec<_> = shown.iter().zip(columns.iter()).map(|(attempt, column)| text(attempt, column)).collect();
         self.stop_at_the_end(texts.iter().map(Vec::len).max().unwrap_or(0) + 1, area.height);

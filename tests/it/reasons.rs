@@ -1,0 +1,59 @@
+//! What a session shows as the reason of a blocked stop: the line that says what failed, whichever stream it is in.
+
+use creel::engine::hooks::point::Point;
+
+use crate::support::{
+    project::Project,
+    scenes,
+    screen::Screen,
+    world::{Script, exits},
+};
+
+const STDOUT: &str = include_str!("../fixtures/hook_output/cargo_test.stdout.txt");
+const STDERR: &str = include_str!("../fixtures/hook_output/cargo_test.stderr.txt");
+const FAILED: &str = "test tests::adds ... FAILED";
+
+/// A session whose only stop hook prints what `cargo test || exit 2` prints, into these streams.
+fn tested(streams: &str) -> Project {
+    let config = format!(
+        "prompt: GOAL\nmax_hook_retries: 1\non_limit: escalate\nagents: {{ demo: {{ script: scenario.yaml }} }}\n\
+         hooks: {{ stop: [{{ name: tests, command: '{streams}; exit 2' }}] }}\n"
+    );
+    Project::with(&config)
+        .file("scenario.yaml", "turns:\n  - say: <promise>COMPLETE</promise>\n")
+        .file("out.txt", STDOUT)
+        .file("err.txt", STDERR)
+}
+
+#[test]
+fn lines_records_and_gates_show_the_test_that_failed_and_the_agent_gets_everything() {
+    for streams in ["cat err.txt >&2; cat out.txt", "cat err.txt out.txt", "cat err.txt out.txt >&2"] {
+        let project = tested(streams);
+        let ran = project.run();
+        assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
+        assert_eq!(project.kind("retry_counted")[0]["reason"], FAILED, "{streams}");
+        let gate = format!("the hook `tests` still blocks after 1 retry: {FAILED}");
+        assert_eq!(project.kind("gate_opened")[0]["reason"], gate.as_str());
+        for told in [format!("↻ retry 1/1: {FAILED}\n"), format!("◆ gate 1: {gate}\n")] {
+            assert!(ran.out.contains(&told), "{told}{}", ran.out);
+        }
+        let feedback = project.kind("prompt_sent")[1]["text"].as_str().expect("a text").to_owned();
+        assert!(feedback.starts_with("[Hook feedback]: "), "{feedback}");
+        for line in STDOUT.lines().chain(STDERR.lines()) {
+            assert!(feedback.contains(line.trim()), "{line:?} is not in {feedback}");
+        }
+    }
+}
+
+#[test]
+fn the_screen_shows_the_test_that_failed_in_the_stream_the_retries_and_the_gate() {
+    let script = Script::new().hook(Point::Stop, "tests", [exits(2, STDOUT, STDERR)]).attended(&[]);
+    let world = scenes::at_gate(script.plan(|plan| plan.max_hook_retries = 2));
+    let mut screen = Screen::of(&world, (160, 200)).armed();
+    let gate = screen.frame();
+    assert!(gate.contains(&format!("still blocks after 2 retries: {FAILED}")), "{gate}");
+    screen.press("esc");
+    for row in ["↻ retry 2/2", "2. tests · same as before", "◆ gate 1"] {
+        assert!(screen.row(row).contains(FAILED), "{}", screen.frame());
+    }
+}
