@@ -422,7 +422,17 @@ impl Tui {
             }
         }
         self.catch_up();
+        self.follow_answer();
         Ok(())
+    }
+
+    /// The rest of a very long answer is not recorded before its turn ends: it is read from the file that holds it.
+    fn follow_answer(&mut self) {
+        let turn = self.model.session.as_ref().and_then(|state| state.turn_in_flight()).map(|prompt| prompt.turn);
+        let Some(turn) = turn.filter(|_| matches!(self.model.mode, Mode::Live)) else { return };
+        let folder = self.source.journal.parent().unwrap_or(Path::new("."));
+        let (printed, end) = end(&folder.join(format!("outputs/turn-{turn}.log")));
+        self.model.stream.show_live_end(turn, self.model.now, printed, &end);
     }
 
     /// A hook may have printed something before this screen came.
@@ -451,6 +461,7 @@ impl Tui {
             let target = player.shown + 1;
             self.seek(target)?;
         }
+        self.follow_answer();
         Ok(())
     }
 

@@ -6,7 +6,9 @@
 //! # Invariants
 //! - While the reader does not follow the end, new blocks do not move what is in sight.
 //! - The text that is kept in memory is bounded; older text is read back from the journal.
+//! - The live end of a very long answer is the last block, and gone before the next record is taken in.
 
+mod live_end;
 mod part;
 mod words;
 
@@ -36,6 +38,7 @@ use crate::{
     journal::Record,
 };
 
+use live_end::LiveEnd;
 use part::{Part, size};
 use words::{
     answer_block, block, body_of, finished_block, note, noted_block, plan_block, prompt_block, request_block,
@@ -144,6 +147,7 @@ pub struct Stream {
     loaded_bytes: usize,
     rows: HashMap<usize, Rows>,
     fold_thoughts: bool,
+    live_end: LiveEnd,
 }
 
 impl Default for Stream {
@@ -160,6 +164,7 @@ impl Default for Stream {
             loaded_bytes: 0,
             rows: HashMap::new(),
             fold_thoughts: true,
+            live_end: LiveEnd::default(),
         }
     }
 }
@@ -185,6 +190,8 @@ impl Stream {
     pub fn take(&mut self, spot: Spot, record: &Record) {
         let at = record.at;
         let event = &record.event;
+        self.hide_live_end();
+        self.live_end.count(event);
         let told = self.requests.tell(event);
         self.requests.follow(event);
         match event {

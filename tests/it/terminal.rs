@@ -107,6 +107,32 @@ fn in_the_demo_of_an_agent_that_asks_one_request_is_allowed_and_another_is_not()
     assert!(read("notes.txt").contains("the only notes"), "it was not removed");
 }
 
+// A very long answer
+
+#[test]
+fn the_end_of_a_very_long_answer_is_followed_and_what_was_omitted_is_counted() {
+    let agent = "yes 'one of very many lines that nobody reads to the end' | head -c 1600000; echo; echo THE END SO FAR; \
+                 until [ -e more ]; do sleep 0.02; done; echo THE NEW END; \
+                 until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done; echo \"<promise>COMPLETE</promise>\"";
+    let project =
+        Project::with("prompt: GOAL\nagent: a\nagents: { a: { command: 'sh agent.sh' } }\n").file("agent.sh", agent);
+    let mut terminal = Terminal::run(&project, WIDE);
+    terminal.wait_for_text("THE END SO FAR");
+    project.write("more", "");
+    terminal.wait_for_text("THE NEW END");
+    terminal.press("pgup");
+    terminal.press("end");
+    terminal.wait_for_text("THE NEW END");
+    assert!(project.kind("turn_ended").is_empty(), "the turn goes on");
+    // As far up as the end reaches, the stream says how much is missing.
+    terminal.press("/");
+    terminal.type_text("omitted");
+    terminal.press("enter");
+    terminal.wait_for("how much is missing", |shown| shown.has(" kB of this answer omitted; it continues:"));
+    project.write("go", "");
+    assert_eq!(leave(&mut terminal, "complete"), 0);
+}
+
 // The final delivery
 
 const TWO_HELD: &str = "hooks: { post_iteration: [{ name: a, command: 'echo red', pipe_output: true }, \
