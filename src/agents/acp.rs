@@ -354,6 +354,7 @@ impl AcpAgent {
             Some(conversation.clone()),
         );
         stage.begin_turn().await;
+        let complained = stage.link.complaints();
         let text = if turn.lost { self.place.with_goal(&request.text) } else { request.text.clone() };
         let content = vec![s::ContentBlock::from(text)];
         let mut asked = Box::pin(stage.link.ask(s::PromptRequest::new(conversation.clone(), content)));
@@ -371,6 +372,7 @@ impl AcpAgent {
             };
         };
         let silent = !stage.heard.anything && !stage.has_calls();
+        let complaints = trouble::newer(&complained, stage.link.complaints());
         stage.link.cancel(&conversation);
         stage.unask();
         let patience = Instant::now() + CANCEL_GRACE;
@@ -381,8 +383,11 @@ impl AcpAgent {
             self.bury().await;
         }
         match stop {
-            Stop::TooLate if silent => Err(Stop::Failed(trouble::not_a_word(request.timeout))),
-            Stop::Cancelled | Stop::TooLate | Stop::Failed(_) => Err(stop),
+            Stop::TooLate => {
+                let late = if silent { trouble::not_a_word(request.timeout) } else { too_late(request.timeout) };
+                Err(Stop::Failed(failure::after_server_errors(late, &complaints)))
+            }
+            Stop::Cancelled | Stop::Failed(_) => Err(stop),
         }
     }
 

@@ -233,13 +233,14 @@ impl CommandAgent {
     /// What the end of the process means.
     fn judge(&self, end: ProcessEnd, rest: &Rest, asked: &Asked<'_>) -> Result<StopReason, TurnFailure> {
         let command = &asked.line.written;
-        let explain = |what: &str| failure::explain(what, rest.words(), &self.known);
+        let words = rest.words();
+        let explain = |what: &str| failure::explain(what, &words, &self.known);
         let hopeless = rest.stream.as_ref().and_then(|stream| stream.hopeless.as_deref());
         match end {
             ProcessEnd::Exit(0) => self.answered(rest),
             ProcessEnd::Exit(127) => {
                 let what = "the agent was not found (exit 127)";
-                Err(failure::not_installed(what, command, rest.words(), &self.known))
+                Err(failure::not_installed(what, command, &words, &self.known))
             }
             ProcessEnd::Exit(126) => {
                 Err(explain(&format!("the agent cannot be executed (exit 126): check the rights of `{command}`")))
@@ -247,7 +248,7 @@ impl CommandAgent {
             ProcessEnd::Exit(code) => Err(explain(&format!("the agent ended with exit {code}"))),
             ProcessEnd::Signal(signal) => Err(explain(&format!("the agent was killed by signal {signal}"))),
             ProcessEnd::SpawnFailed(why) => Err(TurnFailure::new(format!("the agent could not be started: {why}"))),
-            ProcessEnd::TimedOut => Err(too_late(asked.timeout)),
+            ProcessEnd::TimedOut => Err(failure::after_server_errors(too_late(asked.timeout), &rest.complaints())),
             ProcessEnd::Cancelled => match hopeless.filter(|_| !asked.cancel.is_cancelled()) {
                 Some(why) => Err(TurnFailure::new(format!("{why}; it was stopped"))),
                 None => Ok(StopReason::Cancelled),

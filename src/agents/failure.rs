@@ -12,7 +12,7 @@ use regex::{Captures, Regex};
 use serde_json::Value;
 
 use super::usage_limit;
-use crate::engine::{conversation::TurnFailure, policy::AgentFacts, time::Span};
+use crate::engine::{conversation::TurnFailure, hooks::telling_line::telling_line, policy::AgentFacts, time::Span};
 
 /// How much of the agent's words is looked at and shown: their end, where the last error stands.
 const WORDS_MAX: usize = 4 * 1024;
@@ -43,7 +43,7 @@ pub(super) fn explain(what: &str, said: &str, known: &AgentFacts) -> TurnFailure
     let said = end_of(&readable(said), WORDS_MAX);
     let happened = match said.as_str() {
         "" => format!("{what}, and did not say why"),
-        said => format!("{what}: {said}"),
+        said => format!("{what}: {}", telling_first(said)),
     };
     let trouble = Trouble::of(&said);
     let limit = usage_limit::of(&said, trouble, known, &jiff::Zoned::now());
@@ -63,6 +63,26 @@ pub(super) fn explain(what: &str, said: &str, known: &AgentFacts) -> TurnFailure
 pub(super) fn plainly(said: &str) -> TurnFailure {
     let limit = usage_limit::of(said, Trouble::of(said), &AgentFacts::default(), &jiff::Zoned::now());
     TurnFailure { limit, ..TurnFailure::new(said) }
+}
+
+/// The words with their most informative line first: rows and gates show only one line, and agents print warnings and
+/// progress before the error.
+fn telling_first(said: &str) -> String {
+    let is_one_line = said.lines().nth(1).is_none();
+    match telling_line(&[said]).filter(|line| !is_one_line && !said.starts_with(line.as_str())) {
+        Some(line) => format!("{line}\n{said}"),
+        None => said.to_owned(),
+    }
+}
+
+/// A turn that took too long, with what the agent reported meanwhile. If its server was failing, the message says so,
+/// since a longer timeout would not help.
+pub(super) fn after_server_errors(late: TurnFailure, said: &str) -> TurnFailure {
+    let reported = end_of(said, WORDS_MAX);
+    let Some(line) = reported.lines().rev().find(|line| Trouble::of(line).is_of_server()) else { return late };
+    let line = telling_line(&[line]).unwrap_or_default();
+    let message = format!("the model's server was failing while the agent waited for it: {line}\n{}", late.message);
+    TurnFailure { message, ..late }
 }
 
 /// The failure of an agent whose program is not there.
@@ -152,6 +172,14 @@ impl Trouble {
             Some(Self::Quota) if retry_after(said).is_some() => Self::RateLimit,
             Some(trouble) => trouble,
             None => Self::Other,
+        }
+    }
+
+    /// Whether the agent can do nothing but wait for its server.
+    const fn is_of_server(self) -> bool {
+        match self {
+            Self::RateLimit | Self::Server | Self::Network => true,
+            Self::Login | Self::ContextFull | Self::Quota | Self::Other => false,
         }
     }
 
@@ -373,6 +401,25 @@ mod tests {
             "the agent was not found (exit 127): `mine -p` names a program that is not installed or not on the PATH; \
              install it (npm install -g mine), or change the agent in the config"
         );
+    }
+
+    #[test]
+    fn the_line_that_says_why_comes_before_the_noise_around_it() {
+        let said = "npm warn deprecated glob@7\n(node:4711) ExperimentalWarning: odd\nError: the model is unknown\n    at run (a.js:3:1)";
+        let message = explain("the agent ended with exit 1", said, &AgentFacts::default()).message;
+        assert_eq!(message, format!("the agent ended with exit 1: Error: the model is unknown\n{said}"));
+        let first = "Error: no\nmore of it";
+        assert_eq!(explain("it failed", first, &AgentFacts::default()).message, format!("it failed: {first}"));
+    }
+
+    #[test]
+    fn a_turn_that_took_too_long_names_the_errors_of_the_server() {
+        let late = || TurnFailure::new("too late");
+        let said = "request failed: 503 Service Unavailable, retrying\nstill here";
+        let expected = "the model's server was failing while the agent waited for it: request failed: 503 Service \
+                        Unavailable, retrying\ntoo late";
+        assert_eq!(after_server_errors(late(), said).message, expected);
+        assert_eq!(after_server_errors(late(), "reading src/main.rs").message, "too late");
     }
 
     #[test]

@@ -327,6 +327,19 @@ async fn what_an_agent_printed_last_is_read_before_its_end_is_told() {
 }
 
 #[tokio::test]
+async fn an_agent_that_waits_for_a_failing_server_says_so_when_its_time_is_over() {
+    let retries = json!({"stderr": "API error 529: overloaded, retrying\n"});
+    let (silent, talking) = tokio::join!(
+        fails_within(Span(4_000), first(&json!([retries.clone(), {"hang": true}]))),
+        fails_within(Span(4_000), first(&json!([{"say": "I"}, retries, {"hang": true}]))),
+    );
+    for said in [silent, talking] {
+        assert!(said.contains("server was failing") && said.contains("529: overloaded"), "{said}");
+        assert!(said.contains("turn_timeout"), "{said}");
+    }
+}
+
+#[tokio::test]
 async fn an_agent_that_hangs_fails_in_time() {
     let once = |steps: Value| json!([{"once": steps, "else": []}]);
     // Time enough to start, also on a busy machine: a turn that fails before its deadline would not say what is asked for.

@@ -1,6 +1,9 @@
 //! What a session shows as the reason of a blocked stop: the line that says what failed, whichever stream it is in.
 
-use creel::engine::hooks::point::Point;
+use creel::engine::{
+    conversation::{AgentUpdate, ToolCall, ToolStatus},
+    hooks::point::Point,
+};
 
 use crate::support::{
     project::Project,
@@ -43,6 +46,20 @@ fn lines_records_and_gates_show_the_test_that_failed_and_the_agent_gets_everythi
             assert!(feedback.contains(line.trim()), "{line:?} is not in {feedback}");
         }
     }
+}
+
+#[test]
+fn what_the_agent_says_before_and_after_a_tool_call_is_not_one_word() {
+    let mut world = scenes::works();
+    let call = ToolCall { call: "a".into(), title: "Read a.rs".into(), ..ToolCall::default() };
+    scenes::agent(&mut world, AgentUpdate::Said("I look at it.".into()));
+    scenes::agent(&mut world, AgentUpdate::ToolCalled(call.clone()));
+    scenes::agent(&mut world, AgentUpdate::ToolUpdated(ToolCall { status: ToolStatus::Completed, ..call.clone() }));
+    scenes::agent(&mut world, AgentUpdate::Said("It is ".into()));
+    // News of a call can come in the middle of a sentence.
+    scenes::agent(&mut world, AgentUpdate::ToolUpdated(ToolCall { status: ToolStatus::Completed, ..call }));
+    scenes::agent(&mut world, AgentUpdate::Said("fine.\n".into()));
+    assert_eq!(world.state.turns.said, "I look at it.\n\nIt is fine.\n");
 }
 
 #[test]

@@ -39,6 +39,30 @@ fn an_agent_that_fails_tells_the_end_of_its_standard_error() {
 }
 
 #[test]
+fn the_error_of_an_agent_counts_more_than_the_noise_on_its_standard_error() {
+    let noise = "echo 'npm warn deprecated glob@7' >&2; echo 'loading 3 plugins' >&2";
+    let wrong = "Error: the model `tiny` does not exist";
+    for said in [format!("echo '{wrong}'; {noise}"), format!("{noise}; echo '{wrong}' >&2; echo bye >&2")] {
+        let project = with_agent(&format!("{said}; exit 1"), "");
+        assert_eq!(project.run().code, 1);
+        let error = project.kind("turn_failed")[0]["error"].as_str().expect("a text").to_owned();
+        let first = error.lines().next().unwrap_or_default();
+        assert_eq!(first, format!("the agent ended with exit 1: {wrong}"), "{error}");
+    }
+}
+
+#[test]
+fn a_turn_timeout_names_the_errors_of_the_server_that_the_agent_waited_for() {
+    // Time enough for the shell to print, also on a busy machine.
+    let waits = "echo 'request failed: 503 Service Unavailable, retrying' >&2; sleep 600";
+    let project = with_agent(waits, "turn_timeout: 4s");
+    assert_eq!(project.run().code, 1);
+    let error = project.kind("turn_failed")[0]["error"].as_str().expect("a text").to_owned();
+    assert!(error.contains("server was failing") && error.contains("503 Service Unavailable"), "{error}");
+    assert!(error.contains("turn_timeout"), "{error}");
+}
+
+#[test]
 fn an_agent_that_prints_a_gigabyte_is_bounded_and_its_promise_is_heard() {
     let project =
         with_agent("head -c 1000000000 /dev/zero | tr '\\0' 'x'; echo; echo '<promise>COMPLETE</promise>'", "");

@@ -117,6 +117,11 @@ pub(super) fn not_a_word(waited: Span) -> TurnFailure {
     ))
 }
 
+/// What the agent complained since `before` was read. Only the end of its complaints is kept, so `before` may be gone.
+pub(super) fn newer(before: &str, now: String) -> String {
+    now.strip_prefix(before).map(str::to_owned).unwrap_or(now)
+}
+
 /// Whether the error is not the agent's: the line to it broke.
 pub(super) fn is_hung_up(error: &Error) -> bool {
     error.data.as_ref().is_some_and(|data| data["reason"] == "connection_terminated")

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     agents::AgentPlace,
     engine::{
+        hooks::telling_line::looks_like_failure,
         ids::TurnId,
         plain_text::{Plain, Returns},
     },
@@ -28,6 +29,8 @@ use crate::{
 
 /// How much of standard error explains a failure.
 const ERROR_END: usize = 2 * 1024;
+/// How many lines at the end of an answer can be an error instead of an answer.
+const ANSWER_LINES: usize = 3;
 
 /// Takes the output of the process. It must not wait, so it puts pieces aside for [`Pieces`].
 pub(super) struct Answer {
@@ -83,13 +86,42 @@ pub(super) struct StreamRest {
 }
 
 impl Rest {
-    /// What the agent said of what went wrong: in its lines, else on standard error, else at the end of its answer.
-    pub(super) fn words(&self) -> &str {
-        let told = self.stream.as_ref().and_then(|stream| match &stream.end.verdict {
+    /// What the agent said of what went wrong: in its lines, else on standard error, else at the end of its answer. The
+    /// answer comes first if it ends in an error and standard error holds only warnings and progress.
+    pub(super) fn words(&self) -> String {
+        if let Some(told) = self.told() {
+            return told.to_owned();
+        }
+        let answer = self.answer_end();
+        let is_noise = !looks_like_failure(&self.errors);
+        if self.errors.trim().is_empty() {
+            self.last.clone()
+        } else if is_noise && looks_like_failure(&answer) {
+            // The noise stays: it can say when a limit resets.
+            format!("{answer}\n{}", self.errors)
+        } else {
+            self.errors.clone()
+        }
+    }
+
+    /// Everything in which the agent can have complained about its server.
+    pub(super) fn complaints(&self) -> String {
+        [&self.answer_end(), &self.errors, self.told().unwrap_or_default()].join("\n")
+    }
+
+    fn told(&self) -> Option<&str> {
+        self.stream.as_ref().and_then(|stream| match &stream.end.verdict {
             Verdict::Failed(words) => Some(words.as_str()),
             Verdict::Ended(_) | Verdict::Unsaid => stream.end.complaint.as_deref(),
-        });
-        told.unwrap_or(if self.errors.trim().is_empty() { &self.last } else { &self.errors })
+        })
+    }
+
+    /// The last lines of the answer: what stands before them is the agent's work and can be about any error.
+    fn answer_end(&self) -> String {
+        let mut lines: Vec<&str> =
+            self.last.lines().rev().filter(|line| !line.trim().is_empty()).take(ANSWER_LINES).collect();
+        lines.reverse();
+        lines.join("\n")
     }
 }
 

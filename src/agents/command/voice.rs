@@ -62,6 +62,8 @@ pub(super) struct Voice {
     total: u64,
     end: Ring,
     last: Ring,
+    /// Whether a tool call came after the last text.
+    acted: bool,
     path: PathBuf,
     name: String,
     spool: Option<Spool>,
@@ -81,6 +83,7 @@ impl Voice {
             total: 0,
             end: Ring::new(SAID_END),
             last: Ring::new(LAST),
+            acted: false,
             path: place.session_dir.join(&name),
             name,
             spool: None,
@@ -103,7 +106,10 @@ impl Voice {
     pub(super) fn tell(&mut self, update: AgentUpdate) {
         if let AgentUpdate::Said(text) = update {
             self.say(text.as_bytes());
-        } else if self.backlog.fetch_add(1, Ordering::Relaxed) < BACKLOG_MAX {
+            return;
+        }
+        self.acted |= matches!(update, AgentUpdate::ToolCalled(_));
+        if self.backlog.fetch_add(1, Ordering::Relaxed) < BACKLOG_MAX {
             self.send(Piece::Update(update));
         } else {
             self.backlog.fetch_sub(1, Ordering::Relaxed);
@@ -113,6 +119,10 @@ impl Voice {
 
     /// Passes on text.
     pub(super) fn say(&mut self, bytes: &[u8]) {
+        // The text before and after a tool call are two messages.
+        if std::mem::take(&mut self.acted) && self.total > 0 {
+            self.last.push(b"\n\n");
+        }
         self.total += bytes.len() as u64;
         self.last.push(bytes);
         let (now, later) = bytes.split_at(bytes.len().min(SAID_MAX - self.begun.len()));

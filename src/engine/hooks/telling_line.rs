@@ -51,6 +51,11 @@ pub fn telling_line(outputs: &[&str]) -> Option<String> {
     Some(shortened(&line))
 }
 
+/// Whether a line of this output reports a failure, rather than progress or a warning.
+pub fn looks_like_failure(output: &str) -> bool {
+    plain_text(output).lines().map(str::trim).any(|line| has_word(line) && likeness(line) >= Likeness::Summary)
+}
+
 fn shortened(line: &str) -> String {
     match line.char_indices().nth(LINE_MAX) {
         Some((end, _)) => format!("{}…", line[..end].trim_end()),

@@ -74,7 +74,8 @@ impl State {
                 self.prompt_sent(prompt);
             }
             Event::AgentSaid { text, .. } => self.turns.hear(text),
-            Event::ToolCalled { tool, .. } | Event::ToolUpdated { tool, .. } => self.turns.follow(tool),
+            Event::ToolCalled { tool, .. } => self.turns.act(tool),
+            Event::ToolUpdated { tool, .. } => self.turns.follow(tool),
             // What a gatekeeper remembers is its own affair.
             Event::AgentUsed { .. } | Event::ConversationOpened { .. } if self.gatekeeper_works() => {}
             Event::AgentUsed { context, .. } => self.turns.context = Some(*context),
@@ -256,6 +257,7 @@ impl State {
         }
         self.turns.is_begun |= prompt.agent.is_none();
         self.turns.said.clear();
+        self.turns.acted_since = false;
         self.asks.next_turn();
         self.turns.prompt.clone_from(&prompt.text);
         self.turns.open_calls.clear();

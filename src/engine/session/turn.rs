@@ -35,8 +35,10 @@ pub struct Turns {
     pub is_begun: bool,
     /// The last prompt.
     pub prompt: String,
-    /// The end of what the agent said in its last turn.
+    /// The end of what the agent said in its last turn. A tool call separates what was said before it from the rest.
     pub said: String,
+    /// Whether the agent began a tool call since it said something.
+    pub acted_since: bool,
     /// What became of the project's files in its last turn, where that is known.
     pub work: Option<Box<Work>>,
     /// What the stop decision wants to go with the next prompt.
@@ -81,7 +83,18 @@ impl Turns {
         }
     }
 
+    /// The agent has begun a tool call: what it says next is another message.
+    pub(super) fn act(&mut self, tool: &ToolCall) {
+        self.acted_since = !self.said.is_empty();
+        self.follow(tool);
+    }
+
     pub(super) fn hear(&mut self, text: &str) {
+        if std::mem::take(&mut self.acted_since) {
+            let before = self.said.trim_end_matches('\n').len();
+            self.said.truncate(before);
+            self.said.push_str("\n\n");
+        }
         self.said.push_str(text);
         // Cut only when twice too long, so that a stream of small pieces costs no copying each.
         if self.said.len() > 2 * KEPT_MESSAGE {
