@@ -21,7 +21,7 @@ const TOLD: &[&str] = &["prompt", "session"];
 const TOLD_LATER: &[&str] = &["prompt", "session", "conversation"];
 
 /// Keys that make sense only with some ways to run an agent.
-const GOES_WITH: [(&str, &[&str]); 12] = [
+const GOES_WITH: [(&str, &[&str]); 13] = [
     ("continue_command", &["command"]),
     ("format", &["command"]),
     ("tty", &["command"]),
@@ -34,6 +34,7 @@ const GOES_WITH: [(&str, &[&str]); 12] = [
     ("install", &["acp", "command"]),
     ("login", &["acp", "command"]),
     ("mcp", &["acp", "command"]),
+    ("list_tools", &["acp", "command"]),
 ];
 
 /// An entry that says how an agent is run.
@@ -135,8 +136,10 @@ pub(super) fn facts(report: &mut Report, fields: &Fields<'_>) -> AgentFacts {
     };
     let (error_pattern, limit_pattern) = (pattern("error_pattern"), pattern("limit_pattern"));
     let (install, login) = (fields.some_text("install"), fields.some_text("login"));
-    let mcp = fields.given("mcp").map(|_| fields.bool("mcp"));
-    AgentFacts { install, login, error_pattern, limit_pattern, usage: fields.maybe_one_of("usage"), mcp }
+    let maybe_bool = |key: &'static str| fields.given(key).map(|_| fields.bool(key));
+    let (mcp, list_tools) = (maybe_bool("mcp"), maybe_bool("list_tools"));
+    let usage = fields.maybe_one_of("usage");
+    AgentFacts { install, login, error_pattern, limit_pattern, usage, mcp, list_tools }
 }
 
 /// The last line says it; those before it draw the place.

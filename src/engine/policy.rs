@@ -386,6 +386,10 @@ pub struct AgentFacts {
     /// Whether it is given the session's tools; it is, if unsaid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcp: Option<bool>,
+    /// Whether the completion note has to list the names of the session's tools, because the agent does not show them to
+    /// its model by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub list_tools: Option<bool>,
 }
 
 /// What a count of tokens is about.
@@ -399,6 +403,11 @@ pub enum UsageOf {
 }
 
 impl AgentFacts {
+    /// Whether the completion note should list the session's tools by name.
+    pub fn lists_tools(&self) -> bool {
+        self.list_tools == Some(true) && self.mcp != Some(false)
+    }
+
     /// These facts, and for what they leave out, others.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
@@ -409,6 +418,7 @@ impl AgentFacts {
             limit_pattern: self.limit_pattern.or(others.limit_pattern),
             usage: self.usage.or(others.usage),
             mcp: self.mcp.or(others.mcp),
+            list_tools: self.list_tools.or(others.list_tools),
         }
     }
 }

@@ -75,6 +75,12 @@ const MCP: Field = Field {
     ty: Type::Bool,
     default: Default::Bool(true),
 };
+const LIST_TOOLS: Field = Field {
+    name: "list_tools",
+    doc: "Whether the completion note lists the names of the session's tools: for agents that do not show all tools to their model.",
+    ty: Type::Bool,
+    default: Default::Bool(false),
+};
 const INSTALL: Field =
     Field { name: "install", doc: "How to install it, in one line.", ty: Type::SomeText, default: Default::Absent };
 const LOGIN: Field =
@@ -104,6 +110,7 @@ pub static AGENT: Shape = Shape {
         LIMIT_PATTERN,
         USAGE,
         MCP,
+        LIST_TOOLS,
         INSTALL,
         LOGIN,
         Field {
@@ -139,6 +146,7 @@ pub static KNOWN_AGENT: Shape = Shape {
         LIMIT_PATTERN,
         USAGE,
         MCP,
+        LIST_TOOLS,
         Field {
             name: "ways",
             doc: "The ways to run it; the first one whose program is installed is taken.",
@@ -166,6 +174,7 @@ pub static WAY: Shape = Shape {
         LIMIT_PATTERN,
         USAGE,
         MCP,
+        LIST_TOOLS,
         INSTALL,
         LOGIN,
         Field {

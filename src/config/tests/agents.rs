@@ -203,7 +203,7 @@ fn an_entry_that_runs_a_known_program_is_known_in_what_it_does_not_say() {
 #[test]
 fn the_keys_of_an_agent_reach_its_spec() {
     let settings = good(
-        "agents:\n  a: { acp: x, mode: plan, files: decline, error_pattern: '^E', usage: conversation, install: i, login: l, mcp: false }\n  \
+        "agents:\n  a: { acp: x, mode: plan, files: decline, error_pattern: '^E', usage: conversation, install: i, login: l, mcp: false, list_tools: true }\n  \
          b: { command: y, continue_command: z, format: gemini, tty: true }\n",
     );
     let known = AgentFacts {
@@ -213,7 +213,9 @@ fn the_keys_of_an_agent_reach_its_spec() {
         limit_pattern: None,
         usage: Some(UsageOf::Conversation),
         mcp: Some(false),
+        list_tools: Some(true),
     };
+    assert!(!known.lists_tools(), "an agent without the tools needs no list of them");
     let a = AgentSpec::Acp {
         command: "x".into(),
         mode: Some("plan".into()),
