@@ -3,6 +3,7 @@
 mod agents;
 mod attach;
 mod check;
+mod config_verb;
 mod demo;
 mod detach;
 mod failure;
@@ -12,6 +13,7 @@ mod leftovers;
 mod mcp;
 mod pipeline;
 mod project;
+mod readiness;
 mod remote;
 mod run;
 mod sessions;
@@ -91,6 +93,7 @@ fn dispatch(command: Option<Command>, leash: Option<&Leash>) -> Result {
         Some(Command::Demo(args)) => demo::demo(&args),
         Some(Command::Init(args)) => init::init(&args),
         Some(Command::Check(args)) => check::check(&args),
+        Some(Command::Config(args)) => config_verb::config(&args),
         Some(Command::Agents(args)) => agents::agents(&args),
         Some(Command::Resume(args)) => run::resume(&args, leash),
         Some(Command::Attach(args)) => attach::attach(args),

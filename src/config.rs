@@ -18,6 +18,7 @@ mod load;
 pub mod nats;
 pub mod node;
 pub mod paths;
+pub mod programs;
 mod report;
 mod resolve;
 mod rules;

@@ -3,7 +3,7 @@
 //! # Invariants
 //! - Only programs that the user has installed are asked for their version: nothing that a project's config names is run.
 
-mod version;
+pub(super) mod version;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,7 +29,7 @@ use crate::{
 };
 use version::{Question, VersionAnswer};
 
-const INTERRUPTED: u8 = 130;
+pub(super) const INTERRUPTED: u8 = 130;
 /// How wide a line may be.
 const WIDTH: usize = 80;
 
@@ -63,7 +63,7 @@ pub(super) fn agents(args: &AgentsArgs) -> Result {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let listed = list(settings, &project.root, &path);
     let questions: BTreeSet<Question> = listed.iter().filter_map(|agent| agent.question.clone()).collect();
-    let Some(versions) = version::ask_all(questions)? else { return Ok(INTERRUPTED) };
+    let Some(versions) = version::ask_all(questions, version::LISTING)? else { return Ok(INTERRUPTED) };
     if args.json {
         let all: Vec<Value> = listed.iter().map(|agent| as_json(agent, &versions)).collect();
         return print(&format!("{:#}\n", Value::from(all)));
@@ -124,7 +124,7 @@ fn known_agent<'a>(agent: &'a KnownAgent, path: &OsStr) -> Listed<'a> {
     }
 }
 
-fn question(way: &Way, path: &OsStr) -> Option<Question> {
+pub(super) fn question(way: &Way, path: &OsStr) -> Option<Question> {
     Some(Question { program: way.find(path)?, arguments: way.version.clone()? })
 }
 
@@ -175,8 +175,13 @@ const fn how(spec: &AgentSpec) -> &'static str {
 fn table(listed: &[Listed<'_>], versions: &BTreeMap<Question, VersionAnswer>, paint: Paint) -> String {
     let told = |agent: &Listed<'_>| {
         let asked = agent.question.as_ref().and_then(|question| versions.get(question));
-        let told = asked.and_then(|asked| asked.version().map(str::to_owned).or_else(|| asked.problem()));
-        told.unwrap_or_else(|| "-".to_owned())
+        match asked {
+            Some(VersionAnswer::Told(version)) => version.clone(),
+            Some(VersionAnswer::NoAnswer(_)) => asked.and_then(VersionAnswer::problem).unwrap_or_default(),
+            // What a program says about its failure is long; `creel check` shows it.
+            Some(VersionAnswer::Failed(_)) => "fails".to_owned(),
+            None => "-".to_owned(),
+        }
     };
     let (missing, there): (Vec<_>, Vec<_>) = listed.iter().partition(|agent| matches!(agent.found, Found::Missing));
     let columns = Columns {

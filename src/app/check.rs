@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use serde_json::json;
 
-use super::{Result, print, project::Project, stage};
+use super::{Result, agents::INTERRUPTED, print, project::Project, readiness, stage};
 use crate::{
     config::{Chosen, ConfigError, Origin, Settings, Wanted},
     control::{
@@ -42,6 +42,8 @@ pub(super) fn check(args: &CheckArgs) -> Result {
     {
         return Err(error.into());
     }
+    let Some(problems) = readiness::problems(&project, plan.as_ref())? else { return Ok(INTERRUPTED) };
+    let code = u8::from(args.strict && !problems.is_empty());
     let agent = plan.as_ref().map(|plan| plan.agent.as_str()).ok().or(args.agent.as_deref());
     let hooks = settings.hooks_for(args.task_type.as_deref(), agent);
     if args.json {
@@ -69,15 +71,14 @@ pub(super) fn check(args: &CheckArgs) -> Result {
                 "url": nats.shown(), "prefix": nats.prefix, "stream": nats.stream.name,
             })),
             "warnings": warnings,
+            "ready": problems.is_empty(),
+            "problems": problems,
         });
-        return print(&format!("{all:#}\n"));
+        return print(&format!("{all:#}\n")).map(|_| code);
     }
     let paint = Paint::for_stream(&std::io::stdout());
-    let mut text = heading(settings, paint);
-    text += &match &plan {
-        Ok(plan) => agent_line(plan),
-        Err(error) => paint.paint(Role::Warning, format!("agent      {}\n", plain(&error.to_string()))),
-    };
+    let mut text = heading(settings, &problems, paint);
+    text += &plan.as_ref().map_or_else(|_| "agent      none\n".to_owned(), agent_line);
     text += &limits(settings, plan.as_ref().ok());
     text += &allowance(settings);
     text += &types(settings, args.task_type.as_deref());
@@ -90,7 +91,7 @@ pub(super) fn check(args: &CheckArgs) -> Result {
     text += &deciding(stop, paint);
     text += &rules(stop, paint);
     text += &automation(settings, paint);
-    print(&text)
+    print(&text).map(|_| code)
 }
 
 /// What is wrong with the person's own keys: on the screen there is room for one of them.
@@ -101,9 +102,15 @@ fn keymap_mistakes() -> impl Iterator<Item = String> {
     mistakes.into_iter().map(move |mistake| format!("{path}: {mistake}; the standard keys count"))
 }
 
-fn heading(settings: &Settings, paint: Paint) -> String {
-    let path = settings.path.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
-    paint.paint(Role::Heading, format!("{} is valid\n", plain(&path)))
+/// The verdict: whether the config is valid, and what is missing on this machine.
+fn heading(settings: &Settings, problems: &[String], paint: Paint) -> String {
+    let path = settings.path.as_deref().map(|path| plain(&path.display().to_string())).unwrap_or_default();
+    if problems.is_empty() {
+        return paint.paint(Role::Heading, format!("{path} is valid\n"));
+    }
+    let item = |problem: &String| format!("  - {}\n", plain(problem).replace('\n', "\n  "));
+    let list: String = problems.iter().map(item).collect();
+    paint.paint(Role::Heading, format!("{path} is valid, but:\n")) + &paint.paint(Role::Warning, list)
 }
 
 fn agent_line(plan: &Plan) -> String {

@@ -87,7 +87,7 @@ pub(super) fn sessions_of(args: &ConfigArgs) -> Result<(PathBuf, Sessions)> {
 }
 
 /// The sessions of a project whose `.creel` is not a link.
-fn refuse_links(root: &Path) -> Result<Sessions> {
+pub(super) fn refuse_links(root: &Path) -> Result<Sessions> {
     let sessions = Sessions::of(root);
     match sessions.refuse_links() {
         Ok(()) => Ok(sessions),

@@ -7,7 +7,7 @@ use super::{
     leash::Leash,
     leftovers::Leftovers,
     project::{self, Project},
-    say,
+    readiness, say,
     stage::{Afterwards, Of, Stage, Surface, supervise},
     steer::task,
     trust::{self, Asked},
@@ -33,6 +33,7 @@ use crate::{
 pub(super) fn run(args: &RunArgs, leash: Option<&Leash>) -> Result {
     let project = Project::load(&args.config)?;
     let plan = plan(&project, args)?;
+    readiness::require_agent(&project.root, &plan, readiness::ANOTHER_AGENT)?;
     let prompt = prompt(&project, args)?;
     let asked = if args.trust { Asked::Trust } else { Asked::Unsaid };
     let would_run = trust::of_project(&project, &plan);
@@ -144,6 +145,9 @@ pub(super) fn resume(args: &ResumeArgs, leash: Option<&Leash>) -> Result {
         max_iterations: args.max_iterations,
         checkpoint: args.checkpoint,
     };
+    if opened.state.began.errand.is_none() {
+        readiness::require_agent(&root, plan, readiness::RESUME_LATER)?;
+    }
     let leftovers = Leftovers::before_resuming(&sessions, &opened.state);
     let afterwards = Afterwards::Stays;
     let of = opened.state.began.errand.map_or(Of::Session, Of::Pipeline);

@@ -243,6 +243,6 @@ pub fn find_program(program: &str, path: &OsStr) -> Option<PathBuf> {
     folders.map(|folder| folder.join(program)).find(|file| is_executable(file))
 }
 
-fn is_executable(file: &Path) -> bool {
+pub(super) fn is_executable(file: &Path) -> bool {
     file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }

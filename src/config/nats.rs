@@ -7,7 +7,10 @@
 //! - A [`Secret`] is not shown: not by `Debug`, not in a message.
 //! - A prefix and a name of a stream are plain: nobody can smuggle a wildcard into a subject.
 
-use std::{fmt, path::PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use super::{
     diagnostic::quoted,
@@ -120,6 +123,17 @@ impl Secret {
         Ok(all + &read(rest))
     }
 
+    /// The variables that it needs.
+    fn variables(&self) -> Vec<&str> {
+        let mut names = Vec::new();
+        let mut rest = self.0.as_str();
+        while let Some((_, name, after)) = placeholder(rest) {
+            names.push(name);
+            rest = after;
+        }
+        names
+    }
+
     /// Its pieces between signs that were written, not those that a variable holds.
     pub fn split(&self, sign: char) -> impl Iterator<Item = Self> {
         self.0.split(sign).map(|piece| Self::new(piece.trim()))
@@ -156,6 +170,32 @@ impl Nats {
         });
         let login = if has_login(url) { Login::AsTheUrlSays } else { rest.login.clone() };
         Ok(Self { url: Secret::new(url), login, ..rest })
+    }
+
+    /// The variables that it needs and that `is_set` does not know, each once.
+    pub fn missing_variables(&self, is_set: impl Fn(&str) -> bool) -> Vec<&str> {
+        let login: &[&Secret] = match &self.login {
+            Login::User { user, password } => &[user, password],
+            Login::Token(token) => &[token],
+            Login::AsTheUrlSays | Login::Nkey(_) | Login::Credentials(_) => &[],
+        };
+        let mut missing: Vec<&str> = Vec::new();
+        for name in std::iter::once(&self.url).chain(login.iter().copied()).flat_map(Secret::variables) {
+            if !is_set(name) && !missing.contains(&name) {
+                missing.push(name);
+            }
+        }
+        missing
+    }
+
+    /// The files that it needs to log in and to encrypt.
+    pub fn files(&self) -> Vec<&Path> {
+        let login = match &self.login {
+            Login::Nkey(file) | Login::Credentials(file) => Some(file),
+            Login::AsTheUrlSays | Login::User { .. } | Login::Token(_) => None,
+        };
+        let own = self.tls.own.iter().flat_map(|(certificate, key)| [certificate, key]);
+        login.into_iter().chain(&self.tls.ca).chain(own).map(PathBuf::as_path).collect()
     }
 
     /// Where it is, without who logs in there.

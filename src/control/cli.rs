@@ -36,8 +36,10 @@ pub enum Command {
     Demo(DemoArgs),
     /// Write `creel.yaml` for this project; never overwrites.
     Init(InitArgs),
-    /// Validate the config and print the plan that follows from it.
+    /// Validate the config, check that what it needs is installed, and print the resulting plan.
     Check(CheckArgs),
+    /// Print the annotated example config, or the path of the config in use.
+    Config(ConfigVerbArgs),
     /// List the agents: how each would be run, its version, and how to install those that are missing.
     Agents(AgentsArgs),
     /// Go on with a session that stopped or was killed.
@@ -208,6 +210,9 @@ pub struct InitArgs {
     /// iterations), `checkpoint` (something is kept halfway).
     #[arg(long, value_name = "NAME", value_enum)]
     pub template: Option<Template>,
+    /// Ask nothing: take the default answer to every question.
+    #[arg(short, long)]
+    pub yes: bool,
 }
 
 /// What decides when the work is complete.
@@ -249,6 +254,26 @@ pub struct CheckArgs {
     /// Print it as JSON.
     #[arg(long)]
     pub json: bool,
+    /// Exit with code 1 if the config is valid, but something that it needs is missing on this machine.
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// What to print about configs.
+#[derive(Debug, Args)]
+pub struct ConfigVerbArgs {
+    /// What to print.
+    #[command(subcommand)]
+    pub verb: ConfigVerb,
+}
+
+/// What to print about configs.
+#[derive(Debug, Subcommand)]
+pub enum ConfigVerb {
+    /// Print the annotated example config: every key with its default.
+    Example,
+    /// Print the path of the config in use.
+    Path(ConfigArgs),
 }
 
 /// How to list agents.

@@ -53,7 +53,7 @@ fn agents_are_listed_with_how_they_run_their_version_and_how_to_install_them() {
     assert_eq!(line_of(&ran.out, "claude"), "claude        ACP      0.9.1    claude-agent-acp");
     assert!(line_of(&ran.out, "codex").starts_with("codex         command  1.2.3    codex exec --json"), "{}", ran.out);
     assert!(ran.out.contains("over ACP with: npm install -g @agentclientprotocol/codex-acp"), "{}", ran.out);
-    assert!(line_of(&ran.out, "aider").starts_with("aider         command  -        aider "), "{}", ran.out);
+    assert!(line_of(&ran.out, "aider").starts_with("aider         command  fails    aider "), "{}", ran.out);
     assert_eq!(line_of(&ran.out, "gemini"), "gemini        npm install -g @google/gemini-cli");
     assert!(ran.out.lines().all(|line| line.chars().count() <= 80), "{}", ran.out);
     assert_eq!(ran.err, "creel: `claude` is taken here; `--agent NAME` takes another\n");

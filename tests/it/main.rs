@@ -47,6 +47,7 @@ mod rules;
 mod seeds;
 mod sessions;
 mod settled;
+mod setup;
 mod socket;
 mod stop_sessions;
 mod stops;

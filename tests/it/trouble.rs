@@ -10,8 +10,8 @@ fn with_agent(command: &str, rest: &str) -> Project {
 }
 
 #[test]
-fn an_agent_that_is_not_installed_fails_its_turn_with_a_way_out() {
-    let project = with_agent("no-such-agent-here", "");
+fn an_agent_that_creel_cannot_look_for_fails_its_turn_with_a_way_out() {
+    let project = with_agent("if true; then no-such-agent-here; fi", "");
     let ran = project.run();
     assert_eq!(ran.code, 1);
     let error = project.kind("turn_failed")[0]["error"].to_string();

@@ -16,53 +16,67 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     app::{Failure, Result, stage},
-    control::{signals::Signals, text::plain},
+    control::{
+        signals::Signals,
+        text::{first_line, plain},
+    },
     hooks::process::{self, Group, ProcessEnd, ProcessSpec, Stream, Watch},
 };
 
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a listing waits for one program.
+pub(in crate::app) const LISTING: Duration = Duration::from_secs(5);
+/// How long a check waits for the agent: some take several seconds to start on a busy machine.
+pub(in crate::app) const CHECKING: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_millis(300);
 /// More of an answer is not kept.
 const KEPT: usize = 8 * 1024;
+/// How much of a program's own words is shown.
+const SHOWN: usize = 200;
 /// No version is longer.
 const LONGEST: usize = 24;
 
 /// A program, and the arguments with which it tells its version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Question {
-    pub(super) program: PathBuf,
-    pub(super) arguments: String,
+pub(in crate::app) struct Question {
+    pub(in crate::app) program: PathBuf,
+    pub(in crate::app) arguments: String,
 }
 
 /// The result of asking a program for its version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum VersionAnswer {
+pub(in crate::app) enum VersionAnswer {
     /// Its version.
     Told(String),
-    /// It did not answer in time: it hangs, or the machine is busy.
-    NoAnswer,
+    /// It does not start, or ends with an error: how it ended, and the last line that it printed.
+    Failed(String),
+    /// It did not answer in this time: it hangs, or the machine is busy.
+    NoAnswer(Duration),
 }
 
 impl VersionAnswer {
     /// The version, if it is known.
-    pub(super) fn version(&self) -> Option<&str> {
+    pub(in crate::app) fn version(&self) -> Option<&str> {
         match self {
             Self::Told(version) => Some(version),
-            Self::NoAnswer => None,
+            Self::Failed(_) | Self::NoAnswer(_) => None,
         }
     }
 
     /// Why there is no version.
-    pub(super) fn problem(&self) -> Option<String> {
+    pub(in crate::app) fn problem(&self) -> Option<String> {
         match self {
             Self::Told(_) => None,
-            Self::NoAnswer => Some(format!("no answer in {} s", PATIENCE.as_secs())),
+            Self::Failed(how) => Some(how.clone()),
+            Self::NoAnswer(patience) => Some(format!("no answer in {} s", patience.as_secs())),
         }
     }
 }
 
 /// What the programs answered; those that say nothing about their version are left out. `None`, if a signal came first.
-pub(super) fn ask_all(questions: BTreeSet<Question>) -> Result<Option<BTreeMap<Question, VersionAnswer>>> {
+pub(in crate::app) fn ask_all(
+    questions: BTreeSet<Question>,
+    patience: Duration,
+) -> Result<Option<BTreeMap<Question, VersionAnswer>>> {
     if questions.is_empty() {
         return Ok(Some(BTreeMap::new()));
     }
@@ -70,7 +84,8 @@ pub(super) fn ask_all(questions: BTreeSet<Question>) -> Result<Option<BTreeMap<Q
     let answers = tokio.block_on(async {
         let mut signals = Signals::listen()?;
         let cancel = CancellationToken::new();
-        let mut asking: JoinSet<_> = questions.into_iter().map(|question| ask(question, cancel.clone())).collect();
+        let mut asking: JoinSet<_> =
+            questions.into_iter().map(|question| ask(question, patience, cancel.clone())).collect();
         let mut answers = BTreeMap::new();
         loop {
             tokio::select! {
@@ -91,24 +106,33 @@ pub(super) fn ask_all(questions: BTreeSet<Question>) -> Result<Option<BTreeMap<Q
     answers.map_err(|error: std::io::Error| Failure::failed(format!("cannot listen for signals: {error}")))
 }
 
-async fn ask(question: Question, cancel: CancellationToken) -> Option<(Question, VersionAnswer)> {
+async fn ask(question: Question, patience: Duration, cancel: CancellationToken) -> Option<(Question, VersionAnswer)> {
     let spec = ProcessSpec {
         command: format!("exec \"$CREEL_PROGRAM\" {}", question.arguments),
         cwd: PathBuf::from("/"),
         env: vec![("CREEL_PROGRAM".to_owned(), question.program.to_str()?.to_owned())],
         stdin: Vec::new(),
-        timeout: Some(PATIENCE),
+        timeout: Some(patience),
         grace: GRACE,
         mark: format!("agents-{}/{}", std::process::id(), question.program.display()),
     };
     let mut answer = Answer::default();
     let end = process::run(spec, &mut answer, &cancel).await;
-    if end == ProcessEnd::TimedOut {
-        return Some((question, VersionAnswer::NoAnswer));
-    }
-    let said = [answer.out, answer.err].map(|bytes| version_in(&plain(&String::from_utf8_lossy(&bytes))));
-    let version = said.into_iter().flatten().next().filter(|_| end == ProcessEnd::Exit(0))?;
-    Some((question, VersionAnswer::Told(version)))
+    let said = [answer.out, answer.err].map(|bytes| plain(&String::from_utf8_lossy(&bytes)));
+    let how = match end {
+        ProcessEnd::Exit(0) => {
+            let version = said.iter().find_map(|text| version_in(text))?;
+            return Some((question, VersionAnswer::Told(version)));
+        }
+        ProcessEnd::TimedOut => return Some((question, VersionAnswer::NoAnswer(patience))),
+        ProcessEnd::Cancelled => return None,
+        ProcessEnd::Exit(code) => format!("exit code {code}"),
+        ProcessEnd::Signal(signal) => format!("signal {signal}"),
+        ProcessEnd::SpawnFailed(why) => why,
+    };
+    let last = said.iter().rev().find_map(|text| text.lines().rfind(|line| !line.trim().is_empty()));
+    let last = last.map(|line| format!(": {}", first_line(line.trim(), SHOWN))).unwrap_or_default();
+    Some((question, VersionAnswer::Failed(format!("{how}{last}"))))
 }
 
 /// The beginning of what a program prints.

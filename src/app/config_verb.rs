@@ -1,0 +1,28 @@
+//! `creel config`: the annotated example, and the config in use.
+
+use super::{Failure, Result, print, project};
+use crate::{
+    config::paths,
+    control::cli::{ConfigVerb, ConfigVerbArgs},
+};
+
+/// Every key with its default. A test keeps it complete.
+const EXAMPLE: &str = include_str!("../../config.example.yaml");
+
+pub(super) fn config(args: &ConfigVerbArgs) -> Result {
+    match &args.verb {
+        ConfigVerb::Example => print(EXAMPLE),
+        ConfigVerb::Path(args) => {
+            let here = project::here()?;
+            let named = args.config.as_ref().map(|path| here.join(path)).filter(|path| path.is_file());
+            let found = if args.config.is_some() { named } else { paths::find(&here) };
+            let path = found.ok_or_else(|| {
+                args.config.as_ref().map_or_else(
+                    || Failure::usage("there is no config here or above; `creel init` writes one"),
+                    |path| Failure::usage(format!("there is no file {}", path.display())),
+                )
+            })?;
+            print(&format!("{}\n", path.display()))
+        }
+    }
+}

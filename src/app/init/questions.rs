@@ -1,0 +1,136 @@
+//! The three questions of `creel init`.
+//!
+//! Owns the wording of the questions and what an answer means. Does not write anything.
+
+use std::io::{self, BufRead, IsTerminal as _, Write};
+
+use super::{Choices, text::on_limit_name};
+use crate::{
+    app::{Failure, Result},
+    config::known_agents::KnownAgents,
+    control::text::plain,
+    engine::{nearest::nearest, policy::OnLimit},
+};
+
+/// Whether a user is there to answer.
+pub(super) fn can_ask() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Asks for the agent, the check command and what to do at the limit. Enter takes the default.
+pub(super) fn ask(known: &KnownAgents, installed: &[&str], defaults: Choices) -> Result<Choices> {
+    let mut asking = Asking { answers: io::stdin().lock(), screen: io::stderr() };
+    let agent = asking.agent(known, installed, defaults.agent);
+    let check = agent.and_then(|agent| Ok((agent, asking.check(defaults.check)?)));
+    let all = check.and_then(|(agent, check)| Ok(Choices { agent, check, on_limit: asking.limit()? }));
+    all.map_err(|error| Failure::failed(format!("cannot read the answer: {error}; creel wrote nothing")))
+}
+
+struct Asking<R, W> {
+    answers: R,
+    screen: W,
+}
+
+impl<R: BufRead, W: Write> Asking<R, W> {
+    fn agent(
+        &mut self,
+        known: &KnownAgents,
+        installed: &[&str],
+        default: Option<String>,
+    ) -> io::Result<Option<String>> {
+        let there = if installed.is_empty() { "none".to_owned() } else { installed.join(", ") };
+        self.say(&format!("Which agent should do the work? Installed: {there}. `creel agents` lists all."))?;
+        loop {
+            let answer = self.question(default.as_deref().unwrap_or("decide later"))?;
+            if answer.is_empty() {
+                return Ok(default);
+            }
+            if known.named(&answer).is_some() {
+                return Ok(Some(answer));
+            }
+            let hint = nearest(&answer, known.names()).map(|near| format!(" Did you mean {near}?")).unwrap_or_default();
+            self.say(&format!("creel does not know the agent {}.{hint}", plain(&answer)))?;
+        }
+    }
+
+    fn check(&mut self, default: Option<String>) -> io::Result<Option<String>> {
+        self.say(
+            "Which command checks the work after each turn? The agent gets the output of a failure. `none`: no check.",
+        )?;
+        let answer = self.question(default.as_deref().unwrap_or("none"))?;
+        Ok(match answer.as_str() {
+            "" => default,
+            "none" | "-" => None,
+            _ => Some(answer),
+        })
+    }
+
+    fn limit(&mut self) -> io::Result<OnLimit> {
+        self.say(
+            "What should happen when the check still fails after 5 retries and you are not there? complete: accept the \
+             turn and continue; escalate: stop and wait for you; abort: end the session.",
+        )?;
+        let all = [OnLimit::Complete, OnLimit::Escalate, OnLimit::Abort];
+        loop {
+            let answer = self.question(on_limit_name(OnLimit::Complete))?;
+            if answer.is_empty() {
+                return Ok(OnLimit::Complete);
+            }
+            // The first letters are enough.
+            if let Some(chosen) = all.into_iter().find(|one| on_limit_name(*one).starts_with(&answer)) {
+                return Ok(chosen);
+            }
+            self.say("Answer complete, escalate or abort.")?;
+        }
+    }
+
+    fn say(&mut self, text: &str) -> io::Result<()> {
+        writeln!(self.screen, "{text}")
+    }
+
+    /// One line of an answer, without the space around it. At the end of the input, the default.
+    fn question(&mut self, default: &str) -> io::Result<String> {
+        write!(self.screen, "  [{}] ", plain(default))?;
+        self.screen.flush()?;
+        let mut answer = String::new();
+        if self.answers.read_line(&mut answer)? == 0 {
+            writeln!(self.screen)?;
+        }
+        Ok(answer.trim().to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(answers: &str) -> (Choices, String) {
+        let mut screen = Vec::new();
+        let mut asking = Asking { answers: answers.as_bytes(), screen: &mut screen };
+        let (known, defaults) = (KnownAgents::built_in(), ["claude", "codex"]);
+        let agent = asking.agent(&known, &defaults, Some("claude".into())).expect("an answer");
+        let check = asking.check(Some("cargo test".into())).expect("an answer");
+        let on_limit = asking.limit().expect("an answer");
+        (Choices { agent, check, on_limit }, String::from_utf8(screen).expect("text"))
+    }
+
+    fn choices(agent: &str, check: Option<&str>, on_limit: OnLimit) -> Choices {
+        Choices { agent: Some(agent.into()), check: check.map(str::to_owned), on_limit }
+    }
+
+    #[test]
+    fn enter_takes_the_default_and_so_does_the_end_of_the_input() {
+        let defaults = choices("claude", Some("cargo test"), OnLimit::Complete);
+        assert_eq!(asked("\n\n\n").0, defaults);
+        assert_eq!(asked("").0, defaults);
+    }
+
+    #[test]
+    fn answers_count_and_what_is_not_understood_is_asked_again() {
+        let (given, screen) = asked("cluade\n codex \nmake check\nperhaps\nesc\n");
+        assert_eq!(given, choices("codex", Some("make check"), OnLimit::Escalate));
+        assert!(screen.contains("does not know the agent cluade. Did you mean claude?"), "{screen}");
+        assert!(screen.contains("Answer complete, escalate or abort."), "{screen}");
+        assert_eq!(asked("\nnone\na\n").0, choices("claude", None, OnLimit::Abort));
+    }
+}

@@ -1,0 +1,325 @@
+//! Which programs a shell command needs, and whether they are there.
+//!
+//! Owns a cautious reading of command lines: creel warns about a missing program before anything runs, and a false alarm
+//! is worse than none. Does not run anything.
+//!
+//! # Invariants
+//! - A program is named only if the command fails without it. Everything that this reading does not understand (compound
+//!   commands, functions, substitutions, a changed `PATH`) is left out.
+
+mod words;
+
+use std::{
+    env,
+    ffi::OsStr,
+    fmt, fs,
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+use super::known_agents::is_executable;
+use words::{Operator, Token, Word, tokens};
+
+/// Commands that a shell runs itself. None of them changes which programs are found later.
+const BUILTINS: &[&str] = &[
+    ":", "bg", "cd", "echo", "export", "false", "fg", "getopts", "jobs", "kill", "let", "local", "printf", "pushd",
+    "popd", "pwd", "read", "readonly", "set", "shift", "shopt", "times", "trap", "true", "ulimit", "umask", "unset",
+    "wait", "declare", "typeset",
+];
+/// Commands that ask whether something holds: what follows `&&` may not be needed.
+const CONDITIONS: &[&str] = &["[", "[[", "test", "command", "type", "which", "hash"];
+/// Words after which the rest of a command is not understood here.
+const UNCLEAR: &[&str] = &[
+    ".", "source", "eval", "alias", "unalias", "enable", "if", "then", "else", "elif", "fi", "for", "while", "until",
+    "do", "done", "case", "esac", "select", "function", "!", "{", "}", "coproc", "builtin",
+];
+/// Commands after which nothing else of the command runs.
+const ENDS: &[&str] = &["exit", "return", "break", "continue"];
+/// How much of a script is read to find its interpreter.
+const FIRST_LINE: u64 = 256;
+
+/// A program that a command needs and cannot run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MissingProgram {
+    /// No folder of `PATH` has it.
+    NotOnPath(String),
+    /// There is no such file.
+    NoFile(String),
+    /// The file may not be executed.
+    NotExecutable(String),
+    /// It is a script, and its interpreter does not exist.
+    NoInterpreter {
+        /// The script.
+        script: String,
+        /// The interpreter that its first line names.
+        interpreter: String,
+    },
+}
+
+impl fmt::Display for MissingProgram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotOnPath(program) => write!(f, "`{program}` is not on PATH"),
+            Self::NoFile(file) => write!(f, "`{file}` does not exist"),
+            Self::NotExecutable(file) => write!(f, "`{file}` is not executable (`chmod +x {file}`)"),
+            Self::NoInterpreter { script, interpreter } => {
+                write!(f, "`{script}` needs `{interpreter}`, which is not installed")
+            }
+        }
+    }
+}
+
+/// The programs that a command needs and that cannot be run from `folder`.
+pub fn missing(command: &str, folder: &Path, path: &OsStr) -> Vec<MissingProgram> {
+    let mut missing: Vec<MissingProgram> =
+        needed(command).iter().filter_map(|program| problem(program, folder, path)).collect();
+    missing.dedup();
+    missing
+}
+
+fn problem(program: &str, folder: &Path, path: &OsStr) -> Option<MissingProgram> {
+    let file = if program.contains('/') {
+        let file = folder.join(program);
+        match file.metadata() {
+            Err(_) => return Some(MissingProgram::NoFile(program.to_owned())),
+            Ok(_) if !is_executable(&file) => return Some(MissingProgram::NotExecutable(program.to_owned())),
+            Ok(_) => file,
+        }
+    } else {
+        match on_path(program, folder, path) {
+            Some(file) => file,
+            None => return Some(MissingProgram::NotOnPath(program.to_owned())),
+        }
+    };
+    let interpreter = interpreter(&file)?;
+    let found = if interpreter.contains('/') {
+        is_executable(Path::new(&interpreter))
+    } else {
+        on_path(&interpreter, folder, path).is_some()
+    };
+    (!found).then(|| MissingProgram::NoInterpreter { script: program.to_owned(), interpreter })
+}
+
+/// Where a shell in `folder` finds a program.
+fn on_path(program: &str, folder: &Path, path: &OsStr) -> Option<PathBuf> {
+    env::split_paths(path).map(|entry| folder.join(entry).join(program)).find(|file| is_executable(file))
+}
+
+/// The program that runs a script: that of its first line, or the one that `env` has to find.
+fn interpreter(file: &Path) -> Option<String> {
+    let mut first = Vec::new();
+    fs::File::open(file).ok()?.take(FIRST_LINE).read_to_end(&mut first).ok()?;
+    let line = first.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let line = std::str::from_utf8(line).ok()?;
+    let mut words = line.split_whitespace();
+    let program = words.next()?;
+    let is_env = Path::new(program).file_name().is_some_and(|name| name == "env");
+    match words.next() {
+        Some(wanted) if is_env && is_executable(Path::new(program)) => {
+            // Options and variables of `env` are rare, and not understood here.
+            (!wanted.starts_with('-') && !wanted.contains('=')).then(|| wanted.to_owned())
+        }
+        Some(_) | None => Some(program.to_owned()),
+    }
+}
+
+/// The programs that a command starts in any case, in order.
+pub fn needed(command: &str) -> Vec<String> {
+    let mut reading = Reading::default();
+    let tokens = tokens(command);
+    for list in tokens.split(|token| *token == Token::Operator(Operator::Next)) {
+        if reading.list(list) == Next::Stop {
+            break;
+        }
+    }
+    reading.found
+}
+
+/// Whether what follows is understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Continue,
+    /// The rest of this list is not certain to run.
+    SkipList,
+    Stop,
+}
+
+#[derive(Debug, Default)]
+struct Reading {
+    found: Vec<String>,
+    /// Whether the command has left its folder, so that a relative file is not where it seems to be.
+    moved: bool,
+}
+
+impl Reading {
+    /// Reads commands that `&&`, `||` and `|` join.
+    fn list(&mut self, list: &[Token]) -> Next {
+        let clear = !list.contains(&Token::Unclear);
+        if has_alternative(list) {
+            return if clear { Next::Continue } else { Next::Stop };
+        }
+        let joined = |token: &Token| matches!(token, Token::Operator(_));
+        for command in list.split(joined) {
+            match self.command(command) {
+                Next::Continue => {}
+                Next::SkipList => break,
+                Next::Stop => return Next::Stop,
+            }
+        }
+        if clear { Next::Continue } else { Next::Stop }
+    }
+
+    fn command(&mut self, command: &[Token]) -> Next {
+        if command.contains(&Token::Unclear) {
+            return Next::Stop;
+        }
+        let mut words = command.iter().filter_map(|token| match token {
+            Token::Word(word) => Some(word),
+            Token::Operator(_) | Token::Unclear => None,
+        });
+        let mut word = words.next();
+        while let Some(assignment) = word.filter(|word| word.assigns.is_some()) {
+            if assignment.assigns.as_deref() == Some("PATH") {
+                return Next::Stop;
+            }
+            word = words.next();
+        }
+        let Some(first) = word else { return Next::Continue };
+        self.program(first, words)
+    }
+
+    fn program<'a>(&mut self, first: &Word, mut rest: impl Iterator<Item = &'a Word>) -> Next {
+        // An expansion can be anything, and fails or works without us.
+        let Some(name) = first.literal() else { return Next::Continue };
+        if !first.quoted && UNCLEAR.contains(&name) {
+            return Next::Stop;
+        }
+        if matches!(name, "exec" | "time") {
+            let inner = rest.find(|word| word.assigns.is_none());
+            return match inner {
+                Some(inner) if !inner.text.starts_with('-') => self.program(inner, rest),
+                Some(_) | None => Next::Continue,
+            };
+        }
+        if matches!(name, "export" | "declare" | "typeset" | "readonly") {
+            let sets_path = rest.any(|word| word.assigns.as_deref() == Some("PATH"));
+            return if sets_path { Next::Stop } else { Next::Continue };
+        }
+        if ENDS.contains(&name) {
+            return Next::Stop;
+        }
+        if CONDITIONS.contains(&name) {
+            return Next::SkipList;
+        }
+        if matches!(name, "cd" | "pushd" | "popd") {
+            self.moved = true;
+        }
+        let elsewhere = self.moved && name.contains('/') && !name.starts_with('/');
+        if !elsewhere && !BUILTINS.contains(&name) {
+            self.found.push(name.to_owned());
+        }
+        Next::Continue
+    }
+}
+
+/// Whether a list has a command that takes over when another one fails: `rg x || grep x` works without `rg`.
+fn has_alternative(list: &[Token]) -> bool {
+    let mut parts = list.split(|token| *token == Token::Operator(Operator::Or));
+    let gives_up = |part: &[Token]| match part.first() {
+        Some(Token::Word(word)) => word.literal().is_some_and(|name| ENDS.contains(&name) || name == "false"),
+        Some(Token::Operator(_) | Token::Unclear) | None => false,
+    };
+    parts.next();
+    parts.any(|part| !gives_up(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_programs_of_ordinary_commands_are_found() {
+        for (command, programs) in [
+            ("cargo test", &["cargo"][..]),
+            ("cargo test || exit 2", &["cargo"]),
+            ("RUST_LOG=debug CI='a b' cargo test 2>&1 | tail -n 20", &["cargo", "tail"]),
+            ("cd web && npm test", &["npm"]),
+            ("set -e; cargo fmt --check; cargo test", &["cargo", "cargo"]),
+            ("exec ./check.sh \"$1\"", &["./check.sh"]),
+            ("time make check", &["make"]),
+            ("'/opt/my tools/lint' .", &["/opt/my tools/lint"]),
+            ("pytest -q > out.txt 2>/dev/null\ngit diff --quiet", &["pytest", "git"]),
+            ("jq -e '.a | .b' <<<x", &[]),
+            ("# only a note\nmake", &["make"]),
+            ("ruff check . & mypy .", &["ruff", "mypy"]),
+        ] {
+            assert_eq!(needed(command), programs, "{command}");
+        }
+    }
+
+    #[test]
+    fn what_may_do_without_a_program_raises_no_alarm() {
+        for command in [
+            "",
+            "echo \"done\" >> log; exit 0; gone",
+            "test -f x && gone",
+            "[ -n \"$A\" ] && gone",
+            "command -v gone >/dev/null && gone --check",
+            "which gone && gone",
+            "gone || true",
+            "gone || other",
+            "if gone; then gone; fi",
+            "for x in a b; do gone; done",
+            "! gone",
+            "{ gone; }",
+            "(cd x && gone)",
+            "f() { gone; }; f",
+            "$TOOL --check",
+            "\"$HOME\"/bin/tool",
+            "${TOOL:-gone} x",
+            "~/bin/tool",
+            "PATH=$PWD/bin:$PATH; gone",
+            "PATH=bin gone",
+            "export PATH=bin && gone",
+            ". ./env && gone",
+            "eval gone",
+            "cat <<END\ngone\nEND",
+            "echo `gone`",
+            "echo $(gone) && gone",
+            "{{prompt}} x",
+            "case x in x) gone;; esac",
+            "cd web && ./gone",
+            "alias x=gone; x",
+        ] {
+            let found = needed(command);
+            assert!(found.iter().all(|name| !name.contains("gone") && !name.contains("tool")), "{command}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_missing_program_is_told_with_what_is_wrong() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = |name: &str, text: &str, mode| {
+            let path = dir.path().join(name);
+            fs::write(&path, text).expect("a file");
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("permissions");
+        };
+        file("good", "#!/bin/sh\n", 0o755);
+        file("plain.sh", "#!/bin/sh\n", 0o644);
+        file("old", "#!/usr/bin/no-such-interpreter -x\n", 0o755);
+        file("env", "#!/usr/bin/env no-such-interpreter\n", 0o755);
+        file("binary", "\u{7f}ELF", 0o755);
+        let path = dir.path().as_os_str();
+        let said = |command: &str| {
+            missing(command, dir.path(), path).iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        };
+        assert_eq!(said("good && ./good && binary"), "");
+        assert_eq!(said("gone | good"), "`gone` is not on PATH");
+        assert_eq!(said("./gone.sh"), "`./gone.sh` does not exist");
+        assert_eq!(said("./plain.sh"), "`./plain.sh` is not executable (`chmod +x ./plain.sh`)");
+        assert_eq!(said("./old"), "`./old` needs `/usr/bin/no-such-interpreter`, which is not installed");
+        assert_eq!(said("env"), "`env` needs `no-such-interpreter`, which is not installed");
+    }
+}

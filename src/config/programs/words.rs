@@ -1,0 +1,214 @@
+//! The words and operators of a command line, as far as they can be read without a shell.
+
+/// A piece of a command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Token {
+    Word(Word),
+    Operator(Operator),
+    /// Something that only a shell understands; nothing after it is read.
+    Unclear,
+}
+
+/// What stands between two commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operator {
+    /// `;`, `&` or the end of a line.
+    Next,
+    And,
+    Or,
+    Pipe,
+}
+
+/// A word without its quotes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Word {
+    pub(super) text: String,
+    /// Whether any of it was quoted.
+    pub(super) quoted: bool,
+    /// The variable that it assigns, where it stands before a command.
+    pub(super) assigns: Option<String>,
+    /// Whether the shell puts something else in its place.
+    expands: bool,
+}
+
+impl Word {
+    /// The text, if it is what the program gets.
+    pub(super) fn literal(&self) -> Option<&str> {
+        let is_pattern = self.text.contains(['*', '?']) || (self.text.contains('[') && !self.text.starts_with('['));
+        let changes = self.expands || (!self.quoted && (is_pattern || self.text.starts_with('~')));
+        (!changes && !self.text.is_empty()).then_some(self.text.as_str())
+    }
+}
+
+/// Reads a command line up to what is not understood.
+pub(super) fn tokens(command: &str) -> Vec<Token> {
+    let mut reader = Reader { rest: command, tokens: Vec::new(), word: None };
+    if reader.read().is_none() {
+        reader.end_word();
+        reader.tokens.push(Token::Unclear);
+    }
+    reader.end_word();
+    reader.tokens
+}
+
+struct Reader<'a> {
+    rest: &'a str,
+    tokens: Vec<Token>,
+    word: Option<Word>,
+}
+
+impl Reader<'_> {
+    /// Nothing, if the rest is not understood.
+    fn read(&mut self) -> Option<()> {
+        while let Some(c) = self.take() {
+            match c {
+                ' ' | '\t' | '\r' => self.end_word(),
+                '&' if self.eat("&") => self.operator(Operator::And),
+                '&' if self.rest.starts_with('>') => self.end_word(),
+                '\n' | ';' | '&' => self.operator(Operator::Next),
+                '|' if self.eat("|") => self.operator(Operator::Or),
+                '|' => {
+                    self.eat("&");
+                    self.operator(Operator::Pipe);
+                }
+                '<' | '>' => self.redirection()?,
+                '#' if self.word.is_none() => self.skip_comment(),
+                '(' | ')' | '`' => return None,
+                '\'' => self.single_quotes()?,
+                '"' => self.double_quotes()?,
+                '\\' => self.escaped(),
+                '$' => self.expansion()?,
+                '{' if self.rest.starts_with('{') => self.placeholder()?,
+                '=' => self.equals(),
+                other => self.word().text.push(other),
+            }
+        }
+        Some(())
+    }
+
+    fn take(&mut self) -> Option<char> {
+        let c = self.rest.chars().next()?;
+        self.rest = &self.rest[c.len_utf8()..];
+        Some(c)
+    }
+
+    fn eat(&mut self, text: &str) -> bool {
+        let rest = self.rest.strip_prefix(text);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
+    }
+
+    /// Takes everything before `end`, and `end` itself.
+    fn take_until(&mut self, end: char) -> Option<String> {
+        let (before, after) = self.rest.split_once(end)?;
+        self.rest = after;
+        Some(before.to_owned())
+    }
+
+    fn word(&mut self) -> &mut Word {
+        self.word.get_or_insert_default()
+    }
+
+    fn end_word(&mut self) {
+        self.tokens.extend(self.word.take().map(Token::Word));
+    }
+
+    fn operator(&mut self, operator: Operator) {
+        self.end_word();
+        self.tokens.push(Token::Operator(operator));
+    }
+
+    fn skip_comment(&mut self) {
+        let end = self.rest.find('\n').unwrap_or(self.rest.len());
+        self.rest = &self.rest[end..];
+    }
+
+    /// Leaves out a redirection with its file. The text of a here-document is not a command.
+    fn redirection(&mut self) -> Option<()> {
+        if self.word.as_ref().is_some_and(|word| !word.quoted && word.text.chars().all(|c| c.is_ascii_digit())) {
+            self.word = None;
+        }
+        self.end_word();
+        if self.rest.starts_with('<') {
+            return None;
+        }
+        self.rest = self.rest.trim_start_matches(['>', '&', '|']).trim_start_matches([' ', '\t']);
+        let before = self.tokens.len();
+        while !self.rest.is_empty() && !self.rest.starts_with([' ', '\t', '\n', ';', '&', '|', '<', '>', ')']) {
+            match self.take()? {
+                '(' | '`' => return None,
+                '\'' => self.single_quotes()?,
+                '"' => self.double_quotes()?,
+                '\\' => self.escaped(),
+                '$' => self.expansion()?,
+                other => self.word().text.push(other),
+            }
+        }
+        self.word = None;
+        self.tokens.truncate(before);
+        Some(())
+    }
+
+    fn single_quotes(&mut self) -> Option<()> {
+        let text = self.take_until('\'')?;
+        let word = self.word();
+        word.text.push_str(&text);
+        word.quoted = true;
+        Some(())
+    }
+
+    fn double_quotes(&mut self) -> Option<()> {
+        self.word().quoted = true;
+        loop {
+            match self.take()? {
+                '"' => return Some(()),
+                '\\' => self.escaped(),
+                '$' => self.expansion()?,
+                '`' => return None,
+                '{' if self.rest.starts_with('{') => self.placeholder()?,
+                other => self.word().text.push(other),
+            }
+        }
+    }
+
+    fn escaped(&mut self) {
+        match self.take() {
+            Some('\n') | None => {}
+            Some(other) => {
+                let word = self.word();
+                word.text.push(other);
+                word.quoted = true;
+            }
+        }
+    }
+
+    /// `$NAME` and `${NAME…}`; what runs a command is not understood.
+    fn expansion(&mut self) -> Option<()> {
+        self.word().expands = true;
+        if self.rest.starts_with('(') {
+            return None;
+        }
+        if self.eat("{") {
+            let inside = self.take_until('}')?;
+            return (!inside.contains(['$', '`', '"', '\'', '{'])).then_some(());
+        }
+        Some(())
+    }
+
+    fn placeholder(&mut self) -> Option<()> {
+        self.word().expands = true;
+        self.take_until('}')?;
+        self.eat("}");
+        Some(())
+    }
+
+    fn equals(&mut self) {
+        let word = self.word();
+        let is_name = word.text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && word.text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if is_name && !word.quoted && !word.expands && word.assigns.is_none() {
+            word.assigns = Some(word.text.clone());
+        }
+        word.text.push('=');
+    }
+}
