@@ -43,7 +43,7 @@ use super::{
     environment,
     failure::{self, Trouble},
     limit, too_late,
-    tools::{self, ToolServer},
+    tools::{self, ToolOptions, ToolServer},
 };
 use crate::engine::{
     conversation::{AgentUpdate, Conversation, StopReason, TurnEnd, TurnFailure},
@@ -62,7 +62,14 @@ const CANCEL_GRACE: Duration = Duration::from_secs(3);
 
 /// An agent that speaks the protocol.
 pub struct AcpAgent {
+    /// As it stands in the config.
     command: String,
+    /// What is run: the command, with the options that pass the session's tools.
+    line: String,
+    /// What passes the session's tools to it, if it does not accept them over the protocol.
+    tool_options: Option<ToolOptions>,
+    /// What is still to be told about an agent that does not accept them at all.
+    refusal: Option<&'static str>,
     mode: Option<String>,
     known: AgentFacts,
     disguise: Option<ErrorPattern>,
@@ -122,9 +129,13 @@ impl AcpAgent {
             return Err(AgentError::Script("it does not speak the protocol".into()));
         };
         let disguise = ErrorPattern::of(known)?;
+        let tool_options = ToolOptions::of(&place, known);
         let services = Services::new(*files, *terminals, &place, known);
         Ok(Self {
             command: command.clone(),
+            line: tool_options.as_ref().map_or_else(|| Ok(command.clone()), |tools| tools.added_to(command))?,
+            tool_options,
+            refusal: tools::refusal(&place, known),
             mode: mode.clone(),
             known: known.clone(),
             disguise,
@@ -184,8 +195,13 @@ impl AcpAgent {
         if self.running.is_some() {
             return Ok(());
         }
-        let env = environment(&self.place).into_iter().collect();
-        let spec = link::spec(&self.command, &self.place.cwd, env, format!("{}/agent", self.place.mark));
+        if let Some(refusal) = self.refusal.take() {
+            turn.warn(refusal).await;
+        }
+        let mut env = environment(&self.place);
+        env.extend(self.tool_options.iter().flat_map(ToolOptions::variables));
+        let mark = format!("{}/agent", self.place.mark);
+        let spec = link::spec(&self.line, &self.place.cwd, env.into_iter().collect(), mark);
         let not_started = |why| Stop::Failed(TurnFailure::new(format!("the agent could not be started: {why}")));
         let mut link = Link::open(spec).await.map_err(not_started)?;
         turn.updates.process(link.group());
@@ -256,7 +272,7 @@ impl AcpAgent {
 
     /// The session's tools, which the agent starts itself.
     fn tools(&self) -> Vec<s::McpServer> {
-        let server = ToolServer::of(&self.place, &self.known);
+        let server = ToolServer::of(&self.place, &self.known).filter(|_| self.known.tools.is_none());
         let told = |ToolServer { command, args }| s::McpServerStdio::new(tools::NAME, command).args(args.to_vec());
         server.map(told).map(s::McpServer::Stdio).into_iter().collect()
     }

@@ -13,7 +13,7 @@ use super::{
     Agent, AgentError, AgentPlace, BoxFuture, TurnRequest, Updates,
     disguise::ErrorPattern,
     environment, failure, limit, too_late,
-    tools::{self, ToolServer},
+    tools::{self, ToolOptions, ToolServer},
 };
 use crate::{
     engine::{
@@ -48,6 +48,10 @@ pub struct CommandAgent {
     known: AgentFacts,
     /// What an answer looks like that is really an error.
     disguise: Option<ErrorPattern>,
+    /// What passes the session's tools to it.
+    tools: Option<ToolOptions>,
+    /// What is still to be told about an agent that does not accept them.
+    refusal: Option<&'static str>,
     place: AgentPlace,
     memory: Memory,
     /// Whether the conversation is one that an earlier creel process had begun.
@@ -103,14 +107,18 @@ impl CommandAgent {
         let AgentSpec::Command { command, continue_command, format, tty, known } = spec else {
             return Err(AgentError::Script("it is no command".into()));
         };
-        let later = continue_command.as_deref().map(|line| CommandLine::new(line, Place::Later));
+        let tools = ToolOptions::of(&place, known);
+        let line = |written: &str, place| CommandLine::new(written, place)?.with_tools(tools.as_ref());
+        let later = continue_command.as_deref().map(|written| line(written, Place::Later));
         Ok(Self {
-            first: CommandLine::new(command, Place::First)?,
+            first: line(command, Place::First)?,
+            refusal: tools::refusal(&place, known),
             later: later.transpose()?,
             format: *format,
             streams: if *tty { Streams::Terminal } else { Streams::Pipes },
             disguise: ErrorPattern::of(known)?,
             known: known.clone(),
+            tools,
             place,
             memory: Memory { name: conversation.map(str::to_owned), tally: None, stage: Stage::Begun },
             resumed: conversation.is_some(),
@@ -146,6 +154,7 @@ impl CommandAgent {
         let mut env = environment(&self.place);
         let tools = ToolServer::of(&self.place, &self.known);
         env.extend(tools.map(|tools| (tools::VARIABLE.to_owned(), tools.to_json())));
+        env.extend(self.tools.iter().flat_map(ToolOptions::variables));
         choice.line.fill_in(&mut env, &request.text, choice.memory.name.as_deref())?;
         Ok(ProcessSpec {
             command: choice.line.expanded.clone(),
@@ -175,6 +184,9 @@ impl CommandAgent {
         updates: &mut dyn Updates,
         cancel: &CancellationToken,
     ) -> Result<TurnEnd, TurnFailure> {
+        if let Some(refusal) = self.refusal.take() {
+            updates.update(AgentUpdate::Warned(refusal.to_owned())).await;
+        }
         let choice = self.choose(request.conversation);
         let mut request = request;
         if let Some(warning) = choice.warning {

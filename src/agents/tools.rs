@@ -7,7 +7,8 @@ use super::AgentPlace;
 use crate::engine::{
     conversation::{ToolCall, ToolKind},
     creel_tools::{FOREIGN_ARGUMENTS, TOOLS},
-    policy::AgentFacts,
+    hooks::template::{self, TemplateError},
+    policy::{AgentFacts, ToolPassing},
 };
 
 /// What agents call the server.
@@ -35,6 +36,60 @@ impl ToolServer {
     pub(super) fn to_json(&self) -> String {
         serde_json::to_string(self).expect("texts are JSON")
     }
+}
+
+/// What passes the session's tools to an agent by options of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ToolOptions {
+    /// A piece of a command line, with placeholders.
+    options: String,
+    server: ToolServer,
+}
+
+impl ToolOptions {
+    /// The options of an agent that has some, unless the config does not want the tools.
+    pub(super) fn of(place: &AgentPlace, known: &AgentFacts) -> Option<Self> {
+        let Some(ToolPassing::Options(options)) = &known.tools else { return None };
+        Some(Self { options: options.clone(), server: ToolServer::of(place, known)? })
+    }
+
+    /// The command line with the options, for a shell. An assignment goes in front of a command, everything else behind it.
+    pub(super) fn added_to(&self, command: &str) -> Result<String, TemplateError> {
+        let name = self.options.split('=').next().unwrap_or_default();
+        let assigns = self.options.contains('=') && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let options = &self.options;
+        template::expand(&if assigns { format!("{options} {command}") } else { format!("{command} {options}") })
+    }
+
+    /// The variables that the options refer to.
+    pub(super) fn variables(&self) -> [(String, String); 4] {
+        let ToolServer { command, args } = &self.server;
+        let list: Vec<&String> = std::iter::once(command).chain(args).collect();
+        let line: Vec<String> = list.iter().map(|word| shell_word(word)).collect();
+        let json = |value: Value| value.to_string();
+        [
+            ("mcp_command", json(command.as_str().into())),
+            ("mcp_args", json(args.to_vec().into())),
+            ("mcp_list", json(list.into_iter().map(String::as_str).collect())),
+            ("mcp_line", line.join(" ")),
+        ]
+        .map(|(name, value)| (template::variable(name), value))
+    }
+}
+
+/// A word that every reader of command lines takes for one: those of agents know fewer rules than a shell.
+fn shell_word(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+".contains(c);
+    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\"'\"'")) }
+}
+
+/// What the user should know about an agent that does not accept the tools which creel would give it.
+pub(super) fn refusal(place: &AgentPlace, known: &AgentFacts) -> Option<&'static str> {
+    let refused = known.tools == Some(ToolPassing::Refused) && ToolServer::of(place, known).is_some();
+    refused.then_some(
+        "this agent does not accept creel's tools; it can use commands such as `creel task list` instead. `mcp: false` in its \
+         entry turns this message off",
+    )
 }
 
 /// What an agent says about a tool call beyond what creel keeps of it.
@@ -109,7 +164,8 @@ impl CallDetails {
 
 /// The tool that an agent's name for it means: agents put the server's name before it, each in its own way.
 fn own_name(name: &str) -> Option<&'static str> {
-    let forms = ["mcp__creel__", "mcp_creel_", "mcp.creel.", "creel__", "creel_", "creel.", "creel:", "creel/"];
+    let forms =
+        ["mcp__creel__", "mcp_creel_", "mcp.creel.", "creel__", "creel_", "creel-", "creel.", "creel:", "creel/"];
     let bare = forms.iter().find_map(|form| name.strip_prefix(form))?;
     TOOLS.into_iter().find(|tool| *tool == bare)
 }
@@ -148,6 +204,7 @@ mod tests {
         assert!(is_own("task_list (creel MCP Server): {\"state\": \"ready\"}", ToolKind::Read, &json!({})), "qwen");
         let codex = json!({"server": "creel", "tool": "task_list", "arguments": {}});
         assert!(is_own("mcp.creel.task_list", ToolKind::Execute, &codex), "codex");
+        assert!(is_own("creel-task_list", ToolKind::Read, &json!({})), "copilot");
         assert!(is_own("creel_task_list", other, &json!("{\"state\": \"ready\"}")), "vibe, opencode");
         let named = CallDetails { name: Some("creel_task_list".into()), ..CallDetails::default() };
         let call = ToolCall { title: "Listing tasks".into(), kind: Some(other), ..ToolCall::default() };

@@ -25,7 +25,7 @@ use crate::{
         paint::{Paint, Role},
         text::{first_line, plain},
     },
-    engine::policy::AgentSpec,
+    engine::policy::{AgentSpec, ToolAccess},
 };
 use version::{Question, VersionAnswer};
 
@@ -160,6 +160,12 @@ fn as_json(agent: &Listed<'_>, versions: &BTreeMap<Question, VersionAnswer>) -> 
         "version_problem": asked.and_then(VersionAnswer::problem),
         "install": agent.install,
         "login": agent.login,
+        "tools": agent.runs.map(|spec| match spec.tool_access() {
+            ToolAccess::Given => "given",
+            ToolAccess::InVariable => "in CREEL_MCP",
+            ToolAccess::Refused => "refused",
+            ToolAccess::Off => "off",
+        }),
     })
 }
 
@@ -198,6 +204,10 @@ fn table(listed: &[Listed<'_>], versions: &BTreeMap<Question, VersionAnswer>, pa
         let told = told(agent);
         let (runs, command) = agent.runs.map_or(("", String::new()), |spec| (shown(spec), columns.command(spec)));
         text += &format!("{:name$}  {runs:7}  {told:version$}  {command}\n", plain(agent.name));
+        if agent.runs.is_some_and(|spec| spec.tool_access() == ToolAccess::Refused) {
+            let without = format!("{:name$}  does not accept creel's tools (tasks, stop hooks)", "");
+            text += &format!("{}\n", paint.paint(Role::Faint, without));
+        }
         for line in &agent.install {
             let better = format!("{:name$}  over ACP with: {}", "", plain(line));
             text += &format!("{}\n", paint.paint(Role::Faint, better));

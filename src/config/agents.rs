@@ -13,15 +13,19 @@ use super::{
     node::Node,
     report::Report,
 };
-use crate::engine::policy::{AgentFacts, AgentSpec};
+use crate::engine::policy::{AgentFacts, AgentSpec, ToolPassing};
 
 /// What an agent's command is told.
 const TOLD: &[&str] = &["prompt", "session"];
 /// What it is told in the later turns of a conversation.
 const TOLD_LATER: &[&str] = &["prompt", "session", "conversation"];
 
+/// What its options for the session's tools are told: the server's program and its arguments, as JSON each, both as one list,
+/// and as one command line.
+const TOLD_TOOLS: &[&str] = &["session", "mcp_command", "mcp_args", "mcp_list", "mcp_line"];
+
 /// Keys that make sense only with some ways to run an agent.
-const GOES_WITH: [(&str, &[&str]); 13] = [
+const GOES_WITH: [(&str, &[&str]); 14] = [
     ("continue_command", &["command"]),
     ("format", &["command"]),
     ("tty", &["command"]),
@@ -35,6 +39,7 @@ const GOES_WITH: [(&str, &[&str]); 13] = [
     ("login", &["acp", "command"]),
     ("mcp", &["acp", "command"]),
     ("list_tools", &["acp", "command"]),
+    ("tools", &["acp", "command"]),
 ];
 
 /// An entry that says how an agent is run.
@@ -47,6 +52,13 @@ pub(super) struct Entry<'a> {
     pub(super) fields: Fields<'a>,
     /// The ways that there are here.
     pub(super) ways: &'static [&'static str],
+}
+
+/// The command line of an entry.
+pub(super) struct AgentCommand<'a> {
+    pub(super) line: &'a str,
+    /// Whether it speaks the protocol.
+    pub(super) is_acp: bool,
 }
 
 /// How an agent is run.
@@ -62,14 +74,15 @@ impl<'a> Entry<'a> {
     pub(super) fn read(
         &self,
         report: &mut Report,
-        otherwise: impl FnOnce(&str) -> AgentFacts,
+        otherwise: impl FnOnce(&AgentCommand<'_>) -> AgentFacts,
     ) -> Option<Described<'a>> {
         let way = self.way(report)?;
         self.check_companions(report, way);
         self.check_commands(report);
         let said = facts(report, &self.fields);
         let value = self.fields.some_text(way)?;
-        let known = || said.or(otherwise(program_of(&value)));
+        let command = AgentCommand { line: &value, is_acp: way == "acp" };
+        let known = || said.or(otherwise(&command));
         match way {
             "acp" => Some(Described::Run(AgentSpec::Acp {
                 known: known(),
@@ -116,7 +129,7 @@ impl<'a> Entry<'a> {
     }
 
     fn check_commands(&self, report: &mut Report) {
-        for (key, told) in [("acp", TOLD), ("command", TOLD), ("continue_command", TOLD_LATER)] {
+        for (key, told) in [("acp", TOLD), ("command", TOLD), ("continue_command", TOLD_LATER), ("tools", TOLD_TOOLS)] {
             if let (Some(node), Some(command)) = (self.fields.given(key), self.fields.some_text(key)) {
                 hooks::check_placeholders(report, "an agent", told, &command, node.at);
             }
@@ -138,8 +151,12 @@ pub(super) fn facts(report: &mut Report, fields: &Fields<'_>) -> AgentFacts {
     let (install, login) = (fields.some_text("install"), fields.some_text("login"));
     let maybe_bool = |key: &'static str| fields.given(key).map(|_| fields.bool(key));
     let (mcp, list_tools) = (maybe_bool("mcp"), maybe_bool("list_tools"));
+    let tools = fields.some_text("tools").map(|text| match text.as_str() {
+        "none" => ToolPassing::Refused,
+        _ => ToolPassing::Options(text),
+    });
     let usage = fields.maybe_one_of("usage");
-    AgentFacts { install, login, error_pattern, limit_pattern, usage, mcp, list_tools }
+    AgentFacts { install, login, error_pattern, limit_pattern, usage, mcp, list_tools, tools }
 }
 
 /// The last line says it; those before it draw the place.

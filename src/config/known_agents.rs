@@ -16,15 +16,16 @@ use std::{
 };
 
 use super::{
-    agents::{self, Described, Entry, program_of},
+    agents::{self, AgentCommand, Described, Entry, program_of},
     diagnostic::{Source, Stretch, nearest, quoted},
     fields::Fields,
     node::{self, Key, Kind, Node},
+    programs,
     report::Report,
     shape::{KNOWN_AGENT, Type, WAY},
     validate,
 };
-use crate::engine::policy::{AgentFacts, AgentSpec};
+use crate::engine::policy::{AgentFacts, AgentSpec, ToolPassing};
 
 /// The table that creel brings along.
 const BUILT_IN: &str = include_str!("../../assets/agents.yaml");
@@ -168,6 +169,19 @@ impl KnownAgents {
     pub fn preferred(&self, path: &OsStr) -> Option<(&KnownAgent, &Way)> {
         let installed: Vec<_> = self.iter().filter_map(|agent| Some((agent, agent.installed(path)?))).collect();
         installed.iter().find(|(_, way)| way.is_acp()).or(installed.first()).copied()
+    }
+
+    /// What is known of an agent by the command line of a config. Options for its tools are added only to a single command:
+    /// after a pipe or a comment they would go somewhere else.
+    pub(super) fn facts_of(&self, command: &AgentCommand<'_>) -> AgentFacts {
+        let program = program_of(command.line);
+        let ways = || self.iter().flat_map(|agent| &agent.ways).filter(|way| way.program == program);
+        let way = ways().find(|way| way.is_acp() == command.is_acp).or_else(|| ways().next());
+        let mut facts = way.and_then(|way| way.spec.facts()).cloned().unwrap_or_default();
+        if !programs::is_one_command(command.line) {
+            facts.tools = facts.tools.filter(|tools| *tools == ToolPassing::Refused);
+        }
+        facts
     }
 
     /// What is known of whoever runs this program.

@@ -227,8 +227,7 @@ impl Loader {
             ways: &["acp", "command", "script"],
         };
         let known = &self.known;
-        let facts = |program: &str| known.by_program(program).and_then(|way| way.spec.facts()).cloned();
-        match entry.read(&mut self.report, |program| facts(program).unwrap_or_default()) {
+        match entry.read(&mut self.report, |command| known.facts_of(command)) {
             Some(Described::Run(spec)) => spec,
             Some(Described::Script(file)) => self.script(file).unwrap_or_else(wrong),
             None => wrong(),

@@ -123,6 +123,13 @@ fn interpreter(file: &Path) -> Option<String> {
     }
 }
 
+/// Whether this is a single command, to which further options can be added at the end.
+pub fn is_one_command(command: &str) -> bool {
+    let is_argument = |token: &Token| matches!(token, Token::Word(word) if word.text != "--");
+    let tokens = tokens(command);
+    !tokens.is_empty() && !command.contains('#') && tokens.iter().all(is_argument)
+}
+
 /// The programs that a command starts in any case, in order.
 pub fn needed(command: &str) -> Vec<String> {
     let mut reading = Reading::default();
@@ -295,6 +302,18 @@ mod tests {
         ] {
             let found = needed(command);
             assert!(found.iter().all(|name| !name.contains("gone") && !name.contains("tool")), "{command}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn options_can_be_added_to_a_single_command_only() {
+        for command in ["claude -p", "A=1 codex exec -", "kimi -p {{prompt}} 2>/dev/null", "claude --x 'a | b'"] {
+            assert!(is_one_command(command), "{command}");
+        }
+        for command in
+            ["", "claude -p | tee log", "cd x && claude -p", "claude -p # fast", "x -- {{prompt}}", "(claude)", "a\nb"]
+        {
+            assert!(!is_one_command(command), "{command}");
         }
     }
 

@@ -355,6 +355,17 @@ impl AgentSpec {
         }
     }
 
+    /// Whether it gets the session's tools.
+    pub fn tool_access(&self) -> ToolAccess {
+        let Some(known) = self.facts() else { return ToolAccess::Off };
+        match (&known.tools, self) {
+            _ if known.mcp == Some(false) => ToolAccess::Off,
+            (Some(ToolPassing::Refused), _) => ToolAccess::Refused,
+            (Some(ToolPassing::Options(_)), _) | (None, Self::Acp { .. }) => ToolAccess::Given,
+            (None, Self::Command { .. } | Self::Scripted { .. } | Self::Outside) => ToolAccess::InVariable,
+        }
+    }
+
     /// What is known of it; a script needs nothing to be known.
     pub fn facts(&self) -> Option<&AgentFacts> {
         match self {
@@ -390,6 +401,32 @@ pub struct AgentFacts {
     /// its model by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub list_tools: Option<bool>,
+    /// How it gets the session's tools; as its kind does, if unsaid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<ToolPassing>,
+}
+
+/// How an agent gets the session's tools, where its kind has no way of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolPassing {
+    /// It does not accept them.
+    Refused,
+    /// By options of its own, which are added to its command line.
+    Options(String),
+}
+
+/// Whether an agent gets the session's tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolAccess {
+    /// It does.
+    Given,
+    /// It has to read a variable and start the server itself.
+    InVariable,
+    /// It does not accept them.
+    Refused,
+    /// It needs none, or the config keeps them from it.
+    Off,
 }
 
 /// What a count of tokens is about.
@@ -405,7 +442,7 @@ pub enum UsageOf {
 impl AgentFacts {
     /// Whether the completion note should list the session's tools by name.
     pub fn lists_tools(&self) -> bool {
-        self.list_tools == Some(true) && self.mcp != Some(false)
+        self.list_tools == Some(true) && self.mcp != Some(false) && self.tools != Some(ToolPassing::Refused)
     }
 
     /// These facts, and for what they leave out, others.
@@ -419,6 +456,7 @@ impl AgentFacts {
             usage: self.usage.or(others.usage),
             mcp: self.mcp.or(others.mcp),
             list_tools: self.list_tools.or(others.list_tools),
+            tools: self.tools.or(others.tools),
         }
     }
 }

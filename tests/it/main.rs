@@ -61,6 +61,7 @@ mod tasks;
 mod tasks_cli;
 mod terminal;
 mod test_agent;
+mod tool_options;
 mod trouble;
 mod workflows;
 mod worktree;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    agents::{AgentError, TurnRequest},
+    agents::{AgentError, TurnRequest, tools::ToolOptions},
     engine::{conversation::TurnFailure, hooks::template},
     hooks::{VARIABLE_MAX, terminal},
 };
@@ -69,6 +69,12 @@ impl CommandLine {
             prompt_as: if names(PROMPT) { PromptAs::Argument } else { PromptAs::StandardInput },
             needs_prompt: names(PROMPT) || written.contains(&template::variable(PROMPT)),
         })
+    }
+
+    /// The same with the options that pass the session's tools. Messages still show the command as it was written.
+    pub(super) fn with_tools(self, tools: Option<&ToolOptions>) -> Result<Self, AgentError> {
+        let Some(tools) = tools else { return Ok(self) };
+        Ok(Self { expanded: tools.added_to(&self.written)?, ..self })
     }
 
     /// Adds the variables that the command line refers to.

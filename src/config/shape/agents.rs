@@ -81,6 +81,12 @@ const LIST_TOOLS: Field = Field {
     ty: Type::Bool,
     default: Default::Bool(false),
 };
+const TOOLS: Field = Field {
+    name: "tools",
+    doc: "Options that pass the session's tools to the agent, added to its command lines (a text that begins with NAME= goes in front): `{{mcp_command}}`, `{{mcp_args}}` and `{{mcp_list}}` are JSON, `{{mcp_line}}` is a command line. `none`: the agent does not accept them.",
+    ty: Type::SomeText,
+    default: Default::Absent,
+};
 const INSTALL: Field =
     Field { name: "install", doc: "How to install it, in one line.", ty: Type::SomeText, default: Default::Absent };
 const LOGIN: Field =
@@ -111,6 +117,7 @@ pub static AGENT: Shape = Shape {
         USAGE,
         MCP,
         LIST_TOOLS,
+        TOOLS,
         INSTALL,
         LOGIN,
         Field {
@@ -147,6 +154,7 @@ pub static KNOWN_AGENT: Shape = Shape {
         USAGE,
         MCP,
         LIST_TOOLS,
+        TOOLS,
         Field {
             name: "ways",
             doc: "The ways to run it; the first one whose program is installed is taken.",
@@ -175,6 +183,7 @@ pub static WAY: Shape = Shape {
         USAGE,
         MCP,
         LIST_TOOLS,
+        TOOLS,
         INSTALL,
         LOGIN,
         Field {

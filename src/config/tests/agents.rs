@@ -14,7 +14,7 @@ use crate::{
         known_agents::{KnownAgents, how_to_install},
         load, without_config,
     },
-    engine::policy::{AgentFacts, AgentSpec, OutputFormat, Service, UsageOf},
+    engine::policy::{AgentFacts, AgentSpec, OutputFormat, Service, ToolPassing, UsageOf},
 };
 
 /// A folder with these programs.
@@ -193,7 +193,11 @@ fn an_entry_that_runs_a_known_program_is_known_in_what_it_does_not_say() {
     let facts = |name: &str| settings.agents[name].facts().expect("facts").clone();
     let known = KnownAgents::built_in();
     let qwen = known.by_program("qwen").and_then(|way| way.spec.facts()).expect("facts").clone();
-    assert_eq!(facts("a"), AgentFacts { login: Some("ask Bob".into()), ..qwen });
+    let tools = facts("a").tools;
+    let by_option =
+        |tools: &ToolPassing| matches!(tools, ToolPassing::Options(options) if options.starts_with("--mcp-config"));
+    assert!(tools.as_ref().is_some_and(by_option), "those of the same kind count: {tools:?}");
+    assert_eq!(facts("a"), AgentFacts { login: Some("ask Bob".into()), tools, ..qwen });
     assert_eq!(facts("b"), AgentFacts::default());
     assert!(facts("c").install.is_some());
     let AgentSpec::Command { format, .. } = &settings.agents["a"] else { panic!("one process a turn") };
@@ -203,7 +207,7 @@ fn an_entry_that_runs_a_known_program_is_known_in_what_it_does_not_say() {
 #[test]
 fn the_keys_of_an_agent_reach_its_spec() {
     let settings = good(
-        "agents:\n  a: { acp: x, mode: plan, files: decline, error_pattern: '^E', usage: conversation, install: i, login: l, mcp: false, list_tools: true }\n  \
+        "agents:\n  a: { acp: x, mode: plan, files: decline, error_pattern: '^E', usage: conversation, install: i, login: l, mcp: false, list_tools: true, tools: --x }\n  \
          b: { command: y, continue_command: z, format: gemini, tty: true }\n",
     );
     let known = AgentFacts {
@@ -214,6 +218,7 @@ fn the_keys_of_an_agent_reach_its_spec() {
         usage: Some(UsageOf::Conversation),
         mcp: Some(false),
         list_tools: Some(true),
+        tools: Some(ToolPassing::Options("--x".into())),
     };
     assert!(!known.lists_tools(), "an agent without the tools needs no list of them");
     let a = AgentSpec::Acp {
