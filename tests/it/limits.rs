@@ -239,7 +239,7 @@ echo "Story $story is done."
 fn a_night_in_fast_motion() {
     let config = "prompt: Do the stories.\nagent: a\nmax_iterations: 12\nmax_consecutive_errors: 1\n\
                   agents: { a: { command: sh night.sh a }, b: { command: sh night.sh b } }\n\
-                  limits: { fallback: [b], max_wait: 1h }\nstop: { thrashing: 0 }\nhooks: { stop: [{ command: 'git diff --quiet' }] }\n";
+                  limits: { fallback: [b], max_wait: 1h }\nhooks: { stop: [{ command: 'git diff --quiet' }] }\n";
     let project = Project::with(config).file("night.sh", NIGHT).file("stories.txt", "").file(".gitignore", ".creel\n");
     let git = std::process::Command::new("git").args(["init", "-q"]).current_dir(project.root()).status();
     assert!(git.expect("git").success());

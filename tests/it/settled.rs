@@ -154,3 +154,16 @@ fn show_prints_the_note_with_the_prompt() {
     let shown = project.creel(&["show", "s", "--prompts"]).out;
     assert!(shown.contains("If work is left, write no tag"), "{shown}");
 }
+
+#[test]
+fn an_agent_that_hides_tools_is_told_their_names() {
+    let told = |list: bool| {
+        let done = "echo '<promise>COMPLETE</promise>'";
+        let config = format!("prompt: GOAL\nagents: {{ a: {{ command: \"{done}\", list_tools: {list} }} }}\n");
+        let project = Project::with(&config);
+        ends(&project, 0, "complete", 1);
+        prompts(&project, "iteration").remove(0)
+    };
+    assert!(told(true).ends_with("`session_status`, `session_complete`."), "{}", told(true));
+    assert!(!told(false).contains("task_add"));
+}

@@ -6,7 +6,11 @@
 //! - An agent that repeats the note promises nothing: the tags in it are inline code.
 
 use super::State;
-use crate::engine::{conversation::Conversation, policy::Instructions};
+use crate::engine::{
+    conversation::Conversation,
+    creel_tools::TOOLS,
+    policy::{AgentFacts, Instructions},
+};
 
 /// The note. Orders from the queue end with it, too.
 pub const COMPLETION_NOTE: &str = include_str!("../../../assets/prompts/completion.md");
@@ -25,6 +29,23 @@ impl State {
             Instructions::Auto => COMPLETION_NOTE,
             Instructions::Text(text) => text,
         };
-        Some(text.trim_end().to_owned()).filter(|text| !text.is_empty())
+        let tools = self.agent_facts().filter(|facts| facts.lists_tools()).map(|_| tool_list());
+        let parts = [Some(text.trim_end().to_owned()), tools].into_iter().flatten().filter(|part| !part.is_empty());
+        Some(parts.collect::<Vec<_>>().join("\n\n")).filter(|text| !text.is_empty())
     }
+
+    /// What is known about the agent that works.
+    fn agent_facts(&self) -> Option<&AgentFacts> {
+        let plan = self.plan();
+        match &self.limits.standing_in {
+            None => plan.agent_spec.facts(),
+            Some(name) => plan.limits.fallback.iter().find(|agent| agent.name == *name)?.spec.facts(),
+        }
+    }
+}
+
+/// Some agents hide tools behind a search. Their models have to know the names.
+fn tool_list() -> String {
+    let names = TOOLS.map(|tool| format!("`{tool}`")).join(", ");
+    format!("You have these tools of the MCP server `creel`; if you do not see them, search for them by name: {names}.")
 }
