@@ -31,10 +31,10 @@ fn a_known_agent_that_is_not_on_the_path_is_told_before_anything_runs() {
 
 #[test]
 fn an_agent_that_fails_tells_the_end_of_its_standard_error() {
-    let project = with_agent("echo partial; echo 'rate limited' >&2; exit 3", "");
+    let project = with_agent("echo partial; echo 'no config' >&2; exit 3", "");
     assert_eq!(project.run().code, 1);
     let error = project.kind("turn_failed")[0]["error"].to_string();
-    assert!(error.contains("rate limited") && error.contains('3'), "{error}");
+    assert!(error.contains("no config") && error.contains('3'), "{error}");
     assert_eq!(project.kind("agent_said")[0]["text"], "partial\n");
 }
 
