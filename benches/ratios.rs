@@ -36,7 +36,7 @@ use creel::{
         input::Input,
         policy::{
             AgentSpec, Budget, Context, GatePolicies, HookAction, HookSpec, Instructions, LimitsPlan, OnLimit, Plan,
-            Preset, Settled, StopHook, StopPlan,
+            Preset, RetryOptions, Settled, StopHook, StopPlan,
         },
         time::{At, Span},
     },
@@ -352,6 +352,7 @@ fn hook_spec(name: &str, command: &str, pipe_output: bool) -> HookSpec {
         priority: 100,
         enabled: true,
         on_failure: None,
+        retry: RetryOptions::default(),
     }
 }
 

@@ -336,6 +336,8 @@ fn describe(hook: &HookSpec) -> String {
         },
         hook.pipe_output.then(|| "piped".to_owned()),
         on_failure,
+        hook.retry.retries.map(|retries| format!("retries {retries}")),
+        hook.retry.feedback.as_ref().map(|_| "own feedback".to_owned()),
         (!hook.enabled).then(|| "off".to_owned()),
     ];
     let notes = notes.into_iter().flatten().collect::<Vec<_>>().join(", ");

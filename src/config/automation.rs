@@ -16,7 +16,7 @@ use super::{
 };
 use crate::engine::{
     hooks::point::Point,
-    policy::{AutomationHook, HookAction, HookSpec},
+    policy::{AutomationHook, HookAction, HookSpec, RetryOptions},
     tasks::{
         builtin::{Builtin, Preset},
         record::TaskEventKind,
@@ -38,6 +38,7 @@ pub(super) fn builtin() -> Vec<AutomationHook> {
             priority,
             enabled,
             on_failure: None,
+            retry: RetryOptions::default(),
         },
     })
     .collect()
@@ -123,6 +124,7 @@ fn hook(report: &mut Report, fields: &Fields<'_>, node: &Node, name: String) -> 
         priority: fields.maybe_int("priority").unwrap_or(known.map_or(OWN_PRIORITY, |known| known.priority)),
         enabled: fields.bool("enabled"),
         on_failure: None,
+        retry: RetryOptions::default(),
     };
     Some(AutomationHook { events: events(report, fields, known, at), spec })
 }

@@ -20,8 +20,8 @@ use crate::engine::{
         point::Point,
         template::{self, Placeholder, offered, placeholders},
     },
-    policy::{BuiltinCall, BuiltinOptions, HookAction, HookSpec, MERGE, OnFailure},
-    session::tamper::PROTECT,
+    policy::{BuiltinCall, BuiltinOptions, HookAction, HookSpec, MERGE, OnFailure, RetryOptions},
+    session::{feedback::FEEDBACK_VALUES, tamper::PROTECT},
     time::Span,
 };
 
@@ -228,6 +228,7 @@ fn command(report: &mut Report, point: Point, node: &Node) -> Option<Placed> {
     let timeout = fields.duration("timeout");
     let mut spec = spec(&fields, name, HookAction::Command(text), timeout);
     spec.pipe_output = fields.bool("pipe_output");
+    spec.retry = retry_options(report, point, &fields);
     Some(Placed { spec, at: name_at(&fields, written.at) })
 }
 
@@ -244,7 +245,26 @@ fn spec(fields: &Fields<'_>, name: String, action: HookAction, timeout: Span) ->
         priority: fields.int("priority"),
         enabled: fields.bool("enabled"),
         on_failure: fields.maybe_one_of("on_failure"),
+        retry: RetryOptions::default(),
     }
+}
+
+/// How a stop hook sends the agent back. Hooks of other points do not.
+fn retry_options(report: &mut Report, point: Point, fields: &Fields<'_>) -> RetryOptions {
+    if point != Point::Stop {
+        for key in ["retries", "feedback"] {
+            if let Some(given) = fields.given(key) {
+                let hint = "only a hook at `stop` sends the agent back to work; leave it out".to_owned();
+                report.error_hint(given.at, format!("`{key}` has no effect at `{point}`"), hint);
+            }
+        }
+        return RetryOptions::default();
+    }
+    let feedback = fields.some_text("feedback");
+    if let (Some(template), Some(given)) = (&feedback, fields.given("feedback")) {
+        check_names(report, "`feedback`", FEEDBACK_VALUES, template, given.at);
+    }
+    RetryOptions { retries: fields.maybe_int("retries"), feedback }
 }
 
 pub(super) fn check_template(report: &mut Report, point: Point, command: &str, at: Stretch) {
@@ -257,6 +277,11 @@ pub(super) fn check_placeholders(report: &mut Report, place: &str, known: &[&str
         let at = within(report, command, &error.placeholder, at);
         report.error(at, error.to_string());
     }
+    check_names(report, place, known, command, at);
+}
+
+/// Checks whether there are values for the `{{name}}`s of a text.
+fn check_names(report: &mut Report, place: &str, known: &[&str], command: &str, at: Stretch) {
     for placeholder in placeholders(command) {
         if known.contains(&placeholder.name.as_str()) {
             continue;

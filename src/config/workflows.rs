@@ -20,7 +20,7 @@ use super::{
 };
 use crate::engine::{
     hooks::{point::Point, template},
-    policy::{Condition, FlowStep, HookAction, HookSpec, Next, StepAction, Workflow},
+    policy::{Condition, FlowStep, HookAction, HookSpec, Next, RetryOptions, StepAction, Workflow},
     tasks::workflow::FIELDS,
 };
 
@@ -149,6 +149,7 @@ impl Reader<'_> {
             priority: 100,
             enabled: true,
             on_failure: None,
+            retry: RetryOptions::default(),
         })
     }
 

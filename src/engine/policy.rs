@@ -241,6 +241,21 @@ pub struct HookSpec {
     pub enabled: bool,
     /// What a failure means; unsaid: what the point says.
     pub on_failure: Option<OnFailure>,
+    /// How it sends the agent back. Only stop hooks do.
+    #[serde(flatten)]
+    pub retry: RetryOptions,
+}
+
+/// How a stop hook that blocks sends the agent back.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RetryOptions {
+    /// How many times, before the user is asked. None: as often as the session allows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retries: Option<u32>,
+    /// The template of what the agent reads. None: `[Hook feedback]: ` and the reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub feedback: Option<String>,
 }
 
 /// A hook that is told of events of tasks, and answers with actions.

@@ -11,6 +11,7 @@
 
 pub mod budget;
 pub mod delivery;
+pub mod feedback;
 pub mod gate;
 pub mod limits;
 pub mod note;

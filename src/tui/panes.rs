@@ -30,9 +30,9 @@ pub fn title(model: &Model, pane: Pane) -> String {
                 n => format!(" · {held} held, {n} with the agent"),
             }
         }
-        Pane::Retries => state.map_or_else(String::new, |state| {
-            format!(" · {}/{}", state.retry.used, state.retry.limit(state.plan().max_hook_retries))
-        }),
+        Pane::Retries => {
+            state.map_or_else(String::new, |state| format!(" · {}/{}", state.retry.used, state.retry_limit()))
+        }
         Pane::Tasks => state.map_or_else(String::new, |state| tasks::title(model, state)),
     };
     format!("{}{more}", pane.title())

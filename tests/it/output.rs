@@ -10,7 +10,7 @@ use creel::{
             verdict::{Decision, RunEnd, RunResult},
         },
         ids::RunId,
-        policy::{HookAction, HookSpec},
+        policy::{HookAction, HookSpec, RetryOptions},
         time::Span,
     },
     hooks::{
@@ -36,6 +36,7 @@ fn job(point: Point, command: &str) -> HookJob {
             priority: 100,
             enabled: true,
             on_failure: None,
+            retry: RetryOptions::default(),
         },
         output_limit: 16 * 1024,
         facts: Facts { session: "s".into(), ..Facts::default() },

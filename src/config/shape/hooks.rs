@@ -88,6 +88,19 @@ pub static COMMAND_HOOK: Shape = Shape {
         ENABLED,
         ON_FAILURE,
         Field {
+            name: "retries",
+            doc: "Only at `stop`: how many times it may send the agent back; 0: never. `max_hook_retries` limits all hooks together.",
+            ty: Type::Integer(0, 1_000_000),
+            default: Default::Absent,
+        },
+        Field {
+            name: "feedback",
+            doc: "Only at `stop`: what the agent reads when it blocks, with `{{hook}}`, `{{reason}}`, `{{output}}`, \
+                  `{{attempt}}`, `{{limit}}` and `{{changed}}` (the difference from its last output).",
+            ty: Type::SomeText,
+            default: Default::Absent,
+        },
+        Field {
             name: "type",
             doc: "Always `command`, as other tools write it.",
             ty: Type::OneOf(&["command"]),

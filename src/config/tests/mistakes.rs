@@ -268,6 +268,32 @@ automation:
 }
 
 #[test]
+fn only_stop_hooks_have_retries_and_feedback_and_a_template_names_values_that_there_are() {
+    let text = "\
+hooks:
+  post_iteration: [{ command: a, retries: 1, feedback: x }]
+  stop:
+    - { command: a, retries: -1, feedback: '{{hook}} {{ouput}} {{session}} {{.Go}}' }
+";
+    expect_test::expect![[r#"
+        creel.yaml:2:43: `retries` has no effect at `post_iteration`
+        2 |   post_iteration: [{ command: a, retries: 1, feedback: x }]
+          |                                           ^ only a hook at `stop` sends the agent back to work; leave it out
+        creel.yaml:2:56: `feedback` has no effect at `post_iteration`
+        2 |   post_iteration: [{ command: a, retries: 1, feedback: x }]
+          |                                                        ^ only a hook at `stop` sends the agent back to work; leave it out
+        creel.yaml:4:30: `retries` must be a whole number from 0 to 1000000
+        4 |     - { command: a, retries: -1, feedback: '{{hook}} {{ouput}} {{session}} {{.Go}}' }
+          |                              ^^
+        creel.yaml:4:54: `feedback` offers no `{{ouput}}`
+        4 |     - { command: a, retries: -1, feedback: '{{hook}} {{ouput}} {{session}} {{.Go}}' }
+          |                                                      ^^^^^^^^^ did you mean `{{output}}`?
+        creel.yaml:4:64: `feedback` offers no `{{session}}`
+        4 | …- { command: a, retries: -1, feedback: '{{hook}} {{ouput}} {{session}} {{.Go}}' }
+          |                                                             ^^^^^^^^^^^ `feedback` offers `hook`, `reason`, `output`, `attempt`, `limit`, `changed`"#]].assert_eq(&said(text));
+}
+
+#[test]
 fn a_built_in_hook_takes_the_options_that_it_looks_at() {
     let text = "\
 hooks:

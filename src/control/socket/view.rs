@@ -181,7 +181,7 @@ impl Status {
             max_iterations: state.max_iterations(),
             turn: state.turn_in_flight().map(|prompt| prompt.turn),
             retries: state.retry.used,
-            max_retries: state.retry.limit(state.plan().max_hook_retries),
+            max_retries: state.retry_limit(),
             errors: state.retry.errors,
             pending: state.pending.waiting().count(),
             messages: state.steering.messages.len(),

@@ -88,6 +88,21 @@ pub struct Done {
     pub remediation: Option<String>,
     /// What it came to in its own words, if it is built in: beside them it prints what its programs do.
     pub message: Option<String>,
+    /// What the agent reads instead of the usual feedback, if it blocked.
+    pub own: Option<OwnFeedback>,
+}
+
+/// The feedback of a hook with a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnFeedback {
+    /// The hook.
+    pub hook: String,
+    /// The template.
+    pub template: String,
+    /// Why it blocked.
+    pub reason: String,
+    /// What it printed.
+    pub output: String,
 }
 
 /// What blocked, as the agent is told.
@@ -99,6 +114,22 @@ pub struct Feedback {
     pub reason: String,
     /// The whole message.
     pub text: String,
+    /// The message in the usual form, whatever templates there are: it shows whether anything changed.
+    pub usual: String,
+    /// All hooks that blocked.
+    pub blocked: Vec<String>,
+    /// Those of them that have a template.
+    pub own: Vec<OwnFeedback>,
+    /// The usual message about the others, if there is anything to say.
+    pub rest: Option<String>,
+}
+
+impl Feedback {
+    /// Feedback in the usual form.
+    pub(crate) fn usual(hook: &str, reason: String, text: String) -> Self {
+        let (own, rest) = (Vec::new(), None);
+        Self { hook: hook.to_owned(), reason, usual: text.clone(), text, blocked: vec![hook.to_owned()], own, rest }
+    }
 }
 
 impl Dispatch {
@@ -132,13 +163,13 @@ impl Dispatch {
     pub fn feedback(&self, disabled: &dyn Fn(&HookRef) -> bool) -> Option<Feedback> {
         let counted = || self.done.iter().filter(|done| !disabled(&HookRef::new(self.point, &done.hook)));
         let blocking = || counted().filter(|done| done.judgement.verdict == Verdict::Block);
-        let hook = blocking().next()?.hook.clone();
-        let reasons = each_once(blocking().filter_map(|done| done.judgement.reason.as_deref()));
-        let contexts = counted().flat_map(Done::for_feedback);
-        let texts = each_once(reasons.iter().copied().chain(contexts));
-        let text = format!("[Hook feedback]: {}", texts.join("\n\n"));
-        let headlines = each_once(blocking().filter_map(|done| done.judgement.headline.as_deref()));
-        Some(Feedback { hook, reason: headlines.join("\n\n"), text })
+        let hook = &blocking().next()?.hook;
+        let reason = each_once(blocking().filter_map(|done| done.judgement.headline.as_deref())).join("\n\n");
+        let blocked = blocking().map(|done| done.hook.clone()).collect();
+        let text = usual_text(counted()).unwrap_or_else(|| "[Hook feedback]: ".to_owned());
+        let own: Vec<OwnFeedback> = blocking().filter_map(|done| done.own.clone()).collect();
+        let rest = usual_text(counted().filter(|done| done.own.is_none())).filter(|_| !own.is_empty());
+        Some(Feedback { blocked, own, rest, ..Feedback::usual(hook, reason, text) })
     }
 
     /// The texts that go with the next prompt, joined.
@@ -162,10 +193,19 @@ impl Dispatch {
         }
         // A hook that is no longer in the plan cannot have been started: it is only absent in damaged journals.
         let Some(spec) = spec else { return };
+        let judgement = verdict::judge(self.point, spec, view(finished));
+        let template = spec.retry.feedback.as_ref().filter(|_| judgement.verdict == Verdict::Block);
+        let own = template.map(|template| OwnFeedback {
+            hook: finished.hook.clone(),
+            template: template.clone(),
+            reason: judgement.headline.clone().unwrap_or_default(),
+            output: finished.text(),
+        });
         let done = Done {
             run: finished.run,
             hook: finished.hook.clone(),
-            judgement: verdict::judge(self.point, spec, view(finished)),
+            judgement,
+            own,
             piped: finished.framed(),
             remediation: finished.remediation(),
             message: finished.outcome.as_ref().map(|outcome| outcome.message.clone()),
@@ -213,6 +253,14 @@ pub(crate) fn needs_a_person(point: Point, hook: &str, judgement: &Judgement) ->
 /// Why a hook that is broken needs a person.
 pub(crate) fn is_broken_again(point: Point, hook: &str) -> String {
     format!("the hook `{hook}` at {point} could not do its job twice in a row")
+}
+
+/// The usual feedback of these runs: the reasons of those that blocked, then what all have to say.
+fn usual_text<'a>(runs: impl Iterator<Item = &'a Done> + Clone) -> Option<String> {
+    let blocking = runs.clone().filter(|done| done.judgement.verdict == Verdict::Block);
+    let reasons = blocking.filter_map(|done| done.judgement.reason.as_deref());
+    let texts = each_once(reasons.chain(runs.flat_map(Done::for_feedback)));
+    (!texts.is_empty()).then(|| format!("[Hook feedback]: {}", texts.join("\n\n")))
 }
 
 fn each_once<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {

@@ -101,5 +101,5 @@ pub(crate) fn due(plan: &Plan, book: &HookBook, point: Point) -> Vec<String> {
 
 fn same(one: &HookSpec, other: &HookSpec) -> bool {
     let settings = |spec: &HookSpec| (spec.timeout, spec.pipe_output, spec.on_failure);
-    one.action == other.action && settings(one) == settings(other)
+    one.action == other.action && settings(one) == settings(other) && one.retry == other.retry
 }

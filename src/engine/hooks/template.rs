@@ -97,6 +97,20 @@ pub fn expand(text: &str) -> Result<String, TemplateError> {
     shell::expand(text)
 }
 
+/// The text with every placeholder replaced by its value. A value is not looked through again, and a placeholder without
+/// one stays.
+pub fn fill(text: &str, value: impl Fn(&str) -> Option<String>) -> String {
+    let mut filled = String::new();
+    let mut from = 0;
+    for Placeholder { name, range } in placeholders(text) {
+        filled.push_str(&text[from..range.start]);
+        filled.push_str(&value(&name).unwrap_or_else(|| text[range.clone()].to_owned()));
+        from = range.end;
+    }
+    filled.push_str(&text[from..]);
+    filled
+}
+
 /// A placeholder that stands where its value could not be kept apart from code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateError {
@@ -188,6 +202,15 @@ mod tests {
         assert_eq!(
             expanded("case {{error}} in '{{error}}') b;; esac"),
             r#"case "${CREEL_ERROR-}" in ''"${CREEL_ERROR-}"'') b;; esac"#
+        );
+    }
+
+    #[test]
+    fn a_value_that_looks_like_a_placeholder_stays_as_it_is() {
+        let value = |name: &str| (name != "other").then(|| format!("<{name} {{{{reason}}}}>"));
+        assert_eq!(
+            fill("a {{hook}} {{ reason }} {{other}} {{", value),
+            "a <hook {{reason}}> <reason {{reason}}> {{other}} {{"
         );
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AgentSpec, HookAction, HookSpec, Plan};
+use super::{AgentSpec, HookAction, HookSpec, Plan, RetryOptions};
 use crate::engine::{hooks::point::Point, time::Span};
 
 /// How long a hook that creel brings along may take: a project's tests can take their time.
@@ -142,6 +142,7 @@ impl HookSpec {
             priority: 100,
             enabled: true,
             on_failure: None,
+            retry: RetryOptions::default(),
         }
     }
 

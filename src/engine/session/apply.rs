@@ -112,8 +112,11 @@ impl State {
             Event::AgentSwitched { from, to, .. } => self.agent_switched(from, to),
             Event::WaitSkipped { .. } => self.wait_skipped(),
             Event::Delivered { .. } => self.pending.reported(),
-            Event::RetryCounted { used, .. } => self.retry_counted(*used),
-            Event::RetryLimitReached { .. } => self.ask_once(Asked::Limit),
+            Event::RetryCounted { used, limit, .. } => self.retry_counted(*used, *limit),
+            Event::RetryLimitReached { limit, .. } => {
+                self.retry.applies = Some(*limit);
+                self.ask_once(Asked::Limit);
+            }
             Event::BackoffStarted { until, wait_ms } => {
                 self.retry.wait = Wait::Until(*until);
                 self.retry.last_wait = *wait_ms;
@@ -387,11 +390,14 @@ impl State {
         Some(prompt.clone())
     }
 
-    fn retry_counted(&mut self, used: u32) {
+    fn retry_counted(&mut self, used: u32, limit: u32) {
+        let feedback = if let Phase::Hooks(dispatch) = &self.phase { self.feedback(dispatch) } else { None };
         self.retry.used = used;
-        let Phase::Hooks(dispatch) = &self.phase else { return };
-        let Some(feedback) = self.feedback(dispatch) else { return };
+        self.retry.applies = Some(limit);
+        let Some(feedback) = feedback else { return };
+        self.count_retries(&feedback);
         self.retry.last_feedback = Some(feedback.text.clone());
+        self.retry.last_usual = Some(feedback.usual);
         self.retry.wait = Wait::Due { nth: used, at_least: Span::default() };
         self.phase = Phase::Due(Due::Feedback(feedback.text));
     }
@@ -545,7 +551,7 @@ impl State {
                 self.phase = Phase::Due(Due::Message);
             }
             Choice::Continue => {
-                self.retry.grant(self.began.plan.max_hook_retries);
+                self.grant_retries();
                 self.forget_limit();
             }
             // Without the hook the turn is judged again.

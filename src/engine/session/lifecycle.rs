@@ -1,6 +1,6 @@
 //! The way from point to point: what is due when the hooks of a point have run.
 
-use super::{GateAbout, Phase, State, gate::About, retry::Wait, warning};
+use super::{GateAbout, Phase, State, feedback::RetryLimit, gate::About, retry::Wait, warning};
 use crate::engine::{
     Step,
     comparable_text::same_text,
@@ -222,15 +222,15 @@ impl State {
 
     fn judge_stop(&self, dispatch: &Dispatch) -> Step {
         let Some(feedback) = self.feedback(dispatch) else { return self.complete_iteration(IterationOutcome::Done) };
-        let limit = self.retry.limit(self.plan().max_hook_retries);
+        let RetryLimit { limit, hook: limited } = self.limit_for(&feedback);
         let used = self.retry.used;
         if used < limit {
-            let no_progress = self.retry.last_feedback.as_deref().is_some_and(|last| same_text(last, &feedback.text));
+            let no_progress = self.retry.last_usual.as_deref().is_some_and(|last| same_text(last, &feedback.usual));
             let Feedback { hook, reason, .. } = feedback;
             return Step::record(Event::RetryCounted { used: used + 1, limit, hook, reason, no_progress });
         }
         if !dispatch.was_asked(Asked::Limit) {
-            let reached = Step::record(Event::RetryLimitReached { used, limit, hook: feedback.hook });
+            let reached = Step::record(Event::RetryLimitReached { used, limit, hook: limited });
             let completes = self.presence == Presence::Unattended && self.plan().on_limit == OnLimit::Complete;
             let text = format!("[Warning: Hook retry limit ({limit}) reached. Completing execution.]");
             return if completes { reached.and(warning(text)) } else { reached };
@@ -239,12 +239,8 @@ impl State {
             1 => "1 retry".into(),
             used => format!("{used} retries"),
         };
-        let reason = format!("the hook `{}` still blocks after {times}: {}", feedback.hook, feedback.reason);
-        self.open_gate(About::RetryLimit, reason, GateAbout::hook(&feedback.hook))
-    }
-
-    pub(crate) fn feedback(&self, dispatch: &Dispatch) -> Option<Feedback> {
-        self.protect_feedback(dispatch).or_else(|| dispatch.feedback(&|hook| self.is_off(hook)))
+        let reason = format!("the hook `{limited}` still blocks after {times}: {}", feedback.reason);
+        self.open_gate(About::RetryLimit, reason, GateAbout::hook(&limited))
     }
 
     /// Whether somebody switched a hook off: what it said counts no more.

@@ -4,6 +4,9 @@
 //! - `used` never passes the limit unless a person granted more.
 //! - A new message (an iteration's prompt, a person's message) starts at 0.
 
+use std::collections::BTreeMap;
+
+use super::feedback::HookRetries;
 use crate::engine::{
     policy::Backoff,
     time::{At, Span},
@@ -16,8 +19,14 @@ pub struct Retry {
     pub used: u32,
     /// Retries that a person granted on top of the limit.
     pub granted: u32,
-    /// The feedback sent last, to see whether the next one says anything new.
+    /// What each hook that blocked has caused of it.
+    pub by_hook: BTreeMap<String, HookRetries>,
+    /// The limit that applied to the last blocked stop.
+    pub applies: Option<u32>,
+    /// The feedback sent last.
     pub last_feedback: Option<String>,
+    /// The same in the usual form, to see whether the next one says anything new.
+    pub last_usual: Option<String>,
     /// Turns that failed in a row.
     pub errors: u32,
     /// Whether the next prompt has to wait.
@@ -61,7 +70,10 @@ impl Retry {
     pub(crate) fn reset(&mut self) {
         self.used = 0;
         self.granted = 0;
+        self.by_hook.clear();
+        self.applies = None;
         self.last_feedback = None;
+        self.last_usual = None;
     }
 
     /// As many again, and at least one, or the grant would mean nothing.

@@ -116,7 +116,7 @@ impl State {
              and do the task without them:\n- {}",
             named(&files, "\n- ")
         );
-        Some(Feedback { hook: PROTECT.to_owned(), reason, text })
+        Some(Feedback::usual(PROTECT, reason, text))
     }
 
     fn protect_is_off(&self) -> bool {

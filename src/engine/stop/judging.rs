@@ -30,7 +30,7 @@ use crate::engine::{
         verdict::{RunEnd, RunResult, Verdict},
     },
     ids::RunId,
-    policy::{HookAction, HookSpec, Judge, RuleSpec, StopHook},
+    policy::{HookAction, HookSpec, Judge, RetryOptions, RuleSpec, StopHook},
     session::{
         GateAbout, POLICY, Phase, State,
         gate::{About, Gate},
@@ -204,6 +204,7 @@ impl State {
             priority: 100,
             enabled: true,
             on_failure: None,
+            retry: RetryOptions::default(),
         };
         let (name, of, beside) = (hook.name.clone(), about.map(|about| about.id.clone()), about.is_some());
         let job = HookJob { run, point, hook: spec, output_limit: self.plan().output_limit, facts };

@@ -25,7 +25,7 @@ pub fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     let Some(state) = &model.session else { return };
     let width = usize::from(area.width);
     let used = state.retry.used;
-    let limit = state.retry.limit(state.plan().max_hook_retries);
+    let limit = state.retry_limit();
     // As tall as the pane allows: the count is to be seen from across the room.
     let tall = usize::from((area.height / 3).clamp(1, 3));
     let mut lines = gauge("retries", used, limit, (width, tall), theme);

@@ -16,7 +16,7 @@ use creel::{
             verdict::{BuiltinOutcome, BuiltinStatus, RunEnd, RunResult},
         },
         ids::RunId,
-        policy::{HookAction, HookSpec},
+        policy::{HookAction, HookSpec, RetryOptions},
         time::Span,
     },
     hooks::{
@@ -291,6 +291,7 @@ pub fn job(name: &str, submission: Submission) -> HookJob {
             priority: 100,
             enabled: true,
             on_failure: None,
+            retry: RetryOptions::default(),
         },
         output_limit: 16 * 1024,
         facts: Facts { session: "s".into(), submission: Some(Box::new(submission)), ..Facts::default() },

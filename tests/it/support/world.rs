@@ -21,8 +21,8 @@ use creel::engine::{
     input::{Command, Input},
     policy::{
         AgentSpec, AutomationHook, Budget, Context, GatePolicies, Gatekeeper, HookAction, HookSpec, Instructions,
-        Judge, LimitsPlan, MERGE, OnLimit, Plan, Preset, RuleCheck, RuleSpec, Settled, StopHook, StopPlan, SubmitPlan,
-        When,
+        Judge, LimitsPlan, MERGE, OnLimit, Plan, Preset, RetryOptions, RuleCheck, RuleSpec, Settled, StopHook,
+        StopPlan, SubmitPlan, When,
     },
     session::gate::{About, Choice},
     stop::rule::RuleResult,
@@ -203,6 +203,7 @@ fn command(name: &str) -> HookSpec {
         priority: 100,
         enabled: true,
         on_failure: None,
+        retry: RetryOptions::default(),
     }
 }
 

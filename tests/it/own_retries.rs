@@ -1,0 +1,201 @@
+//! Stop hooks with a retry limit and a feedback text of their own.
+
+use creel::engine::{
+    hooks::point::Point,
+    session::gate::{About, Choice},
+};
+use expect_test::expect;
+use serde_json::{Value, json};
+
+use crate::support::{project::Project, world::*};
+
+fn story(script: Script) -> String {
+    World::begin(script).run().story()
+}
+
+/// A stop hook with its own limit.
+fn limited(script: Script, name: &str, retries: u32, runs: impl Into<Vec<Ran>>) -> Script {
+    script.hook_with(Point::Stop, name, runs, |spec| spec.retry.retries = Some(retries))
+}
+
+#[test]
+fn a_hook_without_retries_goes_straight_to_the_gate() {
+    let script = limited(Script::new(), "license", 0, [blocks("not allowed"), passes()]);
+    expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+          stop license exit 2 -> Block
+          retry limit 0/0
+          gate 1 retry_limit
+          gate 1 continue by Tui
+          retry 1/1
+          prompt Feedback "[Hook feedback]: not allowed"
+          turn ended EndTurn
+          stop license exit 0 -> Pass
+        iteration 1 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]
+    .assert_eq(&story(script.attended(&[(About::RetryLimit, Choice::Continue)])));
+}
+
+#[test]
+fn the_first_limit_that_is_reached_decides_and_each_hook_counts_its_own_retries() {
+    let script = Script::new().hook(Point::Stop, "tests", [blocks("a"), blocks("b"), passes()]);
+    let script = limited(script, "lint", 1, [passes(), passes(), blocks("c"), blocks("d")]);
+    expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+          stop tests exit 2 -> Block
+          stop lint exit 0 -> Pass
+          retry 1/5
+          prompt Feedback "[Hook feedback]: a"
+          turn ended EndTurn
+          stop tests exit 2 -> Block
+          stop lint exit 0 -> Pass
+          retry 2/5
+          prompt Feedback "[Hook feedback]: b"
+          turn ended EndTurn
+          stop tests exit 0 -> Pass
+          stop lint exit 2 -> Block
+          retry 3/3
+          prompt Feedback "[Hook feedback]: c"
+          turn ended EndTurn
+          stop tests exit 0 -> Pass
+          stop lint exit 2 -> Block
+          retry limit 3/3
+          warning [Warning: Hook retry limit (3) reached. Completing execution.]
+          gate 1 retry_limit
+          gate 1 ignore by Policy
+        iteration 1 forced
+          decided Complete
+          LoopEnded
+        ended forced (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]
+    .assert_eq(&story(script.plan(|plan| plan.max_iterations = 1)));
+    let all = limited(Script::new(), "lint", 9, [blocks("x")]);
+    expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+          stop lint exit 2 -> Block
+          retry 1/1
+          prompt Feedback "[Hook feedback]: x"
+          turn ended EndTurn
+          stop lint exit 2 -> Block
+          retry limit 1/1
+          warning [Warning: Hook retry limit (1) reached. Completing execution.]
+          gate 1 retry_limit
+          gate 1 ignore by Policy
+        iteration 1 forced
+          decided Complete
+          LoopEnded
+        ended forced (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]
+    .assert_eq(&story(all.plan(|plan| (plan.max_hook_retries, plan.max_iterations) = (1, 1))));
+}
+
+#[test]
+fn the_user_grants_the_same_number_of_retries_again() {
+    let script = limited(Script::new(), "lint", 2, [blocks("a"), blocks("b"), blocks("c"), blocks("d"), passes()]);
+    expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+          stop lint exit 2 -> Block
+          retry 1/2
+          prompt Feedback "[Hook feedback]: a"
+          turn ended EndTurn
+          stop lint exit 2 -> Block
+          retry 2/2
+          prompt Feedback "[Hook feedback]: b"
+          turn ended EndTurn
+          stop lint exit 2 -> Block
+          retry limit 2/2
+          gate 1 retry_limit
+          gate 1 continue by Tui
+          retry 3/4
+          prompt Feedback "[Hook feedback]: c"
+          turn ended EndTurn
+          stop lint exit 2 -> Block
+          retry 4/4
+          prompt Feedback "[Hook feedback]: d"
+          turn ended EndTurn
+          stop lint exit 0 -> Pass
+        iteration 1 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]
+    .assert_eq(&story(script.attended(&[(About::RetryLimit, Choice::Continue)])));
+}
+
+#[test]
+fn a_template_replaces_the_usual_feedback_of_its_hook_alone() {
+    let template = "Fix {{hook}}, attempt {{attempt}} of {{limit}}: {{reason}}\n{{changed}}";
+    let runs = [blocks("say {{hook}}"), blocks("say {{hook}}"), blocks("other"), passes()];
+    let script = Script::new()
+        .hook_with(Point::Stop, "own", runs, |spec| spec.retry.feedback = Some(template.into()))
+        .hook(Point::Stop, "usual", [blocks("U"), passes()]);
+    expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+          stop own exit 2 -> Block
+          stop usual exit 2 -> Block
+          retry 1/5
+          prompt Feedback "[Hook feedback]: U\n\nFix own, attempt 1 of 5: say {{hook}}\n(first run)"
+          turn ended EndTurn
+          stop own exit 2 -> Block
+          stop usual exit 0 -> Pass
+          retry 2/5
+          prompt Feedback "Fix own, attempt 2 of 5: say {{hook}}\n(no change)"
+          turn ended EndTurn
+          stop own exit 2 -> Block
+          stop usual exit 0 -> Pass
+          retry 3/5
+          prompt Feedback "Fix own, attempt 3 of 5: other\n- say {{hook}}\n+ other"
+          turn ended EndTurn
+          stop own exit 0 -> Pass
+          stop usual exit 0 -> Pass
+        iteration 1 done
+          decided Complete
+          LoopEnded
+        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]
+    .assert_eq(&story(script));
+}
+
+#[test]
+fn a_session_follows_the_limit_and_the_template_of_its_config() {
+    let hook = r#"echo "run $CREEL_ATTEMPT {""{reason}}"; echo broken >&2; exit 2"#;
+    let template = "{{hook}} {{attempt}}/{{limit}}: {{reason}}\\n{{output}}\\n{{changed}}";
+    let config = format!(
+        "prompt: GOAL\nmax_iterations: 1\nagents: {{ demo: {{ script: scenario.yaml }} }}\nhooks:\n  stop:\n    \
+         - {{ command: '{hook}', name: tests, retries: 2, feedback: \"{template}\" }}\n"
+    );
+    let project = Project::with(&config).file("scenario.yaml", "turns: []\notherwise: { say: Working. }\n");
+    let ran = project.run();
+    assert_eq!(ran.code, 5, "{}{}", ran.out, ran.err);
+    let counted: Vec<Value> =
+        project.kind("retry_counted").iter().map(|record| json!([record["used"], record["limit"]])).collect();
+    assert_eq!(counted, [json!([1, 2]), json!([2, 2])]);
+    assert_eq!(project.kind("retry_limit_reached")[0]["limit"], 2);
+    let prompts = project.prompts();
+    expect![[r#"
+        tests 1/2: broken
+        run 0 {{reason}}
+        broken
+        (first run)"#]]
+    .assert_eq(&prompts[1].1);
+    expect![[r#"
+        tests 2/2: broken
+        run 1 {{reason}}
+        broken
+        - run 0 {{reason}}
+        + run 1 {{reason}}"#]]
+    .assert_eq(&prompts[2].1);
+}
