@@ -172,8 +172,10 @@ fn a_rate_limit_waits_as_long_as_it_says() {
     ]});
     let project = project("", &script);
     assert_eq!(project.run().code, 0);
-    let [wait] = &project.kind("backoff_started")[..] else { panic!("one wait") };
-    assert_eq!(wait["wait_ms"], 1_000);
+    let [limit] = &project.kind("limit_reached")[..] else { panic!("one limit") };
+    assert_eq!((&limit["action"], &limit["resets_at"]), (&json!("wait"), &limit["until"]));
+    assert!(project.kind("prompt_sent")[1]["at"].as_str() >= limit["until"].as_str());
+    assert_eq!(project.kind("iteration_started").len(), 1);
 }
 
 #[test]

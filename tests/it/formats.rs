@@ -158,7 +158,8 @@ async fn a_stream_that_says_that_it_failed_is_a_failed_turn_whatever_the_exit_co
             let mut agent = Spec::new(&format!("cat lines; echo chatter >&2; exit {exit}"), format).agent(dir.path());
             let failed = turn(&mut *agent, request("")).await.0.expect_err("a failure");
             assert_eq!(failed.retry_after, Some(Span::secs(20)), "{failed}");
-            assert!(failed.message.contains(what) && failed.message.contains("too many requests"), "{failed}");
+            assert_eq!(failed.limit.and_then(|limit| limit.resets_in), Some(Span::secs(20)), "{failed}");
+            assert!(failed.message.contains(what) && failed.message.contains("429: try again"), "{failed}");
             assert!(!failed.message.contains("chatter"), "{failed}");
         }
     }
