@@ -380,8 +380,12 @@ impl Tui {
     }
 
     fn take_back(&mut self) -> io::Result<()> {
-        self.screen.take_back()?;
         self.events = Some(EventStream::new());
+        self.take_screen_back()
+    }
+
+    fn take_screen_back(&mut self) -> io::Result<()> {
+        self.screen.take_back()?;
         // Nobody tells a program in the background that the terminal has another size.
         self.model.resized(self.screen.size()?);
         Ok(())
@@ -390,9 +394,11 @@ impl Tui {
     /// Gives the terminal back and stops, until a shell brings the screen back.
     fn suspend(&mut self) -> io::Result<()> {
         self.changed = true;
-        self.lend();
+        // The thread that waits for keys stops with the process. If creel ended it here, it might not hear of that before
+        // the process comes back, and then miss the first key.
+        self.screen.lend();
         let stopped = stop_job();
-        self.take_back()?;
+        self.take_screen_back()?;
         self.back_until = Some(Instant::now() + ECHO);
         if !stopped? {
             self.model.say(Role::Warning, "creel cannot be suspended here: no shell could resume it");

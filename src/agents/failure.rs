@@ -258,7 +258,7 @@ fn milliseconds(part: &Captures<'_>, unsaid: f64) -> f64 {
 }
 
 /// Whether one of these HTTP states is named. A line of a stack trace (`client.js:429:13`) is no state.
-fn has_status(text: &str, states: &[&str]) -> bool {
+pub(super) fn has_status(text: &str, states: &[&str]) -> bool {
     static STATUS: LazyLock<Regex> =
         LazyLock::new(|| words(r#"(?:^|[\s("'\[=]|":)(?P<state>[45]\d\d)(?:$|[\s)"'\],;:}.])"#));
     STATUS.captures_iter(text).any(|found| states.contains(&&found["state"]))

@@ -14,9 +14,9 @@ use jiff::{
     civil::{Date, DateTime, Time, Weekday},
     tz::TimeZone,
 };
-use regex::{Captures, Regex};
+use regex::{Captures, Regex, RegexBuilder};
 
-use super::failure::{Trouble, retry_after, words};
+use super::failure::{Trouble, has_status, retry_after, words};
 use crate::engine::{conversation::UsageLimit, policy::AgentFacts, time::Span};
 
 /// A reset that is further away than this is a mistake of the reader.
@@ -35,16 +35,15 @@ pub(super) fn of(said: &str, trouble: Trouble, known: &AgentFacts, now: &Zoned) 
         )
     });
     let resets_in = resets_in(said, now);
-    let own_words = known.limit_pattern.as_deref().and_then(|pattern| {
-        regex::RegexBuilder::new(pattern).multi_line(true).build().ok().map(|pattern| pattern.is_match(said))
-    });
+    let own = known.limit_pattern.as_deref().map(|pattern| RegexBuilder::new(pattern).multi_line(true).build());
+    let is_own_limit = own.is_some_and(|pattern| pattern.is_ok_and(|pattern| pattern.is_match(said)));
     let is_limit = match trouble {
-        Trouble::RateLimit => true,
+        Trouble::RateLimit => resets_in.is_some() || LIMIT.is_match(said) || has_status(said, &["429"]),
         Trouble::Quota => resets_in.is_some() || (LIMIT.is_match(said) && !MONEY.is_match(said)),
         Trouble::Login | Trouble::ContextFull => false,
         Trouble::Server | Trouble::Network | Trouble::Other => resets_in.is_some() && LIMIT.is_match(said),
     };
-    (is_limit || own_words == Some(true)).then_some(UsageLimit { resets_in })
+    (is_limit || is_own_limit).then_some(UsageLimit { resets_in })
 }
 
 /// How long it is until the reset that these words name.
@@ -236,6 +235,7 @@ mod tests {
             "prompt is too long: 210000 tokens, limit 200000",
             "connection reset",
             "529 Overloaded",
+            "thread 'main' panicked at src/throttle.rs:12:5: called `unwrap` on `None`",
             "",
         ] {
             assert_eq!(limit(said, &plain), None, "{said}");

@@ -125,6 +125,8 @@ fn with_fail_a_limit_is_an_error_like_any_other() {
     let ran = project.run();
     assert_eq!((ran.code, project.outcome().as_deref()), (1, Some("failed")), "{}{}", ran.out, ran.err);
     assert!(project.kind("limit_reached").is_empty());
+    let agents = [("a", json!([{ "fail": SOON }])), ("b", json!([{ "say": DONE }]))];
+    completes(&self::project("limits: { on_usage_limit: fail, fallback: [b] }", &agents));
 }
 
 #[test]

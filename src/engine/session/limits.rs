@@ -121,14 +121,14 @@ impl State {
         let reached = |action, until| {
             Event::LimitReached(Box::new(LimitReached { agent: agent.clone(), resets_at, until, action }))
         };
-        if plan.on_usage_limit == OnUsageLimit::Fail {
-            return None;
-        }
         let too_often = nth > MOST_IN_A_ROW;
         if let Some(to) = self.next_agent(now).filter(|_| !too_often) {
             let reason = format!("`{agent}` reached its usage limit");
             let switched = Event::AgentSwitched { from: agent.clone(), to: to.to_owned(), reason, by: None };
             return Some(vec![reached(LimitAction::Switch, until), switched]);
+        }
+        if plan.on_usage_limit == OnUsageLimit::Fail {
+            return None;
         }
         // All of them wait; the first whose limit resets takes the turn.
         let others = self.agents().filter(|name| *name != agent).filter_map(|name| self.limits.resets.get(name));
