@@ -167,3 +167,12 @@ fn an_agent_that_hides_tools_is_told_their_names() {
     assert!(told(true).ends_with("`session_status`, `session_complete`."), "{}", told(true));
     assert!(!told(false).contains("task_add"));
 }
+
+#[test]
+fn what_a_turn_changed_before_it_reached_a_limit_is_not_forgotten() {
+    let limit = "You've hit your usage limit. Try again in 1s.";
+    let turns = json!([{ "run": "echo half > half", "fail": limit }, { "say": "Nothing more." }]);
+    let project = scripted("hooks: { stop: [{ command: 'true' }] }", &turns);
+    ends(&project, 0, "complete", 2);
+    assert_eq!(project.kind("iteration_completed").len(), 2);
+}

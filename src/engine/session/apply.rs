@@ -103,6 +103,8 @@ impl State {
                 self.account.book(at, *spent);
                 self.forbidden_changes(forbidden);
                 self.asks.waiting.clear();
+                // A failed turn does not say what it changed.
+                self.iterations.signs.unknown_work = true;
                 match self.turn_that_ended().filter(|_| *usage_limit) {
                     Some(prompt) => self.limited_turn(prompt),
                     None => self.turn_failed(error, *retry_after_ms),

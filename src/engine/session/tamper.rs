@@ -51,6 +51,8 @@ pub enum ProtectBaseline {
 impl State {
     /// A turn begins.
     pub(super) fn unseen_changes(&mut self, prompt: &PromptSent) {
+        // What a turn did that was cut off is unknown: the iteration cannot settle.
+        self.iterations.signs.unknown_work |= self.unsettled.unseen;
         self.unsettled.unseen |= prompt.agent.is_none();
     }
 
