@@ -120,7 +120,7 @@ fn the_end_of_a_very_long_answer_is_followed_and_what_was_omitted_is_counted() {
     terminal.wait_for_text("THE END SO FAR");
     project.write("more", "");
     terminal.wait_for_text("THE NEW END");
-    terminal.press("pgup");
+    terminal.press("page-up");
     terminal.press("end");
     terminal.wait_for_text("THE NEW END");
     assert!(project.kind("turn_ended").is_empty(), "the turn goes on");
