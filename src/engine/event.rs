@@ -211,7 +211,7 @@ pub enum Event {
         from: String,
         to: String,
         reason: String,
-        /// Who wanted it; creel itself, if nobody.
+        /// The user who wanted it; creel itself, if unsaid.
         #[serde(flatten, default)]
         by: Option<Actor>,
     },

@@ -306,6 +306,9 @@ impl State {
         if let Some(choice) = self.asked_at(gate).and_then(|ask| self.standing_permission(ask)) {
             return self.answered(gate, choice, &POLICY, None);
         }
+        if let Some(choice) = self.limit_has_reset(gate, now) {
+            return self.answered(gate, choice, &POLICY, None);
+        }
         match gate.unanswered(self.plan(), self.presence, now) {
             Unanswered::Answer(choice, by) => self.answered(gate, choice, &by.into(), None),
             Unanswered::Wait => Step::default(),

@@ -120,6 +120,33 @@ fn when_all_agents_are_limited_the_first_reset_counts() {
 }
 
 #[test]
+fn each_agent_gets_one_handover_and_the_note_once() {
+    let agents = [
+        ("a", json!([{ "say": "one", "run": "echo 1 > x" }, { "fail": SOON }, { "say": DONE }])),
+        ("b", json!([{ "fail": SOON }, { "fail": SOON }])),
+    ];
+    let project = project("context: keep\nlimits: { fallback: [b] }", &agents);
+    let config = project.read("creel.yaml").replace("instructions: none", "instructions: Report the end.");
+    project.write("creel.yaml", &config);
+    completes(&project);
+    let prompts: Vec<String> = project.prompts().into_iter().map(|(_, text)| text).collect();
+    assert!(prompts.iter().all(|text| text.matches("[Handover").count() <= 1), "{prompts:#?}");
+    let taken_over: Vec<&String> = prompts.iter().filter(|text| text.contains("[Handover")).collect();
+    assert!(taken_over.len() >= 2 && taken_over.iter().all(|text| text.matches("Report the end.").count() == 1));
+}
+
+#[test]
+fn once_the_limit_has_reset_an_unattended_session_continues() {
+    let turns = json!([{ "fail": SOON }, { "say": DONE }]);
+    let project = project("limits: { on_usage_limit: ask }", &[("a", turns)]);
+    assert_eq!(project.run().code, 4);
+    let until_reset = project.kind("limit_reached")[0]["until"].clone();
+    until("the reset", || Some(creel::runtime::now().rfc3339().as_str()) >= until_reset.as_str());
+    let ran = project.creel(&["resume", "s"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+}
+
+#[test]
 fn with_fail_a_limit_is_an_error_like_any_other() {
     let project = project("limits: { on_usage_limit: fail }", &[("a", json!([{ "fail": SOON }]))]);
     let ran = project.run();

@@ -176,3 +176,20 @@ fn what_a_turn_changed_before_it_reached_a_limit_is_not_forgotten() {
     ends(&project, 0, "complete", 2);
     assert_eq!(project.kind("iteration_completed").len(), 2);
 }
+
+#[test]
+fn a_message_that_waits_for_the_agent_keeps_the_session_from_settling() {
+    let hook = "until [ -e checked ] || [ ! -e creel.yaml ]; do sleep 0.02; done; test ! -e broken || exit 2";
+    let turns = json!([{ "say": "one" }, { "say": "I break it.", "run": "touch broken" }, { "say": "Mended.", "run": "rm broken" }]);
+    let project = scripted(&format!("hooks: {}", json!({ "stop": [{ "command": hook }] })), &turns);
+    let mut session = project.start();
+    session.wait_for("hook_started");
+    assert_eq!(project.creel(&["message", "one more thing"]).code, 0);
+    project.write("checked", "");
+    assert_eq!(session.end().code, 0);
+    let kinds: Vec<String> =
+        project.records().iter().map(|record| record["kind"].as_str().unwrap_or_default().to_owned()).collect();
+    let last = |kind: &str| kinds.iter().rposition(|seen| seen == kind).expect("a record");
+    assert!(last("hook_finished") > last("turn_ended"), "the last turn is checked");
+    assert!(!project.root().join("broken").exists());
+}

@@ -4,23 +4,29 @@
 //!
 //! # Invariants
 //! - A turn that reached a limit is sent again as it was. It uses up no iteration, and it is no error.
-//! - An agent that reaches limits again and again waits longer each time, and then the user is asked: no session goes on
+//! - An agent that reaches limits again and again waits longer each time, and then creel asks the user: no session runs
 //!   for ever.
 //! - The agent that takes over is told what has been done.
 
 use std::collections::BTreeMap;
 
-use super::{GateAbout, Phase, State, budget::Tally, gate::About, gate::Choice, retry::Wait, turn::Due};
+use super::{
+    GateAbout, Phase, State,
+    budget::Tally,
+    gate::{About, Choice, Gate},
+    retry::Wait,
+    turn::Due,
+};
 use crate::engine::{
     Step,
     conversation::UsageLimit,
-    event::{Actor, Event, LimitAction, LimitReached, PromptSent},
+    event::{Actor, Event, LimitAction, LimitReached, Presence, PromptSent},
     policy::{Backoff, OnUsageLimit},
     session::retry::wait_for,
     time::{At, Span},
 };
 
-/// How long to wait where nobody says when the limit resets, unless the config says how to back off.
+/// How long to wait where the agent does not say when the limit resets, unless the config says how to back off.
 const BACKOFF: Backoff = Backoff { base: Span::secs(30), factor: 2.0, max: Span::secs(30 * 60), jitter: 0.1 };
 /// After so many limits without a turn in between, the user is asked.
 const MOST_IN_A_ROW: u32 = 40;
@@ -138,7 +144,8 @@ impl State {
     }
 
     /// The turn that reached a limit is due again.
-    pub(super) fn limited_turn(&mut self, prompt: Box<PromptSent>) {
+    pub(super) fn limited_turn(&mut self, mut prompt: Box<PromptSent>) {
+        prompt.text = without_handover(&prompt.text).to_owned();
         self.phase = Phase::Due(Due::Again(prompt));
     }
 
@@ -192,6 +199,13 @@ impl State {
         );
         let reason = format!("`{}` reached its usage limit, and {when}", hold.agent);
         Some(self.open_gate(About::UsageLimit, reason, GateAbout { choices: Some(choices), ..GateAbout::default() }))
+    }
+
+    /// The answer to the question about a limit that has reset since, with no user there.
+    pub(super) fn limit_has_reset(&self, gate: &Gate, now: At) -> Option<Choice> {
+        let unattended = self.presence == Presence::Unattended && gate.about == About::UsageLimit;
+        let is_over = self.limits.hold.as_ref().is_some_and(|hold| now >= hold.until);
+        (unattended && is_over).then_some(Choice::Wait)
     }
 
     /// The agent that takes over if the user says so: one that may work, or else just another one.
@@ -272,7 +286,7 @@ impl State {
     /// What the agent that takes over is told before its prompt.
     pub(super) fn handover(&self, prompt: &str) -> Option<String> {
         let from = self.limits.handed_over.as_ref()?;
-        let mut text = format!("[Handover: you continue the work of another agent, `{from}`.]");
+        let mut text = format!("{HANDOVER} `{from}`.]");
         if !prompt.contains(&self.began.prompt) {
             text += &format!("\nThe goal of the whole work:\n{}", self.began.prompt);
         }
@@ -282,10 +296,20 @@ impl State {
         if !self.limits.files.is_empty() {
             text += &format!("\nFiles changed so far: {}", self.limits.files.join(", "));
         }
-        text += "\nThe work may be half done: look at the files before you continue.";
+        text += HANDOVER_END;
         Some(text)
     }
 }
 
 const NO_FALLBACK: &str =
     "there is no other agent to switch to; name some in `limits: { fallback: [AGENT] }` or with `--agent A,B`";
+/// How a handover begins.
+const HANDOVER: &str = "[Handover: you continue the work of another agent,";
+/// How it ends.
+const HANDOVER_END: &str = "\nThe work may be half done: look at the files before you continue.";
+
+/// The prompt itself: the next agent gets a handover of its own.
+fn without_handover(text: &str) -> &str {
+    let after = text.starts_with(HANDOVER).then(|| text.split_once(HANDOVER_END)).flatten();
+    after.map_or(text, |(_, rest)| rest.trim_start_matches('\n'))
+}

@@ -35,7 +35,7 @@ pub struct UnsettledChanges {
     pub protected: Vec<String>,
     /// Whether no stop hook will judge the turn that changed the protected paths.
     unjudged: bool,
-    /// Whether a turn of the session's own agent began whose end nobody has seen: it runs, or it was cut off.
+    /// Whether a turn of the session's own agent began and creel has not seen its end: it runs, or it was cut off.
     unseen: bool,
 }
 

@@ -229,7 +229,13 @@ impl State {
         let conversation = if was_opened { Conversation::Same } else { cut.conversation };
         let takes_over = cut.agent.is_none() && !self.turns.is_begun;
         let conversation = if takes_over { Conversation::New } else { conversation };
-        PromptSent { turn: self.next_turn(), conversation, ..cut.clone() }
+        let mut prompt = PromptSent { turn: self.next_turn(), conversation, ..cut.clone() };
+        // An agent that takes over in the middle of a conversation has not had the note.
+        let note = self.completion_note(conversation).filter(|_| takes_over && cut.reason == PromptReason::Iteration);
+        if let Some(note) = note.filter(|note| !prompt.text.ends_with(note.as_str())) {
+            prompt.text = format!("{}\n\n{note}", prompt.text);
+        }
+        prompt
     }
 
     /// The conversation goes on, if there is one.

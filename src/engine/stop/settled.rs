@@ -5,7 +5,8 @@
 //!
 //! # Invariants
 //! - Without a check, nothing settles: silence is no proof.
-//! - Only a check that passed counts: not one that broke, that failed without blocking, or that somebody switched off.
+//! - Only a check that passed counts: not one that broke, that failed without blocking, or that was switched off.
+//! - While a message waits for the agent, nothing settles: its turn may change something.
 //! - A hook that the agent registered and that wants to continue is heard.
 
 use super::{Action, StopResult, chain, judging::Judging};
@@ -84,6 +85,12 @@ impl State {
         let changed = signs.changed_a_task || signs.unknown_work || !self.iterations.files.is_empty();
         let accepted = self.iterations.last == Some(IterationOutcome::Done);
         let promised = !self.promises_made(None, &self.turns.said, now).is_empty();
-        checked && accepted && judging.results.iter().all(|rule| rule.passed) && !changed && !promised
+        let asked_for_more = !self.steering.messages.is_empty();
+        checked
+            && accepted
+            && !asked_for_more
+            && judging.results.iter().all(|rule| rule.passed)
+            && !changed
+            && !promised
     }
 }
