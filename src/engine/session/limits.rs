@@ -145,7 +145,8 @@ impl State {
 
     /// The turn that reached a limit is due again.
     pub(super) fn limited_turn(&mut self, mut prompt: Box<PromptSent>) {
-        prompt.text = without_handover(&prompt.text).to_owned();
+        let text = without_handover(&prompt.text).to_owned();
+        prompt.text = text;
         self.phase = Phase::Due(Due::Again(prompt));
     }
 
