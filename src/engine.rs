@@ -126,7 +126,7 @@ fn on_hook_finished(state: &State, run: RunId, result: RunResult) -> Step {
     if let Some(step) = state.review_read(run, &result) {
         return step;
     }
-    let dispatches = state.dispatch().into_iter().chain(state.side.dispatch.as_ref());
+    let dispatches = state.dispatch().into_iter().chain(state.dispatches_beside());
     let awaited = |dispatch: &&Dispatch| dispatch.running.as_ref().is_some_and(|running| running.run == run);
     let Some((dispatch, running)) = dispatches.into_iter().find(awaited).and_then(|d| Some((d, d.running.as_ref()?)))
     else {

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::{
-    effect::{Facts, HookJob},
+    effect::{Facts, GateFacts, HookJob},
     hooks::{
         point::Point,
         template,
@@ -231,16 +231,30 @@ impl About<'_> {
             ("event", facts.event.clone()),
             ("graph", facts.graph.clone()),
         ];
-        for (key, value) in by_point {
-            if let Some(value) = value {
-                told[key] = value;
-            }
+        let by_point = by_point.into_iter().filter_map(|(key, value)| Some((key, value?)));
+        for (key, value) in by_point.chain(facts.gate.iter().flat_map(|gate| gate_fields(gate))) {
+            told[key] = value;
         }
         if let (Value::Object(told), Some(Value::Object(context))) = (&mut told, &facts.context) {
             told.extend(context.clone());
         }
         format!("{told}\n").into_bytes()
     }
+}
+
+/// What a hook of `on_gate` reads about the gate.
+fn gate_fields(gate: &GateFacts) -> [(&'static str, Value); 9] {
+    [
+        ("gate", json!(gate.gate)),
+        ("about", json!(gate.about)),
+        ("reason", json!(gate.reason)),
+        ("choices", json!(gate.choices)),
+        ("answer_command", json!(gate.answer_command)),
+        ("state", json!(gate.state.name())),
+        ("waits_for_user", json!(gate.waits_for_user)),
+        ("choice", json!(gate.answer.map(|(choice, _)| choice))),
+        ("by", json!(gate.answer.map(|(_, by)| by))),
+    ]
 }
 
 /// The variable that tells in which project a session is, so that it is found from any folder. A path that is not text
@@ -259,6 +273,21 @@ fn value(facts: &Facts, name: &str) -> Option<String> {
         "task_id" => facts.task.as_ref().map(|t| t.id.clone()),
         "task_content" => facts.task.as_ref().map(|t| t.content.clone()),
         "error" => facts.error.clone(),
+        _ => gate_value(facts.gate.as_deref()?, name),
+    }
+}
+
+fn gate_value(gate: &GateFacts, name: &str) -> Option<String> {
+    match name {
+        "gate" => Some(gate.gate.to_string()),
+        "about" => Some(gate.about.name().to_owned()),
+        "reason" => Some(gate.reason.clone()),
+        "choices" => Some(gate.choices.iter().map(|choice| choice.name()).collect::<Vec<_>>().join(", ")),
+        "answer_command" => Some(gate.answer_command.clone()),
+        "state" => Some(gate.state.name().to_owned()),
+        "waits_for_user" => Some(gate.waits_for_user.to_string()),
+        "choice" => gate.answer.map(|(choice, _)| choice.name().to_owned()),
+        "by" => gate.answer.map(|(_, by)| by.name().to_owned()),
         _ => None,
     }
 }

@@ -75,6 +75,7 @@ fn is_about_submitting(point: Point) -> bool {
         | Point::Automation
         | Point::StopDecision
         | Point::OnError
+        | Point::OnGate
         | Point::SessionEnd => false,
     }
 }
@@ -229,6 +230,9 @@ fn command(report: &mut Report, point: Point, node: &Node) -> Option<Placed> {
     let mut spec = spec(&fields, name, HookAction::Command(text), timeout);
     spec.pipe_output = fields.bool("pipe_output");
     spec.retry = retry_options(report, point, &fields);
+    if point == Point::OnGate {
+        check_gate_hook(report, &spec, &fields);
+    }
     Some(Placed { spec, at: name_at(&fields, written.at) })
 }
 
@@ -246,6 +250,20 @@ fn spec(fields: &Fields<'_>, name: String, action: HookAction, timeout: Span) ->
         enabled: fields.bool("enabled"),
         on_failure: fields.maybe_one_of("on_failure"),
         retry: RetryOptions::default(),
+    }
+}
+
+/// A hook of `on_gate` only tells people something: it can neither hold the session nor speak to the agent.
+fn check_gate_hook(report: &mut Report, spec: &HookSpec, fields: &Fields<'_>) {
+    if let (Some(OnFailure::Block | OnFailure::Escalate), Some(given)) = (spec.on_failure, fields.given("on_failure")) {
+        let hint = "a hook at `on_gate` never opens a gate itself; leave `on_failure` out".to_owned();
+        report.error_hint(given.at, "a failure at `on_gate` can only be ignored", hint);
+    }
+    if let Some(given) = fields.given("pipe_output").filter(|_| spec.pipe_output) {
+        report.warning(
+            given.at,
+            "`pipe_output` has no effect at `on_gate`: the agent does not get its output".to_owned(),
+        );
     }
 }
 

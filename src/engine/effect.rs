@@ -4,10 +4,14 @@ use serde_json::Value;
 
 use super::{
     conversation::{Conversation, PermissionAnswer},
+    event::By,
     hooks::point::Point,
-    ids::{AskId, RunId, TurnId},
+    ids::{AskId, GateId, RunId, TurnId},
     policy::{HookSpec, RuleSpec},
-    session::tamper::ProtectBaseline,
+    session::{
+        gate::{About, Choice},
+        tamper::ProtectBaseline,
+    },
     time::Span,
 };
 
@@ -100,6 +104,8 @@ pub struct Facts {
     pub task: Option<TaskFacts>,
     /// What went wrong, at `on_error`.
     pub error: Option<String>,
+    /// The gate, at `on_gate`.
+    pub gate: Option<Box<GateFacts>>,
     /// The end of what the agent said last, where there was a turn.
     pub agent_output: Option<String>,
     /// The files that were changed in the iteration, at the points that come after the agent's work.
@@ -143,6 +149,46 @@ pub struct Submission {
     pub reviewed: Option<String>,
     /// Whether the agent was asked to repair something since the pipeline began.
     pub repaired: bool,
+}
+
+/// What a hook hears about a gate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GateFacts {
+    /// Its number.
+    pub gate: GateId,
+    /// Its kind.
+    pub about: About,
+    /// Why the session asks.
+    pub reason: String,
+    /// The answers that it accepts.
+    pub choices: Vec<Choice>,
+    /// The command line that answers it, once you append a choice.
+    pub answer_command: String,
+    /// Whether it has just opened or closed.
+    pub state: GateState,
+    /// Whether only the user can answer it. Otherwise the config answers it at once.
+    pub waits_for_user: bool,
+    /// Which answer closed it, and from where it came. A gate also closes without an answer when the session is stopped.
+    pub answer: Option<(Choice, By)>,
+}
+
+/// What happened to a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GateState {
+    /// It opened.
+    Opened,
+    /// It closed.
+    Closed,
+}
+
+impl GateState {
+    /// The name that hooks read.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Opened => "opened",
+            Self::Closed => "closed",
+        }
+    }
 }
 
 /// What a hook is told of a task.

@@ -30,7 +30,7 @@ impl State {
         if let Some(refusal) = self.refuse_resume(max_iterations).or_else(|| self.refuse_checkpoint(checkpoint)) {
             return Step::refuse(refusal);
         }
-        let dispatches = self.dispatch().into_iter().chain(self.side.dispatch.as_ref());
+        let dispatches = self.dispatch().into_iter().chain(self.dispatches_beside());
         let runs = dispatches.filter_map(|dispatch| self.cut_run(dispatch));
         let runs: Vec<HookFinished> = runs.chain(self.cut_automation_run()).chain(self.cut_stop_hooks()).collect();
         let turn = self.turn_in_flight().map(|prompt| format!("turn {}", prompt.turn));

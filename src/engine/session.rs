@@ -13,6 +13,7 @@ pub mod budget;
 pub mod delivery;
 pub mod feedback;
 pub mod gate;
+pub mod gate_hooks;
 pub mod limits;
 pub mod note;
 pub mod pending;
@@ -48,6 +49,7 @@ use super::{
 use budget::Account;
 use delivery::Ending;
 use gate::{About, Gates, Unanswered};
+use gate_hooks::GateHooks;
 use limits::Limits;
 use pending::Pending;
 use permission::Asks;
@@ -92,6 +94,8 @@ pub struct State {
     pub account: Account,
     /// Hooks that run beside the agent.
     pub side: Side,
+    /// Hooks that tell the user about gates.
+    pub gate_hooks: GateHooks,
     /// What there is to do, and what happens by itself when that changes.
     pub tasks: Tasks,
     /// What is known about stop decisions.
@@ -186,6 +190,7 @@ impl State {
             unsettled: UnsettledChanges::default(),
             account: Account::default(),
             side: Side::default(),
+            gate_hooks: GateHooks::default(),
             tasks: Tasks::default(),
             stop: StopBook::default(),
             pipelines: Pipelines::default(),
@@ -246,6 +251,10 @@ impl State {
         }
         if let Some(event) = self.pending.due() {
             return Step::record(event);
+        }
+        let about_gates = self.proceed_gate_hooks();
+        if !about_gates.is_empty() {
+            return about_gates;
         }
         let beside = self.proceed_side();
         if !beside.is_empty() {
@@ -312,6 +321,8 @@ impl State {
         match gate.unanswered(self.plan(), self.presence, now) {
             Unanswered::Answer(choice, by) => self.answered(gate, choice, &by.into(), None),
             Unanswered::Wait => Step::default(),
+            // Leaving ends the hooks that tell the user about this gate.
+            Unanswered::NobodyThere if self.gate_hooks.is_busy() => Step::default(),
             Unanswered::NobodyThere => Step::default().then(Effect::Leave(Leave::NobodyThere)),
         }
     }

@@ -360,7 +360,7 @@ impl State {
     }
 
     fn end_pipeline(&self, course: &Course, outcome: PipelineOutcome) -> Step {
-        if self.is_busy_beside() && matches!(course.back, Back::Ended(_) | Back::Errand) {
+        if self.end_waits() && matches!(course.back, Back::Ended(_) | Back::Errand) {
             return Step::default();
         }
         let reason = match outcome {

@@ -41,7 +41,7 @@ pub(crate) struct Background {
 
 impl Background {
     #[track_caller]
-    fn start(project: Project) -> Self {
+    pub(crate) fn start(project: Project) -> Self {
         let Ran { code, out, err } = project.creel(&["run", "--detach", "--trust", "-s", "s"]);
         assert_eq!((code, out.as_str()), (0, "s\n"), "{err}");
         Self::of(project)

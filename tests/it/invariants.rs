@@ -78,6 +78,7 @@ fn a_point() -> impl Strategy<Value = Point> {
         Point::PostIteration,
         Point::OnTaskComplete,
         Point::OnError,
+        Point::OnGate,
         Point::SessionEnd,
     ])
 }
@@ -263,6 +264,7 @@ fn holds(world: &World) {
     nothing_held_is_sent_while_a_hook_runs_beside(world);
     every_request_of_the_agent_is_answered_once(world);
     no_prompt_is_sent_past_the_budget(world);
+    hooks_of_gates_open_no_gate(world);
 }
 
 /// Whatever its reason, and wherever creel was killed.
@@ -273,6 +275,15 @@ fn no_prompt_is_sent_past_the_budget(world: &World) {
             assert_eq!(so_far.used_up(), None, "record {n} is a prompt for {:?}", prompt.reason);
         }
         so_far.apply(At(0), event);
+    }
+}
+
+/// However often they break, and whatever their `on_failure` says.
+fn hooks_of_gates_open_no_gate(world: &World) {
+    for event in &world.events {
+        if let Event::GateOpened { reason, .. } = event {
+            assert!(!reason.contains("at on_gate"), "{reason}");
+        }
     }
 }
 
@@ -390,13 +401,17 @@ fn forced_is_shown_as_forced(world: &World) {
 }
 
 fn nothing_held_is_sent_while_a_hook_runs_beside(world: &World) {
-    let mut beside = Vec::new();
+    let (mut beside, mut about_gates) = (Vec::new(), Vec::new());
     for event in &world.events {
         match event {
+            Event::HookStarted { run, point: Point::OnGate, .. } => about_gates.push(*run),
             Event::HookStarted { run, beside: true, .. } => beside.push(*run),
-            Event::HookFinished(done) => beside.retain(|run| *run != done.run),
+            Event::HookFinished(done) => {
+                beside.retain(|run| *run != done.run);
+                about_gates.retain(|run| *run != done.run);
+            }
             Event::PromptSent(prompt) if !prompt.items.is_empty() => assert_eq!(beside, []),
-            Event::SessionEnded { .. } => assert_eq!(beside, []),
+            Event::SessionEnded { .. } => assert_eq!((&beside[..], &about_gates[..]), (&[][..], &[][..])),
             _ => {}
         }
     }

@@ -17,6 +17,7 @@ mod endings;
 mod endless;
 mod formats;
 mod frames;
+mod gate_hooks;
 mod git;
 mod invariants;
 mod keys;

@@ -27,6 +27,7 @@ pub static HOOKS: Shape = Shape {
         point("post_iteration", "After each completed iteration."),
         point("on_task_complete", "When a task was completed, beside the agent."),
         point("on_error", "After a turn that failed."),
+        point("on_gate", "When a gate opens and again when it closes, beside the session."),
         Field {
             default: Default::Absent,
             ..point("before_submit", "Before the work is submitted; unless given, `create_pr` when you submit.")

@@ -14,7 +14,7 @@ use super::{
     verdict::{self, Judgement, RunEnd, RunView, Verdict},
 };
 use crate::engine::{
-    effect::TaskFacts,
+    effect::{GateFacts, TaskFacts},
     event::HookFinished,
     ids::{ItemId, RunId},
     policy::HookSpec,
@@ -49,6 +49,8 @@ pub enum Cause {
     Error(String),
     /// A task was completed.
     Task(TaskFacts),
+    /// A gate opened or closed.
+    Gate(Box<GateFacts>),
     /// A person wanted it.
     ByHand,
 }

@@ -26,6 +26,8 @@ pub enum Point {
     StopDecision,
     /// After a turn that failed.
     OnError,
+    /// When a gate opens and again when it closes, beside the session.
+    OnGate,
     /// Before the work is submitted.
     BeforeSubmit,
     /// After the work was submitted.
@@ -105,13 +107,14 @@ pub struct Rules {
 
 impl Point {
     /// All points of `hooks:`, in the order of a session.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::SessionStart,
         Self::PreIteration,
         Self::Stop,
         Self::PostIteration,
         Self::OnTaskComplete,
         Self::OnError,
+        Self::OnGate,
         Self::BeforeSubmit,
         Self::AfterSubmit,
         Self::BeforeMerge,
@@ -134,7 +137,7 @@ impl Point {
             Self::StopDecision => (TheFirstThatEndsIt, StopTheRest, Broken::Escalate, PipedTo::NextPrompt),
             Self::OnError => (Nobody, RunTheRest, Broken::Warn, PipedTo::Recovery),
             Self::BeforeSubmit | Self::BeforeMerge => (AllMustPass, StopTheRest, Broken::Block, PipedTo::Remediation),
-            Self::SessionEnd => (Nobody, RunTheRest, Broken::Warn, PipedTo::Never),
+            Self::OnGate | Self::SessionEnd => (Nobody, RunTheRest, Broken::Warn, PipedTo::Never),
         };
         Rules { decides, after_failure, broken, piped_to }
     }
@@ -150,6 +153,7 @@ impl Point {
             Self::Automation => "automation",
             Self::StopDecision => "stop_decision",
             Self::OnError => "on_error",
+            Self::OnGate => "on_gate",
             Self::BeforeSubmit => "before_submit",
             Self::AfterSubmit => "after_submit",
             Self::BeforeMerge => "before_merge",

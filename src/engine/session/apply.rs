@@ -30,8 +30,13 @@ use crate::engine::{
 
 impl State {
     /// Takes in one event.
-    #[expect(clippy::too_many_lines, reason = "an arm for each kind of record: split, a new kind could be forgotten")]
     pub fn apply(&mut self, at: At, event: &Event) {
+        self.store(at, event);
+        self.note_gate_change(event);
+    }
+
+    #[expect(clippy::too_many_lines, reason = "an arm for each kind of record: split, a new kind could be forgotten")]
+    fn store(&mut self, at: At, event: &Event) {
         match event {
             Event::SessionStarted(began) => *self = Self::new(&self.name, (**began).clone(), at),
             Event::SessionResumed { presence, max_iterations, checkpoint, .. } => {
@@ -46,6 +51,7 @@ impl State {
             Event::HooksDue { point, hooks, task, by_hand, .. } => {
                 self.hooks_due(*point, hooks, task.is_some() || *by_hand);
             }
+            Event::HookRequested { point: Point::OnGate, hook, .. } => self.gate_hooks.run_by_hand(hook),
             Event::HookRequested { point, hook, .. } => {
                 self.side.queue.push_back(Errand::ByHand(HookRef::new(*point, hook)));
             }
@@ -202,7 +208,7 @@ impl State {
     fn dispatch_of(&mut self, run: RunId) -> Option<&mut Dispatch> {
         let main = if let Phase::Hooks(dispatch) = &mut self.phase { Some(dispatch) } else { None };
         let waits = |dispatch: &&mut Dispatch| dispatch.running.as_ref().is_some_and(|running| running.run == run);
-        main.into_iter().chain(self.side.dispatch.as_mut()).find(waits)
+        main.into_iter().chain(&mut self.side.dispatch).chain(&mut self.gate_hooks.dispatch).find(waits)
     }
 
     pub(super) fn gatekeeper_works(&self) -> bool {
@@ -419,6 +425,7 @@ impl State {
         }
         self.set_turn_aside();
         self.side.drop_by_hand();
+        self.gate_hooks.stop();
         self.drop_automation_commands();
         self.tasks.flows.cut();
         self.stop.loops.iter_mut().for_each(|known| known.judging = None);

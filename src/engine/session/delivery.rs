@@ -126,7 +126,7 @@ impl State {
     }
 
     pub(super) fn end(&self) -> Step {
-        let Some(ending) = self.ending.as_ref().filter(|_| !self.is_busy_beside()) else { return Step::default() };
+        let Some(ending) = self.ending.as_ref().filter(|_| !self.end_waits()) else { return Step::default() };
         let forced = self.iterations.last == Some(IterationOutcome::Forced);
         let (outcome, reason) = match ending {
             Ending { interrupted: true, .. } => (Outcome::Cancelled, STOPPED.to_owned()),

@@ -69,7 +69,7 @@ impl State {
             hook: hook.to_owned(),
             iteration: self.iterations.current,
             attempt,
-            beside: self.side.dispatch.as_ref() == Some(dispatch),
+            beside: self.dispatches_beside().any(|beside| beside == dispatch),
             of: None,
         })
         .then(Effect::RunHook(Box::new(job)))
@@ -77,21 +77,22 @@ impl State {
 
     fn facts(&self, dispatch: &Dispatch) -> Facts {
         let offered = |name| crate::engine::hooks::template::offered(dispatch.point).contains(&name);
-        let (task, error) = match &dispatch.cause {
-            Cause::Lifecycle | Cause::ByHand => (self.task_at(dispatch.point), None),
-            Cause::Error(error) => (None, Some(error.clone())),
-            Cause::Task(task) => (Some(task.clone()), None),
-        };
+        let mut facts = Facts::default();
+        match &dispatch.cause {
+            Cause::ByHand if dispatch.point == Point::OnGate => facts.gate = self.open_gate_facts().map(Box::new),
+            Cause::Lifecycle | Cause::ByHand => facts.task = self.task_at(dispatch.point),
+            Cause::Error(error) => facts.error = Some(error.clone()),
+            Cause::Task(task) => facts.task = Some(task.clone()),
+            Cause::Gate(gate) => facts.gate = Some(gate.clone()),
+        }
         Facts {
             session: self.name.clone(),
             iteration: offered("iteration").then_some(self.iterations.current),
             attempt: offered("attempt").then(|| self.repairs_at(dispatch.point).unwrap_or(self.retry.used)),
-            task,
-            error,
             agent_output: (!self.turns.said.is_empty()).then(|| self.turns.said.clone()),
             files_modified: self.files_offered(dispatch.point),
             submission: self.submission_at(dispatch.point),
-            ..Facts::default()
+            ..facts
         }
     }
 
@@ -126,8 +127,9 @@ impl State {
             Point::BeforeSubmit | Point::AfterSubmit | Point::BeforeMerge | Point::AfterMerge => {
                 self.conclude_pipeline(dispatch)
             }
-            // These are not part of the main line: task events run beside it, stop decisions are judged by themselves.
-            Point::OnTaskComplete | Point::Automation | Point::StopDecision => Step::default(),
+            // These are not part of the main line: task events and gates run beside it, stop decisions are judged by
+            // themselves.
+            Point::OnTaskComplete | Point::OnGate | Point::Automation | Point::StopDecision => Step::default(),
         }
     }
 

@@ -152,7 +152,7 @@ impl Side {
     pub fn tasks(&self) -> impl Iterator<Item = &str> {
         let begun = self.dispatch.as_ref().and_then(|dispatch| match &dispatch.cause {
             Cause::Task(task) => Some(&task.id),
-            Cause::Lifecycle | Cause::Error(_) | Cause::ByHand => None,
+            Cause::Lifecycle | Cause::Error(_) | Cause::Gate(_) | Cause::ByHand => None,
         });
         let queued = self.queue.iter().filter_map(|errand| match errand {
             Errand::Task { task, .. } | Errand::Again(task, _) => Some(&task.id),
@@ -201,7 +201,7 @@ impl State {
             Cause::Task(_) => self.task_hooks_wait(),
             // A submit or a merge begins again as a whole.
             Cause::Lifecycle | Cause::Error(_) => self.ending.is_none() && !self.pipelines.is_open(),
-            Cause::ByHand => false,
+            Cause::Gate(_) | Cause::ByHand => false,
         };
         *end == RunEnd::Cut && self.interrupted() && resumes
     }

@@ -159,7 +159,7 @@ impl State {
     /// The runs in flight.
     pub fn running(&self) -> impl Iterator<Item = RunId> {
         let run = |dispatch: &Dispatch| dispatch.running.as_ref().map(|running| running.run);
-        let beside = self.side.dispatch.as_ref().and_then(run);
+        let beside = self.dispatches_beside().filter_map(run);
         let by_itself = self.tasks.automation.running().map(|running| running.run);
         let steps = self.tasks.flows.running().map(|(_, run, _)| run);
         let judged = self.judgements().flat_map(|(_, judging)| judging.runs().map(|running| running.run));

@@ -41,7 +41,7 @@ impl State {
         let job = self.tasks.automation.current.as_ref().filter(|_| origin.cause.is_some() || by_hook);
         let flow = origin.step.as_ref().and_then(|step| self.tasks.flows.open.iter().find(|flow| flow.id == step.flow));
         let job = job.map(|job| job.raised.depth.saturating_add(1));
-        let side = self.side.next_depth().filter(|_| by_hook);
+        let side = self.side.next_depth().max(self.next_depth_at_gate()).filter(|_| by_hook);
         job.or(flow.map(|flow| flow.depth)).max(side).unwrap_or(0)
     }
 

@@ -31,6 +31,9 @@ impl State {
     }
 
     pub(super) fn hooks_due(&mut self, point: Point, hooks: &[String], beside: bool) {
+        if point == Point::OnGate {
+            return self.gate_hooks.begin(hooks.iter().cloned().collect());
+        }
         if beside {
             let known = hooks.iter().filter(|hook| self.runs_beside(point, hook)).cloned().collect();
             return self.side.begin(known);
@@ -52,7 +55,13 @@ impl State {
         if !beside {
             self.pipelines.step_started(point, &running.hook);
         }
-        let dispatch = if beside { self.side.dispatch.as_mut() } else { self.dispatch_at(point) };
+        let dispatch = if point == Point::OnGate {
+            self.gate_hooks.dispatch.as_mut()
+        } else if beside {
+            self.side.dispatch.as_mut()
+        } else {
+            self.dispatch_at(point)
+        };
         if let Some(dispatch) = dispatch {
             dispatch.started(running);
         }
@@ -63,13 +72,15 @@ impl State {
         if point == Point::Automation {
             return self.tasks.automation.drop_hooks(|name| name == hook);
         }
-        if let Some(dispatch) = self.side.dispatch.as_mut().filter(|dispatch| dispatch.point == point) {
+        let beside = self.side.dispatch.iter_mut().chain(&mut self.gate_hooks.dispatch);
+        for dispatch in beside.filter(|dispatch| dispatch.point == point) {
             dispatch.drop_from_queue(hook);
         }
         if let Some(dispatch) = self.dispatch_at(point) {
             dispatch.drop_from_queue(hook);
         }
         self.side.settle();
+        self.gate_hooks.settle();
     }
 
     pub(super) fn hook_finished(&mut self, finished: &HookFinished) {
@@ -102,6 +113,7 @@ impl State {
             self.side.look(self.hooks.is_broken_again(&HookRef::new(point, &finished.hook)));
         }
         self.side.settle();
+        self.gate_hooks.settle();
         if finished.again {
             return;
         }

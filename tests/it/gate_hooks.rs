@@ -1,0 +1,251 @@
+//! Hooks of `on_gate`: they tell you about a gate beside the session, when it opens and when it closes.
+
+use creel::engine::{
+    conversation::StopReason,
+    effect::Leave,
+    event::{Event, Outcome, StopHow},
+    hooks::point::Point,
+    input::{Command, Input},
+    policy::{Delivery, FinalDelivery, OnFailure, Permissions},
+    session::gate::{About, Choice},
+};
+use expect_test::expect;
+use serde_json::{Value, json};
+
+use crate::{
+    attach::Background,
+    support::{
+        project::{Project, until},
+        world::*,
+    },
+};
+
+const CREEL: &str = env!("CARGO_BIN_EXE_creel");
+
+/// A stop hook that blocks until a person ignores it, and a hook that tells people.
+fn limited() -> Script {
+    let script = Script::new().agent([DONE]).hook(Point::Stop, "tests", [blocks("red")]);
+    script.hook(Point::OnGate, "tell", [passes()]).plan(|plan| plan.max_hook_retries = 0)
+}
+
+/// What the jobs of the world were told: which gate, and whether it opened or closed.
+fn told(world: &World) -> Vec<(u64, &'static str)> {
+    let gates = world.jobs.iter().filter_map(|job| job.facts.gate.as_ref());
+    gates.map(|gate| (gate.gate.0, gate.state.name())).collect()
+}
+
+#[test]
+fn hooks_run_beside_the_session_when_a_gate_opens_and_when_it_closes() {
+    let mut world = World::begin(limited().attended(&[(About::RetryLimit, Choice::Ignore)]));
+    world.settle();
+    world.finish_turn();
+    world.finish_hook(0);
+    assert_eq!(told(&world), [(1, "opened")]);
+    // The hook still runs, and the gate accepts an answer.
+    world.answer_gate();
+    assert!(world.state.ending.is_some(), "the session continues: {}", world.story());
+    assert_eq!(world.state.outcome(), None, "the end waits for the hooks");
+    world.finish_hook(0);
+    assert_eq!(told(&world), [(1, "closed")]);
+    let closed = world.jobs[0].facts.gate.as_ref().and_then(|gate| gate.answer).map(|(choice, _)| choice);
+    assert_eq!(closed, Some(Choice::Ignore));
+    let world = world.run();
+    assert_eq!(world.state.outcome(), Some(Outcome::Forced));
+    expect![[r#"
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+          stop tests exit 2 -> Block
+          retry limit 0/0
+          gate 1 retry_limit
+          gate 1 ignore by Tui
+        iteration 1 forced
+          decided Complete
+          LoopEnded
+          on_gate tell exit 0 -> Pass
+          on_gate tell exit 0 -> Pass
+        ended forced (Agent signaled completion via <promise>COMPLETE</promise>)
+    "#]]
+    .assert_eq(&world.story());
+}
+
+#[test]
+fn a_gate_that_the_config_answers_is_announced_too_and_says_that_it_waits_for_no_user() {
+    let mut world = World::begin(limited());
+    world.settle();
+    world.finish_turn();
+    world.finish_hook(0);
+    let gate = world.jobs[0].facts.gate.clone().expect("a gate");
+    assert_eq!((gate.about, gate.waits_for_user), (About::RetryLimit, false));
+    let world = world.run();
+    let runs = world.events.iter().filter(|e| matches!(e, Event::HookFinished(done) if done.point == Point::OnGate));
+    assert_eq!((world.state.outcome(), runs.count()), (Some(Outcome::Forced), 2));
+}
+
+#[test]
+fn an_unattended_session_that_needs_the_user_leaves_only_after_it_has_told_so() {
+    let script = Script::new().piped(Point::SessionStart, "lint", [prints("red")]).agent([DONE]);
+    let script = script.hook(Point::OnGate, "tell", [passes()]);
+    let mut world = World::begin(script.plan(|plan| plan.gates.delivery = Delivery::Ask));
+    world.settle();
+    world.finish_hook(0);
+    assert_eq!((told(&world), world.left), (vec![(1, "opened")], None));
+    assert!(world.jobs[0].facts.gate.as_ref().is_some_and(|gate| gate.waits_for_user));
+    world.finish_hook(0);
+    assert_eq!(world.left, Some(Leave::NobodyThere));
+}
+
+#[test]
+fn however_hooks_of_a_gate_fail_they_open_none() {
+    for failure in [None, Some(OnFailure::Block), Some(OnFailure::Escalate)] {
+        let script = Script::new().agent([DONE]).hook(Point::Stop, "tests", [blocks("red")]);
+        let script = script.hook_with(Point::OnGate, "tell", [breaks()], |spec| spec.on_failure = failure);
+        let script = script.plan(|plan| plan.max_hook_retries = 0);
+        let world = World::begin(script.attended(&[(About::RetryLimit, Choice::Ignore)])).run();
+        let opened = world.events.iter().filter(|event| matches!(event, Event::GateOpened { .. })).count();
+        assert_eq!((world.state.outcome(), opened), (Some(Outcome::Forced), 1), "{}", world.story());
+        let warned = |event: &&Event| matches!(event, Event::Warning { text } if text.contains("`tell` at on_gate"));
+        assert_eq!(world.events.iter().filter(warned).count(), 2, "{}", world.story());
+    }
+}
+
+/// The hook completes a task at every gate, and what the task's own hook prints opens the next gate.
+#[test]
+fn a_chain_of_gates_ends() {
+    let script = Script::new()
+        .piped(Point::SessionStart, "lint", [prints("red")])
+        .piped(Point::OnTaskComplete, "note", [prints("more")])
+        .hook(Point::OnGate, "tell", [acts(&[Deed::CompletesTask])])
+        .agent([DONE])
+        .plan(|plan| {
+            plan.gates.delivery = Delivery::Ask;
+            plan.gates.final_delivery = Some(FinalDelivery::Auto);
+        });
+    let world = World::begin(script.attended(&[(About::Delivery, Choice::Approve)])).run();
+    let cut = |event: &&Event| matches!(event, Event::Warning { text } if text.contains("on_task_complete stops here"));
+    assert!(world.events.iter().any(|event| cut(&event)), "{}", world.story());
+    assert_eq!(world.state.outcome(), Some(Outcome::Complete), "{}", world.story());
+}
+
+#[test]
+fn a_hook_that_was_cut_by_a_kill_runs_again_for_the_same_gate() {
+    let mut world = World::begin(limited().attended(&[(About::RetryLimit, Choice::Ignore)]));
+    world.settle();
+    world.finish_turn();
+    world.finish_hook(0);
+    let mut world = World::from_events(world.script, &world.events);
+    world.input(Input::Resume { presence: world.script.presence, max_iterations: None, checkpoint: None });
+    assert_eq!(told(&world), [(1, "opened")]);
+    assert_eq!(world.run().state.outcome(), Some(Outcome::Forced));
+}
+
+#[test]
+fn stopping_the_session_at_once_ends_its_hooks_and_starts_none() {
+    let mut world = World::begin(limited().attended(&[]));
+    world.settle();
+    world.finish_turn();
+    world.finish_hook(0);
+    let run = world.jobs[0].run;
+    world.command(Command::Stop(StopHow::Now));
+    assert_eq!(world.cancelled, [run]);
+    world.finish_hook(0);
+    assert_eq!((world.state.outcome(), world.jobs.len()), (Some(Outcome::Cancelled), 0), "{}", world.story());
+}
+
+#[test]
+fn a_permission_request_that_a_rule_answers_is_not_announced() {
+    let script = Script::new().agent([Answer::Asks(&["a.rs"]), DONE]).hook(Point::OnGate, "tell", [passes()]);
+    let script = script.plan(|plan| plan.gates.permissions = Permissions::Allow);
+    let world = World::begin(script.attended(&[])).run();
+    assert!(!world.story().contains("on_gate"), "{}", world.story());
+    assert!(world.events.iter().any(|e| matches!(e, Event::TurnEnded { stop_reason: StopReason::EndTurn, .. })));
+}
+
+#[test]
+fn a_hook_that_you_run_by_hand_hears_about_the_open_gate() {
+    let mut world = World::begin(limited().attended(&[(About::RetryLimit, Choice::Ignore)]));
+    world.settle();
+    world.command(Command::RunHook(Some(Point::OnGate), "tell".into()));
+    assert_eq!((world.jobs.len(), told(&world)), (1, vec![]), "there is no gate yet");
+    world.finish_hook(0);
+    world.finish_turn();
+    world.finish_hook(0);
+    world.finish_hook(0);
+    world.command(Command::RunHook(Some(Point::OnGate), "tell".into()));
+    assert_eq!(told(&world), [(1, "opened")]);
+    assert_eq!(world.run().state.outcome(), Some(Outcome::Forced));
+}
+
+fn project(hook: &str, rest: &str) -> Project {
+    let config = json!({
+        "prompt": "GOAL", "agents": { "demo": { "script": "scenario.yaml" } }, "max_iterations": 1, "max_hook_retries": 0,
+        "hooks": { "stop": [{ "command": r#"printf '%s\n' "it's $(id) \"red\" ü" >&2; exit 2"#, "name": "tests" }],
+                   "on_gate": [{ "command": hook, "name": "tell" }] },
+    });
+    Project::with(&format!("{config}\n{rest}")).file("scenario.yaml", "turns: [{ say: Hello. }]\n")
+}
+
+fn lines(project: &Project, file: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(project.root().join(file)).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+}
+
+#[test]
+fn the_hook_reads_the_gates_facts_and_the_command_that_answers_it() {
+    let session = Background::start(project("cat >> told", ""));
+    until("the hook has run", || lines(&session.project, "told").len() == 1);
+    let opened = &lines(&session.project, "told")[0];
+    let reason = session.project.kind("gate_opened")[0]["reason"].clone();
+    assert!(reason.as_str().is_some_and(|reason| reason.contains("\"red\" ü")), "{reason}");
+    let fields = ["hook_event_name", "gate", "about", "reason", "choices", "state", "waits_for_user", "choice"];
+    let seen: Vec<Value> = fields.iter().map(|field| opened[*field].clone()).collect();
+    let choices = json!(["continue", "send", "ignore", "disable", "abort"]);
+    let expected = [json!("on_gate"), json!(1), json!("retry_limit"), reason, choices, json!("opened"), json!(true)];
+    assert_eq!(seen, [&expected[..], &[Value::Null]].concat());
+    let answer = opened["answer_command"].as_str().expect("a command line");
+    let words: Vec<&str> = answer.split(' ').skip(1).chain(["ignore"]).collect();
+    let answered = session.project.creel(&words);
+    assert_eq!(answered.code, 0, "{answer}: {}", answered.err);
+    session.ends("forced");
+    let closed = &lines(&session.project, "told")[1];
+    let seen = (&closed["state"], &closed["gate"], &closed["choice"], &closed["by"]);
+    assert_eq!(seen, (&json!("closed"), &json!(1), &json!("ignore"), &json!("cli")));
+}
+
+#[test]
+fn values_reach_the_command_as_data() {
+    let hook = "printf '%s|%s|%s|%s|%s\\n' {{state}} {{gate}} {{about}} \"{{choices}}\" '{{reason}}' >> told; \
+                [ \"$CREEL_REASON\" = {{reason}} ] && [ \"$CREEL_ANSWER_COMMAND\" = {{answer_command}} ] && echo same >> told";
+    let project = project(hook, "");
+    let ran = project.run();
+    assert_eq!(ran.code, 5, "{}{}", ran.out, ran.err);
+    let reason = project.kind("gate_opened")[0]["reason"].as_str().expect("a reason").to_owned();
+    let line = |state| format!("{state}|1|retry_limit|continue, send, ignore, disable, abort|{reason}\nsame\n");
+    let told = std::fs::read_to_string(project.root().join("told")).expect("the hook ran");
+    assert_eq!(told, line("opened") + &line("closed"));
+}
+
+#[test]
+fn a_hook_cannot_answer_the_gate_that_it_hears_about() {
+    let hook = format!("'{CREEL}' gate answer \"$CREEL_GATE\" ignore 2>> refused; true");
+    let session = Background::start(project(&hook, ""));
+    let refused = || std::fs::read_to_string(session.project.root().join("refused")).unwrap_or_default();
+    until("the hook tried", || !refused().is_empty());
+    assert!(refused().contains("hook may not answer gates"), "{}", refused());
+    assert_eq!(session.project.creel(&["gate", "answer", "1", "abort"]).code, 0);
+    session.ends("aborted");
+}
+
+#[test]
+fn a_hook_at_on_gate_cannot_block_and_pipes_nothing() {
+    let check = |option: &str| {
+        let hook = format!("hooks: {{ on_gate: [{{ command: 'true', {option} }}] }}");
+        Project::with(&format!("prompt: GOAL\nagents: {{ a: {{ command: cat }} }}\n{hook}\n")).creel(&["check"])
+    };
+    let ran = check("on_failure: escalate");
+    assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("a failure at `on_gate` can only be ignored"), "{}", ran.err);
+    let ran = check("pipe_output: true");
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("`pipe_output` has no effect at `on_gate`"), "{}", ran.err);
+}
