@@ -24,12 +24,12 @@ use async_nats::{
 };
 use creel::{
     config::{self, Nats},
-    control::nats::{Uplink, connection::destination, send_leftovers},
     engine::{
         event::{Presence, SessionStarted},
         policy::Plan,
     },
     journal::{Sessions, outbox::Outbox},
+    nats::{Uplink, connection::destination, send_leftovers},
     runtime::{Runtime, Scene},
 };
 use measure::{Figure, Finding, Result, Verdict, check, compare};

@@ -24,7 +24,7 @@ use crate::{
         session::budget::Tally,
         time::Span,
     },
-    hooks::{self, guard::PathGuard, process::Group},
+    process::{environment::project, path_guard::PathGuard, run::Group},
 };
 
 pub mod acp;
@@ -178,7 +178,7 @@ pub fn start(spec: &AgentSpec, place: AgentPlace, past: Past<'_>) -> Result<Box<
 /// What every process of an agent is told. A map, so that a name is there once.
 fn environment(place: &AgentPlace) -> BTreeMap<String, String> {
     let session = ("CREEL_SESSION".to_owned(), place.session.clone());
-    [session].into_iter().chain(hooks::project(&place.session_dir)).collect()
+    [session].into_iter().chain(project(&place.session_dir)).collect()
 }
 
 fn limit(timeout: Span) -> Option<Duration> {

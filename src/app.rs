@@ -31,16 +31,13 @@ use std::{
 use clap::{CommandFactory as _, Parser as _};
 
 use crate::{
+    cli::{Cli, Command, RunArgs, headless::put},
     config::{self, paths},
-    control::{
-        cli::{Cli, Command, RunArgs},
-        headless::put,
-        socket::message::Request,
-        text::plain,
-    },
     engine::submit::Pipeline,
     journal::Disorder,
     logging,
+    present::text::plain,
+    socket::message::Request,
 };
 use failure::Failure;
 use leash::Leash;

@@ -26,6 +26,7 @@ mod schema;
 mod settings;
 pub mod shape;
 mod stop;
+pub mod trust;
 mod validate;
 mod workflows;
 

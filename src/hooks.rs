@@ -15,43 +15,31 @@ use std::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::{
-    effect::{Facts, GateFacts, HookJob},
-    hooks::{
-        point::Point,
-        template,
-        verdict::{Reply, RunEnd, RunResult},
+use crate::{
+    engine::{
+        effect::{Facts, GateFacts, HookJob},
+        hooks::{
+            point::Point,
+            template,
+            verdict::{Reply, RunEnd, RunResult},
+        },
+        ids::RunId,
+        policy::HookAction,
+        time::Span,
     },
-    ids::RunId,
-    policy::HookAction,
-    time::Span,
+    process::{
+        self,
+        environment::{for_variable, project},
+        output::{Capture, Captured},
+        run::{Group, ProcessEnd, ProcessSpec, Stream, Watch},
+    },
 };
 
 pub mod builtin;
-pub mod children;
-pub mod companion;
-pub mod descent;
-pub mod guard;
-pub mod json;
-pub mod output;
-pub mod premises;
-pub mod process;
 pub mod reply;
 pub mod rules;
-pub mod sweep;
-pub mod table;
-pub mod terminal;
-pub mod worktree;
 
 use builtin::Errand;
-use output::{Capture, Captured};
-use process::{Group, ProcessEnd, ProcessSpec, Stream, Watch};
-
-/// What one variable may hold. The kernel allows 128 KiB a variable with its name; staying well below leaves room
-/// for the rest of the environment where the sum is limited too.
-pub const VARIABLE_MAX: usize = 96 * 1024;
-/// How far below its project a session's folder lies.
-const DEPTH: usize = 3;
 
 /// Where a session's hooks run.
 #[derive(Debug, Clone)]
@@ -87,7 +75,7 @@ pub async fn run_hook(job: &HookJob, place: &Place, watch: &mut dyn Watch, cance
     let Ran { end, captured, file } = run(spec, job.run, job.output_limit, place, (watch, cancel)).await;
     let answers = matches!(job.point, Point::Automation | Point::StopDecision);
     let reply = if answers || end != RunEnd::Exit(0) { None } else { reply::parse(&captured.answer) };
-    let limited = |text: String| output::limited(text, job.output_limit, file.as_deref());
+    let limited = |text: String| process::output::limited(text, job.output_limit, file.as_deref());
     let reply = reply.map(|reply| Reply {
         reason: reply.reason.map(limited),
         additional_context: reply.additional_context.map(limited),
@@ -124,7 +112,7 @@ async fn run(
     (watch, cancel): (&mut dyn Watch, &CancellationToken),
 ) -> Ran {
     let mut both = Both::new(run, limit, place, watch);
-    let end = match process::run(spec, &mut both, cancel).await {
+    let end = match process::run::run(spec, &mut both, cancel).await {
         ProcessEnd::Exit(code) => RunEnd::Exit(code),
         ProcessEnd::Signal(signal) => RunEnd::Signal(signal),
         ProcessEnd::TimedOut => RunEnd::TimedOut,
@@ -145,7 +133,7 @@ impl<'a> Both<'a> {
     fn new(run: RunId, limit: usize, place: &Place, watch: &'a mut dyn Watch) -> Self {
         let name = run.output_file();
         let file = (place.session_dir.join(&name), name);
-        Self { capture: Capture::new(limit, Some(file), output::FILE_CAP), watch }
+        Self { capture: Capture::new(limit, Some(file), process::output::FILE_CAP), watch }
     }
 
     /// What was printed, and the file with all of it, if there is one.
@@ -183,7 +171,7 @@ fn spec(job: &HookJob, place: &Place) -> Result<ProcessSpec, String> {
         env: about.environment(place),
         stdin: about.standard_input(place),
         timeout: (!job.hook.timeout.is_zero()).then(|| job.hook.timeout.into()),
-        grace: process::GRACE,
+        grace: process::run::GRACE,
         mark: format!("{}/run-{}", place.mark, job.run),
     })
 }
@@ -257,13 +245,6 @@ fn gate_fields(gate: &GateFacts) -> [(&'static str, Value); 9] {
     ]
 }
 
-/// The variable that tells in which project a session is, so that it is found from any folder. A path that is not text
-/// is not told.
-pub fn project(session_dir: &Path) -> Option<(String, String)> {
-    let root = session_dir.ancestors().nth(DEPTH)?.to_str()?;
-    Some(("CREEL_PROJECT".to_owned(), root.to_owned()))
-}
-
 /// The value of a name, where there is one.
 fn value(facts: &Facts, name: &str) -> Option<String> {
     match name {
@@ -290,16 +271,6 @@ fn gate_value(gate: &GateFacts, name: &str) -> Option<String> {
         "by" => gate.answer.map(|(_, by)| by.name().to_owned()),
         _ => None,
     }
-}
-
-/// As much of a text as a variable can hold: NUL bytes are left out, and a text that is too long ends with `…`.
-pub fn for_variable(text: &str) -> String {
-    let mut value = text.replace('\0', "");
-    if value.len() > VARIABLE_MAX {
-        value.truncate(value.floor_char_boundary(VARIABLE_MAX));
-        value.push('…');
-    }
-    value
 }
 
 fn shown(path: &Path) -> String {

@@ -13,6 +13,7 @@ pub mod handle;
 mod perform;
 pub mod shutdown;
 mod turn_watch;
+pub mod worktree;
 
 use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
 
@@ -28,8 +29,9 @@ use crate::{
         input::Input,
         tasks::{graph::Graph, inherit::inherit},
     },
-    hooks::{Place, guard::PathGuard},
+    hooks::Place,
     journal::{Folder, Journal, JournalDamage, JournalError, Record, RecordTail},
+    process::path_guard::PathGuard,
 };
 /// The machine's clock. The session itself uses another time: see [`clock`].
 pub use clock::wall_clock as now;

@@ -37,22 +37,21 @@ use rustix::process::Signal;
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    control::{
-        editor::Sheet,
-        helm::Helm,
-        nats::link::Link,
-        outputs::end,
-        signals::{Signals, StopSignal, stop_job},
-        text::plain,
-    },
     engine::{
         event::{By, StopHow},
         input::Command,
+    },
+    nats::link::Link,
+    present::text::plain,
+    process::{
+        editor::Sheet,
+        signals::{Signals, StopSignal, stop_job},
     },
     runtime::{
         Live,
         clock::{session_time, sleep_until},
     },
+    socket::{outputs::end, session_client::Helm},
 };
 use courier::Courier;
 use feed::{Feed, Spot};

@@ -13,18 +13,37 @@ use std::{
 use tokens::{MatchArm, Token, item, matches, paths, stands, tokens};
 
 /// Which modules a module may use. Everything points towards the engine.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("engine", &[]),
+    ("process", &[]),
     ("config", &["engine"]),
-    ("hooks", &["engine"]),
-    // An agent is a process, too: it runs in the same kind of group as a hook.
-    ("agents", &["engine", "hooks"]),
+    ("present", &["engine"]),
+    ("hooks", &["engine", "process"]),
+    ("agents", &["engine", "process"]),
     ("journal", &["engine"]),
-    ("runtime", &["engine", "hooks", "agents", "journal"]),
-    ("control", &["engine", "config", "journal", "hooks", "runtime"]),
-    ("tui", &["engine", "config", "journal", "control", "runtime"]),
+    ("runtime", &["engine", "process", "hooks", "agents", "journal"]),
+    // The ways into a running session and out of it use each other. They look at processes to recognise a session's own
+    // agent and hooks.
+    ("socket", &["engine", "process", "config", "journal", "runtime", "present", "nats"]),
+    ("nats", &["engine", "process", "config", "journal", "runtime", "present", "socket", "queue"]),
+    ("queue", &["engine", "config", "journal", "runtime", "present", "socket", "nats"]),
+    ("mcp", &["engine", "process", "config", "journal", "runtime", "present", "socket", "nats"]),
+    (
+        "cli",
+        &[
+            "engine", "process", "config", "present", "hooks", "agents", "journal", "runtime", "socket", "nats",
+            "queue", "mcp",
+        ],
+    ),
+    ("tui", &["engine", "process", "config", "journal", "runtime", "present", "socket", "nats"]),
     ("logging", &[]),
-    ("app", &["engine", "config", "hooks", "journal", "agents", "runtime", "control", "tui", "logging"]),
+    (
+        "app",
+        &[
+            "engine", "process", "config", "present", "hooks", "agents", "journal", "runtime", "socket", "nats",
+            "queue", "mcp", "cli", "tui", "logging",
+        ],
+    ),
     ("main", &["app"]),
     ("lib", &[]),
 ];

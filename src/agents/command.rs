@@ -1,7 +1,7 @@
 //! The agent that is one process a turn.
 //!
 //! Owns which command a turn runs and what its end means. Does not run processes itself (see
-//! [`crate::hooks::process`]), and does not know what agents print: see [`translate`].
+//! [`crate::process::run`]), and does not know what agents print: see [`translate`].
 //!
 //! # Invariants
 //! - A turn that says that it failed is a failed turn, whatever the exit code.
@@ -23,7 +23,7 @@ use crate::{
         policy::{AgentFacts, AgentSpec, OutputFormat},
         time::Span,
     },
-    hooks::process::{self, ProcessEnd, ProcessSpec, Stream, Watch as _},
+    process::run::{self, ProcessEnd, ProcessSpec, Stream, Watch as _},
 };
 
 mod answer;
@@ -162,7 +162,7 @@ impl CommandAgent {
             env: env.into_iter().collect(),
             stdin: choice.line.input(request, self.streams)?,
             timeout: limit(request.timeout),
-            grace: process::GRACE,
+            grace: run::GRACE,
             mark: format!("{}/turn-{}", self.place.mark, request.turn),
         })
     }
@@ -199,8 +199,8 @@ impl CommandAgent {
         let streams = self.streams;
         let run = async move {
             let end = match streams {
-                Streams::Pipes => process::run(spec, &mut answer, &stop).await,
-                Streams::Terminal => process::run_on_terminal(spec, &mut answer, &stop).await,
+                Streams::Pipes => run::run(spec, &mut answer, &stop).await,
+                Streams::Terminal => run::run_on_terminal(spec, &mut answer, &stop).await,
             };
             (end, answer.finish())
         };

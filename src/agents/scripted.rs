@@ -1,7 +1,7 @@
 //! The agent that follows a script: for demos, for tests, and for trying a config without a model.
 //!
 //! Owns the script's format and which turn answers which prompt. Does not run commands itself: see
-//! [`crate::hooks::process`].
+//! [`crate::process::run`].
 //!
 //! # Invariants
 //! - The same script and the same prompts give the same turns: a resumed session goes on where it was.
@@ -28,9 +28,9 @@ use crate::{
         },
         ids::TurnId,
     },
-    hooks::{
+    process::{
         output::Capture,
-        process::{self, Group, ProcessEnd, ProcessSpec, Stream, Watch},
+        run::{self, Group, ProcessEnd, ProcessSpec, Stream, Watch},
     },
 };
 
@@ -289,11 +289,11 @@ impl Play<'_> {
             env: environment(self.place).into_iter().collect(),
             stdin: Vec::new(),
             timeout: None,
-            grace: process::GRACE,
+            grace: run::GRACE,
             mark: format!("{}/turn-{}", self.place.mark, self.id),
         };
         let mut tool = Tool { capture: Capture::new(TOOL_OUTPUT, None, 0), updates: &mut *self.updates };
-        let end = process::run(spec, &mut tool, self.stop).await;
+        let end = run::run(spec, &mut tool, self.stop).await;
         let printed = tool.capture.finish();
         let (status, said) = match end {
             ProcessEnd::Exit(0) => (ToolStatus::Completed, String::new()),

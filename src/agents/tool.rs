@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::hooks::{output::Capture, process::Stream};
+use crate::process::{output::Capture, run::Stream};
 
 /// How much of a call's title, or of a note, is kept.
 pub(super) const NOTE_MAX: usize = 2 << 10;

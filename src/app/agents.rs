@@ -15,17 +15,17 @@ use serde_json::{Value, json};
 
 use super::{Result, print, project::Project, say};
 use crate::{
+    cli::AgentsArgs,
     config::{
         Settings,
         known_agents::{KnownAgent, Origin, Way, find_program, how_to_install},
         program_of,
     },
-    control::{
-        cli::AgentsArgs,
-        paint::{Paint, Role},
+    engine::policy::{AgentSpec, ToolAccess},
+    present::{
+        style::{Paint, Role},
         text::{first_line, plain},
     },
-    engine::policy::{AgentSpec, ToolAccess},
 };
 use version::{Question, VersionAnswer};
 

@@ -13,13 +13,11 @@ use super::{
     steer::choose,
 };
 use crate::{
+    cli::steer::{AttachArgs, SessionArgs},
     config::{Settings, Ui},
-    control::{
-        cli::steer::{AttachArgs, SessionArgs},
-        helm::{Following, Helm, LIVE_BACKLOG, Remote},
-        nats::{asking::Asking, link::Link, mirror::Audience},
-    },
     journal::{self, Folder},
+    nats::{asking::Asking, link::Link, mirror::Audience},
+    socket::session_client::{Following, Helm, LIVE_BACKLOG, Remote},
     tui::{self, model::Tie},
 };
 

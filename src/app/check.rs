@@ -6,13 +6,8 @@ use serde_json::json;
 
 use super::{Result, agents::INTERRUPTED, print, project::Project, readiness, stage};
 use crate::{
+    cli::CheckArgs,
     config::{Chosen, ConfigError, Origin, Settings, Wanted},
-    control::{
-        cli::CheckArgs,
-        paint::{Paint, Role},
-        socket::view,
-        text::plain,
-    },
     engine::{
         hooks::point::Point,
         policy::{
@@ -21,6 +16,11 @@ use crate::{
         },
         time::Span,
     },
+    present::{
+        style::{Paint, Role},
+        text::plain,
+    },
+    socket::view,
     tui::keymap::Keymap,
 };
 

@@ -2,8 +2,8 @@
 
 use super::{Failure, Result, print, project};
 use crate::{
+    cli::{ConfigVerb, ConfigVerbArgs},
     config::paths,
-    control::cli::{ConfigVerb, ConfigVerbArgs},
 };
 
 /// Every key with its default. A test keeps it complete.

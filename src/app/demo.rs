@@ -10,8 +10,8 @@ use super::{
     stage::{Afterwards, Surface},
 };
 use crate::{
+    cli::{DemoArgs, DetachArgs},
     config,
-    control::cli::{DemoArgs, DetachArgs},
     engine::tasks::graph::Graph,
     journal::Sessions,
     runtime::now,

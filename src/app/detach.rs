@@ -14,12 +14,12 @@ use std::{
 
 use super::{Failure, Result, print, project, say};
 use crate::{
-    control::socket::address::Address,
-    hooks::sweep,
     journal::{
         self, Folder,
         folder::{PRIVATE_DIR, PRIVATE_FILE},
     },
+    process::sweep,
+    socket::address::Address,
 };
 
 /// How often to look whether the session has begun.

@@ -4,9 +4,9 @@ use std::fmt;
 
 use crate::{
     config::{ConfigError, ConfigErrors},
-    control::socket::client::AskError,
     journal::{JournalError, record::RecordError},
     runtime::RuntimeError,
+    socket::client::AskError,
 };
 
 /// Wrong usage or config.

@@ -15,8 +15,8 @@ use std::{
 
 use super::{Failure, Result, project, say};
 use crate::{
+    cli::{InitArgs, Template},
     config::{self, known_agents::KnownAgents, paths},
-    control::cli::{InitArgs, Template},
     engine::policy::OnLimit,
 };
 use text::ConfigText;

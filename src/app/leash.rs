@@ -32,7 +32,7 @@ use rustix::{
 };
 
 use super::{detach, say, stage::is_on_screen};
-use crate::control::cli::{Cli, Command, DetachArgs, OutputArgs};
+use crate::cli::{Cli, Command, DetachArgs, OutputArgs};
 pub(super) use held::Leash;
 pub(super) use holder::hold;
 

@@ -1,7 +1,7 @@
 //! What sessions left running when their creel was killed.
 //!
 //! Owns which sessions are looked at before another one begins. Does not find processes: see
-//! [`crate::hooks::sweep`].
+//! [`crate::process::sweep`].
 //!
 //! # Invariants
 //! - The processes of a session that runs are left alone: a session is swept only while its lock is held here.
@@ -12,7 +12,7 @@ use std::fs;
 
 use super::{project, trust};
 use crate::{
-    control::trust::plan_document,
+    config::trust::plan_document,
     engine::State,
     journal::{self, Folder, Journal, Opened, Sessions},
     runtime::shutdown::Children,

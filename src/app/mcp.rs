@@ -12,11 +12,9 @@ use std::{
 
 use super::{Failure, Result, say, steer::choose};
 use crate::{
-    control::{
-        cli::steer::SessionArgs,
-        mcp::{self, Ended},
-    },
+    cli::steer::SessionArgs,
     journal::Folder,
+    mcp::{self, Ended},
 };
 use own::{Opening, Own};
 

@@ -13,14 +13,12 @@ use super::{
     turn::Turn,
 };
 use crate::{
+    cli::{DetachArgs, PipelineArgs, steer::SessionArgs},
     config::{Settings, Wanted},
-    control::{
-        cli::{DetachArgs, PipelineArgs, steer::SessionArgs},
-        socket::message::Request,
-    },
     engine::{input::Input, submit::Pipeline, tasks::graph::Graph},
     journal::{self, Folder, Journal, Sessions},
     runtime::Runtime,
+    socket::message::Request,
 };
 
 /// Submits or merges: the session that is named or that runs, or else what the folder holds.

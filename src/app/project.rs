@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::{Failure, Result, say};
 use crate::{
-    config::{self, Settings, paths},
-    control::{cli::ConfigArgs, trust::TrustStore},
+    cli::ConfigArgs,
+    config::{self, Settings, paths, trust::TrustStore},
     journal::Sessions,
 };
 

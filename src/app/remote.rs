@@ -5,19 +5,17 @@ use tokio::sync::mpsc;
 
 use super::{Failure, Result, project::Project, run, say, stage};
 use crate::{
+    cli::{ConfigArgs, NatsArgs, steer::SessionArgs},
     config::Nats,
-    control::{
-        cli::{ConfigArgs, NatsArgs, steer::SessionArgs},
-        nats::{
-            asking::Asking,
-            connection::{Again, Told as Event, Trouble, connect},
-            mirror::Mirror,
-            roster::{self, Sign},
-        },
-        socket::message::{Asker, Request, Told},
-        text::plain,
+    nats::{
+        asking::Asking,
+        connection::{Again, Told as Event, Trouble, connect},
+        mirror::Mirror,
+        roster::{self, Sign},
     },
+    present::text::plain,
     runtime::now,
+    socket::message::{Asker, Request, Told},
 };
 
 /// A NATS server that was reached.

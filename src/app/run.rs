@@ -14,11 +14,8 @@ use super::{
     turn::Turn,
 };
 use crate::{
-    config::{Nats, Settings, Wanted},
-    control::{
-        cli::{ResumeArgs, RunArgs},
-        trust::plan_document,
-    },
+    cli::{ResumeArgs, RunArgs},
+    config::{Nats, Settings, Wanted, trust::plan_document},
     engine::{
         event::{Presence, SessionStarted},
         input::Input,

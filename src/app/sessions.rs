@@ -6,18 +6,20 @@ use serde_json::json;
 
 use super::{Failure, Result, print, project, remote::Server, stage, steer::choose};
 use crate::{
-    config::Settings,
-    control::{
-        cli::{ConfigArgs, ListArgs, ReplayArgs, ShowArgs},
+    cli::{
+        ConfigArgs, ListArgs, ReplayArgs, ShowArgs,
         narrate::{HookOutput, Narrator},
-        nats::{mirror::Mirror, roster::Sign},
-        paint::{Paint, Role},
-        socket::view::Status,
-        text::plain,
     },
+    config::Settings,
     engine::{State, event::Event, time::At},
     journal::{self, Folder, JournalError, record::rfc3339},
+    nats::{mirror::Mirror, roster::Sign},
+    present::{
+        style::{Paint, Role},
+        text::plain,
+    },
     runtime::now,
+    socket::view::Status,
     tui::{self, model::Tie},
 };
 

@@ -9,18 +9,12 @@ use tokio::sync::{mpsc, watch};
 
 use super::{Failure, Result, detach, leash::Leash, leftovers::Leftovers, project, say};
 use crate::{
-    config::{Nats, Ui, paths},
-    control::{
-        cli::{ConfigArgs, DetachArgs, OutputArgs},
+    cli::{
+        ConfigArgs, DetachArgs, OutputArgs,
         headless::{self, Format, Printer, WayOut},
-        helm::Helm,
         narrate::{HookOutput, Narrator},
-        nats::{Uplink, link::Link},
-        paint::Paint,
-        signals::survive_file_limits,
-        socket::{Socket, address::Places},
-        text::plain,
     },
+    config::{Nats, Ui, paths},
     engine::{
         effect::Leave,
         event::{By, Outcome, Presence, StopHow},
@@ -28,9 +22,13 @@ use crate::{
         session::gate::About,
         submit::{Pipeline, PipelineOutcome},
     },
-    hooks::{builtin, children},
+    hooks::builtin,
     journal::{self, Folder},
+    nats::{Uplink, link::Link},
+    present::{style::Paint, text::plain},
+    process::{children, signals::survive_file_limits},
     runtime::{Left, Runtime, RuntimeError, Scene},
+    socket::{Socket, address::Places, session_client::Helm},
     tui::{self, Parting, model::Tie},
 };
 

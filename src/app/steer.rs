@@ -15,19 +15,19 @@ use std::io::Read as _;
 
 use super::{Failure, Result, print, remote::Server};
 use crate::{
-    control::{
-        cli::steer::{MessageArgs, SessionArgs, StatusArgs, StopArgs},
-        limit_words,
-        socket::{
-            client::Client,
-            message::{Asker, Request, Told},
-            view::Status,
-        },
-        text::{first_line, plain},
-    },
+    cli::steer::{MessageArgs, SessionArgs, StatusArgs, StopArgs},
     engine::event::StopHow,
     journal::Folder,
+    present::{
+        text::{first_line, plain},
+        usage_limits,
+    },
     runtime::clock,
+    socket::{
+        client::Client,
+        message::{Asker, Request, Told},
+        view::Status,
+    },
 };
 
 /// How much of a reason fits into a line.
@@ -100,7 +100,7 @@ fn lines(status: &Status) -> String {
         plain(&status.agent),
     );
     if let Some(limit) = &status.usage_limit {
-        text += &format!("resumes    {}\n", limit_words::resumes(limit.until, clock::wall_clock()));
+        text += &format!("resumes    {}\n", usage_limits::resumes(limit.until, clock::wall_clock()));
     }
     if status.retries > 0 {
         text += &format!("retries    {} of at most {}\n", status.retries, status.max_retries);

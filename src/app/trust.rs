@@ -13,14 +13,14 @@ use super::{
 };
 use crate::{
     agents,
-    config::{Document, Nats, Wanted},
-    control::{
-        cli::ConfigArgs,
-        text::plain,
+    cli::ConfigArgs,
+    config::{
+        Document, Nats, Wanted,
         trust::{commands, plan_document},
     },
     engine::policy::{AgentSpec, Permissions, Plan},
-    hooks::sweep,
+    present::text::plain,
+    process::sweep,
 };
 
 /// Whether the command line says so already.

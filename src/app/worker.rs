@@ -17,14 +17,12 @@ use super::{
     trust::{self, Asked},
 };
 use crate::{
-    control::{
-        caller::host,
-        cli::worker::WorkerArgs,
-        nats::connection::{Again, connect},
-    },
+    cli::worker::WorkerArgs,
     engine::queue::duty::Duty,
-    hooks::children,
+    nats::connection::{Again, connect},
+    process::children,
     runtime::now,
+    socket::caller::host,
 };
 use callings::Callings;
 use shift::{Me, Shift};

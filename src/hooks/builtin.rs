@@ -12,12 +12,15 @@ use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Both, Place, process::Watch};
-use crate::engine::{
-    effect::{HookJob, Submission},
-    hooks::verdict::{BuiltinOutcome, BuiltinStatus, RunEnd, RunResult},
-    policy::{BuiltinOptions, HookAction},
-    time::Span,
+use super::{Both, Place};
+use crate::{
+    engine::{
+        effect::{HookJob, Submission},
+        hooks::verdict::{BuiltinOutcome, BuiltinStatus, RunEnd, RunResult},
+        policy::{BuiltinOptions, HookAction},
+        time::Span,
+    },
+    process::run::Watch,
 };
 
 mod base;

@@ -9,26 +9,14 @@
 
 use serde_json::{Map, Value};
 
-use super::{
-    json::mended,
-    output::{ANSWER, Answer},
+use crate::{
+    engine::hooks::verdict::{Decision, Reply},
+    process::{
+        json_repair::mended,
+        output::{ANSWER, Answer},
+        reply_scan::REPLY_KEYS,
+    },
 };
-use crate::engine::hooks::verdict::{Decision, Reply};
-
-pub mod scan;
-
-/// The keys that make an object a reply.
-const KNOWN: &[&str] = &[
-    "decision",
-    "reason",
-    "additionalContext",
-    "additional_context",
-    "hookSpecificOutput",
-    "suppressOutput",
-    "suppress_output",
-    "continue",
-    "stopReason",
-];
 
 /// How much of a wrong value a message repeats.
 const SHOWN: usize = 60;
@@ -50,7 +38,7 @@ pub fn parse(stdout: &Answer) -> Option<Reply> {
     let Ok(Value::Object(answer)) = value else {
         return has_a_decision(text).then(|| Reply::unreadable("its JSON reply is not valid: print one JSON object"));
     };
-    if !KNOWN.iter().any(|key| answer.contains_key(*key)) {
+    if !REPLY_KEYS.iter().any(|key| answer.contains_key(*key)) {
         return None;
     }
     Some(read(&answer).unwrap_or_else(Reply::unreadable))

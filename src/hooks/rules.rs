@@ -15,17 +15,19 @@ use std::{path::Path, time::Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    About, Place, Ran,
-    premises::{Barred, Premises},
-    process::{self, ProcessSpec, Watch},
-};
-use crate::engine::{
-    effect::RuleJob,
-    hooks::{template, verdict::RunEnd},
-    policy::RuleCheck,
-    stop::rule::{OFFERED, RuleResult},
-    time::Span,
+use super::{About, Place, Ran};
+use crate::{
+    engine::{
+        effect::RuleJob,
+        hooks::{template, verdict::RunEnd},
+        policy::RuleCheck,
+        stop::rule::{OFFERED, RuleResult},
+        time::Span,
+    },
+    process::{
+        project_dir::{Barred, Premises},
+        run::{self, ProcessSpec, Watch},
+    },
 };
 
 /// How much of a command's output goes with the message: the agent can read the file for the rest.
@@ -145,7 +147,7 @@ fn spec(job: &RuleJob, place: &Place) -> Result<ProcessSpec, String> {
         env,
         stdin: about.standard_input(place),
         timeout: (!job.rule.timeout.is_zero()).then(|| job.rule.timeout.into()),
-        grace: process::GRACE,
+        grace: run::GRACE,
         mark: format!("{}/run-{}", place.mark, job.run),
     })
 }

@@ -1,7 +1,7 @@
 //! What of a journal is still to be sent elsewhere.
 //!
 //! The journal itself is what waits: nothing is copied. Owned here is how far the other side has it, in a file beside
-//! the journal, and reading on from there. Does not send: see [`crate::control::nats`].
+//! the journal, and reading on from there. Does not send: see [`crate::nats`].
 //!
 //! # Invariants
 //! - One sender: whoever holds the lock of the file.

@@ -11,8 +11,8 @@ use crate::{
         input::{Command, Input},
         stop::loops::{Asked, LoopCommand},
     },
-    hooks::process::Stream,
     journal::Record,
+    process::run::Stream,
 };
 
 /// How many things an agent can have done before it has to wait for the journal.

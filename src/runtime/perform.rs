@@ -39,11 +39,9 @@ use crate::{
         session::tamper::ProtectBaseline,
         stop::rule::RuleResult,
     },
-    hooks::{
-        self, Place,
-        process::{Group, Stream, Watch},
-        worktree::{self, FileMemory, Survey},
-    },
+    hooks::{self, Place},
+    process::run::{Group, Stream, Watch},
+    runtime::worktree::{self, FileMemory, Survey},
 };
 
 /// How many pieces of output are kept for a screen elsewhere that is behind.

@@ -10,9 +10,9 @@ use std::{
 
 use crate::{
     engine::State,
-    hooks::{
+    process::{
         children,
-        process::Group,
+        run::Group,
         sweep::{ProcessSweep, SweepReach},
     },
 };

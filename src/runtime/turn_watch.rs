@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     engine::{conversation::ForbiddenChanges, session::tamper::ProtectBaseline},
-    hooks::guard::{LookCache, PathGuard, Prints, ProtectedLook},
     journal::open,
+    process::path_guard::{LookCache, PathGuard, Prints, ProtectedLook},
 };
 
 /// What creel says when it cannot watch the protected paths.

@@ -14,11 +14,11 @@ use tokio::{
 
 use super::{model::Sent, update::Msg};
 use crate::{
-    control::{
-        helm::{Helm, Unheeded},
-        socket::message::Request,
-    },
     engine::input::Command,
+    socket::{
+        message::Request,
+        session_client::{Helm, Unheeded},
+    },
 };
 
 /// Who leaves, waits so long for what was asked for last.

@@ -6,7 +6,7 @@ use super::{
     text::wrap,
     theme::{Role, Theme},
 };
-use crate::control::text::plain;
+use crate::present::text::plain;
 
 /// The lines of a unified diff, wrapped: what comes, what goes, and faint what only says where.
 pub fn lines(diff: &str, theme: &Theme, width: usize) -> Vec<Line<'static>> {

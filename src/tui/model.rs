@@ -19,7 +19,6 @@ use super::{
     view,
 };
 use crate::{
-    control::{hook_stats::Tallies, nats::link::Link},
     engine::{
         State,
         event::Event,
@@ -29,6 +28,8 @@ use crate::{
         time::At,
     },
     journal::Record,
+    nats::link::Link,
+    present::hook_stats::Tallies,
 };
 
 /// A pane.

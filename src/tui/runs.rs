@@ -3,10 +3,6 @@
 use std::collections::VecDeque;
 
 use crate::{
-    control::{
-        outputs::SHOWN,
-        text::{first_line, plain},
-    },
     engine::{
         State,
         event::{Event, HookFinished},
@@ -20,6 +16,8 @@ use crate::{
         time::{At, Span},
     },
     journal::Record,
+    present::text::{first_line, plain},
+    socket::outputs::SHOWN,
 };
 
 /// How many ended runs are listed.

@@ -26,16 +26,16 @@ use super::{
     theme::{Role, Theme},
 };
 use crate::{
-    control::{
-        requests::Requests,
-        text::{first_line, plain},
-    },
     engine::{
         event::Event,
         ids::{RunId, TurnId},
         time::At,
     },
     journal::Record,
+    present::{
+        permission_requests::Requests,
+        text::{first_line, plain},
+    },
 };
 
 use live_end::LiveEnd;

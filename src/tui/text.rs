@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - A wrapped line is never wider than asked for, whatever characters it has.
-//! - What comes in has no control characters: see [`crate::control::text::plain`].
+//! - What comes in has no control characters: see [`crate::present::text::plain`].
 
 use ratatui::{
     style::{Modifier, Style},
@@ -12,7 +12,7 @@ use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::theme::{Role, Theme};
-use crate::control::text::plain;
+use crate::present::text::plain;
 
 const TAB: &str = "    ";
 

@@ -20,7 +20,7 @@ use super::{
     text::{fit, wrap},
     theme::{Role, Theme},
 };
-use crate::{control::text::plain, engine::tasks::graph::Graph};
+use crate::{engine::tasks::graph::Graph, present::text::plain};
 
 /// With less than this there is only a line that says so.
 const SMALLEST: (u16, u16) = (24, 6);

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use creel::{control::helm::Remote, journal::Sessions};
+use creel::{journal::Sessions, socket::session_client::Remote};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{

@@ -1,14 +1,12 @@
 //! Sessions as lines: what a person reads without a screen.
 
 use creel::{
-    control::{
-        narrate::{HookOutput, Narrator},
-        paint::Paint,
-    },
+    cli::narrate::{HookOutput, Narrator},
     engine::{
         conversation::{AgentUpdate, Spent, ToolStatus},
         session::gate::{About, Choice},
     },
+    present::style::Paint,
 };
 use expect_test::expect;
 

@@ -13,11 +13,10 @@ use creel::{
         policy::{HookAction, HookSpec, RetryOptions},
         time::Span,
     },
-    hooks::{
-        Place,
+    hooks::{Place, run_hook},
+    process::{
         output::FILE_CAP,
-        process::{Group, Stream, Watch},
-        run_hook,
+        run::{Group, Stream, Watch},
     },
 };
 use tokio_util::sync::CancellationToken;

@@ -849,7 +849,7 @@ fn completions(server: &NatsServer) -> mpsc::Receiver<String> {
 }
 
 async fn next(subscriber: &mut async_nats::Subscriber) -> Option<async_nats::Message> {
-    creel::control::nats::command::next(subscriber).await
+    creel::nats::command::next(subscriber).await
 }
 
 #[test]

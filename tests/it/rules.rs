@@ -11,7 +11,8 @@ use creel::{
         stop::rule::RuleResult,
         time::Span,
     },
-    hooks::{Place, rules::check, sweep},
+    hooks::{Place, rules::check},
+    process::sweep,
 };
 use tokio_util::sync::CancellationToken;
 

@@ -462,7 +462,7 @@ fn idle_clients_keep_nobody_out_and_those_who_watch_stay() {
     assert_eq!(watcher.ask(r#"{"v":1,"do":"watch","from":1}"#)["ok"], true);
     let mut asked = Peer::of(&project);
     assert_eq!(asked.ask(r#"{"v":1,"do":"status"}"#)["ok"], true);
-    let mut silent: Vec<Peer> = (0..creel::control::socket::MOST_CLIENTS).map(|_| Peer::of(&project)).collect();
+    let mut silent: Vec<Peer> = (0..creel::socket::MOST_CLIENTS).map(|_| Peer::of(&project)).collect();
     assert_eq!(project.creel(&["status"]).code, 0);
     project.does(&["pause"]);
     assert!(silent[0].is_closed(), "who was idle for longest has left");
@@ -470,7 +470,7 @@ fn idle_clients_keep_nobody_out_and_those_who_watch_stay() {
     for peer in &mut silent[64..] {
         assert_eq!(peer.ask(r#"{"v":1,"do":"status"}"#)["ok"], true);
     }
-    let fresh: Vec<Peer> = (0..creel::control::socket::MOST_CLIENTS).map(|_| Peer::of(&project)).collect();
+    let fresh: Vec<Peer> = (0..creel::socket::MOST_CLIENTS).map(|_| Peer::of(&project)).collect();
     project.does(&["unpause"]);
     while watcher.line().expect("it still watches")["kind"] != "unpaused" {}
     drop((silent, fresh));
@@ -482,7 +482,7 @@ fn idle_clients_keep_nobody_out_and_those_who_watch_stay() {
 fn those_who_watch_leave_room_for_commands() {
     let (project, session) = working("");
     let watch = r#"{"v":1,"do":"watch","from":1}"#;
-    let mut peers: Vec<Peer> = (0..creel::control::socket::MOST_WATCHERS).map(|_| Peer::of(&project)).collect();
+    let mut peers: Vec<Peer> = (0..creel::socket::MOST_WATCHERS).map(|_| Peer::of(&project)).collect();
     for peer in &mut peers {
         assert_eq!(peer.ask(watch)["ok"], true);
     }

@@ -22,7 +22,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use creel::hooks::process::{GRACE, Group, ProcessSpec, Stream, Watch};
+use creel::process::run::{GRACE, Group, ProcessSpec, Stream, Watch};
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 

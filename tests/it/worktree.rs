@@ -13,7 +13,7 @@ use std::{
 
 use creel::{
     engine::conversation::Work,
-    hooks::worktree::{NAMED, Survey, survey},
+    runtime::worktree::{NAMED, Survey, survey},
 };
 use rustix::process::Signal;
 use serde_json::json;

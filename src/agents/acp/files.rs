@@ -15,9 +15,9 @@ use rustix::fs::OFlags;
 
 use crate::{
     agents::tool::unified,
-    hooks::{
-        guard::{GuardedPath, PathGuard},
-        premises::{self, Barred, Premises},
+    process::{
+        path_guard::{GuardedPath, PathGuard},
+        project_dir::{self, Barred, Premises},
     },
 };
 
@@ -98,7 +98,7 @@ impl Served {
 
     fn overwrite(&self, place: &Path, text: &str) -> Result<(), Barred> {
         let mut file = self.premises.open(place, OFlags::WRONLY | OFlags::CREATE)?;
-        premises::size(&file)?;
+        project_dir::size(&file)?;
         file.set_len(0)?;
         file.write_all(text.as_bytes())?;
         Ok(())

@@ -31,9 +31,9 @@ use super::{
     service::DecidedRequest,
     terminals::TerminalNews,
 };
-use crate::hooks::{
+use crate::process::{
     companion::{Companion, CompanionSpec},
-    process::{Group, ProcessEnd},
+    run::{Group, ProcessEnd},
 };
 
 /// How much may be heard before the agent has to wait.

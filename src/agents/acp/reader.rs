@@ -28,7 +28,7 @@ use tokio::{
 };
 
 use super::link::FromAgent;
-use crate::hooks::{json::mended, output::Ring};
+use crate::process::{json_repair::mended, output::Ring};
 
 /// No message is longer; whoever prints a longer line is cut off.
 const LINE_MAX: usize = 64 << 20;

@@ -1,7 +1,7 @@
 //! Commands that are run for an agent.
 //!
 //! Owns the commands, their output as far as the agent wants it, and their end. Each is a process like a hook's: see
-//! [`crate::hooks::process`].
+//! [`crate::process::run`].
 //!
 //! # Invariants
 //! - A command that was released, or whose agent is gone, is ended with all that it started.
@@ -21,9 +21,9 @@ use super::{files::Served, link::FromAgent};
 use crate::{
     agents::tool::{INPUT_MAX, NOTE_MAX, limited},
     engine::conversation::{AgentUpdate, ToolCall, ToolKind, ToolStatus},
-    hooks::{
+    process::{
         output::{Ring, torn_start},
-        process::{self, Group, ProcessEnd, ProcessSpec, Stream, Watch},
+        run::{self, Group, ProcessEnd, ProcessSpec, Stream, Watch},
     },
 };
 
@@ -131,7 +131,7 @@ impl Terminals {
             env: site.env.iter().cloned().chain(given).collect(),
             stdin: Vec::new(),
             timeout: None,
-            grace: process::GRACE,
+            grace: run::GRACE,
             mark: format!("{}/{name}", site.mark),
         };
         let (end, ended) = watch::channel(None);
@@ -226,7 +226,7 @@ async fn run(
     news: mpsc::Sender<FromAgent>,
 ) {
     let mut watch = Keeper { printed: printed.clone(), started: Some(news.clone()) };
-    let ended = process::run(spec, &mut watch, &cancel).await;
+    let ended = run::run(spec, &mut watch, &cancel).await;
     let (text, _) = printed.text();
     let (status, said) = match &ended {
         ProcessEnd::Exit(0) => (ToolStatus::Completed, String::new()),

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     agents::{failure, tool::limited},
     engine::{conversation::TurnFailure, time::Span},
-    hooks::process::ProcessEnd,
+    process::run::ProcessEnd,
 };
 
 /// The protocol's number for an agent that wants a login first.

@@ -21,9 +21,9 @@ use crate::{
         ids::TurnId,
         plain_text::{Plain, Returns},
     },
-    hooks::{
+    process::{
         output::Ring,
-        process::{Group, Stream, Watch},
+        run::{Group, Stream, Watch},
     },
 };
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crate::{
     agents::{AgentError, TurnRequest, tools::ToolOptions},
     engine::{conversation::TurnFailure, hooks::template},
-    hooks::{VARIABLE_MAX, terminal},
+    process::{environment::VARIABLE_MAX, pty},
 };
 
 /// The name that stands for the prompt.
@@ -105,11 +105,11 @@ impl CommandLine {
         match (self.prompt_as, streams) {
             (PromptAs::Argument, _) => Ok(Vec::new()),
             (PromptAs::StandardInput, Streams::Pipes) => Ok(request.text.clone().into_bytes()),
-            (PromptAs::StandardInput, Streams::Terminal) => terminal::typed(&request.text).ok_or_else(|| {
+            (PromptAs::StandardInput, Streams::Terminal) => pty::typed(&request.text).ok_or_else(|| {
                 TurnFailure::new(format!(
                     "a line of the prompt has more than {} bytes, too many for a terminal: put {{{{prompt}}}} into the \
                      agent's command, or do without `tty: true`",
-                    terminal::LINE_MAX
+                    pty::LINE_MAX
                 ))
             }),
         }

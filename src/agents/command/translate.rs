@@ -14,7 +14,7 @@ use crate::{
         conversation::{Spent, StopReason},
         policy::OutputFormat,
     },
-    hooks::json::mended,
+    process::json_repair::mended,
 };
 
 mod claude;

@@ -25,9 +25,9 @@ use tokio::{
 use crate::{
     agents::{AgentPlace, Updates},
     engine::{conversation::AgentUpdate, ids::TurnId},
-    hooks::{
+    process::{
         output::{self, Ring, Spool},
-        process::Group,
+        run::Group,
     },
 };
 

@@ -16,11 +16,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     app::{Failure, Result, stage},
-    control::{
+    present::text::{first_line, plain},
+    process::{
+        run::{self, Group, ProcessEnd, ProcessSpec, Stream, Watch},
         signals::Signals,
-        text::{first_line, plain},
     },
-    hooks::process::{self, Group, ProcessEnd, ProcessSpec, Stream, Watch},
 };
 
 /// How long a listing waits for one program.
@@ -117,7 +117,7 @@ async fn ask(question: Question, patience: Duration, cancel: CancellationToken) 
         mark: format!("agents-{}/{}", std::process::id(), question.program.display()),
     };
     let mut answer = Answer::default();
-    let end = process::run(spec, &mut answer, &cancel).await;
+    let end = run::run(spec, &mut answer, &cancel).await;
     let said = [answer.out, answer.err].map(|bytes| plain(&String::from_utf8_lossy(&bytes)));
     let how = match end {
         ProcessEnd::Exit(0) => {

@@ -8,8 +8,8 @@ use super::{Choices, text::on_limit_name};
 use crate::{
     app::{Failure, Result},
     config::known_agents::KnownAgents,
-    control::text::plain,
     engine::{nearest::nearest, policy::OnLimit},
+    present::text::plain,
 };
 
 /// Whether a user is there to answer.

@@ -4,9 +4,10 @@ use std::{ffi::OsStr, fmt};
 
 use super::Choices;
 use crate::{
+    cli::Template,
     config::known_agents::{KnownAgent, KnownAgents, Way, how_to_install},
-    control::{cli::Template, text::plain},
     engine::policy::OnLimit,
+    present::text::plain,
 };
 
 /// The config, as text.

@@ -15,7 +15,7 @@ use rustix::{
 };
 
 use super::{detach, receive_input};
-use crate::{control::headless::WayOut, hooks::sweep, tui::terminal};
+use crate::{cli::headless::WayOut, process::sweep, tui::terminal};
 
 /// The exit code of one whose holder was killed, which nobody is there to see.
 const KILLED: i32 = 137;

@@ -21,8 +21,13 @@ use tokio::{
 
 use super::{say, send_input};
 use crate::{
-    control::signals::{Signals, StopSignal},
-    hooks::{children, process::GRACE, sweep, table::ProcessTable},
+    process::{
+        children,
+        process_table::ProcessTable,
+        run::GRACE,
+        signals::{Signals, StopSignal},
+        sweep,
+    },
     tui::terminal,
 };
 

@@ -19,18 +19,18 @@ use crate::{
         trust,
         turn::Turn,
     },
-    config::Settings,
-    control::{
-        cli::ConfigArgs,
+    cli::{
+        ConfigArgs,
         headless::{self, WayOut},
     },
+    config::Settings,
     engine::{
         event::{By, Presence, StopHow},
         input::Command,
         policy::Plan,
     },
-    hooks::children,
     journal::{self, Folder, Sessions},
+    process::children,
     runtime::{Handle, Runtime, Scene},
 };
 

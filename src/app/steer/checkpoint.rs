@@ -3,12 +3,10 @@
 use super::{choose, json};
 use crate::{
     app::{Failure, Result, print, project, say, warn_of},
-    control::{
-        cli::steer::{CheckpointCommand, SessionArgs},
-        stop_view::{self, CheckpointView},
-        text::{first_line, plain},
-    },
+    cli::steer::{CheckpointCommand, SessionArgs},
     journal::{self, Folder},
+    present::text::{first_line, plain},
+    socket::stop_view::{self, CheckpointView},
 };
 
 /// How much of the data fits into a line.

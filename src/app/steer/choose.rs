@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{
     app::{Failure, Result, project},
-    control::cli::{ConfigArgs, steer::SessionArgs},
+    cli::{ConfigArgs, steer::SessionArgs},
     journal::{self, Folder, JournalError, Sessions},
 };
 

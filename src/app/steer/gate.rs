@@ -3,13 +3,11 @@
 use super::{LINE, ask, given, json, other_answer, told};
 use crate::{
     app::{Result, print, say},
-    control::{
-        cli::steer::GateCommand,
-        socket::{
-            message::{Request, Told},
-            view::GateView,
-        },
-        text::{first_line, plain},
+    cli::steer::GateCommand,
+    present::text::{first_line, plain},
+    socket::{
+        message::{Request, Told},
+        view::GateView,
     },
 };
 

@@ -7,15 +7,13 @@ use crate::{
         project::{self, Project},
         say,
     },
-    control::{
-        cli::steer::{HookArgs, HooksCommand, SessionArgs},
-        socket::{
-            message::{Request, Told},
-            view::{self, HookView},
-        },
-        text::{first_line, plain},
-    },
+    cli::steer::{HookArgs, HooksCommand, SessionArgs},
     engine::hooks::resolve::HookBook,
+    present::text::{first_line, plain},
+    socket::{
+        message::{Request, Told},
+        view::{self, HookView},
+    },
 };
 
 pub(in crate::app) fn hooks(command: HooksCommand) -> Result {

@@ -5,17 +5,15 @@ use std::io::IsTerminal as _;
 use super::{LINE, ask, choose, counted, given, json, other_answer, told};
 use crate::{
     app::{Failure, Result, print, remote, say},
-    control::{
-        cli::steer::{PendingCommand, SessionArgs},
-        editor::Sheet,
-        socket::{
-            message::{Request, Told, Which},
-            view::ItemView,
-        },
-        text::{first_line, plain},
-    },
+    cli::steer::{PendingCommand, SessionArgs},
     engine::{event::Event, ids::ItemId, session::pending::ItemState},
     journal::{self, Folder},
+    present::text::{first_line, plain},
+    process::editor::Sheet,
+    socket::{
+        message::{Request, Told, Which},
+        view::ItemView,
+    },
 };
 
 pub(in crate::app) fn pending(command: PendingCommand) -> Result {

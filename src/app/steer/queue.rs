@@ -7,17 +7,9 @@ use async_nats::jetstream;
 use super::{given, json, other_answer, told};
 use crate::{
     app::{Failure, Result, print, project::Project, remote::Server, say},
-    control::{
-        cli::{
-            steer::SessionArgs,
-            task::{AddArgs, ListTasksArgs, ShowTaskArgs},
-        },
-        nats::{
-            board::Key,
-            queue::{AskError, LEASE, Queue},
-        },
-        queue_lines,
-        socket::message::{Request, Told},
+    cli::{
+        steer::SessionArgs,
+        task::{AddArgs, ListTasksArgs, ShowTaskArgs},
     },
     engine::{
         queue::{Ask, Queued, order::Order},
@@ -26,7 +18,10 @@ use crate::{
             task::PRIORITY,
         },
     },
+    present::queue_table,
+    queue::{AskError, LEASE, Queue, board::Key},
     runtime::now,
+    socket::message::{Request, Told},
 };
 
 impl From<AskError> for Failure {
@@ -142,7 +137,7 @@ pub(super) fn list(args: &ListTasksArgs) -> Result {
         say("creel: there are no such tasks in the queue");
         return Ok(0);
     }
-    print(&queue_lines::table(&tasks))
+    print(&queue_table::table(&tasks))
 }
 
 pub(super) fn show(args: &ShowTaskArgs) -> Result {
@@ -151,7 +146,7 @@ pub(super) fn show(args: &ShowTaskArgs) -> Result {
     let seen = reached.server.tokio.block_on(reached.queue.board.get(&key))?;
     let task = seen.map(|seen| seen.task).filter(|task| task.standing.state().is_some());
     let task = task.ok_or_else(|| none(&args.id))?;
-    if args.json { json(&task) } else { print(&queue_lines::whole(&task)) }
+    if args.json { json(&task) } else { print(&queue_table::whole(&task)) }
 }
 
 /// Does what a person asks for.

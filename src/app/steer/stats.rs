@@ -3,11 +3,9 @@
 use super::{choose, json};
 use crate::{
     app::{Result, print, project, remote, say, warn_of},
-    control::{
-        cli::steer::SessionArgs,
-        hook_stats::{self, Tallies},
-    },
+    cli::steer::SessionArgs,
     journal::{self, Folder},
+    present::hook_stats::{self, Tallies},
 };
 
 /// The session that is meant, running or past.

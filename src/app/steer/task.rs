@@ -3,20 +3,12 @@
 use super::{ask, choose, given, json, other_answer, queue, told};
 use crate::{
     app::{Failure, Result, print, project, remote::Server, warn_of},
-    control::{
-        cli::{
-            steer::SessionArgs,
-            task::{
-                AddArgs, BlockArgs, DependArgs, DoneArgs, ListTasksArgs, OneTaskArgs, QueueArgs, ShowTaskArgs,
-                StartArgs, TaskVerb, UpdateArgs,
-            },
+    cli::{
+        steer::SessionArgs,
+        task::{
+            AddArgs, BlockArgs, DependArgs, DoneArgs, ListTasksArgs, OneTaskArgs, QueueArgs, ShowTaskArgs, StartArgs,
+            TaskVerb, UpdateArgs,
         },
-        socket::{
-            client::{AskError, Client},
-            message::{Asker, Request, Told},
-        },
-        task_lines,
-        task_view::{self, TaskView},
     },
     engine::{
         queue::Ask,
@@ -26,6 +18,14 @@ use crate::{
         },
     },
     journal::{self, Folder},
+    present::{
+        task_table,
+        task_view::{self, TaskView},
+    },
+    socket::{
+        client::{AskError, Client},
+        message::{Asker, Request, Told},
+    },
 };
 
 pub(in crate::app) fn task(verb: TaskVerb) -> Result {
@@ -107,7 +107,7 @@ fn list(args: &ListTasksArgs) -> Result {
         crate::app::say("creel: there are no such tasks");
         return Ok(0);
     }
-    print(&task_lines::table(&tasks))
+    print(&task_table::table(&tasks))
 }
 
 fn is_wanted(args: &ListTasksArgs, task: &TaskView) -> bool {
@@ -123,7 +123,7 @@ fn show(args: &ShowTaskArgs) -> Result {
         Known::Told(_) => return Err(other_answer()),
         Known::OnRecord(graph) => task_view::one(&graph, &args.id).map_err(Failure::failed)?,
     };
-    if args.json { json(&task) } else { print(&task_lines::whole(&task)) }
+    if args.json { json(&task) } else { print(&task_table::whole(&task)) }
 }
 
 /// Where the tasks of a session are known from.

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use crate::{
     app::{Failure, Result},
     config::{Settings, Wanted},
-    control::nats::line::Row,
     engine::{
         policy::Plan,
         queue::duty::{Duty, Hands},
     },
+    queue::ready_tasks::Row,
 };
 
 /// Which tasks a worker takes.

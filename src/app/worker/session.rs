@@ -20,18 +20,18 @@ use tokio::process::{Child, Command};
 
 use crate::{
     app::{leash, run::numbered},
-    control::cli::worker::WorkerArgs,
+    cli::worker::WorkerArgs,
     engine::{
         State,
         event::Outcome,
         queue::{Queued, Upshot, duty::Trace},
     },
-    hooks::{
+    journal::{self, Folder, Sessions, folder::PRIVATE_FILE},
+    process::{
         children::{self, ChildEntry},
-        process::GRACE,
+        run::GRACE,
         sweep,
     },
-    journal::{self, Folder, Sessions, folder::PRIVATE_FILE},
     runtime::now,
 };
 

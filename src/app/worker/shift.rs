@@ -18,21 +18,21 @@ use super::{
 };
 use crate::{
     app::{Failure, Result, print, say},
+    cli::worker::WorkerArgs,
     config::Nats,
-    control::{
-        cli::worker::WorkerArgs,
-        nats::{
-            board::{Board, Key, Seen},
-            command::next,
-            connection::{Told, Trouble},
-            line::{Lot, Row, subjects},
-            queue::{Queue, Watched},
-        },
-        signals::Signals,
-        text::{first_line, plain},
-    },
     engine::queue::{Claim, Hand, Queued, Standing, Upshot, duty::Streak},
     journal::Sessions,
+    nats::{
+        command::next,
+        connection::{Told, Trouble},
+    },
+    present::text::{first_line, plain},
+    process::signals::Signals,
+    queue::{
+        Queue, Watched,
+        board::{Board, Key, Seen},
+        ready_tasks::{Lot, Row, subjects},
+    },
     runtime::now,
 };
 

@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 use super::{Halt, words};
 use crate::{
     engine::hooks::verdict::RunEnd,
-    hooks::{
+    process::{
         output::Ring,
-        process::{self, Group, ProcessEnd, ProcessSpec, ProgramSpec, Stream, Watch},
+        run::{self, Group, ProcessEnd, ProcessSpec, ProgramSpec, Stream, Watch},
     },
 };
 
@@ -170,7 +170,7 @@ impl Runner {
             mark: self.mark.clone(),
         };
         let mut ear = Ear::new(watch);
-        let end = process::run_program(spec, &mut ear, &self.cancel).await;
+        let end = run::run_program(spec, &mut ear, &self.cancel).await;
         ear.ran(end, &call.name())
     }
 
@@ -187,11 +187,11 @@ impl Runner {
             env: self.env.iter().cloned().chain(env).collect(),
             stdin: Vec::new(),
             timeout: self.left(),
-            grace: process::GRACE,
+            grace: run::GRACE,
             mark: self.mark.clone(),
         };
         let mut ear = Ear::new(Some(watch));
-        let end = process::run(spec, &mut ear, &self.cancel).await;
+        let end = run::run(spec, &mut ear, &self.cancel).await;
         ear.ran(end, &words::named(line))
     }
 

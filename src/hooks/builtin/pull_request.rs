@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     engine::{effect::Submission, hooks::template},
-    hooks::{for_variable, output::create},
+    process::{environment::for_variable, output::create},
 };
 
 /// Between these lines the text is ours.

@@ -28,7 +28,7 @@ use super::{
     program::Runner,
     words::{named, quoted, short},
 };
-use crate::hooks::process::Group;
+use crate::process::run::Group;
 
 /// The note, in git's folder.
 const NOTE: &str = "creel-rebase.json";

@@ -16,10 +16,8 @@ use crate::{
         effect::Submission,
         hooks::verdict::{BuiltinOutcome, BuiltinStatus},
     },
-    hooks::{
-        Both,
-        process::{Stream, Watch as _},
-    },
+    hooks::Both,
+    process::run::{Stream, Watch as _},
 };
 
 /// One built-in hook at work.

@@ -11,7 +11,7 @@ mod lcov;
 use std::path::Path;
 
 use super::{Finding, barred, shown};
-use crate::{engine::policy::CoverageFormat, hooks::premises::Premises};
+use crate::{engine::policy::CoverageFormat, process::project_dir::Premises};
 
 /// No larger report is read.
 const READ_MAX: u64 = 64 << 20;

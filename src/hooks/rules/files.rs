@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{Finding, shown};
 use crate::{
     engine::policy::Need,
-    hooks::premises::{Barred, Premises},
+    process::project_dir::{Barred, Premises},
 };
 
 /// No more names than this are told.

@@ -5,7 +5,7 @@ use std::{borrow::Cow, path::Path};
 use regex::Regex;
 
 use super::{Finding, barred, shown};
-use crate::{engine::policy::PatternTarget, hooks::premises::Premises};
+use crate::{engine::policy::PatternTarget, process::project_dir::Premises};
 
 /// No larger file is searched.
 const READ_MAX: u64 = 8 << 20;

@@ -12,8 +12,8 @@ use tui_textarea::{TextArea, WrapMode};
 
 use super::{first_that_fits, framed, keys_that_fit, middle};
 use crate::{
-    control::text::plain,
     engine::ids::{GateId, ItemId},
+    present::text::plain,
     tui::theme::{Role, Theme},
 };
 

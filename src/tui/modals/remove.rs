@@ -9,8 +9,8 @@ use ratatui::{
 
 use super::{framed, middle};
 use crate::{
-    control::text::{first_line, plain},
     engine::tasks::{graph::Graph, task::Task},
+    present::text::{first_line, plain},
     tui::{
         text::{fit, wrap},
         theme::{Role, Theme},

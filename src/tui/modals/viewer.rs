@@ -10,7 +10,7 @@ use ratatui::{
 
 use super::{framed, keys_that_fit};
 use crate::{
-    control::text::plain,
+    present::text::plain,
     tui::{
         keymap::{Action, Keymap},
         text::{expand_tabs, fit, wrap},

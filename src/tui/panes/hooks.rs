@@ -8,16 +8,16 @@ use ratatui::{
 };
 
 use crate::{
-    control::{
-        hook_stats::Decisions,
-        text::{first_line, plain},
-    },
     engine::{
         State,
         hooks::{point::Point, verdict::Verdict},
         policy::StopHook,
         session::Phase,
         time::Span,
+    },
+    present::{
+        hook_stats::Decisions,
+        text::{first_line, plain},
     },
     tui::{
         model::Model,

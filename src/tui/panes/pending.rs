@@ -8,8 +8,8 @@ use ratatui::{
 };
 
 use crate::{
-    control::text::plain,
     engine::session::pending::{Item, ItemState},
+    present::text::plain,
     tui::{
         model::{Model, Pane},
         text::fit,

@@ -8,11 +8,11 @@ use ratatui::{
 };
 
 use crate::{
-    control::{
-        limit_words,
-        text::{first_line, plain},
-    },
     engine::{State, session::retry::Wait},
+    present::{
+        text::{first_line, plain},
+        usage_limits,
+    },
     tui::{
         model::Model,
         text::fit,
@@ -71,7 +71,7 @@ pub fn waits(state: &State, model: &Model) -> Option<String> {
     let Wait::Until(until) = state.retry.wait else { return None };
     let left = until.since(model.moment());
     if let Some(hold) = &state.limits.hold {
-        return Some(limit_words::waiting(hold, model.moment()));
+        return Some(usage_limits::waiting(hold, model.moment()));
     }
     (left.0 > 0).then(|| format!("next try in {} s", left.0.div_ceil(1_000)))
 }

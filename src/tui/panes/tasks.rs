@@ -9,7 +9,6 @@ use ratatui::{
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
-    control::text::{first_line, plain},
     engine::{
         State,
         tasks::{
@@ -17,6 +16,7 @@ use crate::{
             task::{Task, TaskState},
         },
     },
+    present::text::{first_line, plain},
     tui::{
         board::{Filter, Row, Shape, details::sign},
         keymap::Action,

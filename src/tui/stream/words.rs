@@ -5,22 +5,21 @@ use super::{
     part::{Look, Part},
 };
 use crate::{
-    control::{
-        amounts::Used,
-        limit_words::limit_reached,
-        pipeline_words,
-        requests::{Leave, Told},
-        stop_words,
-        task_words::{self, Tone},
-        text::{first_line, plain, prompt_line},
-        tool,
-    },
     engine::{
         conversation::{PermissionAsk, PlanEntry, Spent, StopReason, ToolCall, ToolStatus},
         event::{Event, HookFinished, IterationOutcome, Outcome, PromptReason, PromptSent},
         hooks::verdict::Verdict,
         session::gate::About,
         time::{At, Span},
+    },
+    present::{
+        amounts::Used,
+        permission_requests::{Leave, Told},
+        pipelines, stop_decisions,
+        tasks::{self, Tone},
+        text::{first_line, plain, prompt_line},
+        tool_calls,
+        usage_limits::limit_reached,
     },
     tui::theme::Role,
 };
@@ -76,7 +75,7 @@ pub(super) fn tool_block(at: At, call: &ToolCall, project: &str, took: Option<Sp
         ToolStatus::Failed => ("✗", Role::Bad),
     };
     let took = took.map(|took| format!(" · {took}")).unwrap_or_default();
-    let head = format!("{sign} {}{took}", tool::line(call, project));
+    let head = format!("{sign} {}{took}", tool_calls::line(call, project));
     Block { error: call.status == ToolStatus::Failed, ..block(Kind::Tool, at, head, role) }
 }
 
@@ -85,7 +84,7 @@ fn tool_parts(call: &ToolCall) -> Vec<Part> {
     let part = |look, text: Option<String>| text.filter(|text| !text.trim().is_empty()).map(|text| Part { look, text });
     let parts = [
         part(Look::Change, call.diff.clone()),
-        part(Look::Arguments, call.input.as_deref().map(tool::arguments)),
+        part(Look::Arguments, call.input.as_deref().map(tool_calls::arguments)),
         part(Look::Output, call.output.clone()),
     ];
     parts.into_iter().flatten().collect()
@@ -93,7 +92,7 @@ fn tool_parts(call: &ToolCall) -> Vec<Part> {
 
 /// Something that the agent wants to do, and asks about first.
 pub(super) fn request_block(at: At, ask: &PermissionAsk, project: &str) -> Block {
-    block(Kind::Request, at, format!("? asks: {}", tool::line(&ask.tool, project)), Role::Gate)
+    block(Kind::Request, at, format!("? asks: {}", tool_calls::line(&ask.tool, project)), Role::Gate)
 }
 
 pub(super) fn answer_block(at: At, told: &Told) -> Block {
@@ -106,7 +105,7 @@ pub(super) fn answer_block(at: At, told: &Told) -> Block {
 }
 
 pub(super) fn plan_block(at: At, entries: &[PlanEntry]) -> Block {
-    block(Kind::Plan, at, tool::plan_line(entries), Role::Accent)
+    block(Kind::Plan, at, tool_calls::plan_line(entries), Role::Accent)
 }
 
 /// Something of the agent's own affairs: what is more than a line is folded under it.
@@ -127,7 +126,7 @@ pub(super) fn body_of(event: &Event) -> Vec<Part> {
         Event::ToolCalled { tool, .. } | Event::ToolUpdated { tool, .. } => tool_parts(tool),
         Event::PermissionAsked { ask, .. } => tool_parts(&ask.tool),
         Event::AgentPlanned { entries, .. } => {
-            let lines = entries.iter().map(tool::plan_entry).collect::<Vec<_>>().join("\n");
+            let lines = entries.iter().map(tool_calls::plan_entry).collect::<Vec<_>>().join("\n");
             vec![Part { look: Look::Plan, text: lines }]
         }
         Event::AgentNoted { text, .. } => {
@@ -187,7 +186,7 @@ fn toned(at: At, tone: Tone, head: String) -> Block {
 /// What needs only a line.
 #[expect(clippy::too_many_lines, reason = "an arm for each kind of record: split, a new kind could be forgotten")]
 pub(super) fn note(at: At, event: &Event) -> Option<Block> {
-    let told = task_words::told(event).or_else(|| stop_words::told(event)).or_else(|| pipeline_words::told(event));
+    let told = tasks::told(event).or_else(|| stop_decisions::told(event)).or_else(|| pipelines::told(event));
     if let Some((tone, head)) = told {
         return Some(toned(at, tone, head));
     }

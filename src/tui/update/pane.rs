@@ -2,7 +2,6 @@
 
 use super::{Ask, lay_over, task};
 use crate::{
-    control::{hook_stats, stop_words},
     engine::{
         event::Event,
         hooks::{point::Point, resolve::HookRef},
@@ -11,6 +10,7 @@ use crate::{
         policy::{HookAction, HookSpec},
         session::pending::ItemState,
     },
+    present::{hook_stats, stop_decisions},
     tui::{
         keymap::Action,
         modals::{
@@ -220,7 +220,7 @@ pub(super) fn copy(model: &mut Model) -> Vec<Ask> {
         Pane::Hooks => match model.hook_rows().nth(model.chosen_hook) {
             Some(Row::Ran(run)) => view::run_text(run),
             Some(Row::Waits(_, spec)) => action_text(spec),
-            Some(Row::Decides(hook)) => stop_words::judge(hook),
+            Some(Row::Decides(hook)) => stop_decisions::judge(hook),
             Some(Row::Rule(rule)) => rule.check.describe(),
             None => String::new(),
         },
@@ -274,7 +274,7 @@ pub(super) fn open_hook(model: &mut Model) -> Vec<Ask> {
         Some(row @ Row::Decides(hook)) => {
             let title = format!("{} · {}", Point::StopDecision, row.name());
             let about = "it is asked after each iteration whether that was the last";
-            lay_over(model, Modal::Viewer(ViewerModal::new(title, &stop_words::judge(hook), about)))
+            lay_over(model, Modal::Viewer(ViewerModal::new(title, &stop_decisions::judge(hook), about)))
         }
         Some(row @ Row::Rule(rule)) => {
             let about = format!("it is checked after each iteration, for at most {}", rule.timeout);

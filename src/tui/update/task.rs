@@ -7,7 +7,6 @@ use super::{
     pane::{is_live, moved, next_fit},
 };
 use crate::{
-    control::text::plain,
     engine::{
         input::Command,
         tasks::{
@@ -15,6 +14,7 @@ use crate::{
             task::Task,
         },
     },
+    present::text::plain,
     tui::{
         board::{Row, details, form},
         keymap::Action,

@@ -9,12 +9,12 @@ use ratatui::{
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
-    control::text::plain,
     engine::{
         State,
         session::pending::ItemState,
         tasks::task::{Task, TaskState},
     },
+    present::text::plain,
     tui::{
         keymap::{self, Action},
         model::{Mode, Model, Pane},

@@ -9,11 +9,11 @@ use ratatui::{
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
-    control::text::{first_line, plain},
     engine::{
         State,
         submit::{Pipeline, PipelineOutcome, Progress, StepState},
     },
+    present::text::{first_line, plain},
     tui::{
         text::fit,
         theme::{Role, Theme},

@@ -13,8 +13,9 @@ use ratatui::{
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
-    control::{amounts, nats::link::Link, text::plain},
     engine::State,
+    nats::link::Link,
+    present::{amounts, text::plain},
     tui::{
         keymap::Action,
         model::{Mode, Model},

@@ -3,10 +3,7 @@
 use std::{fs, thread};
 
 use creel::{
-    control::{
-        narrate::{HookOutput, Narrator},
-        paint::Paint,
-    },
+    cli::narrate::{HookOutput, Narrator},
     engine::{
         self, State,
         event::{Event, Presence},
@@ -14,6 +11,7 @@ use creel::{
         time::At,
     },
     journal::{self, Record},
+    present::style::Paint,
 };
 
 use super::{FOLDER, class};

@@ -9,7 +9,7 @@ use creel::{
         policy::{AgentFacts, AgentSpec, OutputFormat},
         time::Span,
     },
-    hooks::process::Group,
+    process::run::Group,
 };
 
 use super::{FOLDER, block_on, class};

@@ -1,6 +1,6 @@
 //! A line that a program sends to the control socket.
 
-use creel::control::socket::message::{Meaning, ask, read};
+use creel::socket::message::{Meaning, ask, read};
 
 use super::class;
 

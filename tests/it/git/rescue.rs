@@ -4,7 +4,8 @@ use std::{path::Path, process::Command, time::Duration};
 
 use creel::{
     engine::{effect::Submission, hooks::verdict::RunEnd, time::Span},
-    hooks::{builtin::recover, sweep},
+    hooks::builtin::recover,
+    process::sweep,
 };
 use tokio_util::sync::CancellationToken;
 

@@ -15,7 +15,7 @@ use creel::{
         ids::TurnId,
         time::Span,
     },
-    hooks::process::Group,
+    process::run::Group,
 };
 use tokio_util::sync::CancellationToken;
 

@@ -22,8 +22,8 @@ use creel::{
     hooks::{
         Place,
         builtin::{self, Errand},
-        process::Watch,
     },
+    process::run::Watch,
 };
 use tokio_util::sync::CancellationToken;
 

@@ -9,11 +9,11 @@
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
-    control::text::{first_line, plain},
     engine::{
         conversation::PermissionAsk,
         session::gate::{About, Choice, Gate},
     },
+    present::text::{first_line, plain},
     tui::text::fit,
 };
 

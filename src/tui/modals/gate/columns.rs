@@ -9,7 +9,7 @@ use ratatui::{
 
 use super::{GateModal, Mark};
 use crate::{
-    control::text::{first_line, plain},
+    present::text::{first_line, plain},
     tui::{
         model::{Attempt, Model},
         text::{fit, plain_lines},

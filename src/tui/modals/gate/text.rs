@@ -3,7 +3,6 @@
 use ratatui::text::Line;
 
 use crate::{
-    control::{amounts, text::plain, tool},
     engine::{
         State,
         conversation::PermissionAsk,
@@ -13,6 +12,7 @@ use crate::{
         },
         time::Span,
     },
+    present::{amounts, text::plain, tool_calls},
     tui::{
         diff,
         model::Model,
@@ -54,12 +54,12 @@ fn request(ask: &PermissionAsk, project: &str, theme: &Theme, width: usize) -> V
         let pieces = [(kind, theme.style(Role::Accent)), (line.to_owned(), theme.style(Role::Heading))];
         lines.extend(wrap(&pieces, width, 2));
     }
-    let files = tool::files(call, project).join(", ");
+    let files = tool_calls::files(call, project).join(", ");
     if !files.is_empty() {
         lines.extend(wrap(&[(format!("files: {files}"), theme.style(Role::Accent))], width, 2));
     }
     let change = call.diff.as_deref().map(|diff| diff::lines(diff, theme, width)).unwrap_or_default();
-    let arguments = call.input.as_deref().map(tool::arguments).unwrap_or_default();
+    let arguments = call.input.as_deref().map(tool_calls::arguments).unwrap_or_default();
     let arguments = plain_lines(&arguments, theme.style(Role::Text), width);
     if change.is_empty() && arguments.is_empty() {
         lines.push(Line::default());

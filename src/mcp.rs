@@ -1,0 +1,152 @@
+//! The tools that an agent has: an MCP server on standard input and output.
+//!
+//! Owns the way in. What a tool does goes to the session over its control socket, as from anybody else; the server keeps
+//! nothing, so any number of them can serve one session.
+//!
+//! # Invariants
+//! - Whatever a client sends, the server stays: what is wrong is answered, and what is no message is passed over.
+//! - No call holds another one: each has a connection while it lasts, and waits for its answer beside the others.
+
+mod hooks;
+mod iterations;
+mod reach;
+mod session;
+mod tasks;
+mod tool;
+
+use std::{io, sync::Arc};
+
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler, ServiceExt as _,
+    model::{
+        CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult, PaginatedRequestParams,
+        ServerCapabilities, ServerConfig, Tool as Described,
+    },
+    service::{RequestContext, ServerInitializeError},
+    transport::{async_rw::AsyncRwTransport, stdio_pipes},
+};
+
+use crate::process::signals::Signals;
+pub use reach::{Find, Reach};
+use tool::Tool;
+
+/// How long a message may be. What is longer is passed over unread, so this is far beyond what a call may have: a client
+/// that sends too much shall be told.
+const LONGEST_MESSAGE: usize = 64 << 20;
+
+const INSTRUCTIONS: &str = "\
+creel supervises this session: it prompts you, runs checks when you stop, and goes on until the work is complete. Its task graph is \
+shared with the people and hooks around you. Call session_status to see where the session is and task_list for what there is to do. \
+Call task_start when you begin with a task, task_complete when it is done, task_block when you cannot go on, and task_add for work \
+that you find. To work on a task in iterations of your own until it is done, call hook_register and iteration_start, and after each \
+iteration iteration_validate. Errors say what to do next.";
+
+/// The server.
+struct Server {
+    tools: Vec<Tool>,
+    reach: Arc<Reach>,
+    instructions: String,
+}
+
+/// How a server ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The client closed its side.
+    Closed,
+    /// A signal came.
+    Interrupted,
+}
+
+/// Serves the session that is found, until the client closes its side. The agent is told `more` about it, if there is more.
+pub fn serve(find: Box<Find>, more: Option<&str>) -> io::Result<Ended> {
+    let tools = all_tools();
+    let instructions = [Some(INSTRUCTIONS), more].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let server = Server { tools, reach: Arc::new(Reach::new(find)), instructions };
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let ended = tokio.block_on(async {
+        let mut signals = Signals::listen()?;
+        tokio::select! {
+            talked = server.talk() => talked.map(|()| Ended::Closed),
+            _ = signals.next() => Ok(Ended::Interrupted),
+        }
+    });
+    // A call that still waits for its session must not keep the program.
+    tokio.shutdown_background();
+    ended
+}
+
+fn all_tools() -> Vec<Tool> {
+    [tasks::tools(), hooks::tools(), iterations::tools(), session::tools()].into_iter().flatten().collect()
+}
+
+impl Server {
+    async fn talk(self) -> io::Result<()> {
+        let (input, output) = stdio_pipes();
+        let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(LONGEST_MESSAGE);
+        let running = match self.serve(transport).await {
+            Ok(running) => running,
+            // It has thought better of it.
+            Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+            Err(error) => return Err(io::Error::other(error)),
+        };
+        running.waiting().await.map(drop).map_err(io::Error::other)
+    }
+
+    fn tool(&self, name: &str) -> Result<&Tool, ErrorData> {
+        self.tools.iter().find(|tool| tool.name() == name).ok_or_else(|| {
+            let names = self.tools.iter().map(Tool::name).collect::<Vec<_>>().join(", ");
+            ErrorData::invalid_params(format!("there is no tool `{name}`; there are: {names}"), None)
+        })
+    }
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("creel", env!("CARGO_PKG_VERSION")))
+            .with_instructions(self.instructions.clone())
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.tools.iter().map(Tool::described).collect()))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Described> {
+        self.tool(name).ok().map(Tool::described)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let tool = self.tool(&request.name)?;
+        tool.call(&self.reach, request.arguments.unwrap_or_default()).await.map(Into::into)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::engine::creel_tools::{FOREIGN_ARGUMENTS, TOOLS};
+
+    #[test]
+    fn requests_for_every_tool_are_recognised() {
+        let tools = all_tools();
+        let served: BTreeSet<&str> = tools.iter().map(Tool::name).collect();
+        assert_eq!(served, TOOLS.into_iter().collect());
+        for tool in &tools {
+            let described = tool.described();
+            let arguments = described.input_schema.get("properties").and_then(serde_json::Value::as_object);
+            let foreign =
+                arguments.into_iter().flat_map(|all| all.keys()).find(|name| FOREIGN_ARGUMENTS.contains(&&***name));
+            assert_eq!(foreign, None, "{}: creel would ask the user about each call", tool.name());
+        }
+    }
+}

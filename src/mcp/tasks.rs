@@ -1,0 +1,319 @@
+//! The tools about the task graph.
+
+use std::collections::BTreeSet;
+
+use rmcp::schemars::{self, JsonSchema};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    reach::{Line, other_answer},
+    tool::{About, Tool, Touch, Trouble},
+};
+use crate::{
+    engine::tasks::{
+        command::{Completion, NewTask, TaskCommand},
+        task::TaskState,
+    },
+    present::task_view::{TaskView, state_names},
+    socket::{
+        client::AskError,
+        message::{Request, Told},
+    },
+};
+
+/// How many names of tasks an error tells.
+const SOME: usize = 20;
+
+pub(super) fn tools() -> Vec<Tool> {
+    vec![
+        Tool::new(ADD, add),
+        Tool::new(LIST, list),
+        Tool::new(GET, get),
+        Tool::new(START, start),
+        Tool::new(COMPLETE, complete),
+        Tool::new(BLOCK, block),
+        Tool::new(DEPEND, depend),
+    ]
+}
+
+const ADD: About = About {
+    name: "task_add",
+    title: "Add a task",
+    description: "Add something that is to be done, now or later. Gives the new task; its `id` is what the other tools take \
+                  as `taskId`. A task that depends on tasks that are not completed waits for them. With `queue`, \
+                  somebody on another machine does it.",
+    touch: Touch::Anew,
+};
+const LIST: About = About {
+    name: "task_list",
+    title: "List tasks",
+    description: "The tasks of this session, in the order in which they were added; all of them, or only those in one state, \
+                  with certain labels, or of one type. Those that are `ready` can be started.",
+    touch: Touch::Looks,
+};
+const GET: About = About {
+    name: "task_get",
+    title: "Look at a task",
+    description: "All that is known of one task.",
+    touch: Touch::Looks,
+};
+const START: About = About {
+    name: "task_start",
+    title: "Begin with a task",
+    description: "Say that you begin with a task, so that nobody else does. It must not wait for others.",
+    touch: Touch::Once,
+};
+const COMPLETE: About = About {
+    name: "task_complete",
+    title: "Complete a task",
+    description: "Say that a task is done, with what came of it. Checks that people attached to completed tasks run now; \
+                  what they find comes with a later prompt. Tasks that waited for this one may become ready.",
+    touch: Touch::Once,
+};
+const BLOCK: About = About {
+    name: "task_block",
+    title: "Say that a task is blocked",
+    description: "Say that you cannot go on with a task, why, and what somebody would have to know or do for it.",
+    touch: Touch::Anew,
+};
+const DEPEND: About = About {
+    name: "task_depend",
+    title: "Let a task wait for another",
+    description: "Let a task wait until another one is completed, or with `remove` no longer. A cycle is refused.",
+    touch: Touch::Once,
+};
+
+/// A task to be added.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Add {
+    /// What is to be reached.
+    goal: String,
+    /// A name for it: letters, digits, `-` and `_`. By default one is found.
+    #[serde(default, alias = "task_id")]
+    task_id: Option<String>,
+    /// What is to be there in the end.
+    #[serde(default)]
+    deliverables: Vec<String>,
+    /// Words to find it by.
+    #[serde(default)]
+    labels: Vec<String>,
+    /// From 0, the highest, to 4. By default 2.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 4))]
+    priority: Option<u8>,
+    /// Its type, where the project has types of tasks.
+    #[serde(default, rename = "type")]
+    kind: Option<String>,
+    /// The task that it came from.
+    #[serde(default, alias = "parent_id")]
+    parent_id: Option<String>,
+    /// The tasks that have to be completed before it.
+    #[serde(default, alias = "depends_on")]
+    depends_on: Vec<String>,
+    /// Whether it is for a worker on another machine, and not for you: it is put into the queue when it is ready, and its
+    /// state here follows what becomes of it there.
+    #[serde(default)]
+    queue: bool,
+    /// With `queue`: the agents that may work on it. By default those of its type, or all.
+    #[serde(default)]
+    agents: BTreeSet<String>,
+}
+
+/// Which tasks.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct List {
+    /// Only those in this state.
+    #[serde(default)]
+    #[schemars(schema_with = "state_names")]
+    state: Option<TaskState>,
+    /// Only those that bear all of these labels.
+    #[serde(default)]
+    labels: Vec<String>,
+    /// Only those of this type.
+    #[serde(default, rename = "type")]
+    kind: Option<String>,
+}
+
+/// Which task.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct One {
+    /// The task's id.
+    #[serde(alias = "task_id")]
+    task_id: String,
+}
+
+/// Which task to begin with.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Start {
+    /// The task's id.
+    #[serde(alias = "task_id")]
+    task_id: String,
+    /// What those who look on should know: how you mean to do it, say.
+    #[serde(default)]
+    context: Option<String>,
+}
+
+/// What was done.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Complete {
+    /// The task's id.
+    #[serde(alias = "task_id")]
+    task_id: String,
+    /// What came of it.
+    #[serde(default)]
+    result: Option<String>,
+    /// What was made: files, mostly.
+    #[serde(default)]
+    artifacts: Vec<String>,
+}
+
+/// What holds a task.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Block {
+    /// The task's id.
+    #[serde(alias = "task_id")]
+    task_id: String,
+    /// Why you cannot go on.
+    reason: String,
+    /// What somebody would have to know to go on.
+    #[serde(default, alias = "required_knowledge")]
+    required_knowledge: Vec<String>,
+}
+
+/// What waits for what.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Depend {
+    /// The task that waits.
+    #[serde(alias = "task_id")]
+    task_id: String,
+    /// The task that has to be completed before it.
+    #[serde(alias = "depends_on")]
+    depends_on: String,
+    /// Whether it no longer waits for it.
+    #[serde(default)]
+    remove: bool,
+}
+
+/// Tasks.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Listed {
+    /// How many there are in the list.
+    task_count: usize,
+    /// In the order in which they were added.
+    tasks: Vec<TaskView>,
+}
+
+async fn add(line: &mut Line, new: Add) -> Result<TaskView, Trouble> {
+    let Add { goal, task_id: id, deliverables, labels, priority, kind, parent_id: parent, depends_on, queue, agents } =
+        new;
+    if !queue && !agents.is_empty() {
+        return Err(Trouble::Job("`agents` says who may take a task from the queue; set `queue` too".into()));
+    }
+    let named: Vec<String> = parent.iter().chain(&depends_on).cloned().collect();
+    let named: Vec<&String> = named.iter().collect();
+    let (dependencies, queue) = (depends_on, queue.then_some(agents));
+    let new = NewTask { id, goal, deliverables, labels, priority, kind, parent, dependencies, queue };
+    match line.ask(&Request::Task { task: TaskCommand::Add(new) }).await {
+        Ok(Some(Told::Added(id))) => one(line, &id).await,
+        Ok(_) => Err(other_answer()),
+        Err(error) => Err(explained(line, error, &named).await),
+    }
+}
+
+async fn list(line: &mut Line, wanted: List) -> Result<Listed, Trouble> {
+    let List { state, labels, kind } = wanted;
+    let mut tasks = line.tasks().await?;
+    tasks.retain(|task| {
+        state.is_none_or(|state| task.state == state)
+            && labels.iter().all(|label| task.labels.contains(label))
+            && kind.as_ref().is_none_or(|kind| task.kind.as_ref() == Some(kind))
+    });
+    Ok(Listed { task_count: tasks.len(), tasks })
+}
+
+async fn get(line: &mut Line, One { task_id }: One) -> Result<TaskView, Trouble> {
+    one(line, &task_id).await
+}
+
+async fn start(line: &mut Line, Start { task_id: id, context }: Start) -> Result<TaskView, Trouble> {
+    change(line, &[&id], TaskCommand::Start { id: id.clone(), context }).await
+}
+
+async fn complete(line: &mut Line, done: Complete) -> Result<TaskView, Trouble> {
+    let Complete { task_id: id, result, artifacts } = done;
+    let completion = Completion { id: id.clone(), content: None, result, artifacts };
+    change(line, &[&id], TaskCommand::Complete(completion)).await
+}
+
+async fn block(line: &mut Line, held: Block) -> Result<TaskView, Trouble> {
+    let Block { task_id: id, reason, required_knowledge } = held;
+    change(line, &[&id], TaskCommand::Block { id: id.clone(), reason, required_knowledge }).await
+}
+
+async fn depend(line: &mut Line, edge: Depend) -> Result<TaskView, Trouble> {
+    let Depend { task_id, depends_on, remove } = edge;
+    let (id, on) = (task_id.clone(), depends_on.clone());
+    let command = if remove { TaskCommand::Undepend { id, on } } else { TaskCommand::Depend { id, on } };
+    change(line, &[&task_id, &depends_on], command).await
+}
+
+/// Changes the first of the named tasks, and gives it as it is then.
+async fn change(line: &mut Line, named: &[&String], command: TaskCommand) -> Result<TaskView, Trouble> {
+    let starts = matches!(command, TaskCommand::Start { .. });
+    match line.ask(&Request::Task { task: command }).await {
+        Ok(_) => one(line, named[0]).await,
+        Err(AskError::Refused(why)) if starts => Err(Trouble::Job(why + &held_up(&line.tasks().await?, named[0]))),
+        Err(error) => Err(explained(line, error, named).await),
+    }
+}
+
+async fn one(line: &mut Line, id: &String) -> Result<TaskView, Trouble> {
+    match line.ask(&Request::TaskShow { id: id.clone() }).await {
+        Ok(Some(Told::Task(task))) => Ok(*task),
+        Ok(_) => Err(other_answer()),
+        Err(error) => Err(explained(line, error, &[id]).await),
+    }
+}
+
+/// Why it was refused, and what there is where something was named that is not there.
+async fn explained(line: &mut Line, error: AskError, named: &[&String]) -> Trouble {
+    let AskError::Refused(why) = error else { return error.into() };
+    match line.tasks().await {
+        Ok(tasks) => Trouble::Job(why + &instead(&tasks, named)),
+        Err(_) => Trouble::Job(why),
+    }
+}
+
+/// What could be meant where a task is named that is not there.
+fn instead(tasks: &[TaskView], named: &[&String]) -> String {
+    let is_known = |id: &String| tasks.iter().any(|task| task.id == *id);
+    match named.iter().find(|id| !is_known(id)) {
+        None => String::new(),
+        Some(_) if tasks.is_empty() => "\nthere are no tasks yet; task_add adds one".into(),
+        Some(_) => format!("\nthere are: {}", names(tasks.iter())),
+    }
+}
+
+/// What a task waits for, or what could be meant instead of it.
+fn held_up(tasks: &[TaskView], id: &String) -> String {
+    let Some(task) = tasks.iter().find(|task| task.id == *id) else { return instead(tasks, &[id]) };
+    let is_open = |other: &&TaskView| task.dependencies.contains(&other.id) && other.state != TaskState::Completed;
+    match names(tasks.iter().filter(is_open)) {
+        none if none.is_empty() => none,
+        some => format!("\nit waits for: {some}"),
+    }
+}
+
+fn names<'a>(tasks: impl Iterator<Item = &'a TaskView>) -> String {
+    let all: Vec<String> = tasks.map(|task| format!("{} ({})", task.id, task.state.name())).collect();
+    let told = all[..all.len().min(SOME)].join(", ");
+    if all.len() > SOME { format!("{told} and {} more; task_list lists them", all.len() - SOME) } else { told }
+}

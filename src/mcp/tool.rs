@@ -1,0 +1,230 @@
+//! What a tool is: its name, what it takes and gives, and what is done when it is called.
+//!
+//! Owns how arguments are read and what became of a call is told. What tools do is in the files beside this one.
+//!
+//! # Invariants
+//! - Arguments that are wrong reach nobody. They are a fault of the call (`invalid_params`); what a session will not do is
+//!   an answer of the tool.
+
+use std::{pin::Pin, sync::Arc};
+
+use rmcp::{
+    ErrorData,
+    handler::server::tool::{schema_for_input, schema_for_output},
+    model::{CallToolResult, ContentBlock, JsonObject, Tool as Described, ToolAnnotations},
+    schemars::JsonSchema,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::reach::{Line, Reach};
+use crate::socket::message::LONGEST;
+
+/// How many bytes the arguments of a call may have, as JSON: what fits into a request of the socket beside its other words.
+const MOST: usize = LONGEST - 1024;
+
+/// Why nothing came of a call, in words for an agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// The arguments are wrong.
+    Arguments(String),
+    /// The session will not, or cannot be reached.
+    Job(String),
+}
+
+/// What a tool does to the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Touch {
+    /// Nothing.
+    Looks,
+    /// It changes something, and a second time nothing more.
+    Once,
+    /// It changes something each time.
+    Anew,
+}
+
+/// What is told of a tool.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct About {
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    pub(super) description: &'static str,
+    pub(super) touch: Touch,
+}
+
+type Perform =
+    dyn Fn(Arc<Reach>, JsonObject) -> Pin<Box<dyn Future<Output = Result<Value, Trouble>> + Send>> + Send + Sync;
+
+/// What is done: an `async fn(&mut Line, I) -> Result<O, Trouble>`.
+pub(super) trait Work<'a, I, O>: Fn(&'a mut Line, I) -> Self::Doing {
+    type Doing: Future<Output = Result<O, Trouble>> + Send + 'a;
+}
+
+impl<'a, I, O, F, D> Work<'a, I, O> for F
+where
+    F: Fn(&'a mut Line, I) -> D,
+    D: Future<Output = Result<O, Trouble>> + Send + 'a,
+{
+    type Doing = D;
+}
+
+/// A tool.
+pub(super) struct Tool {
+    described: Described,
+    perform: Box<Perform>,
+}
+
+impl Tool {
+    /// A tool that takes `I` and gives `O`.
+    pub(super) fn new<I, O, W>(about: About, work: W) -> Self
+    where
+        I: DeserializeOwned + JsonSchema + Send + 'static,
+        O: Serialize + JsonSchema + 'static,
+        W: for<'a> Work<'a, I, O> + Copy + Send + Sync + 'static,
+    {
+        let About { name, title, description, touch } = about;
+        let input = schema_for_input::<I>().expect("arguments are an object");
+        let described = Described::new(name, description, input)
+            .with_title(title)
+            .with_raw_output_schema(schema_for_output::<O>())
+            .with_annotations(touch.annotations());
+        Self { described, perform: Box::new(move |reach, arguments| Box::pin(perform(name, work, reach, arguments))) }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.described.name
+    }
+
+    pub(super) fn described(&self) -> Described {
+        self.described.clone()
+    }
+
+    /// Does what is asked for. What goes wrong in it keeps nobody from an answer.
+    pub(super) async fn call(&self, reach: &Arc<Reach>, arguments: JsonObject) -> Result<CallToolResult, ErrorData> {
+        let done = tokio::spawn((self.perform)(Arc::clone(reach), arguments)).await;
+        match done {
+            Ok(Ok(told)) => Ok(CallToolResult::structured(told)),
+            Ok(Err(Trouble::Job(why))) => Ok(CallToolResult::error(vec![ContentBlock::text(why)])),
+            Ok(Err(Trouble::Arguments(why))) => Err(ErrorData::invalid_params(why, None)),
+            Err(panic) => Err(ErrorData::internal_error(format!("{} failed: {panic}", self.name()), None)),
+        }
+    }
+}
+
+impl Touch {
+    fn annotations(self) -> ToolAnnotations {
+        let all = ToolAnnotations::new().open_world(false);
+        match self {
+            Self::Looks => all.read_only(true).destructive(false).idempotent(true),
+            Self::Once => all.read_only(false).destructive(false).idempotent(true),
+            Self::Anew => all.read_only(false).destructive(false).idempotent(false),
+        }
+    }
+}
+
+/// Reads the arguments, does the work, and gives what came of it.
+async fn perform<I, O, W>(name: &str, work: W, reach: Arc<Reach>, arguments: JsonObject) -> Result<Value, Trouble>
+where
+    I: DeserializeOwned,
+    O: Serialize,
+    W: for<'a> Work<'a, I, O>,
+{
+    let input = read::<I>(name, &arguments)?;
+    let _room = reach.room().await;
+    let mut line = reach.line().await?;
+    let output = work(&mut line, input).await?;
+    reach.keep(line);
+    Ok(serde_json::to_value(output).expect("answers have no keys that are not text"))
+}
+
+/// Reads the arguments, or says what is wrong with them.
+fn read<I: DeserializeOwned>(tool: &str, arguments: &JsonObject) -> Result<I, Trouble> {
+    let bytes = serde_json::to_vec(arguments).map_or(0, |text| text.len());
+    if bytes > MOST {
+        let largest = arguments.iter().max_by_key(|(_, value)| length(value)).map_or("", |(name, _)| name);
+        return Err(Trouble::Arguments(format!(
+            "{tool}: the arguments have {bytes} bytes and may have {MOST}; `{largest}` is the longest: write it to a file, \
+             and give the file's name"
+        )));
+    }
+    I::deserialize(arguments).map_err(|why| Trouble::Arguments(format!("{tool}: {}", place::<I>(arguments, &why))))
+}
+
+/// Roughly how long a value is.
+fn length(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 1,
+        Value::String(text) => text.len(),
+        Value::Array(all) => all.iter().map(length).sum(),
+        Value::Object(all) => all.iter().map(|(name, value)| name.len() + length(value)).sum(),
+    }
+}
+
+/// What is wrong, and in which argument: the one without which something else would be wrong, or nothing.
+fn place<I: DeserializeOwned>(arguments: &JsonObject, why: &serde_json::Error) -> String {
+    let why = why.to_string();
+    let is_it = |name: &&String| {
+        let mut others = arguments.clone();
+        others.remove(*name);
+        I::deserialize(&others).err().is_none_or(|other| other.to_string() != why)
+    };
+    match arguments.keys().find(is_it) {
+        Some(name) if !why.contains(&format!("`{name}`")) => format!("`{name}`: {why}"),
+        Some(_) | None => why,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Debug, PartialEq, serde::Deserialize)]
+    #[serde(rename_all = "camelCase", deny_unknown_fields)]
+    struct Args {
+        #[serde(alias = "task_id")]
+        task_id: String,
+        #[serde(default)]
+        labels: Vec<String>,
+    }
+
+    fn wrong(arguments: Value) -> String {
+        let Value::Object(arguments) = arguments else { panic!("not an object") };
+        match read::<Args>("t", &arguments) {
+            Err(Trouble::Arguments(why)) => why,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_arguments_is_told_with_its_place() {
+        assert_eq!(wrong(json!({})), "t: missing field `taskId`");
+        assert_eq!(
+            wrong(json!({"taskId": 5, "labels": []})),
+            "t: `taskId`: invalid type: integer `5`, expected a string"
+        );
+        assert_eq!(
+            wrong(json!({"taskId": "a", "labels": [1]})),
+            "t: `labels`: invalid type: integer `1`, expected a string"
+        );
+        assert!(
+            wrong(json!({"taskId": "a", "label": "x"}))
+                .starts_with("t: unknown field `label`, expected one of `taskId`")
+        );
+    }
+
+    #[test]
+    fn both_spellings_are_read() {
+        for name in ["taskId", "task_id"] {
+            let arguments = JsonObject::from_iter([(name.to_owned(), json!("a"))]);
+            assert_eq!(read("t", &arguments), Ok(Args { task_id: "a".into(), labels: Vec::new() }));
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused_before_it_is_read() {
+        let why = wrong(json!({"taskId": "x", "labels": ["y".repeat(10 << 20)]}));
+        assert!(why.contains("bytes and may have 1047552; `labels` is the longest"), "{why}");
+    }
+}

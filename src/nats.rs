@@ -1,0 +1,456 @@
+//! Many machines: the records of a session in a stream of `JetStream`, and commands from wherever the server is reached.
+//!
+//! Owns the thread in which all of that happens. What is asked becomes the same [`crate::engine::input::Command`] as
+//! from anybody else; what is sent is the journal, read from its file.
+//!
+//! # Invariants
+//! - The session never waits for the server: it writes its journal, and this thread reads it.
+//! - Nothing is lost and nothing is doubled, however often server, connection or creel die: each connection first looks
+//!   what the stream has.
+//! - No secret leaves [`mod@connection`].
+
+pub mod asking;
+mod assembly;
+pub mod command;
+pub mod connection;
+mod copy_dir;
+mod deadline;
+mod leftovers;
+pub mod link;
+mod live;
+pub mod mirror;
+mod overhear;
+pub mod roster;
+mod send;
+pub mod store;
+pub mod subject;
+mod window;
+mod wire;
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use async_nats::{
+    Client,
+    jetstream::{Context, context::ContextBuilder},
+};
+use tokio::sync::{Notify, broadcast, mpsc, watch};
+
+use super::socket::{
+    ledger::{Desk, Ledger, Pace},
+    view::Status,
+};
+use crate::{
+    config::Nats,
+    journal::{Folder, Sessions, outbox::Outbox},
+    queue::handover::Handover,
+    runtime::{Handle, Live, Runtime},
+};
+use command::Ear;
+use connection::{Again, Told, Trouble, connect, destination, pause};
+use leftovers::Post;
+use link::Link;
+use live::Stage;
+use roster::Roster;
+use send::Sender;
+use store::{Holdings, Store, Whose};
+use subject::Subjects;
+
+/// How long the server may take to answer.
+const ANSWER: Duration = Duration::from_secs(10);
+/// How long a session that is over waits until the server has its last records.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// The same, if the server was away when it ended.
+const LAST_TRY: Duration = Duration::from_secs(2);
+
+/// How often it is looked whether another creel still sends what this session has left.
+const HELD: Duration = Duration::from_millis(100);
+
+/// The NATS side of a session that runs in this process.
+#[derive(Debug)]
+pub struct Uplink {
+    link: watch::Receiver<Link>,
+    /// Tells the thread not to wait for more records.
+    leaving: Arc<Notify>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+/// What the thread needs.
+struct Station {
+    nats: Nats,
+    subjects: Subjects,
+    session: String,
+    id: String,
+    outbox: Outbox,
+    /// All of the project.
+    sessions: Sessions,
+    link: watch::Sender<Link>,
+    desk: Desk,
+    handle: Handle,
+    ear: Ear,
+    /// What its hooks print.
+    live: broadcast::Sender<Live>,
+    /// Until when somebody watches them.
+    watched: tokio::time::Instant,
+    /// Whether it was told that the queue is not reached.
+    queue_warned: bool,
+    /// Whether the session has warned that the list of sessions has too few replicas.
+    replicas_warned: bool,
+    /// Its folder.
+    folder: PathBuf,
+    /// How the session was when it ended.
+    ended: watch::Receiver<Option<Status>>,
+    warned: Warned,
+}
+
+/// What the session was warned of already: each is told once.
+#[derive(Debug, Default)]
+struct Warned {
+    differences: bool,
+    refused: bool,
+    /// That nobody hears what hooks print: this is only in the log, and it is not tried again by this connection.
+    live: bool,
+}
+
+/// How a connection ended.
+enum End {
+    /// The session is over, and the server has everything.
+    Done,
+    /// It did not work.
+    Trouble(Trouble),
+}
+
+impl Uplink {
+    /// Connects the session of this folder, which this process is about to run.
+    pub fn open(nats: Nats, folder: &Folder, runtime: &mut Runtime) -> io::Result<Self> {
+        let server = destination(&nats);
+        let outbox = addressed(folder, &server)?;
+        let follower = runtime.follow()?;
+        let (id, started) = (follower.state.began.id.clone(), follower.state.started);
+        if !subject::is_plain(&id) {
+            return Err(io::Error::other("the id in its first record is none that creel gives"));
+        }
+        let (link_in, link) = watch::channel(Link::Connecting { behind: follower.seq });
+        let leaving = Arc::new(Notify::new());
+        let (ledger, desk) = Ledger::new(follower, Some(link.clone()), Pace::Gathered(Arc::clone(&leaving)));
+        let subjects = Subjects::new(&nats.prefix, &folder.name);
+        let (ended_in, ended) = watch::channel(None);
+        let handle = runtime.handle();
+        let live = runtime.live();
+        let of = folder.clone();
+        let station = move |outbox: Outbox| Station {
+            nats,
+            session: of.name.clone(),
+            id: id.clone(),
+            outbox,
+            sessions: Sessions::around(&of),
+            link: link_in,
+            desk,
+            ear: Ear::new(subjects.clone(), id, started, handle.clone()),
+            handle,
+            subjects,
+            live,
+            watched: tokio::time::Instant::now(),
+            queue_warned: false,
+            replicas_warned: false,
+            folder: of.path,
+            ended,
+            warned: Warned::default(),
+        };
+        let mut session = Session { ledger: Some(ledger), ended: ended_in };
+        let folder = folder.clone();
+        let thread = std::thread::Builder::new().name("nats".into()).spawn(move || {
+            if let Some(outbox) = outbox.or_else(|| session.outbox(&folder, &server)) {
+                station(outbox).run(session);
+            }
+        })?;
+        Ok(Self { link, leaving, thread: Some(thread) })
+    }
+
+    /// How the session stands with its server.
+    pub fn link(&self) -> watch::Receiver<Link> {
+        self.link.clone()
+    }
+
+    /// Waits until the server has the last records, if it is there, and not for long. The session must be over.
+    /// What it does not have then is told, and is sent the next time.
+    pub fn close(mut self) -> Option<Link> {
+        self.leaving.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let link = self.link.borrow().clone();
+        (link.behind() > 0).then_some(link)
+    }
+}
+
+impl Station {
+    fn run(mut self, mut session: Session) {
+        let mut failures = 0;
+        loop {
+            // A runtime for each connection: what a client still had to send goes with it.
+            let Ok(tokio) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+                tracing::error!("there is no NATS: the system has no room");
+                return;
+            };
+            let (began, last_try) = (Instant::now(), session.is_over());
+            let end = tokio.block_on(session.beside(self.connection()));
+            tokio.shutdown_background();
+            let Some(End::Trouble(Trouble(why))) = end else { break };
+            tracing::info!("nats: {why}");
+            failures = if began.elapsed() > ANSWER { 1 } else { failures + 1 };
+            self.away(why);
+            // Whoever is about to leave does not wait for a server that is not there.
+            if last_try {
+                break;
+            }
+            if !session.is_over() {
+                session.wait(pause(failures), &self);
+            }
+        }
+    }
+
+    fn away(&self, why: String) {
+        let last = *self.desk.news.borrow();
+        self.link.send_replace(Link::Away { why, behind: last.saturating_sub(self.outbox.place().seq) });
+    }
+
+    /// One connection, from its beginning to its end.
+    async fn connection(&mut self) -> End {
+        let (client, told) = match connect(&self.nats, Again::Never).await {
+            Ok(connected) => connected,
+            Err(trouble) => return End::Trouble(trouble),
+        };
+        match Box::pin(self.use_connection(&client, told)).await {
+            Ok(()) => End::Done,
+            Err(trouble) => End::Trouble(trouble),
+        }
+    }
+
+    /// Looks what the stream has, and says what is not as it should be.
+    async fn prepare(
+        &mut self,
+        jetstream: &Context,
+        told: &mut mpsc::UnboundedReceiver<Told>,
+    ) -> Result<(Store, Holdings), Trouble> {
+        let Self { nats, subjects, id, outbox, handle, warned, .. } = self;
+        let mut looking = Box::pin(async {
+            let store = store::open(jetstream, nats).await?;
+            let holdings = store.holdings(Whose { subjects, id }, outbox.place()).await?;
+            Ok::<_, Trouble>((store, holdings))
+        });
+        let (store, holdings) = loop {
+            tokio::select! {
+                looked = &mut looking => break looked?,
+                told = told.recv() => check(told, subjects, warned, handle)?,
+            }
+        };
+        if !store.differences.is_empty() && !std::mem::replace(&mut warned.differences, true) {
+            let (name, differences) = (&nats.stream.name, store.differences.join("; "));
+            handle.warn(format!("the NATS stream {name} is not as the config says: {differences}"));
+        }
+        Ok((store, holdings))
+    }
+
+    async fn use_connection(
+        &mut self,
+        client: &Client,
+        mut told: mpsc::UnboundedReceiver<Told>,
+    ) -> Result<(), Trouble> {
+        let jetstream = context(client);
+        let (store, holdings) = self.prepare(&jetstream, &mut told).await?;
+        let Self { nats, subjects, session, id, outbox, sessions, link, desk, handle, ear, ended, warned, .. } = self;
+        let largest = store.largest(client.server_info().max_payload)?;
+        let news = desk.news.clone();
+        let mut sender = Sender { client, store: &store, outbox, subjects, session, id, holdings, largest, link };
+        let roster = Roster::new(nats, client, &jetstream);
+        let post = Post { client, store: &store, nats, largest };
+        let sending = async { tokio::try_join!(sender.run(news), post.send_all(sessions, session)) };
+        tokio::pin!(sending);
+        let hearing = ear.listen(client, &store, desk);
+        tokio::pin!(hearing);
+        let replicas_warned = &mut self.replicas_warned;
+        let mut warn = |why: String| {
+            if !std::mem::replace(replicas_warned, true) {
+                handle.warn(format!("a lost NATS server can take the list of sessions with it: {why}"));
+            }
+        };
+        let signing = roster.keep(id, desk, &mut warn);
+        tokio::pin!(signing);
+        let stage = Stage { client, subjects, id, desk, live: &self.live, folder: &self.folder, largest };
+        let showing = stage.show(&mut self.watched);
+        tokio::pin!(showing);
+        let handover = Handover { jetstream: &jetstream, nats, session, id, desk, handle };
+        let handing_over = handover.keep(&mut self.queue_warned);
+        tokio::pin!(handing_over);
+        warned.live = false;
+        loop {
+            tokio::select! {
+                biased;
+                told = told.recv() => check(told, subjects, warned, handle)?,
+                sent = &mut sending => {
+                    sent?;
+                    break;
+                }
+                trouble = &mut hearing => return Err(trouble),
+                () = &mut signing => {}
+                () = &mut showing, if !warned.live => {}
+                () = &mut handing_over => {}
+            }
+        }
+        let last = ended.borrow().clone();
+        if let Some(status) = last {
+            roster.give_last(id, status).await;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Station {
+    /// Nobody is told that all is well by a thread that is gone.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.away("a fault in creel, see its log".to_owned());
+        }
+    }
+}
+
+/// The outbox of a session, meant for a server; nothing, if somebody else sends it.
+fn addressed(folder: &Folder, server: &str) -> io::Result<Option<Outbox>> {
+    let mut outbox = Outbox::open(folder)?;
+    outbox.iter_mut().try_for_each(|outbox| outbox.address(server))?;
+    Ok(outbox)
+}
+
+/// Follows a session to its end; how it was then.
+async fn follow(ledger: &mut Option<Ledger>) -> Status {
+    let Some(following) = ledger else { return std::future::pending().await };
+    let status = following.follow().await;
+    *ledger = None;
+    status
+}
+
+/// Sends what sessions of a project have left unsent, without running one.
+pub async fn send_leftovers(nats: &Nats, sessions: &Sessions) -> Result<(), Trouble> {
+    let (client, _told) = connect(nats, Again::Never).await?;
+    let jetstream = context(&client);
+    let store = store::open(&jetstream, nats).await?;
+    let largest = store.largest(client.server_info().max_payload)?;
+    Post { client: &client, store: &store, nats, largest }.send_all(sessions, "").await
+}
+
+/// How `JetStream` is spoken to.
+fn context(client: &Client) -> Context {
+    ContextBuilder::new().timeout(ANSWER).build(client.clone())
+}
+
+/// What a connection told: whether it is of no more use.
+fn check(told: Option<Told>, subjects: &Subjects, warned: &mut Warned, handle: &Handle) -> Result<(), Trouble> {
+    match told {
+        Some(Told::Connected) => Ok(()),
+        Some(Told::Lost) | None => Err(Trouble("the connection was lost".to_owned())),
+        Some(Told::Refused(why)) => {
+            if subjects.live_is_meant(&why) {
+                tracing::info!("nats: the output of running hooks is not told: {why}");
+                warned.live = true;
+                return Ok(());
+            }
+            if concerns_records(&why, subjects) {
+                return Err(Trouble(format!("the server refuses: {why}")));
+            }
+            if !std::mem::replace(&mut warned.refused, true) {
+                handle.warn(format!("the NATS server does not allow everything: {why}"));
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Whether a refusal keeps the records from the stream: the rest can be done without.
+fn concerns_records(why: &str, subjects: &Subjects) -> bool {
+    let why = why.to_lowercase();
+    let without = [&subjects.commands(), &subjects.completions(), &subjects.queue(), "$kv.", ".kv_", "_queue"];
+    !without.iter().any(|subject| why.contains(&subject.to_lowercase()))
+        || why.contains(&format!("publish to \"{}", subjects.completions()).to_lowercase())
+}
+
+/// The session, as it is followed here.
+struct Session {
+    /// Gone when the session is over: whoever waits for news then learns that there are no more.
+    ledger: Option<Ledger>,
+    /// How the session was when it ended.
+    ended: watch::Sender<Option<Status>>,
+}
+
+impl Session {
+    fn is_over(&self) -> bool {
+        self.ended.borrow().is_some()
+    }
+
+    /// Waits for the outbox: another session may be sending what an earlier run of this one has left. Nothing, if the session
+    /// is over before; then that is left to the next one as well.
+    fn outbox(&mut self, folder: &Folder, server: &str) -> Option<Outbox> {
+        let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build().ok()?;
+        while !self.is_over() {
+            if let Ok(Some(outbox)) = addressed(folder, server) {
+                return Some(outbox);
+            }
+            let followed = tokio.block_on(async { tokio::time::timeout(HELD, follow(&mut self.ledger)).await });
+            if let Ok(status) = followed {
+                self.ended.send_replace(Some(status));
+            }
+        }
+        None
+    }
+
+    /// Follows the session beside a connection. Nothing, if the session is over and the time to leave has come.
+    async fn beside(&mut self, connection: impl Future<Output = End>) -> Option<End> {
+        let following = follow(&mut self.ledger);
+        tokio::pin!(connection, following);
+        let leave = tokio::time::sleep(LAST_TRY);
+        tokio::pin!(leave);
+        loop {
+            tokio::select! {
+                biased;
+                status = &mut following, if self.ended.borrow().is_none() => {
+                    self.ended.send_replace(Some(status));
+                    leave.as_mut().reset(tokio::time::Instant::now() + FAREWELL);
+                }
+                end = &mut connection => return Some(end),
+                () = &mut leave, if self.ended.borrow().is_some() => return None,
+            }
+        }
+    }
+
+    /// Waits before the next connection, as long as the session is not over.
+    fn wait(&mut self, long: Duration, station: &Station) {
+        let Ok(tokio) = tokio::runtime::Builder::new_current_thread().enable_time().build() else {
+            std::thread::sleep(long);
+            return;
+        };
+        tokio.block_on(async {
+            let enough = tokio::time::sleep(long);
+            let following = follow(&mut self.ledger);
+            tokio::pin!(enough, following);
+            let mut news = station.desk.news.clone();
+            loop {
+                tokio::select! {
+                    biased;
+                    status = &mut following => {
+                        self.ended.send_replace(Some(status));
+                        return;
+                    }
+                    Ok(()) = news.changed() => {
+                        let behind = news.borrow_and_update().saturating_sub(station.outbox.place().seq);
+                        station.link.send_modify(|link| *link = link.clone().with(behind));
+                    }
+                    () = &mut enough => return,
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,118 @@
+//! Asks a session that runs on another machine.
+//!
+//! # Invariants
+//! - What was told not to have been sent is not sent later.
+//! - A command is not run after its client gave up on it: see [`super::deadline`].
+
+use std::{
+    io,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use async_nats::{Client, HeaderMap, Request as Message, RequestErrorKind, connection::State};
+
+use super::{
+    deadline::{SessionClock, TimedReply},
+    subject::{SESSION, Subjects},
+};
+use crate::socket::{
+    client::AskError,
+    message::{Asker, Meaning, Request, Told, ask, ask_until},
+};
+
+/// How long a session may take to answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often to check whether the connection is still there while the session takes its time.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// A session on another machine, as it is asked.
+#[derive(Debug, Clone)]
+pub struct Asking {
+    client: Client,
+    subjects: Subjects,
+    session: String,
+    /// Which of those that had the name, if that is known.
+    id: Option<String>,
+    /// The session's clock, as its last reply reported it.
+    clock: Arc<Mutex<Option<SessionClock>>>,
+}
+
+impl Asking {
+    /// The session of that name.
+    pub fn new(client: Client, prefix: &str, session: &str, id: Option<String>) -> Self {
+        let (subjects, session) = (Subjects::new(prefix, session), session.to_owned());
+        Self { client, subjects, session, id, clock: Arc::default() }
+    }
+
+    /// Asks, and waits for the answer.
+    pub async fn ask(&self, by: Asker, request: &Request) -> Result<Option<Told>, AskError> {
+        let line = match request.clone().meaning() {
+            Meaning::Question(_) | Meaning::Watch(..) => ask(by, request),
+            Meaning::Command(_) | Meaning::Judgement(_) => {
+                // The first command of a connection has to learn the session's clock. A creel that does not report it
+                // does not know deadlines either.
+                if self.known_clock().is_none() {
+                    self.send(ask(by, &Request::Status)).await?;
+                }
+                match self.known_clock() {
+                    Some(clock) => ask_until(by, request, &clock.deadline(Instant::now(), PATIENCE)),
+                    None => ask(by, request),
+                }
+            }
+        };
+        self.send(line).await?.reply.outcome().map_err(AskError::Refused)
+    }
+
+    fn known_clock(&self) -> Option<SessionClock> {
+        *self.clock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a line, and waits for the reply.
+    async fn send(&self, line: String) -> Result<TimedReply, AskError> {
+        let mut headers = HeaderMap::new();
+        if let Some(id) = &self.id {
+            headers.insert(SESSION, id.as_str());
+        }
+        let message = Message::new().payload(line.trim_end().to_owned().into()).headers(headers);
+        let unreachable = |cause| AskError::Unreachable { name: self.session.clone(), cause };
+        // The client would keep it until the server is back, and by then nobody may want it any more.
+        if self.client.connection_state() != State::Connected {
+            return Err(AskError::Refused("the connection to the server is lost; nothing was sent".to_owned()));
+        }
+        let answered = tokio::select! {
+            answered = self.client.send_request(self.subjects.commands(), message.timeout(Some(PATIENCE))) => answered,
+            () = self.disconnected() => {
+                return Err(unreachable(io::Error::other(format!(
+                    "the connection to the server was lost before the session answered. It may have run the command, or \
+                     may still run it within {}s; `creel show` tells",
+                    PATIENCE.as_secs()
+                ))));
+            }
+        };
+        let answer = answered.map_err(|error| match error.kind() {
+            RequestErrorKind::NoResponders => AskError::NotRunning(self.session.clone()),
+            RequestErrorKind::TimedOut => unreachable(io::Error::other(format!(
+                "no answer in {}s. If the session has not run the command yet, it will not run it any more; `creel show` \
+                 tells",
+                PATIENCE.as_secs()
+            ))),
+            RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => {
+                AskError::Refused(format!("{error}; nothing was sent"))
+            }
+            RequestErrorKind::Other => unreachable(io::Error::other(error.to_string())),
+        })?;
+        let reply: TimedReply = serde_json::from_slice(&answer.payload).map_err(|error| unreachable(error.into()))?;
+        if let Some(clock) = SessionClock::of(&reply, Instant::now()) {
+            *self.clock.lock().unwrap_or_else(PoisonError::into_inner) = Some(clock);
+        }
+        Ok(reply)
+    }
+
+    /// Waits until the connection is lost.
+    async fn disconnected(&self) {
+        while self.client.connection_state() == State::Connected {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Until when a session may run a command that came by NATS.
+//!
+//! A command can wait anywhere on its way: in a client that lost its connection, in the server, or in a session that
+//! was suspended. So it carries a deadline, and the session refuses it after that. Two machines rarely agree about the
+//! time, so a deadline is a time of the session's clock. Every reply of a session reports that clock (`at`), and a
+//! client asks for a reply before its first command.
+//!
+//! # Invariants
+//! - A command never runs after its client gave up, however wrong the two clocks are and however slow the reply was.
+
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    engine::time::{At, Span},
+    journal::record::rfc3339,
+    socket::message::Reply,
+};
+
+/// The session's clock, as a client knows it: a time that the session reported, and when that arrived here.
+///
+/// The session's clock has moved on while the reply was on its way, so it is never behind what is known of it. A deadline
+/// that is calculated from it can only be too early, by as long as the reply took, and never too late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionClock {
+    told: At,
+    received: Instant,
+}
+
+impl SessionClock {
+    /// The clock that a reply reports, if the session reports one.
+    pub fn of(reply: &TimedReply, received: Instant) -> Option<Self> {
+        let told: jiff::Timestamp = reply.at.as_deref()?.parse().ok()?;
+        Some(Self { told: At(told.as_millisecond()), received })
+    }
+
+    /// The deadline of a command that is sent now, if the client waits that long for the answer.
+    pub fn deadline(&self, now: Instant, patience: Duration) -> String {
+        let since = now.saturating_duration_since(self.received) + patience;
+        rfc3339(self.told.after(Span::from(since)))
+    }
+}
+
+/// What a request says about time. Requests of other programs need not say anything.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+struct Limited {
+    #[serde(default)]
+    deadline: Option<serde_json::Value>,
+}
+
+/// Why a session does not run a command that it read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DeadlineError {
+    /// It arrived too late.
+    #[error(
+        "the command arrived at {arrived}, after its deadline ({deadline}), so the session did not run it; send it again"
+    )]
+    Passed {
+        /// The deadline.
+        deadline: String,
+        /// When the session read it.
+        arrived: String,
+    },
+    /// It is not a valid time.
+    #[error("`deadline` is not a time such as 2026-11-15T09:30:00.123Z")]
+    Unreadable,
+}
+
+impl DeadlineError {
+    /// The reply to such a command.
+    pub fn reply(&self) -> Reply {
+        Reply::refused(self.to_string())
+    }
+
+    /// The reason, for programs.
+    pub const fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Self::Passed { .. } => Some(Refusal::PastDeadline),
+            Self::Unreadable => None,
+        }
+    }
+}
+
+/// Checks the deadline of a request that is read at that time.
+pub fn check(request: &[u8], now: At) -> Result<(), DeadlineError> {
+    // The code that reads the whole request reports anything else that is wrong with it.
+    let Ok(Limited { deadline: Some(deadline) }) = serde_json::from_slice(request) else { return Ok(()) };
+    let deadline = deadline.as_str().ok_or(DeadlineError::Unreadable)?.to_owned();
+    let until: jiff::Timestamp = deadline.parse().map_err(|_| DeadlineError::Unreadable)?;
+    if now.0 <= until.as_millisecond() {
+        return Ok(());
+    }
+    Err(DeadlineError::Passed { deadline, arrived: rfc3339(now) })
+}
+
+/// Why a command was refused, in a word for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Refusal {
+    /// It arrived after its deadline.
+    PastDeadline,
+}
+
+/// A reply by NATS: that of the control socket, with the session's clock.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TimedReply {
+    /// The reply.
+    #[serde(flatten)]
+    pub reply: Reply,
+    /// Why the session refused the request without reading all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<Refusal>,
+    /// The session's clock when it replied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+}
+
+impl TimedReply {
+    /// A reply that is sent at that time.
+    pub fn at(reply: Reply, refusal: Option<Refusal>, now: At) -> Self {
+        Self { reply, refusal, at: Some(rfc3339(now)) }
+    }
+
+    /// The JSON of it.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a reply has no keys that are not text")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::socket::message::Told;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+    const HOUR: i64 = 3_600_000;
+
+    fn request(deadline: &str) -> Vec<u8> {
+        format!(r#"{{"v":1,"do":"pause","deadline":"{deadline}"}}"#).into_bytes()
+    }
+
+    proptest! {
+        /// Time is counted in milliseconds from the client's first question, on a clock that neither side has. The
+        /// session's own clock is wrong by `skew`.
+        #[test]
+        fn no_command_runs_after_its_client_gave_up_whatever_the_clocks_say(
+            skew in -1_000 * HOUR..1_000 * HOUR,
+            (asked, told, waited, way) in (0_i64..60_000, 0_i64..60_000, 0_i64..10 * HOUR, 0_i64..2 * HOUR),
+        ) {
+            let true_time = 1_794_796_000_000_i64;
+            let start = Instant::now();
+            let after = |ms: i64| start + Duration::from_millis(u64::try_from(ms).expect("it is positive"));
+            let session_clock = |ms: i64| At(true_time + skew + ms);
+            let reply = TimedReply::at(Reply::done(), None, session_clock(asked));
+            let clock = SessionClock::of(&reply, after(asked + told)).expect("it tells its time");
+            let sent = asked + told + waited;
+            let request = request(&clock.deadline(after(sent), PATIENCE));
+            let runs = check(&request, session_clock(sent + way)).is_ok();
+            let patience = i64::try_from(PATIENCE.as_millis()).expect("it is small");
+            prop_assert!(!runs || way <= patience, "it ran {way} ms after it was sent");
+            prop_assert!(runs || way + told > patience, "it was refused {way} ms after it was sent");
+        }
+    }
+
+    #[test]
+    fn a_request_without_a_deadline_is_never_late() {
+        for line in [r#"{"v":1,"do":"pause"}"#, r#"{"v":1,"do":"pause","deadline":null}"#, "no JSON"] {
+            assert_eq!(check(line.as_bytes(), At(i64::MAX)), Ok(()), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_deadline_that_is_no_time_is_refused() {
+        for line in [r#"{"deadline":"soon"}"#, r#"{"deadline":12}"#] {
+            assert_eq!(check(line.as_bytes(), At(0)), Err(DeadlineError::Unreadable), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_late_command_is_refused_in_words_and_by_a_word() {
+        let late = check(&request("2026-11-15T09:30:00Z"), At(1_794_735_001_000)).expect_err("it is late");
+        let reply = TimedReply::at(late.reply(), late.refusal(), At(1_794_735_001_000));
+        assert_eq!(
+            reply.to_json(),
+            r#"{"v":1,"ok":false,"error":"the command arrived at 2026-11-15T09:30:01.000Z, after its deadline "#
+                .to_owned()
+                + r#"(2026-11-15T09:30:00Z), so the session did not run it; send it again","refusal":"past_deadline","#
+                + r#""at":"2026-11-15T09:30:01.000Z"}"#
+        );
+        assert_eq!(serde_json::from_str::<TimedReply>(&reply.to_json()).expect("a reply"), reply);
+        let told = TimedReply::at(Reply::told(Told::Gates(Vec::new())), None, At(0));
+        assert_eq!(serde_json::from_str::<TimedReply>(&told.to_json()).expect("a reply"), told);
+    }
+}

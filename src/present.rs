@@ -1,0 +1,17 @@
+//! The one wording of what happens in a session, for lines, screens and reports.
+//!
+//! Owns texts, tables and styles. Decides nothing, and reads nothing but the values that it is given.
+
+pub mod amounts;
+pub mod hook_stats;
+pub mod permission_requests;
+pub mod pipelines;
+pub mod queue_table;
+pub mod stop_decisions;
+pub mod style;
+pub mod task_table;
+pub mod task_view;
+pub mod tasks;
+pub mod text;
+pub mod tool_calls;
+pub mod usage_limits;

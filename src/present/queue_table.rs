@@ -1,0 +1,67 @@
+//! Tasks of the queue for a person at a terminal: a table of many, all that is known of one.
+
+use crate::{
+    engine::queue::{Queued, Standing, order::Order},
+    present::task_table::{columns, facts, short},
+};
+
+/// A line for each task, under a heading.
+pub fn table(tasks: &[Queued]) -> String {
+    columns(["ID", "STATE", "PRIORITY", "TYPE", "SESSION", "GOAL"], tasks.iter().map(row))
+}
+
+/// What a task is called among those of all sessions.
+pub fn name(order: &Order) -> String {
+    let owner = order.session.as_ref().map(|owner| format!("{}/", owner.name)).unwrap_or_default();
+    format!("{owner}{}", order.id)
+}
+
+fn row(task: &Queued) -> [String; 6] {
+    let Queued { order, standing, .. } = task;
+    let session = standing.by().map(|by| format!("{} on {}", by.session, by.host));
+    [
+        short(&name(order)),
+        state(standing),
+        order.priority.to_string(),
+        short(order.kind.as_deref().unwrap_or_default()),
+        short(&session.unwrap_or_default()),
+        short(&order.goal),
+    ]
+}
+
+fn state(standing: &Standing) -> String {
+    standing.state().map_or("removed", |state| state.name()).to_owned()
+}
+
+/// All that is known of a task, a line for each thing.
+pub fn whole(task: &Queued) -> String {
+    let Queued { order, standing, created_at, attempt, .. } = task;
+    let list = |all: &std::collections::BTreeSet<String>| all.iter().cloned().collect::<Vec<_>>().join(", ");
+    let (mut reason, mut result, mut since) = (String::new(), String::new(), String::new());
+    match standing {
+        Standing::Active { started_at, .. } => since.clone_from(started_at),
+        Standing::Blocked { reason: why, .. } => reason.clone_from(why),
+        Standing::Completed { result: came, completed_at, .. } => {
+            result = came.clone().unwrap_or_default();
+            since.clone_from(completed_at);
+        }
+        Standing::Created | Standing::Ready | Standing::Removed => {}
+    }
+    let by = standing.by();
+    facts([
+        ("task", format!("{} ({})", name(order), state(standing))),
+        ("goal", order.goal.clone()),
+        ("priority", order.priority.to_string()),
+        ("type", order.kind.clone().unwrap_or_default()),
+        ("agents", list(&order.agents)),
+        ("labels", order.labels.join(", ")),
+        ("deliverables", order.deliverables.join("\n")),
+        ("depends on", list(&order.dependencies)),
+        ("blocked", reason),
+        ("result", result),
+        ("added", created_at.clone()),
+        ("since", since),
+        ("session", by.map(|by| format!("{} on {}", by.session, by.host)).unwrap_or_default()),
+        ("attempts", if *attempt > 1 { attempt.to_string() } else { String::new() }),
+    ])
+}

@@ -1,0 +1,131 @@
+//! What a record of a stop decision says in a line: for sessions without a screen, and for the stream.
+
+use super::text::{first_line, plain};
+use crate::{
+    engine::{
+        event::{Event, StopDecided},
+        policy::{Judge, Preset, StopHook, When},
+        stop::{Action, checkpoint::Checkpoint},
+    },
+    present::tasks::Tone,
+};
+
+/// How much of a reason fits into a line.
+const LINE: usize = 200;
+
+/// The line for a record of a stop decision; nothing, if it is about something else, or says nothing to a person.
+#[expect(clippy::wildcard_enum_match_arm, reason = "everything else is not about stop decisions, whatever it is")]
+pub fn told(event: &Event) -> Option<(Tone, String)> {
+    Some(match event {
+        Event::RuleStarted { rule, of, .. } => {
+            (Tone::Faint, format!("▸ rule: {}{}", short(rule), within(of.as_deref())))
+        }
+        Event::RuleChecked { rule, passed, message, took_ms, of, .. } => {
+            let (tone, mark) = if *passed { (Tone::Good, "☑") } else { (Tone::Warning, "☐") };
+            (tone, format!("{mark} rule {}: {} · {took_ms}{}", short(rule), short(message), within(of.as_deref())))
+        }
+        Event::StopDecided(decided) => decision(decided),
+        Event::Checkpoint(kept) => (Tone::Plain, checkpoint(kept)),
+        Event::StopHookRegistered { hook_id, task, .. } => {
+            (Tone::Plain, format!("stop hook {} registered for {}", short(hook_id), short(task)))
+        }
+        Event::StopHooksCleared { task, hooks, .. } => {
+            (Tone::Faint, format!("{} of {} cleared", counted(hooks.len(), "stop hook"), short(task)))
+        }
+        Event::AgentLoopStarted { loop_id, task, max_iterations, .. } => (
+            Tone::Plain,
+            format!(
+                "loop {} over {} started · up to {}",
+                short(loop_id),
+                short(task),
+                counted(*max_iterations as usize, "iteration")
+            ),
+        ),
+        Event::AgentLoopAdvanced { loop_id, iteration, .. } => {
+            (Tone::Plain, format!("loop {} is in iteration {iteration}", short(loop_id)))
+        }
+        Event::AgentLoopEnded { loop_id, iterations, promise, .. } => {
+            let after = counted(*iterations as usize, "iteration");
+            (Tone::Plain, format!("loop {} ended after {after}: {promise}", short(loop_id)))
+        }
+        Event::CompletionPromised { reason, .. } => {
+            (Tone::Plain, format!("the agent says that the session is complete: {}", short(reason)))
+        }
+        _ => return None,
+    })
+}
+
+/// What a decision is called.
+pub const fn action(action: Action) -> &'static str {
+    match action {
+        Action::Complete => "complete",
+        Action::Continue => "continue",
+        Action::Escalate => "escalate",
+    }
+}
+
+/// What a stop decision hook does, and when.
+pub fn judge(hook: &StopHook) -> String {
+    let what = match &hook.judge {
+        Judge::Preset(Preset::Default) => "what the agent promised, then what the rules said".to_owned(),
+        Judge::Preset(Preset::Validation) => "what the rules said".to_owned(),
+        Judge::Preset(Preset::Promise) => "what the agent promised".to_owned(),
+        Judge::Command { command, .. } => command.clone(),
+        Judge::Fixed(result) => format!("{}: {}", action(result.action), result.reason),
+        Judge::All(parts) => format!("all of:\n{}", parts.iter().map(judge).collect::<Vec<_>>().join("\n")),
+        Judge::Any(parts) => format!("any of:\n{}", parts.iter().map(judge).collect::<Vec<_>>().join("\n")),
+    };
+    let when = if hook.when.is_always() { String::new() } else { format!("\nwhen {}", conditions(&hook.when)) };
+    format!("{what}{when}")
+}
+
+fn conditions(when: &When) -> String {
+    let iterations = match (when.from, when.to) {
+        (None, None) => None,
+        (Some(from), Some(to)) if from == to => Some(format!("iteration {from}")),
+        (from, to) => {
+            let end = |bound: Option<u32>| bound.map(|n| n.to_string()).unwrap_or_default();
+            Some(format!("iterations {}..{}", end(from), end(to)))
+        }
+    };
+    let files = (!when.files.is_empty()).then(|| format!("changed: {}", when.files.join(", ")));
+    let rules = when.rules.iter().map(|(rule, passed)| format!("{rule} {}", if *passed { "passed" } else { "failed" }));
+    let labels = (!when.labels.is_empty()).then(|| format!("labels: {}", when.labels.join(", ")));
+    iterations.into_iter().chain(files).chain(rules).chain(labels).collect::<Vec<_>>().join(" · ")
+}
+
+fn decision(decided: &StopDecided) -> (Tone, String) {
+    let tone = match decided.action {
+        Action::Complete => Tone::Good,
+        Action::Continue => Tone::Plain,
+        Action::Escalate => Tone::Warning,
+    };
+    let by = if decided.hook == "default" { String::new() } else { format!(" · by {}", short(&decided.hook)) };
+    (
+        tone,
+        format!(
+            "decision: {}: {}{by}{}",
+            action(decided.action),
+            short(&decided.reason),
+            within(decided.of.as_deref())
+        ),
+    )
+}
+
+fn checkpoint(kept: &Checkpoint) -> String {
+    let by = kept.hook.as_deref().map_or_else(|| "the agent".into(), |hook| format!("`{}`", short(hook)));
+    let commit = kept.commit.as_deref().map(|commit| format!(" · commit {}", short(commit))).unwrap_or_default();
+    format!("⚑ checkpoint {} of {by}{commit}", kept.checkpoint)
+}
+
+fn within(of: Option<&str>) -> String {
+    of.map(|id| format!(" · {}", short(id))).unwrap_or_default()
+}
+
+fn counted(number: usize, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+}
+
+fn short(text: &str) -> String {
+    first_line(&plain(text), LINE)
+}

@@ -1,0 +1,169 @@
+//! The direct children of this process: those that it started, and the orphans that it adopted.
+//!
+//! Owns the list of started children, the lock between starting and ending processes, and the adoption of orphans. Does
+//! not end anything: see [`super::sweep`].
+//!
+//! creel is a child subreaper where the system supports that: a process whose parent ends becomes a child of creel, even
+//! after it left its group and cleared its environment. So a direct child that creel did not start is an orphan of the
+//! session, and everything below creel can be found.
+//!
+//! # Invariants
+//! - A process that is being started is on the list before anything can end or reap processes: both wait for each other.
+//! - No process starts once its session is being ended at once.
+//! - creel reaps orphans and nothing else. The exit status of a started child belongs to the task that waits for it.
+//! - Children that were there before creel (a shell started them, then replaced itself with creel) are not creel's.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{
+        Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, getpid, waitid, waitpid};
+use tokio::{
+    process::Child,
+    signal::unix::{SignalKind, signal},
+};
+
+use super::sweep;
+use crate::process::process_table::{ProcessStat, ProcessTable};
+
+/// How long dead orphans may wait to be reaped; many that die in that time cost one look.
+const REAP_EVERY: Duration = Duration::from_secs(1);
+
+/// The marks under which no process is started any more. Code that starts a process holds this for reading until the
+/// process is on the list.
+static CLOSED: RwLock<Vec<String>> = RwLock::new(Vec::new());
+/// The children that this process started: number, start time where it is known, and the mark that creel gave them.
+static STARTED: Mutex<BTreeMap<(i32, Option<u64>), String>> = Mutex::new(BTreeMap::new());
+/// Whether every direct child that is not on the list is an orphan of the session.
+static ADOPTS: AtomicBool = AtomicBool::new(false);
+
+/// A child's place on the list. Keep it as long as the [`Child`].
+#[derive(Debug)]
+pub struct ChildEntry {
+    pid: i32,
+    start: Option<u64>,
+}
+
+impl ChildEntry {
+    fn add(child: &Child, mark: &str) -> io::Result<Self> {
+        let pid = child.id().and_then(|id| i32::try_from(id).ok());
+        let pid = pid.ok_or_else(|| io::Error::other("the process has no pid"))?;
+        let start = ProcessTable::of_system().stat(pid).map(|stat| stat.start);
+        started().insert((pid, start), mark.to_owned());
+        Ok(Self { pid, start })
+    }
+
+    /// The process group that the child leads.
+    pub(crate) fn group(&self) -> sweep::Group {
+        sweep::Group { pid: self.pid, start: self.start }
+    }
+}
+
+impl Drop for ChildEntry {
+    fn drop(&mut self) {
+        started().remove(&(self.pid, self.start));
+    }
+}
+
+fn started() -> MutexGuard<'static, BTreeMap<(i32, Option<u64>), String>> {
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts a child process under a mark, unless its session is being ended.
+pub fn start(mark: &str, spawn: impl FnOnce() -> io::Result<Child>) -> io::Result<(Child, ChildEntry)> {
+    let (child, entry, ()) = start_with(mark, || Ok((spawn()?, ())))?;
+    Ok((child, entry))
+}
+
+/// The same for a process that comes with something else.
+pub(crate) fn start_with<T>(
+    mark: &str,
+    spawn: impl FnOnce() -> io::Result<(Child, T)>,
+) -> io::Result<(Child, ChildEntry, T)> {
+    let closed = CLOSED.read().unwrap_or_else(PoisonError::into_inner);
+    if closed.iter().any(|prefix| sweep::is_below(mark.as_bytes(), prefix)) {
+        return Err(io::Error::other("creel is ending this session"));
+    }
+    let (child, more) = spawn()?;
+    let entry = ChildEntry::add(&child, mark)?;
+    Ok((child, entry, more))
+}
+
+/// From now on nothing is started under this mark. Waits for what is being started.
+pub fn refuse_new(mark: &str) {
+    CLOSED.write().unwrap_or_else(PoisonError::into_inner).push(mark.to_owned());
+}
+
+/// Whether this process started that one and has not let go of it. Where the start time is not known, the number has to
+/// be enough: it is not used again before the child was waited for.
+pub(crate) fn is_started(pid: i32, start: Option<u64>) -> bool {
+    match start {
+        Some(_) => started().contains_key(&(pid, start)),
+        None => started().range((pid, None)..=(pid, Some(u64::MAX))).next().is_some(),
+    }
+}
+
+/// The mark under which this process started that one, unless it has let go of it. Unlike the environment, nobody else
+/// can change it, and it is known before the child's program runs.
+pub(crate) fn mark_of(stat: &ProcessStat) -> Option<String> {
+    started().get(&(stat.pid, Some(stat.start))).cloned()
+}
+
+/// Makes this process the parent of all orphans below it, where the system supports that. Call it before the first child.
+pub fn adopt_orphans() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::set_child_subreaper(Some(getpid())) {
+        tracing::warn!("processes that leave their group and clear their environment cannot be found: {error}");
+        return;
+    }
+    let table = ProcessTable::of_system();
+    // As the first process of a container, creel also gets the orphans of others.
+    let has_strangers = getpid().is_init() || table.all().iter().any(is_child);
+    ADOPTS.store(cfg!(target_os = "linux") && table == ProcessTable::ProcFs && !has_strangers, Ordering::SeqCst);
+}
+
+/// Whether a process is an orphan that this process adopted.
+pub(crate) fn is_adopted(stat: &ProcessStat) -> bool {
+    is_child(stat) && ADOPTS.load(Ordering::SeqCst) && !is_started(stat.pid, Some(stat.start))
+}
+
+/// Whether all that is below this process was started by it or for it.
+pub(crate) fn owns_all_below() -> bool {
+    ADOPTS.load(Ordering::SeqCst)
+}
+
+pub(crate) fn is_child(stat: &ProcessStat) -> bool {
+    stat.parent == getpid().as_raw_nonzero().get()
+}
+
+/// Reaps orphans until the program ends. Needs tokio.
+pub fn keep_reaping() {
+    let Ok(mut ended) = signal(SignalKind::child()) else { return };
+    tokio::spawn(async move {
+        while ended.recv().await.is_some() {
+            tokio::time::sleep(REAP_EVERY).await;
+            reap_orphans();
+        }
+    });
+}
+
+fn reap_orphans() {
+    let anything = waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT);
+    if !matches!(anything, Ok(Some(_))) {
+        return;
+    }
+    // Nothing is between its start and its place on the list while this is held.
+    let _alone = CLOSED.write().unwrap_or_else(PoisonError::into_inner);
+    let orphans = ProcessTable::of_system().all().into_iter().filter(|stat| stat.dead && is_child(stat));
+    for orphan in orphans.filter(|stat| !is_started(stat.pid, Some(stat.start))) {
+        if let Some(pid) = Pid::from_raw(orphan.pid) {
+            let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! A text in the person's own editor.
+//!
+//! # Invariants
+//! - The file is new, and only the person can read it: no link is followed.
+//! - It is removed when its text was taken, or is as it was. Otherwise it stays, and its place is told: what somebody wrote
+//!   is not lost.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::PathBuf,
+    process::{Command, ExitStatus},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use rustix::process::Signal;
+
+use super::signals::{Signals, StopSignal, stop_job};
+use crate::process::{children, run::GRACE, sweep};
+
+/// So many names are tried for the file: others may have taken one.
+const NAMES: usize = 100;
+
+/// A text that was written down for an editor.
+#[derive(Debug)]
+pub struct Sheet {
+    path: PathBuf,
+    /// As it was written down.
+    before: String,
+    /// What `VISUAL` or `EDITOR` names.
+    editor: String,
+}
+
+impl Sheet {
+    /// Writes a text down.
+    pub fn new(text: &str) -> Result<Self, String> {
+        let named = ["VISUAL", "EDITOR"].iter().find_map(|name| std::env::var(name).ok());
+        let failed = |error: io::Error| format!("cannot edit outside: {error}");
+        let (path, mut file) = new_file().map_err(failed)?;
+        // A line ends with a newline, or whatever an editor adds at the end gets into it.
+        let sheet = Self { path, before: format!("{text}\n"), editor: named.unwrap_or_else(|| "vi".into()) };
+        file.write_all(sheet.before.as_bytes()).map_err(|error| {
+            sheet.remove();
+            failed(error)
+        })?;
+        Ok(sheet)
+    }
+
+    /// What opens it. The terminal must be free.
+    pub fn command(&self) -> Command {
+        // The editor may be given with options, so a shell reads it; the file is an argument, never a part of the text.
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(format!("{} \"$1\"", self.editor)).arg("sh").arg(&self.path);
+        command
+    }
+
+    /// Opens it and waits for the editor. A signal that wants all to end, ends the editor as well, and is told; an interrupt is
+    /// the editor's, which has the terminal. creel and the editor stop together.
+    pub async fn edited(
+        &self,
+        signals: &mut Signals,
+        stop: &mut StopSignal,
+    ) -> (io::Result<ExitStatus>, Option<Signal>) {
+        let mark = format!("{}/{}", sweep::EDITOR, self.path.file_name().unwrap_or_default().to_string_lossy());
+        let mut command = tokio::process::Command::from(self.command());
+        command.env(sweep::MARK, sweep::marked(&mark));
+        let (mut editor, _entry) = match children::start(&mark, || command.spawn()) {
+            Ok(started) => started,
+            Err(error) => return (Err(error), None),
+        };
+        loop {
+            let signal = tokio::select! {
+                ended = editor.wait() => return (ended, None),
+                signal = signals.next() => signal,
+                () = stop.next() => {
+                    if let Err(error) = stop_job() {
+                        tracing::warn!("creel cannot stop: {error}");
+                    }
+                    continue;
+                }
+            };
+            if signal != Signal::INT {
+                if sweep::end_all(&mark, &[], GRACE).await == 0 {
+                    // Nobody tells who carries a mark here. If it has ended by itself, that is as well.
+                    let _ = editor.start_kill();
+                }
+                return (editor.wait().await, Some(signal));
+            }
+        }
+    }
+
+    /// What became of the text, now that the editor has ended. It is there until it is removed.
+    pub fn read(&self, ended: io::Result<ExitStatus>) -> Result<String, String> {
+        let text = fs::read_to_string(&self.path);
+        let unchanged = text.as_ref().is_ok_and(|text| *text == self.before);
+        let why = match (ended, text) {
+            (Ok(status), Ok(text)) if status.success() => return Ok(text.trim_end_matches('\n').to_owned()),
+            (Ok(status), Err(error)) if status.success() => format!("cannot read what the editor left: {error}"),
+            (Ok(status), _) => format!("the editor `{}` failed ({status})", self.editor),
+            (Err(error), _) => format!("the editor `{}` cannot be started: {error}; set EDITOR", self.editor),
+        };
+        if unchanged {
+            self.remove();
+            return Err(format!("{why}; nothing was changed"));
+        }
+        Err(self.kept(&why))
+    }
+
+    /// Says why the text was not taken, and where it is.
+    pub fn kept(&self, why: &str) -> String {
+        if self.path.exists() { format!("{why}; what you wrote is in {}", self.path.display()) } else { why.to_owned() }
+    }
+
+    /// Takes it away: its text is where it belongs.
+    pub fn remove(&self) {
+        // What cannot be removed is of no use to anybody, and harms nobody.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// A file that was not there, for nobody else.
+fn new_file() -> io::Result<(PathBuf, File)> {
+    let stamp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    let stem = format!("creel-{}-{stamp}", std::process::id());
+    let mut tried = (0..NAMES).map(|n| {
+        let path = std::env::temp_dir().join(format!("{stem}-{n}.md"));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        Ok((path, file))
+    });
+    let taken =
+        |opened: &io::Result<_>| opened.as_ref().is_err_and(|e: &io::Error| e.kind() == io::ErrorKind::AlreadyExists);
+    tried.find(|opened| !taken(opened)).unwrap_or_else(|| Err(io::ErrorKind::AlreadyExists.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::{fs::PermissionsExt as _, process::ExitStatusExt as _};
+
+    use super::*;
+
+    fn ended(code: i32) -> ExitStatus {
+        ExitStatus::from_raw(code << 8)
+    }
+
+    #[test]
+    fn the_file_is_for_nobody_else_and_gone_when_it_was_taken() {
+        let sheet = Sheet::new("red").expect("a file");
+        let mode = fs::metadata(&sheet.path).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        fs::write(&sheet.path, "red\nas a brick\n").expect("it is ours");
+        assert_eq!(sheet.read(Ok(ended(0))), Ok("red\nas a brick".into()));
+        sheet.remove();
+        assert!(!sheet.path.exists());
+    }
+
+    #[test]
+    fn what_was_written_is_kept_if_it_was_not_taken() {
+        let told = |written: &[u8], code| {
+            let sheet = Sheet::new("red").expect("a file");
+            fs::write(&sheet.path, written).expect("it is ours");
+            let why = sheet.read(Ok(ended(code))).expect_err("it is not taken");
+            let named = why.contains(&sheet.path.display().to_string());
+            let left = fs::read(&sheet.path).ok();
+            sheet.remove();
+            (named, left.is_some_and(|left| left == written))
+        };
+        assert_eq!(told(b"gr\xfcn", 0), (true, true), "it cannot be read");
+        assert_eq!(told(b"green", 1), (true, true), "the editor failed");
+        assert_eq!(told(b"red\n", 1), (false, false), "there is nothing to keep");
+    }
+}

@@ -1,0 +1,540 @@
+//! What a command printed: all of it into a file, the beginning and the end in memory.
+//!
+//! Owns the limits and the cutting. Does not read from processes: see [`super::run`].
+//!
+//! # Invariants
+//! - Memory is bounded by the limit, whatever is printed and however fast.
+//! - The two texts together are at most as long as the limit; the line that says what is missing counts, unless the
+//!   limit is so small (below 512 bytes) that it would leave no room.
+//! - A file that cannot be written is remembered and told, and is never an error of the run.
+
+use std::{
+    collections::VecDeque,
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::OFlags;
+
+use crate::process::{reply_scan::ReplyScan, run::Stream};
+
+/// How much of a run's output goes to its file.
+pub const FILE_CAP: u64 = 64 * 1024 * 1024;
+/// How much of standard output is kept for reading a JSON answer, whatever the limit is.
+pub const ANSWER: usize = 1024 * 1024;
+/// Below this limit, the line between head and tail is not counted.
+const COUNT_MARKER_FROM: usize = 512;
+
+/// Collects the output of one run.
+#[derive(Debug)]
+pub struct Capture {
+    limit: usize,
+    stdout: Kept,
+    stderr: Kept,
+    answer: Vec<u8>,
+    scan: ReplyScan,
+    spool: Option<Spool>,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Captured {
+    /// Standard output, lossy and limited.
+    pub stdout: String,
+    /// Standard error, lossy and limited.
+    pub stderr: String,
+    /// How many bytes of both are in neither text.
+    pub omitted_bytes: u64,
+    /// Standard output, for reading an answer from it.
+    pub answer: Answer,
+    /// Whether anything is in the file.
+    pub file_written: bool,
+    /// What is wrong with the file, if something is.
+    pub file_note: Option<String>,
+}
+
+/// What an answer is read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// All of it.
+    Whole(String),
+    /// It is longer than any answer.
+    TooLong {
+        /// How it begins.
+        beginning: String,
+        /// Whether it is a JSON object with a key of a reply.
+        is_reply: bool,
+    },
+}
+
+impl Answer {
+    /// All of it, if that is there.
+    pub fn whole(self) -> Option<String> {
+        match self {
+            Self::Whole(text) => Some(text),
+            Self::TooLong { .. } => None,
+        }
+    }
+}
+
+impl Capture {
+    /// At most `limit` bytes of text; the whole into the file, up to `file_cap`, if there is to be one. `file` is where
+    /// it lies and how it is called to people.
+    pub fn new(limit: usize, file: Option<(PathBuf, String)>, file_cap: u64) -> Self {
+        Self {
+            limit,
+            stdout: Kept::new(limit),
+            stderr: Kept::new(limit),
+            answer: Vec::new(),
+            scan: ReplyScan::default(),
+            spool: file.map(|(path, name)| Spool::new(path, name, file_cap)),
+        }
+    }
+
+    /// Takes what was printed.
+    pub fn push(&mut self, stream: Stream, bytes: &[u8]) {
+        if let Some(spool) = &mut self.spool {
+            spool.write(bytes);
+        }
+        match stream {
+            Stream::Stdout => {
+                let room = ANSWER.saturating_sub(self.answer.len()).min(bytes.len());
+                self.answer.extend_from_slice(&bytes[..room]);
+                self.scan.push(bytes);
+                self.stdout.push(bytes);
+            }
+            Stream::Stderr => self.stderr.push(bytes),
+        }
+    }
+
+    /// Cuts what was collected to the limit.
+    pub fn finish(self) -> Captured {
+        let whole = self.spool.as_ref().and_then(Spool::whole_is_in);
+        let (for_stdout, for_stderr) = shares(self.limit, self.stdout.wants(), self.stderr.wants());
+        let count_marker = self.limit >= COUNT_MARKER_FROM;
+        let is_whole = self.stdout.total == self.answer.len() as u64;
+        let answer = lossy(&self.answer);
+        let answer = if is_whole {
+            Answer::Whole(answer)
+        } else {
+            Answer::TooLong { beginning: answer, is_reply: self.scan.is_reply() }
+        };
+        let (stdout, missing_stdout) = self.stdout.cut(for_stdout, count_marker, whole.as_deref());
+        let (stderr, missing_stderr) = self.stderr.cut(for_stderr, count_marker, whole.as_deref());
+        Captured {
+            stdout,
+            stderr,
+            omitted_bytes: missing_stdout + missing_stderr,
+            answer,
+            file_written: self.spool.as_ref().is_some_and(|s| s.written > 0),
+            file_note: self.spool.and_then(|s| s.note),
+        }
+    }
+}
+
+/// A text of an answer, cut to the limit like what is printed.
+pub fn limited(text: String, limit: usize, whole: Option<&str>) -> String {
+    if text.len() <= limit {
+        return text;
+    }
+    let mut kept = Kept::new(limit);
+    kept.push(text.as_bytes());
+    kept.cut(limit, limit >= COUNT_MARKER_FROM, whole).0
+}
+
+/// Whole if both fit; else the smaller one whole, up to half.
+fn shares(limit: usize, stdout: usize, stderr: usize) -> (usize, usize) {
+    if stdout.saturating_add(stderr) <= limit {
+        return (stdout, stderr);
+    }
+    let smaller = stdout.min(stderr).min(limit / 2);
+    if stdout <= stderr { (smaller, limit - smaller) } else { (limit - smaller, smaller) }
+}
+
+/// The line that stands for what was left out.
+pub fn marker(missing: u64, whole: Option<&str>) -> String {
+    match whole {
+        Some(whole) => format!("[… {missing} bytes left out; {whole} …]\n"),
+        None => format!("[… {missing} bytes left out …]\n"),
+    }
+}
+
+/// The beginning and the end of one stream.
+#[derive(Debug)]
+struct Kept {
+    head: Vec<u8>,
+    head_cap: usize,
+    tail: Ring,
+    total: u64,
+}
+
+impl Kept {
+    fn new(limit: usize) -> Self {
+        let head_cap = limit / 4;
+        Self { head: Vec::new(), head_cap, tail: Ring::new(limit - head_cap), total: 0 }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.total += bytes.len() as u64;
+        let room = (self.head_cap - self.head.len()).min(bytes.len());
+        let (head, tail) = bytes.split_at(room);
+        self.head.extend_from_slice(head);
+        self.tail.push(tail);
+    }
+
+    fn kept(&self) -> usize {
+        self.head.len() + self.tail.len()
+    }
+
+    fn is_whole(&self) -> bool {
+        self.kept() as u64 == self.total
+    }
+
+    /// How many bytes of text it would be if nothing were left out.
+    fn wants(&self) -> usize {
+        if !self.is_whole() {
+            return usize::MAX;
+        }
+        let len = lossy_len(&self.head) + lossy_len(&self.tail.bytes());
+        // A character that lies across the border is counted as two broken ones; the exact length needs one text.
+        if len > self.kept() { lossy_len(&[self.head.as_slice(), &self.tail.bytes()].concat()) } else { len }
+    }
+
+    /// The text within `share`, and how many bytes are missing in it.
+    fn cut(self, share: usize, count_marker: bool, whole: Option<&str>) -> (String, u64) {
+        let is_whole = self.is_whole();
+        let tail = self.tail.bytes();
+        let all = if is_whole { [self.head.as_slice(), &tail].concat() } else { Vec::new() };
+        if is_whole && lossy_len(&all) <= share {
+            return (lossy(&all), 0);
+        }
+        let (head, tail) = if is_whole {
+            (all.as_slice(), all.as_slice())
+        } else {
+            (&self.head[..self.head.len() - torn_end(&self.head)], &tail[torn_start(&tail)..])
+        };
+        // One more for the line break before the marker.
+        let reserve = if count_marker { marker(self.total, whole).len() + 1 } else { 0 };
+        let room = share.saturating_sub(reserve);
+        let (mut text, shown_head) = prefix(head, room / 4);
+        let (end, shown_tail) = suffix(tail, room - room / 4);
+        let missing = self.total.saturating_sub((shown_head + shown_tail) as u64);
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(&marker(missing, whole));
+        text.push_str(&end);
+        (text, missing)
+    }
+}
+
+/// The last bytes of a stream.
+#[derive(Debug)]
+pub struct Ring {
+    bytes: VecDeque<u8>,
+    cap: usize,
+}
+
+impl Ring {
+    /// Keeps the last `cap` bytes.
+    pub fn new(cap: usize) -> Self {
+        Self { bytes: VecDeque::new(), cap }
+    }
+
+    /// Takes bytes, and forgets as many at the front as there are too many. Moves slices, never single bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let new = &bytes[bytes.len().saturating_sub(self.cap)..];
+        let too_many = (self.bytes.len() + new.len()).saturating_sub(self.cap);
+        self.bytes.drain(..too_many);
+        self.bytes.extend(new);
+    }
+
+    /// How many are kept.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether none is kept.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// What is kept, in order.
+    pub fn bytes(&self) -> Vec<u8> {
+        let (front, back) = self.bytes.as_slices();
+        [front, back].concat()
+    }
+}
+
+/// A file that takes what it can. It is made with the first byte.
+#[derive(Debug)]
+pub struct Spool {
+    path: PathBuf,
+    name: String,
+    cap: u64,
+    file: Option<File>,
+    written: u64,
+    note: Option<String>,
+}
+
+impl Spool {
+    /// Nothing is made yet. `name` is what people are told.
+    pub fn new(path: PathBuf, name: String, cap: u64) -> Self {
+        Self { path, name, cap, file: None, written: 0, note: None }
+    }
+
+    /// Appends, up to the cap, unless something went wrong before.
+    pub fn write(&mut self, bytes: &[u8]) {
+        if self.note.is_some() || bytes.is_empty() {
+            return;
+        }
+        let room = usize::try_from(self.cap - self.written).unwrap_or(usize::MAX);
+        let fits = &bytes[..bytes.len().min(room)];
+        if let Err(e) = self.try_write(fits) {
+            self.note = Some(format!("{} is not complete: {e}", self.name));
+        } else if fits.len() < bytes.len() {
+            self.note = Some(format!("{} holds the first {} MiB only", self.name, self.cap / (1024 * 1024)));
+        }
+        if self.note.is_some() {
+            self.file = None;
+        }
+    }
+
+    fn try_write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if self.file.is_none() {
+            self.file = Some(create(&self.path)?);
+        }
+        if let Some(file) = &mut self.file {
+            file.write_all(bytes)?;
+        }
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// How people are told where the whole is, or as much as there is.
+    pub fn whole_is_in(&self) -> Option<String> {
+        match &self.note {
+            None if self.written > 0 => Some(format!("all of it: {}", self.name)),
+            None => None,
+            Some(note) => Some(note.clone()),
+        }
+    }
+}
+
+/// Only for the owner: a command may print secrets. A link that lies there is not followed: the folder may have come with a
+/// clone.
+pub(crate) fn create(path: &Path) -> io::Result<File> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let flags = OFlags::NOFOLLOW.bits().cast_signed();
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).custom_flags(flags).open(path)
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// How many bytes the lossy text has.
+fn lossy_len(bytes: &[u8]) -> usize {
+    let broken = char::REPLACEMENT_CHARACTER.len_utf8();
+    bytes.utf8_chunks().map(|c| c.valid().len() + if c.invalid().is_empty() { 0 } else { broken }).sum()
+}
+
+/// How many bytes at the end begin a character that goes on elsewhere.
+pub fn torn_end(bytes: &[u8]) -> usize {
+    let lead = bytes.iter().rev().take(3).position(|b| b & 0xC0 != 0x80);
+    let Some(back) = lead.map(|i| i + 1) else { return 0 };
+    let needed = match bytes[bytes.len() - back] {
+        0xC2..=0xDF => 2,
+        0xE0..=0xEF => 3,
+        0xF0..=0xF4 => 4,
+        _ => 1,
+    };
+    if needed > back { back } else { 0 }
+}
+
+/// How many bytes at the start end a character that began elsewhere.
+pub fn torn_start(bytes: &[u8]) -> usize {
+    bytes.iter().take(3).take_while(|b| **b & 0xC0 == 0x80).count()
+}
+
+/// The longest beginning whose text has at most `room` bytes, to the end of a line if one is near; and how many
+/// bytes of the original it stands for.
+fn prefix(bytes: &[u8], room: usize) -> (String, usize) {
+    let mut text = String::new();
+    let mut taken = 0;
+    for chunk in bytes.utf8_chunks() {
+        let valid = chunk.valid();
+        let fits = valid.floor_char_boundary(room - text.len());
+        text.push_str(&valid[..fits]);
+        taken += fits;
+        let broken = if chunk.invalid().is_empty() { 0 } else { char::REPLACEMENT_CHARACTER.len_utf8() };
+        if fits < valid.len() || text.len() + broken > room {
+            break;
+        }
+        if broken > 0 {
+            text.push(char::REPLACEMENT_CHARACTER);
+            taken += chunk.invalid().len();
+        }
+    }
+    // Only valid text is given back, so that text and bytes stay the same length.
+    if taken < bytes.len()
+        && let Some(line_end) = text.rfind('\n').map(|i| i + 1)
+        && line_end >= text.len() - text.len() / 4
+        && !text[line_end..].contains(char::REPLACEMENT_CHARACTER)
+    {
+        taken -= text.len() - line_end;
+        text.truncate(line_end);
+    }
+    (text, taken)
+}
+
+/// The longest end whose text has at most `room` bytes, from the start of a line if one is near; and how many bytes
+/// of the original it stands for.
+fn suffix(bytes: &[u8], room: usize) -> (String, usize) {
+    // A text is never shorter than its bytes, so what lies further back cannot fit.
+    let mut from = bytes.len() - bytes.len().min(room);
+    if from > 0 {
+        from += torn_start(&bytes[from..]);
+    }
+    let mut excess = lossy_len(&bytes[from..]).saturating_sub(room);
+    let mut text = String::new();
+    for chunk in bytes[from..].utf8_chunks() {
+        let valid = chunk.valid();
+        let skipped = valid.ceil_char_boundary(excess.min(valid.len()));
+        excess = excess.saturating_sub(skipped);
+        from += skipped;
+        text.push_str(&valid[skipped..]);
+        if !chunk.invalid().is_empty() {
+            if excess > 0 {
+                excess = excess.saturating_sub(char::REPLACEMENT_CHARACTER.len_utf8());
+                from += chunk.invalid().len();
+            } else {
+                text.push(char::REPLACEMENT_CHARACTER);
+            }
+        }
+    }
+    if from > 0
+        && bytes[from - 1] != b'\n'
+        && let Some(line_start) = text.find('\n').map(|i| i + 1)
+        && line_start <= text.len() / 4
+        && !text[..line_start].contains(char::REPLACEMENT_CHARACTER)
+    {
+        from += line_start;
+        text.drain(..line_start);
+    }
+    (text, bytes.len() - from)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn captured(limit: usize, pieces: &[(Stream, &[u8])]) -> Captured {
+        let mut capture = Capture::new(limit, None, 0);
+        for (stream, bytes) in pieces {
+            capture.push(*stream, bytes);
+        }
+        capture.finish()
+    }
+
+    #[test]
+    fn what_is_printed_goes_into_no_file_behind_a_link() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (link, victim) = (dir.path().join("run-1.log"), dir.path().join("victim"));
+        fs::write(&victim, "precious").expect("space");
+        std::os::unix::fs::symlink(&victim, &link).expect("a link");
+        assert!(create(&link).is_err());
+        assert_eq!(fs::read_to_string(&victim).expect("it is there"), "precious");
+    }
+
+    #[test]
+    fn what_fits_is_kept_whole() {
+        let got = captured(16, &[(Stream::Stdout, b"12345678"), (Stream::Stderr, b"abcdefgh")]);
+        assert_eq!((got.stdout.as_str(), got.stderr.as_str(), got.omitted_bytes), ("12345678", "abcdefgh", 0));
+        assert_eq!(got.answer, Answer::Whole("12345678".into()));
+    }
+
+    #[test]
+    fn the_smaller_stream_is_kept_whole_up_to_half() {
+        assert_eq!(shares(100, 40, 60), (40, 60));
+        assert_eq!(shares(100, 30, 90), (30, 70));
+        assert_eq!(shares(100, usize::MAX, 30), (70, 30));
+        assert_eq!(shares(101, usize::MAX, 90), (51, 50));
+    }
+
+    #[test]
+    fn a_long_text_loses_its_middle_at_line_ends() {
+        let lines: String = (0..1000).map(|n| format!("line {n}\n")).collect::<Vec<_>>().concat();
+        let got = captured(512, &[(Stream::Stdout, lines.as_bytes())]);
+        assert!(got.stdout.len() <= 512);
+        assert!(got.stdout.starts_with("line 0\nline 1\n"));
+        assert!(got.stdout.contains("\n[… 8"));
+        assert!(got.stdout.contains(" bytes left out …]\nline 9"));
+        assert!(got.stdout.ends_with("line 998\nline 999\n"));
+    }
+
+    #[test]
+    fn an_answer_is_kept_whole_whatever_the_limit_is() {
+        let long = format!("{{\"reason\":\"{}\"}}", "x".repeat(ANSWER - 100));
+        assert!(captured(0, &[(Stream::Stdout, long.as_bytes())]).answer == Answer::Whole(long));
+        let longer = captured(0, &[(Stream::Stdout, &vec![b'x'; ANSWER + 1])]).answer;
+        assert!(longer == Answer::TooLong { beginning: "x".repeat(ANSWER), is_reply: false });
+    }
+
+    #[test]
+    fn a_character_is_not_torn() {
+        let text = "ä€🦀".repeat(1000);
+        let got = captured(600, &[(Stream::Stdout, text.as_bytes())]);
+        assert!(!got.stdout.contains(char::REPLACEMENT_CHARACTER), "{}", got.stdout);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_told_and_nothing_more() {
+        let mut capture = Capture::new(600, Some(("/dev/null/x.log".into(), "x.log".into())), FILE_CAP);
+        capture.push(Stream::Stdout, &[b'x'; 2000]);
+        let got = capture.finish();
+        assert!(!got.file_written);
+        assert!(got.file_note.expect("a note").starts_with("x.log is not complete: "));
+        assert!(got.stdout.contains("x.log is not complete"));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_is_told_and_nothing_more() {
+        let mut capture = Capture::new(600, Some(("/dev/full".into(), "x.log".into())), FILE_CAP);
+        capture.push(Stream::Stdout, b"short");
+        let got = capture.finish();
+        assert_eq!((got.stdout.as_str(), got.file_written), ("short", false));
+        assert!(got.file_note.expect("a note").contains("No space left"));
+    }
+
+    proptest! {
+        #[test]
+        fn both_texts_together_are_within_the_limit_and_no_byte_is_unaccounted_for(
+            limit in 512usize..4096,
+            pieces in proptest::collection::vec((any::<bool>(), proptest::collection::vec(any::<u8>(), 0..900)), 0..12),
+        ) {
+            let pieces: Vec<_> = pieces.iter()
+                .map(|(out, bytes)| (if *out { Stream::Stdout } else { Stream::Stderr }, bytes.as_slice()))
+                .collect();
+            let got = captured(limit, &pieces);
+            prop_assert!(got.stdout.len() + got.stderr.len() <= limit);
+            let whole = |stream| lossy(&pieces.iter().filter(|p| p.0 == stream).flat_map(|p| p.1.to_vec()).collect::<Vec<_>>());
+            if got.omitted_bytes == 0 {
+                prop_assert_eq!(got.stdout, whole(Stream::Stdout));
+                prop_assert_eq!(got.stderr, whole(Stream::Stderr));
+            } else {
+                prop_assert!(whole(Stream::Stdout).len() + whole(Stream::Stderr).len() > limit);
+            }
+        }
+    }
+}

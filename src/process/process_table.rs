@@ -1,0 +1,125 @@
+//! The system's list of processes, where there is one.
+//!
+//! Owns what is read from `/proc`. Does not decide which processes are ours: see [`super::sweep`].
+//!
+//! # Invariants
+//! - A process is the same one only if its number and its start time are the same. Numbers are used again.
+//! - Without a list, nothing is guessed: no start time is known, and no process is found.
+
+use std::{
+    fs::{self, File},
+    io::Read as _,
+    sync::OnceLock,
+};
+
+use rustix::process::getpid;
+
+/// Where the list of processes comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProcessTable {
+    /// `/proc`, as on Linux.
+    ProcFs,
+    /// Nowhere: another system, or a Linux without `/proc`.
+    Absent,
+}
+
+/// What the system reports about a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProcessStat {
+    pub(crate) pid: i32,
+    /// It has ended, and its parent has not waited for it yet.
+    pub(crate) dead: bool,
+    pub(crate) parent: i32,
+    pub(crate) group: i32,
+    pub(crate) session: i32,
+    /// In the kernel's ticks since boot.
+    pub(crate) start: u64,
+}
+
+impl ProcessTable {
+    /// The list of this system.
+    pub fn of_system() -> Self {
+        static FOUND: OnceLock<ProcessTable> = OnceLock::new();
+        *FOUND.get_or_init(|| {
+            let exists = cfg!(target_os = "linux") && fs::exists("/proc/self/stat").unwrap_or(false);
+            if exists { Self::ProcFs } else { Self::Absent }
+        })
+    }
+
+    /// Whether a shell could bring this process back after a stop: some process above its group shares its terminal
+    /// session. The kernel asks the same before it lets a terminal stop a process.
+    pub fn is_under_a_shell(self) -> bool {
+        let Some(own) = self.stat(getpid().as_raw_nonzero().get()) else { return self == Self::Absent };
+        let mut above = self.stat(own.parent);
+        while let Some(parent) = above.filter(|parent| parent.group == own.group) {
+            above = self.stat(parent.parent);
+        }
+        above.is_some_and(|parent| parent.session == own.session)
+    }
+
+    /// All processes. Not a moment's picture: some may start or end while the list is read.
+    pub(crate) fn all(self) -> Vec<ProcessStat> {
+        match self {
+            Self::ProcFs => {
+                let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+                entries.filter_map(|entry| self.stat(entry.file_name().to_str()?.parse().ok()?)).collect()
+            }
+            Self::Absent => Vec::new(),
+        }
+    }
+
+    /// One process.
+    pub(crate) fn stat(self, pid: i32) -> Option<ProcessStat> {
+        if self == Self::Absent {
+            return None;
+        }
+        // One read into a buffer that is always large enough. Reading a file of unknown size would take six.
+        let mut line = [0; 4096];
+        let length = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
+        parse_stat(&line[..length])
+    }
+
+    /// The environment that a process was started with. Those of other users cannot be read.
+    pub(crate) fn environ(self, pid: i32) -> Option<Vec<u8>> {
+        match self {
+            Self::ProcFs => fs::read(format!("/proc/{pid}/environ")).ok(),
+            Self::Absent => None,
+        }
+    }
+}
+
+/// The name in parentheses is chosen by the process, so we look for the last one that closes.
+fn parse_stat(line: &[u8]) -> Option<ProcessStat> {
+    let line = String::from_utf8_lossy(line);
+    let (before, after) = line.rsplit_once(')')?;
+    let pid = before.split_once(' ')?.0.parse().ok()?;
+    let fields: Vec<&str> = after.split_ascii_whitespace().collect();
+    let number = |i: usize| fields.get(i)?.parse::<i32>().ok();
+    Some(ProcessStat {
+        pid,
+        dead: matches!(fields.first(), Some(&("Z" | "X" | "x"))),
+        parent: number(1)?,
+        group: number(2)?,
+        session: number(3)?,
+        start: fields.get(19)?.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_full_of_parentheses_does_not_confuse_the_reading_of_a_stat_line() {
+        let line = b"42 (a) Z 7 (b)) S 1 40 39 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 987 1 1";
+        let stat = parse_stat(line).expect("a stat line");
+        assert_eq!(stat, ProcessStat { pid: 42, dead: false, parent: 1, group: 40, session: 39, start: 987 });
+    }
+
+    #[test]
+    fn without_a_list_nothing_is_known() {
+        let own = i32::try_from(std::process::id()).expect("a number");
+        assert_eq!(ProcessTable::Absent.stat(own), None);
+        assert!(ProcessTable::Absent.all().is_empty() && ProcessTable::Absent.environ(own).is_none());
+    }
+}

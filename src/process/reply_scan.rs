@@ -1,0 +1,146 @@
+//! Watches output that may be too long to keep, and says whether it is a JSON reply.
+//!
+//! Owns the search for the keys of a reply. Does not read their values: see [`crate::hooks::reply::parse`].
+//!
+//! # Invariants
+//! - Memory is constant, whatever is printed.
+//! - Only keys of the outermost object count, and only if that object is all there is: a log of JSON lines is no reply,
+//!   even if its lines have a `reason`.
+
+/// The keys that make an object a reply.
+pub const REPLY_KEYS: &[&str] = &[
+    "decision",
+    "reason",
+    "additionalContext",
+    "additional_context",
+    "hookSpecificOutput",
+    "suppressOutput",
+    "suppress_output",
+    "continue",
+    "stopReason",
+];
+/// The longest key that is worth comparing.
+const LONGEST_KEY: usize = 32;
+
+/// Reads one stream of bytes, piece by piece.
+#[derive(Debug, Default)]
+pub struct ReplyScan {
+    place: Place,
+    depth: usize,
+    in_string: bool,
+    after_backslash: bool,
+    /// The string that was read last, as far as it could be a key.
+    string: Vec<u8>,
+    found: bool,
+}
+
+/// Where the scan is in the output.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Nothing but white space so far.
+    #[default]
+    Before,
+    /// In the outermost object.
+    Inside,
+    /// The object was closed, and nothing followed.
+    After,
+    /// It is not one object.
+    Elsewhere,
+}
+
+impl ReplyScan {
+    /// Takes the next piece of the output.
+    pub fn push(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            match self.place {
+                Place::Elsewhere => return,
+                Place::Inside => self.inside(*byte),
+                Place::Before | Place::After if byte.is_ascii_whitespace() => {}
+                Place::Before if *byte == b'{' => (self.place, self.depth) = (Place::Inside, 1),
+                Place::Before | Place::After => self.place = Place::Elsewhere,
+            }
+        }
+    }
+
+    /// Whether the output is one JSON object, finished or cut off, that has a key of a reply.
+    pub fn is_reply(&self) -> bool {
+        self.found && self.place != Place::Elsewhere
+    }
+
+    fn inside(&mut self, byte: u8) {
+        if self.in_string {
+            return self.inside_string(byte);
+        }
+        match byte {
+            b'"' => {
+                self.in_string = true;
+                self.string.clear();
+            }
+            b'{' | b'[' => self.depth += 1,
+            b'}' | b']' => {
+                self.depth -= 1;
+                if self.depth == 0 {
+                    self.place = Place::After;
+                }
+            }
+            b':' if self.depth == 1 => {
+                self.found |= REPLY_KEYS.iter().any(|key| key.as_bytes() == self.string);
+            }
+            _ => {}
+        }
+    }
+
+    fn inside_string(&mut self, byte: u8) {
+        match byte {
+            b'"' if !self.after_backslash => self.in_string = false,
+            _ => {
+                self.after_backslash = byte == b'\\' && !self.after_backslash;
+                if self.string.len() < LONGEST_KEY {
+                    self.string.push(byte);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_reply(text: &str) -> bool {
+        let mut whole = ReplyScan::default();
+        whole.push(text.as_bytes());
+        let mut bytewise = ReplyScan::default();
+        text.bytes().for_each(|byte| bytewise.push(&[byte]));
+        assert_eq!(whole.is_reply(), bytewise.is_reply(), "{text}");
+        whole.is_reply()
+    }
+
+    #[test]
+    fn a_key_of_the_outermost_object_makes_a_reply_wherever_it_stands() {
+        for text in [
+            r#"{"decision":"block"}"#,
+            " \n{ \"reason\" : \"x \\\" } {\", \"deci",
+            r#"{"log":[{"a":1},"]"],"continue":false}"#,
+            "{\"suppressOutput\":true}\n",
+        ] {
+            assert!(is_reply(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_output_is_no_reply() {
+        for text in [
+            "",
+            "ok",
+            r#"{"passed":3}"#,
+            r#"{"test":{"reason":"x"}}"#,
+            r#"{"a":"reason","b":"\"decision\":"}"#,
+            "{\"reason\":\"compiler-artifact\"}\n{\"reason\":\"build-finished\"}",
+            "[{\"decision\":1}]",
+            "{}}}",
+        ] {
+            assert!(!is_reply(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! Which processes are ours, and how they are ended.
+//!
+//! Owns process groups, the mark in the environment (`CREEL_MARK`) and the order TERM, grace, KILL. Does not start
+//! anything: see [`super::run`].
+//!
+//! A process is ours if it is in a group that we started, if its environment carries our mark, which it keeps when it
+//! leaves the group with `setsid`, if one of these started it, or if we adopted it (see [`super::children`]). All but the
+//! groups needs a list of processes; without one, a group is ours only while its leader is our child.
+//!
+//! # Invariants
+//! - Never ourselves, never an ancestor of ours: they may carry the mark of an outer session.
+//! - Never a stranger who got the number of a process that is gone: a leader must have the start time that was
+//!   recorded, and what is left of a group without its leader must carry the mark, or be younger than the leader
+//!   and of our own terminal session. Where start times are unavailable, groups of earlier processes are left alone.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    os::unix::ffi::OsStrExt as _,
+    sync::OnceLock,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, getpgrp, getpid, kill_process, kill_process_group, test_kill_process_group};
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, sleep};
+
+use super::children;
+use crate::process::process_table::{ProcessStat, ProcessTable};
+
+/// The variable that marks what we started.
+pub const MARK: &str = "CREEL_MARK";
+/// Above all marks of the user's own editors.
+pub const EDITOR: &str = "editor";
+
+/// How soon we look whether all are gone; then half as often each time, down to [`LOOK_LATER`].
+const LOOK_SOON: Duration = Duration::from_millis(5);
+/// How often we look at those who take their time.
+const LOOK_LATER: Duration = Duration::from_millis(40);
+/// How soon we look again after a KILL.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// How long we look after a KILL, which nothing survives unless the kernel holds it.
+const AFTER_KILL: Duration = Duration::from_millis(500);
+
+/// A process group that we started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Group {
+    /// Its leader, and its number.
+    pub pid: i32,
+    /// When the leader started, in the kernel's ticks since boot, where the kernel tells.
+    pub start: Option<u64>,
+}
+
+impl Group {
+    /// The group that this process leads.
+    pub fn led_by(pid: i32) -> Self {
+        Self { pid, start: ProcessTable::of_system().stat(pid).map(|stat| stat.start) }
+    }
+
+    /// Sends a signal to all of it. That nobody is there is fine.
+    pub(crate) fn signal(self, signal: Signal) {
+        if let Some(pid) = Pid::from_raw(self.pid) {
+            // Only ESRCH (all are gone) and EPERM (none is ours any more) can come, and neither changes anything.
+            let _ = kill_process_group(pid, signal);
+        }
+    }
+}
+
+/// Which processes a sweep ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SweepReach {
+    /// Those of the mark and the groups, and what these started.
+    Marked,
+    /// And every orphan that this process adopted: for the end of a session.
+    WithOrphans,
+    /// Everything below this process: for its own end.
+    AllBelow,
+}
+
+/// What to end. Remembers what it found: a process that is ours stays ours when its parent ends.
+#[derive(Debug)]
+pub struct ProcessSweep<'a> {
+    table: ProcessTable,
+    mark_prefix: &'a str,
+    groups: &'a [Group],
+    reach: SweepReach,
+    known: BTreeSet<(i32, u64)>,
+}
+
+/// Processes that live and carry this mark, or one below it: `a/run-1` is met by `a`, `a/` and `a/run-1`, but not by
+/// `a/run`.
+pub fn alive_with_mark(prefix: &str) -> Vec<i32> {
+    let table = ProcessTable::of_system();
+    let spared = ourselves(table);
+    let alive = table.all().into_iter().filter(|s| !s.dead && !spared.contains(&s.pid));
+    alive.filter(|s| has_mark(table, s.pid, prefix)).map(|s| s.pid).collect()
+}
+
+/// Ends all that is left of these groups or carries the mark, with what it started: see [`ProcessSweep::end`].
+pub async fn end_all(mark_prefix: &str, groups: &[Group], grace: Duration) -> usize {
+    ProcessSweep::new(mark_prefix, groups, SweepReach::Marked).end(grace).await
+}
+
+/// Ends the same at once: see [`ProcessSweep::kill`].
+pub fn kill_all_now(mark_prefix: &str, groups: &[Group]) -> usize {
+    ProcessSweep::new(mark_prefix, groups, SweepReach::Marked).kill()
+}
+
+/// Ends the orphans that this process adopted. Says how many there were.
+pub async fn end_orphans(grace: Duration) -> usize {
+    ProcessSweep::new("", &[], SweepReach::WithOrphans).end(grace).await
+}
+
+/// Kills everything below this process, which must be about to exit. Says how many processes there were.
+pub fn kill_all_below() -> usize {
+    ProcessSweep::new("", &[], SweepReach::AllBelow).kill()
+}
+
+impl<'a> ProcessSweep<'a> {
+    /// Of a session, a hook or an agent on this system.
+    pub fn new(mark_prefix: &'a str, groups: &'a [Group], reach: SweepReach) -> Self {
+        Self::with_table(ProcessTable::of_system(), mark_prefix, groups, reach)
+    }
+
+    /// The same with another list of processes, or without one.
+    pub fn with_table(table: ProcessTable, mark_prefix: &'a str, groups: &'a [Group], reach: SweepReach) -> Self {
+        Self { table, mark_prefix, groups, reach, known: BTreeSet::new() }
+    }
+
+    /// TERM, then as long as they need up to `grace`, then KILL. Says how many processes there were.
+    ///
+    /// TERM goes once, to the processes that are there: many programs take a second TERM as an order to quit at once,
+    /// and a process that starts after the first may be the one that cleans up.
+    pub async fn end(mut self, grace: Duration) -> usize {
+        let first = self.look();
+        first.signal(Signal::TERM);
+        if !self.gone_within(grace).await {
+            let deadline = Instant::now() + AFTER_KILL;
+            // More than once: one may fork while we look.
+            while Instant::now() < deadline {
+                self.look().signal(Signal::KILL);
+                if self.gone_within(LOOK_LATER).await {
+                    break;
+                }
+            }
+        }
+        first.count
+    }
+
+    /// Kills them and waits until the last one is dead. Says how many processes there were.
+    pub fn kill(mut self) -> usize {
+        let first = self.look();
+        first.signal(Signal::KILL);
+        // Processes take a moment to die, and one may have forked while we looked: none may be left when this returns.
+        let deadline = Instant::now() + AFTER_KILL;
+        while Instant::now() < deadline && !self.is_gone(Some(Signal::KILL)) {
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        first.count
+    }
+
+    async fn gone_within(&mut self, time: Duration) -> bool {
+        let deadline = Instant::now() + time;
+        let mut pause = LOOK_SOON;
+        loop {
+            if self.is_gone(None) {
+                return true;
+            }
+            let now = Instant::now();
+            if now >= deadline {
+                return false;
+            }
+            sleep(pause.min(deadline - now)).await;
+            pause = LOOK_LATER.min(pause * 2);
+        }
+    }
+
+    /// Whether none is left. A list that is read while a process forks and ends can miss the new one, so where there was
+    /// anything, two lists must be empty.
+    fn is_gone(&mut self, signal: Option<Signal>) -> bool {
+        let looks = if self.known.is_empty() { 1 } else { 2 };
+        (0..looks).all(|_| {
+            let left = self.look();
+            if let Some(signal) = signal {
+                left.signal(signal);
+            }
+            left.count == 0
+        })
+    }
+
+    fn look(&mut self) -> Left {
+        if self.table == ProcessTable::Absent {
+            return self.look_without_table();
+        }
+        let stats = self.table.all();
+        let spared = ourselves(self.table);
+        let living = || stats.iter().filter(|stat| !stat.dead && !spared.contains(&stat.pid));
+        let mut left = Left::default();
+        let mut ours: BTreeSet<i32> = BTreeSet::new();
+        for stat in living() {
+            if is_member(self.table, stat, self.groups, &stats) {
+                left.groups.insert(stat.group);
+                ours.insert(stat.pid);
+            } else if self.is_ours(stat) {
+                left.alone.insert(stat.pid);
+                ours.insert(stat.pid);
+            }
+        }
+        let parents: BTreeMap<i32, i32> = stats.iter().map(|stat| (stat.pid, stat.parent)).collect();
+        for stat in living().filter(|stat| !ours.contains(&stat.pid)) {
+            if descends(stat.pid, &parents, &ours) {
+                left.alone.insert(stat.pid);
+            }
+        }
+        self.known.extend(
+            stats
+                .iter()
+                .filter(|stat| ours.contains(&stat.pid) || left.alone.contains(&stat.pid))
+                .map(|stat| (stat.pid, stat.start)),
+        );
+        left.count = ours.union(&left.alone).count();
+        left
+    }
+
+    /// A group number may belong to another program by now, unless its leader is a child that was not waited for yet.
+    fn look_without_table(&self) -> Left {
+        let ours = self.groups.iter().map(|group| group.pid).filter(|pid| children::is_started(*pid, None));
+        let groups: BTreeSet<i32> = ours.filter(|pid| exists(*pid)).collect();
+        Left { count: groups.len(), groups, alone: BTreeSet::new() }
+    }
+
+    fn is_ours(&self, stat: &ProcessStat) -> bool {
+        let below = match self.reach {
+            SweepReach::Marked => false,
+            SweepReach::WithOrphans => children::is_adopted(stat),
+            SweepReach::AllBelow => children::owns_all_below() && children::is_child(stat),
+        };
+        self.known.contains(&(stat.pid, stat.start))
+            || below && !belongs_to_an_editor(self.table, stat)
+            || has_mark(self.table, stat.pid, self.mark_prefix)
+    }
+}
+
+/// Whether one of these is its parent, or its parent's parent, and so on.
+fn descends(pid: i32, parents: &BTreeMap<i32, i32>, from: &BTreeSet<i32>) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut pid = pid;
+    while let Some(parent) = parents.get(&pid).filter(|parent| seen.insert(**parent)) {
+        if from.contains(parent) {
+            return true;
+        }
+        pid = *parent;
+    }
+    false
+}
+
+/// Whether the user's editor started it, and it has left the terminal: an editor that opens a window may start a program
+/// that serves other windows, too. One that still uses the terminal ends with creel.
+fn belongs_to_an_editor(table: ProcessTable, stat: &ProcessStat) -> bool {
+    // creel itself may run in a terminal inside of an editor.
+    let inherited = std::env::var_os(MARK).unwrap_or_default();
+    let inherited: Vec<&[u8]> = inherited.as_bytes().split(|b| *b == b' ').collect();
+    let of_editor = |mark: &[u8]| is_below(mark, EDITOR) && !inherited.contains(&mark);
+    stat.group != getpgrp().as_raw_nonzero().get()
+        && table.environ(stat.pid).is_some_and(|environ| marks(&environ).any(of_editor))
+}
+
+/// What lives of ours.
+#[derive(Debug, Default)]
+struct Left {
+    /// Groups all of whose members are ours.
+    groups: BTreeSet<i32>,
+    /// Processes that left their group.
+    alone: BTreeSet<i32>,
+    count: usize,
+}
+
+impl Left {
+    /// A group is told as one, so that none of it sees the others die first. That somebody is gone in the meantime,
+    /// or not ours to end, changes nothing.
+    fn signal(&self, signal: Signal) {
+        for group in &self.groups {
+            Group { pid: *group, start: None }.signal(signal);
+        }
+        for pid in self.alone.iter().filter_map(|pid| Pid::from_raw(*pid)) {
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
+
+/// Whether it is in one of these groups, and the group is still the one that was recorded.
+fn is_member(table: ProcessTable, stat: &ProcessStat, groups: &[Group], stats: &[ProcessStat]) -> bool {
+    let recorded = |group: &Group| match stats.iter().find(|s| s.pid == group.pid) {
+        // If the leader's start time is unknown, only a child of ours is known to be the one that was recorded.
+        Some(leader) => group.start.map_or_else(|| children::is_started(group.pid, None), |at| at == leader.start),
+        None => own_sessions(table).any(|own| own == stat.session) && group.start.is_some_and(|at| stat.start >= at),
+    };
+    groups.iter().filter(|group| group.pid == stat.group).any(recorded)
+}
+
+/// The terminal session that we were in before we left it.
+static LEFT_SESSION: OnceLock<i32> = OnceLock::new();
+
+/// We are about to leave our terminal session: what we started before stays in it.
+pub fn remember_session() {
+    let _ = LEFT_SESSION.set(own_session(ProcessTable::of_system()));
+}
+
+fn own_sessions(table: ProcessTable) -> impl Iterator<Item = i32> {
+    LEFT_SESSION.get().copied().into_iter().chain([own_session(table)])
+}
+
+/// Our terminal session, 0 where its leader is outside of our process namespace, as in many a container. That is why
+/// it is read here: `getsid` of rustix takes 0 for impossible and panics.
+fn own_session(table: ProcessTable) -> i32 {
+    table.stat(getpid().as_raw_nonzero().get()).map_or(0, |own| own.session)
+}
+
+fn exists(group: i32) -> bool {
+    Pid::from_raw(group).is_some_and(|pid| test_kill_process_group(pid).is_ok())
+}
+
+/// This process and all above it.
+fn ourselves(table: ProcessTable) -> BTreeSet<i32> {
+    let mut spared = BTreeSet::new();
+    let mut pid = getpid().as_raw_nonzero().get();
+    while pid > 0 && spared.insert(pid) {
+        pid = table.stat(pid).map_or(0, |s| s.parent);
+    }
+    spared
+}
+
+/// The number of this process.
+pub(crate) fn own_pid() -> i32 {
+    getpid().as_raw_nonzero().get()
+}
+
+fn has_mark(table: ProcessTable, pid: i32, prefix: &str) -> bool {
+    // Processes of others cannot be read, and are not ours.
+    !prefix.is_empty() && table.environ(pid).is_some_and(|environ| environ_has_mark(&environ, prefix))
+}
+
+fn environ_has_mark(environ: &[u8], prefix: &str) -> bool {
+    marks(environ).any(|mark| is_below(mark, prefix))
+}
+
+/// The marks in an environment: one for each creel that the process runs under.
+fn marks(environ: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let variables = environ.split(|b| *b == 0);
+    let values = variables.filter_map(|v| v.strip_prefix(MARK.as_bytes()).and_then(|v| v.strip_prefix(b"=")));
+    values.flat_map(|marks| marks.split(|b| *b == b' '))
+}
+
+/// Whether a mark is this one, or stands below it.
+pub(crate) fn is_below(mark: &[u8], prefix: &str) -> bool {
+    let rest = mark.strip_prefix(prefix.as_bytes());
+    !prefix.is_empty() && rest.is_some_and(|rest| rest.is_empty() || prefix.ends_with('/') || rest[0] == b'/')
+}
+
+/// The mark of a process that this creel starts: its own, behind those of the creels that this one runs under.
+pub fn marked(own: &str) -> std::ffi::OsString {
+    let mut marks = std::env::var_os(MARK).unwrap_or_default();
+    if !marks.is_empty() {
+        marks.push(" ");
+    }
+    marks.push(own);
+    marks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_met_by_itself_and_by_what_stands_above_it() {
+        let environ = b"HOME=/\0CREEL_MARK=a/run-1\0X=CREEL_MARK=b";
+        let met = |prefix| environ_has_mark(environ, prefix);
+        assert_eq!(["a", "a/", "a/run-1"].map(met), [true; 3]);
+        assert_eq!(["", "a/run", "a/run-12", "b", "run-1"].map(met), [false; 5]);
+    }
+
+    #[test]
+    fn we_and_those_above_us_are_spared() {
+        let spared = ourselves(ProcessTable::of_system());
+        assert!(spared.contains(&getpid().as_raw_nonzero().get()));
+        assert!(spared.len() > 1 || !cfg!(target_os = "linux"));
+    }
+}

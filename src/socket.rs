@@ -1,0 +1,195 @@
+//! The control socket: how command lines, screens and programs reach a session that runs in another process.
+//!
+//! Owns the way there and back. What is asked goes to the session as a [`crate::engine::input::Command`], as from anybody
+//! else; what is only looked up comes from a state that is folded here.
+//!
+//! # Invariants
+//! - Only the owner is heard.
+//! - No client can block the session: the socket has a thread of its own, limits what clients send and receive, and
+//!   drops clients that do not read. No number of idle clients keeps another one out.
+
+pub mod address;
+pub(super) mod answer;
+pub mod caller;
+pub mod client;
+mod connection;
+pub mod descent;
+pub(super) mod ledger;
+pub mod message;
+pub mod outputs;
+mod peers;
+pub mod session_client;
+pub mod stop_view;
+mod tail;
+pub mod talk;
+pub mod view;
+
+use std::{io, sync::Arc, time::Duration};
+
+use rustix::process::geteuid;
+use tokio::{
+    io::AsyncWriteExt as _,
+    net::{UnixListener, UnixStream},
+    sync::{Semaphore, watch},
+    task::{AbortHandle, JoinSet},
+    time::timeout,
+};
+
+use crate::{journal::Folder, nats::link::Link, runtime::Runtime};
+use address::{Address, Places};
+use connection::{IdleSince, Reach};
+use ledger::{Ledger, Pace};
+use message::Reply;
+use peers::Peers;
+
+/// How many clients there may be at once. When there are as many, the one that has been idle for longest has to leave.
+pub const MOST_CLIENTS: usize = 128;
+/// How many of them may watch: a watcher is never idle, and a command must always find room.
+pub const MOST_WATCHERS: usize = 112;
+/// How long those who watch may take to read the end of a session that is over.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// How long to wait when the system has no room for another client.
+const NO_ROOM: Duration = Duration::from_millis(100);
+
+/// The socket of a session that runs in this process. It is gone when the session is over.
+#[derive(Debug)]
+pub struct Socket {
+    address: Address,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+/// What the thread needs.
+struct Server {
+    listener: std::os::unix::net::UnixListener,
+    ledger: Ledger,
+    reach: Reach,
+    address: Address,
+}
+
+impl Socket {
+    /// Listens for the session of this folder, which this process is about to run.
+    pub fn open(
+        places: &Places,
+        folder: &Folder,
+        runtime: &mut Runtime,
+        nats: Option<watch::Receiver<Link>>,
+    ) -> io::Result<Self> {
+        let follower = runtime.follow()?;
+        let session = follower.state.began.id.clone();
+        let (address, listener) = Address::take(places, folder, &session)?;
+        let (ledger, desk) = Ledger::new(follower, nats.clone(), Pace::AtOnce);
+        let watches = Arc::new(Semaphore::new(MOST_WATCHERS));
+        let (handle, live, journal) = (runtime.handle(), runtime.live(), folder.journal());
+        let reach = Reach { handle, desk, journal, live, nats, session, watches };
+        let server = Server { listener, ledger, reach, address: address.clone() };
+        let thread = std::thread::Builder::new().name("socket".into()).spawn(move || server.run())?;
+        Ok(Self { address, thread: Some(thread) })
+    }
+
+    /// Where it is, for whoever has to leave at once.
+    pub fn address(&self) -> Address {
+        self.address.clone()
+    }
+
+    /// Waits until those who watch have seen the end. The session must be over.
+    pub fn close(mut self) {
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.address.remove();
+    }
+}
+
+impl Server {
+    fn run(self) {
+        let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let served = tokio.and_then(|tokio| tokio.block_on(self.serve()));
+        if let Err(error) = served {
+            tracing::error!("the control socket failed: {error}");
+        }
+    }
+
+    async fn serve(self) -> io::Result<()> {
+        let Self { listener, mut ledger, reach, address } = self;
+        listener.set_nonblocking(true)?;
+        let listener = UnixListener::from_std(listener)?;
+        let mut clients = Clients::default();
+        // It is gone with the session: whoever waits for news then learns that there are no more.
+        let following = async move { ledger.follow().await };
+        tokio::pin!(following);
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => clients.welcome(stream, &reach).await,
+                    Err(error) => {
+                        tracing::warn!("a client cannot be taken: {error}");
+                        tokio::time::sleep(NO_ROOM).await;
+                    }
+                },
+                Some(_) = clients.running.join_next() => {}
+                _ = &mut following => break,
+            }
+        }
+        // From here on there is no session to reach.
+        address.remove();
+        drop(listener);
+        let all = async { while clients.running.join_next().await.is_some() {} };
+        let _ = timeout(FAREWELL, all).await;
+        Ok(())
+    }
+}
+
+/// The clients that are connected.
+#[derive(Default)]
+struct Clients {
+    running: JoinSet<()>,
+    seats: Vec<Seat>,
+    peers: Peers,
+}
+
+/// A client's connection, as the server sees it.
+struct Seat {
+    idle: IdleSince,
+    task: AbortHandle,
+}
+
+impl Clients {
+    /// Accepts a client, or tells it why not.
+    async fn welcome(&mut self, mut stream: UnixStream, reach: &Reach) {
+        let peer = stream.peer_cred().ok();
+        let ours = peer.is_some_and(|peer| peer.uid() == geteuid().as_raw());
+        let process = self.peers.of_process(peer.and_then(|peer| peer.pid()), &reach.session);
+        let why = if !ours {
+            "this session belongs to another user".to_owned()
+        } else if self.has_room().await {
+            let idle = IdleSince::now();
+            let task = self.running.spawn(connection::serve(stream, process, reach.clone(), idle.clone()));
+            self.seats.push(Seat { idle, task });
+            return;
+        } else {
+            format!("{MOST_CLIENTS} clients are connected, and all of them are busy")
+        };
+        // Nothing was written before, so there is room for a line.
+        let line = Reply::refused(why).to_line();
+        let _ = timeout(NO_ROOM, stream.write_all(line.as_bytes())).await;
+    }
+
+    /// Whether there is room for one more. Idle clients must not keep others out, so the one that has been idle for longest
+    /// leaves; those that never sent a request go first.
+    async fn has_room(&mut self) -> bool {
+        self.seats.retain(|seat| !seat.task.is_finished());
+        if self.running.len() >= MOST_CLIENTS {
+            let idle = self.seats.iter().filter_map(|seat| Some((seat.idle.get()?, seat)));
+            let Some((_, longest)) = idle.min_by_key(|(since, _)| *since) else { return false };
+            tracing::info!("closed an idle client of the control socket to make room for another");
+            longest.task.abort();
+        }
+        while self.running.len() >= MOST_CLIENTS && self.running.join_next().await.is_some() {}
+        true
+    }
+}

@@ -1,0 +1,282 @@
+//! One client: its requests, one after another, and the answers.
+//!
+//! # Invariants
+//! - A client holds nobody but itself: what it sends is limited, and whoever does not read is left.
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::{
+        UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::{
+        OwnedSemaphorePermit, Semaphore,
+        broadcast::{self, error::RecvError},
+        watch,
+    },
+    time::timeout,
+};
+
+use super::{
+    MOST_WATCHERS,
+    answer::{Answer, answer},
+    ledger::Desk,
+    message::{self, Asides, LONGEST, Reply, Request, aside::Aside},
+    tail::Tail,
+};
+use crate::{
+    engine::actor::By,
+    nats::link::Link,
+    runtime::{Handle, Live},
+    socket::caller::Caller,
+};
+
+/// How long a client may take to read what it is sent.
+pub(super) const WRITING: Duration = Duration::from_secs(10);
+/// How long a client may say nothing.
+const IDLE: Duration = Duration::from_mins(10);
+
+/// What a client can reach.
+#[derive(Clone)]
+pub(super) struct Reach {
+    pub(super) handle: Handle,
+    pub(super) desk: Desk,
+    pub(super) journal: PathBuf,
+    pub(super) live: broadcast::Sender<Live>,
+    /// How the session stands with its NATS server, if it has one.
+    pub(super) nats: Option<watch::Receiver<Link>>,
+    /// The session's id.
+    pub(super) session: String,
+    /// The slots for clients that watch.
+    pub(super) watches: Arc<Semaphore>,
+}
+
+/// Since when a client has been idle; `None` while its request is being answered, or while it watches. A client that
+/// never sent a request sorts before all that did.
+#[derive(Debug, Clone)]
+pub(super) struct IdleSince(Arc<Mutex<Option<(HasAsked, Instant)>>>);
+
+/// Whether a client has sent a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum HasAsked {
+    Never,
+    Before,
+}
+
+impl IdleSince {
+    /// A client that has just connected.
+    pub(super) fn now() -> Self {
+        Self(Arc::new(Mutex::new(Some((HasAsked::Never, Instant::now())))))
+    }
+
+    pub(super) fn get(&self) -> Option<(HasAsked, Instant)> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, since: Option<(HasAsked, Instant)>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = since;
+    }
+}
+
+/// A client.
+struct Connection {
+    reader: BufReader<OwnedReadHalf>,
+    writer: OwnedWriteHalf,
+    reach: Reach,
+    /// The session's own agent or hook, if the client's process belongs to one.
+    process: Option<By>,
+    idle: IdleSince,
+}
+
+/// What came from a client.
+enum Heard {
+    Line(Vec<u8>),
+    TooLong,
+    Nothing,
+}
+
+/// Talks with a client until one of the two has enough.
+pub(super) async fn serve(stream: UnixStream, process: Option<By>, reach: Reach, idle: IdleSince) {
+    let (reader, writer) = stream.into_split();
+    let connection = Connection { reader: BufReader::new(reader), writer, reach, process, idle };
+    if let Err(error) = connection.talk().await {
+        tracing::info!("a client of the control socket was left: {error}");
+    }
+}
+
+impl Connection {
+    async fn talk(mut self) -> io::Result<()> {
+        loop {
+            let news = self.reach.desk.news.clone();
+            let heard = tokio::select! {
+                biased;
+                heard = timeout(IDLE, self.hear()) => heard.unwrap_or(Ok(Heard::Nothing))?,
+                () = the_end(news) => return Ok(()),
+            };
+            let line = match heard {
+                Heard::Line(line) if line.trim_ascii().is_empty() => continue,
+                Heard::Line(line) => line,
+                Heard::TooLong => {
+                    let why = format!("a request has at most {LONGEST} bytes; the connection is closed");
+                    return self.say(&Reply::refused(why)).await;
+                }
+                Heard::Nothing => return Ok(()),
+            };
+            self.idle.set(None);
+            match message::read(&line) {
+                Ok((caller, request)) => match self.answer(caller, request).await {
+                    Next::Say(reply) => self.say(&reply).await?,
+                    Next::Watch(tail, aside, _room) => return self.watch(tail, aside).await,
+                },
+                Err(why) => self.say(&Reply::refused(why)).await?,
+            }
+            self.idle.set(Some((HasAsked::Before, Instant::now())));
+        }
+    }
+
+    /// The next line, if there is one, and not more of it than is allowed.
+    async fn hear(&mut self) -> io::Result<Heard> {
+        let mut line = Vec::new();
+        let most = LONGEST as u64 + 1;
+        (&mut self.reader).take(most).read_until(b'\n', &mut line).await?;
+        Ok(match line.pop() {
+            Some(b'\n') => Heard::Line(line),
+            Some(_) if line.len() == LONGEST => Heard::TooLong,
+            // A client that leaves in the middle of a line has not said anything.
+            Some(_) | None => Heard::Nothing,
+        })
+    }
+
+    async fn answer(&self, caller: Caller, request: Request) -> Next {
+        let Reach { handle, desk, journal, live, nats, session, watches } = &self.reach;
+        match answer(handle, desk, caller.on_socket(self.process, session), request).await {
+            Answer::Say(reply) => Next::Say(reply),
+            Answer::Watch(from, asides) => {
+                let Ok(room) = Arc::clone(watches).try_acquire_owned() else {
+                    return Next::Say(Reply::refused(format!("{MOST_WATCHERS} clients watch this session already")));
+                };
+                let from = from.unwrap_or(*desk.news.borrow() + 1);
+                let aside = match asides {
+                    Asides::Wanted => Overhearing::new(live, nats.as_ref()),
+                    Asides::Unwanted => Overhearing::default(),
+                };
+                match Tail::open(journal, from) {
+                    Ok(tail) => Next::Watch(tail, aside, room),
+                    Err(error) => Next::Say(Reply::refused(format!("the journal cannot be read: {error}"))),
+                }
+            }
+        }
+    }
+
+    async fn watch(mut self, mut tail: Tail, mut asides: Overhearing) -> io::Result<()> {
+        self.say(&Reply::done()).await?;
+        let mut news = self.reach.desk.news.clone();
+        let mut over = false;
+        loop {
+            // First what is known to be there, then the file: a record that comes in between is seen the next time.
+            news.mark_unchanged();
+            while let Some(lines) = tail.read()? {
+                self.write(&lines).await?;
+                // A long journal must not keep the others waiting.
+                tokio::task::yield_now().await;
+            }
+            if over {
+                return Ok(());
+            }
+            tokio::select! {
+                // After the last record, the file is read once more.
+                changed = news.changed() => over = changed.is_err(),
+                aside = asides.next() => self.write(aside.into_line().as_bytes()).await?,
+                () = gone(&mut self.reader) => return Ok(()),
+            }
+        }
+    }
+
+    async fn say(&mut self, reply: &Reply) -> io::Result<()> {
+        self.write(reply.to_line().as_bytes()).await
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        timeout(WRITING, self.writer.write_all(bytes))
+            .await
+            .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "it does not read what it is sent")))
+    }
+}
+
+/// What follows from a request.
+enum Next {
+    Say(Reply),
+    Watch(Tail, Overhearing, OwnedSemaphorePermit),
+}
+
+/// Hears what is no record, as far as it is wanted and there.
+#[derive(Default)]
+struct Overhearing {
+    live: Option<broadcast::Receiver<Live>>,
+    nats: Option<watch::Receiver<Link>>,
+}
+
+impl Overhearing {
+    fn new(live: &broadcast::Sender<Live>, nats: Option<&watch::Receiver<Link>>) -> Self {
+        let nats = nats.cloned().map(|mut link| {
+            // How it is now is news to whoever has just come.
+            link.mark_changed();
+            link
+        });
+        Self { live: Some(live.subscribe()), nats }
+    }
+
+    async fn next(&mut self) -> Aside {
+        tokio::select! {
+            piece = overheard(&mut self.live) => piece.into(),
+            link = changed(&mut self.nats) => Aside::Nats(link),
+        }
+    }
+}
+
+/// The next piece of a hook's output, if it is wanted.
+async fn overheard(live: &mut Option<broadcast::Receiver<Live>>) -> Live {
+    let mut missed = false;
+    while let Some(pieces) = live {
+        match pieces.recv().await {
+            Ok(piece) => return Live { gap: missed, ..piece },
+            Err(RecvError::Lagged(_)) => missed = true,
+            Err(RecvError::Closed) => *live = None,
+        }
+    }
+    std::future::pending().await
+}
+
+/// How the session stands with its NATS server, once that is not what was told.
+async fn changed(nats: &mut Option<watch::Receiver<Link>>) -> Link {
+    while let Some(link) = nats {
+        match link.changed().await {
+            Ok(()) => return link.borrow_and_update().clone(),
+            Err(_) => *nats = None,
+        }
+    }
+    std::future::pending().await
+}
+
+/// Waits until the session is over.
+async fn the_end(mut news: watch::Receiver<u64>) {
+    while news.changed().await.is_ok() {}
+}
+
+/// Waits until the client has closed its side; what it still says is passed over.
+async fn gone(reader: &mut BufReader<OwnedReadHalf>) {
+    while let Ok(heard) = reader.fill_buf().await {
+        let length = heard.len();
+        if length == 0 {
+            return;
+        }
+        reader.consume(length);
+    }
+}

@@ -1,0 +1,159 @@
+//! Whether a process belongs to a session: its agent, one of its hooks, or something that these started.
+//!
+//! Owns the reading of marks and of the chain of parents. Does not decide what such a process may do: see
+//! [`crate::engine::actor`].
+//!
+//! A process belongs to the session if its environment carries the session's mark, or if it descends from this process.
+//! The exception is an editor that the user opened from the screen, and what is below it: creel started that process
+//! itself, under a mark for editors.
+//!
+//! Where the system has no list of processes, only the mark that a caller sends along tells.
+
+use crate::{
+    engine::actor::By,
+    process::{
+        children,
+        process_table::{ProcessStat, ProcessTable},
+        sweep,
+    },
+};
+
+/// What a mark says about its owner, if it is one of this session's: `SESSION/run-7` is a hook, anything else the agent.
+pub fn of_marks(marks: &str, session: &str) -> Option<By> {
+    let mut own = marks.split(' ').filter_map(|mark| mark.strip_prefix(session)?.strip_prefix('/'));
+    own.next_back().map(|rest| if rest.starts_with("run-") { By::Hook } else { By::Agent })
+}
+
+/// How a process is related to the session that this process runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kin {
+    /// It belongs to the session: its agent, or a hook.
+    Session(By),
+    /// It does not, as far as the system tells.
+    Stranger,
+    /// It has ended, and nothing is known about it.
+    Gone,
+}
+
+/// Whose process this is.
+pub fn of_process(pid: i32, session: &str) -> Kin {
+    of_process_in(ProcessTable::of_system(), pid, session)
+}
+
+fn of_process_in(table: ProcessTable, pid: i32, session: &str) -> Kin {
+    match table.stat(pid) {
+        _ if table == ProcessTable::Absent || pid == sweep::own_pid() => Kin::Stranger,
+        Some(stat) => own_process(table, stat, session).map_or(Kin::Stranger, Kin::Session),
+        None => Kin::Gone,
+    }
+}
+
+fn own_process(table: ProcessTable, process: ProcessStat, session: &str) -> Option<By> {
+    let us = sweep::own_pid();
+    let (mut child, mut next) = (None, Some(process));
+    while let Some(current) = next.filter(|current| current.pid > 1) {
+        if current.pid == us {
+            return by_child(child?, session);
+        }
+        if let Some(by) = marks_of(table, current.pid).and_then(|marks| of_marks(&marks, session)) {
+            return Some(by);
+        }
+        child = Some(current);
+        next = table.stat(current.parent);
+    }
+    None
+}
+
+/// Whose a direct child of creel's is. Orphans of the session cannot look like an editor: creel has not started them.
+fn by_child(child: ProcessStat, session: &str) -> Option<By> {
+    match children::mark_of(&child) {
+        Some(mark) if sweep::is_below(mark.as_bytes(), sweep::EDITOR) => None,
+        Some(mark) => Some(of_marks(&mark, session).unwrap_or(By::Agent)),
+        None => Some(By::Agent),
+    }
+}
+
+fn marks_of(table: ProcessTable, pid: i32) -> Option<String> {
+    let environ = table.environ(pid)?;
+    let mut variables = environ.split(|byte| *byte == 0);
+    let value = variables.find_map(|variable| variable.strip_prefix(sweep::MARK.as_bytes())?.strip_prefix(b"="))?;
+    Some(String::from_utf8_lossy(value).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_tells_the_agent_from_a_hook_and_from_another_session() {
+        let of = |marks| of_marks(marks, "s1");
+        assert_eq!(of("s1/turn-3"), Some(By::Agent));
+        assert_eq!(of("s1/agent"), Some(By::Agent));
+        assert_eq!(of("s1/run-7"), Some(By::Hook));
+        assert_eq!(of("outer/turn-1 s1/run-7"), Some(By::Hook));
+        assert_eq!(
+            of("s1/turn-1 inner/run-2"),
+            Some(By::Agent),
+            "an inner session of the agent's is still the agent's"
+        );
+        assert_eq!(["", "s1", "s12/turn-1", "other/turn-1"].map(of), [None; 4]);
+    }
+
+    #[test]
+    fn the_process_itself_and_its_parent_are_no_part_of_the_session() {
+        let us = sweep::own_pid();
+        assert_eq!(of_process(us, "a session without processes"), Kin::Stranger);
+        let parent = ProcessTable::of_system().stat(us).map(|own| own.parent).filter(|parent| *parent > 1);
+        if let Some(parent) = parent {
+            assert_eq!(of_process(parent, "a session without processes"), Kin::Stranger);
+        }
+    }
+
+    #[test]
+    fn a_child_is_the_agents_whatever_group_it_joins() {
+        use std::{os::unix::process::CommandExt as _, process::Command};
+        let Some(own) = ProcessTable::of_system().stat(sweep::own_pid()) else { return };
+        for group in [0, own.group] {
+            let mut child = Command::new("sleep").arg("60").process_group(group).spawn().expect("sleep is everywhere");
+            let pid = i32::try_from(child.id()).expect("a process number");
+            let by = of_process(pid, "a session without marks");
+            child.kill().and_then(|()| child.wait()).expect("it is ours");
+            assert_eq!(by, Kin::Session(By::Agent));
+            assert_eq!(of_process(pid, "a session without marks"), Kin::Gone);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_users_editor_and_what_it_starts_are_the_users() {
+        if ProcessTable::of_system() == ProcessTable::Absent {
+            return;
+        }
+        let mark = format!("{}/sheet", sweep::EDITOR);
+        let mut command = tokio::process::Command::new("sleep");
+        command.arg("60").kill_on_drop(true);
+        let (mut editor, entry) = children::start(&mark, || command.spawn()).expect("sleep is everywhere");
+        let pid = editor.id().and_then(|id| i32::try_from(id).ok()).expect("a process number");
+        assert_eq!(of_process(pid, "a session"), Kin::Stranger);
+        drop(entry);
+        assert_eq!(of_process(pid, "a session"), Kin::Session(By::Agent), "creel no longer vouches for it");
+        editor.kill().await.expect("it is ours");
+    }
+
+    #[tokio::test]
+    async fn a_hook_is_a_hook_before_its_program_runs_and_with_an_empty_environment() {
+        if ProcessTable::of_system() == ProcessTable::Absent {
+            return;
+        }
+        let mut command = tokio::process::Command::new("sleep");
+        command.arg("60").env_clear().kill_on_drop(true);
+        let (mut hook, _entry) = children::start("s1/run-3", || command.spawn()).expect("sleep is everywhere");
+        let pid = hook.id().and_then(|id| i32::try_from(id).ok()).expect("a process number");
+        assert_eq!(of_process(pid, "s1"), Kin::Session(By::Hook));
+        hook.kill().await.expect("it is ours");
+    }
+
+    #[test]
+    fn without_a_list_of_processes_nothing_is_guessed() {
+        assert_eq!(of_process_in(ProcessTable::Absent, 1, "a session"), Kin::Stranger);
+    }
+}

@@ -1,0 +1,80 @@
+//! Whose process connects to the control socket.
+//!
+//! Owns the processes that were seen alive. Does not decide what they may do: see [`crate::engine::actor`].
+//!
+//! A process that has exited when creel looks could be anybody, and an agent could try to be that quick. So creel
+//! treats it as the agent, unless the same process has connected before: a screen may leave before the session has read
+//! its last key.
+
+use std::collections::VecDeque;
+
+use crate::{
+    engine::actor::By,
+    socket::descent::{self, Kin},
+};
+
+/// How many processes are remembered.
+const MOST_REMEMBERED: usize = 256;
+
+/// The processes that have connected, the latest last.
+#[derive(Debug, Default)]
+pub(super) struct Peers {
+    seen: VecDeque<(i32, Option<By>)>,
+}
+
+impl Peers {
+    /// The session's own agent or hook, if the process belongs to one. Ask as soon as it connects.
+    pub(super) fn of_process(&mut self, pid: Option<i32>, session: &str) -> Option<By> {
+        let pid = pid.filter(|pid| *pid > 0)?;
+        self.remember(pid, descent::of_process(pid, session))
+    }
+
+    fn remember(&mut self, pid: i32, kin: Kin) -> Option<By> {
+        let by = match kin {
+            Kin::Session(by) => Some(by),
+            Kin::Stranger => None,
+            Kin::Gone => {
+                let before = self.seen.iter().find(|(seen, _)| *seen == pid);
+                return before.map_or(Some(By::Agent), |(_, by)| *by);
+            }
+        };
+        self.seen.retain(|(seen, _)| *seen != pid);
+        self.seen.push_back((pid, by));
+        if self.seen.len() > MOST_REMEMBERED {
+            self.seen.pop_front();
+        }
+        by
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_gone_before_creel_looks_is_treated_as_the_agent() {
+        assert_eq!(Peers::default().remember(7, Kin::Gone), Some(By::Agent));
+    }
+
+    #[test]
+    fn a_screen_that_was_seen_before_is_still_the_users_after_it_left() {
+        let mut peers = Peers::default();
+        assert_eq!(peers.remember(7, Kin::Stranger), None);
+        assert_eq!(peers.remember(8, Kin::Session(By::Hook)), Some(By::Hook));
+        assert_eq!(peers.remember(7, Kin::Gone), None);
+        assert_eq!(peers.remember(8, Kin::Gone), Some(By::Hook));
+    }
+
+    #[test]
+    fn the_latest_user_of_a_process_number_counts_and_the_list_is_bounded() {
+        let mut peers = Peers::default();
+        peers.remember(7, Kin::Stranger);
+        peers.remember(7, Kin::Session(By::Agent));
+        assert_eq!(peers.remember(7, Kin::Gone), Some(By::Agent));
+        for pid in 10..400 {
+            peers.remember(pid, Kin::Stranger);
+        }
+        assert_eq!(peers.seen.len(), MOST_REMEMBERED);
+        assert_eq!(peers.remember(11, Kin::Gone), Some(By::Agent), "forgotten");
+    }
+}

@@ -1,0 +1,175 @@
+//! How a screen steers its session: one that runs in this process, or one in another.
+
+use tokio::sync::{mpsc, watch};
+
+use super::caller::person;
+use crate::{
+    engine::{
+        event::{By, Event},
+        input::Command,
+    },
+    journal::Folder,
+    nats::{asking::Asking, link::Link},
+    runtime::{Handle, Live},
+    socket::{
+        client::{AskError, Client, Seen, Watch},
+        message::{Asker, Request, Told, aside::Aside},
+    },
+};
+
+/// Why a command is not known to be carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unheeded {
+    /// It will not be, for this reason.
+    Refused(String),
+    /// Nobody answered, and it may be all the same.
+    Unanswered(String),
+}
+
+/// Where the commands of a screen go.
+#[derive(Debug, Clone)]
+pub enum Helm {
+    /// To the session of this process, which ends with the screen.
+    Here(Handle),
+    /// To a session that goes on without this screen.
+    There(Remote),
+}
+
+impl Helm {
+    /// Asks the session for something; the answer says why not, if it will not.
+    pub async fn command(&self, command: Command) -> Result<(), Unheeded> {
+        match self {
+            Self::Here(handle) => handle.command(person(By::Tui), command).await.map_err(Unheeded::Refused),
+            Self::There(remote) => remote.command(command).await,
+        }
+    }
+}
+
+/// How much output of hooks may wait to be shown.
+pub const LIVE_BACKLOG: usize = 256;
+
+/// What comes from a session in another process. It ends when the session does.
+#[derive(Debug)]
+pub struct Following {
+    /// The number of its last record: a sign that there is more in its journal.
+    pub news: watch::Receiver<u64>,
+    /// The output of its hooks.
+    pub live: mpsc::Receiver<Live>,
+    /// How it stands with its NATS server, if it has one.
+    pub nats: Option<watch::Receiver<Link>>,
+}
+
+/// Where all that goes.
+struct Telling {
+    news: watch::Sender<u64>,
+    live: mpsc::Sender<Live>,
+    nats: Option<watch::Sender<Link>>,
+}
+
+/// A session in another process.
+#[derive(Debug, Clone)]
+pub enum Remote {
+    /// On this machine: its socket is told in its folder.
+    Near(Folder),
+    /// On another one, reached by NATS.
+    Far(Box<Asking>),
+}
+
+impl Remote {
+    /// The session of this folder, and what comes from it.
+    pub fn follow(folder: &Folder) -> Result<(Self, Following), AskError> {
+        let mut client = Client::connect(folder)?;
+        let link = match client.ask(Asker::Tui, &Request::Status)? {
+            Some(Told::Status(status)) => status.nats,
+            Some(_) | None => None,
+        };
+        // From here on nothing is missed: what was recorded before is in the journal, which the screen reads later.
+        let watch = client.watch(None)?;
+        let (told, news) = watch::channel(0);
+        let (heard, live) = mpsc::channel(LIVE_BACKLOG);
+        let (changed, nats) = link.map(watch::channel).unzip();
+        let telling = Telling { news: told, live: heard, nats: changed };
+        let session = folder.clone();
+        std::thread::spawn(move || telling.tell_all(&session, watch));
+        Ok((Self::Near(folder.clone()), Following { news, live, nats }))
+    }
+
+    async fn command(&self, command: Command) -> Result<(), Unheeded> {
+        let folder = match self {
+            Self::Near(folder) => folder.clone(),
+            Self::Far(asking) => {
+                let asked = asking.ask(Asker::Tui, &command.into()).await;
+                return asked.map(drop).map_err(|error| unheeded(error, |_| true));
+            }
+        };
+        // One connection a command: it cannot have grown old, and a person does not type faster.
+        let asked =
+            tokio::task::spawn_blocking(move || Client::connect(&folder)?.ask(Asker::Tui, &command.into())).await;
+        match asked {
+            Ok(answer) => {
+                answer.map(drop).map_err(|error| unheeded(error, |cause| cause.kind() == std::io::ErrorKind::TimedOut))
+            }
+            Err(panic) => Err(Unheeded::Refused(format!("the session could not be asked: {panic}"))),
+        }
+    }
+}
+
+/// What it means that a session did not do what it was asked for: it may have heard it if it was reached and then silent.
+fn unheeded(error: AskError, was_silent: impl Fn(&std::io::Error) -> bool) -> Unheeded {
+    let words = error.to_string();
+    match error {
+        AskError::Unreachable { cause, .. } if was_silent(&cause) => {
+            Unheeded::Unanswered(format!("{words}; it is not known whether it took that"))
+        }
+        AskError::Unreachable { .. } | AskError::NotRunning(_) | AskError::Refused(_) | AskError::Ended(_) => {
+            Unheeded::Refused(words)
+        }
+    }
+}
+
+impl Telling {
+    /// Passes on what comes, until nothing more comes or nobody wants it. A session leaves those who do not read, such as a
+    /// screen that is halted: as long as it runs, they come back, to where they were.
+    fn tell_all(&self, folder: &Folder, mut watch: Watch) {
+        let mut next = 0;
+        while self.is_left(watch, &mut next) {
+            match Client::connect(folder).and_then(|client| client.watch(Some(next))) {
+                Ok(again) => watch = again,
+                Err(error) => return tracing::info!("{error}"),
+            }
+        }
+    }
+
+    /// Passes on what comes; whether it ended before the session did. `next` is the record that would have come.
+    fn is_left(&self, watch: Watch, next: &mut u64) -> bool {
+        let mut ended = false;
+        for seen in watch {
+            let wanted = match seen {
+                Ok(Seen::Record(record)) => {
+                    ended = matches!(record.event, Event::SessionEnded { .. });
+                    *next = record.seq + 1;
+                    self.news.send(record.seq).is_ok()
+                }
+                Ok(Seen::Aside(aside)) => self.tell(aside),
+                Err(AskError::Ended(_)) => break,
+                Err(error) => {
+                    tracing::warn!("{error}");
+                    false
+                }
+            };
+            if !wanted {
+                return false;
+            }
+        }
+        !ended
+    }
+
+    fn tell(&self, aside: Aside) -> bool {
+        match (aside, &self.nats) {
+            // What the screen is too slow for is dropped: all of it is on disk.
+            (Aside::Live(piece), _) => self.live.try_send(piece.into()).is_ok() || !self.live.is_closed(),
+            (Aside::Nats(link), Some(nats)) => nats.send(link).is_ok(),
+            (Aside::Nats(_), None) => true,
+        }
+    }
+}
