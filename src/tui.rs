@@ -14,6 +14,7 @@ pub mod feed;
 pub mod keymap;
 pub mod modals;
 pub mod model;
+pub mod notification;
 mod outputs;
 pub mod panes;
 pub mod replay;
@@ -58,6 +59,7 @@ use feed::{Feed, Spot};
 use keymap::Keymap;
 use modals::editor::Purpose;
 use model::{Mode, Model, Tie};
+use notification::{TerminalFocus, TerminalNotifier};
 use replay::Player;
 use terminal::Screen;
 use theme::{Role, Theme};
@@ -78,8 +80,8 @@ pub struct Options {
     pub no_color: bool,
     /// Whether the mouse is ours.
     pub mouse: bool,
-    /// Whether to call a person when a gate opens.
-    pub notify: bool,
+    /// How to call the user when a gate opens, if at all.
+    pub notify: Option<TerminalNotifier>,
     /// The user's own keys.
     pub keymap: Option<PathBuf>,
     /// Where the log is.
@@ -203,6 +205,8 @@ pub async fn run(source: Source, options: Options) -> io::Result<Parting> {
 impl Tui {
     async fn follow(&mut self) -> io::Result<()> {
         self.read_records()?;
+        // The user who opens the screen sees the gate that is open already.
+        self.called = self.open_gate().map(|gate| gate.id);
         while !self.is_done() {
             self.model.now = session_time();
             self.draw_if_due()?;
@@ -266,20 +270,23 @@ impl Tui {
         Ok(())
     }
 
+    fn open_gate(&self) -> Option<&crate::engine::session::gate::Gate> {
+        self.model.session.as_ref().and_then(crate::engine::State::gate_for_a_person)
+    }
+
     fn call_for_the_gate(&mut self) -> io::Result<()> {
-        let gate = self.model.session.as_ref().and_then(crate::engine::State::gate_for_a_person);
-        let id = gate.map(|gate| gate.id);
+        let gate = self.open_gate().map(|gate| (gate.id, format!("creel needs you: {}", gate.reason)));
+        let id = gate.as_ref().map(|(id, _)| *id);
         if id == self.called {
             return Ok(());
         }
         self.called = id;
         let live = matches!(self.model.mode, Mode::Live);
-        match gate {
-            Some(gate) if live && self.options.notify && !self.model.terminal_focused => {
-                let text = format!("creel waits for you: {}", gate.reason);
-                self.screen.call(&text)
+        match (gate, self.options.notify) {
+            (Some((_, text)), Some(notifier)) if live && self.model.terminal_focus != TerminalFocus::Here => {
+                self.screen.call(notifier, &text)
             }
-            Some(_) | None => Ok(()),
+            (Some(_) | None, _) => Ok(()),
         }
     }
 

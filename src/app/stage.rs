@@ -82,7 +82,7 @@ pub(super) fn screen_options(ui: Ui) -> tui::Options {
         theme: ui.theme,
         no_color: std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
         mouse: ui.mouse,
-        notify: ui.notify,
+        notify: ui.notify.then(|| tui::notification::TerminalNotifier::detect(|name| std::env::var(name).ok())),
         keymap: keymap(),
         log: paths::state_dir().map(|dir| dir.join("log")),
     }

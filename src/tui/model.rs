@@ -11,6 +11,7 @@ use super::{
     feed::Spot,
     keymap::Keymap,
     modals::{Modal, editor::EditorModal, gate::GateModal},
+    notification::TerminalFocus,
     replay::Player,
     runs::{RowId, Rows, Runs},
     stream::Stream,
@@ -190,8 +191,8 @@ pub struct Model {
     recorded: At,
     /// The screen's size.
     pub size: (u16, u16),
-    /// Whether the terminal has the focus, as far as it tells.
-    pub terminal_focused: bool,
+    /// Whether the user looks at the terminal.
+    pub terminal_focus: TerminalFocus,
     /// Where each item's text lies in the journal: what was delivered is not kept in memory.
     pub item_spots: HashMap<ItemId, Spot>,
     /// The lines of the stream that are in sight, made before each drawing.
@@ -229,7 +230,7 @@ impl Model {
             now: At(0),
             recorded: At(0),
             size: (80, 24),
-            terminal_focused: true,
+            terminal_focus: TerminalFocus::Unknown,
             item_spots: HashMap::new(),
             stream_lines: Vec::new(),
             stream_size: (80, 20),

@@ -21,6 +21,8 @@ use crossterm::{
 use ratatui::{Terminal, backend::CrosstermBackend};
 use rustix::termios::{LocalModes, tcgetattr};
 
+use super::notification::TerminalNotifier;
+
 /// Whether the terminal is ours now.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
@@ -79,11 +81,10 @@ impl Screen {
         execute!(io::stdout(), CopyToClipboard::to_clipboard_from(text))
     }
 
-    /// Calls a person: the bell, and a notification where the terminal shows one.
-    pub fn call(&mut self, text: &str) -> io::Result<()> {
-        let clean: String = text.chars().filter(|c| !c.is_control() && *c != ';').take(200).collect();
+    /// Calls the user: the bell, and a notification where the terminal shows one.
+    pub fn call(&mut self, notifier: TerminalNotifier, text: &str) -> io::Result<()> {
         let mut out = io::stdout();
-        write!(out, "\u{7}\u{1b}]9;{clean}\u{1b}\\\u{1b}]777;notify;creel;{clean}\u{1b}\\")?;
+        out.write_all(notifier.call(text).as_bytes())?;
         out.flush()
     }
 }

@@ -19,6 +19,7 @@ use super::{
         viewer::ViewerModal,
     },
     model::{Mode, Model, Pane},
+    notification::TerminalFocus,
     replay::Player,
     stream::Reload,
     theme::Role,
@@ -139,7 +140,7 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
             vec![Ask::Redraw]
         }
         Msg::Focus(focused) => {
-            model.terminal_focused = focused;
+            model.terminal_focus = if focused { TerminalFocus::Here } else { TerminalFocus::Elsewhere };
             Vec::new()
         }
         Msg::Accepted(command) => {

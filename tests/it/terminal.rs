@@ -509,7 +509,7 @@ fn escape_sequences_of_agents_and_hooks_do_not_reach_the_terminal() {
         r"\e[3J\e[?5h\e]0;owned\a\e]52;c;b3duZWQ=\a\e]8;;http://owned\e\\x\eP1;2q\e\\\u009b?5h\u009d0;owned\u009c";
     let hook = r"printf '\033[3J\033[?5h\033]0;owned\007\033]52;c;b3duZWQ=\007\033P1;2q\033\134red'";
     let rest = format!(
-        "max_hook_retries: 0\nhooks:\n  stop: [{{ name: \"a{evil}\", command: \"{}; exit 2\" }}]\n  \
+        "ui: {{ notify: false }}\nmax_hook_retries: 0\nhooks:\n  stop: [{{ name: \"a{evil}\", command: \"{}; exit 2\" }}]\n  \
          post_iteration: [{{ command: \"{0}\", pipe_output: true }}]",
         hook.replace('\\', "\\\\")
     );
@@ -542,26 +542,50 @@ fn escape_sequences_of_agents_and_hooks_do_not_reach_the_terminal() {
 // Calling a person
 
 #[test]
-fn a_gate_calls_a_person_who_looks_elsewhere_and_only_then() {
-    for looks_elsewhere in [true, false] {
+fn a_gate_calls_the_user_unless_the_terminal_reports_its_focus() {
+    // What a terminal sends when it gets or loses the focus. Some send neither.
+    for (reports, is_called) in [("\u{1b}[I", false), ("\u{1b}[O", true), ("", true)] {
         let project = scripted(TWO_HELD, UNTIL_GO);
         let mut terminal = Terminal::run(&project, SMALL);
         eventually_in(&project.root().join("turn"));
         terminal.wait_for_status(" the agent works ");
-        if looks_elsewhere {
-            // What a terminal sends when it loses the focus.
-            terminal.type_text("\u{1b}[O");
-            // A key behind it is seen, so the focus was heard of.
-            terminal.press("2");
-            terminal.wait_for_text("○ post_iteration a");
-        }
+        terminal.type_text(reports);
+        // Once the screen shows what a later key does, it also knows the focus.
+        terminal.press("2");
+        terminal.wait_for_text("○ post_iteration a");
         project.write("go", "");
         await_gate(&terminal, "Final delivery");
         terminal.press("enter");
         assert_eq!(leave(&mut terminal, "complete"), 0);
         let written = String::from_utf8_lossy(&terminal.bytes()).into_owned();
-        assert_eq!(written.contains("\u{7}\u{1b}]9;creel waits for you"), looks_elsewhere, "{looks_elsewhere}");
+        assert_eq!(written.contains("\u{7}\u{1b}]9;creel needs you: "), is_called, "{reports:?}");
+        assert_eq!(written.contains('\u{7}'), is_called, "{reports:?}");
     }
+}
+
+#[test]
+fn a_gate_that_was_open_before_the_screen_calls_nobody() {
+    let project = scripted(TWO_HELD, COMPLETE);
+    assert_eq!(project.creel(&["run", "--detach", "--trust", "-s", "s"]).code, 0);
+    until("the gate", || !project.kind("gate_opened").is_empty());
+    let mut terminal = Terminal::open(&project, &["attach"], SMALL);
+    await_gate(&terminal, "Final delivery");
+    terminal.press("enter");
+    assert_eq!(leave(&mut terminal, "complete"), 0);
+    assert!(!terminal.bytes().contains(&7));
+}
+
+#[test]
+fn inside_tmux_the_notification_is_wrapped_for_the_terminal_outside() {
+    let project = scripted(TWO_HELD, UNTIL_GO);
+    let mut terminal = Terminal::run_with(&project, &[("TMUX", "/tmp/tmux,1,0")]);
+    terminal.wait_for_status(" the agent works ");
+    project.write("go", "");
+    await_gate(&terminal, "Final delivery");
+    terminal.press("enter");
+    assert_eq!(leave(&mut terminal, "complete"), 0);
+    let written = String::from_utf8_lossy(&terminal.bytes()).into_owned();
+    assert!(written.contains("\u{7}\u{1b}Ptmux;\u{1b}\u{1b}]9;creel needs you: "));
 }
 
 #[test]

@@ -312,7 +312,7 @@ pub static UI: Shape = Shape {
         Field { name: "mouse", doc: "Whether the mouse does something.", ty: Type::Bool, default: Default::Bool(true) },
         Field {
             name: "notify",
-            doc: "Whether the terminal is told when a person is needed.",
+            doc: "Whether the screen rings the bell and asks the terminal for a notification when a gate opens while you look elsewhere.",
             ty: Type::Bool,
             default: Default::Bool(true),
         },

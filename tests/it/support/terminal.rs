@@ -278,6 +278,10 @@ impl Drop for Terminal {
 fn at_home(project: &Project, args: &[&str]) -> Command {
     let mut command = project.command(args);
     command.env("TMPDIR", project.root()).env_remove("EDITOR");
+    for variable in ["TMUX", "STY", "TERM_PROGRAM", "LC_TERMINAL", "VTE_VERSION"] {
+        command.env_remove(variable);
+    }
+    command.env("TERM", "xterm-256color");
     command
 }
 
