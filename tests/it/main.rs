@@ -37,6 +37,7 @@ mod nats_deadline;
 mod nats_elsewhere;
 mod nats_live;
 mod nats_odd;
+mod notifications;
 mod output;
 mod own_retries;
 mod permissions;

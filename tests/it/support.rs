@@ -1,5 +1,6 @@
 //! What the tests of several parts need: waiting for a condition, folders, watches that remember.
 
+pub mod http;
 pub mod listener;
 pub mod mcp;
 pub mod nats;
