@@ -38,6 +38,7 @@ mod nats_elsewhere;
 mod nats_live;
 mod nats_odd;
 mod notifications;
+mod old_journals;
 mod output;
 mod own_retries;
 mod permissions;

@@ -1,0 +1,190 @@
+//! Journals that an earlier creel recorded: each one still reads, shows and resumes as it did.
+//!
+//! Every `tests/fixtures/journals/NAME.jsonl` has two expectations beside it. `NAME.txt` holds what the session came to
+//! and what a resumed session does after each of its records; only a change of the rules may change it.
+//! `NAME.show.txt` holds what `creel show` prints, so a change of wording may change it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use creel::{
+    engine::{
+        self, State,
+        effect::{Effect, Leave},
+        event::{Event, Presence},
+        input::Input,
+        time::{At, Span},
+    },
+    journal::Record,
+};
+use expect_test::expect_file;
+use serde_json::Value;
+
+use crate::support::project::{Project, Ran};
+
+/// More steps than any session has between two of its waits.
+const MANY: usize = 500;
+
+fn fixtures() -> Vec<(String, PathBuf)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/journals");
+    let entries = fs::read_dir(folder).expect("a folder of journals");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let journals = paths.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
+    let named = |path: PathBuf| (path.file_stem().expect("a name").to_string_lossy().into_owned(), path);
+    let mut found: Vec<_> = journals.map(named).collect();
+    found.sort();
+    assert!(found.len() >= 10, "the journals are gone: {found:?}");
+    found
+}
+
+fn lines_of(path: &Path) -> Vec<String> {
+    fs::read_to_string(path).expect("a journal").lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn every_record_is_written_as_it_was_read() {
+    for (name, path) in fixtures() {
+        for line in lines_of(&path) {
+            let record = Record::from_line(&line).unwrap_or_else(|error| panic!("{name}: {error}: {line}"));
+            let written: Value = serde_json::from_str(&record.to_line()).expect("JSON");
+            let read: Value = serde_json::from_str(&line).expect("JSON");
+            assert_eq!(written, read, "{name}");
+        }
+    }
+}
+
+#[test]
+fn creel_shows_them() {
+    for (name, path) in fixtures() {
+        let project = Project::new();
+        let folder = project.journal();
+        fs::create_dir_all(folder.parent().expect("a folder")).expect("a folder");
+        fs::copy(&path, folder).expect("a copy of the journal");
+        let mut text = String::new();
+        for args in [&["show", "s"][..], &["show", "s", "--prompts"]] {
+            // Times of usage limits are shown in the user's zone.
+            let ran = Ran::of(&project.command(args).env("TZ", "UTC").output().expect("creel starts"));
+            assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{name}: {args:?}");
+            text += &format!("$ creel {}\n{}\n", args.join(" "), ran.out);
+        }
+        expect_file![path.with_extension("show.txt")].assert_eq(&text);
+    }
+}
+
+#[test]
+fn they_come_to_the_same_and_resume_from_every_record() {
+    for (_, path) in fixtures() {
+        let records: Vec<Record> =
+            lines_of(&path).iter().map(|line| Record::from_line(line).expect("a record")).collect();
+        let mut state: Option<State> = None;
+        let mut resumes = String::new();
+        for record in &records {
+            match (&mut state, &record.event) {
+                (Some(state), event) => state.apply(record.at, event),
+                (None, Event::SessionStarted(began)) => {
+                    state = Some(State::new(&record.session, (**began).clone(), record.at));
+                }
+                (None, _) => panic!("a journal begins with its session"),
+            }
+            let state = state.clone().expect("it has begun");
+            resumes += &format!("{} {}\n{}", record.seq, kind(&record.event), resumed(state, record.at));
+        }
+        let state = state.expect("a journal has records");
+        let text = format!("{}\nresumed after each record:\n{resumes}", summary(&state));
+        expect_file![path.with_extension("txt")].assert_eq(&text);
+    }
+}
+
+/// The name of a value in JSON, which other programs read and no redesign changes.
+fn named(value: impl serde::Serialize) -> String {
+    let value = serde_json::to_value(value).expect("JSON");
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn kind(event: &Event) -> String {
+    serde_json::to_value(event).expect("JSON")["kind"].as_str().expect("a kind").to_owned()
+}
+
+/// What a session does that was cut off here and is resumed a second later with a user there: its records and effects
+/// until it waits for an answer.
+fn resumed(mut state: State, last: At) -> String {
+    let now = last.after(Span::secs(1));
+    let mut text = String::new();
+    let mut input = Input::Resume { presence: Presence::Attended, max_iterations: None, checkpoint: None };
+    for _ in 0..MANY {
+        let step = engine::decide(&state, now, input);
+        if step.refusal.is_some() {
+            text += "    refused\n";
+        }
+        if step.is_empty() {
+            return text;
+        }
+        for event in &step.events {
+            state.apply(now, event);
+            text += &format!("    {}\n", kind(event));
+        }
+        text.extend(step.effects.iter().map(|effect| format!("    > {}\n", described(effect))));
+        input = Input::Proceed;
+    }
+    panic!("the session does not come to rest: {text}");
+}
+
+fn described(effect: &Effect) -> String {
+    match effect {
+        Effect::RunHook(job) => format!("run hook {}", job.hook.name),
+        Effect::CheckRule(job) => format!("check rule {}", job.rule.name),
+        Effect::CancelHook(run) => format!("cancel hook {run}"),
+        Effect::SendPrompt { text, to, standing_in, .. } => {
+            let agent = to.as_ref().or(standing_in.as_ref()).map(|agent| format!(" to {agent}")).unwrap_or_default();
+            format!("send prompt{agent} {:?}", text.lines().next().unwrap_or_default())
+        }
+        Effect::CancelTurn(turn) => format!("cancel turn {turn}"),
+        Effect::AnswerPermission { ask, .. } => format!("answer request {ask}"),
+        Effect::Leave(Leave::Ended) => "leave: ended".into(),
+        Effect::Leave(Leave::NobodyThere) => "leave: needs the user".into(),
+    }
+}
+
+/// What the session came to, in words that belong to the records and not to our types.
+fn summary(state: &State) -> String {
+    let mut lines = vec![
+        format!("outcome: {}", state.outcome().map_or("none".into(), named)),
+        format!("iterations: {} of {}", state.iterations.used(), state.max_iterations()),
+        format!("last iteration: {}", state.iterations.last.map_or("none".into(), named)),
+        format!("retries: {} used, {} granted", state.retry.used, state.retry.granted),
+        format!("errors in a row: {}", state.retry.errors),
+        format!("tokens: {}", state.account.tokens),
+        format!("agent: {}", state.agent()),
+    ];
+    for item in state.pending.items() {
+        let edited = if item.edited { ", edited" } else { "" };
+        let source = format!("{} {}", named(item.source.point), item.source.hook);
+        lines.push(format!("pending {}: {} ({source}{edited})", item.id, named(item.state)));
+    }
+    if let Some(gate) = &state.gates.open {
+        let choices: Vec<String> = gate.choices.iter().map(named).collect();
+        lines.push(format!("open gate {}: {}: {}", gate.id, named(gate.about), choices.join(", ")));
+    }
+    for hook in &state.hooks.disabled {
+        lines.push(format!("disabled: {} {}", named(hook.point), hook.hook));
+    }
+    for (hook, times) in &state.hooks.broken {
+        lines.push(format!("broken in a row: {} {}: {times}", named(hook.point), hook.hook));
+    }
+    for task in state.tasks.graph.tasks() {
+        let (waits_for, labels) = (&task.dependencies, task.labels.join(" "));
+        lines.push(format!("task {}: {}, depends on {waits_for:?}, labels [{labels}]", task.id, named(task.state)));
+    }
+    for hook in &state.stop.registered {
+        lines.push(format!("stop hook for {}: {}", hook.task, named(&hook.hook)));
+    }
+    for one in &state.stop.loops {
+        lines.push(format!("loop over {}: iteration {} of {}", one.task, one.iteration, one.max_iterations));
+    }
+    for kept in &state.stop.checkpoints {
+        lines.push(format!("checkpoint {}: {}", kept.checkpoint.checkpoint, named(&kept.checkpoint.data)));
+    }
+    lines.join("\n") + "\n"
+}
