@@ -671,6 +671,9 @@ pub struct PromptSent {
     /// The gatekeeper that it went to; the session's own agent, if unsaid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
+    /// Whether it continues an iteration that was judged complete: the answer is checked and judged again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reopens: bool,
 }
 
 /// Why a prompt was sent.

@@ -163,6 +163,15 @@ pub struct Iterations {
 }
 
 impl Iterations {
+    /// The agent works from here on. What it did before was judged already.
+    fn begin_work(&mut self) {
+        self.open = true;
+        self.last = None;
+        self.files.clear();
+        self.contents.clear();
+        self.signs = IterationSigns::default();
+    }
+
     /// How many iterations were used up.
     pub fn used(&self) -> u32 {
         self.current.saturating_add(self.messages)
@@ -296,7 +305,7 @@ impl State {
             Phase::Between => self.proceed_between(now),
             Phase::Judging(judging) => self.proceed_judging(None, judging, now),
             Phase::Escalated(reason) => self.open_gate(About::Escalation, reason.clone(), GateAbout::default()),
-            Phase::Exit(ending) => self.leave_loop(ending),
+            Phase::Exit(ending) => self.proceed_exit(ending, now),
             Phase::Pipeline => self.proceed_pipeline(),
             Phase::Errand(pipeline) => self.begin_pipeline(*pipeline),
             Phase::Delivering => self.proceed_delivery(now),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use creel::engine::{
     conversation::{StopReason, ToolKind},
-    event::{By, Event, IterationOutcome, Outcome, StopHow},
+    event::{By, Event, IterationOutcome, Outcome, PromptReason, StopHow},
     hooks::{point::Point, verdict::RunEnd},
     ids::ItemId,
     input::{Command, GateAnswer},
@@ -261,6 +261,7 @@ fn holds(world: &World) {
     the_counter_never_passes_the_limit_without_a_person(world);
     every_effect_is_answered_or_cut(world);
     forced_is_shown_as_forced(world);
+    no_answer_to_a_message_is_complete_without_a_judgement(world);
     nothing_held_is_sent_while_a_hook_runs_beside(world);
     every_request_of_the_agent_is_answered_once(world);
     no_prompt_is_sent_past_the_budget(world);
@@ -395,6 +396,21 @@ fn every_effect_is_answered_or_cut(world: &World) {
     }
 }
 
+fn no_answer_to_a_message_is_complete_without_a_judgement(world: &World) {
+    if world.state.outcome() != Some(Outcome::Complete) {
+        return;
+    }
+    let is_message =
+        |event: &Event| matches!(event, Event::PromptSent(prompt) if prompt.reason == PromptReason::Message);
+    let Some(last) = world.events.iter().rposition(is_message) else { return };
+    let judged = world.events[last..].iter().any(|event| match event {
+        Event::StopDecided(decided) => decided.of.is_none(),
+        Event::GateAnswered { choice, .. } => *choice == Choice::Complete,
+        _ => false,
+    });
+    assert!(judged, "{}", world.story());
+}
+
 fn forced_is_shown_as_forced(world: &World) {
     let forced = world.state.iterations.last == Some(IterationOutcome::Forced);
     assert_eq!(forced, world.state.outcome() == Some(Outcome::Forced));
@@ -469,13 +485,14 @@ fn a_session_without_a_person() -> impl Strategy<Value = Script> {
 }
 
 /// As many prompts as the rules allow without a person: per iteration the prompt, the retries and a recovery; then the
-/// repairs of a submit and the final deliveries, each after as many failed turns as may be, with a recovery each.
+/// repairs of a submit and the final deliveries, each after as many failed turns as may be, with a recovery each. A
+/// message of the agent or a hook, which counts as an iteration, continues a loop that had ended as complete.
 fn most_prompts(script: &Script) -> usize {
     let plan = &script.plan;
     let failed = 2 * plan.max_consecutive_errors;
-    let in_the_loop = plan.max_iterations * (plan.max_hook_retries + 2 + failed);
-    let repairs = plan.submit.remediation_attempts * 2;
-    (in_the_loop + repairs + 4 * (1 + failed)) as usize
+    let in_the_loop = plan.max_hook_retries + 2 + failed;
+    let after_the_loop = plan.submit.remediation_attempts * 2 + 4 * (1 + failed);
+    (plan.max_iterations * (in_the_loop + after_the_loop)) as usize
 }
 
 proptest! {

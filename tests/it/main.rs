@@ -23,6 +23,7 @@ mod invariants;
 mod keys;
 mod kills;
 mod known_agents;
+mod late_messages;
 mod leaving;
 mod limits;
 mod lines;

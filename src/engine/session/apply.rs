@@ -23,7 +23,7 @@ use crate::engine::{
         resolve::{self, HookRef},
     },
     ids::RunId,
-    stop::settled::{IterationSigns, StopHookSigns},
+    stop::settled::StopHookSigns,
     submit::{Back, Finished, PipelineOutcome},
     time::{At, Span},
 };
@@ -223,11 +223,7 @@ impl State {
 
     fn iteration_started(&mut self, iteration: u32) {
         self.iterations.current = iteration;
-        self.iterations.open = true;
-        self.iterations.last = None;
-        self.iterations.files.clear();
-        self.iterations.contents.clear();
-        self.iterations.signs = IterationSigns::default();
+        self.iterations.begin_work();
         // What the agent promised in a turn that failed is not said of this one.
         self.stop.promised = None;
         self.retry.wait = Wait::No;
@@ -279,6 +275,10 @@ impl State {
         }
         // What a message replaces was not delivered.
         self.set_turn_aside();
+        if prompt.reopens {
+            self.ending = None;
+            self.iterations.begin_work();
+        }
         self.pending.set_state(&prompt.items, ItemState::InFlight);
         self.retry.wait = Wait::No;
         if prompt.reason == PromptReason::Gatekeeper {

@@ -3,6 +3,7 @@
 //! # Invariants
 //! - With held output that nobody skipped, the session ends only after a person or the policy was asked; and so with an
 //!   escalation of a loop that nothing has judged, or of a hook of a task event.
+//! - A session is not complete while a message waits that it can still send: the answer is checked like any other work.
 //! - At most [`FINAL_DELIVERIES`] prompts carry held output: what hooks print because of the last one stays in the journal.
 
 use super::{GateAbout, Phase, State, gate::About, warning};
@@ -75,6 +76,9 @@ impl State {
         if let Some(step) = self.ends_well().then(to_look_at).flatten() {
             return step;
         }
+        if let Some(step) = self.answer_late_message(now) {
+            return step;
+        }
         if let Some(step) = self.begin_after_the_loop() {
             return step;
         }
@@ -107,6 +111,28 @@ impl State {
             return self.open_gate(About::FinalDelivery, reason, GateAbout::items(items));
         }
         self.wait_over(now).unwrap_or_else(|| self.final_prompt(items))
+    }
+
+    /// A message to a session whose loop has ended as complete. The items that the user has approved are sent before it, so
+    /// that creel does not ask about them twice.
+    fn answer_late_message(&self, now: At) -> Option<Step> {
+        let ending = self.ending.as_ref().filter(|ending| !ending.interrupted)?;
+        let approved = ending.approved.as_deref().unwrap_or_default();
+        let items_first = self.pending.waiting_ids().iter().any(|id| approved.contains(id));
+        if items_first { None } else { self.answer_before_the_end(ending, now) }
+    }
+
+    /// The step towards a message that waits while the session is about to end as complete. Its turn belongs to the last
+    /// iteration, so the stop hooks and the stop decision look at what the agent does in it.
+    pub(super) fn answer_before_the_end(&self, ending: &Ending, now: At) -> Option<Step> {
+        let completes = ending.outcome == Outcome::Complete && ending.delivery == DeliverRest::Offer;
+        if !completes || !self.message_is_due() {
+            return None;
+        }
+        if self.steering.paused {
+            return Some(Step::default());
+        }
+        self.too_many_errors().or_else(|| self.wait_over(now)).or_else(|| Some(self.reopening_prompt()))
     }
 
     /// Whether nothing is known that a person would have to look at.

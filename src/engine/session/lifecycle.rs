@@ -259,6 +259,14 @@ impl State {
         }
     }
 
+    /// A message that waits when the session would be complete is answered first. If the budget does not allow that, what was
+    /// judged complete stays complete.
+    pub(super) fn proceed_exit(&self, ending: &Ending, now: At) -> Step {
+        let answers = !self.iterations.open && self.used_up().is_none();
+        let answer = answers.then(|| self.answer_before_the_end(ending, now)).flatten();
+        answer.unwrap_or_else(|| self.leave_loop(ending))
+    }
+
     /// Leaves the loop; an iteration that is still open is completed first, as one that failed, unless a person accepts it.
     /// An iteration that a person stops at once stays open: `resume` continues it.
     pub(super) fn leave_loop(&self, ending: &Ending) -> Step {

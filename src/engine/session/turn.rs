@@ -15,7 +15,7 @@ use crate::engine::{
         AgentUpdate, ContextUse, Conversation, StopReason, ToolCall, ToolStatus, TurnEnd, TurnFailure, Work,
     },
     effect::Effect,
-    event::{Event, IterationOutcome, PromptReason, PromptSent},
+    event::{Event, IterationOutcome, Outcome, PromptReason, PromptSent},
     hooks::dispatch::Dispatch,
     ids::{ItemId, TurnId},
     own_words::open_fence,
@@ -201,12 +201,21 @@ impl State {
         self.send(self.prompt(PromptReason::Recovery, text))
     }
 
+    /// Messages to a session that is complete are not part of it: their answers have to be checked.
     pub(super) fn final_prompt(&self, items: Vec<ItemId>) -> Step {
+        let complete = self.ending.as_ref().is_some_and(|ending| ending.outcome == Outcome::Complete);
+        let messages = if complete { 0 } else { self.steering.messages.len() };
         let held = items.iter().filter_map(|id| self.pending.get(*id)).map(|item| item.text.clone());
-        let text = held.chain(self.messages_text()).collect::<Vec<_>>().join("\n\n");
+        let text = held.chain(self.messages_text().filter(|_| messages > 0)).collect::<Vec<_>>().join("\n\n");
         let reason = if items.is_empty() { PromptReason::Message } else { PromptReason::FinalDelivery };
-        let messages = self.steering.messages.len();
         self.send(PromptSent { items, messages, ..self.prompt(reason, text) })
+    }
+
+    /// The messages that arrived before the session was complete, as one more turn of its last iteration.
+    pub(super) fn reopening_prompt(&self) -> Step {
+        let messages = self.steering.messages.len();
+        let text = self.messages_text().unwrap_or_default();
+        self.send(PromptSent { messages, reopens: true, ..self.prompt(PromptReason::Message, text) })
     }
 
     pub(in crate::engine) fn prompt(&self, reason: PromptReason, text: String) -> PromptSent {
@@ -219,6 +228,7 @@ impl State {
             conversation: self.ongoing(),
             messages: 0,
             agent: None,
+            reopens: false,
         }
     }
 
@@ -229,7 +239,8 @@ impl State {
         let conversation = if was_opened { Conversation::Same } else { cut.conversation };
         let takes_over = cut.agent.is_none() && !self.turns.is_begun;
         let conversation = if takes_over { Conversation::New } else { conversation };
-        let mut prompt = PromptSent { turn: self.next_turn(), conversation, ..cut.clone() };
+        // The iteration is open again since the prompt was sent first.
+        let mut prompt = PromptSent { turn: self.next_turn(), conversation, reopens: false, ..cut.clone() };
         // An agent that takes over in the middle of a conversation has not had the note.
         let note = self.completion_note(conversation).filter(|_| takes_over && cut.reason == PromptReason::Iteration);
         if let Some(note) = note.filter(|note| !prompt.text.ends_with(note.as_str())) {
