@@ -99,6 +99,12 @@ fn guards_hold_a_session_that_goes_nowhere_and_say_what_they_saw() {
     let decided = project.kind("stop_decided");
     assert_eq!((decided.len(), &decided[6]["hook"]), (7, &json!("thrashing")));
     assert_eq!(decided[6]["reason"], "`same.txt` returned to content that it had before in 5 iterations in a row");
+    // "01" begins with "0".
+    let project =
+        scripted("max_iterations: 9\n", &steps(|n| format!("printf {} > same.txt", ["0", "01"][n as usize % 2])));
+    assert_eq!(project.run().code, 4);
+    let decided = project.kind("stop_decided");
+    assert_eq!((decided.len(), &decided[6]["hook"]), (7, &json!("thrashing")));
     let failing = "  - say: One.\n  - say: Two.\n  - say: Three.\n  - say: Four.\n";
     let rules = "stop: { rules: [{ name: tests, type: command, command: 'false' }] }\n";
     let project = scripted(rules, failing);

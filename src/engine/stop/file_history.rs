@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - A file that was committed has no history: what the agent commits is finished work.
-//! - Appending to a file and writing the same content again are not rewriting.
+//! - A file that grows to new content, and one that is written again as it was, are not rewritten. A file that gets back the
+//!   content of an earlier iteration is, even if that only adds to its end.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -47,13 +48,16 @@ impl FileHistory {
             after.past.iter_mut().for_each(|iteration| drop(iteration.remove(name)));
         }
         let in_work = || contents.iter().filter(|(_, content)| !content.committed);
-        for (name, content) in in_work().filter(|(_, content)| !content.appended) {
+        for (name, content) in in_work() {
             let mut earlier = self.past.iter().rev().filter_map(|iteration| iteration.get(name));
             if earlier.next() == Some(&content.digest) {
                 continue;
             }
-            after.rewritten.insert(name.clone(), next(&self.rewritten, name));
-            if earlier.any(|digest| *digest == content.digest) {
+            let returned = earlier.any(|digest| *digest == content.digest);
+            if returned || !content.appended {
+                after.rewritten.insert(name.clone(), next(&self.rewritten, name));
+            }
+            if returned {
                 after.returned.insert(name.clone(), next(&self.returned, name));
             }
         }
@@ -124,6 +128,17 @@ mod tests {
         assert_eq!(streaks([seen("A"), appended("B"), appended("C")].map(Some)), (0, 0));
         assert_eq!(streaks([seen("A"), seen("B"), committed("A"), committed("B")].map(Some)), (0, 0));
         assert_eq!(streaks([seen("A"), seen("B"), committed("C"), seen("A")].map(Some)), (0, 1));
+    }
+
+    #[test]
+    fn an_append_that_restores_earlier_content_is_a_return() {
+        // "ab" begins with "a": each way back looks like an append, and is not new.
+        let shorter = || seen("a");
+        let longer = || FileContent { appended: true, ..seen("ab") };
+        assert_eq!(streaks([shorter(), longer()].map(Some)), (0, 0), "new content");
+        assert_eq!(streaks([shorter(), longer(), shorter(), longer(), shorter(), longer()].map(Some)), (4, 4));
+        let grown = FileContent { appended: true, ..seen("abc") };
+        assert_eq!(streaks([shorter(), longer(), shorter(), longer(), grown].map(Some)), (0, 0), "it grows again");
     }
 
     #[test]
