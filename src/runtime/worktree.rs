@@ -10,6 +10,7 @@
 
 mod contents;
 mod git;
+mod nested;
 mod walk;
 
 use std::{
@@ -21,6 +22,7 @@ use std::{
 };
 
 pub use contents::FileMemory;
+use nested::NestedFiles;
 
 use crate::engine::conversation::Work;
 
@@ -57,8 +59,9 @@ pub struct Survey {
 
 #[derive(Debug, Clone)]
 enum Seen {
-    /// A repository: the commit that it stands on, and the files that are not committed.
-    Repository { repository: git::Repository, head: Option<String>, dirty: Stamps },
+    /// A repository: the commit that it stands on, the files that are not committed, and the files of other repositories
+    /// inside of it.
+    Repository { repository: git::Repository, head: Option<String>, dirty: Stamps, nested: NestedFiles },
     /// All files.
     Files(Stamps),
     /// Too large, or too slow to look at.
@@ -74,9 +77,10 @@ pub async fn survey(folder: &Path, mark: &str) -> Survey {
 async fn look(folder: &Path, mark: &str) -> Seen {
     if let Some(repository) = git::Repository::around(folder, mark) {
         match repository.status().await {
-            Ok(git::Status { head, changed }) => {
+            Ok(git::Status { head, changed, nested }) => {
+                let Some(nested) = NestedFiles::look(&repository, folder, nested).await else { return Seen::Unknown };
                 return match stamps(folder, changed).await {
-                    Some(dirty) => Seen::Repository { repository, head, dirty },
+                    Some(dirty) => Seen::Repository { repository, head, dirty, nested },
                     None => Seen::Unknown,
                 };
             }
@@ -101,7 +105,10 @@ impl Survey {
     /// What changed since an earlier look at the same folder, unless that is not known. [`FileMemory`] adds the contents.
     pub async fn changes_since(&self, earlier: &Self) -> Option<Work> {
         let (files_modified, commit, dirty) = match (&self.seen, &earlier.seen) {
-            (Seen::Repository { repository, head, dirty }, Seen::Repository { head: old, dirty: before, .. }) => {
+            (
+                Seen::Repository { repository, head, dirty, nested },
+                Seen::Repository { head: old, dirty: before, nested: nested_before, .. },
+            ) => {
                 let moved = head != old;
                 let committed = match head.as_deref().filter(|_| moved) {
                     Some(new) => {
@@ -109,7 +116,8 @@ impl Survey {
                     }
                     None => Vec::new(),
                 };
-                let changed = self.changed(before, dirty, committed).await?;
+                let mut changed = self.changed(before, dirty, committed).await?;
+                changed.extend(nested.changed_since(nested_before));
                 (told(&changed), head.clone(), told(dirty.keys()))
             }
             (Seen::Files(now), Seen::Files(before)) => {
@@ -158,9 +166,11 @@ async fn stamps(folder: &Path, names: Vec<PathBuf>) -> Option<Stamps> {
     off_the_loop(move || look(&folder, names)).await
 }
 
-/// Of a link itself, not of what it leads to.
+/// Of a link itself, not of what it leads to. A folder is a nested repository, whose files have stamps of their own.
 fn stamp(path: &Path) -> Option<Stamp> {
-    fs::symlink_metadata(path).ok().map(|meta| Stamp::of(&meta))
+    let meta = fs::symlink_metadata(path).ok()?;
+    let stamp = Stamp::of(&meta);
+    Some(if meta.is_dir() { Stamp { size: 0, modified: (0, 0), ..stamp } } else { stamp })
 }
 
 impl Stamp {

@@ -193,3 +193,15 @@ fn a_message_that_waits_for_the_agent_keeps_the_session_from_settling() {
     assert!(last("hook_finished") > last("turn_ended"), "the last turn is checked");
     assert!(!project.root().join("broken").exists());
 }
+
+#[test]
+fn work_in_a_nested_repository_is_work() {
+    let turns = json!([{ "run": "echo 1 > nested/a", "say": "one" }, { "run": "echo 22 > nested/a", "say": "two" }, { "say": "three" }]);
+    let project = scripted("hooks: { stop: [{ command: 'true' }] }", &turns);
+    for place in [".", "nested"] {
+        let init = std::process::Command::new("git").args(["init", "-q", place]).current_dir(project.root()).status();
+        assert!(init.expect("git is installed").success());
+    }
+    project.write("nested/a", "0");
+    ends(&project, 0, "complete", 3);
+}

@@ -126,6 +126,103 @@ async fn what_is_committed_is_told_with_the_commit_but_not_what_was_only_committ
     assert_eq!(work, expected);
 }
 
+/// A repository `nested` inside of the project's, with the file `c` and build output that it ignores.
+fn nested_repository(dir: &Path) {
+    write(dir, "nested/c", "c");
+    write(dir, "nested/.gitignore", "*.log\n");
+    let nested = dir.join("nested");
+    git(&nested, &["init", "-q"]);
+    git(&nested, &["add", "."]);
+    git(&nested, &["commit", "-qm", "first"]);
+}
+
+#[tokio::test]
+async fn work_in_a_nested_repository_is_seen() {
+    let dir = folder();
+    let dir = dir.path();
+    repository(dir);
+    nested_repository(dir);
+    let nested = dir.join("nested");
+    assert_eq!(changes(dir, || {}).await.files_modified, modified(&[]));
+    let work = changes(dir, || {
+        write(dir, "nested/c", "changed");
+        write(dir, "nested/src/d", "new");
+        write(dir, "nested/noise.log", "ignored");
+    })
+    .await;
+    assert_eq!((work.files_modified, work.dirty), (modified(&["nested/c", "nested/src/d"]), modified(&["nested"])));
+    let committed = changes(dir, || {
+        git(&nested, &["add", "."]);
+        git(&nested, &["commit", "-qm", "second"]);
+    })
+    .await;
+    assert_eq!(committed.files_modified, modified(&[]), "a commit changes no file");
+    let back = changes(dir, || drop(git(&nested, &["checkout", "-q", "HEAD~1"]))).await;
+    assert_eq!(back.files_modified, modified(&["nested/c", "nested/src/d"]));
+    let deeper = changes(dir, || drop(git(dir, &["init", "-q", "nested/inner"]))).await;
+    assert_eq!(deeper.files_modified, modified(&["nested/inner"]));
+    assert_eq!(changes(dir, || write(dir, "nested/inner/e", "e")).await.files_modified, ["nested/inner/e"]);
+    assert_eq!(changes(dir, || write(dir, "nested/inner/e", "longer")).await.files_modified, ["nested/inner/e"]);
+    let gone = changes(dir, || fs::remove_dir_all(&nested).expect("removed")).await;
+    assert!(gone.files_modified.contains(&"nested".to_owned()), "{gone:?}");
+}
+
+#[tokio::test]
+async fn work_in_a_submodule_is_seen_whatever_its_settings() {
+    let dir = folder();
+    let (library, dir) = (dir.path().join("library"), dir.path().join("project"));
+    for place in [&library, &dir] {
+        fs::create_dir(place).expect("a folder");
+        repository(place);
+    }
+    let library = library.to_str().expect("a name");
+    git(&dir, &["-c", "protocol.file.allow=always", "submodule", "add", "-q", library, "lib"]);
+    git(&dir, &["config", "-f", ".gitmodules", "submodule.lib.ignore", "all"]);
+    git(&dir, &["add", "."]);
+    git(&dir, &["commit", "-qm", "a submodule"]);
+    let first = changes(&dir, || write(&dir, "lib/a", "changed")).await;
+    assert_eq!(first.files_modified, ["lib"], "it was clean, so creel did not look inside");
+    let second = changes(&dir, || write(&dir, "lib/a", "changed again")).await;
+    assert_eq!(second.files_modified, ["lib/a"]);
+    assert_eq!(changes(&dir, || {}).await.files_modified, modified(&[]));
+    let back = changes(&dir, || drop(git(&dir.join("lib"), &["checkout", "-q", "."]))).await;
+    assert_eq!(back.files_modified, ["lib"]);
+    let moved = changes(&dir, || {
+        write(&dir, "lib/new", "n");
+        git(&dir.join("lib"), &["add", "."]);
+        git(&dir.join("lib"), &["commit", "-qm", "in the submodule"]);
+    })
+    .await;
+    assert_eq!(moved.files_modified, ["lib"]);
+}
+
+#[tokio::test]
+async fn a_nested_repository_runs_no_program_of_its_own() {
+    let dir = folder();
+    let dir = dir.path();
+    repository(dir);
+    nested_repository(dir);
+    let nested = dir.join("nested");
+    let trap = format!("touch {}", dir.join("ran").display());
+    write(dir, "nested/.gitattributes", "* filter=trap\n");
+    for key in ["filter.trap.clean", "filter.trap.smudge", "filter.trap.process", "core.fsmonitor"] {
+        git(&nested, &["config", key, &trap]);
+    }
+    let work = changes(dir, || write(dir, "nested/c", "changed")).await;
+    assert_eq!(work.files_modified, ["nested/c"]);
+    assert!(!dir.join("ran").exists());
+}
+
+#[tokio::test]
+async fn a_nested_repository_that_git_cannot_read_is_looked_at_without_git() {
+    let dir = folder();
+    let dir = dir.path();
+    repository(dir);
+    nested_repository(dir);
+    write(dir, "nested/.git/index", "nothing that git understands");
+    assert_eq!(changes(dir, || write(dir, "nested/c", "changed")).await.files_modified, ["nested/c"]);
+}
+
 #[tokio::test]
 async fn the_first_commit_of_all_is_a_commit_too() {
     let dir = folder();

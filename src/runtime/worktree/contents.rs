@@ -50,7 +50,10 @@ impl FileMemory {
     /// Adds to `work`, which lies between the two surveys, what the changed files contain now.
     pub async fn add_contents(&mut self, earlier: &Survey, now: &Survey, work: &mut Work) {
         let committed = self.committed(earlier, now).await;
-        let names = work.files_modified.clone();
+        // What is committed in a nested repository is not known, and committed files must not count as rewritten.
+        let in_nested =
+            |name: &str| matches!(&now.seen, Seen::Repository { nested, .. } if nested.contains(Path::new(name)));
+        let names: Vec<String> = work.files_modified.iter().filter(|name| !in_nested(name)).cloned().collect();
         if names.is_empty() {
             return;
         }

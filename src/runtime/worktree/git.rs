@@ -2,6 +2,7 @@
 //!
 //! # Invariants
 //! - No shell, no lock, no pager, no program that the repository names for watching its files.
+//! - In a repository inside of the project's, git lists names and reads no content: that could run programs.
 //! - Names are taken as bytes, each ended by a NUL: any name that a file can have is understood.
 
 use std::{
@@ -55,8 +56,10 @@ pub(super) struct Repository {
 pub(super) struct Status {
     /// The commit; none before the first.
     pub(super) head: Option<String>,
-    /// The files that are not as they are committed.
+    /// The files that are not as they are committed, and the repositories inside of this one that are new or changed.
     pub(super) changed: Vec<PathBuf>,
+    /// The repositories among them.
+    pub(super) nested: Vec<PathBuf>,
 }
 
 impl Repository {
@@ -71,15 +74,16 @@ impl Repository {
     pub(super) async fn status(&self) -> Result<Status, Failed> {
         let without_ours = format!(":(exclude){OURS}");
         let asked = ["status", "--porcelain=v2", "--branch", "--no-ahead-behind", "-z", "--untracked-files=all"];
-        let limits = ["--no-renames", "--", ".", &without_ours];
+        let limits = ["--no-renames", "--ignore-submodules=none", "--", ".", &without_ours];
         let told = self.ask(asked.into_iter().chain(limits)).await?;
-        let mut status = Status { head: None, changed: Vec::new() };
+        let mut status = Status { head: None, changed: Vec::new(), nested: Vec::new() };
         for entry in entries(&told) {
             if let Some(head) = entry.strip_prefix(b"# branch.oid ") {
                 status.head = String::from_utf8(head.to_vec()).ok().filter(|head| head != "(initial)");
-            } else if let Some(name) = name_of(entry) {
-                let path = Path::new(OsStr::from_bytes(name)).strip_prefix(&self.prefix);
-                status.changed.extend(path.ok().map(Path::to_owned));
+            } else if let Some(ChangedEntry { name, nested }) = ChangedEntry::read(entry) {
+                let Ok(path) = Path::new(OsStr::from_bytes(name)).strip_prefix(&self.prefix) else { continue };
+                status.changed.push(path.to_owned());
+                status.nested.extend(nested.then(|| path.to_owned()));
             }
         }
         if status.changed.len() > ENTRIES { Err(Failed::TooMuch) } else { Ok(status) }
@@ -96,9 +100,30 @@ impl Repository {
         Ok(entries(&told).map(|name| PathBuf::from(OsStr::from_bytes(name))).collect())
     }
 
+    /// The files of a repository inside of this one, without those that it ignores. Repositories inside of it are listed as
+    /// folders.
+    pub(super) async fn files_of_nested(&self, place: &Path) -> Result<Vec<PathBuf>, Failed> {
+        let folder = self.folder.join(place);
+        let mut command = Command::new("git");
+        command.args(["-c", "core.fsmonitor=false", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+        // Git must not take the repository around it instead, nor fetch what a partial clone lacks.
+        command.env("GIT_CEILING_DIRECTORIES", folder.parent().unwrap_or(&folder));
+        command.env("GIT_NO_LAZY_FETCH", "1").env("GIT_ALLOW_PROTOCOL", "");
+        let told = self.listen(command, &folder).await?;
+        let names = entries(&told).map(|name| name.strip_suffix(b"/").unwrap_or(name));
+        let names: Vec<PathBuf> = names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect();
+        if names.len() > ENTRIES { Err(Failed::TooMuch) } else { Ok(names) }
+    }
+
     async fn ask<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Result<Vec<u8>, Failed> {
         let mut command = Command::new("git");
-        command.args(["-c", "core.fsmonitor=false"]).args(args).current_dir(&self.folder);
+        command.args(["-c", "core.fsmonitor=false"]).args(args);
+        self.listen(command, &self.folder).await
+    }
+
+    /// What git prints in a folder.
+    async fn listen(&self, mut command: Command, folder: &Path) -> Result<Vec<u8>, Failed> {
+        command.current_dir(folder);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
         for name in ELSEWHERE {
             command.env_remove(name);
@@ -126,18 +151,32 @@ fn entries(told: &[u8]) -> impl Iterator<Item = &[u8]> {
     told.split(|byte| *byte == 0).filter(|entry| !entry.is_empty())
 }
 
-/// The name in an entry of the status: what stands after a number of fields that depends on its sort.
-fn name_of(entry: &[u8]) -> Option<&[u8]> {
-    let fields = match entry.first()? {
-        b'1' => 8,
-        b'2' => 9,
-        b'u' => 10,
-        b'?' => 1,
-        _ => return None,
-    };
-    let name = entry.splitn(fields + 1, |byte| *byte == b' ').nth(fields)?;
-    // A repository inside of this one is told as a folder.
-    Some(name.strip_suffix(b"/").unwrap_or(name))
+/// An entry of the status.
+#[derive(Debug, PartialEq, Eq)]
+struct ChangedEntry<'a> {
+    name: &'a [u8],
+    /// Whether it is a repository inside of this one.
+    nested: bool,
+}
+
+impl<'a> ChangedEntry<'a> {
+    /// The name follows a number of fields that depends on the kind of entry.
+    fn read(entry: &'a [u8]) -> Option<Self> {
+        let fields = match entry.first()? {
+            b'1' => 8,
+            b'2' => 9,
+            b'u' => 10,
+            b'?' => 1,
+            _ => return None,
+        };
+        let mut parts = entry.splitn(fields + 1, |byte| *byte == b' ');
+        // `S...` is a submodule, `N...` is none.
+        let submodule = fields > 1 && parts.nth(2)?.starts_with(b"S");
+        let name = if fields > 1 { parts.nth(fields - 3)? } else { parts.nth(1)? };
+        // Git names an untracked repository like a folder.
+        let folder = name.strip_suffix(b"/");
+        Some(Self { name: folder.unwrap_or(name), nested: submodule || folder.is_some() })
+    }
 }
 
 #[cfg(test)]
@@ -146,10 +185,17 @@ mod tests {
 
     #[test]
     fn a_name_is_what_follows_the_fields_of_its_entry() {
-        let name = |entry: &str| name_of(entry.as_bytes()).map(|name| String::from_utf8_lossy(name).into_owned());
+        let read = |entry: &'static str| ChangedEntry::read(entry.as_bytes());
+        let name = |entry: &str| {
+            let read = ChangedEntry::read(entry.as_bytes());
+            read.map(|read| String::from_utf8_lossy(read.name).into_owned())
+        };
         let zeros = "0000000000000000000000000000000000000000";
         assert_eq!(name("? a b\nc").as_deref(), Some("a b\nc"));
-        assert_eq!(name("? nested/").as_deref(), Some("nested"));
+        assert_eq!(read("? nested/"), Some(ChangedEntry { name: b"nested", nested: true }));
+        assert_eq!(read("? S a"), Some(ChangedEntry { name: b"S a", nested: false }));
+        assert_eq!(read("1 .M S.M. 160000 160000 160000 0 0 lib"), Some(ChangedEntry { name: b"lib", nested: true }));
+        assert_eq!(read("1 .M N... 100644 100644 100644 0 0 S"), Some(ChangedEntry { name: b"S", nested: false }));
         assert_eq!(
             name(&format!("1 .M N... 100644 100644 100644 {zeros} {zeros} src/a b.rs")).as_deref(),
             Some("src/a b.rs")

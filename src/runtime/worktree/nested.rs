@@ -1,0 +1,96 @@
+//! Repositories inside of the project's repository: clones, submodules, other work trees.
+//!
+//! For git, such a repository is one entry, whatever changes in it. So creel compares its files one by one.
+//!
+//! # Invariants
+//! - An agent can write the settings of a nested repository. So git only lists names there, and runs no program and fetches
+//!   nothing that those settings name.
+//! - What is too much to look at makes the whole survey unknown: a change is never overlooked.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use super::{ENTRIES, PATIENCE, Stamps, git, off_the_loop, stamp, walk};
+
+/// So many nested repositories are looked at: each takes a process.
+const REPOSITORIES: usize = 64;
+
+/// The files of each nested repository, by the path of the repository. All names begin at the project's folder.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct NestedFiles(BTreeMap<PathBuf, Stamps>);
+
+impl NestedFiles {
+    /// Looks at these repositories and at those inside of them. None if there is too much to look at.
+    pub(super) async fn look(repository: &git::Repository, folder: &Path, mut found: Vec<PathBuf>) -> Option<Self> {
+        let mut seen = Self::default();
+        let mut files = 0;
+        while let Some(place) = found.pop() {
+            if seen.0.len() >= REPOSITORIES {
+                return None;
+            }
+            let listed = match repository.files_of_nested(&place).await {
+                Ok(names) => Some(names),
+                Err(git::Failed::TooMuch) => return None,
+                Err(git::Failed::No) => None,
+            };
+            let folder = folder.to_owned();
+            let (place, looked) = off_the_loop(move || {
+                let looked = look_at(&folder, &place, listed);
+                (place, looked)
+            })
+            .await?;
+            let FilesInside { stamps, repositories } = looked?;
+            files += stamps.len();
+            if files > ENTRIES {
+                return None;
+            }
+            found.extend(repositories);
+            seen.0.insert(place, stamps);
+        }
+        Some(seen)
+    }
+
+    /// The files that changed since an earlier look. A repository that was looked at only once is named itself.
+    pub(super) fn changed_since(&self, earlier: &Self) -> BTreeSet<PathBuf> {
+        let mut changed = BTreeSet::new();
+        for place in self.0.keys().chain(earlier.0.keys()) {
+            match (self.0.get(place), earlier.0.get(place)) {
+                (Some(now), Some(before)) => {
+                    let names = now.keys().chain(before.keys());
+                    changed.extend(names.filter(|name| now.get(*name) != before.get(*name)).cloned());
+                }
+                (Some(_), None) | (None, _) => drop(changed.insert(place.clone())),
+            }
+        }
+        changed
+    }
+
+    /// Whether a file belongs to a nested repository.
+    pub(super) fn contains(&self, name: &Path) -> bool {
+        self.0.keys().any(|place| name.starts_with(place))
+    }
+}
+
+/// What one nested repository holds.
+struct FilesInside {
+    stamps: Stamps,
+    repositories: Vec<PathBuf>,
+}
+
+/// Looks at the files that git listed. If git could not read the repository, it looks at all files.
+fn look_at(folder: &Path, place: &Path, listed: Option<Vec<PathBuf>>) -> Option<FilesInside> {
+    let Some(listed) = listed else {
+        let files = walk::files(&folder.join(place), ENTRIES, PATIENCE)?;
+        let stamps = files.into_iter().map(|(name, stamp)| (place.join(name), stamp)).collect();
+        return Some(FilesInside { stamps, repositories: Vec::new() });
+    };
+    let names: BTreeSet<PathBuf> = listed.into_iter().map(|name| place.join(name)).collect();
+    let (repositories, files) = names.into_iter().partition(|name: &PathBuf| {
+        let path = folder.join(name);
+        !path.is_symlink() && path.is_dir()
+    });
+    let stamps = Vec::into_iter(files).map(|name: PathBuf| (name.clone(), stamp(&folder.join(name)))).collect();
+    Some(FilesInside { stamps, repositories })
+}
