@@ -42,7 +42,9 @@ pub(super) fn check(args: &CheckArgs) -> Result {
     {
         return Err(error.into());
     }
-    let Some(problems) = readiness::problems(&project, plan.as_ref())? else { return Ok(INTERRUPTED) };
+    let Some(problems) = readiness::problems(&project, plan.as_ref(), args.agent.as_deref())? else {
+        return Ok(INTERRUPTED);
+    };
     let code = u8::from(args.strict && !problems.is_empty());
     let agent = plan.as_ref().map(|plan| plan.agent.as_str()).ok().or(args.agent.as_deref());
     let hooks = settings.hooks_for(args.task_type.as_deref(), agent);

@@ -1,11 +1,12 @@
-//! Whether a session can run here: the agent's program, the programs of hooks and rules, and what `nats:` needs.
+//! Whether a session can run here: the programs of all agents, hooks, rules and other commands that it may start, and what
+//! `nats:` needs.
 //!
 //! Owns what `creel check` reports beyond a valid config, and what `creel run` refuses before anything runs.
 //!
 //! # Invariants
 //! - Nothing that a project's config names is run. Only the program of a known agent is started, to ask for its version.
 
-use std::{collections::BTreeSet, ffi::OsString, fmt::Write as _, path::Path};
+use std::{ffi::OsString, fmt::Write as _, path::Path};
 
 use super::{
     Failure, Result,
@@ -20,7 +21,7 @@ use crate::{
         ConfigError, Settings,
         programs::{self, MissingProgram},
     },
-    engine::policy::{AgentSpec, HookAction, Judge, Plan, RuleCheck, StopHook},
+    engine::policy::{AgentSpec, FlowStep, HookAction, HookSpec, Judge, Plan, RuleCheck, StepAction, StopHook},
 };
 
 /// A command of a plan, and what it belongs to.
@@ -31,30 +32,56 @@ struct PlannedCommand<'a> {
     folder: Option<&'a str>,
 }
 
-/// Why a session of this plan would not work here, as texts of one or more lines. `None`, if a signal came first.
+/// What an agent does in a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AgentRole {
+    /// It does the work.
+    Main,
+    /// It takes over while the main agent has reached a usage limit.
+    Fallback,
+    /// It reviews before a submit or a merge.
+    Gatekeeper,
+}
+
+impl AgentRole {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Main => "the agent",
+            Self::Fallback => "the fallback agent",
+            Self::Gatekeeper => "the gatekeeper",
+        }
+    }
+}
+
+/// An agent that a session may start.
+#[derive(Debug, Clone, Copy)]
+struct PlannedAgent<'a> {
+    role: AgentRole,
+    name: &'a str,
+    spec: &'a AgentSpec,
+}
+
+/// Why a session of this plan would not work here, as texts of one or more lines. `None`, if a signal came first. `asked` is
+/// what the user gave as `--agent`.
 pub(super) fn problems(
     project: &Project,
     plan: std::result::Result<&Plan, &ConfigError>,
+    asked: Option<&str>,
 ) -> Result<Option<Vec<String>>> {
-    let mut problems = Vec::new();
-    match plan {
+    let Project { root, settings, .. } = project;
+    let outside;
+    let (mut problems, plan) = match plan {
         Err(error) => {
-            problems.push(error.to_string());
-            problems.extend(hook_problems(&project.root, &project.settings.plan_outside()));
+            outside = settings.plan_outside();
+            (vec![error.to_string()], &outside)
         }
-        Ok(plan) => {
-            match agent_problem(&project.root, plan) {
-                Some(missing) => problems.push(missing),
-                None => match check_start(&project.settings, plan)? {
-                    StartCheck::Fine => {}
-                    StartCheck::Fails(problem) => problems.push(problem),
-                    StartCheck::Interrupted => return Ok(None),
-                },
-            }
-            problems.extend(hook_problems(&project.root, plan));
-        }
-    }
-    problems.extend(nats_problems(&project.settings));
+        Ok(plan) => (Vec::new(), plan),
+    };
+    let Some(of_agents) = agent_problems(root, settings, &planned_agents(plan))? else { return Ok(None) };
+    problems.extend(of_agents);
+    problems.extend(missing_helpers(settings, plan, asked));
+    problems.extend(command_problems(root, plan));
+    problems.extend(nats_problems(settings));
     Ok(Some(problems))
 }
 
@@ -74,12 +101,61 @@ fn search_path() -> OsString {
     std::env::var_os("PATH").unwrap_or_default()
 }
 
-/// What the agent lacks, and how to get it.
+/// The agents that a session may start, each once.
+fn planned_agents(plan: &Plan) -> Vec<PlannedAgent<'_>> {
+    let main = PlannedAgent { role: AgentRole::Main, name: &plan.agent, spec: &plan.agent_spec };
+    let fallbacks = plan.limits.fallback.iter();
+    let fallbacks =
+        fallbacks.map(|agent| PlannedAgent { role: AgentRole::Fallback, name: &agent.name, spec: &agent.spec });
+    let gatekeepers = gatekeepers(plan).filter_map(|name| {
+        let spec = &plan.gatekeepers.get(name)?.spec;
+        Some(PlannedAgent { role: AgentRole::Gatekeeper, name, spec })
+    });
+    let mut agents: Vec<PlannedAgent<'_>> = Vec::new();
+    for agent in std::iter::once(main).chain(fallbacks).chain(gatekeepers) {
+        if !agents.iter().any(|known| known.spec == agent.spec) {
+            agents.push(agent);
+        }
+    }
+    agents
+}
+
+/// The names under `gatekeeper:` in the hooks that are switched on.
+fn gatekeepers(plan: &Plan) -> impl Iterator<Item = &str> {
+    let hooks = plan.hooks.values().flatten().filter(|hook| hook.enabled);
+    hooks.flat_map(|hook| match &hook.action {
+        HookAction::Gatekeeper(names) => names.iter().map(String::as_str).collect(),
+        HookAction::Command(_) | HookAction::Builtin(_) => Vec::new(),
+    })
+}
+
+/// The fallback agents and gatekeepers that are not installed, and therefore not part of the plan.
+fn missing_helpers(settings: &Settings, plan: &Plan, asked: Option<&str>) -> Vec<String> {
+    // `--agent A,B` replaces the fallback agents of the config.
+    let replaced = asked.is_some_and(|names| names.contains(','));
+    let fallbacks = settings.draft.fallback.iter().filter(|name| !replaced && **name != plan.agent);
+    let fallbacks = fallbacks.map(|name| ("`limits.fallback`".to_owned(), name.as_str()));
+    let reviewers = gatekeepers(plan).filter(|name| !plan.gatekeepers.contains_key(*name));
+    let reviewers = reviewers.map(|name| (format!("{} `{name}`", AgentRole::Gatekeeper.words()), name));
+    let mut problems = Vec::new();
+    for (owner, name) in fallbacks.chain(reviewers) {
+        // A gatekeeper that is no agent stands for a kind of review.
+        if let Err(error @ ConfigError::NotInstalled { .. }) = settings.agent_named(name) {
+            problems.push(format!("{owner}: {error}"));
+        }
+    }
+    problems
+}
+
+/// What the session's own agent lacks, and how to get it.
 fn agent_problem(root: &Path, plan: &Plan) -> Option<String> {
-    let command = plan.agent_spec.command_line()?;
-    let missing = programs::missing(command, root, &search_path()).into_iter().next()?;
-    let mut text = format!("the agent `{}` cannot start: {missing}", plan.agent);
-    let install = plan.agent_spec.facts().and_then(|facts| facts.install.as_deref());
+    missing_program(root, PlannedAgent { role: AgentRole::Main, name: &plan.agent, spec: &plan.agent_spec })
+}
+
+fn missing_program(root: &Path, PlannedAgent { role, name, spec }: PlannedAgent<'_>) -> Option<String> {
+    let missing = programs::missing(spec.command_line()?, root, &search_path()).into_iter().next()?;
+    let mut text = format!("{} `{name}` cannot start: {missing}", role.words());
+    let install = spec.facts().and_then(|facts| facts.install.as_deref());
     match (install, missing) {
         (Some(install), _) => {
             let _ = write!(text, "\n  to install it: {install}");
@@ -94,24 +170,22 @@ fn agent_problem(root: &Path, plan: &Plan) -> Option<String> {
     Some(text)
 }
 
-/// What was found out by starting the agent's program.
-enum StartCheck {
-    /// It starts, or creel does not know how to ask.
-    Fine,
-    Fails(String),
-    /// A signal came first.
-    Interrupted,
-}
-
-/// Starts the program of a known agent, to ask for its version.
-fn check_start(settings: &Settings, plan: &Plan) -> Result<StartCheck> {
-    let Some(question) = version_question(settings, &plan.agent_spec) else { return Ok(StartCheck::Fine) };
-    let asked = BTreeSet::from([question.clone()]);
-    let Some(answers) = version::ask_all(asked, version::CHECKING)? else { return Ok(StartCheck::Interrupted) };
-    let Some(problem) = answers.get(&question).and_then(VersionAnswer::problem) else { return Ok(StartCheck::Fine) };
-    let Question { program, arguments } = question;
-    let agent = &plan.agent;
-    Ok(StartCheck::Fails(format!("the agent `{agent}` does not start: `{} {arguments}`: {problem}", program.display())))
+/// What the agents lack. Starts the programs of known agents, all at once, to ask for their versions. `None`, if a signal
+/// came first.
+fn agent_problems(root: &Path, settings: &Settings, agents: &[PlannedAgent<'_>]) -> Result<Option<Vec<String>>> {
+    let missing: Vec<Option<String>> = agents.iter().map(|agent| missing_program(root, *agent)).collect();
+    let present = agents.iter().zip(&missing).filter(|(_, missing)| missing.is_none());
+    let questions = present.filter_map(|(agent, _)| version_question(settings, agent.spec)).collect();
+    let Some(answers) = version::ask_all(questions, version::CHECKING)? else { return Ok(None) };
+    let problems = agents.iter().zip(missing).filter_map(|(agent, missing)| {
+        missing.or_else(|| {
+            let question = version_question(settings, agent.spec)?;
+            let problem = answers.get(&question).and_then(VersionAnswer::problem)?;
+            let (words, name, Question { program, arguments }) = (agent.role.words(), agent.name, question);
+            Some(format!("{words} `{name}` does not start: `{} {arguments}`: {problem}", program.display()))
+        })
+    });
+    Ok(Some(problems.collect()))
 }
 
 fn version_question(settings: &Settings, spec: &AgentSpec) -> Option<Question> {
@@ -120,7 +194,7 @@ fn version_question(settings: &Settings, spec: &AgentSpec) -> Option<Question> {
     question(way, &search_path())
 }
 
-fn hook_problems(root: &Path, plan: &Plan) -> Vec<String> {
+fn command_problems(root: &Path, plan: &Plan) -> Vec<String> {
     let path = search_path();
     let mut problems = Vec::new();
     for PlannedCommand { owner, command, folder } in commands(plan) {
@@ -146,7 +220,8 @@ fn commands(plan: &Plan) -> Vec<PlannedCommand<'_>> {
     let hooks = hooks.chain(automation).filter(|(_, hook)| hook.enabled).filter_map(|(point, hook)| {
         let command = match &hook.action {
             HookAction::Command(command) => command,
-            HookAction::Builtin(_) | HookAction::Gatekeeper(_) => return None,
+            HookAction::Builtin(call) => call.options.command.as_ref()?,
+            HookAction::Gatekeeper(_) => return None,
         };
         Some(in_project(named(&format!("the {point} hook"), &hook.name, command), command))
     });
@@ -160,7 +235,28 @@ fn commands(plan: &Plan) -> Vec<PlannedCommand<'_>> {
     });
     let judges = plan.stop.hooks.iter().flat_map(judges);
     let judges = judges.map(|command| in_project("a stop decision hook".to_owned(), command));
-    hooks.chain(rules).chain(judges).collect()
+    let submit =
+        [("`submit.pr_command`", &plan.submit.pr_command), ("`submit.test_command`", &plan.submit.test_command)];
+    let submit =
+        submit.into_iter().filter_map(|(owner, command)| Some(in_project(owner.to_owned(), command.as_ref()?)));
+    let steps = plan.workflows.iter().flat_map(|(workflow, plan)| {
+        let steps = plan.steps.iter().flat_map(step_commands);
+        steps.map(move |(step, command)| in_project(format!("the step `{step}` of the workflow `{workflow}`"), command))
+    });
+    hooks.chain(rules).chain(judges).chain(submit).chain(steps).collect()
+}
+
+/// The commands of a workflow's step, those of its parts included, each with the name of its step.
+fn step_commands(step: &FlowStep) -> Vec<(&str, &str)> {
+    match &step.action {
+        StepAction::Command(HookSpec { action: HookAction::Command(command), .. }) => vec![(&step.name, command)],
+        StepAction::Parallel(parts) => parts.iter().flat_map(step_commands).collect(),
+        StepAction::Command(_)
+        | StepAction::CreateTask(_)
+        | StepAction::UpdateTask(_)
+        | StepAction::Condition(_)
+        | StepAction::Noop => Vec::new(),
+    }
 }
 
 /// The commands of a stop hook, those of its parts included.

@@ -87,6 +87,11 @@ impl Settings {
         Ok(plan)
     }
 
+    /// How to run an agent on this machine, by its name.
+    pub fn agent_named(&self, name: &str) -> Result<AgentSpec, ConfigError> {
+        self.pick(Some(name), &env::var_os("PATH").unwrap_or_default()).map(|(_, spec)| spec)
+    }
+
     fn fallback_agent(&self, name: &str, path: &OsStr) -> Result<FallbackAgent, ConfigError> {
         self.pick(Some(name), path).map(|(name, spec)| FallbackAgent { name, spec })
     }

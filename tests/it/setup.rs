@@ -55,6 +55,73 @@ fn check_tells_what_a_valid_config_lacks_and_fails_only_if_it_is_strict() {
 }
 
 #[test]
+fn check_looks_at_everything_that_a_session_may_start() {
+    let agent =
+        "agents: { mine: { command: good }, other: { command: 'gone --go', install: 'get gone' } }\nagent: mine\n";
+    for (rest, problem) in [
+        (
+            "limits: { fallback: [other] }",
+            "the fallback agent `other` cannot start: `gone` is not on PATH\n    to install it: get gone\n",
+        ),
+        ("limits: { fallback: [codex] }", "`limits.fallback`: the agent `codex` is not installed: "),
+        (
+            "hooks: { before_submit: [{ gatekeeper: [other] }] }",
+            "the gatekeeper `other` cannot start: `gone` is not on PATH\n    to install it: get gone\n",
+        ),
+        (
+            "hooks: { before_merge: [{ gatekeeper: [codex] }] }",
+            "the gatekeeper `codex`: the agent `codex` is not installed: ",
+        ),
+        (
+            "workflows: { ship: { steps: [{ name: build, type: command, command: 'gone build' }] } }",
+            "the step `build` of the workflow `ship`: `gone` is not on PATH\n",
+        ),
+        (
+            "workflows: { ship: { steps: [{ name: both, type: parallel, steps: [{ name: a, type: command, command: good }, { name: b, type: command, command: ./gone }] }] } }",
+            "the step `b` of the workflow `ship`: `./gone` does not exist\n",
+        ),
+        ("submit: { pr_command: 'gone {{branch}}' }", "`submit.pr_command`: `gone` is not on PATH\n"),
+        ("submit: { test_command: 'gone test' }", "`submit.test_command`: `gone` is not on PATH\n"),
+        (
+            "hooks: { before_submit: [{ builtin: run_tests, command: 'gone test' }] }",
+            "the before_submit hook `run_tests`: `gone` is not on PATH\n",
+        ),
+    ] {
+        let project = Project::with(&format!("{agent}{rest}\n"));
+        install(&project, "good", "");
+        let checked = ran(&project, &["check"]);
+        assert_eq!(checked.code, 0, "{rest}: {}", checked.err);
+        let expected = format!("creel.yaml is valid, but:\n  - {problem}");
+        assert!(checked.out.contains(&expected), "{rest}: no {expected} in\n{}", checked.out);
+        let json: Value = serde_json::from_str(&ran(&project, &["check", "--json"]).out).expect("JSON");
+        assert_eq!(json["problems"].as_array().map(Vec::len), Some(1), "{rest}: {json:#}");
+        assert_eq!(ran(&project, &["check", "--strict"]).code, 1, "{rest}");
+    }
+}
+
+#[test]
+fn check_starts_every_known_agent_of_a_session() {
+    let config = "agents: { mine: { command: good } }\nagent: mine\nlimits: { fallback: [mine, codex] }\n\
+                  hooks: { before_submit: [{ gatekeeper: [gemini] }] }\n";
+    let project = Project::with(config);
+    for program in ["good", "codex-acp", "gemini"] {
+        install(&project, program, "echo 1.2.3");
+    }
+    let checked = ran(&project, &["check", "--strict"]);
+    assert_eq!(checked.code, 0, "{}{}", checked.out, checked.err);
+    for program in ["codex-acp", "gemini"] {
+        install(&project, program, "echo 'node: not found' >&2; exit 127");
+    }
+    let checked = ran(&project, &["check"]);
+    for problem in ["the fallback agent `codex` does not start: ", "the gatekeeper `gemini` does not start: "] {
+        assert!(checked.out.contains(problem), "no {problem} in\n{}", checked.out);
+    }
+    let asked = ran(&project, &["check", "--agent", "mine,gemini"]);
+    assert!(asked.out.contains("the fallback agent `gemini` does not start: "), "{}", asked.out);
+    assert!(!asked.out.contains("codex"), "`--agent` replaces `limits.fallback`\n{}", asked.out);
+}
+
+#[test]
 fn check_raises_no_false_alarm() {
     let project = Project::with(
         "agents: { mine: { command: 'MODE=fast ./agent.sh {{prompt}} 2>&1 | tail -n 5' } }\n\
