@@ -180,9 +180,11 @@ impl Narrator {
                 Role::Heading,
                 format!("session started · agent {} · up to {}", plain(&began.agent), iterations(began.max_iterations)),
             ),
-            Event::SessionResumed { cut, .. } if cut.is_empty() => paint.paint(Role::Heading, "session resumed"),
-            Event::SessionResumed { cut, .. } => {
-                paint.paint(Role::Heading, format!("session resumed · done again: {}", plain(&cut.join(", "))))
+            Event::SessionResumed { cut, paused, .. } => {
+                let cut =
+                    if cut.is_empty() { String::new() } else { format!(" · done again: {}", plain(&cut.join(", "))) };
+                let paused = if *paused { " · still paused: `creel unpause` continues it" } else { "" };
+                paint.paint(Role::Heading, format!("session resumed{cut}{paused}"))
             }
             Event::IterationStarted { iteration } => paint.paint(Role::Heading, format!("── iteration {iteration} ──")),
             Event::IterationCompleted { iteration, outcome } => self.iteration(*iteration, *outcome),

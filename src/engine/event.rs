@@ -44,6 +44,9 @@ pub enum Event {
         /// The checkpoint that the agent is told of.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         checkpoint: Option<u32>,
+        /// Whether it is still paused.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        paused: bool,
     },
     IterationStarted {
         iteration: u32,

@@ -3,6 +3,7 @@
 //! # Invariants
 //! - What was in flight is recorded as cut and done again: a turn as it was, a hook from its start. It makes no difference
 //!   whether creel was killed or a person stopped it at once.
+//! - A session that was paused when creel was killed is still paused.
 //! - Counters, held output and open gates are what they were, except where the session had ended for want of a person:
 //!   who resumes it is that person, as if they had said `continue` at the gate.
 
@@ -48,7 +49,9 @@ impl State {
         // Whoever asked is gone, and will ask again.
         let calls = self.close_calls(ToolStatus::Failed, CUT_OFF);
         let before = runs.chain(steps).chain(calls).chain(started).fold(self.unasked(&By::Policy.into()), Step::and);
-        let resumed = before.and(Event::SessionResumed { cut, presence, max_iterations, checkpoint });
+        // A user who resumes a session that has ended wants it to continue. A kill is no reason to end a pause.
+        let paused = self.steering.paused && self.outcome().is_none();
+        let resumed = before.and(Event::SessionResumed { cut, presence, max_iterations, checkpoint, paused });
         let granted = self.ended_by_its_budget().map(|why| warning(format!("{why}; as much again is granted")));
         granted.into_iter().chain(self.offer_checkpoint(checkpoint)).fold(resumed, Step::and)
     }
@@ -100,7 +103,6 @@ impl State {
         }
         self.presence = presence;
         self.iterations.raised_limit = max_iterations.or(self.iterations.raised_limit);
-        self.steering.paused = false;
         self.steering.stop = None;
         self.processes.clear();
         self.asks.waiting.clear();

@@ -416,7 +416,8 @@ fn a_cancelled_turn_is_sent_again_in_its_iteration_when_the_session_goes_on() {
         world.run()
     };
     let killed = World::from_events(script.clone(), &cancelled().events).resume();
-    for world in [goes_on(cancelled()), killed] {
+    assert!(killed.state.steering.paused && killed.state.outcome().is_none(), "a kill does not end the pause");
+    for world in [goes_on(cancelled()), goes_on(killed)] {
         assert_eq!((world.state.outcome(), world.state.iterations.current), (Some(Outcome::Complete), 1));
         assert_eq!(prompts(&world, PromptReason::Iteration), 2, "{}", world.story());
         assert!(world.state.pending.items().iter().all(|item| item.state == ItemState::Delivered));
@@ -486,4 +487,36 @@ fn every_run_has_ended(world: &World) {
         let ends = world.events.iter().filter(|e| matches!(e, Event::HookFinished(done) if done.run == *run)).count();
         assert_eq!(ends, 1, "run {run} of {hook}:\n{}", world.story());
     }
+}
+
+#[test]
+fn a_pause_survives_a_kill_and_ends_with_the_session() {
+    let script = || Script::new().agent([WORKS]).plan(|plan| plan.max_iterations = 1);
+    let mut world = World::begin(script());
+    world.settle();
+    world.command(Command::Pause);
+    let killed = World::from_events(script(), &world.events).resume();
+    assert!(killed.state.steering.paused && killed.turn.is_none(), "the turn that was cut off waits");
+    let mut again = World::from_events(script(), &killed.events).resume();
+    assert!(again.state.steering.paused && again.turn.is_none());
+    again.command(Command::Unpause);
+    let ended = again.run();
+    assert_eq!(ended.state.outcome(), Some(Outcome::Limit));
+    // A user who stops a paused session and resumes it wants it to continue, and so with one that has ended.
+    let mut world = World::begin(script());
+    world.settle();
+    world.command(Command::Pause);
+    world.command(Command::Stop(StopHow::Now));
+    let stopped = world.run();
+    assert_eq!(stopped.state.outcome(), Some(Outcome::Cancelled));
+    assert_eq!(World::from_events(script(), &stopped.events).resume().state.outcome(), Some(Outcome::Limit));
+    let mut world = World::begin(script());
+    world.settle();
+    world.command(Command::Pause);
+    world.finish_turn();
+    let ended = world.run();
+    assert_eq!((ended.state.outcome(), ended.state.steering.paused), (Some(Outcome::Limit), true));
+    let mut more = World::from_events(script(), &ended.events);
+    more.input(Input::Resume { presence: more.script.presence, max_iterations: Some(2), checkpoint: None });
+    assert_eq!(more.run().state.iterations.current, 2);
 }

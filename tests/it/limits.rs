@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     peer::Peer,
-    project::{Project, Ran, until},
+    project::{Project, Ran, Started, until},
 };
 
 const DONE: &str = "<promise>COMPLETE</promise>";
@@ -220,6 +220,25 @@ fn kill_and_resume_keep_the_time() {
     let (reached, sent) = (&project.kind("limit_reached")[0], &project.kind("prompt_sent")[1]);
     assert!(sent["at"].as_str() >= reached["until"].as_str(), "{reached} {sent}");
     assert_eq!(project.kind("limit_reached").len(), 1);
+}
+
+#[test]
+fn a_session_that_was_paused_and_killed_is_still_paused() {
+    let project = project("", &[("a", json!([{ "fail": SOON }, { "say": DONE }]))]);
+    let mut session = project.start();
+    session.wait_for("limit_reached");
+    assert_eq!(project.creel(&["pause"]).code, 0);
+    session.kill();
+    let mut resumed = Started::of(project.command(&["resume", "--json", "s"]));
+    assert_eq!(resumed.wait_for("session_resumed")["paused"], true);
+    let reset = project.kind("limit_reached")[0]["until"].as_str().and_then(|until| until.parse().ok());
+    let reset: jiff::Timestamp = reset.expect("a time");
+    until("the limit has reset", || jiff::Timestamp::now() > reset);
+    until("the session answers", || project.creel(&["pause"]).err.contains("paused already"));
+    assert_eq!(project.kind("prompt_sent").len(), 1, "nothing is sent while it is paused");
+    assert_eq!(project.creel(&["unpause"]).code, 0);
+    assert_eq!(resumed.end().code, 0);
+    assert_eq!(project.kind("prompt_sent").len(), 2);
 }
 
 #[test]

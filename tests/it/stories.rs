@@ -1854,8 +1854,13 @@ fn a_gate_waits_no_longer_than_its_timeout_when_the_clock_was_set_back() {
     world.finish_hook(0);
     assert_eq!(world.state.next_wake(), Some(At(50_000_005_000)));
     let mut state = world.state.clone();
-    let resumed =
-        Event::SessionResumed { cut: Vec::new(), presence: Presence::Attended, max_iterations: None, checkpoint: None };
+    let resumed = Event::SessionResumed {
+        cut: Vec::new(),
+        presence: Presence::Attended,
+        max_iterations: None,
+        checkpoint: None,
+        paused: false,
+    };
     state.apply(At(1_000), &resumed);
     assert_eq!(state.next_wake(), Some(At(6_000)));
 }

@@ -39,7 +39,8 @@ impl State {
     fn store(&mut self, at: At, event: &Event) {
         match event {
             Event::SessionStarted(began) => *self = Self::new(&self.name, (**began).clone(), at),
-            Event::SessionResumed { presence, max_iterations, checkpoint, .. } => {
+            Event::SessionResumed { presence, max_iterations, checkpoint, paused, .. } => {
+                self.steering.paused = *paused;
                 self.retry.resumed(at);
                 if let Some(gate) = &mut self.gates.open {
                     gate.opened = gate.opened.min(at);

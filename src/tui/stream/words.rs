@@ -155,10 +155,11 @@ fn turn_ended(at: At, stop_reason: StopReason, spent: Spent) -> Option<Block> {
     Some(block(Kind::Note, at, format!("turn ended: {why}{}", used.suffix()), role))
 }
 
-fn resumed(cut: &[String]) -> String {
+fn resumed(cut: &[String], paused: bool) -> String {
+    let paused = if paused { " · still paused" } else { "" };
     match cut {
-        [] => "session resumed".into(),
-        cut => format!("session resumed · done again: {}", first_line(&plain(&cut.join(", ")), 300)),
+        [] => format!("session resumed{paused}"),
+        cut => format!("session resumed{paused} · done again: {}", first_line(&plain(&cut.join(", ")), 300)),
     }
 }
 
@@ -197,7 +198,9 @@ pub(super) fn note(at: At, event: &Event) -> Option<Block> {
         Event::SessionStarted(began) => {
             Some(block(Kind::Session, at, format!("session started · agent {}", short(&began.agent)), Role::Heading))
         }
-        Event::SessionResumed { cut, .. } => Some(block(Kind::Session, at, resumed(cut), Role::Heading)),
+        Event::SessionResumed { cut, paused, .. } => {
+            Some(block(Kind::Session, at, resumed(cut, *paused), Role::Heading))
+        }
         Event::IterationStarted { iteration } => {
             Some(block(Kind::Iteration, at, format!("━━ iteration {iteration} "), Role::Heading))
         }
