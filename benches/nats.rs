@@ -23,14 +23,14 @@ use async_nats::{
     jetstream::context::{ContextBuilder, PublishAckFuture},
 };
 use creel::{
-    config::{self, Nats},
+    config::{self, NatsConfig},
     engine::{
-        event::{Presence, SessionStarted},
-        policy::Plan,
+        event::{SessionStarted, UserPresence},
+        policy::SessionPlan,
     },
-    journal::{Sessions, outbox::Outbox},
-    nats::{Uplink, connection::destination, send_leftovers},
-    runtime::{Runtime, Scene},
+    journal::{SessionsDir, outbox::Outbox},
+    nats::{NatsEndpoint, connection::destination, send_leftovers},
+    runtime::{RuntimeDirs, SessionRuntime},
 };
 use measure::{Figure, Finding, Result, Verdict, check, compare};
 use memory::{forget_peak, peak_memory_kib};
@@ -61,7 +61,7 @@ const FIGURES: [Figure; 3] = [
 /// the same client without anything else.
 fn outbox() -> Result<Vec<Finding>> {
     let stage = Stage::new()?;
-    let sessions = Sessions::of(stage.folder.path());
+    let sessions = SessionsDir::of(stage.folder.path());
     let lines: Vec<String> = (2..=RECORDS).map(line).collect();
     let ours = || {
         let name = stage.name();
@@ -172,7 +172,7 @@ fn command() -> Result<Vec<Finding>> {
     let name = stage.name();
     let _inside = stage.tokio.enter();
     let (mut runtime, folder) = stage.begin(&name, "sleep 600")?;
-    let uplink = Uplink::open(stage.nats.clone(), &folder, &mut runtime)?;
+    let uplink = NatsEndpoint::open(stage.nats.clone(), &folder, &mut runtime)?;
     let (handle, running) = (runtime.handle(), stage.tokio.spawn(runtime.run()));
     let client = stage.tokio.block_on(async_nats::connect(&stage.url))?;
     let echo = std::thread::spawn({
@@ -189,8 +189,8 @@ fn command() -> Result<Vec<Finding>> {
     let asked = |subject: &str| stage.tokio.block_on(ask_many(&client, subject));
     let compared = compare(15, || asked(&subject), || asked("echo"))?;
     stage.tokio.block_on(async {
-        let stop = creel::engine::input::Command::Stop(creel::engine::event::StopHow::Now);
-        let _ = handle.command(creel::engine::event::By::Cli, stop).await;
+        let stop = creel::engine::input::SessionCommand::Stop(creel::engine::event::StopTiming::Now);
+        let _ = handle.command(creel::engine::event::ActorKind::Cli, stop).await;
         let _ = running.await;
         let _ = client.publish("echo", "stop".into()).await;
         let _ = client.flush().await;
@@ -236,7 +236,7 @@ struct Stage {
     tokio: tokio::runtime::Runtime,
     server: Child,
     url: String,
-    nats: Nats,
+    nats: NatsConfig,
     next: AtomicU32,
 }
 
@@ -258,7 +258,7 @@ impl Stage {
             std::thread::sleep(Duration::from_millis(5));
         }
         let url = format!("nats://127.0.0.1:{port}");
-        let nats = Nats::named(&url, None)?;
+        let nats = NatsConfig::named(&url, None)?;
         let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         Ok(Self { folder, _kept: kept, tokio, server, url, nats, next: AtomicU32::new(1) })
     }
@@ -267,14 +267,15 @@ impl Stage {
         format!("s{}", self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn begin(&self, name: &str, agent: &str) -> Result<(Runtime, creel::journal::Folder)> {
+    fn begin(&self, name: &str, agent: &str) -> Result<(SessionRuntime, creel::journal::SessionDir)> {
         let project = self.folder.path();
         // An agent that does nothing makes no progress, which is not what is measured.
         let text = format!(
             "prompt: Go.\nmax_iterations: {ITERATIONS}\nagents: {{ a: {{ command: '{agent}' }} }}\n\
              stop: {{ thrashing: 0, no_progress: 0 }}\n"
         );
-        let plan: Plan = config::parse(&text, &project.join("creel.yaml"))?.plan(config::Wanted::default())?;
+        let plan: SessionPlan =
+            config::parse(&text, &project.join("creel.yaml"))?.plan(config::PlanRequest::default())?;
         let began = SessionStarted {
             agent: plan.agent.clone(),
             cwd: project.to_string_lossy().into_owned(),
@@ -282,25 +283,25 @@ impl Stage {
             max_iterations: ITERATIONS,
             id: format!("bench-{}-{name}", std::process::id()),
             seed: 7,
-            presence: Presence::Unattended,
+            presence: UserPresence::Unattended,
             plan,
             errand: None,
             order: None,
         };
-        let folder = Sessions::of(project).folder(name);
-        let scene = Scene { cwd: project.to_owned(), rescue: project.join("rescued") };
-        Ok((Runtime::begin(began, &folder, scene)?, folder))
+        let folder = SessionsDir::of(project).folder(name);
+        let scene = RuntimeDirs { cwd: project.to_owned(), rescue: project.join("rescued") };
+        Ok((SessionRuntime::begin(began, &folder, scene)?, folder))
     }
 
     /// A session from its first record until the server has its last.
-    fn session(&self, agent: &str, nats: Option<&Nats>) -> Result<Duration> {
+    fn session(&self, agent: &str, nats: Option<&NatsConfig>) -> Result<Duration> {
         let name = self.name();
         let started = Instant::now();
         let _inside = self.tokio.enter();
         let (mut runtime, folder) = self.begin(&name, agent)?;
-        let uplink = nats.map(|nats| Uplink::open(nats.clone(), &folder, &mut runtime)).transpose()?;
+        let uplink = nats.map(|nats| NatsEndpoint::open(nats.clone(), &folder, &mut runtime)).transpose()?;
         let left = self.tokio.block_on(runtime.run())?;
-        check(uplink.and_then(Uplink::close).is_none(), "the server does not have everything")?;
+        check(uplink.and_then(NatsEndpoint::close).is_none(), "the server does not have everything")?;
         let took = started.elapsed();
         check(left.state.iterations.current == ITERATIONS, "not all iterations took place")?;
         fs::remove_dir_all(&folder.path)?;

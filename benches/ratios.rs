@@ -24,24 +24,26 @@ use std::{
 
 use creel::{
     engine::{
-        self, State,
-        conversation::{AgentUpdate, ForbiddenChanges, Spent, StopReason, ToolCall, ToolStatus, TurnEnd, TurnFailure},
+        self, SessionState,
+        conversation::{
+            AgentUpdate, ForbiddenChanges, StopReason, ToolCall, ToolStatus, TurnEnd, TurnFailure, TurnUsage,
+        },
         effect::{Effect, HookJob},
-        event::{Event, Outcome, Presence, SessionStarted},
+        event::{Event, SessionOutcome, SessionStarted, UserPresence},
         hooks::{
-            point::Point,
+            point::HookPoint,
             verdict::{RunEnd, RunResult},
         },
         ids::TurnId,
         input::Input,
         policy::{
-            AgentSpec, Budget, Context, GatePolicies, HookAction, HookSpec, Instructions, LimitsPlan, OnLimit, Plan,
-            Preset, RetryOptions, Settled, StopHook, StopPlan,
+            AgentSpec, Budget, CompletionInstructions, ContextPolicy, GatePolicies, HookAction, HookSpec, LimitsPlan,
+            RetryLimitPolicy, RetryOptions, SessionPlan, SettledPolicy, StopHook, StopPlan, StopPreset,
         },
-        time::{At, Span},
+        time::{TimeSpan, UnixTime},
     },
-    journal::{self, Record, Sessions},
-    runtime::{Runtime, Scene},
+    journal::{self, Record, SessionsDir},
+    runtime::{RuntimeDirs, SessionRuntime},
 };
 use measure::{Figure, Finding, Result, Verdict, check, compare};
 use memory::{forget_peak, peak_memory_kib};
@@ -83,7 +85,7 @@ fn hook() -> Result<Vec<Finding>> {
     let stage = Stage::new()?;
     // Two identical hooks would run once; `true` does not mind an argument.
     let hooks = (0..SPAWNS).map(|n| hook_spec(&format!("nothing {n}"), &format!("true {n}"), false)).collect();
-    let with_hooks = plan(0, "true", BTreeMap::from([(Point::SessionStart, hooks)]));
+    let with_hooks = plan(0, "true", BTreeMap::from([(HookPoint::SessionStart, hooks)]));
     let without_hooks = plan(0, "true", BTreeMap::new());
     let ours = || {
         let (took, ended) = stage.session(with_hooks.clone())?;
@@ -134,7 +136,7 @@ fn flood() -> Result<Vec<Finding>> {
     File::create(&source)?.set_len(FLOOD)?;
     let source = source.to_string_lossy().into_owned();
     let hooks = vec![hook_spec("flood", &format!("cat '{source}'"), true)];
-    let plan = plan(0, "true", BTreeMap::from([(Point::SessionStart, hooks)]));
+    let plan = plan(0, "true", BTreeMap::from([(HookPoint::SessionStart, hooks)]));
     let ours = || {
         let (took, ended) = stage.session(plan.clone())?;
         let held = ended.pending.items().first().map_or("", |item| item.text.as_str());
@@ -169,7 +171,7 @@ fn updates() -> Result<Vec<Finding>> {
         writeln!(file, "{}", update_line(n))?;
     }
     file.flush()?;
-    let plan = Plan { agent_spec: AgentSpec::acp(CAT_AGENT), ..plan(1, "true", BTreeMap::new()) };
+    let plan = SessionPlan { agent_spec: AgentSpec::acp(CAT_AGENT), ..plan(1, "true", BTreeMap::new()) };
     let ours = || {
         let (took, ended) = stage.session(plan.clone())?;
         check(ended.turns.said.ends_with(&format!("word {} of many. ", UPDATES - 1)), "the text did not come through")?;
@@ -265,28 +267,28 @@ impl Stage {
     }
 
     /// Runs a session from its first record to its last, and tells how long that took.
-    fn session(&self, plan: Plan) -> Result<(Duration, State)> {
+    fn session(&self, plan: SessionPlan) -> Result<(Duration, SessionState)> {
         let name = format!("s{}", self.next.fetch_add(1, Ordering::Relaxed));
         let project = self.folder.path();
         let began = began(plan, format!("bench-{}-{name}", std::process::id()), project);
-        let folder = Sessions::of(project).folder(&name);
-        let scene = Scene { cwd: project.to_owned(), rescue: project.join("rescued") };
+        let folder = SessionsDir::of(project).folder(&name);
+        let scene = RuntimeDirs { cwd: project.to_owned(), rescue: project.join("rescued") };
         let started = Instant::now();
         let left = self.tokio.block_on(async {
-            let mut runtime = Runtime::begin(began, &folder, scene)?;
+            let mut runtime = SessionRuntime::begin(began, &folder, scene)?;
             let (live, mut shown) = mpsc::channel(LIVE_BACKLOG);
             runtime.show_live(live);
             tokio::spawn(async move { while shown.recv().await.is_some() {} });
             Ok::<_, Box<dyn Error>>(runtime.run().await?)
         })?;
         let took = started.elapsed();
-        check(left.state.outcome() == Some(Outcome::Limit), "the session did not end as it should")?;
+        check(left.state.outcome() == Some(SessionOutcome::Limit), "the session did not end as it should")?;
         fs::remove_dir_all(&folder.path)?;
         Ok((took, left.state))
     }
 }
 
-fn began(plan: Plan, id: String, cwd: &Path) -> SessionStarted {
+fn began(plan: SessionPlan, id: String, cwd: &Path) -> SessionStarted {
     SessionStarted {
         agent: plan.agent.clone(),
         cwd: cwd.to_string_lossy().into_owned(),
@@ -294,38 +296,38 @@ fn began(plan: Plan, id: String, cwd: &Path) -> SessionStarted {
         max_iterations: plan.max_iterations,
         id,
         seed: 7,
-        presence: Presence::Unattended,
+        presence: UserPresence::Unattended,
         plan,
         errand: None,
         order: None,
     }
 }
 
-fn plan(max_iterations: u32, agent: &str, hooks: BTreeMap<Point, Vec<HookSpec>>) -> Plan {
-    Plan {
+fn plan(max_iterations: u32, agent: &str, hooks: BTreeMap<HookPoint, Vec<HookSpec>>) -> SessionPlan {
+    SessionPlan {
         agent_may: Vec::new(),
-        instructions: Instructions::None,
+        instructions: CompletionInstructions::None,
         limits: LimitsPlan::default(),
         max_iterations,
-        context: Context::Fresh,
+        context: ContextPolicy::Fresh,
         max_hook_retries: 5,
-        on_limit: OnLimit::Complete,
+        on_limit: RetryLimitPolicy::Complete,
         max_consecutive_errors: 3,
-        turn_timeout: Span::secs(60),
+        turn_timeout: TimeSpan::secs(60),
         output_limit: 16 << 10,
         backoff: None,
         gates: GatePolicies {
             // A flood is held to the end, where it can be looked at.
-            final_delivery: Some(engine::policy::FinalDelivery::Skip),
+            final_delivery: Some(engine::policy::FinalDeliveryPolicy::Skip),
             ..GatePolicies::default()
         },
         hooks,
         automation: Vec::new(),
         workflows: BTreeMap::new(),
         stop: StopPlan {
-            hooks: vec![StopHook::preset(Preset::Default)],
+            hooks: vec![StopHook::preset(StopPreset::Default)],
             rules: Vec::new(),
-            settled: Settled::Continue,
+            settled: SettledPolicy::Continue,
             circuit_breaker: 3,
             thrashing: 0,
             no_progress: 0,
@@ -347,7 +349,7 @@ fn hook_spec(name: &str, command: &str, pipe_output: bool) -> HookSpec {
     HookSpec {
         name: name.into(),
         action: HookAction::Command(command.into()),
-        timeout: Span::secs(60),
+        timeout: TimeSpan::secs(60),
         pipe_output,
         priority: 100,
         enabled: true,
@@ -359,14 +361,14 @@ fn hook_spec(name: &str, command: &str, pipe_output: bool) -> HookSpec {
 /// Lets the engine itself tell a long story: every record stands where a real one would.
 fn write_journal(path: &Path) -> Result<()> {
     let hooks = BTreeMap::from([
-        (Point::PreIteration, vec![hook_spec("git status", "git status --short", true)]),
-        (Point::Stop, vec![hook_spec("lint", "cargo clippy", false)]),
-        (Point::PostIteration, vec![hook_spec("tests", "cargo test", true)]),
+        (HookPoint::PreIteration, vec![hook_spec("git status", "git status --short", true)]),
+        (HookPoint::Stop, vec![hook_spec("lint", "cargo clippy", false)]),
+        (HookPoint::PostIteration, vec![hook_spec("tests", "cargo test", true)]),
     ]);
     let began = began(plan(u32::MAX, "agent", hooks), "story".into(), Path::new("/project"));
     let mut story = Story {
         file: BufWriter::new(File::create(path)?),
-        state: State::new("story", began.clone(), At(0)),
+        state: SessionState::new("story", began.clone(), UnixTime(0)),
         seq: 0,
         inbox: VecDeque::new(),
     };
@@ -388,15 +390,15 @@ fn write_journal(path: &Path) -> Result<()> {
 /// A session in a world that is made up.
 struct Story {
     file: BufWriter<File>,
-    state: State,
+    state: SessionState,
     seq: u64,
     inbox: VecDeque<Input>,
 }
 
 impl Story {
     /// A record every 40 ms.
-    fn now(&self) -> At {
-        At(1_794_735_000_123).after(Span(self.seq * 40))
+    fn now(&self) -> UnixTime {
+        UnixTime(1_794_735_000_123).after(TimeSpan(self.seq * 40))
     }
 
     fn tell(&mut self, event: Event) -> Result<()> {
@@ -423,17 +425,17 @@ impl Story {
     fn run_hook(&mut self, job: &HookJob) {
         let run = job.run;
         self.process_started(run.0);
-        let (code, stdout, stderr) = if job.point == Point::Stop {
+        let (code, stdout, stderr) = if job.point == HookPoint::Stop {
             let code = if run.0.is_multiple_of(3) { 2 } else { 0 };
             (code, String::new(), lines("warning: unused variable: `line`", 6))
-        } else if job.point == Point::PostIteration && run.0 % 5 < 2 {
+        } else if job.point == HookPoint::PostIteration && run.0 % 5 < 2 {
             (101, lines("test parser::reads_a_list ... FAILED", 20), String::new())
         } else {
             (0, lines("test parser::reads_a_list ... ok", 8), String::new())
         };
         let result = RunResult {
             end: RunEnd::Exit(code),
-            took: Span(1_234),
+            took: TimeSpan(1_234),
             stdout,
             stderr,
             omitted_bytes: 0,
@@ -468,7 +470,7 @@ impl Story {
                 turn,
                 end: TurnEnd {
                     stop_reason: StopReason::EndTurn,
-                    spent: Spent { tokens: Some(1_500), cost: None },
+                    spent: TurnUsage { tokens: Some(1_500), cost: None },
                     work: None,
                     forbidden: ForbiddenChanges::default(),
                 },

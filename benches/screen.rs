@@ -19,14 +19,14 @@ use std::{
 };
 
 use creel::{
-    config::Theme as Choice,
-    engine::{event::Event, ids::TurnId, time::At},
+    config::ThemeName as Choice,
+    engine::{event::Event, ids::TurnId, time::UnixTime},
     journal::Record,
     tui::{
-        feed::{Feed, Spot},
+        feed::{JournalFeed, RecordSpan},
         keymap::Keymap,
-        model::{Mode, Model, Pane},
-        theme::Theme,
+        model::{Pane, ScreenMode, ScreenModel},
+        theme::ScreenTheme,
         view,
     },
 };
@@ -57,13 +57,13 @@ fn main() -> ExitCode {
     ])
 }
 
-fn model(size: (u16, u16)) -> Model {
-    let mut model = Model::new(Keymap::standard(), Theme::chosen(Choice::Dark, false), Mode::Live);
+fn model(size: (u16, u16)) -> ScreenModel {
+    let mut model = ScreenModel::new(Keymap::standard(), ScreenTheme::chosen(Choice::Dark, false), ScreenMode::Live);
     model.size = size;
     model
 }
 
-fn draw(model: &mut Model, feed: Option<&Feed>) {
+fn draw(model: &mut ScreenModel, feed: Option<&JournalFeed>) {
     let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
     let mut buffer = Buffer::empty(area);
     view::prepare(model, &|spot| feed.and_then(|feed| feed.again(spot).ok()));
@@ -73,13 +73,13 @@ fn draw(model: &mut Model, feed: Option<&Feed>) {
 
 fn said(seq: u64, turn: u64, text: String) -> Record {
     let event = Event::AgentSaid { iteration: 1, turn: TurnId(turn), text };
-    Record { v: 1, seq, at: At(0), session: "bench".into(), event }
+    Record { v: 1, seq, at: UnixTime(0), session: "bench".into(), event }
 }
 
 /// A screen over a journal of this many lines, each a record, in turns of a hundred.
 struct Long {
-    model: Model,
-    feed: Feed,
+    model: ScreenModel,
+    feed: JournalFeed,
 }
 
 impl Long {
@@ -91,7 +91,7 @@ impl Long {
             out.write_all(said(n + 1, n / 100, text).to_line().as_bytes())?;
         }
         out.flush()?;
-        let mut long = Self { model: model((120, 40)), feed: Feed::open(&journal)? };
+        let mut long = Self { model: model((120, 40)), feed: JournalFeed::open(&journal)? };
         loop {
             let batch = long.feed.read()?;
             for (spot, record) in &batch.records {
@@ -106,7 +106,7 @@ impl Long {
     fn frames(&mut self) -> Duration {
         let started = Instant::now();
         for n in 0..200 {
-            self.model.take(Spot { offset: 0, length: 0 }, &said(n, u64::MAX, format!("new line {n}\n")));
+            self.model.take(RecordSpan { offset: 0, length: 0 }, &said(n, u64::MAX, format!("new line {n}\n")));
             draw(&mut self.model, Some(&self.feed));
         }
         started.elapsed()
@@ -135,7 +135,7 @@ fn tasks() -> Result<Vec<Finding>> {
     let (many, few) = (RefCell::new(planned(MANY)?), RefCell::new(planned(FEW)?));
     let still = compare(9, || Ok(task_frames(&many, |_| {})), || Ok(task_frames(&few, |_| {})))?;
     // What a change of a task costs the screen: all of them are arranged again.
-    let change = |model: &mut Model| model.board.forget();
+    let change = |model: &mut ScreenModel| model.board.forget();
     let changing = compare(5, || Ok(task_frames(&many, change)), || Ok(task_frames(&few, change)))?;
     Ok(vec![
         still.finding("200 frames with a tree of 10,000 tasks", "with 100 tasks", 1.5),
@@ -147,17 +147,17 @@ fn tasks() -> Result<Vec<Finding>> {
 }
 
 /// A screen that shows a tree of tasks.
-fn planned(tasks: u32) -> Result<Model> {
+fn planned(tasks: u32) -> Result<ScreenModel> {
     let mut model = model((120, 40));
     for record in graph::session(tasks)?.1 {
-        model.take(Spot { offset: 0, length: 0 }, &record);
+        model.take(RecordSpan { offset: 0, length: 0 }, &record);
     }
     model.focus = Pane::Tasks;
     model.board.turn();
     Ok(model)
 }
 
-fn task_frames(model: &RefCell<Model>, before: impl Fn(&mut Model)) -> Duration {
+fn task_frames(model: &RefCell<ScreenModel>, before: impl Fn(&mut ScreenModel)) -> Duration {
     let mut model = model.borrow_mut();
     let started = Instant::now();
     for _ in 0..200 {
@@ -175,7 +175,7 @@ fn first() -> Result<Vec<Finding>> {
     let one = || {
         let started = Instant::now();
         let mut model = model((200, 60));
-        let mut feed = Feed::open(&journal)?;
+        let mut feed = JournalFeed::open(&journal)?;
         for (spot, record) in feed.read()?.records {
             model.take(spot, &record);
         }
@@ -220,7 +220,7 @@ fn absorb() -> Result<Vec<Finding>> {
 
 fn show(journal: &Path) -> Result<()> {
     let mut model = model((120, 40));
-    let mut feed = Feed::open(journal)?;
+    let mut feed = JournalFeed::open(journal)?;
     let mut drawn = Instant::now();
     loop {
         let batch = feed.read()?;

@@ -20,11 +20,11 @@ use std::{
 
 use creel::{
     engine::{
-        State,
+        SessionState,
         event::Event,
         tasks::{
-            builtin::Builtin,
-            command::{Completion, TaskCommand},
+            builtin::BuiltinAutomation,
+            command::{TaskCommand, TaskCompletion},
         },
     },
     journal::Record,
@@ -60,10 +60,10 @@ fn builtin() -> Result<Vec<Finding>> {
     Ok(findings("the built-in hooks, an event", &compared, "parsing its record", BUILT_IN))
 }
 
-fn ask_all(state: &State, record: &Record) -> Duration {
+fn ask_all(state: &SessionState, record: &Record) -> Duration {
     let Some(news) = record.event.task_news() else { return Duration::ZERO };
     let started = Instant::now();
-    for builtin in Builtin::ALL {
+    for builtin in BuiltinAutomation::ALL {
         black_box(builtin.actions(&news, &state.tasks.graph));
     }
     started.elapsed()
@@ -118,12 +118,16 @@ struct All {
 }
 
 /// Completes every task, and lets follow what does.
-fn completed(state: &mut State, look: impl Fn(&State, &Record) -> Duration) -> Result<All> {
+fn completed(state: &mut SessionState, look: impl Fn(&SessionState, &Record) -> Duration) -> Result<All> {
     let mut all = All { records: Vec::new(), took: Duration::ZERO, beside: Duration::ZERO };
     for n in 0..TASKS {
         let first = all.records.len();
         let started = Instant::now();
-        change(state, TaskCommand::Complete(Completion { id: name(n), ..Completion::default() }), &mut all.records)?;
+        change(
+            state,
+            TaskCommand::Complete(TaskCompletion { id: name(n), ..TaskCompletion::default() }),
+            &mut all.records,
+        )?;
         all.took += started.elapsed();
         all.beside += look(state, &all.records[first]);
     }

@@ -17,15 +17,15 @@ use std::{
 use creel::{
     config::Settings,
     engine::{
-        self, State,
-        event::{By, Event, Presence, SessionStarted},
-        input::{Command as Asks, Input},
-        policy::Preset,
+        self, SessionState,
+        event::{ActorKind, Event, SessionStarted, UserPresence},
+        input::{Input, SessionCommand as Asks},
+        policy::StopPreset,
         stop::{
-            loops::{Asked, LoopCommand, Rules},
-            registry::Registration,
+            loops::{EvaluationRequest, LoopCommand, RuleCheckMode},
+            registry::StopHookRegistration,
         },
-        time::At,
+        time::UnixTime,
     },
 };
 use measure::{Figure, Finding, Result, Verdict, check, compare, median};
@@ -112,7 +112,7 @@ fn stop_hooks() -> Result<Vec<Finding>> {
     let state = judging()?;
     let once = || {
         let started = Instant::now();
-        let step = engine::decide(black_box(&state), At(2), Input::Proceed);
+        let step = engine::decide(black_box(&state), UnixTime(2), Input::Proceed);
         let took = started.elapsed();
         let decided = step.events.iter().any(|event| matches!(event, Event::StopDecided(_)));
         check(decided, "nothing was decided").map(|()| took)
@@ -125,7 +125,7 @@ fn stop_hooks() -> Result<Vec<Finding>> {
 }
 
 /// A session in which a loop with that many hooks waits to be judged.
-fn judging() -> Result<State> {
+fn judging() -> Result<SessionState> {
     let plan = Settings::default().plan_outside();
     let began = SessionStarted {
         agent: plan.agent.clone(),
@@ -134,17 +134,20 @@ fn judging() -> Result<State> {
         max_iterations: plan.max_iterations,
         id: "bench".into(),
         seed: 7,
-        presence: Presence::Unattended,
+        presence: UserPresence::Unattended,
         plan,
         errand: None,
         order: None,
     };
-    let mut state = State::new("s", began, At(1));
+    let mut state = SessionState::new("s", began, UnixTime(1));
     settle(&mut state);
     for n in 0..HOOKS {
         // Promises are what each of them looks for in vain, so that all are asked.
-        let preset = if n % 2 == 0 { Preset::Default } else { Preset::Promise };
-        ask(&mut state, Asks::RegisterStopHook(Registration { task: "t".into(), preset, metadata: Map::new() }))?;
+        let preset = if n % 2 == 0 { StopPreset::Default } else { StopPreset::Promise };
+        ask(
+            &mut state,
+            Asks::RegisterStopHook(StopHookRegistration { task: "t".into(), preset, metadata: Map::new() }),
+        )?;
     }
     let start = LoopCommand::Start { task: "t".into(), max_iterations: 10, promises: Vec::new() };
     ask(&mut state, Asks::Loop(start))?;
@@ -152,26 +155,26 @@ fn judging() -> Result<State> {
     let id = state.stop.loops.first().ok_or("no loop")?.id.clone();
     let said = "I wrote the parser and its tests. One of them is red.".to_owned();
     let files = vec!["src/parser.rs".to_owned()];
-    let asked = Asked { id, said, files, draft: None, checkpoint: None, rules: Rules::Check };
+    let asked = EvaluationRequest { id, said, files, draft: None, checkpoint: None, rules: RuleCheckMode::Check };
     ask(&mut state, Asks::Loop(LoopCommand::Judge(Box::new(asked))))?;
     Ok(state)
 }
 
-fn ask(state: &mut State, command: Asks) -> Result<()> {
-    let step = engine::decide(state, At(1), Input::Command { by: By::Mcp.into(), command });
+fn ask(state: &mut SessionState, command: Asks) -> Result<()> {
+    let step = engine::decide(state, UnixTime(1), Input::Command { by: ActorKind::Mcp.into(), command });
     check(!step.events.is_empty(), "it was refused")?;
-    step.events.iter().for_each(|event| state.apply(At(1), event));
+    step.events.iter().for_each(|event| state.apply(UnixTime(1), event));
     Ok(())
 }
 
 /// Goes on until nothing is due.
-fn settle(state: &mut State) {
+fn settle(state: &mut SessionState) {
     loop {
-        let step = engine::decide(state, At(1), Input::Proceed);
+        let step = engine::decide(state, UnixTime(1), Input::Proceed);
         if step.events.is_empty() {
             return;
         }
-        step.events.iter().for_each(|event| state.apply(At(1), event));
+        step.events.iter().for_each(|event| state.apply(UnixTime(1), event));
     }
 }
 

@@ -12,18 +12,18 @@ use std::{
 };
 
 use creel::{
-    config::Theme as Choice,
+    config::ThemeName as Choice,
     engine::{
-        event::{Event, Presence},
+        event::{Event, UserPresence},
         hooks::verdict::Verdict,
-        time::At,
+        time::UnixTime,
     },
     journal::Record,
     tui::{
-        feed::Spot,
+        feed::RecordSpan,
         keymap::Keymap,
-        model::{Mode, Model},
-        theme::Theme,
+        model::{ScreenMode, ScreenModel},
+        theme::ScreenTheme,
         view,
     },
 };
@@ -86,22 +86,22 @@ fn main() -> Result<()> {
 }
 
 fn take(picture: &Picture) -> Result<String> {
-    let mut model = Model::new(Keymap::standard(), Theme::chosen(Choice::Dark, false), Mode::Live);
+    let mut model = ScreenModel::new(Keymap::standard(), ScreenTheme::chosen(Choice::Dark, false), ScreenMode::Live);
     model.size = picture.size;
     for mut record in records(picture.scenario)? {
         // As if somebody had been there: a gate that the policy answers is not shown.
         if let Event::SessionStarted(began) = &mut record.event {
-            began.presence = Presence::Attended;
+            began.presence = UserPresence::Attended;
         }
         model.now = record.at;
-        model.take(Spot { offset: 0, length: 0 }, &record);
+        model.take(RecordSpan { offset: 0, length: 0 }, &record);
         if (picture.last)(&record.event) {
             break;
         }
     }
     model.look_after_the_gate();
     // A moment later, when the gate takes answers.
-    model.now = At(model.now.0 + 2_000);
+    model.now = UnixTime(model.now.0 + 2_000);
     let area = Rect { x: 0, y: 0, width: picture.size.0, height: picture.size.1 };
     let mut buffer = Buffer::empty(area);
     view::prepare(&mut model, &|_| None);

@@ -15,16 +15,16 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     engine::{
         conversation::{
-            AgentUpdate, AskSource, Conversation, PermissionAnswer, PermissionOption, StopReason, ToolCall, TurnEnd,
-            TurnFailure,
+            AgentUpdate, ConversationMode, PermissionAnswer, PermissionOption, PermissionSource, StopReason, ToolCall,
+            TurnEnd, TurnFailure,
         },
         hooks::template::TemplateError,
         ids::TurnId,
         policy::AgentSpec,
-        session::budget::Tally,
-        time::Span,
+        session::budget::ConversationUsage,
+        time::TimeSpan,
     },
-    process::{environment::project, path_guard::PathGuard, run::Group},
+    process::{environment::project, path_guard::PathGuard, run::ProcessGroup},
 };
 
 pub mod acp;
@@ -48,9 +48,9 @@ pub struct TurnRequest {
     /// What to send.
     pub text: String,
     /// Whether the agent starts anew.
-    pub conversation: Conversation,
+    pub conversation: ConversationMode,
     /// How long the turn may take; zero: as long as it likes.
-    pub timeout: Span,
+    pub timeout: TimeSpan,
 }
 
 /// Somebody who answers prompts.
@@ -59,7 +59,7 @@ pub trait Agent: Send {
     fn turn<'a>(
         &'a mut self,
         request: TurnRequest,
-        updates: &'a mut dyn Updates,
+        updates: &'a mut dyn AgentObserver,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, TurnFailure>>;
 
@@ -68,13 +68,13 @@ pub trait Agent: Send {
 }
 
 /// Hears what an agent does while it does it.
-pub trait Updates: Send {
+pub trait AgentObserver: Send {
     /// It did something. May wait, and the agent with it.
     fn update(&mut self, update: AgentUpdate) -> BoxFuture<'_, ()>;
     /// It wants leave to do something.
     fn permission(&mut self, request: PermissionRequest) -> BoxFuture<'_, ()>;
     /// It started a process, which may have to be ended later.
-    fn process(&mut self, group: Group);
+    fn process(&mut self, group: ProcessGroup);
 }
 
 /// What an agent wants leave for.
@@ -85,7 +85,7 @@ pub struct PermissionRequest {
     /// The answers that it offers.
     pub options: Vec<PermissionOption>,
     /// What it is about.
-    pub source: AskSource,
+    pub source: PermissionSource,
     /// Whether creel kept only a part of its title or its input.
     pub shortened: bool,
     /// Where the answer goes; it is dropped, if the turn is over before there is one.
@@ -95,13 +95,13 @@ pub struct PermissionRequest {
 impl PermissionRequest {
     /// A request for something that the agent does itself.
     pub fn of_agent(tool: ToolCall, options: Vec<PermissionOption>, answer: oneshot::Sender<PermissionAnswer>) -> Self {
-        Self { tool, options, source: AskSource::Agent, shortened: false, answer }
+        Self { tool, options, source: PermissionSource::Agent, shortened: false, answer }
     }
 }
 
 /// Where an agent works.
 #[derive(Debug, Clone)]
-pub struct AgentPlace {
+pub struct AgentWorkspace {
     /// The project's folder.
     pub cwd: PathBuf,
     /// The session's name.
@@ -118,7 +118,7 @@ pub struct AgentPlace {
     pub creel: Option<PathBuf>,
 }
 
-impl AgentPlace {
+impl AgentWorkspace {
     /// A prompt for an agent that lost the conversation which the prompt goes on with: it has to be told the goal again.
     fn with_goal(&self, text: &str) -> String {
         if self.goal.is_empty() || text.contains(&self.goal) {
@@ -154,34 +154,34 @@ pub enum AgentError {
 
 /// What an agent did in this session before creel was started.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Past<'a> {
+pub struct AgentHistory<'a> {
     /// The prompts that it answered, oldest first.
     pub prompts: &'a [String],
     /// Its own name for the conversation that it was in.
     pub conversation: Option<&'a str>,
     /// What that conversation had used.
-    pub tally: Tally,
+    pub tally: ConversationUsage,
 }
 
 /// Makes the agent ready.
-pub fn start(spec: &AgentSpec, place: AgentPlace, past: Past<'_>) -> Result<Box<dyn Agent>, AgentError> {
+pub fn start(spec: &AgentSpec, place: AgentWorkspace, past: AgentHistory<'_>) -> Result<Box<dyn Agent>, AgentError> {
     match spec {
         AgentSpec::Acp { .. } => Ok(Box::new(acp::AcpAgent::new(spec, place, past)?)),
         AgentSpec::Command { .. } => Ok(Box::new(command::CommandAgent::new(spec, place, past.conversation)?)),
         AgentSpec::Scripted { script } => {
             Ok(Box::new(scripted::ScriptedAgent::new(script, place, past.prompts).map_err(AgentError::Script)?))
         }
-        AgentSpec::Outside => Ok(Box::new(outside::OutsideAgent)),
+        AgentSpec::Outside => Ok(Box::new(outside::SelfDrivenAgent)),
     }
 }
 
 /// What every process of an agent is told. A map, so that a name is there once.
-fn environment(place: &AgentPlace) -> BTreeMap<String, String> {
+fn environment(place: &AgentWorkspace) -> BTreeMap<String, String> {
     let session = ("CREEL_SESSION".to_owned(), place.session.clone());
     [session].into_iter().chain(project(&place.session_dir)).collect()
 }
 
-fn limit(timeout: Span) -> Option<Duration> {
+fn limit(timeout: TimeSpan) -> Option<Duration> {
     (!timeout.is_zero()).then(|| timeout.into())
 }
 
@@ -189,7 +189,7 @@ fn cancelled() -> TurnEnd {
     TurnEnd::new(StopReason::Cancelled)
 }
 
-fn too_late(timeout: Span) -> TurnFailure {
+fn too_late(timeout: TimeSpan) -> TurnFailure {
     TurnFailure::new(format!(
         "the agent did not end its turn within {timeout} (turn_timeout) and was stopped: raise turn_timeout, or give it \
          less to do at once"

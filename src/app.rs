@@ -31,19 +31,19 @@ use std::{
 use clap::{CommandFactory as _, Parser as _};
 
 use crate::{
-    cli::{Cli, Command, RunArgs, headless::put},
+    cli::{Cli, CliCommand, RunArgs, headless::put},
     config::{self, paths},
-    engine::submit::Pipeline,
-    journal::Disorder,
+    engine::submit::PipelineKind,
+    journal::RecordOrderError,
     logging,
     present::text::plain,
-    socket::message::Request,
+    socket::message::SessionRequest,
 };
-use failure::Failure;
-use leash::Leash;
+use failure::AppError;
+use leash::ParentProcess;
 
 /// What a command came to: an exit code, or the reason why it failed.
-type Result<T = u8> = std::result::Result<T, Failure>;
+type AppResult<T = u8> = std::result::Result<T, AppError>;
 
 /// Runs the program.
 pub fn main() -> ExitCode {
@@ -75,67 +75,67 @@ fn refuse(error: &clap::Error) -> ! {
 }
 
 /// Does what was asked for, here and now.
-fn follow(cli: Cli) -> Result {
-    let leash = cli.held.then(Leash::take).transpose().map_err(|error| {
-        Failure::usage(format!("nobody holds this process: {error}\n  start it without --held, which is creel's own"))
+fn follow(cli: Cli) -> AppResult {
+    let leash = cli.held.then(ParentProcess::take).transpose().map_err(|error| {
+        AppError::usage(format!("nobody holds this process: {error}\n  start it without --held, which is creel's own"))
     })?;
     let _log = paths::state_dir().and_then(|dir| logging::start(&dir));
     dispatch(cli.command, leash.as_ref())
 }
 
-fn dispatch(command: Option<Command>, leash: Option<&Leash>) -> Result {
+fn dispatch(command: Option<CliCommand>, leash: Option<&ParentProcess>) -> AppResult {
     match command {
         None => bare(leash),
-        Some(Command::Run(args)) => run::run(&args, leash),
-        Some(Command::Demo(args)) => demo::demo(&args),
-        Some(Command::Init(args)) => init::init(&args),
-        Some(Command::Check(args)) => check::check(&args),
-        Some(Command::Config(args)) => config_verb::config(&args),
-        Some(Command::Agents(args)) => agents::agents(&args),
-        Some(Command::Resume(args)) => run::resume(&args, leash),
-        Some(Command::Attach(args)) => attach::attach(args),
-        Some(Command::Sessions(args)) => sessions::sessions(&args),
-        Some(Command::Show(args)) => sessions::show(&args),
-        Some(Command::Replay(args)) => sessions::replay(&args),
-        Some(Command::Status(args)) => steer::status(&args),
-        Some(Command::Pause(args)) => steer::ask(&args, &Request::Pause),
-        Some(Command::Unpause(args)) => steer::ask(&args, &Request::Unpause),
-        Some(Command::Stop(args)) => steer::stop(&args),
-        Some(Command::Message(args)) => steer::message(&args),
-        Some(Command::Pending(args)) => steer::pending::pending(args.command),
-        Some(Command::Gate(args)) => steer::gate::gate(args.command),
-        Some(Command::Hooks(args)) => steer::hooks::hooks(args.command),
-        Some(Command::Checkpoint(args)) => steer::checkpoint::checkpoint(args.command),
-        Some(Command::Task(args)) => steer::task::task(args.command),
-        Some(Command::Worker(args)) => worker::worker(&args),
-        Some(Command::Mcp(args)) => mcp::mcp(args),
-        Some(Command::Submit(args)) => pipeline::pipeline(Pipeline::Submit, &args),
-        Some(Command::Merge(args)) => pipeline::pipeline(Pipeline::Merge, &args),
-        Some(Command::Trust(args)) => trust::trust(&args),
-        Some(Command::Untrust(args)) => trust::untrust(&args),
-        Some(Command::Schema) => print(&format!("{:#}\n", config::json_schema())),
-        Some(Command::Completions { shell }) => {
+        Some(CliCommand::Run(args)) => run::run(&args, leash),
+        Some(CliCommand::Demo(args)) => demo::demo(&args),
+        Some(CliCommand::Init(args)) => init::init(&args),
+        Some(CliCommand::Check(args)) => check::check(&args),
+        Some(CliCommand::Config(args)) => config_verb::config(&args),
+        Some(CliCommand::Agents(args)) => agents::agents(&args),
+        Some(CliCommand::Resume(args)) => run::resume(&args, leash),
+        Some(CliCommand::Attach(args)) => attach::attach(args),
+        Some(CliCommand::Sessions(args)) => sessions::sessions(&args),
+        Some(CliCommand::Show(args)) => sessions::show(&args),
+        Some(CliCommand::Replay(args)) => sessions::replay(&args),
+        Some(CliCommand::Status(args)) => steer::status(&args),
+        Some(CliCommand::Pause(args)) => steer::ask(&args, &SessionRequest::Pause),
+        Some(CliCommand::Unpause(args)) => steer::ask(&args, &SessionRequest::Unpause),
+        Some(CliCommand::Stop(args)) => steer::stop(&args),
+        Some(CliCommand::Message(args)) => steer::message(&args),
+        Some(CliCommand::Pending(args)) => steer::pending::pending(args.command),
+        Some(CliCommand::Gate(args)) => steer::gate::gate(args.command),
+        Some(CliCommand::Hooks(args)) => steer::hooks::hooks(args.command),
+        Some(CliCommand::Checkpoint(args)) => steer::checkpoint::checkpoint(args.command),
+        Some(CliCommand::Task(args)) => steer::task::task(args.command),
+        Some(CliCommand::Worker(args)) => worker::worker(&args),
+        Some(CliCommand::Mcp(args)) => mcp::mcp(args),
+        Some(CliCommand::Submit(args)) => pipeline::pipeline(PipelineKind::Submit, &args),
+        Some(CliCommand::Merge(args)) => pipeline::pipeline(PipelineKind::Merge, &args),
+        Some(CliCommand::Trust(args)) => trust::trust(&args),
+        Some(CliCommand::Untrust(args)) => trust::untrust(&args),
+        Some(CliCommand::Schema) => print(&format!("{:#}\n", config::json_schema())),
+        Some(CliCommand::Completions { shell }) => {
             let mut out = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "creel", &mut out);
             print(&String::from_utf8_lossy(&out))
         }
-        Some(Command::Man) => {
+        Some(CliCommand::Man) => {
             let mut out = Vec::new();
             clap_mangen::Man::new(Cli::command())
                 .render(&mut out)
-                .map_err(|error| Failure::failed(error.to_string()))?;
+                .map_err(|error| AppError::failed(error.to_string()))?;
             print(&String::from_utf8_lossy(&out))
         }
     }
 }
 
 /// `creel` alone.
-fn bare(leash: Option<&Leash>) -> Result {
+fn bare(leash: Option<&ParentProcess>) -> AppResult {
     let here = project::here()?;
     if paths::find(&here).is_some() {
         return run::run(&RunArgs::default(), leash);
     }
-    Err(Failure::usage(
+    Err(AppError::usage(
         "there is no config here (creel.yaml, creel.yml, creel.json or .creel/config.yaml)\n\n  \
          creel demo    watch a session, with nothing to install\n  \
          creel init    write a creel.yaml for this project\n  \
@@ -144,10 +144,10 @@ fn bare(leash: Option<&Leash>) -> Result {
 }
 
 /// Prints a result.
-fn print(text: &str) -> Result {
+fn print(text: &str) -> AppResult {
     match put(text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::failed(format!("cannot print: {error}")))
+            Err(AppError::failed(format!("cannot print: {error}")))
         }
         Ok(()) | Err(_) => Ok(0),
     }
@@ -160,7 +160,7 @@ fn say(text: &str) {
 }
 
 /// Warns the user that the lines of a journal are not what a session wrote.
-fn warn_of(disorder: Option<&Disorder>) {
+fn warn_of(disorder: Option<&RecordOrderError>) {
     if let Some(disorder) = disorder {
         say(&format!("creel: warning: {disorder}"));
     }

@@ -26,12 +26,12 @@ pub struct Cli {
     pub held: bool,
     /// What to do; without it, `run`, where a config is found.
     #[command(subcommand)]
-    pub command: Option<Command>,
+    pub command: Option<CliCommand>,
 }
 
 /// What to do.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum CliCommand {
     /// Supervise a session.
     Run(RunArgs),
     /// Watch a built-in session in a throw-away folder: nothing to install, no network, no model.
@@ -41,7 +41,7 @@ pub enum Command {
     /// Validate the config, check that what it needs is installed, and print the resulting plan.
     Check(CheckArgs),
     /// Print the annotated example config, or the path of the config in use.
-    Config(ConfigVerbArgs),
+    Config(ConfigCommandArgs),
     /// List the agents: how each would be run, its version, and how to install those that are missing.
     Agents(AgentsArgs),
     /// Go on with a session that stopped or was killed.
@@ -49,7 +49,7 @@ pub enum Command {
     /// Open a second screen on a session that runs; leaving it leaves the session running.
     Attach(AttachArgs),
     /// List the sessions of this project.
-    Sessions(ListArgs),
+    Sessions(SessionListArgs),
     /// Print what happened in a session.
     Show(ShowArgs),
     /// Watch a past session again, step by step or at speed.
@@ -211,7 +211,7 @@ pub struct InitArgs {
     /// What decides when the work is complete: `tdd` (the tests pass), `security` (scans are clean, a person looks after ten
     /// iterations), `checkpoint` (something is kept halfway).
     #[arg(long, value_name = "NAME", value_enum)]
-    pub template: Option<Template>,
+    pub template: Option<InitTemplate>,
     /// Ask nothing: take the default answer to every question.
     #[arg(short, long)]
     pub yes: bool,
@@ -219,7 +219,7 @@ pub struct InitArgs {
 
 /// What decides when the work is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Template {
+pub enum InitTemplate {
     /// When the tests pass.
     Tdd,
     /// When scans are clean; after ten iterations a person looks.
@@ -263,15 +263,15 @@ pub struct CheckArgs {
 
 /// What to print about configs.
 #[derive(Debug, Args)]
-pub struct ConfigVerbArgs {
+pub struct ConfigCommandArgs {
     /// What to print.
     #[command(subcommand)]
-    pub verb: ConfigVerb,
+    pub verb: ConfigCommand,
 }
 
 /// What to print about configs.
 #[derive(Debug, Subcommand)]
-pub enum ConfigVerb {
+pub enum ConfigCommand {
     /// Print the annotated example config: every key with its default.
     Example,
     /// Print the path of the config in use.
@@ -320,7 +320,7 @@ pub struct ResumeArgs {
 
 /// How to list.
 #[derive(Debug, Args)]
-pub struct ListArgs {
+pub struct SessionListArgs {
     /// Whose sessions.
     #[command(flatten)]
     pub config: ConfigArgs,

@@ -36,13 +36,15 @@ mod tests;
 use std::path::Path;
 
 pub use agents::program_of;
-pub use diagnostic::{Diagnostic, Place, Severity};
+pub use diagnostic::{Diagnostic, Severity, SourcePosition};
 pub use fields::duration_of;
 pub use hooks::{BUILTIN_HOOKS, HookLists};
-pub use nats::Nats;
-pub use resolve::{Chosen, Origin, Wanted};
+pub use nats::NatsConfig;
+pub use resolve::{HookOrigin, PlanRequest, ResolvedHook};
 pub use schema::json_schema;
-pub use settings::{AgentNotes, ConfigError, Document, Draft, Settings, TaskAgents, TaskType, Theme, Ui};
+pub use settings::{
+    AgentOverrides, ConfigDocument, PlanDraft, PlanError, Settings, TaskAgents, TaskType, ThemeName, UiSettings,
+};
 
 /// More messages help nobody.
 const SHOWN: usize = 50;

@@ -39,23 +39,23 @@ use std::fmt::Display;
 
 use conversation::ToolStatus;
 use effect::Effect;
-use event::{DeliverRest, Event, HookFinished, Outcome};
+use event::{Event, FinalDeliveryMode, HookFinished, SessionOutcome};
 use hooks::{
-    dispatch::{self, Dispatch},
-    point::{Broken, Point},
-    verdict::{self, Reply, RunEnd, RunResult},
+    dispatch::{self, HookDispatch},
+    point::{BrokenHookPolicy, HookPoint},
+    verdict::{self, HookReply, RunEnd, RunResult},
 };
 use ids::RunId;
 use input::Input;
-pub use session::{Phase, State};
+pub use session::{Phase, SessionState};
 use session::{turn::CUT_OFF, warning};
 use tasks::record::HookErrorData;
-use time::At;
+use time::UnixTime;
 
 /// What follows from an input.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[must_use]
-pub struct Step {
+pub struct EngineOutput {
     /// To be recorded and applied, in order.
     pub events: Vec<Event>,
     /// To be performed afterwards.
@@ -64,7 +64,7 @@ pub struct Step {
     pub refusal: Option<String>,
 }
 
-impl Step {
+impl EngineOutput {
     pub(crate) fn record(event: Event) -> Self {
         Self { events: vec![event], ..Self::default() }
     }
@@ -95,7 +95,7 @@ impl Step {
 }
 
 /// Decides what follows from an input. Pure: the state is not changed, and the time is told.
-pub fn decide(state: &State, now: At, input: Input) -> Step {
+pub fn decide(state: &SessionState, now: UnixTime, input: Input) -> EngineOutput {
     match input {
         Input::Proceed => state.proceed(now),
         Input::HookFinished { run, result } => on_hook_finished(state, run, *result),
@@ -104,8 +104,8 @@ pub fn decide(state: &State, now: At, input: Input) -> Step {
         Input::PermissionAsked { turn, ask } => state.on_permission_asked(turn, ask),
         Input::TurnEnded { turn, end } => state.on_turn_ended(turn, end),
         Input::TurnFailed { turn, failure } => state.on_turn_failed(turn, failure, now),
-        Input::ProcessStarted { pid, started } => Step::record(Event::ProcessStarted { pid, started }),
-        Input::Warned(text) => Step::record(warning(text)),
+        Input::ProcessStarted { pid, started } => EngineOutput::record(Event::ProcessStarted { pid, started }),
+        Input::Warned(text) => EngineOutput::record(warning(text)),
         Input::Doomed(reason) => on_doomed(state, reason),
         Input::Command { by, command } => state.on_command(&by, command, now),
         Input::Resume { presence, max_iterations, checkpoint } => state.on_resume(presence, max_iterations, checkpoint),
@@ -113,7 +113,7 @@ pub fn decide(state: &State, now: At, input: Input) -> Step {
     }
 }
 
-fn on_hook_finished(state: &State, run: RunId, result: RunResult) -> Step {
+fn on_hook_finished(state: &SessionState, run: RunId, result: RunResult) -> EngineOutput {
     if state.tasks.automation.awaits(run) {
         return state.on_automation_finished(run, result);
     }
@@ -127,12 +127,12 @@ fn on_hook_finished(state: &State, run: RunId, result: RunResult) -> Step {
         return step;
     }
     let dispatches = state.dispatch().into_iter().chain(state.dispatches_beside());
-    let awaited = |dispatch: &&Dispatch| dispatch.running.as_ref().is_some_and(|running| running.run == run);
+    let awaited = |dispatch: &&HookDispatch| dispatch.running.as_ref().is_some_and(|running| running.run == run);
     let Some((dispatch, running)) = dispatches.into_iter().find(awaited).and_then(|d| Some((d, d.running.as_ref()?)))
     else {
-        return Step::stale(run);
+        return EngineOutput::stale(run);
     };
-    let Some(spec) = state.plan().hook(dispatch.point, &running.hook) else { return Step::stale(run) };
+    let Some(spec) = state.plan().hook(dispatch.point, &running.hook) else { return EngineOutput::stale(run) };
     let again = state.runs_again(dispatch, &result.end);
     let mut finished = HookFinished {
         run,
@@ -154,45 +154,49 @@ fn on_hook_finished(state: &State, run: RunId, result: RunResult) -> Step {
     };
     let judged = verdict::judge(dispatch.point, spec, dispatch::view(&finished));
     finished.verdict = judged.verdict;
-    let by_hand = dispatch.cause == dispatch::Cause::ByHand;
+    let by_hand = dispatch.cause == dispatch::DispatchCause::ByHand;
     finished.piped = !by_hand && dispatch::is_piped(spec, dispatch.point, dispatch::view(&finished), judged.verdict);
     let trouble = trouble(dispatch, &finished, judged.escalates);
     let told = state.only_told(dispatch, &finished.hook, &judged);
-    let step = Step::record(Event::HookFinished(Box::new(finished)));
-    trouble.into_iter().chain(told).fold(step, Step::and)
+    let step = EngineOutput::record(Event::HookFinished(Box::new(finished)));
+    trouble.into_iter().chain(told).fold(step, EngineOutput::and)
 }
 
 /// What a broken hook leaves beside its record.
-fn trouble(dispatch: &Dispatch, finished: &HookFinished, escalates: bool) -> Option<Event> {
+fn trouble(dispatch: &HookDispatch, finished: &HookFinished, escalates: bool) -> Option<Event> {
     if !dispatch::view(finished).is_broken() || finished.end == RunEnd::Cut {
         return None;
     }
     let HookFinished { hook, point, end, .. } = finished;
     let what = match end {
-        RunEnd::Exit(0) => finished.reply.as_ref().and_then(Reply::problem).unwrap_or_default().to_owned(),
+        RunEnd::Exit(0) => finished.reply.as_ref().and_then(HookReply::problem).unwrap_or_default().to_owned(),
         RunEnd::Exit(code) => format!("its command could not be run (exit {code})"),
         RunEnd::Signal(_) | RunEnd::TimedOut | RunEnd::SpawnFailed(_) | RunEnd::Cut => end.describe(),
     };
     match (point.rules().broken, &dispatch.cause) {
-        (Broken::HookError, dispatch::Cause::Task(task)) => Some(Event::HookError {
+        (BrokenHookPolicy::HookError, dispatch::DispatchCause::Task(task)) => Some(Event::HookError {
             task: task.id.clone(),
             data: HookErrorData { hook_name: hook.clone(), error: what, original_event: None },
             event: None,
         }),
-        (Broken::Warn | Broken::HookError | Broken::Block | Broken::Escalate, _) => {
-            let counts = if *point == Point::Stop && !escalates { "; it counts as passed" } else { "" };
+        (
+            BrokenHookPolicy::Warn | BrokenHookPolicy::HookError | BrokenHookPolicy::Block | BrokenHookPolicy::Escalate,
+            _,
+        ) => {
+            let counts = if *point == HookPoint::Stop && !escalates { "; it counts as passed" } else { "" };
             Some(warning(format!("hook `{hook}` at {point}: {what}{counts}")))
         }
     }
 }
 
 /// The world is gone from under the session: nothing more can be asked of the agent.
-fn on_doomed(state: &State, reason: String) -> Step {
+fn on_doomed(state: &SessionState, reason: String) -> EngineOutput {
     if state.ending.is_some() || state.outcome().is_some() {
-        return Step::record(warning(reason));
+        return EngineOutput::record(warning(reason));
     }
     let cancel = state.turn_in_flight().map(|prompt| Effect::CancelTurn(prompt.turn));
-    let closed = state.close_calls(ToolStatus::Failed, CUT_OFF).fold(Step::default(), Step::and);
-    let step = closed.and(Event::LoopEnded { outcome: Outcome::Failed, reason, delivery: DeliverRest::No });
-    cancel.into_iter().fold(step, Step::then)
+    let closed = state.close_calls(ToolStatus::Failed, CUT_OFF).fold(EngineOutput::default(), EngineOutput::and);
+    let step =
+        closed.and(Event::LoopEnded { outcome: SessionOutcome::Failed, reason, delivery: FinalDeliveryMode::No });
+    cancel.into_iter().fold(step, EngineOutput::then)
 }

@@ -17,21 +17,21 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     engine::{
-        effect::{Facts, GateFacts, HookJob},
+        effect::{GateFacts, HookFacts, HookJob},
         hooks::{
-            point::Point,
+            point::HookPoint,
             template,
-            verdict::{Reply, RunEnd, RunResult},
+            verdict::{HookReply, RunEnd, RunResult},
         },
         ids::RunId,
         policy::HookAction,
-        time::Span,
+        time::TimeSpan,
     },
     process::{
         self,
         environment::{for_variable, project},
-        output::{Capture, Captured},
-        run::{Group, ProcessEnd, ProcessSpec, Stream, Watch},
+        output::{CapturedOutput, OutputCapture},
+        run::{OutputStream, ProcessEnd, ProcessGroup, ProcessObserver, ProcessSpec},
     },
 };
 
@@ -39,11 +39,11 @@ pub mod builtin;
 pub mod reply;
 pub mod rules;
 
-use builtin::Errand;
+use builtin::BuiltinJob;
 
 /// Where a session's hooks run.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct HookWorkspace {
     /// The project's folder.
     pub cwd: PathBuf,
     /// The session's folder; the output goes into `outputs` inside it.
@@ -57,7 +57,12 @@ pub struct Place {
 }
 
 /// Runs a hook once.
-pub async fn run_hook(job: &HookJob, place: &Place, watch: &mut dyn Watch, cancel: &CancellationToken) -> RunResult {
+pub async fn run_hook(
+    job: &HookJob,
+    place: &HookWorkspace,
+    watch: &mut dyn ProcessObserver,
+    cancel: &CancellationToken,
+) -> RunResult {
     let started = Instant::now();
     let built_in = match &job.hook.action {
         HookAction::Command(_) => None,
@@ -66,17 +71,17 @@ pub async fn run_hook(job: &HookJob, place: &Place, watch: &mut dyn Watch, cance
         HookAction::Gatekeeper(_) => Some(builtin::CHANGE),
     };
     if let Some(name) = built_in {
-        return builtin::run(name, Errand { job, place, env: &[] }, watch, cancel).await;
+        return builtin::run(name, BuiltinJob { job, place, env: &[] }, watch, cancel).await;
     }
     let spec = match spec(job, place) {
         Ok(spec) => spec,
         Err(why) => return RunResult::not_started(why),
     };
-    let Ran { end, captured, file } = run(spec, job.run, job.output_limit, place, (watch, cancel)).await;
-    let answers = matches!(job.point, Point::Automation | Point::StopDecision);
+    let HookCommandResult { end, captured, file } = run(spec, job.run, job.output_limit, place, (watch, cancel)).await;
+    let answers = matches!(job.point, HookPoint::Automation | HookPoint::StopDecision);
     let reply = if answers || end != RunEnd::Exit(0) { None } else { reply::parse(&captured.answer) };
     let limited = |text: String| process::output::limited(text, job.output_limit, file.as_deref());
-    let reply = reply.map(|reply| Reply {
+    let reply = reply.map(|reply| HookReply {
         reason: reply.reason.map(limited),
         additional_context: reply.additional_context.map(limited),
         ..reply
@@ -84,7 +89,7 @@ pub async fn run_hook(job: &HookJob, place: &Place, watch: &mut dyn Watch, cance
     let answer = captured.answer.whole().filter(|_| answers);
     RunResult {
         end,
-        took: Span::from(started.elapsed()),
+        took: TimeSpan::from(started.elapsed()),
         stdout: captured.stdout,
         stderr: captured.stderr,
         omitted_bytes: captured.omitted_bytes,
@@ -96,9 +101,9 @@ pub async fn run_hook(job: &HookJob, place: &Place, watch: &mut dyn Watch, cance
 }
 
 /// How a command ended and what it printed.
-struct Ran {
+struct HookCommandResult {
     end: RunEnd,
-    captured: Captured,
+    captured: CapturedOutput,
     /// The file with all of it, relative to the session's folder.
     file: Option<String>,
 }
@@ -108,10 +113,10 @@ async fn run(
     spec: ProcessSpec,
     run: RunId,
     limit: usize,
-    place: &Place,
-    (watch, cancel): (&mut dyn Watch, &CancellationToken),
-) -> Ran {
-    let mut both = Both::new(run, limit, place, watch);
+    place: &HookWorkspace,
+    (watch, cancel): (&mut dyn ProcessObserver, &CancellationToken),
+) -> HookCommandResult {
+    let mut both = OutputTee::new(run, limit, place, watch);
     let end = match process::run::run(spec, &mut both, cancel).await {
         ProcessEnd::Exit(code) => RunEnd::Exit(code),
         ProcessEnd::Signal(signal) => RunEnd::Signal(signal),
@@ -120,24 +125,24 @@ async fn run(
         ProcessEnd::SpawnFailed(why) => RunEnd::SpawnFailed(why),
     };
     let (captured, file) = both.finish(run);
-    Ran { end, captured, file }
+    HookCommandResult { end, captured, file }
 }
 
 /// Keeps the output and passes it on.
-struct Both<'a> {
-    capture: Capture,
-    watch: &'a mut dyn Watch,
+struct OutputTee<'a> {
+    capture: OutputCapture,
+    watch: &'a mut dyn ProcessObserver,
 }
 
-impl<'a> Both<'a> {
-    fn new(run: RunId, limit: usize, place: &Place, watch: &'a mut dyn Watch) -> Self {
+impl<'a> OutputTee<'a> {
+    fn new(run: RunId, limit: usize, place: &HookWorkspace, watch: &'a mut dyn ProcessObserver) -> Self {
         let name = run.output_file();
         let file = (place.session_dir.join(&name), name);
-        Self { capture: Capture::new(limit, Some(file), process::output::FILE_CAP), watch }
+        Self { capture: OutputCapture::new(limit, Some(file), process::output::FILE_CAP), watch }
     }
 
     /// What was printed, and the file with all of it, if there is one.
-    fn finish(self, run: RunId) -> (Captured, Option<String>) {
+    fn finish(self, run: RunId) -> (CapturedOutput, Option<String>) {
         let captured = self.capture.finish();
         if let Some(note) = &captured.file_note {
             tracing::warn!(run = run.0, "{note}");
@@ -147,24 +152,24 @@ impl<'a> Both<'a> {
     }
 }
 
-impl Watch for Both<'_> {
-    fn started(&mut self, group: Group) {
+impl ProcessObserver for OutputTee<'_> {
+    fn started(&mut self, group: ProcessGroup) {
         self.watch.started(group);
     }
 
-    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+    fn output(&mut self, stream: OutputStream, bytes: &[u8]) {
         self.capture.push(stream, bytes);
         self.watch.output(stream, bytes);
     }
 }
 
-fn spec(job: &HookJob, place: &Place) -> Result<ProcessSpec, String> {
+fn spec(job: &HookJob, place: &HookWorkspace) -> Result<ProcessSpec, String> {
     let command = match &job.hook.action {
         HookAction::Command(command) => template::expand(command).map_err(|e| e.to_string())?,
         HookAction::Builtin(_) | HookAction::Gatekeeper(_) => return Err("it is no command".into()),
     };
     let (point, offered) = (job.point.name(), template::offered(job.point));
-    let about = About { point, hook: &job.hook.name, offered, facts: &job.facts };
+    let about = HookCommandContext { point, hook: &job.hook.name, offered, facts: &job.facts };
     Ok(ProcessSpec {
         command,
         cwd: place.cwd.clone(),
@@ -177,16 +182,16 @@ fn spec(job: &HookJob, place: &Place) -> Result<ProcessSpec, String> {
 }
 
 /// What a command is told of the session, and where in it.
-struct About<'a> {
+struct HookCommandContext<'a> {
     point: &'a str,
     hook: &'a str,
     /// The names that it may hear.
     offered: &'a [&'a str],
-    facts: &'a Facts,
+    facts: &'a HookFacts,
 }
 
-impl About<'_> {
-    fn environment(&self, place: &Place) -> Vec<(String, String)> {
+impl HookCommandContext<'_> {
+    fn environment(&self, place: &HookWorkspace) -> Vec<(String, String)> {
         let facts = self.offered.iter().filter_map(|name| Some((template::variable(name), value(self.facts, name)?)));
         let about =
             [("CREEL_HOOK".to_owned(), self.hook.to_owned()), ("CREEL_POINT".to_owned(), self.point.to_owned())];
@@ -196,7 +201,7 @@ impl About<'_> {
     }
 
     /// One JSON object on one line, so that `read` in a shell gets it too.
-    fn standard_input(&self, place: &Place) -> Vec<u8> {
+    fn standard_input(&self, place: &HookWorkspace) -> Vec<u8> {
         let facts = self.facts;
         let attempt = facts.attempt.unwrap_or(0);
         let mut told = json!({
@@ -246,7 +251,7 @@ fn gate_fields(gate: &GateFacts) -> [(&'static str, Value); 9] {
 }
 
 /// The value of a name, where there is one.
-fn value(facts: &Facts, name: &str) -> Option<String> {
+fn value(facts: &HookFacts, name: &str) -> Option<String> {
     match name {
         "session" => Some(facts.session.clone()),
         "iteration" => facts.iteration.map(|n| n.to_string()),

@@ -8,8 +8,9 @@ pub mod record;
 pub mod tail;
 
 pub use file::{
-    Disorder, Holder, Journal, JournalDamage, JournalError, Opened, Untouched, fold, fold_checked, read, running,
+    Journal, JournalDamage, JournalError, LockHolder, LockedJournal, OpenedJournal, RecordOrderError, fold,
+    fold_checked, read, running,
 };
-pub use folder::{Folder, Sessions};
+pub use folder::{SessionDir, SessionsDir};
 pub use record::Record;
 pub use tail::RecordTail;

@@ -26,9 +26,9 @@ use rmcp::{
     transport::{async_rw::AsyncRwTransport, stdio_pipes},
 };
 
-use crate::process::signals::Signals;
-pub use reach::{Find, Reach};
-use tool::Tool;
+use crate::process::signals::ShutdownSignals;
+pub use reach::{SessionConnectionPool, SessionFinder};
+use tool::McpTool;
 
 /// How long a message may be. What is longer is passed over unread, so this is far beyond what a call may have: a client
 /// that sends too much shall be told.
@@ -42,15 +42,15 @@ that you find. To work on a task in iterations of your own until it is done, cal
 iteration iteration_validate. Errors say what to do next.";
 
 /// The server.
-struct Server {
-    tools: Vec<Tool>,
-    reach: Arc<Reach>,
+struct McpToolServer {
+    tools: Vec<McpTool>,
+    reach: Arc<SessionConnectionPool>,
     instructions: String,
 }
 
 /// How a server ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum McpServerEnd {
     /// The client closed its side.
     Closed,
     /// A signal came.
@@ -58,16 +58,16 @@ pub enum Ended {
 }
 
 /// Serves the session that is found, until the client closes its side. The agent is told `more` about it, if there is more.
-pub fn serve(find: Box<Find>, more: Option<&str>) -> io::Result<Ended> {
+pub fn serve(find: Box<SessionFinder>, more: Option<&str>) -> io::Result<McpServerEnd> {
     let tools = all_tools();
     let instructions = [Some(INSTRUCTIONS), more].into_iter().flatten().collect::<Vec<_>>().join(" ");
-    let server = Server { tools, reach: Arc::new(Reach::new(find)), instructions };
+    let server = McpToolServer { tools, reach: Arc::new(SessionConnectionPool::new(find)), instructions };
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = tokio.block_on(async {
-        let mut signals = Signals::listen()?;
+        let mut signals = ShutdownSignals::listen()?;
         tokio::select! {
-            talked = server.talk() => talked.map(|()| Ended::Closed),
-            _ = signals.next() => Ok(Ended::Interrupted),
+            talked = server.talk() => talked.map(|()| McpServerEnd::Closed),
+            _ = signals.next() => Ok(McpServerEnd::Interrupted),
         }
     });
     // A call that still waits for its session must not keep the program.
@@ -75,11 +75,11 @@ pub fn serve(find: Box<Find>, more: Option<&str>) -> io::Result<Ended> {
     ended
 }
 
-fn all_tools() -> Vec<Tool> {
+fn all_tools() -> Vec<McpTool> {
     [tasks::tools(), hooks::tools(), iterations::tools(), session::tools()].into_iter().flatten().collect()
 }
 
-impl Server {
+impl McpToolServer {
     async fn talk(self) -> io::Result<()> {
         let (input, output) = stdio_pipes();
         let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(LONGEST_MESSAGE);
@@ -92,15 +92,15 @@ impl Server {
         running.waiting().await.map(drop).map_err(io::Error::other)
     }
 
-    fn tool(&self, name: &str) -> Result<&Tool, ErrorData> {
+    fn tool(&self, name: &str) -> Result<&McpTool, ErrorData> {
         self.tools.iter().find(|tool| tool.name() == name).ok_or_else(|| {
-            let names = self.tools.iter().map(Tool::name).collect::<Vec<_>>().join(", ");
+            let names = self.tools.iter().map(McpTool::name).collect::<Vec<_>>().join(", ");
             ErrorData::invalid_params(format!("there is no tool `{name}`; there are: {names}"), None)
         })
     }
 }
 
-impl ServerHandler for Server {
+impl ServerHandler for McpToolServer {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(Implementation::new("creel", env!("CARGO_PKG_VERSION")))
@@ -112,11 +112,11 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(self.tools.iter().map(Tool::described).collect()))
+        Ok(ListToolsResult::with_all_items(self.tools.iter().map(McpTool::described).collect()))
     }
 
     fn get_tool(&self, name: &str) -> Option<Described> {
-        self.tool(name).ok().map(Tool::described)
+        self.tool(name).ok().map(McpTool::described)
     }
 
     async fn call_tool(
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn requests_for_every_tool_are_recognised() {
         let tools = all_tools();
-        let served: BTreeSet<&str> = tools.iter().map(Tool::name).collect();
+        let served: BTreeSet<&str> = tools.iter().map(McpTool::name).collect();
         assert_eq!(served, TOOLS.into_iter().collect());
         for tool in &tools {
             let described = tool.described();

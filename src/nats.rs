@@ -1,6 +1,6 @@
 //! Many machines: the records of a session in a stream of `JetStream`, and commands from wherever the server is reached.
 //!
-//! Owns the thread in which all of that happens. What is asked becomes the same [`crate::engine::input::Command`] as
+//! Owns the thread in which all of that happens. What is asked becomes the same [`crate::engine::input::SessionCommand`] as
 //! from anybody else; what is sent is the journal, read from its file.
 //!
 //! # Invariants
@@ -41,24 +41,24 @@ use async_nats::{
 use tokio::sync::{Notify, broadcast, mpsc, watch};
 
 use super::socket::{
-    ledger::{Desk, Ledger, Pace},
-    view::Status,
+    ledger::{FoldPace, QueryHandle, SessionMirror},
+    view::StatusView,
 };
 use crate::{
-    config::Nats,
-    journal::{Folder, Sessions, outbox::Outbox},
-    queue::handover::Handover,
-    runtime::{Handle, Live, Runtime},
+    config::NatsConfig,
+    journal::{SessionDir, SessionsDir, outbox::Outbox},
+    queue::handover::TaskHandover,
+    runtime::{HookOutputChunk, SessionHandle, SessionRuntime},
 };
-use command::Ear;
-use connection::{Again, Told, Trouble, connect, destination, pause};
-use leftovers::Post;
-use link::Link;
-use live::Stage;
-use roster::Roster;
-use send::Sender;
-use store::{Holdings, Store, Whose};
-use subject::Subjects;
+use command::CommandListener;
+use connection::{NatsConnectionEvent, NatsError, ReconnectPolicy, connect, destination, pause};
+use leftovers::BacklogSender;
+use link::NatsStatus;
+use live::LiveOutputPublisher;
+use roster::HeartbeatSender;
+use send::RecordSender;
+use store::{NatsStream, SessionIdentity, StoredRecords};
+use subject::SessionSubjects;
 
 /// How long the server may take to answer.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -72,28 +72,28 @@ const HELD: Duration = Duration::from_millis(100);
 
 /// The NATS side of a session that runs in this process.
 #[derive(Debug)]
-pub struct Uplink {
-    link: watch::Receiver<Link>,
+pub struct NatsEndpoint {
+    link: watch::Receiver<NatsStatus>,
     /// Tells the thread not to wait for more records.
     leaving: Arc<Notify>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 /// What the thread needs.
-struct Station {
-    nats: Nats,
-    subjects: Subjects,
+struct NatsTask {
+    nats: NatsConfig,
+    subjects: SessionSubjects,
     session: String,
     id: String,
     outbox: Outbox,
     /// All of the project.
-    sessions: Sessions,
-    link: watch::Sender<Link>,
-    desk: Desk,
-    handle: Handle,
-    ear: Ear,
+    sessions: SessionsDir,
+    link: watch::Sender<NatsStatus>,
+    desk: QueryHandle,
+    handle: SessionHandle,
+    ear: CommandListener,
     /// What its hooks print.
-    live: broadcast::Sender<Live>,
+    live: broadcast::Sender<HookOutputChunk>,
     /// Until when somebody watches them.
     watched: tokio::time::Instant,
     /// Whether it was told that the queue is not reached.
@@ -103,13 +103,13 @@ struct Station {
     /// Its folder.
     folder: PathBuf,
     /// How the session was when it ended.
-    ended: watch::Receiver<Option<Status>>,
-    warned: Warned,
+    ended: watch::Receiver<Option<StatusView>>,
+    warned: NatsWarnings,
 }
 
 /// What the session was warned of already: each is told once.
 #[derive(Debug, Default)]
-struct Warned {
+struct NatsWarnings {
     differences: bool,
     refused: bool,
     /// That nobody hears what hooks print: this is only in the log, and it is not tried again by this connection.
@@ -117,16 +117,16 @@ struct Warned {
 }
 
 /// How a connection ended.
-enum End {
+enum NatsConnectionEnd {
     /// The session is over, and the server has everything.
     Done,
     /// It did not work.
-    Trouble(Trouble),
+    Trouble(NatsError),
 }
 
-impl Uplink {
+impl NatsEndpoint {
     /// Connects the session of this folder, which this process is about to run.
-    pub fn open(nats: Nats, folder: &Folder, runtime: &mut Runtime) -> io::Result<Self> {
+    pub fn open(nats: NatsConfig, folder: &SessionDir, runtime: &mut SessionRuntime) -> io::Result<Self> {
         let server = destination(&nats);
         let outbox = addressed(folder, &server)?;
         let follower = runtime.follow()?;
@@ -134,23 +134,23 @@ impl Uplink {
         if !subject::is_plain(&id) {
             return Err(io::Error::other("the id in its first record is none that creel gives"));
         }
-        let (link_in, link) = watch::channel(Link::Connecting { behind: follower.seq });
+        let (link_in, link) = watch::channel(NatsStatus::Connecting { behind: follower.seq });
         let leaving = Arc::new(Notify::new());
-        let (ledger, desk) = Ledger::new(follower, Some(link.clone()), Pace::Gathered(Arc::clone(&leaving)));
-        let subjects = Subjects::new(&nats.prefix, &folder.name);
+        let (ledger, desk) = SessionMirror::new(follower, Some(link.clone()), FoldPace::Gathered(Arc::clone(&leaving)));
+        let subjects = SessionSubjects::new(&nats.prefix, &folder.name);
         let (ended_in, ended) = watch::channel(None);
         let handle = runtime.handle();
         let live = runtime.live();
         let of = folder.clone();
-        let station = move |outbox: Outbox| Station {
+        let station = move |outbox: Outbox| NatsTask {
             nats,
             session: of.name.clone(),
             id: id.clone(),
             outbox,
-            sessions: Sessions::around(&of),
+            sessions: SessionsDir::around(&of),
             link: link_in,
             desk,
-            ear: Ear::new(subjects.clone(), id, started, handle.clone()),
+            ear: CommandListener::new(subjects.clone(), id, started, handle.clone()),
             handle,
             subjects,
             live,
@@ -159,9 +159,9 @@ impl Uplink {
             replicas_warned: false,
             folder: of.path,
             ended,
-            warned: Warned::default(),
+            warned: NatsWarnings::default(),
         };
-        let mut session = Session { ledger: Some(ledger), ended: ended_in };
+        let mut session = FollowedSession { ledger: Some(ledger), ended: ended_in };
         let folder = folder.clone();
         let thread = std::thread::Builder::new().name("nats".into()).spawn(move || {
             if let Some(outbox) = outbox.or_else(|| session.outbox(&folder, &server)) {
@@ -172,13 +172,13 @@ impl Uplink {
     }
 
     /// How the session stands with its server.
-    pub fn link(&self) -> watch::Receiver<Link> {
+    pub fn link(&self) -> watch::Receiver<NatsStatus> {
         self.link.clone()
     }
 
     /// Waits until the server has the last records, if it is there, and not for long. The session must be over.
     /// What it does not have then is told, and is sent the next time.
-    pub fn close(mut self) -> Option<Link> {
+    pub fn close(mut self) -> Option<NatsStatus> {
         self.leaving.notify_one();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -188,8 +188,8 @@ impl Uplink {
     }
 }
 
-impl Station {
-    fn run(mut self, mut session: Session) {
+impl NatsTask {
+    fn run(mut self, mut session: FollowedSession) {
         let mut failures = 0;
         loop {
             // A runtime for each connection: what a client still had to send goes with it.
@@ -200,7 +200,7 @@ impl Station {
             let (began, last_try) = (Instant::now(), session.is_over());
             let end = tokio.block_on(session.beside(self.connection()));
             tokio.shutdown_background();
-            let Some(End::Trouble(Trouble(why))) = end else { break };
+            let Some(NatsConnectionEnd::Trouble(NatsError(why))) = end else { break };
             tracing::info!("nats: {why}");
             failures = if began.elapsed() > ANSWER { 1 } else { failures + 1 };
             self.away(why);
@@ -216,18 +216,18 @@ impl Station {
 
     fn away(&self, why: String) {
         let last = *self.desk.news.borrow();
-        self.link.send_replace(Link::Away { why, behind: last.saturating_sub(self.outbox.place().seq) });
+        self.link.send_replace(NatsStatus::Away { why, behind: last.saturating_sub(self.outbox.place().seq) });
     }
 
     /// One connection, from its beginning to its end.
-    async fn connection(&mut self) -> End {
-        let (client, told) = match connect(&self.nats, Again::Never).await {
+    async fn connection(&mut self) -> NatsConnectionEnd {
+        let (client, told) = match connect(&self.nats, ReconnectPolicy::Never).await {
             Ok(connected) => connected,
-            Err(trouble) => return End::Trouble(trouble),
+            Err(trouble) => return NatsConnectionEnd::Trouble(trouble),
         };
         match Box::pin(self.use_connection(&client, told)).await {
-            Ok(()) => End::Done,
-            Err(trouble) => End::Trouble(trouble),
+            Ok(()) => NatsConnectionEnd::Done,
+            Err(trouble) => NatsConnectionEnd::Trouble(trouble),
         }
     }
 
@@ -235,13 +235,13 @@ impl Station {
     async fn prepare(
         &mut self,
         jetstream: &Context,
-        told: &mut mpsc::UnboundedReceiver<Told>,
-    ) -> Result<(Store, Holdings), Trouble> {
+        told: &mut mpsc::UnboundedReceiver<NatsConnectionEvent>,
+    ) -> Result<(NatsStream, StoredRecords), NatsError> {
         let Self { nats, subjects, id, outbox, handle, warned, .. } = self;
         let mut looking = Box::pin(async {
             let store = store::open(jetstream, nats).await?;
-            let holdings = store.holdings(Whose { subjects, id }, outbox.place()).await?;
-            Ok::<_, Trouble>((store, holdings))
+            let holdings = store.holdings(SessionIdentity { subjects, id }, outbox.place()).await?;
+            Ok::<_, NatsError>((store, holdings))
         });
         let (store, holdings) = loop {
             tokio::select! {
@@ -259,16 +259,16 @@ impl Station {
     async fn use_connection(
         &mut self,
         client: &Client,
-        mut told: mpsc::UnboundedReceiver<Told>,
-    ) -> Result<(), Trouble> {
+        mut told: mpsc::UnboundedReceiver<NatsConnectionEvent>,
+    ) -> Result<(), NatsError> {
         let jetstream = context(client);
         let (store, holdings) = self.prepare(&jetstream, &mut told).await?;
         let Self { nats, subjects, session, id, outbox, sessions, link, desk, handle, ear, ended, warned, .. } = self;
         let largest = store.largest(client.server_info().max_payload)?;
         let news = desk.news.clone();
-        let mut sender = Sender { client, store: &store, outbox, subjects, session, id, holdings, largest, link };
-        let roster = Roster::new(nats, client, &jetstream);
-        let post = Post { client, store: &store, nats, largest };
+        let mut sender = RecordSender { client, store: &store, outbox, subjects, session, id, holdings, largest, link };
+        let roster = HeartbeatSender::new(nats, client, &jetstream);
+        let post = BacklogSender { client, store: &store, nats, largest };
         let sending = async { tokio::try_join!(sender.run(news), post.send_all(sessions, session)) };
         tokio::pin!(sending);
         let hearing = ear.listen(client, &store, desk);
@@ -281,10 +281,10 @@ impl Station {
         };
         let signing = roster.keep(id, desk, &mut warn);
         tokio::pin!(signing);
-        let stage = Stage { client, subjects, id, desk, live: &self.live, folder: &self.folder, largest };
+        let stage = LiveOutputPublisher { client, subjects, id, desk, live: &self.live, folder: &self.folder, largest };
         let showing = stage.show(&mut self.watched);
         tokio::pin!(showing);
-        let handover = Handover { jetstream: &jetstream, nats, session, id, desk, handle };
+        let handover = TaskHandover { jetstream: &jetstream, nats, session, id, desk, handle };
         let handing_over = handover.keep(&mut self.queue_warned);
         tokio::pin!(handing_over);
         warned.live = false;
@@ -310,7 +310,7 @@ impl Station {
     }
 }
 
-impl Drop for Station {
+impl Drop for NatsTask {
     /// Nobody is told that all is well by a thread that is gone.
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -320,14 +320,14 @@ impl Drop for Station {
 }
 
 /// The outbox of a session, meant for a server; nothing, if somebody else sends it.
-fn addressed(folder: &Folder, server: &str) -> io::Result<Option<Outbox>> {
+fn addressed(folder: &SessionDir, server: &str) -> io::Result<Option<Outbox>> {
     let mut outbox = Outbox::open(folder)?;
     outbox.iter_mut().try_for_each(|outbox| outbox.address(server))?;
     Ok(outbox)
 }
 
 /// Follows a session to its end; how it was then.
-async fn follow(ledger: &mut Option<Ledger>) -> Status {
+async fn follow(ledger: &mut Option<SessionMirror>) -> StatusView {
     let Some(following) = ledger else { return std::future::pending().await };
     let status = following.follow().await;
     *ledger = None;
@@ -335,12 +335,12 @@ async fn follow(ledger: &mut Option<Ledger>) -> Status {
 }
 
 /// Sends what sessions of a project have left unsent, without running one.
-pub async fn send_leftovers(nats: &Nats, sessions: &Sessions) -> Result<(), Trouble> {
-    let (client, _told) = connect(nats, Again::Never).await?;
+pub async fn send_leftovers(nats: &NatsConfig, sessions: &SessionsDir) -> Result<(), NatsError> {
+    let (client, _told) = connect(nats, ReconnectPolicy::Never).await?;
     let jetstream = context(&client);
     let store = store::open(&jetstream, nats).await?;
     let largest = store.largest(client.server_info().max_payload)?;
-    Post { client: &client, store: &store, nats, largest }.send_all(sessions, "").await
+    BacklogSender { client: &client, store: &store, nats, largest }.send_all(sessions, "").await
 }
 
 /// How `JetStream` is spoken to.
@@ -349,18 +349,23 @@ fn context(client: &Client) -> Context {
 }
 
 /// What a connection told: whether it is of no more use.
-fn check(told: Option<Told>, subjects: &Subjects, warned: &mut Warned, handle: &Handle) -> Result<(), Trouble> {
+fn check(
+    told: Option<NatsConnectionEvent>,
+    subjects: &SessionSubjects,
+    warned: &mut NatsWarnings,
+    handle: &SessionHandle,
+) -> Result<(), NatsError> {
     match told {
-        Some(Told::Connected) => Ok(()),
-        Some(Told::Lost) | None => Err(Trouble("the connection was lost".to_owned())),
-        Some(Told::Refused(why)) => {
+        Some(NatsConnectionEvent::Connected) => Ok(()),
+        Some(NatsConnectionEvent::Lost) | None => Err(NatsError("the connection was lost".to_owned())),
+        Some(NatsConnectionEvent::Refused(why)) => {
             if subjects.live_is_meant(&why) {
                 tracing::info!("nats: the output of running hooks is not told: {why}");
                 warned.live = true;
                 return Ok(());
             }
             if concerns_records(&why, subjects) {
-                return Err(Trouble(format!("the server refuses: {why}")));
+                return Err(NatsError(format!("the server refuses: {why}")));
             }
             if !std::mem::replace(&mut warned.refused, true) {
                 handle.warn(format!("the NATS server does not allow everything: {why}"));
@@ -371,7 +376,7 @@ fn check(told: Option<Told>, subjects: &Subjects, warned: &mut Warned, handle: &
 }
 
 /// Whether a refusal keeps the records from the stream: the rest can be done without.
-fn concerns_records(why: &str, subjects: &Subjects) -> bool {
+fn concerns_records(why: &str, subjects: &SessionSubjects) -> bool {
     let why = why.to_lowercase();
     let without = [&subjects.commands(), &subjects.completions(), &subjects.queue(), "$kv.", ".kv_", "_queue"];
     !without.iter().any(|subject| why.contains(&subject.to_lowercase()))
@@ -379,21 +384,21 @@ fn concerns_records(why: &str, subjects: &Subjects) -> bool {
 }
 
 /// The session, as it is followed here.
-struct Session {
+struct FollowedSession {
     /// Gone when the session is over: whoever waits for news then learns that there are no more.
-    ledger: Option<Ledger>,
+    ledger: Option<SessionMirror>,
     /// How the session was when it ended.
-    ended: watch::Sender<Option<Status>>,
+    ended: watch::Sender<Option<StatusView>>,
 }
 
-impl Session {
+impl FollowedSession {
     fn is_over(&self) -> bool {
         self.ended.borrow().is_some()
     }
 
     /// Waits for the outbox: another session may be sending what an earlier run of this one has left. Nothing, if the session
     /// is over before; then that is left to the next one as well.
-    fn outbox(&mut self, folder: &Folder, server: &str) -> Option<Outbox> {
+    fn outbox(&mut self, folder: &SessionDir, server: &str) -> Option<Outbox> {
         let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build().ok()?;
         while !self.is_over() {
             if let Ok(Some(outbox)) = addressed(folder, server) {
@@ -408,7 +413,7 @@ impl Session {
     }
 
     /// Follows the session beside a connection. Nothing, if the session is over and the time to leave has come.
-    async fn beside(&mut self, connection: impl Future<Output = End>) -> Option<End> {
+    async fn beside(&mut self, connection: impl Future<Output = NatsConnectionEnd>) -> Option<NatsConnectionEnd> {
         let following = follow(&mut self.ledger);
         tokio::pin!(connection, following);
         let leave = tokio::time::sleep(LAST_TRY);
@@ -427,7 +432,7 @@ impl Session {
     }
 
     /// Waits before the next connection, as long as the session is not over.
-    fn wait(&mut self, long: Duration, station: &Station) {
+    fn wait(&mut self, long: Duration, station: &NatsTask) {
         let Ok(tokio) = tokio::runtime::Builder::new_current_thread().enable_time().build() else {
             std::thread::sleep(long);
             return;

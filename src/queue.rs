@@ -13,15 +13,15 @@ use std::{collections::BTreeMap, time::Duration};
 use async_nats::jetstream::Context;
 
 use crate::{
-    config::Nats,
+    config::NatsConfig,
     engine::{
-        queue::{Ask, Queued, Standing, order::Order},
-        time::At,
+        queue::{QueueRequest, QueuedTask, QueuedTaskState, order::TaskSpec},
+        time::UnixTime,
     },
-    nats::connection::Trouble,
+    nats::connection::NatsError,
     queue::{
-        board::{AddError, Board, Changes, Key, Seen},
-        ready_tasks::Line,
+        board::{QueueAddError, QueueChanges, QueueTaskKey, TaskBucket, TaskRevision},
+        ready_tasks::ReadyTaskStream,
     },
 };
 
@@ -32,49 +32,49 @@ pub const LEASE: Duration = Duration::from_secs(15);
 
 /// The queue, for whoever asks something of it.
 #[derive(Debug)]
-pub struct Queue {
+pub struct TaskQueue {
     /// All tasks.
-    pub board: Board,
+    pub board: TaskBucket,
     /// Those that can be begun.
-    pub line: Line,
+    pub line: ReadyTaskStream,
 }
 
 /// The queue, for whoever stays with it.
-pub struct Watched {
+pub struct WatchedQueue {
     /// The queue.
-    pub queue: Queue,
+    pub queue: TaskQueue,
     /// All tasks, as they were when last heard of.
-    tasks: BTreeMap<Key, Seen>,
-    changes: Changes,
+    tasks: BTreeMap<QueueTaskKey, TaskRevision>,
+    changes: QueueChanges,
     /// Whether a task may have become ready since that was looked at.
     stirred: bool,
 }
 
 /// Why something that a person asked for is not done.
 #[derive(Debug, thiserror::Error)]
-pub enum AskError {
+pub enum QueueError {
     /// It cannot be done.
     #[error("{0}")]
     Refused(String),
     /// The server is in the way.
     #[error("NATS: {0}")]
-    Trouble(#[from] Trouble),
+    Trouble(#[from] NatsError),
 }
 
-impl From<AddError> for AskError {
-    fn from(error: AddError) -> Self {
+impl From<QueueAddError> for QueueError {
+    fn from(error: QueueAddError) -> Self {
         match error {
-            AddError::Taken(_) => Self::Refused(error.to_string()),
-            AddError::Trouble(trouble) => Self::Trouble(trouble),
+            QueueAddError::Taken(_) => Self::Refused(error.to_string()),
+            QueueAddError::Trouble(trouble) => Self::Trouble(trouble),
         }
     }
 }
 
-impl Queue {
+impl TaskQueue {
     /// The queue; what is missing of it on the server is made.
-    pub async fn open(jetstream: &Context, nats: &Nats, lease: Duration) -> Result<Self, Trouble> {
-        let board = Board::open(jetstream, nats).await?;
-        let line = Line::open(jetstream, nats, lease).await?;
+    pub async fn open(jetstream: &Context, nats: &NatsConfig, lease: Duration) -> Result<Self, NatsError> {
+        let board = TaskBucket::open(jetstream, nats).await?;
+        let line = ReadyTaskStream::open(jetstream, nats, lease).await?;
         Ok(Self { board, line })
     }
 
@@ -85,34 +85,39 @@ impl Queue {
     }
 
     /// Adds a task; one without a name gets the next number.
-    pub async fn add(&mut self, order: Order, at: At) -> Result<Seen, AskError> {
+    pub async fn add(&mut self, order: TaskSpec, at: UnixTime) -> Result<TaskRevision, QueueError> {
         // It has a name later.
-        let named = if order.id.is_empty() { Order { id: "0".to_owned(), ..order.clone() } } else { order.clone() };
-        named.checked().map_err(AskError::Refused)?;
+        let named = if order.id.is_empty() { TaskSpec { id: "0".to_owned(), ..order.clone() } } else { order.clone() };
+        named.checked().map_err(QueueError::Refused)?;
         for on in &order.dependencies {
-            let known = self.board.get(&Key::of(&order).sibling(on)).await?;
-            if known.is_none_or(|seen| seen.task.standing == Standing::Removed) {
-                return Err(AskError::Refused(format!("there is no task {on} in the queue to depend on")));
+            let known = self.board.get(&QueueTaskKey::of(&order).sibling(on)).await?;
+            if known.is_none_or(|seen| seen.task.standing == QueuedTaskState::Removed) {
+                return Err(QueueError::Refused(format!("there is no task {on} in the queue to depend on")));
             }
         }
-        let added = self.board.add(Queued::new(order, at)).await?;
-        Ok(self.ready(&Key::of(&added.task.order)).await?.unwrap_or(added))
+        let added = self.board.add(QueuedTask::new(order, at)).await?;
+        Ok(self.ready(&QueueTaskKey::of(&added.task.order)).await?.unwrap_or(added))
     }
 
     /// Does what a person asks for.
-    pub async fn ask(&mut self, key: &Key, ask: &Ask, at: At) -> Result<Seen, AskError> {
+    pub async fn ask(
+        &mut self,
+        key: &QueueTaskKey,
+        ask: &QueueRequest,
+        at: UnixTime,
+    ) -> Result<TaskRevision, QueueError> {
         loop {
-            let none = || AskError::Refused(format!("there is no task {} in the queue", key.id()));
-            let Seen { task, revision } = self.board.get(key).await?.ok_or_else(none)?;
-            let task = task.asked(ask.clone(), at).map_err(AskError::Refused)?;
+            let none = || QueueError::Refused(format!("there is no task {} in the queue", key.id()));
+            let TaskRevision { task, revision } = self.board.get(key).await?.ok_or_else(none)?;
+            let task = task.asked(ask.clone(), at).map_err(QueueError::Refused)?;
             if let Some(revision) = self.board.write(&task, revision).await? {
-                return Ok(self.ready(key).await?.unwrap_or(Seen { task, revision }));
+                return Ok(self.ready(key).await?.unwrap_or(TaskRevision { task, revision }));
             }
         }
     }
 
     /// Puts a task into the line if nothing that it waits for is open. Gives it as it is then.
-    pub async fn ready(&mut self, key: &Key) -> Result<Option<Seen>, Trouble> {
+    pub async fn ready(&mut self, key: &QueueTaskKey) -> Result<Option<TaskRevision>, NatsError> {
         let Some(known) = self.board.get(key).await? else { return Ok(None) };
         let mut open = Vec::new();
         for on in &known.task.order.dependencies {
@@ -125,23 +130,23 @@ impl Queue {
             // Somebody else may have done it just now.
             None => self.board.get(key).await?.unwrap_or(known),
         };
-        if seen.task.standing == Standing::Ready {
+        if seen.task.standing == QueuedTaskState::Ready {
             self.line.put(&seen.task.order).await?;
         }
         Ok(Some(seen))
     }
 
     /// Stays with it.
-    pub async fn watched(self) -> Result<Watched, Trouble> {
+    pub async fn watched(self) -> Result<WatchedQueue, NatsError> {
         let mut changes = self.board.changes("").await?;
         let tasks = changes.all().await?;
-        Ok(Watched { queue: self, tasks, changes, stirred: true })
+        Ok(WatchedQueue { queue: self, tasks, changes, stirred: true })
     }
 }
 
-impl Watched {
+impl WatchedQueue {
     /// Waits until a task changes.
-    pub async fn changed(&mut self) -> Result<(), Trouble> {
+    pub async fn changed(&mut self) -> Result<(), NatsError> {
         if let Some(seen) = self.changes.next().await? {
             self.note(seen);
         }
@@ -149,33 +154,34 @@ impl Watched {
     }
 
     /// Remembers how a task is, if nothing later is known of it.
-    pub fn note(&mut self, seen: Seen) {
-        let key = Key::of(&seen.task.order);
+    pub fn note(&mut self, seen: TaskRevision) {
+        let key = QueueTaskKey::of(&seen.task.order);
         if seen.is_news_to(self.tasks.get(&key)) {
-            self.stirred |= !seen.task.is_open() || seen.task.standing == Standing::Created;
+            self.stirred |= !seen.task.is_open() || seen.task.standing == QueuedTaskState::Created;
             self.tasks.insert(key, seen);
         }
     }
 
     /// Whether somebody is to work on a task now, or will be when others have done theirs.
-    pub fn is_ahead(&self, task: &Queued) -> bool {
-        let key = Key::of(&task.order);
+    pub fn is_ahead(&self, task: &QueuedTask) -> bool {
+        let key = QueueTaskKey::of(&task.order);
         task.is_ahead(|on| self.tasks.get(&key.sibling(on)).map(|seen| &seen.task))
     }
 
     /// All tasks that are known.
-    pub fn tasks(&self) -> impl Iterator<Item = &Queued> {
+    pub fn tasks(&self) -> impl Iterator<Item = &QueuedTask> {
         self.tasks.values().map(|seen| &seen.task)
     }
 
     /// Puts the tasks into the line whose time has come.
-    pub async fn ready_all(&mut self) -> Result<(), Trouble> {
+    pub async fn ready_all(&mut self) -> Result<(), NatsError> {
         if !self.stirred {
             return Ok(());
         }
-        let waits = |key: &Key, on: &str| self.tasks.get(&key.sibling(on)).is_some_and(|seen| seen.task.is_open());
+        let waits =
+            |key: &QueueTaskKey, on: &str| self.tasks.get(&key.sibling(on)).is_some_and(|seen| seen.task.is_open());
         let due = self.tasks.iter().filter(|(key, seen)| seen.task.readied(|on| waits(key, on)).is_some());
-        let due: Vec<Key> = due.map(|(key, _)| key.clone()).collect();
+        let due: Vec<QueueTaskKey> = due.map(|(key, _)| key.clone()).collect();
         for key in due {
             if let Some(seen) = self.queue.ready(&key).await? {
                 self.tasks.insert(key, seen);
@@ -202,10 +208,11 @@ impl Watched {
 
     /// Looks whether something is missing: puts the tasks into the line that are not in it though somebody could begin, or
     /// did and may be dead.
-    pub async fn mend(&mut self, mut wanted: impl FnMut(&Order) -> bool) -> Result<(), Trouble> {
-        let Queue { line, .. } = &mut self.queue;
+    pub async fn mend(&mut self, mut wanted: impl FnMut(&TaskSpec) -> bool) -> Result<(), NatsError> {
+        let TaskQueue { line, .. } = &mut self.queue;
         let there = line.look().await?;
-        let is_due = |task: &&Queued| matches!(task.standing, Standing::Ready | Standing::Active { .. });
+        let is_due =
+            |task: &&QueuedTask| matches!(task.standing, QueuedTaskState::Ready | QueuedTaskState::Active { .. });
         for task in self.tasks.values().map(|seen| &seen.task).filter(is_due).filter(|task| wanted(&task.order)) {
             if !there.contains(&line.subject(&task.order)) {
                 line.put(&task.order).await?;

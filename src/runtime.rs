@@ -21,27 +21,27 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    agents::{self, Agent, AgentError, AgentPlace, Past},
+    agents::{self, Agent, AgentError, AgentHistory, AgentWorkspace},
     engine::{
-        self, State, Step,
-        effect::{Effect, Leave},
+        self, EngineOutput, SessionState,
+        effect::{Effect, ExitReason},
         event::{Event, SessionStarted},
         input::Input,
-        tasks::{graph::Graph, inherit::inherit},
+        tasks::{graph::TaskGraph, inherit::inherit},
     },
-    hooks::Place,
-    journal::{Folder, Journal, JournalDamage, JournalError, Record, RecordTail},
+    hooks::HookWorkspace,
+    journal::{Journal, JournalDamage, JournalError, Record, RecordTail, SessionDir},
     process::path_guard::PathGuard,
 };
 /// The machine's clock. The session itself uses another time: see [`clock`].
 pub use clock::wall_clock as now;
 use clock::{session_time, sleep_until};
 use fallbacks::FallbackAgents;
-use gatekeepers::Gatekeepers;
-pub use handle::{Handle, Live, Records};
-use handle::{Inbox, JudgementWatcher, Message};
-use perform::Performer;
-use shutdown::Children;
+use gatekeepers::GatekeeperAgents;
+pub use handle::{CommandRecords, HookOutputChunk, SessionHandle};
+use handle::{JudgementWatcher, RuntimeInbox, RuntimeMessage};
+use perform::EffectPerformer;
+use shutdown::SessionProcesses;
 
 /// Why a session cannot begin or go on. The session itself is not lost: its journal tells how far it came.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +59,7 @@ pub enum RuntimeError {
 
 /// Where a session takes place.
 #[derive(Debug, Clone)]
-pub struct Scene {
+pub struct RuntimeDirs {
     /// The project's folder.
     pub cwd: PathBuf,
     /// Where a journal is saved whose folder was deleted.
@@ -67,27 +67,27 @@ pub struct Scene {
 }
 
 /// A session that runs in this process.
-pub struct Runtime {
-    state: State,
+pub struct SessionRuntime {
+    state: SessionState,
     journal: Journal,
-    scene: Scene,
-    inbox: Inbox,
-    handle: Handle,
-    performer: Performer,
+    scene: RuntimeDirs,
+    inbox: RuntimeInbox,
+    handle: SessionHandle,
+    performer: EffectPerformer,
     /// The number of the last record. It wakes the readers of the session, which then read the journal.
     news: watch::Sender<u64>,
     /// The callers that wait for a judgement.
     judgements: Vec<JudgementWatcher>,
     /// How long the journal was when this process began.
     began_at: u64,
-    left: Option<Leave>,
+    left: Option<ExitReason>,
 }
 
 /// A session as it is at a moment, and every record that comes after.
 #[derive(Debug)]
-pub struct Follower {
+pub struct SessionFollower {
     /// The session so far.
-    pub state: State,
+    pub state: SessionState,
     /// The last record that is part of it.
     pub seq: u64,
     /// What comes after.
@@ -98,20 +98,20 @@ pub struct Follower {
 
 /// How a session left this process.
 #[derive(Debug)]
-pub struct Left {
+pub struct RuntimeExit {
     /// Why.
-    pub leave: Leave,
+    pub leave: ExitReason,
     /// The session as it was then.
-    pub state: State,
+    pub state: SessionState,
     /// Where the journal was saved, if its folder was deleted.
     pub rescued: Option<PathBuf>,
 }
 
-impl Runtime {
+impl SessionRuntime {
     /// Begins a session. Nothing runs yet; if it cannot begin, nothing is left on disk.
-    pub fn begin(began: SessionStarted, folder: &Folder, scene: Scene) -> Result<Self, RuntimeError> {
+    pub fn begin(began: SessionStarted, folder: &SessionDir, scene: RuntimeDirs) -> Result<Self, RuntimeError> {
         let at = session_time();
-        let state = State::new(&folder.name, began.clone(), at);
+        let state = SessionState::new(&folder.name, began.clone(), at);
         let agent = start_agent(&state, folder, &scene, &[])?;
         let mut journal = Journal::create(folder)?;
         let records = journal.append(at, vec![Event::SessionStarted(Box::new(began))])?;
@@ -124,7 +124,11 @@ impl Runtime {
     }
 
     /// Goes on with a session; `resume` says how. What the dead creel left running must be gone already.
-    pub fn resume(opened: crate::journal::Opened, resume: Input, scene: Scene) -> Result<Self, RuntimeError> {
+    pub fn resume(
+        opened: crate::journal::OpenedJournal,
+        resume: Input,
+        scene: RuntimeDirs,
+    ) -> Result<Self, RuntimeError> {
         let agent = start_agent(&opened.state, opened.journal.folder(), &scene, &opened.past_prompts)?;
         let gatekeepers = gatekeepers(&opened.state, opened.journal.folder(), &scene, opened.past_reviews);
         let fallbacks = fallbacks(&opened.state, &gatekeepers, opened.past_fallbacks);
@@ -142,40 +146,40 @@ impl Runtime {
     }
 
     /// Takes over the tasks that another session has left open. Before it runs: its first prompt finds them there.
-    pub fn take_over(&mut self, tasks: &Graph) -> Result<(), RuntimeError> {
+    pub fn take_over(&mut self, tasks: &TaskGraph) -> Result<(), RuntimeError> {
         self.commit(inherit(tasks)).map(drop)
     }
 
     fn new(
-        state: State,
+        state: SessionState,
         journal: Journal,
-        scene: Scene,
-        agents: (Box<dyn Agent>, Gatekeepers, FallbackAgents),
+        scene: RuntimeDirs,
+        agents: (Box<dyn Agent>, GatekeeperAgents, FallbackAgents),
     ) -> Self {
         let (handle, inbox) = handle::channel();
-        let place = Place {
+        let place = HookWorkspace {
             cwd: scene.cwd.clone(),
             session_dir: journal.folder().path.clone(),
             session_id: state.began.id.clone(),
             journal: journal.folder().journal(),
             mark: state.began.id.clone(),
         };
-        let children = Children::new(&state.began.id);
-        let performer = Performer::new(place, agents, handle.clone(), children);
+        let children = SessionProcesses::new(&state.began.id);
+        let performer = EffectPerformer::new(place, agents, handle.clone(), children);
         let (began_at, news) = (journal.length(), watch::Sender::new(journal.seq()));
         let judgements = Vec::new();
         Self { state, journal, scene, inbox, handle, performer, news, judgements, began_at, left: None }
     }
 
     /// What others steer the session by.
-    pub fn handle(&self) -> Handle {
+    pub fn handle(&self) -> SessionHandle {
         self.handle.clone()
     }
 
     /// Somebody who knows the session as it is now, and misses nothing from here on.
-    pub fn follow(&self) -> io::Result<Follower> {
+    pub fn follow(&self) -> io::Result<SessionFollower> {
         let (seq, records) = (self.journal.seq(), self.journal.tail(self.journal.length())?);
-        Ok(Follower { state: self.state.clone(), seq, records, news: self.news() })
+        Ok(SessionFollower { state: self.state.clone(), seq, records, news: self.news() })
     }
 
     /// The records that this process writes, from the first.
@@ -189,17 +193,17 @@ impl Runtime {
     }
 
     /// The processes of the session, for whoever has to end them at once.
-    pub fn children(&self) -> Children {
+    pub fn children(&self) -> SessionProcesses {
         self.performer.children()
     }
 
     /// Shows the output of hooks as it comes. What the receiver is too slow for is dropped: all of it is on disk.
-    pub fn show_live(&mut self, live: mpsc::Sender<Live>) {
+    pub fn show_live(&mut self, live: mpsc::Sender<HookOutputChunk>) {
         self.performer.show_live(live);
     }
 
     /// Where any number of others can follow the output of hooks. Whoever is too slow misses some of it.
-    pub fn live(&self) -> broadcast::Sender<Live> {
+    pub fn live(&self) -> broadcast::Sender<HookOutputChunk> {
         self.performer.live()
     }
 
@@ -207,22 +211,22 @@ impl Runtime {
     ///
     /// On a worker thread, wherever it is awaited: the loop and the tasks that it starts then mostly share a thread.
     /// On the thread that blocks on tokio, every hook and every turn would have to wake another thread, and be woken.
-    pub async fn run(self) -> Result<Left, RuntimeError> {
+    pub async fn run(self) -> Result<RuntimeExit, RuntimeError> {
         let ran = AbortOnDropHandle::new(tokio::spawn(self.run_here())).await;
         // Nobody else can abort it, so an error is a panic, and goes on as one.
         ran.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
     }
 
-    async fn run_here(mut self) -> Result<Left, RuntimeError> {
+    async fn run_here(mut self) -> Result<RuntimeExit, RuntimeError> {
         let ran = self.until_left().await;
         // The processes first: an error of the journal must not leave an agent behind.
         self.performer.shut_down().await;
         let leave = ran?;
         let rescued = self.rescue();
-        Ok(Left { leave, state: self.state, rescued })
+        Ok(RuntimeExit { leave, state: self.state, rescued })
     }
 
-    async fn until_left(&mut self) -> Result<Leave, RuntimeError> {
+    async fn until_left(&mut self) -> Result<ExitReason, RuntimeError> {
         self.settle()?;
         while self.left.is_none() {
             let wake = self.state.next_wake();
@@ -238,12 +242,12 @@ impl Runtime {
             }
             self.settle()?;
         }
-        Ok(self.left.unwrap_or(Leave::Ended))
+        Ok(self.left.unwrap_or(ExitReason::Ended))
     }
 
-    fn on_message(&mut self, message: Message) -> Result<(), RuntimeError> {
+    fn on_message(&mut self, message: RuntimeMessage) -> Result<(), RuntimeError> {
         match message {
-            Message::Input(mut input) => {
+            RuntimeMessage::Input(mut input) => {
                 self.look_after_the_journal(&mut input);
                 let something_ended =
                     matches!(input, Input::HookFinished { .. } | Input::TurnEnded { .. } | Input::TurnFailed { .. });
@@ -254,12 +258,12 @@ impl Runtime {
                     self.look_after_the_folder()?;
                 }
             }
-            Message::Command { by, command, reply } => {
+            RuntimeMessage::Command { by, command, reply } => {
                 let taken = self.take(Input::Command { by, command })?;
                 // Whoever asked may be gone.
                 let _ = reply.send(taken);
             }
-            Message::Await(watcher) => self.judgements.push(watcher),
+            RuntimeMessage::Await(watcher) => self.judgements.push(watcher),
         }
         Ok(())
     }
@@ -313,7 +317,7 @@ impl Runtime {
     }
 
     /// The records of what follows, or why nothing does.
-    fn take(&mut self, input: Input) -> Result<Result<Records, String>, RuntimeError> {
+    fn take(&mut self, input: Input) -> Result<Result<CommandRecords, String>, RuntimeError> {
         let mut step = engine::decide(&self.state, session_time(), input);
         let refusal = step.refusal.take();
         let records = self.commit(step)?;
@@ -321,8 +325,8 @@ impl Runtime {
     }
 
     /// Record, apply, perform.
-    fn commit(&mut self, step: Step) -> Result<Records, RuntimeError> {
-        let mut records = Records::new();
+    fn commit(&mut self, step: EngineOutput) -> Result<CommandRecords, RuntimeError> {
+        let mut records = CommandRecords::new();
         if !step.events.is_empty() {
             records = self.journal.append(session_time(), step.events)?;
             for record in &records {
@@ -358,19 +362,26 @@ impl Runtime {
     }
 }
 
-fn start_agent(state: &State, folder: &Folder, scene: &Scene, past: &[String]) -> Result<Box<dyn Agent>, AgentError> {
+fn start_agent(
+    state: &SessionState,
+    folder: &SessionDir,
+    scene: &RuntimeDirs,
+    past: &[String],
+) -> Result<Box<dyn Agent>, AgentError> {
     // What is known of the conversation belongs to the agent that works.
     let past = match state.limits.standing_in {
-        None => {
-            Past { prompts: past, conversation: state.turns.conversation.as_deref(), tally: state.account.conversation }
-        }
-        Some(_) => Past { prompts: past, ..Past::default() },
+        None => AgentHistory {
+            prompts: past,
+            conversation: state.turns.conversation.as_deref(),
+            tally: state.account.conversation,
+        },
+        Some(_) => AgentHistory { prompts: past, ..AgentHistory::default() },
     };
     agents::start(&state.plan().agent_spec, agent_place(state, folder, scene), past)
 }
 
-fn agent_place(state: &State, folder: &Folder, scene: &Scene) -> AgentPlace {
-    AgentPlace {
+fn agent_place(state: &SessionState, folder: &SessionDir, scene: &RuntimeDirs) -> AgentWorkspace {
+    AgentWorkspace {
         cwd: scene.cwd.clone(),
         session: state.name.clone(),
         session_dir: folder.path.clone(),
@@ -381,16 +392,25 @@ fn agent_place(state: &State, folder: &Folder, scene: &Scene) -> AgentPlace {
     }
 }
 
-fn path_guard(state: &State, folder: &Folder, scene: &Scene) -> PathGuard {
+fn path_guard(state: &SessionState, folder: &SessionDir, scene: &RuntimeDirs) -> PathGuard {
     let config: Vec<PathBuf> = state.plan().config_files.iter().map(PathBuf::from).collect();
     PathGuard::new(&scene.cwd, &folder.path, &config, &state.plan().protect)
 }
 
-fn gatekeepers(state: &State, folder: &Folder, scene: &Scene, past: BTreeMap<String, Vec<String>>) -> Gatekeepers {
-    Gatekeepers { known: state.plan().gatekeepers.clone(), place: agent_place(state, folder, scene), past }
+fn gatekeepers(
+    state: &SessionState,
+    folder: &SessionDir,
+    scene: &RuntimeDirs,
+    past: BTreeMap<String, Vec<String>>,
+) -> GatekeeperAgents {
+    GatekeeperAgents { known: state.plan().gatekeepers.clone(), place: agent_place(state, folder, scene), past }
 }
 
-fn fallbacks(state: &State, gatekeepers: &Gatekeepers, past: BTreeMap<String, Vec<String>>) -> FallbackAgents {
+fn fallbacks(
+    state: &SessionState,
+    gatekeepers: &GatekeeperAgents,
+    past: BTreeMap<String, Vec<String>>,
+) -> FallbackAgents {
     let working = state.limits.standing_in.clone();
     FallbackAgents {
         known: state.plan().limits.fallback.clone(),

@@ -1,6 +1,6 @@
 //! The control socket: how command lines, screens and programs reach a session that runs in another process.
 //!
-//! Owns the way there and back. What is asked goes to the session as a [`crate::engine::input::Command`], as from anybody
+//! Owns the way there and back. What is asked goes to the session as a [`crate::engine::input::SessionCommand`], as from anybody
 //! else; what is only looked up comes from a state that is folded here.
 //!
 //! # Invariants
@@ -35,12 +35,12 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{journal::Folder, nats::link::Link, runtime::Runtime};
-use address::{Address, Places};
-use connection::{IdleSince, Reach};
-use ledger::{Ledger, Pace};
-use message::Reply;
-use peers::Peers;
+use crate::{journal::SessionDir, nats::link::NatsStatus, runtime::SessionRuntime};
+use address::{SocketDirs, SocketLocation};
+use connection::{ClientContext, IdleSince};
+use ledger::{FoldPace, SessionMirror};
+use message::SessionReply;
+use peers::PeerProcesses;
 
 /// How many clients there may be at once. When there are as many, the one that has been idle for longest has to leave.
 pub const MOST_CLIENTS: usize = 128;
@@ -53,41 +53,41 @@ const NO_ROOM: Duration = Duration::from_millis(100);
 
 /// The socket of a session that runs in this process. It is gone when the session is over.
 #[derive(Debug)]
-pub struct Socket {
-    address: Address,
+pub struct ControlSocket {
+    address: SocketLocation,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 /// What the thread needs.
-struct Server {
+struct SocketServer {
     listener: std::os::unix::net::UnixListener,
-    ledger: Ledger,
-    reach: Reach,
-    address: Address,
+    ledger: SessionMirror,
+    reach: ClientContext,
+    address: SocketLocation,
 }
 
-impl Socket {
+impl ControlSocket {
     /// Listens for the session of this folder, which this process is about to run.
     pub fn open(
-        places: &Places,
-        folder: &Folder,
-        runtime: &mut Runtime,
-        nats: Option<watch::Receiver<Link>>,
+        places: &SocketDirs,
+        folder: &SessionDir,
+        runtime: &mut SessionRuntime,
+        nats: Option<watch::Receiver<NatsStatus>>,
     ) -> io::Result<Self> {
         let follower = runtime.follow()?;
         let session = follower.state.began.id.clone();
-        let (address, listener) = Address::take(places, folder, &session)?;
-        let (ledger, desk) = Ledger::new(follower, nats.clone(), Pace::AtOnce);
+        let (address, listener) = SocketLocation::take(places, folder, &session)?;
+        let (ledger, desk) = SessionMirror::new(follower, nats.clone(), FoldPace::AtOnce);
         let watches = Arc::new(Semaphore::new(MOST_WATCHERS));
         let (handle, live, journal) = (runtime.handle(), runtime.live(), folder.journal());
-        let reach = Reach { handle, desk, journal, live, nats, session, watches };
-        let server = Server { listener, ledger, reach, address: address.clone() };
+        let reach = ClientContext { handle, desk, journal, live, nats, session, watches };
+        let server = SocketServer { listener, ledger, reach, address: address.clone() };
         let thread = std::thread::Builder::new().name("socket".into()).spawn(move || server.run())?;
         Ok(Self { address, thread: Some(thread) })
     }
 
     /// Where it is, for whoever has to leave at once.
-    pub fn address(&self) -> Address {
+    pub fn address(&self) -> SocketLocation {
         self.address.clone()
     }
 
@@ -99,13 +99,13 @@ impl Socket {
     }
 }
 
-impl Drop for Socket {
+impl Drop for ControlSocket {
     fn drop(&mut self) {
         self.address.remove();
     }
 }
 
-impl Server {
+impl SocketServer {
     fn run(self) {
         let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let served = tokio.and_then(|tokio| tokio.block_on(self.serve()));
@@ -118,7 +118,7 @@ impl Server {
         let Self { listener, mut ledger, reach, address } = self;
         listener.set_nonblocking(true)?;
         let listener = UnixListener::from_std(listener)?;
-        let mut clients = Clients::default();
+        let mut clients = ConnectedClients::default();
         // It is gone with the session: whoever waits for news then learns that there are no more.
         let following = async move { ledger.follow().await };
         tokio::pin!(following);
@@ -146,21 +146,21 @@ impl Server {
 
 /// The clients that are connected.
 #[derive(Default)]
-struct Clients {
+struct ConnectedClients {
     running: JoinSet<()>,
-    seats: Vec<Seat>,
-    peers: Peers,
+    seats: Vec<ClientSlot>,
+    peers: PeerProcesses,
 }
 
 /// A client's connection, as the server sees it.
-struct Seat {
+struct ClientSlot {
     idle: IdleSince,
     task: AbortHandle,
 }
 
-impl Clients {
+impl ConnectedClients {
     /// Accepts a client, or tells it why not.
-    async fn welcome(&mut self, mut stream: UnixStream, reach: &Reach) {
+    async fn welcome(&mut self, mut stream: UnixStream, reach: &ClientContext) {
         let peer = stream.peer_cred().ok();
         let ours = peer.is_some_and(|peer| peer.uid() == geteuid().as_raw());
         let process = self.peers.of_process(peer.and_then(|peer| peer.pid()), &reach.session);
@@ -169,13 +169,13 @@ impl Clients {
         } else if self.has_room().await {
             let idle = IdleSince::now();
             let task = self.running.spawn(connection::serve(stream, process, reach.clone(), idle.clone()));
-            self.seats.push(Seat { idle, task });
+            self.seats.push(ClientSlot { idle, task });
             return;
         } else {
             format!("{MOST_CLIENTS} clients are connected, and all of them are busy")
         };
         // Nothing was written before, so there is room for a line.
-        let line = Reply::refused(why).to_line();
+        let line = SessionReply::refused(why).to_line();
         let _ = timeout(NO_ROOM, stream.write_all(line.as_bytes())).await;
     }
 

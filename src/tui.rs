@@ -39,31 +39,31 @@ use tokio::sync::{mpsc, watch};
 
 use crate::{
     engine::{
-        event::{By, StopHow},
-        input::Command,
+        event::{ActorKind, StopTiming},
+        input::SessionCommand,
     },
-    nats::link::Link,
+    nats::link::NatsStatus,
     present::text::plain,
     process::{
-        editor::Sheet,
-        signals::{Signals, StopSignal, stop_job},
+        editor::EditorFile,
+        signals::{ShutdownSignals, SuspendSignal, stop_job},
     },
     runtime::{
-        Live,
+        HookOutputChunk,
         clock::{session_time, sleep_until},
     },
-    socket::{outputs::end, session_client::Helm},
+    socket::{outputs::end, session_client::SessionClient},
 };
-use courier::Courier;
-use feed::{Feed, Spot};
+use courier::CommandQueue;
+use feed::{JournalFeed, RecordSpan};
 use keymap::Keymap;
-use modals::editor::Purpose;
-use model::{Mode, Model, Tie};
+use modals::editor::EditorPurpose;
+use model::{CloseBehavior, ScreenMode, ScreenModel};
 use notification::{TerminalFocus, TerminalNotifier};
-use replay::Player;
-use terminal::Screen;
-use theme::{Role, Theme};
-use update::{Ask, Msg, update};
+use replay::ReplayPlayer;
+use terminal::TerminalScreen;
+use theme::{ScreenTheme, ThemeRole};
+use update::{ScreenEvent, ScreenRequest, update};
 
 /// No frame comes sooner after the last.
 const FRAME: Duration = Duration::from_millis(16);
@@ -73,9 +73,9 @@ const ECHO: Duration = Duration::from_millis(500);
 
 /// How the screen is to look and to behave.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ScreenOptions {
     /// The looks.
-    pub theme: crate::config::Theme,
+    pub theme: crate::config::ThemeName,
     /// Whether nobody wants colours.
     pub no_color: bool,
     /// Whether the mouse is ours.
@@ -89,24 +89,24 @@ pub struct Options {
 }
 
 /// What the screen looks at.
-pub struct Source {
+pub struct ScreenSource {
     /// The journal.
     pub journal: PathBuf,
     /// The session, if it runs and can be steered.
-    pub helm: Option<Helm>,
+    pub helm: Option<SessionClient>,
     /// The number of the last record: a sign that there is more in the journal. It ends with the session.
     pub news: watch::Receiver<u64>,
     /// The output of hooks.
-    pub live: mpsc::Receiver<Live>,
+    pub live: mpsc::Receiver<HookOutputChunk>,
     /// What becomes of the session when the screen goes.
-    pub tie: Tie,
+    pub tie: CloseBehavior,
     /// How the session, or this screen, stands with a NATS server.
-    pub nats: Option<watch::Receiver<Link>>,
+    pub nats: Option<watch::Receiver<NatsStatus>>,
 }
 
 /// How a person left the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Parting {
+pub enum ScreenExit {
     /// There is nothing more to look at, or the terminal is gone, or somebody wants all to end.
     Done,
     /// The session is to go on without the screen.
@@ -117,23 +117,23 @@ pub enum Parting {
 
 /// The screen and what it looks at.
 struct Tui {
-    model: Model,
-    screen: Screen,
+    model: ScreenModel,
+    screen: TerminalScreen,
     /// The keys and whatever else the terminal tells; nothing while it is not ours.
     events: Option<EventStream>,
-    feed: Feed,
-    source: Source,
-    options: Options,
+    feed: JournalFeed,
+    source: ScreenSource,
+    options: ScreenOptions,
     /// When the last frame was drawn.
     drawn: Option<Instant>,
     changed: bool,
     called: Option<crate::engine::ids::GateId>,
     /// The session has left.
     over: bool,
-    stay: Stay,
-    courier: Courier,
-    signals: Signals,
-    stop_signal: StopSignal,
+    stay: ExitCondition,
+    courier: CommandQueue,
+    signals: ShutdownSignals,
+    stop_signal: SuspendSignal,
     /// Until then an interrupt is the echo of one that was meant for the person's own editor.
     deaf_until: Option<Instant>,
     /// Until then a stop signal is the echo of the stop that creel has just come back from.
@@ -142,32 +142,32 @@ struct Tui {
 
 /// How long the person stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stay {
+enum ExitCondition {
     AsLongAsWanted,
     UntilTheEnd,
-    NoLonger(Parting),
+    NoLonger(ScreenExit),
 }
 
 /// Shows a session until the person leaves.
-pub async fn run(source: Source, options: Options) -> io::Result<Parting> {
+pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<ScreenExit> {
     let standard = || (Keymap::standard(), Vec::new());
     let (keymap, mistakes) = options.keymap.as_deref().map_or_else(standard, Keymap::load);
-    let theme = Theme::chosen(options.theme, options.no_color);
-    let mode = if source.helm.is_some() { Mode::Live } else { Mode::Replay(Player::default()) };
-    let mut model = Model::new(keymap, theme, mode);
+    let theme = ScreenTheme::chosen(options.theme, options.no_color);
+    let mode = if source.helm.is_some() { ScreenMode::Live } else { ScreenMode::Replay(ReplayPlayer::default()) };
+    let mut model = ScreenModel::new(keymap, theme, mode);
     model.tie = source.tie;
     if let Some(first) = mistakes.first() {
         let others = match mistakes.len() {
             1 => String::new(),
             n => format!(" and {} more (`creel check` lists them)", n - 1),
         };
-        model.say(Role::Warning, format!("keymap.yaml: {first}{others}; the standard keys count"));
+        model.say(ThemeRole::Warning, format!("keymap.yaml: {first}{others}; the standard keys count"));
     }
     model.nats = source.nats.as_ref().map(|link| link.borrow().clone());
-    let feed = Feed::open(&source.journal)?;
-    let (signals, stop_signal) = (Signals::listen()?, StopSignal::listen()?);
-    let courier = Courier::new(source.helm.clone());
-    let screen = Screen::open(options.mouse, options.log.clone())?;
+    let feed = JournalFeed::open(&source.journal)?;
+    let (signals, stop_signal) = (ShutdownSignals::listen()?, SuspendSignal::listen()?);
+    let courier = CommandQueue::new(source.helm.clone());
+    let screen = TerminalScreen::open(options.mouse, options.log.clone())?;
     model.size = screen.size()?;
     let mut tui = Tui {
         model,
@@ -180,7 +180,7 @@ pub async fn run(source: Source, options: Options) -> io::Result<Parting> {
         changed: true,
         called: None,
         over: false,
-        stay: Stay::AsLongAsWanted,
+        stay: ExitCondition::AsLongAsWanted,
         courier,
         signals,
         stop_signal,
@@ -197,8 +197,8 @@ pub async fn run(source: Source, options: Options) -> io::Result<Parting> {
     }
     followed?;
     Ok(match tui.stay {
-        Stay::NoLonger(parting) => parting,
-        Stay::AsLongAsWanted | Stay::UntilTheEnd => Parting::Done,
+        ExitCondition::NoLonger(parting) => parting,
+        ExitCondition::AsLongAsWanted | ExitCondition::UntilTheEnd => ScreenExit::Done,
     })
 }
 
@@ -250,9 +250,9 @@ impl Tui {
     fn is_done(&self) -> bool {
         let ended = || self.model.session.as_ref().is_some_and(|state| state.outcome().is_some());
         match self.stay {
-            Stay::AsLongAsWanted => self.over && !ended(),
-            Stay::UntilTheEnd => self.over,
-            Stay::NoLonger(_) => true,
+            ExitCondition::AsLongAsWanted => self.over && !ended(),
+            ExitCondition::UntilTheEnd => self.over,
+            ExitCondition::NoLonger(_) => true,
         }
     }
 
@@ -271,7 +271,7 @@ impl Tui {
     }
 
     fn open_gate(&self) -> Option<&crate::engine::session::gate::Gate> {
-        self.model.session.as_ref().and_then(crate::engine::State::gate_for_a_person)
+        self.model.session.as_ref().and_then(crate::engine::SessionState::gate_for_a_person)
     }
 
     fn call_for_the_gate(&mut self) -> io::Result<()> {
@@ -281,7 +281,7 @@ impl Tui {
             return Ok(());
         }
         self.called = id;
-        let live = matches!(self.model.mode, Mode::Live);
+        let live = matches!(self.model.mode, ScreenMode::Live);
         match (gate, self.options.notify) {
             (Some((_, text)), Some(notifier)) if live && self.model.terminal_focus != TerminalFocus::Here => {
                 self.screen.call(notifier, &text)
@@ -295,18 +295,18 @@ impl Tui {
         // A gate asks when a key was pressed, not when the last frame was drawn.
         self.model.now = session_time();
         let msg = match event {
-            Event::Key(key) => Msg::Key(key),
-            Event::Mouse(mouse) => Msg::Mouse(mouse),
-            Event::Paste(text) => Msg::Paste(text),
-            Event::Resize(width, height) => Msg::Resize(width, height),
-            Event::FocusGained => Msg::Focus(true),
-            Event::FocusLost => Msg::Focus(false),
+            Event::Key(key) => ScreenEvent::Key(key),
+            Event::Mouse(mouse) => ScreenEvent::Mouse(mouse),
+            Event::Paste(text) => ScreenEvent::Paste(text),
+            Event::Resize(width, height) => ScreenEvent::Resize(width, height),
+            Event::FocusGained => ScreenEvent::Focus(true),
+            Event::FocusLost => ScreenEvent::Focus(false),
         };
         self.take(msg).await
     }
 
-    async fn take(&mut self, msg: Msg) -> io::Result<()> {
-        let mut asks: std::collections::VecDeque<Ask> = self.updated(msg).into();
+    async fn take(&mut self, msg: ScreenEvent) -> io::Result<()> {
+        let mut asks: std::collections::VecDeque<ScreenRequest> = self.updated(msg).into();
         while let Some(ask) = asks.pop_front() {
             if let Some(msg) = self.perform(ask).await? {
                 asks.extend(self.updated(msg));
@@ -315,44 +315,44 @@ impl Tui {
         Ok(())
     }
 
-    fn updated(&mut self, msg: Msg) -> Vec<Ask> {
+    fn updated(&mut self, msg: ScreenEvent) -> Vec<ScreenRequest> {
         let Self { model, feed, .. } = self;
-        update(model, msg, &|spot: Spot| feed.again(spot).ok())
+        update(model, msg, &|spot: RecordSpan| feed.again(spot).ok())
     }
 
-    async fn perform(&mut self, ask: Ask) -> io::Result<Option<Msg>> {
+    async fn perform(&mut self, ask: ScreenRequest) -> io::Result<Option<ScreenEvent>> {
         match ask {
-            Ask::Command(command) => self.courier.ask(vec![command]),
-            Ask::InOrder(commands) => self.courier.ask(commands),
-            Ask::Leave => self.stay = Stay::NoLonger(Parting::Done),
-            Ask::LeaveRunning => self.stay = Stay::NoLonger(Parting::LeavesItRunning),
-            Ask::LeaveAtOnce => self.stay = Stay::NoLonger(Parting::AtOnce),
-            Ask::LeaveAtTheEnd => self.stay = Stay::UntilTheEnd,
-            Ask::Copy(text) => self.screen.copy(&text)?,
-            Ask::EditOutside(purpose, text) => return self.edit_outside(purpose, text).await,
-            Ask::Suspend => self.suspend()?,
-            Ask::Redraw => {
+            ScreenRequest::Command(command) => self.courier.ask(vec![command]),
+            ScreenRequest::InOrder(commands) => self.courier.ask(commands),
+            ScreenRequest::Leave => self.stay = ExitCondition::NoLonger(ScreenExit::Done),
+            ScreenRequest::LeaveRunning => self.stay = ExitCondition::NoLonger(ScreenExit::LeavesItRunning),
+            ScreenRequest::LeaveAtOnce => self.stay = ExitCondition::NoLonger(ScreenExit::AtOnce),
+            ScreenRequest::LeaveAtTheEnd => self.stay = ExitCondition::UntilTheEnd,
+            ScreenRequest::Copy(text) => self.screen.copy(&text)?,
+            ScreenRequest::EditOutside(purpose, text) => return self.edit_outside(purpose, text).await,
+            ScreenRequest::Suspend => self.suspend()?,
+            ScreenRequest::Redraw => {
                 panic_for_tests();
                 self.screen.redraw();
             }
-            Ask::ReadOutput { title, file, otherwise } => {
+            ScreenRequest::ReadOutput { title, file, otherwise } => {
                 let folder = self.source.journal.parent().unwrap_or(Path::new("."));
-                return Ok(Some(Msg::Read(outputs::view(
+                return Ok(Some(ScreenEvent::Read(outputs::view(
                     title,
                     file.map(|file| folder.join(file)).as_deref(),
                     &otherwise,
                 ))));
             }
-            Ask::Seek(target) => self.seek(target)?,
+            ScreenRequest::Seek(target) => self.seek(target)?,
         }
         Ok(None)
     }
 
     /// Gives the terminal to the person's own editor for as long as that runs.
-    async fn edit_outside(&mut self, purpose: Purpose, before: String) -> io::Result<Option<Msg>> {
-        let sheet = match Sheet::new(&before) {
+    async fn edit_outside(&mut self, purpose: EditorPurpose, before: String) -> io::Result<Option<ScreenEvent>> {
+        let sheet = match EditorFile::new(&before) {
             Ok(sheet) => sheet,
-            Err(why) => return Ok(Some(Msg::Failed(why))),
+            Err(why) => return Ok(Some(ScreenEvent::Failed(why))),
         };
         self.lend();
         let (ended, signal) = sheet.edited(&mut self.signals, &mut self.stop_signal).await;
@@ -362,7 +362,7 @@ impl Tui {
             let why = became.map_or_else(|why| why, |_| sheet.kept(self.what_ends()));
             let _ = writeln!(io::stderr(), "creel: {}", plain(&why));
             self.stop_session().await;
-            self.stay = Stay::NoLonger(Parting::Done);
+            self.stay = ExitCondition::NoLonger(ScreenExit::Done);
             return Ok(None);
         }
         self.take_back()?;
@@ -372,9 +372,9 @@ impl Tui {
             Ok(text) => {
                 // From here on creel has it: what is refused comes back on the screen.
                 sheet.remove();
-                Msg::Edited { purpose, before, text }
+                ScreenEvent::Edited { purpose, before, text }
             }
-            Err(why) => Msg::Failed(why),
+            Err(why) => ScreenEvent::Failed(why),
         }))
     }
 
@@ -407,7 +407,7 @@ impl Tui {
         self.take_screen_back()?;
         self.back_until = Some(Instant::now() + ECHO);
         if !stopped? {
-            self.model.say(Role::Warning, "creel cannot be suspended here: no shell could resume it");
+            self.model.say(ThemeRole::Warning, "creel cannot be suspended here: no shell could resume it");
         }
         Ok(())
     }
@@ -420,7 +420,7 @@ impl Tui {
     }
 
     fn read_records(&mut self) -> io::Result<()> {
-        if matches!(self.model.mode, Mode::Replay(_)) {
+        if matches!(self.model.mode, ScreenMode::Replay(_)) {
             return Ok(());
         }
         loop {
@@ -441,7 +441,7 @@ impl Tui {
     /// The rest of a very long answer is not recorded before its turn ends: it is read from the file that holds it.
     fn follow_answer(&mut self) {
         let turn = self.model.session.as_ref().and_then(|state| state.turn_in_flight()).map(|prompt| prompt.turn);
-        let Some(turn) = turn.filter(|_| matches!(self.model.mode, Mode::Live)) else { return };
+        let Some(turn) = turn.filter(|_| matches!(self.model.mode, ScreenMode::Live)) else { return };
         let folder = self.source.journal.parent().unwrap_or(Path::new("."));
         let (printed, end) = end(&folder.join(format!("outputs/turn-{turn}.log")));
         self.model.stream.show_live_end(turn, self.model.now, printed, &end);
@@ -457,7 +457,7 @@ impl Tui {
     }
 
     /// A hook printed something; the record that it began may not have been read yet.
-    fn on_live(&mut self, live: &Live) -> io::Result<()> {
+    fn on_live(&mut self, live: &HookOutputChunk) -> io::Result<()> {
         if !self.model.runs.knows(live.run) {
             self.read_records()?;
         }
@@ -469,7 +469,7 @@ impl Tui {
     fn on_tick(&mut self) -> io::Result<()> {
         self.model.now = session_time();
         self.changed = true;
-        if let Mode::Replay(player) = &self.model.mode {
+        if let ScreenMode::Replay(player) = &self.model.mode {
             let target = player.shown + 1;
             self.seek(target)?;
         }
@@ -478,7 +478,7 @@ impl Tui {
     }
 
     fn load_replay(&mut self) -> io::Result<()> {
-        let Mode::Replay(player) = &mut self.model.mode else { return Ok(()) };
+        let ScreenMode::Replay(player) = &mut self.model.mode else { return Ok(()) };
         loop {
             let batch = self.feed.read()?;
             for (spot, record) in &batch.records {
@@ -490,7 +490,7 @@ impl Tui {
         }
         self.model.now = session_time();
         self.seek(1)?;
-        if let Mode::Replay(player) = &mut self.model.mode {
+        if let ScreenMode::Replay(player) = &mut self.model.mode {
             player.toggle(session_time());
         }
         Ok(())
@@ -499,13 +499,13 @@ impl Tui {
     /// Shows a past session up to a record.
     fn seek(&mut self, target: usize) -> io::Result<()> {
         self.changed = true;
-        let Mode::Replay(player) = &mut self.model.mode else { return Ok(()) };
+        let ScreenMode::Replay(player) = &mut self.model.mode else { return Ok(()) };
         let target = target.min(player.len());
         let back = target < player.shown;
         if back {
             player.shown = 0;
         }
-        let spots: Vec<Spot> = player.between(target).iter().map(|mark| mark.spot).collect();
+        let spots: Vec<RecordSpan> = player.between(target).iter().map(|mark| mark.spot).collect();
         player.shown = target;
         player.plan(session_time());
         if back {
@@ -521,15 +521,15 @@ impl Tui {
     /// What comes to an end with the screen, in words.
     const fn what_ends(&self) -> &'static str {
         match &self.source.helm {
-            Some(Helm::Here(_)) => "the session was ended",
-            Some(Helm::There(_)) | None => "the screen was closed",
+            Some(SessionClient::Here(_)) => "the session was ended",
+            Some(SessionClient::There(_)) | None => "the screen was closed",
         }
     }
 
     /// A session of this process ends with it; any other goes on.
     async fn stop_session(&mut self) {
-        if let Some(Helm::Here(handle)) = &self.source.helm {
-            let _ = handle.command(By::Cli, Command::Stop(StopHow::Now)).await;
+        if let Some(SessionClient::Here(handle)) = &self.source.helm {
+            let _ = handle.command(ActorKind::Cli, SessionCommand::Stop(StopTiming::Now)).await;
         }
     }
 }
@@ -540,7 +540,7 @@ async fn next_event(events: &mut Option<EventStream>) -> Option<io::Result<Event
 }
 
 /// How it stands with the NATS server, once that has changed.
-async fn next_link(link: &mut Option<watch::Receiver<Link>>) -> Option<Link> {
+async fn next_link(link: &mut Option<watch::Receiver<NatsStatus>>) -> Option<NatsStatus> {
     let changed = match link {
         Some(link) => link.changed().await,
         None => std::future::pending().await,

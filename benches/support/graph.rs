@@ -5,12 +5,12 @@ use std::path::Path;
 use creel::{
     config,
     engine::{
-        self, State,
-        event::{By, Event, Presence, SessionStarted},
-        input::{Command, Input},
-        policy::Plan,
+        self, SessionState,
+        event::{ActorKind, Event, SessionStarted, UserPresence},
+        input::{Input, SessionCommand},
+        policy::SessionPlan,
         tasks::command::{NewTask, TaskCommand},
-        time::At,
+        time::UnixTime,
     },
     journal::Record,
 };
@@ -20,13 +20,13 @@ use crate::measure::{Result, check};
 /// How many tasks each of them waits for; the first ones cannot wait for so many.
 const EDGES: u32 = 5;
 /// A moment like any other.
-const NOW: At = At(1_794_735_000_123);
+const NOW: UnixTime = UnixTime(1_794_735_000_123);
 
 /// A session with this many tasks, and its records. Every second task is an agent's, so that its completion makes a review
 /// and a note.
-pub(crate) fn session(tasks: u32) -> Result<(State, Vec<Record>)> {
+pub(crate) fn session(tasks: u32) -> Result<(SessionState, Vec<Record>)> {
     let began = began(plan()?);
-    let mut state = State::new("bench", began.clone(), NOW);
+    let mut state = SessionState::new("bench", began.clone(), NOW);
     let mut records = vec![record(1, Event::SessionStarted(Box::new(began)))];
     for n in 0..tasks {
         let task = NewTask {
@@ -48,8 +48,12 @@ pub(crate) fn name(n: u32) -> String {
 }
 
 /// Asks for a change, and goes on until nothing more follows from it.
-pub(crate) fn change(state: &mut State, command: TaskCommand, records: &mut Vec<Record>) -> Result<()> {
-    let mut step = engine::decide(state, NOW, Input::Command { by: By::Cli.into(), command: Command::Task(command) });
+pub(crate) fn change(state: &mut SessionState, command: TaskCommand, records: &mut Vec<Record>) -> Result<()> {
+    let mut step = engine::decide(
+        state,
+        NOW,
+        Input::Command { by: ActorKind::Cli.into(), command: SessionCommand::Task(command) },
+    );
     check(step.refusal.is_none(), "a change was refused")?;
     loop {
         for event in step.events {
@@ -68,15 +72,15 @@ fn record(seq: u64, event: Event) -> Record {
     Record { v: 1, seq, at: NOW, session: "bench".into(), event }
 }
 
-fn plan() -> Result<Plan> {
+fn plan() -> Result<SessionPlan> {
     let settings = config::parse("prompt: x\nagents: { demo: { command: 'true' } }", Path::new("creel.yaml"));
     settings
         .map_err(|_| "the config does not load")?
-        .plan(creel::config::Wanted::default())
+        .plan(creel::config::PlanRequest::default())
         .map_err(|_| "there is no plan".into())
 }
 
-fn began(plan: Plan) -> SessionStarted {
+fn began(plan: SessionPlan) -> SessionStarted {
     SessionStarted {
         agent: plan.agent.clone(),
         cwd: "/project".into(),
@@ -84,7 +88,7 @@ fn began(plan: Plan) -> SessionStarted {
         max_iterations: plan.max_iterations,
         id: "bench".into(),
         seed: 7,
-        presence: Presence::Unattended,
+        presence: UserPresence::Unattended,
         plan,
         errand: None,
         order: None,

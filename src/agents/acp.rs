@@ -21,7 +21,7 @@ mod trouble;
 
 use std::time::Duration;
 
-pub use reading::{OutputReading, read_output};
+pub use reading::{AcpOutputReading, read_output};
 
 use agent_client_protocol::{
     schema::ProtocolVersion,
@@ -31,24 +31,24 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    link::Link,
-    service::Services,
-    stage::{Answer, Broken, Listening, Stage},
-    translate::Book,
+    link::AcpConnection,
+    service::AcpServices,
+    stage::{AcpAnswer, AcpExchange, AcpRequestError, UpdateOrigin},
+    translate::AcpConversation,
     trouble::{is_hung_up, words},
 };
 use super::{
-    Agent, AgentError, AgentPlace, BoxFuture, Past, TurnRequest, Updates, cancelled,
+    Agent, AgentError, AgentHistory, AgentObserver, AgentWorkspace, BoxFuture, TurnRequest, cancelled,
     disguise::ErrorPattern,
     environment,
-    failure::{self, Trouble},
+    failure::{self, FailureKind},
     limit, too_late,
     tools::{self, ToolOptions, ToolServer},
 };
 use crate::engine::{
-    conversation::{AgentUpdate, Conversation, StopReason, TurnEnd, TurnFailure},
-    policy::{AgentFacts, AgentSpec, Service, UsageOf},
-    session::budget::Tally,
+    conversation::{AgentUpdate, ConversationMode, StopReason, TurnEnd, TurnFailure},
+    policy::{AgentFacts, AgentSpec, ServicePolicy, UsageScope},
+    session::budget::ConversationUsage,
 };
 
 /// How long an agent may take to say hello. Some are fetched from the network at their first start.
@@ -73,36 +73,36 @@ pub struct AcpAgent {
     mode: Option<String>,
     known: AgentFacts,
     disguise: Option<ErrorPattern>,
-    place: AgentPlace,
-    services: Services,
-    running: Option<Running>,
+    place: AgentWorkspace,
+    services: AcpServices,
+    running: Option<RunningAcpAgent>,
     /// The conversation that it was in when it ended.
-    left: Option<Left>,
+    left: Option<ResumableConversation>,
 }
 
 /// A conversation that may be taken up again.
-struct Left {
+struct ResumableConversation {
     id: String,
-    tally: Tally,
+    tally: ConversationUsage,
 }
 
 /// An agent that was started and said hello.
-struct Running {
-    link: Link,
+struct RunningAcpAgent {
+    link: AcpConnection,
     hello: s::InitializeResponse,
     conversation: Option<SessionId>,
 }
 
 /// A turn as it is asked for.
-struct Turn<'a> {
-    updates: &'a mut dyn Updates,
+struct AcpTurn<'a> {
+    updates: &'a mut dyn AgentObserver,
     cancel: &'a CancellationToken,
     deadline: Option<Instant>,
     /// Whether the conversation that it goes on with is lost.
     lost: bool,
 }
 
-impl Turn<'_> {
+impl AcpTurn<'_> {
     /// The agent knows nothing of what was said before.
     async fn lose(&mut self, why: &str) {
         self.lost = true;
@@ -116,7 +116,7 @@ impl Turn<'_> {
 }
 
 /// Why a turn does not go on.
-enum Stop {
+enum TurnAbortReason {
     Cancelled,
     TooLate,
     Failed(TurnFailure),
@@ -124,13 +124,13 @@ enum Stop {
 
 impl AcpAgent {
     /// Nothing is started yet.
-    pub fn new(spec: &AgentSpec, place: AgentPlace, past: Past<'_>) -> Result<Self, AgentError> {
+    pub fn new(spec: &AgentSpec, place: AgentWorkspace, past: AgentHistory<'_>) -> Result<Self, AgentError> {
         let AgentSpec::Acp { command, mode, files, terminals, known } = spec else {
             return Err(AgentError::Script("it does not speak the protocol".into()));
         };
         let disguise = ErrorPattern::of(known)?;
         let tool_options = ToolOptions::of(&place, known);
-        let services = Services::new(*files, *terminals, &place, known);
+        let services = AcpServices::new(*files, *terminals, &place, known);
         Ok(Self {
             command: command.clone(),
             line: tool_options.as_ref().map_or_else(|| Ok(command.clone()), |tools| tools.added_to(command))?,
@@ -142,33 +142,33 @@ impl AcpAgent {
             place,
             services,
             running: None,
-            left: past.conversation.map(|id| Left { id: id.to_owned(), tally: past.tally }),
+            left: past.conversation.map(|id| ResumableConversation { id: id.to_owned(), tally: past.tally }),
         })
     }
 
     async fn one_turn(
         &mut self,
         request: TurnRequest,
-        updates: &mut dyn Updates,
+        updates: &mut dyn AgentObserver,
         cancel: &CancellationToken,
     ) -> Result<TurnEnd, TurnFailure> {
         let deadline = limit(request.timeout).and_then(|limit| Instant::now().checked_add(limit));
-        let mut turn = Turn { updates, cancel, deadline, lost: false };
+        let mut turn = AcpTurn { updates, cancel, deadline, lost: false };
         let played = self.play(&request, &mut turn).await;
         if let Some(running) = &self.running {
             running.link.attention.turn_away();
         }
         match played {
             Ok(end) => Ok(end),
-            Err(Stop::Cancelled) => Ok(cancelled()),
-            Err(Stop::TooLate) => Err(too_late(request.timeout)),
-            Err(Stop::Failed(failure)) => Err(failure),
+            Err(TurnAbortReason::Cancelled) => Ok(cancelled()),
+            Err(TurnAbortReason::TooLate) => Err(too_late(request.timeout)),
+            Err(TurnAbortReason::Failed(failure)) => Err(failure),
         }
     }
 
-    async fn play(&mut self, request: &TurnRequest, turn: &mut Turn<'_>) -> Result<TurnEnd, Stop> {
+    async fn play(&mut self, request: &TurnRequest, turn: &mut AcpTurn<'_>) -> Result<TurnEnd, TurnAbortReason> {
         if turn.cancel.is_cancelled() {
-            return Err(Stop::Cancelled);
+            return Err(TurnAbortReason::Cancelled);
         }
         if self.running.as_mut().is_some_and(|running| running.link.is_gone()) {
             self.bury().await;
@@ -181,17 +181,19 @@ impl AcpAgent {
 
     /// What the agent said since its last turn is no part of another conversation. Where the same one goes on, that is for the
     /// prompt to see to: what was asked for meanwhile is answered in its turn.
-    async fn leave_the_past(&mut self, wanted: Conversation, turn: &mut Turn<'_>) {
+    async fn leave_the_past(&mut self, wanted: ConversationMode, turn: &mut AcpTurn<'_>) {
         let Some(running) = &mut self.running else { return };
-        if wanted == Conversation::Same && running.conversation.is_some() {
+        if wanted == ConversationMode::Same && running.conversation.is_some() {
             return;
         }
         let (conversation, link) = (running.conversation.clone(), &mut running.link);
-        Stage::new(link, turn.updates, &mut self.services, Listening::Live, conversation).leave_the_past().await;
+        AcpExchange::new(link, turn.updates, &mut self.services, UpdateOrigin::Live, conversation)
+            .leave_the_past()
+            .await;
     }
 
     /// Starts the agent, unless it runs.
-    async fn start(&mut self, turn: &mut Turn<'_>) -> Result<(), Stop> {
+    async fn start(&mut self, turn: &mut AcpTurn<'_>) -> Result<(), TurnAbortReason> {
         if self.running.is_some() {
             return Ok(());
         }
@@ -202,12 +204,13 @@ impl AcpAgent {
         env.extend(self.tool_options.iter().flat_map(ToolOptions::variables));
         let mark = format!("{}/agent", self.place.mark);
         let spec = link::spec(&self.line, &self.place.cwd, env.into_iter().collect(), mark);
-        let not_started = |why| Stop::Failed(TurnFailure::new(format!("the agent could not be started: {why}")));
-        let mut link = Link::open(spec).await.map_err(not_started)?;
+        let not_started =
+            |why| TurnAbortReason::Failed(TurnFailure::new(format!("the agent could not be started: {why}")));
+        let mut link = AcpConnection::open(spec).await.map_err(not_started)?;
         turn.updates.process(link.group());
         match self.greet(&mut link, turn).await {
             Ok(hello) => {
-                self.running = Some(Running { link, hello, conversation: None });
+                self.running = Some(RunningAcpAgent { link, hello, conversation: None });
                 Ok(())
             }
             Err(stop) => {
@@ -218,7 +221,11 @@ impl AcpAgent {
     }
 
     /// Says hello, and hears whether the agent speaks as we do.
-    async fn greet(&mut self, link: &mut Link, turn: &mut Turn<'_>) -> Result<s::InitializeResponse, Stop> {
+    async fn greet(
+        &mut self,
+        link: &mut AcpConnection,
+        turn: &mut AcpTurn<'_>,
+    ) -> Result<s::InitializeResponse, TurnAbortReason> {
         let hello = link.ask(
             s::InitializeRequest::new(ProtocolVersion::V1)
                 .client_info(s::Implementation::new("creel", env!("CARGO_PKG_VERSION")))
@@ -226,46 +233,58 @@ impl AcpAgent {
         );
         let patience = Instant::now() + HELLO;
         let deadline = turn.deadline.map_or(patience, |deadline| deadline.min(patience));
-        let mut stage = Stage::new(link, turn.updates, &mut self.services, Listening::Live, None);
+        let mut stage = AcpExchange::new(link, turn.updates, &mut self.services, UpdateOrigin::Live, None);
         let hello = match stage.until(hello, Some(turn.cancel), Some(deadline)).await {
             Ok(hello) => hello,
-            Err(Broken::TooLate) if deadline == patience => return Err(Stop::Failed(self.silence(HELLO))),
+            Err(AcpRequestError::TooLate) if deadline == patience => {
+                return Err(TurnAbortReason::Failed(self.silence(HELLO)));
+            }
             Err(broken) => return Err(self.why_not(link, broken, "did not say hello", None).await),
         };
-        if hello.protocol_version == ProtocolVersion::V1 { Ok(hello) } else { Err(Stop::Failed(self.stranger(&hello))) }
+        if hello.protocol_version == ProtocolVersion::V1 {
+            Ok(hello)
+        } else {
+            Err(TurnAbortReason::Failed(self.stranger(&hello)))
+        }
     }
 
     /// The conversation of this turn: a new one, the one that goes on, or one that is taken up again.
-    async fn converse(&mut self, wanted: Conversation, turn: &mut Turn<'_>) -> Result<SessionId, Stop> {
-        let Some(running) = &mut self.running else { return Err(Stop::Failed(TurnFailure::new("the agent is gone"))) };
+    async fn converse(
+        &mut self,
+        wanted: ConversationMode,
+        turn: &mut AcpTurn<'_>,
+    ) -> Result<SessionId, TurnAbortReason> {
+        let Some(running) = &mut self.running else {
+            return Err(TurnAbortReason::Failed(TurnFailure::new("the agent is gone")));
+        };
         let known = match wanted {
-            Conversation::Same => running.conversation.clone(),
-            Conversation::New => None,
+            ConversationMode::Same => running.conversation.clone(),
+            ConversationMode::New => None,
         };
         if let Some(conversation) = known {
             return Ok(conversation);
         }
-        let left = self.left.take().filter(|_| wanted == Conversation::Same);
+        let left = self.left.take().filter(|_| wanted == ConversationMode::Same);
         if let Some(left) = left {
             if let Some(conversation) = self.take_up(&left, turn).await? {
                 return Ok(conversation);
             }
-        } else if wanted == Conversation::Same {
+        } else if wanted == ConversationMode::Same {
             turn.lose("the agent was started anew").await;
         }
         self.begin(turn).await
     }
 
     /// Opens a new conversation in the project's folder.
-    async fn begin(&mut self, turn: &mut Turn<'_>) -> Result<SessionId, Stop> {
+    async fn begin(&mut self, turn: &mut AcpTurn<'_>) -> Result<SessionId, TurnAbortReason> {
         let request = s::NewSessionRequest::new(self.place.cwd.clone()).mcp_servers(self.tools());
-        let opened = self.request(request, Listening::Live, turn).await;
+        let opened = self.request(request, UpdateOrigin::Live, turn).await;
         let opened = match opened {
             Ok(opened) => opened,
             Err(broken) => return Err(self.fail(broken, "could not open a conversation").await),
         };
         let id = opened.session_id;
-        self.opened(&id, Tally::default(), turn.updates).await;
+        self.opened(&id, ConversationUsage::default(), turn.updates).await;
         self.set_mode(&id, turn).await?;
         Ok(id)
     }
@@ -279,30 +298,34 @@ impl AcpAgent {
 
     /// Sets the mode that the config wants. An agent that works in another one than was wanted may do what nobody wanted, so
     /// it does not work at all.
-    async fn set_mode(&mut self, id: &SessionId, turn: &mut Turn<'_>) -> Result<(), Stop> {
+    async fn set_mode(&mut self, id: &SessionId, turn: &mut AcpTurn<'_>) -> Result<(), TurnAbortReason> {
         let Some(mode) = self.mode.clone() else { return Ok(()) };
         let request = s::SetSessionModeRequest::new(id.clone(), mode.clone());
-        match self.request(request, Listening::Live, turn).await {
+        match self.request(request, UpdateOrigin::Live, turn).await {
             Ok(_) => Ok(()),
-            Err(Broken::Answered(error)) if !is_hung_up(&error) => {
+            Err(AcpRequestError::Answered(error)) if !is_hung_up(&error) => {
                 self.forget();
-                Err(Stop::Failed(trouble::wrong_mode(&mode, &error)))
+                Err(TurnAbortReason::Failed(trouble::wrong_mode(&mode, &error)))
             }
             Err(broken) => Err(self.fail(broken, "could not change its mode").await),
         }
     }
 
     /// Takes a conversation up again, where the agent can. Nothing, if it cannot.
-    async fn take_up(&mut self, left: &Left, turn: &mut Turn<'_>) -> Result<Option<SessionId>, Stop> {
+    async fn take_up(
+        &mut self,
+        left: &ResumableConversation,
+        turn: &mut AcpTurn<'_>,
+    ) -> Result<Option<SessionId>, TurnAbortReason> {
         let Some(running) = &self.running else { return Ok(None) };
         let can = &running.hello.agent_capabilities;
         let (id, cwd) = (SessionId::new(left.id.clone()), self.place.cwd.clone());
         let answered = if can.session_capabilities.resume.is_some() {
             let request = s::ResumeSessionRequest::new(id.clone(), cwd).mcp_servers(self.tools());
-            self.request(request, Listening::Replay, turn).await.map(drop)
+            self.request(request, UpdateOrigin::Replay, turn).await.map(drop)
         } else if can.load_session {
             let request = s::LoadSessionRequest::new(id.clone(), cwd).mcp_servers(self.tools());
-            let loaded = self.request(request, Listening::Replay, turn).await.map(drop);
+            let loaded = self.request(request, UpdateOrigin::Replay, turn).await.map(drop);
             self.let_it_repeat(turn).await;
             loaded
         } else {
@@ -315,7 +338,7 @@ impl AcpAgent {
                 self.set_mode(&id, turn).await?;
                 Ok(Some(id))
             }
-            Err(Broken::Answered(error)) => {
+            Err(AcpRequestError::Answered(error)) => {
                 let why = format!("the agent could not take up the conversation {id} again ({})", words(&error));
                 turn.lose(&why).await;
                 Ok(None)
@@ -325,16 +348,16 @@ impl AcpAgent {
     }
 
     /// What an agent repeats of a conversation is not said in the next turn, though it may come late.
-    async fn let_it_repeat(&mut self, turn: &mut Turn<'_>) {
+    async fn let_it_repeat(&mut self, turn: &mut AcpTurn<'_>) {
         if let Some(running) = &mut self.running {
             let link = &mut running.link;
-            let mut stage = Stage::new(link, turn.updates, &mut self.services, Listening::Replay, None);
+            let mut stage = AcpExchange::new(link, turn.updates, &mut self.services, UpdateOrigin::Replay, None);
             stage.until_quiet(REPLAYED, REPLAY_MAX).await;
         }
     }
 
-    async fn opened(&mut self, id: &SessionId, tally: Tally, updates: &mut dyn Updates) {
-        self.services.book = Book::new(tally);
+    async fn opened(&mut self, id: &SessionId, tally: ConversationUsage, updates: &mut dyn AgentObserver) {
+        self.services.book = AcpConversation::new(tally);
         if let Some(running) = &mut self.running {
             running.conversation = Some(id.clone());
         }
@@ -345,12 +368,12 @@ impl AcpAgent {
     async fn request<R: agent_client_protocol::JsonRpcRequest>(
         &mut self,
         request: R,
-        listening: Listening,
-        turn: &mut Turn<'_>,
-    ) -> Result<R::Response, Broken> {
-        let Some(running) = &mut self.running else { return Err(Broken::Gone) };
+        listening: UpdateOrigin,
+        turn: &mut AcpTurn<'_>,
+    ) -> Result<R::Response, AcpRequestError> {
+        let Some(running) = &mut self.running else { return Err(AcpRequestError::Gone) };
         let asked = running.link.ask(request);
-        let mut stage = Stage::new(&mut running.link, turn.updates, &mut self.services, listening, None);
+        let mut stage = AcpExchange::new(&mut running.link, turn.updates, &mut self.services, listening, None);
         stage.until(asked, Some(turn.cancel), turn.deadline).await
     }
 
@@ -359,14 +382,16 @@ impl AcpAgent {
         &mut self,
         request: &TurnRequest,
         conversation: SessionId,
-        turn: &mut Turn<'_>,
-    ) -> Result<TurnEnd, Stop> {
-        let Some(running) = &mut self.running else { return Err(Stop::Failed(TurnFailure::new("the agent is gone"))) };
-        let mut stage = Stage::new(
+        turn: &mut AcpTurn<'_>,
+    ) -> Result<TurnEnd, TurnAbortReason> {
+        let Some(running) = &mut self.running else {
+            return Err(TurnAbortReason::Failed(TurnFailure::new("the agent is gone")));
+        };
+        let mut stage = AcpExchange::new(
             &mut running.link,
             turn.updates,
             &mut self.services,
-            Listening::Live,
+            UpdateOrigin::Live,
             Some(conversation.clone()),
         );
         stage.begin_turn().await;
@@ -376,8 +401,8 @@ impl AcpAgent {
         let mut asked = Box::pin(stage.link.ask(s::PromptRequest::new(conversation.clone(), content)));
         let answered = stage.until(&mut asked, Some(turn.cancel), turn.deadline).await;
         let late = match &answered {
-            Err(Broken::Cancelled) => Some(Stop::Cancelled),
-            Err(Broken::TooLate) => Some(Stop::TooLate),
+            Err(AcpRequestError::Cancelled) => Some(TurnAbortReason::Cancelled),
+            Err(AcpRequestError::TooLate) => Some(TurnAbortReason::TooLate),
             Ok(_) | Err(_) => None,
         };
         let Some(stop) = late else {
@@ -394,24 +419,24 @@ impl AcpAgent {
         let patience = Instant::now() + CANCEL_GRACE;
         let ended = stage.until(&mut asked, None, Some(patience)).await;
         self.services.end_all();
-        if !matches!(ended, Ok(_) | Err(Broken::Answered(_))) {
+        if !matches!(ended, Ok(_) | Err(AcpRequestError::Answered(_))) {
             drop(asked);
             self.bury().await;
         }
         match stop {
-            Stop::TooLate => {
+            TurnAbortReason::TooLate => {
                 let late = if silent { trouble::not_a_word(request.timeout) } else { too_late(request.timeout) };
-                Err(Stop::Failed(failure::after_server_errors(late, &complaints)))
+                Err(TurnAbortReason::Failed(failure::after_server_errors(late, &complaints)))
             }
-            Stop::Cancelled | Stop::Failed(_) => Err(stop),
+            TurnAbortReason::Cancelled | TurnAbortReason::Failed(_) => Err(stop),
         }
     }
 
     /// The agent says that its turn is over. Whether it did anything is another question.
-    fn conclude(&mut self, response: &s::PromptResponse, heard: &Answer) -> Result<TurnEnd, Stop> {
-        let spent = self.services.book.spent(response, self.known.usage.unwrap_or(UsageOf::Turn));
+    fn conclude(&mut self, response: &s::PromptResponse, heard: &AcpAnswer) -> Result<TurnEnd, TurnAbortReason> {
+        let spent = self.services.book.spent(response, self.known.usage.unwrap_or(UsageScope::Turn));
         let mut stop_reason = translate::stop_reason(response.stop_reason);
-        let failed = |failure: TurnFailure| Err(Stop::Failed(TurnFailure { spent, ..failure }));
+        let failed = |failure: TurnFailure| Err(TurnAbortReason::Failed(TurnFailure { spent, ..failure }));
         if let Some(said) = self.disguise.as_ref().and_then(|pattern| pattern.find(&heard.last)) {
             let failure = failure::explain("the agent printed an error as its answer", said, &self.known);
             self.forget_if_full(said);
@@ -434,7 +459,7 @@ impl AcpAgent {
 
     /// A conversation that does not fit any more is of no use.
     fn forget_if_full(&mut self, said: &str) {
-        if Trouble::of(said) == Trouble::ContextFull {
+        if FailureKind::of(said) == FailureKind::ContextFull {
             self.forget();
         }
     }
@@ -447,13 +472,13 @@ impl AcpAgent {
     }
 
     /// What went wrong, in words; an agent that is gone is buried.
-    async fn fail(&mut self, broken: Broken, what: &str) -> Stop {
+    async fn fail(&mut self, broken: AcpRequestError, what: &str) -> TurnAbortReason {
         let Some(mut running) = self.running.take() else {
-            return Stop::Failed(TurnFailure::new("the agent is gone"));
+            return TurnAbortReason::Failed(TurnFailure::new("the agent is gone"));
         };
-        let answered = matches!(&broken, Broken::Answered(error) if !is_hung_up(error));
+        let answered = matches!(&broken, AcpRequestError::Answered(error) if !is_hung_up(error));
         let alive = answered && !running.link.gone.is_cancelled();
-        let full = matches!(&broken, Broken::Answered(error) if Trouble::of(&words(error)) == Trouble::ContextFull);
+        let full = matches!(&broken, AcpRequestError::Answered(error) if FailureKind::of(&words(error)) == FailureKind::ContextFull);
         let stop = self.why_not(&mut running.link, broken, what, Some(&running.hello)).await;
         if full {
             running.conversation = None;
@@ -470,7 +495,7 @@ impl AcpAgent {
         self.services.end_all();
         if let Some(mut running) = self.running.take() {
             let tally = self.services.book.tally;
-            let left = running.conversation.take().map(|id| Left { id: id.to_string(), tally });
+            let left = running.conversation.take().map(|id| ResumableConversation { id: id.to_string(), tally });
             self.left = left.or(self.left.take());
             running.link.close().await;
         }
@@ -481,7 +506,7 @@ impl Agent for AcpAgent {
     fn turn<'a>(
         &'a mut self,
         request: TurnRequest,
-        updates: &'a mut dyn Updates,
+        updates: &'a mut dyn AgentObserver,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, TurnFailure>> {
         Box::pin(self.one_turn(request, updates, cancel))
@@ -493,6 +518,6 @@ impl Agent for AcpAgent {
 }
 
 /// Whether something is done for the agent.
-fn serves(service: Service) -> bool {
-    service == Service::Serve
+fn serves(service: ServicePolicy) -> bool {
+    service == ServicePolicy::Serve
 }

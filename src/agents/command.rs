@@ -10,20 +10,20 @@
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Agent, AgentError, AgentPlace, BoxFuture, TurnRequest, Updates,
+    Agent, AgentError, AgentObserver, AgentWorkspace, BoxFuture, TurnRequest,
     disguise::ErrorPattern,
     environment, failure, limit, too_late,
     tools::{self, ToolOptions, ToolServer},
 };
 use crate::{
     engine::{
-        conversation::{AgentUpdate, Conversation, Spent, StopReason, TurnEnd, TurnFailure},
+        conversation::{AgentUpdate, ConversationMode, StopReason, TurnEnd, TurnFailure, TurnUsage},
         ids::TurnId,
-        plain_text::{Plain, Returns},
+        plain_text::{CarriageReturnMode, PlainTextFilter},
         policy::{AgentFacts, AgentSpec, OutputFormat},
-        time::Span,
+        time::TimeSpan,
     },
-    process::run::{self, ProcessEnd, ProcessSpec, Stream, Watch as _},
+    process::run::{self, OutputStream, ProcessEnd, ProcessObserver as _, ProcessSpec},
 };
 
 mod answer;
@@ -32,10 +32,10 @@ mod lines;
 mod translate;
 mod voice;
 
-use answer::{Answer, Reader, Rest, StreamRest};
-use line::{CommandLine, Place, Streams};
-use translate::{Tally, Told, Verdict};
-use voice::Pieces;
+use answer::{AnswerReader, JsonStreamSummary, OutputDecoder, OutputSummary};
+use line::{CommandLine, StandardStreams, TurnPosition};
+use translate::{ReportedUsage, StreamOutcome, TranslatedOutput};
+use voice::AnswerReceiver;
 
 pub use voice::SAID_MAX;
 
@@ -44,7 +44,7 @@ pub struct CommandAgent {
     first: CommandLine,
     later: Option<CommandLine>,
     format: OutputFormat,
-    streams: Streams,
+    streams: StandardStreams,
     known: AgentFacts,
     /// What an answer looks like that is really an error.
     disguise: Option<ErrorPattern>,
@@ -52,26 +52,26 @@ pub struct CommandAgent {
     tools: Option<ToolOptions>,
     /// What is still to be told about an agent that does not accept them.
     refusal: Option<&'static str>,
-    place: AgentPlace,
-    memory: Memory,
+    place: AgentWorkspace,
+    memory: CommandConversation,
     /// Whether the conversation is one that an earlier creel process had begun.
     resumed: bool,
 }
 
 /// What is known of the current conversation.
 #[derive(Debug, Clone)]
-struct Memory {
+struct CommandConversation {
     /// What the agent calls it.
     name: Option<String>,
     /// What the agent counted in it.
-    tally: Option<Tally>,
+    tally: Option<ReportedUsage>,
     /// How far it is.
-    stage: Stage,
+    stage: ConversationProgress,
 }
 
 /// How far a conversation is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum ConversationProgress {
     /// Nothing was answered in it.
     Empty,
     /// It goes on.
@@ -80,54 +80,58 @@ enum Stage {
     Over,
 }
 
-impl Memory {
+impl CommandConversation {
     /// A conversation in which nothing was said.
     fn fresh() -> Self {
-        Self { name: None, tally: Some(Tally::default()), stage: Stage::Empty }
+        Self { name: None, tally: Some(ReportedUsage::default()), stage: ConversationProgress::Empty }
     }
 }
 
 /// What one turn runs.
-struct Choice<'a> {
+struct TurnCommand<'a> {
     line: &'a CommandLine,
-    memory: Memory,
+    memory: CommandConversation,
     warning: Option<&'static str>,
 }
 
 /// What its end is judged by.
-struct Asked<'a> {
+struct TurnEndContext<'a> {
     line: &'a CommandLine,
-    timeout: Span,
+    timeout: TimeSpan,
     cancel: &'a CancellationToken,
 }
 
 impl CommandAgent {
     /// Checks the command lines. `conversation` is the one that the agent was in when creel was ended.
-    pub fn new(spec: &AgentSpec, place: AgentPlace, conversation: Option<&str>) -> Result<Self, AgentError> {
+    pub fn new(spec: &AgentSpec, place: AgentWorkspace, conversation: Option<&str>) -> Result<Self, AgentError> {
         let AgentSpec::Command { command, continue_command, format, tty, known } = spec else {
             return Err(AgentError::Script("it is no command".into()));
         };
         let tools = ToolOptions::of(&place, known);
         let line = |written: &str, place| CommandLine::new(written, place)?.with_tools(tools.as_ref());
-        let later = continue_command.as_deref().map(|written| line(written, Place::Later));
+        let later = continue_command.as_deref().map(|written| line(written, TurnPosition::Later));
         Ok(Self {
-            first: line(command, Place::First)?,
+            first: line(command, TurnPosition::First)?,
             refusal: tools::refusal(&place, known),
             later: later.transpose()?,
             format: *format,
-            streams: if *tty { Streams::Terminal } else { Streams::Pipes },
+            streams: if *tty { StandardStreams::Terminal } else { StandardStreams::Pipes },
             disguise: ErrorPattern::of(known)?,
             known: known.clone(),
             tools,
             place,
-            memory: Memory { name: conversation.map(str::to_owned), tally: None, stage: Stage::Begun },
+            memory: CommandConversation {
+                name: conversation.map(str::to_owned),
+                tally: None,
+                stage: ConversationProgress::Begun,
+            },
             resumed: conversation.is_some(),
         })
     }
 
-    fn choose(&self, conversation: Conversation) -> Choice<'_> {
-        let first = |warning| Choice { line: &self.first, memory: Memory::fresh(), warning };
-        if conversation == Conversation::New {
+    fn choose(&self, conversation: ConversationMode) -> TurnCommand<'_> {
+        let first = |warning| TurnCommand { line: &self.first, memory: CommandConversation::fresh(), warning };
+        if conversation == ConversationMode::New {
             return first(None);
         }
         let Some(later) = &self.later else {
@@ -137,20 +141,24 @@ impl CommandAgent {
             ));
         };
         match self.memory.stage {
-            Stage::Over => first(Some("the conversation cannot go on, so this turn starts a new one with `command`")),
-            Stage::Begun | Stage::Empty if !later.needs_conversation || self.memory.name.is_some() => {
-                Choice { line: later, memory: self.memory.clone(), warning: None }
+            ConversationProgress::Over => {
+                first(Some("the conversation cannot go on, so this turn starts a new one with `command`"))
+            }
+            ConversationProgress::Begun | ConversationProgress::Empty
+                if !later.needs_conversation || self.memory.name.is_some() =>
+            {
+                TurnCommand { line: later, memory: self.memory.clone(), warning: None }
             }
             // There is nothing that could be taken up.
-            Stage::Empty => first(None),
-            Stage::Begun => first(Some(
+            ConversationProgress::Empty => first(None),
+            ConversationProgress::Begun => first(Some(
                 "the agent did not say what it calls the conversation, so it cannot be taken up again: this turn starts a \
                  new one with `command`",
             )),
         }
     }
 
-    fn spec(&self, choice: &Choice<'_>, request: &TurnRequest) -> Result<ProcessSpec, TurnFailure> {
+    fn spec(&self, choice: &TurnCommand<'_>, request: &TurnRequest) -> Result<ProcessSpec, TurnFailure> {
         let mut env = environment(&self.place);
         let tools = ToolServer::of(&self.place, &self.known);
         env.extend(tools.map(|tools| (tools::VARIABLE.to_owned(), tools.to_json())));
@@ -167,21 +175,27 @@ impl CommandAgent {
         })
     }
 
-    fn listen(&self, memory: &Memory, request: &TurnRequest, stop: CancellationToken) -> (Answer, Pieces) {
+    fn listen(
+        &self,
+        memory: &CommandConversation,
+        request: &TurnRequest,
+        stop: CancellationToken,
+    ) -> (AnswerReader, AnswerReceiver) {
         let reader = match translate::translator(self.format, memory.tally) {
-            None => Reader::text(),
+            None => OutputDecoder::text(),
             Some(translator) => {
-                let plain = (self.streams == Streams::Terminal).then(|| Plain::new(Returns::Redraw));
-                Reader::json(translator, Told::new(request.turn, memory.name.clone()), plain)
+                let plain = (self.streams == StandardStreams::Terminal)
+                    .then(|| PlainTextFilter::new(CarriageReturnMode::Redraw));
+                OutputDecoder::json(translator, TranslatedOutput::new(request.turn, memory.name.clone()), plain)
             }
         };
-        Answer::new(reader, &self.place, request.turn, stop)
+        AnswerReader::new(reader, &self.place, request.turn, stop)
     }
 
     async fn one_turn(
         &mut self,
         request: TurnRequest,
-        updates: &mut dyn Updates,
+        updates: &mut dyn AgentObserver,
         cancel: &CancellationToken,
     ) -> Result<TurnEnd, TurnFailure> {
         if let Some(refusal) = self.refusal.take() {
@@ -199,8 +213,8 @@ impl CommandAgent {
         let streams = self.streams;
         let run = async move {
             let end = match streams {
-                Streams::Pipes => run::run(spec, &mut answer, &stop).await,
-                Streams::Terminal => run::run_on_terminal(spec, &mut answer, &stop).await,
+                StandardStreams::Pipes => run::run(spec, &mut answer, &stop).await,
+                StandardStreams::Terminal => run::run_on_terminal(spec, &mut answer, &stop).await,
             };
             (end, answer.finish())
         };
@@ -209,41 +223,50 @@ impl CommandAgent {
         for warning in rest.warnings.iter().cloned().chain(misunderstood) {
             updates.update(AgentUpdate::Warned(warning)).await;
         }
-        let asked = Asked { line: choice.line, timeout: request.timeout, cancel };
+        let asked = TurnEndContext { line: choice.line, timeout: request.timeout, cancel };
         let end = self.judge(end, &rest, &asked).map(TurnEnd::new);
         let before = choice.memory;
         self.resumed = false;
         let stage = match &end {
-            Ok(_) => Stage::Begun,
-            Err(failure) if failure::ends_conversation(&failure.message) => Stage::Over,
+            Ok(_) => ConversationProgress::Begun,
+            Err(failure) if failure::ends_conversation(&failure.message) => ConversationProgress::Over,
             Err(_) => before.stage,
         };
-        let Some(StreamRest { end: stream, conversation, .. }) = rest.stream else {
-            self.memory = Memory { stage, ..before };
+        let Some(JsonStreamSummary { end: stream, conversation, .. }) = rest.stream else {
+            self.memory = CommandConversation { stage, ..before };
             return end;
         };
-        self.memory = Memory { name: conversation, tally: stream.tally.or(before.tally), stage };
+        self.memory = CommandConversation { name: conversation, tally: stream.tally.or(before.tally), stage };
         with_spent(end, stream.spent)
     }
 
     /// Reads `printed` as the output of a whole turn whose process ended with exit code 0, without a process: for tests
     /// that feed hostile output. The conversation is not remembered.
-    pub async fn read_output(&self, printed: &[&[u8]], updates: &mut dyn Updates) -> Result<StopReason, TurnFailure> {
-        let (turn, conversation, timeout) = (TurnId(1), Conversation::New, Span::default());
+    pub async fn read_output(
+        &self,
+        printed: &[&[u8]],
+        updates: &mut dyn AgentObserver,
+    ) -> Result<StopReason, TurnFailure> {
+        let (turn, conversation, timeout) = (TurnId(1), ConversationMode::New, TimeSpan::default());
         let request = TurnRequest { turn, text: String::new(), conversation, timeout };
         let cancel = CancellationToken::new();
-        let (mut answer, pieces) = self.listen(&Memory::fresh(), &request, cancel.clone());
+        let (mut answer, pieces) = self.listen(&CommandConversation::fresh(), &request, cancel.clone());
         for piece in printed {
-            answer.output(Stream::Stdout, piece);
+            answer.output(OutputStream::Stdout, piece);
         }
         let rest = answer.finish();
         pieces.pass_on(updates).await;
-        let asked = Asked { line: &self.first, timeout, cancel: &cancel };
+        let asked = TurnEndContext { line: &self.first, timeout, cancel: &cancel };
         self.judge(ProcessEnd::Exit(0), &rest, &asked)
     }
 
     /// What the end of the process means.
-    fn judge(&self, end: ProcessEnd, rest: &Rest, asked: &Asked<'_>) -> Result<StopReason, TurnFailure> {
+    fn judge(
+        &self,
+        end: ProcessEnd,
+        rest: &OutputSummary,
+        asked: &TurnEndContext<'_>,
+    ) -> Result<StopReason, TurnFailure> {
         let command = &asked.line.written;
         let words = rest.words();
         let explain = |what: &str| failure::explain(what, &words, &self.known);
@@ -269,13 +292,13 @@ impl CommandAgent {
     }
 
     /// What an answer means whose process ended well.
-    fn answered(&self, rest: &Rest) -> Result<StopReason, TurnFailure> {
+    fn answered(&self, rest: &OutputSummary) -> Result<StopReason, TurnFailure> {
         let stop_reason = match rest.stream.as_ref().map(|stream| &stream.end.verdict) {
-            Some(Verdict::Failed(words)) => {
+            Some(StreamOutcome::Failed(words)) => {
                 return Err(failure::explain("the agent says that its turn failed", words, &self.known));
             }
-            Some(Verdict::Ended(stop_reason)) => *stop_reason,
-            Some(Verdict::Unsaid) | None => StopReason::EndTurn,
+            Some(StreamOutcome::Ended(stop_reason)) => *stop_reason,
+            Some(StreamOutcome::Unsaid) | None => StopReason::EndTurn,
         };
         match self.disguise.as_ref().and_then(|pattern| pattern.find(&rest.last)) {
             Some(error) => Err(failure::explain("the agent printed an error as its answer", error, &self.known)),
@@ -284,7 +307,7 @@ impl CommandAgent {
     }
 
     /// What a person should know of lines that are not what they should be.
-    fn misunderstood(&self, rest: &Rest) -> Option<String> {
+    fn misunderstood(&self, rest: &OutputSummary) -> Option<String> {
         let stream = rest.stream.as_ref()?;
         if stream.counts.understood == 0 && stream.counts.plain > 0 {
             Some(format!(
@@ -293,13 +316,13 @@ impl CommandAgent {
                 translate::arguments(self.format)
             ))
         } else {
-            let broke_off = stream.counts.understood > 0 && stream.end.verdict == Verdict::Unsaid;
+            let broke_off = stream.counts.understood > 0 && stream.end.verdict == StreamOutcome::Unsaid;
             broke_off.then(|| "the agent's output breaks off: what it said last may be missing".to_owned())
         }
     }
 }
 
-fn with_spent(end: Result<TurnEnd, TurnFailure>, spent: Spent) -> Result<TurnEnd, TurnFailure> {
+fn with_spent(end: Result<TurnEnd, TurnFailure>, spent: TurnUsage) -> Result<TurnEnd, TurnFailure> {
     end.map(|end| TurnEnd { spent, ..end }).map_err(|failure| TurnFailure { spent, ..failure })
 }
 
@@ -307,7 +330,7 @@ impl Agent for CommandAgent {
     fn turn<'a>(
         &'a mut self,
         request: TurnRequest,
-        updates: &'a mut dyn Updates,
+        updates: &'a mut dyn AgentObserver,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, TurnFailure>> {
         Box::pin(self.one_turn(request, updates, cancel))

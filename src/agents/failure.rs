@@ -12,16 +12,16 @@ use regex::{Captures, Regex};
 use serde_json::Value;
 
 use super::usage_limit;
-use crate::engine::{conversation::TurnFailure, hooks::telling_line::telling_line, policy::AgentFacts, time::Span};
+use crate::engine::{conversation::TurnFailure, hooks::telling_line::telling_line, policy::AgentFacts, time::TimeSpan};
 
 /// How much of the agent's words is looked at and shown: their end, where the last error stands.
 const WORDS_MAX: usize = 4 * 1024;
 /// A server that wants to be left alone for longer than this did not mean a length of time.
-const RETRY_MAX: Span = Span::secs(40 * 24 * 60 * 60);
+const RETRY_MAX: TimeSpan = TimeSpan::secs(40 * 24 * 60 * 60);
 
 /// What is wrong, as far as the words tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum FailureKind {
     /// Nobody is logged in, or the key is refused.
     Login,
     /// The conversation does not fit into the model any more.
@@ -45,11 +45,15 @@ pub(super) fn explain(what: &str, said: &str, known: &AgentFacts) -> TurnFailure
         "" => format!("{what}, and did not say why"),
         said => format!("{what}: {}", telling_first(said)),
     };
-    let trouble = Trouble::of(&said);
+    let trouble = FailureKind::of(&said);
     let limit = usage_limit::of(&said, trouble, known, &jiff::Zoned::now());
     let retry_after = match trouble {
-        Trouble::RateLimit | Trouble::Server => retry_after(&said),
-        Trouble::Login | Trouble::ContextFull | Trouble::Quota | Trouble::Network | Trouble::Other => None,
+        FailureKind::RateLimit | FailureKind::Server => retry_after(&said),
+        FailureKind::Login
+        | FailureKind::ContextFull
+        | FailureKind::Quota
+        | FailureKind::Network
+        | FailureKind::Other => None,
     };
     // creel itself says what it does about a limit.
     let message = match trouble.advice(known, retry_after).filter(|_| limit.is_none()) {
@@ -61,7 +65,7 @@ pub(super) fn explain(what: &str, said: &str, known: &AgentFacts) -> TurnFailure
 
 /// The failure of a scripted agent: these words, and nothing else.
 pub(super) fn plainly(said: &str) -> TurnFailure {
-    let limit = usage_limit::of(said, Trouble::of(said), &AgentFacts::default(), &jiff::Zoned::now());
+    let limit = usage_limit::of(said, FailureKind::of(said), &AgentFacts::default(), &jiff::Zoned::now());
     TurnFailure { limit, ..TurnFailure::new(said) }
 }
 
@@ -79,7 +83,7 @@ fn telling_first(said: &str) -> String {
 /// since a longer timeout would not help.
 pub(super) fn after_server_errors(late: TurnFailure, said: &str) -> TurnFailure {
     let reported = end_of(said, WORDS_MAX);
-    let Some(line) = reported.lines().rev().find(|line| Trouble::of(line).is_of_server()) else { return late };
+    let Some(line) = reported.lines().rev().find(|line| FailureKind::of(line).is_of_server()) else { return late };
     let line = telling_line(&[line]).unwrap_or_default();
     let message = format!("the model's server was failing while the agent waited for it: {line}\n{}", late.message);
     TurnFailure { message, ..late }
@@ -97,16 +101,16 @@ pub(super) fn not_installed(what: &str, command: &str, said: &str, known: &Agent
 }
 
 /// What gives a trouble away: an HTTP state, or words.
-struct Sign {
-    trouble: Trouble,
+struct FailurePattern {
+    trouble: FailureKind,
     states: &'static [&'static str],
     words: &'static [&'static str],
 }
 
 /// In this order: a full conversation is also a bad request, and a used-up quota also comes as 429.
-const SIGNS: [Sign; 6] = [
-    Sign {
-        trouble: Trouble::ContextFull,
+const SIGNS: [FailurePattern; 6] = [
+    FailurePattern {
+        trouble: FailureKind::ContextFull,
         states: &[],
         words: &[
             r"context.?(length|window|overflow|limit)",
@@ -115,8 +119,8 @@ const SIGNS: [Sign; 6] = [
             r"token count.{0,40}exceeds",
         ],
     },
-    Sign {
-        trouble: Trouble::Login,
+    FailurePattern {
+        trouble: FailureKind::Login,
         states: &["401"],
         words: &[
             r"unauthorized|unauthenticated|not (logged in|authenticated)",
@@ -128,29 +132,29 @@ const SIGNS: [Sign; 6] = [
             r"token (has|is) expired",
         ],
     },
-    Sign {
-        trouble: Trouble::Quota,
+    FailurePattern {
+        trouble: FailureKind::Quota,
         states: &["402"],
         words: &[
             r"(exceed|exhaust|insufficient|out of|used).{0,30}quota|quota.{0,20}(exceed|exhaust|reached)",
             r"billing|credit balance|payment required|usage limit|(out of|insufficient|no) credits?\b",
         ],
     },
-    Sign {
-        trouble: Trouble::RateLimit,
+    FailurePattern {
+        trouble: FailureKind::RateLimit,
         states: &["429"],
         words: &[r"rate.?limit|too many requests|resource.?exhausted|throttl|retry.after"],
     },
-    Sign {
-        trouble: Trouble::Server,
+    FailurePattern {
+        trouble: FailureKind::Server,
         states: &["500", "502", "503", "504", "529"],
         words: &[
             r"overloaded|high demand|(internal )?server.?error|temporarily unavailable",
             r"bad gateway|service unavailable|gateway time.?out",
         ],
     },
-    Sign {
-        trouble: Trouble::Network,
+    FailurePattern {
+        trouble: FailureKind::Network,
         states: &[],
         words: &[
             r"\bE(CONNREFUSED|CONNRESET|TIMEDOUT|NOTFOUND|AI_AGAIN)\b",
@@ -161,7 +165,7 @@ const SIGNS: [Sign; 6] = [
     },
 ];
 
-impl Trouble {
+impl FailureKind {
     /// What these words are about.
     pub(super) fn of(said: &str) -> Self {
         static WORDS: LazyLock<[Regex; SIGNS.len()]> = LazyLock::new(|| SIGNS.map(|sign| words(&sign.words.join("|"))));
@@ -184,7 +188,7 @@ impl Trouble {
     }
 
     /// Why, and what to do, where that is known.
-    fn advice(self, known: &AgentFacts, retry_after: Option<Span>) -> Option<String> {
+    fn advice(self, known: &AgentFacts, retry_after: Option<TimeSpan>) -> Option<String> {
         Some(match self {
             Self::Login => {
                 let how = known.login.as_deref().unwrap_or("with its own command, or by setting its key");
@@ -223,11 +227,11 @@ pub(super) fn ends_conversation(said: &str) -> bool {
             r"no (conversation|session|thread|rollout)s?\b.{0,20}found|(conversation|session|thread)\b.{0,60}not found",
         )
     });
-    Trouble::of(said) == Trouble::ContextFull || UNKNOWN.is_match(said)
+    FailureKind::of(said) == FailureKind::ContextFull || UNKNOWN.is_match(said)
 }
 
 /// How long the server wants to be left alone, as the last such words say.
-pub(super) fn retry_after(text: &str) -> Option<Span> {
+pub(super) fn retry_after(text: &str) -> Option<TimeSpan> {
     const UNIT: &str = r"ms|msecs?|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?";
     static WAIT: LazyLock<Regex> = LazyLock::new(|| {
         let before = r#"(?:retry[-_ ]?(?:after|delay)(?P<in_ms>[-_ ]?ms)?["']?\s*[:=]?\s*\{?\s*(?:seconds\s*:)?|(?:try|retry|retrying|available|wait|resets?)(?:\s+\w+){0,3}?\s+(?:in|for|after)|resets? (?:in|after)|please wait)"#;
@@ -239,7 +243,7 @@ pub(super) fn retry_after(text: &str) -> Option<Span> {
     let found = WAIT.captures_iter(text).last()?;
     let unsaid = if found.name("in_ms").is_some() { 1.0 } else { 1000.0 };
     let ms: f64 = PART.captures_iter(&found["wait"]).map(|part| milliseconds(&part, unsaid)).sum();
-    let span = Span::from(std::time::Duration::try_from_secs_f64(ms / 1000.0).ok()?);
+    let span = TimeSpan::from(std::time::Duration::try_from_secs_f64(ms / 1000.0).ok()?);
     (!span.is_zero() && span <= RETRY_MAX).then_some(span)
 }
 
@@ -306,36 +310,36 @@ mod tests {
     #[test]
     fn the_words_of_real_programs_are_told_apart() {
         let cases = [
-            ("Not logged in · Please run /login", Trouble::Login),
-            ("Invalid API key · Fix external API key", Trouble::Login),
-            ("Invalid auth method selected.", Trouble::Login),
+            ("Not logged in · Please run /login", FailureKind::Login),
+            ("Invalid API key · Fix external API key", FailureKind::Login),
+            ("Invalid auth method selected.", FailureKind::Login),
             (
                 "unexpected status 401 Unauthorized: Incorrect API key provided: x, url: http://127.0.0.1:9900/",
-                Trouble::Login,
+                FailureKind::Login,
             ),
-            (r#"[API Error: {"error":{"code":401,"message":"no","status":"UNAUTHENTICATED"}}]"#, Trouble::Login),
-            ("API Error: Request rejected (429) · This request would exceed your rate limit.", Trouble::RateLimit),
-            ("exceeded retry limit, last status: 429 Too Many Requests", Trouble::RateLimit),
-            ("Quota exceeded for requests per minute. Please retry in 12.5s.", Trouble::RateLimit),
-            ("429 You exceeded your current quota, please check your plan and billing details.", Trouble::Quota),
-            ("Credit balance is too low", Trouble::Quota),
+            (r#"[API Error: {"error":{"code":401,"message":"no","status":"UNAUTHENTICATED"}}]"#, FailureKind::Login),
+            ("API Error: Request rejected (429) · This request would exceed your rate limit.", FailureKind::RateLimit),
+            ("exceeded retry limit, last status: 429 Too Many Requests", FailureKind::RateLimit),
+            ("Quota exceeded for requests per minute. Please retry in 12.5s.", FailureKind::RateLimit),
+            ("429 You exceeded your current quota, please check your plan and billing details.", FailureKind::Quota),
+            ("Credit balance is too low", FailureKind::Quota),
             (
                 "[API Error: This request would exceed your rate limit.]\nTo raise it, ask for more quota",
-                Trouble::RateLimit,
+                FailureKind::RateLimit,
             ),
-            ("API Error: 529 Overloaded. This is a server-side issue", Trouble::Server),
-            ("We’re currently experiencing high demand, which may cause temporary errors.", Trouble::Server),
-            ("Prompt is too long · the request is ~250000 tokens (limit 200000)", Trouble::ContextFull),
-            ("This model's maximum context length is 200000 tokens.", Trouble::ContextFull),
-            ("connect ECONNREFUSED 127.0.0.1:443", Trouble::Network),
-            ("stream disconnected before completion: stream closed", Trouble::Network),
-            ("    at client.js:429:13\n    at client.js:401:5)\n    at x (file:///a.js:500)", Trouble::Other),
-            ("error: 4291 tests failed in 401ms", Trouble::Other),
-            ("broken", Trouble::Other),
-            ("", Trouble::Other),
+            ("API Error: 529 Overloaded. This is a server-side issue", FailureKind::Server),
+            ("We’re currently experiencing high demand, which may cause temporary errors.", FailureKind::Server),
+            ("Prompt is too long · the request is ~250000 tokens (limit 200000)", FailureKind::ContextFull),
+            ("This model's maximum context length is 200000 tokens.", FailureKind::ContextFull),
+            ("connect ECONNREFUSED 127.0.0.1:443", FailureKind::Network),
+            ("stream disconnected before completion: stream closed", FailureKind::Network),
+            ("    at client.js:429:13\n    at client.js:401:5)\n    at x (file:///a.js:500)", FailureKind::Other),
+            ("error: 4291 tests failed in 401ms", FailureKind::Other),
+            ("broken", FailureKind::Other),
+            ("", FailureKind::Other),
         ];
         for (said, trouble) in cases {
-            assert_eq!(Trouble::of(said), trouble, "{said}");
+            assert_eq!(FailureKind::of(said), trouble, "{said}");
         }
     }
 
@@ -391,9 +395,9 @@ mod tests {
         let limited = explain("the turn failed", "429: try again in 20s", &AgentFacts::default());
         assert_eq!(
             (limited.message.as_str(), limited.retry_after),
-            ("the turn failed: 429: try again in 20s", Some(Span::secs(20)))
+            ("the turn failed: 429: try again in 20s", Some(TimeSpan::secs(20)))
         );
-        assert_eq!(limited.limit.and_then(|limit| limit.resets_in), Some(Span::secs(20)));
+        assert_eq!(limited.limit.and_then(|limit| limit.resets_in), Some(TimeSpan::secs(20)));
         assert_eq!(explain("the turn failed", "  broken\n", &known), TurnFailure::new("the turn failed: broken"));
         assert_eq!(explain("the turn failed", "", &known), TurnFailure::new("the turn failed, and did not say why"));
         assert_eq!(

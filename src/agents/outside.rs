@@ -2,18 +2,18 @@
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Agent, BoxFuture, TurnRequest, Updates};
+use super::{Agent, AgentObserver, BoxFuture, TurnRequest};
 use crate::engine::conversation::{TurnEnd, TurnFailure};
 
 /// Takes the place of an agent, and no prompts: the engine sends none to who leads itself.
 #[derive(Debug)]
-pub struct OutsideAgent;
+pub struct SelfDrivenAgent;
 
-impl Agent for OutsideAgent {
+impl Agent for SelfDrivenAgent {
     fn turn<'a>(
         &'a mut self,
         _request: TurnRequest,
-        _updates: &'a mut dyn Updates,
+        _updates: &'a mut dyn AgentObserver,
         _cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, TurnFailure>> {
         let why = "the agent of this session leads itself: it takes no prompts, only what its tools answer";

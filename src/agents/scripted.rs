@@ -17,20 +17,20 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Agent, AgentPlace, BoxFuture, PermissionRequest, TurnRequest, Updates, cancelled, environment, failure, limit,
-    too_late,
+    Agent, AgentObserver, AgentWorkspace, BoxFuture, PermissionRequest, TurnRequest, cancelled, environment, failure,
+    limit, too_late,
 };
 use crate::{
     engine::{
         conversation::{
-            AgentUpdate, Location, OptionKind, PermissionAnswer, PermissionOption, Spent, StopReason, ToolCall,
-            ToolKind, ToolStatus, TurnEnd, TurnFailure,
+            AgentUpdate, FileLocation, PermissionAnswer, PermissionOption, PermissionOptionKind, StopReason, ToolCall,
+            ToolKind, ToolStatus, TurnEnd, TurnFailure, TurnUsage,
         },
         ids::TurnId,
     },
     process::{
-        output::Capture,
-        run::{self, Group, ProcessEnd, ProcessSpec, Stream, Watch},
+        output::OutputCapture,
+        run::{self, OutputStream, ProcessEnd, ProcessGroup, ProcessObserver, ProcessSpec},
     },
 };
 
@@ -51,16 +51,16 @@ pub fn commands(script: &str) -> Vec<String> {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Script {
+struct AgentScript {
     #[serde(default)]
-    turns: Vec<Turn>,
+    turns: Vec<ScriptedTurn>,
     #[serde(default)]
-    otherwise: Turn,
+    otherwise: ScriptedTurn,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Turn {
+struct ScriptedTurn {
     /// Answers only a prompt that contains this.
     when: Option<String>,
     think: Option<String>,
@@ -71,7 +71,7 @@ struct Turn {
     delay: Duration,
     stop_reason: Option<StopReason>,
     /// What it asks leave for before it runs anything.
-    ask: Option<Ask>,
+    ask: Option<ScriptedPermission>,
     tokens: Option<u64>,
     cost: Option<f64>,
     fail: Option<String>,
@@ -84,7 +84,7 @@ struct Turn {
 /// A request for leave.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Ask {
+struct ScriptedPermission {
     title: String,
     kind: Option<ToolKind>,
     path: Option<String>,
@@ -93,14 +93,14 @@ struct Ask {
 
 /// Follows a script.
 pub struct ScriptedAgent {
-    turns: Vec<Option<Turn>>,
-    otherwise: Turn,
-    place: AgentPlace,
+    turns: Vec<Option<ScriptedTurn>>,
+    otherwise: ScriptedTurn,
+    place: AgentWorkspace,
 }
 
 impl ScriptedAgent {
     /// Reads the script, and goes through the prompts that were already answered.
-    pub fn new(script: &str, place: AgentPlace, past: &[String]) -> Result<Self, String> {
+    pub fn new(script: &str, place: AgentWorkspace, past: &[String]) -> Result<Self, String> {
         let script = parse(script)?;
         let turns = script.turns.into_iter().map(Some).collect();
         let mut agent = Self { turns, otherwise: script.otherwise, place };
@@ -112,11 +112,11 @@ impl ScriptedAgent {
 
     /// Takes the turn that answers this prompt: the first whose `when` it contains, else the first without a `when`,
     /// else `otherwise`.
-    fn answer_to(&mut self, prompt: &str) -> Turn {
-        let fits = |turn: &Option<Turn>| {
+    fn answer_to(&mut self, prompt: &str) -> ScriptedTurn {
+        let fits = |turn: &Option<ScriptedTurn>| {
             turn.as_ref().and_then(|t| t.when.as_ref()).is_some_and(|when| prompt.contains(when.as_str()))
         };
-        let open = |turn: &Option<Turn>| turn.as_ref().is_some_and(|t| t.when.is_none());
+        let open = |turn: &Option<ScriptedTurn>| turn.as_ref().is_some_and(|t| t.when.is_none());
         let found = self.turns.iter().position(fits).or_else(|| self.turns.iter().position(open));
         found.and_then(|i| self.turns[i].take()).unwrap_or_else(|| self.otherwise.clone())
     }
@@ -124,13 +124,13 @@ impl ScriptedAgent {
     async fn one_turn(
         &mut self,
         request: TurnRequest,
-        updates: &mut dyn Updates,
+        updates: &mut dyn AgentObserver,
         cancel: &CancellationToken,
     ) -> Result<TurnEnd, TurnFailure> {
         let turn = self.answer_to(&request.text);
         // Our own, so that a timeout ends commands as gently as a cancel does.
         let stop = cancel.child_token();
-        let mut play = Play { id: request.turn, place: &self.place, updates, stop: &stop };
+        let mut play = TurnPlayback { id: request.turn, place: &self.place, updates, stop: &stop };
         let performance = play.perform(&turn);
         tokio::pin!(performance);
         let late = async {
@@ -152,7 +152,7 @@ impl Agent for ScriptedAgent {
     fn turn<'a>(
         &'a mut self,
         request: TurnRequest,
-        updates: &'a mut dyn Updates,
+        updates: &'a mut dyn AgentObserver,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, TurnFailure>> {
         Box::pin(self.one_turn(request, updates, cancel))
@@ -165,30 +165,30 @@ impl Agent for ScriptedAgent {
 }
 
 /// One turn as it is played.
-struct Play<'a> {
+struct TurnPlayback<'a> {
     id: TurnId,
-    place: &'a AgentPlace,
-    updates: &'a mut dyn Updates,
+    place: &'a AgentWorkspace,
+    updates: &'a mut dyn AgentObserver,
     stop: &'a CancellationToken,
 }
 
 /// What came of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Leave {
+enum ScriptedPermissionOutcome {
     Granted,
     Refused,
 }
 
 /// Whether the play goes on.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum PlaybackState {
     GoOn,
     Stopped,
 }
 
-impl Play<'_> {
-    async fn perform(&mut self, turn: &Turn) -> Result<TurnEnd, TurnFailure> {
-        if self.act(turn).await == Next::Stopped {
+impl TurnPlayback<'_> {
+    async fn perform(&mut self, turn: &ScriptedTurn) -> Result<TurnEnd, TurnFailure> {
+        if self.act(turn).await == PlaybackState::Stopped {
             return Ok(cancelled());
         }
         if turn.hang {
@@ -202,15 +202,15 @@ impl Play<'_> {
             return Err(failure::plainly(failure));
         }
         let stop_reason = turn.stop_reason.unwrap_or(StopReason::EndTurn);
-        let spent = Spent { tokens: turn.tokens, cost: turn.cost };
+        let spent = TurnUsage { tokens: turn.tokens, cost: turn.cost };
         Ok(TurnEnd { spent, ..TurnEnd::new(stop_reason) })
     }
 
-    async fn act(&mut self, turn: &Turn) -> Next {
+    async fn act(&mut self, turn: &ScriptedTurn) -> PlaybackState {
         if let Some(thought) = &turn.think {
             for chunk in chunks(thought, turn.delay) {
                 if self.stop.is_cancelled() {
-                    return Next::Stopped;
+                    return PlaybackState::Stopped;
                 }
                 self.updates.update(AgentUpdate::Thought(chunk.to_owned())).await;
                 self.pause(turn.delay).await;
@@ -218,48 +218,48 @@ impl Play<'_> {
         }
         for chunk in chunks(turn.say.as_deref().unwrap_or_default(), turn.delay) {
             if self.stop.is_cancelled() {
-                return Next::Stopped;
+                return PlaybackState::Stopped;
             }
             self.updates.update(AgentUpdate::Said(chunk.to_owned())).await;
             self.pause(turn.delay).await;
         }
         if let Some(ask) = &turn.ask
-            && self.ask(ask).await == Leave::Refused
+            && self.ask(ask).await == ScriptedPermissionOutcome::Refused
         {
             self.updates.update(AgentUpdate::Said("\nIt was not allowed.".to_owned())).await;
-            return if self.stop.is_cancelled() { Next::Stopped } else { Next::GoOn };
+            return if self.stop.is_cancelled() { PlaybackState::Stopped } else { PlaybackState::GoOn };
         }
         for (i, command) in turn.run.iter().enumerate() {
-            if self.run(i + 1, command).await == Next::Stopped {
-                return Next::Stopped;
+            if self.run(i + 1, command).await == PlaybackState::Stopped {
+                return PlaybackState::Stopped;
             }
         }
-        if self.stop.is_cancelled() { Next::Stopped } else { Next::GoOn }
+        if self.stop.is_cancelled() { PlaybackState::Stopped } else { PlaybackState::GoOn }
     }
 
-    async fn ask(&mut self, ask: &Ask) -> Leave {
+    async fn ask(&mut self, ask: &ScriptedPermission) -> ScriptedPermissionOutcome {
         let tool = ToolCall {
             call: format!("turn-{}/ask", self.id),
             title: ask.title.clone(),
             kind: ask.kind,
-            locations: ask.path.iter().map(|path| Location { path: path.clone(), line: None }).collect(),
+            locations: ask.path.iter().map(|path| FileLocation { path: path.clone(), line: None }).collect(),
             diff: ask.diff.clone(),
             ..ToolCall::default()
         };
         let option = |id: &str, name: &str, kind| PermissionOption { id: id.to_owned(), name: name.to_owned(), kind };
         let options = vec![
-            option("once", "Yes", OptionKind::AllowOnce),
-            option("always", "Yes, and don't ask again", OptionKind::AllowAlways),
-            option("no", "No", OptionKind::RejectOnce),
+            option("once", "Yes", PermissionOptionKind::AllowOnce),
+            option("always", "Yes, and don't ask again", PermissionOptionKind::AllowAlways),
+            option("no", "No", PermissionOptionKind::RejectOnce),
         ];
         let (sender, answer) = oneshot::channel();
         self.updates.permission(PermissionRequest::of_agent(tool, options, sender)).await;
         tokio::select! {
             answer = answer => match answer {
-                Ok(PermissionAnswer::Selected(id)) if id != "no" => Leave::Granted,
-                Ok(_) | Err(_) => Leave::Refused,
+                Ok(PermissionAnswer::Selected(id)) if id != "no" => ScriptedPermissionOutcome::Granted,
+                Ok(_) | Err(_) => ScriptedPermissionOutcome::Refused,
             },
-            () = self.stop.cancelled() => Leave::Refused,
+            () = self.stop.cancelled() => ScriptedPermissionOutcome::Refused,
         }
     }
 
@@ -273,7 +273,7 @@ impl Play<'_> {
     }
 
     /// Runs a command, shown as a tool call. That it fails does not fail the turn, as with a real agent.
-    async fn run(&mut self, number: usize, command: &str) -> Next {
+    async fn run(&mut self, number: usize, command: &str) -> PlaybackState {
         let name = format!("turn-{}/{number}", self.id);
         let call = ToolCall {
             call: name,
@@ -292,7 +292,8 @@ impl Play<'_> {
             grace: run::GRACE,
             mark: format!("{}/turn-{}", self.place.mark, self.id),
         };
-        let mut tool = Tool { capture: Capture::new(TOOL_OUTPUT, None, 0), updates: &mut *self.updates };
+        let mut tool =
+            ScriptedToolObserver { capture: OutputCapture::new(TOOL_OUTPUT, None, 0), updates: &mut *self.updates };
         let end = run::run(spec, &mut tool, self.stop).await;
         let printed = tool.capture.finish();
         let (status, said) = match end {
@@ -306,21 +307,21 @@ impl Play<'_> {
         let output = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n");
         let call = ToolCall { status, output: (!output.is_empty()).then_some(output), ..call };
         self.updates.update(AgentUpdate::ToolUpdated(call)).await;
-        if self.stop.is_cancelled() { Next::Stopped } else { Next::GoOn }
+        if self.stop.is_cancelled() { PlaybackState::Stopped } else { PlaybackState::GoOn }
     }
 }
 
-struct Tool<'a> {
-    capture: Capture,
-    updates: &'a mut dyn Updates,
+struct ScriptedToolObserver<'a> {
+    capture: OutputCapture,
+    updates: &'a mut dyn AgentObserver,
 }
 
-impl Watch for Tool<'_> {
-    fn started(&mut self, group: Group) {
+impl ProcessObserver for ScriptedToolObserver<'_> {
+    fn started(&mut self, group: ProcessGroup) {
         self.updates.process(group);
     }
 
-    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+    fn output(&mut self, stream: OutputStream, bytes: &[u8]) {
         self.capture.push(stream, bytes);
     }
 }
@@ -334,16 +335,17 @@ fn chunks(text: &str, delay: Duration) -> Vec<&str> {
     }
 }
 
-fn parse(script: &str) -> Result<Script, String> {
+fn parse(script: &str) -> Result<AgentScript, String> {
     let options = serde_yaml::options! {
         duplicate_keys: serde_yaml::DuplicateKeyPolicy::Error,
         strict_booleans: true,
     };
-    let script: Script = serde_yaml::from_str_with_options(script, options).map_err(|e| e.render())?;
+    let script: AgentScript = serde_yaml::from_str_with_options(script, options).map_err(|e| e.render())?;
     if script.otherwise.when.is_some() {
         return Err("`otherwise` answers every prompt, so it cannot have a `when`: make it one of the `turns`".into());
     }
-    let ends = |turn: &Turn| usize::from(turn.fail.is_some()) + usize::from(turn.crash) + usize::from(turn.hang);
+    let ends =
+        |turn: &ScriptedTurn| usize::from(turn.fail.is_some()) + usize::from(turn.crash) + usize::from(turn.hang);
     let unclear = script.turns.iter().chain([&script.otherwise]).position(|turn| ends(turn) > 1);
     match unclear {
         Some(i) => Err(format!("turn {} can end in one way only: keep one of `fail`, `crash` and `hang`", i + 1)),
@@ -353,8 +355,8 @@ fn parse(script: &str) -> Result<Script, String> {
 
 /// A text, or a list of them.
 fn one_or_more<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    struct OneOrMore;
-    impl<'de> Visitor<'de> for OneOrMore {
+    struct CommandListVisitor;
+    impl<'de> Visitor<'de> for CommandListVisitor {
         type Value = Vec<String>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -373,13 +375,13 @@ fn one_or_more<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>
             Ok(commands)
         }
     }
-    deserializer.deserialize_any(OneOrMore)
+    deserializer.deserialize_any(CommandListVisitor)
 }
 
 /// Seconds, or text such as `400ms`.
 fn delay<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    struct Delay;
-    impl Visitor<'_> for Delay {
+    struct DelayVisitor;
+    impl Visitor<'_> for DelayVisitor {
         type Value = Duration;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -410,7 +412,7 @@ fn delay<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Erro
                 .ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
         }
     }
-    deserializer.deserialize_any(Delay)
+    deserializer.deserialize_any(DelayVisitor)
 }
 
 #[cfg(test)]
@@ -418,7 +420,7 @@ mod tests {
     use super::*;
 
     fn agent(script: &str, past: &[&str]) -> ScriptedAgent {
-        let place = AgentPlace {
+        let place = AgentWorkspace {
             cwd: "/".into(),
             session: "s".into(),
             session_dir: "/".into(),

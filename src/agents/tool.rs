@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::process::{output::Capture, run::Stream};
+use crate::process::{output::OutputCapture, run::OutputStream};
 
 /// How much of a call's title, or of a note, is kept.
 pub(super) const NOTE_MAX: usize = 2 << 10;
@@ -22,8 +22,8 @@ pub(super) fn limited(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }
-    let mut capture = Capture::new(most, None, 0);
-    capture.push(Stream::Stdout, text.as_bytes());
+    let mut capture = OutputCapture::new(most, None, 0);
+    capture.push(OutputStream::Stdout, text.as_bytes());
     capture.finish().stdout
 }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::AgentPlace;
+use super::AgentWorkspace;
 use crate::engine::{
     conversation::{ToolCall, ToolKind},
     creel_tools::{FOREIGN_ARGUMENTS, TOOLS},
@@ -25,7 +25,7 @@ pub(super) struct ToolServer {
 
 impl ToolServer {
     /// The server for an agent; none, if the config does not want it.
-    pub(super) fn of(place: &AgentPlace, known: &AgentFacts) -> Option<Self> {
+    pub(super) fn of(place: &AgentWorkspace, known: &AgentFacts) -> Option<Self> {
         let wanted = known.mcp.unwrap_or(true);
         let command = place.creel.as_ref().filter(|_| wanted)?.to_str()?.to_owned();
         // The session is named: what starts the server may not pass our variables on.
@@ -48,7 +48,7 @@ pub(super) struct ToolOptions {
 
 impl ToolOptions {
     /// The options of an agent that has some, unless the config does not want the tools.
-    pub(super) fn of(place: &AgentPlace, known: &AgentFacts) -> Option<Self> {
+    pub(super) fn of(place: &AgentWorkspace, known: &AgentFacts) -> Option<Self> {
         let Some(ToolPassing::Options(options)) = &known.tools else { return None };
         Some(Self { options: options.clone(), server: ToolServer::of(place, known)? })
     }
@@ -84,7 +84,7 @@ fn shell_word(word: &str) -> String {
 }
 
 /// What the user should know about an agent that does not accept the tools which creel would give it.
-pub(super) fn refusal(place: &AgentPlace, known: &AgentFacts) -> Option<&'static str> {
+pub(super) fn refusal(place: &AgentWorkspace, known: &AgentFacts) -> Option<&'static str> {
     let refused = known.tools == Some(ToolPassing::Refused) && ToolServer::of(place, known).is_some();
     refused.then_some(
         "this agent does not accept creel's tools; it can use commands such as `creel task list` instead. `mcp: false` in its \
@@ -94,7 +94,7 @@ pub(super) fn refusal(place: &AgentPlace, known: &AgentFacts) -> Option<&'static
 
 /// What an agent says about a tool call beyond what creel keeps of it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct CallDetails {
+pub(super) struct ToolCallDetails {
     /// The agent's own name for the tool, where it gives one apart from the title.
     pub(super) name: Option<String>,
     /// The names of the arguments.
@@ -107,7 +107,7 @@ pub(super) struct CallDetails {
     pub(super) shortened: bool,
 }
 
-impl CallDetails {
+impl ToolCallDetails {
     /// Learns from the input of a call. Some agents send it as JSON in a text.
     pub(super) fn learn_input(&mut self, input: &Value) {
         let parsed = input.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
@@ -187,10 +187,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::engine::conversation::Location;
+    use crate::engine::conversation::FileLocation;
 
     fn is_own(title: &str, kind: ToolKind, input: &Value) -> bool {
-        let mut details = CallDetails::default();
+        let mut details = ToolCallDetails::default();
         details.learn_input(input);
         details.is_own_tool(&ToolCall { title: title.into(), kind: Some(kind), ..ToolCall::default() })
     }
@@ -206,7 +206,7 @@ mod tests {
         assert!(is_own("mcp.creel.task_list", ToolKind::Execute, &codex), "codex");
         assert!(is_own("creel-task_list", ToolKind::Read, &json!({})), "copilot");
         assert!(is_own("creel_task_list", other, &json!("{\"state\": \"ready\"}")), "vibe, opencode");
-        let named = CallDetails { name: Some("creel_task_list".into()), ..CallDetails::default() };
+        let named = ToolCallDetails { name: Some("creel_task_list".into()), ..ToolCallDetails::default() };
         let call = ToolCall { title: "Listing tasks".into(), kind: Some(other), ..ToolCall::default() };
         assert!(named.is_own_tool(&call), "vibe names it in the metadata");
     }
@@ -238,11 +238,11 @@ mod tests {
         assert!(!is_own("mcp.creel.task_list", ToolKind::Execute, &shell));
         let elsewhere = json!({"server": "other", "tool": "task_list", "arguments": {}});
         assert!(!is_own("mcp.creel.task_list", ToolKind::Execute, &elsewhere));
-        let place = vec![Location { path: "/etc/passwd".into(), line: None }];
+        let place = vec![FileLocation { path: "/etc/passwd".into(), line: None }];
         let call =
             ToolCall { title: title.into(), kind: Some(ToolKind::Read), locations: place, ..ToolCall::default() };
-        assert!(!CallDetails::default().is_own_tool(&call), "a file with that name");
-        let renamed = CallDetails { name: Some("Bash".into()), ..CallDetails::default() };
+        assert!(!ToolCallDetails::default().is_own_tool(&call), "a file with that name");
+        let renamed = ToolCallDetails { name: Some("Bash".into()), ..ToolCallDetails::default() };
         let call = ToolCall { title: title.into(), kind: Some(other), ..ToolCall::default() };
         assert!(!renamed.is_own_tool(&call), "the name that the agent gives counts before the title");
     }

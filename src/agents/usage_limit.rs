@@ -16,14 +16,14 @@ use jiff::{
 };
 use regex::{Captures, Regex, RegexBuilder};
 
-use super::failure::{Trouble, has_status, retry_after, words};
-use crate::engine::{conversation::UsageLimit, policy::AgentFacts, time::Span};
+use super::failure::{FailureKind, has_status, retry_after, words};
+use crate::engine::{conversation::UsageLimit, policy::AgentFacts, time::TimeSpan};
 
 /// A reset that is further away than this is a mistake of the reader.
-const FARTHEST: Span = Span::secs(40 * 24 * 60 * 60);
+const FARTHEST: TimeSpan = TimeSpan::secs(40 * 24 * 60 * 60);
 
 /// The limit that these words are about, if they are about one.
-pub(super) fn of(said: &str, trouble: Trouble, known: &AgentFacts, now: &Zoned) -> Option<UsageLimit> {
+pub(super) fn of(said: &str, trouble: FailureKind, known: &AgentFacts, now: &Zoned) -> Option<UsageLimit> {
     static LIMIT: LazyLock<Regex> = LazyLock::new(|| {
         words(
             r"(usage|session|weekly|daily|hourly|monthly|request|token|message|\d+.?hour|rate).{0,12}(limit|cap\b)|limit.{0,20}(reached|hit|reset|exceeded)|(reached|hit|exceeded).{0,30}(limit|quota)|quota.{0,40}(exceeded|exhausted|reset|per (day|minute|hour))|resource.?exhausted|too many requests",
@@ -38,19 +38,19 @@ pub(super) fn of(said: &str, trouble: Trouble, known: &AgentFacts, now: &Zoned) 
     let own = known.limit_pattern.as_deref().map(|pattern| RegexBuilder::new(pattern).multi_line(true).build());
     let is_own_limit = own.is_some_and(|pattern| pattern.is_ok_and(|pattern| pattern.is_match(said)));
     let is_limit = match trouble {
-        Trouble::RateLimit => resets_in.is_some() || LIMIT.is_match(said) || has_status(said, &["429"]),
-        Trouble::Quota => resets_in.is_some() || (LIMIT.is_match(said) && !MONEY.is_match(said)),
-        Trouble::Login | Trouble::ContextFull => false,
-        Trouble::Server | Trouble::Network | Trouble::Other => resets_in.is_some() && LIMIT.is_match(said),
+        FailureKind::RateLimit => resets_in.is_some() || LIMIT.is_match(said) || has_status(said, &["429"]),
+        FailureKind::Quota => resets_in.is_some() || (LIMIT.is_match(said) && !MONEY.is_match(said)),
+        FailureKind::Login | FailureKind::ContextFull => false,
+        FailureKind::Server | FailureKind::Network | FailureKind::Other => resets_in.is_some() && LIMIT.is_match(said),
     };
     (is_limit || is_own_limit).then_some(UsageLimit { resets_in })
 }
 
 /// How long it is until the reset that these words name.
-fn resets_in(said: &str, now: &Zoned) -> Option<Span> {
+fn resets_in(said: &str, now: &Zoned) -> Option<TimeSpan> {
     let until = |at: Timestamp| {
         let span = u64::try_from(at.as_millisecond() - now.timestamp().as_millisecond()).unwrap_or(0);
-        Some(Span(span)).filter(|span| *span <= FARTHEST)
+        Some(TimeSpan(span)).filter(|span| *span <= FARTHEST)
     };
     let absolute = epoch(said).or_else(|| written_out(said)).or_else(|| clock_time(said, now));
     absolute.and_then(until).or_else(|| retry_after(said))
@@ -169,7 +169,7 @@ mod tests {
     }
 
     fn limit(said: &str, known: &AgentFacts) -> Option<UsageLimit> {
-        of(said, Trouble::of(said), known, &now())
+        of(said, FailureKind::of(said), known, &now())
     }
 
     fn minutes(said: &str) -> Option<u64> {

@@ -13,63 +13,63 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{Result, print, project::Project, say};
+use super::{AppResult, print, project::Project, say};
 use crate::{
     cli::AgentsArgs,
     config::{
         Settings,
-        known_agents::{KnownAgent, Origin, Way, find_program, how_to_install},
+        known_agents::{AgentOrigin, KnownAgent, LaunchMethod, find_program, how_to_install},
         program_of,
     },
     engine::policy::{AgentSpec, ToolAccess},
     present::{
-        style::{Paint, Role},
+        style::{ColourMode, TextRole},
         text::{first_line, plain},
     },
 };
-use version::{Question, VersionAnswer};
+use version::{VersionAnswer, VersionQuery};
 
 pub(super) const INTERRUPTED: u8 = 130;
 /// How wide a line may be.
 const WIDTH: usize = 80;
 
 /// An agent in the list.
-struct Listed<'a> {
+struct ListedAgent<'a> {
     name: &'a str,
     /// What people call it, where that is known.
     title: Option<&'a str>,
     from: &'static str,
     /// How it would be run; unsaid if no way is there.
     runs: Option<&'a AgentSpec>,
-    found: Found,
+    found: ProgramLookup,
     /// How to ask its program for the version.
-    question: Option<Question>,
+    question: Option<VersionQuery>,
     /// The ways to install it that would change something.
     install: Vec<&'a str>,
     login: Option<&'a str>,
 }
 
 /// Whether an agent's program is there.
-enum Found {
+enum ProgramLookup {
     At(PathBuf),
     Missing,
     /// It needs no program, or runs something that only a shell could find.
     Unknown,
 }
 
-pub(super) fn agents(args: &AgentsArgs) -> Result {
+pub(super) fn agents(args: &AgentsArgs) -> AppResult {
     let project = Project::load(&args.config)?;
     let settings = &project.settings;
     let path = std::env::var_os("PATH").unwrap_or_default();
     let listed = list(settings, &project.root, &path);
-    let questions: BTreeSet<Question> = listed.iter().filter_map(|agent| agent.question.clone()).collect();
+    let questions: BTreeSet<VersionQuery> = listed.iter().filter_map(|agent| agent.question.clone()).collect();
     let Some(versions) = version::ask_all(questions, version::LISTING)? else { return Ok(INTERRUPTED) };
     if args.json {
         let all: Vec<Value> = listed.iter().map(|agent| as_json(agent, &versions)).collect();
         return print(&format!("{:#}\n", Value::from(all)));
     }
-    print(&table(&listed, &versions, Paint::for_stream(&std::io::stdout())))?;
-    match settings.plan(crate::config::Wanted::default()) {
+    print(&table(&listed, &versions, ColourMode::for_stream(&std::io::stdout())))?;
+    match settings.plan(crate::config::PlanRequest::default()) {
         Ok(plan) => say(&format!("creel: `{}` is taken here; `--agent NAME` takes another", plain(&plan.agent))),
         Err(error) => say(&format!("creel: {error}")),
     }
@@ -77,7 +77,7 @@ pub(super) fn agents(args: &AgentsArgs) -> Result {
 }
 
 /// Those of the config, then those that need no entry.
-fn list<'a>(settings: &'a Settings, root: &Path, path: &OsStr) -> Vec<Listed<'a>> {
+fn list<'a>(settings: &'a Settings, root: &Path, path: &OsStr) -> Vec<ListedAgent<'a>> {
     let described = settings.agents.iter().map(|(name, spec)| described(settings, name, spec, (root, path)));
     let known = settings.known.iter().filter(|agent| !settings.agents.contains_key(&agent.name));
     described.chain(known.map(|agent| known_agent(agent, path))).collect()
@@ -88,12 +88,13 @@ fn described<'a>(
     name: &'a str,
     spec: &'a AgentSpec,
     (root, path): (&Path, &OsStr),
-) -> Listed<'a> {
+) -> ListedAgent<'a> {
     let program = spec.command_line().map(program_of).unwrap_or_default();
-    let found = if is_plain_word(program) { find(program, root, path) } else { Found::Unknown };
+    let found = if is_plain_word(program) { find(program, root, path) } else { ProgramLookup::Unknown };
     let known = settings.known.by_program(program);
-    let install = spec.facts().and_then(|facts| facts.install.as_deref()).filter(|_| matches!(found, Found::Missing));
-    Listed {
+    let install =
+        spec.facts().and_then(|facts| facts.install.as_deref()).filter(|_| matches!(found, ProgramLookup::Missing));
+    ListedAgent {
         name,
         title: None,
         from: "config",
@@ -105,27 +106,27 @@ fn described<'a>(
     }
 }
 
-fn known_agent<'a>(agent: &'a KnownAgent, path: &OsStr) -> Listed<'a> {
+fn known_agent<'a>(agent: &'a KnownAgent, path: &OsStr) -> ListedAgent<'a> {
     let way = agent.installed(path);
     // What is there already is good enough, unless it does not speak the protocol and could.
     let better = agent.ways.iter().filter(|other| way.is_none_or(|way| !way.is_acp() && other.is_acp()));
-    Listed {
+    ListedAgent {
         name: &agent.name,
         title: Some(&agent.title),
         from: match agent.origin {
-            Origin::BuiltIn => "built_in",
-            Origin::Own => "user",
+            AgentOrigin::BuiltIn => "built_in",
+            AgentOrigin::Own => "user",
         },
         runs: way.map(|way| &way.spec),
         question: way.and_then(|way| question(way, path)),
-        found: way.and_then(|way| way.find(path)).map_or(Found::Missing, Found::At),
+        found: way.and_then(|way| way.find(path)).map_or(ProgramLookup::Missing, ProgramLookup::At),
         install: how_to_install(better),
-        login: way.or(agent.ways.first()).and_then(Way::login),
+        login: way.or(agent.ways.first()).and_then(LaunchMethod::login),
     }
 }
 
-pub(super) fn question(way: &Way, path: &OsStr) -> Option<Question> {
-    Some(Question { program: way.find(path)?, arguments: way.version.clone()? })
+pub(super) fn question(way: &LaunchMethod, path: &OsStr) -> Option<VersionQuery> {
+    Some(VersionQuery { program: way.find(path)?, arguments: way.version.clone()? })
 }
 
 /// A word that a shell would take as the name of a program.
@@ -135,18 +136,18 @@ fn is_plain_word(word: &str) -> bool {
     !word.is_empty() && word.chars().all(plain) && !OF_THE_SHELL.contains(&word)
 }
 
-fn find(program: &str, root: &Path, path: &OsStr) -> Found {
+fn find(program: &str, root: &Path, path: &OsStr) -> ProgramLookup {
     let whole = root.join(program);
     let program = if program.contains('/') { whole.to_str().unwrap_or(program) } else { program };
-    find_program(program, path).map_or(Found::Missing, Found::At)
+    find_program(program, path).map_or(ProgramLookup::Missing, ProgramLookup::At)
 }
 
-fn as_json(agent: &Listed<'_>, versions: &BTreeMap<Question, VersionAnswer>) -> Value {
+fn as_json(agent: &ListedAgent<'_>, versions: &BTreeMap<VersionQuery, VersionAnswer>) -> Value {
     let asked = agent.question.as_ref().and_then(|question| versions.get(question));
     let (installed, path) = match &agent.found {
-        Found::At(path) => (Some(true), Some(path)),
-        Found::Missing => (Some(false), None),
-        Found::Unknown => (None, None),
+        ProgramLookup::At(path) => (Some(true), Some(path)),
+        ProgramLookup::Missing => (Some(false), None),
+        ProgramLookup::Unknown => (None, None),
     };
     json!({
         "name": agent.name,
@@ -178,8 +179,8 @@ const fn how(spec: &AgentSpec) -> &'static str {
     }
 }
 
-fn table(listed: &[Listed<'_>], versions: &BTreeMap<Question, VersionAnswer>, paint: Paint) -> String {
-    let told = |agent: &Listed<'_>| {
+fn table(listed: &[ListedAgent<'_>], versions: &BTreeMap<VersionQuery, VersionAnswer>, paint: ColourMode) -> String {
+    let told = |agent: &ListedAgent<'_>| {
         let asked = agent.question.as_ref().and_then(|question| versions.get(question));
         match asked {
             Some(VersionAnswer::Told(version)) => version.clone(),
@@ -189,16 +190,17 @@ fn table(listed: &[Listed<'_>], versions: &BTreeMap<Question, VersionAnswer>, pa
             None => "-".to_owned(),
         }
     };
-    let (missing, there): (Vec<_>, Vec<_>) = listed.iter().partition(|agent| matches!(agent.found, Found::Missing));
-    let columns = Columns {
+    let (missing, there): (Vec<_>, Vec<_>) =
+        listed.iter().partition(|agent| matches!(agent.found, ProgramLookup::Missing));
+    let columns = AgentColumns {
         name: listed.iter().map(|agent| agent.name.chars().count()).max().unwrap_or(0).clamp(7, 16),
         version: listed.iter().map(|agent| told(agent).len()).max().unwrap_or(0).clamp(7, 16),
     };
-    let Columns { name, version } = columns;
+    let AgentColumns { name, version } = columns;
     let mut text = String::new();
     if !there.is_empty() {
         let head = format!("{:name$}  {:7}  {:version$}  COMMAND", "NAME", "RUNS AS", "VERSION");
-        text += &format!("{}\n", paint.paint(Role::Heading, head));
+        text += &format!("{}\n", paint.paint(TextRole::Heading, head));
     }
     for agent in &there {
         let told = told(agent);
@@ -206,35 +208,35 @@ fn table(listed: &[Listed<'_>], versions: &BTreeMap<Question, VersionAnswer>, pa
         text += &format!("{:name$}  {runs:7}  {told:version$}  {command}\n", plain(agent.name));
         if agent.runs.is_some_and(|spec| spec.tool_access() == ToolAccess::Refused) {
             let without = format!("{:name$}  does not accept creel's tools (tasks, stop hooks)", "");
-            text += &format!("{}\n", paint.paint(Role::Faint, without));
+            text += &format!("{}\n", paint.paint(TextRole::Faint, without));
         }
         for line in &agent.install {
             let better = format!("{:name$}  over ACP with: {}", "", plain(line));
-            text += &format!("{}\n", paint.paint(Role::Faint, better));
+            text += &format!("{}\n", paint.paint(TextRole::Faint, better));
         }
     }
     if !missing.is_empty() {
         let gap = if there.is_empty() { "" } else { "\n" };
-        text += &format!("{gap}{}\n", paint.paint(Role::Heading, format!("{:name$}  HOW TO INSTALL", "MISSING")));
+        text += &format!("{gap}{}\n", paint.paint(TextRole::Heading, format!("{:name$}  HOW TO INSTALL", "MISSING")));
     }
     text + &missing.iter().map(|agent| columns.install(agent)).collect::<String>()
 }
 
 /// How wide the columns are.
 #[derive(Clone, Copy)]
-struct Columns {
+struct AgentColumns {
     name: usize,
     version: usize,
 }
 
-impl Columns {
+impl AgentColumns {
     /// As much of the command as there is room for.
     fn command(self, spec: &AgentSpec) -> String {
         let room = WIDTH - self.name - self.version - "    RUNS AS  …".chars().count();
         first_line(&plain(spec.command_line().unwrap_or_default()), room)
     }
 
-    fn install(self, agent: &Listed<'_>) -> String {
+    fn install(self, agent: &ListedAgent<'_>) -> String {
         let name = self.name;
         let mut lines: Vec<String> = agent.install.iter().map(|line| plain(line)).collect();
         if lines.is_empty() {

@@ -5,62 +5,62 @@ use std::io::IsTerminal as _;
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    Failure, Result,
+    AppError, AppResult,
     project::Project,
-    remote::Server,
+    remote::NatsServerConnection,
     say,
     stage::{self, screen_options},
     steer::choose,
 };
 use crate::{
     cli::steer::{AttachArgs, SessionArgs},
-    config::{Settings, Ui},
-    journal::{self, Folder},
-    nats::{asking::Asking, link::Link, mirror::Audience},
-    socket::session_client::{Following, Helm, LIVE_BACKLOG, Remote},
-    tui::{self, model::Tie},
+    config::{Settings, UiSettings},
+    journal::{self, SessionDir},
+    nats::{asking::NatsSessionClient, link::NatsStatus, mirror::ViewerChannels},
+    socket::session_client::{LIVE_BACKLOG, RemoteSession, RemoteUpdates, SessionClient},
+    tui::{self, model::CloseBehavior},
 };
 
-pub(super) fn attach(args: AttachArgs) -> Result {
+pub(super) fn attach(args: AttachArgs) -> AppResult {
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        return Err(Failure::usage("a screen needs a terminal; `creel status` tells how a session is"));
+        return Err(AppError::usage("a screen needs a terminal; `creel status` tells how a session is"));
     }
     let ui = Project::load(&args.config).map_or(Settings::default().ui, |project| project.settings.ui);
-    if let Some(server) = Server::named(&args.nats, &args.config)? {
+    if let Some(server) = NatsServerConnection::named(&args.nats, &args.config)? {
         return from_afar(server, args.session.as_deref(), ui);
     }
     let folder = choose::running(&SessionArgs { session: args.session, config: args.config, nats: args.nats })?;
-    let (remote, Following { news, live, nats }) = Remote::follow(&folder)?;
-    let helm = Some(Helm::There(remote));
-    let source = tui::Source { journal: folder.journal(), helm, news, live, tie: Tie::Loose, nats };
+    let (remote, RemoteUpdates { news, live, nats }) = RemoteSession::follow(&folder)?;
+    let helm = Some(SessionClient::There(remote));
+    let source = tui::ScreenSource { journal: folder.journal(), helm, news, live, tie: CloseBehavior::Loose, nats };
     let tokio = stage::runtime()?;
     let shown = tokio.block_on(tui::run(source, screen_options(ui)));
     // Whoever still waits for the session must not keep the program.
     tokio.shutdown_background();
-    shown.map_err(|error| Failure::failed(format!("the screen failed: {error}; the session goes on")))?;
+    shown.map_err(|error| AppError::failed(format!("the screen failed: {error}; the session goes on")))?;
     farewell(&folder);
     Ok(0)
 }
 
 /// A screen on a session on another machine. It is steered by requests, and comes back by itself when the connection does.
-fn from_afar(server: Server, session: Option<&str>, ui: Ui) -> Result {
+fn from_afar(server: NatsServerConnection, session: Option<&str>, ui: UiSettings) -> AppResult {
     let mirror = server.mirror(session)?;
     let name = mirror.folder().name.clone();
-    let Server { tokio, nats, client, told } = server;
-    let asking = Asking::new(client, &nats.prefix, &name, Some(mirror.id().to_owned()));
+    let NatsServerConnection { tokio, nats, client, told } = server;
+    let asking = NatsSessionClient::new(client, &nats.prefix, &name, Some(mirror.id().to_owned()));
     let folder = mirror.folder().clone();
     let (told_news, news) = watch::channel(0);
     let (live_in, live) = mpsc::channel(LIVE_BACKLOG);
-    let (link_in, link) = watch::channel(Link::Connected { behind: 0 });
-    let source = tui::Source {
+    let (link_in, link) = watch::channel(NatsStatus::Connected { behind: 0 });
+    let source = tui::ScreenSource {
         journal: folder.journal(),
-        helm: Some(Helm::There(Remote::Far(Box::new(asking)))),
+        helm: Some(SessionClient::There(RemoteSession::Far(Box::new(asking)))),
         news,
         live,
-        tie: Tie::Loose,
+        tie: CloseBehavior::Loose,
         nats: Some(link),
     };
-    let following = tokio.spawn(mirror.follow(told, Audience { news: told_news, live: live_in, link: link_in }));
+    let following = tokio.spawn(mirror.follow(told, ViewerChannels { news: told_news, live: live_in, link: link_in }));
     let shown = tokio.block_on(tui::run(source, screen_options(ui)));
     if journal::fold(&folder.journal()).is_ok_and(|state| state.outcome().is_some()) {
         stage::tell_the_end(&folder);
@@ -71,10 +71,10 @@ fn from_afar(server: Server, session: Option<&str>, ui: Ui) -> Result {
     // The copy goes with whoever follows.
     let _ = tokio.block_on(following);
     tokio.shutdown_background();
-    shown.map(|_| 0).map_err(|error| Failure::failed(format!("the screen failed: {error}; the session goes on")))
+    shown.map(|_| 0).map_err(|error| AppError::failed(format!("the screen failed: {error}; the session goes on")))
 }
 
-fn farewell(folder: &Folder) {
+fn farewell(folder: &SessionDir) {
     let name = &folder.name;
     // A session that has ended may still be about to leave.
     if journal::fold(&folder.journal()).is_ok_and(|state| state.outcome().is_some()) {

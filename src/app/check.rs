@@ -4,27 +4,27 @@ use std::{collections::BTreeMap, path::Path};
 
 use serde_json::json;
 
-use super::{Result, agents::INTERRUPTED, print, project::Project, readiness, stage};
+use super::{AppResult, agents::INTERRUPTED, print, project::Project, readiness, stage};
 use crate::{
     cli::CheckArgs,
-    config::{Chosen, ConfigError, Origin, Settings, Wanted},
+    config::{HookOrigin, PlanError, PlanRequest, ResolvedHook, Settings},
     engine::{
-        hooks::point::Point,
+        hooks::point::HookPoint,
         policy::{
-            AgentSpec, AutomationHook, Budget, FinalDelivery, HookAction, HookSpec, OutputFormat, PermissionRule,
-            Permissions, Plan, RuleSpec, StopPlan,
+            AgentSpec, AutomationHook, Budget, FinalDeliveryPolicy, HookAction, HookSpec, OutputFormat,
+            PermissionPolicy, PermissionRule, RuleSpec, SessionPlan, StopPlan,
         },
-        time::Span,
+        time::TimeSpan,
     },
     present::{
-        style::{Paint, Role},
+        style::{ColourMode, TextRole},
         text::plain,
     },
     socket::view,
     tui::keymap::Keymap,
 };
 
-pub(super) fn check(args: &CheckArgs) -> Result {
+pub(super) fn check(args: &CheckArgs) -> AppResult {
     if args.json
         && let Some(errors) = Project::mistakes(&args.config)?
     {
@@ -33,12 +33,12 @@ pub(super) fn check(args: &CheckArgs) -> Result {
     }
     let project = Project::load_existing(&args.config)?;
     let settings = &project.settings;
-    let wanted = Wanted { agent: args.agent.as_deref(), task_type: args.task_type.as_deref(), ..Wanted::default() };
+    let wanted =
+        PlanRequest { agent: args.agent.as_deref(), task_type: args.task_type.as_deref(), ..PlanRequest::default() };
     let plan = settings.plan(wanted);
     // A user who names a type or an agent has to learn that it is not available.
-    if let Err(
-        error @ (ConfigError::UnknownType { .. } | ConfigError::NotAllowed(_) | ConfigError::UnknownAgent { .. }),
-    ) = plan
+    if let Err(error @ (PlanError::UnknownType { .. } | PlanError::NotAllowed(_) | PlanError::UnknownAgent { .. })) =
+        plan
     {
         return Err(error.into());
     }
@@ -78,7 +78,7 @@ pub(super) fn check(args: &CheckArgs) -> Result {
         });
         return print(&format!("{all:#}\n")).map(|_| code);
     }
-    let paint = Paint::for_stream(&std::io::stdout());
+    let paint = ColourMode::for_stream(&std::io::stdout());
     let mut text = heading(settings, &problems, paint);
     text += &plan.as_ref().map_or_else(|_| "agent      none\n".to_owned(), agent_line);
     text += &limits(settings, plan.as_ref().ok());
@@ -86,7 +86,7 @@ pub(super) fn check(args: &CheckArgs) -> Result {
     text += &types(settings, args.task_type.as_deref());
     text += &nats(settings);
     text += &keymap_mistakes()
-        .map(|why| paint.paint(Role::Warning, format!("keymap     {}\n", plain(&why))))
+        .map(|why| paint.paint(TextRole::Warning, format!("keymap     {}\n", plain(&why))))
         .collect::<String>();
     text += &points(settings, &hooks, paint);
     let stop = plan.as_ref().map_or(&settings.draft.stop, |plan| &plan.stop);
@@ -105,17 +105,17 @@ fn keymap_mistakes() -> impl Iterator<Item = String> {
 }
 
 /// The verdict: whether the config is valid, and what is missing on this machine.
-fn heading(settings: &Settings, problems: &[String], paint: Paint) -> String {
+fn heading(settings: &Settings, problems: &[String], paint: ColourMode) -> String {
     let path = settings.path.as_deref().map(|path| plain(&path.display().to_string())).unwrap_or_default();
     if problems.is_empty() {
-        return paint.paint(Role::Heading, format!("{path} is valid\n"));
+        return paint.paint(TextRole::Heading, format!("{path} is valid\n"));
     }
     let item = |problem: &String| format!("  - {}\n", plain(problem).replace('\n', "\n  "));
     let list: String = problems.iter().map(item).collect();
-    paint.paint(Role::Heading, format!("{path} is valid, but:\n")) + &paint.paint(Role::Warning, list)
+    paint.paint(TextRole::Heading, format!("{path} is valid, but:\n")) + &paint.paint(TextRole::Warning, list)
 }
 
-fn agent_line(plan: &Plan) -> String {
+fn agent_line(plan: &SessionPlan) -> String {
     let how = match &plan.agent_spec {
         AgentSpec::Acp { command, mode, .. } => {
             let mode = mode.as_ref().map(|mode| format!(", mode {mode}")).unwrap_or_default();
@@ -131,7 +131,7 @@ fn agent_line(plan: &Plan) -> String {
     format!("agent      {}: {}\n", plain(&plan.agent), plain(&how))
 }
 
-fn limits(settings: &Settings, plan: Option<&Plan>) -> String {
+fn limits(settings: &Settings, plan: Option<&SessionPlan>) -> String {
     let draft = &settings.draft;
     // A type of task may have limits of its own.
     let (iterations, retries, turn) = plan
@@ -145,9 +145,9 @@ fn limits(settings: &Settings, plan: Option<&Plan>) -> String {
     );
     let delivery = match draft.gates.final_delivery {
         None => "asks, or delivers with nobody there",
-        Some(FinalDelivery::Ask) => "asks",
-        Some(FinalDelivery::Auto) => "delivers",
-        Some(FinalDelivery::Skip) => "skips",
+        Some(FinalDeliveryPolicy::Ask) => "asks",
+        Some(FinalDeliveryPolicy::Auto) => "delivers",
+        Some(FinalDeliveryPolicy::Skip) => "skips",
     };
     format!(
         "iterations at most {iterations}, a turn may take {turn}\n\
@@ -208,11 +208,11 @@ fn permission(rule: &PermissionRule) -> String {
     format!("{}: {kinds}{paths}", says(rule.action))
 }
 
-const fn says(action: Permissions) -> &'static str {
+const fn says(action: PermissionPolicy) -> &'static str {
     match action {
-        Permissions::Ask => "ask",
-        Permissions::Allow => "allow",
-        Permissions::Deny => "deny",
+        PermissionPolicy::Ask => "ask",
+        PermissionPolicy::Allow => "allow",
+        PermissionPolicy::Deny => "deny",
     }
 }
 
@@ -227,12 +227,12 @@ fn types(settings: &Settings, asked: Option<&str>) -> String {
     text
 }
 
-fn points(settings: &Settings, hooks: &BTreeMap<Point, Vec<Chosen>>, paint: Paint) -> String {
+fn points(settings: &Settings, hooks: &BTreeMap<HookPoint, Vec<ResolvedHook>>, paint: ColourMode) -> String {
     let mut text = String::new();
     for (point, list) in hooks.iter().filter(|(_, list)| !list.is_empty()) {
-        text += &format!("\n{}\n", paint.paint(Role::Heading, point.name()));
+        text += &format!("\n{}\n", paint.paint(TextRole::Heading, point.name()));
         for (n, chosen) in list.iter().enumerate() {
-            let from = paint.paint(Role::Faint, format!("  {}", plain(&origin(settings, chosen))));
+            let from = paint.paint(TextRole::Faint, format!("  {}", plain(&origin(settings, chosen))));
             text += &format!("  {}. {}{from}\n", n + 1, describe(&chosen.spec));
         }
     }
@@ -240,9 +240,9 @@ fn points(settings: &Settings, hooks: &BTreeMap<Point, Vec<Chosen>>, paint: Pain
 }
 
 /// Who says that a hook runs, and where.
-fn origin(settings: &Settings, chosen: &Chosen) -> String {
+fn origin(settings: &Settings, chosen: &ResolvedHook) -> String {
     match (&chosen.origin, chosen.line) {
-        (Origin::Project, Some(line)) => format!("{}:{line}", file(settings)),
+        (HookOrigin::Project, Some(line)) => format!("{}:{line}", file(settings)),
         (origin, Some(line)) => format!("{}:{line} ({})", file(settings), origin.describe()),
         (origin, None) => origin.describe(),
     }
@@ -253,13 +253,13 @@ fn file(settings: &Settings) -> String {
     name.map(|name| plain(&name.to_string_lossy())).unwrap_or_default()
 }
 
-fn listed(settings: &Settings, hooks: &BTreeMap<Point, Vec<Chosen>>) -> serde_json::Value {
-    let one = |chosen: &Chosen| {
+fn listed(settings: &Settings, hooks: &BTreeMap<HookPoint, Vec<ResolvedHook>>) -> serde_json::Value {
+    let one = |chosen: &ResolvedHook| {
         let from = match &chosen.origin {
-            Origin::Agent(name) => json!({ "agent": name }),
-            Origin::TaskType(name) => json!({ "task_type": name }),
-            Origin::Project => json!("project"),
-            Origin::Usual => json!("usual"),
+            HookOrigin::Agent(name) => json!({ "agent": name }),
+            HookOrigin::TaskType(name) => json!({ "task_type": name }),
+            HookOrigin::Project => json!("project"),
+            HookOrigin::Usual => json!("usual"),
         };
         let file = chosen.line.and(settings.path.as_deref()).map(Path::to_string_lossy);
         json!({ "hook": chosen.spec, "from": from, "file": file, "line": chosen.line })
@@ -269,7 +269,7 @@ fn listed(settings: &Settings, hooks: &BTreeMap<Point, Vec<Chosen>>) -> serde_js
 }
 
 /// Who decides whether the work is complete.
-fn deciding(stop: &StopPlan, paint: Paint) -> String {
+fn deciding(stop: &StopPlan, paint: ColourMode) -> String {
     let hooks = view::stop_hooks(stop, None);
     if hooks.is_empty() {
         return String::new();
@@ -279,11 +279,11 @@ fn deciding(stop: &StopPlan, paint: Paint) -> String {
         let runs = if hook.runs == hook.hook { String::new() } else { format!(" {}", plain(&hook.runs)) };
         format!("  {}. {}{runs}{off}\n", n + 1, plain(&hook.hook))
     });
-    format!("\n{}\n{}", paint.paint(Role::Heading, "stop decision"), lines.collect::<String>())
+    format!("\n{}\n{}", paint.paint(TextRole::Heading, "stop decision"), lines.collect::<String>())
 }
 
 /// What must hold for the work to be complete.
-fn rules(stop: &StopPlan, paint: Paint) -> String {
+fn rules(stop: &StopPlan, paint: ColourMode) -> String {
     if stop.rules.is_empty() {
         return String::new();
     }
@@ -292,14 +292,14 @@ fn rules(stop: &StopPlan, paint: Paint) -> String {
         let RuleSpec { name, check, timeout, .. } = rule;
         format!("  {}. {}: {}  [timeout {timeout}{off}]\n", n + 1, plain(name), plain(&check.describe()))
     });
-    format!("\n{}\n{}", paint.paint(Role::Heading, "rules"), lines.collect::<String>())
+    format!("\n{}\n{}", paint.paint(TextRole::Heading, "rules"), lines.collect::<String>())
 }
 
 /// What happens by itself when tasks change; what is built in and off is not worth a line.
-fn automation(settings: &Settings, paint: Paint) -> String {
+fn automation(settings: &Settings, paint: ColourMode) -> String {
     let built_in = |hook: &AutomationHook| matches!(hook.spec.action, HookAction::Builtin(_));
     let listed = settings.draft.automation.iter().filter(|hook| hook.spec.enabled || !built_in(hook));
-    let mut text = format!("\n{}\n", paint.paint(Role::Heading, "automation"));
+    let mut text = format!("\n{}\n", paint.paint(TextRole::Heading, "automation"));
     for (n, hook) in listed.enumerate() {
         let events: Vec<&str> = hook.events.iter().map(|event| event.name()).collect();
         let HookSpec { name, priority, .. } = &hook.spec;
@@ -312,7 +312,7 @@ fn automation(settings: &Settings, paint: Paint) -> String {
         text += &format!("  {}. {what} on {}\n", n + 1, events.join(", "));
     }
     for (name, workflow) in &settings.draft.workflows {
-        text += &format!("\n{}\n", paint.paint(Role::Heading, format!("workflow {}", plain(name))));
+        text += &format!("\n{}\n", paint.paint(TextRole::Heading, format!("workflow {}", plain(name))));
         for (n, step) in workflow.steps.iter().enumerate() {
             text += &format!("  {}. {}\n", n + 1, plain(&step.name));
         }
@@ -346,6 +346,6 @@ fn describe(hook: &HookSpec) -> String {
     format!("{}{what}  [{notes}]", plain(&hook.name))
 }
 
-fn timeout(span: Span) -> String {
+fn timeout(span: TimeSpan) -> String {
     format!("timeout {span}")
 }

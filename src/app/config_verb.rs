@@ -1,25 +1,25 @@
 //! `creel config`: the annotated example, and the config in use.
 
-use super::{Failure, Result, print, project};
+use super::{AppError, AppResult, print, project};
 use crate::{
-    cli::{ConfigVerb, ConfigVerbArgs},
+    cli::{ConfigCommand, ConfigCommandArgs},
     config::paths,
 };
 
 /// Every key with its default. A test keeps it complete.
 const EXAMPLE: &str = include_str!("../../config.example.yaml");
 
-pub(super) fn config(args: &ConfigVerbArgs) -> Result {
+pub(super) fn config(args: &ConfigCommandArgs) -> AppResult {
     match &args.verb {
-        ConfigVerb::Example => print(EXAMPLE),
-        ConfigVerb::Path(args) => {
+        ConfigCommand::Example => print(EXAMPLE),
+        ConfigCommand::Path(args) => {
             let here = project::here()?;
             let named = args.config.as_ref().map(|path| here.join(path)).filter(|path| path.is_file());
             let found = if args.config.is_some() { named } else { paths::find(&here) };
             let path = found.ok_or_else(|| {
                 args.config.as_ref().map_or_else(
-                    || Failure::usage("there is no config here or above; `creel init` writes one"),
-                    |path| Failure::usage(format!("there is no file {}", path.display())),
+                    || AppError::usage("there is no config here or above; `creel init` writes one"),
+                    |path| AppError::usage(format!("there is no file {}", path.display())),
                 )
             })?;
             print(&format!("{}\n", path.display()))

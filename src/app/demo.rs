@@ -3,29 +3,29 @@
 use std::{fs, path::PathBuf};
 
 use super::{
-    Failure, Result,
-    leftovers::Leftovers,
-    run::{self, Start},
+    AppError, AppResult,
+    leftovers::DeadSessions,
+    run::{self, NewSession},
     say,
-    stage::{Afterwards, Surface},
+    stage::{FolderRetention, SessionSurface},
 };
 use crate::{
     cli::{DemoArgs, DetachArgs},
     config,
-    engine::tasks::graph::Graph,
-    journal::Sessions,
+    engine::tasks::graph::TaskGraph,
+    journal::SessionsDir,
     runtime::now,
 };
 
 /// A built-in scenario: the files of its project, the config and the agent's script among them.
-struct Scenario {
+struct DemoScenario {
     name: &'static str,
     about: &'static str,
     files: &'static [(&'static str, &'static str)],
 }
 
-const SCENARIOS: [Scenario; 3] = [
-    Scenario {
+const SCENARIOS: [DemoScenario; 3] = [
+    DemoScenario {
         name: "tests",
         about: "tests are red twice, then green; a report is delivered at the end",
         files: &[
@@ -34,7 +34,7 @@ const SCENARIOS: [Scenario; 3] = [
             ("run-tests.sh", include_str!("../../assets/demo/tests/run-tests.sh")),
         ],
     },
-    Scenario {
+    DemoScenario {
         name: "limit",
         about: "a check that the agent cannot satisfy, up to the retry limit",
         files: &[
@@ -42,7 +42,7 @@ const SCENARIOS: [Scenario; 3] = [
             ("scenario.yaml", include_str!("../../assets/demo/limit/scenario.yaml")),
         ],
     },
-    Scenario {
+    DemoScenario {
         name: "permission",
         about: "an agent that asks before it changes one file and removes another",
         files: &[
@@ -54,22 +54,22 @@ const SCENARIOS: [Scenario; 3] = [
     },
 ];
 
-pub(super) fn demo(args: &DemoArgs) -> Result {
+pub(super) fn demo(args: &DemoArgs) -> AppResult {
     let wanted = args.scenario.as_deref().unwrap_or(SCENARIOS[0].name);
     let Some(scenario) = SCENARIOS.iter().find(|scenario| scenario.name == wanted) else {
         let list: String = SCENARIOS.iter().map(|known| format!("\n  {:10} {}", known.name, known.about)).collect();
-        return Err(Failure::usage(format!("unknown scenario `{wanted}`; there are:{list}")));
+        return Err(AppError::usage(format!("unknown scenario `{wanted}`; there are:{list}")));
     };
-    let folder = ThrowAway::make(scenario)?;
+    let folder = DemoDir::make(scenario)?;
     let settings = config::load(&folder.path.join("creel.yaml"), None)?;
-    let plan = settings.plan(config::Wanted::default())?;
+    let plan = settings.plan(config::PlanRequest::default())?;
     let prompt = settings.prompt.clone().unwrap_or_default();
-    let session = Sessions::of(&folder.path).folder("demo");
-    let afterwards = if args.keep { Afterwards::Stays } else { Afterwards::GoesAway };
+    let session = SessionsDir::of(&folder.path).folder("demo");
+    let afterwards = if args.keep { FolderRetention::Stays } else { FolderRetention::GoesAway };
     // Its folder goes away with the screen, so there would be nothing to come back to.
-    let surface = Surface::chosen(args.output, DetachArgs::default(), settings.ui);
-    let (root, tasks) = (folder.path.clone(), Graph::default());
-    let start = Start {
+    let surface = SessionSurface::chosen(args.output, DetachArgs::default(), settings.ui);
+    let (root, tasks) = (folder.path.clone(), TaskGraph::default());
+    let start = NewSession {
         root,
         folder: session,
         turn: None,
@@ -80,7 +80,7 @@ pub(super) fn demo(args: &DemoArgs) -> Result {
         order: None,
         nats: None,
         leash: None,
-        leftovers: Leftovers::default(),
+        leftovers: DeadSessions::default(),
     };
     let code = run::begin(start, surface, afterwards)?;
     if args.keep {
@@ -90,15 +90,15 @@ pub(super) fn demo(args: &DemoArgs) -> Result {
 }
 
 /// A folder that is removed when the demo is over.
-struct ThrowAway {
+struct DemoDir {
     path: PathBuf,
     kept: bool,
 }
 
-impl ThrowAway {
-    fn make(scenario: &Scenario) -> Result<Self> {
+impl DemoDir {
+    fn make(scenario: &DemoScenario) -> AppResult<Self> {
         let path = std::env::temp_dir().join(format!("creel-demo-{:x}-{:x}", now().0, std::process::id()));
-        let failed = |error| Failure::failed(format!("cannot make the demo's folder {}: {error}", path.display()));
+        let failed = |error| AppError::failed(format!("cannot make the demo's folder {}: {error}", path.display()));
         fs::create_dir(&path).map_err(failed)?;
         for (name, text) in scenario.files {
             fs::write(path.join(name), text).map_err(failed)?;
@@ -113,7 +113,7 @@ impl ThrowAway {
     }
 }
 
-impl Drop for ThrowAway {
+impl Drop for DemoDir {
     fn drop(&mut self) {
         if !self.kept {
             let _ = fs::remove_dir_all(&self.path);

@@ -12,14 +12,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Failure, Result, print, project, say};
+use super::{AppError, AppResult, print, project, say};
 use crate::{
     journal::{
-        self, Folder,
+        self, SessionDir,
         folder::{PRIVATE_DIR, PRIVATE_FILE},
     },
     process::sweep,
-    socket::address::Address,
+    socket::address::SocketLocation,
 };
 
 /// How often to look whether the session has begun.
@@ -31,8 +31,8 @@ const USAGE: i32 = 2;
 
 /// Runs this same command again in the background, with these arguments before its own and this text to read, and prints
 /// the session's name as soon as the session can be reached.
-pub(super) fn start(folder: &Folder, more: &[&str], input: &str) -> Result {
-    let failed = |error: io::Error| Failure::failed(format!("cannot start a session in the background: {error}"));
+pub(super) fn start(folder: &SessionDir, more: &[&str], input: &str) -> AppResult {
+    let failed = |error: io::Error| AppError::failed(format!("cannot start a session in the background: {error}"));
     let mut log = log()?;
     let before = log.seek(SeekFrom::End(0)).map_err(failed)?;
     let mut child = spawn(more, &log).map_err(failed)?;
@@ -55,7 +55,7 @@ pub(super) fn start(folder: &Folder, more: &[&str], input: &str) -> Result {
 }
 
 /// What a session in the background says, since it has no terminal to say it on.
-pub(super) fn log() -> Result<File> {
+pub(super) fn log() -> AppResult<File> {
     let folder = project::state_dir()?.join("log");
     let path = folder.join("background.log");
     let open = |()| OpenOptions::new().read(true).append(true).create(true).mode(PRIVATE_FILE).open(&path);
@@ -64,7 +64,7 @@ pub(super) fn log() -> Result<File> {
         .mode(PRIVATE_DIR)
         .create(&folder)
         .and_then(open)
-        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
+        .map_err(|error| AppError::failed(format!("cannot write {}: {error}", path.display())))
 }
 
 fn spawn(more: &[&str], log: &File) -> io::Result<Child> {
@@ -82,7 +82,7 @@ fn spawn(more: &[&str], log: &File) -> io::Result<Child> {
 }
 
 /// Waits until the session can be reached, or the process has ended. A session that cannot be reached runs all the same.
-fn begun(folder: &Folder, child: &mut Child) -> io::Result<Option<ExitStatus>> {
+fn begun(folder: &SessionDir, child: &mut Child) -> io::Result<Option<ExitStatus>> {
     let mut holds_since: Option<Instant> = None;
     loop {
         if let Some(status) = child.try_wait()? {
@@ -91,7 +91,7 @@ fn begun(folder: &Folder, child: &mut Child) -> io::Result<Option<ExitStatus>> {
         let holds = journal::running(folder).is_some_and(|holder| holder.pid == Some(child.id()));
         if holds {
             let since = *holds_since.get_or_insert_with(Instant::now);
-            let is_reached = Address::of(folder).is_some_and(|address| address.connect().is_ok());
+            let is_reached = SocketLocation::of(folder).is_some_and(|address| address.connect().is_ok());
             if is_reached || since.elapsed() > UNREACHED {
                 return Ok(None);
             }

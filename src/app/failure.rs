@@ -3,10 +3,10 @@
 use std::fmt;
 
 use crate::{
-    config::{ConfigError, ConfigErrors},
+    config::{ConfigErrors, PlanError},
     journal::{JournalError, record::RecordError},
     runtime::RuntimeError,
-    socket::client::AskError,
+    socket::client::SessionRequestError,
 };
 
 /// Wrong usage or config.
@@ -16,13 +16,13 @@ const FAILED: u8 = 1;
 
 /// Why a command failed.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct AppError {
     /// The exit code.
     pub(super) code: u8,
     message: String,
 }
 
-impl Failure {
+impl AppError {
     /// The person can mend it: the command line, the config, the choice of session.
     pub(super) fn usage(message: impl Into<String>) -> Self {
         Self { code: USAGE, message: message.into() }
@@ -44,13 +44,13 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for AppError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "creel: {}", self.message)
     }
 }
 
-impl From<ConfigErrors> for Failure {
+impl From<ConfigErrors> for AppError {
     fn from(errors: ConfigErrors) -> Self {
         let count = errors.diagnostics.len();
         let noun = if count == 1 { "mistake" } else { "mistakes" };
@@ -58,13 +58,13 @@ impl From<ConfigErrors> for Failure {
     }
 }
 
-impl From<ConfigError> for Failure {
-    fn from(error: ConfigError) -> Self {
+impl From<PlanError> for AppError {
+    fn from(error: PlanError) -> Self {
         Self::usage(error.to_string())
     }
 }
 
-impl From<JournalError> for Failure {
+impl From<JournalError> for AppError {
     fn from(error: JournalError) -> Self {
         let way_out = match &error {
             JournalError::Held { name, .. } => {
@@ -91,19 +91,19 @@ impl From<JournalError> for Failure {
     }
 }
 
-impl From<AskError> for Failure {
-    fn from(error: AskError) -> Self {
+impl From<SessionRequestError> for AppError {
+    fn from(error: SessionRequestError) -> Self {
         match &error {
-            AskError::Refused(why) => Self::failed(why),
-            AskError::NotRunning(name) => Self::usage(format!(
+            SessionRequestError::Refused(why) => Self::failed(why),
+            SessionRequestError::NotRunning(name) => Self::usage(format!(
                 "{error}\n  `creel show {name}` tells what happened, `creel resume {name}` goes on with it"
             )),
-            AskError::Unreachable { .. } | AskError::Ended(_) => Self::usage(error.to_string()),
+            SessionRequestError::Unreachable { .. } | SessionRequestError::Ended(_) => Self::usage(error.to_string()),
         }
     }
 }
 
-impl From<RuntimeError> for Failure {
+impl From<RuntimeError> for AppError {
     fn from(error: RuntimeError) -> Self {
         match error {
             RuntimeError::Journal(error) => error.into(),

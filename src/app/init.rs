@@ -13,11 +13,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Failure, Result, project, say};
+use super::{AppError, AppResult, project, say};
 use crate::{
-    cli::{InitArgs, Template},
+    cli::{InitArgs, InitTemplate},
     config::{self, known_agents::KnownAgents, paths},
-    engine::policy::OnLimit,
+    engine::policy::RetryLimitPolicy,
 };
 use text::ConfigText;
 
@@ -37,27 +37,27 @@ const SCHEMA: &str = ".creel/config.schema.json";
 
 /// What the config is about to say.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Choices {
+struct InitChoices {
     /// One of the known agents; none, if none is installed and the user named none.
     agent: Option<String>,
     /// What has to pass after each turn.
     check: Option<String>,
     /// What happens at the retry limit when nobody can be asked.
-    on_limit: OnLimit,
+    on_limit: RetryLimitPolicy,
 }
 
-pub(super) fn init(args: &InitArgs) -> Result {
+pub(super) fn init(args: &InitArgs) -> AppResult {
     let here = project::here()?;
     if let Some(existing) = paths::NAMES.iter().map(|name| here.join(name)).find(|path| path.exists()) {
-        return Err(Failure::usage(format!("{} exists already; creel did not change it", existing.display())));
+        return Err(AppError::usage(format!("{} exists already; creel did not change it", existing.display())));
     }
     project::refuse_links(&here)?;
     let known = config::without_config(paths::agents_file().as_deref())?.known;
     let search = std::env::var_os("PATH").unwrap_or_default();
-    let defaults = Choices {
+    let defaults = InitChoices {
         agent: known.preferred(&search).map(|(agent, _)| agent.name.clone()),
         check: test_command(&here, args.template),
-        on_limit: OnLimit::Complete,
+        on_limit: RetryLimitPolicy::Complete,
     };
     let installed: Vec<&str> =
         known.iter().filter(|agent| agent.installed(&search).is_some()).map(|agent| agent.name.as_str()).collect();
@@ -88,25 +88,25 @@ fn next_steps(known: &KnownAgents, installed: &[&str]) -> String {
 }
 
 /// The command that tests this project; a template without a toolchain needs one all the same.
-fn test_command(project: &Path, template: Option<Template>) -> Option<String> {
+fn test_command(project: &Path, template: Option<InitTemplate>) -> Option<String> {
     let found = TOOLCHAINS.iter().find(|(file, _)| project.join(file).exists()).map(|(_, command)| *command);
-    let placeholder = (template == Some(Template::Tdd)).then_some("./test");
+    let placeholder = (template == Some(InitTemplate::Tdd)).then_some("./test");
     found.or(placeholder).map(str::to_owned)
 }
 
 /// Writes the schema for editors. A file of an earlier version is replaced: nobody edits it by hand.
-fn write_schema(project: &Path) -> Result<PathBuf> {
+fn write_schema(project: &Path) -> AppResult<PathBuf> {
     let path = project.join(SCHEMA);
     let write = || {
         fs::create_dir_all(paths::folder(&path))?;
         fs::write(&path, format!("{:#}\n", config::json_schema()))
     };
-    write().map_err(|error: io::Error| Failure::failed(format!("cannot write {}: {error}", path.display())))?;
+    write().map_err(|error: io::Error| AppError::failed(format!("cannot write {}: {error}", path.display())))?;
     Ok(path)
 }
 
-fn write_new(path: &Path, text: &str) -> Result<()> {
+fn write_new(path: &Path, text: &str) -> AppResult<()> {
     let file = fs::OpenOptions::new().write(true).create_new(true).open(path);
     file.and_then(|mut file| file.write_all(text.as_bytes()))
-        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
+        .map_err(|error| AppError::failed(format!("cannot write {}: {error}", path.display())))
 }

@@ -32,16 +32,16 @@ use rustix::{
 };
 
 use super::{detach, say, stage::is_on_screen};
-use crate::cli::{Cli, Command, DetachArgs, OutputArgs};
-pub(super) use held::Leash;
+use crate::cli::{Cli, CliCommand, DetachArgs, OutputArgs};
+pub(super) use held::ParentProcess;
 pub(super) use holder::hold;
 
 /// Whether what was asked for is a session on a screen, and nobody holds this process yet.
 pub(super) fn is_wanted(cli: &Cli) -> bool {
     let (output, detach) = match &cli.command {
         None => (OutputArgs::default(), DetachArgs::default()),
-        Some(Command::Run(args)) => (args.output, args.detach),
-        Some(Command::Resume(args)) => (args.output, args.detach),
+        Some(CliCommand::Run(args)) => (args.output, args.detach),
+        Some(CliCommand::Resume(args)) => (args.output, args.detach),
         Some(_) => return false,
     };
     !cli.held && is_on_screen(output, detach)

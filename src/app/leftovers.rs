@@ -13,45 +13,45 @@ use std::fs;
 use super::{project, trust};
 use crate::{
     config::trust::plan_document,
-    engine::State,
-    journal::{self, Folder, Journal, Opened, Sessions},
-    runtime::shutdown::Children,
+    engine::SessionState,
+    journal::{self, Journal, OpenedJournal, SessionDir, SessionsDir},
+    runtime::shutdown::SessionProcesses,
 };
 
 /// The dead sessions of a project that may have left something running.
 #[derive(Default)]
-pub(super) struct Leftovers {
+pub(super) struct DeadSessions {
     /// The session that is resumed.
-    resumed: Option<Children>,
+    resumed: Option<SessionProcesses>,
     others: Vec<DeadSession>,
 }
 
 /// A session that no process runs, and whose creel did not shut down cleanly.
 struct DeadSession {
-    folder: Folder,
+    folder: SessionDir,
     /// Keeps the session locked.
-    opened: Opened,
+    opened: OpenedJournal,
 }
 
-impl Leftovers {
+impl DeadSessions {
     /// The leftovers of all sessions that no process runs.
-    pub(super) fn of(sessions: &Sessions) -> Self {
+    pub(super) fn of(sessions: &SessionsDir) -> Self {
         Self::except(sessions, "")
     }
 
     /// The leftovers of the session that is being resumed, whose lock is held elsewhere, and of all others.
-    pub(super) fn before_resuming(sessions: &Sessions, state: &State) -> Self {
+    pub(super) fn before_resuming(sessions: &SessionsDir, state: &SessionState) -> Self {
         Self::except(sessions, &state.name).with_resumed(state)
     }
 
-    fn except(sessions: &Sessions, name: &str) -> Self {
+    fn except(sessions: &SessionsDir, name: &str) -> Self {
         let all = sessions.list().unwrap_or_default().into_iter().filter(|folder| folder.name != name);
         Self { resumed: None, others: all.filter_map(DeadSession::find).collect() }
     }
 
     /// Adds those of the session that is being resumed.
-    pub(super) fn with_resumed(mut self, state: &State) -> Self {
-        self.resumed = Some(Children::left_behind(state));
+    pub(super) fn with_resumed(mut self, state: &SessionState) -> Self {
+        self.resumed = Some(SessionProcesses::left_behind(state));
         self
     }
 
@@ -67,7 +67,7 @@ impl Leftovers {
             notes.extend(note(children.end_all().await, "this session"));
         }
         for DeadSession { folder, opened } in self.others {
-            let ended = Children::left_behind(&opened.state).end_all().await;
+            let ended = SessionProcesses::left_behind(&opened.state).end_all().await;
             notes.extend(note(ended, &format!("session `{}`", folder.name)));
             // The file shows that something may be left. If it cannot be removed, the next run looks again.
             let _ = fs::remove_file(folder.pid_file());
@@ -77,7 +77,7 @@ impl Leftovers {
 }
 
 impl DeadSession {
-    fn find(folder: Folder) -> Option<Self> {
+    fn find(folder: SessionDir) -> Option<Self> {
         // creel removes the file when it shuts down cleanly.
         if !folder.pid_file().exists() || journal::running(&folder).is_some() {
             return None;

@@ -10,18 +10,18 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::{Failure, Result, say, steer::choose};
+use super::{AppError, AppResult, say, steer::choose};
 use crate::{
     cli::steer::SessionArgs,
-    journal::Folder,
-    mcp::{self, Ended},
+    journal::SessionDir,
+    mcp::{self, McpServerEnd},
 };
-use own::{Opening, Own};
+use own::{SelfDrivenSession, SelfDrivenSpec};
 
 /// The exit code of a server that was ended by a signal.
 const INTERRUPTED: u8 = 130;
 
-pub(super) fn mcp(args: SessionArgs) -> Result {
+pub(super) fn mcp(args: SessionArgs) -> AppResult {
     if std::io::stdin().is_terminal() {
         say("creel: this is for an agent to start: it speaks the Model Context Protocol on standard input and output");
     }
@@ -29,21 +29,21 @@ pub(super) fn mcp(args: SessionArgs) -> Result {
     let more = if choose::running_if_any(&args).is_ok_and(|found| found.is_none()) { restriction(&args) } else { None };
     let find = {
         let own = Arc::clone(&own);
-        move || session(&args, &own).map_err(Failure::into_message)
+        move || session(&args, &own).map_err(AppError::into_message)
     };
     let served = mcp::serve(Box::new(find), more);
     if let Some(own) = own.lock().unwrap_or_else(PoisonError::into_inner).take() {
         own.end();
     }
     match served {
-        Ok(Ended::Closed) => Ok(0),
-        Ok(Ended::Interrupted) => Ok(INTERRUPTED),
-        Err(error) => Err(Failure::failed(format!("the MCP server failed: {error}"))),
+        Ok(McpServerEnd::Closed) => Ok(0),
+        Ok(McpServerEnd::Interrupted) => Ok(INTERRUPTED),
+        Err(error) => Err(AppError::failed(format!("the MCP server failed: {error}"))),
     }
 }
 
 /// The session that is meant; with none named and none running, one of its own.
-fn session(args: &SessionArgs, own: &Mutex<Option<Own>>) -> Result<Folder> {
+fn session(args: &SessionArgs, own: &Mutex<Option<SelfDrivenSession>>) -> AppResult<SessionDir> {
     // One call begins it, and the others wait for that.
     let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(own) = own.as_ref().filter(|own| own.is_running()) {
@@ -52,7 +52,7 @@ fn session(args: &SessionArgs, own: &Mutex<Option<Own>>) -> Result<Folder> {
     if let Some(folder) = choose::running_if_any(args)? {
         return Ok(folder);
     }
-    let begun = Opening::of(&args.config)?.begin()?;
+    let begun = SelfDrivenSpec::of(&args.config)?.begin()?;
     let folder = begun.folder().clone();
     *own = Some(begun);
     Ok(folder)
@@ -60,7 +60,7 @@ fn session(args: &SessionArgs, own: &Mutex<Option<Own>>) -> Result<Folder> {
 
 /// What an agent has to know of a session of its own that is not as the project wants it.
 fn restriction(args: &SessionArgs) -> Option<&'static str> {
-    let untrusted = Opening::of(&args.config).is_ok_and(|opening| !opening.is_allowed());
+    let untrusted = SelfDrivenSpec::of(&args.config).is_ok_and(|opening| !opening.is_allowed());
     untrusted.then_some(
         "The project's config has hooks and rules that nobody has allowed to run, so they do not: `creel trust` allows them.",
     )

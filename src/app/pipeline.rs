@@ -3,26 +3,26 @@
 use std::path::PathBuf;
 
 use super::{
-    Result,
-    leftovers::Leftovers,
+    AppResult,
+    leftovers::DeadSessions,
     project::{self, Project},
-    run::{self, Start},
-    stage::{Afterwards, Of, Stage, Surface, supervise},
+    run::{self, NewSession},
+    stage::{ExitCodeSource, FolderRetention, SessionHost, SessionSurface, supervise},
     steer::{self, choose},
-    trust::{self, Asked},
-    turn::Turn,
+    trust::{self, TrustFlag},
+    turn::SessionNameLock,
 };
 use crate::{
     cli::{DetachArgs, PipelineArgs, steer::SessionArgs},
-    config::{Settings, Wanted},
-    engine::{input::Input, submit::Pipeline, tasks::graph::Graph},
-    journal::{self, Folder, Journal, Sessions},
-    runtime::Runtime,
-    socket::message::Request,
+    config::{PlanRequest, Settings},
+    engine::{input::Input, submit::PipelineKind, tasks::graph::TaskGraph},
+    journal::{self, Journal, SessionDir, SessionsDir},
+    runtime::SessionRuntime,
+    socket::message::SessionRequest,
 };
 
 /// Submits or merges: the session that is named or that runs, or else what the folder holds.
-pub(super) fn pipeline(pipeline: Pipeline, args: &PipelineArgs) -> Result {
+pub(super) fn pipeline(pipeline: PipelineKind, args: &PipelineArgs) -> AppResult {
     let (_, sessions) = project::sessions_of(&args.config)?;
     let session = SessionArgs { session: args.session.clone(), config: args.config.clone(), ..SessionArgs::default() };
     let named = choose::named(&session, &sessions)?;
@@ -32,14 +32,16 @@ pub(super) fn pipeline(pipeline: Pipeline, args: &PipelineArgs) -> Result {
         None => Some(choose::running(&session)?),
     };
     match folder {
-        Some(folder) if journal::running(&folder).is_some() => steer::ask_in(&folder, &Request::Pipeline { pipeline }),
+        Some(folder) if journal::running(&folder).is_some() => {
+            steer::ask_in(&folder, &SessionRequest::Pipeline { pipeline })
+        }
         Some(folder) => of_session(pipeline, args, &folder),
         None => of_work_tree(pipeline, args),
     }
 }
 
 /// The work of a session that has ended.
-fn of_session(pipeline: Pipeline, args: &PipelineArgs, folder: &Folder) -> Result {
+fn of_session(pipeline: PipelineKind, args: &PipelineArgs, folder: &SessionDir) -> AppResult {
     let opened = Journal::open(folder)?;
     let plan = &opened.state.began.plan;
     trust::require_session(folder.project(), plan, asked(args))?;
@@ -48,33 +50,36 @@ fn of_session(pipeline: Pipeline, args: &PipelineArgs, folder: &Folder) -> Resul
     let project = Project::load(&args.config).ok();
     let ui = project.as_ref().map_or_else(|| Settings::default().ui, |project| project.settings.ui);
     let nats = project.and_then(run::trusted_nats);
-    let surface = Surface::chosen(args.output, DetachArgs::default(), ui);
+    let surface = SessionSurface::chosen(args.output, DetachArgs::default(), ui);
     let take_up = Input::Pipeline { pipeline, presence: surface.presence() };
-    let leftovers = Leftovers::default().with_resumed(&opened.state);
-    let of = Of::Pipeline(pipeline);
-    let stage = Stage { folder, root, surface, afterwards: Afterwards::Stays, leftovers, of, nats, leash: None };
-    supervise(stage, |scene| Runtime::resume(opened, take_up, scene))
+    let leftovers = DeadSessions::default().with_resumed(&opened.state);
+    let of = ExitCodeSource::Pipeline(pipeline);
+    let stage =
+        SessionHost { folder, root, surface, afterwards: FolderRetention::Stays, leftovers, of, nats, leash: None };
+    supervise(stage, |scene| SessionRuntime::resume(opened, take_up, scene))
 }
 
 /// What the folder holds, whoever made it: a session for nothing else.
-fn of_work_tree(pipeline: Pipeline, args: &PipelineArgs) -> Result {
+fn of_work_tree(pipeline: PipelineKind, args: &PipelineArgs) -> AppResult {
     let project = Project::load_existing(&args.config)?;
-    let wanted = Wanted { agent: args.agent.as_deref(), task_type: args.task_type.as_deref(), ..Wanted::default() };
+    let wanted =
+        PlanRequest { agent: args.agent.as_deref(), task_type: args.task_type.as_deref(), ..PlanRequest::default() };
     let plan = project.settings.plan(wanted)?;
     let would_run = trust::of_project(&project, &plan);
     trust::require(&project.config_place(), &project.settings.documents, &would_run, asked(args))?;
-    let turn = Turn::wait();
-    let folder = run::first_free(&Sessions::of(&project.root), &run::dated(pipeline.name()));
+    let turn = SessionNameLock::wait();
+    let folder = run::first_free(&SessionsDir::of(&project.root), &run::dated(pipeline.name()));
     run::remember_plan(&project.root, &plan)?;
-    let surface = Surface::chosen(args.output, DetachArgs::default(), project.settings.ui);
+    let surface = SessionSurface::chosen(args.output, DetachArgs::default(), project.settings.ui);
     let prompt = project.settings.prompt.clone().unwrap_or_default();
     let Project { root, settings } = project;
-    let (tasks, errand, nats) = (Graph::default(), Some(pipeline), settings.nats);
-    let leftovers = Leftovers::default();
-    let start = Start { root, folder, turn, plan, prompt, tasks, errand, order: None, nats, leash: None, leftovers };
-    run::begin(start, surface, Afterwards::Stays)
+    let (tasks, errand, nats) = (TaskGraph::default(), Some(pipeline), settings.nats);
+    let leftovers = DeadSessions::default();
+    let start =
+        NewSession { root, folder, turn, plan, prompt, tasks, errand, order: None, nats, leash: None, leftovers };
+    run::begin(start, surface, FolderRetention::Stays)
 }
 
-fn asked(args: &PipelineArgs) -> Asked {
-    if args.trust { Asked::Trust } else { Asked::Unsaid }
+fn asked(args: &PipelineArgs) -> TrustFlag {
+    if args.trust { TrustFlag::Trust } else { TrustFlag::Unsaid }
 }

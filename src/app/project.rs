@@ -2,16 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Failure, Result, say};
+use super::{AppError, AppResult, say};
 use crate::{
     cli::ConfigArgs,
     config::{self, Settings, paths, trust::TrustStore},
-    journal::Sessions,
+    journal::SessionsDir,
 };
 
 /// The folder that creel was started in.
-pub(super) fn here() -> Result<PathBuf> {
-    std::env::current_dir().map_err(|error| Failure::usage(format!("the current folder cannot be used: {error}")))
+pub(super) fn here() -> AppResult<PathBuf> {
+    std::env::current_dir().map_err(|error| AppError::usage(format!("the current folder cannot be used: {error}")))
 }
 
 /// A project.
@@ -25,7 +25,7 @@ pub(super) struct Project {
 
 impl Project {
     /// The project of the config that was named or found; the folder itself, if there is none.
-    pub(super) fn load(args: &ConfigArgs) -> Result<Self> {
+    pub(super) fn load(args: &ConfigArgs) -> AppResult<Self> {
         let here = here()?;
         let Some(path) = args.config.clone().map(|path| here.join(path)).or_else(|| paths::find(&here)) else {
             refuse_links(&here)?;
@@ -44,7 +44,7 @@ impl Project {
     }
 
     /// The mistakes of the config, as data.
-    pub(super) fn mistakes(args: &ConfigArgs) -> Result<Option<Vec<serde_json::Value>>> {
+    pub(super) fn mistakes(args: &ConfigArgs) -> AppResult<Option<Vec<serde_json::Value>>> {
         let here = here()?;
         let path = args.config.clone().map(|path| here.join(path)).or_else(|| paths::find(&here));
         let errors = path.and_then(|path| config::load(&path, paths::agents_file().as_deref()).err());
@@ -52,10 +52,10 @@ impl Project {
     }
 
     /// The same, for commands that need a config.
-    pub(super) fn load_existing(args: &ConfigArgs) -> Result<Self> {
+    pub(super) fn load_existing(args: &ConfigArgs) -> AppResult<Self> {
         let project = Self::load(args)?;
         if project.settings.path.is_none() {
-            return Err(Failure::usage("there is no config here or above; `creel init` writes one"));
+            return Err(AppError::usage("there is no config here or above; `creel init` writes one"));
         }
         Ok(project)
     }
@@ -78,7 +78,7 @@ fn as_json(mistake: &config::diagnostic::Diagnostic) -> serde_json::Value {
 }
 
 /// The sessions of the project that the config names, or else the current folder.
-pub(super) fn sessions_of(args: &ConfigArgs) -> Result<(PathBuf, Sessions)> {
+pub(super) fn sessions_of(args: &ConfigArgs) -> AppResult<(PathBuf, SessionsDir)> {
     let here = here()?;
     let config = args.config.as_ref().map(|path| here.join(path)).or_else(|| paths::find(&here));
     let root = config.map_or_else(|| nearest_with_sessions(&here), |config| paths::project_root(&config));
@@ -87,11 +87,11 @@ pub(super) fn sessions_of(args: &ConfigArgs) -> Result<(PathBuf, Sessions)> {
 }
 
 /// The sessions of a project whose `.creel` is not a link.
-pub(super) fn refuse_links(root: &Path) -> Result<Sessions> {
-    let sessions = Sessions::of(root);
+pub(super) fn refuse_links(root: &Path) -> AppResult<SessionsDir> {
+    let sessions = SessionsDir::of(root);
     match sessions.refuse_links() {
         Ok(()) => Ok(sessions),
-        Err(error) => Err(Failure::usage(error.to_string())),
+        Err(error) => Err(AppError::usage(error.to_string())),
     }
 }
 
@@ -101,11 +101,11 @@ fn nearest_with_sessions(here: &Path) -> PathBuf {
 }
 
 /// What the user has allowed.
-pub(super) fn trust_store() -> Result<TrustStore> {
+pub(super) fn trust_store() -> AppResult<TrustStore> {
     state_dir().map(|dir| TrustStore::new(&dir))
 }
 
 /// Where creel keeps what outlives a session.
-pub(super) fn state_dir() -> Result<PathBuf> {
-    paths::state_dir().ok_or_else(|| Failure::failed("there is no home folder: set HOME or XDG_STATE_HOME"))
+pub(super) fn state_dir() -> AppResult<PathBuf> {
+    paths::state_dir().ok_or_else(|| AppError::failed("there is no home folder: set HOME or XDG_STATE_HOME"))
 }

@@ -9,19 +9,21 @@
 use std::{ffi::OsString, fmt::Write as _, path::Path};
 
 use super::{
-    Failure, Result,
+    AppError, AppResult,
     agents::{
         question,
-        version::{self, Question, VersionAnswer},
+        version::{self, VersionAnswer, VersionQuery},
     },
     project::Project,
 };
 use crate::{
     config::{
-        ConfigError, Settings,
+        PlanError, Settings,
         programs::{self, MissingProgram},
     },
-    engine::policy::{AgentSpec, FlowStep, HookAction, HookSpec, Judge, Plan, RuleCheck, StepAction, StopHook},
+    engine::policy::{
+        AgentSpec, HookAction, HookSpec, RuleCheck, SessionPlan, StepAction, StopHook, StopHookKind, WorkflowStep,
+    },
 };
 
 /// A command of a plan, and what it belongs to.
@@ -65,9 +67,9 @@ struct PlannedAgent<'a> {
 /// what the user gave as `--agent`.
 pub(super) fn problems(
     project: &Project,
-    plan: std::result::Result<&Plan, &ConfigError>,
+    plan: std::result::Result<&SessionPlan, &PlanError>,
     asked: Option<&str>,
-) -> Result<Option<Vec<String>>> {
+) -> AppResult<Option<Vec<String>>> {
     let Project { root, settings, .. } = project;
     let outside;
     let (mut problems, plan) = match plan {
@@ -92,9 +94,9 @@ pub(super) const ANOTHER_AGENT: &str =
 pub(super) const RESUME_LATER: &str = "then resume the session";
 
 /// Refuses to start or resume a session whose agent is not there, before anything runs.
-pub(super) fn require_agent(root: &Path, plan: &Plan, way_out: &str) -> Result<()> {
+pub(super) fn require_agent(root: &Path, plan: &SessionPlan, way_out: &str) -> AppResult<()> {
     let Some(problem) = agent_problem(root, plan) else { return Ok(()) };
-    Err(Failure::usage(format!("{problem}\n  {way_out}\n  Nothing has run.")))
+    Err(AppError::usage(format!("{problem}\n  {way_out}\n  Nothing has run.")))
 }
 
 fn search_path() -> OsString {
@@ -102,7 +104,7 @@ fn search_path() -> OsString {
 }
 
 /// The agents that a session may start, each once.
-fn planned_agents(plan: &Plan) -> Vec<PlannedAgent<'_>> {
+fn planned_agents(plan: &SessionPlan) -> Vec<PlannedAgent<'_>> {
     let main = PlannedAgent { role: AgentRole::Main, name: &plan.agent, spec: &plan.agent_spec };
     let fallbacks = plan.limits.fallback.iter();
     let fallbacks =
@@ -121,7 +123,7 @@ fn planned_agents(plan: &Plan) -> Vec<PlannedAgent<'_>> {
 }
 
 /// The names under `gatekeeper:` in the hooks that are switched on.
-fn gatekeepers(plan: &Plan) -> impl Iterator<Item = &str> {
+fn gatekeepers(plan: &SessionPlan) -> impl Iterator<Item = &str> {
     let hooks = plan.hooks.values().flatten().filter(|hook| hook.enabled);
     hooks.flat_map(|hook| match &hook.action {
         HookAction::Gatekeeper(names) => names.iter().map(String::as_str).collect(),
@@ -130,7 +132,7 @@ fn gatekeepers(plan: &Plan) -> impl Iterator<Item = &str> {
 }
 
 /// The fallback agents and gatekeepers that are not installed, and therefore not part of the plan.
-fn missing_helpers(settings: &Settings, plan: &Plan, asked: Option<&str>) -> Vec<String> {
+fn missing_helpers(settings: &Settings, plan: &SessionPlan, asked: Option<&str>) -> Vec<String> {
     // `--agent A,B` replaces the fallback agents of the config.
     let replaced = asked.is_some_and(|names| names.contains(','));
     let fallbacks = settings.draft.fallback.iter().filter(|name| !replaced && **name != plan.agent);
@@ -140,7 +142,7 @@ fn missing_helpers(settings: &Settings, plan: &Plan, asked: Option<&str>) -> Vec
     let mut problems = Vec::new();
     for (owner, name) in fallbacks.chain(reviewers) {
         // A gatekeeper that is no agent stands for a kind of review.
-        if let Err(error @ ConfigError::NotInstalled { .. }) = settings.agent_named(name) {
+        if let Err(error @ PlanError::NotInstalled { .. }) = settings.agent_named(name) {
             problems.push(format!("{owner}: {error}"));
         }
     }
@@ -148,7 +150,7 @@ fn missing_helpers(settings: &Settings, plan: &Plan, asked: Option<&str>) -> Vec
 }
 
 /// What the session's own agent lacks, and how to get it.
-fn agent_problem(root: &Path, plan: &Plan) -> Option<String> {
+fn agent_problem(root: &Path, plan: &SessionPlan) -> Option<String> {
     missing_program(root, PlannedAgent { role: AgentRole::Main, name: &plan.agent, spec: &plan.agent_spec })
 }
 
@@ -172,7 +174,7 @@ fn missing_program(root: &Path, PlannedAgent { role, name, spec }: PlannedAgent<
 
 /// What the agents lack. Starts the programs of known agents, all at once, to ask for their versions. `None`, if a signal
 /// came first.
-fn agent_problems(root: &Path, settings: &Settings, agents: &[PlannedAgent<'_>]) -> Result<Option<Vec<String>>> {
+fn agent_problems(root: &Path, settings: &Settings, agents: &[PlannedAgent<'_>]) -> AppResult<Option<Vec<String>>> {
     let missing: Vec<Option<String>> = agents.iter().map(|agent| missing_program(root, *agent)).collect();
     let present = agents.iter().zip(&missing).filter(|(_, missing)| missing.is_none());
     let questions = present.filter_map(|(agent, _)| version_question(settings, agent.spec)).collect();
@@ -181,20 +183,20 @@ fn agent_problems(root: &Path, settings: &Settings, agents: &[PlannedAgent<'_>])
         missing.or_else(|| {
             let question = version_question(settings, agent.spec)?;
             let problem = answers.get(&question).and_then(VersionAnswer::problem)?;
-            let (words, name, Question { program, arguments }) = (agent.role.words(), agent.name, question);
+            let (words, name, VersionQuery { program, arguments }) = (agent.role.words(), agent.name, question);
             Some(format!("{words} `{name}` does not start: `{} {arguments}`: {problem}", program.display()))
         })
     });
     Ok(Some(problems.collect()))
 }
 
-fn version_question(settings: &Settings, spec: &AgentSpec) -> Option<Question> {
+fn version_question(settings: &Settings, spec: &AgentSpec) -> Option<VersionQuery> {
     let needed = programs::needed(spec.command_line()?);
     let way = settings.known.by_program(needed.first()?)?;
     question(way, &search_path())
 }
 
-fn command_problems(root: &Path, plan: &Plan) -> Vec<String> {
+fn command_problems(root: &Path, plan: &SessionPlan) -> Vec<String> {
     let path = search_path();
     let mut problems = Vec::new();
     for PlannedCommand { owner, command, folder } in commands(plan) {
@@ -210,7 +212,7 @@ fn command_problems(root: &Path, plan: &Plan) -> Vec<String> {
 }
 
 /// The commands that the session runs by itself.
-fn commands(plan: &Plan) -> Vec<PlannedCommand<'_>> {
+fn commands(plan: &SessionPlan) -> Vec<PlannedCommand<'_>> {
     let named = |what: &str, name: &str, command: &str| {
         if name == command { what.to_owned() } else { format!("{what} `{name}`") }
     };
@@ -247,7 +249,7 @@ fn commands(plan: &Plan) -> Vec<PlannedCommand<'_>> {
 }
 
 /// The commands of a workflow's step, those of its parts included, each with the name of its step.
-fn step_commands(step: &FlowStep) -> Vec<(&str, &str)> {
+fn step_commands(step: &WorkflowStep) -> Vec<(&str, &str)> {
     match &step.action {
         StepAction::Command(HookSpec { action: HookAction::Command(command), .. }) => vec![(&step.name, command)],
         StepAction::Parallel(parts) => parts.iter().flat_map(step_commands).collect(),
@@ -264,7 +266,7 @@ fn judges(hook: &StopHook) -> Vec<&str> {
     if !hook.enabled {
         return Vec::new();
     }
-    let own = if let Judge::Command { command, .. } = &hook.judge { Some(command.as_str()) } else { None };
+    let own = if let StopHookKind::Command { command, .. } = &hook.judge { Some(command.as_str()) } else { None };
     own.into_iter().chain(hook.parts().iter().flat_map(judges)).collect()
 }
 

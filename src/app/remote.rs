@@ -3,81 +3,81 @@
 use async_nats::{Client, jetstream};
 use tokio::sync::mpsc;
 
-use super::{Failure, Result, project::Project, run, say, stage};
+use super::{AppError, AppResult, project::Project, run, say, stage};
 use crate::{
     cli::{ConfigArgs, NatsArgs, steer::SessionArgs},
-    config::Nats,
+    config::NatsConfig,
     nats::{
-        asking::Asking,
-        connection::{Again, Told as Event, Trouble, connect},
-        mirror::Mirror,
-        roster::{self, Sign},
+        asking::NatsSessionClient,
+        connection::{NatsConnectionEvent as Event, NatsError, ReconnectPolicy, connect},
+        mirror::RemoteJournal,
+        roster::{self, SessionHeartbeat},
     },
     present::text::plain,
     runtime::now,
-    socket::message::{Asker, Request, Told},
+    socket::message::{ClientKind, ReplyData, SessionRequest},
 };
 
 /// A NATS server that was reached.
-pub(super) struct Server {
+pub(super) struct NatsServerConnection {
     pub(super) tokio: tokio::runtime::Runtime,
-    pub(super) nats: Nats,
+    pub(super) nats: NatsConfig,
     pub(super) client: Client,
     /// What the connection tells about itself.
     pub(super) told: mpsc::UnboundedReceiver<Event>,
 }
 
 /// A session that was chosen.
-struct Chosen {
+struct ChosenSession {
     name: String,
     /// Which of those that had the name, if that is known.
     id: Option<String>,
 }
 
-impl From<Trouble> for Failure {
-    fn from(trouble: Trouble) -> Self {
+impl From<NatsError> for AppError {
+    fn from(trouble: NatsError) -> Self {
         Self::failed(format!("NATS: {trouble}"))
     }
 }
 
-impl Server {
+impl NatsServerConnection {
     /// The server that the command line names, if it names one; what the config says of the rest holds.
-    pub(super) fn named(args: &NatsArgs, config: &ConfigArgs) -> Result<Option<Self>> {
+    pub(super) fn named(args: &NatsArgs, config: &ConfigArgs) -> AppResult<Option<Self>> {
         let Some(url) = &args.url else { return Ok(None) };
         let config = Project::load(config).ok().and_then(|project| project.settings.nats);
-        let nats = Nats::named(url, config).map_err(Failure::usage)?;
+        let nats = NatsConfig::named(url, config).map_err(AppError::usage)?;
         Self::reach(nats).map(Some)
     }
 
     /// The server that the command line names, or else the config.
-    pub(super) fn meant(args: &NatsArgs, config: &ConfigArgs) -> Result<Self> {
+    pub(super) fn meant(args: &NatsArgs, config: &ConfigArgs) -> AppResult<Self> {
         if let Some(server) = Self::named(args, config)? {
             return Ok(server);
         }
         let project = Project::load(config)?;
         let (place, is_trusted) = (project.config_place(), run::is_trusted(&project));
         let Some(nats) = project.settings.nats else {
-            return Err(Failure::usage("no server is named: give --nats URL, or `nats:` in the config"));
+            return Err(AppError::usage("no server is named: give --nats URL, or `nats:` in the config"));
         };
         // Whoever logs in there shows what the config says that is: a token from the environment, perhaps.
         if !is_trusted {
             let (place, server) = (place.display(), nats.shown());
             let why = format!("{place} names the server {server}, and nobody has trusted it yet");
-            return Err(Failure::usage(format!(
+            return Err(AppError::usage(format!(
                 "{why}\n  look at it, then run `creel trust`, or name a server with --nats"
             )));
         }
         Self::reach(nats)
     }
 
-    fn reach(nats: Nats) -> Result<Self> {
+    fn reach(nats: NatsConfig) -> AppResult<Self> {
         let tokio = stage::runtime()?;
-        let (client, told) = tokio.block_on(connect(&nats, Again::ByItself))?;
+        let (client, told) = tokio.block_on(connect(&nats, ReconnectPolicy::ByItself))?;
         Ok(Self { tokio, nats, client, told })
     }
 
     /// The last signs of all sessions.
-    pub(super) fn signs(&self) -> Result<Vec<Sign>> {
+    pub(super) fn signs(&self) -> AppResult<Vec<SessionHeartbeat>> {
         Ok(self.tokio.block_on(async {
             let jetstream = jetstream::new(self.client.clone());
             roster::signs(&jetstream, &self.nats.prefix).await
@@ -86,12 +86,12 @@ impl Server {
 
     /// A copy of a session, with all that happened until now: of the one that is named by its name or its id, or of the
     /// only one that runs.
-    pub(super) fn mirror(&self, session: Option<&str>) -> Result<Mirror> {
-        let Chosen { name, id } = self.choose(session)?;
+    pub(super) fn mirror(&self, session: Option<&str>) -> AppResult<RemoteJournal> {
+        let ChosenSession { name, id } = self.choose(session)?;
         let mirror = self.tokio.block_on(async {
-            let mut mirror = Mirror::open(&self.client, &self.nats, &name, id.as_deref()).await?;
+            let mut mirror = RemoteJournal::open(&self.client, &self.nats, &name, id.as_deref()).await?;
             mirror.catch_up().await?;
-            Ok::<_, Trouble>(mirror)
+            Ok::<_, NatsError>(mirror)
         })?;
         if let Some(seq) = mirror.gap() {
             let stream = &self.nats.stream.name;
@@ -103,52 +103,54 @@ impl Server {
     }
 
     /// The session that is named, or the only one that runs.
-    fn choose(&self, session: Option<&str>) -> Result<Chosen> {
+    fn choose(&self, session: Option<&str>) -> AppResult<ChosenSession> {
         // Who may not read the list can still ask by name.
         let signs = self.signs().unwrap_or_default();
         if let Some(sign) = signs.iter().find(|sign| session == Some(&sign.id)) {
-            return Ok(Chosen::of(sign));
+            return Ok(ChosenSession::of(sign));
         }
-        let is_running = |sign: &&Sign| sign.status.outcome.is_none() && !sign.is_overdue(now());
-        let is_meant = |sign: &&Sign| session.is_none_or(|name| sign.status.session == name);
-        let running: Vec<&Sign> = signs.iter().filter(is_running).filter(is_meant).collect();
+        let is_running = |sign: &&SessionHeartbeat| sign.status.outcome.is_none() && !sign.is_overdue(now());
+        let is_meant = |sign: &&SessionHeartbeat| session.is_none_or(|name| sign.status.session == name);
+        let running: Vec<&SessionHeartbeat> = signs.iter().filter(is_running).filter(is_meant).collect();
         let list = || running.iter().map(|sign| plain(&format!("\n  {} on {}", called(sign, session), sign.host)));
         match (running.as_slice(), session) {
-            ([only], _) => Ok(Chosen::of(only)),
-            ([], Some(name)) => Ok(Chosen { name: name.to_owned(), id: None }),
-            ([], None) => Err(Failure::usage("no session is running there; `creel sessions --nats URL` lists all")),
+            ([only], _) => Ok(ChosenSession::of(only)),
+            ([], Some(name)) => Ok(ChosenSession { name: name.to_owned(), id: None }),
+            ([], None) => Err(AppError::usage("no session is running there; `creel sessions --nats URL` lists all")),
             (_, None) => {
                 let list = list().collect::<String>();
-                Err(Failure::usage(format!("several sessions are running; name one with --session:{list}")))
+                Err(AppError::usage(format!("several sessions are running; name one with --session:{list}")))
             }
             (_, Some(name)) => {
                 let list = list().collect::<String>();
-                Err(Failure::usage(format!("several sessions `{name}` are running; give the id of one instead:{list}")))
+                Err(AppError::usage(format!(
+                    "several sessions `{name}` are running; give the id of one instead:{list}"
+                )))
             }
         }
     }
 
     /// Asks a session, and gives what it told.
-    pub(super) fn told(&self, session: &SessionArgs, request: &Request) -> Result<Option<Told>> {
-        let Chosen { name, id } = self.choose(session.session.as_deref())?;
-        let asking = Asking::new(self.client.clone(), &self.nats.prefix, &name, id);
-        Ok(self.tokio.block_on(asking.ask(Asker::Cli, request))?)
+    pub(super) fn told(&self, session: &SessionArgs, request: &SessionRequest) -> AppResult<Option<ReplyData>> {
+        let ChosenSession { name, id } = self.choose(session.session.as_deref())?;
+        let asking = NatsSessionClient::new(self.client.clone(), &self.nats.prefix, &name, id);
+        Ok(self.tokio.block_on(asking.ask(ClientKind::Cli, request))?)
     }
 }
 
 /// A copy of a session on another machine, if the command line says so.
-pub(super) fn copy(session: &SessionArgs) -> Result<Option<Mirror>> {
-    let Some(server) = Server::named(&session.nats, &session.config)? else { return Ok(None) };
+pub(super) fn copy(session: &SessionArgs) -> AppResult<Option<RemoteJournal>> {
+    let Some(server) = NatsServerConnection::named(&session.nats, &session.config)? else { return Ok(None) };
     server.mirror(session.session.as_deref()).map(Some)
 }
 
-impl Chosen {
-    fn of(sign: &Sign) -> Self {
+impl ChosenSession {
+    fn of(sign: &SessionHeartbeat) -> Self {
         Self { name: sign.status.session.clone(), id: Some(sign.id.clone()) }
     }
 }
 
 /// What tells a session from the others, if all of them have the same name.
-fn called<'a>(sign: &'a Sign, name: Option<&str>) -> &'a str {
+fn called<'a>(sign: &'a SessionHeartbeat, name: Option<&str>) -> &'a str {
     if name.is_some() { &sign.id } else { &sign.status.session }
 }

@@ -3,39 +3,39 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    Failure, Result, detach,
-    leash::Leash,
-    leftovers::Leftovers,
+    AppError, AppResult, detach,
+    leash::ParentProcess,
+    leftovers::DeadSessions,
     project::{self, Project},
     readiness, say,
-    stage::{Afterwards, Of, Stage, Surface, supervise},
+    stage::{ExitCodeSource, FolderRetention, SessionHost, SessionSurface, supervise},
     steer::task,
-    trust::{self, Asked},
-    turn::Turn,
+    trust::{self, TrustFlag},
+    turn::SessionNameLock,
 };
 use crate::{
     cli::{ResumeArgs, RunArgs},
-    config::{Nats, Settings, Wanted, trust::plan_document},
+    config::{NatsConfig, PlanRequest, Settings, trust::plan_document},
     engine::{
-        event::{Presence, SessionStarted},
+        event::{SessionStarted, UserPresence},
         input::Input,
-        policy::Plan,
-        submit::Pipeline,
-        tasks::graph::Graph,
+        policy::SessionPlan,
+        submit::PipelineKind,
+        tasks::graph::TaskGraph,
     },
-    journal::{self, Folder, Journal, JournalError, Sessions},
-    runtime::{Runtime, now},
+    journal::{self, Journal, JournalError, SessionDir, SessionsDir},
+    runtime::{SessionRuntime, now},
 };
 
-pub(super) fn run(args: &RunArgs, leash: Option<&Leash>) -> Result {
+pub(super) fn run(args: &RunArgs, leash: Option<&ParentProcess>) -> AppResult {
     let project = Project::load(&args.config)?;
     let plan = plan(&project, args)?;
     readiness::require_agent(&project.root, &plan, readiness::ANOTHER_AGENT)?;
     let prompt = prompt(&project, args)?;
-    let asked = if args.trust { Asked::Trust } else { Asked::Unsaid };
+    let asked = if args.trust { TrustFlag::Trust } else { TrustFlag::Unsaid };
     let would_run = trust::of_project(&project, &plan);
     trust::require(&project.config_place(), &project.settings.documents, &would_run, asked)?;
-    let sessions = Sessions::of(&project.root);
+    let sessions = SessionsDir::of(&project.root);
     let tasks = args.tasks_from.as_deref().map(|name| tasks_of(&sessions, name)).transpose()?;
     let (folder, turn) = choose_folder(&sessions, &project, args.session.as_deref())?;
     remember_plan(&project.root, &plan)?;
@@ -43,44 +43,44 @@ pub(super) fn run(args: &RunArgs, leash: Option<&Leash>) -> Result {
         let named: &[&str] = if args.session.is_some() { &[] } else { &["--session", &folder.name] };
         return detach::start(&folder, named, args.prompt_file.as_ref().map_or("", |_| &prompt));
     }
-    let surface = Surface::chosen(args.output, args.detach, project.settings.ui);
+    let surface = SessionSurface::chosen(args.output, args.detach, project.settings.ui);
     let Project { root, settings } = project;
-    let leftovers = Leftovers::of(&sessions);
+    let leftovers = DeadSessions::of(&sessions);
     let tasks = tasks.unwrap_or_default();
     let nats = on_command_line(args.nats.as_deref(), settings.nats)?;
     let (leash, order) = (leash.cloned(), args.order.clone());
-    let start = Start { root, folder, turn, plan, prompt, tasks, errand: None, order, nats, leash, leftovers };
-    begin(start, surface, Afterwards::Stays)
+    let start = NewSession { root, folder, turn, plan, prompt, tasks, errand: None, order, nats, leash, leftovers };
+    begin(start, surface, FolderRetention::Stays)
 }
 
 /// All that a new session needs.
-pub(super) struct Start {
+pub(super) struct NewSession {
     /// The project's folder.
     pub(super) root: PathBuf,
     /// The session's folder.
-    pub(super) folder: Folder,
+    pub(super) folder: SessionDir,
     /// Nobody else takes its name until it has begun.
-    pub(super) turn: Option<Turn>,
+    pub(super) turn: Option<SessionNameLock>,
     /// The rules.
-    pub(super) plan: Plan,
+    pub(super) plan: SessionPlan,
     /// The goal.
     pub(super) prompt: String,
     /// The tasks whose open ones it takes over.
-    pub(super) tasks: Graph,
+    pub(super) tasks: TaskGraph,
     /// All that it is for, if that is not to work on a goal.
-    pub(super) errand: Option<Pipeline>,
+    pub(super) errand: Option<PipelineKind>,
     /// The task of a queue that it works on.
     pub(super) order: Option<String>,
     /// The NATS server that it is to be reached by.
-    pub(super) nats: Option<Nats>,
+    pub(super) nats: Option<NatsConfig>,
     /// Who holds this process.
-    pub(super) leash: Option<Leash>,
+    pub(super) leash: Option<ParentProcess>,
     /// What dead sessions may have left running.
-    pub(super) leftovers: Leftovers,
+    pub(super) leftovers: DeadSessions,
 }
 
 /// What a session begins with.
-pub(super) fn began(root: &Path, plan: Plan, prompt: String, presence: Presence) -> SessionStarted {
+pub(super) fn began(root: &Path, plan: SessionPlan, prompt: String, presence: UserPresence) -> SessionStarted {
     SessionStarted {
         agent: plan.agent.clone(),
         cwd: root.to_string_lossy().into_owned(),
@@ -96,13 +96,13 @@ pub(super) fn began(root: &Path, plan: Plan, prompt: String, presence: Presence)
 }
 
 /// Starts a session whose plan is trusted, and stays with it.
-pub(super) fn begin(start: Start, surface: Surface, afterwards: Afterwards) -> Result {
-    let Start { root, folder, turn, plan, prompt, tasks, errand, order, nats, leash, leftovers } = start;
+pub(super) fn begin(start: NewSession, surface: SessionSurface, afterwards: FolderRetention) -> AppResult {
+    let NewSession { root, folder, turn, plan, prompt, tasks, errand, order, nats, leash, leftovers } = start;
     let began = SessionStarted { errand, order, ..began(&root, plan, prompt, surface.presence()) };
-    let of = errand.map_or(Of::Session, Of::Pipeline);
-    let stage = Stage { folder: &folder, root, surface, afterwards, leftovers, of, nats, leash };
+    let of = errand.map_or(ExitCodeSource::Session, ExitCodeSource::Pipeline);
+    let stage = SessionHost { folder: &folder, root, surface, afterwards, leftovers, of, nats, leash };
     supervise(stage, |scene| {
-        let mut runtime = Runtime::begin(began, &folder, scene)?;
+        let mut runtime = SessionRuntime::begin(began, &folder, scene)?;
         drop(turn);
         runtime.take_over(&tasks)?;
         Ok(runtime)
@@ -110,12 +110,12 @@ pub(super) fn begin(start: Start, surface: Surface, afterwards: Afterwards) -> R
 }
 
 /// The tasks of another session, running or not.
-fn tasks_of(sessions: &Sessions, name: &str) -> Result<Graph> {
+fn tasks_of(sessions: &SessionsDir, name: &str) -> AppResult<TaskGraph> {
     let folder = sessions.folder(name);
     if folder.exists() { task::on_record(&folder) } else { Err(JournalError::Missing(name.to_owned()).into()) }
 }
 
-pub(super) fn resume(args: &ResumeArgs, leash: Option<&Leash>) -> Result {
+pub(super) fn resume(args: &ResumeArgs, leash: Option<&ParentProcess>) -> AppResult {
     let (root, sessions) = project::sessions_of(&args.config)?;
     let folder = match &args.session {
         Some(name) => sessions.folder(name),
@@ -123,7 +123,7 @@ pub(super) fn resume(args: &ResumeArgs, leash: Option<&Leash>) -> Result {
     };
     let opened = Journal::open(&folder)?;
     let plan = &opened.state.began.plan;
-    let asked = if args.trust { Asked::Trust } else { Asked::Unsaid };
+    let asked = if args.trust { TrustFlag::Trust } else { TrustFlag::Unsaid };
     trust::require_session(&root, plan, asked)?;
     if args.detach.detach && !args.detach.background {
         // The process in the background has to get at the journal.
@@ -136,7 +136,7 @@ pub(super) fn resume(args: &ResumeArgs, leash: Option<&Leash>) -> Result {
     let project = Project::load(&args.config).ok();
     let ui = project.as_ref().map_or_else(|| Settings::default().ui, |project| project.settings.ui);
     let nats = on_command_line(args.nats.as_deref(), project.and_then(trusted_nats))?;
-    let surface = Surface::chosen(args.output, args.detach, ui);
+    let surface = SessionSurface::chosen(args.output, args.detach, ui);
     let resume = Input::Resume {
         presence: surface.presence(),
         max_iterations: args.max_iterations,
@@ -145,24 +145,24 @@ pub(super) fn resume(args: &ResumeArgs, leash: Option<&Leash>) -> Result {
     if opened.state.began.errand.is_none() {
         readiness::require_agent(&root, plan, readiness::RESUME_LATER)?;
     }
-    let leftovers = Leftovers::before_resuming(&sessions, &opened.state);
-    let afterwards = Afterwards::Stays;
-    let of = opened.state.began.errand.map_or(Of::Session, Of::Pipeline);
-    let stage = Stage { folder: &folder, root, surface, afterwards, leftovers, of, nats, leash: leash.cloned() };
-    supervise(stage, |scene| Runtime::resume(opened, resume, scene))
+    let leftovers = DeadSessions::before_resuming(&sessions, &opened.state);
+    let afterwards = FolderRetention::Stays;
+    let of = opened.state.began.errand.map_or(ExitCodeSource::Session, ExitCodeSource::Pipeline);
+    let stage = SessionHost { folder: &folder, root, surface, afterwards, leftovers, of, nats, leash: leash.cloned() };
+    supervise(stage, |scene| SessionRuntime::resume(opened, resume, scene))
 }
 
 /// The server that the command line names, or else the config.
-pub(super) fn on_command_line(url: Option<&str>, config: Option<Nats>) -> Result<Option<Nats>> {
+pub(super) fn on_command_line(url: Option<&str>, config: Option<NatsConfig>) -> AppResult<Option<NatsConfig>> {
     match url {
-        Some(url) => Nats::named(url, config).map(Some).map_err(Failure::usage),
+        Some(url) => NatsConfig::named(url, config).map(Some).map_err(AppError::usage),
         None => Ok(config),
     }
 }
 
 /// The server that the config names now: a journal keeps no way to log in. The config may have changed since the session
 /// began, so it must be trusted as it is.
-pub(super) fn trusted_nats(project: Project) -> Option<Nats> {
+pub(super) fn trusted_nats(project: Project) -> Option<NatsConfig> {
     let trusted = is_trusted(&project);
     if project.settings.nats.is_some() && !trusted {
         say("creel: the config has changed since it was trusted, so nothing is told to NATS; `creel trust` allows it");
@@ -176,8 +176,8 @@ pub(super) fn is_trusted(project: &Project) -> bool {
     project::trust_store().is_ok_and(|store| store.trusts(&place, &project.settings.documents))
 }
 
-fn plan(project: &Project, args: &RunArgs) -> Result<Plan> {
-    let wanted = Wanted {
+fn plan(project: &Project, args: &RunArgs) -> AppResult<SessionPlan> {
+    let wanted = PlanRequest {
         agent: args.agent.as_deref(),
         task_type: args.task_type.as_deref(),
         max_iterations: args.max_iterations,
@@ -185,12 +185,12 @@ fn plan(project: &Project, args: &RunArgs) -> Result<Plan> {
     Ok(project.settings.plan(wanted)?)
 }
 
-fn prompt(project: &Project, args: &RunArgs) -> Result<String> {
+fn prompt(project: &Project, args: &RunArgs) -> AppResult<String> {
     let from_file = args.prompt_file.as_deref().map(|path| {
         // What can be read once has been read by whoever has started this process, who passes it on.
         let path = if args.detach.background { Path::new("/dev/stdin") } else { path };
         std::fs::read_to_string(path)
-            .map_err(|error| Failure::usage(format!("cannot read the prompt from {}: {error}", path.display())))
+            .map_err(|error| AppError::usage(format!("cannot read the prompt from {}: {error}", path.display())))
     });
     let prompt = match (&args.prompt, from_file) {
         (Some(prompt), _) => Some(prompt.clone()),
@@ -198,7 +198,7 @@ fn prompt(project: &Project, args: &RunArgs) -> Result<String> {
         (None, None) => project.settings.prompt.clone(),
     };
     prompt.filter(|text| !text.trim().is_empty()).ok_or_else(|| {
-        Failure::usage(
+        AppError::usage(
             "there is nothing to ask the agent: give a prompt (`creel run \"Make the tests pass.\"`), \
              a file (--prompt-file), or `prompt:` in the config",
         )
@@ -207,12 +207,16 @@ fn prompt(project: &Project, args: &RunArgs) -> Result<String> {
 
 /// A new name, or the one that was asked for if it is free. A name of the config's is for the project's sessions one
 /// after another: the next one gets a number.
-fn choose_folder(sessions: &Sessions, project: &Project, asked: Option<&str>) -> Result<(Folder, Option<Turn>)> {
+fn choose_folder(
+    sessions: &SessionsDir,
+    project: &Project,
+    asked: Option<&str>,
+) -> AppResult<(SessionDir, Option<SessionNameLock>)> {
     if let Some(name) = asked {
         let folder = sessions.folder(name);
         return if folder.exists() { Err(taken(&folder)) } else { Ok((folder, None)) };
     }
-    let turn = Turn::wait();
+    let turn = SessionNameLock::wait();
     let Some(name) = &project.settings.session else {
         return Ok((first_free(sessions, &dated_name(&project.root)), turn));
     };
@@ -224,24 +228,24 @@ fn choose_folder(sessions: &Sessions, project: &Project, asked: Option<&str>) ->
     Ok((first_free(sessions, name), turn))
 }
 
-fn taken(folder: &Folder) -> Failure {
+fn taken(folder: &SessionDir) -> AppError {
     let name = &folder.name;
     match journal::running(folder) {
         Some(holder) => JournalError::Held { name: name.clone(), pid: holder.pid }.into(),
-        None => Failure::usage(format!(
+        None => AppError::usage(format!(
             "there is a session `{name}` already\n  go on with it by `creel resume {name}`, or choose another name with --session"
         )),
     }
 }
 
 /// A folder of that name, or of the name with a number behind it.
-pub(super) fn first_free(sessions: &Sessions, name: &str) -> Folder {
+pub(super) fn first_free(sessions: &SessionsDir, name: &str) -> SessionDir {
     let mut all = numbered(sessions, name);
     all.find(|folder| !folder.exists()).expect("numbers do not end before sessions do")
 }
 
 /// The folder of that name, then those of the name with a number behind it.
-pub(super) fn numbered(sessions: &Sessions, name: &str) -> impl Iterator<Item = Folder> {
+pub(super) fn numbered(sessions: &SessionsDir, name: &str) -> impl Iterator<Item = SessionDir> {
     let more = (2..).map(move |n| sessions.folder(&format!("{name}-{n}")));
     std::iter::once(sessions.folder(name)).chain(more)
 }
@@ -262,8 +266,8 @@ pub(super) fn dated(name: &str) -> String {
 
 /// The latest session that can be gone on with. One that an agent led itself only waits for that agent: it comes after
 /// all others.
-fn latest_unfinished(sessions: &Sessions, max_iterations: Option<u32>) -> Result<Folder> {
-    let all = sessions.list().map_err(|error| Failure::failed(format!("cannot list the sessions: {error}")))?;
+fn latest_unfinished(sessions: &SessionsDir, max_iterations: Option<u32>) -> AppResult<SessionDir> {
+    let all = sessions.list().map_err(|error| AppError::failed(format!("cannot list the sessions: {error}")))?;
     let mut waits = None;
     for folder in all.into_iter().filter(|folder| journal::running(folder).is_none()) {
         let Ok(state) = journal::fold(&folder.journal()) else { continue };
@@ -275,14 +279,14 @@ fn latest_unfinished(sessions: &Sessions, max_iterations: Option<u32>) -> Result
         }
         waits = waits.or(Some(folder));
     }
-    waits.ok_or_else(|| Failure::usage("there is no session to go on with; `creel sessions` lists all"))
+    waits.ok_or_else(|| AppError::usage("there is no session to go on with; `creel sessions` lists all"))
 }
 
 /// Resuming asks for trust as well, since a journal can come with a clone; what was just allowed need not be asked.
-pub(super) fn remember_plan(root: &Path, plan: &Plan) -> Result<()> {
+pub(super) fn remember_plan(root: &Path, plan: &SessionPlan) -> AppResult<()> {
     project::trust_store()?
         .trust(&trust::place_of_plans(root), &[plan_document(plan)])
-        .map_err(|error| Failure::failed(format!("cannot remember what is trusted: {error}")))
+        .map_err(|error| AppError::failed(format!("cannot remember what is trusted: {error}")))
 }
 
 /// Names a session among all that ever had its name: the mark of its processes.

@@ -4,40 +4,40 @@ use std::io::IsTerminal as _;
 
 use serde_json::json;
 
-use super::{Failure, Result, print, project, remote::Server, stage, steer::choose};
+use super::{AppError, AppResult, print, project, remote::NatsServerConnection, stage, steer::choose};
 use crate::{
     cli::{
-        ConfigArgs, ListArgs, ReplayArgs, ShowArgs,
-        narrate::{HookOutput, Narrator},
+        ConfigArgs, ReplayArgs, SessionListArgs, ShowArgs,
+        narrate::{HookOutputMode, RecordFormatter},
     },
     config::Settings,
-    engine::{State, event::Event, time::At},
-    journal::{self, Folder, JournalError, record::rfc3339},
-    nats::{mirror::Mirror, roster::Sign},
+    engine::{SessionState, event::Event, time::UnixTime},
+    journal::{self, JournalError, SessionDir, record::rfc3339},
+    nats::{mirror::RemoteJournal, roster::SessionHeartbeat},
     present::{
-        style::{Paint, Role},
+        style::{ColourMode, TextRole},
         text::plain,
     },
     runtime::now,
-    socket::view::Status,
-    tui::{self, model::Tie},
+    socket::view::StatusView,
+    tui::{self, model::CloseBehavior},
 };
 
 /// A session in a list.
-struct Listed {
-    folder: Folder,
-    state: std::result::Result<State, JournalError>,
-    running: Option<journal::Holder>,
-    changed: At,
+struct ListedSession {
+    folder: SessionDir,
+    state: std::result::Result<SessionState, JournalError>,
+    running: Option<journal::LockHolder>,
+    changed: UnixTime,
 }
 
-pub(super) fn sessions(args: &ListArgs) -> Result {
-    if let Some(server) = Server::named(&args.nats, &args.config)? {
+pub(super) fn sessions(args: &SessionListArgs) -> AppResult {
+    if let Some(server) = NatsServerConnection::named(&args.nats, &args.config)? {
         return elsewhere(&server.signs()?, args.json);
     }
     let (root, sessions) = project::sessions_of(&args.config)?;
-    let folders = sessions.list().map_err(|error| Failure::failed(format!("cannot list the sessions: {error}")))?;
-    let listed: Vec<Listed> = folders.into_iter().map(look_at).collect();
+    let folders = sessions.list().map_err(|error| AppError::failed(format!("cannot list the sessions: {error}")))?;
+    let listed: Vec<ListedSession> = folders.into_iter().map(look_at).collect();
     if args.json {
         let all: Vec<serde_json::Value> = listed.iter().map(as_json).collect();
         return print(&format!("{:#}\n", serde_json::Value::from(all)));
@@ -46,29 +46,30 @@ pub(super) fn sessions(args: &ListArgs) -> Result {
         super::say(&format!("creel: no sessions in {}; `creel run` starts one", root.display()));
         return Ok(0);
     }
-    let paint = Paint::for_stream(&std::io::stdout());
+    let paint = ColourMode::for_stream(&std::io::stdout());
     let width = listed.iter().map(|one| one.folder.name.len()).max().unwrap_or(0).max(4);
     let head = format!("{:width$}  {:9}  {:>9}  WHAT", "NAME", "AGE", "ITERATION");
     let lines: String = listed.iter().map(|one| line(one, width) + "\n").collect();
-    print(&format!("{}\n{lines}", paint.paint(Role::Faint, head)))
+    print(&format!("{}\n{lines}", paint.paint(TextRole::Faint, head)))
 }
 
 /// Sessions on other machines, by their last sign of life.
-fn elsewhere(signs: &[Sign], as_json: bool) -> Result {
+fn elsewhere(signs: &[SessionHeartbeat], as_json: bool) -> AppResult {
     if as_json {
-        let text = serde_json::to_string_pretty(signs).map_err(|error| Failure::failed(error.to_string()))?;
+        let text = serde_json::to_string_pretty(signs).map_err(|error| AppError::failed(error.to_string()))?;
         return print(&(text + "\n"));
     }
     if signs.is_empty() {
         super::say("creel: there are no sessions on this server");
         return Ok(0);
     }
-    let width = |text: fn(&Sign) -> &str| signs.iter().map(|sign| text(sign).len()).max().unwrap_or(0).max(4);
+    let width =
+        |text: fn(&SessionHeartbeat) -> &str| signs.iter().map(|sign| text(sign).len()).max().unwrap_or(0).max(4);
     let (name, host) = (width(|sign| &sign.status.session), width(|sign| &sign.host));
     let head = format!("{:name$}  {:host$}  {:9}  {:>9}  WHAT", "NAME", "HOST", "SEEN", "ITERATION");
-    let paint = Paint::for_stream(&std::io::stdout());
+    let paint = ColourMode::for_stream(&std::io::stdout());
     let lines = signs.iter().map(|sign| {
-        let Status { session, state, doing, iteration, max_iterations, gate, .. } = &sign.status;
+        let StatusView { session, state, doing, iteration, max_iterations, gate, .. } = &sign.status;
         let lost = sign.status.outcome.is_none() && sign.is_overdue(now());
         let what = match gate {
             _ if lost => format!("lost: {doing}"),
@@ -76,27 +77,29 @@ fn elsewhere(signs: &[Sign], as_json: bool) -> Result {
             None if state == doing => state.clone(),
             None => format!("{state}: {doing}"),
         };
-        let seen = sign.seen.parse::<jiff::Timestamp>().map_or(At(0), |seen| At(seen.as_millisecond()));
+        let seen = sign.seen.parse::<jiff::Timestamp>().map_or(UnixTime(0), |seen| UnixTime(seen.as_millisecond()));
         let (seen, iteration) = (coarse(now().since(seen)), format!("{iteration}/{max_iterations}"));
         let line = format!("{session:name$}  {:host$}  {seen:9}  {iteration:>9}  {what}", sign.host);
         plain(&line) + "\n"
     });
-    print(&format!("{}\n{}", paint.paint(Role::Faint, head), lines.collect::<String>()))
+    print(&format!("{}\n{}", paint.paint(TextRole::Faint, head), lines.collect::<String>()))
 }
 
-fn look_at(folder: Folder) -> Listed {
+fn look_at(folder: SessionDir) -> ListedSession {
     let running = journal::running(&folder);
     let modified = std::fs::metadata(folder.journal()).and_then(|meta| meta.modified());
     let since_epoch =
         modified.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default();
-    let changed = At(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX));
-    Listed { state: journal::fold(&folder.journal()), folder, running, changed }
+    let changed = UnixTime(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX));
+    ListedSession { state: journal::fold(&folder.journal()), folder, running, changed }
 }
 
 /// What a session is, in a word: an outcome, or whether somebody runs it.
-fn status(listed: &Listed) -> &'static str {
+fn status(listed: &ListedSession) -> &'static str {
     match (&listed.state, listed.running) {
-        (Ok(state), _) if state.outcome().is_some() => state.outcome().map_or("", crate::engine::event::Outcome::name),
+        (Ok(state), _) if state.outcome().is_some() => {
+            state.outcome().map_or("", crate::engine::event::SessionOutcome::name)
+        }
         (_, Some(_)) => "running",
         (Ok(state), None) if state.gates.open.is_some() => "waiting",
         (Ok(_), None) => "stopped",
@@ -104,7 +107,7 @@ fn status(listed: &Listed) -> &'static str {
     }
 }
 
-fn line(listed: &Listed, width: usize) -> String {
+fn line(listed: &ListedSession, width: usize) -> String {
     let age = now().since(listed.changed);
     let (iteration, what) = match &listed.state {
         Ok(state) => (format!("{}/{}", state.iterations.current, state.max_iterations()), state.doing()),
@@ -117,7 +120,7 @@ fn line(listed: &Listed, width: usize) -> String {
 }
 
 /// An age needs no second unit.
-fn coarse(age: crate::engine::time::Span) -> String {
+fn coarse(age: crate::engine::time::TimeSpan) -> String {
     let seconds = age.0 / 1_000;
     match seconds {
         0..60 => format!("{seconds} s"),
@@ -127,7 +130,7 @@ fn coarse(age: crate::engine::time::Span) -> String {
     }
 }
 
-fn as_json(listed: &Listed) -> serde_json::Value {
+fn as_json(listed: &ListedSession) -> serde_json::Value {
     let common = json!({
         "name": listed.folder.name,
         "state": status(listed),
@@ -157,29 +160,29 @@ fn as_json(listed: &Listed) -> serde_json::Value {
 }
 
 /// A session of this project, or the copy of one elsewhere.
-fn found(copy: Option<&Mirror>, config: &ConfigArgs, session: &str) -> Result<Folder> {
+fn found(copy: Option<&RemoteJournal>, config: &ConfigArgs, session: &str) -> AppResult<SessionDir> {
     let Some(copy) = copy else { return choose::called(session, config, &project::sessions_of(config)?.1) };
     let folder = copy.folder().clone();
     if folder.exists() { Ok(folder) } else { Err(JournalError::Missing(session.to_owned()).into()) }
 }
 
-pub(super) fn show(args: &ShowArgs) -> Result {
-    let server = Server::named(&args.nats, &args.config)?;
+pub(super) fn show(args: &ShowArgs) -> AppResult {
+    let server = NatsServerConnection::named(&args.nats, &args.config)?;
     let copy = server.as_ref().map(|server| server.mirror(Some(&args.session))).transpose()?;
     let folder = found(copy.as_ref(), &args.config, &args.session)?;
     if args.json {
         return print_each(&folder, journal::Record::to_line);
     }
-    let paint = Paint::for_stream(&std::io::stdout());
+    let paint = ColourMode::for_stream(&std::io::stdout());
     if args.prompts {
         return print_each(&folder, |record| prompt(record, paint));
     }
-    let mut narrator = Narrator::new(paint, HookOutput::Told);
+    let mut narrator = RecordFormatter::new(paint, HookOutputMode::Told);
     print_each(&folder, |record| narrator.tell(record))
 }
 
 /// A journal can be larger than memory: it is printed as it is read.
-fn print_each(folder: &Folder, mut text: impl FnMut(&journal::Record) -> String) -> Result {
+fn print_each(folder: &SessionDir, mut text: impl FnMut(&journal::Record) -> String) -> AppResult {
     let mut printed = Ok(0);
     let disorder = journal::read(&folder.journal(), |record| {
         if printed.is_ok() {
@@ -190,20 +193,20 @@ fn print_each(folder: &Folder, mut text: impl FnMut(&journal::Record) -> String)
     printed
 }
 
-fn prompt(record: &journal::Record, paint: Paint) -> String {
+fn prompt(record: &journal::Record, paint: ColourMode) -> String {
     let Event::PromptSent(prompt) = &record.event else { return String::new() };
     let reason = format!("{:?}", prompt.reason).to_lowercase();
     let head = format!("── turn {} · iteration {} · {reason} · {}", prompt.turn, prompt.iteration, rfc3339(record.at));
-    format!("{}\n{}\n\n", paint.paint(Role::Heading, head), plain(&prompt.text))
+    format!("{}\n{}\n\n", paint.paint(TextRole::Heading, head), plain(&prompt.text))
 }
 
 /// Watches a past session again.
-pub(super) fn replay(args: &ReplayArgs) -> Result {
-    let server = Server::named(&args.nats, &args.config)?;
+pub(super) fn replay(args: &ReplayArgs) -> AppResult {
+    let server = NatsServerConnection::named(&args.nats, &args.config)?;
     let copy = server.as_ref().map(|server| server.mirror(Some(&args.session))).transpose()?;
     let folder = found(copy.as_ref(), &args.config, &args.session)?;
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        return Err(Failure::usage("a replay needs a terminal; `creel show` prints what happened"));
+        return Err(AppError::usage("a replay needs a terminal; `creel show` prints what happened"));
     }
     // Read once before the screen opens, so that a damaged journal is told in words.
     let (_, disorder) = journal::fold_checked(&folder.journal())?;
@@ -211,7 +214,14 @@ pub(super) fn replay(args: &ReplayArgs) -> Result {
     let ui = project::Project::load(&args.config).map_or(Settings::default().ui, |project| project.settings.ui);
     let (_silent, news) = tokio::sync::watch::channel(0);
     let (_mute, live) = tokio::sync::mpsc::channel(1);
-    let source = tui::Source { journal: folder.journal(), helm: None, news, live, tie: Tie::default(), nats: None };
+    let source = tui::ScreenSource {
+        journal: folder.journal(),
+        helm: None,
+        news,
+        live,
+        tie: CloseBehavior::default(),
+        nats: None,
+    };
     let shown = stage::runtime()?.block_on(tui::run(source, stage::screen_options(ui)));
-    shown.map(|_| 0).map_err(|error| Failure::failed(format!("the screen failed: {error}")))
+    shown.map(|_| 0).map_err(|error| AppError::failed(format!("the screen failed: {error}")))
 }

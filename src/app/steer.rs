@@ -13,20 +13,20 @@ pub(super) mod task;
 
 use std::io::Read as _;
 
-use super::{Failure, Result, print, remote::Server};
+use super::{AppError, AppResult, print, remote::NatsServerConnection};
 use crate::{
     cli::steer::{MessageArgs, SessionArgs, StatusArgs, StopArgs},
-    engine::event::StopHow,
-    journal::Folder,
+    engine::event::StopTiming,
+    journal::SessionDir,
     present::{
         text::{first_line, plain},
         usage_limits,
     },
     runtime::clock,
     socket::{
-        client::Client,
-        message::{Asker, Request, Told},
-        view::Status,
+        client::SocketClient,
+        message::{ClientKind, ReplyData, SessionRequest},
+        view::StatusView,
     },
 };
 
@@ -34,62 +34,64 @@ use crate::{
 const LINE: usize = 100;
 
 /// Asks the session for something; there is nothing to print.
-pub(super) fn ask(session: &SessionArgs, request: &Request) -> Result {
+pub(super) fn ask(session: &SessionArgs, request: &SessionRequest) -> AppResult {
     told(session, request)?;
     Ok(0)
 }
 
 /// The same, of the session in this folder.
-pub(super) fn ask_in(folder: &Folder, request: &Request) -> Result {
-    Client::connect(folder)?.ask(Asker::Cli, request)?;
+pub(super) fn ask_in(folder: &SessionDir, request: &SessionRequest) -> AppResult {
+    SocketClient::connect(folder)?.ask(ClientKind::Cli, request)?;
     Ok(0)
 }
 
 /// Asks the session, and gives what it told.
-fn told(session: &SessionArgs, request: &Request) -> Result<Option<Told>> {
-    if let Some(server) = Server::named(&session.nats, &session.config)? {
+fn told(session: &SessionArgs, request: &SessionRequest) -> AppResult<Option<ReplyData>> {
+    if let Some(server) = NatsServerConnection::named(&session.nats, &session.config)? {
         return server.told(session, request);
     }
     let folder = choose::running(session)?;
-    Ok(Client::connect(&folder)?.ask(Asker::Cli, request)?)
+    Ok(SocketClient::connect(&folder)?.ask(ClientKind::Cli, request)?)
 }
 
 /// An answer to another question than the one that was asked.
-fn other_answer() -> Failure {
-    Failure::failed("the session answered something else; is it run by another version of creel?")
+fn other_answer() -> AppError {
+    AppError::failed("the session answered something else; is it run by another version of creel?")
 }
 
-fn json(value: &impl serde::Serialize) -> Result {
-    let text = serde_json::to_string_pretty(value).map_err(|error| Failure::failed(error.to_string()))?;
+fn json(value: &impl serde::Serialize) -> AppResult {
+    let text = serde_json::to_string_pretty(value).map_err(|error| AppError::failed(error.to_string()))?;
     print(&(text + "\n"))
 }
 
 /// A text from the command line; `-` means standard input.
-fn given(text: &str) -> Result<String> {
+fn given(text: &str) -> AppResult<String> {
     if text != "-" {
         return Ok(text.to_owned());
     }
     let mut read = String::new();
     let stdin = std::io::stdin().read_to_string(&mut read);
-    stdin.map_err(|error| Failure::usage(format!("cannot read standard input: {error}")))?;
+    stdin.map_err(|error| AppError::usage(format!("cannot read standard input: {error}")))?;
     Ok(read.strip_suffix('\n').map(str::to_owned).unwrap_or(read))
 }
 
-pub(super) fn stop(args: &StopArgs) -> Result {
-    let how = if args.now { StopHow::Now } else { StopHow::AfterIteration };
-    ask(&args.session, &Request::Stop { how })
+pub(super) fn stop(args: &StopArgs) -> AppResult {
+    let how = if args.now { StopTiming::Now } else { StopTiming::AfterIteration };
+    ask(&args.session, &SessionRequest::Stop { how })
 }
 
-pub(super) fn message(args: &MessageArgs) -> Result {
-    ask(&args.session, &Request::Message { text: given(&args.text)? })
+pub(super) fn message(args: &MessageArgs) -> AppResult {
+    ask(&args.session, &SessionRequest::Message { text: given(&args.text)? })
 }
 
-pub(super) fn status(args: &StatusArgs) -> Result {
-    let Some(Told::Status(status)) = told(&args.session, &Request::Status)? else { return Err(other_answer()) };
+pub(super) fn status(args: &StatusArgs) -> AppResult {
+    let Some(ReplyData::Status(status)) = told(&args.session, &SessionRequest::Status)? else {
+        return Err(other_answer());
+    };
     if args.json { json(&status) } else { print(&lines(&status)) }
 }
 
-fn lines(status: &Status) -> String {
+fn lines(status: &StatusView) -> String {
     let mut text = format!(
         "session    {} ({})\ndoing      {}\niteration  {} of at most {}\nagent      {}\n",
         status.session,

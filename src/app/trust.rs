@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    Failure, Result,
+    AppError, AppResult,
     project::{self, Project},
     say,
 };
@@ -15,40 +15,41 @@ use crate::{
     agents,
     cli::ConfigArgs,
     config::{
-        Document, Nats, Wanted,
+        ConfigDocument, NatsConfig, PlanRequest,
         trust::{commands, plan_document},
     },
-    engine::policy::{AgentSpec, Permissions, Plan},
+    engine::policy::{AgentSpec, PermissionPolicy, SessionPlan},
     present::text::plain,
     process::sweep,
 };
 
 /// Whether the command line says so already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum TrustFlag {
     /// `--trust` was given.
     Trust,
     /// Nothing was said.
     Unsaid,
 }
 
-pub(super) fn trust(args: &ConfigArgs) -> Result {
+pub(super) fn trust(args: &ConfigArgs) -> AppResult {
     let project = Project::load_existing(args)?;
     let place = project.config_place();
     refuse_own_session(&place)?;
     project::trust_store()?.trust(&place, &project.settings.documents).map_err(|error| cannot_remember(&error))?;
     // A config with a mistake can be trusted, too; `creel check` tells of it.
-    let may_run = project.settings.plan(Wanted::default()).map(|plan| of_project(&project, &plan)).unwrap_or_default();
+    let may_run =
+        project.settings.plan(PlanRequest::default()).map(|plan| of_project(&project, &plan)).unwrap_or_default();
     let may_run = if may_run.is_empty() { String::new() } else { format!(", and may run:\n\n{}", listed(&may_run)) };
     say(&format!("creel: {} is trusted as it is now{may_run}", place.display()));
     Ok(0)
 }
 
-pub(super) fn untrust(args: &ConfigArgs) -> Result {
+pub(super) fn untrust(args: &ConfigArgs) -> AppResult {
     let here = project::here()?;
     let named = args.config.clone().map(|path| here.join(path)).or_else(|| crate::config::paths::find(&here));
     let Some(path) = named else {
-        return Err(Failure::usage("there is no config here or above"));
+        return Err(AppError::usage("there is no config here or above"));
     };
     let place = path.canonicalize().unwrap_or(path);
     refuse_own_session(&place)?;
@@ -61,42 +62,52 @@ pub(super) fn untrust(args: &ConfigArgs) -> Result {
 }
 
 /// Whether a person allowed what would run.
-pub(super) fn is_allowed(place: &Path, documents: &[Document], commands: &[String]) -> Result<bool> {
+pub(super) fn is_allowed(place: &Path, documents: &[ConfigDocument], commands: &[String]) -> AppResult<bool> {
     Ok(commands.is_empty() || project::trust_store()?.trusts(place, documents))
 }
 
 /// What trust is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Subject {
+enum TrustSubject {
     Config,
     Session,
 }
 
 /// Makes sure that a person allowed what a config would run.
-pub(super) fn require(place: &Path, documents: &[Document], commands: &[String], asked: Asked) -> Result<()> {
-    ensure(Subject::Config, (place, documents), commands, asked)
+pub(super) fn require(
+    place: &Path,
+    documents: &[ConfigDocument],
+    commands: &[String],
+    asked: TrustFlag,
+) -> AppResult<()> {
+    ensure(TrustSubject::Config, (place, documents), commands, asked)
 }
 
 /// Makes sure that a person allowed what a session of this project would run when it is gone on with.
-pub(super) fn require_session(root: &Path, plan: &Plan, asked: Asked) -> Result<()> {
+pub(super) fn require_session(root: &Path, plan: &SessionPlan, asked: TrustFlag) -> AppResult<()> {
     let content = [plan_document(plan)];
-    ensure(Subject::Session, (&place_of_plans(root), &content), &of_session(plan), asked)
+    ensure(TrustSubject::Session, (&place_of_plans(root), &content), &of_session(plan), asked)
 }
 
-fn ensure(subject: Subject, (place, documents): (&Path, &[Document]), commands: &[String], asked: Asked) -> Result<()> {
+fn ensure(
+    subject: TrustSubject,
+    (place, documents): (&Path, &[ConfigDocument]),
+    commands: &[String],
+    asked: TrustFlag,
+) -> AppResult<()> {
     if is_allowed(place, documents, commands)? {
         return Ok(());
     }
     refuse_own_session(place)?;
     let store = project::trust_store()?;
-    if asked == Asked::Unsaid && !a_person_agrees(subject, place, commands)? {
-        return Err(Failure::usage("not trusted; nothing has run"));
+    if asked == TrustFlag::Unsaid && !a_person_agrees(subject, place, commands)? {
+        return Err(AppError::usage("not trusted; nothing has run"));
     }
     store.trust(place, documents).map_err(|error| cannot_remember(&error))
 }
 
 /// An agent or a hook does not decide what the config of its own project may run: it could have changed that config.
-fn refuse_own_session(place: &Path) -> Result<()> {
+fn refuse_own_session(place: &Path) -> AppResult<()> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let (Some(_), Some(project)) = (variable(sweep::MARK), variable("CREEL_PROJECT")) else { return Ok(()) };
     let own = PathBuf::from(project);
@@ -105,21 +116,21 @@ fn refuse_own_session(place: &Path) -> Result<()> {
         return Ok(());
     }
     let way_out = "run `creel trust` in your own terminal";
-    Err(Failure::failed(format!(
+    Err(AppError::failed(format!(
         "agents and hooks of this project's sessions may not decide what creel trusts; {way_out}"
     )))
 }
 
-fn a_person_agrees(subject: Subject, place: &Path, commands: &[String]) -> Result<bool> {
+fn a_person_agrees(subject: TrustSubject, place: &Path, commands: &[String]) -> AppResult<bool> {
     let (way_out, noun) = match subject {
-        Subject::Config => ("run `creel trust`, or give --trust", "config"),
+        TrustSubject::Config => ("run `creel trust`, or give --trust", "config"),
         // `creel trust` is for the config, which may say something else by now.
-        Subject::Session => ("give --trust", "session"),
+        TrustSubject::Session => ("give --trust", "session"),
     };
     let list = listed(commands);
     let what = format!("{} would run these commands, and nobody has allowed that yet:\n\n{list}", place.display());
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return Err(Failure::usage(format!("{what}\nLook at them, then {way_out}. Nothing has run.")));
+        return Err(AppError::usage(format!("{what}\nLook at them, then {way_out}. Nothing has run.")));
     }
     say(&format!("creel: {what}"));
     let _ = write!(io::stderr(), "Allow this {noun}, as it is now, to run them? [y/N] ");
@@ -127,7 +138,7 @@ fn a_person_agrees(subject: Subject, place: &Path, commands: &[String]) -> Resul
     io::stdin()
         .lock()
         .read_line(&mut answer)
-        .map_err(|error| Failure::failed(format!("cannot read the answer: {error}")))?;
+        .map_err(|error| AppError::failed(format!("cannot read the answer: {error}")))?;
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
@@ -135,8 +146,8 @@ fn listed(commands: &[String]) -> String {
     commands.iter().map(|command| format!("  {}\n", plain(command).replace('\n', "\n    "))).collect()
 }
 
-fn cannot_remember(error: &io::Error) -> Failure {
-    Failure::failed(format!(
+fn cannot_remember(error: &io::Error) -> AppError {
+    AppError::failed(format!(
         "cannot remember what is trusted: {error}\n  it is kept in creel's folder under XDG_STATE_HOME"
     ))
 }
@@ -147,17 +158,17 @@ pub(super) fn place_of_plans(root: &Path) -> PathBuf {
 }
 
 /// What a session that is gone on with would run. That is never nothing: its journal says what happens next.
-fn of_session(plan: &Plan) -> Vec<String> {
+fn of_session(plan: &SessionPlan) -> Vec<String> {
     let next = "(session) whatever its journal says is to be done next".to_owned();
     of_plan(plan).into_iter().chain([next]).collect()
 }
 
 /// What a session would run, its agent's script included.
-pub(super) fn of_plan(plan: &Plan) -> Vec<String> {
+pub(super) fn of_plan(plan: &SessionPlan) -> Vec<String> {
     commands(plan, true).into_iter().chain(scripted(plan)).collect()
 }
 
-fn scripted(plan: &Plan) -> Vec<String> {
+fn scripted(plan: &SessionPlan) -> Vec<String> {
     let all = std::iter::once(&plan.agent_spec).chain(plan.gatekeepers.values().map(|gatekeeper| &gatekeeper.spec));
     all.flat_map(|spec| match spec {
         AgentSpec::Scripted { script } => agents::scripted::commands(script),
@@ -168,17 +179,17 @@ fn scripted(plan: &Plan) -> Vec<String> {
 
 /// What a project's config would run: with this plan, and with every other that follows from it, since the answer holds for the
 /// whole text.
-pub(super) fn of_project(project: &Project, plan: &Plan) -> Vec<String> {
+pub(super) fn of_project(project: &Project, plan: &SessionPlan) -> Vec<String> {
     let settings = &project.settings;
-    let types = settings.task_types.keys().map(|kind| Wanted { task_type: Some(kind), ..Wanted::default() });
-    let agents = settings.agents.keys().map(|agent| Wanted { agent: Some(agent), ..Wanted::default() });
-    let others: Vec<Plan> = types.chain(agents).filter_map(|wanted| settings.plan(wanted).ok()).collect();
-    let of = |plan: &Plan| {
+    let types = settings.task_types.keys().map(|kind| PlanRequest { task_type: Some(kind), ..PlanRequest::default() });
+    let agents = settings.agents.keys().map(|agent| PlanRequest { agent: Some(agent), ..PlanRequest::default() });
+    let others: Vec<SessionPlan> = types.chain(agents).filter_map(|wanted| settings.plan(wanted).ok()).collect();
+    let of = |plan: &SessionPlan| {
         let described = settings.agents.contains_key(&plan.agent);
         commands(plan, described).into_iter().chain(scripted(plan)).chain(allowed(plan))
     };
     // It runs nothing by itself, but whoever has the server reads everything and can tell the agent what to do.
-    let server = settings.nats.as_ref().map(Nats::shown);
+    let server = settings.nats.as_ref().map(NatsConfig::shown);
     let server = server.map(|url| format!("(nats) records go to {url}, and commands come from there"));
     let mut seen = BTreeSet::new();
     let all = std::iter::once(plan).chain(&others).flat_map(of).chain(server);
@@ -186,10 +197,10 @@ pub(super) fn of_project(project: &Project, plan: &Plan) -> Vec<String> {
 }
 
 /// What the agent may do without a question because the config says so.
-fn allowed(plan: &Plan) -> Vec<String> {
-    let everything = (plan.gates.permissions == Permissions::Allow)
+fn allowed(plan: &SessionPlan) -> Vec<String> {
+    let everything = (plan.gates.permissions == PermissionPolicy::Allow)
         .then(|| "(permissions) the agent may do whatever it asks for".to_owned());
-    let rules = plan.permissions.iter().filter(|rule| rule.action == Permissions::Allow).map(|rule| {
+    let rules = plan.permissions.iter().filter(|rule| rule.action == PermissionPolicy::Allow).map(|rule| {
         let kinds: Vec<&str> = rule.kinds.iter().map(|kind| kind.name()).collect();
         let what = if kinds.is_empty() { "everything".to_owned() } else { kinds.join(", ") };
         let place = if rule.paths.is_empty() { String::new() } else { format!(" in {}", rule.paths.join(", ")) };

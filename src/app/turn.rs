@@ -21,9 +21,9 @@ const AGAIN: Duration = Duration::from_millis(5);
 
 /// The turn of this process, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Turn(#[expect(dead_code, reason = "its lock is what counts")] File);
+pub(super) struct SessionNameLock(#[expect(dead_code, reason = "its lock is what counts")] File);
 
-impl Turn {
+impl SessionNameLock {
     /// Waits for it. None, where there is no way to: then the journal's lock has to do.
     pub(super) fn wait() -> Option<Self> {
         let folder = paths::state_dir()?;

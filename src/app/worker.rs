@@ -10,49 +10,50 @@ mod session;
 mod shift;
 
 use super::{
-    Failure, Result,
+    AppError, AppResult,
     project::{Project, here},
     run::on_command_line,
     say, stage,
-    trust::{self, Asked},
+    trust::{self, TrustFlag},
 };
 use crate::{
     cli::worker::WorkerArgs,
-    engine::queue::duty::Duty,
-    nats::connection::{Again, connect},
+    engine::queue::duty::WorkerFilter,
+    nats::connection::{ReconnectPolicy, connect},
     process::children,
     runtime::now,
     socket::caller::host,
 };
-use callings::Callings;
-use shift::{Me, Shift};
+use callings::Eligibility;
+use shift::{WorkerIdentity, WorkerLoop};
 
-pub(super) fn worker(args: &WorkerArgs) -> Result {
+pub(super) fn worker(args: &WorkerArgs) -> AppResult {
     let project = Project::load(&args.config)?;
     let Some(nats) = on_command_line(args.nats.url.as_deref(), project.settings.nats.clone())? else {
-        return Err(Failure::usage("no server is named: give --nats URL, or `nats:` in the config"));
+        return Err(AppError::usage("no server is named: give --nats URL, or `nats:` in the config"));
     };
-    let callings = Callings::new(&project.settings, Duty { types: &args.types, agent: args.agent.as_deref() });
+    let callings =
+        Eligibility::new(&project.settings, WorkerFilter { types: &args.types, agent: args.agent.as_deref() });
     let plans = callings.plans()?;
     let would_run = plans.first().map(|plan| trust::of_project(&project, plan)).unwrap_or_default();
-    let asked = if args.trust { Asked::Trust } else { Asked::Unsaid };
+    let asked = if args.trust { TrustFlag::Trust } else { TrustFlag::Unsaid };
     trust::require(&project.config_place(), &project.settings.documents, &would_run, asked)?;
     // Sessions find their project by the current folder.
     let root = project.root.canonicalize().unwrap_or_else(|_| project.root.clone());
     if args.config.config.is_none() && !here()?.starts_with(&root) {
-        return Err(Failure::usage(format!("run the worker in {}", root.display())));
+        return Err(AppError::usage(format!("run the worker in {}", root.display())));
     }
-    let me = Me { worker: format!("{}-{:x}-{:x}", host(), std::process::id(), now().0), host: host() };
+    let me = WorkerIdentity { worker: format!("{}-{:x}-{:x}", host(), std::process::id(), now().0), host: host() };
     children::adopt_orphans();
     let tokio = stage::runtime()?;
     let code = tokio.block_on(async {
         children::keep_reaping();
-        let (client, told) = connect(&nats, Again::ByItself).await?;
+        let (client, told) = connect(&nats, ReconnectPolicy::ByItself).await?;
         let agents: std::collections::BTreeSet<&str> = plans.iter().map(|plan| plan.agent.as_str()).collect();
         let agents = agents.into_iter().collect::<Vec<_>>().join(", ");
         let types = if args.types.is_empty() { "every type".to_owned() } else { args.types.join(", ") };
         say(&format!("creel: takes tasks ({types}) from {} for {agents}; Ctrl-C ends it", nats.shown()));
-        let shift = Shift::new(args, &root, me, callings, nats, client, told).await?;
+        let shift = WorkerLoop::new(args, &root, me, callings, nats, client, told).await?;
         Box::pin(shift.work()).await
     });
     tokio.shutdown_background();

@@ -7,17 +7,17 @@ use std::{
 
 use tokio::sync::{mpsc, watch};
 
-use super::narrate::{HookOutput, Narrator};
+use super::narrate::{HookOutputMode, RecordFormatter};
 use crate::{
     engine::{
-        event::{By, Event, StopHow},
-        input::Command,
+        event::{ActorKind, Event, StopTiming},
+        input::SessionCommand,
     },
     journal::RecordTail,
-    present::{style::Paint, text::without_c1},
-    process::signals::Signals,
-    runtime::{Handle, Live, shutdown::Children},
-    socket::address::Address,
+    present::{style::ColourMode, text::without_c1},
+    process::signals::ShutdownSignals,
+    runtime::{HookOutputChunk, SessionHandle, shutdown::SessionProcesses},
+    socket::address::SocketLocation,
 };
 
 /// How much output of hooks may wait to be printed before some of it is passed over.
@@ -28,7 +28,7 @@ const ECHO: Duration = Duration::from_millis(500);
 
 /// What is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum PrintFormat {
     /// Lines that a person reads.
     Lines,
     /// The records.
@@ -38,17 +38,17 @@ pub enum Format {
 /// Prints a session as it happens. Ends when the session does.
 ///
 /// It reads the journal only as fast as its output is read, so a reader that stops for an hour costs no memory.
-pub struct Printer {
-    live: mpsc::Receiver<Live>,
-    format: Format,
-    narrator: Narrator,
+pub struct SessionPrinter {
+    live: mpsc::Receiver<HookOutputChunk>,
+    format: PrintFormat,
+    narrator: RecordFormatter,
 }
 
-impl Printer {
+impl SessionPrinter {
     /// A printer, and where the output of hooks goes.
-    pub fn new(format: Format) -> (Self, mpsc::Sender<Live>) {
+    pub fn new(format: PrintFormat) -> (Self, mpsc::Sender<HookOutputChunk>) {
         let (live_in, live) = mpsc::channel(LIVE_BACKLOG);
-        let narrator = Narrator::new(Paint::for_stream(&io::stdout()), HookOutput::Shown);
+        let narrator = RecordFormatter::new(ColourMode::for_stream(&io::stdout()), HookOutputMode::Shown);
         (Self { live, format, narrator }, live_in)
     }
 
@@ -91,8 +91,8 @@ impl Printer {
                 put(&self.narrator.overhear(&live))?;
             }
             let text = match self.format {
-                Format::Lines => records.next_record()?.map(|record| self.narrator.tell(&record)),
-                Format::Json => records.next_line()?.map(str::to_owned),
+                PrintFormat::Lines => records.next_record()?.map(|record| self.narrator.tell(&record)),
+                PrintFormat::Json => records.next_line()?.map(str::to_owned),
             };
             match text {
                 Some(text) => put(&text)?,
@@ -111,14 +111,14 @@ pub fn put(text: &str) -> io::Result<()> {
 
 /// What is left to do where there is no time for an orderly end.
 #[derive(Debug, Clone)]
-pub struct WayOut {
+pub struct ExitCleanup {
     /// The processes of the session.
-    pub children: Children,
+    pub children: SessionProcesses,
     /// Where it can be reached.
-    pub address: Option<Address>,
+    pub address: Option<SocketLocation>,
 }
 
-impl WayOut {
+impl ExitCleanup {
     /// Cleans up, and ends the program.
     pub fn take(&self) -> ! {
         self.clear();
@@ -135,12 +135,12 @@ impl WayOut {
 }
 
 /// Listens for Ctrl-C and its like: the first ends the session in order, the second leaves at once.
-pub fn obey_signals(handle: Handle, way_out: WayOut) -> io::Result<()> {
-    let mut signals = Signals::listen()?;
+pub fn obey_signals(handle: SessionHandle, way_out: ExitCleanup) -> io::Result<()> {
+    let mut signals = ShutdownSignals::listen()?;
     tokio::spawn(async move {
         signals.next().await;
         // It may be stopping already, or be over: then there is nothing to ask for.
-        let _ = handle.command(By::Cli, Command::Stop(StopHow::Now)).await;
+        let _ = handle.command(ActorKind::Cli, SessionCommand::Stop(StopTiming::Now)).await;
         signals.next().await;
         way_out.take();
     });
@@ -148,8 +148,8 @@ pub fn obey_signals(handle: Handle, way_out: WayOut) -> io::Result<()> {
 }
 
 /// Leaves at once at the next signal: the session was told to stop before, perhaps by one that has an echo.
-pub fn leave_at_a_signal(way_out: WayOut) -> io::Result<()> {
-    let mut signals = Signals::listen()?;
+pub fn leave_at_a_signal(way_out: ExitCleanup) -> io::Result<()> {
+    let mut signals = ShutdownSignals::listen()?;
     let silence = Instant::now() + ECHO;
     tokio::spawn(async move {
         while Instant::now() < silence {

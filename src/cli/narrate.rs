@@ -4,26 +4,26 @@ use std::collections::HashMap;
 
 use crate::{
     engine::{
-        conversation::{PermissionAsk, PlanEntry, StopReason, ToolCall, ToolStatus},
-        event::{Event, HookFinished, IterationOutcome, Outcome, PromptReason, PromptSent},
+        conversation::{AgentPermissionRequest, PlanEntry, StopReason, ToolCall, ToolStatus},
+        event::{Event, HookFinished, IterationOutcome, PromptReason, PromptSent, SessionOutcome},
         hooks::verdict::{RunEnd, Verdict},
         ids::RunId,
-        session::gate::About,
+        session::gate::GateKind,
         summary::iterations,
-        time::Span,
+        time::TimeSpan,
     },
     journal::Record,
     present::{
-        amounts::Used,
-        permission_requests::{Leave, Requests},
+        amounts::UsageTotals,
+        permission_requests::{PermissionOutcome, TurnPermissions},
         pipelines, stop_decisions,
-        style::{Paint, Role},
-        tasks::{self, Tone},
+        style::{ColourMode, TextRole},
+        tasks::{self, LineTone},
         text::{first_line, plain, prompt_line},
         tool_calls,
         usage_limits::limit_reached,
     },
-    runtime::Live,
+    runtime::HookOutputChunk,
 };
 
 /// How much of a prompt or a reason fits into a line.
@@ -34,7 +34,7 @@ const SHOWN: usize = 64 << 10;
 
 /// Whether the output of hooks is part of the story.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HookOutput {
+pub enum HookOutputMode {
     /// It was shown as it came.
     Shown,
     /// It has to be told.
@@ -43,46 +43,46 @@ pub enum HookOutput {
 
 /// Tells a session, record by record.
 #[derive(Debug)]
-pub struct Narrator {
-    paint: Paint,
-    output: HookOutput,
+pub struct RecordFormatter {
+    paint: ColourMode,
+    output: HookOutputMode,
     /// Whether the agent is in the middle of a line.
     speaking: bool,
     /// The output of running hooks.
-    heard: HashMap<RunId, Heard>,
+    heard: HashMap<RunId, HookLineBuffer>,
     /// The project's folder.
     project: String,
     /// What this iteration used.
-    iteration: Used,
+    iteration: UsageTotals,
     /// What the session used.
-    total: Used,
+    total: UsageTotals,
     /// What the agent asked leave for.
-    requests: Requests,
+    requests: TurnPermissions,
     /// What the agent meant to do when that was told in full.
     plan: Vec<String>,
 }
 
 /// What was heard of a run.
 #[derive(Debug, Default)]
-struct Heard {
+struct HookLineBuffer {
     /// The line that has no end yet.
     partial: Vec<u8>,
     /// How much was shown.
     shown: usize,
 }
 
-impl Narrator {
+impl RecordFormatter {
     /// A narrator who has told nothing yet.
-    pub fn new(paint: Paint, output: HookOutput) -> Self {
+    pub fn new(paint: ColourMode, output: HookOutputMode) -> Self {
         Self {
             paint,
             output,
             speaking: false,
             heard: HashMap::new(),
             project: String::new(),
-            iteration: Used::default(),
-            total: Used::default(),
-            requests: Requests::default(),
+            iteration: UsageTotals::default(),
+            total: UsageTotals::default(),
+            requests: TurnPermissions::default(),
             plan: Vec::new(),
         }
     }
@@ -107,7 +107,7 @@ impl Narrator {
         if let Event::SessionStarted(began) = event {
             self.project.clone_from(&began.cwd);
         } else if let Event::IterationStarted { .. } = event {
-            self.iteration = Used::default();
+            self.iteration = UsageTotals::default();
         } else if let Event::TurnEnded { spent, .. } | Event::TurnFailed { spent, .. } = event {
             self.iteration.add(*spent);
             self.total.add(*spent);
@@ -117,7 +117,7 @@ impl Narrator {
     }
 
     /// Output of a hook, as it comes: whole lines, up to a limit.
-    pub fn overhear(&mut self, live: &Live) -> String {
+    pub fn overhear(&mut self, live: &HookOutputChunk) -> String {
         let heard = self.heard.entry(live.run).or_default();
         if heard.shown > SHOWN {
             return String::new();
@@ -165,7 +165,7 @@ impl Narrator {
     }
 
     fn quoted(&self, text: &str) -> String {
-        plain(text).lines().map(|line| self.paint.paint(Role::Faint, format!("    │ {line}")) + "\n").collect()
+        plain(text).lines().map(|line| self.paint.paint(TextRole::Faint, format!("    │ {line}")) + "\n").collect()
     }
 
     #[expect(clippy::too_many_lines, reason = "an arm for each kind of record: split, a new kind could be forgotten")]
@@ -177,19 +177,21 @@ impl Narrator {
         }
         Some(match event {
             Event::SessionStarted(began) => paint.paint(
-                Role::Heading,
+                TextRole::Heading,
                 format!("session started · agent {} · up to {}", plain(&began.agent), iterations(began.max_iterations)),
             ),
             Event::SessionResumed { cut, paused, .. } => {
                 let cut =
                     if cut.is_empty() { String::new() } else { format!(" · done again: {}", plain(&cut.join(", "))) };
                 let paused = if *paused { " · still paused: `creel unpause` continues it" } else { "" };
-                paint.paint(Role::Heading, format!("session resumed{cut}{paused}"))
+                paint.paint(TextRole::Heading, format!("session resumed{cut}{paused}"))
             }
-            Event::IterationStarted { iteration } => paint.paint(Role::Heading, format!("── iteration {iteration} ──")),
+            Event::IterationStarted { iteration } => {
+                paint.paint(TextRole::Heading, format!("── iteration {iteration} ──"))
+            }
             Event::IterationCompleted { iteration, outcome } => self.iteration(*iteration, *outcome),
             Event::HookStarted { point, hook, .. } => {
-                paint.paint(Role::Faint, format!("  ▸ {point}: {}", first_line(&plain(hook), LINE)))
+                paint.paint(TextRole::Faint, format!("  ▸ {point}: {}", first_line(&plain(hook), LINE)))
             }
             Event::HookFinished(finished) => self.hook(finished),
             Event::HookDisabled { point, hook, .. } => {
@@ -208,38 +210,38 @@ impl Narrator {
             Event::AgentPlanned { entries, .. } => self.planned(entries),
             Event::AgentNoted { what, text, .. } => {
                 let said = first_line(&plain(text), LINE);
-                paint.paint(Role::Faint, format!("  · {}: {said}", first_line(&plain(what), LINE)))
+                paint.paint(TextRole::Faint, format!("  · {}: {said}", first_line(&plain(what), LINE)))
             }
             Event::PermissionAsked { ask, .. } => self.asked(ask),
-            Event::TurnEnded { stop_reason, .. } => paint.paint(Role::Warning, cut_short(*stop_reason)?),
+            Event::TurnEnded { stop_reason, .. } => paint.paint(TextRole::Warning, cut_short(*stop_reason)?),
             Event::TurnFailed { error, .. } => {
-                paint.paint(Role::Bad, format!("  ✗ turn failed: {}", plain(error).trim_end()))
+                paint.paint(TextRole::Bad, format!("  ✗ turn failed: {}", plain(error).trim_end()))
             }
             Event::Delivered { items } => {
                 let ids = items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-                paint.paint(Role::Good, format!("  ✓ delivered: item {ids}"))
+                paint.paint(TextRole::Good, format!("  ✓ delivered: item {ids}"))
             }
             Event::RetryCounted { used, limit, reason, no_progress, .. } => {
-                paint.paint(Role::Warning, retry(*used, *limit, reason, *no_progress))
+                paint.paint(TextRole::Warning, retry(*used, *limit, reason, *no_progress))
             }
             Event::RetryLimitReached { used, limit, hook } => {
-                paint.paint(Role::Bad, format!("  ↻ retry limit reached ({used}/{limit}) by `{}`", plain(hook)))
+                paint.paint(TextRole::Bad, format!("  ↻ retry limit reached ({used}/{limit}) by `{}`", plain(hook)))
             }
-            Event::LimitReached(reached) => paint.paint(Role::Warning, format!("  ◷ {}", limit_reached(reached))),
+            Event::LimitReached(reached) => paint.paint(TextRole::Warning, format!("  ◷ {}", limit_reached(reached))),
             Event::AgentSwitched { from, to, reason, .. } => {
                 let (from, to, reason) = (plain(from), plain(to), plain(reason));
-                paint.paint(Role::Warning, format!("  ⇄ `{to}` takes over from `{from}`: {reason}"))
+                paint.paint(TextRole::Warning, format!("  ⇄ `{to}` takes over from `{from}`: {reason}"))
             }
             Event::WaitSkipped { by } => format!("  ◷ the wait ends now (by {by})"),
             Event::BackoffStarted { wait_ms, .. } => format!("  waits {wait_ms}"),
-            Event::GateOpened { gate, reason, about, .. } if *about != About::Permission => {
-                paint.paint(Role::Warning, format!("  ◆ gate {gate}: {}", first_line(&plain(reason), LINE)))
+            Event::GateOpened { gate, reason, about, .. } if *about != GateKind::Permission => {
+                paint.paint(TextRole::Warning, format!("  ◆ gate {gate}: {}", first_line(&plain(reason), LINE)))
             }
             Event::GateAnswered { gate, choice, by, .. } => {
                 self.permitted(event).unwrap_or_else(|| format!("  ◆ gate {gate}: {} (by {})", choice.name(), by))
             }
             Event::HookError { data, .. } => {
-                paint.paint(Role::Warning, format!("  ! hook `{}`: {}", plain(&data.hook_name), plain(&data.error)))
+                paint.paint(TextRole::Warning, format!("  ! hook `{}`: {}", plain(&data.hook_name), plain(&data.error)))
             }
             Event::Paused { turn: Some(turn), .. } => format!(
                 "  paused: turn {turn} was cancelled; `creel message TEXT` replaces it, `creel unpause` sends it again"
@@ -247,8 +249,8 @@ impl Narrator {
             Event::Paused { turn: None, .. } => "  paused".into(),
             Event::Unpaused { .. } => "  goes on".into(),
             Event::MessageQueued { text, .. } => format!("  message for the agent: {}", first_line(&plain(text), LINE)),
-            Event::StopRequested { .. } => paint.paint(Role::Warning, "  stopping"),
-            Event::Warning { text } => paint.paint(Role::Warning, format!("  ! {}", plain(text))),
+            Event::StopRequested { .. } => paint.paint(TextRole::Warning, "  stopping"),
+            Event::Warning { text } => paint.paint(TextRole::Warning, format!("  ! {}", plain(text))),
             Event::SessionEnded { outcome, iterations, reason } => self.ended(*outcome, *iterations, reason),
             // What the agent asks leave for was told when it asked.
             Event::GateOpened { .. }
@@ -301,43 +303,44 @@ impl Narrator {
         })
     }
 
-    fn toned(&self, tone: Tone, line: String) -> String {
+    fn toned(&self, tone: LineTone, line: String) -> String {
         match tone {
-            Tone::Plain => line,
-            Tone::Good => self.paint.paint(Role::Good, line),
-            Tone::Warning => self.paint.paint(Role::Warning, line),
-            Tone::Faint => self.paint.paint(Role::Faint, line),
+            LineTone::Plain => line,
+            LineTone::Good => self.paint.paint(TextRole::Good, line),
+            LineTone::Warning => self.paint.paint(TextRole::Warning, line),
+            LineTone::Faint => self.paint.paint(TextRole::Faint, line),
         }
     }
 
     fn tool(&self, call: &ToolCall) -> String {
         let (role, failed) =
-            if call.status == ToolStatus::Failed { (Role::Bad, " · failed") } else { (Role::Faint, "") };
+            if call.status == ToolStatus::Failed { (TextRole::Bad, " · failed") } else { (TextRole::Faint, "") };
         self.paint.paint(role, format!("  ⚙ {}{failed}", tool_calls::line(call, &self.project)))
     }
 
     /// A plan is sent again whenever an entry of it is done: in full it is told when there is something new in it.
     fn planned(&self, entries: &[PlanEntry]) -> String {
-        let head = self.paint.paint(Role::Faint, format!("  {}", tool_calls::plan_line(entries)));
+        let head = self.paint.paint(TextRole::Faint, format!("  {}", tool_calls::plan_line(entries)));
         if entries.iter().map(|entry| &entry.content).eq(&self.plan) {
             return head;
         }
-        let entry =
-            |entry| format!("\n{}", self.paint.paint(Role::Faint, format!("    {}", tool_calls::plan_entry(entry))));
+        let entry = |entry| {
+            format!("\n{}", self.paint.paint(TextRole::Faint, format!("    {}", tool_calls::plan_entry(entry))))
+        };
         head + &entries.iter().map(entry).collect::<String>()
     }
 
-    fn asked(&self, ask: &PermissionAsk) -> String {
-        self.paint.paint(Role::Warning, format!("  ? asks: {}", tool_calls::line(&ask.tool, &self.project)))
+    fn asked(&self, ask: &AgentPermissionRequest) -> String {
+        self.paint.paint(TextRole::Warning, format!("  ? asks: {}", tool_calls::line(&ask.tool, &self.project)))
     }
 
     /// The answer that the agent got, if the gate was about a request of its.
     fn permitted(&self, event: &Event) -> Option<String> {
         let told = self.requests.tell(event)?;
         let role = match told.leave {
-            Leave::Given => Role::Good,
-            Leave::Refused => Role::Warning,
-            Leave::Unsaid => Role::Faint,
+            PermissionOutcome::Given => TextRole::Good,
+            PermissionOutcome::Refused => TextRole::Warning,
+            PermissionOutcome::Unsaid => TextRole::Faint,
         };
         Some(self.paint.paint(role, format!("  {}", told.words)))
     }
@@ -345,9 +348,9 @@ impl Narrator {
     fn iteration(&self, iteration: u32, outcome: IterationOutcome) -> String {
         let used = self.iteration.suffix();
         let (role, said) = match outcome {
-            IterationOutcome::Done => (Role::Good, format!("  ✓ iteration {iteration} done{used}")),
-            IterationOutcome::Failed => (Role::Bad, format!("  ✗ iteration {iteration} failed{used}")),
-            IterationOutcome::Forced => (Role::Warning, format!("  ! iteration {iteration} forced{used}")),
+            IterationOutcome::Done => (TextRole::Good, format!("  ✓ iteration {iteration} done{used}")),
+            IterationOutcome::Failed => (TextRole::Bad, format!("  ✗ iteration {iteration} failed{used}")),
+            IterationOutcome::Forced => (TextRole::Warning, format!("  ! iteration {iteration} forced{used}")),
         };
         self.paint.paint(role, said)
     }
@@ -355,9 +358,9 @@ impl Narrator {
     fn hook(&self, finished: &HookFinished) -> String {
         let HookFinished { point, hook, end, took_ms, verdict, .. } = finished;
         let (sign, role) = match verdict {
-            Verdict::Pass => ("✓", Role::Good),
-            Verdict::Block => ("✗", Role::Bad),
-            Verdict::Fail => ("!", Role::Warning),
+            Verdict::Pass => ("✓", TextRole::Good),
+            Verdict::Block => ("✗", TextRole::Bad),
+            Verdict::Fail => ("!", TextRole::Warning),
         };
         let said = match verdict {
             Verdict::Pass => "passed",
@@ -365,10 +368,10 @@ impl Narrator {
             Verdict::Fail if *end == RunEnd::Cut => "was cut",
             Verdict::Fail => "failed",
         };
-        let took = if *end == RunEnd::Cut { Span::default() } else { *took_ms };
+        let took = if *end == RunEnd::Cut { TimeSpan::default() } else { *took_ms };
         let head = format!("  {sign} {point}: {} {said} · {} · {took}", first_line(&plain(hook), LINE), end.describe());
         let mut lines = self.paint.paint(role, head);
-        if self.output == HookOutput::Told {
+        if self.output == HookOutputMode::Told {
             for text in [&finished.stdout, &finished.stderr].into_iter().filter(|text| !text.trim().is_empty()) {
                 lines.push('\n');
                 lines.push_str(self.quoted(text).trim_end());
@@ -394,11 +397,11 @@ impl Narrator {
             n => format!(", with {n} held items"),
         };
         let head = format!("  → {reason}{whose} ({} bytes{items}): {}", prompt.text.len(), prompt_line(prompt, LINE));
-        self.paint.paint(Role::Faint, head)
+        self.paint.paint(TextRole::Faint, head)
     }
 
-    fn ended(&self, outcome: Outcome, count: u32, reason: &str) -> String {
-        let role = if outcome == Outcome::Complete { Role::Good } else { Role::Warning };
+    fn ended(&self, outcome: SessionOutcome, count: u32, reason: &str) -> String {
+        let role = if outcome == SessionOutcome::Complete { TextRole::Good } else { TextRole::Warning };
         let times = iterations(count);
         let reason = first_line(&plain(reason), 300);
         let used = self.total.words().map(|used| format!("\n  used {used}")).unwrap_or_default();

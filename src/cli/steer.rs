@@ -4,9 +4,9 @@ use clap::{Args, Subcommand};
 
 use super::{ConfigArgs, NatsArgs, session_name};
 use crate::engine::{
-    hooks::point::Point,
+    hooks::point::HookPoint,
     ids::{GateId, ItemId},
-    session::gate::Choice,
+    session::gate::GateChoice,
 };
 
 /// Which session.
@@ -148,7 +148,7 @@ pub enum GateCommand {
         gate: GateId,
         /// One of the answers that `creel gate list` shows.
         #[arg(value_parser = choice)]
-        choice: Choice,
+        choice: GateChoice,
         /// The message to `send` (`-`: from standard input), or which of the agent's options to take.
         text: Option<String>,
         /// The items to approve, with commas between them; otherwise all.
@@ -211,11 +211,11 @@ pub enum HooksCommand {
         session: SessionArgs,
     },
     /// Run a hook again in this session.
-    Enable(HookArgs),
+    Enable(HookTargetArgs),
     /// Do not run a hook any more in this session.
-    Disable(HookArgs),
+    Disable(HookTargetArgs),
     /// Run a hook now, beside everything else; its verdict changes nothing.
-    Run(HookArgs),
+    Run(HookTargetArgs),
     /// How often hooks ran and passed, and how long they took; of a past session with --session.
     Stats {
         /// Print it as JSON.
@@ -229,12 +229,12 @@ pub enum HooksCommand {
 
 /// Which hook.
 #[derive(Debug, Args)]
-pub struct HookArgs {
+pub struct HookTargetArgs {
     /// The hook's name.
     pub name: String,
     /// Only at this point; otherwise wherever there is one of that name.
     #[arg(long, value_name = "POINT", value_parser = point)]
-    pub point: Option<Point>,
+    pub point: Option<HookPoint>,
     /// Which session.
     #[command(flatten)]
     pub session: SessionArgs,
@@ -262,13 +262,13 @@ fn gate(text: &str) -> Result<GateId, String> {
     text.parse().map(GateId).map_err(|_| "a gate is a number; `creel gate list` shows the one that waits".into())
 }
 
-fn choice(text: &str) -> Result<Choice, String> {
+fn choice(text: &str) -> Result<GateChoice, String> {
     let name = serde_json::Value::String(text.replace('-', "_"));
     serde_json::from_value(name).map_err(|_| "there is no such answer; `creel gate list` shows those of a gate".into())
 }
 
-fn point(text: &str) -> Result<Point, String> {
-    let known = || Point::ALL.map(Point::name).join(", ");
-    let stop_decision = (text == Point::StopDecision.name()).then_some(Point::StopDecision);
-    Point::named(text).or(stop_decision).ok_or_else(|| format!("there is no such point; there are: {}", known()))
+fn point(text: &str) -> Result<HookPoint, String> {
+    let known = || HookPoint::ALL.map(HookPoint::name).join(", ");
+    let stop_decision = (text == HookPoint::StopDecision.name()).then_some(HookPoint::StopDecision);
+    HookPoint::named(text).or(stop_decision).ok_or_else(|| format!("there is no such point; there are: {}", known()))
 }

@@ -10,30 +10,30 @@ use crate::engine::tasks::task::{LOWEST, TaskState};
 pub struct TaskArgs {
     /// What to do.
     #[command(subcommand)]
-    pub command: TaskVerb,
+    pub command: TaskCliCommand,
 }
 
 /// What to do with tasks.
 #[derive(Debug, Subcommand)]
-pub enum TaskVerb {
+pub enum TaskCliCommand {
     /// Add a task, and print its name.
-    Add(AddArgs),
+    Add(TaskAddArgs),
     /// List the tasks, in the order in which they were added; of a past session with --session.
-    List(ListTasksArgs),
+    List(TaskListArgs),
     /// Print all that is known of a task; of a past session with --session.
-    Show(ShowTaskArgs),
+    Show(TaskShowArgs),
     /// Begin with a task.
-    Start(StartArgs),
+    Start(TaskStartArgs),
     /// Complete a task; hooks at `on_task_complete` run once for it.
-    Done(DoneArgs),
+    Done(TaskDoneArgs),
     /// Say that a task cannot be gone on with.
-    Block(BlockArgs),
+    Block(TaskBlockArgs),
     /// Change what is known of a task; what is not named stays as it is.
-    Update(UpdateArgs),
+    Update(TaskUpdateArgs),
     /// Let a task wait for another, or with --remove no longer.
-    Depend(DependArgs),
+    Depend(TaskDependArgs),
     /// Remove a task; whoever waited for it no longer does.
-    Remove(OneTaskArgs),
+    Remove(TaskRemoveArgs),
 }
 
 /// Whose task it is.
@@ -47,7 +47,7 @@ pub struct QueueArgs {
 
 /// A task to be added.
 #[derive(Debug, Args)]
-pub struct AddArgs {
+pub struct TaskAddArgs {
     /// What is to be reached, or `-` to read it from standard input.
     pub goal: String,
     /// Its name: letters, digits, `-` and `_`; otherwise the next number.
@@ -85,7 +85,7 @@ pub struct AddArgs {
 
 /// Which tasks to list.
 #[derive(Debug, Args)]
-pub struct ListTasksArgs {
+pub struct TaskListArgs {
     /// Only those in this state: created, ready, active, blocked, completed; can be repeated.
     #[arg(long = "state", value_name = "STATE", value_parser = state)]
     pub states: Vec<TaskState>,
@@ -108,7 +108,7 @@ pub struct ListTasksArgs {
 
 /// Which task to show.
 #[derive(Debug, Args)]
-pub struct ShowTaskArgs {
+pub struct TaskShowArgs {
     /// The task's name.
     pub id: String,
     /// Print it as JSON.
@@ -124,7 +124,7 @@ pub struct ShowTaskArgs {
 
 /// Which task to begin with.
 #[derive(Debug, Args)]
-pub struct StartArgs {
+pub struct TaskStartArgs {
     /// The task's name.
     pub id: String,
     /// What whoever works on it should know.
@@ -140,7 +140,7 @@ pub struct StartArgs {
 
 /// What was done.
 #[derive(Debug, Args)]
-pub struct DoneArgs {
+pub struct TaskDoneArgs {
     /// The task's name; one that is not in the graph is a task of another program, and needs --content.
     pub id: String,
     /// What came of it, or `-` to read it from standard input.
@@ -162,7 +162,7 @@ pub struct DoneArgs {
 
 /// What holds a task.
 #[derive(Debug, Args)]
-pub struct BlockArgs {
+pub struct TaskBlockArgs {
     /// The task's name.
     pub id: String,
     /// Why, or `-` to read it from standard input.
@@ -181,7 +181,7 @@ pub struct BlockArgs {
 /// What shall be different about a task.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("change").required(true).multiple(true))]
-pub struct UpdateArgs {
+pub struct TaskUpdateArgs {
     /// The task's name.
     pub id: String,
     /// What is to be reached.
@@ -216,7 +216,7 @@ pub struct UpdateArgs {
 
 /// What waits for what.
 #[derive(Debug, Args)]
-pub struct DependArgs {
+pub struct TaskDependArgs {
     /// The task that waits.
     pub id: String,
     /// The task that has to be completed before it.
@@ -231,7 +231,7 @@ pub struct DependArgs {
 
 /// Which task.
 #[derive(Debug, Args)]
-pub struct OneTaskArgs {
+pub struct TaskRemoveArgs {
     /// The task's name.
     pub id: String,
     /// Where it is.

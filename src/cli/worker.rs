@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::{ConfigArgs, NatsArgs};
-use crate::{config::duration_of, engine::time::Span};
+use crate::{config::duration_of, engine::time::TimeSpan};
 
 /// What a worker does.
 #[derive(Debug, Args)]
@@ -32,7 +32,7 @@ pub struct WorkerArgs {
     /// How long a worker may be silent before its task is handed to another; holds for the rows of the queue that this worker is
     /// the first to take from.
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = lease)]
-    pub lease: Span,
+    pub lease: TimeSpan,
     /// Print each change of a task as JSON, one a line, instead of what happens in the sessions.
     #[arg(long)]
     pub json: bool,
@@ -41,7 +41,7 @@ pub struct WorkerArgs {
     pub trust: bool,
 }
 
-fn lease(text: &str) -> Result<Span, String> {
+fn lease(text: &str) -> Result<TimeSpan, String> {
     let span = duration_of(text)?;
-    if span < Span::secs(1) { Err("a lease is at least a second".to_owned()) } else { Ok(span) }
+    if span < TimeSpan::secs(1) { Err("a lease is at least a second".to_owned()) } else { Ok(span) }
 }

@@ -7,11 +7,11 @@
 use regex::Regex;
 
 use super::{
-    diagnostic::{self, Stretch, quoted},
-    fields::Fields,
+    diagnostic::{self, SourceSpan, quoted},
+    fields::ConfigFields,
     hooks,
-    node::Node,
-    report::Report,
+    node::ConfigNode,
+    report::DiagnosticReport,
 };
 use crate::engine::policy::{AgentFacts, AgentSpec, ToolPassing};
 
@@ -43,13 +43,13 @@ const GOES_WITH: [(&str, &[&str]); 14] = [
 ];
 
 /// An entry that says how an agent is run.
-pub(super) struct Entry<'a> {
+pub(super) struct AgentEntry<'a> {
     /// The agent.
     pub(super) name: &'a str,
     /// Where a mistake of the whole entry stands.
-    pub(super) at: Stretch,
+    pub(super) at: SourceSpan,
     /// The keys of the entry.
-    pub(super) fields: Fields<'a>,
+    pub(super) fields: ConfigFields<'a>,
     /// The ways that there are here.
     pub(super) ways: &'static [&'static str],
 }
@@ -62,20 +62,20 @@ pub(super) struct AgentCommand<'a> {
 }
 
 /// How an agent is run.
-pub(super) enum Described<'a> {
+pub(super) enum AgentDescription<'a> {
     /// As this says.
     Run(AgentSpec),
     /// From a file that is still to be read.
-    Script(&'a Node),
+    Script(&'a ConfigNode),
 }
 
-impl<'a> Entry<'a> {
+impl<'a> AgentEntry<'a> {
     /// What the entry says. What it does not say of the agent itself is known otherwise, by the agent's program.
     pub(super) fn read(
         &self,
-        report: &mut Report,
+        report: &mut DiagnosticReport,
         otherwise: impl FnOnce(&AgentCommand<'_>) -> AgentFacts,
-    ) -> Option<Described<'a>> {
+    ) -> Option<AgentDescription<'a>> {
         let way = self.way(report)?;
         self.check_companions(report, way);
         self.check_commands(report);
@@ -84,26 +84,26 @@ impl<'a> Entry<'a> {
         let command = AgentCommand { line: &value, is_acp: way == "acp" };
         let known = || said.or(otherwise(&command));
         match way {
-            "acp" => Some(Described::Run(AgentSpec::Acp {
+            "acp" => Some(AgentDescription::Run(AgentSpec::Acp {
                 known: known(),
                 mode: self.fields.some_text("mode"),
                 files: self.fields.one_of("files"),
                 terminals: self.fields.one_of("terminals"),
                 command: value,
             })),
-            "command" => Some(Described::Run(AgentSpec::Command {
+            "command" => Some(AgentDescription::Run(AgentSpec::Command {
                 known: known(),
                 continue_command: self.fields.some_text("continue_command"),
                 format: self.fields.one_of("format"),
                 tty: self.fields.bool("tty"),
                 command: value,
             })),
-            _ => self.fields.given("script").map(Described::Script),
+            _ => self.fields.given("script").map(AgentDescription::Script),
         }
     }
 
     /// The one way that is given.
-    fn way(&self, report: &mut Report) -> Option<&'static str> {
+    fn way(&self, report: &mut DiagnosticReport) -> Option<&'static str> {
         let given: Vec<&'static str> =
             self.ways.iter().copied().filter(|way| self.fields.given(way).is_some()).collect();
         if let [way] = given[..] {
@@ -119,7 +119,7 @@ impl<'a> Entry<'a> {
         None
     }
 
-    fn check_companions(&self, report: &mut Report, way: &str) {
+    fn check_companions(&self, report: &mut DiagnosticReport, way: &str) {
         for (key, ways) in GOES_WITH {
             if let Some(other) = self.fields.given(key).filter(|_| !ways.contains(&way)) {
                 let message = format!("`{key}` goes with {} only", all_of(ways));
@@ -128,7 +128,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    fn check_commands(&self, report: &mut Report) {
+    fn check_commands(&self, report: &mut DiagnosticReport) {
         for (key, told) in [("acp", TOLD), ("command", TOLD), ("continue_command", TOLD_LATER), ("tools", TOLD_TOOLS)] {
             if let (Some(node), Some(command)) = (self.fields.given(key), self.fields.some_text(key)) {
                 hooks::check_placeholders(report, "an agent", told, &command, node.at);
@@ -138,7 +138,7 @@ impl<'a> Entry<'a> {
 }
 
 /// What an entry says of the agent itself.
-pub(super) fn facts(report: &mut Report, fields: &Fields<'_>) -> AgentFacts {
+pub(super) fn facts(report: &mut DiagnosticReport, fields: &ConfigFields<'_>) -> AgentFacts {
     let mut pattern = |key| {
         let pattern = fields.some_text(key)?;
         if let (Some(node), Err(error)) = (fields.given(key), Regex::new(&pattern)) {

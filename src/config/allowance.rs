@@ -9,27 +9,27 @@ use fast_glob::ErrorKind;
 
 use super::{
     diagnostic::quoted,
-    fields::{Fields, as_name},
+    fields::{ConfigFields, as_name},
     hooks,
-    node::{Kind, Node},
-    report::Report,
+    node::{ConfigNode, NodeKind},
+    report::DiagnosticReport,
     shape::{BUDGET, LIMITS, PERMISSION},
 };
 use crate::engine::{
     actor::UserCommand,
-    policy::{Budget, LimitsPlan, PermissionRule, Permissions},
+    policy::{Budget, LimitsPlan, PermissionPolicy, PermissionRule},
 };
 
 /// The rules, in the order in which they are tried.
-pub(super) fn permissions(report: &mut Report, list: Option<&Node>) -> Vec<PermissionRule> {
+pub(super) fn permissions(report: &mut DiagnosticReport, list: Option<&ConfigNode>) -> Vec<PermissionRule> {
     let mut rules: Vec<PermissionRule> = Vec::new();
-    for node in list.map(Node::items).unwrap_or_default() {
-        let fields = Fields::of(&PERMISSION, Some(node));
+    for node in list.map(ConfigNode::items).unwrap_or_default() {
+        let fields = ConfigFields::of(&PERMISSION, Some(node));
         let kinds = one_or_more(report, fields.given("kind"), "kind");
         let kinds = kinds.into_iter().filter_map(as_name).collect();
         let paths = one_or_more(report, fields.given("path"), "path");
         let paths = paths.into_iter().filter_map(|path| pattern(report, path)).collect();
-        let Some(action) = fields.maybe_one_of::<Permissions>("action") else { continue };
+        let Some(action) = fields.maybe_one_of::<PermissionPolicy>("action") else { continue };
         if rules.iter().any(|rule| rule.kinds.is_empty() && rule.paths.is_empty()) {
             report.warning(node.at, "no request gets here: a rule above fits every one");
         }
@@ -39,9 +39,9 @@ pub(super) fn permissions(report: &mut Report, list: Option<&Node>) -> Vec<Permi
 }
 
 /// The patterns of paths that no turn may change.
-pub(super) fn protect(report: &mut Report, list: Option<&Node>) -> Vec<String> {
+pub(super) fn protect(report: &mut DiagnosticReport, list: Option<&ConfigNode>) -> Vec<String> {
     let mut patterns = Vec::new();
-    for node in list.map(Node::items).unwrap_or_default() {
+    for node in list.map(ConfigNode::items).unwrap_or_default() {
         let Some(pattern) = pattern(report, node) else { continue };
         if pattern.starts_with('/') {
             let hint = "write the path as seen from the project's folder".to_owned();
@@ -54,23 +54,23 @@ pub(super) fn protect(report: &mut Report, list: Option<&Node>) -> Vec<String> {
 }
 
 /// One value, or the values of a list.
-fn one_or_more<'a>(report: &mut Report, given: Option<&'a Node>, name: &str) -> Vec<&'a Node> {
+fn one_or_more<'a>(report: &mut DiagnosticReport, given: Option<&'a ConfigNode>, name: &str) -> Vec<&'a ConfigNode> {
     let Some(node) = given else { return Vec::new() };
     match &node.kind {
         // To leave the key out says the opposite, and the two must not be mixed up.
-        Kind::List(items) if items.is_empty() => {
+        NodeKind::List(items) if items.is_empty() => {
             let hint = "leave it out if the rule is about all of them".to_owned();
             report.error_hint(node.at, format!("`{name}` is an empty list, which fits nothing"), hint);
             Vec::new()
         }
-        Kind::List(items) => items.iter().collect(),
-        Kind::Text(_) => vec![node],
-        Kind::Null | Kind::Bool(_) | Kind::Int(_) | Kind::Float(_) | Kind::Map(_) => Vec::new(),
+        NodeKind::List(items) => items.iter().collect(),
+        NodeKind::Text(_) => vec![node],
+        NodeKind::Null | NodeKind::Bool(_) | NodeKind::Int(_) | NodeKind::Float(_) | NodeKind::Map(_) => Vec::new(),
     }
 }
 
 /// A pattern as it is matched: against names relative to the project, or whole names of files outside.
-fn pattern(report: &mut Report, node: &Node) -> Option<String> {
+fn pattern(report: &mut DiagnosticReport, node: &ConfigNode) -> Option<String> {
     let written = node.text().filter(|text| !text.trim().is_empty())?;
     let plain = written.trim_start_matches('!');
     let negation = &written[..written.len() - plain.len()];
@@ -116,12 +116,12 @@ fn reason(kind: ErrorKind) -> (&'static str, &'static str) {
 }
 
 /// The commands of the user that agents and hooks may give as well.
-pub(super) fn agent_may(root: &Fields<'_>) -> Vec<UserCommand> {
-    root.given("agent_may").map(Node::items).unwrap_or_default().iter().filter_map(as_name).collect()
+pub(super) fn agent_may(root: &ConfigFields<'_>) -> Vec<UserCommand> {
+    root.given("agent_may").map(ConfigNode::items).unwrap_or_default().iter().filter_map(as_name).collect()
 }
 
 /// What follows when an agent reaches a usage limit, and the names of the agents that take over.
-pub(super) fn limits(report: &mut Report, root: &Fields<'_>) -> (LimitsPlan, Vec<String>) {
+pub(super) fn limits(report: &mut DiagnosticReport, root: &ConfigFields<'_>) -> (LimitsPlan, Vec<String>) {
     let limits = root.below("limits", &LIMITS);
     let fallback = limits.given("fallback").map(|list| hooks::mention(report, list)).unwrap_or_default();
     let (on_usage_limit, max_wait) = (limits.one_of("on_usage_limit"), limits.duration("max_wait"));
@@ -129,7 +129,7 @@ pub(super) fn limits(report: &mut Report, root: &Fields<'_>) -> (LimitsPlan, Vec
 }
 
 /// What the session may use.
-pub(super) fn budget(root: &Fields<'_>) -> Budget {
+pub(super) fn budget(root: &ConfigFields<'_>) -> Budget {
     let budget = root.below("budget", &BUDGET);
     Budget {
         tokens: budget.maybe_int("tokens"),

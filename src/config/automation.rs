@@ -7,18 +7,18 @@
 //! - The hooks are in the order in which they run, and no two have one name.
 
 use super::{
-    diagnostic::{Stretch, names, nearest, quoted},
-    fields::Fields,
+    diagnostic::{SourceSpan, names, nearest, quoted},
+    fields::ConfigFields,
     hooks::check_template,
-    node::{Kind, Node},
-    report::Report,
+    node::{ConfigNode, NodeKind},
+    report::DiagnosticReport,
     shape::AUTOMATION_HOOK,
 };
 use crate::engine::{
-    hooks::point::Point,
+    hooks::point::HookPoint,
     policy::{AutomationHook, HookAction, HookSpec, RetryOptions},
     tasks::{
-        builtin::{Builtin, Preset},
+        builtin::{AutomationPreset, BuiltinAutomation},
         record::TaskEventKind,
     },
 };
@@ -27,13 +27,13 @@ const OWN_PRIORITY: i64 = 100;
 
 /// The built-in hooks, as they are when nothing is said.
 pub(super) fn builtin() -> Vec<AutomationHook> {
-    let all = Builtin::ALL.map(Builtin::preset).into_iter();
-    all.map(|Preset { name, priority, events, enabled }| AutomationHook {
+    let all = BuiltinAutomation::ALL.map(BuiltinAutomation::preset).into_iter();
+    all.map(|AutomationPreset { name, priority, events, enabled }| AutomationHook {
         events: events.to_vec(),
         spec: HookSpec {
             name: name.to_owned(),
             action: HookAction::Builtin(name.into()),
-            timeout: Fields::of(&AUTOMATION_HOOK, None).duration("timeout"),
+            timeout: ConfigFields::of(&AUTOMATION_HOOK, None).duration("timeout"),
             pipe_output: false,
             priority,
             enabled,
@@ -46,14 +46,14 @@ pub(super) fn builtin() -> Vec<AutomationHook> {
 
 /// Adds the hooks that a list describes. What comes back are its entries for hooks that another list describes: see [`change`].
 pub(super) fn describe<'a>(
-    report: &mut Report,
-    list: Option<&'a Node>,
+    report: &mut DiagnosticReport,
+    list: Option<&'a ConfigNode>,
     hooks: &mut Vec<AutomationHook>,
-) -> Vec<&'a Node> {
+) -> Vec<&'a ConfigNode> {
     let mut changes = Vec::new();
     let mut seen: Vec<String> = Vec::new();
-    for node in list.map(Node::items).unwrap_or_default() {
-        let fields = Fields::of(&AUTOMATION_HOOK, Some(node));
+    for node in list.map(ConfigNode::items).unwrap_or_default() {
+        let fields = ConfigFields::of(&AUTOMATION_HOOK, Some(node));
         let Some(name) = fields.some_text("name") else { continue };
         if seen.contains(&name) {
             let at = fields.given("name").map_or(node.at, |name| name.at);
@@ -61,7 +61,7 @@ pub(super) fn describe<'a>(
             continue;
         }
         seen.push(name.clone());
-        if Builtin::named(&name).is_none() && fields.some_text("command").is_none() {
+        if BuiltinAutomation::named(&name).is_none() && fields.some_text("command").is_none() {
             changes.push(node);
             continue;
         }
@@ -74,9 +74,9 @@ pub(super) fn describe<'a>(
 }
 
 /// Switches and reorders hooks that are described elsewhere: in the config by the file, and the other way round.
-pub(super) fn change(report: &mut Report, changes: Vec<&Node>, hooks: &mut [AutomationHook]) {
+pub(super) fn change(report: &mut DiagnosticReport, changes: Vec<&ConfigNode>, hooks: &mut [AutomationHook]) {
     for node in changes {
-        let fields = Fields::of(&AUTOMATION_HOOK, Some(node));
+        let fields = ConfigFields::of(&AUTOMATION_HOOK, Some(node));
         let Some(name) = fields.some_text("name") else { continue };
         let at = fields.given("name").map_or(node.at, |name| name.at);
         let Some(hook) = hooks.iter_mut().find(|hook| hook.spec.name == name) else {
@@ -102,8 +102,8 @@ pub(super) fn in_order(mut hooks: Vec<AutomationHook>) -> Vec<AutomationHook> {
     hooks
 }
 
-fn unknown(report: &mut Report, name: &str, hooks: &[AutomationHook], at: Stretch) {
-    let all = Builtin::ALL.map(|builtin| builtin.preset().name);
+fn unknown(report: &mut DiagnosticReport, name: &str, hooks: &[AutomationHook], at: SourceSpan) {
+    let all = BuiltinAutomation::ALL.map(|builtin| builtin.preset().name);
     let known = hooks.iter().map(|hook| hook.spec.name.as_str());
     let hint = nearest(name, known).map_or_else(
         || format!("a hook of your own needs a `command`; built-in hooks: {}", names(&all)),
@@ -112,8 +112,13 @@ fn unknown(report: &mut Report, name: &str, hooks: &[AutomationHook], at: Stretc
     report.error_hint(at, format!("there is no hook {}", quoted(name)), hint);
 }
 
-fn hook(report: &mut Report, fields: &Fields<'_>, node: &Node, name: String) -> Option<AutomationHook> {
-    let known = Builtin::named(&name).map(Builtin::preset);
+fn hook(
+    report: &mut DiagnosticReport,
+    fields: &ConfigFields<'_>,
+    node: &ConfigNode,
+    name: String,
+) -> Option<AutomationHook> {
+    let known = BuiltinAutomation::named(&name).map(BuiltinAutomation::preset);
     let at = fields.given("name").map_or(node.at, |name| name.at);
     let action = action(report, fields, &name, known, at)?;
     let spec = HookSpec {
@@ -130,11 +135,11 @@ fn hook(report: &mut Report, fields: &Fields<'_>, node: &Node, name: String) -> 
 }
 
 fn action(
-    report: &mut Report,
-    fields: &Fields<'_>,
+    report: &mut DiagnosticReport,
+    fields: &ConfigFields<'_>,
     name: &str,
-    known: Option<Preset>,
-    at: Stretch,
+    known: Option<AutomationPreset>,
+    at: SourceSpan,
 ) -> Option<HookAction> {
     match (known, fields.some_text("command")) {
         // Such an entry is about a hook that is described elsewhere.
@@ -149,13 +154,18 @@ fn action(
         }
         (Some(_), None) => Some(HookAction::Builtin(name.into())),
         (None, Some(command)) => {
-            check_template(report, Point::Automation, &command, fields.given("command").map_or(at, |node| node.at));
+            check_template(report, HookPoint::Automation, &command, fields.given("command").map_or(at, |node| node.at));
             Some(HookAction::Command(command))
         }
     }
 }
 
-fn events(report: &mut Report, fields: &Fields<'_>, known: Option<Preset>, at: Stretch) -> Vec<TaskEventKind> {
+fn events(
+    report: &mut DiagnosticReport,
+    fields: &ConfigFields<'_>,
+    known: Option<AutomationPreset>,
+    at: SourceSpan,
+) -> Vec<TaskEventKind> {
     match (fields.given("event_types"), known) {
         (Some(list), _) => given_events(report, list),
         (None, Some(known)) => known.events.to_vec(),
@@ -166,8 +176,8 @@ fn events(report: &mut Report, fields: &Fields<'_>, known: Option<Preset>, at: S
     }
 }
 
-fn given_events(report: &mut Report, list: &Node) -> Vec<TaskEventKind> {
-    if matches!(&list.kind, Kind::List(items) if items.is_empty()) {
+fn given_events(report: &mut DiagnosticReport, list: &ConfigNode) -> Vec<TaskEventKind> {
+    if matches!(&list.kind, NodeKind::List(items) if items.is_empty()) {
         report.error_hint(list.at, "`event_types` is empty", "switch a hook off with `enabled: false`".to_owned());
     }
     list.items().iter().filter_map(|item| TaskEventKind::named(item.text()?)).collect()

@@ -23,16 +23,16 @@ const QUOTED: usize = 60;
 
 /// The text of one file, and what to call it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Source {
+pub struct SourceFile {
     /// The path as the user knows it.
     pub name: String,
     /// What is written there.
     pub text: String,
 }
 
-/// A stretch of a source, in bytes. Cheap, where a [`Place`] has to count lines.
+/// A stretch of a source, in bytes. Cheap, where a [`SourcePosition`] has to count lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Stretch {
+pub struct SourceSpan {
     /// The first byte.
     pub offset: usize,
     /// How many bytes; 0 where only the start is known.
@@ -41,7 +41,7 @@ pub struct Stretch {
 
 /// A stretch of a source, as a person counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct SourcePosition {
     /// The line, from 1.
     pub line: usize,
     /// The character in the line, from 1.
@@ -67,28 +67,28 @@ pub struct Diagnostic {
     /// How bad it is.
     pub severity: Severity,
     /// The file it is about.
-    pub source: Arc<Source>,
+    pub source: Arc<SourceFile>,
     /// Where in the file, if it is about a part of it.
-    pub place: Option<Place>,
+    pub place: Option<SourcePosition>,
     /// What is wrong.
     pub message: String,
     /// What was probably meant, or what to do.
     pub hint: Option<String>,
 }
 
-impl Source {
+impl SourceFile {
     /// A source without the mark that some editors put first.
     pub fn new(name: impl Into<String>, text: &str) -> Self {
         Self { name: name.into(), text: text.strip_prefix('\u{feff}').unwrap_or(text).to_owned() }
     }
 
     /// The place of a stretch of bytes. What lies outside is drawn in.
-    pub fn place(&self, Stretch { offset, len }: Stretch) -> Place {
+    pub fn place(&self, SourceSpan { offset, len }: SourceSpan) -> SourcePosition {
         let offset = self.text.floor_char_boundary(offset);
         let before = &self.text[..offset];
         let start = before.rfind('\n').map_or(0, |i| i + 1);
         let end = self.text.floor_char_boundary(offset.saturating_add(len));
-        Place {
+        SourcePosition {
             line: before.matches('\n').count() + 1,
             column: before[start..].chars().count() + 1,
             offset,
@@ -97,7 +97,7 @@ impl Source {
     }
 
     /// Where a line and a column are, both from 1. What lies outside is drawn in.
-    pub fn stretch_at(&self, line: usize, column: usize) -> Stretch {
+    pub fn stretch_at(&self, line: usize, column: usize) -> SourceSpan {
         let start = match line {
             0 | 1 => 0,
             _ => self.text.match_indices('\n').nth(line - 2).map_or(self.text.len(), |(i, _)| i + 1),
@@ -105,11 +105,11 @@ impl Source {
         let rest = &self.text[start..];
         let rest = &rest[..rest.find('\n').unwrap_or(rest.len())];
         let within = rest.char_indices().nth(column.saturating_sub(1)).map_or(rest.len(), |(i, _)| i);
-        Stretch { offset: start + within, len: 0 }
+        SourceSpan { offset: start + within, len: 0 }
     }
 
     /// What stands there.
-    pub fn slice(&self, at: Stretch) -> &str {
+    pub fn slice(&self, at: SourceSpan) -> &str {
         self.text.get(at.offset..at.offset.saturating_add(at.len)).unwrap_or_default()
     }
 
@@ -122,7 +122,7 @@ impl Source {
 
 impl Diagnostic {
     /// A mistake.
-    pub fn error(source: &Arc<Source>, at: impl Into<Option<Stretch>>, message: impl Into<String>) -> Self {
+    pub fn error(source: &Arc<SourceFile>, at: impl Into<Option<SourceSpan>>, message: impl Into<String>) -> Self {
         Self {
             severity: Severity::Error,
             source: Arc::clone(source),
@@ -133,7 +133,7 @@ impl Diagnostic {
     }
 
     /// Something that is allowed, and perhaps not meant.
-    pub fn warning(source: &Arc<Source>, at: impl Into<Option<Stretch>>, message: impl Into<String>) -> Self {
+    pub fn warning(source: &Arc<SourceFile>, at: impl Into<Option<SourceSpan>>, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(source, at, message) }
     }
 
@@ -169,12 +169,17 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-fn write_excerpt(f: &mut fmt::Formatter<'_>, source: &Source, place: Place, hint: Option<&str>) -> fmt::Result {
+fn write_excerpt(
+    f: &mut fmt::Formatter<'_>,
+    source: &SourceFile,
+    place: SourcePosition,
+    hint: Option<&str>,
+) -> fmt::Result {
     let (start, line) = source.line_around(place.offset);
     let line = masked(line);
     let at = (place.offset - start).min(line.len());
     let end = (at + place.len).min(line.len());
-    let shown = Excerpt::of(&line, at, end);
+    let shown = SourceExcerpt::of(&line, at, end);
     let number = place.line.to_string();
     let gutter = " ".repeat(number.len());
     write!(f, "\n{number} | {}", shown.line)?;
@@ -212,13 +217,13 @@ pub(super) fn is_secret(key: &str) -> bool {
 }
 
 /// One line as it is shown, and where the carets go below it.
-struct Excerpt {
+struct SourceExcerpt {
     line: String,
     indent: usize,
     carets: usize,
 }
 
-impl Excerpt {
+impl SourceExcerpt {
     fn of(line: &str, at: usize, end: usize) -> Self {
         let (before, meant, after) = (&line[..at], &line[at..end], &line[end..]);
         let before_room = SHOWN_COLUMNS / 2;
@@ -307,7 +312,7 @@ pub(super) fn names(names: &[&str]) -> String {
 /// repeats is one mistake.
 pub(super) fn sort(diagnostics: &mut Vec<Diagnostic>) {
     diagnostics.sort_by(|a, b| (a.place, a.severity, &a.message).cmp(&(b.place, b.severity, &b.message)));
-    let mut files: Vec<Arc<Source>> = Vec::new();
+    let mut files: Vec<Arc<SourceFile>> = Vec::new();
     for diagnostic in diagnostics.iter() {
         if !files.contains(&diagnostic.source) {
             files.push(Arc::clone(&diagnostic.source));
@@ -323,8 +328,8 @@ mod tests {
     use super::*;
 
     fn shown(text: &str, part: &str, hint: &str) -> String {
-        let source = Arc::new(Source::new("creel.yaml", text));
-        let at = Stretch { offset: text.find(part).expect("the part is in the text"), len: part.len() };
+        let source = Arc::new(SourceFile::new("creel.yaml", text));
+        let at = SourceSpan { offset: text.find(part).expect("the part is in the text"), len: part.len() };
         Diagnostic::error(&source, at, "wrong").hint(hint).to_string()
     }
 

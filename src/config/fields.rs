@@ -8,17 +8,17 @@ use std::time::Duration;
 use serde::{Deserialize, de::IntoDeserializer as _};
 
 use super::{
-    node::{Kind, Node},
-    shape::Shape,
+    node::{ConfigNode, NodeKind},
+    shape::MapShape,
 };
-use crate::engine::time::Span;
+use crate::engine::time::TimeSpan;
 
 /// No length of time in a config is longer: a year.
 const LONGEST: Duration = Duration::from_hours(366 * 24);
 
 /// Why something is no length of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum BadDuration {
+pub(super) enum DurationError {
     WrongType,
     Unreadable,
     Negative,
@@ -26,87 +26,87 @@ pub(super) enum BadDuration {
 }
 
 /// Seconds, or text with units.
-pub(super) fn duration(node: &Node) -> Result<Span, BadDuration> {
+pub(super) fn duration(node: &ConfigNode) -> Result<TimeSpan, DurationError> {
     match &node.kind {
-        Kind::Int(n) if *n < 0 => Err(BadDuration::Negative),
-        Kind::Int(n) => {
-            u64::try_from(*n).map_err(|_| BadDuration::TooLong).and_then(|n| bounded(Duration::from_secs(n)))
+        NodeKind::Int(n) if *n < 0 => Err(DurationError::Negative),
+        NodeKind::Int(n) => {
+            u64::try_from(*n).map_err(|_| DurationError::TooLong).and_then(|n| bounded(Duration::from_secs(n)))
         }
-        Kind::Float(seconds) => from_seconds(*seconds),
-        Kind::Text(text) => from_text(text.trim()),
-        Kind::Null | Kind::Bool(_) | Kind::List(_) | Kind::Map(_) => Err(BadDuration::WrongType),
+        NodeKind::Float(seconds) => from_seconds(*seconds),
+        NodeKind::Text(text) => from_text(text.trim()),
+        NodeKind::Null | NodeKind::Bool(_) | NodeKind::List(_) | NodeKind::Map(_) => Err(DurationError::WrongType),
     }
 }
 
 /// The same, from a command line.
-pub fn duration_of(text: &str) -> Result<Span, String> {
+pub fn duration_of(text: &str) -> Result<TimeSpan, String> {
     from_text(text.trim()).map_err(|_| "a time is in seconds (`30`), or has a unit (`500ms`, `2m`)".to_owned())
 }
 
-fn from_seconds(seconds: f64) -> Result<Span, BadDuration> {
+fn from_seconds(seconds: f64) -> Result<TimeSpan, DurationError> {
     if seconds < 0.0 {
-        return Err(BadDuration::Negative);
+        return Err(DurationError::Negative);
     }
-    Duration::try_from_secs_f64(seconds).map_err(|_| BadDuration::TooLong).and_then(bounded)
+    Duration::try_from_secs_f64(seconds).map_err(|_| DurationError::TooLong).and_then(bounded)
 }
 
-fn from_text(text: &str) -> Result<Span, BadDuration> {
+fn from_text(text: &str) -> Result<TimeSpan, DurationError> {
     if text.starts_with(|c: char| c.is_ascii_digit() || c == '-' || c == '.')
         && let Ok(seconds) = text.parse::<f64>()
     {
         return from_seconds(seconds);
     }
-    let signed = text.parse::<jiff::SignedDuration>().map_err(|_| BadDuration::Unreadable)?;
+    let signed = text.parse::<jiff::SignedDuration>().map_err(|_| DurationError::Unreadable)?;
     if signed.is_negative() {
-        return Err(BadDuration::Negative);
+        return Err(DurationError::Negative);
     }
     bounded(signed.unsigned_abs())
 }
 
 /// A wait too short to measure is still a wait: it must not turn into the zero that means something else.
-fn bounded(duration: Duration) -> Result<Span, BadDuration> {
+fn bounded(duration: Duration) -> Result<TimeSpan, DurationError> {
     if duration > LONGEST {
-        return Err(BadDuration::TooLong);
+        return Err(DurationError::TooLong);
     }
-    let span = Span::from(duration);
-    Ok(if span.is_zero() && !duration.is_zero() { Span(1) } else { span })
+    let span = TimeSpan::from(duration);
+    Ok(if span.is_zero() && !duration.is_zero() { TimeSpan(1) } else { span })
 }
 
 /// A map whose keys are in the table.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Fields<'a> {
-    shape: &'static Shape,
-    node: Option<&'a Node>,
+pub(super) struct ConfigFields<'a> {
+    shape: &'static MapShape,
+    node: Option<&'a ConfigNode>,
 }
 
-impl<'a> Fields<'a> {
-    pub(super) fn of(shape: &'static Shape, node: Option<&'a Node>) -> Self {
+impl<'a> ConfigFields<'a> {
+    pub(super) fn of(shape: &'static MapShape, node: Option<&'a ConfigNode>) -> Self {
         Self { shape, node }
     }
 
     /// What is written for a key, unless it is `null`.
-    pub(super) fn given(&self, name: &str) -> Option<&'a Node> {
+    pub(super) fn given(&self, name: &str) -> Option<&'a ConfigNode> {
         debug_assert!(self.shape.field(name).is_some(), "`{name}` is in the table of `{}`", self.shape.name);
         self.node?.get(name).filter(|node| !node.is_null())
     }
 
     /// The keys below a key.
-    pub(super) fn below(&self, name: &str, shape: &'static Shape) -> Self {
+    pub(super) fn below(&self, name: &str, shape: &'static MapShape) -> Self {
         Self { shape, node: self.given(name) }
     }
 
     /// What is written, or else the default, read as asked.
-    fn read<T>(&self, name: &str, read: impl Fn(&Node) -> Option<T>) -> Option<T> {
+    fn read<T>(&self, name: &str, read: impl Fn(&ConfigNode) -> Option<T>) -> Option<T> {
         self.given(name).and_then(&read).or_else(|| read(&self.shape.field(name)?.default.node()?))
     }
 
     /// A value that has a default.
-    fn certain<T>(&self, name: &str, read: impl Fn(&Node) -> Option<T>) -> T {
+    fn certain<T>(&self, name: &str, read: impl Fn(&ConfigNode) -> Option<T>) -> T {
         self.read(name, read).expect("the table's default is of the table's type")
     }
 
     pub(super) fn bool(&self, name: &str) -> bool {
-        self.certain(name, |node| if let Kind::Bool(b) = node.kind { Some(b) } else { None })
+        self.certain(name, |node| if let NodeKind::Bool(b) = node.kind { Some(b) } else { None })
     }
 
     pub(super) fn int<T: TryFrom<i128>>(&self, name: &str) -> T {
@@ -125,11 +125,11 @@ impl<'a> Fields<'a> {
         self.read(name, |node| as_number(&node.kind))
     }
 
-    pub(super) fn duration(&self, name: &str) -> Span {
+    pub(super) fn duration(&self, name: &str) -> TimeSpan {
         self.certain(name, |node| duration(node).ok())
     }
 
-    pub(super) fn maybe_duration(&self, name: &str) -> Option<Span> {
+    pub(super) fn maybe_duration(&self, name: &str) -> Option<TimeSpan> {
         self.read(name, |node| duration(node).ok())
     }
 
@@ -152,24 +152,24 @@ impl<'a> Fields<'a> {
     }
 }
 
-fn as_int<T: TryFrom<i128>>(node: &Node) -> Option<T> {
-    if let Kind::Int(n) = node.kind { T::try_from(n).ok() } else { None }
+fn as_int<T: TryFrom<i128>>(node: &ConfigNode) -> Option<T> {
+    if let NodeKind::Int(n) = node.kind { T::try_from(n).ok() } else { None }
 }
 
 /// Any number as a float.
-pub(super) fn as_number(kind: &Kind) -> Option<f64> {
+pub(super) fn as_number(kind: &NodeKind) -> Option<f64> {
     match kind {
         // What is beyond 32 bits is beyond every range in the table.
-        Kind::Int(n) => {
+        NodeKind::Int(n) => {
             Some(i32::try_from(*n).map_or(f64::INFINITY.copysign(if *n < 0 { -1.0 } else { 1.0 }), f64::from))
         }
-        Kind::Float(x) => Some(*x),
-        Kind::Null | Kind::Bool(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => None,
+        NodeKind::Float(x) => Some(*x),
+        NodeKind::Null | NodeKind::Bool(_) | NodeKind::Text(_) | NodeKind::List(_) | NodeKind::Map(_) => None,
     }
 }
 
 /// A name, as the value that it stands for.
-pub(super) fn as_name<T: for<'de> Deserialize<'de>>(node: &Node) -> Option<T> {
+pub(super) fn as_name<T: for<'de> Deserialize<'de>>(node: &ConfigNode) -> Option<T> {
     let deserializer: serde::de::value::StrDeserializer<'_, serde::de::value::Error> = node.text()?.into_deserializer();
     T::deserialize(deserializer).ok()
 }
@@ -177,25 +177,25 @@ pub(super) fn as_name<T: for<'de> Deserialize<'de>>(node: &Node) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::diagnostic::Stretch;
+    use crate::config::diagnostic::SourceSpan;
 
     #[test]
     fn lengths_of_time_are_seconds_or_text() {
-        let read = |kind| duration(&Node { at: Stretch::default(), kind }).map(|span| span.0);
-        let text = |text: &str| read(Kind::Text(text.to_owned()));
-        assert_eq!(read(Kind::Int(30)), Ok(30_000));
-        assert_eq!(read(Kind::Float(1.5)), Ok(1_500));
-        assert_eq!(read(Kind::Float(0.000_001)), Ok(1));
-        assert_eq!(read(Kind::Int(-1)), Err(BadDuration::Negative));
-        assert_eq!(read(Kind::Int(i128::MAX)), Err(BadDuration::TooLong));
-        assert_eq!(read(Kind::Float(f64::NAN)), Err(BadDuration::TooLong));
+        let read = |kind| duration(&ConfigNode { at: SourceSpan::default(), kind }).map(|span| span.0);
+        let text = |text: &str| read(NodeKind::Text(text.to_owned()));
+        assert_eq!(read(NodeKind::Int(30)), Ok(30_000));
+        assert_eq!(read(NodeKind::Float(1.5)), Ok(1_500));
+        assert_eq!(read(NodeKind::Float(0.000_001)), Ok(1));
+        assert_eq!(read(NodeKind::Int(-1)), Err(DurationError::Negative));
+        assert_eq!(read(NodeKind::Int(i128::MAX)), Err(DurationError::TooLong));
+        assert_eq!(read(NodeKind::Float(f64::NAN)), Err(DurationError::TooLong));
         assert_eq!(
             ["500ms", "2m", "1h 30m", "90s", "45", "0"].map(text),
             [Ok(500), Ok(120_000), Ok(5_400_000), Ok(90_000), Ok(45_000), Ok(0)]
         );
-        assert_eq!(text("-5s"), Err(BadDuration::Negative));
-        assert_eq!(text("soon"), Err(BadDuration::Unreadable));
-        assert_eq!(text("inf"), Err(BadDuration::Unreadable));
-        assert_eq!(text("100000h"), Err(BadDuration::TooLong));
+        assert_eq!(text("-5s"), Err(DurationError::Negative));
+        assert_eq!(text("soon"), Err(DurationError::Unreadable));
+        assert_eq!(text("inf"), Err(DurationError::Unreadable));
+        assert_eq!(text("100000h"), Err(DurationError::TooLong));
     }
 }

@@ -9,46 +9,46 @@
 use std::collections::BTreeMap;
 
 use super::{
-    diagnostic::{Stretch, names, nearest, quoted},
-    fields::Fields,
-    node::{Kind, Node},
-    report::Report,
+    diagnostic::{SourceSpan, names, nearest, quoted},
+    fields::ConfigFields,
+    node::{ConfigNode, NodeKind},
+    report::DiagnosticReport,
     shape::{BUILTIN_HOOK, COMMAND_HOOK, GATEKEEPER_HOOK},
 };
 use crate::engine::{
     hooks::{
-        point::Point,
+        point::HookPoint,
         template::{self, Placeholder, offered, placeholders},
     },
-    policy::{BuiltinCall, BuiltinOptions, HookAction, HookSpec, MERGE, OnFailure, RetryOptions},
+    policy::{BuiltinCall, BuiltinOptions, HookAction, HookFailurePolicy, HookSpec, MERGE, RetryOptions},
     session::{feedback::FEEDBACK_VALUES, tamper::PROTECT},
-    time::Span,
+    time::TimeSpan,
 };
 
 /// The hooks that creel brings along.
 pub const BUILTIN_HOOKS: [&str; 4] = ["rebase_on_main", "run_tests", "create_pr", "merge_pr"];
 
 /// A hook, and where its name is written.
-struct Placed {
+struct LocatedHook {
     spec: HookSpec,
-    at: Stretch,
+    at: SourceSpan,
 }
 
 /// The hooks of the points that are given, and the lines where they are written.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HookLists {
     /// In the order in which they run; an empty list means none.
-    pub hooks: BTreeMap<Point, Vec<HookSpec>>,
+    pub hooks: BTreeMap<HookPoint, Vec<HookSpec>>,
     /// The line of each, by its name.
-    pub lines: BTreeMap<(Point, String), usize>,
+    pub lines: BTreeMap<(HookPoint, String), usize>,
 }
 
 /// The hooks of each point that is given.
-pub(super) fn lower(report: &mut Report, hooks: Option<&Node>) -> HookLists {
+pub(super) fn lower(report: &mut DiagnosticReport, hooks: Option<&ConfigNode>) -> HookLists {
     let mut all = HookLists::default();
-    for point in Point::ALL {
+    for point in HookPoint::ALL {
         let Some(list) = hooks.and_then(|hooks| hooks.get(point.name())) else { continue };
-        if !matches!(list.kind, Kind::List(_)) {
+        if !matches!(list.kind, NodeKind::List(_)) {
             continue;
         }
         let mut found = Vec::new();
@@ -56,7 +56,7 @@ pub(super) fn lower(report: &mut Report, hooks: Option<&Node>) -> HookLists {
             entry(report, point, item, &mut found);
         }
         let kept = in_order(report, point, found);
-        for Placed { spec, at } in &kept {
+        for LocatedHook { spec, at } in &kept {
             all.lines.insert((point, spec.name.clone()), report.source.place(*at).line);
         }
         all.hooks.insert(point, kept.into_iter().map(|placed| placed.spec).collect());
@@ -64,48 +64,48 @@ pub(super) fn lower(report: &mut Report, hooks: Option<&Node>) -> HookLists {
     all
 }
 
-fn is_about_submitting(point: Point) -> bool {
+fn is_about_submitting(point: HookPoint) -> bool {
     match point {
-        Point::BeforeSubmit | Point::AfterSubmit | Point::BeforeMerge | Point::AfterMerge => true,
-        Point::SessionStart
-        | Point::PreIteration
-        | Point::Stop
-        | Point::PostIteration
-        | Point::OnTaskComplete
-        | Point::Automation
-        | Point::StopDecision
-        | Point::OnError
-        | Point::OnGate
-        | Point::SessionEnd => false,
+        HookPoint::BeforeSubmit | HookPoint::AfterSubmit | HookPoint::BeforeMerge | HookPoint::AfterMerge => true,
+        HookPoint::SessionStart
+        | HookPoint::PreIteration
+        | HookPoint::Stop
+        | HookPoint::PostIteration
+        | HookPoint::OnTaskComplete
+        | HookPoint::Automation
+        | HookPoint::StopDecision
+        | HookPoint::OnError
+        | HookPoint::OnGate
+        | HookPoint::SessionEnd => false,
     }
 }
 
-fn entry(report: &mut Report, point: Point, node: &Node, found: &mut Vec<Placed>) {
+fn entry(report: &mut DiagnosticReport, point: HookPoint, node: &ConfigNode, found: &mut Vec<LocatedHook>) {
     match &node.kind {
-        Kind::Text(name) => found.extend(builtin(report, point, name, node.at)),
-        Kind::Map(_) if node.get("builtin").is_some() => found.extend(builtin_with_options(report, point, node)),
-        Kind::Map(_) if node.get("gatekeeper").is_some() => found.extend(gatekeeper(report, point, node)),
-        Kind::Map(_) if node.get("hooks").is_some() || node.get("matcher").is_some() => {
+        NodeKind::Text(name) => found.extend(builtin(report, point, name, node.at)),
+        NodeKind::Map(_) if node.get("builtin").is_some() => found.extend(builtin_with_options(report, point, node)),
+        NodeKind::Map(_) if node.get("gatekeeper").is_some() => found.extend(gatekeeper(report, point, node)),
+        NodeKind::Map(_) if node.get("hooks").is_some() || node.get("matcher").is_some() => {
             group(report, point, node, found);
         }
-        Kind::Map(_) => found.extend(command(report, point, node)),
-        Kind::Null | Kind::Bool(_) | Kind::Int(_) | Kind::Float(_) | Kind::List(_) => {}
+        NodeKind::Map(_) => found.extend(command(report, point, node)),
+        NodeKind::Null | NodeKind::Bool(_) | NodeKind::Int(_) | NodeKind::Float(_) | NodeKind::List(_) => {}
     }
 }
 
-fn group(report: &mut Report, point: Point, node: &Node, found: &mut Vec<Placed>) {
+fn group(report: &mut DiagnosticReport, point: HookPoint, node: &ConfigNode, found: &mut Vec<LocatedHook>) {
     if let Some(matcher) = node.get("matcher")
         && matcher.text().is_some_and(|text| !matches!(text, "" | "*"))
     {
         let message = "this matcher narrows nothing: the hooks of a point run every time".to_owned();
         report.warning(matcher.at, message);
     }
-    for item in node.get("hooks").map(Node::items).unwrap_or_default() {
+    for item in node.get("hooks").map(ConfigNode::items).unwrap_or_default() {
         found.extend(command(report, point, item));
     }
 }
 
-fn builtin(report: &mut Report, point: Point, name: &str, at: Stretch) -> Option<Placed> {
+fn builtin(report: &mut DiagnosticReport, point: HookPoint, name: &str, at: SourceSpan) -> Option<LocatedHook> {
     if name.trim().is_empty() {
         return None;
     }
@@ -122,22 +122,22 @@ fn builtin(report: &mut Report, point: Point, name: &str, at: Stretch) -> Option
         return None;
     }
     if name != MERGE {
-        return Some(Placed { spec: HookSpec::builtin(name), at });
+        return Some(LocatedHook { spec: HookSpec::builtin(name), at });
     }
-    if point != Point::BeforeMerge {
+    if point != HookPoint::BeforeMerge {
         let hint = "`creel merge` runs it when all of `before_merge` has passed".to_owned();
         report.error_hint(at, format!("`{name}` makes no sense at `{point}`"), hint);
         return None;
     }
-    Some(Placed { spec: HookSpec::merge(), at })
+    Some(LocatedHook { spec: HookSpec::merge(), at })
 }
 
 /// A built-in hook that is written as a map.
-fn builtin_with_options(report: &mut Report, point: Point, node: &Node) -> Option<Placed> {
-    let fields = Fields::of(&BUILTIN_HOOK, Some(node));
+fn builtin_with_options(report: &mut DiagnosticReport, point: HookPoint, node: &ConfigNode) -> Option<LocatedHook> {
+    let fields = ConfigFields::of(&BUILTIN_HOOK, Some(node));
     let written = fields.given("builtin")?;
     let name = fields.some_text("builtin")?;
-    let Placed { spec: plain, .. } = builtin(report, point, &name, written.at)?;
+    let LocatedHook { spec: plain, .. } = builtin(report, point, &name, written.at)?;
     check_options(report, &fields, &name);
     let options = BuiltinOptions {
         command: fields.some_text("command"),
@@ -148,11 +148,11 @@ fn builtin_with_options(report: &mut Report, point: Point, node: &Node) -> Optio
     let called = fields.some_text("name").unwrap_or_else(|| name.clone());
     let action = HookAction::Builtin(BuiltinCall { name, options });
     let spec = HookSpec { priority, ..spec(&fields, called, action, fields.duration("timeout")) };
-    Some(Placed { spec, at: name_at(&fields, written.at) })
+    Some(LocatedHook { spec, at: name_at(&fields, written.at) })
 }
 
 /// Refuses options that the built-in hook would not look at, or that would make it do less than it says.
-fn check_options(report: &mut Report, fields: &Fields<'_>, name: &str) {
+fn check_options(report: &mut DiagnosticReport, fields: &ConfigFields<'_>, name: &str) {
     let mut refuse = |key: &str, hint: &str| {
         if let Some(given) = fields.given(key) {
             report.error_hint(given.at, format!("`{name}` takes no `{key}`"), hint.to_owned());
@@ -172,7 +172,7 @@ fn check_options(report: &mut Report, fields: &Fields<'_>, name: &str) {
     }
     refuse("priority", "it always runs last, so that nothing merges past a check");
     if let Some(given) = fields.given("on_failure")
-        && fields.maybe_one_of("on_failure") == Some(OnFailure::Ignore)
+        && fields.maybe_one_of("on_failure") == Some(HookFailurePolicy::Ignore)
     {
         let hint = "a merge that failed is not done; leave `on_failure` out".to_owned();
         report.error_hint(given.at, "`merge_pr` cannot ignore its own failure", hint);
@@ -183,14 +183,14 @@ fn only_at_submit() -> String {
     "it belongs to `before_submit`, `after_submit`, `before_merge` or `after_merge`".to_owned()
 }
 
-fn gatekeeper(report: &mut Report, point: Point, node: &Node) -> Option<Placed> {
-    let fields = Fields::of(&GATEKEEPER_HOOK, Some(node));
+fn gatekeeper(report: &mut DiagnosticReport, point: HookPoint, node: &ConfigNode) -> Option<LocatedHook> {
+    let fields = ConfigFields::of(&GATEKEEPER_HOOK, Some(node));
     let list = fields.given("gatekeeper")?;
     if !is_about_submitting(point) {
         report.error_hint(list.at, format!("a gatekeeper makes no sense at `{point}`"), only_at_submit());
         return None;
     }
-    if matches!(&list.kind, Kind::List(items) if items.is_empty()) {
+    if matches!(&list.kind, NodeKind::List(items) if items.is_empty()) {
         report.error(list.at, "`gatekeeper` names nobody");
         return None;
     }
@@ -198,18 +198,18 @@ fn gatekeeper(report: &mut Report, point: Point, node: &Node) -> Option<Placed> 
     let name = fields.some_text("name").unwrap_or_else(|| format!("gatekeeper: {}", agents.join(", ")));
     let action = HookAction::Gatekeeper(agents);
     let timeout = fields.duration("timeout");
-    Some(Placed { spec: spec(&fields, name, action, timeout), at: name_at(&fields, list.at) })
+    Some(LocatedHook { spec: spec(&fields, name, action, timeout), at: name_at(&fields, list.at) })
 }
 
 /// The names in a list of agents, which are to be checked later.
-pub(super) fn mention(report: &mut Report, list: &Node) -> Vec<String> {
+pub(super) fn mention(report: &mut DiagnosticReport, list: &ConfigNode) -> Vec<String> {
     let named: Vec<_> = list.items().iter().filter_map(|item| Some((item.text()?.to_owned(), item.at))).collect();
     report.mentioned.extend(named.iter().cloned());
     named.into_iter().map(|(name, _)| name).collect()
 }
 
-fn command(report: &mut Report, point: Point, node: &Node) -> Option<Placed> {
-    let fields = Fields::of(&COMMAND_HOOK, Some(node));
+fn command(report: &mut DiagnosticReport, point: HookPoint, node: &ConfigNode) -> Option<LocatedHook> {
+    let fields = ConfigFields::of(&COMMAND_HOOK, Some(node));
     let written = fields.given("command")?;
     let text = fields.some_text("command")?;
     check_template(report, point, &text, written.at);
@@ -230,17 +230,17 @@ fn command(report: &mut Report, point: Point, node: &Node) -> Option<Placed> {
     let mut spec = spec(&fields, name, HookAction::Command(text), timeout);
     spec.pipe_output = fields.bool("pipe_output");
     spec.retry = retry_options(report, point, &fields);
-    if point == Point::OnGate {
+    if point == HookPoint::OnGate {
         check_gate_hook(report, &spec, &fields);
     }
-    Some(Placed { spec, at: name_at(&fields, written.at) })
+    Some(LocatedHook { spec, at: name_at(&fields, written.at) })
 }
 
-fn name_at(fields: &Fields<'_>, otherwise: Stretch) -> Stretch {
+fn name_at(fields: &ConfigFields<'_>, otherwise: SourceSpan) -> SourceSpan {
     fields.given("name").map_or(otherwise, |name| name.at)
 }
 
-fn spec(fields: &Fields<'_>, name: String, action: HookAction, timeout: Span) -> HookSpec {
+fn spec(fields: &ConfigFields<'_>, name: String, action: HookAction, timeout: TimeSpan) -> HookSpec {
     HookSpec {
         name,
         action,
@@ -254,8 +254,10 @@ fn spec(fields: &Fields<'_>, name: String, action: HookAction, timeout: Span) ->
 }
 
 /// A hook of `on_gate` only tells people something: it can neither hold the session nor speak to the agent.
-fn check_gate_hook(report: &mut Report, spec: &HookSpec, fields: &Fields<'_>) {
-    if let (Some(OnFailure::Block | OnFailure::Escalate), Some(given)) = (spec.on_failure, fields.given("on_failure")) {
+fn check_gate_hook(report: &mut DiagnosticReport, spec: &HookSpec, fields: &ConfigFields<'_>) {
+    if let (Some(HookFailurePolicy::Block | HookFailurePolicy::Escalate), Some(given)) =
+        (spec.on_failure, fields.given("on_failure"))
+    {
         let hint = "a hook at `on_gate` never opens a gate itself; leave `on_failure` out".to_owned();
         report.error_hint(given.at, "a failure at `on_gate` can only be ignored", hint);
     }
@@ -268,8 +270,8 @@ fn check_gate_hook(report: &mut Report, spec: &HookSpec, fields: &Fields<'_>) {
 }
 
 /// How a stop hook sends the agent back. Hooks of other points do not.
-fn retry_options(report: &mut Report, point: Point, fields: &Fields<'_>) -> RetryOptions {
-    if point != Point::Stop {
+fn retry_options(report: &mut DiagnosticReport, point: HookPoint, fields: &ConfigFields<'_>) -> RetryOptions {
+    if point != HookPoint::Stop {
         for key in ["retries", "feedback"] {
             if let Some(given) = fields.given(key) {
                 let hint = "only a hook at `stop` sends the agent back to work; leave it out".to_owned();
@@ -285,12 +287,18 @@ fn retry_options(report: &mut Report, point: Point, fields: &Fields<'_>) -> Retr
     RetryOptions { retries: fields.maybe_int("retries"), feedback }
 }
 
-pub(super) fn check_template(report: &mut Report, point: Point, command: &str, at: Stretch) {
+pub(super) fn check_template(report: &mut DiagnosticReport, point: HookPoint, command: &str, at: SourceSpan) {
     check_placeholders(report, &format!("`{point}`"), offered(point), command, at);
 }
 
 /// Checks the `{{name}}`s of a command: where they stand, and whether there are such names.
-pub(super) fn check_placeholders(report: &mut Report, place: &str, known: &[&str], command: &str, at: Stretch) {
+pub(super) fn check_placeholders(
+    report: &mut DiagnosticReport,
+    place: &str,
+    known: &[&str],
+    command: &str,
+    at: SourceSpan,
+) {
     if let Err(error) = template::expand(command) {
         let at = within(report, command, &error.placeholder, at);
         report.error(at, error.to_string());
@@ -299,7 +307,7 @@ pub(super) fn check_placeholders(report: &mut Report, place: &str, known: &[&str
 }
 
 /// Checks whether there are values for the `{{name}}`s of a text.
-fn check_names(report: &mut Report, place: &str, known: &[&str], command: &str, at: Stretch) {
+fn check_names(report: &mut DiagnosticReport, place: &str, known: &[&str], command: &str, at: SourceSpan) {
     for placeholder in placeholders(command) {
         if known.contains(&placeholder.name.as_str()) {
             continue;
@@ -315,20 +323,20 @@ fn check_names(report: &mut Report, place: &str, known: &[&str], command: &str, 
 
 /// Where a placeholder is written: the same text, as often from the start of the value as it was in the command. Where
 /// escapes hide it, the whole value.
-fn within(report: &Report, command: &str, placeholder: &Placeholder, value: Stretch) -> Stretch {
+fn within(report: &DiagnosticReport, command: &str, placeholder: &Placeholder, value: SourceSpan) -> SourceSpan {
     let text = &command[placeholder.range.clone()];
     let nth = command[..placeholder.range.start].matches(text).count();
     match report.source.slice(value).match_indices(text).nth(nth) {
-        Some((offset, _)) => Stretch { offset: value.offset + offset, len: text.len() },
+        Some((offset, _)) => SourceSpan { offset: value.offset + offset, len: text.len() },
         None => value,
     }
 }
 
 /// Sorts by priority, and sees to it that names are unique.
-fn in_order(report: &mut Report, point: Point, found: Vec<Placed>) -> Vec<Placed> {
-    let mut kept: Vec<Placed> = Vec::new();
-    for Placed { spec, at } in found {
-        if point == Point::Stop && spec.name == PROTECT {
+fn in_order(report: &mut DiagnosticReport, point: HookPoint, found: Vec<LocatedHook>) -> Vec<LocatedHook> {
+    let mut kept: Vec<LocatedHook> = Vec::new();
+    for LocatedHook { spec, at } in found {
+        if point == HookPoint::Stop && spec.name == PROTECT {
             let message = format!("creel's own check of the paths under `protect:` is called {}", quoted(PROTECT));
             report.error_hint(at, message, "give this hook another `name`".to_owned());
             continue;
@@ -341,7 +349,7 @@ fn in_order(report: &mut Report, point: Point, found: Vec<Placed>) -> Vec<Placed
                 let message = format!("another hook at `{point}` is called {}", quoted(&spec.name));
                 report.error_hint(at, message, "give one of them another `name`".to_owned());
             }
-            None => kept.push(Placed { spec, at }),
+            None => kept.push(LocatedHook { spec, at }),
         }
     }
     kept.sort_by_key(|placed| placed.spec.priority);
@@ -349,7 +357,7 @@ fn in_order(report: &mut Report, point: Point, found: Vec<Placed>) -> Vec<Placed
 }
 
 /// An unknown agent is only a warning where it is not the one that runs.
-pub(super) fn check_mentioned(report: &mut Report, known: &[&str]) {
+pub(super) fn check_mentioned(report: &mut DiagnosticReport, known: &[&str]) {
     for (name, at) in std::mem::take(&mut report.mentioned) {
         if known.contains(&name.as_str()) {
             continue;

@@ -16,13 +16,13 @@ use std::{
 };
 
 use super::{
-    agents::{self, AgentCommand, Described, Entry, program_of},
-    diagnostic::{Source, Stretch, nearest, quoted},
-    fields::Fields,
-    node::{self, Key, Kind, Node},
+    agents::{self, AgentCommand, AgentDescription, AgentEntry, program_of},
+    diagnostic::{SourceFile, SourceSpan, nearest, quoted},
+    fields::ConfigFields,
+    node::{self, ConfigKey, ConfigNode, NodeKind},
     programs,
-    report::Report,
-    shape::{KNOWN_AGENT, Type, WAY},
+    report::DiagnosticReport,
+    shape::{KNOWN_AGENT, ValueType, WAY},
     validate,
 };
 use crate::engine::policy::{AgentFacts, AgentSpec, ToolPassing};
@@ -42,16 +42,16 @@ pub struct KnownAgent {
     /// What people call it.
     pub title: String,
     /// Who told of it.
-    pub origin: Origin,
+    pub origin: AgentOrigin,
     /// What holds for all its ways.
     facts: AgentFacts,
     /// The ways to run it; the first that is there is taken.
-    pub ways: Vec<Way>,
+    pub ways: Vec<LaunchMethod>,
 }
 
 /// Who told of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum AgentOrigin {
     /// Creel brings it along.
     BuiltIn,
     /// The user's own table.
@@ -60,7 +60,7 @@ pub enum Origin {
 
 /// One way to run an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Way {
+pub struct LaunchMethod {
     /// How.
     pub spec: AgentSpec,
     /// The program that has to be installed.
@@ -69,7 +69,7 @@ pub struct Way {
     pub version: Option<String>,
 }
 
-impl Way {
+impl LaunchMethod {
     /// Whether it speaks the protocol.
     pub fn is_acp(&self) -> bool {
         matches!(self.spec, AgentSpec::Acp { .. })
@@ -105,7 +105,7 @@ impl Way {
 
 impl KnownAgent {
     /// The best way that is installed.
-    pub fn installed(&self, path: &OsStr) -> Option<&Way> {
+    pub fn installed(&self, path: &OsStr) -> Option<&LaunchMethod> {
         self.ways.iter().find(|way| way.find(path).is_some())
     }
 
@@ -116,8 +116,8 @@ impl KnownAgent {
 }
 
 /// How to install one of these, each line once.
-pub fn how_to_install<'a>(ways: impl Iterator<Item = &'a Way>) -> Vec<&'a str> {
-    each_once(ways.filter_map(Way::install))
+pub fn how_to_install<'a>(ways: impl Iterator<Item = &'a LaunchMethod>) -> Vec<&'a str> {
+    each_once(ways.filter_map(LaunchMethod::install))
 }
 
 fn each_once<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
@@ -134,8 +134,8 @@ impl KnownAgents {
     /// What creel brings along.
     pub fn built_in() -> Self {
         static TABLE: LazyLock<KnownAgents> = LazyLock::new(|| {
-            let mut report = Report::new(Arc::new(Source::new("agents.yaml", BUILT_IN)));
-            let agents = read(&mut report, Origin::BuiltIn, &KnownAgents(Vec::new()));
+            let mut report = DiagnosticReport::new(Arc::new(SourceFile::new("agents.yaml", BUILT_IN)));
+            let agents = read(&mut report, AgentOrigin::BuiltIn, &KnownAgents(Vec::new()));
             assert!(!report.has_errors(), "the built-in table is right: {:?}", report.diagnostics);
             KnownAgents(agents)
         });
@@ -143,8 +143,8 @@ impl KnownAgents {
     }
 
     /// The same with what a user's table says. Theirs come first; what an entry leaves out is as it was.
-    pub(super) fn with_own(&self, report: &mut Report) -> Self {
-        let own = read(report, Origin::Own, self);
+    pub(super) fn with_own(&self, report: &mut DiagnosticReport) -> Self {
+        let own = read(report, AgentOrigin::Own, self);
         let others = self.iter().filter(|agent| own.iter().all(|own| own.name != agent.name)).cloned();
         let others: Vec<KnownAgent> = others.collect();
         Self([own, others].concat())
@@ -166,7 +166,7 @@ impl KnownAgents {
     }
 
     /// The agent to take where none is named: an installed one, and rather one that speaks the protocol.
-    pub fn preferred(&self, path: &OsStr) -> Option<(&KnownAgent, &Way)> {
+    pub fn preferred(&self, path: &OsStr) -> Option<(&KnownAgent, &LaunchMethod)> {
         let installed: Vec<_> = self.iter().filter_map(|agent| Some((agent, agent.installed(path)?))).collect();
         installed.iter().find(|(_, way)| way.is_acp()).or(installed.first()).copied()
     }
@@ -185,13 +185,13 @@ impl KnownAgents {
     }
 
     /// What is known of whoever runs this program.
-    pub fn by_program(&self, program: &str) -> Option<&Way> {
+    pub fn by_program(&self, program: &str) -> Option<&LaunchMethod> {
         self.iter().flat_map(|agent| &agent.ways).find(|way| way.program == program)
     }
 }
 
 /// Reads a table. What an entry does not say is taken from `before`.
-fn read(report: &mut Report, origin: Origin, before: &KnownAgents) -> Vec<KnownAgent> {
+fn read(report: &mut DiagnosticReport, origin: AgentOrigin, before: &KnownAgents) -> Vec<KnownAgent> {
     let root = match node::parse(&Arc::clone(&report.source)) {
         Ok(root) => root,
         Err(diagnostic) => {
@@ -199,27 +199,32 @@ fn read(report: &mut Report, origin: Origin, before: &KnownAgents) -> Vec<KnownA
             return Vec::new();
         }
     };
-    if matches!(root.kind, Kind::Map(_) | Kind::Null) {
+    if matches!(root.kind, NodeKind::Map(_) | NodeKind::Null) {
         for (key, node) in root.entries() {
-            validate::check(report, &Type::Object(&KNOWN_AGENT), node, &key.name);
+            validate::check(report, &ValueType::Object(&KNOWN_AGENT), node, &key.name);
         }
     } else {
         let message = format!("a table of agents is a map of their names, not {}", root.kind.describe());
         report.error_hint(root.at, message, "such as `my-agent: { ways: [{ command: my-agent }] }`".to_owned());
     }
-    let entries = root.entries().iter().filter(|(_, node)| matches!(node.kind, Kind::Map(_)));
+    let entries = root.entries().iter().filter(|(_, node)| matches!(node.kind, NodeKind::Map(_)));
     entries.map(|(key, node)| agent(report, origin, (key, node), before)).collect()
 }
 
-fn agent(report: &mut Report, origin: Origin, (key, node): (&Key, &Node), known: &KnownAgents) -> KnownAgent {
+fn agent(
+    report: &mut DiagnosticReport,
+    origin: AgentOrigin,
+    (key, node): (&ConfigKey, &ConfigNode),
+    known: &KnownAgents,
+) -> KnownAgent {
     let before = known.named(&key.name);
-    let fields = Fields::of(&KNOWN_AGENT, Some(node));
+    let fields = ConfigFields::of(&KNOWN_AGENT, Some(node));
     let said = agents::facts(report, &fields);
     let facts = said.clone().or(before.map(|agent| agent.facts.clone()).unwrap_or_default());
     let ways = match (fields.given("ways"), before) {
         (None, Some(before)) => before.ways.iter().map(|way| way.retold(&said)).collect(),
         (None, None) => no_way(report, &key.name, key.at, known),
-        (Some(list), _) if matches!(&list.kind, Kind::List(items) if items.is_empty()) => {
+        (Some(list), _) if matches!(&list.kind, NodeKind::List(items) if items.is_empty()) => {
             no_way(report, &key.name, list.at, known)
         }
         (Some(list), _) => list.items().iter().filter_map(|node| way(report, &key.name, node, &facts)).collect(),
@@ -228,7 +233,7 @@ fn agent(report: &mut Report, origin: Origin, (key, node): (&Key, &Node), known:
     KnownAgent { title: title.unwrap_or_else(|| key.name.clone()), name: key.name.clone(), origin, facts, ways }
 }
 
-fn no_way(report: &mut Report, name: &str, at: Stretch, known: &KnownAgents) -> Vec<Way> {
+fn no_way(report: &mut DiagnosticReport, name: &str, at: SourceSpan, known: &KnownAgents) -> Vec<LaunchMethod> {
     let hint = nearest(name, known.names().filter(|known| *known != name)).map_or_else(
         || "give it `ways`, a list of `acp: …` and `command: …`".to_owned(),
         |near| format!("did you mean `{near}`? one of your own needs `ways`"),
@@ -237,15 +242,15 @@ fn no_way(report: &mut Report, name: &str, at: Stretch, known: &KnownAgents) -> 
     Vec::new()
 }
 
-fn way(report: &mut Report, name: &str, node: &Node, common: &AgentFacts) -> Option<Way> {
-    if !matches!(node.kind, Kind::Map(_)) {
+fn way(report: &mut DiagnosticReport, name: &str, node: &ConfigNode, common: &AgentFacts) -> Option<LaunchMethod> {
+    if !matches!(node.kind, NodeKind::Map(_)) {
         return None;
     }
-    let fields = Fields::of(&WAY, Some(node));
-    let entry = Entry { name, at: node.at, fields, ways: &["acp", "command"] };
-    let Described::Run(spec) = entry.read(report, |_| common.clone())? else { return None };
+    let fields = ConfigFields::of(&WAY, Some(node));
+    let entry = AgentEntry { name, at: node.at, fields, ways: &["acp", "command"] };
+    let AgentDescription::Run(spec) = entry.read(report, |_| common.clone())? else { return None };
     let program = fields.some_text("program").or_else(|| Some(program_of(spec.command_line()?).to_owned()))?;
-    Some(Way { program, version: fields.some_text("version"), spec })
+    Some(LaunchMethod { program, version: fields.some_text("version"), spec })
 }
 
 /// Where a program is.

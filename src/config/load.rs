@@ -14,25 +14,26 @@ use std::{
 
 use super::{
     ConfigErrors,
-    agents::{Described, Entry},
+    agents::{AgentDescription, AgentEntry},
     allowance,
-    diagnostic::{self, Diagnostic, Severity, Source, quoted, suggest},
-    fields::Fields,
+    diagnostic::{self, Diagnostic, Severity, SourceFile, quoted, suggest},
+    fields::ConfigFields,
     hooks::{self, HookLists},
     known_agents::KnownAgents,
     nats,
-    node::{self, Key, Kind, Node},
+    node::{self, ConfigKey, ConfigNode, NodeKind},
     paths,
-    report::Report,
+    report::DiagnosticReport,
     rules,
-    settings::{AgentNotes, DESCRIBE, Document, Draft, Settings, Ui, agent_names},
+    settings::{AgentOverrides, ConfigDocument, DESCRIBE, PlanDraft, Settings, UiSettings, agent_names},
     shape::{AGENT, GATES, RETRY, ROOT, STOP, SUBMIT, UI},
     stop, validate, workflows,
 };
 use crate::engine::{
-    hooks::{point::Point, template},
+    hooks::{point::HookPoint, template},
     policy::{
-        AgentSpec, Backoff, GatePolicies, HookSpec, Instructions, Preset, Settled, StopHook, StopPlan, SubmitPlan,
+        AgentSpec, BackoffPolicy, CompletionInstructions, GatePolicies, HookSpec, SettledPolicy, StopHook, StopPlan,
+        StopPreset, SubmitPlan,
     },
 };
 
@@ -41,14 +42,14 @@ const LONGEST_SESSION: usize = 64;
 
 /// What an empty config says.
 pub(super) fn defaults() -> Settings {
-    let mut loader = Loader::new(Arc::default(), Path::new(""));
+    let mut loader = ConfigLoader::new(Arc::default(), Path::new(""));
     let settings = loader.settings(None);
     Settings { path: None, documents: Vec::new(), ..settings }
 }
 
 /// What an empty config says to a user who has a table of agents.
 pub(super) fn defaults_with(own: Option<&Path>) -> Result<Settings, ConfigErrors> {
-    let mut loader = Loader::new(Arc::default(), Path::new(""));
+    let mut loader = ConfigLoader::new(Arc::default(), Path::new(""));
     loader.learn(own);
     let settings = loader.settings(None);
     loader.finish(Settings { path: None, documents: Vec::new(), ..settings })
@@ -56,11 +57,11 @@ pub(super) fn defaults_with(own: Option<&Path>) -> Result<Settings, ConfigErrors
 
 /// Reads the settings of a config that lies at `path`.
 pub(super) fn parse(text: &str, path: &Path, own: Option<&Path>) -> Result<Settings, ConfigErrors> {
-    let source = Arc::new(Source::new(display(path), text));
+    let source = Arc::new(SourceFile::new(display(path), text));
     let root = node::parse(&source).map_err(ConfigErrors::one)?;
-    let mut loader = Loader::new(source, path);
+    let mut loader = ConfigLoader::new(source, path);
     loader.learn(own);
-    if matches!(root.kind, Kind::Map(_) | Kind::Null) {
+    if matches!(root.kind, NodeKind::Map(_) | NodeKind::Null) {
         validate::shape(&mut loader.report, &ROOT, &root);
     } else {
         let message = format!("a config is a map of keys, not {}", root.kind.describe());
@@ -73,7 +74,7 @@ pub(super) fn parse(text: &str, path: &Path, own: Option<&Path>) -> Result<Setti
 /// Reads the config at `path`.
 pub(super) fn load(path: &Path, own: Option<&Path>) -> Result<Settings, ConfigErrors> {
     let text = node::read(path).map_err(|reason| {
-        let source = Arc::new(Source::new(display(path), ""));
+        let source = Arc::new(SourceFile::new(display(path), ""));
         ConfigErrors::one(Diagnostic::error(&source, None, reason))
     })?;
     parse(&text, path, own)
@@ -84,30 +85,30 @@ fn display(path: &Path) -> String {
 }
 
 /// What is known while a config is read.
-struct Loader {
-    report: Report,
+struct ConfigLoader {
+    report: DiagnosticReport,
     /// The reports of other files.
-    others: Vec<Report>,
+    others: Vec<DiagnosticReport>,
     path: PathBuf,
-    documents: Vec<Document>,
+    documents: Vec<ConfigDocument>,
     /// Agents that need no entry.
     known: KnownAgents,
 }
 
-impl Loader {
-    fn new(source: Arc<Source>, path: &Path) -> Self {
+impl ConfigLoader {
+    fn new(source: Arc<SourceFile>, path: &Path) -> Self {
         let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        let documents = vec![Document { name, text: source.text.clone() }];
+        let documents = vec![ConfigDocument { name, text: source.text.clone() }];
         let known = KnownAgents::built_in();
-        Self { report: Report::new(source), others: Vec::new(), path: path.to_owned(), documents, known }
+        Self { report: DiagnosticReport::new(source), others: Vec::new(), path: path.to_owned(), documents, known }
     }
 
     /// Takes in the user's table of agents, if there is one.
     fn learn(&mut self, own: Option<&Path>) {
         let Some(path) = own.filter(|path| path.exists()) else { return };
         let read = node::read(path);
-        let source = Arc::new(Source::new(display(path), read.as_deref().unwrap_or_default()));
-        let mut report = Report::new(Arc::clone(&source));
+        let source = Arc::new(SourceFile::new(display(path), read.as_deref().unwrap_or_default()));
+        let mut report = DiagnosticReport::new(Arc::clone(&source));
         match read {
             Ok(_) => self.known = self.known.with_own(&mut report),
             Err(reason) => report.diagnostics.push(Diagnostic::error(&source, None, reason)),
@@ -117,7 +118,7 @@ impl Loader {
 
     /// The settings, unless something is wrong.
     fn finish(self, mut settings: Settings) -> Result<Settings, ConfigErrors> {
-        let failed = self.report.has_errors() || self.others.iter().any(Report::has_errors);
+        let failed = self.report.has_errors() || self.others.iter().any(DiagnosticReport::has_errors);
         let mut diagnostics = self.report.diagnostics;
         diagnostics.extend(self.others.into_iter().flat_map(|report| report.diagnostics));
         diagnostic::sort(&mut diagnostics);
@@ -130,8 +131,8 @@ impl Loader {
         Ok(settings)
     }
 
-    fn settings(&mut self, root: Option<&Node>) -> Settings {
-        let root = Fields::of(&ROOT, root);
+    fn settings(&mut self, root: Option<&ConfigNode>) -> Settings {
+        let root = ConfigFields::of(&ROOT, root);
         self.check_version(&root);
         let agents = self.agents(&root);
         let agent = self.agent(&root, &agents);
@@ -157,7 +158,7 @@ impl Loader {
         }
     }
 
-    fn check_version(&mut self, root: &Fields<'_>) {
+    fn check_version(&mut self, root: &ConfigFields<'_>) {
         let version: i64 = root.int("version");
         if let Some(given) = root.given("version").filter(|_| version > FORMAT) {
             let message =
@@ -166,7 +167,7 @@ impl Loader {
         }
     }
 
-    fn session(&mut self, root: &Fields<'_>) -> Option<String> {
+    fn session(&mut self, root: &ConfigFields<'_>) -> Option<String> {
         let given = root.given("session")?;
         let name = root.some_text("session")?;
         let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
@@ -179,7 +180,7 @@ impl Loader {
         Some(name)
     }
 
-    fn prompt(&mut self, root: &Fields<'_>) -> Option<String> {
+    fn prompt(&mut self, root: &ConfigFields<'_>) -> Option<String> {
         let Some(file) = root.given("prompt_file") else { return root.some_text("prompt") };
         if root.given("prompt").is_some() {
             self.report.error_hint(file.at, "both `prompt` and `prompt_file` are given", "keep one of them".to_owned());
@@ -193,7 +194,7 @@ impl Loader {
     }
 
     /// Reads a file that the config names; a mistake stands where it is named.
-    fn read_beside(&mut self, name: &Node, key: &str) -> Option<(PathBuf, String)> {
+    fn read_beside(&mut self, name: &ConfigNode, key: &str) -> Option<(PathBuf, String)> {
         let written = name.text().filter(|text| !text.trim().is_empty())?;
         let path = paths::folder(&self.path).join(written);
         match node::read(&path) {
@@ -209,54 +210,54 @@ impl Loader {
         }
     }
 
-    fn agents(&mut self, root: &Fields<'_>) -> BTreeMap<String, AgentSpec> {
-        let entries = root.given("agents").map(Node::entries).unwrap_or_default();
+    fn agents(&mut self, root: &ConfigFields<'_>) -> BTreeMap<String, AgentSpec> {
+        let entries = root.given("agents").map(ConfigNode::entries).unwrap_or_default();
         entries.iter().map(|(key, node)| (key.name.clone(), self.agent_spec(key, node))).collect()
     }
 
     /// Even a wrong entry gives its name away, or else `agent:` would be reported too.
-    fn agent_spec(&mut self, key: &Key, node: &Node) -> AgentSpec {
+    fn agent_spec(&mut self, key: &ConfigKey, node: &ConfigNode) -> AgentSpec {
         let wrong = || AgentSpec::acp("");
-        if !matches!(node.kind, Kind::Map(_)) {
+        if !matches!(node.kind, NodeKind::Map(_)) {
             return wrong();
         }
-        let entry = Entry {
+        let entry = AgentEntry {
             name: &key.name,
             at: key.at,
-            fields: Fields::of(&AGENT, Some(node)),
+            fields: ConfigFields::of(&AGENT, Some(node)),
             ways: &["acp", "command", "script"],
         };
         let known = &self.known;
         match entry.read(&mut self.report, |command| known.facts_of(command)) {
-            Some(Described::Run(spec)) => spec,
-            Some(Described::Script(file)) => self.script(file).unwrap_or_else(wrong),
+            Some(AgentDescription::Run(spec)) => spec,
+            Some(AgentDescription::Script(file)) => self.script(file).unwrap_or_else(wrong),
             None => wrong(),
         }
     }
 
     /// What the entries of agents say beside how they are run.
-    fn notes(&mut self, root: &Fields<'_>) -> BTreeMap<String, AgentNotes> {
-        let entries = root.given("agents").map(Node::entries).unwrap_or_default();
+    fn notes(&mut self, root: &ConfigFields<'_>) -> BTreeMap<String, AgentOverrides> {
+        let entries = root.given("agents").map(ConfigNode::entries).unwrap_or_default();
         let all = entries.iter().map(|(key, node)| (key.name.clone(), self.agent_notes(node)));
-        all.filter(|(_, notes)| *notes != AgentNotes::default()).collect()
+        all.filter(|(_, notes)| *notes != AgentOverrides::default()).collect()
     }
 
-    fn agent_notes(&mut self, node: &Node) -> AgentNotes {
-        let fields = Fields::of(&AGENT, Some(node));
+    fn agent_notes(&mut self, node: &ConfigNode) -> AgentOverrides {
+        let fields = ConfigFields::of(&AGENT, Some(node));
         let prompt = fields.given("prompt_file").and_then(|file| self.read_beside(file, "prompt_file"));
-        AgentNotes {
+        AgentOverrides {
             hooks: hooks::lower(&mut self.report, fields.given("hooks")),
             prompt: prompt.map(|(_, text)| text),
         }
     }
 
-    fn script(&mut self, file: &Node) -> Option<AgentSpec> {
+    fn script(&mut self, file: &ConfigNode) -> Option<AgentSpec> {
         let (_, script) = self.read_beside(file, "script")?;
-        self.documents.push(Document { name: file.text()?.to_owned(), text: script.clone() });
+        self.documents.push(ConfigDocument { name: file.text()?.to_owned(), text: script.clone() });
         Some(AgentSpec::Scripted { script })
     }
 
-    fn agent(&mut self, root: &Fields<'_>, agents: &BTreeMap<String, AgentSpec>) -> Option<String> {
+    fn agent(&mut self, root: &ConfigFields<'_>, agents: &BTreeMap<String, AgentSpec>) -> Option<String> {
         let given = root.given("agent")?;
         let name = root.some_text("agent")?;
         if !agents.contains_key(&name) && self.known.named(&name).is_none() {
@@ -268,17 +269,17 @@ impl Loader {
         Some(name)
     }
 
-    fn draft(&mut self, root: &Fields<'_>) -> (Draft, BTreeMap<(Point, String), usize>) {
+    fn draft(&mut self, root: &ConfigFields<'_>) -> (PlanDraft, BTreeMap<(HookPoint, String), usize>) {
         let gates = root.below("gates", &GATES);
         let HookLists { mut hooks, lines } = hooks::lower(&mut self.report, root.given("hooks"));
         // An empty list says something only where its absence would mean a hook.
-        hooks.retain(|point, hooks: &mut Vec<HookSpec>| !hooks.is_empty() || *point == Point::BeforeSubmit);
+        hooks.retain(|point, hooks: &mut Vec<HookSpec>| !hooks.is_empty() || *point == HookPoint::BeforeSubmit);
         let (limits, fallback) = allowance::limits(&mut self.report, root);
-        let draft = Draft {
+        let draft = PlanDraft {
             limits,
             fallback,
             max_iterations: root.int("max_iterations"),
-            instructions: Instructions::of(&root.some_text("instructions").unwrap_or_default()),
+            instructions: CompletionInstructions::of(&root.some_text("instructions").unwrap_or_default()),
             context: root.one_of("context"),
             max_hook_retries: root.int("max_hook_retries"),
             on_limit: root.one_of("on_limit"),
@@ -305,15 +306,15 @@ impl Loader {
         (draft, lines)
     }
 
-    fn backoff(&mut self, root: &Fields<'_>) -> Option<Backoff> {
+    fn backoff(&mut self, root: &ConfigFields<'_>) -> Option<BackoffPolicy> {
         let retry = root.below("retry", &RETRY);
         let backoff = retry.given("backoff");
         let number = ["base", "factor", "max", "jitter"].into_iter().find_map(|key| retry.given(key));
-        if let (Some("none"), Some(number)) = (backoff.and_then(Node::text), number) {
+        if let (Some("none"), Some(number)) = (backoff.and_then(ConfigNode::text), number) {
             let message = "this has no effect with `backoff: none`";
             self.report.error_hint(number.at, message, "remove one of the two".to_owned());
         }
-        (number.is_some() || backoff.and_then(Node::text) == Some("exponential")).then(|| Backoff {
+        (number.is_some() || backoff.and_then(ConfigNode::text) == Some("exponential")).then(|| BackoffPolicy {
             base: retry.duration("base"),
             factor: retry.number("factor"),
             max: retry.duration("max"),
@@ -321,16 +322,16 @@ impl Loader {
         })
     }
 
-    fn stop(&mut self, root: &Fields<'_>) -> StopPlan {
+    fn stop(&mut self, root: &ConfigFields<'_>) -> StopPlan {
         let stop = root.below("stop", &STOP);
-        let given = stop.given("hooks").filter(|list| matches!(list.kind, Kind::List(_)));
+        let given = stop.given("hooks").filter(|list| matches!(list.kind, NodeKind::List(_)));
         let rules = rules::lower(&mut self.report, stop.given("rules"));
         let known: Vec<&str> = rules.iter().map(|rule| rule.name.as_str()).collect();
         let hooks = match given {
             Some(list) => stop::hooks(&mut self.report, list.items(), &known),
-            None => vec![StopHook::preset(Preset::Default)],
+            None => vec![StopHook::preset(StopPreset::Default)],
         };
-        let usually = if given.is_some() { Settled::Continue } else { Settled::Complete };
+        let usually = if given.is_some() { SettledPolicy::Continue } else { SettledPolicy::Complete };
         StopPlan {
             hooks,
             rules,
@@ -342,12 +343,12 @@ impl Loader {
     }
 }
 
-fn submit(report: &mut Report, root: &Fields<'_>) -> SubmitPlan {
+fn submit(report: &mut DiagnosticReport, root: &ConfigFields<'_>) -> SubmitPlan {
     let submit = root.below("submit", &SUBMIT);
     if let (Some(node), Some(command)) = (submit.given("pr_command"), submit.some_text("pr_command")) {
         hooks::check_placeholders(report, "`pr_command`", template::PULL_REQUEST, &command, node.at);
     }
-    let at_once = matches!(root.given("submit"), Some(Node { kind: Kind::Bool(true), .. }));
+    let at_once = matches!(root.given("submit"), Some(ConfigNode { kind: NodeKind::Bool(true), .. }));
     SubmitPlan {
         on_complete: at_once || submit.bool("on_complete"),
         base_branch: submit.some_text("base_branch"),
@@ -359,7 +360,7 @@ fn submit(report: &mut Report, root: &Fields<'_>) -> SubmitPlan {
     }
 }
 
-fn ui(root: &Fields<'_>) -> Ui {
+fn ui(root: &ConfigFields<'_>) -> UiSettings {
     let ui = root.below("ui", &UI);
-    Ui { theme: ui.one_of("theme"), mouse: ui.bool("mouse"), notify: ui.bool("notify") }
+    UiSettings { theme: ui.one_of("theme"), mouse: ui.bool("mouse"), notify: ui.bool("notify") }
 }

@@ -14,32 +14,32 @@ use std::{
 
 use super::{
     diagnostic::quoted,
-    fields::Fields,
-    node::{Kind, Node},
+    fields::ConfigFields,
+    node::{ConfigNode, NodeKind},
     paths,
-    report::Report,
+    report::DiagnosticReport,
     shape::{NATS, NATS_TLS},
 };
-use crate::engine::time::Span;
+use crate::engine::time::TimeSpan;
 
 /// A NATS server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Nats {
+pub struct NatsConfig {
     /// Where it is, as written: it can hold a user and a password.
     pub url: Secret,
     /// Who logs in, if the URL does not say.
-    pub login: Login,
+    pub login: NatsLogin,
     /// Whether the connection is encrypted, and how.
-    pub tls: Tls,
+    pub tls: NatsTls,
     /// What every subject begins with.
     pub prefix: String,
     /// The stream that keeps the records.
-    pub stream: StreamPlan,
+    pub stream: NatsStreamPlan,
 }
 
 /// Who logs in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Login {
+pub enum NatsLogin {
     /// Whoever the URL says, or nobody.
     AsTheUrlSays,
     /// A user.
@@ -59,7 +59,7 @@ pub enum Login {
 
 /// Whether the connection is encrypted, and how.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tls {
+pub struct NatsTls {
     /// Whether it must be.
     pub required: bool,
     /// Whom to trust beside those that the system trusts.
@@ -70,13 +70,13 @@ pub struct Tls {
 
 /// What the stream shall be like, if it has to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StreamPlan {
+pub struct NatsStreamPlan {
     /// Its name.
     pub name: String,
     /// How many copies there are.
     pub replicas: usize,
     /// How long a record is kept; zero: for ever.
-    pub max_age: Span,
+    pub max_age: TimeSpan,
     /// How large it may be; zero: any size.
     pub max_bytes: i64,
 }
@@ -94,7 +94,7 @@ impl fmt::Debug for Secret {
 /// A variable that a secret needs and that is not set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the environment has no variable `{0}`, which `nats:` needs to log in")]
-pub struct MissingVariable(pub String);
+pub struct MissingVariableError(pub String);
 
 impl Secret {
     /// A secret as it was written.
@@ -103,7 +103,7 @@ impl Secret {
     }
 
     /// What it says, with variables filled in.
-    pub fn reveal(&self, variable: impl Fn(&str) -> Option<String>) -> Result<String, MissingVariable> {
+    pub fn reveal(&self, variable: impl Fn(&str) -> Option<String>) -> Result<String, MissingVariableError> {
         self.reveal_as(str::to_owned, variable)
     }
 
@@ -112,12 +112,12 @@ impl Secret {
         &self,
         read: impl Fn(&str) -> String,
         variable: impl Fn(&str) -> Option<String>,
-    ) -> Result<String, MissingVariable> {
+    ) -> Result<String, MissingVariableError> {
         let mut all = String::new();
         let mut rest = self.0.as_str();
         while let Some((before, name, after)) = placeholder(rest) {
             all += &read(before);
-            all += &variable(name).ok_or_else(|| MissingVariable(name.to_owned()))?;
+            all += &variable(name).ok_or_else(|| MissingVariableError(name.to_owned()))?;
             rest = after;
         }
         Ok(all + &read(rest))
@@ -157,27 +157,27 @@ fn placeholder(text: &str) -> Option<(&str, &str, &str)> {
     Some((before, name, after))
 }
 
-impl Nats {
+impl NatsConfig {
     /// A server that was named on a command line; what the config says of the rest, if there is one.
     pub fn named(url: &str, config: Option<Self>) -> Result<Self, String> {
         check_url(url)?;
         let rest = config.unwrap_or_else(|| Self {
             url: Secret::new(""),
-            login: Login::AsTheUrlSays,
-            tls: Tls::default(),
+            login: NatsLogin::AsTheUrlSays,
+            tls: NatsTls::default(),
             prefix: "creel".to_owned(),
-            stream: StreamPlan { name: "CREEL".to_owned(), replicas: 1, max_age: Span(0), max_bytes: 0 },
+            stream: NatsStreamPlan { name: "CREEL".to_owned(), replicas: 1, max_age: TimeSpan(0), max_bytes: 0 },
         });
-        let login = if has_login(url) { Login::AsTheUrlSays } else { rest.login.clone() };
+        let login = if has_login(url) { NatsLogin::AsTheUrlSays } else { rest.login.clone() };
         Ok(Self { url: Secret::new(url), login, ..rest })
     }
 
     /// The variables that it needs and that `is_set` does not know, each once.
     pub fn missing_variables(&self, is_set: impl Fn(&str) -> bool) -> Vec<&str> {
         let login: &[&Secret] = match &self.login {
-            Login::User { user, password } => &[user, password],
-            Login::Token(token) => &[token],
-            Login::AsTheUrlSays | Login::Nkey(_) | Login::Credentials(_) => &[],
+            NatsLogin::User { user, password } => &[user, password],
+            NatsLogin::Token(token) => &[token],
+            NatsLogin::AsTheUrlSays | NatsLogin::Nkey(_) | NatsLogin::Credentials(_) => &[],
         };
         let mut missing: Vec<&str> = Vec::new();
         for name in std::iter::once(&self.url).chain(login.iter().copied()).flat_map(Secret::variables) {
@@ -191,8 +191,8 @@ impl Nats {
     /// The files that it needs to log in and to encrypt.
     pub fn files(&self) -> Vec<&Path> {
         let login = match &self.login {
-            Login::Nkey(file) | Login::Credentials(file) => Some(file),
-            Login::AsTheUrlSays | Login::User { .. } | Login::Token(_) => None,
+            NatsLogin::Nkey(file) | NatsLogin::Credentials(file) => Some(file),
+            NatsLogin::AsTheUrlSays | NatsLogin::User { .. } | NatsLogin::Token(_) => None,
         };
         let own = self.tls.own.iter().flat_map(|(certificate, key)| [certificate, key]);
         login.into_iter().chain(&self.tls.ca).chain(own).map(PathBuf::as_path).collect()
@@ -238,8 +238,8 @@ fn check_url(text: &str) -> Result<(), String> {
 }
 
 /// What `nats:` says.
-pub(super) fn lower(report: &mut Report, given: &Node, config: &std::path::Path) -> Option<Nats> {
-    let nats = Fields::of(&NATS, Some(given));
+pub(super) fn lower(report: &mut DiagnosticReport, given: &ConfigNode, config: &std::path::Path) -> Option<NatsConfig> {
+    let nats = ConfigFields::of(&NATS, Some(given));
     let beside = |key: &str| nats.some_text(key).map(|file| paths::folder(config).join(file));
     for key in ["url", "user", "password", "token"] {
         if let Some(node) = nats.given(key)
@@ -256,20 +256,20 @@ pub(super) fn lower(report: &mut Report, given: &Node, config: &std::path::Path)
     check_names(report, &nats);
     check_login(report, &nats);
     let login = match (nats.some_text("user"), nats.some_text("password"), nats.some_text("token")) {
-        (Some(user), Some(password), _) => Login::User { user: Secret::new(user), password: Secret::new(password) },
-        (_, _, Some(token)) => Login::Token(Secret::new(token)),
+        (Some(user), Some(password), _) => NatsLogin::User { user: Secret::new(user), password: Secret::new(password) },
+        (_, _, Some(token)) => NatsLogin::Token(Secret::new(token)),
         (_, _, None) => match (beside("nkey"), beside("credentials")) {
-            (Some(file), _) => Login::Nkey(file),
-            (None, Some(file)) => Login::Credentials(file),
-            (None, None) => Login::AsTheUrlSays,
+            (Some(file), _) => NatsLogin::Nkey(file),
+            (None, Some(file)) => NatsLogin::Credentials(file),
+            (None, None) => NatsLogin::AsTheUrlSays,
         },
     };
-    Some(Nats {
+    Some(NatsConfig {
         url: Secret::new(nats.some_text("url")?),
         login,
         tls: tls(report, &nats, config),
         prefix: nats.some_text("prefix")?,
-        stream: StreamPlan {
+        stream: NatsStreamPlan {
             name: nats.some_text("stream")?,
             replicas: nats.int("replicas"),
             max_age: nats.duration("max_age"),
@@ -291,7 +291,7 @@ fn check_variables(text: &str) -> Result<(), &'static str> {
 }
 
 /// Nothing that means something in a subject may get into one.
-fn check_names(report: &mut Report, nats: &Fields<'_>) {
+fn check_names(report: &mut DiagnosticReport, nats: &ConfigFields<'_>) {
     let plain =
         |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
     if let Some(node) = nats.given("prefix")
@@ -308,15 +308,15 @@ fn check_names(report: &mut Report, nats: &Fields<'_>) {
     }
 }
 
-fn shown(node: &Node) -> String {
+fn shown(node: &ConfigNode) -> String {
     quoted(node.text().unwrap_or_default())
 }
 
 /// There is one way to log in.
-fn check_login(report: &mut Report, nats: &Fields<'_>) {
+fn check_login(report: &mut DiagnosticReport, nats: &ConfigFields<'_>) {
     let in_url = nats.given("url").filter(|url| url.text().is_some_and(has_login));
     let ways = ["user", "token", "nkey", "credentials"].into_iter().filter_map(|key| Some((key, nats.given(key)?)));
-    let ways: Vec<(&str, &Node)> = in_url.map(|url| ("url", url)).into_iter().chain(ways).collect();
+    let ways: Vec<(&str, &ConfigNode)> = in_url.map(|url| ("url", url)).into_iter().chain(ways).collect();
     if let [(first, _), (second, node), ..] = ways.as_slice() {
         let message = format!("both `{first}` and `{second}` say who logs in");
         report.error_hint(node.at, message, "keep one of them".to_owned());
@@ -328,12 +328,12 @@ fn check_login(report: &mut Report, nats: &Fields<'_>) {
     }
 }
 
-fn tls(report: &mut Report, nats: &Fields<'_>, config: &std::path::Path) -> Tls {
-    let Some(given) = nats.given("tls") else { return Tls::default() };
-    if let Kind::Bool(required) = given.kind {
-        return Tls { required, ..Tls::default() };
+fn tls(report: &mut DiagnosticReport, nats: &ConfigFields<'_>, config: &std::path::Path) -> NatsTls {
+    let Some(given) = nats.given("tls") else { return NatsTls::default() };
+    if let NodeKind::Bool(required) = given.kind {
+        return NatsTls { required, ..NatsTls::default() };
     }
-    let tls = Fields::of(&NATS_TLS, Some(given));
+    let tls = ConfigFields::of(&NATS_TLS, Some(given));
     let beside = |key: &str| tls.some_text(key).map(|file| paths::folder(config).join(file));
     let own = match (tls.given("cert"), tls.given("key")) {
         (Some(node), None) => {
@@ -346,5 +346,5 @@ fn tls(report: &mut Report, nats: &Fields<'_>, config: &std::path::Path) -> Tls 
         }
         (Some(_), Some(_)) | (None, None) => beside("cert").zip(beside("key")),
     };
-    Tls { required: true, ca: beside("ca"), own }
+    NatsTls { required: true, ca: beside("ca"), own }
 }

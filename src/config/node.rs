@@ -16,7 +16,7 @@ use std::{
 use serde::{Deserialize, Deserializer, de};
 use serde_yaml::{Location, Spanned};
 
-use super::diagnostic::{Diagnostic, Source, Stretch, quoted};
+use super::diagnostic::{Diagnostic, SourceFile, SourceSpan, quoted};
 
 /// No file of a config is larger.
 pub const MAX_BYTES: u64 = 1 << 20;
@@ -26,16 +26,16 @@ const MAX_DEPTH: usize = 32;
 
 /// One value, and where it stands.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Node {
+pub struct ConfigNode {
     /// Where it stands.
-    pub at: Stretch,
+    pub at: SourceSpan,
     /// What it is.
-    pub kind: Kind,
+    pub kind: NodeKind,
 }
 
 /// What a value is.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Kind {
+pub enum NodeKind {
     /// Nothing, or `null`.
     Null,
     /// `true` or `false`, and nothing else.
@@ -47,21 +47,21 @@ pub enum Kind {
     /// Text.
     Text(String),
     /// A list.
-    List(Vec<Node>),
+    List(Vec<ConfigNode>),
     /// Keys and their values, in the order in which they are written.
-    Map(Vec<(Key, Node)>),
+    Map(Vec<(ConfigKey, ConfigNode)>),
 }
 
 /// The key of a map, and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Key {
+pub struct ConfigKey {
     /// Where it stands.
-    pub at: Stretch,
+    pub at: SourceSpan,
     /// As it is written.
     pub name: String,
 }
 
-impl Kind {
+impl NodeKind {
     /// What a person calls it.
     pub const fn describe(&self) -> &'static str {
         match self {
@@ -75,43 +75,43 @@ impl Kind {
     }
 }
 
-impl Node {
+impl ConfigNode {
     /// The value of a key, in any of the spellings that are accepted.
     pub fn get(&self, name: &str) -> Option<&Self> {
         self.entries().iter().find(|(key, _)| is_spelling(&key.name, name)).map(|(_, node)| node)
     }
 
     /// The keys and values of a map; of anything else none.
-    pub fn entries(&self) -> &[(Key, Self)] {
-        if let Kind::Map(entries) = &self.kind { entries } else { &[] }
+    pub fn entries(&self) -> &[(ConfigKey, Self)] {
+        if let NodeKind::Map(entries) = &self.kind { entries } else { &[] }
     }
 
     /// The items of a list; of anything else none.
     pub fn items(&self) -> &[Self] {
-        if let Kind::List(items) = &self.kind { items } else { &[] }
+        if let NodeKind::List(items) = &self.kind { items } else { &[] }
     }
 
     /// The text, if it is one.
     pub fn text(&self) -> Option<&str> {
-        if let Kind::Text(text) = &self.kind { Some(text) } else { None }
+        if let NodeKind::Text(text) = &self.kind { Some(text) } else { None }
     }
 
     /// Whether it is `null`, which says the same as leaving the key out.
     pub fn is_null(&self) -> bool {
-        self.kind == Kind::Null
+        self.kind == NodeKind::Null
     }
 
     /// The same without places.
     pub fn to_json(&self) -> serde_json::Value {
         use serde_json::{Number, Value};
         match &self.kind {
-            Kind::Null => Value::Null,
-            Kind::Bool(b) => Value::Bool(*b),
-            Kind::Int(n) => Number::from_i128(*n).map_or(Value::Null, Value::Number),
-            Kind::Float(x) => Number::from_f64(*x).map_or(Value::Null, Value::Number),
-            Kind::Text(text) => Value::String(text.clone()),
-            Kind::List(items) => items.iter().map(Self::to_json).collect(),
-            Kind::Map(entries) => entries.iter().map(|(key, node)| (key.name.clone(), node.to_json())).collect(),
+            NodeKind::Null => Value::Null,
+            NodeKind::Bool(b) => Value::Bool(*b),
+            NodeKind::Int(n) => Number::from_i128(*n).map_or(Value::Null, Value::Number),
+            NodeKind::Float(x) => Number::from_f64(*x).map_or(Value::Null, Value::Number),
+            NodeKind::Text(text) => Value::String(text.clone()),
+            NodeKind::List(items) => items.iter().map(Self::to_json).collect(),
+            NodeKind::Map(entries) => entries.iter().map(|(key, node)| (key.name.clone(), node.to_json())).collect(),
         }
     }
 }
@@ -169,7 +169,7 @@ fn too_large(bytes: u64) -> String {
 }
 
 /// Reads the tree of a source. An empty source is `null`.
-pub fn parse(source: &Arc<Source>) -> Result<Node, Diagnostic> {
+pub fn parse(source: &Arc<SourceFile>) -> Result<ConfigNode, Diagnostic> {
     let options = serde_yaml::options! {
         budget: serde_yaml::budget! {
             max_nodes: MAX_NODES,
@@ -182,23 +182,23 @@ pub fn parse(source: &Arc<Source>) -> Result<Node, Diagnostic> {
         strict_booleans: true,
         with_snippet: false,
     };
-    match serde_yaml::from_str_with_options::<Raw>(&source.text, options) {
+    match serde_yaml::from_str_with_options::<RawNode>(&source.text, options) {
         Ok(raw) => Ok(raw.placed(source)),
         Err(error) => Err(syntax_error(source, &error)),
     }
 }
 
-fn stretch_of(source: &Source, location: Location) -> Stretch {
+fn stretch_of(source: &SourceFile, location: Location) -> SourceSpan {
     let bytes = |n: Option<u64>| n.and_then(|n| usize::try_from(n).ok());
     let span = location.span();
     if let (Some(offset), Some(len)) = (bytes(span.byte_offset()), bytes(span.byte_len())) {
-        return Stretch { offset, len };
+        return SourceSpan { offset, len };
     }
     let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     source.stretch_at(number(location.line()), number(location.column()))
 }
 
-fn syntax_error(source: &Arc<Source>, error: &serde_yaml::Error) -> Diagnostic {
+fn syntax_error(source: &Arc<SourceFile>, error: &serde_yaml::Error) -> Diagnostic {
     let error = error.without_snippet();
     let at = error.location().map(|location| stretch_of(source, location));
     let (message, hint) = reason(error);
@@ -253,91 +253,91 @@ fn without_place(message: &str) -> String {
 }
 
 /// The tree as the parser gives it.
-struct Raw(Spanned<RawKind>);
+struct RawNode(Spanned<RawNodeKind>);
 
-enum RawKind {
-    Leaf(Kind),
-    List(Vec<Raw>),
-    Map(Vec<(Spanned<String>, Raw)>),
+enum RawNodeKind {
+    Leaf(NodeKind),
+    List(Vec<RawNode>),
+    Map(Vec<(Spanned<String>, RawNode)>),
 }
 
-impl Raw {
-    fn placed(self, source: &Source) -> Node {
+impl RawNode {
+    fn placed(self, source: &SourceFile) -> ConfigNode {
         let kind = match self.0.value {
-            RawKind::Leaf(kind) => kind,
-            RawKind::List(items) => Kind::List(items.into_iter().map(|item| item.placed(source)).collect()),
-            RawKind::Map(entries) => Kind::Map(
+            RawNodeKind::Leaf(kind) => kind,
+            RawNodeKind::List(items) => NodeKind::List(items.into_iter().map(|item| item.placed(source)).collect()),
+            RawNodeKind::Map(entries) => NodeKind::Map(
                 entries
                     .into_iter()
                     .map(|(key, value)| {
-                        (Key { at: stretch_of(source, key.defined), name: key.value }, value.placed(source))
+                        (ConfigKey { at: stretch_of(source, key.defined), name: key.value }, value.placed(source))
                     })
                     .collect(),
             ),
         };
         // Where the value is written, not where an alias names it: that is what a person has to change.
-        Node { at: stretch_of(source, self.0.defined), kind }
+        ConfigNode { at: stretch_of(source, self.0.defined), kind }
     }
 }
 
-impl<'de> Deserialize<'de> for Raw {
+impl<'de> Deserialize<'de> for RawNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Spanned::deserialize(deserializer).map(Self)
     }
 }
 
-impl<'de> Deserialize<'de> for RawKind {
+impl<'de> Deserialize<'de> for RawNodeKind {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(RawVisitor)
+        deserializer.deserialize_any(RawNodeVisitor)
     }
 }
 
-struct RawVisitor;
+struct RawNodeVisitor;
 
-impl<'de> de::Visitor<'de> for RawVisitor {
-    type Value = RawKind;
+impl<'de> de::Visitor<'de> for RawNodeVisitor {
+    type Value = RawNodeKind;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_unit<E>(self) -> Result<RawKind, E> {
-        Ok(RawKind::Leaf(Kind::Null))
+    fn visit_unit<E>(self) -> Result<RawNodeKind, E> {
+        Ok(RawNodeKind::Leaf(NodeKind::Null))
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<RawKind, E> {
-        Ok(RawKind::Leaf(Kind::Bool(value)))
+    fn visit_bool<E>(self, value: bool) -> Result<RawNodeKind, E> {
+        Ok(RawNodeKind::Leaf(NodeKind::Bool(value)))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<RawKind, E> {
-        Ok(RawKind::Leaf(Kind::Int(value.into())))
+    fn visit_i64<E>(self, value: i64) -> Result<RawNodeKind, E> {
+        Ok(RawNodeKind::Leaf(NodeKind::Int(value.into())))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<RawKind, E> {
-        Ok(RawKind::Leaf(Kind::Int(value.into())))
+    fn visit_u64<E>(self, value: u64) -> Result<RawNodeKind, E> {
+        Ok(RawNodeKind::Leaf(NodeKind::Int(value.into())))
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<RawKind, E> {
-        Ok(RawKind::Leaf(Kind::Float(value)))
+    fn visit_f64<E>(self, value: f64) -> Result<RawNodeKind, E> {
+        Ok(RawNodeKind::Leaf(NodeKind::Float(value)))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<RawKind, E> {
-        Ok(RawKind::Leaf(Kind::Text(value.to_owned())))
+    fn visit_str<E>(self, value: &str) -> Result<RawNodeKind, E> {
+        Ok(RawNodeKind::Leaf(NodeKind::Text(value.to_owned())))
     }
 
-    fn visit_seq<A: de::SeqAccess<'de>>(self, mut access: A) -> Result<RawKind, A::Error> {
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut access: A) -> Result<RawNodeKind, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = access.next_element()? {
             items.push(item);
         }
-        Ok(RawKind::List(items))
+        Ok(RawNodeKind::List(items))
     }
 
-    fn visit_map<A: de::MapAccess<'de>>(self, mut access: A) -> Result<RawKind, A::Error> {
+    fn visit_map<A: de::MapAccess<'de>>(self, mut access: A) -> Result<RawNodeKind, A::Error> {
         let mut entries = Vec::new();
         while let Some(entry) = access.next_entry()? {
             entries.push(entry);
         }
-        Ok(RawKind::Map(entries))
+        Ok(RawNodeKind::Map(entries))
     }
 }

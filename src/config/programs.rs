@@ -18,7 +18,7 @@ use std::{
 };
 
 use super::known_agents::is_executable;
-use words::{Operator, Token, Word, tokens};
+use words::{ShellOperator, ShellToken, ShellWord, tokens};
 
 /// Commands that a shell runs itself. None of them changes which programs are found later.
 const BUILTINS: &[&str] = &[
@@ -125,17 +125,17 @@ fn interpreter(file: &Path) -> Option<String> {
 
 /// Whether this is a single command, to which further options can be added at the end.
 pub fn is_one_command(command: &str) -> bool {
-    let is_argument = |token: &Token| matches!(token, Token::Word(word) if word.text != "--");
+    let is_argument = |token: &ShellToken| matches!(token, ShellToken::Word(word) if word.text != "--");
     let tokens = tokens(command);
     !tokens.is_empty() && !command.contains('#') && tokens.iter().all(is_argument)
 }
 
 /// The programs that a command starts in any case, in order.
 pub fn needed(command: &str) -> Vec<String> {
-    let mut reading = Reading::default();
+    let mut reading = CommandScan::default();
     let tokens = tokens(command);
-    for list in tokens.split(|token| *token == Token::Operator(Operator::Next)) {
-        if reading.list(list) == Next::Stop {
+    for list in tokens.split(|token| *token == ShellToken::Operator(ShellOperator::Next)) {
+        if reading.list(list) == ScanControl::Stop {
             break;
         }
     }
@@ -144,7 +144,7 @@ pub fn needed(command: &str) -> Vec<String> {
 
 /// Whether what follows is understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum ScanControl {
     Continue,
     /// The rest of this list is not certain to run.
     SkipList,
@@ -152,71 +152,71 @@ enum Next {
 }
 
 #[derive(Debug, Default)]
-struct Reading {
+struct CommandScan {
     found: Vec<String>,
     /// Whether the command has left its folder, so that a relative file is not where it seems to be.
     moved: bool,
 }
 
-impl Reading {
+impl CommandScan {
     /// Reads commands that `&&`, `||` and `|` join.
-    fn list(&mut self, list: &[Token]) -> Next {
-        let clear = !list.contains(&Token::Unclear);
+    fn list(&mut self, list: &[ShellToken]) -> ScanControl {
+        let clear = !list.contains(&ShellToken::Unclear);
         if has_alternative(list) {
-            return if clear { Next::Continue } else { Next::Stop };
+            return if clear { ScanControl::Continue } else { ScanControl::Stop };
         }
-        let joined = |token: &Token| matches!(token, Token::Operator(_));
+        let joined = |token: &ShellToken| matches!(token, ShellToken::Operator(_));
         for command in list.split(joined) {
             match self.command(command) {
-                Next::Continue => {}
-                Next::SkipList => break,
-                Next::Stop => return Next::Stop,
+                ScanControl::Continue => {}
+                ScanControl::SkipList => break,
+                ScanControl::Stop => return ScanControl::Stop,
             }
         }
-        if clear { Next::Continue } else { Next::Stop }
+        if clear { ScanControl::Continue } else { ScanControl::Stop }
     }
 
-    fn command(&mut self, command: &[Token]) -> Next {
-        if command.contains(&Token::Unclear) {
-            return Next::Stop;
+    fn command(&mut self, command: &[ShellToken]) -> ScanControl {
+        if command.contains(&ShellToken::Unclear) {
+            return ScanControl::Stop;
         }
         let mut words = command.iter().filter_map(|token| match token {
-            Token::Word(word) => Some(word),
-            Token::Operator(_) | Token::Unclear => None,
+            ShellToken::Word(word) => Some(word),
+            ShellToken::Operator(_) | ShellToken::Unclear => None,
         });
         let mut word = words.next();
         while let Some(assignment) = word.filter(|word| word.assigns.is_some()) {
             if assignment.assigns.as_deref() == Some("PATH") {
-                return Next::Stop;
+                return ScanControl::Stop;
             }
             word = words.next();
         }
-        let Some(first) = word else { return Next::Continue };
+        let Some(first) = word else { return ScanControl::Continue };
         self.program(first, words)
     }
 
-    fn program<'a>(&mut self, first: &Word, mut rest: impl Iterator<Item = &'a Word>) -> Next {
+    fn program<'a>(&mut self, first: &ShellWord, mut rest: impl Iterator<Item = &'a ShellWord>) -> ScanControl {
         // An expansion can be anything, and fails or works without us.
-        let Some(name) = first.literal() else { return Next::Continue };
+        let Some(name) = first.literal() else { return ScanControl::Continue };
         if !first.quoted && UNCLEAR.contains(&name) {
-            return Next::Stop;
+            return ScanControl::Stop;
         }
         if matches!(name, "exec" | "time") {
             let inner = rest.find(|word| word.assigns.is_none());
             return match inner {
                 Some(inner) if !inner.text.starts_with('-') => self.program(inner, rest),
-                Some(_) | None => Next::Continue,
+                Some(_) | None => ScanControl::Continue,
             };
         }
         if matches!(name, "export" | "declare" | "typeset" | "readonly") {
             let sets_path = rest.any(|word| word.assigns.as_deref() == Some("PATH"));
-            return if sets_path { Next::Stop } else { Next::Continue };
+            return if sets_path { ScanControl::Stop } else { ScanControl::Continue };
         }
         if ENDS.contains(&name) {
-            return Next::Stop;
+            return ScanControl::Stop;
         }
         if CONDITIONS.contains(&name) {
-            return Next::SkipList;
+            return ScanControl::SkipList;
         }
         if matches!(name, "cd" | "pushd" | "popd") {
             self.moved = true;
@@ -225,16 +225,16 @@ impl Reading {
         if !elsewhere && !BUILTINS.contains(&name) {
             self.found.push(name.to_owned());
         }
-        Next::Continue
+        ScanControl::Continue
     }
 }
 
 /// Whether a list has a command that takes over when another one fails: `rg x || grep x` works without `rg`.
-fn has_alternative(list: &[Token]) -> bool {
-    let mut parts = list.split(|token| *token == Token::Operator(Operator::Or));
-    let gives_up = |part: &[Token]| match part.first() {
-        Some(Token::Word(word)) => word.literal().is_some_and(|name| ENDS.contains(&name) || name == "false"),
-        Some(Token::Operator(_) | Token::Unclear) | None => false,
+fn has_alternative(list: &[ShellToken]) -> bool {
+    let mut parts = list.split(|token| *token == ShellToken::Operator(ShellOperator::Or));
+    let gives_up = |part: &[ShellToken]| match part.first() {
+        Some(ShellToken::Word(word)) => word.literal().is_some_and(|name| ENDS.contains(&name) || name == "false"),
+        Some(ShellToken::Operator(_) | ShellToken::Unclear) | None => false,
     };
     parts.next();
     parts.any(|part| !gives_up(part))

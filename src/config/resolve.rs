@@ -12,16 +12,16 @@ use super::{
     diagnostic::{quoted, suggest},
     hooks::HookLists,
     paths,
-    settings::{ConfigError, Settings, TaskType},
+    settings::{PlanError, Settings, TaskType},
 };
 use crate::engine::{
-    hooks::point::Point,
-    policy::{AgentSpec, FallbackAgent, Gatekeeper, HookAction, HookSpec, LimitsPlan, Plan, not_allowed},
+    hooks::point::HookPoint,
+    policy::{AgentSpec, FallbackAgent, Gatekeeper, HookAction, HookSpec, LimitsPlan, SessionPlan, not_allowed},
 };
 
 /// What a session is wanted for. What the command line says goes before what the config says.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Wanted<'a> {
+pub struct PlanRequest<'a> {
     /// The agent.
     pub agent: Option<&'a str>,
     /// The type of the task.
@@ -32,7 +32,7 @@ pub struct Wanted<'a> {
 
 /// Who says that a hook runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
+pub enum HookOrigin {
     /// The entry of the agent.
     Agent(String),
     /// The type of the task.
@@ -45,24 +45,24 @@ pub enum Origin {
 
 /// A hook, and where it comes from.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Chosen {
+pub struct ResolvedHook {
     /// The hook.
     pub spec: HookSpec,
     /// Who says so.
-    pub origin: Origin,
+    pub origin: HookOrigin,
     /// The line in the config, unless it is usual.
     pub line: Option<usize>,
 }
 
 impl Settings {
     /// The plan of a session: what the config says, with an agent that can be run.
-    pub fn plan(&self, wanted: Wanted<'_>) -> Result<Plan, ConfigError> {
+    pub fn plan(&self, wanted: PlanRequest<'_>) -> Result<SessionPlan, PlanError> {
         self.plan_with(wanted, &env::var_os("PATH").unwrap_or_default())
     }
 
     /// The same, with programs looked for in these folders.
-    pub(super) fn plan_with(&self, wanted: Wanted<'_>, path: &OsStr) -> Result<Plan, ConfigError> {
-        let named = wanted.task_type.map(|name| Ok::<_, ConfigError>((name, self.task_type(name)?))).transpose()?;
+    pub(super) fn plan_with(&self, wanted: PlanRequest<'_>, path: &OsStr) -> Result<SessionPlan, PlanError> {
+        let named = wanted.task_type.map(|name| Ok::<_, PlanError>((name, self.task_type(name)?))).transpose()?;
         let allowed = named.and_then(|(_, of_type)| of_type.implementers());
         // `--agent A,B`: B takes over where A may not work.
         let mut asked = wanted.agent.into_iter().flat_map(|names| names.split(',')).map(str::trim);
@@ -75,7 +75,7 @@ impl Settings {
         if let (Some((name, _)), Some(allowed)) = (named, allowed)
             && !allowed.contains(&agent)
         {
-            return Err(ConfigError::NotAllowed(not_allowed(&agent, name, allowed)));
+            return Err(PlanError::NotAllowed(not_allowed(&agent, name, allowed)));
         }
         let mut plan = self.plan_of(wanted, (agent, agent_spec), path);
         if !fallback.is_empty() {
@@ -88,11 +88,11 @@ impl Settings {
     }
 
     /// How to run an agent on this machine, by its name.
-    pub fn agent_named(&self, name: &str) -> Result<AgentSpec, ConfigError> {
+    pub fn agent_named(&self, name: &str) -> Result<AgentSpec, PlanError> {
         self.pick(Some(name), &env::var_os("PATH").unwrap_or_default()).map(|(_, spec)| spec)
     }
 
-    fn fallback_agent(&self, name: &str, path: &OsStr) -> Result<FallbackAgent, ConfigError> {
+    fn fallback_agent(&self, name: &str, path: &OsStr) -> Result<FallbackAgent, PlanError> {
         self.pick(Some(name), path).map(|(name, spec)| FallbackAgent { name, spec })
     }
 
@@ -103,12 +103,12 @@ impl Settings {
     }
 
     /// The plan of a session whose agent leads itself.
-    pub fn plan_outside(&self) -> Plan {
+    pub fn plan_outside(&self) -> SessionPlan {
         let path = env::var_os("PATH").unwrap_or_default();
-        self.plan_of(Wanted::default(), ("outside".into(), AgentSpec::Outside), &path)
+        self.plan_of(PlanRequest::default(), ("outside".into(), AgentSpec::Outside), &path)
     }
 
-    fn plan_of(&self, wanted: Wanted<'_>, (agent, agent_spec): (String, AgentSpec), path: &OsStr) -> Plan {
+    fn plan_of(&self, wanted: PlanRequest<'_>, (agent, agent_spec): (String, AgentSpec), path: &OsStr) -> SessionPlan {
         let chosen = self.hooks_for(wanted.task_type, Some(&agent));
         let draft = self.draft.clone();
         let of_type = wanted.task_type.and_then(|name| self.task_types.get(name));
@@ -123,7 +123,7 @@ impl Settings {
         if let Some(rules) = of_type.and_then(|it| it.rules.clone()) {
             stop.rules = rules;
         }
-        Plan {
+        SessionPlan {
             max_iterations: wanted
                 .max_iterations
                 .or_else(|| limit(|it| it.max_iterations))
@@ -168,43 +168,43 @@ impl Settings {
     }
 
     /// What runs at each point, and who says so, for a type of task and an agent.
-    pub fn hooks_for(&self, task_type: Option<&str>, agent: Option<&str>) -> BTreeMap<Point, Vec<Chosen>> {
+    pub fn hooks_for(&self, task_type: Option<&str>, agent: Option<&str>) -> BTreeMap<HookPoint, Vec<ResolvedHook>> {
         let of_agent = agent.and_then(|name| Some((name, &self.notes.get(name)?.hooks)));
         let of_type = task_type.and_then(|name| Some((name, &self.task_types.get(name)?.hooks)));
         let project = HookLists { hooks: self.draft.hooks.clone(), lines: self.lines.clone() };
         let layers = [
-            of_agent.map(|(name, lists)| (Origin::Agent(name.to_owned()), lists)),
-            of_type.map(|(name, lists)| (Origin::TaskType(name.to_owned()), lists)),
-            Some((Origin::Project, &project)),
+            of_agent.map(|(name, lists)| (HookOrigin::Agent(name.to_owned()), lists)),
+            of_type.map(|(name, lists)| (HookOrigin::TaskType(name.to_owned()), lists)),
+            Some((HookOrigin::Project, &project)),
         ];
         let layers: Vec<_> = layers.into_iter().flatten().collect();
-        let chosen = Point::ALL.into_iter().filter_map(|point| Some((point, self.choose(point, &layers)?)));
+        let chosen = HookPoint::ALL.into_iter().filter_map(|point| Some((point, self.choose(point, &layers)?)));
         chosen.collect()
     }
 
     /// The hooks of a point by the first that has something to say about it.
-    fn choose(&self, point: Point, layers: &[(Origin, &HookLists)]) -> Option<Vec<Chosen>> {
+    fn choose(&self, point: HookPoint, layers: &[(HookOrigin, &HookLists)]) -> Option<Vec<ResolvedHook>> {
         let usual = self.draft.submit.usual.get(&point);
-        let as_usual = |spec: &HookSpec| Chosen { spec: spec.clone(), origin: Origin::Usual, line: None };
+        let as_usual = |spec: &HookSpec| ResolvedHook { spec: spec.clone(), origin: HookOrigin::Usual, line: None };
         let Some((origin, lists)) = layers.iter().find(|(_, lists)| lists.hooks.contains_key(&point)) else {
             return usual.map(|usual| usual.iter().map(as_usual).collect());
         };
         let line = |spec: &HookSpec| lists.lines.get(&(point, spec.name.clone())).copied();
         let written = lists.hooks[&point].iter();
-        let mut chosen: Vec<Chosen> =
-            written.map(|spec| Chosen { spec: spec.clone(), origin: origin.clone(), line: line(spec) }).collect();
-        if point == Point::BeforeMerge && !chosen.iter().any(|chosen| chosen.spec.is_merge()) {
+        let mut chosen: Vec<ResolvedHook> =
+            written.map(|spec| ResolvedHook { spec: spec.clone(), origin: origin.clone(), line: line(spec) }).collect();
+        if point == HookPoint::BeforeMerge && !chosen.iter().any(|chosen| chosen.spec.is_merge()) {
             chosen.push(as_usual(&HookSpec::merge()));
         }
         Some(chosen)
     }
 
-    fn task_type(&self, name: &str) -> Result<&TaskType, ConfigError> {
+    fn task_type(&self, name: &str) -> Result<&TaskType, PlanError> {
         self.task_types.get(name).ok_or_else(|| {
             let known = self.task_types.keys().map(String::as_str);
             let hint = suggest(name, known, "there are");
             let hint = hint.unwrap_or_else(|| "the config has none: describe it under `task_types:`".to_owned());
-            ConfigError::UnknownType { name: name.to_owned(), hint }
+            PlanError::UnknownType { name: name.to_owned(), hint }
         })
     }
 
@@ -218,7 +218,7 @@ impl Settings {
     /// type does. Whoever cannot be run is left out: the review itself will say so.
     fn gatekeepers(
         &self,
-        chosen: &BTreeMap<Point, Vec<Chosen>>,
+        chosen: &BTreeMap<HookPoint, Vec<ResolvedHook>>,
         of_type: Option<&TaskType>,
         path: &OsStr,
     ) -> BTreeMap<String, Gatekeeper> {
@@ -239,13 +239,14 @@ impl Settings {
 }
 
 /// The hooks that are written down somewhere; those that are usual need no mention.
-fn given(chosen: BTreeMap<Point, Vec<Chosen>>) -> BTreeMap<Point, Vec<HookSpec>> {
-    let written = |list: &[Chosen]| list.is_empty() || list.iter().any(|chosen| chosen.origin != Origin::Usual);
+fn given(chosen: BTreeMap<HookPoint, Vec<ResolvedHook>>) -> BTreeMap<HookPoint, Vec<HookSpec>> {
+    let written =
+        |list: &[ResolvedHook]| list.is_empty() || list.iter().any(|chosen| chosen.origin != HookOrigin::Usual);
     let points = chosen.into_iter().filter(|(_, list)| written(list));
     points.map(|(point, list)| (point, list.into_iter().map(|chosen| chosen.spec).collect())).collect()
 }
 
-impl Origin {
+impl HookOrigin {
     /// As a person says it.
     pub fn describe(&self) -> String {
         match self {

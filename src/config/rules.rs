@@ -12,12 +12,12 @@ use regex::Regex;
 
 use super::{
     agents::reason,
-    diagnostic::{Stretch, names, quoted},
-    fields::Fields,
+    diagnostic::{SourceSpan, names, quoted},
+    fields::ConfigFields,
     hooks::check_placeholders,
-    node::{Kind, Node},
-    report::Report,
-    shape::{COMMAND_RULE, COVERAGE_RULE, FILES_RULE, PATTERN_RULE, Shape},
+    node::{ConfigNode, NodeKind},
+    report::DiagnosticReport,
+    shape::{COMMAND_RULE, COVERAGE_RULE, FILES_RULE, MapShape, PATTERN_RULE},
 };
 use crate::engine::{
     policy::{CoverageFormat, PatternTarget, RuleCheck, RuleSpec},
@@ -25,13 +25,13 @@ use crate::engine::{
 };
 
 /// The rules, in the order in which they are checked.
-pub(super) fn lower(report: &mut Report, list: Option<&Node>) -> Vec<RuleSpec> {
-    let items = list.map(Node::items).unwrap_or_default();
+pub(super) fn lower(report: &mut DiagnosticReport, list: Option<&ConfigNode>) -> Vec<RuleSpec> {
+    let items = list.map(ConfigNode::items).unwrap_or_default();
     check_names(report, items);
     items.iter().filter_map(|node| rule(report, node)).collect()
 }
 
-fn check_names(report: &mut Report, items: &[Node]) {
+fn check_names(report: &mut DiagnosticReport, items: &[ConfigNode]) {
     let mut seen: Vec<&str> = Vec::new();
     for name in items.iter().filter_map(|item| item.get("name")) {
         let Some(text) = name.text() else { continue };
@@ -43,15 +43,15 @@ fn check_names(report: &mut Report, items: &[Node]) {
     }
 }
 
-fn rule(report: &mut Report, node: &Node) -> Option<RuleSpec> {
-    let shape: &'static Shape = match node.get("type")?.text()? {
+fn rule(report: &mut DiagnosticReport, node: &ConfigNode) -> Option<RuleSpec> {
+    let shape: &'static MapShape = match node.get("type")?.text()? {
         "command" => &COMMAND_RULE,
         "content_pattern" => &PATTERN_RULE,
         "file_existence" => &FILES_RULE,
         "coverage" => &COVERAGE_RULE,
         _ => return None,
     };
-    let fields = Fields::of(shape, Some(node));
+    let fields = ConfigFields::of(shape, Some(node));
     let check = match shape.name {
         "command_rule" => command(report, &fields),
         "content_pattern_rule" => pattern(report, &fields),
@@ -66,7 +66,7 @@ fn rule(report: &mut Report, node: &Node) -> Option<RuleSpec> {
     })
 }
 
-fn command(report: &mut Report, fields: &Fields<'_>) -> Option<RuleCheck> {
+fn command(report: &mut DiagnosticReport, fields: &ConfigFields<'_>) -> Option<RuleCheck> {
     let folder = fields.given("folder").and_then(|node| inside(report, node));
     let env = environment(report, fields.given("env"));
     let exit = either(report, fields, "expected_exit", "expected_exit_code");
@@ -79,11 +79,11 @@ fn command(report: &mut Report, fields: &Fields<'_>) -> Option<RuleCheck> {
 
 /// What is given under one of two names that mean the same, and under which.
 fn either<'a>(
-    report: &mut Report,
-    fields: &Fields<'a>,
+    report: &mut DiagnosticReport,
+    fields: &ConfigFields<'a>,
     name: &'static str,
     other: &'static str,
-) -> Option<(&'static str, &'a Node)> {
+) -> Option<(&'static str, &'a ConfigNode)> {
     let (first, second) = (fields.given(name), fields.given(other));
     if let (Some(_), Some(again)) = (first, second) {
         report.error(again.at, format!("`{other}` is another name of `{name}`: keep one of them"));
@@ -91,9 +91,9 @@ fn either<'a>(
     first.map(|node| (name, node)).or(second.map(|node| (other, node)))
 }
 
-fn environment(report: &mut Report, given: Option<&Node>) -> BTreeMap<String, String> {
+fn environment(report: &mut DiagnosticReport, given: Option<&ConfigNode>) -> BTreeMap<String, String> {
     let mut env = BTreeMap::new();
-    for (key, value) in given.map(Node::entries).unwrap_or_default() {
+    for (key, value) in given.map(ConfigNode::entries).unwrap_or_default() {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let is_name = !key.name.starts_with(|c: char| c.is_ascii_digit()) && key.name.chars().all(plain);
         if key.name.is_empty() || !is_name {
@@ -113,7 +113,7 @@ fn environment(report: &mut Report, given: Option<&Node>) -> BTreeMap<String, St
     env
 }
 
-fn pattern(report: &mut Report, fields: &Fields<'_>) -> Option<RuleCheck> {
+fn pattern(report: &mut DiagnosticReport, fields: &ConfigFields<'_>) -> Option<RuleCheck> {
     let file = fields.given("file");
     let target = file.map(|node| inside(report, node).map(PatternTarget::File));
     let (node, pattern) = (fields.given("pattern")?, fields.some_text("pattern")?);
@@ -137,9 +137,9 @@ fn caret(error: &regex::Error, pattern: &str) -> Option<usize> {
     pattern.char_indices().nth(column).map(|(index, _)| index)
 }
 
-fn files(report: &mut Report, fields: &Fields<'_>) -> Option<RuleCheck> {
+fn files(report: &mut DiagnosticReport, fields: &ConfigFields<'_>) -> Option<RuleCheck> {
     let list = fields.given("files")?;
-    if matches!(&list.kind, Kind::List(items) if items.is_empty()) {
+    if matches!(&list.kind, NodeKind::List(items) if items.is_empty()) {
         let hint = "switch a rule off with `enabled: false`".to_owned();
         report.error_hint(list.at, "`files` is an empty list, so there is nothing to look for", hint);
     }
@@ -147,7 +147,7 @@ fn files(report: &mut Report, fields: &Fields<'_>) -> Option<RuleCheck> {
     Some(RuleCheck::FileExistence { files, need: fields.one_of("mode") })
 }
 
-fn coverage(report: &mut Report, fields: &Fields<'_>, at: Stretch) -> Option<RuleCheck> {
+fn coverage(report: &mut DiagnosticReport, fields: &ConfigFields<'_>, at: SourceSpan) -> Option<RuleCheck> {
     let Some((_, node)) = either(report, fields, "file", "report") else {
         report.error_hint(at, "`file` is missing", "the coverage report".to_owned());
         return None;
@@ -175,7 +175,7 @@ fn guess(file: &str) -> Option<CoverageFormat> {
 }
 
 /// A path in the project's folder, as it is written there.
-fn inside(report: &mut Report, node: &Node) -> Option<String> {
+fn inside(report: &mut DiagnosticReport, node: &ConfigNode) -> Option<String> {
     let written = node.text().filter(|text| !text.trim().is_empty())?;
     let hint = if written.starts_with('/') {
         "write it relative to the project's folder"

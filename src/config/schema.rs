@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     node::{camel, pascal},
-    shape::{Default, Field, Keys, ROOT, Shape, Type},
+    shape::{DefaultValue, FieldShape, KeyPolicy, MapShape, ROOT, ValueType},
 };
 
 /// The JSON schema of the config, draft 2020-12.
@@ -24,9 +24,9 @@ pub fn json_schema() -> Value {
     Value::Object(schema)
 }
 
-type Defs = BTreeMap<String, Value>;
+type SchemaDefs = BTreeMap<String, Value>;
 
-fn object(shape: &'static Shape, defs: &mut Defs) -> Value {
+fn object(shape: &'static MapShape, defs: &mut SchemaDefs) -> Value {
     let mut properties = Map::new();
     let mut required: Vec<Value> = Vec::new();
     for field in shape.fields {
@@ -36,13 +36,13 @@ fn object(shape: &'static Shape, defs: &mut Defs) -> Value {
             let same = json!({ "$ref": format!("{}/properties/{}", pointer(shape), field.name), "deprecated": true });
             properties.entry(spelling).or_insert(same);
         }
-        if matches!(field.default, Default::Required) {
+        if matches!(field.default, DefaultValue::Required) {
             let spellings = [field.name.to_owned(), camel(field.name), pascal(field.name)];
             required.push(json!({ "anyOf": spellings.map(|name| json!({ "required": [name] })) }));
         }
     }
     let mut schema = json!({ "type": "object", "properties": properties });
-    if shape.keys == Keys::Known {
+    if shape.keys == KeyPolicy::Known {
         schema["additionalProperties"] = json!(false);
     }
     if !required.is_empty() {
@@ -51,11 +51,11 @@ fn object(shape: &'static Shape, defs: &mut Defs) -> Value {
     schema
 }
 
-fn pointer(shape: &Shape) -> String {
+fn pointer(shape: &MapShape) -> String {
     if shape.name == ROOT.name { "#".to_owned() } else { format!("#/$defs/{}", shape.name) }
 }
 
-fn property(field: &Field, defs: &mut Defs) -> Value {
+fn property(field: &FieldShape, defs: &mut SchemaDefs) -> Value {
     let described = |mut schema: Value| {
         schema["description"] = json!(field.doc);
         if let Some(default) = field.default.node() {
@@ -64,7 +64,7 @@ fn property(field: &Field, defs: &mut Defs) -> Value {
         schema
     };
     let schema = of_type(&field.ty, defs);
-    if matches!(field.default, Default::Required) {
+    if matches!(field.default, DefaultValue::Required) {
         return described(schema);
     }
     described(match schema.get("type").cloned() {
@@ -78,22 +78,22 @@ fn property(field: &Field, defs: &mut Defs) -> Value {
     })
 }
 
-fn of_type(ty: &Type, defs: &mut Defs) -> Value {
+fn of_type(ty: &ValueType, defs: &mut SchemaDefs) -> Value {
     match ty {
-        Type::Bool => json!({ "type": "boolean" }),
-        Type::Integer(min, i64::MAX) => json!({ "type": "integer", "minimum": min }),
-        Type::Integer(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),
-        Type::Number(min, max) => json!({ "type": "number", "minimum": min, "maximum": max }),
-        Type::Duration(_) => json!({ "anyOf": [
+        ValueType::Bool => json!({ "type": "boolean" }),
+        ValueType::Integer(min, i64::MAX) => json!({ "type": "integer", "minimum": min }),
+        ValueType::Integer(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),
+        ValueType::Number(min, max) => json!({ "type": "number", "minimum": min, "maximum": max }),
+        ValueType::Duration(_) => json!({ "anyOf": [
             { "type": "number", "minimum": 0 },
             { "type": "string", "pattern": "^[0-9PT]" },
         ] }),
-        Type::Text => json!({ "type": "string" }),
-        Type::SomeText => json!({ "type": "string", "minLength": 1 }),
-        Type::OneOf(known) => json!({ "enum": known }),
-        Type::List(item) => json!({ "type": "array", "items": of_type(item, defs) }),
-        Type::Map(value) => json!({ "type": "object", "additionalProperties": of_type(value, defs) }),
-        Type::Object(shape) => {
+        ValueType::Text => json!({ "type": "string" }),
+        ValueType::SomeText => json!({ "type": "string", "minLength": 1 }),
+        ValueType::OneOf(known) => json!({ "enum": known }),
+        ValueType::List(item) => json!({ "type": "array", "items": of_type(item, defs) }),
+        ValueType::Map(value) => json!({ "type": "object", "additionalProperties": of_type(value, defs) }),
+        ValueType::Object(shape) => {
             if !defs.contains_key(shape.name) {
                 defs.insert(shape.name.to_owned(), Value::Null);
                 let schema = object(shape, defs);
@@ -101,9 +101,9 @@ fn of_type(ty: &Type, defs: &mut Defs) -> Value {
             }
             json!({ "$ref": pointer(shape) })
         }
-        Type::Either(alternatives) => {
+        ValueType::Either(alternatives) => {
             json!({ "anyOf": alternatives.iter().map(|(_, ty)| of_type(ty, defs)).collect::<Vec<_>>() })
         }
-        Type::Anything => json!({}),
+        ValueType::Anything => json!({}),
     }
 }

@@ -14,16 +14,17 @@ use super::{
     diagnostic::{Diagnostic, names, quoted, suggest},
     hooks::HookLists,
     known_agents::{KnownAgent, KnownAgents, how_to_install},
-    nats::Nats,
+    nats::NatsConfig,
 };
 use crate::engine::{
     actor::UserCommand,
-    hooks::point::Point,
+    hooks::point::HookPoint,
     policy::{
-        AgentSpec, AutomationHook, Backoff, Budget, Context, GatePolicies, HookSpec, Instructions, LimitsPlan, OnLimit,
-        PermissionRule, RuleSpec, Settled, StopHook, StopPlan, SubmitPlan, Workflow,
+        AgentSpec, AutomationHook, BackoffPolicy, Budget, CompletionInstructions, ContextPolicy, GatePolicies,
+        HookSpec, LimitsPlan, PermissionRule, RetryLimitPolicy, RuleSpec, SettledPolicy, StopHook, StopPlan,
+        SubmitPlan, Workflow,
     },
-    time::Span,
+    time::TimeSpan,
 };
 
 /// Everything that a config says.
@@ -42,19 +43,19 @@ pub struct Settings {
     /// The agents that need no entry.
     pub known: KnownAgents,
     /// The rules of the session, without the agent.
-    pub draft: Draft,
+    pub draft: PlanDraft,
     /// Hooks, agents and limits by the type of a task.
     pub task_types: BTreeMap<String, TaskType>,
     /// What the entries of agents say beside how they are run, where they say something.
-    pub notes: BTreeMap<String, AgentNotes>,
+    pub notes: BTreeMap<String, AgentOverrides>,
     /// The lines of the project's hooks.
-    pub lines: BTreeMap<(Point, String), usize>,
+    pub lines: BTreeMap<(HookPoint, String), usize>,
     /// A NATS server.
-    pub nats: Option<Nats>,
+    pub nats: Option<NatsConfig>,
     /// How the screen looks.
-    pub ui: Ui,
+    pub ui: UiSettings,
     /// Every file that decides what runs, for trust.
-    pub documents: Vec<Document>,
+    pub documents: Vec<ConfigDocument>,
     /// What is allowed, and perhaps not meant.
     pub warnings: Vec<Diagnostic>,
 }
@@ -62,18 +63,18 @@ pub struct Settings {
 /// A [`Plan`](crate::engine::policy::Plan) without its agent. The fields are the plan's.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[expect(missing_docs, reason = "the plan says what they are")]
-pub struct Draft {
+pub struct PlanDraft {
     pub max_iterations: u32,
-    pub context: Context,
+    pub context: ContextPolicy,
     pub max_hook_retries: u32,
-    pub instructions: Instructions,
-    pub on_limit: OnLimit,
+    pub instructions: CompletionInstructions,
+    pub on_limit: RetryLimitPolicy,
     pub max_consecutive_errors: u32,
-    pub turn_timeout: Span,
+    pub turn_timeout: TimeSpan,
     pub output_limit: usize,
-    pub backoff: Option<Backoff>,
+    pub backoff: Option<BackoffPolicy>,
     pub gates: GatePolicies,
-    pub hooks: BTreeMap<Point, Vec<HookSpec>>,
+    pub hooks: BTreeMap<HookPoint, Vec<HookSpec>>,
     pub automation: Vec<AutomationHook>,
     pub workflows: BTreeMap<String, Workflow>,
     pub stop: StopPlan,
@@ -89,7 +90,7 @@ pub struct Draft {
 
 /// What the entry of an agent says beside how it is run.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct AgentNotes {
+pub struct AgentOverrides {
     /// The hooks of each point that the agent replaces; an empty list means none.
     pub hooks: HookLists,
     /// What it is told when it reviews.
@@ -98,7 +99,7 @@ pub struct AgentNotes {
 
 /// A file whose content decides what runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Document {
+pub struct ConfigDocument {
     /// Its name, relative to the config's folder where it was written so.
     pub name: String,
     /// What it says.
@@ -115,7 +116,7 @@ pub struct TaskType {
     /// Who is asked whether the work is complete, if not those of the project.
     pub stop_hooks: Option<Vec<StopHook>>,
     /// What follows when an iteration settles, where the type has stop hooks of its own.
-    pub settled: Option<Settled>,
+    pub settled: Option<SettledPolicy>,
     /// The rules of the stop decision, if not those of the project.
     pub rules: Option<Vec<RuleSpec>>,
     /// How many iterations there may be.
@@ -125,7 +126,7 @@ pub struct TaskType {
     /// How often the agent may repair what blocked a submit or a merge.
     pub remediation_attempts: Option<u32>,
     /// How long one turn may take.
-    pub turn_timeout: Option<Span>,
+    pub turn_timeout: Option<TimeSpan>,
 }
 
 impl TaskType {
@@ -146,9 +147,9 @@ pub struct TaskAgents {
 
 /// How the screen looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ui {
+pub struct UiSettings {
     /// The colours.
-    pub theme: Theme,
+    pub theme: ThemeName,
     /// Whether the mouse does something.
     pub mouse: bool,
     /// Whether the terminal is told when a person is needed.
@@ -158,7 +159,7 @@ pub struct Ui {
 /// The colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Theme {
+pub enum ThemeName {
     /// As the terminal has it.
     #[default]
     Auto,
@@ -172,7 +173,7 @@ pub enum Theme {
 
 /// Why there is no agent to run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ConfigError {
+pub enum PlanError {
     /// Nobody has that name.
     #[error("there is no agent {}\n  {hint}", quoted(.name))]
     UnknownAgent {
@@ -246,7 +247,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    pub(super) fn pick(&self, asked: Option<&str>, path: &OsStr) -> Result<(String, AgentSpec), ConfigError> {
+    pub(super) fn pick(&self, asked: Option<&str>, path: &OsStr) -> Result<(String, AgentSpec), PlanError> {
         if let Some(name) = asked.or(self.agent.as_deref()) {
             return self.named(name, path);
         }
@@ -259,14 +260,14 @@ impl Settings {
         }
     }
 
-    fn named(&self, name: &str, path: &OsStr) -> Result<(String, AgentSpec), ConfigError> {
+    fn named(&self, name: &str, path: &OsStr) -> Result<(String, AgentSpec), PlanError> {
         if let Some(spec) = self.agents.get(name) {
             return Ok((name.to_owned(), spec.clone()));
         }
         let Some(known) = self.known.named(name) else {
             let all = agent_names(self.agents.keys(), &self.known);
             let hint = suggest(name, all, "there are").unwrap_or_else(|| DESCRIBE.to_owned());
-            return Err(ConfigError::UnknownAgent { name: name.to_owned(), hint });
+            return Err(PlanError::UnknownAgent { name: name.to_owned(), hint });
         };
         match known.installed(path) {
             Some(way) => Ok((name.to_owned(), way.spec.clone())),
@@ -274,17 +275,17 @@ impl Settings {
         }
     }
 
-    fn no_agent(&self) -> ConfigError {
+    fn no_agent(&self) -> PlanError {
         let mine: Vec<&str> = self.agents.keys().map(String::as_str).collect();
         if mine.is_empty() {
-            ConfigError::NoAgent {
+            PlanError::NoAgent {
                 found: "no agent was found: none of those that creel knows is on PATH".to_owned(),
                 hint: "install one (`creel agents` says how), describe one under `agents:`, or look around with \
                        `creel demo`"
                     .to_owned(),
             }
         } else {
-            ConfigError::NoAgent {
+            PlanError::NoAgent {
                 found: format!("the config describes several agents and chooses none: {}", names(&mine)),
                 hint: "choose one with `agent:` or `--agent NAME`".to_owned(),
             }
@@ -292,9 +293,9 @@ impl Settings {
     }
 }
 
-fn not_installed(agent: &KnownAgent) -> ConfigError {
+fn not_installed(agent: &KnownAgent) -> PlanError {
     let owned = |all: Vec<&str>| all.into_iter().map(str::to_owned).collect();
-    ConfigError::NotInstalled {
+    PlanError::NotInstalled {
         name: agent.name.clone(),
         programs: owned(agent.programs()),
         install: owned(how_to_install(agent.ways.iter())),
@@ -314,7 +315,7 @@ mod tests {
     use std::{fs, os::unix::fs::PermissionsExt as _};
 
     use super::*;
-    use crate::config::Wanted;
+    use crate::config::PlanRequest;
 
     fn with_agents(names: &[&str]) -> Settings {
         let agents = names.iter().map(|name| ((*name).to_owned(), AgentSpec::acp(format!("{name}-acp"))));
@@ -322,7 +323,8 @@ mod tests {
     }
 
     fn picked(settings: &Settings, asked: Option<&str>, path: &OsStr) -> String {
-        match settings.plan_with(Wanted { agent: asked, max_iterations: Some(7), ..Wanted::default() }, path) {
+        match settings.plan_with(PlanRequest { agent: asked, max_iterations: Some(7), ..PlanRequest::default() }, path)
+        {
             Ok(plan) => {
                 assert_eq!(plan.max_iterations, 7);
                 format!("{} {:?}", plan.agent, plan.agent_spec)

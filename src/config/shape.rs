@@ -30,12 +30,12 @@ pub use workflow::{PART, STEP};
 
 use super::{
     diagnostic::names,
-    node::{Kind, Node},
+    node::{ConfigNode, NodeKind},
 };
 
 /// What a value may be.
 #[derive(Debug, Clone, Copy)]
-pub enum Type {
+pub enum ValueType {
     /// `true` or `false`.
     Bool,
     /// A whole number, both ends included.
@@ -43,7 +43,7 @@ pub enum Type {
     /// A number, both ends included.
     Number(f64, f64),
     /// A length of time.
-    Duration(Zero),
+    Duration(ZeroDuration),
     /// Text.
     Text,
     /// Text that is not blank.
@@ -51,20 +51,20 @@ pub enum Type {
     /// One of some names.
     OneOf(&'static [&'static str]),
     /// A list of values of one type.
-    List(&'static Type),
+    List(&'static ValueType),
     /// Names of one's own, each with a value of one type.
-    Map(&'static Type),
+    Map(&'static ValueType),
     /// Known keys.
-    Object(&'static Shape),
+    Object(&'static MapShape),
     /// The first whose condition holds.
-    Either(&'static [(When, Type)]),
+    Either(&'static [(AlternativeMatch, ValueType)]),
     /// Whatever it is, it is kept for later.
     Anything,
 }
 
 /// Whether a length of time may be zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Zero {
+pub enum ZeroDuration {
     /// It may, and its description says what that means.
     Allowed,
     /// It makes no sense.
@@ -73,7 +73,7 @@ pub enum Zero {
 
 /// How to tell which alternative is meant.
 #[derive(Debug, Clone, Copy)]
-pub enum When {
+pub enum AlternativeMatch {
     /// It is `true` or `false`.
     Bool,
     /// It is text.
@@ -92,7 +92,7 @@ pub enum When {
 
 /// What a key is worth when it is not given.
 #[derive(Debug, Clone, Copy)]
-pub enum Default {
+pub enum DefaultValue {
     /// Nothing.
     Absent,
     /// It must be given.
@@ -117,20 +117,20 @@ pub enum Default {
 
 /// One key.
 #[derive(Debug, Clone, Copy)]
-pub struct Field {
+pub struct FieldShape {
     /// In `snake_case`; other spellings are accepted.
     pub name: &'static str,
     /// One sentence.
     pub doc: &'static str,
     /// What it may be.
-    pub ty: Type,
+    pub ty: ValueType,
     /// What it is worth when it is not given.
-    pub default: Default,
+    pub default: DefaultValue,
 }
 
 /// Whether keys that are not in the table are mistakes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keys {
+pub enum KeyPolicy {
     /// They are.
     Known,
     /// They are kept for later.
@@ -139,59 +139,59 @@ pub enum Keys {
 
 /// The keys of a map.
 #[derive(Debug, Clone, Copy)]
-pub struct Shape {
+pub struct MapShape {
     /// Its name in the JSON schema.
     pub name: &'static str,
     /// What one of its keys is called in a message.
     pub noun: &'static str,
     /// Whether there may be others.
-    pub keys: Keys,
+    pub keys: KeyPolicy,
     /// The keys.
-    pub fields: &'static [Field],
+    pub fields: &'static [FieldShape],
 }
 
-impl Shape {
+impl MapShape {
     /// The key of that name, in any spelling.
-    pub fn field(&self, written: &str) -> Option<&'static Field> {
+    pub fn field(&self, written: &str) -> Option<&'static FieldShape> {
         self.fields.iter().find(|field| super::node::is_spelling(written, field.name))
     }
 }
 
-impl Default {
+impl DefaultValue {
     /// The default as if it had been written, at the start of the source.
-    pub fn node(self) -> Option<Node> {
-        let text = |text: &str| Kind::Text(text.to_owned());
-        let node = |kind| Node { at: super::diagnostic::Stretch::default(), kind };
+    pub fn node(self) -> Option<ConfigNode> {
+        let text = |text: &str| NodeKind::Text(text.to_owned());
+        let node = |kind| ConfigNode { at: super::diagnostic::SourceSpan::default(), kind };
         let kind = match self {
             Self::Absent | Self::Required => return None,
-            Self::Null => Kind::Null,
-            Self::Bool(b) => Kind::Bool(b),
-            Self::Int(n) => Kind::Int(n.into()),
-            Self::Float(x) => Kind::Float(x),
+            Self::Null => NodeKind::Null,
+            Self::Bool(b) => NodeKind::Bool(b),
+            Self::Int(n) => NodeKind::Int(n.into()),
+            Self::Float(x) => NodeKind::Float(x),
             Self::Text(it) => text(it),
-            Self::Names(names) => Kind::List(names.iter().map(|name| node(text(name))).collect()),
-            Self::EmptyMap | Self::OfItsKeys => Kind::Map(Vec::new()),
+            Self::Names(names) => NodeKind::List(names.iter().map(|name| node(text(name))).collect()),
+            Self::EmptyMap | Self::OfItsKeys => NodeKind::Map(Vec::new()),
         };
         Some(node(kind))
     }
 }
 
-impl When {
+impl AlternativeMatch {
     /// Whether the condition holds.
-    pub fn holds(self, node: &Node) -> bool {
+    pub fn holds(self, node: &ConfigNode) -> bool {
         match self {
-            Self::Bool => matches!(node.kind, Kind::Bool(_)),
-            Self::Text => matches!(node.kind, Kind::Text(_)),
-            Self::Number => matches!(node.kind, Kind::Int(_) | Kind::Float(_)),
-            Self::List => matches!(node.kind, Kind::List(_)),
-            Self::Map => matches!(node.kind, Kind::Map(_)),
+            Self::Bool => matches!(node.kind, NodeKind::Bool(_)),
+            Self::Text => matches!(node.kind, NodeKind::Text(_)),
+            Self::Number => matches!(node.kind, NodeKind::Int(_) | NodeKind::Float(_)),
+            Self::List => matches!(node.kind, NodeKind::List(_)),
+            Self::Map => matches!(node.kind, NodeKind::Map(_)),
             Self::With(keys) => keys.iter().any(|key| node.get(key).is_some()),
-            Self::Where(key, value) => node.get(key).and_then(Node::text) == Some(value),
+            Self::Where(key, value) => node.get(key).and_then(ConfigNode::text) == Some(value),
         }
     }
 }
 
-impl Type {
+impl ValueType {
     /// What a person calls it, after "must be".
     pub fn describe(&self) -> String {
         match self {

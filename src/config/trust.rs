@@ -21,10 +21,13 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    config::Document,
+    config::ConfigDocument,
     engine::{
-        hooks::point::Point,
-        policy::{AgentSpec, FlowStep, HookAction, HookSpec, Judge, Plan, RuleCheck, RuleSpec, StepAction, StopHook},
+        hooks::point::HookPoint,
+        policy::{
+            AgentSpec, HookAction, HookSpec, RuleCheck, RuleSpec, SessionPlan, StepAction, StopHook, StopHookKind,
+            WorkflowStep,
+        },
     },
 };
 
@@ -39,7 +42,7 @@ pub struct TrustStore {
 
 /// Everything that was allowed for one place.
 #[derive(Debug, Serialize, Deserialize)]
-struct Entry {
+struct TrustEntry {
     /// As [`text`] tells it.
     place: String,
     contents: Vec<Vec<(String, String)>>,
@@ -52,14 +55,14 @@ impl TrustStore {
     }
 
     /// Whether this content was allowed for this place.
-    pub fn trusts(&self, place: &Path, documents: &[Document]) -> bool {
+    pub fn trusts(&self, place: &Path, documents: &[ConfigDocument]) -> bool {
         self.read(place).is_some_and(|entry| entry.contents.contains(&content(documents)))
     }
 
     /// Allows it.
-    pub fn trust(&self, place: &Path, documents: &[Document]) -> io::Result<()> {
+    pub fn trust(&self, place: &Path, documents: &[ConfigDocument]) -> io::Result<()> {
         let _alone = self.lock()?;
-        let mut entry = self.read(place).unwrap_or_else(|| Entry { place: text(place), contents: Vec::new() });
+        let mut entry = self.read(place).unwrap_or_else(|| TrustEntry { place: text(place), contents: Vec::new() });
         let content = content(documents);
         entry.contents.retain(|known| *known != content);
         entry.contents.push(content);
@@ -93,14 +96,14 @@ impl TrustStore {
         self.folder.join(format!("{:016x}.json", hasher.finish()))
     }
 
-    fn read(&self, place: &Path) -> Option<Entry> {
+    fn read(&self, place: &Path) -> Option<TrustEntry> {
         let kept = fs::read_to_string(self.file(place)).ok()?;
-        let entry: Entry = serde_json::from_str(&kept).ok()?;
+        let entry: TrustEntry = serde_json::from_str(&kept).ok()?;
         (entry.place == text(place)).then_some(entry)
     }
 }
 
-fn write(file: &Path, entry: &Entry) -> io::Result<()> {
+fn write(file: &Path, entry: &TrustEntry) -> io::Result<()> {
     let draft = file.with_extension(format!("{}.tmp", std::process::id()));
     let mut options = fs::OpenOptions::new();
     let mut out = options.write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
@@ -115,18 +118,18 @@ fn text(place: &Path) -> String {
     place.to_str().map_or_else(escaped, ToOwned::to_owned)
 }
 
-fn content(documents: &[Document]) -> Vec<(String, String)> {
+fn content(documents: &[ConfigDocument]) -> Vec<(String, String)> {
     documents.iter().map(|document| (document.name.clone(), document.text.clone())).collect()
 }
 
 /// The document that stands for the plan of a session: a journal can come with a clone, too.
-pub fn plan_document(plan: &Plan) -> Document {
+pub fn plan_document(plan: &SessionPlan) -> ConfigDocument {
     let text = serde_json::to_string(plan).expect("a plan has no keys that are not text");
-    Document { name: "plan".into(), text }
+    ConfigDocument { name: "plan".into(), text }
 }
 
 /// Everything that a plan would run, as a person can read it; the agent only if the config describes it.
-pub fn commands(plan: &Plan, agent_is_described: bool) -> Vec<String> {
+pub fn commands(plan: &SessionPlan, agent_is_described: bool) -> Vec<String> {
     let mut commands: Vec<String> = Vec::new();
     for (point, hooks) in &plan.hooks {
         for hook in hooks {
@@ -144,7 +147,7 @@ pub fn commands(plan: &Plan, agent_is_described: bool) -> Vec<String> {
         }
     }
     for (name, workflow) in &plan.workflows {
-        for step in workflow.steps.iter().flat_map(FlowStep::parts) {
+        for step in workflow.steps.iter().flat_map(WorkflowStep::parts) {
             if let StepAction::Command(HookSpec { action: HookAction::Command(command), .. }) = &step.action {
                 commands.push(format!("workflow {name}: {command}"));
             }
@@ -187,16 +190,17 @@ fn rule(rule: &RuleSpec) -> Option<String> {
 
 /// The commands of a stop hook, those of its parts included.
 fn asked(hook: &StopHook) -> Vec<&str> {
-    let own = if let Judge::Command { command, .. } = &hook.judge { Some(command.as_str()) } else { None };
+    let own = if let StopHookKind::Command { command, .. } = &hook.judge { Some(command.as_str()) } else { None };
     own.into_iter().chain(hook.parts().iter().flat_map(asked)).collect()
 }
 
 /// What submitting runs beside the hooks that are written down.
-fn of_submit(plan: &Plan) -> Vec<String> {
+fn of_submit(plan: &SessionPlan) -> Vec<String> {
     let submit = &plan.submit;
-    let unwritten = submit.usual.get(&Point::BeforeSubmit).filter(|_| !plan.hooks.contains_key(&Point::BeforeSubmit));
+    let unwritten =
+        submit.usual.get(&HookPoint::BeforeSubmit).filter(|_| !plan.hooks.contains_key(&HookPoint::BeforeSubmit));
     let usual = unwritten.into_iter().flatten().filter(|_| submit.on_complete);
-    let usual = usual.map(|hook| format!("{}: {} (built in)", Point::BeforeSubmit, hook.name));
+    let usual = usual.map(|hook| format!("{}: {} (built in)", HookPoint::BeforeSubmit, hook.name));
     let own = [("test", &submit.test_command), ("pull request", &submit.pr_command)];
     let own = own.into_iter().filter_map(|(what, command)| Some(format!("submit, {what}: {}", command.as_ref()?)));
     let reviews = plan.gatekeepers.iter().flat_map(|(name, gatekeeper)| {
@@ -209,8 +213,8 @@ fn of_submit(plan: &Plan) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn documents(text: &str) -> Vec<Document> {
-        vec![Document { name: "creel.yaml".into(), text: text.into() }]
+    fn documents(text: &str) -> Vec<ConfigDocument> {
+        vec![ConfigDocument { name: "creel.yaml".into(), text: text.into() }]
     }
 
     #[test]

@@ -5,15 +5,15 @@
 
 use super::{
     diagnostic::{is_secret, names, nearest, quoted, suggest},
-    fields::{BadDuration, as_number, duration},
-    node::{Key, Kind, Node},
-    report::Report,
-    shape::{Default, Field, Keys, Shape, Type, Zero},
+    fields::{DurationError, as_number, duration},
+    node::{ConfigKey, ConfigNode, NodeKind},
+    report::DiagnosticReport,
+    shape::{DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration},
 };
 
 /// Checks a map whose keys are in the table.
-pub(super) fn shape(report: &mut Report, shape: &'static Shape, node: &Node) {
-    let mut seen: Vec<(&'static str, &Key)> = Vec::new();
+pub(super) fn shape(report: &mut DiagnosticReport, shape: &'static MapShape, node: &ConfigNode) {
+    let mut seen: Vec<(&'static str, &ConfigKey)> = Vec::new();
     let mut misspelt: Vec<&'static str> = Vec::new();
     for (key, value) in node.entries() {
         let Some(field) = shape.field(&key.name) else {
@@ -30,15 +30,15 @@ pub(super) fn shape(report: &mut Report, shape: &'static Shape, node: &Node) {
             check(report, &field.ty, value, &key.name);
         }
     }
-    for field in shape.fields.iter().filter(|field| matches!(field.default, Default::Required)) {
+    for field in shape.fields.iter().filter(|field| matches!(field.default, DefaultValue::Required)) {
         // What was probably meant is not also missing.
-        if node.get(field.name).is_none_or(Node::is_null) && !misspelt.contains(&field.name) {
+        if node.get(field.name).is_none_or(ConfigNode::is_null) && !misspelt.contains(&field.name) {
             missing(report, shape, field, node);
         }
     }
 }
 
-fn missing(report: &mut Report, shape: &Shape, field: &Field, node: &Node) {
+fn missing(report: &mut DiagnosticReport, shape: &MapShape, field: &FieldShape, node: &ConfigNode) {
     // A key without a value is a better place than the map around it.
     let at = node.entries().iter().find(|(key, _)| shape.field(&key.name).is_some_and(|f| f.name == field.name));
     let at = at.map_or(node.at, |(key, _)| key.at);
@@ -51,8 +51,8 @@ fn as_hint(doc: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_lowercase().to_string() + letters.as_str())
 }
 
-fn unknown_key(report: &mut Report, shape: &Shape, key: &Key) {
-    if shape.keys == Keys::Free {
+fn unknown_key(report: &mut DiagnosticReport, shape: &MapShape, key: &ConfigKey) {
+    if shape.keys == KeyPolicy::Free {
         return;
     }
     let known = shape.fields.iter().map(|field| field.name);
@@ -61,66 +61,66 @@ fn unknown_key(report: &mut Report, shape: &Shape, key: &Key) {
 }
 
 /// Checks one value; `name` is what messages call it.
-pub(super) fn check(report: &mut Report, ty: &Type, node: &Node, name: &str) {
+pub(super) fn check(report: &mut DiagnosticReport, ty: &ValueType, node: &ConfigNode, name: &str) {
     match (ty, &node.kind) {
-        (Type::Anything, _) | (Type::Bool, Kind::Bool(_)) | (Type::Text, Kind::Text(_)) => {}
-        (Type::Integer(min, max), Kind::Int(n)) => {
+        (ValueType::Anything, _) | (ValueType::Bool, NodeKind::Bool(_)) | (ValueType::Text, NodeKind::Text(_)) => {}
+        (ValueType::Integer(min, max), NodeKind::Int(n)) => {
             if !(i128::from(*min)..=i128::from(*max)).contains(n) {
                 out_of_range(report, ty, node, name);
             }
         }
-        (Type::Number(min, max), Kind::Int(_) | Kind::Float(_)) => {
+        (ValueType::Number(min, max), NodeKind::Int(_) | NodeKind::Float(_)) => {
             if !as_number(&node.kind).is_some_and(|x| (*min..=*max).contains(&x)) {
                 out_of_range(report, ty, node, name);
             }
         }
-        (Type::Duration(zero), _) => check_duration(report, ty, *zero, node, name),
-        (Type::SomeText, Kind::Text(text)) => {
+        (ValueType::Duration(zero), _) => check_duration(report, ty, *zero, node, name),
+        (ValueType::SomeText, NodeKind::Text(text)) => {
             if text.trim().is_empty() {
                 report.error(node.at, format!("{} is empty", quoted(name)));
             }
         }
-        (Type::OneOf(known), Kind::Text(text)) => {
+        (ValueType::OneOf(known), NodeKind::Text(text)) => {
             if !known.contains(&text.as_str()) {
                 let message = format!("{} must be {}, not {}", quoted(name), ty.describe(), quoted(text));
                 let hint = nearest(text, known.iter().copied()).map(|near| format!("did you mean `{near}`?"));
                 report.error_hint(node.at, message, hint);
             }
         }
-        (Type::List(item), Kind::List(items)) => {
+        (ValueType::List(item), NodeKind::List(items)) => {
             for node in items {
                 check(report, item, node, name);
             }
         }
-        (Type::Map(value), Kind::Map(entries)) => {
+        (ValueType::Map(value), NodeKind::Map(entries)) => {
             for (key, node) in entries {
                 check(report, value, node, &key.name);
             }
         }
-        (Type::Object(of), Kind::Map(_)) => shape(report, of, node),
-        (Type::Either(alternatives), _) => match alternatives.iter().find(|(when, _)| when.holds(node)) {
+        (ValueType::Object(of), NodeKind::Map(_)) => shape(report, of, node),
+        (ValueType::Either(alternatives), _) => match alternatives.iter().find(|(when, _)| when.holds(node)) {
             Some((_, ty)) => check(report, ty, node, name),
             None => wrong_type(report, ty, node, name),
         },
         (
-            Type::Bool
-            | Type::Text
-            | Type::SomeText
-            | Type::Integer(..)
-            | Type::Number(..)
-            | Type::OneOf(_)
-            | Type::List(_)
-            | Type::Map(_)
-            | Type::Object(_),
+            ValueType::Bool
+            | ValueType::Text
+            | ValueType::SomeText
+            | ValueType::Integer(..)
+            | ValueType::Number(..)
+            | ValueType::OneOf(_)
+            | ValueType::List(_)
+            | ValueType::Map(_)
+            | ValueType::Object(_),
             _,
         ) => wrong_type(report, ty, node, name),
     }
 }
 
-fn check_duration(report: &mut Report, ty: &Type, zero: Zero, node: &Node, name: &str) {
+fn check_duration(report: &mut DiagnosticReport, ty: &ValueType, zero: ZeroDuration, node: &ConfigNode, name: &str) {
     let name = quoted(name);
     match duration(node) {
-        Ok(span) if span.is_zero() && zero == Zero::Refused => {
+        Ok(span) if span.is_zero() && zero == ZeroDuration::Refused => {
             report.error_hint(
                 node.at,
                 format!("{name} must be longer than 0"),
@@ -128,34 +128,37 @@ fn check_duration(report: &mut Report, ty: &Type, zero: Zero, node: &Node, name:
             );
         }
         Ok(_) => {}
-        Err(BadDuration::WrongType) => wrong_type(report, ty, node, &name[1..name.len() - 1]),
-        Err(BadDuration::Unreadable) => {
+        Err(DurationError::WrongType) => wrong_type(report, ty, node, &name[1..name.len() - 1]),
+        Err(DurationError::Unreadable) => {
             report.error(node.at, format!("{name} must be {}", ty.describe()));
         }
-        Err(BadDuration::Negative) => report.error(node.at, format!("{name} must not be negative")),
-        Err(BadDuration::TooLong) => report.error(node.at, format!("{name} is longer than a year")),
+        Err(DurationError::Negative) => report.error(node.at, format!("{name} must not be negative")),
+        Err(DurationError::TooLong) => report.error(node.at, format!("{name} is longer than a year")),
     }
 }
 
-fn out_of_range(report: &mut Report, ty: &Type, node: &Node, name: &str) {
+fn out_of_range(report: &mut DiagnosticReport, ty: &ValueType, node: &ConfigNode, name: &str) {
     report.error(node.at, format!("{} must be {}", quoted(name), ty.describe()));
 }
 
-fn wrong_type(report: &mut Report, ty: &Type, node: &Node, name: &str) {
+fn wrong_type(report: &mut DiagnosticReport, ty: &ValueType, node: &ConfigNode, name: &str) {
     let message = format!("{} must be {}, not {}", quoted(name), ty.describe(), node.kind.describe());
     let written = report.source.slice(node.at).to_owned();
-    let hint = if let (Type::Text | Type::SomeText, Kind::Int(_) | Kind::Float(_) | Kind::Bool(_)) = (ty, &node.kind) {
-        let quotes = "put it in quotes";
-        Some(if is_secret(name) { quotes.to_owned() } else { format!("{quotes}: \"{written}\"") })
-    } else if let (Type::Bool, Kind::Text(text)) = (ty, &node.kind) {
-        meant_as_bool(text).map(|meant| format!("did you mean `{meant}`?"))
-    } else if let (Type::List(_), Kind::Text(_) | Kind::Map(_)) = (ty, &node.kind) {
-        Some("begin each item with `- `".to_owned())
-    } else if let (Type::OneOf(known), Kind::Bool(_)) = (ty, &node.kind) {
-        Some(format!("known: {}", names(known)))
-    } else {
-        None
-    };
+    let hint =
+        if let (ValueType::Text | ValueType::SomeText, NodeKind::Int(_) | NodeKind::Float(_) | NodeKind::Bool(_)) =
+            (ty, &node.kind)
+        {
+            let quotes = "put it in quotes";
+            Some(if is_secret(name) { quotes.to_owned() } else { format!("{quotes}: \"{written}\"") })
+        } else if let (ValueType::Bool, NodeKind::Text(text)) = (ty, &node.kind) {
+            meant_as_bool(text).map(|meant| format!("did you mean `{meant}`?"))
+        } else if let (ValueType::List(_), NodeKind::Text(_) | NodeKind::Map(_)) = (ty, &node.kind) {
+            Some("begin each item with `- `".to_owned())
+        } else if let (ValueType::OneOf(known), NodeKind::Bool(_)) = (ty, &node.kind) {
+            Some(format!("known: {}", names(known)))
+        } else {
+            None
+        };
     report.error_hint(node.at, message, hint);
 }
 

@@ -11,31 +11,32 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::{
-    diagnostic::{Stretch, names, quoted, suggest},
-    fields::Fields,
+    diagnostic::{SourceSpan, names, quoted, suggest},
+    fields::ConfigFields,
     hooks::check_placeholders,
-    node::{Kind, Node},
-    report::Report,
-    shape::{PART, STEP, Shape},
+    node::{ConfigNode, NodeKind},
+    report::DiagnosticReport,
+    shape::{MapShape, PART, STEP},
 };
 use crate::engine::{
-    hooks::{point::Point, template},
-    policy::{Condition, FlowStep, HookAction, HookSpec, Next, RetryOptions, StepAction, Workflow},
+    hooks::{point::HookPoint, template},
+    policy::{HookAction, HookSpec, RetryOptions, StepAction, StepCondition, StepTransition, Workflow, WorkflowStep},
     tasks::workflow::FIELDS,
 };
 
 /// Reads all workflows.
-pub(super) fn lower(report: &mut Report, given: Option<&Node>) -> BTreeMap<String, Workflow> {
-    let entries = given.map(Node::entries).unwrap_or_default();
+pub(super) fn lower(report: &mut DiagnosticReport, given: Option<&ConfigNode>) -> BTreeMap<String, Workflow> {
+    let entries = given.map(ConfigNode::entries).unwrap_or_default();
     entries.iter().map(|(key, node)| (key.name.clone(), workflow(report, &key.name, node))).collect()
 }
 
-fn workflow(report: &mut Report, name: &str, node: &Node) -> Workflow {
-    let description = node.get("description").and_then(Node::text).map(str::to_owned);
-    let items = node.get("steps").map(Node::items).unwrap_or_default();
+fn workflow(report: &mut DiagnosticReport, name: &str, node: &ConfigNode) -> Workflow {
+    let description = node.get("description").and_then(ConfigNode::text).map(str::to_owned);
+    let items = node.get("steps").map(ConfigNode::items).unwrap_or_default();
     let named = name_all(report, items);
-    let reader = Reader { workflow: name, known: &named.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>() };
-    let steps: Vec<FlowStep> =
+    let reader =
+        WorkflowReader { workflow: name, known: &named.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>() };
+    let steps: Vec<WorkflowStep> =
         items.iter().enumerate().map(|(n, item)| reader.step(report, &STEP, item, name_of(item, UNNAMED, n))).collect();
     check_way(report, items, &steps);
     Workflow { description, steps }
@@ -45,17 +46,17 @@ fn workflow(report: &mut Report, name: &str, node: &Node) -> Workflow {
 const UNNAMED: &str = "step";
 
 /// The name of a step; one without a name is called by its place among those around it.
-fn name_of(node: &Node, around: &str, nth: usize) -> String {
-    let given = node.get("name").or_else(|| node.get("id")).and_then(Node::text);
+fn name_of(node: &ConfigNode, around: &str, nth: usize) -> String {
+    let given = node.get("name").or_else(|| node.get("id")).and_then(ConfigNode::text);
     given.map_or_else(|| format!("{around}_{}", nth + 1), str::to_owned)
 }
 
 /// Every step and part with its name. Two that would share a variable are as bad as two of one name.
-fn name_all<'a>(report: &mut Report, items: &'a [Node]) -> Vec<(&'a Node, String)> {
-    let mut named: Vec<(&Node, String)> = Vec::new();
+fn name_all<'a>(report: &mut DiagnosticReport, items: &'a [ConfigNode]) -> Vec<(&'a ConfigNode, String)> {
+    let mut named: Vec<(&ConfigNode, String)> = Vec::new();
     for (n, item) in items.iter().enumerate() {
         let own = name_of(item, UNNAMED, n);
-        let parts = item.get("steps").map(Node::items).unwrap_or_default().iter().enumerate();
+        let parts = item.get("steps").map(ConfigNode::items).unwrap_or_default().iter().enumerate();
         let parts: Vec<_> = parts.map(|(m, part)| (part, name_of(part, &own, m))).collect();
         for (node, name) in [(item, own)].into_iter().chain(parts) {
             let at = node.get("name").or_else(|| node.get("id")).map_or(node.at, |name| name.at);
@@ -74,27 +75,40 @@ fn name_all<'a>(report: &mut Report, items: &'a [Node]) -> Vec<(&'a Node, String
 }
 
 /// Reads the steps of one workflow.
-struct Reader<'a> {
+struct WorkflowReader<'a> {
     workflow: &'a str,
     /// The names of all steps.
     known: &'a [&'a str],
 }
 
-impl Reader<'_> {
-    fn step(&self, report: &mut Report, shape: &'static Shape, node: &Node, name: String) -> FlowStep {
-        let fields = Fields::of(shape, Some(node));
+impl WorkflowReader<'_> {
+    fn step(
+        &self,
+        report: &mut DiagnosticReport,
+        shape: &'static MapShape,
+        node: &ConfigNode,
+        name: String,
+    ) -> WorkflowStep {
+        let fields = ConfigFields::of(shape, Some(node));
         let action = self.action(report, &fields, node, &name);
-        let next = |key: &str, unsaid| match node.get(key).and_then(Node::text) {
+        let next = |key: &str, unsaid| match node.get(key).and_then(ConfigNode::text) {
             None => unsaid,
-            Some("stop") => Next::End,
-            Some(step) => Next::Step(step.to_owned()),
+            Some("stop") => StepTransition::End,
+            Some(step) => StepTransition::Step(step.to_owned()),
         };
-        let (on_success, on_failure) = (next("on_success", Next::Following), next("on_failure", Next::End));
-        FlowStep { name, action, on_success, on_failure }
+        let (on_success, on_failure) =
+            (next("on_success", StepTransition::Following), next("on_failure", StepTransition::End));
+        WorkflowStep { name, action, on_success, on_failure }
     }
 
-    fn action(&self, report: &mut Report, fields: &Fields<'_>, node: &Node, name: &str) -> StepAction {
-        let kind = node.get("type").and_then(Node::text).unwrap_or("noop");
+    fn action(
+        &self,
+        report: &mut DiagnosticReport,
+        fields: &ConfigFields<'_>,
+        node: &ConfigNode,
+        name: &str,
+    ) -> StepAction {
+        let kind = node.get("type").and_then(ConfigNode::text).unwrap_or("noop");
         match kind {
             "command" => self.command(report, fields, node, name),
             "create_task" => {
@@ -102,8 +116,8 @@ impl Reader<'_> {
                 StepAction::CreateTask(self.payload(report, task))
             }
             "update_task" => {
-                let id = needed(report, node, "task_id", kind).and_then(Node::text).unwrap_or_default();
-                let action = needed(report, node, "action", kind).and_then(Node::text).unwrap_or_default();
+                let id = needed(report, node, "task_id", kind).and_then(ConfigNode::text).unwrap_or_default();
+                let action = needed(report, node, "action", kind).and_then(ConfigNode::text).unwrap_or_default();
                 let mut payload = Map::new();
                 payload.insert("taskId".into(), id.into());
                 payload.insert("action".into(), action.into());
@@ -119,14 +133,14 @@ impl Reader<'_> {
                 }
                 let text = |key| node.get(key).and_then(as_text);
                 let value = value.and_then(as_text).unwrap_or_default();
-                StepAction::Condition(Condition { value, equals: text("equals"), contains: text("contains") })
+                StepAction::Condition(StepCondition { value, equals: text("equals"), contains: text("contains") })
             }
             "parallel" => {
                 let list = needed(report, node, "steps", kind);
                 if let Some(list) = list.filter(|list| list.items().is_empty()) {
                     report.error_hint(list.at, "`steps` has nothing to do", "say `type: noop` for that".to_owned());
                 }
-                let parts = list.map(Node::items).unwrap_or_default().iter().enumerate();
+                let parts = list.map(ConfigNode::items).unwrap_or_default().iter().enumerate();
                 StepAction::Parallel(
                     parts.map(|(n, part)| self.step(report, &PART, part, name_of(part, name, n))).collect(),
                 )
@@ -135,9 +149,15 @@ impl Reader<'_> {
         }
     }
 
-    fn command(&self, report: &mut Report, fields: &Fields<'_>, node: &Node, name: &str) -> StepAction {
+    fn command(
+        &self,
+        report: &mut DiagnosticReport,
+        fields: &ConfigFields<'_>,
+        node: &ConfigNode,
+        name: &str,
+    ) -> StepAction {
         let given = needed(report, node, "command", "command");
-        let command = given.and_then(Node::text).unwrap_or_default().to_owned();
+        let command = given.and_then(ConfigNode::text).unwrap_or_default().to_owned();
         let offered = self.offered();
         let offered: Vec<&str> = offered.iter().map(String::as_str).collect();
         check_placeholders(report, "a workflow", &offered, &command, given.map_or(node.at, |given| given.at));
@@ -156,27 +176,27 @@ impl Reader<'_> {
     /// The names that stand for something in this workflow.
     fn offered(&self) -> Vec<String> {
         let steps = self.known.iter().flat_map(|step| FIELDS.map(|field| format!("steps.{step}.{field}")));
-        let plain = template::offered(Point::Automation).iter().chain(&["context"]).map(|&name| name.to_owned());
+        let plain = template::offered(HookPoint::Automation).iter().chain(&["context"]).map(|&name| name.to_owned());
         plain.chain(steps).collect()
     }
 
-    fn payload(&self, report: &mut Report, node: Option<&Node>) -> Value {
+    fn payload(&self, report: &mut DiagnosticReport, node: Option<&ConfigNode>) -> Value {
         self.check_texts(report, node);
-        node.map_or(Value::Null, Node::to_json)
+        node.map_or(Value::Null, ConfigNode::to_json)
     }
 
     /// Every text below a node names only steps that there are.
-    fn check_texts(&self, report: &mut Report, node: Option<&Node>) {
+    fn check_texts(&self, report: &mut DiagnosticReport, node: Option<&ConfigNode>) {
         let Some(node) = node else { return };
         match &node.kind {
-            Kind::Text(text) => self.check_text(report, text, node.at),
-            Kind::List(items) => items.iter().for_each(|item| self.check_texts(report, Some(item))),
-            Kind::Map(entries) => entries.iter().for_each(|(_, value)| self.check_texts(report, Some(value))),
-            Kind::Null | Kind::Bool(_) | Kind::Int(_) | Kind::Float(_) => {}
+            NodeKind::Text(text) => self.check_text(report, text, node.at),
+            NodeKind::List(items) => items.iter().for_each(|item| self.check_texts(report, Some(item))),
+            NodeKind::Map(entries) => entries.iter().for_each(|(_, value)| self.check_texts(report, Some(value))),
+            NodeKind::Null | NodeKind::Bool(_) | NodeKind::Int(_) | NodeKind::Float(_) => {}
         }
     }
 
-    fn check_text(&self, report: &mut Report, text: &str, at: Stretch) {
+    fn check_text(&self, report: &mut DiagnosticReport, text: &str, at: SourceSpan) {
         let offered = self.offered();
         for placeholder in template::placeholders(text) {
             if !offered.contains(&placeholder.name) {
@@ -188,15 +208,15 @@ impl Reader<'_> {
     }
 }
 
-fn as_text(node: &Node) -> Option<String> {
+fn as_text(node: &ConfigNode) -> Option<String> {
     match &node.kind {
-        Kind::Text(text) => Some(text.clone()),
-        Kind::Int(n) => Some(n.to_string()),
-        Kind::Null | Kind::Bool(_) | Kind::Float(_) | Kind::List(_) | Kind::Map(_) => None,
+        NodeKind::Text(text) => Some(text.clone()),
+        NodeKind::Int(n) => Some(n.to_string()),
+        NodeKind::Null | NodeKind::Bool(_) | NodeKind::Float(_) | NodeKind::List(_) | NodeKind::Map(_) => None,
     }
 }
 
-fn needed<'a>(report: &mut Report, node: &'a Node, key: &str, kind: &str) -> Option<&'a Node> {
+fn needed<'a>(report: &mut DiagnosticReport, node: &'a ConfigNode, key: &str, kind: &str) -> Option<&'a ConfigNode> {
     let given = node.get(key).filter(|given| !given.is_null());
     if given.is_none() {
         report.error(node.at, format!("a step of type `{kind}` needs `{key}`"));
@@ -205,11 +225,11 @@ fn needed<'a>(report: &mut Report, node: &'a Node, key: &str, kind: &str) -> Opt
 }
 
 /// Unknown steps and loops, each where it is written.
-fn check_way(report: &mut Report, items: &[Node], steps: &[FlowStep]) {
+fn check_way(report: &mut DiagnosticReport, items: &[ConfigNode], steps: &[WorkflowStep]) {
     let known: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
     for (item, step) in items.iter().zip(steps) {
         for (key, next) in [("on_success", &step.on_success), ("on_failure", &step.on_failure)] {
-            let Next::Step(name) = next else { continue };
+            let StepTransition::Step(name) = next else { continue };
             if !known.contains(&name.as_str()) {
                 let at = item.get(key).map_or(item.at, |node| node.at);
                 let hint = suggest(name, known.iter().copied(), "there are, beside `stop`");
@@ -218,19 +238,19 @@ fn check_way(report: &mut Report, items: &[Node], steps: &[FlowStep]) {
         }
     }
     if let Some(around) = circle(steps) {
-        let at = items.get(around[0]).map_or_else(Stretch::default, |item| item.at);
+        let at = items.get(around[0]).map_or_else(SourceSpan::default, |item| item.at);
         let way: Vec<&str> = around.iter().chain(&around[..1]).filter_map(|at| known.get(*at).copied()).collect();
         report.error_hint(at, format!("these steps follow each other without end: {}", names(&way)), None);
     }
 }
 
 /// Steps that lead back to the first of them, if there are any.
-fn circle(steps: &[FlowStep]) -> Option<Vec<usize>> {
+fn circle(steps: &[WorkflowStep]) -> Option<Vec<usize>> {
     let following = |at: usize| {
-        let to = move |next: &Next| match next {
-            Next::Following => Some(at + 1),
-            Next::Step(name) => steps.iter().position(|step| step.name == *name),
-            Next::End => None,
+        let to = move |next: &StepTransition| match next {
+            StepTransition::Following => Some(at + 1),
+            StepTransition::Step(name) => steps.iter().position(|step| step.name == *name),
+            StepTransition::End => None,
         };
         [to(&steps[at].on_success), to(&steps[at].on_failure)].into_iter().flatten().filter(|to| *to < steps.len())
     };

@@ -6,12 +6,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{input::Command, submit::Pipeline};
+use super::{input::SessionCommand, submit::PipelineKind};
 
 /// How a command reached the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum By {
+pub enum ActorKind {
     /// A screen.
     Tui,
     /// The command line, or a signal.
@@ -30,7 +30,7 @@ pub enum By {
     Timeout,
 }
 
-impl By {
+impl ActorKind {
     /// The word for it in records and on the screen.
     pub const fn name(self) -> &'static str {
         match self {
@@ -55,7 +55,7 @@ impl By {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Actor {
     /// How the command came.
-    pub by: By,
+    pub by: ActorKind,
     /// The name of the person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
@@ -66,13 +66,13 @@ pub struct Actor {
 
 impl Actor {
     /// One that is not a person, or whose name is unknown.
-    pub const fn of(by: By) -> Self {
+    pub const fn of(by: ActorKind) -> Self {
         Self { by, user: None, host: None }
     }
 }
 
-impl From<By> for Actor {
-    fn from(by: By) -> Self {
+impl From<ActorKind> for Actor {
+    fn from(by: ActorKind) -> Self {
         Self::of(by)
     }
 }
@@ -154,7 +154,7 @@ impl UserCommand {
     }
 }
 
-impl Command {
+impl SessionCommand {
     /// The command of the user that this is; nothing, if agents and hooks may give it as well.
     pub const fn of_the_user(&self) -> Option<UserCommand> {
         match self {
@@ -169,8 +169,8 @@ impl Command {
             Self::DisableHook(..) | Self::EnableHook(..) | Self::RunHook(..) | Self::CancelHook(_) => {
                 Some(UserCommand::Hooks)
             }
-            Self::Pipeline(Pipeline::Submit) => Some(UserCommand::Submit),
-            Self::Pipeline(Pipeline::Merge) => Some(UserCommand::Merge),
+            Self::Pipeline(PipelineKind::Submit) => Some(UserCommand::Submit),
+            Self::Pipeline(PipelineKind::Merge) => Some(UserCommand::Merge),
             Self::Task(_)
             | Self::RegisterStopHook(_)
             | Self::ClearStopHooks(_)

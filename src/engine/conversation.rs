@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ids::AskId, time::Span};
+use super::{ids::PermissionId, time::TimeSpan};
 
 /// Whether a prompt opens a new conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Conversation {
+pub enum ConversationMode {
     /// The agent starts with nothing but this prompt.
     New,
     /// The agent knows what was said before.
@@ -30,7 +30,7 @@ pub enum AgentUpdate {
     /// What it means to do, whole; it replaces what it meant to do before.
     Planned(Vec<PlanEntry>),
     /// How full its memory is, and what the conversation has cost so far.
-    Used(ContextUse),
+    Used(ContextUsage),
     /// A conversation began or was taken up again, and can be found later by this name.
     Opened(String),
     /// Something of its own affairs: its mode, its commands, or a kind that creel does not know.
@@ -58,7 +58,7 @@ pub struct ToolCall {
     pub kind: Option<ToolKind>,
     /// The files that it is about.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub locations: Vec<Location>,
+    pub locations: Vec<FileLocation>,
     /// Its arguments, limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
@@ -117,7 +117,7 @@ impl ToolKind {
 
 /// A place in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Location {
+pub struct FileLocation {
     /// The file, as the agent names it.
     pub path: String,
     /// The line, from 1.
@@ -136,7 +136,7 @@ pub struct PlanEntry {
 
 /// How full the agent's memory is.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct ContextUse {
+pub struct ContextUsage {
     /// Tokens in it.
     pub used: u64,
     /// Tokens that fit into it.
@@ -145,33 +145,33 @@ pub struct ContextUse {
 
 /// A permission request: something that an agent wants to do, or wants creel to do for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PermissionAsk {
+pub struct AgentPermissionRequest {
     /// The ticket.
-    pub ask: AskId,
+    pub ask: PermissionId,
     /// What it wants to do.
     #[serde(flatten)]
     pub tool: ToolCall,
     /// The answers that it offers.
     pub options: Vec<PermissionOption>,
     /// What the request is about.
-    #[serde(default, skip_serializing_if = "AskSource::is_agent")]
-    pub source: AskSource,
+    #[serde(default, skip_serializing_if = "PermissionSource::is_agent")]
+    pub source: PermissionSource,
     /// Whether creel kept only a part of its title, its input or its change: two such requests may look the same and differ.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shortened: bool,
 }
 
-impl PermissionAsk {
+impl AgentPermissionRequest {
     /// A request for something that the agent does itself.
-    pub const fn new(ask: AskId, tool: ToolCall, options: Vec<PermissionOption>) -> Self {
-        Self { ask, tool, options, source: AskSource::Agent, shortened: false }
+    pub const fn new(ask: PermissionId, tool: ToolCall, options: Vec<PermissionOption>) -> Self {
+        Self { ask, tool, options, source: PermissionSource::Agent, shortened: false }
     }
 }
 
 /// What a permission request is about.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum AskSource {
+pub enum PermissionSource {
     /// Something that the agent does itself.
     #[default]
     Agent,
@@ -181,7 +181,7 @@ pub enum AskSource {
     Service,
 }
 
-impl AskSource {
+impl PermissionSource {
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
     const fn is_agent(&self) -> bool {
         matches!(self, Self::Agent)
@@ -196,13 +196,13 @@ pub struct PermissionOption {
     /// What it says, for a person.
     pub name: String,
     /// What it means.
-    pub kind: OptionKind,
+    pub kind: PermissionOptionKind,
 }
 
 /// What an answer to an agent means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum OptionKind {
+pub enum PermissionOptionKind {
     /// Yes, this time.
     AllowOnce,
     /// Yes, and do not ask again.
@@ -240,7 +240,7 @@ pub enum ToolStatus {
 /// What became of the project's files in a turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Work {
+pub struct WorktreeChanges {
     /// The files that were changed, relative to the project's folder.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files_modified: Vec<String>,
@@ -316,9 +316,9 @@ pub struct TurnEnd {
     /// Why the agent stopped.
     pub stop_reason: StopReason,
     /// What the turn used.
-    pub spent: Spent,
+    pub spent: TurnUsage,
     /// What it left in the work tree, where that is known. Told by the runtime, not by the agent.
-    pub work: Option<Box<Work>>,
+    pub work: Option<Box<WorktreeChanges>>,
     /// What it must not have changed. Reported by the runtime, not by the agent.
     pub forbidden: ForbiddenChanges,
 }
@@ -327,13 +327,13 @@ impl TurnEnd {
     /// An end that says nothing of what was used.
     pub const fn new(stop_reason: StopReason) -> Self {
         let forbidden = ForbiddenChanges { tampered: Vec::new(), protected: Vec::new() };
-        Self { stop_reason, spent: Spent { tokens: None, cost: None }, work: None, forbidden }
+        Self { stop_reason, spent: TurnUsage { tokens: None, cost: None }, work: None, forbidden }
     }
 }
 
 /// What a turn used, where the agent says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Spent {
+pub struct TurnUsage {
     /// All tokens, read and written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
@@ -365,11 +365,11 @@ pub struct TurnFailure {
     /// What happened, why, and what to do.
     pub message: String,
     /// How long the agent's server wants to be left alone.
-    pub retry_after: Option<Span>,
+    pub retry_after: Option<TimeSpan>,
     /// The usage limit that it ran into.
     pub limit: Option<UsageLimit>,
     /// What the turn used before it failed.
-    pub spent: Spent,
+    pub spent: TurnUsage,
     /// What it must not have changed.
     pub forbidden: Box<ForbiddenChanges>,
 }
@@ -378,7 +378,7 @@ pub struct TurnFailure {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UsageLimit {
     /// How long it is until the limit resets, where the agent or its server says so.
-    pub resets_in: Option<Span>,
+    pub resets_in: Option<TimeSpan>,
 }
 
 impl TurnFailure {

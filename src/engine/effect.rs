@@ -3,16 +3,16 @@
 use serde_json::Value;
 
 use super::{
-    conversation::{Conversation, PermissionAnswer},
-    event::By,
-    hooks::point::Point,
-    ids::{AskId, GateId, RunId, TurnId},
+    conversation::{ConversationMode, PermissionAnswer},
+    event::ActorKind,
+    hooks::point::HookPoint,
+    ids::{GateId, PermissionId, RunId, TurnId},
     policy::{HookSpec, RuleSpec},
     session::{
-        gate::{About, Choice},
+        gate::{GateChoice, GateKind},
         tamper::ProtectBaseline,
     },
-    time::Span,
+    time::TimeSpan,
 };
 
 /// Something to be done in the world. The answer comes back as an input with the same ticket.
@@ -31,9 +31,9 @@ pub enum Effect {
         /// What to send.
         text: String,
         /// Whether the agent starts anew.
-        conversation: Conversation,
+        conversation: ConversationMode,
         /// How long the turn may take; zero: as long as it likes.
-        timeout: Span,
+        timeout: TimeSpan,
         /// The gatekeeper that it goes to; the session's own agent, if unsaid.
         to: Option<String>,
         /// The fallback agent that works instead of the session's own.
@@ -46,17 +46,17 @@ pub enum Effect {
     /// Answer a request of the agent; whoever asked may be gone.
     AnswerPermission {
         /// The ticket.
-        ask: AskId,
+        ask: PermissionId,
         /// The answer.
         answer: PermissionAnswer,
     },
     /// Nothing more will happen here.
-    Leave(Leave),
+    Leave(ExitReason),
 }
 
 /// Why the runtime can leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Leave {
+pub enum ExitReason {
     /// The session has ended.
     Ended,
     /// A gate waits for a person, and nobody is there.
@@ -69,13 +69,13 @@ pub struct HookJob {
     /// The ticket.
     pub run: RunId,
     /// Where in the lifecycle.
-    pub point: Point,
+    pub point: HookPoint,
     /// What to run.
     pub hook: HookSpec,
     /// How many bytes of its output may be kept in the record.
     pub output_limit: usize,
     /// What the hook is told.
-    pub facts: Facts,
+    pub facts: HookFacts,
 }
 
 /// All that is needed to check a rule once.
@@ -88,12 +88,12 @@ pub struct RuleJob {
     /// How many bytes of its output may be kept in the record.
     pub output_limit: usize,
     /// What its command is told; the agent's last message is part of it.
-    pub facts: Facts,
+    pub facts: HookFacts,
 }
 
 /// What a hook is told: as JSON on its standard input, as `CREEL_*`, and as `{{name}}`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Facts {
+pub struct HookFacts {
     /// The session's name.
     pub session: String,
     /// The iteration, at points that lie in one.
@@ -121,12 +121,12 @@ pub struct Facts {
     /// What earlier steps of a workflow said, by the names that stand for it.
     pub values: Vec<(String, String)>,
     /// What is submitted or merged, at the points that are about it.
-    pub submission: Option<Box<Submission>>,
+    pub submission: Option<Box<SubmissionFacts>>,
 }
 
 /// What is submitted or merged, and how: for the built-in hooks. Texts may come from an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Submission {
+pub struct SubmissionFacts {
     /// The task, if the work is about one.
     pub task: Option<TaskFacts>,
     /// Its type.
@@ -157,11 +157,11 @@ pub struct GateFacts {
     /// Its number.
     pub gate: GateId,
     /// Its kind.
-    pub about: About,
+    pub about: GateKind,
     /// Why the session asks.
     pub reason: String,
     /// The answers that it accepts.
-    pub choices: Vec<Choice>,
+    pub choices: Vec<GateChoice>,
     /// The command line that answers it, once you append a choice.
     pub answer_command: String,
     /// Whether it has just opened or closed.
@@ -169,7 +169,7 @@ pub struct GateFacts {
     /// Whether only the user can answer it. Otherwise the config answers it at once.
     pub waits_for_user: bool,
     /// Which answer closed it, and from where it came. A gate also closes without an answer when the session is stopped.
-    pub answer: Option<(Choice, By)>,
+    pub answer: Option<(GateChoice, ActorKind)>,
 }
 
 /// What happened to a gate.

@@ -6,26 +6,27 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-pub use super::actor::{Actor, By};
+pub use super::actor::{Actor, ActorKind};
 use super::{
     conversation::{
-        ContextUse, Conversation, ForbiddenChanges, PermissionAsk, PlanEntry, Spent, StopReason, ToolCall, Work,
+        AgentPermissionRequest, ContextUsage, ConversationMode, ForbiddenChanges, PlanEntry, StopReason, ToolCall,
+        TurnUsage, WorktreeChanges,
     },
     hooks::{
-        point::Point,
-        verdict::{BuiltinOutcome, Reply, RunEnd, Verdict},
+        point::HookPoint,
+        verdict::{BuiltinOutcome, HookReply, RunEnd, Verdict},
     },
-    ids::{AskId, EventId, FlowId, GateId, ItemId, RunId, TurnId},
-    policy::{Plan, StopHook},
-    session::gate::{About, Choice},
-    stop::{Action as StopAction, StopResult, checkpoint::Checkpoint, loops::Asked, promise::Promise},
-    submit::{Pipeline, PipelineOutcome, review::Said},
+    ids::{GateId, ItemId, PermissionId, RunId, TaskEventId, TurnId, WorkflowRunId},
+    policy::{SessionPlan, StopHook},
+    session::gate::{GateChoice, GateKind},
+    stop::{StopAction, StopResult, checkpoint::Checkpoint, loops::EvaluationRequest, promise::Promise},
+    submit::{PipelineKind, PipelineOutcome, review::GatekeeperReview},
     tasks::{
-        action::Action,
+        action::AutomationAction,
         record::{self as task, TaskRecord},
-        workflow::{FlowOutcome, FlowStarted, StepEnded},
+        workflow::{StepEnded, WorkflowOutcome, WorkflowStarted},
     },
-    time::{At, Span, as_rfc3339, rfc3339_or_none},
+    time::{TimeSpan, UnixTime, as_rfc3339, rfc3339_or_none},
 };
 
 /// One thing that happened.
@@ -37,7 +38,7 @@ pub enum Event {
     SessionResumed {
         /// What was in flight when the session was cut off.
         cut: Vec<String>,
-        presence: Presence,
+        presence: UserPresence,
         /// A new limit, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         max_iterations: Option<u32>,
@@ -57,7 +58,7 @@ pub enum Event {
     },
     /// A point was reached, and these hooks will run there.
     HooksDue {
-        point: Point,
+        point: HookPoint,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         iteration: Option<u32>,
         hooks: Vec<String>,
@@ -70,14 +71,14 @@ pub enum Event {
     },
     /// A person wants a hook to run now.
     HookRequested {
-        point: Point,
+        point: HookPoint,
         hook: String,
         #[serde(flatten)]
         by: Actor,
     },
     HookStarted {
         run: RunId,
-        point: Point,
+        point: HookPoint,
         hook: String,
         iteration: u32,
         /// Retries so far.
@@ -91,13 +92,13 @@ pub enum Event {
     },
     HookFinished(Box<HookFinished>),
     HookDisabled {
-        point: Point,
+        point: HookPoint,
         hook: String,
         #[serde(flatten)]
         by: Actor,
     },
     HookEnabled {
-        point: Point,
+        point: HookPoint,
         hook: String,
         #[serde(flatten)]
         by: Actor,
@@ -105,7 +106,7 @@ pub enum Event {
     PendingAdded {
         item: ItemId,
         run: RunId,
-        point: Point,
+        point: HookPoint,
         hook: String,
         iteration: u32,
         bytes: usize,
@@ -160,7 +161,7 @@ pub enum Event {
         iteration: u32,
         turn: TurnId,
         #[serde(flatten)]
-        context: ContextUse,
+        context: ContextUsage,
     },
     /// Something of the agent's own affairs.
     AgentNoted {
@@ -180,17 +181,17 @@ pub enum Event {
         iteration: u32,
         turn: TurnId,
         #[serde(flatten)]
-        ask: Box<PermissionAsk>,
+        ask: Box<AgentPermissionRequest>,
     },
     TurnEnded {
         iteration: u32,
         turn: TurnId,
         stop_reason: StopReason,
         #[serde(flatten)]
-        spent: Spent,
+        spent: TurnUsage,
         /// What became of the project's files meanwhile.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        work: Option<Box<Work>>,
+        work: Option<Box<WorktreeChanges>>,
         #[serde(flatten)]
         forbidden: ForbiddenChanges,
     },
@@ -200,12 +201,12 @@ pub enum Event {
         error: String,
         /// How long the agent's server wants to be left alone.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        retry_after_ms: Option<Span>,
+        retry_after_ms: Option<TimeSpan>,
         /// Whether it reached a usage limit: then it is sent again, and counts as no error.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         usage_limit: bool,
         #[serde(flatten)]
-        spent: Spent,
+        spent: TurnUsage,
         #[serde(flatten)]
         forbidden: ForbiddenChanges,
     },
@@ -239,13 +240,13 @@ pub enum Event {
     },
     /// The session waits before it tries again.
     BackoffStarted {
-        wait_ms: Span,
-        until: At,
+        wait_ms: TimeSpan,
+        until: UnixTime,
     },
     GateOpened {
         gate: GateId,
-        about: About,
-        choices: Vec<Choice>,
+        about: GateKind,
+        choices: Vec<GateChoice>,
         /// Why the session waits, in words.
         reason: String,
         /// The hook that it is about.
@@ -256,11 +257,11 @@ pub enum Event {
         items: Vec<ItemId>,
         /// The agent's request that it is about.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        ask: Option<AskId>,
+        ask: Option<PermissionId>,
     },
     GateAnswered {
         gate: GateId,
-        choice: Choice,
+        choice: GateChoice,
         #[serde(flatten)]
         by: Actor,
         /// Which of the agent's options was taken.
@@ -288,7 +289,7 @@ pub enum Event {
         iteration: u32,
         passed: bool,
         message: String,
-        took_ms: Span,
+        took_ms: TimeSpan,
         /// How its command ended, if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         end: Option<RunEnd>,
@@ -334,7 +335,7 @@ pub enum Event {
     JudgementAsked {
         iteration: u32,
         #[serde(flatten)]
-        asked: Box<Asked>,
+        asked: Box<EvaluationRequest>,
         #[serde(flatten)]
         by: Actor,
     },
@@ -352,63 +353,63 @@ pub enum Event {
         #[serde(flatten)]
         by: Actor,
     },
-    TaskCreated(Box<TaskRecord<task::Created>>),
-    TaskStarted(TaskRecord<task::Started>),
-    TaskCompleted(Box<TaskRecord<task::Completed>>),
-    TaskBlocked(TaskRecord<task::Blocked>),
-    TaskDeleted(TaskRecord<task::Deleted>),
-    TaskUpdated(Box<TaskRecord<task::Changes>>),
+    TaskCreated(Box<TaskRecord<task::TaskCreated>>),
+    TaskStarted(TaskRecord<task::TaskStarted>),
+    TaskCompleted(Box<TaskRecord<task::TaskCompleted>>),
+    TaskBlocked(TaskRecord<task::TaskBlocked>),
+    TaskDeleted(TaskRecord<task::TaskDeleted>),
+    TaskUpdated(Box<TaskRecord<task::TaskUpdated>>),
     DependencyAdded(TaskRecord<task::EdgeAdded>),
     DependencyRemoved(TaskRecord<task::EdgeRemoved>),
-    DependencySatisfied(TaskRecord<task::Satisfied>),
+    DependencySatisfied(TaskRecord<task::DependencySatisfied>),
     AgentMetrics(Box<TaskRecord<Map<String, Value>>>),
     /// Something that a hook logged under a kind of its own; it has no name here, since its record has its own.
     #[serde(skip)]
     Custom(Box<CustomRecord>),
     ActionError(Box<TaskRecord<task::ActionErrorData>>),
-    WorkflowStarted(Box<FlowStarted>),
+    WorkflowStarted(Box<WorkflowStarted>),
     WorkflowStepStarted {
-        flow: FlowId,
+        flow: WorkflowRunId,
         step: String,
         run: RunId,
     },
     WorkflowStepEnded(Box<StepEnded>),
     WorkflowEnded {
-        flow: FlowId,
-        outcome: FlowOutcome,
+        flow: WorkflowRunId,
+        outcome: WorkflowOutcome,
     },
     HookError {
         task: String,
         data: task::HookErrorData,
         /// The event that an automation hook was told of.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        event: Option<EventId>,
+        event: Option<TaskEventId>,
     },
     /// An event of a task is looked at, and these automation hooks will be asked.
     AutomationDue {
-        event: EventId,
+        event: TaskEventId,
         task: String,
         hooks: Vec<String>,
     },
     /// An automation hook answered.
     AutomationDecided {
-        event: EventId,
+        event: TaskEventId,
         hook: String,
-        actions: Vec<Action>,
+        actions: Vec<AutomationAction>,
     },
     /// Somebody wants the work to be submitted or merged.
     PipelineRequested {
-        pipeline: Pipeline,
+        pipeline: PipelineKind,
         #[serde(flatten)]
         by: Actor,
     },
     PipelineStarted {
-        pipeline: Pipeline,
-        presence: Presence,
+        pipeline: PipelineKind,
+        presence: UserPresence,
     },
     /// A check failed, and the agent is asked to repair it.
     RemediationCounted {
-        pipeline: Pipeline,
+        pipeline: PipelineKind,
         used: u32,
         limit: u32,
         hook: String,
@@ -427,10 +428,10 @@ pub enum Event {
     Reviewed {
         run: RunId,
         #[serde(flatten)]
-        said: Said,
+        said: GatekeeperReview,
     },
     PipelineEnded {
-        pipeline: Pipeline,
+        pipeline: PipelineKind,
         outcome: PipelineOutcome,
         reason: String,
         /// Who left it at a failure.
@@ -460,7 +461,7 @@ pub enum Event {
     StopRequested {
         #[serde(flatten)]
         by: Actor,
-        how: StopHow,
+        how: StopTiming,
     },
     Warning {
         text: String,
@@ -473,12 +474,12 @@ pub enum Event {
     },
     /// The loop is over; what is left is the final delivery, if there is one, and `session_end`.
     LoopEnded {
-        outcome: Outcome,
+        outcome: SessionOutcome,
         reason: String,
-        delivery: DeliverRest,
+        delivery: FinalDeliveryMode,
     },
     SessionEnded {
-        outcome: Outcome,
+        outcome: SessionOutcome,
         iterations: u32,
         reason: String,
     },
@@ -543,13 +544,13 @@ pub struct SessionStarted {
     /// What the jitter of waits is drawn from.
     pub seed: u64,
     /// Whether somebody is there to answer.
-    pub presence: Presence,
+    pub presence: UserPresence,
     /// The rules.
-    pub plan: Plan,
+    pub plan: SessionPlan,
     /// All that it is for, if that is not to work on a goal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub errand: Option<Pipeline>,
-    /// The task of a queue that it works on, if it does: see [`crate::engine::queue::Queued::mark`].
+    pub errand: Option<PipelineKind>,
+    /// The task of a queue that it works on, if it does: see [`crate::engine::queue::QueuedTask::mark`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<String>,
 }
@@ -560,7 +561,7 @@ pub struct HookFinished {
     /// The ticket.
     pub run: RunId,
     /// Where.
-    pub point: Point,
+    pub point: HookPoint,
     /// Which.
     pub hook: String,
     /// When.
@@ -568,7 +569,7 @@ pub struct HookFinished {
     /// How it ended.
     pub end: RunEnd,
     /// How long it took.
-    pub took_ms: Span,
+    pub took_ms: TimeSpan,
     /// What it means.
     pub verdict: Verdict,
     /// Standard output, limited.
@@ -581,7 +582,7 @@ pub struct HookFinished {
     pub piped: bool,
     /// The JSON that it answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reply: Option<Reply>,
+    pub reply: Option<HookReply>,
     /// What it decided, where it is a stop decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Box<StopResult>>,
@@ -633,10 +634,10 @@ pub struct LimitReached {
     pub agent: String,
     /// When the limit resets, where the agent or its server says so.
     #[serde(default, with = "rfc3339_or_none", skip_serializing_if = "Option::is_none")]
-    pub resets_at: Option<At>,
+    pub resets_at: Option<UnixTime>,
     /// When the session sends the turn again, unless another agent takes it or the user decides.
     #[serde(with = "as_rfc3339")]
-    pub until: At,
+    pub until: UnixTime,
     /// What the session does meanwhile.
     pub action: LimitAction,
 }
@@ -667,7 +668,7 @@ pub struct PromptSent {
     /// The held items that it carries.
     pub items: Vec<ItemId>,
     /// Whether it opens a conversation.
-    pub conversation: Conversation,
+    pub conversation: ConversationMode,
     /// How many of a person's messages it carries.
     #[serde(default)]
     pub messages: usize,
@@ -714,7 +715,7 @@ pub enum IterationOutcome {
 /// How a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum SessionOutcome {
     /// Done.
     Complete,
     /// The last iteration was accepted at the retry limit.
@@ -734,7 +735,7 @@ pub enum Outcome {
 /// Whether what is still held is delivered after the loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum DeliverRest {
+pub enum FinalDeliveryMode {
     /// If there is something, and the policy or a person says so.
     Offer,
     /// The agent is not to be bothered any more.
@@ -744,7 +745,7 @@ pub enum DeliverRest {
 /// Whether somebody is there to answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Presence {
+pub enum UserPresence {
     /// A person watches.
     Attended,
     /// Nobody does; gates take their policy answer.
@@ -754,7 +755,7 @@ pub enum Presence {
 /// When a stop takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum StopHow {
+pub enum StopTiming {
     /// When this iteration is completed; what is held is still delivered.
     AfterIteration,
     /// At once: the turn is cancelled and nothing more is delivered.

@@ -56,13 +56,13 @@ id! {
 }
 id! {
     /// One event of a task that hooks are told of.
-    EventId
+    TaskEventId
 }
 id! {
     /// One run of a workflow.
-    FlowId
+    WorkflowRunId
 }
 id! {
     /// One request of an agent for leave to do something.
-    AskId
+    PermissionId
 }

@@ -1,13 +1,13 @@
 //! What the engine is told: answers to its effects, and what people ask for.
 
 use super::{
-    conversation::{AgentUpdate, PermissionAsk, TurnEnd, TurnFailure},
-    event::{Actor, Presence, StopHow},
-    hooks::{point::Point, verdict::RunResult},
+    conversation::{AgentPermissionRequest, AgentUpdate, TurnEnd, TurnFailure},
+    event::{Actor, StopTiming, UserPresence},
+    hooks::{point::HookPoint, verdict::RunResult},
     ids::{GateId, ItemId, RunId, TurnId},
-    session::gate::Choice,
-    stop::{loops::LoopCommand, registry::Registration, rule::RuleResult},
-    submit::Pipeline,
+    session::gate::GateChoice,
+    stop::{loops::LoopCommand, registry::StopHookRegistration, rule::RuleCheckResult},
+    submit::PipelineKind,
     tasks::command::TaskCommand,
 };
 
@@ -28,7 +28,7 @@ pub enum Input {
         /// The ticket.
         run: RunId,
         /// What came of it.
-        result: Box<RuleResult>,
+        result: Box<RuleCheckResult>,
     },
     /// The agent did something in its turn.
     Agent {
@@ -42,7 +42,7 @@ pub enum Input {
         /// The ticket of the turn.
         turn: TurnId,
         /// What it asks.
-        ask: Box<PermissionAsk>,
+        ask: Box<AgentPermissionRequest>,
     },
     /// The turn ended by itself or was cancelled.
     TurnEnded {
@@ -74,12 +74,12 @@ pub enum Input {
         /// Who.
         by: Actor,
         /// What.
-        command: Command,
+        command: SessionCommand,
     },
     /// The session goes on after it was cut off or had ended.
     Resume {
         /// Whether somebody is there this time.
-        presence: Presence,
+        presence: UserPresence,
         /// A new limit for its iterations.
         max_iterations: Option<u32>,
         /// The checkpoint that the agent is told of.
@@ -88,21 +88,21 @@ pub enum Input {
     /// The work of a session that has ended is to be submitted or merged.
     Pipeline {
         /// Which of the two.
-        pipeline: Pipeline,
+        pipeline: PipelineKind,
         /// Whether somebody is there this time.
-        presence: Presence,
+        presence: UserPresence,
     },
 }
 
 /// What a person, a program or an agent can ask of a session. There is one meaning of each, whoever asks.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Command {
+pub enum SessionCommand {
     /// Send no further prompt for now.
     Pause,
     /// Go on.
     Unpause,
     /// End the session.
-    Stop(StopHow),
+    Stop(StopTiming),
     /// End this turn. The session pauses, unless there is a message to send instead. The iteration continues.
     CancelTurn,
     /// Say something to the agent.
@@ -116,17 +116,17 @@ pub enum Command {
     /// Answer a gate.
     AnswerGate(GateAnswer),
     /// Do not run a hook any more in this session; at all points, unless one is named.
-    DisableHook(Option<Point>, String),
+    DisableHook(Option<HookPoint>, String),
     /// Run it again.
-    EnableHook(Option<Point>, String),
+    EnableHook(Option<HookPoint>, String),
     /// Run a hook now, beside everything else. Its verdict changes nothing, and its output is only shown.
-    RunHook(Option<Point>, String),
+    RunHook(Option<HookPoint>, String),
     /// End a hook that runs.
     CancelHook(RunId),
     /// Something about a task.
     Task(TaskCommand),
     /// Ask a stop hook as well, from now on.
-    RegisterStopHook(Registration),
+    RegisterStopHook(StopHookRegistration),
     /// Ask none of those any more that were registered for this task.
     ClearStopHooks(String),
     /// Something about a loop that the agent leads.
@@ -134,7 +134,7 @@ pub enum Command {
     /// The agent says that the session is complete, and why; the stop hooks judge that.
     CompleteSession(String),
     /// Submit or merge the work, between two iterations.
-    Pipeline(Pipeline),
+    Pipeline(PipelineKind),
     /// Send the turn that waits for a usage limit at once.
     RetryNow,
     /// Let another agent take the turn that waits for a usage limit: this one, or the next.
@@ -147,7 +147,7 @@ pub struct GateAnswer {
     /// Which gate.
     pub gate: GateId,
     /// What was chosen.
-    pub choice: Choice,
+    pub choice: GateChoice,
     /// The message, where the choice is to send one; the agent's own name of an option, where it offers several alike.
     pub text: Option<String>,
     /// The items that are approved; all, if unsaid.

@@ -12,19 +12,19 @@ const QUOTES: [(char, char); 5] = [('"', '"'), ('“', '”'), ('‘', '’'), (
 
 /// The lines of a message that are neither in a fenced block nor in a block quotation.
 #[derive(Debug)]
-pub(in crate::engine) struct OwnWords<'a> {
-    lines: Vec<OwnLine<'a>>,
+pub(in crate::engine) struct UnquotedText<'a> {
+    lines: Vec<UnquotedLine<'a>>,
     prompt: &'a str,
 }
 
 /// One line, as written and with its inline code blotted out.
 #[derive(Debug)]
-struct OwnLine<'a> {
+struct UnquotedLine<'a> {
     written: &'a str,
     shown: String,
 }
 
-impl<'a> OwnWords<'a> {
+impl<'a> UnquotedText<'a> {
     /// Reads a message that answers this prompt.
     pub(in crate::engine) fn of(message: &'a str, prompt: &'a str) -> Self {
         let mut lines = Vec::new();
@@ -63,7 +63,7 @@ impl<'a> OwnWords<'a> {
         own.map(|line| line.written)
     }
 
-    fn any(&self, tag: &str, says: impl Fn(&OwnLine<'_>) -> bool) -> bool {
+    fn any(&self, tag: &str, says: impl Fn(&UnquotedLine<'_>) -> bool) -> bool {
         self.lines.iter().enumerate().any(|(nth, line)| says(line) && !self.is_repeated(nth, tag))
     }
 
@@ -116,7 +116,7 @@ fn fence_mark(text: &str) -> Option<&str> {
 }
 
 /// The lines of a paragraph, with backticks in place of every character of inline code.
-fn without_code(paragraph: Vec<&str>) -> Vec<OwnLine<'_>> {
+fn without_code(paragraph: Vec<&str>) -> Vec<UnquotedLine<'_>> {
     let text = paragraph.join("\n");
     let mut shown = String::with_capacity(text.len());
     let mut rest = text.as_str();
@@ -132,7 +132,7 @@ fn without_code(paragraph: Vec<&str>) -> Vec<OwnLine<'_>> {
     }
     shown.push_str(rest);
     let shown = shown.split('\n').map(str::to_owned);
-    paragraph.into_iter().zip(shown).map(|(written, shown)| OwnLine { written, shown }).collect()
+    paragraph.into_iter().zip(shown).map(|(written, shown)| UnquotedLine { written, shown }).collect()
 }
 
 /// How many backticks a text begins with.
@@ -179,7 +179,7 @@ mod tests {
     const TAG: &str = "<tag>";
 
     fn said(message: &str) -> (bool, bool) {
-        let words = OwnWords::of(message, "");
+        let words = UnquotedText::of(message, "");
         (words.say(TAG), words.say_alone(TAG))
     }
 
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn a_tag_repeated_from_the_prompt_does_not_count() {
         let prompt = "End with one line:\n<tag>\nThen say <tag> aloud.";
-        let says = |message: &str| OwnWords::of(message, prompt).say(TAG);
+        let says = |message: &str| UnquotedText::of(message, prompt).say(TAG);
         assert!(!says("You told me:\nEnd with one line:\n\n<tag>"));
         assert!(!says("Then say <tag> aloud."));
         assert!(says("Fine.\n<tag>"));

@@ -18,7 +18,7 @@ const REDRAWN_MAX: usize = 4 * 1024;
 /// line; as text it would hide what stands before it, so it becomes a line end.
 pub fn plain_text(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
-    let mut plain = Plain::new(Returns::EndLine);
+    let mut plain = PlainTextFilter::new(CarriageReturnMode::EndLine);
     plain.push(text.as_bytes(), &mut out);
     plain.finish(&mut out);
     String::from_utf8(out).expect("only whole characters are taken out of a text")
@@ -26,7 +26,7 @@ pub fn plain_text(text: &str) -> String {
 
 /// What a carriage return means that stands before no line end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Returns {
+pub enum CarriageReturnMode {
     /// The line ends: nothing of it is hidden.
     EndLine,
     /// The line is drawn anew: of a progress bar, only the last state counts. What was passed on already stays.
@@ -35,9 +35,9 @@ pub enum Returns {
 
 /// Takes pieces of output, and gives text.
 #[derive(Debug)]
-pub struct Plain {
-    returns: Returns,
-    place: Place,
+pub struct PlainTextFilter {
+    returns: CarriageReturnMode,
+    place: EscapeState,
     /// What is not passed on yet of the current line.
     line: Vec<u8>,
     /// Whether some of the current line was passed on.
@@ -50,7 +50,7 @@ pub struct Plain {
 
 /// Where in a sequence the next byte stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum EscapeState {
     Text,
     /// After `C2`, with which a control character can begin that has two bytes.
     TextLead,
@@ -65,12 +65,12 @@ enum Place {
     },
     /// In a title, a link, a picture.
     String {
-        kind: StringKind,
+        kind: ControlStringKind,
         taken: usize,
     },
     /// After `C2` in one.
     StringLead {
-        kind: StringKind,
+        kind: ControlStringKind,
         taken: usize,
     },
     /// After an escape character in one: it ends, with `\` or with another sequence.
@@ -78,26 +78,26 @@ enum Place {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum StringKind {
+enum ControlStringKind {
     /// `ESC ]`: has no line ends.
     Command,
     /// All others: may have them.
     Other,
 }
 
-const CONTROL: Place = Place::Control { parameters: 0, to_start: true };
+const CONTROL: EscapeState = EscapeState::Control { parameters: 0, to_start: true };
 
-impl Plain {
+impl PlainTextFilter {
     /// Nothing was printed yet.
-    pub fn new(returns: Returns) -> Self {
-        Self { returns, place: Place::Text, line: Vec::new(), begun: false, redrawn: false, returned: false }
+    pub fn new(returns: CarriageReturnMode) -> Self {
+        Self { returns, place: EscapeState::Text, line: Vec::new(), begun: false, redrawn: false, returned: false }
     }
 
     /// Takes a piece; what of it is text for sure goes to `out`.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         let mut rest = bytes;
         while let Some((&byte, after)) = rest.split_first() {
-            if self.place == Place::Text && !is_special(byte) {
+            if self.place == EscapeState::Text && !is_special(byte) {
                 let run = rest.iter().position(|b| is_special(*b)).unwrap_or(rest.len());
                 self.text(&rest[..run], out);
                 rest = &rest[run..];
@@ -113,11 +113,11 @@ impl Plain {
 
     /// There is no more.
     pub fn finish(mut self, out: &mut Vec<u8>) {
-        if self.place == Place::TextLead {
+        if self.place == EscapeState::TextLead {
             self.text(&[0xc2], out);
         }
         self.pass_on(out);
-        if self.returned && self.returns == Returns::EndLine {
+        if self.returned && self.returns == CarriageReturnMode::EndLine {
             out.push(b'\n');
         }
     }
@@ -141,7 +141,7 @@ impl Plain {
     }
 
     fn carriage_return(&mut self, out: &mut Vec<u8>) {
-        if self.returned && self.returns == Returns::EndLine {
+        if self.returned && self.returns == CarriageReturnMode::EndLine {
             self.line_end(out);
         }
         self.returned = true;
@@ -150,8 +150,8 @@ impl Plain {
     /// Text follows a carriage return.
     fn start_again(&mut self, out: &mut Vec<u8>) {
         match self.returns {
-            Returns::EndLine => self.line_end(out),
-            Returns::Redraw => {
+            CarriageReturnMode::EndLine => self.line_end(out),
+            CarriageReturnMode::Redraw => {
                 if self.begun {
                     out.push(b'\n');
                 }
@@ -163,52 +163,52 @@ impl Plain {
 
     fn special(&mut self, byte: u8, out: &mut Vec<u8>) {
         self.place = match self.place {
-            Place::Text => self.in_text(byte, out),
-            Place::TextLead => self.after_lead(byte, out),
-            Place::Escape | Place::StringEscape => self.after_escape(byte, out),
-            Place::Charset => match byte {
-                b' '..=b'/' => Place::Charset,
-                b'0'..=b'~' => Place::Text,
+            EscapeState::Text => self.in_text(byte, out),
+            EscapeState::TextLead => self.after_lead(byte, out),
+            EscapeState::Escape | EscapeState::StringEscape => self.after_escape(byte, out),
+            EscapeState::Charset => match byte {
+                b' '..=b'/' => EscapeState::Charset,
+                b'0'..=b'~' => EscapeState::Text,
                 other => self.broken_off(other, out),
             },
-            Place::Control { parameters, to_start } => self.in_control(byte, parameters, to_start, out),
-            Place::String { kind, taken } => match byte {
-                0x07 | 0x18 | 0x1a => Place::Text,
-                0x1b => Place::StringEscape,
-                0xc2 => Place::StringLead { kind, taken },
-                b'\n' if kind == StringKind::Command => self.in_text(byte, out),
+            EscapeState::Control { parameters, to_start } => self.in_control(byte, parameters, to_start, out),
+            EscapeState::String { kind, taken } => match byte {
+                0x07 | 0x18 | 0x1a => EscapeState::Text,
+                0x1b => EscapeState::StringEscape,
+                0xc2 => EscapeState::StringLead { kind, taken },
+                b'\n' if kind == ControlStringKind::Command => self.in_text(byte, out),
                 // Not in the middle of a character.
                 _ if taken >= STRING_MAX && byte & 0xc0 != 0x80 => self.in_text(byte, out),
-                _ => Place::String { kind, taken: taken + 1 },
+                _ => EscapeState::String { kind, taken: taken + 1 },
             },
-            Place::StringLead { .. } if byte == 0x9c => Place::Text,
-            Place::StringLead { kind, taken } => {
-                self.place = Place::String { kind, taken };
+            EscapeState::StringLead { .. } if byte == 0x9c => EscapeState::Text,
+            EscapeState::StringLead { kind, taken } => {
+                self.place = EscapeState::String { kind, taken };
                 return self.special(byte, out);
             }
         };
     }
 
-    fn in_text(&mut self, byte: u8, out: &mut Vec<u8>) -> Place {
+    fn in_text(&mut self, byte: u8, out: &mut Vec<u8>) -> EscapeState {
         match byte {
-            0x1b => return Place::Escape,
-            0xc2 => return Place::TextLead,
+            0x1b => return EscapeState::Escape,
+            0xc2 => return EscapeState::TextLead,
             b'\n' => self.line_end(out),
             b'\r' => self.carriage_return(out),
             b'\t' => self.text(b"\t", out),
             0..0x20 | 0x7f => {}
             other => self.text(&[other], out),
         }
-        Place::Text
+        EscapeState::Text
     }
 
     /// The second half of a character between U+0080 and U+00BF. The first part of these are control characters.
-    fn after_lead(&mut self, byte: u8, out: &mut Vec<u8>) -> Place {
+    fn after_lead(&mut self, byte: u8, out: &mut Vec<u8>) -> EscapeState {
         match byte {
             0x9b => CONTROL,
-            0x9d => Place::String { kind: StringKind::Command, taken: 0 },
-            0x90 | 0x98 | 0x9e | 0x9f => Place::String { kind: StringKind::Other, taken: 0 },
-            0x80..=0x9f => Place::Text,
+            0x9d => EscapeState::String { kind: ControlStringKind::Command, taken: 0 },
+            0x90 | 0x98 | 0x9e | 0x9f => EscapeState::String { kind: ControlStringKind::Other, taken: 0 },
+            0x80..=0x9f => EscapeState::Text,
             other => {
                 self.text(&[0xc2], out);
                 self.in_text(other, out)
@@ -216,33 +216,34 @@ impl Plain {
         }
     }
 
-    fn after_escape(&mut self, byte: u8, out: &mut Vec<u8>) -> Place {
+    fn after_escape(&mut self, byte: u8, out: &mut Vec<u8>) -> EscapeState {
         match byte {
             b'[' => CONTROL,
-            b']' => Place::String { kind: StringKind::Command, taken: 0 },
-            b'P' | b'X' | b'^' | b'_' => Place::String { kind: StringKind::Other, taken: 0 },
-            b' '..=b'/' => Place::Charset,
-            b'0'..=b'~' => Place::Text,
+            b']' => EscapeState::String { kind: ControlStringKind::Command, taken: 0 },
+            b'P' | b'X' | b'^' | b'_' => EscapeState::String { kind: ControlStringKind::Other, taken: 0 },
+            b' '..=b'/' => EscapeState::Charset,
+            b'0'..=b'~' => EscapeState::Text,
             other => self.broken_off(other, out),
         }
     }
 
-    fn in_control(&mut self, byte: u8, parameters: usize, to_start: bool, out: &mut Vec<u8>) -> Place {
+    fn in_control(&mut self, byte: u8, parameters: usize, to_start: bool, out: &mut Vec<u8>) -> EscapeState {
         match byte {
-            b' '..=b'?' => {
-                Place::Control { parameters: parameters + 1, to_start: to_start && parameters == 0 && byte == b'1' }
-            }
-            b'G' if to_start && self.returns == Returns::Redraw => {
+            b' '..=b'?' => EscapeState::Control {
+                parameters: parameters + 1,
+                to_start: to_start && parameters == 0 && byte == b'1',
+            },
+            b'G' if to_start && self.returns == CarriageReturnMode::Redraw => {
                 self.carriage_return(out);
-                Place::Text
+                EscapeState::Text
             }
-            b'@'..=b'~' => Place::Text,
+            b'@'..=b'~' => EscapeState::Text,
             other => self.broken_off(other, out),
         }
     }
 
     /// What cannot be part of the sequence: it is over, and this is text again.
-    fn broken_off(&mut self, byte: u8, out: &mut Vec<u8>) -> Place {
+    fn broken_off(&mut self, byte: u8, out: &mut Vec<u8>) -> EscapeState {
         self.in_text(byte, out)
     }
 }
@@ -258,8 +259,8 @@ mod tests {
 
     use super::*;
 
-    fn plain(returns: Returns, pieces: &[&[u8]]) -> Vec<u8> {
-        let mut plain = Plain::new(returns);
+    fn plain(returns: CarriageReturnMode, pieces: &[&[u8]]) -> Vec<u8> {
+        let mut plain = PlainTextFilter::new(returns);
         let mut out = Vec::new();
         for piece in pieces {
             plain.push(piece, &mut out);
@@ -270,7 +271,7 @@ mod tests {
 
     fn redrawn(pieces: &[&str]) -> String {
         let pieces: Vec<&[u8]> = pieces.iter().map(|piece| piece.as_bytes()).collect();
-        String::from_utf8(plain(Returns::Redraw, &pieces)).expect("text")
+        String::from_utf8(plain(CarriageReturnMode::Redraw, &pieces)).expect("text")
     }
 
     #[test]
@@ -283,7 +284,7 @@ mod tests {
         );
         assert_eq!(redrawn(&["\u{1b}Pq#0\u{1b}\\b\u{1b}(Bc\u{1b}cd\u{9b}2Je\u{8}\u{7}f\u{9d}0;t\u{9c}g"]), "bcdefg");
         assert_eq!(
-            plain(Returns::Redraw, &[b"\xc2", b"\x9b31mx\xc2", b"\xa7\xff\xc2a\xc2"]),
+            plain(CarriageReturnMode::Redraw, &[b"\xc2", b"\x9b31mx\xc2", b"\xa7\xff\xc2a\xc2"]),
             b"x\xc2\xa7\xff\xc2a\xc2"
         );
     }
@@ -306,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_return_can_end_a_line_instead() {
-        let ended = |text: &str| plain(Returns::EndLine, &[text.as_bytes()]);
+        let ended = |text: &str| plain(CarriageReturnMode::EndLine, &[text.as_bytes()]);
         assert_eq!(ended("50%\r100%\r\nend\r"), b"50%\n100%\nend\n");
         assert_eq!(ended("a\r\r\nb"), b"a\n\nb");
     }
@@ -315,18 +316,18 @@ mod tests {
         #[test]
         fn where_the_pieces_are_cut_does_not_matter(bytes in sequences(), cut in any::<prop::sample::Index>()) {
             let (one, two) = bytes.split_at(cut.index(bytes.len() + 1));
-            prop_assert_eq!(plain(Returns::EndLine, &[one, two]), plain(Returns::EndLine, &[&bytes]));
+            prop_assert_eq!(plain(CarriageReturnMode::EndLine, &[one, two]), plain(CarriageReturnMode::EndLine, &[&bytes]));
             let still: Vec<u8> = bytes.iter().copied().filter(|b| *b != b'\r' && *b != b'G').collect();
             let (one, two) = still.split_at(cut.index(still.len() + 1));
-            prop_assert_eq!(plain(Returns::Redraw, &[one, two]), plain(Returns::Redraw, &[&still]));
+            prop_assert_eq!(plain(CarriageReturnMode::Redraw, &[one, two]), plain(CarriageReturnMode::Redraw, &[&still]));
         }
 
         #[test]
         fn no_control_character_comes_out_and_text_stays(text in "(\\PC|[\\x00-\\x1f]){0,60}") {
-            let out = String::from_utf8(plain(Returns::Redraw, &[text.as_bytes()])).expect("text stays text");
+            let out = String::from_utf8(plain(CarriageReturnMode::Redraw, &[text.as_bytes()])).expect("text stays text");
             prop_assert!(!out.contains(|c: char| c.is_control() && c != '\n' && c != '\t'));
             let clean: String = text.chars().filter(|c| !c.is_control() || *c == '\n').collect();
-            prop_assert_eq!(plain(Returns::Redraw, &[clean.as_bytes()]), clean.into_bytes());
+            prop_assert_eq!(plain(CarriageReturnMode::Redraw, &[clean.as_bytes()]), clean.into_bytes());
         }
     }
 

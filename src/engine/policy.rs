@@ -14,40 +14,40 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    actor::UserCommand, conversation::ToolKind, hooks::point::Point, tasks::record::TaskEventKind, time::Span,
+    actor::UserCommand, conversation::ToolKind, hooks::point::HookPoint, tasks::record::TaskEventKind, time::TimeSpan,
 };
-pub use limits::{FallbackAgent, LimitsPlan, OnUsageLimit};
-pub use rules::{CoverageFormat, Need, PatternTarget, RuleCheck, RuleSpec};
-pub use stop::{Judge, Preset, Settled, StopHook, StopPlan, When};
+pub use limits::{FallbackAgent, LimitsPlan, UsageLimitPolicy};
+pub use rules::{CoverageFormat, FileRequirement, PatternTarget, RuleCheck, RuleSpec};
+pub use stop::{SettledPolicy, StopHook, StopHookCondition, StopHookKind, StopPlan, StopPreset};
 pub use submit::{BuiltinCall, BuiltinOptions, Gatekeeper, MERGE, SubmitPlan, not_allowed};
-pub use workflow::{Condition, FlowStep, Next, StepAction, Workflow};
+pub use workflow::{StepAction, StepCondition, StepTransition, Workflow, WorkflowStep};
 
 /// Everything that the engine and the runtime need to know of the config.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct SessionPlan {
     /// How many iterations there may be.
     pub max_iterations: u32,
     /// What the agent is told about how to report the end.
     #[serde(default)]
-    pub instructions: Instructions,
+    pub instructions: CompletionInstructions,
     /// Whether each iteration is a new conversation.
-    pub context: Context,
+    pub context: ContextPolicy,
     /// How often blocked stops are sent back before a person is asked.
     pub max_hook_retries: u32,
     /// What happens at the retry limit with nobody there.
-    pub on_limit: OnLimit,
+    pub on_limit: RetryLimitPolicy,
     /// How many failed turns in a row are tolerated.
     pub max_consecutive_errors: u32,
     /// How long one turn may take; zero: as long as it likes.
-    pub turn_timeout: Span,
+    pub turn_timeout: TimeSpan,
     /// How many bytes of a hook's output the agent gets.
     pub output_limit: usize,
     /// How long to wait before a retry; at once if absent.
-    pub backoff: Option<Backoff>,
+    pub backoff: Option<BackoffPolicy>,
     /// Which gates ask.
     pub gates: GatePolicies,
     /// The hooks of each point, in the order in which they run.
-    pub hooks: BTreeMap<Point, Vec<HookSpec>>,
+    pub hooks: BTreeMap<HookPoint, Vec<HookSpec>>,
     /// What happens by itself when tasks change, in the order in which it runs.
     #[serde(default)]
     pub automation: Vec<AutomationHook>,
@@ -95,7 +95,7 @@ pub struct Plan {
 /// What the agent is told at the end of iteration prompts.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Instructions {
+pub enum CompletionInstructions {
     /// creel's completion note, unless the goal mentions promises itself.
     Auto,
     /// Nothing. Sessions that began before there was a note go on without one.
@@ -105,7 +105,7 @@ pub enum Instructions {
     Text(String),
 }
 
-impl Instructions {
+impl CompletionInstructions {
     /// What the config says: `auto`, `none`, or the words themselves.
     pub fn of(text: &str) -> Self {
         match text.trim() {
@@ -119,7 +119,7 @@ impl Instructions {
 /// Whether each iteration is a new conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Context {
+pub enum ContextPolicy {
     /// A new conversation each iteration.
     #[default]
     Fresh,
@@ -130,7 +130,7 @@ pub enum Context {
 /// What happens at the retry limit with nobody there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum OnLimit {
+pub enum RetryLimitPolicy {
     /// Accept the turn as it is, with a warning.
     #[default]
     Complete,
@@ -142,13 +142,13 @@ pub enum OnLimit {
 
 /// Waiting before a retry: `base * factor^n`, at most `max`, give or take the jitter.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Backoff {
+pub struct BackoffPolicy {
     /// The first wait.
-    pub base: Span,
+    pub base: TimeSpan,
     /// What each further wait is multiplied by.
     pub factor: f64,
     /// No wait is longer.
-    pub max: Span,
+    pub max: TimeSpan,
     /// The share of the wait that is left to chance, 0 to 1.
     pub jitter: f64,
 }
@@ -157,19 +157,19 @@ pub struct Backoff {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct GatePolicies {
     /// Before what is left is delivered; unsaid: ask, or `auto` with nobody there.
-    pub final_delivery: Option<FinalDelivery>,
+    pub final_delivery: Option<FinalDeliveryPolicy>,
     /// Before each iteration's prompt that carries held output.
-    pub delivery: Delivery,
+    pub delivery: DeliveryPolicy,
     /// Before an agent may use a tool.
-    pub permissions: Permissions,
+    pub permissions: PermissionPolicy,
     /// After how long the `auto` answer is taken; zero: wait.
-    pub timeout: Span,
+    pub timeout: TimeSpan,
 }
 
 /// What happens to held output when the loop is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum FinalDelivery {
+pub enum FinalDeliveryPolicy {
     /// A person looks at it first.
     Ask,
     /// It is delivered.
@@ -181,7 +181,7 @@ pub enum FinalDelivery {
 /// What happens to held output before an iteration's prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Delivery {
+pub enum DeliveryPolicy {
     /// A person looks at it first.
     Ask,
     /// It goes with the prompt.
@@ -192,7 +192,7 @@ pub enum Delivery {
 /// What an agent may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Permissions {
+pub enum PermissionPolicy {
     /// A person is asked.
     #[default]
     Ask,
@@ -210,7 +210,7 @@ pub struct PermissionRule {
     /// Patterns for the files that it is about, relative to the project; if unsaid, files do not matter.
     pub paths: Vec<String>,
     /// What is said.
-    pub action: Permissions,
+    pub action: PermissionPolicy,
 }
 
 /// What a session may use before a person is asked; what is unsaid is not limited.
@@ -221,7 +221,7 @@ pub struct Budget {
     /// Money, as the agent reports it.
     pub cost: Option<f64>,
     /// Time in which the agent works.
-    pub time: Option<Span>,
+    pub time: Option<TimeSpan>,
 }
 
 /// One configured hook.
@@ -232,7 +232,7 @@ pub struct HookSpec {
     /// What it does.
     pub action: HookAction,
     /// How long it may take.
-    pub timeout: Span,
+    pub timeout: TimeSpan,
     /// Whether its output goes to the agent.
     pub pipe_output: bool,
     /// Lower runs first.
@@ -240,7 +240,7 @@ pub struct HookSpec {
     /// Whether it runs at all.
     pub enabled: bool,
     /// What a failure means; unsaid: what the point says.
-    pub on_failure: Option<OnFailure>,
+    pub on_failure: Option<HookFailurePolicy>,
     /// How it sends the agent back. Only stop hooks do.
     #[serde(flatten)]
     pub retry: RetryOptions,
@@ -282,7 +282,7 @@ pub enum HookAction {
 /// What a failed hook means, where its configuration overrides its point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum OnFailure {
+pub enum HookFailurePolicy {
     /// Nothing.
     Ignore,
     /// As if it had blocked.
@@ -304,10 +304,10 @@ pub enum AgentSpec {
         mode: Option<String>,
         /// Whether creel reads and writes files for it.
         #[serde(default)]
-        files: Service,
+        files: ServicePolicy,
         /// Whether creel runs commands for it.
         #[serde(default)]
-        terminals: Service,
+        terminals: ServicePolicy,
         /// What is known of it.
         #[serde(default)]
         known: AgentFacts,
@@ -343,8 +343,8 @@ impl AgentSpec {
         Self::Acp {
             command: command.into(),
             mode: None,
-            files: Service::default(),
-            terminals: Service::default(),
+            files: ServicePolicy::default(),
+            terminals: ServicePolicy::default(),
             known: AgentFacts::default(),
         }
     }
@@ -408,7 +408,7 @@ pub struct AgentFacts {
     pub limit_pattern: Option<String>,
     /// What its count of tokens at the end of a turn is about; the turn, if unsaid.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub usage: Option<UsageOf>,
+    pub usage: Option<UsageScope>,
     /// Whether it is given the session's tools; it is, if unsaid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcp: Option<bool>,
@@ -447,7 +447,7 @@ pub enum ToolAccess {
 /// What a count of tokens is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum UsageOf {
+pub enum UsageScope {
     /// The turn.
     Turn,
     /// The conversation so far.
@@ -479,7 +479,7 @@ impl AgentFacts {
 /// Whether creel does something for an agent that asks for it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Service {
+pub enum ServicePolicy {
     /// Inside the project's folder.
     #[default]
     Serve,

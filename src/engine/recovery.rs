@@ -8,28 +8,33 @@
 //!   who resumes it is that person, as if they had said `continue` at the gate.
 
 use super::{
-    Step,
+    EngineOutput,
     conversation::ToolStatus,
-    event::{By, Event, HookFinished, Outcome, Presence, PromptSent},
+    event::{ActorKind, Event, HookFinished, PromptSent, SessionOutcome, UserPresence},
     hooks::{
-        dispatch::{Cause, Dispatch},
-        point::Point,
+        dispatch::{DispatchCause, HookDispatch},
+        point::HookPoint,
     },
     session::{
-        Phase, State,
-        delivery::Ending,
+        Phase, SessionState,
+        delivery::LoopEnd,
         pending::ItemState,
         steering::QueuedMessage,
-        turn::{CUT_OFF, Due},
+        turn::{CUT_OFF, DuePrompt},
         warning,
     },
     summary::iterations,
 };
 
-impl State {
-    pub(crate) fn on_resume(&self, presence: Presence, max_iterations: Option<u32>, checkpoint: Option<u32>) -> Step {
+impl SessionState {
+    pub(crate) fn on_resume(
+        &self,
+        presence: UserPresence,
+        max_iterations: Option<u32>,
+        checkpoint: Option<u32>,
+    ) -> EngineOutput {
         if let Some(refusal) = self.refuse_resume(max_iterations).or_else(|| self.refuse_checkpoint(checkpoint)) {
-            return Step::refuse(refusal);
+            return EngineOutput::refuse(refusal);
         }
         let dispatches = self.dispatch().into_iter().chain(self.dispatches_beside());
         let runs = dispatches.filter_map(|dispatch| self.cut_run(dispatch));
@@ -44,23 +49,28 @@ impl State {
         let runs = runs.into_iter().map(|run| Event::HookFinished(Box::new(run)));
         let steps = steps.into_iter().map(|(_, ended)| Event::WorkflowStepEnded(Box::new(ended)));
         // Who resumes a session that was escalated has looked: what it blocked goes on.
-        let blocked = self.stop.blocked.iter().filter(|_| self.outcome() == Some(Outcome::Escalated));
-        let started = self.unblock(blocked, &By::Cli.into()).events;
+        let blocked = self.stop.blocked.iter().filter(|_| self.outcome() == Some(SessionOutcome::Escalated));
+        let started = self.unblock(blocked, &ActorKind::Cli.into()).events;
         // Whoever asked is gone, and will ask again.
         let calls = self.close_calls(ToolStatus::Failed, CUT_OFF);
-        let before = runs.chain(steps).chain(calls).chain(started).fold(self.unasked(&By::Policy.into()), Step::and);
+        let before = runs
+            .chain(steps)
+            .chain(calls)
+            .chain(started)
+            .fold(self.unasked(&ActorKind::Policy.into()), EngineOutput::and);
         // A user who resumes a session that has ended wants it to continue. A kill is no reason to end a pause.
         let paused = self.steering.paused && self.outcome().is_none();
         let resumed = before.and(Event::SessionResumed { cut, presence, max_iterations, checkpoint, paused });
         let granted = self.ended_by_its_budget().map(|why| warning(format!("{why}; as much again is granted")));
-        granted.into_iter().chain(self.offer_checkpoint(checkpoint)).fold(resumed, Step::and)
+        granted.into_iter().chain(self.offer_checkpoint(checkpoint)).fold(resumed, EngineOutput::and)
     }
 
     /// What was used up, if that is why the session ended: in its loop, or when its work was to be submitted.
     fn ended_by_its_budget(&self) -> Option<String> {
         let had_iterations_left = self.iterations.used() < self.max_iterations();
         let ended = self.outcome();
-        let by_budget = ended == Some(Outcome::Escalated) || (ended == Some(Outcome::Limit) && had_iterations_left);
+        let by_budget =
+            ended == Some(SessionOutcome::Escalated) || (ended == Some(SessionOutcome::Limit) && had_iterations_left);
         self.used_up().filter(|_| by_budget)
     }
 
@@ -69,30 +79,34 @@ impl State {
         self.outcome()?;
         let ending = self.ending.as_ref().filter(|ending| !ending.interrupted)?;
         match ending.outcome {
-            Outcome::Complete | Outcome::Forced => {
+            SessionOutcome::Complete | SessionOutcome::Forced => {
                 Some("the session is complete; start a new one with `creel run`".into())
             }
-            Outcome::Limit if max_iterations.unwrap_or(self.max_iterations()) <= self.iterations.used() => {
+            SessionOutcome::Limit if max_iterations.unwrap_or(self.max_iterations()) <= self.iterations.used() => {
                 Some(format!(
                     "the session has used up its limit of {}; give it more with `--max-iterations`",
                     iterations(self.iterations.used())
                 ))
             }
-            Outcome::Limit | Outcome::Escalated | Outcome::Aborted | Outcome::Failed | Outcome::Cancelled => None,
+            SessionOutcome::Limit
+            | SessionOutcome::Escalated
+            | SessionOutcome::Aborted
+            | SessionOutcome::Failed
+            | SessionOutcome::Cancelled => None,
         }
     }
 
-    fn cut_run(&self, dispatch: &Dispatch) -> Option<HookFinished> {
+    fn cut_run(&self, dispatch: &HookDispatch) -> Option<HookFinished> {
         let running = dispatch.running.as_ref().filter(|_| !self.is_under_review(dispatch))?;
         Some(HookFinished::cut(dispatch.point, running))
     }
 
-    pub(crate) fn resumed(&mut self, presence: Presence, max_iterations: Option<u32>, checkpoint: Option<u32>) {
+    pub(crate) fn resumed(&mut self, presence: UserPresence, max_iterations: Option<u32>, checkpoint: Option<u32>) {
         if let Some(kept) = checkpoint.and_then(|number| self.checkpoint(number)) {
             let told = kept.checkpoint.for_agent();
             if self.iterations.open {
                 // What goes on is older than the question, and what is decided after it has words of its own.
-                self.steering.messages.push(QueuedMessage { by: By::Cli, text: told });
+                self.steering.messages.push(QueuedMessage { by: ActorKind::Cli, text: told });
             } else {
                 let told = [Some(told), self.turns.next_prompt.take()];
                 self.turns.next_prompt = Some(told.into_iter().flatten().collect::<Vec<_>>().join("\n\n"));
@@ -113,7 +127,7 @@ impl State {
         }
         self.go_on(cut, max_iterations);
         // What goes to the agent again goes as it was: nobody changes it any more.
-        if let Phase::Due(Due::Again(prompt) | Due::Cancelled(prompt)) = &self.phase {
+        if let Phase::Due(DuePrompt::Again(prompt) | DuePrompt::Cancelled(prompt)) = &self.phase {
             self.pending.set_state(&prompt.items, ItemState::InFlight);
         }
     }
@@ -122,34 +136,35 @@ impl State {
     fn go_on(&mut self, cut: Option<PromptSent>, max_iterations: Option<u32>) {
         if self.pipeline_resumed() {
             if let Some(prompt) = cut {
-                self.phase = Phase::Due(Due::Again(Box::new(prompt)));
+                self.phase = Phase::Due(DuePrompt::Again(Box::new(prompt)));
             }
             return;
         }
         if let Some(ending) = self.ending.as_mut().filter(|ending| ending.interrupted) {
             // The loop was over before: only the end was cut short.
             let before = ending.before.take();
-            *ending = Ending { before, ..Ending::offering(ending.outcome, &ending.reason) };
+            *ending = LoopEnd { before, ..LoopEnd::offering(ending.outcome, &ending.reason) };
             self.phase = Phase::Delivering;
             return;
         }
-        let stopped = self.ending.as_ref().is_some_and(|ending| ending.outcome == Outcome::Cancelled);
+        let stopped = self.ending.as_ref().is_some_and(|ending| ending.outcome == SessionOutcome::Cancelled);
         if stopped || matches!(self.phase, Phase::Ended(_)) {
             let (before, stopped_at) =
                 self.ending.take().map_or((None, None), |ending| (ending.before, ending.stopped_at));
             self.retry.errors = 0;
-            if self.outcome() == Some(Outcome::Escalated) {
+            if self.outcome() == Some(SessionOutcome::Escalated) {
                 self.looked_at();
             }
             // The loop was over when a person was needed, unless it is given more.
-            if let Some(before) = before.filter(|end| end.outcome != Outcome::Limit || max_iterations.is_none()) {
+            if let Some(before) = before.filter(|end| end.outcome != SessionOutcome::Limit || max_iterations.is_none())
+            {
                 self.ending = Some(*before);
                 self.phase = Phase::Delivering;
                 return;
             }
             // A session that never came to its first iteration sets up again.
             let set_up = self.iterations.current > 0;
-            let start = Phase::Hooks(Dispatch::reached(Point::SessionStart, Cause::Lifecycle));
+            let start = Phase::Hooks(HookDispatch::reached(HookPoint::SessionStart, DispatchCause::Lifecycle));
             self.phase = match stopped_at {
                 Some(phase) => *phase,
                 None if set_up => Phase::Between,
@@ -158,7 +173,7 @@ impl State {
             return;
         }
         if let Some(prompt) = cut {
-            self.phase = Phase::Due(Due::Again(Box::new(prompt)));
+            self.phase = Phase::Due(DuePrompt::Again(Box::new(prompt)));
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The session: where it is in its lifecycle, and what is due next.
 //!
-//! [`State`] is a fold over events. After any prefix of a journal it says what has to happen next, so going on after
-//! a crash is not a case of its own: it is [`State::proceed`] from wherever the records end.
+//! [`SessionState`] is a fold over events. After any prefix of a journal it says what has to happen next, so going on after
+//! a crash is not a case of its own: it is [`SessionState::proceed`] from wherever the records end.
 //!
 //! # Invariants
-//! - [`State::apply`] decides nothing, and nothing else changes a state.
+//! - [`SessionState::apply`] decides nothing, and nothing else changes a state.
 //! - At most one turn is in flight, and at most one hook of the lifecycle.
 //! - No prompt that carries held output is sent, and the session does not end, while a hook of a task event runs or
 //!   something is left to do about one.
@@ -30,82 +30,82 @@ mod lifecycle;
 use std::collections::BTreeMap;
 
 use super::{
-    Step,
-    conversation::{FileContent, PermissionAsk},
-    effect::{Effect, Leave},
-    event::{Actor, By, Event, IterationOutcome, Outcome, Presence, PromptSent, SessionStarted},
+    EngineOutput,
+    conversation::{AgentPermissionRequest, FileContent},
+    effect::{Effect, ExitReason},
+    event::{Actor, ActorKind, Event, IterationOutcome, PromptSent, SessionOutcome, SessionStarted, UserPresence},
     hooks::{
-        dispatch::{Cause, Dispatch},
-        point::Point,
-        resolve::HookBook,
+        dispatch::{DispatchCause, HookDispatch},
+        point::HookPoint,
+        resolve::HookState,
     },
-    ids::{AskId, GateId, ItemId, TurnId},
-    policy::Plan,
-    stop::{StopBook, judging::Judging, settled::IterationSigns},
-    submit::{Pipeline, Pipelines},
-    tasks::Tasks,
-    time::At,
+    ids::{GateId, ItemId, PermissionId, TurnId},
+    policy::SessionPlan,
+    stop::{StopState, judging::StopEvaluation, settled::IterationSigns},
+    submit::{PipelineKind, PipelineState},
+    tasks::SessionTasks,
+    time::UnixTime,
 };
-use budget::Account;
-use delivery::Ending;
-use gate::{About, Gates, Unanswered};
+use budget::BudgetUsage;
+use delivery::LoopEnd;
+use gate::{GateKind, SessionGates, UnansweredGate};
 use gate_hooks::GateHooks;
-use limits::Limits;
-use pending::Pending;
-use permission::Asks;
-use retry::{Retry, Wait};
-use side::Side;
-use steering::Steering;
+use limits::UsageLimitState;
+use pending::PendingItems;
+use permission::PermissionState;
+use retry::{RetryState, RetryWait};
+use side::SideJobs;
+use steering::ControlState;
 use tamper::UnsettledChanges;
-use turn::{Due, Turns};
+use turn::{DuePrompt, TurnState};
 
 /// Everything that is known of a session.
 #[derive(Debug, Clone, PartialEq)]
-pub struct State {
+pub struct SessionState {
     /// The session's name.
     pub name: String,
     /// How it began, its rules among it.
     pub began: SessionStarted,
     /// When it began.
-    pub started: At,
+    pub started: UnixTime,
     /// Whether somebody is there to answer.
-    pub presence: Presence,
+    pub presence: UserPresence,
     /// Where it is.
     pub phase: Phase,
     /// The passes of the loop.
-    pub iterations: Iterations,
+    pub iterations: IterationState,
     /// The prompts and answers.
-    pub turns: Turns,
+    pub turns: TurnState,
     /// The held output.
-    pub pending: Pending,
+    pub pending: PendingItems,
     /// The counters.
-    pub retry: Retry,
+    pub retry: RetryState,
     /// The usage limits.
-    pub limits: Limits,
+    pub limits: UsageLimitState,
     /// The gates.
-    pub gates: Gates,
+    pub gates: SessionGates,
     /// What is known of the hooks beside the plan.
-    pub hooks: HookBook,
+    pub hooks: HookState,
     /// What the agent asks leave for.
-    pub asks: Asks,
+    pub asks: PermissionState,
     /// What turns changed although they must not.
     pub unsettled: UnsettledChanges,
     /// What was used.
-    pub account: Account,
+    pub account: BudgetUsage,
     /// Hooks that run beside the agent.
-    pub side: Side,
+    pub side: SideJobs,
     /// Hooks that tell the user about gates.
     pub gate_hooks: GateHooks,
     /// What there is to do, and what happens by itself when that changes.
-    pub tasks: Tasks,
+    pub tasks: SessionTasks,
     /// What is known about stop decisions.
-    pub stop: StopBook,
+    pub stop: StopState,
     /// How the work is submitted and merged.
-    pub pipelines: Pipelines,
+    pub pipelines: PipelineState,
     /// What people asked for.
-    pub steering: Steering,
+    pub steering: ControlState,
     /// How the loop ended, once it has.
-    pub ending: Option<Ending>,
+    pub ending: Option<LoopEnd>,
     /// The processes that were started, with the kernel's word for when.
     pub processes: Vec<(i32, u64)>,
 }
@@ -114,9 +114,9 @@ pub struct State {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Phase {
     /// The hooks of a point are due or running.
-    Hooks(Dispatch),
+    Hooks(HookDispatch),
     /// A prompt is due.
-    Due(Due),
+    Due(DuePrompt),
     /// The agent works.
     Turn(Box<PromptSent>),
     /// Nothing more happens in this iteration.
@@ -124,24 +124,24 @@ pub enum Phase {
     /// The next iteration is due, or the end of the loop.
     Between,
     /// The iteration is judged.
-    Judging(Box<Judging>),
+    Judging(Box<StopEvaluation>),
     /// A stop decision wants a person to look.
     Escalated(String),
     /// The loop is to be left.
-    Exit(Ending),
+    Exit(LoopEnd),
     /// The checks of a submit or a merge are due.
     Pipeline,
     /// The session is for nothing else than this.
-    Errand(Pipeline),
+    Errand(PipelineKind),
     /// What is still held is to be delivered, then the session ends.
     Delivering,
     /// It is over.
-    Ended(Outcome),
+    Ended(SessionOutcome),
 }
 
 /// The passes of the loop.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Iterations {
+pub struct IterationState {
     /// The current one, or the last.
     pub current: u32,
     /// Whether it is still going on.
@@ -162,7 +162,7 @@ pub struct Iterations {
     pub raised_limit: Option<u32>,
 }
 
-impl Iterations {
+impl IterationState {
     /// The agent works from here on. What it did before was judged already.
     fn begin_work(&mut self) {
         self.open = true;
@@ -178,39 +178,39 @@ impl Iterations {
     }
 }
 
-impl State {
+impl SessionState {
     /// A session that has just begun.
-    pub fn new(name: &str, began: SessionStarted, started: At) -> Self {
-        let start = || Phase::Hooks(Dispatch::reached(Point::SessionStart, Cause::Lifecycle));
+    pub fn new(name: &str, began: SessionStarted, started: UnixTime) -> Self {
+        let start = || Phase::Hooks(HookDispatch::reached(HookPoint::SessionStart, DispatchCause::Lifecycle));
         Self {
             name: name.to_owned(),
             presence: began.presence,
             phase: began.errand.map_or_else(start, Phase::Errand),
             began,
             started,
-            iterations: Iterations::default(),
-            turns: Turns::default(),
-            pending: Pending::default(),
-            retry: Retry::default(),
-            limits: Limits::default(),
-            gates: Gates::default(),
-            hooks: HookBook::default(),
-            asks: Asks::default(),
+            iterations: IterationState::default(),
+            turns: TurnState::default(),
+            pending: PendingItems::default(),
+            retry: RetryState::default(),
+            limits: UsageLimitState::default(),
+            gates: SessionGates::default(),
+            hooks: HookState::default(),
+            asks: PermissionState::default(),
             unsettled: UnsettledChanges::default(),
-            account: Account::default(),
-            side: Side::default(),
+            account: BudgetUsage::default(),
+            side: SideJobs::default(),
             gate_hooks: GateHooks::default(),
-            tasks: Tasks::default(),
-            stop: StopBook::default(),
-            pipelines: Pipelines::default(),
-            steering: Steering::default(),
+            tasks: SessionTasks::default(),
+            stop: StopState::default(),
+            pipelines: PipelineState::default(),
+            steering: ControlState::default(),
             ending: None,
             processes: Vec::new(),
         }
     }
 
     /// The rules.
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &SessionPlan {
         &self.began.plan
     }
 
@@ -220,7 +220,7 @@ impl State {
     }
 
     /// How it ended, once it has.
-    pub fn outcome(&self) -> Option<Outcome> {
+    pub fn outcome(&self) -> Option<SessionOutcome> {
         if let Phase::Ended(outcome) = self.phase { Some(outcome) } else { None }
     }
 
@@ -230,12 +230,12 @@ impl State {
     }
 
     /// The dispatch of the lifecycle, if one is going on.
-    pub fn dispatch(&self) -> Option<&Dispatch> {
+    pub fn dispatch(&self) -> Option<&HookDispatch> {
         if let Phase::Hooks(dispatch) = &self.phase { Some(dispatch) } else { None }
     }
 
     /// The judgement of the main line, if one is going on.
-    pub fn judging_here(&self) -> Option<&Judging> {
+    pub fn judging_here(&self) -> Option<&StopEvaluation> {
         if let Phase::Judging(judging) = &self.phase { Some(judging) } else { None }
     }
 
@@ -246,20 +246,20 @@ impl State {
     }
 
     /// When something happens by itself, if nothing else does before.
-    pub fn next_wake(&self) -> Option<At> {
+    pub fn next_wake(&self) -> Option<UnixTime> {
         let gate = self.gates.open.as_ref();
-        let wait = if let Wait::Until(at) = self.retry.wait { Some(at) } else { None };
+        let wait = if let RetryWait::Until(at) = self.retry.wait { Some(at) } else { None };
         // A wait only matters where nothing else holds the prompt back.
         gate.map_or(wait.filter(|_| !self.steering.paused), |gate| gate.deadline(self.plan()))
     }
 
     /// The next thing that has to happen, if nothing is awaited.
-    pub(crate) fn proceed(&self, now: At) -> Step {
+    pub(crate) fn proceed(&self, now: UnixTime) -> EngineOutput {
         if matches!(self.phase, Phase::Ended(_)) {
-            return Step::default();
+            return EngineOutput::default();
         }
         if let Some(event) = self.pending.due() {
-            return Step::record(event);
+            return EngineOutput::record(event);
         }
         let about_gates = self.proceed_gate_hooks();
         if !about_gates.is_empty() {
@@ -300,11 +300,11 @@ impl State {
             Phase::Hooks(dispatch) => self.proceed_hooks(dispatch, now),
             Phase::Due(due) => self.proceed_due(due, now),
             Phase::Turn(_) => self.proceed_asks(),
-            Phase::Ended(_) => Step::default(),
+            Phase::Ended(_) => EngineOutput::default(),
             Phase::Settled(outcome) => self.complete_iteration(*outcome),
             Phase::Between => self.proceed_between(now),
             Phase::Judging(judging) => self.proceed_judging(None, judging, now),
-            Phase::Escalated(reason) => self.open_gate(About::Escalation, reason.clone(), GateAbout::default()),
+            Phase::Escalated(reason) => self.open_gate(GateKind::Escalation, reason.clone(), GateDetails::default()),
             Phase::Exit(ending) => self.proceed_exit(ending, now),
             Phase::Pipeline => self.proceed_pipeline(),
             Phase::Errand(pipeline) => self.begin_pipeline(*pipeline),
@@ -319,8 +319,8 @@ impl State {
         self.gates.open.as_ref().filter(|gate| !ruled(gate) && !settled(gate))
     }
 
-    fn proceed_gate(&self, now: At) -> Step {
-        let Some(gate) = &self.gates.open else { return Step::default() };
+    fn proceed_gate(&self, now: UnixTime) -> EngineOutput {
+        let Some(gate) = &self.gates.open else { return EngineOutput::default() };
         if let Some(choice) = self.asked_at(gate).and_then(|ask| self.standing_permission(ask)) {
             return self.answered(gate, choice, &POLICY, None);
         }
@@ -328,16 +328,16 @@ impl State {
             return self.answered(gate, choice, &POLICY, None);
         }
         match gate.unanswered(self.plan(), self.presence, now) {
-            Unanswered::Answer(choice, by) => self.answered(gate, choice, &by.into(), None),
-            Unanswered::Wait => Step::default(),
+            UnansweredGate::Answer(choice, by) => self.answered(gate, choice, &by.into(), None),
+            UnansweredGate::Wait => EngineOutput::default(),
             // Leaving ends the hooks that tell the user about this gate.
-            Unanswered::NobodyThere if self.gate_hooks.is_busy() => Step::default(),
-            Unanswered::NobodyThere => Step::default().then(Effect::Leave(Leave::NobodyThere)),
+            UnansweredGate::NobodyThere if self.gate_hooks.is_busy() => EngineOutput::default(),
+            UnansweredGate::NobodyThere => EngineOutput::default().then(Effect::Leave(ExitReason::NobodyThere)),
         }
     }
 
-    pub(crate) fn open_gate(&self, about: About, reason: String, details: GateAbout) -> Step {
-        Step::record(Event::GateOpened {
+    pub(crate) fn open_gate(&self, about: GateKind, reason: String, details: GateDetails) -> EngineOutput {
+        EngineOutput::record(Event::GateOpened {
             gate: self.gates.last.next(),
             about,
             choices: details.choices.unwrap_or_else(|| about.choices().to_vec()),
@@ -348,8 +348,8 @@ impl State {
         })
     }
 
-    pub(crate) fn complete_iteration(&self, outcome: IterationOutcome) -> Step {
-        Step::record(Event::IterationCompleted { iteration: self.iterations.current, outcome })
+    pub(crate) fn complete_iteration(&self, outcome: IterationOutcome) -> EngineOutput {
+        EngineOutput::record(Event::IterationCompleted { iteration: self.iterations.current, outcome })
     }
 
     /// An interrupt waits for what is in flight, which was told to end, and for nothing else.
@@ -359,7 +359,7 @@ impl State {
 
     /// The same after the loop: there is only the end to come.
     fn must_end_now(&self) -> bool {
-        let after_an_error = matches!(&self.phase, Phase::Hooks(dispatch) if dispatch.point == Point::OnError);
+        let after_an_error = matches!(&self.phase, Phase::Hooks(dispatch) if dispatch.point == HookPoint::OnError);
         let sends_more = after_an_error || matches!(self.phase, Phase::Due(_));
         sends_more && self.interrupted() && self.ending.is_some() && !self.pipelines.is_open() && !self.is_in_flight()
     }
@@ -381,22 +381,22 @@ impl State {
         }
     }
 
-    fn leave_now(&self) -> Step {
-        self.leave_loop(&Ending::undelivered(Outcome::Cancelled, delivery::STOPPED))
+    fn leave_now(&self) -> EngineOutput {
+        self.leave_loop(&LoopEnd::undelivered(SessionOutcome::Cancelled, delivery::STOPPED))
     }
 }
 
 /// What a gate is about, beside its kind.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct GateAbout {
+pub(crate) struct GateDetails {
     hook: Option<String>,
     items: Vec<ItemId>,
-    ask: Option<AskId>,
+    ask: Option<PermissionId>,
     /// The answers, where they are not the same for all gates of the kind.
-    choices: Option<Vec<gate::Choice>>,
+    choices: Option<Vec<gate::GateChoice>>,
 }
 
-impl GateAbout {
+impl GateDetails {
     pub(crate) fn hook(hook: &str) -> Self {
         Self { hook: Some(hook.to_owned()), ..Self::default() }
     }
@@ -405,13 +405,13 @@ impl GateAbout {
         Self { items, ..Self::default() }
     }
 
-    pub(crate) fn ask(ask: &PermissionAsk) -> Self {
+    pub(crate) fn ask(ask: &AgentPermissionRequest) -> Self {
         Self { ask: Some(ask.ask), choices: Some(ask.choices()), ..Self::default() }
     }
 }
 
 /// Numbers that the next things of their kind get.
-impl State {
+impl SessionState {
     pub(crate) fn next_turn(&self) -> TurnId {
         self.turns.last.next()
     }
@@ -426,4 +426,4 @@ pub(crate) fn warning(text: impl Into<String>) -> Event {
     Event::Warning { text: text.into() }
 }
 
-pub(crate) const POLICY: Actor = Actor::of(By::Policy);
+pub(crate) const POLICY: Actor = Actor::of(ActorKind::Policy);

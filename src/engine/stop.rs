@@ -30,17 +30,17 @@ mod apply;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::time::At;
-use checkpoint::Kept;
+use super::time::UnixTime;
+use checkpoint::TimedCheckpoint;
 use context::RuleOutcome;
-use guard::Guards;
+use guard::GuardState;
 use loops::AgentLoop;
-use registry::Registered;
+use registry::RegisteredStopHook;
 
 /// What is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Action {
+pub enum StopAction {
     /// The work is done.
     Complete,
     /// Another iteration.
@@ -49,7 +49,7 @@ pub enum Action {
     Escalate,
 }
 
-impl Action {
+impl StopAction {
     /// The name in records.
     pub const fn name(self) -> &'static str {
         match self {
@@ -64,7 +64,7 @@ impl Action {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StopResult {
     /// What.
-    pub action: Action,
+    pub action: StopAction,
     /// Why.
     #[serde(default)]
     pub reason: String,
@@ -81,7 +81,7 @@ pub struct StopResult {
 
 impl StopResult {
     /// A decision with nothing but its grounds.
-    pub fn new(action: Action, reason: impl Into<String>) -> Self {
+    pub fn new(action: StopAction, reason: impl Into<String>) -> Self {
         Self { action, reason: reason.into(), next_prompt: None, checkpoint_data: None, metadata: None }
     }
 
@@ -89,7 +89,7 @@ impl StopResult {
     pub fn failed(error: &str) -> Self {
         let metadata = Map::from_iter([("error".to_owned(), Value::from(error))]);
         let reason = format!("Hook evaluation failed: {error}");
-        Self { metadata: Some(metadata), ..Self::new(Action::Escalate, reason) }
+        Self { metadata: Some(metadata), ..Self::new(StopAction::Escalate, reason) }
     }
 
     /// The same, with something to tell the agent.
@@ -101,15 +101,15 @@ impl StopResult {
 
 /// What a session knows about its stop decisions beside the plan.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct StopBook {
+pub struct StopState {
     /// The hooks that were registered, in order.
-    pub registered: Vec<Registered>,
+    pub registered: Vec<RegisteredStopHook>,
     /// The loops that agents lead.
     pub loops: Vec<AgentLoop>,
     /// What was kept.
-    pub checkpoints: Vec<Kept>,
+    pub checkpoints: Vec<TimedCheckpoint>,
     /// What was seen in the iterations so far.
-    pub guards: Guards,
+    pub guards: GuardState,
     /// What the agent said in this iteration when it completed the session by a tool, until that is judged. One that leads
     /// itself is not judged: its session ends as soon as nothing of it runs.
     pub promised: Option<String>,
@@ -123,9 +123,9 @@ pub struct StopBook {
     pub last: u32,
 }
 
-impl StopBook {
+impl StopState {
     /// A name that nothing else has.
-    fn name(&self, prefix: &str, now: At) -> String {
+    fn name(&self, prefix: &str, now: UnixTime) -> String {
         format!("{prefix}-{}-{}", now.0.div_euclid(1_000), base36(self.last + 1))
     }
 }

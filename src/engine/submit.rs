@@ -1,6 +1,6 @@
 //! Submitting and merging: checks in order, what the agent repairs in between, and what comes after.
 //!
-//! One machine for both; [`Pipeline`] is all the difference there is. Owns which way a pipeline takes. Does not know what a
+//! One machine for both; [`PipelineKind`] is all the difference there is. Owns which way a pipeline takes. Does not know what a
 //! check does: see [`super::hooks`] for the runs, and [`review`] for those that are reviews by agents.
 //!
 //! # Invariants
@@ -20,19 +20,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Step,
-    effect::{Effect, Leave, Submission, TaskFacts},
-    event::{Actor, By, Event, IterationOutcome, Outcome, Presence},
+    EngineOutput,
+    effect::{Effect, ExitReason, SubmissionFacts, TaskFacts},
+    event::{Actor, ActorKind, Event, IterationOutcome, SessionOutcome, UserPresence},
     hooks::{
-        dispatch::{Dispatch, Done},
-        point::Point,
+        dispatch::{FinishedRun, HookDispatch},
+        point::HookPoint,
         resolve,
         verdict::Verdict,
     },
-    session::{GateAbout, Phase, State, gate::About},
+    session::{GateDetails, Phase, SessionState, gate::GateKind},
     tasks::task::Task,
 };
-use review::Review;
+use review::ReviewRun;
 
 /// How long the title of a pull request may be, in characters.
 const TITLE: usize = 72;
@@ -40,7 +40,7 @@ const TITLE: usize = 72;
 /// What is done with the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Pipeline {
+pub enum PipelineKind {
     /// It is offered to others.
     Submit,
     /// It becomes a part of what it was made for.
@@ -61,28 +61,28 @@ pub enum PipelineOutcome {
 
 /// The pipelines of a session.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Pipelines {
+pub struct PipelineState {
     /// The one that goes on.
-    pub course: Option<Box<Course>>,
+    pub course: Option<Box<PipelineRun>>,
     /// The one that somebody asked for.
-    pub wanted: Option<Pipeline>,
+    pub wanted: Option<PipelineKind>,
     /// Whether the end of this loop was followed by a submit.
     pub followed: bool,
     /// How the last one ended.
-    pub last: Option<Box<Finished>>,
+    pub last: Option<Box<FinishedPipeline>>,
 }
 
 /// A pipeline that goes on.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Course {
+pub struct PipelineRun {
     /// Which.
-    pub pipeline: Pipeline,
+    pub pipeline: PipelineKind,
     /// How often the agent was asked to repair something.
     pub used: u32,
     /// Whether the agent was asked to repair something, by a check or by a person.
     pub repaired: bool,
     /// The hooks, as far as they are known, in order.
-    pub steps: Vec<Progress>,
+    pub steps: Vec<PipelineStep>,
     /// The checks that a person let be skipped.
     pub skipped: BTreeSet<String>,
     /// Whether all checks have passed.
@@ -100,25 +100,25 @@ pub struct Course {
     /// The commit that they saw, in this pass over the hooks.
     pub reviewed: Option<String>,
     /// The review that goes on.
-    pub review: Option<Box<Review>>,
+    pub review: Option<Box<ReviewRun>>,
     /// Where the session was.
-    pub back: Back,
+    pub back: ReturnTo,
 }
 
 /// One hook of a pipeline, as a person sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Progress {
+pub struct PipelineStep {
     /// Its point.
-    pub point: Point,
+    pub point: HookPoint,
     /// Its name.
     pub hook: String,
     /// How far it is.
-    pub state: StepState,
+    pub state: PipelineStepState,
 }
 
 /// How far a hook of a pipeline is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StepState {
+pub enum PipelineStepState {
     /// Its turn has not come.
     Waiting,
     /// It runs.
@@ -135,26 +135,26 @@ pub enum StepState {
 
 /// Where a session goes on when a pipeline has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Back {
+pub enum ReturnTo {
     /// With its loop.
     Loop,
     /// With its end.
     End,
     /// Nowhere: it had ended like this.
-    Ended(Outcome),
+    Ended(SessionOutcome),
     /// Nowhere: the pipeline is all that it is for.
     Errand,
 }
 
 /// A pipeline that has ended.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Finished {
+pub struct FinishedPipeline {
     /// Which.
-    pub pipeline: Pipeline,
+    pub pipeline: PipelineKind,
     /// How.
     pub outcome: PipelineOutcome,
     /// Who left it at a failure.
-    pub by: Option<By>,
+    pub by: Option<ActorKind>,
     /// Why, in words.
     pub reason: String,
     /// Where the pull request is.
@@ -162,10 +162,10 @@ pub struct Finished {
     /// The commit by which the work was merged.
     pub merged: Option<String>,
     /// Its hooks.
-    pub steps: Vec<Progress>,
+    pub steps: Vec<PipelineStep>,
 }
 
-impl Pipeline {
+impl PipelineKind {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Submit, Self::Merge];
 
@@ -178,124 +178,129 @@ impl Pipeline {
     }
 
     /// The point of its checks.
-    pub const fn before(self) -> Point {
+    pub const fn before(self) -> HookPoint {
         match self {
-            Self::Submit => Point::BeforeSubmit,
-            Self::Merge => Point::BeforeMerge,
+            Self::Submit => HookPoint::BeforeSubmit,
+            Self::Merge => HookPoint::BeforeMerge,
         }
     }
 
     /// The point of what comes after.
-    pub const fn after(self) -> Point {
+    pub const fn after(self) -> HookPoint {
         match self {
-            Self::Submit => Point::AfterSubmit,
-            Self::Merge => Point::AfterMerge,
+            Self::Submit => HookPoint::AfterSubmit,
+            Self::Merge => HookPoint::AfterMerge,
         }
     }
 
-    const fn about(self) -> About {
+    const fn about(self) -> GateKind {
         match self {
-            Self::Submit => About::Submit,
-            Self::Merge => About::Merge,
+            Self::Submit => GateKind::Submit,
+            Self::Merge => GateKind::Merge,
         }
     }
 
     /// Which one a point belongs to.
-    pub fn of(point: Point) -> Option<Self> {
+    pub fn of(point: HookPoint) -> Option<Self> {
         Self::ALL.into_iter().find(|pipeline| pipeline.before() == point || pipeline.after() == point)
     }
 }
 
-impl Course {
+impl PipelineRun {
     fn left_by(&self) -> Option<&Actor> {
         self.left.as_ref().map(|(by, _)| by)
     }
 }
 
-impl Pipelines {
+impl PipelineState {
     /// Whether one goes on.
     pub fn is_open(&self) -> bool {
         self.course.is_some()
     }
 }
 
-impl Finished {
+impl FinishedPipeline {
     /// Whether nobody was there to decide about what failed.
     pub fn waits_for_a_person(&self) -> bool {
-        self.outcome == PipelineOutcome::Failed && matches!(self.by, Some(By::Policy | By::Timeout))
+        self.outcome == PipelineOutcome::Failed && matches!(self.by, Some(ActorKind::Policy | ActorKind::Timeout))
     }
 }
 
-impl State {
+impl SessionState {
     /// Somebody wants the work of a running session to be submitted or merged.
-    pub(super) fn want_pipeline(&self, pipeline: Pipeline, by: &Actor) -> Step {
+    pub(super) fn want_pipeline(&self, pipeline: PipelineKind, by: &Actor) -> EngineOutput {
         let name = pipeline.name();
         match &self.pipelines {
-            Pipelines { course: Some(course), .. } => {
-                Step::refuse(format!("a {} is going on already", course.pipeline.name()))
+            PipelineState { course: Some(course), .. } => {
+                EngineOutput::refuse(format!("a {} is going on already", course.pipeline.name()))
             }
-            Pipelines { wanted: Some(wanted), .. } => {
-                Step::refuse(format!("a {} was asked for already, and begins after this iteration", wanted.name()))
+            PipelineState { wanted: Some(wanted), .. } => EngineOutput::refuse(format!(
+                "a {} was asked for already, and begins after this iteration",
+                wanted.name()
+            )),
+            PipelineState { .. } if self.ending.is_some() => {
+                EngineOutput::refuse(format!("the session is ending; `creel {name}` works again when it has ended"))
             }
-            Pipelines { .. } if self.ending.is_some() => {
-                Step::refuse(format!("the session is ending; `creel {name}` works again when it has ended"))
-            }
-            Pipelines { .. } => Step::record(Event::PipelineRequested { pipeline, by: by.clone() }),
+            PipelineState { .. } => EngineOutput::record(Event::PipelineRequested { pipeline, by: by.clone() }),
         }
     }
 
     /// The work of a session that has ended is to be submitted or merged.
-    pub(super) fn take_up_pipeline(&self, pipeline: Pipeline, presence: Presence) -> Step {
+    pub(super) fn take_up_pipeline(&self, pipeline: PipelineKind, presence: UserPresence) -> EngineOutput {
         if self.outcome().is_none() {
-            return Step::refuse("the session has not ended; go on with it by `creel resume`");
+            return EngineOutput::refuse("the session has not ended; go on with it by `creel resume`");
         }
-        Step::record(Event::PipelineStarted { pipeline, presence })
+        EngineOutput::record(Event::PipelineStarted { pipeline, presence })
     }
 
-    pub(super) fn begin_pipeline(&self, pipeline: Pipeline) -> Step {
-        Step::record(Event::PipelineStarted { pipeline, presence: self.presence })
+    pub(super) fn begin_pipeline(&self, pipeline: PipelineKind) -> EngineOutput {
+        EngineOutput::record(Event::PipelineStarted { pipeline, presence: self.presence })
     }
 
     /// What was asked for begins between two iterations.
-    pub(super) fn begin_between(&self) -> Option<Step> {
+    pub(super) fn begin_between(&self) -> Option<EngineOutput> {
         self.pipelines.wanted.map(|pipeline| self.begin_pipeline(pipeline))
     }
 
     /// What follows the loop, before anything is delivered: a forced session is not complete.
-    pub(super) fn begin_after_the_loop(&self) -> Option<Step> {
+    pub(super) fn begin_after_the_loop(&self) -> Option<EngineOutput> {
         let ending = self.ending.as_ref().filter(|ending| !ending.interrupted)?;
-        let complete = ending.outcome == Outcome::Complete && self.iterations.last != Some(IterationOutcome::Forced);
-        let asked = self.pipelines.wanted.filter(|_| matches!(ending.outcome, Outcome::Complete | Outcome::Limit));
+        let complete =
+            ending.outcome == SessionOutcome::Complete && self.iterations.last != Some(IterationOutcome::Forced);
+        let asked = self
+            .pipelines
+            .wanted
+            .filter(|_| matches!(ending.outcome, SessionOutcome::Complete | SessionOutcome::Limit));
         let by_itself = complete && self.plan().submit.on_complete && !self.pipelines.followed;
-        let pipeline = asked.or(by_itself.then_some(Pipeline::Submit))?;
-        Some(if self.is_busy_beside() { Step::default() } else { self.begin_pipeline(pipeline) })
+        let pipeline = asked.or(by_itself.then_some(PipelineKind::Submit))?;
+        Some(if self.is_busy_beside() { EngineOutput::default() } else { self.begin_pipeline(pipeline) })
     }
 
     /// The pipeline begins, or begins again.
-    pub(super) fn proceed_pipeline(&self) -> Step {
-        let Some(course) = &self.pipelines.course else { return Step::default() };
+    pub(super) fn proceed_pipeline(&self) -> EngineOutput {
+        let Some(course) = &self.pipelines.course else { return EngineOutput::default() };
         let announced = self.announce_steps(course, course.pipeline.before());
         if announced.is_empty() { self.all_passed(course) } else { announced }
     }
 
-    fn announce_steps(&self, course: &Course, point: Point) -> Step {
+    fn announce_steps(&self, course: &PipelineRun, point: HookPoint) -> EngineOutput {
         let mut hooks = resolve::due(self.plan(), &self.hooks, point);
         hooks.retain(|hook| !course.skipped.contains(hook));
         if hooks.is_empty() {
-            return Step::default();
+            return EngineOutput::default();
         }
         let iteration = (self.iterations.current > 0).then_some(self.iterations.current);
-        Step::record(Event::HooksDue { point, iteration, hooks, task: None, by_hand: false })
+        EngineOutput::record(Event::HooksDue { point, iteration, hooks, task: None, by_hand: false })
     }
 
-    fn all_passed(&self, course: &Course) -> Step {
+    fn all_passed(&self, course: &PipelineRun) -> EngineOutput {
         let announced = self.announce_steps(course, course.pipeline.after());
         if announced.is_empty() { self.end_pipeline(course, PipelineOutcome::Done) } else { announced }
     }
 
     /// The hooks of one of a pipeline's points have run.
-    pub(super) fn conclude_pipeline(&self, dispatch: &Dispatch) -> Step {
-        let Some(course) = &self.pipelines.course else { return Step::default() };
+    pub(super) fn conclude_pipeline(&self, dispatch: &HookDispatch) -> EngineOutput {
+        let Some(course) = &self.pipelines.course else { return EngineOutput::default() };
         if dispatch.point == course.pipeline.after() {
             return self.end_pipeline(course, PipelineOutcome::Done);
         }
@@ -306,14 +311,14 @@ impl State {
         let is_for_the_agent = failed.remediation.is_some() && !failed.judgement.broken;
         if is_for_the_agent && !failed.judgement.escalates && course.used < limit {
             let (pipeline, hook, used) = (course.pipeline, failed.hook.clone(), course.used + 1);
-            return Step::record(Event::RemediationCounted { pipeline, used, limit, hook, reason });
+            return EngineOutput::record(Event::RemediationCounted { pipeline, used, limit, hook, reason });
         }
         let reason = format!("the {} is held by `{}`: {reason}", course.pipeline.name(), failed.hook);
-        self.open_gate(course.pipeline.about(), reason, GateAbout::hook(&failed.hook))
+        self.open_gate(course.pipeline.about(), reason, GateDetails::hook(&failed.hook))
     }
 
     /// The check that stands in the way. One that was switched off meanwhile does not.
-    fn failed_check<'a>(&self, dispatch: &'a Dispatch) -> Option<&'a Done> {
+    fn failed_check<'a>(&self, dispatch: &'a HookDispatch) -> Option<&'a FinishedRun> {
         dispatch.held_by(&|hook| self.is_off(hook))
     }
 
@@ -327,8 +332,8 @@ impl State {
             "[Check failed]: the work is to be {}, and `{}` holds it. Repair what it says and commit what belongs to the \
              task; then every check before the {name} runs again.\n\n{text}",
             match course.pipeline {
-                Pipeline::Submit => "submitted",
-                Pipeline::Merge => "merged",
+                PipelineKind::Submit => "submitted",
+                PipelineKind::Merge => "merged",
             },
             failed.hook
         ))
@@ -336,7 +341,7 @@ impl State {
 
     /// An actor stopped the session or left the pipeline, or the session ends for another reason: the pipeline ends
     /// with what is in flight.
-    pub(super) fn abandon_pipeline(&self) -> Option<Step> {
+    pub(super) fn abandon_pipeline(&self) -> Option<EngineOutput> {
         let course = self.pipelines.course.as_ref()?;
         let leaves = matches!(self.phase, Phase::Exit(_)) || course.left.is_some();
         if !leaves && !self.interrupted() {
@@ -359,16 +364,16 @@ impl State {
         Some(self.end_pipeline(course, outcome))
     }
 
-    fn end_pipeline(&self, course: &Course, outcome: PipelineOutcome) -> Step {
-        if self.end_waits() && matches!(course.back, Back::Ended(_) | Back::Errand) {
-            return Step::default();
+    fn end_pipeline(&self, course: &PipelineRun, outcome: PipelineOutcome) -> EngineOutput {
+        if self.end_waits() && matches!(course.back, ReturnTo::Ended(_) | ReturnTo::Errand) {
+            return EngineOutput::default();
         }
         let reason = match outcome {
             PipelineOutcome::Done => course.said.clone().unwrap_or_else(|| "every check has passed".into()),
             PipelineOutcome::Failed => course.left.as_ref().map(|(_, why)| why.clone()).unwrap_or_default(),
             PipelineOutcome::Cancelled => "stopped by a person".into(),
         };
-        let step = Step::record(Event::PipelineEnded {
+        let step = EngineOutput::record(Event::PipelineEnded {
             pipeline: course.pipeline,
             outcome,
             reason: reason.clone(),
@@ -377,26 +382,26 @@ impl State {
             merged: course.merged.clone(),
         });
         let (ended, reason) = match course.back {
-            Back::Loop | Back::End => return step,
-            Back::Ended(before) => (before, self.ending.as_ref().map_or(reason, |ending| ending.reason.clone())),
-            Back::Errand => (errand_outcome(outcome, course.left_by().map(|actor| actor.by)), reason),
+            ReturnTo::Loop | ReturnTo::End => return step,
+            ReturnTo::Ended(before) => (before, self.ending.as_ref().map_or(reason, |ending| ending.reason.clone())),
+            ReturnTo::Errand => (errand_outcome(outcome, course.left_by().map(|actor| actor.by)), reason),
         };
         // The pipeline's own record ends the session; this one tells those who wait for it.
         let iterations = self.iterations.current;
-        step.and(Event::SessionEnded { outcome: ended, iterations, reason }).then(Effect::Leave(Leave::Ended))
+        step.and(Event::SessionEnded { outcome: ended, iterations, reason }).then(Effect::Leave(ExitReason::Ended))
     }
 }
 
 /// What hooks of a pipeline are told.
-impl State {
+impl SessionState {
     /// How often the agent repaired something, at points that are about that.
-    pub(super) fn repairs_at(&self, point: Point) -> Option<u32> {
-        Pipeline::of(point).map(|_| self.pipelines.course.as_ref().map_or(0, |course| course.used))
+    pub(super) fn repairs_at(&self, point: HookPoint) -> Option<u32> {
+        PipelineKind::of(point).map(|_| self.pipelines.course.as_ref().map_or(0, |course| course.used))
     }
 
     /// The task that the work is about: the one that is worked on, or else the one that was completed last.
-    pub(super) fn task_at(&self, point: Point) -> Option<TaskFacts> {
-        Pipeline::of(point)?;
+    pub(super) fn task_at(&self, point: HookPoint) -> Option<TaskFacts> {
+        PipelineKind::of(point)?;
         self.task_of_the_work().map(|task| TaskFacts { id: task.id.clone(), content: task.goal.clone() })
     }
 
@@ -407,14 +412,14 @@ impl State {
         only.or_else(|| tasks.iter().max_by_key(|task| task.completed).filter(|task| task.completed.is_some())).copied()
     }
 
-    pub(super) fn submission_at(&self, point: Point) -> Option<Box<Submission>> {
-        Pipeline::of(point)?;
+    pub(super) fn submission_at(&self, point: HookPoint) -> Option<Box<SubmissionFacts>> {
+        PipelineKind::of(point)?;
         let task = self.task_of_the_work();
         let goal = task.map_or(&self.began.prompt, |task| &task.goal);
         let deliverables = task.map_or(&[][..], |task| task.deliverables.as_slice());
         let list: String = deliverables.iter().map(|deliverable| format!("\n- {deliverable}")).collect();
         let submit = &self.plan().submit;
-        Some(Box::new(Submission {
+        Some(Box::new(SubmissionFacts {
             task: self.task_at(point),
             task_type: task.and_then(|task| task.kind.clone()).or_else(|| self.plan().task_type.clone()),
             title: title(goal),
@@ -440,16 +445,16 @@ fn title(goal: &str) -> String {
     line.chars().take(TITLE - 1).chain(['…']).collect()
 }
 
-fn errand_outcome(outcome: PipelineOutcome, left: Option<By>) -> Outcome {
+fn errand_outcome(outcome: PipelineOutcome, left: Option<ActorKind>) -> SessionOutcome {
     match (outcome, left) {
-        (PipelineOutcome::Done, _) => Outcome::Complete,
-        (PipelineOutcome::Failed, Some(By::Policy | By::Timeout)) => Outcome::Escalated,
-        (PipelineOutcome::Failed, _) => Outcome::Aborted,
-        (PipelineOutcome::Cancelled, _) => Outcome::Cancelled,
+        (PipelineOutcome::Done, _) => SessionOutcome::Complete,
+        (PipelineOutcome::Failed, Some(ActorKind::Policy | ActorKind::Timeout)) => SessionOutcome::Escalated,
+        (PipelineOutcome::Failed, _) => SessionOutcome::Aborted,
+        (PipelineOutcome::Cancelled, _) => SessionOutcome::Cancelled,
     }
 }
 
-impl Done {
+impl FinishedRun {
     /// Whether it keeps a pipeline from going on.
     pub(super) fn holds(&self) -> bool {
         self.judgement.verdict == Verdict::Block || self.judgement.escalates
@@ -457,7 +462,7 @@ impl Done {
 }
 
 /// Why a check failed, in a few words.
-fn why(failed: &Done) -> String {
+fn why(failed: &FinishedRun) -> String {
     let said = failed.message.as_deref().and_then(|message| message.lines().find(|line| !line.trim().is_empty()));
     let line = said.or(failed.judgement.headline.as_deref()).unwrap_or("it failed");
     line.trim().chars().take(300).collect()

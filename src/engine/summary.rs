@@ -1,12 +1,12 @@
 //! A session in a few plain words, for lists and status lines.
 
 use super::{
-    event::{Outcome, PromptReason, StopHow},
-    hooks::{dispatch::Dispatch, point::Point},
-    session::{Phase, State},
+    event::{PromptReason, SessionOutcome, StopTiming},
+    hooks::{dispatch::HookDispatch, point::HookPoint},
+    session::{Phase, SessionState},
 };
 
-impl Outcome {
+impl SessionOutcome {
     /// The name in records.
     pub const fn name(self) -> &'static str {
         match self {
@@ -26,7 +26,7 @@ pub fn iterations(count: u32) -> String {
     if count == 1 { "1 iteration".into() } else { format!("{count} iterations") }
 }
 
-impl State {
+impl SessionState {
     /// What the session is doing.
     pub fn doing(&self) -> String {
         if let Some(outcome) = self.outcome() {
@@ -40,8 +40,8 @@ impl State {
         }
         let then = match (self.steering.paused, self.steering.stop) {
             (true, _) => "; pauses then",
-            (false, Some(StopHow::AfterIteration)) => "; stops after this iteration",
-            (false, Some(StopHow::Now)) => "; is told to stop",
+            (false, Some(StopTiming::AfterIteration)) => "; stops after this iteration",
+            (false, Some(StopTiming::Now)) => "; is told to stop",
             (false, None) => "",
         };
         format!("{}{then}", self.doing_now())
@@ -56,7 +56,7 @@ impl State {
     fn doing_now(&self) -> String {
         match &self.phase {
             // Nothing comes after its start but what the agent does.
-            Phase::Hooks(Dispatch { point: Point::SessionStart, running: None, .. }) | Phase::Between
+            Phase::Hooks(HookDispatch { point: HookPoint::SessionStart, running: None, .. }) | Phase::Between
                 if self.is_led_from_outside() =>
             {
                 "is led by the agent".into()

@@ -23,17 +23,17 @@ pub mod workflow;
 
 mod apply;
 
-use automation::Automation;
-use graph::Graph;
-use workflow::Flows;
+use automation::AutomationState;
+use graph::TaskGraph;
+use workflow::WorkflowState;
 
 /// The tasks of a session.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Tasks {
+pub struct SessionTasks {
     /// What there is to do.
-    pub graph: Graph,
+    pub graph: TaskGraph,
     /// What happens by itself.
-    pub automation: Automation,
+    pub automation: AutomationState,
     /// Steps that go on in the background.
-    pub flows: Flows,
+    pub flows: WorkflowState,
 }

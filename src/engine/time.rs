@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 /// A moment, in milliseconds since the Unix epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct At(pub i64);
+pub struct UnixTime(pub i64);
 
 /// A length of time, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Span(pub u64);
+pub struct TimeSpan(pub u64);
 
-impl At {
+impl UnixTime {
     /// The moment that lies `span` after this one.
     #[must_use]
-    pub fn after(self, span: Span) -> Self {
+    pub fn after(self, span: TimeSpan) -> Self {
         Self(self.0.saturating_add(i64::try_from(span.0).unwrap_or(i64::MAX)))
     }
 
@@ -64,12 +64,12 @@ impl At {
 
     /// How long it is from `earlier` to this moment; nothing if `earlier` is later.
     #[must_use]
-    pub fn since(self, earlier: Self) -> Span {
-        Span(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    pub fn since(self, earlier: Self) -> TimeSpan {
+        TimeSpan(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 }
 
-impl Span {
+impl TimeSpan {
     /// A span of whole seconds.
     pub const fn secs(secs: u64) -> Self {
         Self(secs * 1000)
@@ -81,20 +81,20 @@ impl Span {
     }
 }
 
-impl From<Span> for Duration {
-    fn from(span: Span) -> Self {
+impl From<TimeSpan> for Duration {
+    fn from(span: TimeSpan) -> Self {
         Self::from_millis(span.0)
     }
 }
 
-impl From<Duration> for Span {
+impl From<Duration> for TimeSpan {
     fn from(duration: Duration) -> Self {
         Self(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
     }
 }
 
 /// As a person says it: `40 ms`, `12.3 s`, `4 min 10 s`, `2 h 5 min`.
-impl fmt::Display for Span {
+impl fmt::Display for TimeSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = self.0;
         match ms {
@@ -113,17 +113,17 @@ impl fmt::Display for Span {
 pub mod as_rfc3339 {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    use super::At;
+    use super::UnixTime;
 
     #[expect(missing_docs, clippy::missing_errors_doc, reason = "called by serde")]
-    pub fn serialize<S: Serializer>(at: &At, to: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(at: &UnixTime, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(&at.rfc3339())
     }
 
     #[expect(missing_docs, clippy::missing_errors_doc, reason = "called by serde")]
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<At, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<UnixTime, D::Error> {
         let text = String::deserialize(from)?;
-        At::from_rfc3339(&text).ok_or_else(|| D::Error::custom(format!("`{text}` is not a time")))
+        UnixTime::from_rfc3339(&text).ok_or_else(|| D::Error::custom(format!("`{text}` is not a time")))
     }
 }
 
@@ -131,10 +131,10 @@ pub mod as_rfc3339 {
 pub mod rfc3339_or_none {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    use super::At;
+    use super::UnixTime;
 
     #[expect(missing_docs, clippy::missing_errors_doc, reason = "called by serde")]
-    pub fn serialize<S: Serializer>(at: &Option<At>, to: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(at: &Option<UnixTime>, to: S) -> Result<S::Ok, S::Error> {
         match at {
             Some(at) => to.serialize_some(&at.rfc3339()),
             None => to.serialize_none(),
@@ -142,9 +142,9 @@ pub mod rfc3339_or_none {
     }
 
     #[expect(missing_docs, clippy::missing_errors_doc, reason = "called by serde")]
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<At>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<UnixTime>, D::Error> {
         let Some(text) = Option::<String>::deserialize(from)? else { return Ok(None) };
-        At::from_rfc3339(&text).map(Some).ok_or_else(|| D::Error::custom(format!("`{text}` is not a time")))
+        UnixTime::from_rfc3339(&text).map(Some).ok_or_else(|| D::Error::custom(format!("`{text}` is not a time")))
     }
 }
 
@@ -157,16 +157,17 @@ mod tests {
         for ms in [0, 951_782_399_999, 951_782_400_000, 1_768_644_000_123, 4_107_542_400_000, -62_135_596_800_000] {
             let timestamp = jiff::Timestamp::from_millisecond(ms).expect("a moment");
             let expected = jiff::fmt::strtime::format("%Y-%m-%dT%H:%M:%S.%3fZ", timestamp).expect("a format");
-            assert_eq!(At(ms).rfc3339(), expected);
+            assert_eq!(UnixTime(ms).rfc3339(), expected);
         }
-        let before_the_first_year: jiff::Timestamp = At(-100_000_000_000_000).rfc3339().parse().expect("a moment");
+        let before_the_first_year: jiff::Timestamp =
+            UnixTime(-100_000_000_000_000).rfc3339().parse().expect("a moment");
         assert_eq!(before_the_first_year.as_millisecond(), -100_000_000_000_000);
     }
 
     #[test]
     fn a_span_is_said_in_the_units_of_its_size() {
-        let said =
-            [0, 40, 999, 1_000, 12_345, 60_000, 61_500, 250_000, 3_600_000, 7_500_000].map(|ms| Span(ms).to_string());
+        let said = [0, 40, 999, 1_000, 12_345, 60_000, 61_500, 250_000, 3_600_000, 7_500_000]
+            .map(|ms| TimeSpan(ms).to_string());
         assert_eq!(
             said,
             ["0 ms", "40 ms", "999 ms", "1 s", "12.3 s", "1 min", "1 min 1 s", "4 min 10 s", "1 h", "2 h 5 min"]
@@ -176,10 +177,15 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         for ms in [0, 1_794_813_000_123, 951_782_400_000, 4_102_444_799_999, -62_135_596_800_000] {
-            assert_eq!(At::from_rfc3339(&At(ms).rfc3339()), Some(At(ms)), "{}", At(ms).rfc3339());
+            assert_eq!(
+                UnixTime::from_rfc3339(&UnixTime(ms).rfc3339()),
+                Some(UnixTime(ms)),
+                "{}",
+                UnixTime(ms).rfc3339()
+            );
         }
         for text in ["", "2026-11-16", "2026-13-16T00:00:00Z", "2026-11-16T25:00:00Z", "2026-11-16T00:00:00+01:00"] {
-            assert_eq!(At::from_rfc3339(text), None, "{text}");
+            assert_eq!(UnixTime::from_rfc3339(text), None, "{text}");
         }
     }
 }

@@ -12,15 +12,15 @@ use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Both, Place};
+use super::{HookWorkspace, OutputTee};
 use crate::{
     engine::{
-        effect::{HookJob, Submission},
+        effect::{HookJob, SubmissionFacts},
         hooks::verdict::{BuiltinOutcome, BuiltinStatus, RunEnd, RunResult},
         policy::{BuiltinOptions, HookAction},
-        time::Span,
+        time::TimeSpan,
     },
-    process::run::Watch,
+    process::run::ProcessObserver,
 };
 
 mod base;
@@ -41,30 +41,35 @@ mod words;
 mod worker;
 
 pub use rescue::recover;
-pub use standing::{Work, work_to_submit};
-use worker::Worker;
+pub use standing::{SubmittableWork, work_to_submit};
+use worker::BuiltinRun;
 
 /// What prints the change for gatekeepers. No hook of a config has this name.
 pub const CHANGE: &str = "the change";
 
 /// What a built-in hook is asked to do.
 #[derive(Debug, Clone, Copy)]
-pub struct Errand<'a> {
+pub struct BuiltinJob<'a> {
     /// The hook, and what it is told.
     pub job: &'a HookJob,
     /// Where it runs.
-    pub place: &'a Place,
+    pub place: &'a HookWorkspace,
     /// What is set on top of our own environment.
     pub env: &'a [(String, String)],
 }
 
 /// Runs the built-in hook of this name.
-pub async fn run(name: &str, errand: Errand<'_>, watch: &mut dyn Watch, cancel: &CancellationToken) -> RunResult {
+pub async fn run(
+    name: &str,
+    errand: BuiltinJob<'_>,
+    watch: &mut dyn ProcessObserver,
+    cancel: &CancellationToken,
+) -> RunResult {
     let started = Instant::now();
     let submission = errand.job.facts.submission.as_deref().cloned().unwrap_or_else(|| unsaid(errand.job));
     let submission = with_options(submission, &errand.job.hook.action);
-    let output = Both::new(errand.job.run, errand.job.output_limit, errand.place, watch);
-    let mut worker = Worker::new(errand, &submission, output, cancel);
+    let output = OutputTee::new(errand.job.run, errand.job.output_limit, errand.place, watch);
+    let mut worker = BuiltinRun::new(errand, &submission, output, cancel);
     let ended = match name {
         "rebase_on_main" => rebase::run(&mut worker).await,
         "run_tests" => run_tests::run(&mut worker).await,
@@ -80,7 +85,7 @@ pub async fn run(name: &str, errand: Errand<'_>, watch: &mut dyn Watch, cancel: 
     let (captured, file) = worker.into_output().finish(errand.job.run);
     RunResult {
         end,
-        took: Span::from(started.elapsed()),
+        took: TimeSpan::from(started.elapsed()),
         stdout: captured.stdout,
         stderr: captured.stderr,
         omitted_bytes: captured.omitted_bytes,
@@ -92,15 +97,15 @@ pub async fn run(name: &str, errand: Errand<'_>, watch: &mut dyn Watch, cancel: 
 }
 
 /// What a hook is about that was asked for without saying it.
-fn unsaid(job: &HookJob) -> Submission {
-    Submission { task: job.facts.task.clone(), ..Submission::default() }
+fn unsaid(job: &HookJob) -> SubmissionFacts {
+    SubmissionFacts { task: job.facts.task.clone(), ..SubmissionFacts::default() }
 }
 
 /// What a hook is about, with the options that its config gives it.
-fn with_options(submission: Submission, action: &HookAction) -> Submission {
+fn with_options(submission: SubmissionFacts, action: &HookAction) -> SubmissionFacts {
     let HookAction::Builtin(call) = action else { return submission };
     let BuiltinOptions { command, base_branch, remote } = call.options.clone();
-    Submission {
+    SubmissionFacts {
         test_command: command.or(submission.test_command),
         base_branch: base_branch.or(submission.base_branch),
         remote: remote.or(submission.remote),
@@ -110,7 +115,7 @@ fn with_options(submission: Submission, action: &HookAction) -> Submission {
 
 /// How a built-in hook ended that was not stopped.
 #[derive(Debug, Default)]
-struct Done {
+struct BuiltinSuccess {
     skipped: bool,
     message: String,
     pull_request: Option<String>,
@@ -121,7 +126,7 @@ struct Done {
 
 /// Why a built-in hook did not come to its end.
 #[derive(Debug)]
-struct Halt {
+struct BuiltinError {
     end: RunEnd,
     message: String,
     remediation: Option<String>,
@@ -129,7 +134,7 @@ struct Halt {
     printed: String,
 }
 
-impl Done {
+impl BuiltinSuccess {
     fn success(message: impl Into<String>) -> Self {
         Self { message: message.into(), ..Self::default() }
     }
@@ -139,7 +144,7 @@ impl Done {
     }
 }
 
-impl Halt {
+impl BuiltinError {
     /// Something is in the way, and only a person can do something about it.
     fn failed(message: impl Into<String>) -> Self {
         Self { end: RunEnd::Exit(1), message: message.into(), remediation: None, printed: String::new() }
@@ -156,17 +161,17 @@ impl Halt {
     }
 }
 
-fn said(ended: Result<Done, Halt>) -> (RunEnd, Option<BuiltinOutcome>) {
+fn said(ended: Result<BuiltinSuccess, BuiltinError>) -> (RunEnd, Option<BuiltinOutcome>) {
     match ended {
         // What it printed is all that there is to say.
-        Ok(Done { message, read: None, .. }) if message.is_empty() => (RunEnd::Exit(0), None),
-        Ok(Done { skipped, message, pull_request, merged, read }) => {
+        Ok(BuiltinSuccess { message, read: None, .. }) if message.is_empty() => (RunEnd::Exit(0), None),
+        Ok(BuiltinSuccess { skipped, message, pull_request, merged, read }) => {
             let status = if skipped { BuiltinStatus::Skip } else { BuiltinStatus::Success };
             (RunEnd::Exit(0), Some(BuiltinOutcome { status, message, remediation: None, pull_request, merged, read }))
         }
         // It is run again, or not wanted any more.
-        Err(Halt { end: RunEnd::Cut, .. }) => (RunEnd::Cut, None),
-        Err(Halt { end, message, remediation, .. }) => {
+        Err(BuiltinError { end: RunEnd::Cut, .. }) => (RunEnd::Cut, None),
+        Err(BuiltinError { end, message, remediation, .. }) => {
             let status = BuiltinStatus::Failure;
             (end, Some(BuiltinOutcome { status, message, remediation, pull_request: None, merged: None, read: None }))
         }

@@ -10,10 +10,10 @@
 use serde_json::{Map, Value};
 
 use crate::{
-    engine::hooks::verdict::{Decision, Reply},
+    engine::hooks::verdict::{HookDecision, HookReply},
     process::{
         json_repair::mended,
-        output::{ANSWER, Answer},
+        output::{ANSWER, ReplyText},
         reply_scan::REPLY_KEYS,
     },
 };
@@ -22,13 +22,13 @@ use crate::{
 const SHOWN: usize = 60;
 
 /// The reply in what a hook printed, if it is one.
-pub fn parse(stdout: &Answer) -> Option<Reply> {
+pub fn parse(stdout: &ReplyText) -> Option<HookReply> {
     let text = match stdout {
-        Answer::Whole(text) => text.trim(),
-        Answer::TooLong { is_reply: true, .. } => return Some(Reply::unreadable(too_long())),
-        Answer::TooLong { beginning, is_reply: false } => {
+        ReplyText::Whole(text) => text.trim(),
+        ReplyText::TooLong { is_reply: true, .. } => return Some(HookReply::unreadable(too_long())),
+        ReplyText::TooLong { beginning, is_reply: false } => {
             let begins = beginning.trim_start().starts_with('{');
-            return (begins && has_a_decision(beginning)).then(|| Reply::unreadable(too_long()));
+            return (begins && has_a_decision(beginning)).then(|| HookReply::unreadable(too_long()));
         }
     };
     if !text.starts_with('{') {
@@ -36,21 +36,22 @@ pub fn parse(stdout: &Answer) -> Option<Reply> {
     }
     let value = serde_json::from_str(text).or_else(|_| serde_json::from_str(&mended(text)));
     let Ok(Value::Object(answer)) = value else {
-        return has_a_decision(text).then(|| Reply::unreadable("its JSON reply is not valid: print one JSON object"));
+        return has_a_decision(text)
+            .then(|| HookReply::unreadable("its JSON reply is not valid: print one JSON object"));
     };
     if !REPLY_KEYS.iter().any(|key| answer.contains_key(*key)) {
         return None;
     }
-    Some(read(&answer).unwrap_or_else(Reply::unreadable))
+    Some(read(&answer).unwrap_or_else(HookReply::unreadable))
 }
 
 /// The reply, or what is wrong with it.
-fn read(answer: &Map<String, Value>) -> Result<Reply, String> {
+fn read(answer: &Map<String, Value>) -> Result<HookReply, String> {
     let specific = answer.get("hookSpecificOutput").and_then(Value::as_object);
     let decision = decision(answer.get("decision"))?;
     let stops = stops(answer.get("continue"))?;
     let reasons: &[&str] = if stops { &["stopReason", "reason"] } else { &["reason", "stopReason"] };
-    Ok(Reply {
+    Ok(HookReply {
         decision,
         reason: text_of(answer, reasons),
         additional_context: text_of(answer, &["additionalContext", "additional_context"])
@@ -59,7 +60,7 @@ fn read(answer: &Map<String, Value>) -> Result<Reply, String> {
             .iter()
             .any(|key| answer.get(*key) == Some(&Value::Bool(true))),
         stops,
-        ..Reply::default()
+        ..HookReply::default()
     })
 }
 
@@ -74,14 +75,14 @@ fn has_a_decision(text: &str) -> bool {
         .any(|key| text.match_indices(key).any(|(at, _)| text[at + key.len()..].trim_start().starts_with(':')))
 }
 
-fn decision(value: Option<&Value>) -> Result<Option<Decision>, String> {
+fn decision(value: Option<&Value>) -> Result<Option<HookDecision>, String> {
     let known = match value {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::String(word)) => match word.trim().to_ascii_lowercase().as_str() {
-            "allow" => Some(Decision::Allow),
-            "approve" => Some(Decision::Approve),
-            "deny" => Some(Decision::Deny),
-            "block" => Some(Decision::Block),
+            "allow" => Some(HookDecision::Allow),
+            "approve" => Some(HookDecision::Approve),
+            "deny" => Some(HookDecision::Deny),
+            "block" => Some(HookDecision::Block),
             _ => None,
         },
         Some(Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => None,
@@ -118,18 +119,18 @@ fn text_of(object: &Map<String, Value>, keys: &[&str]) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Option<Reply> {
-        super::parse(&Answer::Whole(text.into()))
+    fn parse(text: &str) -> Option<HookReply> {
+        super::parse(&ReplyText::Whole(text.into()))
     }
 
     #[test]
     fn an_answer_is_read_in_both_spellings() {
-        let full = Reply {
-            decision: Some(Decision::Block),
+        let full = HookReply {
+            decision: Some(HookDecision::Block),
             reason: Some("red".into()),
             additional_context: Some("see log".into()),
             suppress_output: true,
-            ..Reply::default()
+            ..HookReply::default()
         };
         let camel = r#" {"decision":"block","reason":"red","additionalContext":"see log","suppressOutput":true} "#;
         let snake = r#"{"decision":"Block","reason":"red","additional_context":"see log","suppress_output":true}"#;
@@ -142,27 +143,31 @@ mod tests {
     #[test]
     fn a_hook_can_stop_the_session_whatever_it_decided() {
         let reply = parse(r#"{"continue":false,"stopReason":"enough","decision":"block","reason":"red"}"#);
-        let stops =
-            Reply { stops: true, decision: Some(Decision::Block), reason: Some("enough".into()), ..Reply::default() };
+        let stops = HookReply {
+            stops: true,
+            decision: Some(HookDecision::Block),
+            reason: Some("enough".into()),
+            ..HookReply::default()
+        };
         assert_eq!(reply, Some(stops));
-        assert_eq!(parse(r#"{"continue":true}"#), Some(Reply::default()));
+        assert_eq!(parse(r#"{"continue":true}"#), Some(HookReply::default()));
     }
 
     #[test]
     fn half_a_character_does_not_cost_the_decision() {
         let reply = parse(r#"{"decision":"block","reason":"cut \ud83d"}"#).expect("an answer");
-        assert_eq!((reply.decision, reply.reason.as_deref()), (Some(Decision::Block), Some("cut \u{fffd}")));
+        assert_eq!((reply.decision, reply.reason.as_deref()), (Some(HookDecision::Block), Some("cut \u{fffd}")));
     }
 
     #[test]
     fn a_reply_that_is_too_long_or_incomplete_is_unreadable() {
-        let long = |beginning: &str, is_reply| Answer::TooLong { beginning: beginning.into(), is_reply };
-        let too_long = Some(Reply::unreadable("its JSON reply is too long: at most 1024 KiB are read"));
+        let long = |beginning: &str, is_reply| ReplyText::TooLong { beginning: beginning.into(), is_reply };
+        let too_long = Some(HookReply::unreadable("its JSON reply is too long: at most 1024 KiB are read"));
         assert_eq!(super::parse(&long(r#"{"reason": "very lo"#, true)), too_long);
         assert_eq!(super::parse(&long(r#"{{"decision" : "block", "reason": "very lo"#, false)), too_long);
         assert_eq!(super::parse(&long("{ very long", false)), None);
         for cut_off in [r#"{"decision":"block","reason":"x"#, r#"{"continue":false,"#] {
-            let invalid = Reply::unreadable("its JSON reply is not valid: print one JSON object");
+            let invalid = HookReply::unreadable("its JSON reply is not valid: print one JSON object");
             assert_eq!(parse(cut_off), Some(invalid), "{cut_off}");
         }
         assert_eq!(parse("{\"level\":1}\n{\"level\":2}"), None);
@@ -174,10 +179,10 @@ mod tests {
             let problem = format!(
                 "its JSON reply has the decision {shown}, which creel does not know; use allow, approve, deny or block"
             );
-            assert_eq!(parse(&format!("{{\"decision\":{value}}}")), Some(Reply::unreadable(problem)));
+            assert_eq!(parse(&format!("{{\"decision\":{value}}}")), Some(HookReply::unreadable(problem)));
         }
         let problem = "its JSON reply has the continue \"false\", which creel does not know; use true or false";
-        assert_eq!(parse(r#"{"continue":"false"}"#), Some(Reply::unreadable(problem)));
+        assert_eq!(parse(r#"{"continue":"false"}"#), Some(HookReply::unreadable(problem)));
     }
 
     #[test]

@@ -15,18 +15,18 @@ use std::{path::Path, time::Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{About, Place, Ran};
+use super::{HookCommandContext, HookCommandResult, HookWorkspace};
 use crate::{
     engine::{
         effect::RuleJob,
         hooks::{template, verdict::RunEnd},
         policy::RuleCheck,
-        stop::rule::{OFFERED, RuleResult},
-        time::Span,
+        stop::rule::{OFFERED, RuleCheckResult},
+        time::TimeSpan,
     },
     process::{
-        project_dir::{Barred, Premises},
-        run::{self, ProcessSpec, Watch},
+        project_dir::{OpenError, ProjectDir},
+        run::{self, ProcessObserver, ProcessSpec},
     },
 };
 
@@ -36,32 +36,37 @@ const OUTPUT_SHOWN: usize = 4 * 1024;
 const NAME_SHOWN: usize = 120;
 
 /// What holds, or what does not and what to do about it.
-type Finding = Result<String, String>;
+type RuleFinding = Result<String, String>;
 
 /// Checks a rule once.
-pub async fn check(job: RuleJob, place: &Place, watch: &mut dyn Watch, cancel: &CancellationToken) -> RuleResult {
+pub async fn check(
+    job: RuleJob,
+    place: &HookWorkspace,
+    watch: &mut dyn ProcessObserver,
+    cancel: &CancellationToken,
+) -> RuleCheckResult {
     let started = Instant::now();
     let mut result = if matches!(job.rule.check, RuleCheck::Command { .. }) {
         command(&job, place, watch, cancel).await
     } else {
         look(job, place, cancel).await
     };
-    result.took = Span::from(started.elapsed());
+    result.took = TimeSpan::from(started.elapsed());
     result
 }
 
 /// Checks what needs no process. A file that the system is slow to read holds nobody.
-async fn look(job: RuleJob, place: &Place, cancel: &CancellationToken) -> RuleResult {
+async fn look(job: RuleJob, place: &HookWorkspace, cancel: &CancellationToken) -> RuleCheckResult {
     let (root, timeout) = (place.cwd.clone(), job.rule.timeout);
     let too_late = async {
         if timeout.is_zero() { std::future::pending().await } else { tokio::time::sleep(timeout.into()).await }
     };
-    let looking = tokio::task::spawn_blocking(move || judge(&job, &Premises::new(&root)));
+    let looking = tokio::task::spawn_blocking(move || judge(&job, &ProjectDir::new(&root)));
     let finding = tokio::select! {
         biased;
         () = cancel.cancelled() => {
-            let cut = RuleResult::not_judged("cut off before its end".into());
-            return RuleResult { end: Some(RunEnd::Cut), ..cut };
+            let cut = RuleCheckResult::not_judged("cut off before its end".into());
+            return RuleCheckResult { end: Some(RunEnd::Cut), ..cut };
         }
         looked = looking => looked.unwrap_or_else(|_| Err("creel itself failed while it checked this; its log says where".into())),
         () = too_late => {
@@ -70,10 +75,10 @@ async fn look(job: RuleJob, place: &Place, cancel: &CancellationToken) -> RuleRe
     };
     let passed = finding.is_ok();
     let message = finding.unwrap_or_else(|why| why);
-    RuleResult { passed, ..RuleResult::not_judged(message) }
+    RuleCheckResult { passed, ..RuleCheckResult::not_judged(message) }
 }
 
-fn judge(job: &RuleJob, premises: &Premises) -> Finding {
+fn judge(job: &RuleJob, premises: &ProjectDir) -> RuleFinding {
     match &job.rule.check {
         RuleCheck::ContentPattern { pattern, target, must_match } => {
             let said = job.facts.agent_output.as_deref().unwrap_or_default();
@@ -85,19 +90,24 @@ fn judge(job: &RuleJob, premises: &Premises) -> Finding {
     }
 }
 
-async fn command(job: &RuleJob, place: &Place, watch: &mut dyn Watch, cancel: &CancellationToken) -> RuleResult {
+async fn command(
+    job: &RuleJob,
+    place: &HookWorkspace,
+    watch: &mut dyn ProcessObserver,
+    cancel: &CancellationToken,
+) -> RuleCheckResult {
     let RuleCheck::Command { command, expected_exit, .. } = &job.rule.check else {
-        return RuleResult::not_judged("there is no command; this is a fault of creel".into());
+        return RuleCheckResult::not_judged("there is no command; this is a fault of creel".into());
     };
     let spec = match spec(job, place) {
         Ok(spec) => spec,
         Err(why) => {
             let message = format!("{}: {why}", shown(command));
-            return RuleResult { end: Some(RunEnd::SpawnFailed(why)), ..RuleResult::not_judged(message) };
+            return RuleCheckResult { end: Some(RunEnd::SpawnFailed(why)), ..RuleCheckResult::not_judged(message) };
         }
     };
     let limit = job.output_limit.min(OUTPUT_SHOWN);
-    let Ran { end, captured, file } = super::run(spec, job.run, limit, place, (watch, cancel)).await;
+    let HookCommandResult { end, captured, file } = super::run(spec, job.run, limit, place, (watch, cancel)).await;
     let passed = end == RunEnd::Exit(*expected_exit);
     let mut message = format!("{}: {}", shown(command), ended(&end, *expected_exit, job.rule.timeout));
     if !passed {
@@ -107,11 +117,11 @@ async fn command(job: &RuleJob, place: &Place, watch: &mut dyn Watch, cancel: &C
             }
         }
     }
-    RuleResult { passed, end: Some(end), file, ..RuleResult::not_judged(message) }
+    RuleCheckResult { passed, end: Some(end), file, ..RuleCheckResult::not_judged(message) }
 }
 
 /// How a command ended, against how it should have.
-fn ended(end: &RunEnd, expected: i32, timeout: Span) -> String {
+fn ended(end: &RunEnd, expected: i32, timeout: TimeSpan) -> String {
     match end {
         RunEnd::Exit(code) if *code == expected => format!("exit {code}"),
         RunEnd::Exit(127) => {
@@ -128,17 +138,17 @@ fn ended(end: &RunEnd, expected: i32, timeout: Span) -> String {
     }
 }
 
-fn spec(job: &RuleJob, place: &Place) -> Result<ProcessSpec, String> {
+fn spec(job: &RuleJob, place: &HookWorkspace) -> Result<ProcessSpec, String> {
     let RuleCheck::Command { command, folder, env, .. } = &job.rule.check else {
         return Err("there is no command; this is a fault of creel".into());
     };
     let cwd = match folder {
         None => place.cwd.clone(),
-        Some(folder) => Premises::new(&place.cwd)
+        Some(folder) => ProjectDir::new(&place.cwd)
             .folder(Some(Path::new(folder)))
             .map_err(|why| barred(folder, &why, "make the folder"))?,
     };
-    let about = About { point: "rule", hook: &job.rule.name, offered: OFFERED, facts: &job.facts };
+    let about = HookCommandContext { point: "rule", hook: &job.rule.name, offered: OFFERED, facts: &job.facts };
     // What is told of the session comes last: nothing that is configured hides it.
     let env = env.iter().map(|(name, value)| (name.clone(), value.clone())).chain(about.environment(place)).collect();
     Ok(ProcessSpec {
@@ -153,14 +163,14 @@ fn spec(job: &RuleJob, place: &Place) -> Result<ProcessSpec, String> {
 }
 
 /// Why a file cannot be looked at, and what to do if it is not there.
-fn barred(path: &str, why: &Barred, if_missing: &str) -> String {
+fn barred(path: &str, why: &OpenError, if_missing: &str) -> String {
     let path = shown(path);
     match why {
-        Barred::Outside => format!("{path} leads out of the project's folder; a rule looks only at what is inside"),
-        Barred::Missing => format!("{path} is missing: {if_missing}, or correct the rule"),
-        Barred::NotAFile => format!("{path} is not a file: correct the rule"),
-        Barred::TooLarge(size) => format!("{path} has {size} bytes, too many to be read: make it smaller"),
-        Barred::Io(error) => format!("{path} cannot be read: {error}"),
+        OpenError::Outside => format!("{path} leads out of the project's folder; a rule looks only at what is inside"),
+        OpenError::Missing => format!("{path} is missing: {if_missing}, or correct the rule"),
+        OpenError::NotAFile => format!("{path} is not a file: correct the rule"),
+        OpenError::TooLarge(size) => format!("{path} has {size} bytes, too many to be read: make it smaller"),
+        OpenError::Io(error) => format!("{path} cannot be read: {error}"),
     }
 }
 

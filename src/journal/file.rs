@@ -22,12 +22,12 @@ use std::{
 use rustix::fs::OFlags;
 
 use super::{
-    folder::{Folder, PRIVATE_FILE, has_records},
+    folder::{PRIVATE_FILE, SessionDir, has_records},
     open,
     record::{Record, RecordError, VERSION},
     tail::RecordTail,
 };
-use crate::engine::{State, event::Event, time::At};
+use crate::engine::{SessionState, event::Event, time::UnixTime};
 
 /// How long a record may be only in the kernel's memory. That is about power loss: a kill loses nothing.
 const SYNC_EVERY: Duration = Duration::from_millis(200);
@@ -69,7 +69,7 @@ pub enum JournalError {
     },
     /// A line is out of place.
     #[error(transparent)]
-    Disorder(Disorder),
+    Disorder(RecordOrderError),
     /// It does not begin as a session does.
     #[error("{} does not begin with `session_started`", .0.display())]
     NotASession(PathBuf),
@@ -91,7 +91,7 @@ pub enum JournalError {
     "{path}:{line} is record {found}, but record {expected} comes next: lines are missing, doubled or out of order",
     path = .path.display()
 )]
-pub struct Disorder {
+pub struct RecordOrderError {
     /// The file.
     pub path: PathBuf,
     /// The line, from 1.
@@ -110,26 +110,26 @@ fn holder(pid: Option<u32>) -> String {
 #[derive(Debug)]
 pub struct Journal {
     file: File,
-    folder: Folder,
+    folder: SessionDir,
     seq: u64,
     length: u64,
     sync: mpsc::Sender<()>,
     /// What the file looked like after the last append.
-    mark: Option<FileMark>,
-    times: FileTimes,
+    mark: Option<JournalFileStamp>,
+    times: FileTimePrecision,
     /// What another program did to it.
     damage: Option<JournalDamage>,
 }
 
 /// Whether the times of a file change with its content and never without it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FileTimes {
+enum FileTimePrecision {
     Exact,
     /// A network file system may set them later.
     Vague,
 }
 
-impl FileTimes {
+impl FileTimePrecision {
     #[cfg(target_os = "linux")]
     fn of(file: &File) -> Self {
         // ext2 to ext4, xfs, btrfs, tmpfs, overlayfs, f2fs, zfs.
@@ -146,7 +146,7 @@ impl FileTimes {
 
 /// Shows whether only this process wrote to the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileMark {
+struct JournalFileStamp {
     length: u64,
     modified: (i64, i64),
     changed: (i64, i64),
@@ -165,7 +165,7 @@ pub enum JournalDamage {
     Replaced,
 }
 
-impl FileMark {
+impl JournalFileStamp {
     fn of(file: &File) -> Option<Self> {
         let meta = file.metadata().ok()?;
         Some(Self {
@@ -177,9 +177,9 @@ impl FileMark {
     }
 
     /// What happened since an earlier mark, if something did.
-    fn damage_since(&self, before: &Self, times: FileTimes) -> Option<JournalDamage> {
+    fn damage_since(&self, before: &Self, times: FileTimePrecision) -> Option<JournalDamage> {
         let touched = self.changed != before.changed && self.harmless == before.harmless;
-        let later = times == FileTimes::Exact && (self.modified != before.modified || touched);
+        let later = times == FileTimePrecision::Exact && (self.modified != before.modified || touched);
         if self.length < before.length {
             Some(JournalDamage::Truncated)
         } else if self.length != before.length || later {
@@ -192,9 +192,9 @@ impl FileMark {
 
 /// A journal that is locked, and is as it was found.
 #[derive(Debug)]
-pub struct Untouched {
+pub struct LockedJournal {
     file: File,
-    folder: Folder,
+    folder: SessionDir,
     seq: u64,
     /// The length of its whole lines.
     length: u64,
@@ -204,11 +204,11 @@ pub struct Untouched {
 
 /// What was found when a journal was opened.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedJournal {
     /// The journal.
-    pub journal: Untouched,
+    pub journal: LockedJournal,
     /// The session so far.
-    pub state: State,
+    pub state: SessionState,
     /// The prompts of the session's own agent whose turns had come to an end, oldest first.
     pub past_prompts: Vec<String>,
     /// The same for those who review, by their names.
@@ -219,7 +219,7 @@ pub struct Opened {
 
 impl Journal {
     /// Begins the journal of a new session.
-    pub fn create(folder: &Folder) -> Result<Self, JournalError> {
+    pub fn create(folder: &SessionDir) -> Result<Self, JournalError> {
         let io = |doing, path: &Path| {
             let path = path.to_owned();
             move |cause| JournalError::Io { doing, path, cause }
@@ -239,7 +239,7 @@ impl Journal {
     }
 
     /// Opens the journal of a session that stopped or was killed. Nothing is changed yet.
-    pub fn open(folder: &Folder) -> Result<Opened, JournalError> {
+    pub fn open(folder: &SessionDir) -> Result<OpenedJournal, JournalError> {
         let path = folder.journal();
         let io = |doing| {
             let path = path.clone();
@@ -251,7 +251,7 @@ impl Journal {
         let mut file = open::open(&path, OFlags::RDWR | OFlags::APPEND).map_err(io("open"))?;
         lock(&file, folder)?;
         let (length, torn) = whole_lines(&mut file).map_err(io("read"))?;
-        let mut prompts = Prompts::default();
+        let mut prompts = AnsweredPrompts::default();
         let mut seq = 0;
         let (state, disorder) = fold_with(&path, |record| {
             seq = record.seq;
@@ -260,21 +260,21 @@ impl Journal {
         if let Some(disorder) = disorder {
             return Err(JournalError::Disorder(disorder));
         }
-        let journal = Untouched { file, folder: folder.clone(), seq, length, torn };
-        let Prompts { answered: past_prompts, reviews: past_reviews, fallbacks: past_fallbacks, .. } = prompts;
-        Ok(Opened { journal, state, past_prompts, past_reviews, past_fallbacks })
+        let journal = LockedJournal { file, folder: folder.clone(), seq, length, torn };
+        let AnsweredPrompts { answered: past_prompts, reviews: past_reviews, fallbacks: past_fallbacks, .. } = prompts;
+        Ok(OpenedJournal { journal, state, past_prompts, past_reviews, past_fallbacks })
     }
 
-    fn new(file: File, folder: &Folder, seq: u64, length: u64) -> Result<Self, JournalError> {
+    fn new(file: File, folder: &SessionDir, seq: u64, length: u64) -> Result<Self, JournalError> {
         let io = |cause| JournalError::Io { doing: "write", path: folder.pid_file(), cause };
         folder.write_pid().map_err(io)?;
         let sync = sync_in_background(file.try_clone().map_err(io)?);
-        let (mark, times) = (FileMark::of(&file), FileTimes::of(&file));
+        let (mark, times) = (JournalFileStamp::of(&file), FileTimePrecision::of(&file));
         Ok(Self { file, folder: folder.clone(), seq, length, sync, mark, times, damage: None })
     }
 
     /// The folder that it lies in.
-    pub fn folder(&self) -> &Folder {
+    pub fn folder(&self) -> &SessionDir {
         &self.folder
     }
 
@@ -295,7 +295,7 @@ impl Journal {
     }
 
     /// Records what happened; when this returns, it is on record.
-    pub fn append(&mut self, at: At, events: Vec<Event>) -> Result<Vec<Arc<Record>>, JournalError> {
+    pub fn append(&mut self, at: UnixTime, events: Vec<Event>) -> Result<Vec<Arc<Record>>, JournalError> {
         let matters = events.iter().any(must_survive_power_loss);
         let mut lines = String::new();
         let mut records = Vec::with_capacity(events.len());
@@ -318,7 +318,7 @@ impl Journal {
         })?;
         self.seq += records.len() as u64;
         self.length += lines.len() as u64;
-        self.mark = FileMark::of(&self.file);
+        self.mark = JournalFileStamp::of(&self.file);
         Ok(records)
     }
 
@@ -344,7 +344,7 @@ impl Journal {
 
     /// Runs before each append, because the append would hide what another program wrote.
     fn look_for_damage(&mut self) {
-        let now = FileMark::of(&self.file);
+        let now = JournalFileStamp::of(&self.file);
         if let (Some(before), Some(now)) = (&self.mark, &now) {
             self.damage = now.damage_since(before, self.times).or(self.damage);
         }
@@ -365,9 +365,9 @@ impl Journal {
     }
 }
 
-impl Untouched {
+impl LockedJournal {
     /// The folder that it lies in.
-    pub fn folder(&self) -> &Folder {
+    pub fn folder(&self) -> &SessionDir {
         &self.folder
     }
 
@@ -417,7 +417,7 @@ fn sync_in_background(file: File) -> mpsc::Sender<()> {
 }
 
 /// Takes the lock, and waits for it a moment.
-fn lock(file: &File, folder: &Folder) -> Result<(), JournalError> {
+fn lock(file: &File, folder: &SessionDir) -> Result<(), JournalError> {
     let since = Instant::now();
     let is_worth_waiting = || {
         let waited = since.elapsed();
@@ -441,13 +441,13 @@ fn lock(file: &File, folder: &Folder) -> Result<(), JournalError> {
 
 /// Whoever runs a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Holder {
+pub struct LockHolder {
     /// The process; missing only until it has taken the session up.
     pub pid: Option<u32>,
 }
 
 /// Who runs a session, if anybody does.
-pub fn running(folder: &Folder) -> Option<Holder> {
+pub fn running(folder: &SessionDir) -> Option<LockHolder> {
     let file = open::to_read(&folder.journal()).ok()?;
     let held = || matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
     let deadline = Instant::now() + DYING;
@@ -456,7 +456,7 @@ pub fn running(folder: &Folder) -> Option<Holder> {
         let dying = pid.is_some_and(is_dying);
         if !dying || Instant::now() > deadline {
             // Somebody else may have opened it, and not taken it up yet.
-            return Some(Holder { pid: pid.filter(|_| !dying) });
+            return Some(LockHolder { pid: pid.filter(|_| !dying) });
         }
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -497,7 +497,7 @@ fn whole_lines(file: &mut File) -> io::Result<(u64, u64)> {
 
 /// The prompts that an agent has answered, so that a script can go on where it was.
 #[derive(Default)]
-struct Prompts {
+struct AnsweredPrompts {
     sent: Option<(Option<String>, String)>,
     answered: Vec<String>,
     reviews: BTreeMap<String, Vec<String>>,
@@ -507,7 +507,7 @@ struct Prompts {
     working: String,
 }
 
-impl Prompts {
+impl AnsweredPrompts {
     fn see(&mut self, event: &Event) {
         if let Event::SessionStarted(began) = event {
             self.own.clone_from(&began.plan.agent);
@@ -529,7 +529,7 @@ impl Prompts {
 
 /// Reads a journal, record by record, and returns the first line that is out of place. An unterminated last line is not
 /// a record yet.
-pub fn read(path: &Path, mut each: impl FnMut(Record)) -> Result<Option<Disorder>, JournalError> {
+pub fn read(path: &Path, mut each: impl FnMut(Record)) -> Result<Option<RecordOrderError>, JournalError> {
     let io = |cause| JournalError::Io { doing: "read", path: path.to_owned(), cause };
     let mut reader = BufReader::with_capacity(256 << 10, open::to_read(path).map_err(io)?);
     let mut line = Vec::new();
@@ -545,7 +545,7 @@ pub fn read(path: &Path, mut each: impl FnMut(Record)) -> Result<Option<Disorder
         let text = str::from_utf8(&line).map_err(|_| damaged(not_text()))?;
         let record = Record::from_line(text).map_err(damaged)?;
         if record.seq != expected && disorder.is_none() {
-            disorder = Some(Disorder { path: path.to_owned(), line: number, expected, found: record.seq });
+            disorder = Some(RecordOrderError { path: path.to_owned(), line: number, expected, found: record.seq });
         }
         expected = record.seq.saturating_add(1);
         each(record);
@@ -558,22 +558,25 @@ fn not_text() -> RecordError {
 }
 
 /// The session that a journal records, whatever the order of its lines.
-pub fn fold(path: &Path) -> Result<State, JournalError> {
+pub fn fold(path: &Path) -> Result<SessionState, JournalError> {
     fold_checked(path).map(|(state, _)| state)
 }
 
 /// The session that a journal records, and the first line that is out of place.
-pub fn fold_checked(path: &Path) -> Result<(State, Option<Disorder>), JournalError> {
+pub fn fold_checked(path: &Path) -> Result<(SessionState, Option<RecordOrderError>), JournalError> {
     fold_with(path, |_| {})
 }
 
-fn fold_with(path: &Path, mut also: impl FnMut(&Record)) -> Result<(State, Option<Disorder>), JournalError> {
-    let mut state: Option<State> = None;
+fn fold_with(
+    path: &Path,
+    mut also: impl FnMut(&Record),
+) -> Result<(SessionState, Option<RecordOrderError>), JournalError> {
+    let mut state: Option<SessionState> = None;
     let disorder = read(path, |record| {
         also(&record);
         match (&mut state, record.event) {
             (Some(state), event) => state.apply(record.at, &event),
-            (None, Event::SessionStarted(began)) => state = Some(State::new(&record.session, *began, record.at)),
+            (None, Event::SessionStarted(began)) => state = Some(SessionState::new(&record.session, *began, record.at)),
             (None, _) => {}
         }
     })?;

@@ -22,13 +22,13 @@ const LONGEST: u64 = 256 << 20;
 
 /// The sessions of a project.
 #[derive(Debug, Clone)]
-pub struct Sessions {
+pub struct SessionsDir {
     root: PathBuf,
 }
 
 /// The folder of one session.
 #[derive(Debug, Clone)]
-pub struct Folder {
+pub struct SessionDir {
     /// The session's name.
     pub name: String,
     /// Where it is.
@@ -48,14 +48,14 @@ pub(super) fn has_records(file: &fs::File) -> bool {
     false
 }
 
-impl Sessions {
+impl SessionsDir {
     /// The sessions of the project in this folder.
     pub fn of(project: &Path) -> Self {
         Self { root: project.join(open::OURS).join("sessions") }
     }
 
     /// The sessions beside this one.
-    pub fn around(folder: &Folder) -> Self {
+    pub fn around(folder: &SessionDir) -> Self {
         Self { root: folder.path.parent().unwrap_or(&folder.path).to_owned() }
     }
 
@@ -74,12 +74,12 @@ impl Sessions {
     }
 
     /// The folder of a session, whether or not it exists.
-    pub fn folder(&self, name: &str) -> Folder {
-        Folder { name: name.to_owned(), path: self.root.join(name) }
+    pub fn folder(&self, name: &str) -> SessionDir {
+        SessionDir { name: name.to_owned(), path: self.root.join(name) }
     }
 
     /// All sessions that have a journal, latest change first.
-    pub fn list(&self) -> io::Result<Vec<Folder>> {
+    pub fn list(&self) -> io::Result<Vec<SessionDir>> {
         self.refuse_links()?;
         let entries = match fs::read_dir(&self.root) {
             Ok(entries) => entries,
@@ -100,7 +100,7 @@ impl Sessions {
     }
 }
 
-impl Folder {
+impl SessionDir {
     /// The project that it belongs to.
     pub fn project(&self) -> &Path {
         self.path.ancestors().nth(3).unwrap_or(&self.path)
@@ -134,7 +134,7 @@ impl Folder {
     /// Makes the folder, and keeps it out of version control: what agents and hooks print may be private.
     pub(super) fn create(&self) -> io::Result<()> {
         let root = self.path.parent().unwrap_or(&self.path);
-        Sessions::around(self).refuse_links()?;
+        SessionsDir::around(self).refuse_links()?;
         fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(root)?;
         let ignore = fs::OpenOptions::new().write(true).create_new(true).open(root.join(".gitignore"));
         match ignore {

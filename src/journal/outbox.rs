@@ -18,7 +18,7 @@ use bytes::{Bytes, BytesMut};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use super::{Folder, open};
+use super::{SessionDir, open};
 
 /// How much is read at a time.
 const CHUNK: usize = 64 << 10;
@@ -29,7 +29,7 @@ const NAME: usize = 512;
 
 /// How far the other side has a journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct OutboxPosition {
     /// Which server it is meant for; what is there is nobody else's business.
     #[serde(default)]
     pub server: String,
@@ -42,13 +42,13 @@ pub struct Place {
     /// The number up to which the store has nothing that is not counted.
     pub at: u64,
     /// How records are named there.
-    pub names: Names,
+    pub names: RecordNaming,
 }
 
 /// How the records of a session are named in a store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Names {
+pub enum RecordNaming {
     /// By the session's name: it is the first that has it there.
     #[default]
     Plain,
@@ -61,12 +61,12 @@ pub enum Names {
 pub struct Outbox {
     journal: PathBuf,
     file: File,
-    place: Place,
+    place: OutboxPosition,
 }
 
 /// A record to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Letter {
+pub struct OutboxRecord {
     /// Its number.
     pub seq: u64,
     /// What happened.
@@ -78,14 +78,14 @@ pub struct Letter {
 }
 
 #[derive(Deserialize)]
-struct Head {
+struct RecordHead {
     seq: u64,
     kind: String,
 }
 
 impl Outbox {
     /// Opens the outbox of a session; nothing, if somebody else sends it.
-    pub fn open(folder: &Folder) -> io::Result<Option<Self>> {
+    pub fn open(folder: &SessionDir) -> io::Result<Option<Self>> {
         let mut file = open::open(&folder.outbox_file(), OFlags::RDWR | OFlags::CREATE)?;
         match file.try_lock() {
             Ok(()) => {}
@@ -99,7 +99,7 @@ impl Outbox {
     }
 
     /// How far the other side has it, as far as was kept.
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &OutboxPosition {
         &self.place
     }
 
@@ -108,7 +108,7 @@ impl Outbox {
         if self.is_for(server) {
             return Ok(());
         }
-        self.keep(Place { server: short(server).to_owned(), ..self.place.clone() })
+        self.keep(OutboxPosition { server: short(server).to_owned(), ..self.place.clone() })
     }
 
     /// Whether it is meant for a server.
@@ -117,7 +117,7 @@ impl Outbox {
     }
 
     /// Keeps how far the other side has it. One write, which a kill does not tear.
-    pub fn keep(&mut self, place: Place) -> io::Result<()> {
+    pub fn keep(&mut self, place: OutboxPosition) -> io::Result<()> {
         if place == self.place {
             return Ok(());
         }
@@ -128,10 +128,10 @@ impl Outbox {
     }
 
     /// The records after an offset at which one ends.
-    pub fn letters(&self, offset: u64) -> io::Result<Letters> {
+    pub fn letters(&self, offset: u64) -> io::Result<OutboxReader> {
         let mut file = open::to_read(&self.journal)?;
         file.seek(SeekFrom::Start(offset))?;
-        Ok(Letters { file, offset, last: None, chunk: vec![0; CHUNK].into_boxed_slice(), rest: BytesMut::new() })
+        Ok(OutboxReader { file, offset, last: None, chunk: vec![0; CHUNK].into_boxed_slice(), rest: BytesMut::new() })
     }
 }
 
@@ -142,7 +142,7 @@ fn short(server: &str) -> &str {
 
 /// Reads the records that are to be sent, as they are written.
 #[derive(Debug)]
-pub struct Letters {
+pub struct OutboxReader {
     file: File,
     /// Where the next record begins.
     offset: u64,
@@ -154,9 +154,9 @@ pub struct Letters {
     rest: BytesMut,
 }
 
-impl Letters {
+impl OutboxReader {
     /// The next record; nothing if there is no more for now.
-    pub fn read(&mut self) -> io::Result<Option<Letter>> {
+    pub fn read(&mut self) -> io::Result<Option<OutboxRecord>> {
         let mut searched = 0;
         loop {
             if let Some(newline) = self.rest[searched..].iter().position(|byte| *byte == b'\n') {
@@ -171,17 +171,17 @@ impl Letters {
         }
     }
 
-    fn take(&mut self, length: usize) -> io::Result<Letter> {
+    fn take(&mut self, length: usize) -> io::Result<OutboxRecord> {
         let mut line = self.rest.split_to(length).freeze();
         line.truncate(length - 1);
         self.offset += length as u64;
-        let Head { seq, kind } = serde_json::from_slice(&line)?;
+        let RecordHead { seq, kind } = serde_json::from_slice(&line)?;
         if let Some(last) = self.last.filter(|last| seq != last.saturating_add(1)) {
             let text = format!("record {seq} follows record {last}: lines are missing, doubled or out of order");
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
         self.last = Some(seq);
-        Ok(Letter { seq, kind, line, end: self.offset })
+        Ok(OutboxRecord { seq, kind, line, end: self.offset })
     }
 }
 
@@ -190,10 +190,10 @@ mod tests {
     use std::io::Write as _;
 
     use super::*;
-    use crate::journal::Sessions;
+    use crate::journal::SessionsDir;
 
-    fn folder(root: &std::path::Path) -> Folder {
-        let folder = Sessions::of(root).folder("s");
+    fn folder(root: &std::path::Path) -> SessionDir {
+        let folder = SessionsDir::of(root).folder("s");
         std::fs::create_dir_all(&folder.path).expect("a folder");
         folder
     }
@@ -240,18 +240,18 @@ mod tests {
         let folder = folder(root.path());
         let server = short(&"ü".repeat(NAME)).to_owned();
         let store = "2026-11-15T09:30:00Z".into();
-        let long = Place { server, store, seq: 70_000, offset: 1 << 40, at: 9, names: Names::WithId };
-        let short = Place { seq: 7, ..Place::default() };
+        let long = OutboxPosition { server, store, seq: 70_000, offset: 1 << 40, at: 9, names: RecordNaming::WithId };
+        let short = OutboxPosition { seq: 7, ..OutboxPosition::default() };
         {
             let mut outbox = Outbox::open(&folder).expect("a file").expect("nobody else has it");
-            assert_eq!(*outbox.place(), Place::default());
+            assert_eq!(*outbox.place(), OutboxPosition::default());
             assert!(Outbox::open(&folder).expect("a file").is_none());
             outbox.keep(long).expect("space");
             outbox.keep(short.clone()).expect("space");
         }
         assert_eq!(*Outbox::open(&folder).expect("a file").expect("it is free again").place(), short);
         std::fs::write(folder.outbox_file(), "{\"seq\":").expect("space");
-        assert_eq!(*Outbox::open(&folder).expect("a file").expect("it is free").place(), Place::default());
+        assert_eq!(*Outbox::open(&folder).expect("a file").expect("it is free").place(), OutboxPosition::default());
     }
 
     #[test]
@@ -259,7 +259,7 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let mut outbox = Outbox::open(&folder(root.path())).expect("a file").expect("nobody else has it");
         outbox.address("a").expect("space");
-        let place = Place { seq: 7, ..outbox.place().clone() };
+        let place = OutboxPosition { seq: 7, ..outbox.place().clone() };
         outbox.keep(place.clone()).expect("space");
         outbox.address("a").expect("space");
         assert!(outbox.is_for("a") && *outbox.place() == place);

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::engine::{
     event::{CUSTOM, Event},
-    time::At,
+    time::UnixTime,
 };
 
 /// The format that this creel writes.
@@ -26,7 +26,7 @@ pub struct Record {
     pub seq: u64,
     /// When.
     #[serde(serialize_with = "as_rfc3339")]
-    pub at: At,
+    pub at: UnixTime,
     /// The session's name.
     pub session: String,
     /// What happened.
@@ -36,7 +36,7 @@ pub struct Record {
 
 /// The part that all kinds share.
 #[derive(Deserialize)]
-struct Envelope<'a> {
+struct RecordEnvelope<'a> {
     v: u32,
     seq: u64,
     #[serde(borrow)]
@@ -79,7 +79,7 @@ impl Record {
     /// Twice, on purpose: the shared part first, which is cheap and tells the format, then the event by its kind. One
     /// pass over both would have to buffer every field.
     pub fn from_line(line: &str) -> Result<Self, RecordError> {
-        let envelope: Envelope<'_> = serde_json::from_str(line)?;
+        let envelope: RecordEnvelope<'_> = serde_json::from_str(line)?;
         if envelope.v > VERSION {
             return Err(RecordError::Newer { found: envelope.v });
         }
@@ -89,7 +89,7 @@ impl Record {
         Ok(Self {
             v: envelope.v,
             seq: envelope.seq,
-            at: At(at.as_millisecond()),
+            at: UnixTime(at.as_millisecond()),
             session: envelope.session.into_owned(),
             event,
         })
@@ -97,12 +97,12 @@ impl Record {
 }
 
 /// The moment as records write it: `2026-11-15T09:30:00.123Z`.
-pub fn rfc3339(at: At) -> String {
+pub fn rfc3339(at: UnixTime) -> String {
     at.rfc3339()
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-fn as_rfc3339<S: Serializer>(at: &At, serializer: S) -> Result<S::Ok, S::Error> {
+fn as_rfc3339<S: Serializer>(at: &UnixTime, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&rfc3339(*at))
 }
 
@@ -110,28 +110,28 @@ fn as_rfc3339<S: Serializer>(at: &At, serializer: S) -> Result<S::Ok, S::Error> 
 mod tests {
     use super::*;
     use crate::engine::{
-        event::{By, HookFinished},
+        event::{ActorKind, HookFinished},
         hooks::{
-            point::Point,
+            point::HookPoint,
             verdict::{RunEnd, Verdict},
         },
         ids::RunId,
-        time::Span,
+        time::TimeSpan,
     };
 
     fn record(event: Event) -> Record {
-        Record { v: 1, seq: 7, at: At(1_794_735_000_123), session: "NAME".into(), event }
+        Record { v: 1, seq: 7, at: UnixTime(1_794_735_000_123), session: "NAME".into(), event }
     }
 
     #[test]
     fn a_record_reads_as_the_contract_writes_it() {
         let finished = HookFinished {
             run: RunId(3),
-            point: Point::Stop,
+            point: HookPoint::Stop,
             hook: "tests".into(),
             iteration: 1,
             end: RunEnd::Exit(2),
-            took_ms: Span(12),
+            took_ms: TimeSpan(12),
             verdict: Verdict::Block,
             stdout: "out".into(),
             stderr: "err".into(),
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        let written = record(Event::MessageQueued { by: By::Cli.into(), text: "a\n\u{1f41f} \"b\"".into() });
+        let written = record(Event::MessageQueued { by: ActorKind::Cli.into(), text: "a\n\u{1f41f} \"b\"".into() });
         assert_eq!(Record::from_line(&written.to_line()).expect("a record"), written);
     }
 
@@ -164,7 +164,10 @@ mod tests {
         let line = r#"{"v":1,"seq":1,"at":"2026-11-15T09:30:00Z","session":"a","kind":"sang","song":[1]}"#;
         assert_eq!(Record::from_line(line).expect("a record").event, Event::Unknown);
         let line = r#"{"v":1,"seq":1,"at":"2026-11-15T09:30:00Z","session":"a","kind":"paused","by":"tui","new":{}}"#;
-        assert_eq!(Record::from_line(line).expect("a record").event, Event::Paused { by: By::Tui.into(), turn: None });
+        assert_eq!(
+            Record::from_line(line).expect("a record").event,
+            Event::Paused { by: ActorKind::Tui.into(), turn: None }
+        );
     }
 
     #[test]

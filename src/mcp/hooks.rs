@@ -5,26 +5,31 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    iterations::{Work, judge},
-    reach::{Line, other_answer},
-    tool::{About, Tool, Touch, Trouble},
+    iterations::{IterationWorkInput, judge},
+    reach::{PooledConnection, other_answer},
+    tool::{McpTool, ToolDescription, ToolEffect, ToolError},
 };
 use crate::{
     engine::{
-        policy::Preset,
-        stop::{loops::Rules, registry::Registration},
+        policy::StopPreset,
+        stop::{loops::RuleCheckMode, registry::StopHookRegistration},
     },
     socket::{
-        message::{Request, Told},
+        message::{ReplyData, SessionRequest},
         stop_view::StopHookView,
     },
 };
 
-pub(super) fn tools() -> Vec<Tool> {
-    vec![Tool::new(REGISTER, register), Tool::new(EVALUATE, evaluate), Tool::new(LIST, list), Tool::new(CLEAR, clear)]
+pub(super) fn tools() -> Vec<McpTool> {
+    vec![
+        McpTool::new(REGISTER, register),
+        McpTool::new(EVALUATE, evaluate),
+        McpTool::new(LIST, list),
+        McpTool::new(CLEAR, clear),
+    ]
 }
 
-const REGISTER: About = About {
+const REGISTER: ToolDescription = ToolDescription {
     name: "hook_register",
     title: "Register a stop hook",
     description: "Register what decides after each iteration whether the work on a task is complete, goes on, or needs a \
@@ -32,32 +37,32 @@ const REGISTER: About = About {
                   validation rules; `validation` at the rules only; `promise` at promises only. Several hooks of a task are \
                   asked in this order; the first that does not say `continue` decides. Use the session's name as taskId \
                   for the whole session.",
-    touch: Touch::Anew,
+    touch: ToolEffect::Anew,
 };
-const EVALUATE: About = About {
+const EVALUATE: ToolDescription = ToolDescription {
     name: "hook_evaluate",
     title: "Ask the stop hooks",
     description: "Ask the stop hooks of a loop's task about this iteration, with what the validation rules said last. Usually \
                   iteration_validate is what you want: it checks the rules first.",
-    touch: Touch::Anew,
+    touch: ToolEffect::Anew,
 };
-const LIST: About = About {
+const LIST: ToolDescription = ToolDescription {
     name: "hook_list",
     title: "List stop hooks",
     description: "The stop hooks that are registered for a task, in the order in which they are asked.",
-    touch: Touch::Looks,
+    touch: ToolEffect::Looks,
 };
-const CLEAR: About = About {
+const CLEAR: ToolDescription = ToolDescription {
     name: "hook_clear",
     title: "Clear stop hooks",
     description: "Take all stop hooks of a task away. Do so when you are done with it.",
-    touch: Touch::Once,
+    touch: ToolEffect::Once,
 };
 
 /// A hook to be registered.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Register {
+struct HookRegisterInput {
     /// The task's id, or the session's name.
     #[serde(alias = "task_id")]
     task_id: String,
@@ -83,7 +88,7 @@ enum HookType {
     Promise,
 }
 
-impl From<HookType> for Preset {
+impl From<HookType> for StopPreset {
     fn from(hook: HookType) -> Self {
         match hook {
             HookType::Default => Self::Default,
@@ -96,7 +101,7 @@ impl From<HookType> for Preset {
 /// A hook that was registered.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Registered {
+struct HookRegisterOutput {
     /// Its id.
     hook_id: String,
     /// The task.
@@ -112,7 +117,7 @@ struct Registered {
 /// What was decided.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Evaluated {
+struct HookEvaluateOutput {
     /// The hook that decided; `default`, if none is registered.
     hook_id: String,
     /// The task.
@@ -134,7 +139,7 @@ struct Evaluated {
 /// Whose hooks.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Whose {
+struct HookTaskInput {
     /// The task's id, or the session's name.
     #[serde(alias = "task_id")]
     task_id: String,
@@ -143,18 +148,18 @@ struct Whose {
 /// The hooks of a task.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Listed {
+struct HookListOutput {
     /// The task.
     task_id: String,
     /// How many there are.
     hook_count: usize,
     /// In the order in which they are asked.
-    hooks: Vec<Hook>,
+    hooks: Vec<HookListEntry>,
 }
 
 /// A hook.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Hook {
+struct HookListEntry {
     /// Its id.
     id: String,
     /// Whether it is asked.
@@ -166,27 +171,27 @@ struct Hook {
 /// What was cleared.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Cleared {
+struct HookClearOutput {
     /// The task.
     task_id: String,
     /// How many hooks it had.
     hooks_cleared: usize,
 }
 
-async fn register(line: &mut Line, wanted: Register) -> Result<Registered, Trouble> {
-    let Register { task_id: task, hook_type, metadata } = wanted;
-    let hook = Registration { task, preset: hook_type.into(), metadata };
-    let Told::StopHooks(registered) = line.told(&Request::StopHookRegister { hook }).await? else {
+async fn register(line: &mut PooledConnection, wanted: HookRegisterInput) -> Result<HookRegisterOutput, ToolError> {
+    let HookRegisterInput { task_id: task, hook_type, metadata } = wanted;
+    let hook = StopHookRegistration { task, preset: hook_type.into(), metadata };
+    let ReplyData::StopHooks(registered) = line.told(&SessionRequest::StopHookRegister { hook }).await? else {
         return Err(other_answer());
     };
     let StopHookView { id, task, preset, enabled, metadata } =
         registered.into_iter().next().ok_or_else(other_answer)?;
-    Ok(Registered { hook_id: id, task_id: task, hook_type: preset, enabled, metadata })
+    Ok(HookRegisterOutput { hook_id: id, task_id: task, hook_type: preset, enabled, metadata })
 }
 
-async fn evaluate(line: &mut Line, work: Work) -> Result<Evaluated, Trouble> {
-    let (about, judged) = judge(line, work, Rules::AsLast).await?;
-    Ok(Evaluated {
+async fn evaluate(line: &mut PooledConnection, work: IterationWorkInput) -> Result<HookEvaluateOutput, ToolError> {
+    let (about, judged) = judge(line, work, RuleCheckMode::AsLast).await?;
+    Ok(HookEvaluateOutput {
         hook_id: judged.hook,
         task_id: about.task,
         iteration: judged.iteration,
@@ -198,14 +203,17 @@ async fn evaluate(line: &mut Line, work: Work) -> Result<Evaluated, Trouble> {
     })
 }
 
-async fn list(line: &mut Line, Whose { task_id }: Whose) -> Result<Listed, Trouble> {
-    let request = Request::StopHookList { task: Some(task_id.clone()) };
-    let Told::StopHooks(hooks) = line.told(&request).await? else { return Err(other_answer()) };
-    let hooks: Vec<Hook> = hooks.into_iter().map(Hook::of).collect();
-    Ok(Listed { task_id, hook_count: hooks.len(), hooks })
+async fn list(
+    line: &mut PooledConnection,
+    HookTaskInput { task_id }: HookTaskInput,
+) -> Result<HookListOutput, ToolError> {
+    let request = SessionRequest::StopHookList { task: Some(task_id.clone()) };
+    let ReplyData::StopHooks(hooks) = line.told(&request).await? else { return Err(other_answer()) };
+    let hooks: Vec<HookListEntry> = hooks.into_iter().map(HookListEntry::of).collect();
+    Ok(HookListOutput { task_id, hook_count: hooks.len(), hooks })
 }
 
-impl Hook {
+impl HookListEntry {
     fn of(view: StopHookView) -> Self {
         let mut metadata = view.metadata;
         metadata.insert("type".into(), view.preset.into());
@@ -213,9 +221,14 @@ impl Hook {
     }
 }
 
-async fn clear(line: &mut Line, Whose { task_id }: Whose) -> Result<Cleared, Trouble> {
-    let Told::Cleared(hooks_cleared) = line.told(&Request::StopHooksClear { task: task_id.clone() }).await? else {
+async fn clear(
+    line: &mut PooledConnection,
+    HookTaskInput { task_id }: HookTaskInput,
+) -> Result<HookClearOutput, ToolError> {
+    let ReplyData::Cleared(hooks_cleared) =
+        line.told(&SessionRequest::StopHooksClear { task: task_id.clone() }).await?
+    else {
         return Err(other_answer());
     };
-    Ok(Cleared { task_id, hooks_cleared })
+    Ok(HookClearOutput { task_id, hooks_cleared })
 }

@@ -5,19 +5,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    reach::{Line, other_answer},
-    tool::{About, Tool, Touch, Trouble},
+    reach::{PooledConnection, other_answer},
+    tool::{McpTool, ToolDescription, ToolEffect, ToolError},
 };
 use crate::{
     engine::stop::{
-        context::Draft,
-        loops::{Asked, LoopCommand, Rules},
+        context::AgentDraft,
+        loops::{EvaluationRequest, LoopCommand, RuleCheckMode},
         promise::Promise,
     },
     socket::{
-        client::AskError,
-        message::{Request, Told},
-        stop_view::{JudgedView, LoopView, RuleView},
+        client::SessionRequestError,
+        message::{ReplyData, SessionRequest},
+        stop_view::{JudgementView, LoopView, RuleView},
     },
 };
 
@@ -26,45 +26,50 @@ const UNKNOWN: &str = "start one with iteration_start, and use the id that it gi
 /// How many iterations a loop may have, if nothing is said.
 const MAX_ITERATIONS: u32 = 10;
 
-pub(super) fn tools() -> Vec<Tool> {
-    vec![Tool::new(START, start), Tool::new(VALIDATE, validate), Tool::new(NEXT, next), Tool::new(COMPLETE, complete)]
+pub(super) fn tools() -> Vec<McpTool> {
+    vec![
+        McpTool::new(START, start),
+        McpTool::new(VALIDATE, validate),
+        McpTool::new(NEXT, next),
+        McpTool::new(COMPLETE, complete),
+    ]
 }
 
-const START: About = About {
+const START: ToolDescription = ToolDescription {
     name: "iteration_start",
     title: "Begin a loop over a task",
     description: "Begin to work on a task in iterations of your own. Gives the `iterationId` that the other iteration tools take. \
                   After each iteration call iteration_validate and do what its completionSignal says: COMPLETE, call \
                   iteration_complete; CONTINUE, call iteration_next and go on; ESCALATE, stop: a person has to look. Register \
                   what decides with hook_register before.",
-    touch: Touch::Anew,
+    touch: ToolEffect::Anew,
 };
-const VALIDATE: About = About {
+const VALIDATE: ToolDescription = ToolDescription {
     name: "iteration_validate",
     title: "Have an iteration judged",
     description: "Have this iteration's work judged: the project's validation rules are checked, then the task's stop hooks are \
                   asked. Give what you said last as agentOutput; promises count only there. This takes as long as the \
                   rules do, tests included.",
-    touch: Touch::Anew,
+    touch: ToolEffect::Anew,
 };
-const NEXT: About = About {
+const NEXT: ToolDescription = ToolDescription {
     name: "iteration_next",
     title: "Go on with the next iteration",
     description: "Begin the next iteration of a loop whose last one was judged to go on.",
-    touch: Touch::Anew,
+    touch: ToolEffect::Anew,
 };
-const COMPLETE: About = About {
+const COMPLETE: ToolDescription = ToolDescription {
     name: "iteration_complete",
     title: "End a loop",
     description: "End a loop. With COMPLETE its task is completed; with BLOCKED or ESCALATE the task is blocked, for a person to \
                   look at.",
-    touch: Touch::Once,
+    touch: ToolEffect::Once,
 };
 
 /// A loop to begin.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Start {
+struct IterationStartInput {
     /// The task's id, or the session's name.
     #[serde(alias = "task_id")]
     task_id: String,
@@ -80,7 +85,7 @@ struct Start {
 /// What was done in an iteration.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Work {
+pub(super) struct IterationWorkInput {
     /// The loop's id, from `iteration_start`.
     #[serde(alias = "iteration_id")]
     iteration_id: String,
@@ -104,7 +109,7 @@ pub(super) struct Work {
 /// Which loop goes on.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Next {
+struct IterationNextInput {
     /// The loop's id, from `iteration_start`.
     #[serde(alias = "iteration_id")]
     iteration_id: String,
@@ -116,7 +121,7 @@ struct Next {
 /// Which loop ends, and how.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Complete {
+struct IterationCompleteInput {
     /// The loop's id, from `iteration_start`.
     #[serde(alias = "iteration_id")]
     iteration_id: String,
@@ -128,7 +133,7 @@ struct Complete {
 /// A loop that began.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Started {
+struct IterationStartOutput {
     /// The loop's id.
     iteration_id: String,
     /// The task.
@@ -146,7 +151,7 @@ struct Started {
 /// What was decided about an iteration.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Validated {
+struct IterationValidateOutput {
     /// The loop's id.
     iteration_id: String,
     /// The task.
@@ -168,7 +173,7 @@ struct Validated {
     /// Whether all validation rules hold; also where there are none.
     validation_passed: bool,
     /// What each of them said.
-    validation_results: Vec<RuleResult>,
+    validation_results: Vec<RuleResultOutput>,
     /// The hook that decided; `default`, if none is registered.
     hook_id: String,
     /// Whether a checkpoint was kept.
@@ -178,7 +183,7 @@ struct Validated {
 /// What a rule said.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct RuleResult {
+struct RuleResultOutput {
     /// The rule.
     rule_name: String,
     /// Whether it holds.
@@ -190,7 +195,7 @@ struct RuleResult {
 /// A loop that goes on.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Advanced {
+struct IterationNextOutput {
     /// The loop's id.
     iteration_id: String,
     /// The task.
@@ -208,7 +213,7 @@ struct Advanced {
 /// A loop that is over.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Completed {
+struct IterationCompleteOutput {
     /// The loop's id.
     iteration_id: String,
     /// The task.
@@ -221,13 +226,13 @@ struct Completed {
     completion_promise: String,
 }
 
-async fn start(line: &mut Line, wanted: Start) -> Result<Started, Trouble> {
-    let Start { task_id: task, max_iterations, completion_promises } = wanted;
+async fn start(line: &mut PooledConnection, wanted: IterationStartInput) -> Result<IterationStartOutput, ToolError> {
+    let IterationStartInput { task_id: task, max_iterations, completion_promises } = wanted;
     let promises = completion_promises.iter().map(|text| promise(START.name, text)).collect::<Result<_, _>>()?;
     let max_iterations = max_iterations.unwrap_or(MAX_ITERATIONS);
     let about = about(line, LoopCommand::Start { task, max_iterations, promises }).await?;
     let promises = if about.promises.is_empty() { Promise::ALL.to_vec() } else { about.promises };
-    Ok(Started {
+    Ok(IterationStartOutput {
         iteration_id: about.id,
         task_id: about.task,
         iteration: about.iteration,
@@ -237,9 +242,9 @@ async fn start(line: &mut Line, wanted: Start) -> Result<Started, Trouble> {
     })
 }
 
-async fn validate(line: &mut Line, work: Work) -> Result<Validated, Trouble> {
-    let (about, judged) = judge(line, work, Rules::Check).await?;
-    Ok(Validated {
+async fn validate(line: &mut PooledConnection, work: IterationWorkInput) -> Result<IterationValidateOutput, ToolError> {
+    let (about, judged) = judge(line, work, RuleCheckMode::Check).await?;
+    Ok(IterationValidateOutput {
         iteration_id: about.id,
         task_id: about.task,
         iteration: judged.iteration,
@@ -250,21 +255,24 @@ async fn validate(line: &mut Line, work: Work) -> Result<Validated, Trouble> {
         feedback: judged.next_prompt.clone(),
         next_prompt: judged.next_prompt,
         validation_passed: judged.rules.iter().all(|rule| rule.passed),
-        validation_results: judged.rules.into_iter().map(RuleResult::of).collect(),
+        validation_results: judged.rules.into_iter().map(RuleResultOutput::of).collect(),
         hook_id: judged.hook,
         checkpoint_created: judged.checkpoint_created,
     })
 }
 
-impl RuleResult {
+impl RuleResultOutput {
     fn of(rule: RuleView) -> Self {
         Self { rule_name: rule.rule, passed: rule.passed, message: rule.message }
     }
 }
 
-async fn next(line: &mut Line, Next { iteration_id: id, checkpoint_data }: Next) -> Result<Advanced, Trouble> {
+async fn next(
+    line: &mut PooledConnection,
+    IterationNextInput { iteration_id: id, checkpoint_data }: IterationNextInput,
+) -> Result<IterationNextOutput, ToolError> {
     let about = about(line, LoopCommand::Next { id, checkpoint: checkpoint_data.map(Value::Object) }).await?;
-    Ok(Advanced {
+    Ok(IterationNextOutput {
         iteration_id: about.id,
         task_id: about.task,
         iteration: about.iteration,
@@ -274,8 +282,11 @@ async fn next(line: &mut Line, Next { iteration_id: id, checkpoint_data }: Next)
     })
 }
 
-async fn complete(line: &mut Line, wanted: Complete) -> Result<Completed, Trouble> {
-    let Complete { iteration_id: id, completion_promise } = wanted;
+async fn complete(
+    line: &mut PooledConnection,
+    wanted: IterationCompleteInput,
+) -> Result<IterationCompleteOutput, ToolError> {
+    let IterationCompleteInput { iteration_id: id, completion_promise } = wanted;
     let promised = completion_promise.map(|text| promise(COMPLETE.name, &text)).transpose()?;
     let promise = promised.unwrap_or(Promise::Complete);
     let about = about(line, LoopCommand::Complete { id, promise }).await?;
@@ -283,7 +294,7 @@ async fn complete(line: &mut Line, wanted: Complete) -> Result<Completed, Troubl
         Promise::Complete => "completed",
         Promise::Escalate | Promise::Blocked => "blocked",
     };
-    Ok(Completed {
+    Ok(IterationCompleteOutput {
         iteration_id: about.id,
         task_id: about.task,
         status: status.into(),
@@ -293,32 +304,36 @@ async fn complete(line: &mut Line, wanted: Complete) -> Result<Completed, Troubl
 }
 
 /// Has an iteration judged, and gives the loop as it was before.
-pub(super) async fn judge(line: &mut Line, work: Work, rules: Rules) -> Result<(LoopView, JudgedView), Trouble> {
-    let Work { iteration_id: id, agent_output: said, files_modified: files, .. } = work;
-    let about = match line.ask(&Request::LoopShow { id: id.clone() }).await {
-        Ok(Some(Told::AgentLoop(about))) => about,
+pub(super) async fn judge(
+    line: &mut PooledConnection,
+    work: IterationWorkInput,
+    rules: RuleCheckMode,
+) -> Result<(LoopView, JudgementView), ToolError> {
+    let IterationWorkInput { iteration_id: id, agent_output: said, files_modified: files, .. } = work;
+    let about = match line.ask(&SessionRequest::LoopShow { id: id.clone() }).await {
+        Ok(Some(ReplyData::AgentLoop(about))) => about,
         Ok(_) => return Err(other_answer()),
-        Err(AskError::Refused(why)) => return Err(Trouble::Job(format!("{why}\n{UNKNOWN}"))),
+        Err(SessionRequestError::Refused(why)) => return Err(ToolError::Job(format!("{why}\n{UNKNOWN}"))),
         Err(error) => return Err(error.into()),
     };
     let draft_type = work.draft_type;
-    let draft = work.draft_content.map(|draft_content| Draft { draft_content, draft_type });
+    let draft = work.draft_content.map(|draft_content| AgentDraft { draft_content, draft_type });
     let checkpoint = work.checkpoint_data.map(Value::Object);
-    let asked = Asked { id, said, files, draft, checkpoint, rules };
-    let request = Request::Loop { about: LoopCommand::Judge(Box::new(asked)) };
-    let Told::Judged(judged) = line.told_in_time(&request).await? else { return Err(other_answer()) };
+    let asked = EvaluationRequest { id, said, files, draft, checkpoint, rules };
+    let request = SessionRequest::Loop { about: LoopCommand::Judge(Box::new(asked)) };
+    let ReplyData::Judged(judged) = line.told_in_time(&request).await? else { return Err(other_answer()) };
     Ok((*about, *judged))
 }
 
-async fn about(line: &mut Line, command: LoopCommand) -> Result<LoopView, Trouble> {
-    let Told::AgentLoop(about) = line.told(&Request::Loop { about: command }).await? else {
+async fn about(line: &mut PooledConnection, command: LoopCommand) -> Result<LoopView, ToolError> {
+    let ReplyData::AgentLoop(about) = line.told(&SessionRequest::Loop { about: command }).await? else {
         return Err(other_answer());
     };
     Ok(*about)
 }
 
-fn promise(tool: &str, text: &str) -> Result<Promise, Trouble> {
+fn promise(tool: &str, text: &str) -> Result<Promise, ToolError> {
     let known = || Promise::ALL.map(Promise::word).join(", ");
     Promise::named(text)
-        .ok_or_else(|| Trouble::Arguments(format!("{tool}: `{text}` is no promise; there are: {}", known())))
+        .ok_or_else(|| ToolError::Arguments(format!("{tool}: `{text}` is no promise; there are: {}", known())))
 }

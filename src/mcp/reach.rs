@@ -7,27 +7,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::tool::Trouble;
+use super::tool::ToolError;
 use crate::{
-    journal::Folder,
+    journal::SessionDir,
     present::task_view::TaskView,
     socket::{
-        client::{AskError, Client},
-        message::{Asker, Request, Told},
-        talk::Talk,
+        client::{SessionRequestError, SocketClient},
+        message::{ClientKind, ReplyData, SessionRequest},
+        talk::AsyncSocketClient,
     },
 };
 
 /// Finds the session that is meant, or says why there is none.
-pub type Find = dyn Fn() -> Result<Folder, String> + Send + Sync;
+pub type SessionFinder = dyn Fn() -> Result<SessionDir, String> + Send + Sync;
 
 /// The way to the session.
-pub struct Reach {
-    find: Box<Find>,
+pub struct SessionConnectionPool {
+    find: Box<SessionFinder>,
     /// The session that was found last.
-    found: Mutex<Option<Folder>>,
+    found: Mutex<Option<SessionDir>>,
     /// Connections that no call uses now.
-    idle: Mutex<Vec<Line>>,
+    idle: Mutex<Vec<PooledConnection>>,
     /// Room for calls.
     room: Semaphore,
 }
@@ -39,11 +39,11 @@ const AT_ONCE: usize = 16;
 const KEPT: usize = 2;
 
 /// A connection to the session, for one call at a time.
-pub(super) struct Line(Talk);
+pub(super) struct PooledConnection(AsyncSocketClient);
 
-impl Reach {
+impl SessionConnectionPool {
     /// The session that `find` finds.
-    pub fn new(find: Box<Find>) -> Self {
+    pub fn new(find: Box<SessionFinder>) -> Self {
         Self { find, found: Mutex::new(None), idle: Mutex::new(Vec::new()), room: Semaphore::new(AT_ONCE) }
     }
 
@@ -53,7 +53,7 @@ impl Reach {
     }
 
     /// A connection for a call.
-    pub(super) async fn line(self: &Arc<Self>) -> Result<Line, Trouble> {
+    pub(super) async fn line(self: &Arc<Self>) -> Result<PooledConnection, ToolError> {
         // Those that the session has closed meanwhile are dropped.
         while let Some(line) = lock(&self.idle).pop() {
             if line.0.is_open() {
@@ -62,12 +62,12 @@ impl Reach {
         }
         let reach = Arc::clone(self);
         let connected = tokio::task::spawn_blocking(move || reach.connect()).await;
-        let client = connected.map_err(|panic| Trouble::Job(format!("no session was found: {panic}")))??;
-        Ok(Line(Talk::new(client)?))
+        let client = connected.map_err(|panic| ToolError::Job(format!("no session was found: {panic}")))??;
+        Ok(PooledConnection(AsyncSocketClient::new(client)?))
     }
 
     /// Keeps the connection of a call that went well for the next one.
-    pub(super) fn keep(&self, line: Line) {
+    pub(super) fn keep(&self, line: PooledConnection) {
         let mut idle = lock(&self.idle);
         if idle.len() < KEPT {
             idle.push(line);
@@ -75,16 +75,16 @@ impl Reach {
     }
 
     /// Blocks until it is connected: a session may be about to begin.
-    fn connect(&self) -> Result<Client, Trouble> {
+    fn connect(&self) -> Result<SocketClient, ToolError> {
         let found = lock(&self.found).clone();
         if let Some(folder) = found {
-            let connected = Client::connect(&folder);
-            if !matches!(connected, Err(AskError::NotRunning(_))) {
+            let connected = SocketClient::connect(&folder);
+            if !matches!(connected, Err(SessionRequestError::NotRunning(_))) {
                 return Ok(connected?);
             }
         }
         let folder = (self.find)().map_err(|why| no_session(&why))?;
-        let client = Client::connect(&folder)?;
+        let client = SocketClient::connect(&folder)?;
         *lock(&self.found) = Some(folder);
         Ok(client)
     }
@@ -95,46 +95,48 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Line {
+impl PooledConnection {
     /// Asks for something that is told.
-    pub(super) async fn told(&mut self, request: &Request) -> Result<Told, Trouble> {
+    pub(super) async fn told(&mut self, request: &SessionRequest) -> Result<ReplyData, ToolError> {
         self.ask(request).await?.ok_or_else(other_answer)
     }
 
     /// Asks, for whoever can make something of a refusal.
-    pub(super) async fn ask(&mut self, request: &Request) -> Result<Option<Told>, AskError> {
-        self.0.ask(Asker::Mcp, request).await
+    pub(super) async fn ask(&mut self, request: &SessionRequest) -> Result<Option<ReplyData>, SessionRequestError> {
+        self.0.ask(ClientKind::Mcp, request).await
     }
 
     /// Asks for something that takes as long as the session needs for it.
-    pub(super) async fn told_in_time(&mut self, request: &Request) -> Result<Told, Trouble> {
-        self.0.ask_patiently(Asker::Mcp, request).await?.ok_or_else(other_answer)
+    pub(super) async fn told_in_time(&mut self, request: &SessionRequest) -> Result<ReplyData, ToolError> {
+        self.0.ask_patiently(ClientKind::Mcp, request).await?.ok_or_else(other_answer)
     }
 
     /// All tasks.
-    pub(super) async fn tasks(&mut self) -> Result<Vec<TaskView>, Trouble> {
-        let Told::Tasks(tasks) = self.told(&Request::TaskList).await? else { return Err(other_answer()) };
+    pub(super) async fn tasks(&mut self) -> Result<Vec<TaskView>, ToolError> {
+        let ReplyData::Tasks(tasks) = self.told(&SessionRequest::TaskList).await? else { return Err(other_answer()) };
         Ok(tasks)
     }
 }
 
 /// An answer to another question than the one that was asked.
-pub(super) fn other_answer() -> Trouble {
-    Trouble::Job("the session answered something else; it may be run by another version of creel".into())
+pub(super) fn other_answer() -> ToolError {
+    ToolError::Job("the session answered something else; it may be run by another version of creel".into())
 }
 
-fn no_session(why: &str) -> Trouble {
+fn no_session(why: &str) -> ToolError {
     let how = "`creel run` starts a session, `creel resume` goes on with one; then call this tool again";
-    Trouble::Job(format!("{why}\n{how}"))
+    ToolError::Job(format!("{why}\n{how}"))
 }
 
-impl From<AskError> for Trouble {
-    fn from(error: AskError) -> Self {
+impl From<SessionRequestError> for ToolError {
+    fn from(error: SessionRequestError) -> Self {
         match &error {
-            AskError::Refused(why) => Self::Job(why.clone()),
-            AskError::NotRunning(name) => no_session(&format!("session `{name}` is not running")),
-            AskError::Unreachable { .. } => Self::Job(format!("{error}\nit may be about to end; call this tool again")),
-            AskError::Ended(_) => {
+            SessionRequestError::Refused(why) => Self::Job(why.clone()),
+            SessionRequestError::NotRunning(name) => no_session(&format!("session `{name}` is not running")),
+            SessionRequestError::Unreachable { .. } => {
+                Self::Job(format!("{error}\nit may be about to end; call this tool again"))
+            }
+            SessionRequestError::Ended(_) => {
                 Self::Job(format!("{error}\nwhat was asked for may have been done, or not: `creel show` tells"))
             }
         }

@@ -4,42 +4,42 @@ use rmcp::schemars::{self, JsonSchema};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    reach::{Line, other_answer},
-    tool::{About, Tool, Touch, Trouble},
+    reach::{PooledConnection, other_answer},
+    tool::{McpTool, ToolDescription, ToolEffect, ToolError},
 };
 use crate::{
     engine::tasks::task::TaskState,
     present::task_view::TaskView,
     socket::{
-        message::{Request, Told},
-        view::{GateView, Status},
+        message::{ReplyData, SessionRequest},
+        view::{GateView, StatusView},
     },
 };
 
-pub(super) fn tools() -> Vec<Tool> {
-    vec![Tool::new(STATUS, status), Tool::new(COMPLETE, complete)]
+pub(super) fn tools() -> Vec<McpTool> {
+    vec![McpTool::new(STATUS, status), McpTool::new(COMPLETE, complete)]
 }
 
-const STATUS: About = About {
+const STATUS: ToolDescription = ToolDescription {
     name: "session_status",
     title: "Look at the session",
     description: "Where the session that supervises you is: its iteration and how many there may be, the retries since the \
                   last new message, what is held for you, whether it waits for a person, and how many tasks there are in \
                   each state.",
-    touch: Touch::Looks,
+    touch: ToolEffect::Looks,
 };
-const COMPLETE: About = About {
+const COMPLETE: ToolDescription = ToolDescription {
     name: "session_complete",
     title: "Say that the whole work is done",
     description: "Say that the work of the whole session is done, as <promise>COMPLETE</promise> in your last message does. \
                   It is judged when your turn ends, so end it then; what is missing comes with the next prompt.",
-    touch: Touch::Once,
+    touch: ToolEffect::Once,
 };
 
 /// That the work is done.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Complete {
+struct SessionCompleteInput {
     /// What makes you say so.
     #[serde(default)]
     reason: String,
@@ -47,7 +47,7 @@ struct Complete {
 
 /// What follows from it.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Promised {
+struct SessionCompleteOutput {
     /// The session's name.
     session: String,
     /// What happens now.
@@ -57,12 +57,12 @@ struct Promised {
 /// Nothing has to be said.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct EmptyInput {}
 
 /// Where a session is.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct SessionStatus {
+struct SessionStatusOutput {
     /// The session's name.
     session: String,
     /// In a word: running, paused, waiting (for a person), or how it ended.
@@ -82,7 +82,7 @@ struct SessionStatus {
     /// How many messages of people wait to go with the next prompt.
     messages: usize,
     /// What it waits for a person to decide.
-    gate: Option<Waiting>,
+    gate: Option<OpenGateOutput>,
     /// The agent's name.
     agent: String,
     /// The project's folder.
@@ -90,12 +90,12 @@ struct SessionStatus {
     /// When the session began.
     started: String,
     /// How many tasks there are, by their state.
-    tasks: Counts,
+    tasks: TaskCountsOutput,
 }
 
 /// A gate: the session waits for a person.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Waiting {
+struct OpenGateOutput {
     /// Its number.
     gate: u64,
     /// What it is about.
@@ -106,7 +106,7 @@ struct Waiting {
 
 /// How many tasks there are.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-struct Counts {
+struct TaskCountsOutput {
     /// They wait for others.
     created: usize,
     /// They can be started.
@@ -119,24 +119,27 @@ struct Counts {
     completed: usize,
 }
 
-async fn status(line: &mut Line, _: Nothing) -> Result<SessionStatus, Trouble> {
-    let Told::Status(status) = line.told(&Request::Status).await? else { return Err(other_answer()) };
-    Ok(SessionStatus::of(*status, &line.tasks().await?))
+async fn status(line: &mut PooledConnection, _: EmptyInput) -> Result<SessionStatusOutput, ToolError> {
+    let ReplyData::Status(status) = line.told(&SessionRequest::Status).await? else { return Err(other_answer()) };
+    Ok(SessionStatusOutput::of(*status, &line.tasks().await?))
 }
 
-async fn complete(line: &mut Line, Complete { reason }: Complete) -> Result<Promised, Trouble> {
-    let Told::Status(status) = line.told(&Request::Status).await? else { return Err(other_answer()) };
-    line.ask(&Request::SessionComplete { reason }).await?;
+async fn complete(
+    line: &mut PooledConnection,
+    SessionCompleteInput { reason }: SessionCompleteInput,
+) -> Result<SessionCompleteOutput, ToolError> {
+    let ReplyData::Status(status) = line.told(&SessionRequest::Status).await? else { return Err(other_answer()) };
+    line.ask(&SessionRequest::SessionComplete { reason }).await?;
     let next = if status.led_from_outside {
         "the session is complete, and over"
     } else {
         "end your turn: then it is judged whether the work is done"
     };
-    Ok(Promised { session: status.session, next: next.into() })
+    Ok(SessionCompleteOutput { session: status.session, next: next.into() })
 }
 
-impl SessionStatus {
-    fn of(status: Status, tasks: &[TaskView]) -> Self {
+impl SessionStatusOutput {
+    fn of(status: StatusView, tasks: &[TaskView]) -> Self {
         Self {
             session: status.session,
             state: status.state,
@@ -147,22 +150,22 @@ impl SessionStatus {
             max_retries: status.max_retries,
             pending: status.pending,
             messages: status.messages,
-            gate: status.gate.map(Waiting::of),
+            gate: status.gate.map(OpenGateOutput::of),
             agent: status.agent,
             cwd: status.cwd,
             started: status.started,
-            tasks: Counts::of(tasks),
+            tasks: TaskCountsOutput::of(tasks),
         }
     }
 }
 
-impl Waiting {
+impl OpenGateOutput {
     fn of(gate: GateView) -> Self {
         Self { gate: gate.gate.0, about: gate.about.name().to_owned(), reason: gate.reason }
     }
 }
 
-impl Counts {
+impl TaskCountsOutput {
     fn of(tasks: &[TaskView]) -> Self {
         let mut counts = Self::default();
         for task in tasks {

@@ -6,87 +6,87 @@ use rmcp::schemars::{self, JsonSchema};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    reach::{Line, other_answer},
-    tool::{About, Tool, Touch, Trouble},
+    reach::{PooledConnection, other_answer},
+    tool::{McpTool, ToolDescription, ToolEffect, ToolError},
 };
 use crate::{
     engine::tasks::{
-        command::{Completion, NewTask, TaskCommand},
+        command::{NewTask, TaskCommand, TaskCompletion},
         task::TaskState,
     },
     present::task_view::{TaskView, state_names},
     socket::{
-        client::AskError,
-        message::{Request, Told},
+        client::SessionRequestError,
+        message::{ReplyData, SessionRequest},
     },
 };
 
 /// How many names of tasks an error tells.
 const SOME: usize = 20;
 
-pub(super) fn tools() -> Vec<Tool> {
+pub(super) fn tools() -> Vec<McpTool> {
     vec![
-        Tool::new(ADD, add),
-        Tool::new(LIST, list),
-        Tool::new(GET, get),
-        Tool::new(START, start),
-        Tool::new(COMPLETE, complete),
-        Tool::new(BLOCK, block),
-        Tool::new(DEPEND, depend),
+        McpTool::new(ADD, add),
+        McpTool::new(LIST, list),
+        McpTool::new(GET, get),
+        McpTool::new(START, start),
+        McpTool::new(COMPLETE, complete),
+        McpTool::new(BLOCK, block),
+        McpTool::new(DEPEND, depend),
     ]
 }
 
-const ADD: About = About {
+const ADD: ToolDescription = ToolDescription {
     name: "task_add",
     title: "Add a task",
     description: "Add something that is to be done, now or later. Gives the new task; its `id` is what the other tools take \
                   as `taskId`. A task that depends on tasks that are not completed waits for them. With `queue`, \
                   somebody on another machine does it.",
-    touch: Touch::Anew,
+    touch: ToolEffect::Anew,
 };
-const LIST: About = About {
+const LIST: ToolDescription = ToolDescription {
     name: "task_list",
     title: "List tasks",
     description: "The tasks of this session, in the order in which they were added; all of them, or only those in one state, \
                   with certain labels, or of one type. Those that are `ready` can be started.",
-    touch: Touch::Looks,
+    touch: ToolEffect::Looks,
 };
-const GET: About = About {
+const GET: ToolDescription = ToolDescription {
     name: "task_get",
     title: "Look at a task",
     description: "All that is known of one task.",
-    touch: Touch::Looks,
+    touch: ToolEffect::Looks,
 };
-const START: About = About {
+const START: ToolDescription = ToolDescription {
     name: "task_start",
     title: "Begin with a task",
     description: "Say that you begin with a task, so that nobody else does. It must not wait for others.",
-    touch: Touch::Once,
+    touch: ToolEffect::Once,
 };
-const COMPLETE: About = About {
+const COMPLETE: ToolDescription = ToolDescription {
     name: "task_complete",
     title: "Complete a task",
     description: "Say that a task is done, with what came of it. Checks that people attached to completed tasks run now; \
                   what they find comes with a later prompt. Tasks that waited for this one may become ready.",
-    touch: Touch::Once,
+    touch: ToolEffect::Once,
 };
-const BLOCK: About = About {
+const BLOCK: ToolDescription = ToolDescription {
     name: "task_block",
     title: "Say that a task is blocked",
     description: "Say that you cannot go on with a task, why, and what somebody would have to know or do for it.",
-    touch: Touch::Anew,
+    touch: ToolEffect::Anew,
 };
-const DEPEND: About = About {
+const DEPEND: ToolDescription = ToolDescription {
     name: "task_depend",
     title: "Let a task wait for another",
     description: "Let a task wait until another one is completed, or with `remove` no longer. A cycle is refused.",
-    touch: Touch::Once,
+    touch: ToolEffect::Once,
 };
 
 /// A task to be added.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Add {
+struct TaskAddInput {
     /// What is to be reached.
     goal: String,
     /// A name for it: letters, digits, `-` and `_`. By default one is found.
@@ -123,7 +123,7 @@ struct Add {
 /// Which tasks.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct List {
+struct TaskListInput {
     /// Only those in this state.
     #[serde(default)]
     #[schemars(schema_with = "state_names")]
@@ -139,7 +139,7 @@ struct List {
 /// Which task.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct One {
+struct TaskGetInput {
     /// The task's id.
     #[serde(alias = "task_id")]
     task_id: String,
@@ -148,7 +148,7 @@ struct One {
 /// Which task to begin with.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Start {
+struct TaskStartInput {
     /// The task's id.
     #[serde(alias = "task_id")]
     task_id: String,
@@ -160,7 +160,7 @@ struct Start {
 /// What was done.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Complete {
+struct TaskCompleteInput {
     /// The task's id.
     #[serde(alias = "task_id")]
     task_id: String,
@@ -175,7 +175,7 @@ struct Complete {
 /// What holds a task.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Block {
+struct TaskBlockInput {
     /// The task's id.
     #[serde(alias = "task_id")]
     task_id: String,
@@ -189,7 +189,7 @@ struct Block {
 /// What waits for what.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Depend {
+struct TaskDependInput {
     /// The task that waits.
     #[serde(alias = "task_id")]
     task_id: String,
@@ -204,91 +204,106 @@ struct Depend {
 /// Tasks.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Listed {
+struct TaskListOutput {
     /// How many there are in the list.
     task_count: usize,
     /// In the order in which they were added.
     tasks: Vec<TaskView>,
 }
 
-async fn add(line: &mut Line, new: Add) -> Result<TaskView, Trouble> {
-    let Add { goal, task_id: id, deliverables, labels, priority, kind, parent_id: parent, depends_on, queue, agents } =
-        new;
+async fn add(line: &mut PooledConnection, new: TaskAddInput) -> Result<TaskView, ToolError> {
+    let TaskAddInput {
+        goal,
+        task_id: id,
+        deliverables,
+        labels,
+        priority,
+        kind,
+        parent_id: parent,
+        depends_on,
+        queue,
+        agents,
+    } = new;
     if !queue && !agents.is_empty() {
-        return Err(Trouble::Job("`agents` says who may take a task from the queue; set `queue` too".into()));
+        return Err(ToolError::Job("`agents` says who may take a task from the queue; set `queue` too".into()));
     }
     let named: Vec<String> = parent.iter().chain(&depends_on).cloned().collect();
     let named: Vec<&String> = named.iter().collect();
     let (dependencies, queue) = (depends_on, queue.then_some(agents));
     let new = NewTask { id, goal, deliverables, labels, priority, kind, parent, dependencies, queue };
-    match line.ask(&Request::Task { task: TaskCommand::Add(new) }).await {
-        Ok(Some(Told::Added(id))) => one(line, &id).await,
+    match line.ask(&SessionRequest::Task { task: TaskCommand::Add(new) }).await {
+        Ok(Some(ReplyData::Added(id))) => one(line, &id).await,
         Ok(_) => Err(other_answer()),
         Err(error) => Err(explained(line, error, &named).await),
     }
 }
 
-async fn list(line: &mut Line, wanted: List) -> Result<Listed, Trouble> {
-    let List { state, labels, kind } = wanted;
+async fn list(line: &mut PooledConnection, wanted: TaskListInput) -> Result<TaskListOutput, ToolError> {
+    let TaskListInput { state, labels, kind } = wanted;
     let mut tasks = line.tasks().await?;
     tasks.retain(|task| {
         state.is_none_or(|state| task.state == state)
             && labels.iter().all(|label| task.labels.contains(label))
             && kind.as_ref().is_none_or(|kind| task.kind.as_ref() == Some(kind))
     });
-    Ok(Listed { task_count: tasks.len(), tasks })
+    Ok(TaskListOutput { task_count: tasks.len(), tasks })
 }
 
-async fn get(line: &mut Line, One { task_id }: One) -> Result<TaskView, Trouble> {
+async fn get(line: &mut PooledConnection, TaskGetInput { task_id }: TaskGetInput) -> Result<TaskView, ToolError> {
     one(line, &task_id).await
 }
 
-async fn start(line: &mut Line, Start { task_id: id, context }: Start) -> Result<TaskView, Trouble> {
+async fn start(
+    line: &mut PooledConnection,
+    TaskStartInput { task_id: id, context }: TaskStartInput,
+) -> Result<TaskView, ToolError> {
     change(line, &[&id], TaskCommand::Start { id: id.clone(), context }).await
 }
 
-async fn complete(line: &mut Line, done: Complete) -> Result<TaskView, Trouble> {
-    let Complete { task_id: id, result, artifacts } = done;
-    let completion = Completion { id: id.clone(), content: None, result, artifacts };
+async fn complete(line: &mut PooledConnection, done: TaskCompleteInput) -> Result<TaskView, ToolError> {
+    let TaskCompleteInput { task_id: id, result, artifacts } = done;
+    let completion = TaskCompletion { id: id.clone(), content: None, result, artifacts };
     change(line, &[&id], TaskCommand::Complete(completion)).await
 }
 
-async fn block(line: &mut Line, held: Block) -> Result<TaskView, Trouble> {
-    let Block { task_id: id, reason, required_knowledge } = held;
+async fn block(line: &mut PooledConnection, held: TaskBlockInput) -> Result<TaskView, ToolError> {
+    let TaskBlockInput { task_id: id, reason, required_knowledge } = held;
     change(line, &[&id], TaskCommand::Block { id: id.clone(), reason, required_knowledge }).await
 }
 
-async fn depend(line: &mut Line, edge: Depend) -> Result<TaskView, Trouble> {
-    let Depend { task_id, depends_on, remove } = edge;
+async fn depend(line: &mut PooledConnection, edge: TaskDependInput) -> Result<TaskView, ToolError> {
+    let TaskDependInput { task_id, depends_on, remove } = edge;
     let (id, on) = (task_id.clone(), depends_on.clone());
     let command = if remove { TaskCommand::Undepend { id, on } } else { TaskCommand::Depend { id, on } };
     change(line, &[&task_id, &depends_on], command).await
 }
 
 /// Changes the first of the named tasks, and gives it as it is then.
-async fn change(line: &mut Line, named: &[&String], command: TaskCommand) -> Result<TaskView, Trouble> {
+async fn change(line: &mut PooledConnection, named: &[&String], command: TaskCommand) -> Result<TaskView, ToolError> {
     let starts = matches!(command, TaskCommand::Start { .. });
-    match line.ask(&Request::Task { task: command }).await {
+    match line.ask(&SessionRequest::Task { task: command }).await {
         Ok(_) => one(line, named[0]).await,
-        Err(AskError::Refused(why)) if starts => Err(Trouble::Job(why + &held_up(&line.tasks().await?, named[0]))),
+        Err(SessionRequestError::Refused(why)) if starts => {
+            Err(ToolError::Job(why + &held_up(&line.tasks().await?, named[0])))
+        }
         Err(error) => Err(explained(line, error, named).await),
     }
 }
 
-async fn one(line: &mut Line, id: &String) -> Result<TaskView, Trouble> {
-    match line.ask(&Request::TaskShow { id: id.clone() }).await {
-        Ok(Some(Told::Task(task))) => Ok(*task),
+async fn one(line: &mut PooledConnection, id: &String) -> Result<TaskView, ToolError> {
+    match line.ask(&SessionRequest::TaskShow { id: id.clone() }).await {
+        Ok(Some(ReplyData::Task(task))) => Ok(*task),
         Ok(_) => Err(other_answer()),
         Err(error) => Err(explained(line, error, &[id]).await),
     }
 }
 
 /// Why it was refused, and what there is where something was named that is not there.
-async fn explained(line: &mut Line, error: AskError, named: &[&String]) -> Trouble {
-    let AskError::Refused(why) = error else { return error.into() };
+async fn explained(line: &mut PooledConnection, error: SessionRequestError, named: &[&String]) -> ToolError {
+    let SessionRequestError::Refused(why) = error else { return error.into() };
     match line.tasks().await {
-        Ok(tasks) => Trouble::Job(why + &instead(&tasks, named)),
-        Err(_) => Trouble::Job(why),
+        Ok(tasks) => ToolError::Job(why + &instead(&tasks, named)),
+        Err(_) => ToolError::Job(why),
     }
 }
 

@@ -17,7 +17,7 @@ use rmcp::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::reach::{Line, Reach};
+use super::reach::{PooledConnection, SessionConnectionPool};
 use crate::socket::message::LONGEST;
 
 /// How many bytes the arguments of a call may have, as JSON: what fits into a request of the socket beside its other words.
@@ -25,7 +25,7 @@ const MOST: usize = LONGEST - 1024;
 
 /// Why nothing came of a call, in words for an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum ToolError {
     /// The arguments are wrong.
     Arguments(String),
     /// The session will not, or cannot be reached.
@@ -34,7 +34,7 @@ pub(super) enum Trouble {
 
 /// What a tool does to the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Touch {
+pub(super) enum ToolEffect {
     /// Nothing.
     Looks,
     /// It changes something, and a second time nothing more.
@@ -45,44 +45,45 @@ pub(super) enum Touch {
 
 /// What is told of a tool.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct About {
+pub(super) struct ToolDescription {
     pub(super) name: &'static str,
     pub(super) title: &'static str,
     pub(super) description: &'static str,
-    pub(super) touch: Touch,
+    pub(super) touch: ToolEffect,
 }
 
-type Perform =
-    dyn Fn(Arc<Reach>, JsonObject) -> Pin<Box<dyn Future<Output = Result<Value, Trouble>> + Send>> + Send + Sync;
+type ToolCallback = dyn Fn(Arc<SessionConnectionPool>, JsonObject) -> Pin<Box<dyn Future<Output = Result<Value, ToolError>> + Send>>
+    + Send
+    + Sync;
 
 /// What is done: an `async fn(&mut Line, I) -> Result<O, Trouble>`.
-pub(super) trait Work<'a, I, O>: Fn(&'a mut Line, I) -> Self::Doing {
-    type Doing: Future<Output = Result<O, Trouble>> + Send + 'a;
+pub(super) trait ToolHandler<'a, I, O>: Fn(&'a mut PooledConnection, I) -> Self::Doing {
+    type Doing: Future<Output = Result<O, ToolError>> + Send + 'a;
 }
 
-impl<'a, I, O, F, D> Work<'a, I, O> for F
+impl<'a, I, O, F, D> ToolHandler<'a, I, O> for F
 where
-    F: Fn(&'a mut Line, I) -> D,
-    D: Future<Output = Result<O, Trouble>> + Send + 'a,
+    F: Fn(&'a mut PooledConnection, I) -> D,
+    D: Future<Output = Result<O, ToolError>> + Send + 'a,
 {
     type Doing = D;
 }
 
 /// A tool.
-pub(super) struct Tool {
+pub(super) struct McpTool {
     described: Described,
-    perform: Box<Perform>,
+    perform: Box<ToolCallback>,
 }
 
-impl Tool {
+impl McpTool {
     /// A tool that takes `I` and gives `O`.
-    pub(super) fn new<I, O, W>(about: About, work: W) -> Self
+    pub(super) fn new<I, O, W>(about: ToolDescription, work: W) -> Self
     where
         I: DeserializeOwned + JsonSchema + Send + 'static,
         O: Serialize + JsonSchema + 'static,
-        W: for<'a> Work<'a, I, O> + Copy + Send + Sync + 'static,
+        W: for<'a> ToolHandler<'a, I, O> + Copy + Send + Sync + 'static,
     {
-        let About { name, title, description, touch } = about;
+        let ToolDescription { name, title, description, touch } = about;
         let input = schema_for_input::<I>().expect("arguments are an object");
         let described = Described::new(name, description, input)
             .with_title(title)
@@ -100,18 +101,22 @@ impl Tool {
     }
 
     /// Does what is asked for. What goes wrong in it keeps nobody from an answer.
-    pub(super) async fn call(&self, reach: &Arc<Reach>, arguments: JsonObject) -> Result<CallToolResult, ErrorData> {
+    pub(super) async fn call(
+        &self,
+        reach: &Arc<SessionConnectionPool>,
+        arguments: JsonObject,
+    ) -> Result<CallToolResult, ErrorData> {
         let done = tokio::spawn((self.perform)(Arc::clone(reach), arguments)).await;
         match done {
             Ok(Ok(told)) => Ok(CallToolResult::structured(told)),
-            Ok(Err(Trouble::Job(why))) => Ok(CallToolResult::error(vec![ContentBlock::text(why)])),
-            Ok(Err(Trouble::Arguments(why))) => Err(ErrorData::invalid_params(why, None)),
+            Ok(Err(ToolError::Job(why))) => Ok(CallToolResult::error(vec![ContentBlock::text(why)])),
+            Ok(Err(ToolError::Arguments(why))) => Err(ErrorData::invalid_params(why, None)),
             Err(panic) => Err(ErrorData::internal_error(format!("{} failed: {panic}", self.name()), None)),
         }
     }
 }
 
-impl Touch {
+impl ToolEffect {
     fn annotations(self) -> ToolAnnotations {
         let all = ToolAnnotations::new().open_world(false);
         match self {
@@ -123,11 +128,16 @@ impl Touch {
 }
 
 /// Reads the arguments, does the work, and gives what came of it.
-async fn perform<I, O, W>(name: &str, work: W, reach: Arc<Reach>, arguments: JsonObject) -> Result<Value, Trouble>
+async fn perform<I, O, W>(
+    name: &str,
+    work: W,
+    reach: Arc<SessionConnectionPool>,
+    arguments: JsonObject,
+) -> Result<Value, ToolError>
 where
     I: DeserializeOwned,
     O: Serialize,
-    W: for<'a> Work<'a, I, O>,
+    W: for<'a> ToolHandler<'a, I, O>,
 {
     let input = read::<I>(name, &arguments)?;
     let _room = reach.room().await;
@@ -138,16 +148,16 @@ where
 }
 
 /// Reads the arguments, or says what is wrong with them.
-fn read<I: DeserializeOwned>(tool: &str, arguments: &JsonObject) -> Result<I, Trouble> {
+fn read<I: DeserializeOwned>(tool: &str, arguments: &JsonObject) -> Result<I, ToolError> {
     let bytes = serde_json::to_vec(arguments).map_or(0, |text| text.len());
     if bytes > MOST {
         let largest = arguments.iter().max_by_key(|(_, value)| length(value)).map_or("", |(name, _)| name);
-        return Err(Trouble::Arguments(format!(
+        return Err(ToolError::Arguments(format!(
             "{tool}: the arguments have {bytes} bytes and may have {MOST}; `{largest}` is the longest: write it to a file, \
              and give the file's name"
         )));
     }
-    I::deserialize(arguments).map_err(|why| Trouble::Arguments(format!("{tool}: {}", place::<I>(arguments, &why))))
+    I::deserialize(arguments).map_err(|why| ToolError::Arguments(format!("{tool}: {}", place::<I>(arguments, &why))))
 }
 
 /// Roughly how long a value is.
@@ -192,7 +202,7 @@ mod tests {
     fn wrong(arguments: Value) -> String {
         let Value::Object(arguments) = arguments else { panic!("not an object") };
         match read::<Args>("t", &arguments) {
-            Err(Trouble::Arguments(why)) => why,
+            Err(ToolError::Arguments(why)) => why,
             other => panic!("{other:?}"),
         }
     }

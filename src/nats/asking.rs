@@ -14,11 +14,11 @@ use async_nats::{Client, HeaderMap, Request as Message, RequestErrorKind, connec
 
 use super::{
     deadline::{SessionClock, TimedReply},
-    subject::{SESSION, Subjects},
+    subject::{SESSION, SessionSubjects},
 };
 use crate::socket::{
-    client::AskError,
-    message::{Asker, Meaning, Request, Told, ask, ask_until},
+    client::SessionRequestError,
+    message::{ClientKind, ReplyData, RequestKind, SessionRequest, ask, ask_until},
 };
 
 /// How long a session may take to answer.
@@ -28,9 +28,9 @@ const LOOK: Duration = Duration::from_millis(250);
 
 /// A session on another machine, as it is asked.
 #[derive(Debug, Clone)]
-pub struct Asking {
+pub struct NatsSessionClient {
     client: Client,
-    subjects: Subjects,
+    subjects: SessionSubjects,
     session: String,
     /// Which of those that had the name, if that is known.
     id: Option<String>,
@@ -38,22 +38,26 @@ pub struct Asking {
     clock: Arc<Mutex<Option<SessionClock>>>,
 }
 
-impl Asking {
+impl NatsSessionClient {
     /// The session of that name.
     pub fn new(client: Client, prefix: &str, session: &str, id: Option<String>) -> Self {
-        let (subjects, session) = (Subjects::new(prefix, session), session.to_owned());
+        let (subjects, session) = (SessionSubjects::new(prefix, session), session.to_owned());
         Self { client, subjects, session, id, clock: Arc::default() }
     }
 
     /// Asks, and waits for the answer.
-    pub async fn ask(&self, by: Asker, request: &Request) -> Result<Option<Told>, AskError> {
+    pub async fn ask(
+        &self,
+        by: ClientKind,
+        request: &SessionRequest,
+    ) -> Result<Option<ReplyData>, SessionRequestError> {
         let line = match request.clone().meaning() {
-            Meaning::Question(_) | Meaning::Watch(..) => ask(by, request),
-            Meaning::Command(_) | Meaning::Judgement(_) => {
+            RequestKind::Question(_) | RequestKind::Watch(..) => ask(by, request),
+            RequestKind::Command(_) | RequestKind::Judgement(_) => {
                 // The first command of a connection has to learn the session's clock. A creel that does not report it
                 // does not know deadlines either.
                 if self.known_clock().is_none() {
-                    self.send(ask(by, &Request::Status)).await?;
+                    self.send(ask(by, &SessionRequest::Status)).await?;
                 }
                 match self.known_clock() {
                     Some(clock) => ask_until(by, request, &clock.deadline(Instant::now(), PATIENCE)),
@@ -61,7 +65,7 @@ impl Asking {
                 }
             }
         };
-        self.send(line).await?.reply.outcome().map_err(AskError::Refused)
+        self.send(line).await?.reply.outcome().map_err(SessionRequestError::Refused)
     }
 
     fn known_clock(&self) -> Option<SessionClock> {
@@ -69,16 +73,18 @@ impl Asking {
     }
 
     /// Sends a line, and waits for the reply.
-    async fn send(&self, line: String) -> Result<TimedReply, AskError> {
+    async fn send(&self, line: String) -> Result<TimedReply, SessionRequestError> {
         let mut headers = HeaderMap::new();
         if let Some(id) = &self.id {
             headers.insert(SESSION, id.as_str());
         }
         let message = Message::new().payload(line.trim_end().to_owned().into()).headers(headers);
-        let unreachable = |cause| AskError::Unreachable { name: self.session.clone(), cause };
+        let unreachable = |cause| SessionRequestError::Unreachable { name: self.session.clone(), cause };
         // The client would keep it until the server is back, and by then nobody may want it any more.
         if self.client.connection_state() != State::Connected {
-            return Err(AskError::Refused("the connection to the server is lost; nothing was sent".to_owned()));
+            return Err(SessionRequestError::Refused(
+                "the connection to the server is lost; nothing was sent".to_owned(),
+            ));
         }
         let answered = tokio::select! {
             answered = self.client.send_request(self.subjects.commands(), message.timeout(Some(PATIENCE))) => answered,
@@ -91,14 +97,14 @@ impl Asking {
             }
         };
         let answer = answered.map_err(|error| match error.kind() {
-            RequestErrorKind::NoResponders => AskError::NotRunning(self.session.clone()),
+            RequestErrorKind::NoResponders => SessionRequestError::NotRunning(self.session.clone()),
             RequestErrorKind::TimedOut => unreachable(io::Error::other(format!(
                 "no answer in {}s. If the session has not run the command yet, it will not run it any more; `creel show` \
                  tells",
                 PATIENCE.as_secs()
             ))),
             RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => {
-                AskError::Refused(format!("{error}; nothing was sent"))
+                SessionRequestError::Refused(format!("{error}; nothing was sent"))
             }
             RequestErrorKind::Other => unreachable(io::Error::other(error.to_string())),
         })?;

@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use async_nats::HeaderMap;
 
 use super::{
-    store::{Part, header, part},
+    store::{MessagePart, header, part},
     subject::SESSION,
 };
 use crate::journal::Record;
 
 /// Puts the records of a session together.
 #[derive(Debug)]
-pub struct Assembly {
+pub struct RecordAssembler {
     id: String,
     /// The number of the next record.
     next: u64,
@@ -27,7 +27,7 @@ pub struct Assembly {
     early: BTreeMap<u64, String>,
 }
 
-impl Assembly {
+impl RecordAssembler {
     /// The records of the session of that id, from the first on.
     pub fn new(id: &str) -> Self {
         Self { id: id.to_owned(), next: 1, parts: BTreeMap::new(), early: BTreeMap::new() }
@@ -61,7 +61,7 @@ impl Assembly {
         (!self.early.is_empty()).then_some(self.next)
     }
 
-    fn whole(&mut self, part: Part, payload: &[u8]) -> Option<String> {
+    fn whole(&mut self, part: MessagePart, payload: &[u8]) -> Option<String> {
         if part.of == 1 {
             return String::from_utf8(payload.to_vec()).ok();
         }
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn records_come_out_in_order_and_once() {
-        let mut assembly = Assembly::new("a");
+        let mut assembly = RecordAssembler::new("a");
         let mut take = |seq| assembly.take(Some(&headers("a", None)), line(seq).as_bytes());
         let lines = |seqs: &[u64]| seqs.iter().map(|seq| line(*seq) + "\n").collect::<Vec<_>>();
         assert_eq!(take(1), lines(&[1]));
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn what_is_not_a_record_of_the_session_is_passed_over() {
-        let mut assembly = Assembly::new("a");
+        let mut assembly = RecordAssembler::new("a");
         assert!(assembly.take(None, line(1).as_bytes()).is_empty());
         assert!(assembly.take(Some(&headers("b", None)), line(1).as_bytes()).is_empty());
         assert!(assembly.take(Some(&headers("a", None)), b"{}").is_empty());
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_record_in_parts_is_put_together_also_when_it_was_begun_before() {
-        let mut assembly = Assembly::new("a");
+        let mut assembly = RecordAssembler::new("a");
         let (text, half) = (line(1), line(1).len() / 2);
         assert!(assembly.take(Some(&headers("a", Some("1/2"))), &text.as_bytes()[..half]).is_empty());
         assert!(assembly.take(Some(&headers("a", Some("1/2"))), &text.as_bytes()[..half]).is_empty());

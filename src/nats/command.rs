@@ -15,24 +15,24 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    connection::Trouble,
-    deadline::{self, Refusal, TimedReply},
-    store::{Store, header},
-    subject::{SESSION, Subjects},
+    connection::NatsError,
+    deadline::{self, DeadlineRefusal, TimedReply},
+    store::{NatsStream, header},
+    subject::{SESSION, SessionSubjects},
 };
 use crate::{
     engine::{
-        event::By,
-        input::Command,
-        tasks::command::{Completion, TaskCommand},
-        time::At,
+        event::ActorKind,
+        input::SessionCommand,
+        tasks::command::{TaskCommand, TaskCompletion},
+        time::UnixTime,
     },
-    runtime::{Handle, now},
+    runtime::{SessionHandle, now},
     socket::{
-        answer::{Answer, answer},
-        caller::Caller,
-        ledger::Desk,
-        message::{self, LONGEST, Reply, Request},
+        answer::{RequestOutcome, answer},
+        caller::CallerInfo,
+        ledger::QueryHandle,
+        message::{self, LONGEST, SessionReply, SessionRequest},
     },
 };
 
@@ -40,12 +40,12 @@ use crate::{
 const WARNINGS: usize = 10;
 
 /// Listens for a session.
-pub(super) struct Ear {
-    subjects: Subjects,
+pub(super) struct CommandListener {
+    subjects: SessionSubjects,
     id: String,
     /// When the session began: what was completed before is not its affair.
-    since: At,
-    handle: Handle,
+    since: UnixTime,
+    handle: SessionHandle,
     /// Which stream was looked at, and up to which message.
     heard: (String, u64),
     unreadable: usize,
@@ -53,7 +53,7 @@ pub(super) struct Ear {
 
 /// A task that another program completed. Programs call things by different names, and may use several at once.
 #[derive(Debug, Deserialize)]
-struct Foreign {
+struct ExternalCompletion {
     task_id: Option<Value>,
     id: Option<Value>,
     content: Option<Value>,
@@ -61,21 +61,21 @@ struct Foreign {
     result: Option<Value>,
 }
 
-impl Ear {
-    pub(super) fn new(subjects: Subjects, id: String, since: At, handle: Handle) -> Self {
+impl CommandListener {
+    pub(super) fn new(subjects: SessionSubjects, id: String, since: UnixTime, handle: SessionHandle) -> Self {
         Self { subjects, id, since, handle, heard: (String::new(), 0), unreadable: 0 }
     }
 
     /// Listens until the connection is of no more use.
-    pub(super) async fn listen(&mut self, client: &Client, store: &Store, desk: &Desk) -> Trouble {
+    pub(super) async fn listen(&mut self, client: &Client, store: &NatsStream, desk: &QueryHandle) -> NatsError {
         match self.hear(client, store, desk).await {
-            Ok(()) => Trouble("the connection was lost".to_owned()),
+            Ok(()) => NatsError("the connection was lost".to_owned()),
             Err(trouble) => trouble,
         }
     }
 
-    async fn hear(&mut self, client: &Client, store: &Store, desk: &Desk) -> Result<(), Trouble> {
-        let cannot = |error: async_nats::SubscribeError| Trouble(format!("cannot subscribe: {error}"));
+    async fn hear(&mut self, client: &Client, store: &NatsStream, desk: &QueryHandle) -> Result<(), NatsError> {
+        let cannot = |error: async_nats::SubscribeError| NatsError(format!("cannot subscribe: {error}"));
         let mut commands = client.subscribe(self.subjects.commands()).await.map_err(cannot)?;
         let mut completions = client.subscribe(self.subjects.completions()).await.map_err(cannot)?;
         self.look_back(store).await?;
@@ -94,7 +94,7 @@ impl Ear {
     }
 
     /// What was completed while nobody listened.
-    async fn look_back(&mut self, store: &Store) -> Result<(), Trouble> {
+    async fn look_back(&mut self, store: &NatsStream) -> Result<(), NatsError> {
         let subject = self.subjects.completions();
         if self.heard.0 != store.made {
             self.heard = (store.made.clone(), 0);
@@ -109,7 +109,7 @@ impl Ear {
         Ok(())
     }
 
-    async fn answer(&self, client: &Client, desk: &Desk, asked: Message) -> Result<(), Trouble> {
+    async fn answer(&self, client: &Client, desk: &QueryHandle, asked: Message) -> Result<(), NatsError> {
         // Of two sessions of one name, each is asked by its id.
         let meant = asked.headers.as_ref().and_then(|headers| header(headers, SESSION));
         if meant.is_some_and(|id| id != self.id) {
@@ -120,16 +120,16 @@ impl Ear {
         }
         let (caller, request) = match read(&asked.payload) {
             Ok(read) => read,
-            Err(why) => return say(client, asked.reply, Reply::refused(why), None).await,
+            Err(why) => return say(client, asked.reply, SessionReply::refused(why), None).await,
         };
         let (client, desk, handle, events) =
             (client.clone(), desk.clone(), self.handle.clone(), self.subjects.events());
         let (lasts, actor) = (request.lasts(), caller.over_nats(&self.id));
         let answering = async move {
             let reply = match answer(&handle, &desk, actor, request).await {
-                Answer::Say(reply) => reply,
-                Answer::Watch(..) => {
-                    Reply::refused(format!("records are not told here: they are in the stream, under {events}"))
+                RequestOutcome::Say(reply) => reply,
+                RequestOutcome::Watch(..) => {
+                    SessionReply::refused(format!("records are not told here: they are in the stream, under {events}"))
                 }
             };
             say(&client, asked.reply, reply, None).await
@@ -149,8 +149,8 @@ impl Ear {
         let why = match completion(payload) {
             Err(why) => why,
             Ok(completion) => {
-                let command = Command::Task(TaskCommand::Complete(completion));
-                match self.handle.command(By::Nats, command).await {
+                let command = SessionCommand::Task(TaskCommand::Complete(completion));
+                match self.handle.command(ActorKind::Nats, command).await {
                     Ok(()) => return,
                     Err(why) if why.ends_with("was completed before") => return,
                     Err(why) => why,
@@ -169,8 +169,8 @@ impl Ear {
 }
 
 /// What another program says that it completed.
-fn completion(payload: &[u8]) -> Result<Completion, String> {
-    let Foreign { task_id, id, content, goal, result } =
+fn completion(payload: &[u8]) -> Result<TaskCompletion, String> {
+    let ExternalCompletion { task_id, id, content, goal, result } =
         serde_json::from_slice(payload).map_err(|error| error.to_string())?;
     let id = match task_id.or(id) {
         Some(Value::String(id)) => id,
@@ -182,7 +182,7 @@ fn completion(payload: &[u8]) -> Result<Completion, String> {
     if id.chars().any(char::is_control) {
         return Err("the name of its task has characters that cannot be shown".to_owned());
     }
-    Ok(Completion {
+    Ok(TaskCompletion {
         id,
         content: content.or(goal).and_then(text),
         result: result.and_then(text),
@@ -199,7 +199,7 @@ fn text(value: Value) -> Option<String> {
     }
 }
 
-fn read(line: &[u8]) -> Result<(Caller, Request), String> {
+fn read(line: &[u8]) -> Result<(CallerInfo, SessionRequest), String> {
     if line.len() > LONGEST {
         return Err(format!("a request has at most {LONGEST} bytes"));
     }
@@ -207,19 +207,24 @@ fn read(line: &[u8]) -> Result<(Caller, Request), String> {
 }
 
 /// Says what became of a request, if somebody wants to know.
-async fn say(client: &Client, to: Option<Subject>, reply: Reply, refusal: Option<Refusal>) -> Result<(), Trouble> {
+async fn say(
+    client: &Client,
+    to: Option<Subject>,
+    reply: SessionReply,
+    refusal: Option<DeadlineRefusal>,
+) -> Result<(), NatsError> {
     let Some(to) = to else { return Ok(()) };
     let most = client.server_info().max_payload;
     let json = |reply| TimedReply::at(reply, refusal, now()).to_json();
     let mut line = json(reply);
     if line.len() > most {
         let length = line.len();
-        line = json(Reply::refused(format!(
+        line = json(SessionReply::refused(format!(
             "the answer has {length} bytes, and the NATS server takes {most}; ask on the session's machine"
         )));
     }
     let said = client.publish(to, line.into()).await;
-    said.map_err(|error| Trouble(format!("cannot answer: {error}")))
+    said.map_err(|error| NatsError(format!("cannot answer: {error}")))
 }
 
 /// The next message; nothing, if there are no more.

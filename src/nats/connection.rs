@@ -18,7 +18,7 @@ use std::{
 use async_nats::{Client, ConnectOptions, Event, ServerAddr};
 use tokio::sync::mpsc;
 
-use crate::config::nats::{Login, MissingVariable, Nats, Secret};
+use crate::config::nats::{MissingVariableError, NatsConfig, NatsLogin, Secret};
 
 /// How long a server may take to be reached.
 const REACHING: Duration = Duration::from_secs(5);
@@ -31,15 +31,15 @@ const NEVER: Duration = Duration::from_hours(24 * 365);
 /// Why nothing comes of a connection, in words for a person.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Trouble(pub String);
+pub struct NatsError(pub String);
 
-impl From<MissingVariable> for Trouble {
-    fn from(missing: MissingVariable) -> Self {
+impl From<MissingVariableError> for NatsError {
+    fn from(missing: MissingVariableError) -> Self {
         Self(missing.to_string())
     }
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for NatsError {
     fn from(error: io::Error) -> Self {
         Self(error.to_string())
     }
@@ -47,7 +47,7 @@ impl From<io::Error> for Trouble {
 
 /// Whether a client connects again by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Again {
+pub enum ReconnectPolicy {
     /// As often as it takes.
     ByItself,
     /// Never: whoever has it makes a new one, and looks first what became of what was sent.
@@ -56,7 +56,7 @@ pub enum Again {
 
 /// What a connection tells about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Told {
+pub enum NatsConnectionEvent {
     /// It is there, again.
     Connected,
     /// It is gone.
@@ -66,7 +66,10 @@ pub enum Told {
 }
 
 /// Connects. What the connection tells about itself comes by the receiver.
-pub async fn connect(nats: &Nats, again: Again) -> Result<(Client, mpsc::UnboundedReceiver<Told>), Trouble> {
+pub async fn connect(
+    nats: &NatsConfig,
+    again: ReconnectPolicy,
+) -> Result<(Client, mpsc::UnboundedReceiver<NatsConnectionEvent>), NatsError> {
     let (servers, options) = prepared(nats)?;
     let (tell, told) = mpsc::unbounded_channel();
     let connected = Arc::new(AtomicBool::new(false));
@@ -77,8 +80,8 @@ pub async fn connect(nats: &Nats, again: Again) -> Result<(Client, mpsc::Unbound
         .connection_timeout(REACHING)
         .ping_interval(PING)
         .reconnect_delay_callback(move |attempts| match again {
-            Again::Never if was_connected.load(Ordering::Relaxed) => NEVER,
-            Again::Never | Again::ByItself => pause(attempts.saturating_sub(1)),
+            ReconnectPolicy::Never if was_connected.load(Ordering::Relaxed) => NEVER,
+            ReconnectPolicy::Never | ReconnectPolicy::ByItself => pause(attempts.saturating_sub(1)),
         })
         .event_callback(move |event| {
             if let Some(told) = heard(&event) {
@@ -86,7 +89,7 @@ pub async fn connect(nats: &Nats, again: Again) -> Result<(Client, mpsc::Unbound
             }
             std::future::ready(())
         });
-    let client = options.connect(servers).await.map_err(|error| Trouble(in_words(&error)))?;
+    let client = options.connect(servers).await.map_err(|error| NatsError(in_words(&error)))?;
     connected.store(true, Ordering::Relaxed);
     Ok((client, told))
 }
@@ -99,11 +102,11 @@ pub fn pause(attempts: usize) -> Duration {
     if attempts == 0 { Duration::ZERO } else { (FIRST * 2_u32.pow(doublings)).min(LONGEST) }
 }
 
-fn heard(event: &Event) -> Option<Told> {
+fn heard(event: &Event) -> Option<NatsConnectionEvent> {
     match event {
-        Event::Connected => Some(Told::Connected),
-        Event::Disconnected | Event::Closed => Some(Told::Lost),
-        Event::ServerError(error) => Some(Told::Refused(error.to_string())),
+        Event::Connected => Some(NatsConnectionEvent::Connected),
+        Event::Disconnected | Event::Closed => Some(NatsConnectionEvent::Lost),
+        Event::ServerError(error) => Some(NatsConnectionEvent::Refused(error.to_string())),
         Event::LameDuckMode | Event::Draining | Event::SlowConsumer(_) | Event::ClientError(_) => None,
     }
 }
@@ -121,28 +124,28 @@ fn in_words(error: &async_nats::ConnectError) -> String {
 }
 
 /// Reads whatever is needed to log in.
-fn prepared(nats: &Nats) -> Result<(Vec<ServerAddr>, ConnectOptions), Trouble> {
+fn prepared(nats: &NatsConfig) -> Result<(Vec<ServerAddr>, ConnectOptions), NatsError> {
     let variable = |name: &str| std::env::var(name).ok();
     let mut servers = Vec::new();
     let mut in_url = None;
-    for Address { url, login } in addresses(&nats.url, variable)? {
+    for ServerUrl { url, login } in addresses(&nats.url, variable)? {
         in_url = in_url.or(login);
         // The error would show what was read.
-        servers.push(url.parse::<ServerAddr>().map_err(|_| Trouble("`nats.url` names no server".to_owned()))?);
+        servers.push(url.parse::<ServerAddr>().map_err(|_| NatsError("`nats.url` names no server".to_owned()))?);
     }
     let options = ConnectOptions::new();
     let options = match (&nats.login, in_url) {
-        (Login::User { user, password }, _) => {
+        (NatsLogin::User { user, password }, _) => {
             options.user_and_password(user.reveal(variable)?, password.reveal(variable)?)
         }
-        (Login::Token(token), _) => options.token(token.reveal(variable)?),
-        (Login::Nkey(file), _) => options.nkey(read(file)?.trim().to_owned()),
-        (Login::Credentials(file), _) => options
+        (NatsLogin::Token(token), _) => options.token(token.reveal(variable)?),
+        (NatsLogin::Nkey(file), _) => options.nkey(read(file)?.trim().to_owned()),
+        (NatsLogin::Credentials(file), _) => options
             .credentials(&read(file)?)
-            .map_err(|_| Trouble(format!("{} holds no credentials", file.display())))?,
-        (Login::AsTheUrlSays, Some(InUrl::User { user, password })) => options.user_and_password(user, password),
-        (Login::AsTheUrlSays, Some(InUrl::Token(token))) => options.token(token),
-        (Login::AsTheUrlSays, None) => options,
+            .map_err(|_| NatsError(format!("{} holds no credentials", file.display())))?,
+        (NatsLogin::AsTheUrlSays, Some(UrlLogin::User { user, password })) => options.user_and_password(user, password),
+        (NatsLogin::AsTheUrlSays, Some(UrlLogin::Token(token))) => options.token(token),
+        (NatsLogin::AsTheUrlSays, None) => options,
     };
     let mut options = options.require_tls(nats.tls.required);
     if let Some(ca) = &nats.tls.ca {
@@ -155,7 +158,7 @@ fn prepared(nats: &Nats) -> Result<(Vec<ServerAddr>, ConnectOptions), Trouble> {
 }
 
 /// Where the records of a session go: a stream of a server, and the subjects there. No secret is in it.
-pub fn destination(nats: &Nats) -> String {
+pub fn destination(nats: &NatsConfig) -> String {
     let servers = addresses(&nats.url, |name| std::env::var(name).ok());
     // Without its variables nothing is sent anywhere.
     let servers = servers.map_or_else(
@@ -167,22 +170,25 @@ pub fn destination(nats: &Nats) -> String {
 
 /// A server of a URL.
 #[cfg_attr(test, derive(Debug, PartialEq, Eq))]
-struct Address {
+struct ServerUrl {
     /// Without who logs in.
     url: String,
-    login: Option<InUrl>,
+    login: Option<UrlLogin>,
 }
 
 /// Who logs in, as a URL says it.
 #[cfg_attr(test, derive(Debug, PartialEq, Eq))]
-enum InUrl {
+enum UrlLogin {
     User { user: String, password: String },
     Token(String),
 }
 
 /// The servers that a URL names. What a variable holds is taken as it is where it stands for a user, a password or a token;
 /// it can also stand for a URL, or for several.
-fn addresses(url: &Secret, variable: impl Fn(&str) -> Option<String> + Copy) -> Result<Vec<Address>, MissingVariable> {
+fn addresses(
+    url: &Secret,
+    variable: impl Fn(&str) -> Option<String> + Copy,
+) -> Result<Vec<ServerUrl>, MissingVariableError> {
     let mut all = Vec::new();
     for piece in url.split(',') {
         if piece.rsplit_once('@').is_some() {
@@ -199,20 +205,20 @@ fn addresses(url: &Secret, variable: impl Fn(&str) -> Option<String> + Copy) -> 
     Ok(all)
 }
 
-fn address(url: &Secret, variable: impl Fn(&str) -> Option<String> + Copy) -> Result<Address, MissingVariable> {
+fn address(url: &Secret, variable: impl Fn(&str) -> Option<String> + Copy) -> Result<ServerUrl, MissingVariableError> {
     let (scheme, rest) = url.split_once("://").unwrap_or_else(|| (Secret::new("nats"), url.clone()));
     let (login, place) = rest.rsplit_once('@').map_or((None, rest), |(login, place)| (Some(login), place));
     let reveal = |secret: &Secret| secret.reveal_as(decoded, variable);
     let login = match login.map(|login| login.split_once(":").ok_or(login)) {
         None => None,
-        Some(Ok((user, password))) => Some(InUrl::User { user: reveal(&user)?, password: reveal(&password)? }),
-        Some(Err(token)) => Some(InUrl::Token(reveal(&token)?)),
+        Some(Ok((user, password))) => Some(UrlLogin::User { user: reveal(&user)?, password: reveal(&password)? }),
+        Some(Err(token)) => Some(UrlLogin::Token(reveal(&token)?)),
     };
-    Ok(Address { url: format!("{}://{}", scheme.reveal(variable)?, place.reveal(variable)?), login })
+    Ok(ServerUrl { url: format!("{}://{}", scheme.reveal(variable)?, place.reveal(variable)?), login })
 }
 
-fn read(file: &std::path::Path) -> Result<String, Trouble> {
-    std::fs::read_to_string(file).map_err(|error| Trouble(format!("{} cannot be read: {error}", file.display())))
+fn read(file: &std::path::Path) -> Result<String, NatsError> {
+    std::fs::read_to_string(file).map_err(|error| NatsError(format!("{} cannot be read: {error}", file.display())))
 }
 
 /// `%40` in a user's name or password is `@`.
@@ -246,15 +252,15 @@ mod tests {
             _ => None,
         };
         let read = |url: &str| addresses(&Secret::new(url), variable);
-        let with = |url: &str, login| Address { url: url.to_owned(), login };
+        let with = |url: &str, login| ServerUrl { url: url.to_owned(), login };
         let odd = || "a,b:c@d%41".to_owned();
-        let token = Some(InUrl::Token(odd()));
+        let token = Some(UrlLogin::Token(odd()));
         assert_eq!(read("nats://${ODD}@host"), Ok(vec![with("nats://host", token)]));
-        let user = Some(InUrl::User { user: "m e".to_owned(), password: odd() });
+        let user = Some(UrlLogin::User { user: "m e".to_owned(), password: odd() });
         assert_eq!(read("tls://m%20e:${ODD}@a, b:1"), Ok(vec![with("tls://a", user), with("nats://b:1", None)]));
-        let user = Some(InUrl::User { user: "me".to_owned(), password: "p@ss".to_owned() });
+        let user = Some(UrlLogin::User { user: "me".to_owned(), password: "p@ss".to_owned() });
         assert_eq!(read("${URLS}"), Ok(vec![with("nats://one", user), with("nats://two:4222", None)]));
-        assert_eq!(read("nats://${GONE}@host"), Err(MissingVariable("GONE".to_owned())));
+        assert_eq!(read("nats://${GONE}@host"), Err(MissingVariableError("GONE".to_owned())));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use rustix::{fs::OFlags, process::geteuid};
 
 use crate::{
     journal::{
-        Folder,
+        SessionDir,
         folder::{PRIVATE_DIR, PRIVATE_FILE},
     },
     runtime::now,
@@ -33,7 +33,7 @@ const ATTEMPTS: u32 = 16;
 #[derive(Debug)]
 pub(super) struct CopyDir {
     root: PathBuf,
-    folder: Folder,
+    folder: SessionDir,
     /// Held as long as the viewer runs.
     _lock: File,
 }
@@ -47,7 +47,7 @@ impl CopyDir {
     fn create_in(parent: &Path, session: &str) -> io::Result<(Self, File)> {
         remove_abandoned(parent);
         let (root, lock) = locked_dir(parent)?;
-        let folder = Folder { name: session.to_owned(), path: root.join("copy") };
+        let folder = SessionDir { name: session.to_owned(), path: root.join("copy") };
         let copy = Self { root, folder, _lock: lock };
         DirBuilder::new().mode(PRIVATE_DIR).create(&copy.folder.path)?;
         let journal = copy.folder.journal();
@@ -56,7 +56,7 @@ impl CopyDir {
     }
 
     /// The copy, as the folder of a session.
-    pub(super) const fn folder(&self) -> &Folder {
+    pub(super) const fn folder(&self) -> &SessionDir {
         &self.folder
     }
 }

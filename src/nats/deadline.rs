@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    engine::time::{At, Span},
+    engine::time::{TimeSpan, UnixTime},
     journal::record::rfc3339,
-    socket::message::Reply,
+    socket::message::SessionReply,
 };
 
 /// The session's clock, as a client knows it: a time that the session reported, and when that arrived here.
@@ -24,7 +24,7 @@ use crate::{
 /// that is calculated from it can only be too early, by as long as the reply took, and never too late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionClock {
-    told: At,
+    told: UnixTime,
     received: Instant,
 }
 
@@ -32,19 +32,19 @@ impl SessionClock {
     /// The clock that a reply reports, if the session reports one.
     pub fn of(reply: &TimedReply, received: Instant) -> Option<Self> {
         let told: jiff::Timestamp = reply.at.as_deref()?.parse().ok()?;
-        Some(Self { told: At(told.as_millisecond()), received })
+        Some(Self { told: UnixTime(told.as_millisecond()), received })
     }
 
     /// The deadline of a command that is sent now, if the client waits that long for the answer.
     pub fn deadline(&self, now: Instant, patience: Duration) -> String {
         let since = now.saturating_duration_since(self.received) + patience;
-        rfc3339(self.told.after(Span::from(since)))
+        rfc3339(self.told.after(TimeSpan::from(since)))
     }
 }
 
 /// What a request says about time. Requests of other programs need not say anything.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-struct Limited {
+struct RequestDeadline {
     #[serde(default)]
     deadline: Option<serde_json::Value>,
 }
@@ -69,23 +69,23 @@ pub enum DeadlineError {
 
 impl DeadlineError {
     /// The reply to such a command.
-    pub fn reply(&self) -> Reply {
-        Reply::refused(self.to_string())
+    pub fn reply(&self) -> SessionReply {
+        SessionReply::refused(self.to_string())
     }
 
     /// The reason, for programs.
-    pub const fn refusal(&self) -> Option<Refusal> {
+    pub const fn refusal(&self) -> Option<DeadlineRefusal> {
         match self {
-            Self::Passed { .. } => Some(Refusal::PastDeadline),
+            Self::Passed { .. } => Some(DeadlineRefusal::PastDeadline),
             Self::Unreadable => None,
         }
     }
 }
 
 /// Checks the deadline of a request that is read at that time.
-pub fn check(request: &[u8], now: At) -> Result<(), DeadlineError> {
+pub fn check(request: &[u8], now: UnixTime) -> Result<(), DeadlineError> {
     // The code that reads the whole request reports anything else that is wrong with it.
-    let Ok(Limited { deadline: Some(deadline) }) = serde_json::from_slice(request) else { return Ok(()) };
+    let Ok(RequestDeadline { deadline: Some(deadline) }) = serde_json::from_slice(request) else { return Ok(()) };
     let deadline = deadline.as_str().ok_or(DeadlineError::Unreadable)?.to_owned();
     let until: jiff::Timestamp = deadline.parse().map_err(|_| DeadlineError::Unreadable)?;
     if now.0 <= until.as_millisecond() {
@@ -97,7 +97,7 @@ pub fn check(request: &[u8], now: At) -> Result<(), DeadlineError> {
 /// Why a command was refused, in a word for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Refusal {
+pub enum DeadlineRefusal {
     /// It arrived after its deadline.
     PastDeadline,
 }
@@ -107,10 +107,10 @@ pub enum Refusal {
 pub struct TimedReply {
     /// The reply.
     #[serde(flatten)]
-    pub reply: Reply,
+    pub reply: SessionReply,
     /// Why the session refused the request without reading all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refusal: Option<Refusal>,
+    pub refusal: Option<DeadlineRefusal>,
     /// The session's clock when it replied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
@@ -118,7 +118,7 @@ pub struct TimedReply {
 
 impl TimedReply {
     /// A reply that is sent at that time.
-    pub fn at(reply: Reply, refusal: Option<Refusal>, now: At) -> Self {
+    pub fn at(reply: SessionReply, refusal: Option<DeadlineRefusal>, now: UnixTime) -> Self {
         Self { reply, refusal, at: Some(rfc3339(now)) }
     }
 
@@ -133,7 +133,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::socket::message::Told;
+    use crate::socket::message::ReplyData;
 
     const PATIENCE: Duration = Duration::from_secs(30);
     const HOUR: i64 = 3_600_000;
@@ -153,8 +153,8 @@ mod tests {
             let true_time = 1_794_796_000_000_i64;
             let start = Instant::now();
             let after = |ms: i64| start + Duration::from_millis(u64::try_from(ms).expect("it is positive"));
-            let session_clock = |ms: i64| At(true_time + skew + ms);
-            let reply = TimedReply::at(Reply::done(), None, session_clock(asked));
+            let session_clock = |ms: i64| UnixTime(true_time + skew + ms);
+            let reply = TimedReply::at(SessionReply::done(), None, session_clock(asked));
             let clock = SessionClock::of(&reply, after(asked + told)).expect("it tells its time");
             let sent = asked + told + waited;
             let request = request(&clock.deadline(after(sent), PATIENCE));
@@ -168,21 +168,21 @@ mod tests {
     #[test]
     fn a_request_without_a_deadline_is_never_late() {
         for line in [r#"{"v":1,"do":"pause"}"#, r#"{"v":1,"do":"pause","deadline":null}"#, "no JSON"] {
-            assert_eq!(check(line.as_bytes(), At(i64::MAX)), Ok(()), "{line}");
+            assert_eq!(check(line.as_bytes(), UnixTime(i64::MAX)), Ok(()), "{line}");
         }
     }
 
     #[test]
     fn a_deadline_that_is_no_time_is_refused() {
         for line in [r#"{"deadline":"soon"}"#, r#"{"deadline":12}"#] {
-            assert_eq!(check(line.as_bytes(), At(0)), Err(DeadlineError::Unreadable), "{line}");
+            assert_eq!(check(line.as_bytes(), UnixTime(0)), Err(DeadlineError::Unreadable), "{line}");
         }
     }
 
     #[test]
     fn a_late_command_is_refused_in_words_and_by_a_word() {
-        let late = check(&request("2026-11-15T09:30:00Z"), At(1_794_735_001_000)).expect_err("it is late");
-        let reply = TimedReply::at(late.reply(), late.refusal(), At(1_794_735_001_000));
+        let late = check(&request("2026-11-15T09:30:00Z"), UnixTime(1_794_735_001_000)).expect_err("it is late");
+        let reply = TimedReply::at(late.reply(), late.refusal(), UnixTime(1_794_735_001_000));
         assert_eq!(
             reply.to_json(),
             r#"{"v":1,"ok":false,"error":"the command arrived at 2026-11-15T09:30:01.000Z, after its deadline "#
@@ -191,7 +191,7 @@ mod tests {
                 + r#""at":"2026-11-15T09:30:01.000Z"}"#
         );
         assert_eq!(serde_json::from_str::<TimedReply>(&reply.to_json()).expect("a reply"), reply);
-        let told = TimedReply::at(Reply::told(Told::Gates(Vec::new())), None, At(0));
+        let told = TimedReply::at(SessionReply::told(ReplyData::Gates(Vec::new())), None, UnixTime(0));
         assert_eq!(serde_json::from_str::<TimedReply>(&told.to_json()).expect("a reply"), told);
     }
 }

@@ -14,36 +14,36 @@ use serde::Deserialize;
 use tokio::sync::watch;
 
 use super::{
-    connection::{Trouble, destination},
-    link::Link,
-    send::Sender,
-    store::{Store, Whose},
-    subject::{Subjects, is_plain},
+    connection::{NatsError, destination},
+    link::NatsStatus,
+    send::RecordSender,
+    store::{NatsStream, SessionIdentity},
+    subject::{SessionSubjects, is_plain},
 };
 use crate::{
-    config::Nats,
-    journal::{self, Folder, Sessions, outbox::Outbox},
+    config::NatsConfig,
+    journal::{self, SessionDir, SessionsDir, outbox::Outbox},
 };
 
 /// What has to be known of a session's first record.
 #[derive(Deserialize)]
-struct First {
+struct FirstRecordHeader {
     session: String,
     id: String,
 }
 
 /// Where leftovers go.
 #[derive(Clone, Copy)]
-pub(super) struct Post<'a> {
+pub(super) struct BacklogSender<'a> {
     pub(super) client: &'a Client,
-    pub(super) store: &'a Store,
-    pub(super) nats: &'a Nats,
+    pub(super) store: &'a NatsStream,
+    pub(super) nats: &'a NatsConfig,
     pub(super) largest: usize,
 }
 
-impl Post<'_> {
+impl BacklogSender<'_> {
     /// Sends what others have left. Nobody relies on it, so trouble is only told to the log.
-    pub(super) async fn send_all(&self, sessions: &Sessions, own: &str) -> Result<(), Trouble> {
+    pub(super) async fn send_all(&self, sessions: &SessionsDir, own: &str) -> Result<(), NatsError> {
         for folder in sessions.list().unwrap_or_default() {
             // A session that never had a server is none of its business.
             let is_left = folder.name != own && folder.outbox_file().exists() && journal::running(&folder).is_none();
@@ -54,7 +54,7 @@ impl Post<'_> {
             match self.rest(&folder) {
                 Ok(None) => {}
                 Ok(Some((outbox, id))) => {
-                    if let Err(Trouble(why)) = self.send(&folder, outbox, &id).await {
+                    if let Err(NatsError(why)) = self.send(&folder, outbox, &id).await {
                         not_sent(&why);
                         if self.client.connection_state() != State::Connected {
                             break;
@@ -68,7 +68,7 @@ impl Post<'_> {
     }
 
     /// What a session may have left, and its id.
-    fn rest(&self, folder: &Folder) -> io::Result<Option<(Outbox, String)>> {
+    fn rest(&self, folder: &SessionDir) -> io::Result<Option<(Outbox, String)>> {
         let Some(outbox) = Outbox::open(folder)? else { return Ok(None) };
         let kept = outbox.place();
         let is_ours = outbox.is_for(&destination(self.nats)) || kept.store == self.store.made;
@@ -77,19 +77,19 @@ impl Post<'_> {
         }
         let has_more = kept.store != self.store.made || outbox.letters(kept.offset)?.read()?.is_some();
         let Some(first) = outbox.letters(0)?.read()?.filter(|_| has_more) else { return Ok(None) };
-        let First { session, id } = serde_json::from_slice(&first.line)?;
+        let FirstRecordHeader { session, id } = serde_json::from_slice(&first.line)?;
         if session != folder.name || !is_plain(&session) || !is_plain(&id) {
             return Err(io::Error::other("its first record is not what creel writes"));
         }
         Ok(Some((outbox, id)))
     }
 
-    async fn send(&self, folder: &Folder, mut outbox: Outbox, id: &str) -> Result<(), Trouble> {
-        let subjects = Subjects::new(&self.nats.prefix, &folder.name);
-        let holdings = self.store.holdings(Whose { subjects: &subjects, id }, outbox.place()).await?;
-        let (link, _) = watch::channel(Link::Connecting { behind: 0 });
+    async fn send(&self, folder: &SessionDir, mut outbox: Outbox, id: &str) -> Result<(), NatsError> {
+        let subjects = SessionSubjects::new(&self.nats.prefix, &folder.name);
+        let holdings = self.store.holdings(SessionIdentity { subjects: &subjects, id }, outbox.place()).await?;
+        let (link, _) = watch::channel(NatsStatus::Connecting { behind: 0 });
         let (_, no_news) = watch::channel(0);
-        let mut sender = Sender {
+        let mut sender = RecordSender {
             client: self.client,
             store: self.store,
             outbox: &mut outbox,

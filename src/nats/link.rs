@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// How a session stands with its NATS server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
-pub enum Link {
+pub enum NatsStatus {
     /// It has not been reached yet.
     Connecting {
         /// How many records it does not have.
@@ -27,7 +27,7 @@ pub enum Link {
     },
 }
 
-impl Link {
+impl NatsStatus {
     /// The same, with another count.
     #[must_use]
     pub fn with(self, behind: u64) -> Self {
@@ -46,7 +46,7 @@ impl Link {
     }
 }
 
-impl fmt::Display for Link {
+impl fmt::Display for NatsStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connecting { .. } => write!(f, "connecting")?,

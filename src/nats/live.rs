@@ -21,15 +21,15 @@ use tokio::{
 use super::{
     command::next,
     store::header,
-    subject::{SESSION, Subjects},
+    subject::{SESSION, SessionSubjects},
 };
 use crate::{
     engine::ids::RunId,
-    process::run::Stream,
-    runtime::Live,
+    process::run::OutputStream,
+    runtime::HookOutputChunk,
     socket::{
-        ledger::Desk,
-        message::{self, Question, Request, Told, aside::Aside},
+        ledger::QueryHandle,
+        message::{self, ReplyData, SessionQuery, SessionRequest, aside::LiveMessage},
         outputs::{self, SHOWN},
     },
 };
@@ -46,20 +46,20 @@ const ESCAPED: usize = 6;
 const ENVELOPE: usize = 512;
 
 /// Tells what the hooks of a session print.
-pub(super) struct Stage<'a> {
+pub(super) struct LiveOutputPublisher<'a> {
     pub(super) client: &'a Client,
-    pub(super) subjects: &'a Subjects,
+    pub(super) subjects: &'a SessionSubjects,
     /// The session's id.
     pub(super) id: &'a str,
-    pub(super) desk: &'a Desk,
-    pub(super) live: &'a broadcast::Sender<Live>,
+    pub(super) desk: &'a QueryHandle,
+    pub(super) live: &'a broadcast::Sender<HookOutputChunk>,
     /// The session's folder.
     pub(super) folder: &'a Path,
     /// The most bytes that a message may have.
     pub(super) largest: usize,
 }
 
-impl Stage<'_> {
+impl LiveOutputPublisher<'_> {
     /// Tells those who watch, as long as it is asked to. Until when they do is kept for the next connection.
     pub(super) async fn show(&self, until: &mut Instant) {
         if let Ok(mut watchers) = self.client.subscribe(self.subjects.watch()).await {
@@ -79,7 +79,7 @@ impl Stage<'_> {
 
     async fn while_watched(&self, watchers: &mut Subscriber, until: &mut Instant) {
         let mut pieces = self.live.subscribe();
-        let mut waiting = Waiting::default();
+        let mut waiting = UnsentOutput::default();
         let mut due = Instant::now();
         // Whoever has just come does not know what was printed before.
         let mut newcomers = true;
@@ -110,27 +110,27 @@ impl Stage<'_> {
     /// Of two sessions of one name, each is asked by its id.
     fn is_meant_by(&self, asked: &Message) -> bool {
         let meant = asked.headers.as_ref().and_then(|headers| header(headers, SESSION));
-        let watches = || matches!(message::read(&asked.payload), Ok((_, Request::Watch { live: true, .. })));
+        let watches = || matches!(message::read(&asked.payload), Ok((_, SessionRequest::Watch { live: true, .. })));
         meant.is_none_or(|id| id == self.id) && watches()
     }
 
     /// What the running hooks have printed so far.
-    async fn look_back(&self, waiting: &mut Waiting) {
-        let Some(Told::Status(status)) = self.desk.ask(Question::Status).await.told else { return };
+    async fn look_back(&self, waiting: &mut UnsentOutput) {
+        let Some(ReplyData::Status(status)) = self.desk.ask(SessionQuery::Status).await.told else { return };
         for run in status.running {
             let (printed, end) = outputs::end(&self.folder.join(run.output_file()));
             let at = printed.saturating_sub(end.len() as u64);
             // The file has both streams in one.
-            waiting.begin_with(Live { run, stream: Stream::Stdout, at, bytes: end, gap: at > 0 });
+            waiting.begin_with(HookOutputChunk { run, stream: OutputStream::Stdout, at, bytes: end, gap: at > 0 });
         }
     }
 
-    async fn publish(&self, waiting: &mut Waiting) {
+    async fn publish(&self, waiting: &mut UnsentOutput) {
         let room = (self.largest.saturating_sub(ENVELOPE) / ESCAPED).clamp(1, SHOWN);
         while let Some(piece) = waiting.next(room) {
             let mut headers = HeaderMap::new();
             headers.insert(SESSION, self.id);
-            let line = Aside::from(piece).into_line();
+            let line = LiveMessage::from(piece).into_line();
             // There is always a next one.
             let _ = self.client.publish_with_headers(self.subjects.live(), headers, line.into()).await;
         }
@@ -140,21 +140,21 @@ impl Stage<'_> {
 
 /// What was printed and not told yet: of each run the end.
 #[derive(Debug, Default)]
-struct Waiting {
-    pieces: VecDeque<Live>,
+struct UnsentOutput {
+    pieces: VecDeque<HookOutputChunk>,
     /// Something came too fast to be taken in.
     missed: bool,
 }
 
-impl Waiting {
+impl UnsentOutput {
     fn is_empty(&self) -> bool {
         self.pieces.iter().all(|piece| whole(&piece.bytes) == 0)
     }
 
     /// Takes in what was printed next.
-    fn add(&mut self, new: Live) {
-        let new = Live { gap: new.gap || std::mem::take(&mut self.missed), ..new };
-        let (run, end) = (new.run, |piece: &Live| piece.at + piece.bytes.len() as u64);
+    fn add(&mut self, new: HookOutputChunk) {
+        let new = HookOutputChunk { gap: new.gap || std::mem::take(&mut self.missed), ..new };
+        let (run, end) = (new.run, |piece: &HookOutputChunk| piece.at + piece.bytes.len() as u64);
         let last = self.pieces.iter_mut().rev().find(|piece| piece.run == run);
         match last {
             // It was in the file already.
@@ -169,8 +169,8 @@ impl Waiting {
     }
 
     /// Takes in all that is in the file of a run; what waits may be newer.
-    fn begin_with(&mut self, all: Live) {
-        let of_the_run = |piece: &Live| piece.run == all.run;
+    fn begin_with(&mut self, all: HookOutputChunk) {
+        let of_the_run = |piece: &HookOutputChunk| piece.run == all.run;
         let (newer, others): (VecDeque<_>, _) = self.pieces.drain(..).partition(of_the_run);
         self.pieces = others;
         self.add(all);
@@ -201,14 +201,14 @@ impl Waiting {
     }
 
     /// The next piece to tell, of at most so many bytes. A letter of which the rest has not come yet stays.
-    fn next(&mut self, room: usize) -> Option<Live> {
+    fn next(&mut self, room: usize) -> Option<HookOutputChunk> {
         let piece = self.pieces.iter_mut().find(|piece| whole(&piece.bytes) > 0)?;
         let length = match whole(&piece.bytes[..piece.bytes.len().min(room)]) {
             0 => piece.bytes.len().min(room),
             length => length,
         };
         let rest = piece.bytes.split_off(length);
-        let told = Live { bytes: std::mem::replace(&mut piece.bytes, rest), ..piece.clone() };
+        let told = HookOutputChunk { bytes: std::mem::replace(&mut piece.bytes, rest), ..piece.clone() };
         (piece.at, piece.gap) = (piece.at + length as u64, false);
         self.pieces.retain(|piece| !piece.bytes.is_empty());
         Some(told)
@@ -229,18 +229,18 @@ fn whole(bytes: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    fn piece(at: u64, text: &[u8]) -> Live {
-        Live { run: RunId(1), stream: Stream::Stdout, at, bytes: text.to_vec(), gap: false }
+    fn piece(at: u64, text: &[u8]) -> HookOutputChunk {
+        HookOutputChunk { run: RunId(1), stream: OutputStream::Stdout, at, bytes: text.to_vec(), gap: false }
     }
 
-    fn told(waiting: &mut Waiting, room: usize) -> Vec<(u64, String)> {
-        let text = |live: Live| (live.at, String::from_utf8(live.bytes).expect("text"));
+    fn told(waiting: &mut UnsentOutput, room: usize) -> Vec<(u64, String)> {
+        let text = |live: HookOutputChunk| (live.at, String::from_utf8(live.bytes).expect("text"));
         std::iter::from_fn(|| waiting.next(room).map(text)).collect()
     }
 
     #[test]
     fn what_was_printed_is_told_once_and_in_pieces_that_fit() {
-        let mut waiting = Waiting::default();
+        let mut waiting = UnsentOutput::default();
         waiting.add(piece(4, b"two "));
         waiting.begin_with(piece(0, b"one two "));
         waiting.add(piece(4, b"two three"));
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_letter_that_is_cut_off_waits_for_its_rest() {
-        let mut waiting = Waiting::default();
+        let mut waiting = UnsentOutput::default();
         waiting.add(piece(0, b"na\xC3"));
         assert_eq!(told(&mut waiting, 100), [(0, "na".to_owned())]);
         assert!(waiting.is_empty());
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn of_what_comes_faster_than_it_is_told_the_end_is_kept() {
-        let mut waiting = Waiting::default();
+        let mut waiting = UnsentOutput::default();
         for n in 0..100 {
             waiting.add(piece(n * 1000, &[b'x'; 1000]));
         }

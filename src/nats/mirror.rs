@@ -24,20 +24,20 @@ use futures_core::Stream as _;
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    assembly::Assembly,
-    connection::{Told, Trouble},
+    assembly::RecordAssembler,
+    connection::{NatsConnectionEvent, NatsError},
     copy_dir::CopyDir,
-    link::Link,
-    overhear::Overhearing,
-    store::{self, Store, header},
-    subject::{SESSION, Subjects, is_plain},
+    link::NatsStatus,
+    overhear::LiveOutputReceiver,
+    store::{self, NatsStream, header},
+    subject::{SESSION, SessionSubjects, is_plain},
 };
 use crate::{
-    config::Nats,
+    config::NatsConfig,
     engine::{event::Event, ids::RunId},
-    journal::{Folder, Record},
+    journal::{Record, SessionDir},
     present::text::plain,
-    runtime::Live,
+    runtime::HookOutputChunk,
 };
 
 /// How long to wait before the stream is looked at again.
@@ -47,14 +47,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A session that is copied from a stream.
 #[derive(Debug)]
-pub struct Mirror {
+pub struct RemoteJournal {
     copy: CopyDir,
     file: File,
     jetstream: Context,
     stream: String,
-    subjects: Subjects,
+    subjects: SessionSubjects,
     id: String,
-    assembly: Assembly,
+    assembly: RecordAssembler,
     /// Which stream was read, and up to where.
     read: (String, u64),
     /// The last message there that was the session's.
@@ -65,49 +65,49 @@ pub struct Mirror {
 
 /// Those who look at a copy.
 #[derive(Debug)]
-pub struct Audience {
+pub struct ViewerChannels {
     /// Each record.
     pub news: watch::Sender<u64>,
     /// What hooks print while they run.
-    pub live: mpsc::Sender<Live>,
+    pub live: mpsc::Sender<HookOutputChunk>,
     /// How it stands with the server.
-    pub link: watch::Sender<Link>,
+    pub link: watch::Sender<NatsStatus>,
 }
 
 /// How far a session was followed.
-enum Seen {
+enum FollowProgress {
     More,
     TheEnd,
 }
 
 /// The messages of a stream, from a number on.
-struct Messages(Ordered);
+struct OrderedMessages(Ordered);
 
-impl Mirror {
+impl RemoteJournal {
     /// A copy of a session, with nothing in it yet: of the one with that id, or else of the last that began under the name.
-    pub async fn open(client: &Client, nats: &Nats, session: &str, id: Option<&str>) -> Result<Self, Trouble> {
+    pub async fn open(client: &Client, nats: &NatsConfig, session: &str, id: Option<&str>) -> Result<Self, NatsError> {
         if !is_plain(session) {
-            return Err(Trouble(format!("`{}` is no name of a session", plain(session))));
+            return Err(NatsError(format!("`{}` is no name of a session", plain(session))));
         }
         let jetstream = jetstream::new(client.clone());
-        let subjects = Subjects::new(&nats.prefix, session);
+        let subjects = SessionSubjects::new(&nats.prefix, session);
         let store = store::find(&jetstream, &nats.stream.name).await?;
         let Some(first) = beginning(&store, &subjects, id).await? else {
-            return Err(Trouble(missing(&store, &subjects, session).await?));
+            return Err(NatsError(missing(&store, &subjects, session).await?));
         };
         let Some(id) = header(&first.headers, SESSION).map(str::to_owned) else {
-            return Err(Trouble(format!("the records of `{session}` are not creel's")));
+            return Err(NatsError(format!("the records of `{session}` are not creel's")));
         };
         let (copy, file) = CopyDir::create(session)?;
         let read = (store.made.clone(), first.sequence - 1);
         let stream = nats.stream.name.clone();
-        let assembly = Assembly::new(&id);
+        let assembly = RecordAssembler::new(&id);
         let (own, begun) = (0, RunId::default());
         Ok(Self { copy, file, jetstream, stream, subjects, id, assembly, read, own, begun })
     }
 
     /// Where the copy is.
-    pub fn folder(&self) -> &Folder {
+    pub fn folder(&self) -> &SessionDir {
         self.copy.folder()
     }
 
@@ -117,13 +117,13 @@ impl Mirror {
     }
 
     /// Copies what there is.
-    pub async fn catch_up(&mut self) -> Result<(), Trouble> {
+    pub async fn catch_up(&mut self) -> Result<(), NatsError> {
         let store = store::find(&self.jetstream, &self.stream).await?;
         let last = store.end_of(&self.subjects.events(), self.read.1).await?;
         let mut messages = self.messages(&store).await?;
         while self.read.1 < last {
             let next = tokio::time::timeout(PATIENCE, messages.next()).await;
-            let message = next.map_err(|_| Trouble("the server does not answer".to_owned()))??;
+            let message = next.map_err(|_| NatsError("the server does not answer".to_owned()))??;
             self.take(&message)?;
         }
         Ok(())
@@ -137,15 +137,19 @@ impl Mirror {
     /// Goes on copying, and tells of each record, until the session has ended or nobody listens any more. The copy stays
     /// as long as what is given back.
     #[must_use]
-    pub async fn follow(mut self, mut told: mpsc::UnboundedReceiver<Told>, audience: Audience) -> Self {
+    pub async fn follow(
+        mut self,
+        mut told: mpsc::UnboundedReceiver<NatsConnectionEvent>,
+        audience: ViewerChannels,
+    ) -> Self {
         let (client, subjects) = (self.jetstream.client(), self.subjects.clone());
-        let mut overhearing = Overhearing::begin(client, subjects, self.id.clone(), audience.live.clone()).await;
+        let mut overhearing = LiveOutputReceiver::begin(client, subjects, self.id.clone(), audience.live.clone()).await;
         while !audience.news.is_closed() {
             match self.follow_once(&mut told, &audience, &mut overhearing).await {
-                Ok(Seen::More) => {}
-                Ok(Seen::TheEnd) => break,
-                Err(Trouble(why)) => {
-                    audience.link.send_replace(Link::Away { why, behind: 0 });
+                Ok(FollowProgress::More) => {}
+                Ok(FollowProgress::TheEnd) => break,
+                Err(NatsError(why)) => {
+                    audience.link.send_replace(NatsStatus::Away { why, behind: 0 });
                     tokio::time::sleep(AGAIN).await;
                 }
             }
@@ -156,10 +160,10 @@ impl Mirror {
     /// Until the connection was lost, or made again: then the stream may be another one.
     async fn follow_once(
         &mut self,
-        told: &mut mpsc::UnboundedReceiver<Told>,
-        Audience { news, link, .. }: &Audience,
-        overhearing: &mut Overhearing,
-    ) -> Result<Seen, Trouble> {
+        told: &mut mpsc::UnboundedReceiver<NatsConnectionEvent>,
+        ViewerChannels { news, link, .. }: &ViewerChannels,
+        overhearing: &mut LiveOutputReceiver,
+    ) -> Result<FollowProgress, NatsError> {
         let store = store::find(&self.jetstream, &self.stream).await?;
         // One that came back with less than it had is read again: what was taken is passed over.
         let is_known = store.made == self.read.0 && (self.own == 0 || store.is_of(self.own, &self.id).await?);
@@ -167,7 +171,7 @@ impl Mirror {
             (self.read, self.own) = ((store.made.clone(), 0), 0);
         }
         let mut messages = self.messages(&store).await?;
-        link.send_replace(Link::Connected { behind: 0 });
+        link.send_replace(NatsStatus::Connected { behind: 0 });
         overhearing.connected();
         loop {
             tokio::select! {
@@ -176,25 +180,25 @@ impl Mirror {
                         let ended = matches!(record.event, Event::SessionEnded { .. });
                         let _ = news.send(record.seq);
                         if ended {
-                            return Ok(Seen::TheEnd);
+                            return Ok(FollowProgress::TheEnd);
                         }
                     }
                     overhearing.pass_on(self.begun);
                 }
                 () = overhearing.hear(self.begun) => {}
                 told = told.recv() => match told {
-                    Some(Told::Connected) => return Ok(Seen::More),
-                    Some(Told::Lost) | None => return Err(Trouble("the connection was lost".to_owned())),
-                    Some(Told::Refused(why)) if overhearing.is_refused(&why) => {}
-                    Some(Told::Refused(why)) => return Err(Trouble(format!("the server refuses: {why}"))),
+                    Some(NatsConnectionEvent::Connected) => return Ok(FollowProgress::More),
+                    Some(NatsConnectionEvent::Lost) | None => return Err(NatsError("the connection was lost".to_owned())),
+                    Some(NatsConnectionEvent::Refused(why)) if overhearing.is_refused(&why) => {}
+                    Some(NatsConnectionEvent::Refused(why)) => return Err(NatsError(format!("the server refuses: {why}"))),
                 },
-                () = news.closed() => return Ok(Seen::More),
+                () = news.closed() => return Ok(FollowProgress::More),
             }
         }
     }
 
-    async fn messages(&self, store: &Store) -> Result<Messages, Trouble> {
-        let cannot = |error: String| Trouble(format!("the stream cannot be read: {error}"));
+    async fn messages(&self, store: &NatsStream) -> Result<OrderedMessages, NatsError> {
+        let cannot = |error: String| NatsError(format!("the stream cannot be read: {error}"));
         let config = OrderedConfig {
             filter_subject: self.subjects.events(),
             deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: self.read.1 + 1 },
@@ -202,12 +206,12 @@ impl Mirror {
         };
         let consumer = store.stream.create_consumer(config).await.map_err(|error| cannot(error.to_string()))?;
         let messages = consumer.messages().await.map_err(|error| cannot(error.to_string()))?;
-        Ok(Messages(messages))
+        Ok(OrderedMessages(messages))
     }
 
     /// Writes down what follows from a message.
-    fn take(&mut self, message: &Message) -> Result<Vec<Record>, Trouble> {
-        let info = message.info().map_err(|error| Trouble(format!("a message cannot be read: {error}")))?;
+    fn take(&mut self, message: &Message) -> Result<Vec<Record>, NatsError> {
+        let info = message.info().map_err(|error| NatsError(format!("a message cannot be read: {error}")))?;
         self.read.1 = info.stream_sequence;
         if message.headers.as_ref().is_some_and(|headers| header(headers, SESSION) == Some(&self.id)) {
             self.own = info.stream_sequence;
@@ -221,7 +225,11 @@ impl Mirror {
 }
 
 /// The first record of a session.
-async fn beginning(store: &Store, subjects: &Subjects, id: Option<&str>) -> Result<Option<StreamMessage>, Trouble> {
+async fn beginning(
+    store: &NatsStream,
+    subjects: &SessionSubjects,
+    id: Option<&str>,
+) -> Result<Option<StreamMessage>, NatsError> {
     let Some(id) = id else { return store.last_of(&subjects.beginning()).await };
     let mut from = 1;
     while let Some(first) = store.next_of(&subjects.beginning(), from).await? {
@@ -234,7 +242,7 @@ async fn beginning(store: &Store, subjects: &Subjects, id: Option<&str>) -> Resu
 }
 
 /// Why a session cannot be shown.
-async fn missing(store: &Store, subjects: &Subjects, session: &str) -> Result<String, Trouble> {
+async fn missing(store: &NatsStream, subjects: &SessionSubjects, session: &str) -> Result<String, NatsError> {
     let name = &store.stream.cached_info().config.name;
     if store.last_of(&subjects.events()).await?.is_none() {
         return Ok(format!("the stream {name} has no session `{session}`"));
@@ -254,13 +262,13 @@ fn begins(record: &Record) -> Option<RunId> {
     }
 }
 
-impl Messages {
-    async fn next(&mut self) -> Result<Message, Trouble> {
+impl OrderedMessages {
+    async fn next(&mut self) -> Result<Message, NatsError> {
         let next = std::future::poll_fn(|context| Pin::new(&mut self.0).poll_next(context)).await;
         match next {
             Some(Ok(message)) => Ok(message),
-            Some(Err(error)) => Err(Trouble(format!("the stream cannot be read: {error}"))),
-            None => Err(Trouble("the connection was lost".to_owned())),
+            Some(Err(error)) => Err(NatsError(format!("the stream cannot be read: {error}"))),
+            None => Err(NatsError("the connection was lost".to_owned())),
         }
     }
 }

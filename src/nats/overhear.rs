@@ -15,12 +15,12 @@ use tokio::{
 use super::{
     command::next,
     store::header,
-    subject::{SESSION, Subjects},
+    subject::{SESSION, SessionSubjects},
 };
 use crate::{
     engine::ids::RunId,
-    runtime::Live,
-    socket::message::{Asker, Request, aside::Aside, ask},
+    runtime::HookOutputChunk,
+    socket::message::{ClientKind, SessionRequest, aside::LiveMessage, ask},
 };
 
 /// How often a session is told that somebody watches: sooner than it forgets.
@@ -29,24 +29,29 @@ const SO_OFTEN: Duration = Duration::from_secs(10);
 const EARLY: usize = 64;
 
 /// Hears what the hooks of a session print.
-pub(super) struct Overhearing {
+pub(super) struct LiveOutputReceiver {
     client: Client,
-    subjects: Subjects,
+    subjects: SessionSubjects,
     id: String,
     /// Nothing, if the server does not allow it.
     pieces: Option<Subscriber>,
     again: Interval,
-    early: Early,
-    screen: mpsc::Sender<Live>,
+    early: EarlyOutput,
+    screen: mpsc::Sender<HookOutputChunk>,
 }
 
-impl Overhearing {
+impl LiveOutputReceiver {
     /// Of the session of that id.
-    pub(super) async fn begin(client: Client, subjects: Subjects, id: String, screen: mpsc::Sender<Live>) -> Self {
+    pub(super) async fn begin(
+        client: Client,
+        subjects: SessionSubjects,
+        id: String,
+        screen: mpsc::Sender<HookOutputChunk>,
+    ) -> Self {
         let pieces = client.subscribe(subjects.live()).await.ok();
         let mut again = interval(SO_OFTEN);
         again.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { client, subjects, id, pieces, again, early: Early::default(), screen }
+        Self { client, subjects, id, pieces, again, early: EarlyOutput::default(), screen }
     }
 
     /// The connection is a new one: the session may not know that somebody watches.
@@ -79,13 +84,13 @@ impl Overhearing {
     async fn say_so(&self) {
         let mut headers = HeaderMap::new();
         headers.insert(SESSION, self.id.as_str());
-        let line = ask(Asker::Tui, &Request::Watch { from: None, live: true });
+        let line = ask(ClientKind::Tui, &SessionRequest::Watch { from: None, live: true });
         let _ = self.client.publish_with_headers(self.subjects.watch(), headers, line.into()).await;
     }
 
     fn take(&mut self, message: &Message, begun: RunId) {
         let from = message.headers.as_ref().and_then(|headers| header(headers, SESSION));
-        let Ok(Some(Aside::Live(piece))) = Aside::read(&message.payload) else { return };
+        let Ok(Some(LiveMessage::Live(piece))) = LiveMessage::read(&message.payload) else { return };
         if from != Some(self.id.as_str()) {
             return;
         }
@@ -104,10 +109,10 @@ impl Overhearing {
 
 /// What was printed by runs whose record may not have come yet.
 #[derive(Default)]
-struct Early(VecDeque<Live>);
+struct EarlyOutput(VecDeque<HookOutputChunk>);
 
-impl Early {
-    fn add(&mut self, piece: Live) {
+impl EarlyOutput {
+    fn add(&mut self, piece: HookOutputChunk) {
         self.0.push_back(piece);
         if self.0.len() > EARLY {
             self.0.pop_front();
@@ -115,7 +120,7 @@ impl Early {
     }
 
     /// What the runs up to this one printed.
-    fn take(&mut self, begun: RunId) -> VecDeque<Live> {
+    fn take(&mut self, begun: RunId) -> VecDeque<HookOutputChunk> {
         let (ready, early) = self.0.drain(..).partition(|piece| piece.run <= begun);
         self.0 = early;
         ready
@@ -125,12 +130,18 @@ impl Early {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::run::Stream;
+    use crate::process::run::OutputStream;
 
     #[test]
     fn what_a_run_printed_waits_for_the_record_that_it_began_and_not_without_limit() {
-        let mut early = Early::default();
-        let piece = |run, at| Live { run: RunId(run), stream: Stream::Stdout, at, bytes: vec![b'x'], gap: false };
+        let mut early = EarlyOutput::default();
+        let piece = |run, at| HookOutputChunk {
+            run: RunId(run),
+            stream: OutputStream::Stdout,
+            at,
+            bytes: vec![b'x'],
+            gap: false,
+        };
         for (run, at) in [(3, 0), (2, 0), (3, 1)] {
             early.add(piece(run, at));
         }

@@ -18,14 +18,14 @@ use tokio::{
 
 use super::{
     ANSWER,
-    connection::Trouble,
-    link::Link,
-    store::{Holdings, Store},
-    subject::{LAST_OF_SUBJECT, MESSAGE_ID, PART, SESSION, Subjects, message_id},
-    window::{Rest, UnderWay, Window},
-    wire::{Answer, Refusal, Wire},
+    connection::NatsError,
+    link::NatsStatus,
+    store::{NatsStream, StoredRecords},
+    subject::{LAST_OF_SUBJECT, MESSAGE_ID, PART, SESSION, SessionSubjects, message_id},
+    window::{InFlightRecord, RemainingRecords, SendWindow},
+    wire::{PublishOutcome, PublishRefusal, StreamPublisher},
 };
-use crate::journal::outbox::{Letter, Letters, Names, Outbox};
+use crate::journal::outbox::{Outbox, OutboxReader, OutboxRecord, RecordNaming};
 
 /// After how many records the place is kept, and those who watch are told.
 const KEPT_EVERY: u64 = 256;
@@ -38,28 +38,28 @@ const ENVELOPE: usize = 512;
 const TAKEN: &str = "another session has taken the name";
 
 /// Sends the records of a session.
-pub(super) struct Sender<'a> {
+pub(super) struct RecordSender<'a> {
     pub(super) client: &'a Client,
-    pub(super) store: &'a Store,
+    pub(super) store: &'a NatsStream,
     pub(super) outbox: &'a mut Outbox,
-    pub(super) subjects: &'a Subjects,
+    pub(super) subjects: &'a SessionSubjects,
     /// The session's name.
     pub(super) session: &'a str,
     /// The session's id.
     pub(super) id: &'a str,
     /// What the stream has.
-    pub(super) holdings: Holdings,
+    pub(super) holdings: StoredRecords,
     /// The most bytes that a message may have.
     pub(super) largest: usize,
-    pub(super) link: &'a watch::Sender<Link>,
+    pub(super) link: &'a watch::Sender<NatsStatus>,
 }
 
-impl Sender<'_> {
+impl RecordSender<'_> {
     /// Sends all that there is, and what comes, until the session is over and the server has everything.
-    pub(super) async fn run(&mut self, mut news: watch::Receiver<u64>) -> Result<(), Trouble> {
-        let mut wire = Wire::open(self.client, self.store.name()).await?;
+    pub(super) async fn run(&mut self, mut news: watch::Receiver<u64>) -> Result<(), NatsError> {
+        let mut wire = StreamPublisher::open(self.client, self.store.name()).await?;
         let mut letters = self.outbox.letters(self.holdings.place.offset)?;
-        let mut window = Window::default();
+        let mut window = SendWindow::default();
         let mut over = false;
         let mut word_due = Instant::now() + SLOW;
         loop {
@@ -74,7 +74,7 @@ impl Sender<'_> {
                     return Ok(());
                 }
                 over = news.changed().await.is_err();
-                window.rest = Rest::Unknown;
+                window.rest = RemainingRecords::Unknown;
                 word_due = Instant::now() + SLOW;
                 continue;
             };
@@ -85,13 +85,13 @@ impl Sender<'_> {
                     let last = *news.borrow();
                     self.hear(answer?, &mut window, last).await?;
                 }
-                changed = news.changed(), if !over && window.rest == Rest::Nothing => {
+                changed = news.changed(), if !over && window.rest == RemainingRecords::Nothing => {
                     over = changed.is_err();
-                    window.rest = Rest::Unknown;
+                    window.rest = RemainingRecords::Unknown;
                 }
                 () = tokio::time::sleep_until(word_due.min(since + ANSWER)) => {
                     if since.elapsed() >= ANSWER {
-                        return Err(Trouble("the server does not answer".to_owned()));
+                        return Err(NatsError("the server does not answer".to_owned()));
                     }
                     self.tell(*news.borrow());
                     word_due = Instant::now() + SLOW;
@@ -101,10 +101,15 @@ impl Sender<'_> {
     }
 
     /// Sends until the window is full, or nothing is left.
-    async fn fill(&mut self, wire: &mut Wire<'_>, letters: &mut Letters, window: &mut Window) -> Result<Rest, Trouble> {
+    async fn fill(
+        &mut self,
+        wire: &mut StreamPublisher<'_>,
+        letters: &mut OutboxReader,
+        window: &mut SendWindow,
+    ) -> Result<RemainingRecords, NatsError> {
         let now = Instant::now();
         while !window.is_full() {
-            let Some(letter) = letters.read()? else { return Ok(Rest::Nothing) };
+            let Some(letter) = letters.read()? else { return Ok(RemainingRecords::Nothing) };
             let there = letter.seq <= self.holdings.place.seq || self.holdings.beyond.contains(&letter.seq);
             if there {
                 if window.is_empty() && letter.seq <= self.holdings.place.seq {
@@ -115,13 +120,18 @@ impl Sender<'_> {
             let alone = letter.seq == 1;
             window.leave(self.send(wire, letter, now).await?);
             if alone {
-                return Ok(Rest::AllButTheFirst);
+                return Ok(RemainingRecords::AllButTheFirst);
             }
         }
-        Ok(Rest::TooMuch)
+        Ok(RemainingRecords::TooMuch)
     }
 
-    async fn send(&self, wire: &mut Wire<'_>, letter: Letter, now: Instant) -> Result<UnderWay, Trouble> {
+    async fn send(
+        &self,
+        wire: &mut StreamPublisher<'_>,
+        letter: OutboxRecord,
+        now: Instant,
+    ) -> Result<InFlightRecord, NatsError> {
         let subject = self.subjects.event(&letter.kind);
         let room = self.largest.saturating_sub(ENVELOPE + subject.len()).max(1);
         let of = letter.line.len().div_ceil(room).max(1);
@@ -135,18 +145,18 @@ impl Sender<'_> {
             if part.is_some() {
                 headers.insert(PART, format!("{number}/{of}").as_str());
             }
-            if letter.seq == 1 && number == 1 && names == Names::Plain {
+            if letter.seq == 1 && number == 1 && names == RecordNaming::Plain {
                 headers.insert(LAST_OF_SUBJECT, "0");
             }
             let piece = letter.line.slice((number - 1) * room..letter.line.len().min(number * room));
             missing.insert(wire.send(subject.clone(), headers, piece).await?);
         }
         let (seq, end, bytes) = (letter.seq, letter.end, letter.line.len());
-        Ok(UnderWay { seq, end, bytes, missing, at: 0, since: now })
+        Ok(InFlightRecord { seq, end, bytes, missing, at: 0, since: now })
     }
 
     /// What the server says about a message; `last` is the last record that there is.
-    async fn hear(&mut self, answer: Answer, window: &mut Window, last: u64) -> Result<(), Trouble> {
+    async fn hear(&mut self, answer: PublishOutcome, window: &mut SendWindow, last: u64) -> Result<(), NatsError> {
         // Somebody else may answer, too.
         if !window.awaits(answer.message) {
             return Ok(());
@@ -155,9 +165,9 @@ impl Sender<'_> {
         // What the stream had of this session was looked at before. So it is one that was still on its way then, or
         // somebody else's.
         if kept.again && !self.store.is_of(kept.at, self.id).await? {
-            self.holdings.place.names = Names::WithId;
+            self.holdings.place.names = RecordNaming::WithId;
             self.outbox.keep(self.holdings.place.clone())?;
-            return Err(Trouble(TAKEN.to_owned()));
+            return Err(NatsError(TAKEN.to_owned()));
         }
         window.arrived(answer.message, kept.at);
         while let Some(record) = window.take_off() {
@@ -166,8 +176,8 @@ impl Sender<'_> {
         Ok(())
     }
 
-    fn take_off(&mut self, record: &UnderWay, last: u64) -> Result<(), Trouble> {
-        let Holdings { place, beyond } = &mut self.holdings;
+    fn take_off(&mut self, record: &InFlightRecord, last: u64) -> Result<(), NatsError> {
+        let StoredRecords { place, beyond } = &mut self.holdings;
         (place.seq, place.offset) = (record.seq, record.end);
         while beyond.remove(&(place.seq + 1)) {
             place.seq += 1;
@@ -184,14 +194,14 @@ impl Sender<'_> {
         Ok(())
     }
 
-    fn caught_up(&mut self, last: u64) -> Result<(), Trouble> {
+    fn caught_up(&mut self, last: u64) -> Result<(), NatsError> {
         self.outbox.keep(self.holdings.place.clone())?;
         self.tell(last);
         Ok(())
     }
 
     fn tell(&self, last: u64) {
-        let link = Link::Connected { behind: last.saturating_sub(self.holdings.place.seq) };
+        let link = NatsStatus::Connected { behind: last.saturating_sub(self.holdings.place.seq) };
         self.link.send_if_modified(|known| {
             let news = *known != link;
             *known = link;
@@ -200,10 +210,10 @@ impl Sender<'_> {
     }
 }
 
-fn in_words(refusal: Refusal) -> Trouble {
-    Trouble(match refusal {
-        Refusal::NoStream => "the stream is gone".to_owned(),
-        Refusal::NotTheFirst => TAKEN.to_owned(),
-        Refusal::Other(why) => format!("the server does not take records: {why}"),
+fn in_words(refusal: PublishRefusal) -> NatsError {
+    NatsError(match refusal {
+        PublishRefusal::NoStream => "the stream is gone".to_owned(),
+        PublishRefusal::NotTheFirst => TAKEN.to_owned(),
+        PublishRefusal::Other(why) => format!("the server does not take records: {why}"),
     })
 }

@@ -5,7 +5,7 @@
 
 use crate::{
     engine::{event::CUSTOM, tasks::command::is_name},
-    journal::outbox::Names,
+    journal::outbox::RecordNaming,
 };
 
 /// The header with the session's id: what another program published has none.
@@ -19,12 +19,12 @@ pub const LAST_OF_SUBJECT: &str = "Nats-Expected-Last-Subject-Sequence";
 
 /// The subjects of one session.
 #[derive(Debug, Clone)]
-pub struct Subjects {
+pub struct SessionSubjects {
     prefix: String,
     session: String,
 }
 
-impl Subjects {
+impl SessionSubjects {
     /// The subjects of the session of that name.
     pub fn new(prefix: &str, session: &str) -> Self {
         Self { prefix: prefix.to_owned(), session: session.to_owned() }
@@ -108,11 +108,11 @@ fn noun_verb(kind: &str) -> String {
 }
 
 /// What the server knows a message by.
-pub fn message_id(names: Names, session: &str, id: &str, seq: u64, part: Option<usize>) -> String {
+pub fn message_id(names: RecordNaming, session: &str, id: &str, seq: u64, part: Option<usize>) -> String {
     let part = part.map(|part| format!(".{part}")).unwrap_or_default();
     match names {
-        Names::Plain => format!("{session}:{seq}{part}"),
-        Names::WithId => format!("{session}:{id}:{seq}{part}"),
+        RecordNaming::Plain => format!("{session}:{seq}{part}"),
+        RecordNaming::WithId => format!("{session}:{id}:{seq}{part}"),
     }
 }
 
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_kind_is_a_noun_and_a_verb() {
-        let subjects = Subjects::new("creel", "s");
+        let subjects = SessionSubjects::new("creel", "s");
         for (kind, subject) in [
             ("task_completed", "creel.events.s.task.completed"),
             ("custom.deploy_started", "creel.events.s.custom.deploy_started"),
@@ -134,13 +134,13 @@ mod tests {
         ] {
             assert_eq!(subjects.event(kind), subject);
         }
-        assert_eq!(Subjects::new("iteratr", "s").completions(), "iteratr.events.s.task.completed");
+        assert_eq!(SessionSubjects::new("iteratr", "s").completions(), "iteratr.events.s.task.completed");
     }
 
     #[test]
     fn a_message_is_known_by_the_sessions_name_and_the_records_number() {
-        assert_eq!(message_id(Names::Plain, "s", "1-a", 7, None), "s:7");
-        assert_eq!(message_id(Names::Plain, "s", "1-a", 7, Some(2)), "s:7.2");
-        assert_eq!(message_id(Names::WithId, "s", "1-a", 7, None), "s:1-a:7");
+        assert_eq!(message_id(RecordNaming::Plain, "s", "1-a", 7, None), "s:7");
+        assert_eq!(message_id(RecordNaming::Plain, "s", "1-a", 7, Some(2)), "s:7.2");
+        assert_eq!(message_id(RecordNaming::WithId, "s", "1-a", 7, None), "s:1-a:7");
     }
 }

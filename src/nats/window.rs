@@ -17,7 +17,7 @@ const BYTES: usize = 8 << 20;
 
 /// A record that is under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct UnderWay {
+pub(super) struct InFlightRecord {
     /// Its number.
     pub(super) seq: u64,
     /// Where it ends in the journal.
@@ -33,7 +33,7 @@ pub(super) struct UnderWay {
 
 /// What is left in the file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Rest {
+pub(super) enum RemainingRecords {
     /// Nobody has looked since something was heard.
     #[default]
     Unknown,
@@ -47,22 +47,22 @@ pub(super) enum Rest {
 
 /// All that is under way, in the order of the journal.
 #[derive(Debug, Default)]
-pub(super) struct Window {
-    records: VecDeque<UnderWay>,
+pub(super) struct SendWindow {
+    records: VecDeque<InFlightRecord>,
     bytes: usize,
-    pub(super) rest: Rest,
+    pub(super) rest: RemainingRecords,
     /// When something of the first record arrived.
     moved: Option<Instant>,
 }
 
-impl Window {
+impl SendWindow {
     /// Whether to read on.
     pub(super) fn can_follow(&self) -> bool {
         match self.rest {
-            Rest::Unknown => true,
-            Rest::Nothing => false,
-            Rest::TooMuch => self.records.len() + REFILL <= WINDOW && self.bytes <= BYTES / 2,
-            Rest::AllButTheFirst => self.records.is_empty(),
+            RemainingRecords::Unknown => true,
+            RemainingRecords::Nothing => false,
+            RemainingRecords::TooMuch => self.records.len() + REFILL <= WINDOW && self.bytes <= BYTES / 2,
+            RemainingRecords::AllButTheFirst => self.records.is_empty(),
         }
     }
 
@@ -79,7 +79,7 @@ impl Window {
         self.records.front().map(|first| self.moved.map_or(first.since, |moved| moved.max(first.since)))
     }
 
-    pub(super) fn leave(&mut self, record: UnderWay) {
+    pub(super) fn leave(&mut self, record: InFlightRecord) {
         self.bytes += record.bytes;
         self.records.push_back(record);
     }
@@ -102,7 +102,7 @@ impl Window {
     }
 
     /// Takes off the first record, if the server has it.
-    pub(super) fn take_off(&mut self) -> Option<UnderWay> {
+    pub(super) fn take_off(&mut self) -> Option<InFlightRecord> {
         let first = self.records.pop_front_if(|first| first.missing.is_empty())?;
         self.bytes -= first.bytes;
         Some(first)
@@ -115,18 +115,18 @@ mod tests {
 
     use super::*;
 
-    fn record(seq: u64, bytes: usize, messages: impl IntoIterator<Item = u64>) -> UnderWay {
+    fn record(seq: u64, bytes: usize, messages: impl IntoIterator<Item = u64>) -> InFlightRecord {
         let missing = messages.into_iter().collect();
-        UnderWay { seq, end: seq * 10, bytes, missing, at: 0, since: Instant::now() }
+        InFlightRecord { seq, end: seq * 10, bytes, missing, at: 0, since: Instant::now() }
     }
 
     #[test]
     fn a_record_comes_out_when_all_of_it_and_all_before_it_have_arrived() {
-        let mut window = Window::default();
+        let mut window = SendWindow::default();
         window.leave(record(1, 5, [1]));
         window.leave(record(2, 5, [2, 3]));
         window.leave(record(3, 5, [4]));
-        let out = |window: &mut Window| window.take_off().map(|record| (record.seq, record.at));
+        let out = |window: &mut SendWindow| window.take_off().map(|record| (record.seq, record.at));
         window.arrived(4, 23);
         window.arrived(3, 22);
         assert_eq!(out(&mut window), None);
@@ -144,10 +144,10 @@ mod tests {
 
     #[test]
     fn a_large_record_has_time_as_long_as_parts_of_it_arrive() {
-        let mut window = Window::default();
+        let mut window = SendWindow::default();
         let long_ago = Instant::now().checked_sub(Duration::from_mins(1)).expect("the machine runs for longer");
-        window.leave(UnderWay { since: long_ago, ..record(1, 5, [1, 2]) });
-        window.leave(UnderWay { since: long_ago, ..record(2, 5, [3]) });
+        window.leave(InFlightRecord { since: long_ago, ..record(1, 5, [1, 2]) });
+        window.leave(InFlightRecord { since: long_ago, ..record(2, 5, [3]) });
         window.arrived(3, 7);
         assert_eq!(window.since(), Some(long_ago));
         window.arrived(1, 5);
@@ -156,10 +156,10 @@ mod tests {
 
     #[test]
     fn what_is_under_way_is_limited_in_records_and_in_bytes() {
-        let mut window = Window::default();
+        let mut window = SendWindow::default();
         (1..=WINDOW as u64).for_each(|seq| window.leave(record(seq, 1, [seq])));
         assert!(window.is_full());
-        window.rest = Rest::TooMuch;
+        window.rest = RemainingRecords::TooMuch;
         for seq in 1..REFILL as u64 {
             window.arrived(seq, seq);
             window.take_off();
@@ -168,7 +168,7 @@ mod tests {
         window.arrived(REFILL as u64, 1);
         window.take_off();
         assert!(window.can_follow() && !window.is_full());
-        let mut heavy = Window { rest: Rest::TooMuch, ..Window::default() };
+        let mut heavy = SendWindow { rest: RemainingRecords::TooMuch, ..SendWindow::default() };
         heavy.leave(record(1, BYTES, [1]));
         assert!(heavy.is_full() && !heavy.can_follow());
         heavy.arrived(1, 1);

@@ -13,10 +13,10 @@ use bytes::Bytes;
 use futures_core::Stream as _;
 use serde::Deserialize;
 
-use super::connection::Trouble;
+use super::connection::NatsError;
 
 /// A way to the server for the messages of one sender.
-pub(super) struct Wire<'a> {
+pub(super) struct StreamPublisher<'a> {
     client: &'a Client,
     /// The stream that is meant.
     stream: &'a str,
@@ -29,15 +29,15 @@ pub(super) struct Wire<'a> {
 
 /// What the server says about a message.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct PublishOutcome {
     /// Which message, counted from 1.
     pub(super) message: u64,
-    pub(super) said: Result<Kept, Refusal>,
+    pub(super) said: Result<StoredMessage, PublishRefusal>,
 }
 
 /// A message that the stream has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(super) struct StoredMessage {
     /// Its number there.
     pub(super) at: u64,
     /// Whether one of that name was there before.
@@ -46,7 +46,7 @@ pub(super) struct Kept {
 
 /// Why the stream does not take a message.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum PublishRefusal {
     /// Nobody listens there.
     NoStream,
     /// It was to be the first of its subject, and is not.
@@ -56,7 +56,7 @@ pub(super) enum Refusal {
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct AckPayload {
     #[serde(default)]
     stream: String,
     #[serde(default)]
@@ -66,46 +66,50 @@ struct Said {
     error: Option<jetstream::Error>,
 }
 
-impl<'a> Wire<'a> {
-    pub(super) async fn open(client: &'a Client, stream: &'a str) -> Result<Self, Trouble> {
+impl<'a> StreamPublisher<'a> {
+    pub(super) async fn open(client: &'a Client, stream: &'a str) -> Result<Self, NatsError> {
         let inbox = format!("{}.", client.new_inbox());
         let answers = client.subscribe(format!("{inbox}*")).await;
-        let answers = answers.map_err(|error| Trouble(format!("cannot subscribe: {error}")))?;
+        let answers = answers.map_err(|error| NatsError(format!("cannot subscribe: {error}")))?;
         Ok(Self { client, stream, inbox, answers, sent: 0 })
     }
 
     /// Sends a message; its number.
-    pub(super) async fn send(&mut self, subject: String, headers: HeaderMap, text: Bytes) -> Result<u64, Trouble> {
+    pub(super) async fn send(&mut self, subject: String, headers: HeaderMap, text: Bytes) -> Result<u64, NatsError> {
         self.sent += 1;
         let reply = format!("{}{}", self.inbox, self.sent);
         let sent = self.client.publish_with_reply_and_headers(subject, reply, headers, text).await;
-        sent.map_err(|error| Trouble(format!("a record cannot be sent: {error}")))?;
+        sent.map_err(|error| NatsError(format!("a record cannot be sent: {error}")))?;
         Ok(self.sent)
     }
 
     /// Waits for what the server says next. Nothing is lost if nobody waits to the end.
-    pub(super) async fn next(&mut self) -> Result<Answer, Trouble> {
+    pub(super) async fn next(&mut self) -> Result<PublishOutcome, NatsError> {
         loop {
             let next = std::future::poll_fn(|context| Pin::new(&mut self.answers).poll_next(context)).await;
-            let Some(message) = next else { return Err(Trouble("the connection was lost".to_owned())) };
+            let Some(message) = next else { return Err(NatsError("the connection was lost".to_owned())) };
             let number = message.subject.strip_prefix(self.inbox.as_str()).and_then(|number| number.parse().ok());
             if let (Some(message), Some(said)) = (number, read(&message, self.stream)) {
-                return Ok(Answer { message, said });
+                return Ok(PublishOutcome { message, said });
             }
         }
     }
 }
 
 /// What a stream says. Others may hear the same subjects, and answer as well: that is nothing.
-fn read(message: &Message, stream: &str) -> Option<Result<Kept, Refusal>> {
+fn read(message: &Message, stream: &str) -> Option<Result<StoredMessage, PublishRefusal>> {
     if message.status == Some(StatusCode::NO_RESPONDERS) {
-        return Some(Err(Refusal::NoStream));
+        return Some(Err(PublishRefusal::NoStream));
     }
-    let said: Said = serde_json::from_slice(&message.payload).ok()?;
+    let said: AckPayload = serde_json::from_slice(&message.payload).ok()?;
     match said.error {
-        Some(error) if error.error_code() == ErrorCode::STREAM_WRONG_LAST_SEQUENCE => Some(Err(Refusal::NotTheFirst)),
-        Some(error) => Some(Err(Refusal::Other(error.to_string()))),
-        None if said.stream == stream && said.seq > 0 => Some(Ok(Kept { at: said.seq, again: said.duplicate })),
+        Some(error) if error.error_code() == ErrorCode::STREAM_WRONG_LAST_SEQUENCE => {
+            Some(Err(PublishRefusal::NotTheFirst))
+        }
+        Some(error) => Some(Err(PublishRefusal::Other(error.to_string()))),
+        None if said.stream == stream && said.seq > 0 => {
+            Some(Ok(StoredMessage { at: said.seq, again: said.duplicate }))
+        }
         None => None,
     }
 }
@@ -114,7 +118,7 @@ fn read(message: &Message, stream: &str) -> Option<Result<Kept, Refusal>> {
 mod tests {
     use super::*;
 
-    fn said(payload: &'static str, status: Option<StatusCode>) -> Option<Result<Kept, Refusal>> {
+    fn said(payload: &'static str, status: Option<StatusCode>) -> Option<Result<StoredMessage, PublishRefusal>> {
         let message = Message {
             subject: "_INBOX.a.1".into(),
             reply: None,
@@ -129,15 +133,15 @@ mod tests {
 
     #[test]
     fn what_the_server_says_is_a_number_or_a_refusal() {
-        assert_eq!(said(r#"{"stream":"CREEL","seq":7}"#, None), Some(Ok(Kept { at: 7, again: false })));
+        assert_eq!(said(r#"{"stream":"CREEL","seq":7}"#, None), Some(Ok(StoredMessage { at: 7, again: false })));
         let again = r#"{"stream":"CREEL","seq":7,"domain":"d","duplicate":true}"#;
-        assert_eq!(said(again, None), Some(Ok(Kept { at: 7, again: true })));
-        assert_eq!(said("", Some(StatusCode::NO_RESPONDERS)), Some(Err(Refusal::NoStream)));
+        assert_eq!(said(again, None), Some(Ok(StoredMessage { at: 7, again: true })));
+        assert_eq!(said("", Some(StatusCode::NO_RESPONDERS)), Some(Err(PublishRefusal::NoStream)));
         let not_first = r#"{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 1"},"seq":0}"#;
-        assert_eq!(said(not_first, None), Some(Err(Refusal::NotTheFirst)));
+        assert_eq!(said(not_first, None), Some(Err(PublishRefusal::NotTheFirst)));
         let full = r#"{"error":{"code":503,"err_code":10077,"description":"maximum bytes exceeded"},"stream":"CREEL","seq":0}"#;
         let told = "maximum bytes exceeded (code 503, error code 10077)".to_owned();
-        assert_eq!(said(full, None), Some(Err(Refusal::Other(told))));
+        assert_eq!(said(full, None), Some(Err(PublishRefusal::Other(told))));
         let of_others = [r#"{"stream":"CREEL"}"#, r#"{"stream":"OTHER","seq":7}"#, "+ACK", "hello", "{}"];
         assert!(of_others.into_iter().all(|payload| said(payload, None).is_none()));
     }

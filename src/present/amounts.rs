@@ -1,19 +1,19 @@
 //! What was used, as a person says it.
 
-use crate::engine::{conversation::Spent, session::budget::Account};
+use crate::engine::{conversation::TurnUsage, session::budget::BudgetUsage};
 
 /// Tokens and money, as far as the agent told.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Used {
+pub struct UsageTotals {
     /// All tokens.
     pub tokens: u64,
     /// All money.
     pub cost: f64,
 }
 
-impl Used {
+impl UsageTotals {
     /// A turn is over.
-    pub fn add(&mut self, spent: Spent) {
+    pub fn add(&mut self, spent: TurnUsage) {
         self.tokens = self.tokens.saturating_add(spent.tokens.unwrap_or(0));
         self.cost += spent.cost.unwrap_or(0.0).max(0.0);
     }
@@ -32,16 +32,16 @@ impl Used {
     }
 }
 
-impl From<Spent> for Used {
-    fn from(spent: Spent) -> Self {
+impl From<TurnUsage> for UsageTotals {
+    fn from(spent: TurnUsage) -> Self {
         let mut used = Self::default();
         used.add(spent);
         used
     }
 }
 
-impl From<&Account> for Used {
-    fn from(account: &Account) -> Self {
+impl From<&BudgetUsage> for UsageTotals {
+    fn from(account: &BudgetUsage) -> Self {
         Self { tokens: account.tokens, cost: account.cost }
     }
 }
@@ -76,8 +76,8 @@ mod tests {
 
     #[test]
     fn what_is_unknown_is_not_said() {
-        assert_eq!(Used::default().words(), None);
-        assert_eq!(Used { tokens: 12_345, cost: 0.42 }.suffix(), " · 12.3k tokens · $0.42");
-        assert_eq!(Used::from(Spent { tokens: None, cost: Some(0.5) }).suffix(), " · $0.50");
+        assert_eq!(UsageTotals::default().words(), None);
+        assert_eq!(UsageTotals { tokens: 12_345, cost: 0.42 }.suffix(), " · 12.3k tokens · $0.42");
+        assert_eq!(UsageTotals::from(TurnUsage { tokens: None, cost: Some(0.5) }).suffix(), " · $0.50");
     }
 }

@@ -8,12 +8,12 @@ use super::text::{first_line, plain};
 use crate::engine::{
     event::{Event, HookFinished, StopDecided},
     hooks::{
-        point::Point,
+        point::HookPoint,
         resolve::HookRef,
         verdict::{RunEnd, Verdict},
     },
-    stop::Action,
-    time::Span,
+    stop::StopAction,
+    time::TimeSpan,
 };
 
 /// How much of a hook's name fits into a line.
@@ -21,9 +21,9 @@ const NAME: usize = 100;
 
 /// How a hook did.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Stats {
+pub struct HookStats {
     /// Where it runs.
-    pub point: Point,
+    pub point: HookPoint,
     /// Its name.
     pub hook: String,
     /// How often it ran to an end of its own; runs that were cut by the death of creel do not count.
@@ -37,21 +37,21 @@ pub struct Stats {
     /// The share of runs that passed, 0 to 1.
     pub pass_rate: f64,
     /// Half of the runs took no longer.
-    pub p50_ms: Span,
+    pub p50_ms: TimeSpan,
     /// 95 of 100 runs took no longer.
-    pub p95_ms: Span,
+    pub p95_ms: TimeSpan,
     /// How often it sent the agent back.
     pub retries_caused: usize,
     /// How much of what it printed went to the agent.
     pub bytes_piped: usize,
     /// What it decided, where it is a stop decision.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub decisions: Option<Decisions>,
+    pub decisions: Option<DecisionCounts>,
 }
 
 /// How often a stop hook decided what.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Decisions {
+pub struct DecisionCounts {
     /// The work was done.
     pub complete: usize,
     /// It was not.
@@ -63,18 +63,18 @@ pub struct Decisions {
 
 /// What was counted so far, by hook.
 #[derive(Debug, Default)]
-pub struct Tallies(BTreeMap<HookRef, Tally>);
+pub struct HookTallies(BTreeMap<HookRef, HookTally>);
 
 #[derive(Debug, Clone, Default)]
-struct Tally {
+struct HookTally {
     verdicts: Vec<Verdict>,
-    took: Vec<Span>,
+    took: Vec<TimeSpan>,
     retries: usize,
     bytes: usize,
-    decisions: Option<Decisions>,
+    decisions: Option<DecisionCounts>,
 }
 
-impl Tallies {
+impl HookTallies {
     /// Takes in what happened.
     pub fn take(&mut self, event: &Event) {
         if let Event::HookFinished(finished) = event {
@@ -83,10 +83,10 @@ impl Tallies {
             }
         } else if let Event::RetryCounted { hook, .. } = event {
             // Only stop hooks send a turn back.
-            self.0.entry(HookRef::new(Point::Stop, hook)).or_default().retries += 1;
+            self.0.entry(HookRef::new(HookPoint::Stop, hook)).or_default().retries += 1;
         } else if let Event::RuleChecked { rule, passed, took_ms, end, .. } = event {
             if *end != Some(RunEnd::Cut) {
-                let tally = self.0.entry(HookRef::new(Point::StopDecision, &format!("rule {rule}"))).or_default();
+                let tally = self.0.entry(HookRef::new(HookPoint::StopDecision, &format!("rule {rule}"))).or_default();
                 tally.verdicts.push(if *passed { Verdict::Pass } else { Verdict::Fail });
                 tally.took.push(*took_ms);
             }
@@ -100,12 +100,12 @@ impl Tallies {
         let own = (decided.hook.clone(), decided.action);
         let overruled = (!decided.asked.contains(&own)).then_some(&own);
         for (hook, action) in decided.asked.iter().chain(overruled) {
-            let tally = self.0.entry(HookRef::new(Point::StopDecision, hook)).or_default();
+            let tally = self.0.entry(HookRef::new(HookPoint::StopDecision, hook)).or_default();
             let decisions = tally.decisions.get_or_insert_default();
             match action {
-                Action::Complete => decisions.complete += 1,
-                Action::Continue => decisions.go_on += 1,
-                Action::Escalate => decisions.escalate += 1,
+                StopAction::Complete => decisions.complete += 1,
+                StopAction::Continue => decisions.go_on += 1,
+                StopAction::Escalate => decisions.escalate += 1,
             }
         }
     }
@@ -116,18 +116,18 @@ impl Tallies {
     }
 
     /// What a stop hook decided so far, if it was asked.
-    pub fn decisions(&self, hook: &str) -> Option<Decisions> {
-        self.0.get(&HookRef::new(Point::StopDecision, hook))?.decisions
+    pub fn decisions(&self, hook: &str) -> Option<DecisionCounts> {
+        self.0.get(&HookRef::new(HookPoint::StopDecision, hook))?.decisions
     }
 
     /// How each hook did.
-    pub fn stats(&self) -> Vec<Stats> {
+    pub fn stats(&self) -> Vec<HookStats> {
         self.0.iter().map(|(hook, tally)| tally.clone().summed_up(hook)).collect()
     }
 }
 
 /// A table for people, as wide as what stands in it.
-pub fn table(all: &[Stats]) -> String {
+pub fn table(all: &[HookStats]) -> String {
     let head = ["POINT", "RUNS", "PASS", "P50", "P95", "RETRIES", "PIPED", "HOOK"].map(String::from);
     let rows: Vec<[String; 8]> =
         std::iter::once(head).chain(all.iter().filter(|stats| stats.ran()).map(cells)).collect();
@@ -141,25 +141,25 @@ pub fn table(all: &[Stats]) -> String {
 }
 
 /// What the stop hooks decided, if any did.
-fn decisions(all: &[Stats]) -> String {
+fn decisions(all: &[HookStats]) -> String {
     let deciding: Vec<_> = all.iter().filter_map(|stats| Some((stats, stats.decisions?))).collect();
     if deciding.is_empty() {
         return String::new();
     }
-    let lines = deciding.iter().map(|(stats, Decisions { complete, go_on, escalate })| {
+    let lines = deciding.iter().map(|(stats, DecisionCounts { complete, go_on, escalate })| {
         format!("{complete:>8}  {go_on:>8}  {escalate:>8}  {}\n", first_line(&plain(&stats.hook), NAME))
     });
     format!("\nCOMPLETE  CONTINUE  ESCALATE  STOP HOOK\n{}", lines.collect::<String>())
 }
 
-impl Stats {
+impl HookStats {
     /// Whether there is something to say of its runs: a preset has none.
     fn ran(&self) -> bool {
         self.runs > 0 || self.retries_caused > 0 || self.decisions.is_none()
     }
 }
 
-fn cells(stats: &Stats) -> [String; 8] {
+fn cells(stats: &HookStats) -> [String; 8] {
     [
         stats.point.name().to_owned(),
         stats.runs.to_string(),
@@ -172,7 +172,7 @@ fn cells(stats: &Stats) -> [String; 8] {
     ]
 }
 
-impl Tally {
+impl HookTally {
     fn ran(&mut self, finished: &HookFinished) {
         self.verdicts.push(finished.verdict);
         self.took.push(finished.took_ms);
@@ -180,11 +180,11 @@ impl Tally {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "nobody reads the sixteenth digit of a share")]
-    fn summed_up(mut self, hook: &HookRef) -> Stats {
+    fn summed_up(mut self, hook: &HookRef) -> HookStats {
         self.took.sort_unstable();
         let of = |verdict| self.verdicts.iter().filter(|said| **said == verdict).count();
         let (runs, passed) = (self.verdicts.len(), of(Verdict::Pass));
-        Stats {
+        HookStats {
             point: hook.point,
             hook: hook.hook.clone(),
             runs,
@@ -202,7 +202,7 @@ impl Tally {
 }
 
 /// The smallest of the sorted values that so many percent are not above.
-fn nearest_rank(sorted: &[Span], percent: usize) -> Span {
+fn nearest_rank(sorted: &[TimeSpan], percent: usize) -> TimeSpan {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default()
 }
@@ -213,9 +213,9 @@ mod tests {
 
     #[test]
     fn a_percentile_is_one_of_the_values() {
-        let values: Vec<Span> = (1..=20).map(Span).collect();
-        assert_eq!((nearest_rank(&values, 50), nearest_rank(&values, 95)), (Span(10), Span(19)));
-        assert_eq!((nearest_rank(&values[..1], 50), nearest_rank(&values[..1], 95)), (Span(1), Span(1)));
-        assert_eq!(nearest_rank(&[], 95), Span(0));
+        let values: Vec<TimeSpan> = (1..=20).map(TimeSpan).collect();
+        assert_eq!((nearest_rank(&values, 50), nearest_rank(&values, 95)), (TimeSpan(10), TimeSpan(19)));
+        assert_eq!((nearest_rank(&values[..1], 50), nearest_rank(&values[..1], 95)), (TimeSpan(1), TimeSpan(1)));
+        assert_eq!(nearest_rank(&[], 95), TimeSpan(0));
     }
 }

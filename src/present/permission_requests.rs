@@ -8,8 +8,8 @@ use super::text::{first_line, plain};
 use crate::engine::{
     conversation::PermissionOption,
     event::Event,
-    ids::{AskId, GateId},
-    session::gate::Choice,
+    ids::{GateId, PermissionId},
+    session::gate::GateChoice,
 };
 
 /// How much of a title or of an option's name fits into a line.
@@ -17,24 +17,24 @@ const LINE: usize = 100;
 
 /// The requests of the turn.
 #[derive(Debug, Default)]
-pub struct Requests {
-    asked: BTreeMap<AskId, (String, Vec<PermissionOption>)>,
+pub struct TurnPermissions {
+    asked: BTreeMap<PermissionId, (String, Vec<PermissionOption>)>,
     /// The gate that waits, and the request that it is about.
-    at: Option<(GateId, AskId)>,
+    at: Option<(GateId, PermissionId)>,
 }
 
 /// An answer that an agent got.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct AnsweredPermission {
     /// In words.
     pub words: String,
     /// What it means.
-    pub leave: Leave,
+    pub leave: PermissionOutcome,
 }
 
 /// What an answer means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Leave {
+pub enum PermissionOutcome {
     /// The agent may.
     Given,
     /// It may not.
@@ -43,7 +43,7 @@ pub enum Leave {
     Unsaid,
 }
 
-impl Requests {
+impl TurnPermissions {
     /// Takes in an event.
     pub fn follow(&mut self, event: &Event) {
         if let Event::PermissionAsked { ask, .. } = event {
@@ -56,36 +56,36 @@ impl Requests {
     }
 
     /// The answer to a request, in words; nothing, if the gate is about something else.
-    pub fn tell(&self, event: &Event) -> Option<Told> {
+    pub fn tell(&self, event: &Event) -> Option<AnsweredPermission> {
         let Event::GateAnswered { gate, choice, by, option } = event else { return None };
         let (_, ask) = self.at.filter(|(at, _)| at == gate)?;
         let (title, options) = self.asked.get(&ask)?;
         let (verb, leave) = match choice {
-            Choice::AllowOnce => ("✓ allowed", Leave::Given),
-            Choice::AllowAlways => ("✓ allowed from now on", Leave::Given),
-            Choice::RejectOnce => ("✗ not allowed", Leave::Refused),
-            Choice::RejectAlways => ("✗ not allowed from now on", Leave::Refused),
-            Choice::Cancel
-            | Choice::Approve
-            | Choice::Skip
-            | Choice::Continue
-            | Choice::Send
-            | Choice::Message
-            | Choice::Ignore
-            | Choice::Disable
-            | Choice::Retry
-            | Choice::Wait
-            | Choice::Switch
-            | Choice::Complete
-            | Choice::Escalate
-            | Choice::Fail
-            | Choice::Stop
-            | Choice::Leave
-            | Choice::Abort => ("- no answer, the turn ends", Leave::Unsaid),
+            GateChoice::AllowOnce => ("✓ allowed", PermissionOutcome::Given),
+            GateChoice::AllowAlways => ("✓ allowed from now on", PermissionOutcome::Given),
+            GateChoice::RejectOnce => ("✗ not allowed", PermissionOutcome::Refused),
+            GateChoice::RejectAlways => ("✗ not allowed from now on", PermissionOutcome::Refused),
+            GateChoice::Cancel
+            | GateChoice::Approve
+            | GateChoice::Skip
+            | GateChoice::Continue
+            | GateChoice::Send
+            | GateChoice::Message
+            | GateChoice::Ignore
+            | GateChoice::Disable
+            | GateChoice::Retry
+            | GateChoice::Wait
+            | GateChoice::Switch
+            | GateChoice::Complete
+            | GateChoice::Escalate
+            | GateChoice::Fail
+            | GateChoice::Stop
+            | GateChoice::Leave
+            | GateChoice::Abort => ("- no answer, the turn ends", PermissionOutcome::Unsaid),
         };
         let short = |text: &str| first_line(&plain(text), LINE);
         let taken = options.iter().find(|known| Some(&known.id) == option.as_ref());
         let taken = taken.map(|option| format!(" · “{}”", short(&option.name))).unwrap_or_default();
-        Some(Told { words: format!("{verb}: {}{taken} · by {}", short(title), by), leave })
+        Some(AnsweredPermission { words: format!("{verb}: {}{taken} · by {}", short(title), by), leave })
     }
 }

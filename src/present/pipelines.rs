@@ -4,9 +4,9 @@ use super::text::{first_line, plain};
 use crate::{
     engine::{
         event::Event,
-        submit::{Pipeline, PipelineOutcome, review::Opinion},
+        submit::{PipelineKind, PipelineOutcome, review::ReviewVerdict},
     },
-    present::tasks::Tone,
+    present::tasks::LineTone,
 };
 
 /// How much of a reason fits into a line.
@@ -14,23 +14,23 @@ const LINE: usize = 200;
 
 /// The line for a record of a submit or a merge; nothing, if it is about something else.
 #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is not about pipelines, whatever it is")]
-pub fn told(event: &Event) -> Option<(Tone, String)> {
+pub fn told(event: &Event) -> Option<(LineTone, String)> {
     let short = |text: &str| first_line(&plain(text), LINE);
     Some(match event {
         Event::PipelineRequested { pipeline, .. } => {
-            (Tone::Plain, format!("a {} was asked for; it begins after this iteration", pipeline.name()))
+            (LineTone::Plain, format!("a {} was asked for; it begins after this iteration", pipeline.name()))
         }
-        Event::PipelineStarted { pipeline, .. } => (Tone::Plain, format!("━━ {}", pipeline.name())),
+        Event::PipelineStarted { pipeline, .. } => (LineTone::Plain, format!("━━ {}", pipeline.name())),
         Event::RemediationCounted { used, limit, hook, reason, .. } => {
-            (Tone::Warning, format!("↻ repair {used}/{limit} of `{}`: {}", short(hook), short(reason)))
+            (LineTone::Warning, format!("↻ repair {used}/{limit} of `{}`: {}", short(hook), short(reason)))
         }
         Event::ReviewStarted { hook, change, .. } => {
-            (Tone::Faint, format!("· {} bytes of change for `{}`", change.len(), short(hook)))
+            (LineTone::Faint, format!("· {} bytes of change for `{}`", change.len(), short(hook)))
         }
         Event::Reviewed { said, .. } => {
             let (tone, sign) = match said.verdict {
-                Opinion::Approve => (Tone::Good, "✓"),
-                Opinion::Block | Opinion::Unsaid => (Tone::Warning, "✗"),
+                ReviewVerdict::Approve => (LineTone::Good, "✓"),
+                ReviewVerdict::Block | ReviewVerdict::Unsaid => (LineTone::Warning, "✗"),
             };
             let why = short(&said.reason);
             (tone, format!("{sign} review by {}: {}: {why}", short(&said.gatekeeper), said.verdict.name()))
@@ -42,13 +42,20 @@ pub fn told(event: &Event) -> Option<(Tone, String)> {
     })
 }
 
-fn ended(pipeline: Pipeline, outcome: PipelineOutcome, reason: &str, pull_request: Option<&str>) -> (Tone, String) {
+fn ended(
+    pipeline: PipelineKind,
+    outcome: PipelineOutcome,
+    reason: &str,
+    pull_request: Option<&str>,
+) -> (LineTone, String) {
     let name = pipeline.name();
     let link = pull_request.filter(|link| !reason.contains(link)).map(|link| format!(" · {}", plain(link)));
     let link = link.unwrap_or_default();
     match outcome {
-        PipelineOutcome::Done => (Tone::Good, format!("✓ {name} done: {reason}{link}")),
-        PipelineOutcome::Failed => (Tone::Warning, format!("✗ {name} left: {reason}{link}; the branch stays as it is")),
-        PipelineOutcome::Cancelled => (Tone::Warning, format!("✗ {name} stopped{link}; the branch stays as it is")),
+        PipelineOutcome::Done => (LineTone::Good, format!("✓ {name} done: {reason}{link}")),
+        PipelineOutcome::Failed => {
+            (LineTone::Warning, format!("✗ {name} left: {reason}{link}; the branch stays as it is"))
+        }
+        PipelineOutcome::Cancelled => (LineTone::Warning, format!("✗ {name} stopped{link}; the branch stays as it is")),
     }
 }

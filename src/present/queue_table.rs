@@ -1,23 +1,23 @@
 //! Tasks of the queue for a person at a terminal: a table of many, all that is known of one.
 
 use crate::{
-    engine::queue::{Queued, Standing, order::Order},
+    engine::queue::{QueuedTask, QueuedTaskState, order::TaskSpec},
     present::task_table::{columns, facts, short},
 };
 
 /// A line for each task, under a heading.
-pub fn table(tasks: &[Queued]) -> String {
+pub fn table(tasks: &[QueuedTask]) -> String {
     columns(["ID", "STATE", "PRIORITY", "TYPE", "SESSION", "GOAL"], tasks.iter().map(row))
 }
 
 /// What a task is called among those of all sessions.
-pub fn name(order: &Order) -> String {
+pub fn name(order: &TaskSpec) -> String {
     let owner = order.session.as_ref().map(|owner| format!("{}/", owner.name)).unwrap_or_default();
     format!("{owner}{}", order.id)
 }
 
-fn row(task: &Queued) -> [String; 6] {
-    let Queued { order, standing, .. } = task;
+fn row(task: &QueuedTask) -> [String; 6] {
+    let QueuedTask { order, standing, .. } = task;
     let session = standing.by().map(|by| format!("{} on {}", by.session, by.host));
     [
         short(&name(order)),
@@ -29,23 +29,23 @@ fn row(task: &Queued) -> [String; 6] {
     ]
 }
 
-fn state(standing: &Standing) -> String {
+fn state(standing: &QueuedTaskState) -> String {
     standing.state().map_or("removed", |state| state.name()).to_owned()
 }
 
 /// All that is known of a task, a line for each thing.
-pub fn whole(task: &Queued) -> String {
-    let Queued { order, standing, created_at, attempt, .. } = task;
+pub fn whole(task: &QueuedTask) -> String {
+    let QueuedTask { order, standing, created_at, attempt, .. } = task;
     let list = |all: &std::collections::BTreeSet<String>| all.iter().cloned().collect::<Vec<_>>().join(", ");
     let (mut reason, mut result, mut since) = (String::new(), String::new(), String::new());
     match standing {
-        Standing::Active { started_at, .. } => since.clone_from(started_at),
-        Standing::Blocked { reason: why, .. } => reason.clone_from(why),
-        Standing::Completed { result: came, completed_at, .. } => {
+        QueuedTaskState::Active { started_at, .. } => since.clone_from(started_at),
+        QueuedTaskState::Blocked { reason: why, .. } => reason.clone_from(why),
+        QueuedTaskState::Completed { result: came, completed_at, .. } => {
             result = came.clone().unwrap_or_default();
             since.clone_from(completed_at);
         }
-        Standing::Created | Standing::Ready | Standing::Removed => {}
+        QueuedTaskState::Created | QueuedTaskState::Ready | QueuedTaskState::Removed => {}
     }
     let by = standing.by();
     facts([

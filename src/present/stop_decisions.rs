@@ -4,10 +4,10 @@ use super::text::{first_line, plain};
 use crate::{
     engine::{
         event::{Event, StopDecided},
-        policy::{Judge, Preset, StopHook, When},
-        stop::{Action, checkpoint::Checkpoint},
+        policy::{StopHook, StopHookCondition, StopHookKind, StopPreset},
+        stop::{StopAction, checkpoint::Checkpoint},
     },
-    present::tasks::Tone,
+    present::tasks::LineTone,
 };
 
 /// How much of a reason fits into a line.
@@ -15,25 +15,25 @@ const LINE: usize = 200;
 
 /// The line for a record of a stop decision; nothing, if it is about something else, or says nothing to a person.
 #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is not about stop decisions, whatever it is")]
-pub fn told(event: &Event) -> Option<(Tone, String)> {
+pub fn told(event: &Event) -> Option<(LineTone, String)> {
     Some(match event {
         Event::RuleStarted { rule, of, .. } => {
-            (Tone::Faint, format!("▸ rule: {}{}", short(rule), within(of.as_deref())))
+            (LineTone::Faint, format!("▸ rule: {}{}", short(rule), within(of.as_deref())))
         }
         Event::RuleChecked { rule, passed, message, took_ms, of, .. } => {
-            let (tone, mark) = if *passed { (Tone::Good, "☑") } else { (Tone::Warning, "☐") };
+            let (tone, mark) = if *passed { (LineTone::Good, "☑") } else { (LineTone::Warning, "☐") };
             (tone, format!("{mark} rule {}: {} · {took_ms}{}", short(rule), short(message), within(of.as_deref())))
         }
         Event::StopDecided(decided) => decision(decided),
-        Event::Checkpoint(kept) => (Tone::Plain, checkpoint(kept)),
+        Event::Checkpoint(kept) => (LineTone::Plain, checkpoint(kept)),
         Event::StopHookRegistered { hook_id, task, .. } => {
-            (Tone::Plain, format!("stop hook {} registered for {}", short(hook_id), short(task)))
+            (LineTone::Plain, format!("stop hook {} registered for {}", short(hook_id), short(task)))
         }
         Event::StopHooksCleared { task, hooks, .. } => {
-            (Tone::Faint, format!("{} of {} cleared", counted(hooks.len(), "stop hook"), short(task)))
+            (LineTone::Faint, format!("{} of {} cleared", counted(hooks.len(), "stop hook"), short(task)))
         }
         Event::AgentLoopStarted { loop_id, task, max_iterations, .. } => (
-            Tone::Plain,
+            LineTone::Plain,
             format!(
                 "loop {} over {} started · up to {}",
                 short(loop_id),
@@ -42,44 +42,44 @@ pub fn told(event: &Event) -> Option<(Tone, String)> {
             ),
         ),
         Event::AgentLoopAdvanced { loop_id, iteration, .. } => {
-            (Tone::Plain, format!("loop {} is in iteration {iteration}", short(loop_id)))
+            (LineTone::Plain, format!("loop {} is in iteration {iteration}", short(loop_id)))
         }
         Event::AgentLoopEnded { loop_id, iterations, promise, .. } => {
             let after = counted(*iterations as usize, "iteration");
-            (Tone::Plain, format!("loop {} ended after {after}: {promise}", short(loop_id)))
+            (LineTone::Plain, format!("loop {} ended after {after}: {promise}", short(loop_id)))
         }
         Event::CompletionPromised { reason, .. } => {
-            (Tone::Plain, format!("the agent says that the session is complete: {}", short(reason)))
+            (LineTone::Plain, format!("the agent says that the session is complete: {}", short(reason)))
         }
         _ => return None,
     })
 }
 
 /// What a decision is called.
-pub const fn action(action: Action) -> &'static str {
+pub const fn action(action: StopAction) -> &'static str {
     match action {
-        Action::Complete => "complete",
-        Action::Continue => "continue",
-        Action::Escalate => "escalate",
+        StopAction::Complete => "complete",
+        StopAction::Continue => "continue",
+        StopAction::Escalate => "escalate",
     }
 }
 
 /// What a stop decision hook does, and when.
 pub fn judge(hook: &StopHook) -> String {
     let what = match &hook.judge {
-        Judge::Preset(Preset::Default) => "what the agent promised, then what the rules said".to_owned(),
-        Judge::Preset(Preset::Validation) => "what the rules said".to_owned(),
-        Judge::Preset(Preset::Promise) => "what the agent promised".to_owned(),
-        Judge::Command { command, .. } => command.clone(),
-        Judge::Fixed(result) => format!("{}: {}", action(result.action), result.reason),
-        Judge::All(parts) => format!("all of:\n{}", parts.iter().map(judge).collect::<Vec<_>>().join("\n")),
-        Judge::Any(parts) => format!("any of:\n{}", parts.iter().map(judge).collect::<Vec<_>>().join("\n")),
+        StopHookKind::Preset(StopPreset::Default) => "what the agent promised, then what the rules said".to_owned(),
+        StopHookKind::Preset(StopPreset::Validation) => "what the rules said".to_owned(),
+        StopHookKind::Preset(StopPreset::Promise) => "what the agent promised".to_owned(),
+        StopHookKind::Command { command, .. } => command.clone(),
+        StopHookKind::Fixed(result) => format!("{}: {}", action(result.action), result.reason),
+        StopHookKind::All(parts) => format!("all of:\n{}", parts.iter().map(judge).collect::<Vec<_>>().join("\n")),
+        StopHookKind::Any(parts) => format!("any of:\n{}", parts.iter().map(judge).collect::<Vec<_>>().join("\n")),
     };
     let when = if hook.when.is_always() { String::new() } else { format!("\nwhen {}", conditions(&hook.when)) };
     format!("{what}{when}")
 }
 
-fn conditions(when: &When) -> String {
+fn conditions(when: &StopHookCondition) -> String {
     let iterations = match (when.from, when.to) {
         (None, None) => None,
         (Some(from), Some(to)) if from == to => Some(format!("iteration {from}")),
@@ -94,11 +94,11 @@ fn conditions(when: &When) -> String {
     iterations.into_iter().chain(files).chain(rules).chain(labels).collect::<Vec<_>>().join(" · ")
 }
 
-fn decision(decided: &StopDecided) -> (Tone, String) {
+fn decision(decided: &StopDecided) -> (LineTone, String) {
     let tone = match decided.action {
-        Action::Complete => Tone::Good,
-        Action::Continue => Tone::Plain,
-        Action::Escalate => Tone::Warning,
+        StopAction::Complete => LineTone::Good,
+        StopAction::Continue => LineTone::Plain,
+        StopAction::Escalate => LineTone::Warning,
     };
     let by = if decided.hook == "default" { String::new() } else { format!(" · by {}", short(&decided.hook)) };
     (

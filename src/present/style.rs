@@ -4,7 +4,7 @@ use std::{fmt::Display, io::IsTerminal};
 
 /// What a piece of text is; how that looks is decided in one place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum TextRole {
     /// A heading.
     Heading,
     /// Something that went well.
@@ -19,14 +19,14 @@ pub enum Role {
 
 /// Whether to colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Paint {
+pub enum ColourMode {
     /// Yes.
     Colour,
     /// No.
     Plain,
 }
 
-impl Paint {
+impl ColourMode {
     /// Colour, if the stream is a terminal and nobody asked for none.
     pub fn for_stream(stream: &impl IsTerminal) -> Self {
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
@@ -35,13 +35,13 @@ impl Paint {
     }
 
     /// The text in the look of its role.
-    pub fn paint(self, role: Role, text: impl Display) -> String {
+    pub fn paint(self, role: TextRole, text: impl Display) -> String {
         let code = match role {
-            Role::Heading => "1",
-            Role::Good => "32",
-            Role::Bad => "31",
-            Role::Warning => "33",
-            Role::Faint => "2",
+            TextRole::Heading => "1",
+            TextRole::Good => "32",
+            TextRole::Bad => "31",
+            TextRole::Warning => "33",
+            TextRole::Faint => "2",
         };
         match self {
             Self::Colour => format!("\u{1b}[{code}m{text}\u{1b}[0m"),

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{
     tasks::{
-        graph::Graph,
+        graph::TaskGraph,
         task::{Task, TaskState},
     },
-    time::At,
+    time::UnixTime,
 };
 
 /// A task.
@@ -64,23 +64,23 @@ pub fn state_names(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// All tasks, in the order in which they were added.
-pub fn all(graph: &Graph) -> Vec<TaskView> {
+pub fn all(graph: &TaskGraph) -> Vec<TaskView> {
     graph.tasks().into_iter().map(|task| TaskView::of(graph, task)).collect()
 }
 
 /// Those that are handed to others.
-pub fn handed(graph: &Graph) -> Vec<TaskView> {
+pub fn handed(graph: &TaskGraph) -> Vec<TaskView> {
     graph.tasks().into_iter().filter(|task| task.queue.is_some()).map(|task| TaskView::of(graph, task)).collect()
 }
 
 /// The task of that name, or that there is none.
-pub fn one(graph: &Graph, id: &str) -> Result<TaskView, String> {
+pub fn one(graph: &TaskGraph, id: &str) -> Result<TaskView, String> {
     let task = graph.get(id).ok_or_else(|| format!("there is no task {id}"))?;
     Ok(TaskView::of(graph, task))
 }
 
 impl TaskView {
-    fn of(graph: &Graph, task: &Task) -> Self {
+    fn of(graph: &TaskGraph, task: &Task) -> Self {
         Self {
             id: task.id.clone(),
             goal: task.goal.clone(),
@@ -99,8 +99,8 @@ impl TaskView {
             reason: task.reason.clone(),
             required_knowledge: task.required_knowledge.clone(),
             created_at: task.created.rfc3339(),
-            started_at: task.started.map(At::rfc3339),
-            completed_at: task.completed.map(At::rfc3339),
+            started_at: task.started.map(UnixTime::rfc3339),
+            completed_at: task.completed.map(UnixTime::rfc3339),
         }
     }
 }

@@ -114,10 +114,10 @@ pub fn plan_entry(entry: &PlanEntry) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::conversation::Location;
+    use crate::engine::conversation::FileLocation;
 
     fn tool(title: &str, kind: ToolKind, files: &[(&str, Option<u32>)]) -> ToolCall {
-        let locations = files.iter().map(|(path, line)| Location { path: (*path).into(), line: *line }).collect();
+        let locations = files.iter().map(|(path, line)| FileLocation { path: (*path).into(), line: *line }).collect();
         ToolCall { title: title.into(), kind: Some(kind), locations, ..ToolCall::default() }
     }
 

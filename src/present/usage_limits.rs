@@ -5,12 +5,12 @@ use jiff::{Timestamp, tz::TimeZone};
 use super::text::plain;
 use crate::engine::{
     event::{LimitAction, LimitReached},
-    session::limits::LimitHold,
-    time::{At, Span},
+    session::limits::UsageLimitWait,
+    time::{TimeSpan, UnixTime},
 };
 
 /// A reset that is further away than this is shown with its day.
-const WITH_DAY: Span = Span::secs(20 * 60 * 60);
+const WITH_DAY: TimeSpan = TimeSpan::secs(20 * 60 * 60);
 
 /// What a record of a reached limit says.
 pub fn limit_reached(reached: &LimitReached) -> String {
@@ -26,21 +26,21 @@ pub fn limit_reached(reached: &LimitReached) -> String {
 }
 
 /// What a session that waits for a reset is doing.
-pub fn waiting(hold: &LimitHold, now: At) -> String {
+pub fn waiting(hold: &UsageLimitWait, now: UnixTime) -> String {
     format!("usage limit of `{}`: resumes {}", plain(&hold.agent), resumes(hold.until, now))
 }
 
 /// When a session resumes.
-pub fn resumes(until: At, now: At) -> String {
+pub fn resumes(until: UnixTime, now: UnixTime) -> String {
     format!("at {} (in {})", clock(until, Some(now)), until.since(now))
 }
 
 /// The time of day on this machine, with the day where that is not soon.
-fn clock(at: At, now: Option<At>) -> String {
+fn clock(at: UnixTime, now: Option<UnixTime>) -> String {
     clock_in(&TimeZone::system(), at, now)
 }
 
-fn clock_in(zone: &TimeZone, at: At, now: Option<At>) -> String {
+fn clock_in(zone: &TimeZone, at: UnixTime, now: Option<UnixTime>) -> String {
     let Ok(timestamp) = Timestamp::from_millisecond(at.0) else { return "an unknown time".to_owned() };
     let there = timestamp.to_zoned(zone.clone());
     let far = now.is_some_and(|now| at.since(now) > WITH_DAY);
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn a_reset_that_is_not_soon_is_shown_with_its_day() {
         let zone = TimeZone::get("America/New_York").expect("a zone");
-        let at = |text: &str| At(text.parse::<Timestamp>().expect("a time").as_millisecond());
+        let at = |text: &str| UnixTime(text.parse::<Timestamp>().expect("a time").as_millisecond());
         let now = at("2026-11-16T22:00:00Z");
         assert_eq!(clock_in(&zone, at("2026-11-17T01:00:00Z"), Some(now)), "20:00");
         assert_eq!(clock_in(&zone, at("2026-11-19T01:05:00Z"), Some(now)), "Wed 18 Nov 20:05");

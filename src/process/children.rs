@@ -60,8 +60,8 @@ impl ChildEntry {
     }
 
     /// The process group that the child leads.
-    pub(crate) fn group(&self) -> sweep::Group {
-        sweep::Group { pid: self.pid, start: self.start }
+    pub(crate) fn group(&self) -> sweep::ProcessGroup {
+        sweep::ProcessGroup { pid: self.pid, start: self.start }
     }
 }
 

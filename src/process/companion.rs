@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::{children, sweep};
-use crate::process::run::{self, GRACE, Group, Guard, ProcessEnd};
+use crate::process::run::{self, GRACE, ProcessEnd, ProcessGroup, ProcessGroupGuard};
 
 /// How long it may take to end by itself once nobody talks to it any more.
 const GOODBYE: Duration = Duration::from_millis(1_500);
@@ -22,7 +22,7 @@ const REAP: Duration = Duration::from_millis(500);
 
 /// What to start.
 #[derive(Debug, Clone)]
-pub struct CompanionSpec {
+pub struct PipedProcessSpec {
     /// For `sh -c`.
     pub command: String,
     /// Where it runs.
@@ -35,7 +35,7 @@ pub struct CompanionSpec {
 
 /// The streams of a companion, seen from its side.
 #[derive(Debug)]
-pub struct Streams {
+pub struct PipedStreams {
     /// What it reads.
     pub stdin: ChildStdin,
     /// What it prints.
@@ -46,26 +46,26 @@ pub struct Streams {
 
 /// A process that stays.
 #[derive(Debug)]
-pub struct Companion {
+pub struct PipedProcess {
     child: Child,
-    guard: Guard,
+    guard: ProcessGroupGuard,
 }
 
-impl Companion {
+impl PipedProcess {
     /// Starts it.
-    pub fn start(spec: CompanionSpec) -> Result<(Self, Streams), String> {
+    pub fn start(spec: PipedProcessSpec) -> Result<(Self, PipedStreams), String> {
         let mut command = run::shell(&spec.command, &spec.cwd, &spec.env, &spec.mark);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let started = children::start(&spec.mark, || command.spawn());
         let (mut child, entry) = started.map_err(|error| run::why_not(&error, &spec.cwd))?;
-        let guard = Guard::of(entry, spec.mark);
+        let guard = ProcessGroupGuard::of(entry, spec.mark);
         let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(stdin), Some(stdout), Some(stderr)) = streams else { return Err("it has no streams".into()) };
-        Ok((Self { child, guard }, Streams { stdin, stdout, stderr }))
+        Ok((Self { child, guard }, PipedStreams { stdin, stdout, stderr }))
     }
 
     /// The group that it leads.
-    pub fn group(&self) -> Group {
+    pub fn group(&self) -> ProcessGroup {
         self.guard.group
     }
 

@@ -16,7 +16,7 @@ use std::{
 
 use rustix::process::Signal;
 
-use super::signals::{Signals, StopSignal, stop_job};
+use super::signals::{ShutdownSignals, SuspendSignal, stop_job};
 use crate::process::{children, run::GRACE, sweep};
 
 /// So many names are tried for the file: others may have taken one.
@@ -24,7 +24,7 @@ const NAMES: usize = 100;
 
 /// A text that was written down for an editor.
 #[derive(Debug)]
-pub struct Sheet {
+pub struct EditorFile {
     path: PathBuf,
     /// As it was written down.
     before: String,
@@ -32,7 +32,7 @@ pub struct Sheet {
     editor: String,
 }
 
-impl Sheet {
+impl EditorFile {
     /// Writes a text down.
     pub fn new(text: &str) -> Result<Self, String> {
         let named = ["VISUAL", "EDITOR"].iter().find_map(|name| std::env::var(name).ok());
@@ -59,8 +59,8 @@ impl Sheet {
     /// the editor's, which has the terminal. creel and the editor stop together.
     pub async fn edited(
         &self,
-        signals: &mut Signals,
-        stop: &mut StopSignal,
+        signals: &mut ShutdownSignals,
+        stop: &mut SuspendSignal,
     ) -> (io::Result<ExitStatus>, Option<Signal>) {
         let mark = format!("{}/{}", sweep::EDITOR, self.path.file_name().unwrap_or_default().to_string_lossy());
         let mut command = tokio::process::Command::from(self.command());
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn the_file_is_for_nobody_else_and_gone_when_it_was_taken() {
-        let sheet = Sheet::new("red").expect("a file");
+        let sheet = EditorFile::new("red").expect("a file");
         let mode = fs::metadata(&sheet.path).expect("it is there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         fs::write(&sheet.path, "red\nas a brick\n").expect("it is ours");
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn what_was_written_is_kept_if_it_was_not_taken() {
         let told = |written: &[u8], code| {
-            let sheet = Sheet::new("red").expect("a file");
+            let sheet = EditorFile::new("red").expect("a file");
             fs::write(&sheet.path, written).expect("it is ours");
             let why = sheet.read(Ok(ended(code))).expect_err("it is not taken");
             let named = why.contains(&sheet.path.display().to_string());

@@ -18,7 +18,7 @@ use std::{
 
 use rustix::fs::OFlags;
 
-use crate::process::{reply_scan::ReplyScan, run::Stream};
+use crate::process::{reply_scan::ReplyScan, run::OutputStream};
 
 /// How much of a run's output goes to its file.
 pub const FILE_CAP: u64 = 64 * 1024 * 1024;
@@ -29,18 +29,18 @@ const COUNT_MARKER_FROM: usize = 512;
 
 /// Collects the output of one run.
 #[derive(Debug)]
-pub struct Capture {
+pub struct OutputCapture {
     limit: usize,
-    stdout: Kept,
-    stderr: Kept,
+    stdout: HeadTailBuffer,
+    stderr: HeadTailBuffer,
     answer: Vec<u8>,
     scan: ReplyScan,
-    spool: Option<Spool>,
+    spool: Option<SpoolFile>,
 }
 
 /// What became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Captured {
+pub struct CapturedOutput {
     /// Standard output, lossy and limited.
     pub stdout: String,
     /// Standard error, lossy and limited.
@@ -48,7 +48,7 @@ pub struct Captured {
     /// How many bytes of both are in neither text.
     pub omitted_bytes: u64,
     /// Standard output, for reading an answer from it.
-    pub answer: Answer,
+    pub answer: ReplyText,
     /// Whether anything is in the file.
     pub file_written: bool,
     /// What is wrong with the file, if something is.
@@ -57,7 +57,7 @@ pub struct Captured {
 
 /// What an answer is read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum ReplyText {
     /// All of it.
     Whole(String),
     /// It is longer than any answer.
@@ -69,7 +69,7 @@ pub enum Answer {
     },
 }
 
-impl Answer {
+impl ReplyText {
     /// All of it, if that is there.
     pub fn whole(self) -> Option<String> {
         match self {
@@ -79,51 +79,51 @@ impl Answer {
     }
 }
 
-impl Capture {
+impl OutputCapture {
     /// At most `limit` bytes of text; the whole into the file, up to `file_cap`, if there is to be one. `file` is where
     /// it lies and how it is called to people.
     pub fn new(limit: usize, file: Option<(PathBuf, String)>, file_cap: u64) -> Self {
         Self {
             limit,
-            stdout: Kept::new(limit),
-            stderr: Kept::new(limit),
+            stdout: HeadTailBuffer::new(limit),
+            stderr: HeadTailBuffer::new(limit),
             answer: Vec::new(),
             scan: ReplyScan::default(),
-            spool: file.map(|(path, name)| Spool::new(path, name, file_cap)),
+            spool: file.map(|(path, name)| SpoolFile::new(path, name, file_cap)),
         }
     }
 
     /// Takes what was printed.
-    pub fn push(&mut self, stream: Stream, bytes: &[u8]) {
+    pub fn push(&mut self, stream: OutputStream, bytes: &[u8]) {
         if let Some(spool) = &mut self.spool {
             spool.write(bytes);
         }
         match stream {
-            Stream::Stdout => {
+            OutputStream::Stdout => {
                 let room = ANSWER.saturating_sub(self.answer.len()).min(bytes.len());
                 self.answer.extend_from_slice(&bytes[..room]);
                 self.scan.push(bytes);
                 self.stdout.push(bytes);
             }
-            Stream::Stderr => self.stderr.push(bytes),
+            OutputStream::Stderr => self.stderr.push(bytes),
         }
     }
 
     /// Cuts what was collected to the limit.
-    pub fn finish(self) -> Captured {
-        let whole = self.spool.as_ref().and_then(Spool::whole_is_in);
+    pub fn finish(self) -> CapturedOutput {
+        let whole = self.spool.as_ref().and_then(SpoolFile::whole_is_in);
         let (for_stdout, for_stderr) = shares(self.limit, self.stdout.wants(), self.stderr.wants());
         let count_marker = self.limit >= COUNT_MARKER_FROM;
         let is_whole = self.stdout.total == self.answer.len() as u64;
         let answer = lossy(&self.answer);
         let answer = if is_whole {
-            Answer::Whole(answer)
+            ReplyText::Whole(answer)
         } else {
-            Answer::TooLong { beginning: answer, is_reply: self.scan.is_reply() }
+            ReplyText::TooLong { beginning: answer, is_reply: self.scan.is_reply() }
         };
         let (stdout, missing_stdout) = self.stdout.cut(for_stdout, count_marker, whole.as_deref());
         let (stderr, missing_stderr) = self.stderr.cut(for_stderr, count_marker, whole.as_deref());
-        Captured {
+        CapturedOutput {
             stdout,
             stderr,
             omitted_bytes: missing_stdout + missing_stderr,
@@ -139,7 +139,7 @@ pub fn limited(text: String, limit: usize, whole: Option<&str>) -> String {
     if text.len() <= limit {
         return text;
     }
-    let mut kept = Kept::new(limit);
+    let mut kept = HeadTailBuffer::new(limit);
     kept.push(text.as_bytes());
     kept.cut(limit, limit >= COUNT_MARKER_FROM, whole).0
 }
@@ -163,17 +163,17 @@ pub fn marker(missing: u64, whole: Option<&str>) -> String {
 
 /// The beginning and the end of one stream.
 #[derive(Debug)]
-struct Kept {
+struct HeadTailBuffer {
     head: Vec<u8>,
     head_cap: usize,
-    tail: Ring,
+    tail: TailBuffer,
     total: u64,
 }
 
-impl Kept {
+impl HeadTailBuffer {
     fn new(limit: usize) -> Self {
         let head_cap = limit / 4;
-        Self { head: Vec::new(), head_cap, tail: Ring::new(limit - head_cap), total: 0 }
+        Self { head: Vec::new(), head_cap, tail: TailBuffer::new(limit - head_cap), total: 0 }
     }
 
     fn push(&mut self, bytes: &[u8]) {
@@ -232,12 +232,12 @@ impl Kept {
 
 /// The last bytes of a stream.
 #[derive(Debug)]
-pub struct Ring {
+pub struct TailBuffer {
     bytes: VecDeque<u8>,
     cap: usize,
 }
 
-impl Ring {
+impl TailBuffer {
     /// Keeps the last `cap` bytes.
     pub fn new(cap: usize) -> Self {
         Self { bytes: VecDeque::new(), cap }
@@ -270,7 +270,7 @@ impl Ring {
 
 /// A file that takes what it can. It is made with the first byte.
 #[derive(Debug)]
-pub struct Spool {
+pub struct SpoolFile {
     path: PathBuf,
     name: String,
     cap: u64,
@@ -279,7 +279,7 @@ pub struct Spool {
     note: Option<String>,
 }
 
-impl Spool {
+impl SpoolFile {
     /// Nothing is made yet. `name` is what people are told.
     pub fn new(path: PathBuf, name: String, cap: u64) -> Self {
         Self { path, name, cap, file: None, written: 0, note: None }
@@ -438,8 +438,8 @@ mod tests {
 
     use super::*;
 
-    fn captured(limit: usize, pieces: &[(Stream, &[u8])]) -> Captured {
-        let mut capture = Capture::new(limit, None, 0);
+    fn captured(limit: usize, pieces: &[(OutputStream, &[u8])]) -> CapturedOutput {
+        let mut capture = OutputCapture::new(limit, None, 0);
         for (stream, bytes) in pieces {
             capture.push(*stream, bytes);
         }
@@ -458,9 +458,9 @@ mod tests {
 
     #[test]
     fn what_fits_is_kept_whole() {
-        let got = captured(16, &[(Stream::Stdout, b"12345678"), (Stream::Stderr, b"abcdefgh")]);
+        let got = captured(16, &[(OutputStream::Stdout, b"12345678"), (OutputStream::Stderr, b"abcdefgh")]);
         assert_eq!((got.stdout.as_str(), got.stderr.as_str(), got.omitted_bytes), ("12345678", "abcdefgh", 0));
-        assert_eq!(got.answer, Answer::Whole("12345678".into()));
+        assert_eq!(got.answer, ReplyText::Whole("12345678".into()));
     }
 
     #[test]
@@ -474,7 +474,7 @@ mod tests {
     #[test]
     fn a_long_text_loses_its_middle_at_line_ends() {
         let lines: String = (0..1000).map(|n| format!("line {n}\n")).collect::<Vec<_>>().concat();
-        let got = captured(512, &[(Stream::Stdout, lines.as_bytes())]);
+        let got = captured(512, &[(OutputStream::Stdout, lines.as_bytes())]);
         assert!(got.stdout.len() <= 512);
         assert!(got.stdout.starts_with("line 0\nline 1\n"));
         assert!(got.stdout.contains("\n[… 8"));
@@ -485,22 +485,22 @@ mod tests {
     #[test]
     fn an_answer_is_kept_whole_whatever_the_limit_is() {
         let long = format!("{{\"reason\":\"{}\"}}", "x".repeat(ANSWER - 100));
-        assert!(captured(0, &[(Stream::Stdout, long.as_bytes())]).answer == Answer::Whole(long));
-        let longer = captured(0, &[(Stream::Stdout, &vec![b'x'; ANSWER + 1])]).answer;
-        assert!(longer == Answer::TooLong { beginning: "x".repeat(ANSWER), is_reply: false });
+        assert!(captured(0, &[(OutputStream::Stdout, long.as_bytes())]).answer == ReplyText::Whole(long));
+        let longer = captured(0, &[(OutputStream::Stdout, &vec![b'x'; ANSWER + 1])]).answer;
+        assert!(longer == ReplyText::TooLong { beginning: "x".repeat(ANSWER), is_reply: false });
     }
 
     #[test]
     fn a_character_is_not_torn() {
         let text = "ä€🦀".repeat(1000);
-        let got = captured(600, &[(Stream::Stdout, text.as_bytes())]);
+        let got = captured(600, &[(OutputStream::Stdout, text.as_bytes())]);
         assert!(!got.stdout.contains(char::REPLACEMENT_CHARACTER), "{}", got.stdout);
     }
 
     #[test]
     fn a_file_that_cannot_be_written_is_told_and_nothing_more() {
-        let mut capture = Capture::new(600, Some(("/dev/null/x.log".into(), "x.log".into())), FILE_CAP);
-        capture.push(Stream::Stdout, &[b'x'; 2000]);
+        let mut capture = OutputCapture::new(600, Some(("/dev/null/x.log".into(), "x.log".into())), FILE_CAP);
+        capture.push(OutputStream::Stdout, &[b'x'; 2000]);
         let got = capture.finish();
         assert!(!got.file_written);
         assert!(got.file_note.expect("a note").starts_with("x.log is not complete: "));
@@ -510,8 +510,8 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_full_disk_is_told_and_nothing_more() {
-        let mut capture = Capture::new(600, Some(("/dev/full".into(), "x.log".into())), FILE_CAP);
-        capture.push(Stream::Stdout, b"short");
+        let mut capture = OutputCapture::new(600, Some(("/dev/full".into(), "x.log".into())), FILE_CAP);
+        capture.push(OutputStream::Stdout, b"short");
         let got = capture.finish();
         assert_eq!((got.stdout.as_str(), got.file_written), ("short", false));
         assert!(got.file_note.expect("a note").contains("No space left"));
@@ -524,16 +524,16 @@ mod tests {
             pieces in proptest::collection::vec((any::<bool>(), proptest::collection::vec(any::<u8>(), 0..900)), 0..12),
         ) {
             let pieces: Vec<_> = pieces.iter()
-                .map(|(out, bytes)| (if *out { Stream::Stdout } else { Stream::Stderr }, bytes.as_slice()))
+                .map(|(out, bytes)| (if *out { OutputStream::Stdout } else { OutputStream::Stderr }, bytes.as_slice()))
                 .collect();
             let got = captured(limit, &pieces);
             prop_assert!(got.stdout.len() + got.stderr.len() <= limit);
             let whole = |stream| lossy(&pieces.iter().filter(|p| p.0 == stream).flat_map(|p| p.1.to_vec()).collect::<Vec<_>>());
             if got.omitted_bytes == 0 {
-                prop_assert_eq!(got.stdout, whole(Stream::Stdout));
-                prop_assert_eq!(got.stderr, whole(Stream::Stderr));
+                prop_assert_eq!(got.stdout, whole(OutputStream::Stdout));
+                prop_assert_eq!(got.stderr, whole(OutputStream::Stderr));
             } else {
-                prop_assert!(whole(Stream::Stdout).len() + whole(Stream::Stderr).len() > limit);
+                prop_assert!(whole(OutputStream::Stdout).len() + whole(OutputStream::Stderr).len() > limit);
             }
         }
     }

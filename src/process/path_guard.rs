@@ -21,9 +21,9 @@ use std::{
 };
 
 use git::GitFolders;
-use prints::Print;
-pub use prints::Prints;
-pub use protected::ProtectedLook;
+use prints::FileFingerprint;
+pub use prints::FileFingerprints;
+pub use protected::ProtectedScan;
 
 /// creel's own folder in a project.
 const CREEL: &str = ".creel";
@@ -47,7 +47,7 @@ pub struct PathGuard {
 
 /// Why creel does not write a file for an agent. The words go to the agent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum GuardedPath {
+pub enum GuardRefusal {
     /// creel's own folder.
     #[error("it is in creel's own folder `.creel`, which creel never changes for an agent")]
     Creel,
@@ -85,7 +85,7 @@ impl PathGuard {
     }
 
     /// Why a file is not written. `real` is where the path leads: links followed, as far as there is something.
-    pub fn refuses(&self, real: &Path) -> Option<GuardedPath> {
+    pub fn refuses(&self, real: &Path) -> Option<GuardRefusal> {
         let inside = real.strip_prefix(&self.root).unwrap_or(real);
         let has = |name: &str| inside.iter().any(|part| part.to_string_lossy().eq_ignore_ascii_case(name));
         let above: Vec<FileId> = real.ancestors().skip(1).filter_map(id_of).collect();
@@ -94,16 +94,16 @@ impl PathGuard {
         let is_file = |path: &Path| file.is_some() && id_of(path) == file;
         let same_name = |path: &&PathBuf| path.to_string_lossy().eq_ignore_ascii_case(&real.to_string_lossy());
         if has(CREEL) || is_in(&self.root.join(CREEL)) || is_in(&self.session_dir) || is_file(&self.journal()) {
-            return Some(GuardedPath::Creel);
+            return Some(GuardRefusal::Creel);
         }
         if self.config.iter().any(|path| is_file(path)) || self.config.iter().any(|path| same_name(&path)) {
-            return Some(GuardedPath::Config);
+            return Some(GuardRefusal::Config);
         }
         let in_git = |git: &GitFolders| git.folders().any(is_in) || git.watched().iter().any(|path| is_file(path));
         if has(GIT) || self.git.as_ref().is_some_and(in_git) {
-            return Some(GuardedPath::Git);
+            return Some(GuardRefusal::Git);
         }
-        self.protects(&inside.to_string_lossy()).map(GuardedPath::Protected)
+        self.protects(&inside.to_string_lossy()).map(GuardRefusal::Protected)
     }
 
     /// The pattern that protects a path of the project.
@@ -122,7 +122,7 @@ impl PathGuard {
     }
 
     /// The watched files as they are now. A file that did not change since the last look is not read again.
-    pub fn look(&self, cache: &mut LookCache) -> Prints {
+    pub fn look(&self, cache: &mut FingerprintCache) -> FileFingerprints {
         let git = self.git.as_ref().map(GitFolders::watched).unwrap_or_default();
         let files = self.config.iter().cloned().chain(git);
         let mut seen = BTreeMap::new();
@@ -132,16 +132,16 @@ impl PathGuard {
             let stamp = WatchStamp::of(&meta);
             // Of the mode, only whether the file can be run counts.
             let print = cache.known(&path, stamp).unwrap_or_else(|| {
-                Print::new(&content_of(&path, &meta), if meta.mode() & 0o111 == 0 { 0 } else { 0o111 })
+                FileFingerprint::new(&content_of(&path, &meta), if meta.mode() & 0o111 == 0 { 0 } else { 0o111 })
             });
             seen.insert(path, (stamp, print));
         }
-        *cache = LookCache(seen);
-        Prints(cache.0.iter().map(|(path, (_, print))| (self.name(path), print.clone())).collect())
+        *cache = FingerprintCache(seen);
+        FileFingerprints(cache.0.iter().map(|(path, (_, print))| (self.name(path), print.clone())).collect())
     }
 
     /// Those of the watched files that no question about trust covers: git's, but not the config.
-    pub fn without_config(&self, watched: &Prints) -> Prints {
+    pub fn without_config(&self, watched: &FileFingerprints) -> FileFingerprints {
         let config: Vec<String> = self.config.iter().map(|path| self.name(path)).collect();
         watched.only(|name| !config.iter().any(|config| config == name))
     }
@@ -153,10 +153,10 @@ impl PathGuard {
 
 /// What the last look found, which saves reading.
 #[derive(Debug, Default)]
-pub struct LookCache(BTreeMap<PathBuf, (WatchStamp, Print)>);
+pub struct FingerprintCache(BTreeMap<PathBuf, (WatchStamp, FileFingerprint)>);
 
-impl LookCache {
-    fn known(&self, path: &Path, stamp: WatchStamp) -> Option<Print> {
+impl FingerprintCache {
+    fn known(&self, path: &Path, stamp: WatchStamp) -> Option<FileFingerprint> {
         self.0.get(path).filter(|(seen, _)| *seen == stamp).map(|(_, print)| print.clone())
     }
 }
@@ -236,14 +236,14 @@ mod tests {
         let Scene { root, guard, .. } = &scene(repository);
         let refused = |path: &str| guard.refuses(&root.join(path));
         for path in [".creel/x", ".Creel/new", ".creel/sessions/s/journal.jsonl", "sub/.creel/config.yaml"] {
-            assert_eq!(refused(path), Some(GuardedPath::Creel), "{path}");
+            assert_eq!(refused(path), Some(GuardRefusal::Creel), "{path}");
         }
         for path in [".git/config", ".git/hooks/pre-commit", ".GIT/hooks/x", ".git", "vendor/lib/.git/config"] {
-            assert_eq!(refused(path), Some(GuardedPath::Git), "{path}");
+            assert_eq!(refused(path), Some(GuardRefusal::Git), "{path}");
         }
-        assert_eq!(refused("creel.yaml"), Some(GuardedPath::Config));
-        assert_eq!(refused("Creel.yaml"), Some(GuardedPath::Config));
-        assert_eq!(refused("tests/a/b.rs"), Some(GuardedPath::Protected("tests/**".into())));
+        assert_eq!(refused("creel.yaml"), Some(GuardRefusal::Config));
+        assert_eq!(refused("Creel.yaml"), Some(GuardRefusal::Config));
+        assert_eq!(refused("tests/a/b.rs"), Some(GuardRefusal::Protected("tests/**".into())));
         for path in ["src/main.rs", "creel.yaml.bak", ".github/workflows/x.yml", ".gitignore", "src/tests.rs"] {
             assert_eq!(refused(path), None, "{path}");
         }
@@ -265,8 +265,8 @@ mod tests {
             fs::write(root.join(".git"), format!("gitdir: {}\n", main.join("worktrees/w").display())).expect("a file");
         });
         let main = root.parent().expect("a parent").join("main/.git");
-        assert_eq!(guard.refuses(&main.join("hooks/pre-commit")), Some(GuardedPath::Git));
-        let mut cache = LookCache::default();
+        assert_eq!(guard.refuses(&main.join("hooks/pre-commit")), Some(GuardRefusal::Git));
+        let mut cache = FingerprintCache::default();
         let before = guard.look(&mut cache);
         fs::write(main.join("hooks/pre-commit"), "#!/bin/sh\n").expect("a file");
         fs::write(main.join("config"), "[core]\n\thooksPath = /tmp\n").expect("a file");
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn only_changes_of_watched_files_are_told() {
         let Scene { root, guard, .. } = &scene(repository);
-        let mut cache = LookCache::default();
+        let mut cache = FingerprintCache::default();
         let before = guard.look(&mut cache);
         fs::create_dir_all(root.join(".creel/sessions/other")).expect("a folder");
         fs::write(root.join(".creel/sessions/other/journal.jsonl"), "{}\n").expect("a file");

@@ -22,7 +22,7 @@ use rustix::{
 
 /// Why something is not opened.
 #[derive(Debug)]
-pub enum Barred {
+pub enum OpenError {
     /// It leads out of the project's folder.
     Outside,
     /// It is not there.
@@ -46,12 +46,12 @@ pub enum PathWalk {
 
 /// The project's folder.
 #[derive(Debug, Clone)]
-pub struct Premises {
+pub struct ProjectDir {
     root: PathBuf,
     walk: PathWalk,
 }
 
-impl Premises {
+impl ProjectDir {
     /// Links on the way to the folder itself are the person's own.
     pub fn new(root: &Path) -> Self {
         Self::with_walk(root, PathWalk::OneCall)
@@ -68,47 +68,47 @@ impl Premises {
     }
 
     /// Reads a whole file, if it has at most `max` bytes.
-    pub fn read(&self, path: &Path, max: u64) -> Result<Vec<u8>, Barred> {
+    pub fn read(&self, path: &Path, max: u64) -> Result<Vec<u8>, OpenError> {
         let file = self.open(&self.inside(path)?, OFlags::RDONLY)?;
         let size = size(&file)?;
         if size > max {
-            return Err(Barred::TooLarge(size));
+            return Err(OpenError::TooLarge(size));
         }
         let mut bytes = Vec::new();
         // It may have grown meanwhile.
         file.take(max + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > max { Err(Barred::TooLarge(bytes.len() as u64)) } else { Ok(bytes) }
+        if bytes.len() as u64 > max { Err(OpenError::TooLarge(bytes.len() as u64)) } else { Ok(bytes) }
     }
 
     /// A folder in the project's folder, or that itself.
-    pub fn folder(&self, path: Option<&Path>) -> Result<PathBuf, Barred> {
+    pub fn folder(&self, path: Option<&Path>) -> Result<PathBuf, OpenError> {
         let Some(path) = path else { return Ok(self.root.clone()) };
         let real = self.root.join(path).canonicalize()?;
-        if real.starts_with(&self.root) { Ok(real) } else { Err(Barred::Outside) }
+        if real.starts_with(&self.root) { Ok(real) } else { Err(OpenError::Outside) }
     }
 
     /// Where a path really leads: links followed, and checked. The file itself need not be there.
-    pub fn inside(&self, path: &Path) -> Result<PathBuf, Barred> {
+    pub fn inside(&self, path: &Path) -> Result<PathBuf, OpenError> {
         let wanted = self.root.join(path);
         let real = match wanted.canonicalize() {
             Ok(real) => real,
             Err(error) if error.kind() == io::ErrorKind::NotFound && !wanted.is_symlink() => {
                 let (Some(parent), Some(name)) = (wanted.parent(), wanted.file_name()) else {
-                    return Err(Barred::Outside);
+                    return Err(OpenError::Outside);
                 };
                 parent.canonicalize()?.join(name)
             }
             Err(error) => return Err(error.into()),
         };
-        if real.starts_with(&self.root) && real != self.root { Ok(real) } else { Err(Barred::Outside) }
+        if real.starts_with(&self.root) && real != self.root { Ok(real) } else { Err(OpenError::Outside) }
     }
 
     /// Opens what [`Self::inside`] found. Links are followed no more: one that appeared in between is refused.
-    pub fn open(&self, place: &Path, flags: OFlags) -> Result<File, Barred> {
+    pub fn open(&self, place: &Path, flags: OFlags) -> Result<File, OpenError> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
         // A mode beside a file that is not to be made is an error.
         let mode = if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(0o666) } else { Mode::empty() };
-        let beneath = place.strip_prefix(&self.root).map_err(|_| Barred::Outside)?;
+        let beneath = place.strip_prefix(&self.root).map_err(|_| OpenError::Outside)?;
         let root = File::options().read(true).custom_flags(OFlags::DIRECTORY.bits().cast_signed()).open(&self.root)?;
         #[cfg(target_os = "linux")]
         if self.walk == PathWalk::OneCall {
@@ -118,7 +118,7 @@ impl Premises {
                 Ok(file) => return Ok(file.into()),
                 // An old kernel, or one that forbids it.
                 Err(Errno::NOSYS | Errno::PERM) => {}
-                Err(Errno::LOOP | Errno::XDEV) => return Err(Barred::Outside),
+                Err(Errno::LOOP | Errno::XDEV) => return Err(OpenError::Outside),
                 Err(error) => return Err(io::Error::from(error).into()),
             }
         }
@@ -135,13 +135,13 @@ const STEP: OFlags = {
 };
 
 /// Opens every folder on the way by its own name and follows no link, so that nothing can be put in between.
-fn open_step_by_step(root: OwnedFd, beneath: &Path, flags: OFlags, mode: Mode) -> Result<File, Barred> {
+fn open_step_by_step(root: OwnedFd, beneath: &Path, flags: OFlags, mode: Mode) -> Result<File, OpenError> {
     let mut names = Vec::new();
     for component in beneath.components() {
-        let Component::Normal(name) = component else { return Err(Barred::Outside) };
+        let Component::Normal(name) = component else { return Err(OpenError::Outside) };
         names.push(name);
     }
-    let name = names.pop().ok_or(Barred::NotAFile)?;
+    let name = names.pop().ok_or(OpenError::NotAFile)?;
     let mut folder = root;
     for step in names {
         folder = openat(&folder, step, STEP, Mode::empty()).map_err(|error| barred(&folder, step, error))?;
@@ -150,21 +150,21 @@ fn open_step_by_step(root: OwnedFd, beneath: &Path, flags: OFlags, mode: Mode) -
 }
 
 /// Why a name in a folder cannot be opened. Systems differ in how they refuse a link.
-fn barred(folder: &OwnedFd, name: &OsStr, error: Errno) -> Barred {
+fn barred(folder: &OwnedFd, name: &OsStr, error: Errno) -> OpenError {
     let meta = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
     if meta.is_ok_and(|meta| FileType::from_raw_mode(meta.st_mode) == FileType::Symlink) {
-        return Barred::Outside;
+        return OpenError::Outside;
     }
     io::Error::from(error).into()
 }
 
 /// How many bytes a file has, if it is one.
-pub fn size(file: &File) -> Result<u64, Barred> {
+pub fn size(file: &File) -> Result<u64, OpenError> {
     let meta = file.metadata()?;
-    if meta.is_file() { Ok(meta.len()) } else { Err(Barred::NotAFile) }
+    if meta.is_file() { Ok(meta.len()) } else { Err(OpenError::NotAFile) }
 }
 
-impl From<io::Error> for Barred {
+impl From<io::Error> for OpenError {
     fn from(error: io::Error) -> Self {
         let kind = error.kind();
         if kind == io::ErrorKind::NotFound {
@@ -191,12 +191,12 @@ mod tests {
         fs::create_dir_all(dir.path().join("a/b")).expect("a folder");
         fs::write(dir.path().join("a/b/c"), "text").expect("a file");
         for walk in WALKS {
-            let premises = Premises::with_walk(dir.path(), walk);
+            let premises = ProjectDir::with_walk(dir.path(), walk);
             assert_eq!(premises.read(Path::new("a/b/c"), 9).expect("it is there"), b"text");
             let new = premises.inside(Path::new("a/new")).expect("inside");
             premises.open(&new, OFlags::WRONLY | OFlags::CREATE).expect("it is made");
             fs::remove_file(new).expect("it was made");
-            assert!(matches!(premises.read(Path::new("a/x"), 9), Err(Barred::Missing)));
+            assert!(matches!(premises.read(Path::new("a/x"), 9), Err(OpenError::Missing)));
         }
     }
 
@@ -209,14 +209,14 @@ mod tests {
         symlink(outside.path(), root.join("middle")).expect("a link");
         symlink(outside.path().join("secret"), root.join("last")).expect("a link");
         for walk in WALKS {
-            let premises = Premises::with_walk(&root, walk);
+            let premises = ProjectDir::with_walk(&root, walk);
             // As if the links had come after the path was checked.
             for place in ["middle/secret", "last"] {
                 let opened = premises.open(&root.join(place), OFlags::RDONLY);
-                assert!(matches!(opened, Err(Barred::Outside)), "{walk:?} {place}: {opened:?}");
+                assert!(matches!(opened, Err(OpenError::Outside)), "{walk:?} {place}: {opened:?}");
             }
             let opened = premises.open(&root.join("middle/new"), OFlags::WRONLY | OFlags::CREATE);
-            assert!(matches!(opened, Err(Barred::Outside)), "{walk:?}: {opened:?}");
+            assert!(matches!(opened, Err(OpenError::Outside)), "{walk:?}: {opened:?}");
         }
         assert!(!outside.path().join("new").exists());
     }

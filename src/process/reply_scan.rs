@@ -25,7 +25,7 @@ const LONGEST_KEY: usize = 32;
 /// Reads one stream of bytes, piece by piece.
 #[derive(Debug, Default)]
 pub struct ReplyScan {
-    place: Place,
+    place: ScanPosition,
     depth: usize,
     in_string: bool,
     after_backslash: bool,
@@ -36,7 +36,7 @@ pub struct ReplyScan {
 
 /// Where the scan is in the output.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ScanPosition {
     /// Nothing but white space so far.
     #[default]
     Before,
@@ -53,18 +53,18 @@ impl ReplyScan {
     pub fn push(&mut self, bytes: &[u8]) {
         for byte in bytes {
             match self.place {
-                Place::Elsewhere => return,
-                Place::Inside => self.inside(*byte),
-                Place::Before | Place::After if byte.is_ascii_whitespace() => {}
-                Place::Before if *byte == b'{' => (self.place, self.depth) = (Place::Inside, 1),
-                Place::Before | Place::After => self.place = Place::Elsewhere,
+                ScanPosition::Elsewhere => return,
+                ScanPosition::Inside => self.inside(*byte),
+                ScanPosition::Before | ScanPosition::After if byte.is_ascii_whitespace() => {}
+                ScanPosition::Before if *byte == b'{' => (self.place, self.depth) = (ScanPosition::Inside, 1),
+                ScanPosition::Before | ScanPosition::After => self.place = ScanPosition::Elsewhere,
             }
         }
     }
 
     /// Whether the output is one JSON object, finished or cut off, that has a key of a reply.
     pub fn is_reply(&self) -> bool {
-        self.found && self.place != Place::Elsewhere
+        self.found && self.place != ScanPosition::Elsewhere
     }
 
     fn inside(&mut self, byte: u8) {
@@ -80,7 +80,7 @@ impl ReplyScan {
             b'}' | b']' => {
                 self.depth -= 1;
                 if self.depth == 0 {
-                    self.place = Place::After;
+                    self.place = ScanPosition::After;
                 }
             }
             b':' if self.depth == 1 => {

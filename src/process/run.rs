@@ -6,7 +6,7 @@
 //! # Invariants
 //! - What was printed reaches the watch, in the order of each stream, also when the command is ended by force.
 //! - When [`run`] is over because of time or a cancel, or its future is dropped, nothing that the command started is
-//!   left. A command that ended by itself may leave something in the background; the caller has its [`Group`].
+//!   left. A command that ended by itself may leave something in the background; the caller has its [`ProcessGroup`].
 //! - A command that never reads its input, or leaves its output open in the background, holds nobody.
 
 use std::{
@@ -27,13 +27,13 @@ use tokio_util::sync::CancellationToken;
 
 mod streams;
 
-pub use super::sweep::Group;
+pub use super::sweep::ProcessGroup;
 use super::{
     children::{self, ChildEntry},
     sweep::{self, MARK},
 };
 use crate::process::pty;
-use streams::{Input, LARGE_BUFFER, Output, input_for, write};
+use streams::{LARGE_BUFFER, ProcessInput, ProcessOutput, input_for, write};
 
 /// The shell, by its path: looking for it on `PATH` costs a failed call for every folder before the right one, and what a
 /// project puts on `PATH` must not stand in for it.
@@ -120,7 +120,7 @@ pub enum ProcessEnd {
 /// Where something was printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stream {
+pub enum OutputStream {
     /// Standard output.
     Stdout,
     /// Standard error.
@@ -128,33 +128,37 @@ pub enum Stream {
 }
 
 /// Sees what a command does while it runs. Must not wait: the command is held meanwhile.
-pub trait Watch: Send {
+pub trait ProcessObserver: Send {
     /// It runs, in this group.
-    fn started(&mut self, group: Group);
+    fn started(&mut self, group: ProcessGroup);
     /// It printed something.
-    fn output(&mut self, stream: Stream, bytes: &[u8]);
+    fn output(&mut self, stream: OutputStream, bytes: &[u8]);
 }
 
 /// Runs the command and waits for its end.
-pub async fn run(spec: ProcessSpec, watch: &mut dyn Watch, cancel: &CancellationToken) -> ProcessEnd {
-    attend(spec.timeout, || Running::start(spec), watch, cancel).await
+pub async fn run(spec: ProcessSpec, watch: &mut dyn ProcessObserver, cancel: &CancellationToken) -> ProcessEnd {
+    attend(spec.timeout, || RunningProcess::start(spec), watch, cancel).await
 }
 
 /// The same for a program without a shell.
-pub async fn run_program(spec: ProgramSpec, watch: &mut dyn Watch, cancel: &CancellationToken) -> ProcessEnd {
-    attend(spec.timeout, || Running::start_program(spec), watch, cancel).await
+pub async fn run_program(spec: ProgramSpec, watch: &mut dyn ProcessObserver, cancel: &CancellationToken) -> ProcessEnd {
+    attend(spec.timeout, || RunningProcess::start_program(spec), watch, cancel).await
 }
 
 /// The same on a terminal of its own. What it prints is one stream then, standard output, and its input is what is
 /// typed: see [`pty::typed`]. What it leaves in the background hears that the terminal hangs up.
-pub async fn run_on_terminal(spec: ProcessSpec, watch: &mut dyn Watch, cancel: &CancellationToken) -> ProcessEnd {
-    attend(spec.timeout, || Running::start_on_terminal(spec), watch, cancel).await
+pub async fn run_on_terminal(
+    spec: ProcessSpec,
+    watch: &mut dyn ProcessObserver,
+    cancel: &CancellationToken,
+) -> ProcessEnd {
+    attend(spec.timeout, || RunningProcess::start_on_terminal(spec), watch, cancel).await
 }
 
 async fn attend(
     timeout: Option<Duration>,
-    start: impl FnOnce() -> Result<Running, String>,
-    watch: &mut dyn Watch,
+    start: impl FnOnce() -> Result<RunningProcess, String>,
+    watch: &mut dyn ProcessObserver,
     cancel: &CancellationToken,
 ) -> ProcessEnd {
     if cancel.is_cancelled() {
@@ -220,14 +224,14 @@ fn marked(command: &mut Command, cwd: &Path, env: &[(String, String)], mark: &st
 
 /// Ends the group, and whatever left it, if nobody came to see the end.
 #[derive(Debug)]
-pub(super) struct Guard {
-    pub(super) group: Group,
+pub(super) struct ProcessGroupGuard {
+    pub(super) group: ProcessGroup,
     pub(super) mark: String,
     armed: bool,
     _entry: ChildEntry,
 }
 
-impl Guard {
+impl ProcessGroupGuard {
     /// Watches over a process that was just started.
     pub(super) fn of(entry: ChildEntry, mark: String) -> Self {
         Self { group: entry.group(), mark, armed: true, _entry: entry }
@@ -239,7 +243,7 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for ProcessGroupGuard {
     fn drop(&mut self) {
         if self.armed {
             self.group.signal(Signal::KILL);
@@ -248,24 +252,24 @@ impl Drop for Guard {
     }
 }
 
-struct Running {
+struct RunningProcess {
     child: Child,
     exited: Option<io::Result<ExitStatus>>,
-    stdin: Option<Input>,
-    stdout: Output,
-    stderr: Output,
+    stdin: Option<ProcessInput>,
+    stdout: ProcessOutput,
+    stderr: ProcessOutput,
     grace: Duration,
-    guard: Guard,
+    guard: ProcessGroupGuard,
 }
 
 /// What one look at the streams found.
-enum Seen {
-    Read(Stream, usize),
+enum ProcessProgress {
+    Read(OutputStream, usize),
     Wrote,
     Exited,
 }
 
-impl Running {
+impl RunningProcess {
     fn start(spec: ProcessSpec) -> Result<Self, String> {
         let mut command = shell(&spec.command, &spec.cwd, &spec.env, &spec.mark);
         command.stdin(input_for(&spec.stdin)).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -290,10 +294,10 @@ impl Running {
     }
 
     fn piped((mut child, entry): (Child, ChildEntry), stdin: Vec<u8>, grace: Duration, mark: String) -> Self {
-        let guard = Guard::of(entry, mark);
-        let stdin = child.stdin.take().map(|pipe| Input::new(pipe, stdin));
-        let stdout = child.stdout.take().map_or_else(Output::closed, Output::new);
-        let stderr = child.stderr.take().map_or_else(Output::closed, Output::new);
+        let guard = ProcessGroupGuard::of(entry, mark);
+        let stdin = child.stdin.take().map(|pipe| ProcessInput::new(pipe, stdin));
+        let stdout = child.stdout.take().map_or_else(ProcessOutput::closed, ProcessOutput::new);
+        let stderr = child.stderr.take().map_or_else(ProcessOutput::closed, ProcessOutput::new);
         Self { child, exited: None, stdin, stdout, stderr, grace, guard }
     }
 
@@ -301,15 +305,15 @@ impl Running {
         let command = bare_shell(&spec.command, &spec.cwd, &spec.env, &spec.mark);
         let started = children::start_with(&spec.mark, || pty::spawn(command));
         let (child, entry, terminal) = started.map_err(|e| why_not(&e, &spec.cwd))?;
-        let guard = Guard::of(entry, spec.mark);
+        let guard = ProcessGroupGuard::of(entry, spec.mark);
         let (reader, writer) = terminal.into_split();
-        let stdin = (!spec.stdin.is_empty()).then(|| Input::new(writer, spec.stdin));
-        let (stdout, stderr) = (Output::new(reader), Output::closed());
+        let stdin = (!spec.stdin.is_empty()).then(|| ProcessInput::new(writer, spec.stdin));
+        let (stdout, stderr) = (ProcessOutput::new(reader), ProcessOutput::closed());
         Ok(Self { child, exited: None, stdin, stdout, stderr, grace: spec.grace, guard })
     }
 
     /// Moves bytes until the leader has ended.
-    async fn until_exit(&mut self, watch: &mut dyn Watch) -> io::Result<ExitStatus> {
+    async fn until_exit(&mut self, watch: &mut dyn ProcessObserver) -> io::Result<ExitStatus> {
         loop {
             if let Some(exited) = self.exited.take() {
                 return exited;
@@ -319,23 +323,23 @@ impl Running {
     }
 
     /// Waits for one thing to happen. Nothing is lost if it is dropped while it waits.
-    async fn step(&mut self, watch: &mut dyn Watch) {
+    async fn step(&mut self, watch: &mut dyn ProcessObserver) {
         let seen = tokio::select! {
-            n = self.stdout.read() => Seen::Read(Stream::Stdout, n),
-            n = self.stderr.read() => Seen::Read(Stream::Stderr, n),
-            () = write(&mut self.stdin) => Seen::Wrote,
+            n = self.stdout.read() => ProcessProgress::Read(OutputStream::Stdout, n),
+            n = self.stderr.read() => ProcessProgress::Read(OutputStream::Stderr, n),
+            () = write(&mut self.stdin) => ProcessProgress::Wrote,
             exited = self.child.wait(), if self.exited.is_none() => {
                 self.exited = Some(exited);
-                Seen::Exited
+                ProcessProgress::Exited
             }
         };
-        let flooded = matches!(seen, Seen::Read(_, n) if n >= LARGE_BUFFER);
+        let flooded = matches!(seen, ProcessProgress::Read(_, n) if n >= LARGE_BUFFER);
         match seen {
-            Seen::Read(Stream::Stdout, n) => self.stdout.pass_on(Stream::Stdout, n, watch),
-            Seen::Read(Stream::Stderr, n) => self.stderr.pass_on(Stream::Stderr, n, watch),
-            Seen::Wrote => {}
+            ProcessProgress::Read(OutputStream::Stdout, n) => self.stdout.pass_on(OutputStream::Stdout, n, watch),
+            ProcessProgress::Read(OutputStream::Stderr, n) => self.stderr.pass_on(OutputStream::Stderr, n, watch),
+            ProcessProgress::Wrote => {}
             // Nobody is left for whom this was meant.
-            Seen::Exited => self.stdin = None,
+            ProcessProgress::Exited => self.stdin = None,
         }
         if flooded {
             // Whoever was told of this piece gets a turn before the next one: pieces that pile up cost fresh memory.
@@ -344,13 +348,13 @@ impl Running {
     }
 
     /// Reads what is left after the leader ended, without waiting for those who only hold the pipe.
-    async fn drain(&mut self, watch: &mut dyn Watch) {
+    async fn drain(&mut self, watch: &mut dyn ProcessObserver) {
         let deadline = Instant::now() + DRAIN_TOTAL;
         while self.stdout.is_open() || self.stderr.is_open() {
             let silent = tokio::select! {
                 biased;
-                n = self.stdout.read() => { self.stdout.pass_on(Stream::Stdout, n, watch); false }
-                n = self.stderr.read() => { self.stderr.pass_on(Stream::Stderr, n, watch); false }
+                n = self.stdout.read() => { self.stdout.pass_on(OutputStream::Stdout, n, watch); false }
+                n = self.stderr.read() => { self.stderr.pass_on(OutputStream::Stderr, n, watch); false }
                 () = sleep(DRAIN_QUIET) => true,
             };
             if silent || Instant::now() >= deadline {
@@ -368,7 +372,7 @@ impl Running {
     }
 
     /// TERM, grace, KILL, for all that belongs to it; what it prints meanwhile is still read.
-    async fn end_by_force(&mut self, watch: &mut dyn Watch) {
+    async fn end_by_force(&mut self, watch: &mut dyn ProcessObserver) {
         let (mark, groups) = (self.guard.mark.clone(), [self.guard.group]);
         let ending = sweep::end_all(&mark, &groups, self.grace);
         tokio::pin!(ending);

@@ -20,37 +20,37 @@ use tokio::signal::unix::{Signal as Listener, SignalKind, signal};
 use crate::process::process_table::ProcessTable;
 
 /// Listens for the signals that ask creel to end.
-pub struct Signals {
+pub struct ShutdownSignals {
     /// Without those that are ignored.
     listeners: Vec<(Signal, Listener)>,
 }
 
 /// What happens to a signal that was ignored when creel started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ignored {
+enum IgnoredSignals {
     /// It gets a handler that does nothing, so that processes that creel starts do not ignore it.
     Handled,
     /// It stays as it is, for the process that creel starts to find out.
     PassedOn,
 }
 
-impl Signals {
+impl ShutdownSignals {
     /// From now on these signals do not end the program by themselves.
     pub fn listen() -> io::Result<Self> {
         survive_file_limits()?;
-        Self::with(Ignored::Handled)
+        Self::with(IgnoredSignals::Handled)
     }
 
     /// The same for a process that only passes them on to another creel.
     pub fn listen_to_pass_on() -> io::Result<Self> {
-        Self::with(Ignored::PassedOn)
+        Self::with(IgnoredSignals::PassedOn)
     }
 
-    fn with(ignored: Ignored) -> io::Result<Self> {
+    fn with(ignored: IgnoredSignals) -> io::Result<Self> {
         let mut listeners = Vec::new();
         for wanted in [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP] {
             let is_ignored = wanted != Signal::TERM && was_ignored(wanted);
-            if is_ignored && ignored == Ignored::PassedOn {
+            if is_ignored && ignored == IgnoredSignals::PassedOn {
                 continue;
             }
             let listener = signal(SignalKind::from_raw(wanted.as_raw()))?;
@@ -75,9 +75,9 @@ impl Signals {
 }
 
 /// Listens for TSTP, which asks creel to stop until a shell brings it back.
-pub struct StopSignal(Option<Listener>);
+pub struct SuspendSignal(Option<Listener>);
 
-impl StopSignal {
+impl SuspendSignal {
     /// From now on TSTP does not stop the program by itself.
     pub fn listen() -> io::Result<Self> {
         let wanted = !was_ignored(Signal::TSTP);

@@ -43,14 +43,14 @@ const AFTER_KILL: Duration = Duration::from_millis(500);
 
 /// A process group that we started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Group {
+pub struct ProcessGroup {
     /// Its leader, and its number.
     pub pid: i32,
     /// When the leader started, in the kernel's ticks since boot, where the kernel tells.
     pub start: Option<u64>,
 }
 
-impl Group {
+impl ProcessGroup {
     /// The group that this process leads.
     pub fn led_by(pid: i32) -> Self {
         Self { pid, start: ProcessTable::of_system().stat(pid).map(|stat| stat.start) }
@@ -81,7 +81,7 @@ pub enum SweepReach {
 pub struct ProcessSweep<'a> {
     table: ProcessTable,
     mark_prefix: &'a str,
-    groups: &'a [Group],
+    groups: &'a [ProcessGroup],
     reach: SweepReach,
     known: BTreeSet<(i32, u64)>,
 }
@@ -96,12 +96,12 @@ pub fn alive_with_mark(prefix: &str) -> Vec<i32> {
 }
 
 /// Ends all that is left of these groups or carries the mark, with what it started: see [`ProcessSweep::end`].
-pub async fn end_all(mark_prefix: &str, groups: &[Group], grace: Duration) -> usize {
+pub async fn end_all(mark_prefix: &str, groups: &[ProcessGroup], grace: Duration) -> usize {
     ProcessSweep::new(mark_prefix, groups, SweepReach::Marked).end(grace).await
 }
 
 /// Ends the same at once: see [`ProcessSweep::kill`].
-pub fn kill_all_now(mark_prefix: &str, groups: &[Group]) -> usize {
+pub fn kill_all_now(mark_prefix: &str, groups: &[ProcessGroup]) -> usize {
     ProcessSweep::new(mark_prefix, groups, SweepReach::Marked).kill()
 }
 
@@ -117,12 +117,17 @@ pub fn kill_all_below() -> usize {
 
 impl<'a> ProcessSweep<'a> {
     /// Of a session, a hook or an agent on this system.
-    pub fn new(mark_prefix: &'a str, groups: &'a [Group], reach: SweepReach) -> Self {
+    pub fn new(mark_prefix: &'a str, groups: &'a [ProcessGroup], reach: SweepReach) -> Self {
         Self::with_table(ProcessTable::of_system(), mark_prefix, groups, reach)
     }
 
     /// The same with another list of processes, or without one.
-    pub fn with_table(table: ProcessTable, mark_prefix: &'a str, groups: &'a [Group], reach: SweepReach) -> Self {
+    pub fn with_table(
+        table: ProcessTable,
+        mark_prefix: &'a str,
+        groups: &'a [ProcessGroup],
+        reach: SweepReach,
+    ) -> Self {
         Self { table, mark_prefix, groups, reach, known: BTreeSet::new() }
     }
 
@@ -187,14 +192,14 @@ impl<'a> ProcessSweep<'a> {
         })
     }
 
-    fn look(&mut self) -> Left {
+    fn look(&mut self) -> LiveProcesses {
         if self.table == ProcessTable::Absent {
             return self.look_without_table();
         }
         let stats = self.table.all();
         let spared = ourselves(self.table);
         let living = || stats.iter().filter(|stat| !stat.dead && !spared.contains(&stat.pid));
-        let mut left = Left::default();
+        let mut left = LiveProcesses::default();
         let mut ours: BTreeSet<i32> = BTreeSet::new();
         for stat in living() {
             if is_member(self.table, stat, self.groups, &stats) {
@@ -222,10 +227,10 @@ impl<'a> ProcessSweep<'a> {
     }
 
     /// A group number may belong to another program by now, unless its leader is a child that was not waited for yet.
-    fn look_without_table(&self) -> Left {
+    fn look_without_table(&self) -> LiveProcesses {
         let ours = self.groups.iter().map(|group| group.pid).filter(|pid| children::is_started(*pid, None));
         let groups: BTreeSet<i32> = ours.filter(|pid| exists(*pid)).collect();
-        Left { count: groups.len(), groups, alone: BTreeSet::new() }
+        LiveProcesses { count: groups.len(), groups, alone: BTreeSet::new() }
     }
 
     fn is_ours(&self, stat: &ProcessStat) -> bool {
@@ -266,7 +271,7 @@ fn belongs_to_an_editor(table: ProcessTable, stat: &ProcessStat) -> bool {
 
 /// What lives of ours.
 #[derive(Debug, Default)]
-struct Left {
+struct LiveProcesses {
     /// Groups all of whose members are ours.
     groups: BTreeSet<i32>,
     /// Processes that left their group.
@@ -274,12 +279,12 @@ struct Left {
     count: usize,
 }
 
-impl Left {
+impl LiveProcesses {
     /// A group is told as one, so that none of it sees the others die first. That somebody is gone in the meantime,
     /// or not ours to end, changes nothing.
     fn signal(&self, signal: Signal) {
         for group in &self.groups {
-            Group { pid: *group, start: None }.signal(signal);
+            ProcessGroup { pid: *group, start: None }.signal(signal);
         }
         for pid in self.alone.iter().filter_map(|pid| Pid::from_raw(*pid)) {
             let _ = kill_process(pid, signal);
@@ -288,8 +293,8 @@ impl Left {
 }
 
 /// Whether it is in one of these groups, and the group is still the one that was recorded.
-fn is_member(table: ProcessTable, stat: &ProcessStat, groups: &[Group], stats: &[ProcessStat]) -> bool {
-    let recorded = |group: &Group| match stats.iter().find(|s| s.pid == group.pid) {
+fn is_member(table: ProcessTable, stat: &ProcessStat, groups: &[ProcessGroup], stats: &[ProcessStat]) -> bool {
+    let recorded = |group: &ProcessGroup| match stats.iter().find(|s| s.pid == group.pid) {
         // If the leader's start time is unknown, only a child of ours is known to be the one that was recorded.
         Some(leader) => group.start.map_or_else(|| children::is_started(group.pid, None), |at| at == leader.start),
         None => own_sessions(table).any(|own| own == stat.session) && group.start.is_some_and(|at| stat.start >= at),

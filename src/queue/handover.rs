@@ -14,24 +14,24 @@ use std::{
 
 use async_nats::jetstream::Context;
 
-use super::board::{Changes, Key, Seen};
+use super::board::{QueueChanges, QueueTaskKey, TaskRevision};
 use crate::{
-    config::Nats,
+    config::NatsConfig,
     engine::{
-        event::By,
-        input::Command,
+        event::ActorKind,
+        input::SessionCommand,
         queue::{
-            handover::{Due, News, Ours, due},
-            order::{Order, Owner},
+            handover::{HandoverAction, HandoverTrigger, LocalTask, due},
+            order::{OwnerSession, TaskSpec},
         },
     },
-    nats::connection::Trouble,
+    nats::connection::NatsError,
     present::task_view::TaskView,
-    queue::{AskError, LEASE, Queue},
-    runtime::{Handle, now},
+    queue::{LEASE, QueueError, TaskQueue},
+    runtime::{SessionHandle, now},
     socket::{
-        ledger::Desk,
-        message::{Question, Told},
+        ledger::QueryHandle,
+        message::{ReplyData, SessionQuery},
     },
 };
 
@@ -41,25 +41,25 @@ const PACE: Duration = Duration::from_millis(100);
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// Hands tasks over.
-pub(crate) struct Handover<'a> {
+pub(crate) struct TaskHandover<'a> {
     pub(crate) jetstream: &'a Context,
-    pub(crate) nats: &'a Nats,
+    pub(crate) nats: &'a NatsConfig,
     pub(crate) session: &'a str,
     pub(crate) id: &'a str,
-    pub(crate) desk: &'a Desk,
-    pub(crate) handle: &'a Handle,
+    pub(crate) desk: &'a QueryHandle,
+    pub(crate) handle: &'a SessionHandle,
 }
 
 /// What is known on both sides.
 #[derive(Default)]
-struct Known {
+struct HandoverSnapshot {
     tasks: BTreeMap<String, TaskView>,
-    queued: BTreeMap<String, Seen>,
+    queued: BTreeMap<String, TaskRevision>,
 }
 
-impl Known {
+impl HandoverSnapshot {
     /// Learns how a task is in the queue. Its name, if that is news.
-    fn learn(&mut self, seen: Seen) -> Option<String> {
+    fn learn(&mut self, seen: TaskRevision) -> Option<String> {
         let id = seen.task.order.id.clone();
         if !seen.is_news_to(self.queued.get(&id)) {
             return None;
@@ -69,11 +69,11 @@ impl Known {
     }
 }
 
-impl Handover<'_> {
+impl TaskHandover<'_> {
     /// Hands tasks over as long as it is asked to. Trouble is told once: the records matter more.
     pub(crate) async fn keep(&self, warned: &mut bool) {
         loop {
-            if let Err(Trouble(why)) = self.follow().await {
+            if let Err(NatsError(why)) = self.follow().await {
                 tracing::info!("nats: the queue: {why}");
                 if !std::mem::replace(warned, true) {
                     self.handle.warn(format!("tasks for the queue wait here: {why}"));
@@ -83,9 +83,9 @@ impl Handover<'_> {
         }
     }
 
-    async fn follow(&self) -> Result<(), Trouble> {
+    async fn follow(&self) -> Result<(), NatsError> {
         let mut news = self.desk.news.clone();
-        let mut known = Known { tasks: self.tasks().await, queued: BTreeMap::new() };
+        let mut known = HandoverSnapshot { tasks: self.tasks().await, queued: BTreeMap::new() };
         while known.tasks.is_empty() {
             if news.changed().await.is_err() {
                 return std::future::pending().await;
@@ -93,7 +93,7 @@ impl Handover<'_> {
             tokio::time::sleep(PACE).await;
             known.tasks = self.tasks().await;
         }
-        let mut queue = Queue::open(self.jetstream, self.nats, LEASE).await?;
+        let mut queue = TaskQueue::open(self.jetstream, self.nats, LEASE).await?;
         if let Some(why) = queue.missing_replicas() {
             tracing::warn!("nats: a lost server can take the queue with it: {why}");
         }
@@ -104,14 +104,14 @@ impl Handover<'_> {
                 seen = changes.next() => {
                     let id = seen?.and_then(|seen| known.learn(seen));
                     if let Some(id) = id {
-                        self.do_what_is_due(&mut queue, &mut known, &id, News::OfQueue).await?;
+                        self.do_what_is_due(&mut queue, &mut known, &id, HandoverTrigger::OfQueue).await?;
                     }
                 }
                 Ok(()) = news.changed() => {
                     tokio::time::sleep(PACE).await;
                     news.mark_unchanged();
                     for id in self.look(&mut known).await {
-                        self.do_what_is_due(&mut queue, &mut known, &id, News::OfSession).await?;
+                        self.do_what_is_due(&mut queue, &mut known, &id, HandoverTrigger::OfSession).await?;
                     }
                 }
             }
@@ -119,13 +119,18 @@ impl Handover<'_> {
     }
 
     /// What happened in the queue while nobody listened, then what happened in the session.
-    async fn catch_up(&self, queue: &mut Queue, known: &mut Known, changes: &mut Changes) -> Result<(), Trouble> {
+    async fn catch_up(
+        &self,
+        queue: &mut TaskQueue,
+        known: &mut HandoverSnapshot,
+        changes: &mut QueueChanges,
+    ) -> Result<(), NatsError> {
         for seen in changes.all().await?.into_values() {
             known.learn(seen);
         }
         let ids: BTreeSet<String> = known.queued.keys().chain(known.tasks.keys()).cloned().collect();
         for id in ids {
-            self.do_what_is_due(queue, known, &id, News::AfterSilence).await?;
+            self.do_what_is_due(queue, known, &id, HandoverTrigger::AfterSilence).await?;
         }
         Ok(())
     }
@@ -133,39 +138,45 @@ impl Handover<'_> {
     /// The tasks that are for the queue. Never comes back if the session is over: that a session is gone says nothing about
     /// its tasks.
     async fn tasks(&self) -> BTreeMap<String, TaskView> {
-        match self.desk.ask(Question::HandedTasks).await.told {
-            Some(Told::Tasks(tasks)) => tasks.into_iter().map(|task| (task.id.clone(), task)).collect(),
+        match self.desk.ask(SessionQuery::HandedTasks).await.told {
+            Some(ReplyData::Tasks(tasks)) => tasks.into_iter().map(|task| (task.id.clone(), task)).collect(),
             Some(_) | None => std::future::pending().await,
         }
     }
 
     /// Looks at the session again: the tasks that are in another state than before.
-    async fn look(&self, known: &mut Known) -> Vec<String> {
+    async fn look(&self, known: &mut HandoverSnapshot) -> Vec<String> {
         let before = std::mem::replace(&mut known.tasks, self.tasks().await);
         let state = |tasks: &BTreeMap<String, TaskView>, id: &String| tasks.get(id).map(|task| task.state);
         let ids: BTreeSet<&String> = before.keys().chain(known.tasks.keys()).collect();
         ids.into_iter().filter(|id| state(&before, id) != state(&known.tasks, id)).cloned().collect()
     }
 
-    async fn do_what_is_due(&self, queue: &mut Queue, known: &mut Known, id: &str, news: News) -> Result<(), Trouble> {
+    async fn do_what_is_due(
+        &self,
+        queue: &mut TaskQueue,
+        known: &mut HandoverSnapshot,
+        id: &str,
+        news: HandoverTrigger,
+    ) -> Result<(), NatsError> {
         let task = known.tasks.get(id);
-        let ours = task.map(|task| Ours {
+        let ours = task.map(|task| LocalTask {
             id,
             state: task.state,
             result: task.result.as_deref(),
             reason: task.reason.as_deref(),
         });
-        let owner = Owner { name: self.session.to_owned(), id: self.id.to_owned() };
+        let owner = OwnerSession { name: self.session.to_owned(), id: self.id.to_owned() };
         let done = match (due(ours, known.queued.get(id).map(|seen| &seen.task), news), task) {
-            (Due::Put, Some(task)) => queue.add(order(task, owner), now()).await.map(Some),
-            (Due::Nothing | Due::Put, _) => Ok(None),
-            (Due::Ask(ask), _) => {
-                let order = Order { id: id.to_owned(), session: Some(owner), ..Order::default() };
-                queue.ask(&Key::of(&order), &ask, now()).await.map(Some)
+            (HandoverAction::Put, Some(task)) => queue.add(order(task, owner), now()).await.map(Some),
+            (HandoverAction::Nothing | HandoverAction::Put, _) => Ok(None),
+            (HandoverAction::Ask(ask), _) => {
+                let order = TaskSpec { id: id.to_owned(), session: Some(owner), ..TaskSpec::default() };
+                queue.ask(&QueueTaskKey::of(&order), &ask, now()).await.map(Some)
             }
-            (Due::Tell(command), _) => {
-                let told = self.handle.command(By::Nats, Command::Task(command)).await;
-                told.map(|()| None).map_err(AskError::Refused)
+            (HandoverAction::Tell(command), _) => {
+                let told = self.handle.command(ActorKind::Nats, SessionCommand::Task(command)).await;
+                told.map(|()| None).map_err(QueueError::Refused)
             }
         };
         match done {
@@ -173,8 +184,8 @@ impl Handover<'_> {
                 seen.and_then(|seen| known.learn(seen));
                 Ok(())
             }
-            Err(AskError::Trouble(trouble)) => Err(trouble),
-            Err(AskError::Refused(why)) => {
+            Err(QueueError::Trouble(trouble)) => Err(trouble),
+            Err(QueueError::Refused(why)) => {
                 // Somebody else was faster; what they did is heard of next.
                 tracing::info!("nats: the queue: {why}");
                 Ok(())
@@ -184,8 +195,8 @@ impl Handover<'_> {
 }
 
 /// What others are asked to do. What it waited for is the session's affair.
-fn order(task: &TaskView, owner: Owner) -> Order {
-    Order {
+fn order(task: &TaskView, owner: OwnerSession) -> TaskSpec {
+    TaskSpec {
         id: task.id.clone(),
         goal: task.goal.clone(),
         deliverables: task.deliverables.clone(),
@@ -194,6 +205,6 @@ fn order(task: &TaskView, owner: Owner) -> Order {
         kind: task.kind.clone(),
         agents: task.queue.iter().flatten().cloned().collect(),
         session: Some(owner),
-        ..Order::default()
+        ..TaskSpec::default()
     }
 }

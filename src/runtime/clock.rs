@@ -12,45 +12,45 @@ use std::{sync::LazyLock, time::Duration};
 
 use jiff::Timestamp;
 
-use crate::engine::time::{At, Span};
+use crate::engine::time::{TimeSpan, UnixTime};
 
 /// The longest single sleep: timers do not count the time in which the machine sleeps.
-const LONGEST_SLEEP: Span = Span::secs(30);
+const LONGEST_SLEEP: TimeSpan = TimeSpan::secs(30);
 
 /// A moment of the wall clock, and what the steady clock said then.
 #[derive(Debug, Clone, Copy)]
 struct ClockAnchor {
-    wall: At,
+    wall: UnixTime,
     steady: Duration,
 }
 
 impl ClockAnchor {
-    fn at(&self, steady: Duration) -> At {
-        self.wall.after(Span::from(steady.saturating_sub(self.steady)))
+    fn at(&self, steady: Duration) -> UnixTime {
+        self.wall.after(TimeSpan::from(steady.saturating_sub(self.steady)))
     }
 }
 
 /// The time of the sessions in this process. Records are stamped with it, and waits, limits and budgets are measured by it.
-pub fn session_time() -> At {
+pub fn session_time() -> UnixTime {
     static ANCHOR: LazyLock<ClockAnchor> = LazyLock::new(|| ClockAnchor { wall: wall_clock(), steady: steady_clock() });
     ANCHOR.at(steady_clock())
 }
 
 /// What the machine's clock says: for names, and for what is compared with other machines. It can jump, so nothing waits
 /// by it.
-pub fn wall_clock() -> At {
-    At(Timestamp::now().as_millisecond())
+pub fn wall_clock() -> UnixTime {
+    UnixTime(Timestamp::now().as_millisecond())
 }
 
 /// Waits until a moment, or for ever if there is none. May return early, so the caller has to check again.
-pub(crate) async fn sleep_until(wake: Option<At>) {
+pub(crate) async fn sleep_until(wake: Option<UnixTime>) {
     match wake {
         Some(at) => tokio::time::sleep(nap(at, session_time()).into()).await,
         None => std::future::pending().await,
     }
 }
 
-fn nap(until: At, now: At) -> Span {
+fn nap(until: UnixTime, now: UnixTime) -> TimeSpan {
     until.since(now).min(LONGEST_SLEEP)
 }
 
@@ -74,10 +74,10 @@ mod tests {
 
     #[test]
     fn time_is_the_wall_clocks_at_the_start_and_the_steady_clocks_from_there_on() {
-        let anchor = ClockAnchor { wall: At(1_000_000), steady: Duration::from_secs(50) };
-        assert_eq!(anchor.at(Duration::from_secs(50)), At(1_000_000));
-        assert_eq!(anchor.at(Duration::from_millis(50_250)), At(1_000_250));
-        assert_eq!(anchor.at(Duration::from_secs(49)), At(1_000_000), "it never goes backwards");
+        let anchor = ClockAnchor { wall: UnixTime(1_000_000), steady: Duration::from_secs(50) };
+        assert_eq!(anchor.at(Duration::from_secs(50)), UnixTime(1_000_000));
+        assert_eq!(anchor.at(Duration::from_millis(50_250)), UnixTime(1_000_250));
+        assert_eq!(anchor.at(Duration::from_secs(49)), UnixTime(1_000_000), "it never goes backwards");
     }
 
     #[test]
@@ -91,8 +91,8 @@ mod tests {
 
     #[test]
     fn no_sleep_is_longer_than_the_machine_may_have_slept() {
-        assert_eq!(nap(At(5_000), At(4_000)), Span::secs(1));
-        assert_eq!(nap(At(4_000), At(5_000)), Span(0));
-        assert_eq!(nap(At(i64::MAX), At(0)), LONGEST_SLEEP);
+        assert_eq!(nap(UnixTime(5_000), UnixTime(4_000)), TimeSpan::secs(1));
+        assert_eq!(nap(UnixTime(4_000), UnixTime(5_000)), TimeSpan(0));
+        assert_eq!(nap(UnixTime(i64::MAX), UnixTime(0)), LONGEST_SLEEP);
     }
 }

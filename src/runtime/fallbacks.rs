@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    agents::{self, Agent, AgentPlace, Past},
-    engine::{policy::FallbackAgent, session::budget::Tally},
+    agents::{self, Agent, AgentHistory, AgentWorkspace},
+    engine::{policy::FallbackAgent, session::budget::ConversationUsage},
 };
 
 /// The agents that can take over.
@@ -12,11 +12,11 @@ pub(super) struct FallbackAgents {
     /// How to run them.
     pub(super) known: Vec<FallbackAgent>,
     /// Where they work.
-    pub(super) place: AgentPlace,
+    pub(super) place: AgentWorkspace,
     /// The prompts that they answered before creel was started, by their names.
     pub(super) past: BTreeMap<String, Vec<String>>,
     /// The one that worked when creel was started, with its own name of the conversation and what that had used.
-    pub(super) working: Option<(String, Option<String>, Tally)>,
+    pub(super) working: Option<(String, Option<String>, ConversationUsage)>,
 }
 
 impl FallbackAgents {
@@ -26,10 +26,10 @@ impl FallbackAgents {
             return Err(format!("there is no fallback agent `{name}`"));
         };
         // What one of them leaves running is found by its mark, and that must not meet another agent.
-        let place = AgentPlace { mark: format!("{}/fallback-{number}", self.place.mark), ..self.place.clone() };
+        let place = AgentWorkspace { mark: format!("{}/fallback-{number}", self.place.mark), ..self.place.clone() };
         let prompts = self.past.get(name).map_or(&[][..], Vec::as_slice);
         let working = self.working.as_ref().filter(|(working, ..)| working == name);
-        let past = Past {
+        let past = AgentHistory {
             prompts,
             conversation: working.and_then(|(_, conversation, _)| conversation.as_deref()),
             tally: working.map(|(.., tally)| *tally).unwrap_or_default(),

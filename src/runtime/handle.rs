@@ -8,11 +8,11 @@ use crate::{
     engine::{
         event::{Actor, Event},
         ids::RunId,
-        input::{Command, Input},
-        stop::loops::{Asked, LoopCommand},
+        input::{Input, SessionCommand},
+        stop::loops::{EvaluationRequest, LoopCommand},
     },
     journal::Record,
-    process::run::Stream,
+    process::run::OutputStream,
 };
 
 /// How many things an agent can have done before it has to wait for the journal.
@@ -23,30 +23,30 @@ const IN_A_ROW: u32 = 32;
 
 /// Steers a session. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Handle {
+pub struct SessionHandle {
     /// What must not wait, because the sender cannot.
-    now: mpsc::UnboundedSender<Message>,
+    now: mpsc::UnboundedSender<RuntimeMessage>,
     /// What waits if the loop is behind.
-    in_turn: mpsc::Sender<Message>,
+    in_turn: mpsc::Sender<RuntimeMessage>,
 }
 
 /// The other end.
 #[derive(Debug)]
-pub(super) struct Inbox {
-    now: mpsc::UnboundedReceiver<Message>,
-    in_turn: mpsc::Receiver<Message>,
+pub(super) struct RuntimeInbox {
+    now: mpsc::UnboundedReceiver<RuntimeMessage>,
+    in_turn: mpsc::Receiver<RuntimeMessage>,
     /// How many of those that must not wait were taken since one of the others.
     in_a_row: u32,
 }
 
 /// What became of a command.
-pub type Records = Vec<Arc<Record>>;
+pub type CommandRecords = Vec<Arc<Record>>;
 
 /// What reaches the loop.
 #[derive(Debug)]
-pub(super) enum Message {
+pub(super) enum RuntimeMessage {
     Input(Input),
-    Command { by: Actor, command: Command, reply: oneshot::Sender<Result<Records, String>> },
+    Command { by: Actor, command: SessionCommand, reply: oneshot::Sender<Result<CommandRecords, String>> },
     Await(JudgementWatcher),
 }
 
@@ -83,11 +83,11 @@ impl JudgementWatcher {
 
 /// A piece of a hook's output, as it comes.
 #[derive(Debug, Clone)]
-pub struct Live {
+pub struct HookOutputChunk {
     /// The run.
     pub run: RunId,
     /// Which stream.
-    pub stream: Stream,
+    pub stream: OutputStream,
     /// How much the run had printed before, in bytes of both streams.
     pub at: u64,
     /// What was printed.
@@ -96,34 +96,34 @@ pub struct Live {
     pub gap: bool,
 }
 
-pub(super) fn channel() -> (Handle, Inbox) {
+pub(super) fn channel() -> (SessionHandle, RuntimeInbox) {
     let (now, now_inbox) = mpsc::unbounded_channel();
     let (in_turn, in_turn_inbox) = mpsc::channel(BACKLOG);
-    (Handle { now, in_turn }, Inbox { now: now_inbox, in_turn: in_turn_inbox, in_a_row: 0 })
+    (SessionHandle { now, in_turn }, RuntimeInbox { now: now_inbox, in_turn: in_turn_inbox, in_a_row: 0 })
 }
 
-impl Handle {
+impl SessionHandle {
     /// Asks the session for something; the answer says why not, if it will not.
-    pub async fn command(&self, by: impl Into<Actor>, command: Command) -> Result<(), String> {
+    pub async fn command(&self, by: impl Into<Actor>, command: SessionCommand) -> Result<(), String> {
         self.recorded(by, command).await.map(drop)
     }
 
     /// The same, for whoever has to know what was recorded: only the loop can tell the name of a new task.
-    pub async fn recorded(&self, by: impl Into<Actor>, command: Command) -> Result<Records, String> {
+    pub async fn recorded(&self, by: impl Into<Actor>, command: SessionCommand) -> Result<CommandRecords, String> {
         let (reply, answer) = oneshot::channel();
         let gone = || "the session is over".to_owned();
-        self.now.send(Message::Command { by: by.into(), command, reply }).map_err(|_| gone())?;
+        self.now.send(RuntimeMessage::Command { by: by.into(), command, reply }).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
 
     /// Asks for a judgement, and waits until it is made: its records, the last of which is the decision.
     #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is not about this judgement, whatever it is")]
-    pub async fn judged(&self, by: impl Into<Actor>, asked: Asked) -> Result<Records, String> {
+    pub async fn judged(&self, by: impl Into<Actor>, asked: EvaluationRequest) -> Result<CommandRecords, String> {
         let id = asked.id.clone();
         let (watcher, mut told) = mpsc::unbounded_channel();
         // A session that is over has no more records: the receiver ends at once.
-        let _ = self.now.send(Message::Await(JudgementWatcher { id: id.clone(), records: watcher }));
-        self.recorded(by, Command::Loop(LoopCommand::Judge(Box::new(asked)))).await?;
+        let _ = self.now.send(RuntimeMessage::Await(JudgementWatcher { id: id.clone(), records: watcher }));
+        self.recorded(by, SessionCommand::Loop(LoopCommand::Judge(Box::new(asked)))).await?;
         let mut records = Vec::new();
         while let Some(record) = told.recv().await {
             match &record.event {
@@ -144,17 +144,17 @@ impl Handle {
     }
 
     pub(super) fn tell(&self, input: Input) {
-        let _ = self.now.send(Message::Input(input));
+        let _ = self.now.send(RuntimeMessage::Input(input));
     }
 
     pub(super) async fn tell_in_turn(&self, input: Input) {
-        let _ = self.in_turn.send(Message::Input(input)).await;
+        let _ = self.in_turn.send(RuntimeMessage::Input(input)).await;
     }
 }
 
-impl Inbox {
+impl RuntimeInbox {
     /// What a person asks for comes first, but no crowd of those who ask keeps the agent and the hooks from being heard.
-    pub(super) async fn next(&mut self) -> Message {
+    pub(super) async fn next(&mut self) -> RuntimeMessage {
         if self.in_a_row >= IN_A_ROW {
             self.in_a_row = 0;
             if let Ok(message) = self.in_turn.try_recv() {
@@ -192,7 +192,7 @@ mod tests {
         let mut heard = 0;
         for _ in 0..10 * (IN_A_ROW + 1) {
             let message = inbox.next().await;
-            heard += u32::from(matches!(message, Message::Input(Input::Warned(_))));
+            heard += u32::from(matches!(message, RuntimeMessage::Input(Input::Warned(_))));
         }
         assert_eq!(heard, 10);
     }

@@ -23,55 +23,55 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     fallbacks::FallbackAgents,
-    gatekeepers::Gatekeepers,
-    handle::{Handle, Live},
-    shutdown::Children,
+    gatekeepers::GatekeeperAgents,
+    handle::{HookOutputChunk, SessionHandle},
+    shutdown::SessionProcesses,
     turn_watch::TurnWatch,
 };
 use crate::{
-    agents::{Agent, BoxFuture, PermissionRequest, TurnRequest, Updates},
+    agents::{Agent, AgentObserver, BoxFuture, PermissionRequest, TurnRequest},
     engine::{
-        conversation::{AgentUpdate, PermissionAnswer, PermissionAsk, TurnEnd, TurnFailure, Work},
+        conversation::{AgentPermissionRequest, AgentUpdate, PermissionAnswer, TurnEnd, TurnFailure, WorktreeChanges},
         effect::{Effect, HookJob, RuleJob},
         hooks::verdict::RunResult,
-        ids::{AskId, RunId, TurnId},
+        ids::{PermissionId, RunId, TurnId},
         input::Input,
         session::tamper::ProtectBaseline,
-        stop::rule::RuleResult,
+        stop::rule::RuleCheckResult,
     },
-    hooks::{self, Place},
-    process::run::{Group, Stream, Watch},
-    runtime::worktree::{self, FileMemory, Survey},
+    hooks::{self, HookWorkspace},
+    process::run::{OutputStream, ProcessGroup, ProcessObserver},
+    runtime::worktree::{self, DigestMemory, WorktreeSnapshot},
 };
 
 /// How many pieces of output are kept for a screen elsewhere that is behind.
 const FAR_BACKLOG: usize = 64;
 
 /// Does what the engine asks for.
-pub(super) struct Performer {
-    place: Place,
-    handle: Handle,
-    children: Children,
-    live: Option<mpsc::Sender<Live>>,
-    far: broadcast::Sender<Live>,
-    hooks: HashMap<RunId, Task>,
+pub(super) struct EffectPerformer {
+    place: HookWorkspace,
+    handle: SessionHandle,
+    children: SessionProcesses,
+    live: Option<mpsc::Sender<HookOutputChunk>>,
+    far: broadcast::Sender<HookOutputChunk>,
+    hooks: HashMap<RunId, HookTaskHandle>,
     /// Gone once the agent is to end.
-    agent: Option<Line>,
-    gatekeepers: Gatekeepers,
+    agent: Option<AgentTaskHandle>,
+    gatekeepers: GatekeeperAgents,
     /// Those that were asked, by name.
-    asked: HashMap<String, Line>,
+    asked: HashMap<String, AgentTaskHandle>,
     fallbacks: FallbackAgents,
     /// Those that have worked instead of the session's own agent, by name.
-    standing_in: HashMap<String, Line>,
-    file_memory: SharedFileMemory,
+    standing_in: HashMap<String, AgentTaskHandle>,
+    file_memory: SharedDigestMemory,
     turn: Option<(TurnId, CancellationToken)>,
     /// How many rules may be checked at once.
     cores: Arc<Semaphore>,
-    asks: Asks,
+    asks: PermissionWaiters,
 }
 
 /// Whom a prompt goes to.
-enum Recipient {
+enum PromptRecipient {
     /// The session's own agent.
     Own,
     /// An agent that reviews.
@@ -81,30 +81,30 @@ enum Recipient {
 }
 
 /// A turn to be taken.
-struct TurnOrder {
+struct TurnJob {
     request: TurnRequest,
     baseline: ProtectBaseline,
     cancel: CancellationToken,
 }
 
 /// The way to an agent's task.
-struct Line {
-    turns: mpsc::UnboundedSender<TurnOrder>,
+struct AgentTaskHandle {
+    turns: mpsc::UnboundedSender<TurnJob>,
     task: JoinHandle<()>,
 }
 
 /// The agent's requests that wait for an answer.
 #[derive(Debug, Clone, Default)]
-struct Asks(Arc<Mutex<Waiting>>);
+struct PermissionWaiters(Arc<Mutex<PermissionWaiterMap>>);
 
 #[derive(Debug, Default)]
-struct Waiting {
-    last: AskId,
-    answers: HashMap<AskId, oneshot::Sender<PermissionAnswer>>,
+struct PermissionWaiterMap {
+    last: PermissionId,
+    answers: HashMap<PermissionId, oneshot::Sender<PermissionAnswer>>,
 }
 
-impl Asks {
-    fn add(&self, answer: oneshot::Sender<PermissionAnswer>) -> AskId {
+impl PermissionWaiters {
+    fn add(&self, answer: oneshot::Sender<PermissionAnswer>) -> PermissionId {
         let mut waiting = self.waiting();
         waiting.last = waiting.last.next();
         let ask = waiting.last;
@@ -113,7 +113,7 @@ impl Asks {
     }
 
     /// Whoever asked may be gone.
-    fn answer(&self, ask: AskId, answer: PermissionAnswer) {
+    fn answer(&self, ask: PermissionId, answer: PermissionAnswer) {
         if let Some(sender) = self.waiting().answers.remove(&ask) {
             let _ = sender.send(answer);
         }
@@ -124,28 +124,28 @@ impl Asks {
         self.waiting().answers.clear();
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, PermissionWaiterMap> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct Task {
+struct HookTaskHandle {
     cancel: CancellationToken,
     done: JoinHandle<()>,
 }
 
-impl Performer {
+impl EffectPerformer {
     pub(super) fn new(
-        place: Place,
-        (agent, gatekeepers, fallbacks): (Box<dyn Agent>, Gatekeepers, FallbackAgents),
-        handle: Handle,
-        children: Children,
+        place: HookWorkspace,
+        (agent, gatekeepers, fallbacks): (Box<dyn Agent>, GatekeeperAgents, FallbackAgents),
+        handle: SessionHandle,
+        children: SessionProcesses,
     ) -> Self {
-        let asks = Asks::default();
-        let file_memory = SharedFileMemory::default();
-        let surveyor = Surveyor::new(place.cwd.clone(), place.mark.clone(), file_memory.clone());
+        let asks = PermissionWaiters::default();
+        let file_memory = SharedDigestMemory::default();
+        let surveyor = WorktreeWatcher::new(place.cwd.clone(), place.mark.clone(), file_memory.clone());
         let watch = TurnWatch::new(gatekeepers.place.guard.clone());
-        let agent = Some(Line::open(agent, surveyor, watch, Hearing::new(&handle, &children, &asks)));
+        let agent = Some(AgentTaskHandle::open(agent, surveyor, watch, TurnObserver::new(&handle, &children, &asks)));
         Self {
             place,
             handle,
@@ -165,15 +165,15 @@ impl Performer {
         }
     }
 
-    pub(super) fn children(&self) -> Children {
+    pub(super) fn children(&self) -> SessionProcesses {
         self.children.clone()
     }
 
-    pub(super) fn show_live(&mut self, live: mpsc::Sender<Live>) {
+    pub(super) fn show_live(&mut self, live: mpsc::Sender<HookOutputChunk>) {
         self.live = Some(live);
     }
 
-    pub(super) fn live(&self) -> broadcast::Sender<Live> {
+    pub(super) fn live(&self) -> broadcast::Sender<HookOutputChunk> {
         self.far.clone()
     }
 
@@ -189,9 +189,9 @@ impl Performer {
             Effect::SendPrompt { turn, text, conversation, timeout, to, standing_in, baseline } => {
                 let request = TurnRequest { turn, text, conversation, timeout };
                 let to = match (to, standing_in) {
-                    (Some(name), _) => Recipient::Gatekeeper(name),
-                    (None, Some(name)) => Recipient::Fallback(name),
-                    (None, None) => Recipient::Own,
+                    (Some(name), _) => PromptRecipient::Gatekeeper(name),
+                    (None, Some(name)) => PromptRecipient::Fallback(name),
+                    (None, None) => PromptRecipient::Own,
                 };
                 if let Err(why) = self.send(request, to, baseline) {
                     self.handle.tell(Input::TurnFailed { turn, failure: TurnFailure::new(why) });
@@ -208,46 +208,47 @@ impl Performer {
         }
     }
 
-    fn send(&mut self, request: TurnRequest, to: Recipient, baseline: ProtectBaseline) -> Result<(), String> {
+    fn send(&mut self, request: TurnRequest, to: PromptRecipient, baseline: ProtectBaseline) -> Result<(), String> {
         let cancel = CancellationToken::new();
         self.turn = Some((request.turn, cancel.clone()));
         let line = match to {
-            Recipient::Own => self.agent.as_ref(),
-            Recipient::Gatekeeper(name) => Some(self.gatekeeper(name)?),
-            Recipient::Fallback(name) => Some(self.fallback(name)?),
+            PromptRecipient::Own => self.agent.as_ref(),
+            PromptRecipient::Gatekeeper(name) => Some(self.gatekeeper(name)?),
+            PromptRecipient::Fallback(name) => Some(self.fallback(name)?),
         };
-        let sent = line.is_some_and(|line| line.turns.send(TurnOrder { request, baseline, cancel }).is_ok());
+        let sent = line.is_some_and(|line| line.turns.send(TurnJob { request, baseline, cancel }).is_ok());
         if sent { Ok(()) } else { Err("the agent's task has died; this is a fault of creel, see its log".into()) }
     }
 
     /// An agent that works instead of the session's own, started if it is not running.
-    fn fallback(&mut self, name: String) -> Result<&Line, String> {
+    fn fallback(&mut self, name: String) -> Result<&AgentTaskHandle, String> {
         Ok(match self.standing_in.entry(name) {
             Entry::Occupied(line) => line.into_mut(),
             Entry::Vacant(place) => {
                 let agent = self.fallbacks.start(place.key())?;
-                let surveyor = Surveyor::new(self.place.cwd.clone(), self.place.mark.clone(), self.file_memory.clone());
-                let hearing = Hearing::new(&self.handle, &self.children, &self.asks);
+                let surveyor =
+                    WorktreeWatcher::new(self.place.cwd.clone(), self.place.mark.clone(), self.file_memory.clone());
+                let hearing = TurnObserver::new(&self.handle, &self.children, &self.asks);
                 let watch = TurnWatch::new(self.gatekeepers.place.guard.clone());
-                place.insert(Line::open(agent, surveyor, watch, hearing))
+                place.insert(AgentTaskHandle::open(agent, surveyor, watch, hearing))
             }
         })
     }
 
     /// One who reviews, made ready if it is not.
-    fn gatekeeper(&mut self, name: String) -> Result<&Line, String> {
+    fn gatekeeper(&mut self, name: String) -> Result<&AgentTaskHandle, String> {
         Ok(match self.asked.entry(name) {
             Entry::Occupied(line) => line.into_mut(),
             Entry::Vacant(place) => {
                 let agent = self.gatekeepers.start(place.key())?;
                 // Who reviews changes nothing that would have to be told.
-                let surveyor = Surveyor {
+                let surveyor = WorktreeWatcher {
                     hopeless: true,
-                    ..Surveyor::new(PathBuf::new(), String::new(), SharedFileMemory::default())
+                    ..WorktreeWatcher::new(PathBuf::new(), String::new(), SharedDigestMemory::default())
                 };
-                let hearing = Hearing::new(&self.handle, &self.children, &self.asks);
+                let hearing = TurnObserver::new(&self.handle, &self.children, &self.asks);
                 let watch = TurnWatch::of_reviewer(self.gatekeepers.place.guard.clone());
-                place.insert(Line::open(agent, surveyor, watch, hearing))
+                place.insert(AgentTaskHandle::open(agent, surveyor, watch, hearing))
             }
         })
     }
@@ -265,7 +266,7 @@ impl Performer {
             let result = running.unwrap_or_else(|panic| RunResult::not_started(format!("a fault of creel: {panic}")));
             handle.tell_in_turn(Input::HookFinished { run, result: Box::new(result) }).await;
         });
-        self.hooks.insert(run, Task { cancel, done });
+        self.hooks.insert(run, HookTaskHandle { cancel, done });
     }
 
     /// Rules are checked side by side, as many at a time as there are cores.
@@ -280,14 +281,15 @@ impl Performer {
             let turn = cores.acquire_owned().await;
             let checking = caught(hooks::rules::check(job, &place, &mut watch, &token)).await;
             drop(turn);
-            let result = checking.unwrap_or_else(|panic| RuleResult::not_judged(format!("a fault of creel: {panic}")));
+            let result =
+                checking.unwrap_or_else(|panic| RuleCheckResult::not_judged(format!("a fault of creel: {panic}")));
             handle.tell_in_turn(Input::RuleChecked { run, result: Box::new(result) }).await;
         });
-        self.hooks.insert(run, Task { cancel, done });
+        self.hooks.insert(run, HookTaskHandle { cancel, done });
     }
 
-    fn watcher(&self, run: RunId) -> Watcher {
-        Watcher {
+    fn watcher(&self, run: RunId) -> HookRunObserver {
+        HookRunObserver {
             run,
             handle: self.handle.clone(),
             children: self.children.clone(),
@@ -306,7 +308,7 @@ impl Performer {
         if let Some((_, cancel)) = self.turn.take() {
             cancel.cancel();
         }
-        let lines: Vec<Line> = self
+        let lines: Vec<AgentTaskHandle> = self
             .agent
             .take()
             .into_iter()
@@ -317,7 +319,7 @@ impl Performer {
             for (_, task) in self.hooks.drain() {
                 let _ = task.done.await;
             }
-            for Line { turns, task } in lines {
+            for AgentTaskHandle { turns, task } in lines {
                 drop(turns);
                 let _ = task.await;
             }
@@ -329,8 +331,8 @@ impl Performer {
     }
 }
 
-impl Line {
-    fn open(agent: Box<dyn Agent>, surveyor: Surveyor, watch: TurnWatch, hearing: Hearing) -> Self {
+impl AgentTaskHandle {
+    fn open(agent: Box<dyn Agent>, surveyor: WorktreeWatcher, watch: TurnWatch, hearing: TurnObserver) -> Self {
         let (turns, asked) = mpsc::unbounded_channel();
         Self { turns, task: tokio::spawn(converse(agent, asked, hearing, (surveyor, watch))) }
     }
@@ -339,11 +341,11 @@ impl Line {
 /// An agent's task: one turn after another.
 async fn converse(
     mut agent: Box<dyn Agent>,
-    mut asked: mpsc::UnboundedReceiver<TurnOrder>,
-    mut hearing: Hearing,
-    (mut surveyor, mut watch): (Surveyor, TurnWatch),
+    mut asked: mpsc::UnboundedReceiver<TurnJob>,
+    mut hearing: TurnObserver,
+    (mut surveyor, mut watch): (WorktreeWatcher, TurnWatch),
 ) {
-    while let Some(TurnOrder { request, baseline, cancel }) = asked.recv().await {
+    while let Some(TurnJob { request, baseline, cancel }) = asked.recv().await {
         let turn = request.turn;
         hearing.turn = turn;
         // Before the prompt, and not beside it: what the agent does at once must not look as if it had been there.
@@ -371,24 +373,24 @@ async fn converse(
 }
 
 /// All agents that work on the session share it: a fallback continues the files of the agent before it.
-type SharedFileMemory = Arc<tokio::sync::Mutex<FileMemory>>;
+type SharedDigestMemory = Arc<tokio::sync::Mutex<DigestMemory>>;
 
 /// Looks at the work tree before and after each turn, and never holds a turn that is cancelled.
-struct Surveyor {
+struct WorktreeWatcher {
     folder: PathBuf,
     mark: String,
     /// Whether the folder is too large or too slow to look at: once is enough to know.
     hopeless: bool,
     /// What the files contained that earlier turns changed.
-    memory: SharedFileMemory,
+    memory: SharedDigestMemory,
 }
 
-impl Surveyor {
-    fn new(folder: PathBuf, mark: String, memory: SharedFileMemory) -> Self {
+impl WorktreeWatcher {
+    fn new(folder: PathBuf, mark: String, memory: SharedDigestMemory) -> Self {
         Self { folder, mark, hopeless: false, memory }
     }
 
-    async fn look(&mut self, cancel: &CancellationToken) -> Option<Survey> {
+    async fn look(&mut self, cancel: &CancellationToken) -> Option<WorktreeSnapshot> {
         if self.hopeless {
             return None;
         }
@@ -400,7 +402,11 @@ impl Surveyor {
         Some(survey)
     }
 
-    async fn compare(&mut self, before: Option<Survey>, cancel: &CancellationToken) -> Option<Box<Work>> {
+    async fn compare(
+        &mut self,
+        before: Option<WorktreeSnapshot>,
+        cancel: &CancellationToken,
+    ) -> Option<Box<WorktreeChanges>> {
         let before = before?;
         let after = self.look(cancel).await?;
         let mut work = cancel.run_until_cancelled(after.changes_since(&before)).await??;
@@ -414,7 +420,7 @@ impl Surveyor {
 async fn one_turn(
     agent: &mut dyn Agent,
     request: TurnRequest,
-    hearing: &mut Hearing,
+    hearing: &mut TurnObserver,
     cancel: &CancellationToken,
 ) -> Result<TurnEnd, TurnFailure> {
     let message = "creel itself failed in the middle of the turn; its log says where";
@@ -437,73 +443,73 @@ fn said(panic: &(dyn Any + Send)) -> String {
 }
 
 /// Passes on what an agent does.
-struct Hearing {
+struct TurnObserver {
     turn: TurnId,
-    handle: Handle,
-    children: Children,
-    asks: Asks,
+    handle: SessionHandle,
+    children: SessionProcesses,
+    asks: PermissionWaiters,
 }
 
-impl Hearing {
-    fn new(handle: &Handle, children: &Children, asks: &Asks) -> Self {
+impl TurnObserver {
+    fn new(handle: &SessionHandle, children: &SessionProcesses, asks: &PermissionWaiters) -> Self {
         let (handle, children, asks) = (handle.clone(), children.clone(), asks.clone());
         Self { turn: TurnId::default(), handle, children, asks }
     }
 }
 
-impl Updates for Hearing {
+impl AgentObserver for TurnObserver {
     fn update(&mut self, update: AgentUpdate) -> BoxFuture<'_, ()> {
         Box::pin(self.handle.tell_in_turn(Input::Agent { turn: self.turn, update }))
     }
 
     fn permission(&mut self, request: PermissionRequest) -> BoxFuture<'_, ()> {
         let PermissionRequest { tool, options, source, shortened, answer } = request;
-        let ask = Box::new(PermissionAsk { ask: self.asks.add(answer), tool, options, source, shortened });
+        let ask = Box::new(AgentPermissionRequest { ask: self.asks.add(answer), tool, options, source, shortened });
         Box::pin(self.handle.tell_in_turn(Input::PermissionAsked { turn: self.turn, ask }))
     }
 
-    fn process(&mut self, group: Group) {
+    fn process(&mut self, group: ProcessGroup) {
         started(&self.handle, &self.children, group);
     }
 }
 
 /// Passes on what a hook does.
-struct Watcher {
+struct HookRunObserver {
     run: RunId,
-    handle: Handle,
-    children: Children,
-    live: Option<mpsc::Sender<Live>>,
+    handle: SessionHandle,
+    children: SessionProcesses,
+    live: Option<mpsc::Sender<HookOutputChunk>>,
     /// To screens elsewhere, if there are any.
-    far: broadcast::Sender<Live>,
+    far: broadcast::Sender<HookOutputChunk>,
     /// How much was printed so far.
     printed: u64,
     /// Whether something could not be passed on.
     gap: bool,
 }
 
-impl Watch for Watcher {
-    fn started(&mut self, group: Group) {
+impl ProcessObserver for HookRunObserver {
+    fn started(&mut self, group: ProcessGroup) {
         started(&self.handle, &self.children, group);
     }
 
-    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+    fn output(&mut self, stream: OutputStream, bytes: &[u8]) {
         let (run, at) = (self.run, self.printed);
         self.printed += bytes.len() as u64;
         if let Some(live) = &self.live {
             let gap = std::mem::take(&mut self.gap);
             // The place first: what there is no place for is not even copied.
             match live.try_reserve() {
-                Ok(place) => place.send(Live { run, stream, at, bytes: bytes.to_vec(), gap }),
+                Ok(place) => place.send(HookOutputChunk { run, stream, at, bytes: bytes.to_vec(), gap }),
                 Err(_) => self.gap = true,
             }
         }
         if self.far.receiver_count() > 0 {
-            let _ = self.far.send(Live { run, stream, at, bytes: bytes.to_vec(), gap: false });
+            let _ = self.far.send(HookOutputChunk { run, stream, at, bytes: bytes.to_vec(), gap: false });
         }
     }
 }
 
-fn started(handle: &Handle, children: &Children, group: Group) {
+fn started(handle: &SessionHandle, children: &SessionProcesses, group: ProcessGroup) {
     children.add(group);
     handle.tell(Input::ProcessStarted { pid: group.pid, started: group.start.unwrap_or(0) });
 }

@@ -9,10 +9,10 @@ use std::{
 };
 
 use crate::{
-    engine::State,
+    engine::SessionState,
     process::{
         children,
-        run::Group,
+        run::ProcessGroup,
         sweep::{ProcessSweep, SweepReach},
     },
 };
@@ -22,21 +22,23 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// The processes that a session started. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Children {
+pub struct SessionProcesses {
     mark: Arc<str>,
-    groups: Arc<Mutex<Vec<Group>>>,
+    groups: Arc<Mutex<Vec<ProcessGroup>>>,
     killed: Arc<AtomicBool>,
 }
 
-impl Children {
+impl SessionProcesses {
     pub(super) fn new(mark: &str) -> Self {
         Self { mark: mark.into(), groups: Arc::default(), killed: Arc::default() }
     }
 
     /// The processes that an earlier creel started and may have left running.
-    pub fn left_behind(state: &State) -> Self {
-        let groups =
-            state.processes.iter().map(|(pid, start)| Group { pid: *pid, start: (*start > 0).then_some(*start) });
+    pub fn left_behind(state: &SessionState) -> Self {
+        let groups = state
+            .processes
+            .iter()
+            .map(|(pid, start)| ProcessGroup { pid: *pid, start: (*start > 0).then_some(*start) });
         Self {
             mark: state.began.id.as_str().into(),
             groups: Arc::new(Mutex::new(groups.collect())),
@@ -44,11 +46,11 @@ impl Children {
         }
     }
 
-    pub(super) fn add(&self, group: Group) {
+    pub(super) fn add(&self, group: ProcessGroup) {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner).push(group);
     }
 
-    fn groups(&self) -> Vec<Group> {
+    fn groups(&self) -> Vec<ProcessGroup> {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     engine::{conversation::ForbiddenChanges, session::tamper::ProtectBaseline},
     journal::open,
-    process::path_guard::{LookCache, PathGuard, Prints, ProtectedLook},
+    process::path_guard::{FileFingerprints, FingerprintCache, PathGuard, ProtectedScan},
 };
 
 /// What creel says when it cannot watch the protected paths.
@@ -22,28 +22,28 @@ pub(super) const TOO_MANY: &str = "creel cannot watch the paths under `protect:`
 /// The files of one agent.
 pub(super) struct TurnWatch {
     guard: Arc<PathGuard>,
-    whose: WhoseTurns,
+    whose: WatchedRole,
     /// How the watched files were before the turn.
-    watched: Option<Prints>,
+    watched: Option<FileFingerprints>,
     /// What the protected paths are compared with.
-    protected: Option<Prints>,
+    protected: Option<FileFingerprints>,
     /// What the session's folder has.
-    kept: Option<KeptBaseline>,
-    watched_cache: LookCache,
-    protected_cache: LookCache,
-    given_up: GivenUp,
+    kept: Option<SavedBaseline>,
+    watched_cache: FingerprintCache,
+    protected_cache: FingerprintCache,
+    given_up: ScanAbandoned,
 }
 
 /// What a turn began with, in the session's folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct KeptBaseline {
-    git: Prints,
-    protected: Option<Prints>,
+struct SavedBaseline {
+    git: FileFingerprints,
+    protected: Option<FileFingerprints>,
 }
 
 /// Whose turns are watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WhoseTurns {
+enum WatchedRole {
     /// The session's own agent.
     Worker,
     /// An agent that reviews. Protected paths do not count in its turns.
@@ -52,7 +52,7 @@ enum WhoseTurns {
 
 /// Whether creel has given up on the protected paths, and said so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum GivenUp {
+enum ScanAbandoned {
     No,
     Unsaid,
     Said,
@@ -61,17 +61,17 @@ enum GivenUp {
 impl TurnWatch {
     /// For the session's own agent.
     pub(super) fn new(guard: Arc<PathGuard>) -> Self {
-        Self::of(guard, WhoseTurns::Worker)
+        Self::of(guard, WatchedRole::Worker)
     }
 
     /// For an agent that reviews.
     pub(super) fn of_reviewer(guard: Arc<PathGuard>) -> Self {
-        Self::of(guard, WhoseTurns::Reviewer)
+        Self::of(guard, WatchedRole::Reviewer)
     }
 
-    fn of(guard: Arc<PathGuard>, whose: WhoseTurns) -> Self {
-        let (watched_cache, protected_cache) = (LookCache::default(), LookCache::default());
-        let given_up = GivenUp::No;
+    fn of(guard: Arc<PathGuard>, whose: WatchedRole) -> Self {
+        let (watched_cache, protected_cache) = (FingerprintCache::default(), FingerprintCache::default());
+        let given_up = ScanAbandoned::No;
         Self { guard, whose, watched: None, protected: None, kept: None, watched_cache, protected_cache, given_up }
     }
 
@@ -108,18 +108,18 @@ impl TurnWatch {
         ForbiddenChanges { tampered, protected }
     }
 
-    fn recall(&self) -> Option<KeptBaseline> {
+    fn recall(&self) -> Option<SavedBaseline> {
         let mut text = String::new();
         open::to_read(&self.guard.baseline_file()).ok()?.read_to_string(&mut text).ok()?;
         serde_json::from_str(&text).ok()
     }
 
     /// Writes what the turn begins with, unless the session's folder has it already.
-    fn keep(&mut self, watched: &Prints) {
-        if self.whose == WhoseTurns::Reviewer {
+    fn keep(&mut self, watched: &FileFingerprints) {
+        if self.whose == WatchedRole::Reviewer {
             return;
         }
-        let kept = KeptBaseline { git: self.guard.without_config(watched), protected: self.protected.clone() };
+        let kept = SavedBaseline { git: self.guard.without_config(watched), protected: self.protected.clone() };
         if self.kept.as_ref() == Some(&kept) {
             return;
         }
@@ -132,26 +132,26 @@ impl TurnWatch {
 
     /// What the user should know once.
     pub(super) fn complaint(&mut self) -> Option<&'static str> {
-        (self.given_up == GivenUp::Unsaid).then(|| {
-            self.given_up = GivenUp::Said;
+        (self.given_up == ScanAbandoned::Unsaid).then(|| {
+            self.given_up = ScanAbandoned::Said;
             TOO_MANY
         })
     }
 
-    async fn look_at_protected(&mut self) -> Option<Prints> {
+    async fn look_at_protected(&mut self) -> Option<FileFingerprints> {
         let has_patterns = !self.guard.protect().is_empty();
-        if !has_patterns || self.whose == WhoseTurns::Reviewer || self.given_up != GivenUp::No {
+        if !has_patterns || self.whose == WatchedRole::Reviewer || self.given_up != ScanAbandoned::No {
             return None;
         }
         let (guard, cache) = (self.guard.clone(), std::mem::take(&mut self.protected_cache));
         let look = tokio::task::spawn_blocking(move || guard.look_at_protected(&cache)).await;
         match look {
-            Ok(ProtectedLook::Seen(found)) => {
+            Ok(ProtectedScan::Seen(found)) => {
                 self.protected_cache = found;
                 Some(self.protected_cache.prints())
             }
-            Ok(ProtectedLook::TooMany) | Err(_) => {
-                self.given_up = GivenUp::Unsaid;
+            Ok(ProtectedScan::TooMany) | Err(_) => {
+                self.given_up = ScanAbandoned::Unsaid;
                 None
             }
         }

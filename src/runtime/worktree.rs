@@ -21,10 +21,10 @@ use std::{
     time::Duration,
 };
 
-pub use contents::FileMemory;
+pub use contents::DigestMemory;
 use nested::NestedFiles;
 
-use crate::engine::conversation::Work;
+use crate::engine::conversation::WorktreeChanges;
 
 /// How long one look may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -41,73 +41,78 @@ const OURS: &str = ".creel";
 
 /// What tells a file from itself at another time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     size: u64,
     modified: (i64, i64),
     mode: u32,
 }
 
 /// Files by their names; `None` for one that is not there.
-type Stamps = BTreeMap<PathBuf, Option<Stamp>>;
+type FileStamps = BTreeMap<PathBuf, Option<FileStamp>>;
 
 /// What was in the project's folder at a moment.
 #[derive(Debug, Clone)]
-pub struct Survey {
+pub struct WorktreeSnapshot {
     folder: PathBuf,
-    seen: Seen,
+    seen: SnapshotContent,
 }
 
 #[derive(Debug, Clone)]
-enum Seen {
+enum SnapshotContent {
     /// A repository: the commit that it stands on, the files that are not committed, and the files of other repositories
     /// inside of it.
-    Repository { repository: git::Repository, head: Option<String>, dirty: Stamps, nested: NestedFiles },
+    Repository { repository: git::GitRepository, head: Option<String>, dirty: FileStamps, nested: NestedFiles },
     /// All files.
-    Files(Stamps),
+    Files(FileStamps),
     /// Too large, or too slow to look at.
     Unknown,
 }
 
 /// Looks at a folder. `mark` is what its processes are marked with, so that they are found if creel dies.
-pub async fn survey(folder: &Path, mark: &str) -> Survey {
-    let seen = tokio::time::timeout(PATIENCE, look(folder, mark)).await.unwrap_or(Seen::Unknown);
-    Survey { folder: folder.to_owned(), seen }
+pub async fn survey(folder: &Path, mark: &str) -> WorktreeSnapshot {
+    let seen = tokio::time::timeout(PATIENCE, look(folder, mark)).await.unwrap_or(SnapshotContent::Unknown);
+    WorktreeSnapshot { folder: folder.to_owned(), seen }
 }
 
-async fn look(folder: &Path, mark: &str) -> Seen {
-    if let Some(repository) = git::Repository::around(folder, mark) {
+async fn look(folder: &Path, mark: &str) -> SnapshotContent {
+    if let Some(repository) = git::GitRepository::around(folder, mark) {
         match repository.status().await {
-            Ok(git::Status { head, changed, nested }) => {
-                let Some(nested) = NestedFiles::look(&repository, folder, nested).await else { return Seen::Unknown };
+            Ok(git::WorktreeStatus { head, changed, nested }) => {
+                let Some(nested) = NestedFiles::look(&repository, folder, nested).await else {
+                    return SnapshotContent::Unknown;
+                };
                 return match stamps(folder, changed).await {
-                    Some(dirty) => Seen::Repository { repository, head, dirty, nested },
-                    None => Seen::Unknown,
+                    Some(dirty) => SnapshotContent::Repository { repository, head, dirty, nested },
+                    None => SnapshotContent::Unknown,
                 };
             }
-            Err(git::Failed::TooMuch) => return Seen::Unknown,
+            Err(git::GitStatusError::TooMuch) => return SnapshotContent::Unknown,
             // As if there were no repository.
-            Err(git::Failed::No) => {}
+            Err(git::GitStatusError::No) => {}
         }
     }
     if let Some(files) = walk::files(folder, FEW, MOMENT) {
-        return Seen::Files(files);
+        return SnapshotContent::Files(files);
     }
     let place = folder.to_owned();
-    off_the_loop(move || walk::files(&place, ENTRIES, PATIENCE)).await.flatten().map_or(Seen::Unknown, Seen::Files)
+    off_the_loop(move || walk::files(&place, ENTRIES, PATIENCE))
+        .await
+        .flatten()
+        .map_or(SnapshotContent::Unknown, SnapshotContent::Files)
 }
 
-impl Survey {
+impl WorktreeSnapshot {
     /// Whether it failed because of the size or the slowness of the folder: it will the next time, too.
     pub fn is_hopeless(&self) -> bool {
-        matches!(self.seen, Seen::Unknown)
+        matches!(self.seen, SnapshotContent::Unknown)
     }
 
-    /// What changed since an earlier look at the same folder, unless that is not known. [`FileMemory`] adds the contents.
-    pub async fn changes_since(&self, earlier: &Self) -> Option<Work> {
+    /// What changed since an earlier look at the same folder, unless that is not known. [`DigestMemory`] adds the contents.
+    pub async fn changes_since(&self, earlier: &Self) -> Option<WorktreeChanges> {
         let (files_modified, commit, dirty) = match (&self.seen, &earlier.seen) {
             (
-                Seen::Repository { repository, head, dirty, nested },
-                Seen::Repository { head: old, dirty: before, nested: nested_before, .. },
+                SnapshotContent::Repository { repository, head, dirty, nested },
+                SnapshotContent::Repository { head: old, dirty: before, nested: nested_before, .. },
             ) => {
                 let moved = head != old;
                 let committed = match head.as_deref().filter(|_| moved) {
@@ -120,18 +125,25 @@ impl Survey {
                 changed.extend(nested.changed_since(nested_before));
                 (told(&changed), head.clone(), told(dirty.keys()))
             }
-            (Seen::Files(now), Seen::Files(before)) => {
+            (SnapshotContent::Files(now), SnapshotContent::Files(before)) => {
                 let names = now.keys().chain(before.keys()).filter(|name| now.get(*name) != before.get(*name));
                 (told(names.collect::<BTreeSet<_>>()), None, Vec::new())
             }
-            (Seen::Repository { .. } | Seen::Files(_) | Seen::Unknown, _) => return None,
+            (SnapshotContent::Repository { .. } | SnapshotContent::Files(_) | SnapshotContent::Unknown, _) => {
+                return None;
+            }
         };
         let ((files_modified, more_modified), (dirty, more_dirty)) = (cut(files_modified), cut(dirty));
-        Some(Work { files_modified, more_modified, commit, dirty, more_dirty, ..Work::default() })
+        Some(WorktreeChanges { files_modified, more_modified, commit, dirty, more_dirty, ..WorktreeChanges::default() })
     }
 
     /// What was clean and is not, or is committed now, has changed. What was not clean has changed if it looks different.
-    async fn changed(&self, before: &Stamps, dirty: &Stamps, committed: Vec<PathBuf>) -> Option<BTreeSet<PathBuf>> {
+    async fn changed(
+        &self,
+        before: &FileStamps,
+        dirty: &FileStamps,
+        committed: Vec<PathBuf>,
+    ) -> Option<BTreeSet<PathBuf>> {
         let settled = before.keys().filter(|name| !dirty.contains_key(*name)).cloned().collect();
         let settled = stamps(&self.folder, settled).await?;
         let now = |name: &PathBuf| dirty.get(name).or_else(|| settled.get(name));
@@ -154,8 +166,8 @@ fn cut(mut names: Vec<String>) -> (Vec<String>, usize) {
 }
 
 /// How files look now.
-async fn stamps(folder: &Path, names: Vec<PathBuf>) -> Option<Stamps> {
-    let look = |folder: &Path, names: Vec<PathBuf>| -> Stamps {
+async fn stamps(folder: &Path, names: Vec<PathBuf>) -> Option<FileStamps> {
+    let look = |folder: &Path, names: Vec<PathBuf>| -> FileStamps {
         let stamped = |name: PathBuf| (name.clone(), stamp(&folder.join(name)));
         names.into_iter().map(stamped).collect()
     };
@@ -167,13 +179,13 @@ async fn stamps(folder: &Path, names: Vec<PathBuf>) -> Option<Stamps> {
 }
 
 /// Of a link itself, not of what it leads to. A folder is a nested repository, whose files have stamps of their own.
-fn stamp(path: &Path) -> Option<Stamp> {
+fn stamp(path: &Path) -> Option<FileStamp> {
     let meta = fs::symlink_metadata(path).ok()?;
-    let stamp = Stamp::of(&meta);
-    Some(if meta.is_dir() { Stamp { size: 0, modified: (0, 0), ..stamp } } else { stamp })
+    let stamp = FileStamp::of(&meta);
+    Some(if meta.is_dir() { FileStamp { size: 0, modified: (0, 0), ..stamp } } else { stamp })
 }
 
-impl Stamp {
+impl FileStamp {
     fn of(meta: &fs::Metadata) -> Self {
         Self { size: meta.len(), modified: (meta.mtime(), meta.mtime_nsec()), mode: meta.mode() }
     }

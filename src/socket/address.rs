@@ -21,7 +21,7 @@ use std::{
 use rustix::process::geteuid;
 
 use crate::journal::{
-    Folder,
+    SessionDir,
     folder::{PRIVATE_DIR, PRIVATE_FILE},
     open,
 };
@@ -31,16 +31,16 @@ const LONGEST: usize = 100;
 
 /// The folders that may hold sockets, the best first.
 #[derive(Debug, Clone)]
-pub struct Places(Vec<PathBuf>);
+pub struct SocketDirs(Vec<PathBuf>);
 
 /// A socket, and the file that tells where it is.
 #[derive(Debug, Clone)]
-pub struct Address {
+pub struct SocketLocation {
     socket: PathBuf,
     told_in: PathBuf,
 }
 
-impl Places {
+impl SocketDirs {
     /// The user's folder for such things, else one under creel's own, else one for this user where all can write.
     pub fn usual(state_dir: Option<&Path>) -> Self {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
@@ -55,9 +55,9 @@ fn is_ours(dir: &Path) -> bool {
     fs::metadata(dir).is_ok_and(|meta| meta.is_dir() && meta.uid() == geteuid().as_raw())
 }
 
-impl Address {
+impl SocketLocation {
     /// Takes an address for the session of that id, listens there, and tells where it is.
-    pub fn take(places: &Places, folder: &Folder, id: &str) -> io::Result<(Self, UnixListener)> {
+    pub fn take(places: &SocketDirs, folder: &SessionDir, id: &str) -> io::Result<(Self, UnixListener)> {
         let mut why = io::Error::other("there is no folder for it");
         for place in &places.0 {
             match listen_in(place, id) {
@@ -73,7 +73,7 @@ impl Address {
     }
 
     /// The address that the session told.
-    pub fn of(folder: &Folder) -> Option<Self> {
+    pub fn of(folder: &SessionDir) -> Option<Self> {
         let told_in = folder.socket_file();
         let told = open::line(&told_in).ok()?;
         Some(Self { socket: PathBuf::from(told.strip_suffix('\n')?), told_in })
@@ -170,10 +170,10 @@ fn clear_stale(place: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::Sessions;
+    use crate::journal::SessionsDir;
 
-    fn session(dir: &Path) -> Folder {
-        let folder = Sessions::of(dir).folder("s");
+    fn session(dir: &Path) -> SessionDir {
+        let folder = SessionsDir::of(dir).folder("s");
         fs::create_dir_all(&folder.path).expect("a folder");
         folder
     }
@@ -182,30 +182,30 @@ mod tests {
     fn only_the_owner_can_reach_it_and_it_is_found_and_gone() {
         let dir = tempfile::tempdir().expect("a folder");
         let folder = session(dir.path());
-        let places = Places(vec![dir.path().join("run")]);
-        let (address, _listener) = Address::take(&places, &folder, "id").expect("an address");
+        let places = SocketDirs(vec![dir.path().join("run")]);
+        let (address, _listener) = SocketLocation::take(&places, &folder, "id").expect("an address");
         let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o777;
         assert_eq!((mode(&dir.path().join("run")), mode(address.socket())), (0o700, 0o600));
-        let found = Address::of(&folder).expect("it was told");
+        let found = SocketLocation::of(&folder).expect("it was told");
         found.connect().expect("somebody listens");
         found.remove();
-        assert!(Address::of(&folder).is_none() && !address.socket().exists());
+        assert!(SocketLocation::of(&folder).is_none() && !address.socket().exists());
         fs::write(folder.socket_file(), "/elsewhere\n").expect("a file");
         address.remove();
-        assert!(Address::of(&folder).is_some(), "another creel's word is left alone");
+        assert!(SocketLocation::of(&folder).is_some(), "another creel's word is left alone");
     }
 
     #[test]
     fn what_a_dead_session_left_is_cleared_and_what_lives_is_not() {
         let dir = tempfile::tempdir().expect("a folder");
         let folder = session(dir.path());
-        let places = Places(vec![dir.path().join("run")]);
-        let (dead, listener) = Address::take(&places, &folder, "dead").expect("an address");
+        let places = SocketDirs(vec![dir.path().join("run")]);
+        let (dead, listener) = SocketLocation::take(&places, &folder, "dead").expect("an address");
         drop(listener);
-        let (living, _listener) = Address::take(&places, &folder, "living").expect("an address");
+        let (living, _listener) = SocketLocation::take(&places, &folder, "living").expect("an address");
         assert!(!dead.socket().exists());
         living.remove_if_stale();
-        let (_, _other) = Address::take(&places, &folder, "other").expect("an address");
+        let (_, _other) = SocketLocation::take(&places, &folder, "other").expect("an address");
         assert!(living.socket().exists());
     }
 
@@ -213,8 +213,8 @@ mod tests {
     fn a_path_that_is_too_long_is_passed_over() {
         let dir = tempfile::tempdir().expect("a folder");
         let (long, short) = (dir.path().join("x".repeat(90)), dir.path().join("run"));
-        let places = Places(vec![long, short.clone()]);
-        let (address, _listener) = Address::take(&places, &session(dir.path()), "id").expect("an address");
+        let places = SocketDirs(vec![long, short.clone()]);
+        let (address, _listener) = SocketLocation::take(&places, &session(dir.path()), "id").expect("an address");
         assert_eq!(address.socket().parent(), Some(short.as_path()));
     }
 
@@ -224,7 +224,7 @@ mod tests {
         let (folder, file) = (session(dir.path()), dir.path().join("precious"));
         fs::write(&file, "").expect("a file");
         fs::write(folder.socket_file(), format!("{}\n", file.display())).expect("a file");
-        let address = Address::of(&folder).expect("it was told");
+        let address = SocketLocation::of(&folder).expect("it was told");
         assert_eq!(address.connect().expect_err("no socket").kind(), io::ErrorKind::PermissionDenied);
         address.remove_if_stale();
         address.remove();

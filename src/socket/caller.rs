@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    engine::actor::{Actor, By},
+    engine::actor::{Actor, ActorKind},
     present::text::plain,
     process::sweep::MARK,
     socket::descent,
@@ -25,7 +25,7 @@ const LONGEST_NAME: usize = 64;
 /// How a client asks. No client can act as the config or as a timeout.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Asker {
+pub enum ClientKind {
     /// A command line, or a program of the user's own.
     #[default]
     Cli,
@@ -35,12 +35,12 @@ pub enum Asker {
     Mcp,
 }
 
-impl From<Asker> for By {
-    fn from(asker: Asker) -> Self {
+impl From<ClientKind> for ActorKind {
+    fn from(asker: ClientKind) -> Self {
         match asker {
-            Asker::Cli => Self::Cli,
-            Asker::Tui => Self::Tui,
-            Asker::Mcp => Self::Mcp,
+            ClientKind::Cli => Self::Cli,
+            ClientKind::Tui => Self::Tui,
+            ClientKind::Mcp => Self::Mcp,
         }
     }
 }
@@ -48,9 +48,9 @@ impl From<Asker> for By {
 /// What a client says about itself in every request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Caller {
+pub struct CallerInfo {
     /// How it asks.
-    pub by: Asker,
+    pub by: ClientKind,
     /// The marks of the sessions that it runs under.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mark: Option<String>,
@@ -62,21 +62,21 @@ pub struct Caller {
     pub host: Option<String>,
 }
 
-impl Caller {
+impl CallerInfo {
     /// This process.
-    pub fn here(by: Asker) -> Self {
+    pub fn here(by: ClientKind) -> Self {
         let mark = std::env::var(MARK).ok().filter(|mark| !mark.is_empty());
         Self { by, mark, user: user(), host: Some(host()) }
     }
 
     /// The caller on the control socket; `process` is what the system reports about the caller's process.
-    pub fn on_socket(self, process: Option<By>, session: &str) -> Actor {
+    pub fn on_socket(self, process: Option<ActorKind>, session: &str) -> Actor {
         match process.or_else(|| self.own(session)) {
             Some(own) => own.into(),
             None => match self.by {
-                Asker::Cli => person(By::Cli),
-                Asker::Tui => person(By::Tui),
-                Asker::Mcp => By::Mcp.into(),
+                ClientKind::Cli => person(ActorKind::Cli),
+                ClientKind::Tui => person(ActorKind::Tui),
+                ClientKind::Mcp => ActorKind::Mcp.into(),
             },
         }
     }
@@ -85,17 +85,17 @@ impl Caller {
     pub fn over_nats(self, session: &str) -> Actor {
         match self.own(session) {
             Some(own) => own.into(),
-            None => Actor { by: By::Nats, user: name(self.user), host: name(self.host) },
+            None => Actor { by: ActorKind::Nats, user: name(self.user), host: name(self.host) },
         }
     }
 
-    fn own(&self, session: &str) -> Option<By> {
+    fn own(&self, session: &str) -> Option<ActorKind> {
         self.mark.as_deref().and_then(|mark| descent::of_marks(mark, session))
     }
 }
 
 /// The person in front of this machine.
-pub fn person(by: By) -> Actor {
+pub fn person(by: ActorKind) -> Actor {
     Actor { by, user: user(), host: Some(host()) }
 }
 
@@ -124,29 +124,29 @@ fn name(given: Option<String>) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn caller(mark: Option<&str>) -> Caller {
+    fn caller(mark: Option<&str>) -> CallerInfo {
         let (user, host) = (Some("ada\u{1b}[2J\nroot".into()), Some("laptop".into()));
-        Caller { by: Asker::Tui, mark: mark.map(str::to_owned), user, host }
+        CallerInfo { by: ClientKind::Tui, mark: mark.map(str::to_owned), user, host }
     }
 
     #[test]
     fn over_nats_the_person_says_a_name_that_cannot_write_to_the_terminal() {
         let actor = caller(None).over_nats("s1");
-        assert_eq!((actor.by, actor.host.as_deref()), (By::Nats, Some("laptop")));
+        assert_eq!((actor.by, actor.host.as_deref()), (ActorKind::Nats, Some("laptop")));
         let user = actor.user.expect("a name");
         assert!(!user.contains(char::is_control), "{user:?}");
     }
 
     #[test]
     fn on_the_socket_the_person_is_the_owner_whatever_the_caller_says() {
-        assert_eq!(caller(None).on_socket(None, "s1"), person(By::Tui));
+        assert_eq!(caller(None).on_socket(None, "s1"), person(ActorKind::Tui));
     }
 
     #[test]
     fn the_sessions_own_agent_is_no_person_whichever_way_it_takes() {
-        assert_eq!(caller(Some("s1/turn-1")).on_socket(None, "s1"), By::Agent.into());
-        assert_eq!(caller(Some("s1/run-1")).over_nats("s1"), By::Hook.into());
-        assert_eq!(caller(None).on_socket(Some(By::Agent), "s1"), By::Agent.into());
-        assert_eq!(caller(Some("s2/turn-1")).on_socket(None, "s1"), person(By::Tui), "another session's agent");
+        assert_eq!(caller(Some("s1/turn-1")).on_socket(None, "s1"), ActorKind::Agent.into());
+        assert_eq!(caller(Some("s1/run-1")).over_nats("s1"), ActorKind::Hook.into());
+        assert_eq!(caller(None).on_socket(Some(ActorKind::Agent), "s1"), ActorKind::Agent.into());
+        assert_eq!(caller(Some("s2/turn-1")).on_socket(None, "s1"), person(ActorKind::Tui), "another session's agent");
     }
 }

@@ -9,10 +9,10 @@ use std::{
 };
 
 use super::{
-    address::Address,
-    message::{Asker, Reply, Request, Told, aside::Aside, ask},
+    address::SocketLocation,
+    message::{ClientKind, ReplyData, SessionReply, SessionRequest, aside::LiveMessage, ask},
 };
-use crate::journal::{self, Folder, Record, record::RecordError};
+use crate::journal::{self, Record, SessionDir, record::RecordError};
 
 /// How long a session may take to answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
@@ -23,7 +23,7 @@ const AGAIN: Duration = Duration::from_millis(10);
 
 /// Why nothing came of a request.
 #[derive(Debug, thiserror::Error)]
-pub enum AskError {
+pub enum SessionRequestError {
     /// Nobody runs it.
     #[error("session `{0}` is not running")]
     NotRunning(String),
@@ -45,23 +45,23 @@ pub enum AskError {
 
 /// A connection to a session.
 #[derive(Debug)]
-pub struct Client {
+pub struct SocketClient {
     name: String,
     stream: BufReader<UnixStream>,
 }
 
-impl Client {
+impl SocketClient {
     /// Connects to the session of this folder, if it runs. What a dead one left behind is taken away.
-    pub fn connect(folder: &Folder) -> Result<Self, AskError> {
+    pub fn connect(folder: &SessionDir) -> Result<Self, SessionRequestError> {
         let deadline = Instant::now() + STARTING;
         loop {
             if journal::running(folder).is_none() {
-                if let Some(address) = Address::of(folder) {
+                if let Some(address) = SocketLocation::of(folder) {
                     address.remove_if_stale();
                 }
-                return Err(AskError::NotRunning(folder.name.clone()));
+                return Err(SessionRequestError::NotRunning(folder.name.clone()));
             }
-            let connected = match Address::of(folder) {
+            let connected = match SocketLocation::of(folder) {
                 Some(address) => address.connect(),
                 None => Err(io::Error::new(io::ErrorKind::NotFound, "it has no socket; creel's log tells why")),
             };
@@ -69,15 +69,15 @@ impl Client {
                 Ok(stream) => return Self::new(folder, stream),
                 // It may be about to listen, or about to end.
                 Err(_) if Instant::now() < deadline => std::thread::sleep(AGAIN),
-                Err(cause) => return Err(AskError::Unreachable { name: folder.name.clone(), cause }),
+                Err(cause) => return Err(SessionRequestError::Unreachable { name: folder.name.clone(), cause }),
             }
         }
     }
 
-    fn new(folder: &Folder, stream: UnixStream) -> Result<Self, AskError> {
+    fn new(folder: &SessionDir, stream: UnixStream) -> Result<Self, SessionRequestError> {
         let name = folder.name.clone();
         let set = stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
-        set.map_err(|cause| AskError::Unreachable { name: name.clone(), cause })?;
+        set.map_err(|cause| SessionRequestError::Unreachable { name: name.clone(), cause })?;
         Ok(Self { name, stream: BufReader::new(stream) })
     }
 
@@ -87,7 +87,7 @@ impl Client {
     }
 
     /// Asks, and waits for the answer.
-    pub fn ask(&mut self, by: Asker, request: &Request) -> Result<Option<Told>, AskError> {
+    pub fn ask(&mut self, by: ClientKind, request: &SessionRequest) -> Result<Option<ReplyData>, SessionRequestError> {
         let line = ask(by, request);
         // A refused line is answered before it is read to its end: the answer counts, whatever became of the writing.
         let _ = self.stream.get_mut().write_all(line.as_bytes());
@@ -96,10 +96,10 @@ impl Client {
     }
 
     /// Asks for all that comes: records, from the one of that number on, and what is none.
-    pub fn watch(mut self, from: Option<u64>) -> Result<Watch, AskError> {
-        self.ask(Asker::Tui, &Request::Watch { from, live: true })?;
+    pub fn watch(mut self, from: Option<u64>) -> Result<SessionWatch, SessionRequestError> {
+        self.ask(ClientKind::Tui, &SessionRequest::Watch { from, live: true })?;
         self.stream.get_ref().set_read_timeout(None).map_err(|error| self.broken(error))?;
-        Ok(Watch(self))
+        Ok(SessionWatch(self))
     }
 
     /// The next line; less than one, if there are no more.
@@ -108,45 +108,45 @@ impl Client {
         self.stream.read_line(&mut line).map(|_| line)
     }
 
-    fn broken(&self, cause: io::Error) -> AskError {
+    fn broken(&self, cause: io::Error) -> SessionRequestError {
         broken(&self.name, cause)
     }
 }
 
 /// What a session says to a question.
-pub(super) fn heard(session: &str, answer: io::Result<String>) -> Result<Option<Told>, AskError> {
+pub(super) fn heard(session: &str, answer: io::Result<String>) -> Result<Option<ReplyData>, SessionRequestError> {
     let answer = answer.map_err(|error| broken(session, error))?;
     if !answer.ends_with('\n') {
-        return Err(AskError::Ended(session.to_owned()));
+        return Err(SessionRequestError::Ended(session.to_owned()));
     }
-    let reply: Reply = serde_json::from_str(&answer).map_err(|error| broken(session, error.into()))?;
-    reply.outcome().map_err(AskError::Refused)
+    let reply: SessionReply = serde_json::from_str(&answer).map_err(|error| broken(session, error.into()))?;
+    reply.outcome().map_err(SessionRequestError::Refused)
 }
 
-fn broken(session: &str, cause: io::Error) -> AskError {
+fn broken(session: &str, cause: io::Error) -> SessionRequestError {
     let ended = [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe].contains(&cause.kind());
     let name = session.to_owned();
     // What the kernel says of a limit that has passed tells nobody anything.
     let silent = [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut].contains(&cause.kind());
     let cause = if silent { io::Error::new(io::ErrorKind::TimedOut, "it does not answer") } else { cause };
-    if ended { AskError::Ended(name) } else { AskError::Unreachable { name, cause } }
+    if ended { SessionRequestError::Ended(name) } else { SessionRequestError::Unreachable { name, cause } }
 }
 
 /// What comes from a session.
 #[derive(Debug)]
-pub enum Seen {
+pub enum WatchMessage {
     /// A record.
     Record(Box<Record>),
     /// Something that is no record.
-    Aside(Aside),
+    Aside(LiveMessage),
 }
 
 /// A session as it happens. Ends when the session does, and for whoever does not read it for too long.
 #[derive(Debug)]
-pub struct Watch(Client);
+pub struct SessionWatch(SocketClient);
 
-impl Iterator for Watch {
-    type Item = Result<Seen, AskError>;
+impl Iterator for SessionWatch {
+    type Item = Result<WatchMessage, SessionRequestError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -163,11 +163,11 @@ impl Iterator for Watch {
     }
 }
 
-fn seen(line: &str) -> Result<Option<Seen>, RecordError> {
+fn seen(line: &str) -> Result<Option<WatchMessage>, RecordError> {
     match Record::from_line(line) {
-        Ok(record) => Ok(Some(Seen::Record(Box::new(record)))),
-        Err(RecordError::Malformed(error)) => match Aside::read(line.as_bytes()) {
-            Ok(aside) => Ok(aside.map(Seen::Aside)),
+        Ok(record) => Ok(Some(WatchMessage::Record(Box::new(record)))),
+        Err(RecordError::Malformed(error)) => match LiveMessage::read(line.as_bytes()) {
+            Ok(aside) => Ok(aside.map(WatchMessage::Aside)),
             Err(_) => Err(error.into()),
         },
         Err(error @ (RecordError::Newer { .. } | RecordError::Time(_))) => Err(error),

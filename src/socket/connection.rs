@@ -26,16 +26,16 @@ use tokio::{
 
 use super::{
     MOST_WATCHERS,
-    answer::{Answer, answer},
-    ledger::Desk,
-    message::{self, Asides, LONGEST, Reply, Request, aside::Aside},
-    tail::Tail,
+    answer::{RequestOutcome, answer},
+    ledger::QueryHandle,
+    message::{self, LONGEST, LiveSubscription, SessionReply, SessionRequest, aside::LiveMessage},
+    tail::JournalLineReader,
 };
 use crate::{
-    engine::actor::By,
-    nats::link::Link,
-    runtime::{Handle, Live},
-    socket::caller::Caller,
+    engine::actor::ActorKind,
+    nats::link::NatsStatus,
+    runtime::{HookOutputChunk, SessionHandle},
+    socket::caller::CallerInfo,
 };
 
 /// How long a client may take to read what it is sent.
@@ -45,13 +45,13 @@ const IDLE: Duration = Duration::from_mins(10);
 
 /// What a client can reach.
 #[derive(Clone)]
-pub(super) struct Reach {
-    pub(super) handle: Handle,
-    pub(super) desk: Desk,
+pub(super) struct ClientContext {
+    pub(super) handle: SessionHandle,
+    pub(super) desk: QueryHandle,
     pub(super) journal: PathBuf,
-    pub(super) live: broadcast::Sender<Live>,
+    pub(super) live: broadcast::Sender<HookOutputChunk>,
     /// How the session stands with its NATS server, if it has one.
-    pub(super) nats: Option<watch::Receiver<Link>>,
+    pub(super) nats: Option<watch::Receiver<NatsStatus>>,
     /// The session's id.
     pub(super) session: String,
     /// The slots for clients that watch.
@@ -61,11 +61,11 @@ pub(super) struct Reach {
 /// Since when a client has been idle; `None` while its request is being answered, or while it watches. A client that
 /// never sent a request sorts before all that did.
 #[derive(Debug, Clone)]
-pub(super) struct IdleSince(Arc<Mutex<Option<(HasAsked, Instant)>>>);
+pub(super) struct IdleSince(Arc<Mutex<Option<(RequestHistory, Instant)>>>);
 
 /// Whether a client has sent a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum HasAsked {
+pub(super) enum RequestHistory {
     Never,
     Before,
 }
@@ -73,110 +73,114 @@ pub(super) enum HasAsked {
 impl IdleSince {
     /// A client that has just connected.
     pub(super) fn now() -> Self {
-        Self(Arc::new(Mutex::new(Some((HasAsked::Never, Instant::now())))))
+        Self(Arc::new(Mutex::new(Some((RequestHistory::Never, Instant::now())))))
     }
 
-    pub(super) fn get(&self) -> Option<(HasAsked, Instant)> {
+    pub(super) fn get(&self) -> Option<(RequestHistory, Instant)> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set(&self, since: Option<(HasAsked, Instant)>) {
+    fn set(&self, since: Option<(RequestHistory, Instant)>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = since;
     }
 }
 
 /// A client.
-struct Connection {
+struct ClientConnection {
     reader: BufReader<OwnedReadHalf>,
     writer: OwnedWriteHalf,
-    reach: Reach,
+    reach: ClientContext,
     /// The session's own agent or hook, if the client's process belongs to one.
-    process: Option<By>,
+    process: Option<ActorKind>,
     idle: IdleSince,
 }
 
 /// What came from a client.
-enum Heard {
+enum ClientLine {
     Line(Vec<u8>),
     TooLong,
     Nothing,
 }
 
 /// Talks with a client until one of the two has enough.
-pub(super) async fn serve(stream: UnixStream, process: Option<By>, reach: Reach, idle: IdleSince) {
+pub(super) async fn serve(stream: UnixStream, process: Option<ActorKind>, reach: ClientContext, idle: IdleSince) {
     let (reader, writer) = stream.into_split();
-    let connection = Connection { reader: BufReader::new(reader), writer, reach, process, idle };
+    let connection = ClientConnection { reader: BufReader::new(reader), writer, reach, process, idle };
     if let Err(error) = connection.talk().await {
         tracing::info!("a client of the control socket was left: {error}");
     }
 }
 
-impl Connection {
+impl ClientConnection {
     async fn talk(mut self) -> io::Result<()> {
         loop {
             let news = self.reach.desk.news.clone();
             let heard = tokio::select! {
                 biased;
-                heard = timeout(IDLE, self.hear()) => heard.unwrap_or(Ok(Heard::Nothing))?,
+                heard = timeout(IDLE, self.hear()) => heard.unwrap_or(Ok(ClientLine::Nothing))?,
                 () = the_end(news) => return Ok(()),
             };
             let line = match heard {
-                Heard::Line(line) if line.trim_ascii().is_empty() => continue,
-                Heard::Line(line) => line,
-                Heard::TooLong => {
+                ClientLine::Line(line) if line.trim_ascii().is_empty() => continue,
+                ClientLine::Line(line) => line,
+                ClientLine::TooLong => {
                     let why = format!("a request has at most {LONGEST} bytes; the connection is closed");
-                    return self.say(&Reply::refused(why)).await;
+                    return self.say(&SessionReply::refused(why)).await;
                 }
-                Heard::Nothing => return Ok(()),
+                ClientLine::Nothing => return Ok(()),
             };
             self.idle.set(None);
             match message::read(&line) {
                 Ok((caller, request)) => match self.answer(caller, request).await {
-                    Next::Say(reply) => self.say(&reply).await?,
-                    Next::Watch(tail, aside, _room) => return self.watch(tail, aside).await,
+                    ConnectionAction::Say(reply) => self.say(&reply).await?,
+                    ConnectionAction::Watch(tail, aside, _room) => return self.watch(tail, aside).await,
                 },
-                Err(why) => self.say(&Reply::refused(why)).await?,
+                Err(why) => self.say(&SessionReply::refused(why)).await?,
             }
-            self.idle.set(Some((HasAsked::Before, Instant::now())));
+            self.idle.set(Some((RequestHistory::Before, Instant::now())));
         }
     }
 
     /// The next line, if there is one, and not more of it than is allowed.
-    async fn hear(&mut self) -> io::Result<Heard> {
+    async fn hear(&mut self) -> io::Result<ClientLine> {
         let mut line = Vec::new();
         let most = LONGEST as u64 + 1;
         (&mut self.reader).take(most).read_until(b'\n', &mut line).await?;
         Ok(match line.pop() {
-            Some(b'\n') => Heard::Line(line),
-            Some(_) if line.len() == LONGEST => Heard::TooLong,
+            Some(b'\n') => ClientLine::Line(line),
+            Some(_) if line.len() == LONGEST => ClientLine::TooLong,
             // A client that leaves in the middle of a line has not said anything.
-            Some(_) | None => Heard::Nothing,
+            Some(_) | None => ClientLine::Nothing,
         })
     }
 
-    async fn answer(&self, caller: Caller, request: Request) -> Next {
-        let Reach { handle, desk, journal, live, nats, session, watches } = &self.reach;
+    async fn answer(&self, caller: CallerInfo, request: SessionRequest) -> ConnectionAction {
+        let ClientContext { handle, desk, journal, live, nats, session, watches } = &self.reach;
         match answer(handle, desk, caller.on_socket(self.process, session), request).await {
-            Answer::Say(reply) => Next::Say(reply),
-            Answer::Watch(from, asides) => {
+            RequestOutcome::Say(reply) => ConnectionAction::Say(reply),
+            RequestOutcome::Watch(from, asides) => {
                 let Ok(room) = Arc::clone(watches).try_acquire_owned() else {
-                    return Next::Say(Reply::refused(format!("{MOST_WATCHERS} clients watch this session already")));
+                    return ConnectionAction::Say(SessionReply::refused(format!(
+                        "{MOST_WATCHERS} clients watch this session already"
+                    )));
                 };
                 let from = from.unwrap_or(*desk.news.borrow() + 1);
                 let aside = match asides {
-                    Asides::Wanted => Overhearing::new(live, nats.as_ref()),
-                    Asides::Unwanted => Overhearing::default(),
+                    LiveSubscription::Wanted => LiveMessageSource::new(live, nats.as_ref()),
+                    LiveSubscription::Unwanted => LiveMessageSource::default(),
                 };
-                match Tail::open(journal, from) {
-                    Ok(tail) => Next::Watch(tail, aside, room),
-                    Err(error) => Next::Say(Reply::refused(format!("the journal cannot be read: {error}"))),
+                match JournalLineReader::open(journal, from) {
+                    Ok(tail) => ConnectionAction::Watch(tail, aside, room),
+                    Err(error) => {
+                        ConnectionAction::Say(SessionReply::refused(format!("the journal cannot be read: {error}")))
+                    }
                 }
             }
         }
     }
 
-    async fn watch(mut self, mut tail: Tail, mut asides: Overhearing) -> io::Result<()> {
-        self.say(&Reply::done()).await?;
+    async fn watch(mut self, mut tail: JournalLineReader, mut asides: LiveMessageSource) -> io::Result<()> {
+        self.say(&SessionReply::done()).await?;
         let mut news = self.reach.desk.news.clone();
         let mut over = false;
         loop {
@@ -199,7 +203,7 @@ impl Connection {
         }
     }
 
-    async fn say(&mut self, reply: &Reply) -> io::Result<()> {
+    async fn say(&mut self, reply: &SessionReply) -> io::Result<()> {
         self.write(reply.to_line().as_bytes()).await
     }
 
@@ -211,20 +215,20 @@ impl Connection {
 }
 
 /// What follows from a request.
-enum Next {
-    Say(Reply),
-    Watch(Tail, Overhearing, OwnedSemaphorePermit),
+enum ConnectionAction {
+    Say(SessionReply),
+    Watch(JournalLineReader, LiveMessageSource, OwnedSemaphorePermit),
 }
 
 /// Hears what is no record, as far as it is wanted and there.
 #[derive(Default)]
-struct Overhearing {
-    live: Option<broadcast::Receiver<Live>>,
-    nats: Option<watch::Receiver<Link>>,
+struct LiveMessageSource {
+    live: Option<broadcast::Receiver<HookOutputChunk>>,
+    nats: Option<watch::Receiver<NatsStatus>>,
 }
 
-impl Overhearing {
-    fn new(live: &broadcast::Sender<Live>, nats: Option<&watch::Receiver<Link>>) -> Self {
+impl LiveMessageSource {
+    fn new(live: &broadcast::Sender<HookOutputChunk>, nats: Option<&watch::Receiver<NatsStatus>>) -> Self {
         let nats = nats.cloned().map(|mut link| {
             // How it is now is news to whoever has just come.
             link.mark_changed();
@@ -233,20 +237,20 @@ impl Overhearing {
         Self { live: Some(live.subscribe()), nats }
     }
 
-    async fn next(&mut self) -> Aside {
+    async fn next(&mut self) -> LiveMessage {
         tokio::select! {
             piece = overheard(&mut self.live) => piece.into(),
-            link = changed(&mut self.nats) => Aside::Nats(link),
+            link = changed(&mut self.nats) => LiveMessage::Nats(link),
         }
     }
 }
 
 /// The next piece of a hook's output, if it is wanted.
-async fn overheard(live: &mut Option<broadcast::Receiver<Live>>) -> Live {
+async fn overheard(live: &mut Option<broadcast::Receiver<HookOutputChunk>>) -> HookOutputChunk {
     let mut missed = false;
     while let Some(pieces) = live {
         match pieces.recv().await {
-            Ok(piece) => return Live { gap: missed, ..piece },
+            Ok(piece) => return HookOutputChunk { gap: missed, ..piece },
             Err(RecvError::Lagged(_)) => missed = true,
             Err(RecvError::Closed) => *live = None,
         }
@@ -255,7 +259,7 @@ async fn overheard(live: &mut Option<broadcast::Receiver<Live>>) -> Live {
 }
 
 /// How the session stands with its NATS server, once that is not what was told.
-async fn changed(nats: &mut Option<watch::Receiver<Link>>) -> Link {
+async fn changed(nats: &mut Option<watch::Receiver<NatsStatus>>) -> NatsStatus {
     while let Some(link) = nats {
         match link.changed().await {
             Ok(()) => return link.borrow_and_update().clone(),

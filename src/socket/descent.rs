@@ -10,7 +10,7 @@
 //! Where the system has no list of processes, only the mark that a caller sends along tells.
 
 use crate::{
-    engine::actor::By,
+    engine::actor::ActorKind,
     process::{
         children,
         process_table::{ProcessStat, ProcessTable},
@@ -19,16 +19,16 @@ use crate::{
 };
 
 /// What a mark says about its owner, if it is one of this session's: `SESSION/run-7` is a hook, anything else the agent.
-pub fn of_marks(marks: &str, session: &str) -> Option<By> {
+pub fn of_marks(marks: &str, session: &str) -> Option<ActorKind> {
     let mut own = marks.split(' ').filter_map(|mark| mark.strip_prefix(session)?.strip_prefix('/'));
-    own.next_back().map(|rest| if rest.starts_with("run-") { By::Hook } else { By::Agent })
+    own.next_back().map(|rest| if rest.starts_with("run-") { ActorKind::Hook } else { ActorKind::Agent })
 }
 
 /// How a process is related to the session that this process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kin {
+pub enum ProcessOrigin {
     /// It belongs to the session: its agent, or a hook.
-    Session(By),
+    Session(ActorKind),
     /// It does not, as far as the system tells.
     Stranger,
     /// It has ended, and nothing is known about it.
@@ -36,19 +36,19 @@ pub enum Kin {
 }
 
 /// Whose process this is.
-pub fn of_process(pid: i32, session: &str) -> Kin {
+pub fn of_process(pid: i32, session: &str) -> ProcessOrigin {
     of_process_in(ProcessTable::of_system(), pid, session)
 }
 
-fn of_process_in(table: ProcessTable, pid: i32, session: &str) -> Kin {
+fn of_process_in(table: ProcessTable, pid: i32, session: &str) -> ProcessOrigin {
     match table.stat(pid) {
-        _ if table == ProcessTable::Absent || pid == sweep::own_pid() => Kin::Stranger,
-        Some(stat) => own_process(table, stat, session).map_or(Kin::Stranger, Kin::Session),
-        None => Kin::Gone,
+        _ if table == ProcessTable::Absent || pid == sweep::own_pid() => ProcessOrigin::Stranger,
+        Some(stat) => own_process(table, stat, session).map_or(ProcessOrigin::Stranger, ProcessOrigin::Session),
+        None => ProcessOrigin::Gone,
     }
 }
 
-fn own_process(table: ProcessTable, process: ProcessStat, session: &str) -> Option<By> {
+fn own_process(table: ProcessTable, process: ProcessStat, session: &str) -> Option<ActorKind> {
     let us = sweep::own_pid();
     let (mut child, mut next) = (None, Some(process));
     while let Some(current) = next.filter(|current| current.pid > 1) {
@@ -65,11 +65,11 @@ fn own_process(table: ProcessTable, process: ProcessStat, session: &str) -> Opti
 }
 
 /// Whose a direct child of creel's is. Orphans of the session cannot look like an editor: creel has not started them.
-fn by_child(child: ProcessStat, session: &str) -> Option<By> {
+fn by_child(child: ProcessStat, session: &str) -> Option<ActorKind> {
     match children::mark_of(&child) {
         Some(mark) if sweep::is_below(mark.as_bytes(), sweep::EDITOR) => None,
-        Some(mark) => Some(of_marks(&mark, session).unwrap_or(By::Agent)),
-        None => Some(By::Agent),
+        Some(mark) => Some(of_marks(&mark, session).unwrap_or(ActorKind::Agent)),
+        None => Some(ActorKind::Agent),
     }
 }
 
@@ -87,13 +87,13 @@ mod tests {
     #[test]
     fn a_mark_tells_the_agent_from_a_hook_and_from_another_session() {
         let of = |marks| of_marks(marks, "s1");
-        assert_eq!(of("s1/turn-3"), Some(By::Agent));
-        assert_eq!(of("s1/agent"), Some(By::Agent));
-        assert_eq!(of("s1/run-7"), Some(By::Hook));
-        assert_eq!(of("outer/turn-1 s1/run-7"), Some(By::Hook));
+        assert_eq!(of("s1/turn-3"), Some(ActorKind::Agent));
+        assert_eq!(of("s1/agent"), Some(ActorKind::Agent));
+        assert_eq!(of("s1/run-7"), Some(ActorKind::Hook));
+        assert_eq!(of("outer/turn-1 s1/run-7"), Some(ActorKind::Hook));
         assert_eq!(
             of("s1/turn-1 inner/run-2"),
-            Some(By::Agent),
+            Some(ActorKind::Agent),
             "an inner session of the agent's is still the agent's"
         );
         assert_eq!(["", "s1", "s12/turn-1", "other/turn-1"].map(of), [None; 4]);
@@ -102,10 +102,10 @@ mod tests {
     #[test]
     fn the_process_itself_and_its_parent_are_no_part_of_the_session() {
         let us = sweep::own_pid();
-        assert_eq!(of_process(us, "a session without processes"), Kin::Stranger);
+        assert_eq!(of_process(us, "a session without processes"), ProcessOrigin::Stranger);
         let parent = ProcessTable::of_system().stat(us).map(|own| own.parent).filter(|parent| *parent > 1);
         if let Some(parent) = parent {
-            assert_eq!(of_process(parent, "a session without processes"), Kin::Stranger);
+            assert_eq!(of_process(parent, "a session without processes"), ProcessOrigin::Stranger);
         }
     }
 
@@ -118,8 +118,8 @@ mod tests {
             let pid = i32::try_from(child.id()).expect("a process number");
             let by = of_process(pid, "a session without marks");
             child.kill().and_then(|()| child.wait()).expect("it is ours");
-            assert_eq!(by, Kin::Session(By::Agent));
-            assert_eq!(of_process(pid, "a session without marks"), Kin::Gone);
+            assert_eq!(by, ProcessOrigin::Session(ActorKind::Agent));
+            assert_eq!(of_process(pid, "a session without marks"), ProcessOrigin::Gone);
         }
     }
 
@@ -133,9 +133,13 @@ mod tests {
         command.arg("60").kill_on_drop(true);
         let (mut editor, entry) = children::start(&mark, || command.spawn()).expect("sleep is everywhere");
         let pid = editor.id().and_then(|id| i32::try_from(id).ok()).expect("a process number");
-        assert_eq!(of_process(pid, "a session"), Kin::Stranger);
+        assert_eq!(of_process(pid, "a session"), ProcessOrigin::Stranger);
         drop(entry);
-        assert_eq!(of_process(pid, "a session"), Kin::Session(By::Agent), "creel no longer vouches for it");
+        assert_eq!(
+            of_process(pid, "a session"),
+            ProcessOrigin::Session(ActorKind::Agent),
+            "creel no longer vouches for it"
+        );
         editor.kill().await.expect("it is ours");
     }
 
@@ -148,12 +152,12 @@ mod tests {
         command.arg("60").env_clear().kill_on_drop(true);
         let (mut hook, _entry) = children::start("s1/run-3", || command.spawn()).expect("sleep is everywhere");
         let pid = hook.id().and_then(|id| i32::try_from(id).ok()).expect("a process number");
-        assert_eq!(of_process(pid, "s1"), Kin::Session(By::Hook));
+        assert_eq!(of_process(pid, "s1"), ProcessOrigin::Session(ActorKind::Hook));
         hook.kill().await.expect("it is ours");
     }
 
     #[test]
     fn without_a_list_of_processes_nothing_is_guessed() {
-        assert_eq!(of_process_in(ProcessTable::Absent, 1, "a session"), Kin::Stranger);
+        assert_eq!(of_process_in(ProcessTable::Absent, 1, "a session"), ProcessOrigin::Stranger);
     }
 }

@@ -12,15 +12,15 @@ use tokio::{
 };
 
 use super::{
-    message::{Question, Reply, Told},
-    view::{self, ItemView, Status},
+    message::{ReplyData, SessionQuery, SessionReply},
+    view::{self, ItemView, StatusView},
 };
 use crate::{
-    engine::State,
+    engine::SessionState,
     journal::{Record, RecordTail},
-    nats::link::Link,
+    nats::link::NatsStatus,
     present::task_view,
-    runtime::Follower,
+    runtime::SessionFollower,
     socket::stop_view,
 };
 
@@ -31,7 +31,7 @@ const GATHERED: Duration = Duration::from_millis(10);
 
 /// When records are looked at.
 #[derive(Debug)]
-pub(crate) enum Pace {
+pub(crate) enum FoldPace {
     /// As they come.
     AtOnce,
     /// Some at a time, unless somebody cannot wait.
@@ -39,54 +39,58 @@ pub(crate) enum Pace {
 }
 
 /// Follows a session and answers questions.
-pub(crate) struct Ledger {
-    state: State,
+pub(crate) struct SessionMirror {
+    state: SessionState,
     seq: u64,
     /// The records that are not folded yet. They are on disk: however far behind this is, nothing is kept in memory.
     records: RecordTail,
     /// Signals that there are new records.
     written: watch::Receiver<u64>,
-    questions: mpsc::Receiver<Asked>,
+    questions: mpsc::Receiver<MirrorQuery>,
     news: watch::Sender<u64>,
     /// How the session stands with its NATS server, if it has one.
-    nats: Option<watch::Receiver<Link>>,
-    pace: Pace,
+    nats: Option<watch::Receiver<NatsStatus>>,
+    pace: FoldPace,
 }
 
 /// Whether there can be more records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Session {
+enum MirrorProgress {
     Runs,
     IsOver,
 }
 
-struct Asked {
-    question: Question,
-    reply: oneshot::Sender<Reply>,
+struct MirrorQuery {
+    question: SessionQuery,
+    reply: oneshot::Sender<SessionReply>,
 }
 
 /// How the ledger is reached. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Desk {
-    questions: mpsc::Sender<Asked>,
+pub(crate) struct QueryHandle {
+    questions: mpsc::Sender<MirrorQuery>,
     /// The number of the last record.
     pub(crate) news: watch::Receiver<u64>,
 }
 
-impl Ledger {
-    pub(crate) fn new(follower: Follower, nats: Option<watch::Receiver<Link>>, pace: Pace) -> (Self, Desk) {
-        let Follower { state, seq, records, news: written } = follower;
+impl SessionMirror {
+    pub(crate) fn new(
+        follower: SessionFollower,
+        nats: Option<watch::Receiver<NatsStatus>>,
+        pace: FoldPace,
+    ) -> (Self, QueryHandle) {
+        let SessionFollower { state, seq, records, news: written } = follower;
         let (asks, questions) = mpsc::channel(BACKLOG);
         let (news_in, news) = watch::channel(seq);
         let ledger = Self { state, seq, records, written, questions, news: news_in, nats, pace };
-        (ledger, Desk { questions: asks, news })
+        (ledger, QueryHandle { questions: asks, news })
     }
 
     /// Follows until the session is over; how the session was then. Can be dropped and begun again, also in another
     /// runtime of tokio: nothing but the time that was waited is lost.
-    pub(crate) async fn follow(&mut self) -> Status {
+    pub(crate) async fn follow(&mut self) -> StatusView {
         // An earlier call may have been dropped after it was notified of records and before it read them.
-        if self.catch_up() == Session::IsOver {
+        if self.catch_up() == MirrorProgress::IsOver {
             return self.status();
         }
         // Until when records are gathered. Nobody listens for them until then, so the session wakes nobody.
@@ -95,21 +99,21 @@ impl Ledger {
             tokio::select! {
                 biased;
                 written = self.written.changed(), if due.is_none() => match (written, &self.pace) {
-                    (Ok(()), Pace::Gathered(_)) => due = Some(Instant::now() + GATHERED),
-                    (Ok(()), Pace::AtOnce) => drop(self.catch_up()),
+                    (Ok(()), FoldPace::Gathered(_)) => due = Some(Instant::now() + GATHERED),
+                    (Ok(()), FoldPace::AtOnce) => drop(self.catch_up()),
                     (Err(_), _) => {
                         self.catch_up();
                         return self.status();
                     }
                 },
-                Some(Asked { question, reply }) = self.questions.recv() => {
+                Some(MirrorQuery { question, reply }) = self.questions.recv() => {
                     self.catch_up();
                     // Whoever asked may be gone.
                     let _ = reply.send(self.answer(question));
                 }
                 () = gathered(&self.pace, due), if due.is_some() => {
                     due = None;
-                    if self.catch_up() == Session::IsOver {
+                    if self.catch_up() == MirrorProgress::IsOver {
                         return self.status();
                     }
                 }
@@ -118,9 +122,9 @@ impl Ledger {
     }
 
     /// Folds all that is there.
-    fn catch_up(&mut self) -> Session {
+    fn catch_up(&mut self) -> MirrorProgress {
         // Looked at first: what was written before the end is read below.
-        let session = if self.written.has_changed().is_ok() { Session::Runs } else { Session::IsOver };
+        let session = if self.written.has_changed().is_ok() { MirrorProgress::Runs } else { MirrorProgress::IsOver };
         loop {
             match self.records.next_record() {
                 Ok(Some(record)) => self.fold(&record),
@@ -140,61 +144,61 @@ impl Ledger {
         self.seq = record.seq;
     }
 
-    fn status(&self) -> Status {
+    fn status(&self) -> StatusView {
         let nats = self.nats.as_ref().map(|link| link.borrow().clone());
-        Status { nats, ..Status::of(&self.state, self.seq) }
+        StatusView { nats, ..StatusView::of(&self.state, self.seq) }
     }
 
-    fn answer(&self, question: Question) -> Reply {
+    fn answer(&self, question: SessionQuery) -> SessionReply {
         let state = &self.state;
-        Reply::told(match question {
-            Question::Status => Told::Status(Box::new(self.status())),
-            Question::Items(which) => Told::Items(view::items(state, which)),
-            Question::Item(id) => match state.pending.get(id) {
-                Some(item) => Told::Item(Box::new(ItemView::whole(item))),
-                None => return Reply::refused(format!("there is no held item {id}")),
+        SessionReply::told(match question {
+            SessionQuery::Status => ReplyData::Status(Box::new(self.status())),
+            SessionQuery::Items(which) => ReplyData::Items(view::items(state, which)),
+            SessionQuery::Item(id) => match state.pending.get(id) {
+                Some(item) => ReplyData::Item(Box::new(ItemView::whole(item))),
+                None => return SessionReply::refused(format!("there is no held item {id}")),
             },
-            Question::Gates => Told::Gates(view::gates(state)),
-            Question::Hooks => {
+            SessionQuery::Gates => ReplyData::Gates(view::gates(state)),
+            SessionQuery::Hooks => {
                 let plan = state.plan();
                 let lifecycle = view::hooks(&plan.hooks, &state.hooks).into_iter();
                 let all = lifecycle.chain(view::automation_hooks(&plan.automation, &state.hooks));
-                Told::Hooks(all.chain(view::stop_hooks(&plan.stop, Some(state))).collect())
+                ReplyData::Hooks(all.chain(view::stop_hooks(&plan.stop, Some(state))).collect())
             }
-            Question::StopHooks(task) => Told::StopHooks(stop_view::hooks(state, task.as_deref())),
-            Question::Checkpoints => Told::Checkpoints(stop_view::checkpoints(state)),
-            Question::Loop(id) => match state.agent_loop(&id) {
-                Some(known) => Told::AgentLoop(Box::new(stop_view::agent_loop(known))),
-                None => return Reply::refused(format!("there is no iteration {id}")),
+            SessionQuery::StopHooks(task) => ReplyData::StopHooks(stop_view::hooks(state, task.as_deref())),
+            SessionQuery::Checkpoints => ReplyData::Checkpoints(stop_view::checkpoints(state)),
+            SessionQuery::Loop(id) => match state.agent_loop(&id) {
+                Some(known) => ReplyData::AgentLoop(Box::new(stop_view::agent_loop(known))),
+                None => return SessionReply::refused(format!("there is no iteration {id}")),
             },
-            Question::Tasks => Told::Tasks(task_view::all(&state.tasks.graph)),
-            Question::HandedTasks => Told::Tasks(task_view::handed(&state.tasks.graph)),
-            Question::Task(id) => match task_view::one(&state.tasks.graph, &id) {
-                Ok(task) => Told::Task(Box::new(task)),
-                Err(why) => return Reply::refused(why),
+            SessionQuery::Tasks => ReplyData::Tasks(task_view::all(&state.tasks.graph)),
+            SessionQuery::HandedTasks => ReplyData::Tasks(task_view::handed(&state.tasks.graph)),
+            SessionQuery::Task(id) => match task_view::one(&state.tasks.graph, &id) {
+                Ok(task) => ReplyData::Task(Box::new(task)),
+                Err(why) => return SessionReply::refused(why),
             },
         })
     }
 }
 
 /// Waits until enough was gathered.
-async fn gathered(pace: &Pace, due: Option<Instant>) {
+async fn gathered(pace: &FoldPace, due: Option<Instant>) {
     let due = due.unwrap_or_else(Instant::now);
     match pace {
-        Pace::AtOnce => {}
-        Pace::Gathered(hurry) => {
+        FoldPace::AtOnce => {}
+        FoldPace::Gathered(hurry) => {
             let _ = tokio::time::timeout_at(due, hurry.notified()).await;
         }
     }
 }
 
-impl Desk {
-    pub(crate) async fn ask(&self, question: Question) -> Reply {
+impl QueryHandle {
+    pub(crate) async fn ask(&self, question: SessionQuery) -> SessionReply {
         let (reply, answer) = oneshot::channel();
-        let asked = self.questions.send(Asked { question, reply }).await;
+        let asked = self.questions.send(MirrorQuery { question, reply }).await;
         match (asked, answer.await) {
             (Ok(()), Ok(reply)) => reply,
-            (Err(_), _) | (_, Err(_)) => Reply::refused("the session is over"),
+            (Err(_), _) | (_, Err(_)) => SessionReply::refused("the session is over"),
         }
     }
 }

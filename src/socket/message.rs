@@ -17,26 +17,26 @@ pub mod aside;
 
 use serde::{Deserialize, Serialize};
 
-use super::view::{GateView, HookView, ItemView, Status};
-pub use crate::socket::caller::Asker;
+use super::view::{GateView, HookView, ItemView, StatusView};
+pub use crate::socket::caller::ClientKind;
 use crate::{
     engine::{
-        event::{Event, StopHow},
-        hooks::point::Point,
+        event::{Event, StopTiming},
+        hooks::point::HookPoint,
         ids::{GateId, ItemId, RunId},
-        input::{Command, GateAnswer},
-        session::gate::Choice,
+        input::{GateAnswer, SessionCommand},
+        session::gate::GateChoice,
         stop::{
-            loops::{Asked, LoopCommand},
-            registry::Registration,
+            loops::{EvaluationRequest, LoopCommand},
+            registry::StopHookRegistration,
         },
-        submit::Pipeline,
+        submit::PipelineKind,
         tasks::command::TaskCommand,
     },
     present::task_view::TaskView,
     socket::{
-        caller::Caller,
-        stop_view::{CheckpointView, JudgedView, LoopView, StopHookView},
+        caller::CallerInfo,
+        stop_view::{CheckpointView, JudgementView, LoopView, StopHookView},
     },
 };
 
@@ -50,7 +50,7 @@ pub const LONGEST: usize = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the fields are those of the command that each stands for")]
-pub enum Request {
+pub enum SessionRequest {
     /// How the session is: answered by `status`.
     Status,
     /// Send no further prompt for now.
@@ -60,7 +60,7 @@ pub enum Request {
     /// End the session.
     Stop {
         #[serde(default = "after_iteration")]
-        how: StopHow,
+        how: StopTiming,
     },
     /// End this turn; the loop goes on.
     CancelTurn,
@@ -69,7 +69,7 @@ pub enum Request {
     /// What is held: answered by `items`, without their texts.
     PendingList {
         #[serde(default)]
-        which: Which,
+        which: ItemFilter,
     },
     /// One item: answered by `item`. What was delivered has its text only in the journal.
     PendingShow { item: ItemId },
@@ -84,7 +84,7 @@ pub enum Request {
     /// Answer a gate. The first answer counts.
     GateAnswer {
         gate: GateId,
-        choice: Choice,
+        choice: GateChoice,
         /// The message, where the choice is to send one; the agent's own name of an option at a permission gate.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         text: Option<String>,
@@ -98,26 +98,26 @@ pub enum Request {
     HookDisable {
         hook: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        point: Option<Point>,
+        point: Option<HookPoint>,
     },
     /// Run it again.
     HookEnable {
         hook: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        point: Option<Point>,
+        point: Option<HookPoint>,
     },
     /// Run a hook now, beside everything else.
     HookRun {
         hook: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        point: Option<Point>,
+        point: Option<HookPoint>,
     },
     /// End a hook that runs.
     HookCancel { run: RunId },
     /// Something that is asked of the task graph; that a task was added is answered by `added`, its name.
     Task { task: TaskCommand },
     /// Submit or merge the work, between two iterations.
-    Pipeline { pipeline: Pipeline },
+    Pipeline { pipeline: PipelineKind },
     /// The tasks: answered by `tasks`.
     TaskList,
     /// One task: answered by `task`.
@@ -125,7 +125,7 @@ pub enum Request {
     /// Ask a stop hook as well, from now on: answered by `stop_hooks`, it alone.
     StopHookRegister {
         #[serde(flatten)]
-        hook: Registration,
+        hook: StopHookRegistration,
     },
     /// Send the turn that waits for a usage limit at once.
     RetryNow,
@@ -164,14 +164,14 @@ pub enum Request {
     },
 }
 
-const fn after_iteration() -> StopHow {
-    StopHow::AfterIteration
+const fn after_iteration() -> StopTiming {
+    StopTiming::AfterIteration
 }
 
 /// Which items are listed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Which {
+pub enum ItemFilter {
     /// Those that the agent does not have yet.
     #[default]
     Held,
@@ -181,20 +181,20 @@ pub enum Which {
 
 /// What a request means: something for the engine, something to look up, or a stream.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Meaning {
+pub enum RequestKind {
     /// The session decides.
-    Command(Command),
+    Command(SessionCommand),
     /// What is known already is told.
-    Question(Question),
+    Question(SessionQuery),
     /// The session decides, when it has judged what an agent did.
-    Judgement(Asked),
+    Judgement(EvaluationRequest),
     /// Records, from this number on, and perhaps what is none.
-    Watch(Option<u64>, Asides),
+    Watch(Option<u64>, LiveSubscription),
 }
 
 /// Whether what is no record is wanted as it comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asides {
+pub enum LiveSubscription {
     /// It is.
     Wanted,
     /// The records are enough.
@@ -203,11 +203,11 @@ pub enum Asides {
 
 /// Something to look up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Question {
+pub enum SessionQuery {
     /// How the session is.
     Status,
     /// What is held.
-    Items(Which),
+    Items(ItemFilter),
     /// One item.
     Item(ItemId),
     /// The gates that wait.
@@ -228,121 +228,121 @@ pub enum Question {
     Checkpoints,
 }
 
-impl Request {
+impl SessionRequest {
     /// Whether the answer may take long: rules and commands run before it is known.
     pub const fn lasts(&self) -> bool {
         matches!(self, Self::Loop { about: LoopCommand::Judge(_) })
     }
 
     /// What it means.
-    pub fn meaning(self) -> Meaning {
-        use Meaning::{Command as Do, Question as Tell};
+    pub fn meaning(self) -> RequestKind {
+        use RequestKind::{Command as Do, Question as Tell};
         match self {
-            Self::Status => Tell(Question::Status),
-            Self::PendingList { which } => Tell(Question::Items(which)),
-            Self::PendingShow { item } => Tell(Question::Item(item)),
-            Self::GateList => Tell(Question::Gates),
-            Self::HookList => Tell(Question::Hooks),
-            Self::TaskList => Tell(Question::Tasks),
-            Self::TaskShow { id } => Tell(Question::Task(id)),
-            Self::StopHookList { task } => Tell(Question::StopHooks(task)),
-            Self::LoopShow { id } => Tell(Question::Loop(id)),
-            Self::CheckpointList => Tell(Question::Checkpoints),
-            Self::Loop { about: LoopCommand::Judge(asked) } => Meaning::Judgement(*asked),
-            Self::Watch { from, live: true } => Meaning::Watch(from, Asides::Wanted),
-            Self::Watch { from, live: false } => Meaning::Watch(from, Asides::Unwanted),
-            Self::Pause => Do(Command::Pause),
-            Self::Unpause => Do(Command::Unpause),
-            Self::Stop { how } => Do(Command::Stop(how)),
-            Self::CancelTurn => Do(Command::CancelTurn),
-            Self::Message { text } => Do(Command::Message(text)),
-            Self::PendingSkip { item } => Do(Command::SkipItem(item)),
-            Self::PendingRestore { item } => Do(Command::RestoreItem(item)),
-            Self::PendingEdit { item, text } => Do(Command::EditItem(item, text)),
+            Self::Status => Tell(SessionQuery::Status),
+            Self::PendingList { which } => Tell(SessionQuery::Items(which)),
+            Self::PendingShow { item } => Tell(SessionQuery::Item(item)),
+            Self::GateList => Tell(SessionQuery::Gates),
+            Self::HookList => Tell(SessionQuery::Hooks),
+            Self::TaskList => Tell(SessionQuery::Tasks),
+            Self::TaskShow { id } => Tell(SessionQuery::Task(id)),
+            Self::StopHookList { task } => Tell(SessionQuery::StopHooks(task)),
+            Self::LoopShow { id } => Tell(SessionQuery::Loop(id)),
+            Self::CheckpointList => Tell(SessionQuery::Checkpoints),
+            Self::Loop { about: LoopCommand::Judge(asked) } => RequestKind::Judgement(*asked),
+            Self::Watch { from, live: true } => RequestKind::Watch(from, LiveSubscription::Wanted),
+            Self::Watch { from, live: false } => RequestKind::Watch(from, LiveSubscription::Unwanted),
+            Self::Pause => Do(SessionCommand::Pause),
+            Self::Unpause => Do(SessionCommand::Unpause),
+            Self::Stop { how } => Do(SessionCommand::Stop(how)),
+            Self::CancelTurn => Do(SessionCommand::CancelTurn),
+            Self::Message { text } => Do(SessionCommand::Message(text)),
+            Self::PendingSkip { item } => Do(SessionCommand::SkipItem(item)),
+            Self::PendingRestore { item } => Do(SessionCommand::RestoreItem(item)),
+            Self::PendingEdit { item, text } => Do(SessionCommand::EditItem(item, text)),
             Self::GateAnswer { gate, choice, text, items } => {
-                Do(Command::AnswerGate(GateAnswer { gate, choice, text, items }))
+                Do(SessionCommand::AnswerGate(GateAnswer { gate, choice, text, items }))
             }
-            Self::HookDisable { hook, point } => Do(Command::DisableHook(point, hook)),
-            Self::HookEnable { hook, point } => Do(Command::EnableHook(point, hook)),
-            Self::HookRun { hook, point } => Do(Command::RunHook(point, hook)),
-            Self::HookCancel { run } => Do(Command::CancelHook(run)),
-            Self::Task { task } => Do(Command::Task(task)),
-            Self::StopHookRegister { hook } => Do(Command::RegisterStopHook(hook)),
-            Self::StopHooksClear { task } => Do(Command::ClearStopHooks(task)),
-            Self::Loop { about } => Do(Command::Loop(about)),
-            Self::SessionComplete { reason } => Do(Command::CompleteSession(reason)),
-            Self::Pipeline { pipeline } => Do(Command::Pipeline(pipeline)),
-            Self::RetryNow => Do(Command::RetryNow),
-            Self::SwitchAgent { agent } => Do(Command::SwitchAgent(agent)),
+            Self::HookDisable { hook, point } => Do(SessionCommand::DisableHook(point, hook)),
+            Self::HookEnable { hook, point } => Do(SessionCommand::EnableHook(point, hook)),
+            Self::HookRun { hook, point } => Do(SessionCommand::RunHook(point, hook)),
+            Self::HookCancel { run } => Do(SessionCommand::CancelHook(run)),
+            Self::Task { task } => Do(SessionCommand::Task(task)),
+            Self::StopHookRegister { hook } => Do(SessionCommand::RegisterStopHook(hook)),
+            Self::StopHooksClear { task } => Do(SessionCommand::ClearStopHooks(task)),
+            Self::Loop { about } => Do(SessionCommand::Loop(about)),
+            Self::SessionComplete { reason } => Do(SessionCommand::CompleteSession(reason)),
+            Self::Pipeline { pipeline } => Do(SessionCommand::Pipeline(pipeline)),
+            Self::RetryNow => Do(SessionCommand::RetryNow),
+            Self::SwitchAgent { agent } => Do(SessionCommand::SwitchAgent(agent)),
         }
     }
 }
 
 /// The words for a command: a screen on another terminal asks for the same things.
-impl From<Command> for Request {
-    fn from(command: Command) -> Self {
+impl From<SessionCommand> for SessionRequest {
+    fn from(command: SessionCommand) -> Self {
         match command {
-            Command::Pause => Self::Pause,
-            Command::Unpause => Self::Unpause,
-            Command::Stop(how) => Self::Stop { how },
-            Command::CancelTurn => Self::CancelTurn,
-            Command::Message(text) => Self::Message { text },
-            Command::SkipItem(item) => Self::PendingSkip { item },
-            Command::RestoreItem(item) => Self::PendingRestore { item },
-            Command::EditItem(item, text) => Self::PendingEdit { item, text },
-            Command::AnswerGate(GateAnswer { gate, choice, text, items }) => {
+            SessionCommand::Pause => Self::Pause,
+            SessionCommand::Unpause => Self::Unpause,
+            SessionCommand::Stop(how) => Self::Stop { how },
+            SessionCommand::CancelTurn => Self::CancelTurn,
+            SessionCommand::Message(text) => Self::Message { text },
+            SessionCommand::SkipItem(item) => Self::PendingSkip { item },
+            SessionCommand::RestoreItem(item) => Self::PendingRestore { item },
+            SessionCommand::EditItem(item, text) => Self::PendingEdit { item, text },
+            SessionCommand::AnswerGate(GateAnswer { gate, choice, text, items }) => {
                 Self::GateAnswer { gate, choice, text, items }
             }
-            Command::DisableHook(point, hook) => Self::HookDisable { hook, point },
-            Command::EnableHook(point, hook) => Self::HookEnable { hook, point },
-            Command::RunHook(point, hook) => Self::HookRun { hook, point },
-            Command::CancelHook(run) => Self::HookCancel { run },
-            Command::Task(task) => Self::Task { task },
-            Command::RegisterStopHook(hook) => Self::StopHookRegister { hook },
-            Command::ClearStopHooks(task) => Self::StopHooksClear { task },
-            Command::Loop(about) => Self::Loop { about },
-            Command::CompleteSession(reason) => Self::SessionComplete { reason },
-            Command::Pipeline(pipeline) => Self::Pipeline { pipeline },
-            Command::RetryNow => Self::RetryNow,
-            Command::SwitchAgent(agent) => Self::SwitchAgent { agent },
+            SessionCommand::DisableHook(point, hook) => Self::HookDisable { hook, point },
+            SessionCommand::EnableHook(point, hook) => Self::HookEnable { hook, point },
+            SessionCommand::RunHook(point, hook) => Self::HookRun { hook, point },
+            SessionCommand::CancelHook(run) => Self::HookCancel { run },
+            SessionCommand::Task(task) => Self::Task { task },
+            SessionCommand::RegisterStopHook(hook) => Self::StopHookRegister { hook },
+            SessionCommand::ClearStopHooks(task) => Self::StopHooksClear { task },
+            SessionCommand::Loop(about) => Self::Loop { about },
+            SessionCommand::CompleteSession(reason) => Self::SessionComplete { reason },
+            SessionCommand::Pipeline(pipeline) => Self::Pipeline { pipeline },
+            SessionCommand::RetryNow => Self::RetryNow,
+            SessionCommand::SwitchAgent(agent) => Self::SwitchAgent { agent },
         }
     }
 }
 
 /// What is known before the request itself is read.
 #[derive(Deserialize)]
-struct Envelope {
+struct RequestEnvelope {
     v: Option<u32>,
     #[serde(flatten)]
-    caller: Caller,
+    caller: CallerInfo,
 }
 
 /// A request as it is sent.
 #[derive(Serialize)]
-struct Sent<'a> {
+struct OutgoingRequest<'a> {
     v: u32,
     #[serde(flatten)]
-    caller: Caller,
+    caller: CallerInfo,
     #[serde(skip_serializing_if = "Option::is_none")]
     deadline: Option<&'a str>,
     #[serde(flatten)]
-    request: &'a Request,
+    request: &'a SessionRequest,
 }
 
 /// The line of a request, newline included.
-pub fn ask(by: Asker, request: &Request) -> String {
-    line(&Sent { v: VERSION, caller: Caller::here(by), deadline: None, request })
+pub fn ask(by: ClientKind, request: &SessionRequest) -> String {
+    line(&OutgoingRequest { v: VERSION, caller: CallerInfo::here(by), deadline: None, request })
 }
 
 /// The same, for a request that is refused after this time: a request over NATS can take long to arrive.
-pub fn ask_until(by: Asker, request: &Request, deadline: &str) -> String {
-    line(&Sent { v: VERSION, caller: Caller::here(by), deadline: Some(deadline), request })
+pub fn ask_until(by: ClientKind, request: &SessionRequest, deadline: &str) -> String {
+    line(&OutgoingRequest { v: VERSION, caller: CallerInfo::here(by), deadline: Some(deadline), request })
 }
 
 /// Reads a request; the error is for whoever sent it.
-pub fn read(line: &[u8]) -> Result<(Caller, Request), String> {
+pub fn read(line: &[u8]) -> Result<(CallerInfo, SessionRequest), String> {
     let wrong = |error: serde_json::Error| format!("not a request: {error}");
-    let envelope: Envelope = serde_json::from_slice(line).map_err(wrong)?;
+    let envelope: RequestEnvelope = serde_json::from_slice(line).map_err(wrong)?;
     match envelope.v {
         Some(VERSION) => {}
         Some(other) => {
@@ -355,7 +355,7 @@ pub fn read(line: &[u8]) -> Result<(Caller, Request), String> {
 
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Reply {
+pub struct SessionReply {
     /// The version of these words.
     pub v: u32,
     /// Whether it was done.
@@ -365,15 +365,15 @@ pub struct Reply {
     pub error: Option<String>,
     /// What was asked for.
     #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
-    pub told: Option<Told>,
+    pub told: Option<ReplyData>,
 }
 
 /// What was asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Told {
+pub enum ReplyData {
     /// How the session is.
-    Status(Box<Status>),
+    Status(Box<StatusView>),
     /// What is held.
     Items(Vec<ItemView>),
     /// One item.
@@ -395,12 +395,12 @@ pub enum Told {
     /// A loop that an agent leads.
     AgentLoop(Box<LoopView>),
     /// What was decided about an iteration of it.
-    Judged(Box<JudgedView>),
+    Judged(Box<JudgementView>),
     /// What was kept.
     Checkpoints(Vec<CheckpointView>),
 }
 
-impl Reply {
+impl SessionReply {
     /// It was done.
     pub const fn done() -> Self {
         Self { v: VERSION, ok: true, error: None, told: None }
@@ -410,15 +410,15 @@ impl Reply {
     #[expect(clippy::wildcard_enum_match_arm, reason = "everything else needs no more words than that it was done")]
     pub fn recorded<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
         let told = events.into_iter().filter_map(|event| match event {
-            Event::TaskCreated(created) => Some(Told::Added(created.task.clone())),
-            Event::StopHooksCleared { hooks, .. } => Some(Told::Cleared(hooks.len())),
+            Event::TaskCreated(created) => Some(ReplyData::Added(created.task.clone())),
+            Event::StopHooksCleared { hooks, .. } => Some(ReplyData::Cleared(hooks.len())),
             _ => None,
         });
         told.last().map_or(Self::done(), Self::told)
     }
 
     /// This is what was asked for.
-    pub const fn told(told: Told) -> Self {
+    pub const fn told(told: ReplyData) -> Self {
         Self { v: VERSION, ok: true, error: None, told: Some(told) }
     }
 
@@ -428,7 +428,7 @@ impl Reply {
     }
 
     /// What was asked for, or why it was not done.
-    pub fn outcome(self) -> Result<Option<Told>, String> {
+    pub fn outcome(self) -> Result<Option<ReplyData>, String> {
         match (self.ok, self.error) {
             (true, _) => Ok(self.told),
             (false, why) => Err(why.unwrap_or_else(|| "the session did not say why not".into())),
@@ -451,38 +451,44 @@ fn line(value: &impl Serialize) -> String {
 mod tests {
     use super::*;
 
-    fn read_back(command: &Command) -> Command {
-        let line = ask(Asker::Tui, &command.clone().into());
+    fn read_back(command: &SessionCommand) -> SessionCommand {
+        let line = ask(ClientKind::Tui, &command.clone().into());
         let (caller, request) = read(line.trim_end().as_bytes()).expect("a request");
-        assert_eq!(caller.by, Asker::Tui);
+        assert_eq!(caller.by, ClientKind::Tui);
         match request.meaning() {
-            Meaning::Command(command) => command,
-            Meaning::Question(_) | Meaning::Judgement(_) | Meaning::Watch(..) => panic!("{line} is no command"),
+            RequestKind::Command(command) => command,
+            RequestKind::Question(_) | RequestKind::Judgement(_) | RequestKind::Watch(..) => {
+                panic!("{line} is no command")
+            }
         }
     }
 
     #[test]
     fn every_command_means_the_same_on_the_other_side() {
         let (item, hook) = (ItemId(2), || "tests".to_owned());
-        let answer =
-            GateAnswer { gate: GateId(3), choice: Choice::Send, text: Some("a\nb".into()), items: Some(vec![item]) };
+        let answer = GateAnswer {
+            gate: GateId(3),
+            choice: GateChoice::Send,
+            text: Some("a\nb".into()),
+            items: Some(vec![item]),
+        };
         let commands = [
-            Command::Pause,
-            Command::Unpause,
-            Command::Stop(StopHow::Now),
-            Command::Stop(StopHow::AfterIteration),
-            Command::CancelTurn,
-            Command::Message("say \"x\"".into()),
-            Command::SkipItem(item),
-            Command::RestoreItem(item),
-            Command::EditItem(item, "text".into()),
-            Command::AnswerGate(answer),
-            Command::DisableHook(None, hook()),
-            Command::EnableHook(Some(Point::Stop), hook()),
-            Command::RunHook(None, hook()),
-            Command::CancelHook(RunId(7)),
-            Command::Task(TaskCommand::MakeReady { id: "t".into() }),
-            Command::Task(TaskCommand::Depend { id: "t".into(), on: "u".into() }),
+            SessionCommand::Pause,
+            SessionCommand::Unpause,
+            SessionCommand::Stop(StopTiming::Now),
+            SessionCommand::Stop(StopTiming::AfterIteration),
+            SessionCommand::CancelTurn,
+            SessionCommand::Message("say \"x\"".into()),
+            SessionCommand::SkipItem(item),
+            SessionCommand::RestoreItem(item),
+            SessionCommand::EditItem(item, "text".into()),
+            SessionCommand::AnswerGate(answer),
+            SessionCommand::DisableHook(None, hook()),
+            SessionCommand::EnableHook(Some(HookPoint::Stop), hook()),
+            SessionCommand::RunHook(None, hook()),
+            SessionCommand::CancelHook(RunId(7)),
+            SessionCommand::Task(TaskCommand::MakeReady { id: "t".into() }),
+            SessionCommand::Task(TaskCommand::Depend { id: "t".into(), on: "u".into() }),
         ];
         for command in commands {
             assert_eq!(read_back(&command), command);
@@ -502,11 +508,14 @@ mod tests {
 
     #[test]
     fn answers_read_as_they_are_documented() {
-        assert_eq!(Reply::done().to_line(), "{\"v\":1,\"ok\":true}\n");
-        assert_eq!(Reply::refused("no").to_line(), "{\"v\":1,\"ok\":false,\"error\":\"no\"}\n");
-        let gates = Reply::told(Told::Gates(Vec::new()));
+        assert_eq!(SessionReply::done().to_line(), "{\"v\":1,\"ok\":true}\n");
+        assert_eq!(SessionReply::refused("no").to_line(), "{\"v\":1,\"ok\":false,\"error\":\"no\"}\n");
+        let gates = SessionReply::told(ReplyData::Gates(Vec::new()));
         assert_eq!(gates.to_line(), "{\"v\":1,\"ok\":true,\"gates\":[]}\n");
-        assert_eq!(serde_json::from_str::<Reply>(&gates.to_line()).expect("a reply"), gates);
-        assert_eq!(serde_json::from_str::<Reply>(&Reply::done().to_line()).expect("a reply"), Reply::done());
+        assert_eq!(serde_json::from_str::<SessionReply>(&gates.to_line()).expect("a reply"), gates);
+        assert_eq!(
+            serde_json::from_str::<SessionReply>(&SessionReply::done().to_line()).expect("a reply"),
+            SessionReply::done()
+        );
     }
 }

@@ -9,8 +9,8 @@
 use std::collections::VecDeque;
 
 use crate::{
-    engine::actor::By,
-    socket::descent::{self, Kin},
+    engine::actor::ActorKind,
+    socket::descent::{self, ProcessOrigin},
 };
 
 /// How many processes are remembered.
@@ -18,24 +18,24 @@ const MOST_REMEMBERED: usize = 256;
 
 /// The processes that have connected, the latest last.
 #[derive(Debug, Default)]
-pub(super) struct Peers {
-    seen: VecDeque<(i32, Option<By>)>,
+pub(super) struct PeerProcesses {
+    seen: VecDeque<(i32, Option<ActorKind>)>,
 }
 
-impl Peers {
+impl PeerProcesses {
     /// The session's own agent or hook, if the process belongs to one. Ask as soon as it connects.
-    pub(super) fn of_process(&mut self, pid: Option<i32>, session: &str) -> Option<By> {
+    pub(super) fn of_process(&mut self, pid: Option<i32>, session: &str) -> Option<ActorKind> {
         let pid = pid.filter(|pid| *pid > 0)?;
         self.remember(pid, descent::of_process(pid, session))
     }
 
-    fn remember(&mut self, pid: i32, kin: Kin) -> Option<By> {
+    fn remember(&mut self, pid: i32, kin: ProcessOrigin) -> Option<ActorKind> {
         let by = match kin {
-            Kin::Session(by) => Some(by),
-            Kin::Stranger => None,
-            Kin::Gone => {
+            ProcessOrigin::Session(by) => Some(by),
+            ProcessOrigin::Stranger => None,
+            ProcessOrigin::Gone => {
                 let before = self.seen.iter().find(|(seen, _)| *seen == pid);
-                return before.map_or(Some(By::Agent), |(_, by)| *by);
+                return before.map_or(Some(ActorKind::Agent), |(_, by)| *by);
             }
         };
         self.seen.retain(|(seen, _)| *seen != pid);
@@ -53,28 +53,28 @@ mod tests {
 
     #[test]
     fn whoever_is_gone_before_creel_looks_is_treated_as_the_agent() {
-        assert_eq!(Peers::default().remember(7, Kin::Gone), Some(By::Agent));
+        assert_eq!(PeerProcesses::default().remember(7, ProcessOrigin::Gone), Some(ActorKind::Agent));
     }
 
     #[test]
     fn a_screen_that_was_seen_before_is_still_the_users_after_it_left() {
-        let mut peers = Peers::default();
-        assert_eq!(peers.remember(7, Kin::Stranger), None);
-        assert_eq!(peers.remember(8, Kin::Session(By::Hook)), Some(By::Hook));
-        assert_eq!(peers.remember(7, Kin::Gone), None);
-        assert_eq!(peers.remember(8, Kin::Gone), Some(By::Hook));
+        let mut peers = PeerProcesses::default();
+        assert_eq!(peers.remember(7, ProcessOrigin::Stranger), None);
+        assert_eq!(peers.remember(8, ProcessOrigin::Session(ActorKind::Hook)), Some(ActorKind::Hook));
+        assert_eq!(peers.remember(7, ProcessOrigin::Gone), None);
+        assert_eq!(peers.remember(8, ProcessOrigin::Gone), Some(ActorKind::Hook));
     }
 
     #[test]
     fn the_latest_user_of_a_process_number_counts_and_the_list_is_bounded() {
-        let mut peers = Peers::default();
-        peers.remember(7, Kin::Stranger);
-        peers.remember(7, Kin::Session(By::Agent));
-        assert_eq!(peers.remember(7, Kin::Gone), Some(By::Agent));
+        let mut peers = PeerProcesses::default();
+        peers.remember(7, ProcessOrigin::Stranger);
+        peers.remember(7, ProcessOrigin::Session(ActorKind::Agent));
+        assert_eq!(peers.remember(7, ProcessOrigin::Gone), Some(ActorKind::Agent));
         for pid in 10..400 {
-            peers.remember(pid, Kin::Stranger);
+            peers.remember(pid, ProcessOrigin::Stranger);
         }
         assert_eq!(peers.seen.len(), MOST_REMEMBERED);
-        assert_eq!(peers.remember(11, Kin::Gone), Some(By::Agent), "forgotten");
+        assert_eq!(peers.remember(11, ProcessOrigin::Gone), Some(ActorKind::Agent), "forgotten");
     }
 }

@@ -5,21 +5,21 @@ use tokio::sync::{mpsc, watch};
 use super::caller::person;
 use crate::{
     engine::{
-        event::{By, Event},
-        input::Command,
+        event::{ActorKind, Event},
+        input::SessionCommand,
     },
-    journal::Folder,
-    nats::{asking::Asking, link::Link},
-    runtime::{Handle, Live},
+    journal::SessionDir,
+    nats::{asking::NatsSessionClient, link::NatsStatus},
+    runtime::{HookOutputChunk, SessionHandle},
     socket::{
-        client::{AskError, Client, Seen, Watch},
-        message::{Asker, Request, Told, aside::Aside},
+        client::{SessionRequestError, SessionWatch, SocketClient, WatchMessage},
+        message::{ClientKind, ReplyData, SessionRequest, aside::LiveMessage},
     },
 };
 
 /// Why a command is not known to be carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unheeded {
+pub enum CommandError {
     /// It will not be, for this reason.
     Refused(String),
     /// Nobody answered, and it may be all the same.
@@ -28,18 +28,18 @@ pub enum Unheeded {
 
 /// Where the commands of a screen go.
 #[derive(Debug, Clone)]
-pub enum Helm {
+pub enum SessionClient {
     /// To the session of this process, which ends with the screen.
-    Here(Handle),
+    Here(SessionHandle),
     /// To a session that goes on without this screen.
-    There(Remote),
+    There(RemoteSession),
 }
 
-impl Helm {
+impl SessionClient {
     /// Asks the session for something; the answer says why not, if it will not.
-    pub async fn command(&self, command: Command) -> Result<(), Unheeded> {
+    pub async fn command(&self, command: SessionCommand) -> Result<(), CommandError> {
         match self {
-            Self::Here(handle) => handle.command(person(By::Tui), command).await.map_err(Unheeded::Refused),
+            Self::Here(handle) => handle.command(person(ActorKind::Tui), command).await.map_err(CommandError::Refused),
             Self::There(remote) => remote.command(command).await,
         }
     }
@@ -50,37 +50,37 @@ pub const LIVE_BACKLOG: usize = 256;
 
 /// What comes from a session in another process. It ends when the session does.
 #[derive(Debug)]
-pub struct Following {
+pub struct RemoteUpdates {
     /// The number of its last record: a sign that there is more in its journal.
     pub news: watch::Receiver<u64>,
     /// The output of its hooks.
-    pub live: mpsc::Receiver<Live>,
+    pub live: mpsc::Receiver<HookOutputChunk>,
     /// How it stands with its NATS server, if it has one.
-    pub nats: Option<watch::Receiver<Link>>,
+    pub nats: Option<watch::Receiver<NatsStatus>>,
 }
 
 /// Where all that goes.
-struct Telling {
+struct RemoteUpdateSenders {
     news: watch::Sender<u64>,
-    live: mpsc::Sender<Live>,
-    nats: Option<watch::Sender<Link>>,
+    live: mpsc::Sender<HookOutputChunk>,
+    nats: Option<watch::Sender<NatsStatus>>,
 }
 
 /// A session in another process.
 #[derive(Debug, Clone)]
-pub enum Remote {
+pub enum RemoteSession {
     /// On this machine: its socket is told in its folder.
-    Near(Folder),
+    Near(SessionDir),
     /// On another one, reached by NATS.
-    Far(Box<Asking>),
+    Far(Box<NatsSessionClient>),
 }
 
-impl Remote {
+impl RemoteSession {
     /// The session of this folder, and what comes from it.
-    pub fn follow(folder: &Folder) -> Result<(Self, Following), AskError> {
-        let mut client = Client::connect(folder)?;
-        let link = match client.ask(Asker::Tui, &Request::Status)? {
-            Some(Told::Status(status)) => status.nats,
+    pub fn follow(folder: &SessionDir) -> Result<(Self, RemoteUpdates), SessionRequestError> {
+        let mut client = SocketClient::connect(folder)?;
+        let link = match client.ask(ClientKind::Tui, &SessionRequest::Status)? {
+            Some(ReplyData::Status(status)) => status.nats,
             Some(_) | None => None,
         };
         // From here on nothing is missed: what was recorded before is in the journal, which the screen reads later.
@@ -88,52 +88,54 @@ impl Remote {
         let (told, news) = watch::channel(0);
         let (heard, live) = mpsc::channel(LIVE_BACKLOG);
         let (changed, nats) = link.map(watch::channel).unzip();
-        let telling = Telling { news: told, live: heard, nats: changed };
+        let telling = RemoteUpdateSenders { news: told, live: heard, nats: changed };
         let session = folder.clone();
         std::thread::spawn(move || telling.tell_all(&session, watch));
-        Ok((Self::Near(folder.clone()), Following { news, live, nats }))
+        Ok((Self::Near(folder.clone()), RemoteUpdates { news, live, nats }))
     }
 
-    async fn command(&self, command: Command) -> Result<(), Unheeded> {
+    async fn command(&self, command: SessionCommand) -> Result<(), CommandError> {
         let folder = match self {
             Self::Near(folder) => folder.clone(),
             Self::Far(asking) => {
-                let asked = asking.ask(Asker::Tui, &command.into()).await;
+                let asked = asking.ask(ClientKind::Tui, &command.into()).await;
                 return asked.map(drop).map_err(|error| unheeded(error, |_| true));
             }
         };
         // One connection a command: it cannot have grown old, and a person does not type faster.
         let asked =
-            tokio::task::spawn_blocking(move || Client::connect(&folder)?.ask(Asker::Tui, &command.into())).await;
+            tokio::task::spawn_blocking(move || SocketClient::connect(&folder)?.ask(ClientKind::Tui, &command.into()))
+                .await;
         match asked {
             Ok(answer) => {
                 answer.map(drop).map_err(|error| unheeded(error, |cause| cause.kind() == std::io::ErrorKind::TimedOut))
             }
-            Err(panic) => Err(Unheeded::Refused(format!("the session could not be asked: {panic}"))),
+            Err(panic) => Err(CommandError::Refused(format!("the session could not be asked: {panic}"))),
         }
     }
 }
 
 /// What it means that a session did not do what it was asked for: it may have heard it if it was reached and then silent.
-fn unheeded(error: AskError, was_silent: impl Fn(&std::io::Error) -> bool) -> Unheeded {
+fn unheeded(error: SessionRequestError, was_silent: impl Fn(&std::io::Error) -> bool) -> CommandError {
     let words = error.to_string();
     match error {
-        AskError::Unreachable { cause, .. } if was_silent(&cause) => {
-            Unheeded::Unanswered(format!("{words}; it is not known whether it took that"))
+        SessionRequestError::Unreachable { cause, .. } if was_silent(&cause) => {
+            CommandError::Unanswered(format!("{words}; it is not known whether it took that"))
         }
-        AskError::Unreachable { .. } | AskError::NotRunning(_) | AskError::Refused(_) | AskError::Ended(_) => {
-            Unheeded::Refused(words)
-        }
+        SessionRequestError::Unreachable { .. }
+        | SessionRequestError::NotRunning(_)
+        | SessionRequestError::Refused(_)
+        | SessionRequestError::Ended(_) => CommandError::Refused(words),
     }
 }
 
-impl Telling {
+impl RemoteUpdateSenders {
     /// Passes on what comes, until nothing more comes or nobody wants it. A session leaves those who do not read, such as a
     /// screen that is halted: as long as it runs, they come back, to where they were.
-    fn tell_all(&self, folder: &Folder, mut watch: Watch) {
+    fn tell_all(&self, folder: &SessionDir, mut watch: SessionWatch) {
         let mut next = 0;
         while self.is_left(watch, &mut next) {
-            match Client::connect(folder).and_then(|client| client.watch(Some(next))) {
+            match SocketClient::connect(folder).and_then(|client| client.watch(Some(next))) {
                 Ok(again) => watch = again,
                 Err(error) => return tracing::info!("{error}"),
             }
@@ -141,17 +143,17 @@ impl Telling {
     }
 
     /// Passes on what comes; whether it ended before the session did. `next` is the record that would have come.
-    fn is_left(&self, watch: Watch, next: &mut u64) -> bool {
+    fn is_left(&self, watch: SessionWatch, next: &mut u64) -> bool {
         let mut ended = false;
         for seen in watch {
             let wanted = match seen {
-                Ok(Seen::Record(record)) => {
+                Ok(WatchMessage::Record(record)) => {
                     ended = matches!(record.event, Event::SessionEnded { .. });
                     *next = record.seq + 1;
                     self.news.send(record.seq).is_ok()
                 }
-                Ok(Seen::Aside(aside)) => self.tell(aside),
-                Err(AskError::Ended(_)) => break,
+                Ok(WatchMessage::Aside(aside)) => self.tell(aside),
+                Err(SessionRequestError::Ended(_)) => break,
                 Err(error) => {
                     tracing::warn!("{error}");
                     false
@@ -164,12 +166,12 @@ impl Telling {
         !ended
     }
 
-    fn tell(&self, aside: Aside) -> bool {
+    fn tell(&self, aside: LiveMessage) -> bool {
         match (aside, &self.nats) {
             // What the screen is too slow for is dropped: all of it is on disk.
-            (Aside::Live(piece), _) => self.live.try_send(piece.into()).is_ok() || !self.live.is_closed(),
-            (Aside::Nats(link), Some(nats)) => nats.send(link).is_ok(),
-            (Aside::Nats(_), None) => true,
+            (LiveMessage::Live(piece), _) => self.live.try_send(piece.into()).is_ok() || !self.live.is_closed(),
+            (LiveMessage::Nats(link), Some(nats)) => nats.send(link).is_ok(),
+            (LiveMessage::Nats(_), None) => true,
         }
     }
 }

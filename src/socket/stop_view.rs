@@ -5,10 +5,10 @@ use serde_json::{Map, Value};
 
 use crate::{
     engine::{
-        State,
+        SessionState,
         event::Event,
-        stop::{Action, checkpoint::Checkpoint, loops::AgentLoop, promise::Promise},
-        time::Span,
+        stop::{StopAction, checkpoint::Checkpoint, loops::AgentLoop, promise::Promise},
+        time::TimeSpan,
     },
     journal::{Record, record::rfc3339},
 };
@@ -44,7 +44,7 @@ pub struct LoopView {
     /// Whether it is over.
     pub is_over: bool,
     /// What was decided last about the iteration that it is in.
-    pub decided: Option<Action>,
+    pub decided: Option<StopAction>,
 }
 
 /// What a rule said.
@@ -57,18 +57,18 @@ pub struct RuleView {
     /// What was found.
     pub message: String,
     /// How long the check took.
-    pub took_ms: Span,
+    pub took_ms: TimeSpan,
 }
 
 /// What was decided about an iteration of a loop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct JudgedView {
+pub struct JudgementView {
     /// Who decided.
     pub hook: String,
     /// The iteration.
     pub iteration: u32,
     /// What.
-    pub action: Action,
+    pub action: StopAction,
     /// Why.
     pub reason: String,
     /// What the agent is to do next.
@@ -92,7 +92,7 @@ pub struct CheckpointView {
 }
 
 /// The stop hooks that were registered for a task, or all of them.
-pub fn hooks(state: &State, task: Option<&str>) -> Vec<StopHookView> {
+pub fn hooks(state: &SessionState, task: Option<&str>) -> Vec<StopHookView> {
     let wanted = state.stop.registered.iter().filter(|known| task.is_none_or(|task| known.task == task));
     wanted
         .map(|known| StopHookView {
@@ -119,12 +119,12 @@ pub fn agent_loop(known: &AgentLoop) -> LoopView {
 }
 
 /// What was kept, oldest first.
-pub fn checkpoints(state: &State) -> Vec<CheckpointView> {
+pub fn checkpoints(state: &SessionState) -> Vec<CheckpointView> {
     let kept = state.stop.checkpoints.iter();
     kept.map(|kept| CheckpointView { at: rfc3339(kept.at), checkpoint: kept.checkpoint.clone() }).collect()
 }
 
-impl JudgedView {
+impl JudgementView {
     /// The decision that these records, of one judgement, end with.
     pub fn of<'a>(records: impl IntoIterator<Item = &'a Record>) -> Option<Self> {
         let mut rules = Vec::new();

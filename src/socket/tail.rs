@@ -15,7 +15,7 @@ use serde::Deserialize;
 const CHUNK: usize = 128 << 10;
 
 /// Reads whole lines, from the record of a number on.
-pub(super) struct Tail {
+pub(super) struct JournalLineReader {
     file: File,
     from: u64,
     /// Whether the first wanted record was found.
@@ -25,11 +25,11 @@ pub(super) struct Tail {
 }
 
 #[derive(Deserialize)]
-struct Numbered {
+struct NumberedLine {
     seq: u64,
 }
 
-impl Tail {
+impl JournalLineReader {
     pub(super) fn open(journal: &Path, from: u64) -> io::Result<Self> {
         Ok(Self { file: File::open(journal)?, from, found: from <= 1, rest: Vec::new() })
     }
@@ -54,7 +54,7 @@ impl Tail {
         while !self.found && skipped < lines.len() {
             let line = lines[skipped..].split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
             // A line that is no record cannot be one that was asked for.
-            let seq = serde_json::from_slice(line).map_or(0, |Numbered { seq }| seq);
+            let seq = serde_json::from_slice(line).map_or(0, |NumberedLine { seq }| seq);
             self.found = seq >= self.from;
             skipped += if self.found { 0 } else { line.len() };
         }
@@ -69,7 +69,7 @@ mod tests {
 
     use super::*;
 
-    fn all(tail: &mut Tail) -> String {
+    fn all(tail: &mut JournalLineReader) -> String {
         let mut lines = Vec::new();
         while let Some(more) = tail.read().expect("a file") {
             lines.extend(more);
@@ -82,11 +82,11 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().expect("a file");
         let line = |seq: u64| format!("{{\"v\":1,\"seq\":{seq},\"text\":\"{}\"}}\n", "x".repeat(CHUNK / 3));
         write!(file, "{}{}{}{}", line(1), line(2), line(3), &line(4)[..20]).expect("space");
-        let mut tail = Tail::open(file.path(), 2).expect("a file");
+        let mut tail = JournalLineReader::open(file.path(), 2).expect("a file");
         assert_eq!(all(&mut tail), line(2) + &line(3));
         write!(file, "{}{}", &line(4)[20..], line(5)).expect("space");
         assert_eq!(all(&mut tail), line(4) + &line(5));
-        assert_eq!(all(&mut Tail::open(file.path(), 6).expect("a file")), "");
-        assert_eq!(all(&mut Tail::open(file.path(), 0).expect("a file")).lines().count(), 5);
+        assert_eq!(all(&mut JournalLineReader::open(file.path(), 6).expect("a file")), "");
+        assert_eq!(all(&mut JournalLineReader::open(file.path(), 0).expect("a file")).lines().count(), 5);
     }
 }

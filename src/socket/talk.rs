@@ -9,25 +9,25 @@ use tokio::{
 };
 
 use super::{
-    client::{AskError, Client, PATIENCE, heard},
-    message::{Asker, Request, Told, ask},
+    client::{PATIENCE, SessionRequestError, SocketClient, heard},
+    message::{ClientKind, ReplyData, SessionRequest, ask},
 };
 
 /// A connection to a session.
 #[derive(Debug)]
-pub struct Talk {
+pub struct AsyncSocketClient {
     name: String,
     stream: BufReader<UnixStream>,
 }
 
-impl Talk {
+impl AsyncSocketClient {
     /// Goes on with a connection on which nothing was asked yet. Must be called inside a runtime of tokio.
-    pub fn new(client: Client) -> Result<Self, AskError> {
+    pub fn new(client: SocketClient) -> Result<Self, SessionRequestError> {
         let (name, stream) = client.into_parts();
         let stream = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream));
         match stream {
             Ok(stream) => Ok(Self { name, stream: BufReader::new(stream) }),
-            Err(cause) => Err(AskError::Unreachable { name, cause }),
+            Err(cause) => Err(SessionRequestError::Unreachable { name, cause }),
         }
     }
 
@@ -37,16 +37,29 @@ impl Talk {
     }
 
     /// Asks, and waits for the answer.
-    pub async fn ask(&mut self, by: Asker, request: &Request) -> Result<Option<Told>, AskError> {
+    pub async fn ask(
+        &mut self,
+        by: ClientKind,
+        request: &SessionRequest,
+    ) -> Result<Option<ReplyData>, SessionRequestError> {
         self.ask_within(PATIENCE, by, request).await
     }
 
     /// Asks for something that takes as long as the session needs for it.
-    pub async fn ask_patiently(&mut self, by: Asker, request: &Request) -> Result<Option<Told>, AskError> {
+    pub async fn ask_patiently(
+        &mut self,
+        by: ClientKind,
+        request: &SessionRequest,
+    ) -> Result<Option<ReplyData>, SessionRequestError> {
         self.ask_within(Duration::MAX, by, request).await
     }
 
-    async fn ask_within(&mut self, long: Duration, by: Asker, request: &Request) -> Result<Option<Told>, AskError> {
+    async fn ask_within(
+        &mut self,
+        long: Duration,
+        by: ClientKind,
+        request: &SessionRequest,
+    ) -> Result<Option<ReplyData>, SessionRequestError> {
         let line = ask(by, request);
         let Self { name, stream } = self;
         let asking = async {

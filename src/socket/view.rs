@@ -4,31 +4,31 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::message::Which;
+use super::message::ItemFilter;
 use crate::{
     engine::{
-        State,
-        conversation::PermissionAsk,
-        event::{Outcome, StopHow},
-        hooks::{point::Point, resolve::HookBook},
+        SessionState,
+        conversation::AgentPermissionRequest,
+        event::{SessionOutcome, StopTiming},
+        hooks::{point::HookPoint, resolve::HookState},
         ids::{GateId, ItemId, RunId, TurnId},
-        policy::{AutomationHook, HookAction, HookSpec, Judge, StopHook, StopPlan},
+        policy::{AutomationHook, HookAction, HookSpec, StopHook, StopHookKind, StopPlan},
         session::{
-            gate::{About, Choice, Gate},
-            pending::{Item, ItemState},
+            gate::{Gate, GateChoice, GateKind},
+            pending::{ItemState, PendingItem},
             permission::OfferedAnswer,
         },
-        tasks::builtin::Builtin,
-        time::{At, Span, as_rfc3339, rfc3339_or_none},
+        tasks::builtin::BuiltinAutomation,
+        time::{TimeSpan, UnixTime, as_rfc3339, rfc3339_or_none},
     },
     journal::record::rfc3339,
-    nats::link::Link,
+    nats::link::NatsStatus,
     present::stop_decisions,
 };
 
 /// How a session is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Status {
+pub struct StatusView {
     /// Its name.
     pub session: String,
     /// In a word: running, paused, waiting (for a person), or how it ended.
@@ -54,7 +54,7 @@ pub struct Status {
     /// Whether no further prompt is sent.
     pub paused: bool,
     /// Whether it was told to stop, and how.
-    pub stopping: Option<StopHow>,
+    pub stopping: Option<StopTiming>,
     /// The gate that waits.
     pub gate: Option<GateView>,
     /// The hooks that run.
@@ -71,7 +71,7 @@ pub struct Status {
     /// The process that runs it.
     pub pid: u32,
     /// How it ended, if it has.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<SessionOutcome>,
     /// The number of its last record.
     pub seq: u64,
     /// The usage limit that it waits for, if it does.
@@ -79,7 +79,7 @@ pub struct Status {
     pub usage_limit: Option<LimitView>,
     /// How it stands with its NATS server, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub nats: Option<Link>,
+    pub nats: Option<NatsStatus>,
 }
 
 /// A usage limit that a session waits for.
@@ -89,10 +89,10 @@ pub struct LimitView {
     pub agent: String,
     /// When it resets, if that is known.
     #[serde(default, with = "rfc3339_or_none", skip_serializing_if = "Option::is_none")]
-    pub resets_at: Option<At>,
+    pub resets_at: Option<UnixTime>,
     /// When the session resumes.
     #[serde(with = "as_rfc3339")]
-    pub until: At,
+    pub until: UnixTime,
 }
 
 /// A gate that waits.
@@ -101,11 +101,11 @@ pub struct GateView {
     /// Its number.
     pub gate: GateId,
     /// What it is about.
-    pub about: About,
+    pub about: GateKind,
     /// Why the session waits, in words.
     pub reason: String,
     /// The answers that it takes.
-    pub choices: Vec<Choice>,
+    pub choices: Vec<GateChoice>,
     /// The hook that it is about.
     pub hook: Option<String>,
     /// The held items that it is about.
@@ -125,7 +125,7 @@ pub struct OptionView {
     /// What it says, for a person.
     pub name: String,
     /// The choice that takes it.
-    pub choice: Choice,
+    pub choice: GateChoice,
 }
 
 /// A piece of held output.
@@ -136,7 +136,7 @@ pub struct ItemView {
     /// Where it is.
     pub state: ItemState,
     /// The point of the run that printed it.
-    pub point: Point,
+    pub point: HookPoint,
     /// The hook.
     pub hook: String,
     /// The run.
@@ -156,7 +156,7 @@ pub struct ItemView {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HookView {
     /// Where it runs.
-    pub point: Point,
+    pub point: HookPoint,
     /// What it is called.
     pub hook: String,
     /// The command, or what it is instead of one.
@@ -166,14 +166,14 @@ pub struct HookView {
     /// Its place among the hooks of its point: lower is first.
     pub priority: i64,
     /// How long it may take.
-    pub timeout_ms: Span,
+    pub timeout_ms: TimeSpan,
     /// Whether its output goes to the agent.
     pub pipe_output: bool,
 }
 
-impl Status {
+impl StatusView {
     /// The session, after the record of that number.
-    pub fn of(state: &State, seq: u64) -> Self {
+    pub fn of(state: &SessionState, seq: u64) -> Self {
         Self {
             session: state.name.clone(),
             state: word(state).to_owned(),
@@ -207,7 +207,7 @@ impl Status {
     }
 }
 
-fn word(state: &State) -> &'static str {
+fn word(state: &SessionState) -> &'static str {
     match state.outcome() {
         Some(outcome) => outcome.name(),
         None if state.gates.open.is_some() => "waiting",
@@ -217,12 +217,12 @@ fn word(state: &State) -> &'static str {
 }
 
 /// The gates that wait. One does at most; whoever asks need not know that.
-pub fn gates(state: &State) -> Vec<GateView> {
+pub fn gates(state: &SessionState) -> Vec<GateView> {
     state.gates.open.iter().map(|gate| gate_view(state, gate)).collect()
 }
 
-fn gate_view(state: &State, gate: &Gate) -> GateView {
-    let offered = state.asked_at(gate).map(PermissionAsk::offers).unwrap_or_default();
+fn gate_view(state: &SessionState, gate: &Gate) -> GateView {
+    let offered = state.asked_at(gate).map(AgentPermissionRequest::offers).unwrap_or_default();
     let options = offered.into_iter().map(|OfferedAnswer { id, name, choice }| OptionView { id, name, choice });
     GateView {
         gate: gate.id,
@@ -237,14 +237,14 @@ fn gate_view(state: &State, gate: &Gate) -> GateView {
 }
 
 /// What is held, oldest first.
-pub fn items(state: &State, which: Which) -> Vec<ItemView> {
-    let wanted = |item: &&Item| which == Which::All || item.state != ItemState::Delivered;
+pub fn items(state: &SessionState, which: ItemFilter) -> Vec<ItemView> {
+    let wanted = |item: &&PendingItem| which == ItemFilter::All || item.state != ItemState::Delivered;
     state.pending.items().iter().filter(wanted).map(ItemView::of).collect()
 }
 
 impl ItemView {
     /// An item without its text.
-    pub fn of(item: &Item) -> Self {
+    pub fn of(item: &PendingItem) -> Self {
         Self {
             item: item.id,
             state: item.state,
@@ -259,39 +259,39 @@ impl ItemView {
     }
 
     /// An item with what the agent will read.
-    pub fn whole(item: &Item) -> Self {
+    pub fn whole(item: &PendingItem) -> Self {
         let text = (item.state != ItemState::Delivered).then(|| item.text.clone());
         Self { text, ..Self::of(item) }
     }
 }
 
 /// The hooks of a plan, point by point, in the order in which they run.
-pub fn hooks(plan: &BTreeMap<Point, Vec<HookSpec>>, book: &HookBook) -> Vec<HookView> {
-    let at = |point: Point| {
+pub fn hooks(plan: &BTreeMap<HookPoint, Vec<HookSpec>>, book: &HookState) -> Vec<HookView> {
+    let at = |point: HookPoint| {
         let mut specs: Vec<&HookSpec> = plan.get(&point).into_iter().flatten().collect();
         specs.sort_by_key(|spec| spec.priority);
         specs.into_iter().map(move |spec| HookView::of(point, spec, book.is_enabled(point, spec)))
     };
-    Point::ALL.into_iter().flat_map(at).collect()
+    HookPoint::ALL.into_iter().flat_map(at).collect()
 }
 
 /// The automation hooks, in the order in which they run. What is built in and as it always is goes without saying.
-pub fn automation_hooks(plan: &[AutomationHook], book: &HookBook) -> Vec<HookView> {
+pub fn automation_hooks(plan: &[AutomationHook], book: &HookState) -> Vec<HookView> {
     let mut specs: Vec<&HookSpec> = plan.iter().map(|hook| &hook.spec).collect();
     specs.sort_by_key(|spec| spec.priority);
-    let views = specs.into_iter().map(|spec| (spec, book.is_enabled(Point::Automation, spec)));
+    let views = specs.into_iter().map(|spec| (spec, book.is_enabled(HookPoint::Automation, spec)));
     let said = views.filter(|(spec, enabled)| !is_as_always(spec, *enabled));
-    said.map(|(spec, enabled)| HookView::of(Point::Automation, spec, enabled)).collect()
+    said.map(|(spec, enabled)| HookView::of(HookPoint::Automation, spec, enabled)).collect()
 }
 
 fn is_as_always(spec: &HookSpec, enabled: bool) -> bool {
     let HookAction::Builtin(call) = &spec.action else { return false };
-    let preset = Builtin::named(&call.name).map(Builtin::preset);
+    let preset = BuiltinAutomation::named(&call.name).map(BuiltinAutomation::preset);
     preset.is_some_and(|preset| preset.enabled == enabled && preset.priority == spec.priority)
 }
 
 /// The stop decision hooks: those of the config, then those that were registered.
-pub fn stop_hooks(plan: &StopPlan, state: Option<&State>) -> Vec<HookView> {
+pub fn stop_hooks(plan: &StopPlan, state: Option<&SessionState>) -> Vec<HookView> {
     let registered = state.into_iter().flat_map(|state| &state.stop.registered).map(|known| &known.hook);
     let is_on = |hook: &StopHook| state.map_or(hook.enabled, |state| state.stop_hook_is_on(hook));
     plan.said().iter().chain(registered).map(|hook| HookView::stop(hook, is_on(hook))).collect()
@@ -301,18 +301,20 @@ impl HookView {
     /// A stop decision hook, and whether it is asked.
     fn stop(hook: &StopHook, enabled: bool) -> Self {
         let (runs, timeout_ms) = match &hook.judge {
-            Judge::Preset(preset) => (format!("(preset: {})", preset.name()), Span::default()),
-            Judge::Command { command, timeout } => (command.clone(), *timeout),
-            Judge::Fixed(result) => (format!("({})", stop_decisions::action(result.action)), Span::default()),
-            Judge::All(parts) => (format!("(all of {})", named(parts)), Span::default()),
-            Judge::Any(parts) => (format!("(any of {})", named(parts)), Span::default()),
+            StopHookKind::Preset(preset) => (format!("(preset: {})", preset.name()), TimeSpan::default()),
+            StopHookKind::Command { command, timeout } => (command.clone(), *timeout),
+            StopHookKind::Fixed(result) => {
+                (format!("({})", stop_decisions::action(result.action)), TimeSpan::default())
+            }
+            StopHookKind::All(parts) => (format!("(all of {})", named(parts)), TimeSpan::default()),
+            StopHookKind::Any(parts) => (format!("(any of {})", named(parts)), TimeSpan::default()),
         };
-        let (point, hook) = (Point::StopDecision, hook.name.clone());
+        let (point, hook) = (HookPoint::StopDecision, hook.name.clone());
         Self { point, hook, runs, enabled, priority: 100, timeout_ms, pipe_output: false }
     }
 
     /// A hook, and whether it runs.
-    pub fn of(point: Point, spec: &HookSpec, enabled: bool) -> Self {
+    pub fn of(point: HookPoint, spec: &HookSpec, enabled: bool) -> Self {
         let runs = match &spec.action {
             HookAction::Command(command) => command.clone(),
             HookAction::Builtin(call) => format!("(built in: {})", call.describe()),

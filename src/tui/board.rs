@@ -13,27 +13,27 @@ mod tree;
 use std::{cell::OnceCell, cmp::Reverse, collections::HashMap};
 
 use crate::engine::tasks::{
-    graph::Graph,
+    graph::TaskGraph,
     task::{Task, TaskState},
 };
 
 /// How the tasks are looked at.
 #[derive(Debug, Default)]
-pub struct Board {
-    shape: Shape,
-    filter: Filter,
+pub struct TaskBoard {
+    shape: TaskLayout,
+    filter: TaskFilter,
     /// The task that others are to wait for.
     pub marked: Option<String>,
     chosen: Option<String>,
     /// Where the chosen one was: if it is gone, what stands there is chosen.
     at: usize,
     /// The rows, once somebody has asked for them.
-    arranged: OnceCell<Arranged>,
+    arranged: OnceCell<ArrangedTasks>,
 }
 
 /// The tasks in their order.
 #[derive(Debug)]
-struct Arranged {
+struct ArrangedTasks {
     /// Their names, and the branches of the tree that lead to them.
     rows: Vec<(String, String)>,
     /// Where each of them stands.
@@ -44,7 +44,7 @@ struct Arranged {
 
 /// How tasks are arranged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Shape {
+pub enum TaskLayout {
     /// What is to be done first comes first.
     #[default]
     List,
@@ -54,7 +54,7 @@ pub enum Shape {
 
 /// Which tasks are in sight.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Filter {
+pub enum TaskFilter {
     /// All.
     #[default]
     All,
@@ -70,21 +70,21 @@ pub enum Filter {
 
 /// The tasks in sight, in order.
 #[derive(Debug, Clone, Copy)]
-pub struct Rows<'a> {
-    graph: &'a Graph,
-    arranged: &'a Arranged,
+pub struct TaskRows<'a> {
+    graph: &'a TaskGraph,
+    arranged: &'a ArrangedTasks,
 }
 
 /// A task in sight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row<'a> {
+pub struct TaskRow<'a> {
     /// Which.
     pub task: &'a Task,
     /// The branch of the tree that leads to it.
     pub branch: &'a str,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> TaskRows<'a> {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.arranged.rows.len()
@@ -96,13 +96,13 @@ impl<'a> Rows<'a> {
     }
 
     /// One of them.
-    pub fn get(&self, n: usize) -> Option<Row<'a>> {
+    pub fn get(&self, n: usize) -> Option<TaskRow<'a>> {
         let (id, branch) = self.arranged.rows.get(n)?;
-        Some(Row { task: self.graph.get(id)?, branch })
+        Some(TaskRow { task: self.graph.get(id)?, branch })
     }
 
     /// From the first to the last.
-    pub fn iter(self) -> impl Iterator<Item = Row<'a>> {
+    pub fn iter(self) -> impl Iterator<Item = TaskRow<'a>> {
         (0..self.len()).filter_map(move |n| self.get(n))
     }
 
@@ -112,7 +112,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-impl Shape {
+impl TaskLayout {
     /// The other one.
     #[must_use]
     pub const fn other(self) -> Self {
@@ -123,7 +123,7 @@ impl Shape {
     }
 }
 
-impl Filter {
+impl TaskFilter {
     /// The one that comes after it, going around.
     #[must_use]
     pub const fn next(self) -> Self {
@@ -158,14 +158,14 @@ impl Filter {
     }
 }
 
-impl Board {
+impl TaskBoard {
     /// How the tasks are arranged.
-    pub const fn shape(&self) -> Shape {
+    pub const fn shape(&self) -> TaskLayout {
         self.shape
     }
 
     /// Which are in sight.
-    pub const fn filter(&self) -> Filter {
+    pub const fn filter(&self) -> TaskFilter {
         self.filter
     }
 
@@ -187,30 +187,30 @@ impl Board {
     }
 
     /// The tasks in sight, in order.
-    pub fn rows<'a>(&'a self, graph: &'a Graph) -> Rows<'a> {
-        Rows { graph, arranged: self.arranged.get_or_init(|| self.arrange(graph)) }
+    pub fn rows<'a>(&'a self, graph: &'a TaskGraph) -> TaskRows<'a> {
+        TaskRows { graph, arranged: self.arranged.get_or_init(|| self.arrange(graph)) }
     }
 
-    fn arrange(&self, graph: &Graph) -> Arranged {
+    fn arrange(&self, graph: &TaskGraph) -> ArrangedTasks {
         let tasks = graph.tasks();
         let row = |task: &Task, branch: String| (task.id.clone(), branch);
         let rows: Vec<(String, String)> = match self.shape {
-            Shape::List => {
+            TaskLayout::List => {
                 let mut shown: Vec<&Task> = tasks.iter().copied().filter(|task| self.filter.fits(task)).collect();
                 shown.sort_by_key(|task| (Reverse(task.is_open()), task.priority));
                 shown.into_iter().map(|task| row(task, String::new())).collect()
             }
-            Shape::Tree => {
+            TaskLayout::Tree => {
                 let shown: Vec<bool> = tasks.iter().map(|task| self.filter.fits(task)).collect();
                 tree::grow(&tasks, &shown).into_iter().map(|twig| row(tasks[twig.task], twig.branch)).collect()
             }
         };
         let places = rows.iter().enumerate().map(|(n, (id, _))| (id.clone(), n)).collect();
-        Arranged { rows, places, open: tasks.iter().filter(|task| task.is_open()).count() }
+        ArrangedTasks { rows, places, open: tasks.iter().filter(|task| task.is_open()).count() }
     }
 
     /// Which of the rows is chosen.
-    pub fn position(&self, rows: Rows<'_>) -> usize {
+    pub fn position(&self, rows: TaskRows<'_>) -> usize {
         let found = self.chosen.as_ref().and_then(|id| rows.arranged.places.get(id).copied());
         found.unwrap_or_else(|| self.at.min(rows.len().saturating_sub(1)))
     }

@@ -12,12 +12,12 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::{model::Sent, update::Msg};
+use super::{model::SentDrafts, update::ScreenEvent};
 use crate::{
-    engine::input::Command,
+    engine::input::SessionCommand,
     socket::{
-        message::Request,
-        session_client::{Helm, Unheeded},
+        message::SessionRequest,
+        session_client::{CommandError, SessionClient},
     },
 };
 
@@ -26,29 +26,29 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Whoever carries it.
 #[derive(Debug)]
-pub(super) struct Courier {
-    asked: mpsc::UnboundedSender<Vec<Command>>,
-    told: mpsc::UnboundedReceiver<Msg>,
-    way: JoinHandle<Vec<Left>>,
+pub(super) struct CommandQueue {
+    asked: mpsc::UnboundedSender<Vec<SessionCommand>>,
+    told: mpsc::UnboundedReceiver<ScreenEvent>,
+    way: JoinHandle<Vec<UndeliveredCommand>>,
     /// Says that nobody waits any longer.
     enough: oneshot::Sender<()>,
 }
 
 /// Something that was asked for and is not known to be done, now that nobody waits for it any more.
 #[derive(Debug, PartialEq)]
-pub(super) enum Left {
+pub(super) enum UndeliveredCommand {
     /// It was not sent.
-    Unsent(Command),
+    Unsent(SessionCommand),
     /// It was sent, and nobody answered.
-    Unanswered(Command),
+    Unanswered(SessionCommand),
     /// It was refused, and why.
-    Refused(Command, String),
+    Refused(SessionCommand, String),
 }
 
-impl Left {
+impl UndeliveredCommand {
     /// What a person who has left is told about it: with what they wrote, if they did. That a session did not do at its end
     /// what a key asked for is no news.
-    pub(super) fn words(&self, sent: &mut Sent) -> Option<String> {
+    pub(super) fn words(&self, sent: &mut SentDrafts) -> Option<String> {
         let mut what = |command| sent.take(command).map(|editor| editor.text());
         match self {
             Self::Unsent(command) => Some(format!("not sent: {}", what(command).unwrap_or_else(|| name(command)))),
@@ -62,14 +62,14 @@ impl Left {
 }
 
 /// A command by the name that it has on the control socket.
-fn name(command: &Command) -> String {
-    let request = serde_json::to_value(Request::from(command.clone())).unwrap_or_default();
+fn name(command: &SessionCommand) -> String {
+    let request = serde_json::to_value(SessionRequest::from(command.clone())).unwrap_or_default();
     request["do"].as_str().unwrap_or("a command").replace('_', " ")
 }
 
-impl Courier {
+impl CommandQueue {
     /// Between the screen and this session; of a past one nothing can be asked.
-    pub(super) fn new(helm: Option<Helm>) -> Self {
+    pub(super) fn new(helm: Option<SessionClient>) -> Self {
         let (asked, to_carry) = mpsc::unbounded_channel();
         let (tell, told) = mpsc::unbounded_channel();
         let (enough, no_longer) = oneshot::channel();
@@ -83,13 +83,13 @@ impl Courier {
     }
 
     /// Asks for these things, one after the other, until one is refused.
-    pub(super) fn ask(&self, commands: Vec<Command>) {
+    pub(super) fn ask(&self, commands: Vec<SessionCommand>) {
         // Nobody takes what is asked of a past session.
         let _ = self.asked.send(commands);
     }
 
     /// What became of something that was asked for.
-    pub(super) async fn told(&mut self) -> Msg {
+    pub(super) async fn told(&mut self) -> ScreenEvent {
         match self.told.recv().await {
             Some(msg) => msg,
             None => std::future::pending().await,
@@ -97,7 +97,7 @@ impl Courier {
     }
 
     /// The screen is about to leave. What was asked for last is still on its way, for a moment; gives what has not arrived.
-    pub(super) async fn part(self) -> Vec<Left> {
+    pub(super) async fn part(self) -> Vec<UndeliveredCommand> {
         let Self { asked, mut told, mut way, enough } = self;
         drop(asked);
         let unsent = if let Ok(carried) = tokio::time::timeout(FAREWELL, &mut way).await {
@@ -109,10 +109,10 @@ impl Courier {
         };
         let mut left = Vec::new();
         while let Ok(msg) = told.try_recv() {
-            if let Msg::Refused(command, why) = msg {
-                left.push(Left::Refused(command, why));
-            } else if let Msg::Unanswered(command, _) = msg {
-                left.push(Left::Unanswered(command));
+            if let ScreenEvent::Refused(command, why) = msg {
+                left.push(UndeliveredCommand::Refused(command, why));
+            } else if let ScreenEvent::Unanswered(command, _) = msg {
+                left.push(UndeliveredCommand::Unanswered(command));
             }
         }
         // One who panicked has told the log.
@@ -123,11 +123,11 @@ impl Courier {
 
 /// Carries until nothing more can come, or it is enough; gives what has not arrived.
 async fn carry(
-    helm: Helm,
-    mut asked: mpsc::UnboundedReceiver<Vec<Command>>,
-    tell: mpsc::UnboundedSender<Msg>,
+    helm: SessionClient,
+    mut asked: mpsc::UnboundedReceiver<Vec<SessionCommand>>,
+    tell: mpsc::UnboundedSender<ScreenEvent>,
     mut enough: oneshot::Receiver<()>,
-) -> Vec<Left> {
+) -> Vec<UndeliveredCommand> {
     while let Some(commands) = asked.recv().await {
         let mut commands = commands.into_iter();
         while let Some(command) = commands.next() {
@@ -135,16 +135,16 @@ async fn carry(
                 answer = helm.command(command.clone()) => answer,
                 _ = &mut enough => {
                     let others = std::iter::from_fn(|| asked.try_recv().ok()).flatten();
-                    let unsent = commands.chain(others).map(Left::Unsent);
-                    return std::iter::once(Left::Unanswered(command)).chain(unsent).collect();
+                    let unsent = commands.chain(others).map(UndeliveredCommand::Unsent);
+                    return std::iter::once(UndeliveredCommand::Unanswered(command)).chain(unsent).collect();
                 }
             };
             let goes_on = answer.is_ok();
             // A screen that has left wants no answer.
             let _ = tell.send(match answer {
-                Ok(()) => Msg::Accepted(command),
-                Err(Unheeded::Refused(why)) => Msg::Refused(command, why),
-                Err(Unheeded::Unanswered(why)) => Msg::Unanswered(command, why),
+                Ok(()) => ScreenEvent::Accepted(command),
+                Err(CommandError::Refused(why)) => ScreenEvent::Refused(command, why),
+                Err(CommandError::Unanswered(why)) => ScreenEvent::Unanswered(command, why),
             });
             if !goes_on {
                 break;

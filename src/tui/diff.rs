@@ -4,60 +4,60 @@ use ratatui::text::Line;
 
 use super::{
     text::wrap,
-    theme::{Role, Theme},
+    theme::{ScreenTheme, ThemeRole},
 };
 use crate::present::text::plain;
 
 /// The lines of a unified diff, wrapped: what comes, what goes, and faint what only says where.
-pub fn lines(diff: &str, theme: &Theme, width: usize) -> Vec<Line<'static>> {
+pub fn lines(diff: &str, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
     let clean = plain(diff);
-    let mut hunk = Hunk::default();
+    let mut hunk = DiffHunk::default();
     clean.lines().flat_map(|line| wrap(&[(line.to_owned(), theme.style(hunk.role(line)))], width, 1)).collect()
 }
 
 /// What is still to come of a hunk: inside, a line that begins with `---` is one that goes, and no head.
 #[derive(Default)]
-struct Hunk {
+struct DiffHunk {
     before: u64,
     after: u64,
 }
 
-impl Hunk {
-    fn role(&mut self, line: &str) -> Role {
+impl DiffHunk {
+    fn role(&mut self, line: &str) -> ThemeRole {
         if self.before == 0 && self.after == 0 {
             return self.head(line);
         }
         match line.as_bytes().first() {
             Some(b'+') => {
                 self.after = self.after.saturating_sub(1);
-                Role::Good
+                ThemeRole::Good
             }
             Some(b'-') => {
                 self.before = self.before.saturating_sub(1);
-                Role::Bad
+                ThemeRole::Bad
             }
             // `\ No newline at end of file` is no line of the file.
-            Some(b'\\') => Role::Faint,
+            Some(b'\\') => ThemeRole::Faint,
             Some(_) | None => {
                 (self.before, self.after) = (self.before.saturating_sub(1), self.after.saturating_sub(1));
-                Role::Text
+                ThemeRole::Text
             }
         }
     }
 
     /// Between hunks there are heads; a hunk without its numbers is read by its signs alone.
-    fn head(&mut self, line: &str) -> Role {
+    fn head(&mut self, line: &str) -> ThemeRole {
         if let Some(numbers) = line.strip_prefix("@@ -").and_then(|rest| rest.split(" @@").next()) {
             let (before, after) = numbers.split_once(" +").unwrap_or((numbers, "0,0"));
             (self.before, self.after) = (count(before), count(after));
-            return Role::Faint;
+            return ThemeRole::Faint;
         }
         let names = ["@@", "--- ", "+++ ", "diff ", "index ", "\\ ", "… "];
         match line.as_bytes().first() {
-            _ if names.iter().any(|name| line.starts_with(name)) => Role::Faint,
-            Some(b'+') => Role::Good,
-            Some(b'-') => Role::Bad,
-            Some(_) | None => Role::Text,
+            _ if names.iter().any(|name| line.starts_with(name)) => ThemeRole::Faint,
+            Some(b'+') => ThemeRole::Good,
+            Some(b'-') => ThemeRole::Bad,
+            Some(_) | None => ThemeRole::Text,
         }
     }
 }
@@ -72,8 +72,8 @@ mod tests {
     use super::*;
 
     fn roles(diff: &str) -> String {
-        let mut hunk = Hunk::default();
-        let letters = [(Role::Good, '+'), (Role::Bad, '-'), (Role::Faint, 'f')];
+        let mut hunk = DiffHunk::default();
+        let letters = [(ThemeRole::Good, '+'), (ThemeRole::Bad, '-'), (ThemeRole::Faint, 'f')];
         let letter = |role| letters.iter().find(|(known, _)| *known == role).map_or(' ', |(_, letter)| *letter);
         diff.lines().map(|line| letter(hunk.role(line))).collect()
     }

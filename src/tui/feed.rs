@@ -17,7 +17,7 @@ const CHUNK: usize = 1 << 20;
 
 /// Where a record lies in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Spot {
+pub struct RecordSpan {
     /// Its first byte.
     pub offset: u64,
     /// Its length, newline included.
@@ -26,7 +26,7 @@ pub struct Spot {
 
 /// A journal that is read.
 #[derive(Debug)]
-pub struct Feed {
+pub struct JournalFeed {
     file: File,
     /// Where the next record begins.
     offset: u64,
@@ -36,21 +36,21 @@ pub struct Feed {
 
 /// What a read has brought.
 #[derive(Debug, Default)]
-pub struct Batch {
+pub struct RecordBatch {
     /// The records, with their places.
-    pub records: Vec<(Spot, Record)>,
+    pub records: Vec<(RecordSpan, Record)>,
     /// Whether there is more to read right now.
     pub more: bool,
 }
 
-impl Feed {
+impl JournalFeed {
     /// The feed of a journal, from its beginning.
     pub fn open(journal: &Path) -> io::Result<Self> {
         Ok(Self { file: File::open(journal)?, offset: 0, rest: Vec::new() })
     }
 
     /// The next records, if there are any.
-    pub fn read(&mut self) -> io::Result<Batch> {
+    pub fn read(&mut self) -> io::Result<RecordBatch> {
         let start = self.rest.len();
         self.rest.resize(start + CHUNK, 0);
         self.file.seek(SeekFrom::Start(self.offset + start as u64))?;
@@ -63,15 +63,15 @@ impl Feed {
         }
         let more = filled == self.rest.len();
         self.rest.truncate(filled);
-        Ok(Batch { records: self.take_lines()?, more })
+        Ok(RecordBatch { records: self.take_lines()?, more })
     }
 
-    fn take_lines(&mut self) -> io::Result<Vec<(Spot, Record)>> {
+    fn take_lines(&mut self) -> io::Result<Vec<(RecordSpan, Record)>> {
         let mut records = Vec::new();
         let mut taken = 0;
         while let Some(newline) = self.rest[taken..].iter().position(|byte| *byte == b'\n') {
             let line = &self.rest[taken..=taken + newline];
-            let spot = Spot { offset: self.offset + taken as u64, length: line.len() as u64 };
+            let spot = RecordSpan { offset: self.offset + taken as u64, length: line.len() as u64 };
             records.push((spot, parse(line)?));
             taken += line.len();
         }
@@ -81,7 +81,7 @@ impl Feed {
     }
 
     /// A record that was read before.
-    pub fn again(&self, spot: Spot) -> io::Result<Record> {
+    pub fn again(&self, spot: RecordSpan) -> io::Result<Record> {
         let mut line = vec![0; usize::try_from(spot.length).unwrap_or(0)];
         self.file.read_exact_at(&mut line, spot.offset)?;
         parse(&line)

@@ -11,15 +11,15 @@ macro_rules! actions {
     ($($context:ident { $($action:ident $name:literal $about:literal,)* })*) => {
         /// Something that a key can ask for.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Action { $($(#[doc = $about] $action,)*)* }
+        pub enum KeyAction { $($(#[doc = $about] $action,)*)* }
 
         /// Where a key has its meaning.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Context { $(#[doc = "Its keys."] $context,)* }
+        pub enum KeyContext { $(#[doc = "Its keys."] $context,)* }
 
         /// All actions, with where they belong, what they are called and what they do.
-        pub const ACTIONS: &[(Context, Action, &str, &str)] =
-            &[$($((Context::$context, Action::$action, $name, $about),)*)*];
+        pub const ACTIONS: &[(KeyContext, KeyAction, &str, &str)] =
+            &[$($((KeyContext::$context, KeyAction::$action, $name, $about),)*)*];
     };
 }
 
@@ -125,7 +125,7 @@ actions! {
     }
 }
 
-impl Context {
+impl KeyContext {
     const ALL: [Self; 9] = [
         Self::Global,
         Self::Scroll,
@@ -156,7 +156,7 @@ impl Context {
 
 /// A key with what is held beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Key {
+pub struct KeyChord {
     code: KeyCode,
     modifiers: KeyModifiers,
 }
@@ -164,7 +164,7 @@ pub struct Key {
 /// Which key asks for what.
 #[derive(Debug, Clone)]
 pub struct Keymap {
-    keys: Vec<(Context, Key, Action)>,
+    keys: Vec<(KeyContext, KeyChord, KeyAction)>,
 }
 
 impl Keymap {
@@ -191,7 +191,7 @@ impl Keymap {
             serde_yaml::from_str(text).map_err(|error| vec![error.to_string()])?;
         let (mut keys, mut named, mut mistakes) = (Vec::new(), Vec::new(), Vec::new());
         for (place, actions) in &file {
-            let Some(context) = Context::ALL.into_iter().find(|context| context.name() == place) else {
+            let Some(context) = KeyContext::ALL.into_iter().find(|context| context.name() == place) else {
                 mistakes.push(format!("unknown place `{place}`"));
                 continue;
             };
@@ -203,7 +203,7 @@ impl Keymap {
                 };
                 named.push(*action);
                 for key in list {
-                    match Key::parse(key) {
+                    match KeyChord::parse(key) {
                         Ok(key) => keys.push((context, key, *action)),
                         Err(why) => mistakes.push(why),
                     }
@@ -218,8 +218,10 @@ impl Keymap {
     }
 
     fn conflicts(&self) -> Vec<String> {
-        let conflict = |(n, (context, key, action)): (usize, &(Context, Key, Action))| {
-            let same = |(at, other, meant): &&(Context, Key, Action)| at == context && other == key && meant != action;
+        let conflict = |(n, (context, key, action)): (usize, &(KeyContext, KeyChord, KeyAction))| {
+            let same = |(at, other, meant): &&(KeyContext, KeyChord, KeyAction)| {
+                at == context && other == key && meant != action
+            };
             let (_, _, other) = self.keys[..n].iter().find(same)?;
             Some(format!("`{key}` in `{}` means both `{}` and `{}`", context.name(), name(*other), name(*action)))
         };
@@ -227,8 +229,8 @@ impl Keymap {
     }
 
     /// What a key asks for; the first of these places where it has a meaning counts.
-    pub fn action(&self, event: KeyEvent, contexts: &[Context]) -> Option<Action> {
-        let pressed = Key::of(event);
+    pub fn action(&self, event: KeyEvent, contexts: &[KeyContext]) -> Option<KeyAction> {
+        let pressed = KeyChord::of(event);
         contexts.iter().find_map(|context| {
             let meant = self.keys.iter().find(|(at, key, _)| at == context && *key == pressed);
             meant.map(|(_, _, action)| *action)
@@ -236,23 +238,23 @@ impl Keymap {
     }
 
     /// The keys of an action, as a person reads them.
-    pub fn keys(&self, action: Action) -> String {
+    pub fn keys(&self, action: KeyAction) -> String {
         let keys = self.keys.iter().filter(|(_, _, meant)| *meant == action).map(|(_, key, _)| key.to_string());
         keys.collect::<Vec<_>>().join(" ")
     }
 
     /// The first key of an action.
-    pub fn key(&self, action: Action) -> String {
+    pub fn key(&self, action: KeyAction) -> String {
         self.keys.iter().find(|(_, _, meant)| *meant == action).map(|(_, key, _)| key.to_string()).unwrap_or_default()
     }
 }
 
 /// What an action is called.
-pub fn name(action: Action) -> &'static str {
+pub fn name(action: KeyAction) -> &'static str {
     ACTIONS.iter().find(|(_, known, ..)| *known == action).map_or("", |(_, _, name, _)| name)
 }
 
-impl Key {
+impl KeyChord {
     #[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
     fn of(event: KeyEvent) -> Self {
         // Terminals differ in whether they report the shift of a capital: the letter says it already.
@@ -328,7 +330,7 @@ fn code(text: &str) -> Option<KeyCode> {
     }
 }
 
-impl std::fmt::Display for Key {
+impl std::fmt::Display for KeyChord {
     #[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (modifier, name) in
@@ -365,10 +367,10 @@ mod tests {
     #[test]
     fn a_users_keys_replace_the_standard_ones() {
         let keymap = Keymap::parse("global: { quit: [ctrl-q] }", Some(&Keymap::standard())).expect("right");
-        assert_eq!(keymap.keys(Action::Quit), "ctrl-q");
-        assert_eq!(keymap.keys(Action::Help), "? f1");
+        assert_eq!(keymap.keys(KeyAction::Quit), "ctrl-q");
+        assert_eq!(keymap.keys(KeyAction::Help), "? f1");
         let q = KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE);
-        assert_eq!(keymap.action(q, &[Context::Global]), None);
+        assert_eq!(keymap.action(q, &[KeyContext::Global]), None);
     }
 
     #[test]
@@ -392,14 +394,14 @@ mod tests {
             Keymap::parse("global: { zoom: [shift-w, alt-shift-w] }", Some(&Keymap::standard())).expect("right");
         for modifiers in [KeyModifiers::NONE, KeyModifiers::SHIFT, KeyModifiers::ALT] {
             let key = KeyEvent::new(KeyCode::Char('W'), modifiers);
-            assert_eq!(keymap.action(key, &[Context::Global]), Some(Action::Zoom));
+            assert_eq!(keymap.action(key, &[KeyContext::Global]), Some(KeyAction::Zoom));
         }
-        assert_eq!(keymap.keys(Action::Zoom), "W alt-W");
+        assert_eq!(keymap.keys(KeyAction::Zoom), "W alt-W");
         for key in ["shift-1", "shift-space", "ctrl-shift-w", "shift-ß"] {
             let told = format!("no terminal tells of `{key}`: write the sign that the keys give together");
-            assert_eq!(Key::parse(key), Err(told));
+            assert_eq!(KeyChord::parse(key), Err(told));
         }
-        assert_eq!(Key::parse("shift-up").map(|key| key.to_string()), Ok("shift-up".into()));
+        assert_eq!(KeyChord::parse("shift-up").map(|key| key.to_string()), Ok("shift-up".into()));
     }
 
     #[test]
@@ -407,9 +409,9 @@ mod tests {
         let keymap = Keymap::standard();
         for modifiers in [KeyModifiers::NONE, KeyModifiers::SHIFT] {
             let key = KeyEvent::new(KeyCode::Char('G'), modifiers);
-            assert_eq!(keymap.action(key, &[Context::Scroll]), Some(Action::Bottom));
+            assert_eq!(keymap.action(key, &[KeyContext::Scroll]), Some(KeyAction::Bottom));
         }
         let back = KeyEvent::new(KeyCode::BackTab, KeyModifiers::SHIFT);
-        assert_eq!(keymap.action(back, &[Context::Global]), Some(Action::PreviousPane));
+        assert_eq!(keymap.action(back, &[KeyContext::Global]), Some(KeyAction::PreviousPane));
     }
 }

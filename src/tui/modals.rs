@@ -18,7 +18,7 @@ use ratatui::{
 
 use super::{
     text::fit,
-    theme::{Role, Theme},
+    theme::{ScreenTheme, ThemeRole},
 };
 use unicode_width::UnicodeWidthStr as _;
 
@@ -44,9 +44,9 @@ pub enum Modal {
 }
 
 /// A frame in the middle of the screen, cleared; gives what is inside.
-pub(super) fn framed(area: Rect, title: &str, role: Role, theme: &Theme, buffer: &mut Buffer) -> Rect {
+pub(super) fn framed(area: Rect, title: &str, role: ThemeRole, theme: &ScreenTheme, buffer: &mut Buffer) -> Rect {
     Clear.render(area, buffer);
-    buffer.set_style(area, theme.style(Role::Text));
+    buffer.set_style(area, theme.style(ThemeRole::Text));
     let block = Block::bordered()
         .border_type(BorderType::Double)
         .border_style(theme.style(role))

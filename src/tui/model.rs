@@ -7,30 +7,30 @@ use std::collections::HashMap;
 use ratatui::text::Line;
 
 use super::{
-    board::{self, Board},
-    feed::Spot,
+    board::{self, TaskBoard},
+    feed::RecordSpan,
     keymap::Keymap,
     modals::{Modal, editor::EditorModal, gate::GateModal},
     notification::TerminalFocus,
-    replay::Player,
-    runs::{RowId, Rows, Runs},
-    stream::Stream,
-    theme::{Role, Theme},
-    update::Ask,
+    replay::ReplayPlayer,
+    runs::{HookRowId, HookRows, RunList},
+    stream::SessionStream,
+    theme::{ScreenTheme, ThemeRole},
+    update::ScreenRequest,
     view,
 };
 use crate::{
     engine::{
-        State,
+        SessionState,
         event::Event,
         ids::ItemId,
-        input::Command,
-        tasks::{graph::Graph, task::Task},
-        time::At,
+        input::SessionCommand,
+        tasks::{graph::TaskGraph, task::Task},
+        time::UnixTime,
     },
     journal::Record,
-    nats::link::Link,
-    present::hook_stats::Tallies,
+    nats::link::NatsStatus,
+    present::hook_stats::HookTallies,
 };
 
 /// A pane.
@@ -66,7 +66,7 @@ impl Pane {
 
 /// One retry, for the retries pane.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attempt {
+pub struct RetryAttempt {
     /// The count.
     pub used: u32,
     /// The hook that blocked.
@@ -81,16 +81,16 @@ pub struct Attempt {
 
 /// Where the records come from.
 #[derive(Debug)]
-pub enum Mode {
+pub enum ScreenMode {
     /// A session that runs, and can be steered.
     Live,
     /// A past one.
-    Replay(Player),
+    Replay(ReplayPlayer),
 }
 
 /// What becomes of a running session when the screen goes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Tie {
+pub enum CloseBehavior {
     /// It ends with it.
     #[default]
     Close,
@@ -104,35 +104,35 @@ pub struct Toast {
     /// The word.
     pub text: String,
     /// How it looks.
-    pub role: Role,
+    pub role: ThemeRole,
 }
 
 /// What was written and sent, by the command that it became.
 #[derive(Debug, Default)]
-pub struct Sent(Vec<(Command, Box<EditorModal>)>);
+pub struct SentDrafts(Vec<(SessionCommand, Box<EditorModal>)>);
 
-impl Sent {
+impl SentDrafts {
     /// Keeps what became these requests: the first of them has the text.
-    pub fn keep(&mut self, asks: &[Ask], editor: EditorModal) {
+    pub fn keep(&mut self, asks: &[ScreenRequest], editor: EditorModal) {
         let first = asks.iter().find_map(|ask| match ask {
-            Ask::Command(command) => Some(command),
-            Ask::InOrder(commands) => commands.first(),
-            Ask::EditOutside(..)
-            | Ask::Copy(_)
-            | Ask::Leave
-            | Ask::LeaveRunning
-            | Ask::LeaveAtTheEnd
-            | Ask::LeaveAtOnce
-            | Ask::Suspend
-            | Ask::Redraw
-            | Ask::ReadOutput { .. }
-            | Ask::Seek(_) => None,
+            ScreenRequest::Command(command) => Some(command),
+            ScreenRequest::InOrder(commands) => commands.first(),
+            ScreenRequest::EditOutside(..)
+            | ScreenRequest::Copy(_)
+            | ScreenRequest::Leave
+            | ScreenRequest::LeaveRunning
+            | ScreenRequest::LeaveAtTheEnd
+            | ScreenRequest::LeaveAtOnce
+            | ScreenRequest::Suspend
+            | ScreenRequest::Redraw
+            | ScreenRequest::ReadOutput { .. }
+            | ScreenRequest::Seek(_) => None,
         });
         self.0.extend(first.map(|command| (command.clone(), Box::new(editor))));
     }
 
     /// What became of this command is known now; gives what was written for it.
-    pub fn take(&mut self, command: &Command) -> Option<Box<EditorModal>> {
+    pub fn take(&mut self, command: &SessionCommand) -> Option<Box<EditorModal>> {
         let at = self.0.iter().position(|(sent, _)| sent == command)?;
         Some(self.0.remove(at).1)
     }
@@ -140,17 +140,17 @@ impl Sent {
 
 /// Everything that the screen shows.
 #[derive(Debug)]
-pub struct Model {
+pub struct ScreenModel {
     /// The session so far; nothing before its first record.
-    pub session: Option<State>,
+    pub session: Option<SessionState>,
     /// The story.
-    pub stream: Stream,
+    pub stream: SessionStream,
     /// The runs of hooks.
-    pub runs: Runs,
+    pub runs: RunList,
     /// How the hooks did.
-    pub tallies: Tallies,
+    pub tallies: HookTallies,
     /// The retries since the last new message.
-    pub attempts: Vec<Attempt>,
+    pub attempts: Vec<RetryAttempt>,
     /// The pane that has the keys.
     pub focus: Pane,
     /// Whether it has the whole screen.
@@ -160,7 +160,7 @@ pub struct Model {
     /// The chosen item.
     pub chosen_item: usize,
     /// How the tasks are looked at.
-    pub board: Board,
+    pub board: TaskBoard,
     /// How many attempts, newest first, are scrolled out of sight.
     pub skipped_attempts: usize,
     /// What is laid over the panes; the last has the keys.
@@ -170,7 +170,7 @@ pub struct Model {
     /// A message that was begun and not sent, as long as no editor has it.
     pub draft: String,
     /// What was written and sent, as long as nobody said what became of it.
-    pub sent: Sent,
+    pub sent: SentDrafts,
     /// What was searched for last.
     pub query: String,
     /// A word to the person.
@@ -178,57 +178,57 @@ pub struct Model {
     /// The keys.
     pub keymap: Keymap,
     /// The looks.
-    pub theme: Theme,
+    pub theme: ScreenTheme,
     /// Where records come from.
-    pub mode: Mode,
+    pub mode: ScreenMode,
     /// What becomes of the session when the screen goes.
-    pub tie: Tie,
+    pub tie: CloseBehavior,
     /// How it stands with a NATS server, if there is one.
-    pub nats: Option<Link>,
+    pub nats: Option<NatsStatus>,
     /// What time it is.
-    pub now: At,
+    pub now: UnixTime,
     /// When the last record was made.
-    recorded: At,
+    recorded: UnixTime,
     /// The screen's size.
     pub size: (u16, u16),
     /// Whether the user looks at the terminal.
     pub terminal_focus: TerminalFocus,
     /// Where each item's text lies in the journal: what was delivered is not kept in memory.
-    pub item_spots: HashMap<ItemId, Spot>,
+    pub item_spots: HashMap<ItemId, RecordSpan>,
     /// The lines of the stream that are in sight, made before each drawing.
     pub stream_lines: Vec<Line<'static>>,
     /// The size that those lines were made for.
     pub stream_size: (usize, usize),
 }
 
-impl Model {
+impl ScreenModel {
     /// A screen before its first record.
-    pub fn new(keymap: Keymap, theme: Theme, mode: Mode) -> Self {
+    pub fn new(keymap: Keymap, theme: ScreenTheme, mode: ScreenMode) -> Self {
         Self {
             session: None,
-            stream: Stream::default(),
-            runs: Runs::default(),
-            tallies: Tallies::default(),
+            stream: SessionStream::default(),
+            runs: RunList::default(),
+            tallies: HookTallies::default(),
             attempts: Vec::new(),
             focus: Pane::Stream,
             zoomed: false,
             chosen_hook: 0,
             chosen_item: 0,
-            board: Board::default(),
+            board: TaskBoard::default(),
             skipped_attempts: 0,
             modals: Vec::new(),
             aside: None,
             draft: String::new(),
-            sent: Sent::default(),
+            sent: SentDrafts::default(),
             query: String::new(),
             toast: None,
             keymap,
             theme,
             mode,
-            tie: Tie::default(),
+            tie: CloseBehavior::default(),
             nats: None,
-            now: At(0),
-            recorded: At(0),
+            now: UnixTime(0),
+            recorded: UnixTime(0),
             size: (80, 24),
             terminal_focus: TerminalFocus::Unknown,
             item_spots: HashMap::new(),
@@ -241,9 +241,9 @@ impl Model {
     pub fn start_over(&mut self) {
         self.session = None;
         self.board.forget();
-        self.stream = Stream::default();
-        self.runs = Runs::default();
-        self.tallies = Tallies::default();
+        self.stream = SessionStream::default();
+        self.runs = RunList::default();
+        self.tallies = HookTallies::default();
         self.attempts.clear();
         self.item_spots.clear();
         self.modals.clear();
@@ -251,11 +251,11 @@ impl Model {
 
     /// Takes in a record.
     #[expect(clippy::wildcard_enum_match_arm, reason = "the other records change no list of the screen")]
-    pub fn take(&mut self, spot: Spot, record: &Record) {
+    pub fn take(&mut self, spot: RecordSpan, record: &Record) {
         match (&mut self.session, &record.event) {
             (Some(state), event) => state.apply(record.at, event),
             (None, Event::SessionStarted(began)) => {
-                self.session = Some(State::new(&record.session, (**began).clone(), record.at));
+                self.session = Some(SessionState::new(&record.session, (**began).clone(), record.at));
             }
             (None, _) => {}
         }
@@ -272,7 +272,7 @@ impl Model {
             Event::RetryCounted { used, hook, reason, no_progress, .. } => {
                 let feedback = self.session.as_ref().and_then(|state| state.retry.last_feedback.as_deref());
                 let told = feedback.map(|text| text.trim_start_matches("[Hook feedback]: "));
-                self.attempts.push(Attempt {
+                self.attempts.push(RetryAttempt {
                     used: *used,
                     hook: hook.clone(),
                     reason: reason.clone(),
@@ -298,17 +298,17 @@ impl Model {
     }
 
     /// The rows of the hooks.
-    pub fn hook_rows(&self) -> Rows<'_> {
-        Rows::new(&self.runs, self.session.as_ref())
+    pub fn hook_rows(&self) -> HookRows<'_> {
+        HookRows::new(&self.runs, self.session.as_ref())
     }
 
     /// The tasks and what depends on what.
-    pub fn graph(&self) -> Option<&Graph> {
+    pub fn graph(&self) -> Option<&TaskGraph> {
         self.session.as_ref().map(|state| &state.tasks.graph)
     }
 
     /// The tasks in sight; nothing before there is a session.
-    pub fn task_rows(&self) -> Option<board::Rows<'_>> {
+    pub fn task_rows(&self) -> Option<board::TaskRows<'_>> {
         self.graph().map(|graph| self.board.rows(graph))
     }
 
@@ -326,11 +326,11 @@ impl Model {
     /// Whether the session takes commands.
     pub fn is_steered(&self) -> bool {
         let over = self.session.as_ref().is_none_or(|state| state.outcome().is_some());
-        matches!(self.mode, Mode::Live) && !over
+        matches!(self.mode, ScreenMode::Live) && !over
     }
 
     /// The row of the hooks that somebody has chosen. The newest run is the first, and chosen by nobody.
-    fn chosen_row(&self) -> Option<RowId> {
+    fn chosen_row(&self) -> Option<HookRowId> {
         let by_somebody = self.chosen_hook > 0 || self.focus == Pane::Hooks;
         self.hook_rows().id(self.chosen_hook).filter(|_| by_somebody)
     }
@@ -338,8 +338,8 @@ impl Model {
     /// Opens the gate that waits, and closes one that does not any more.
     pub fn look_after_the_gate(&mut self) {
         let open = self.session.as_ref().and_then(|state| state.gates.open.clone());
-        let waiting = self.session.as_ref().and_then(State::gate_for_a_person).cloned();
-        let live = matches!(self.mode, Mode::Live);
+        let waiting = self.session.as_ref().and_then(SessionState::gate_for_a_person).cloned();
+        let live = matches!(self.mode, ScreenMode::Live);
         self.modals.retain(|modal| {
             let Modal::Gate(shown) = modal else { return true };
             open.as_ref().is_some_and(|gate| gate.id == shown.gate.id)
@@ -370,10 +370,10 @@ impl Model {
     }
 
     /// The moment that is looked at: now, or when the last record of a past session was made.
-    pub fn moment(&self) -> At {
+    pub fn moment(&self) -> UnixTime {
         match &self.mode {
-            Mode::Live => self.now,
-            Mode::Replay(_) => self.recorded,
+            ScreenMode::Live => self.now,
+            ScreenMode::Replay(_) => self.recorded,
         }
     }
 
@@ -386,13 +386,13 @@ impl Model {
     }
 
     /// Says something at the bottom of the screen.
-    pub fn say(&mut self, role: Role, text: impl Into<String>) {
+    pub fn say(&mut self, role: ThemeRole, text: impl Into<String>) {
         self.toast = Some(Toast { text: text.into(), role });
     }
 
     /// When the screen changes by itself, if it does: times that are counted on it.
-    pub fn next_tick(&self) -> Option<At> {
-        if let Mode::Replay(player) = &self.mode {
+    pub fn next_tick(&self) -> Option<UnixTime> {
+        if let ScreenMode::Replay(player) = &self.mode {
             return player.due();
         }
         let arming = self.modals.iter().find_map(|modal| {
@@ -408,6 +408,6 @@ impl Model {
         let works = (state.turn_in_flight().is_some() && !asks) || state.running().next().is_some();
         // Nothing is counted at a gate: a session that waits draws nothing.
         let counts = works || (!waits_for_a_person && state.next_wake().is_some());
-        counts.then(|| At(self.now.0 - self.now.0.rem_euclid(1_000) + 1_000))
+        counts.then(|| UnixTime(self.now.0 - self.now.0.rem_euclid(1_000) + 1_000))
     }
 }

@@ -6,23 +6,23 @@ pub mod retries;
 pub mod stream;
 pub mod tasks;
 
-use super::model::{Model, Pane};
+use super::model::{Pane, ScreenModel};
 use crate::engine::session::pending::ItemState;
 
 /// What stands in a pane's frame: its name, and the number that one looks for first.
-pub fn title(model: &Model, pane: Pane) -> String {
+pub fn title(model: &ScreenModel, pane: Pane) -> String {
     let state = model.session.as_ref();
     let more = match pane {
         Pane::Stream => match model.stream.position() {
-            super::stream::Position::Follow => String::new(),
-            super::stream::Position::At { block, .. } => {
+            super::stream::StreamPosition::Follow => String::new(),
+            super::stream::StreamPosition::At { block, .. } => {
                 format!(" · {}/{} · not following", block + 1, model.stream.len())
             }
         },
         Pane::Hooks => format!(" · {}", model.runs.len()),
         Pane::Pending => {
             let held = state.map_or(0, |state| state.pending.waiting().count());
-            let with_agent = |state: &crate::engine::State| {
+            let with_agent = |state: &crate::engine::SessionState| {
                 state.pending.items().iter().filter(|item| item.state == ItemState::InFlight).count()
             };
             match state.map_or(0, with_agent) {

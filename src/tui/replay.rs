@@ -1,52 +1,52 @@
 //! A past session, watched again: where one is in it, and when the next record is due.
 
-use super::feed::Spot;
+use super::feed::RecordSpan;
 use crate::{
     engine::{
         event::Event,
-        time::{At, Span},
+        time::{TimeSpan, UnixTime},
     },
     journal::Record,
 };
 
 /// No pause of the past is watched for longer.
-const LONGEST_PAUSE: Span = Span(2_000);
+const LONGEST_PAUSE: TimeSpan = TimeSpan(2_000);
 
 /// What is known of a record without its text.
 #[derive(Debug, Clone, Copy)]
-pub struct Mark {
+pub struct ReplayMark {
     /// Where it lies.
-    pub spot: Spot,
-    at: At,
+    pub spot: RecordSpan,
+    at: UnixTime,
     iteration: bool,
     error: bool,
 }
 
 /// Plays a past session.
 #[derive(Debug, Default)]
-pub struct Player {
-    marks: Vec<Mark>,
+pub struct ReplayPlayer {
+    marks: Vec<ReplayMark>,
     /// How many records have been shown.
     pub shown: usize,
     playing: bool,
     /// Twice as fast, four times, …: the power of two.
     speed: i32,
-    due: Option<At>,
+    due: Option<UnixTime>,
 }
 
-impl Player {
+impl ReplayPlayer {
     /// Adds a record to what can be played.
-    pub fn add(&mut self, spot: Spot, record: &Record) {
+    pub fn add(&mut self, spot: RecordSpan, record: &Record) {
         let error = matches!(
             record.event,
             Event::TurnFailed { .. } | Event::RetryLimitReached { .. } | Event::HookError { .. }
         );
         let iteration = matches!(record.event, Event::IterationStarted { .. });
-        self.marks.push(Mark { spot, at: record.at, iteration, error });
+        self.marks.push(ReplayMark { spot, at: record.at, iteration, error });
     }
 
     /// The marks from where it is up to a target.
-    pub fn between(&self, target: usize) -> &[Mark] {
+    pub fn between(&self, target: usize) -> &[ReplayMark] {
         &self.marks[self.shown.min(self.marks.len())..target.min(self.marks.len())]
     }
 
@@ -61,30 +61,30 @@ impl Player {
     }
 
     /// When the next record is due, if it plays.
-    pub fn due(&self) -> Option<At> {
+    pub fn due(&self) -> Option<UnixTime> {
         self.due
     }
 
     /// Plays, or holds.
-    pub fn toggle(&mut self, now: At) {
+    pub fn toggle(&mut self, now: UnixTime) {
         self.playing = !self.playing && self.shown < self.marks.len();
         self.plan(now);
     }
 
     /// Changes the speed.
-    pub fn change_speed(&mut self, by: i32, now: At) {
+    pub fn change_speed(&mut self, by: i32, now: UnixTime) {
         self.speed = (self.speed + by).clamp(-3, 10);
         self.plan(now);
     }
 
     /// Plans the next record, after one was shown or something was changed.
-    pub fn plan(&mut self, now: At) {
+    pub fn plan(&mut self, now: UnixTime) {
         let next = self.marks.get(self.shown).filter(|_| self.playing);
         self.due = next.map(|next| {
             let before = self.shown.checked_sub(1).and_then(|n| self.marks.get(n)).map_or(next.at, |mark| mark.at);
             let pause = next.at.since(before).min(LONGEST_PAUSE);
             let shift = self.speed.unsigned_abs();
-            now.after(Span(if self.speed >= 0 { pause.0 >> shift } else { pause.0 << shift }))
+            now.after(TimeSpan(if self.speed >= 0 { pause.0 >> shift } else { pause.0 << shift }))
         });
         self.playing = self.due.is_some();
     }
@@ -99,7 +99,7 @@ impl Player {
         self.next_with(|mark| mark.error)
     }
 
-    fn next_with(&self, wanted: impl Fn(&Mark) -> bool) -> usize {
+    fn next_with(&self, wanted: impl Fn(&ReplayMark) -> bool) -> usize {
         let found = self.marks.iter().skip(self.shown).position(wanted);
         found.map_or(self.marks.len(), |n| self.shown + n + 1)
     }

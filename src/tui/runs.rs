@@ -4,16 +4,16 @@ use std::collections::VecDeque;
 
 use crate::{
     engine::{
-        State,
+        SessionState,
         event::{Event, HookFinished},
         hooks::{
-            point::Point,
+            point::HookPoint,
             resolve::HookRef,
             verdict::{RunEnd, Verdict},
         },
         ids::RunId,
         policy::{HookSpec, RuleSpec, StopHook},
-        time::{At, Span},
+        time::{TimeSpan, UnixTime},
     },
     journal::Record,
     present::text::{first_line, plain},
@@ -27,21 +27,21 @@ const LONGEST_SEQUENCE: usize = 256;
 
 /// One run.
 #[derive(Debug, Clone)]
-pub struct Run {
+pub struct RunEntry {
     /// The ticket.
     pub run: RunId,
     /// Where.
-    pub point: Point,
+    pub point: HookPoint,
     /// What it is a run of.
-    pub kind: RunOf,
-    /// Which, as the plan knows it; [`Run::name`] is for the screen.
+    pub kind: RunSubject,
+    /// Which, as the plan knows it; [`RunEntry::name`] is for the screen.
     pub hook: String,
     /// In which iteration.
     pub iteration: u32,
     /// Retries before it.
     pub attempt: u32,
     /// When it began.
-    pub started: At,
+    pub started: UnixTime,
     /// How it ended, once it has.
     pub ended: Option<Box<HookFinished>>,
     /// The end of what it printed so far.
@@ -54,7 +54,7 @@ pub struct Run {
 
 /// What a run is a run of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RunOf {
+pub enum RunSubject {
     /// A hook.
     Hook,
     /// A rule of the stop decision.
@@ -63,23 +63,23 @@ pub enum RunOf {
 
 /// All runs that are listed, oldest first.
 #[derive(Debug, Clone, Default)]
-pub struct Runs {
-    list: VecDeque<Run>,
+pub struct RunList {
+    list: VecDeque<RunEntry>,
 }
 
-impl Runs {
+impl RunList {
     /// The runs, newest first.
-    pub fn newest_first(&self) -> impl Iterator<Item = &Run> {
+    pub fn newest_first(&self) -> impl Iterator<Item = &RunEntry> {
         self.list.iter().rev()
     }
 
     /// The newest run that has not ended.
-    pub fn running(&self) -> Option<&Run> {
+    pub fn running(&self) -> Option<&RunEntry> {
         self.newest_first().find(|run| run.ended.is_none())
     }
 
     /// The `nth` run, newest first.
-    pub fn nth(&self, nth: usize) -> Option<&Run> {
+    pub fn nth(&self, nth: usize) -> Option<&RunEntry> {
         self.newest_first().nth(nth)
     }
 
@@ -98,11 +98,15 @@ impl Runs {
     pub fn take(&mut self, record: &Record) {
         match &record.event {
             Event::HookStarted { run, point, hook, iteration, attempt, .. } => {
-                self.begin(Run { iteration: *iteration, attempt: *attempt, ..Run::new(*run, *point, hook, record.at) });
+                self.begin(RunEntry {
+                    iteration: *iteration,
+                    attempt: *attempt,
+                    ..RunEntry::new(*run, *point, hook, record.at)
+                });
             }
             Event::RuleStarted { run, rule, iteration, .. } => {
-                let began = Run::new(*run, Point::StopDecision, rule, record.at);
-                self.begin(Run { iteration: *iteration, kind: RunOf::Rule, ..began });
+                let began = RunEntry::new(*run, HookPoint::StopDecision, rule, record.at);
+                self.begin(RunEntry { iteration: *iteration, kind: RunSubject::Rule, ..began });
             }
             Event::HookFinished(finished) => self.end(finished.clone()),
             Event::RuleChecked { .. } => {
@@ -114,7 +118,7 @@ impl Runs {
         }
     }
 
-    fn begin(&mut self, run: Run) {
+    fn begin(&mut self, run: RunEntry) {
         self.list.push_back(run);
         if self.list.len() > LISTED {
             self.list.pop_front();
@@ -135,7 +139,7 @@ impl Runs {
 
     /// The running hooks of which nobody knows yet what they printed before.
     pub fn unheard(&self) -> Vec<RunId> {
-        let unheard = |run: &&Run| run.ended.is_none() && run.heard.is_none();
+        let unheard = |run: &&RunEntry| run.ended.is_none() && run.heard.is_none();
         self.newest_first().filter(unheard).map(|run| run.run).collect()
     }
 
@@ -156,17 +160,17 @@ impl Runs {
         run.heard = Some(heard.max(at + bytes.len() as u64));
     }
 
-    fn unended(&mut self, run: RunId) -> Option<&mut Run> {
+    fn unended(&mut self, run: RunId) -> Option<&mut RunEntry> {
         self.list.iter_mut().rev().find(|known| known.run == run && known.ended.is_none())
     }
 }
 
-impl Run {
-    fn new(run: RunId, point: Point, hook: &str, started: At) -> Self {
+impl RunEntry {
+    fn new(run: RunId, point: HookPoint, hook: &str, started: UnixTime) -> Self {
         Self {
             run,
             point,
-            kind: RunOf::Hook,
+            kind: RunSubject::Hook,
             hook: hook.to_owned(),
             iteration: 0,
             attempt: 0,
@@ -192,25 +196,25 @@ impl Run {
 
 /// A row of the pane.
 #[derive(Debug, Clone, Copy)]
-pub enum Row<'a> {
+pub enum HookRow<'a> {
     /// A run.
-    Ran(&'a Run),
+    Ran(&'a RunEntry),
     /// A hook of which no run is listed.
-    Waits(Point, &'a HookSpec),
+    Waits(HookPoint, &'a HookSpec),
     /// A stop decision hook of which no run is listed; presets never run.
     Decides(&'a StopHook),
     /// A rule that was not checked yet.
     Rule(&'a RuleSpec),
 }
 
-impl Row<'_> {
+impl HookRow<'_> {
     /// The hook that it is about.
     pub fn hook(&self) -> HookRef {
         match self {
             Self::Ran(run) => HookRef::new(run.point, &run.hook),
             Self::Waits(point, spec) => HookRef::new(*point, &spec.name),
-            Self::Decides(hook) => HookRef::new(Point::StopDecision, &hook.name),
-            Self::Rule(rule) => HookRef::new(Point::StopDecision, &rule.name),
+            Self::Decides(hook) => HookRef::new(HookPoint::StopDecision, &hook.name),
+            Self::Rule(rule) => HookRef::new(HookPoint::StopDecision, &rule.name),
         }
     }
 
@@ -227,32 +231,34 @@ impl Row<'_> {
 
 /// All rows of the pane: the runs, newest first, then the other hooks in the order of a session.
 #[derive(Debug)]
-pub struct Rows<'a> {
-    runs: &'a Runs,
-    waiting: Vec<Row<'a>>,
+pub struct HookRows<'a> {
+    runs: &'a RunList,
+    waiting: Vec<HookRow<'a>>,
 }
 
 /// A row, by what it shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RowId {
+pub enum HookRowId {
     /// This run.
     Run(RunId),
     /// This hook.
     Hook(HookRef),
 }
 
-impl<'a> Rows<'a> {
+impl<'a> HookRows<'a> {
     /// The rows of these runs and of what else is planned.
-    pub fn new(runs: &'a Runs, state: Option<&'a State>) -> Self {
+    pub fn new(runs: &'a RunList, state: Option<&'a SessionState>) -> Self {
         let planned = state.into_iter().flat_map(|state| {
-            let at = |point: Point| state.plan().hooks_at(point).iter().map(move |spec| Row::Waits(point, spec));
+            let at =
+                |point: HookPoint| state.plan().hooks_at(point).iter().map(move |spec| HookRow::Waits(point, spec));
             let registered = state.stop.registered.iter().map(|known| &known.hook);
-            let deciding = state.plan().stop.said().iter().chain(registered).map(Row::Decides);
-            let rules = state.plan().stop.rules.iter().map(Row::Rule);
-            Point::ALL.into_iter().flat_map(at).chain(rules).chain(deciding)
+            let deciding = state.plan().stop.said().iter().chain(registered).map(HookRow::Decides);
+            let rules = state.plan().stop.rules.iter().map(HookRow::Rule);
+            HookPoint::ALL.into_iter().flat_map(at).chain(rules).chain(deciding)
         });
-        let is_listed = |row: &Row<'_>| {
-            let (hook, kind) = (row.hook(), if matches!(row, Row::Rule(_)) { RunOf::Rule } else { RunOf::Hook });
+        let is_listed = |row: &HookRow<'_>| {
+            let (hook, kind) =
+                (row.hook(), if matches!(row, HookRow::Rule(_)) { RunSubject::Rule } else { RunSubject::Hook });
             runs.list.iter().any(|run| run.point == hook.point && run.hook == hook.hook && run.kind == kind)
         };
         Self { runs, waiting: planned.filter(|row| !is_listed(row)).collect() }
@@ -269,24 +275,24 @@ impl<'a> Rows<'a> {
     }
 
     /// The `nth` row.
-    pub fn nth(&self, nth: usize) -> Option<Row<'a>> {
+    pub fn nth(&self, nth: usize) -> Option<HookRow<'a>> {
         let waits = || self.waiting.get(nth.checked_sub(self.runs.len())?).copied();
-        self.runs.nth(nth).map(Row::Ran).or_else(waits)
+        self.runs.nth(nth).map(HookRow::Ran).or_else(waits)
     }
 
     /// What the `nth` row shows.
-    pub fn id(&self, nth: usize) -> Option<RowId> {
+    pub fn id(&self, nth: usize) -> Option<HookRowId> {
         self.nth(nth).map(|row| match row {
-            Row::Ran(run) => RowId::Run(run.run),
-            Row::Waits(..) | Row::Decides(_) | Row::Rule(_) => RowId::Hook(row.hook()),
+            HookRow::Ran(run) => HookRowId::Run(run.run),
+            HookRow::Waits(..) | HookRow::Decides(_) | HookRow::Rule(_) => HookRowId::Hook(row.hook()),
         })
     }
 
     /// Where that is shown now; of a hook that has begun to run, where its run is.
-    pub fn find(&self, id: &RowId) -> Option<usize> {
+    pub fn find(&self, id: &HookRowId) -> Option<usize> {
         match id {
-            RowId::Run(ticket) => self.runs.newest_first().position(|run| run.run == *ticket),
-            RowId::Hook(hook) => (0..self.len()).find(|n| self.nth(*n).is_some_and(|row| row.hook() == *hook)),
+            HookRowId::Run(ticket) => self.runs.newest_first().position(|run| run.run == *ticket),
+            HookRowId::Hook(hook) => (0..self.len()).find(|n| self.nth(*n).is_some_and(|row| row.hook() == *hook)),
         }
     }
 }
@@ -298,7 +304,7 @@ fn checked(event: &Event) -> Option<HookFinished> {
     };
     Some(HookFinished {
         run: *run,
-        point: Point::StopDecision,
+        point: HookPoint::StopDecision,
         hook: rule.clone(),
         iteration: *iteration,
         end: end.clone().unwrap_or(RunEnd::Exit(i32::from(!passed))),
@@ -332,14 +338,14 @@ fn whole(bytes: &[u8]) -> usize {
     }
 }
 
-impl Run {
+impl RunEntry {
     /// The hook's name, for the screen.
     pub fn name(&self) -> String {
         first_line(&plain(&self.hook), 80)
     }
 
     /// How long it took, or has taken so far.
-    pub fn took(&self, now: At) -> Span {
+    pub fn took(&self, now: UnixTime) -> TimeSpan {
         self.ended.as_ref().map_or_else(|| now.since(self.started), |finished| finished.took_ms)
     }
 }

@@ -21,25 +21,25 @@ use std::{
 use ratatui::text::Line;
 
 use super::{
-    feed::Spot,
+    feed::RecordSpan,
     text::{markdown, wrap},
-    theme::{Role, Theme},
+    theme::{ScreenTheme, ThemeRole},
 };
 use crate::{
     engine::{
         event::Event,
         ids::{RunId, TurnId},
-        time::At,
+        time::UnixTime,
     },
     journal::Record,
     present::{
-        permission_requests::Requests,
+        permission_requests::TurnPermissions,
         text::{first_line, plain},
     },
 };
 
-use live_end::LiveEnd;
-use part::{Part, size};
+use live_end::LiveAnswerTail;
+use part::{BlockText, size};
 use words::{
     answer_block, block, body_of, finished_block, note, noted_block, plan_block, prompt_block, request_block,
     tool_block,
@@ -53,11 +53,11 @@ const LONG_BLOCK: usize = 8 << 10;
 const ROWS_KEPT: usize = 512;
 
 /// Reads a record again.
-pub type Reload<'a> = &'a dyn Fn(Spot) -> Option<Record>;
+pub type RecordLoader<'a> = &'a dyn Fn(RecordSpan) -> Option<Record>;
 
 /// What a block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum BlockKind {
     /// The session began, was resumed, or ended.
     Session,
     /// An iteration began.
@@ -82,35 +82,35 @@ pub enum Kind {
 
 /// One thing in the stream.
 #[derive(Debug, Clone)]
-pub struct Block {
+pub struct StreamBlock {
     /// What it is.
-    pub kind: Kind,
+    pub kind: BlockKind,
     /// When it began.
-    pub at: At,
+    pub at: UnixTime,
     /// Its line.
     pub head: String,
     /// How the line looks.
-    pub role: Role,
+    pub role: ThemeRole,
     /// Whether it is something that went wrong.
     pub error: bool,
     /// Whether its text is hidden.
     pub folded: bool,
-    body: Body,
-    spots: Vec<Spot>,
+    body: BlockBody,
+    spots: Vec<RecordSpan>,
     turn: Option<TurnId>,
     revision: u32,
 }
 
 #[derive(Debug, Clone)]
-enum Body {
+enum BlockBody {
     None,
-    Text(Vec<Part>),
+    Text(Vec<BlockText>),
     OnDisk,
 }
 
 /// Where the reader is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Position {
+pub enum StreamPosition {
     /// At the end, and new things push old ones up.
     Follow,
     /// This row of this block is the first in sight.
@@ -124,7 +124,7 @@ pub enum Position {
 
 /// The rows of a block, for the width and the content that they were made for.
 #[derive(Debug)]
-struct Rows {
+struct BlockRows {
     width: usize,
     revision: u32,
     lines: Rc<Vec<Line<'static>>>,
@@ -132,44 +132,44 @@ struct Rows {
 
 /// The story so far.
 #[derive(Debug)]
-pub struct Stream {
-    blocks: Vec<Block>,
-    position: Position,
+pub struct SessionStream {
+    blocks: Vec<StreamBlock>,
+    position: StreamPosition,
     tools: HashMap<String, usize>,
     runs: HashMap<RunId, usize>,
     /// The newest plan.
     plan: Option<usize>,
-    requests: Requests,
+    requests: TurnPermissions,
     /// The project's folder.
     project: String,
     /// Blocks whose text is in memory, oldest first.
     loaded: VecDeque<usize>,
     loaded_bytes: usize,
-    rows: HashMap<usize, Rows>,
+    rows: HashMap<usize, BlockRows>,
     fold_thoughts: bool,
-    live_end: LiveEnd,
+    live_end: LiveAnswerTail,
 }
 
-impl Default for Stream {
+impl Default for SessionStream {
     fn default() -> Self {
         Self {
             blocks: Vec::new(),
-            position: Position::Follow,
+            position: StreamPosition::Follow,
             tools: HashMap::new(),
             runs: HashMap::new(),
             plan: None,
-            requests: Requests::default(),
+            requests: TurnPermissions::default(),
             project: String::new(),
             loaded: VecDeque::new(),
             loaded_bytes: 0,
             rows: HashMap::new(),
             fold_thoughts: true,
-            live_end: LiveEnd::default(),
+            live_end: LiveAnswerTail::default(),
         }
     }
 }
 
-impl Stream {
+impl SessionStream {
     /// How many blocks there are.
     pub fn len(&self) -> usize {
         self.blocks.len()
@@ -181,13 +181,13 @@ impl Stream {
     }
 
     /// Where the reader is.
-    pub fn position(&self) -> Position {
+    pub fn position(&self) -> StreamPosition {
         self.position
     }
 
     /// Takes in a record.
     #[expect(clippy::wildcard_enum_match_arm, reason = "the other records become one note, or nothing")]
-    pub fn take(&mut self, spot: Spot, record: &Record) {
+    pub fn take(&mut self, spot: RecordSpan, record: &Record) {
         let at = record.at;
         let event = &record.event;
         self.hide_live_end();
@@ -195,8 +195,8 @@ impl Stream {
         let told = self.requests.tell(event);
         self.requests.follow(event);
         match event {
-            Event::AgentSaid { turn, text, .. } => self.speak(Kind::Said, at, *turn, text, spot),
-            Event::AgentThought { turn, text, .. } => self.speak(Kind::Thought, at, *turn, text, spot),
+            Event::AgentSaid { turn, text, .. } => self.speak(BlockKind::Said, at, *turn, text, spot),
+            Event::AgentThought { turn, text, .. } => self.speak(BlockKind::Thought, at, *turn, text, spot),
             Event::ToolCalled { tool, .. } | Event::ToolUpdated { tool, .. } => {
                 let known = self.tools.get(&tool.call).copied();
                 let began = known.map_or(at, |index| self.blocks[index].at);
@@ -211,7 +211,7 @@ impl Stream {
             }
             Event::HookStarted { run, point, hook, .. } => {
                 let head = format!("▸ {point}: {} …", first_line(&plain(hook), 80));
-                let index = self.put(None, block(Kind::Hook, at, head, Role::Accent), event, spot);
+                let index = self.put(None, block(BlockKind::Hook, at, head, ThemeRole::Accent), event, spot);
                 self.runs.insert(*run, index);
             }
             Event::HookFinished(finished) => {
@@ -248,8 +248,8 @@ impl Stream {
     }
 
     /// The newest plan is open. The one before is folded, unless somebody reads there: what is in sight does not move.
-    fn planned(&mut self, new: Block, event: &Event, spot: Spot) {
-        let before = self.plan.filter(|_| self.position == Position::Follow);
+    fn planned(&mut self, new: StreamBlock, event: &Event, spot: RecordSpan) {
+        let before = self.plan.filter(|_| self.position == StreamPosition::Follow);
         if let Some(before) = before.and_then(|index| self.blocks.get_mut(index)) {
             before.folded = true;
             before.revision += 1;
@@ -257,45 +257,51 @@ impl Stream {
         self.plan = Some(self.put(None, new, event, spot));
     }
 
-    fn speak(&mut self, kind: Kind, at: At, turn: TurnId, text: &str, spot: Spot) {
+    fn speak(&mut self, kind: BlockKind, at: UnixTime, turn: TurnId, text: &str, spot: RecordSpan) {
         let goes_on = self.blocks.last().is_some_and(|last| {
-            let ends = |parts: &[Part]| parts.last().is_some_and(|part| part.text.ends_with('\n'));
-            let long = matches!(&last.body, Body::Text(parts) if size(parts) > LONG_BLOCK && ends(parts));
+            let ends = |parts: &[BlockText]| parts.last().is_some_and(|part| part.text.ends_with('\n'));
+            let long = matches!(&last.body, BlockBody::Text(parts) if size(parts) > LONG_BLOCK && ends(parts));
             last.kind == kind && last.turn == Some(turn) && !long
         });
         if goes_on && let Some(last) = self.blocks.last_mut() {
             last.spots.push(spot);
             last.revision += 1;
-            if let Body::Text(parts) = &mut last.body
+            if let BlockBody::Text(parts) = &mut last.body
                 && let Some(part) = parts.last_mut()
             {
                 part.text.push_str(text);
                 self.loaded_bytes += text.len();
             }
         } else {
-            let head = if kind == Kind::Thought { "… thinking".into() } else { String::new() };
-            let role = if kind == Kind::Thought { Role::Faint } else { Role::Text };
-            let folded = kind == Kind::Thought && self.fold_thoughts;
-            let new = Block { turn: Some(turn), folded, ..block(kind, at, head, role) };
-            self.put_with(None, new, vec![Part::words(text)], spot);
+            let head = if kind == BlockKind::Thought { "… thinking".into() } else { String::new() };
+            let role = if kind == BlockKind::Thought { ThemeRole::Faint } else { ThemeRole::Text };
+            let folded = kind == BlockKind::Thought && self.fold_thoughts;
+            let new = StreamBlock { turn: Some(turn), folded, ..block(kind, at, head, role) };
+            self.put_with(None, new, vec![BlockText::words(text)], spot);
         }
         self.forget_old_text();
     }
 
     /// Adds the block of an event, or puts it in the place of an earlier one.
-    fn put(&mut self, known: Option<usize>, new: Block, event: &Event, spot: Spot) -> usize {
+    fn put(&mut self, known: Option<usize>, new: StreamBlock, event: &Event, spot: RecordSpan) -> usize {
         self.put_with(known, new, body_of(event), spot)
     }
 
-    fn put_with(&mut self, known: Option<usize>, mut new: Block, parts: Vec<Part>, spot: Spot) -> usize {
+    fn put_with(
+        &mut self,
+        known: Option<usize>,
+        mut new: StreamBlock,
+        parts: Vec<BlockText>,
+        spot: RecordSpan,
+    ) -> usize {
         let index = known.unwrap_or(self.blocks.len());
         if let Some(old) = self.blocks.get(index) {
             new.revision = old.revision + 1;
             // Where there was nothing to fold, nobody has folded anything: the new block knows best.
             match &old.body {
-                Body::None => {}
-                Body::OnDisk => new.folded = old.folded,
-                Body::Text(parts) => {
+                BlockBody::None => {}
+                BlockBody::OnDisk => new.folded = old.folded,
+                BlockBody::Text(parts) => {
                     new.folded = old.folded;
                     self.loaded_bytes = self.loaded_bytes.saturating_sub(size(parts));
                 }
@@ -305,7 +311,7 @@ impl Stream {
         if !parts.is_empty() {
             self.loaded_bytes += size(&parts);
             self.loaded.push_back(index);
-            new.body = Body::Text(parts);
+            new.body = BlockBody::Text(parts);
         }
         if index < self.blocks.len() {
             self.blocks[index] = new;
@@ -319,21 +325,21 @@ impl Stream {
     fn forget_old_text(&mut self) {
         while self.loaded_bytes > KEPT && self.loaded.len() > 1 {
             let Some(index) = self.loaded.pop_front() else { break };
-            if let Body::Text(parts) = &self.blocks[index].body {
+            if let BlockBody::Text(parts) = &self.blocks[index].body {
                 self.loaded_bytes = self.loaded_bytes.saturating_sub(size(parts));
-                self.blocks[index].body = Body::OnDisk;
+                self.blocks[index].body = BlockBody::OnDisk;
             }
         }
     }
 
-    fn parts(&self, index: usize, reload: Reload<'_>) -> Vec<Part> {
+    fn parts(&self, index: usize, reload: RecordLoader<'_>) -> Vec<BlockText> {
         let block = &self.blocks[index];
         match &block.body {
-            Body::None => Vec::new(),
-            Body::Text(parts) => parts.clone(),
-            Body::OnDisk => {
+            BlockBody::None => Vec::new(),
+            BlockBody::Text(parts) => parts.clone(),
+            BlockBody::OnDisk => {
                 let last = block.spots.last().copied();
-                let spots = if matches!(block.kind, Kind::Said | Kind::Thought) {
+                let spots = if matches!(block.kind, BlockKind::Said | BlockKind::Thought) {
                     block.spots.clone()
                 } else {
                     last.into_iter().collect()
@@ -343,14 +349,20 @@ impl Stream {
         }
     }
 
-    fn text(&self, index: usize, reload: Reload<'_>) -> String {
+    fn text(&self, index: usize, reload: RecordLoader<'_>) -> String {
         let texts = self.parts(index, reload).into_iter().map(|part| part.text);
-        let words = matches!(self.blocks[index].kind, Kind::Said | Kind::Thought);
+        let words = matches!(self.blocks[index].kind, BlockKind::Said | BlockKind::Thought);
         texts.collect::<Vec<_>>().join(if words { "" } else { "\n" })
     }
 
     /// The rows of a block.
-    fn rows(&mut self, index: usize, width: usize, theme: &Theme, reload: Reload<'_>) -> Rc<Vec<Line<'static>>> {
+    fn rows(
+        &mut self,
+        index: usize,
+        width: usize,
+        theme: &ScreenTheme,
+        reload: RecordLoader<'_>,
+    ) -> Rc<Vec<Line<'static>>> {
         let block = &self.blocks[index];
         if let Some(rows) = self.rows.get(&index).filter(|rows| rows.width == width && rows.revision == block.revision)
         {
@@ -361,41 +373,53 @@ impl Stream {
             self.rows.clear();
         }
         let revision = self.blocks[index].revision;
-        self.rows.insert(index, Rows { width, revision, lines: lines.clone() });
+        self.rows.insert(index, BlockRows { width, revision, lines: lines.clone() });
         lines
     }
 
-    fn make_rows(&self, index: usize, width: usize, theme: &Theme, reload: Reload<'_>) -> Vec<Line<'static>> {
+    fn make_rows(
+        &self,
+        index: usize,
+        width: usize,
+        theme: &ScreenTheme,
+        reload: RecordLoader<'_>,
+    ) -> Vec<Line<'static>> {
         let block = &self.blocks[index];
         let mut lines = Vec::new();
-        if block.kind == Kind::Iteration && index > 0 {
+        if block.kind == BlockKind::Iteration && index > 0 {
             lines.push(Line::default());
         }
-        let hidden = block.folded && !matches!(block.body, Body::None);
+        let hidden = block.folded && !matches!(block.body, BlockBody::None);
         if !block.head.is_empty() {
             let more = if hidden { " ▾" } else { "" };
             lines.extend(wrap(&[(format!("{}{more}", block.head), theme.style(block.role))], width, 2));
         }
-        if hidden || matches!(block.body, Body::None) {
+        if hidden || matches!(block.body, BlockBody::None) {
             return lines;
         }
         lines.extend(match block.kind {
-            Kind::Said => markdown(&self.text(index, reload), theme, width),
-            Kind::Thought => part::quoted(&[Part::words(self.text(index, reload))], theme, width),
-            Kind::Session
-            | Kind::Iteration
-            | Kind::Prompt
-            | Kind::Tool
-            | Kind::Request
-            | Kind::Plan
-            | Kind::Hook
-            | Kind::Note => part::quoted(&self.parts(index, reload), theme, width),
+            BlockKind::Said => markdown(&self.text(index, reload), theme, width),
+            BlockKind::Thought => part::quoted(&[BlockText::words(self.text(index, reload))], theme, width),
+            BlockKind::Session
+            | BlockKind::Iteration
+            | BlockKind::Prompt
+            | BlockKind::Tool
+            | BlockKind::Request
+            | BlockKind::Plan
+            | BlockKind::Hook
+            | BlockKind::Note => part::quoted(&self.parts(index, reload), theme, width),
         });
         lines
     }
 
     /// The lines in sight, and where the first of them is.
-    pub fn in_sight(&mut self, width: usize, height: usize, theme: &Theme, reload: Reload<'_>) -> Vec<Line<'static>> {
+    pub fn in_sight(
+        &mut self,
+        width: usize,
+        height: usize,
+        theme: &ScreenTheme,
+        reload: RecordLoader<'_>,
+    ) -> Vec<Line<'static>> {
         let (mut block, mut skip) = self.first_in_sight(width, height, theme, reload);
         let mut lines = Vec::with_capacity(height);
         while lines.len() < height && block < self.blocks.len() {
@@ -406,18 +430,24 @@ impl Stream {
         lines
     }
 
-    fn first_in_sight(&mut self, width: usize, height: usize, theme: &Theme, reload: Reload<'_>) -> (usize, usize) {
+    fn first_in_sight(
+        &mut self,
+        width: usize,
+        height: usize,
+        theme: &ScreenTheme,
+        reload: RecordLoader<'_>,
+    ) -> (usize, usize) {
         match self.position {
-            Position::At { block, row } if block < self.blocks.len() => {
+            StreamPosition::At { block, row } if block < self.blocks.len() => {
                 let rows = self.rows(block, width, theme, reload).len();
                 (block, row.min(rows.saturating_sub(1)))
             }
-            Position::At { .. } | Position::Follow => self.end(width, height, theme, reload),
+            StreamPosition::At { .. } | StreamPosition::Follow => self.end(width, height, theme, reload),
         }
     }
 
     /// The position at which the last row is just in sight.
-    fn end(&mut self, width: usize, height: usize, theme: &Theme, reload: Reload<'_>) -> (usize, usize) {
+    fn end(&mut self, width: usize, height: usize, theme: &ScreenTheme, reload: RecordLoader<'_>) -> (usize, usize) {
         let mut need = height;
         for block in (0..self.blocks.len()).rev() {
             let rows = self.rows(block, width, theme, reload).len();
@@ -430,7 +460,13 @@ impl Stream {
     }
 
     /// Moves by rows; at the end it follows again.
-    pub fn scroll(&mut self, by: isize, (width, height): (usize, usize), theme: &Theme, reload: Reload<'_>) {
+    pub fn scroll(
+        &mut self,
+        by: isize,
+        (width, height): (usize, usize),
+        theme: &ScreenTheme,
+        reload: RecordLoader<'_>,
+    ) {
         let (mut block, mut row) = self.first_in_sight(width, height, theme, reload);
         let mut left = by.unsigned_abs();
         while left > 0 {
@@ -461,23 +497,23 @@ impl Stream {
         }
         let end = self.end(width, height, theme, reload);
         // Where everything is in sight there is nothing to go back to: the end stays in sight, too.
-        let all_in_sight = end == (0, 0) && self.position == Position::Follow;
+        let all_in_sight = end == (0, 0) && self.position == StreamPosition::Follow;
         let follows = all_in_sight || (by > 0 && (block, row) >= end);
-        self.position = if follows { Position::Follow } else { Position::At { block, row } };
+        self.position = if follows { StreamPosition::Follow } else { StreamPosition::At { block, row } };
     }
 
     /// To the beginning.
     pub fn to_top(&mut self) {
-        self.position = Position::At { block: 0, row: 0 };
+        self.position = StreamPosition::At { block: 0, row: 0 };
     }
 
     /// To the end, and follow it.
     pub fn to_end(&mut self) {
-        self.position = Position::Follow;
+        self.position = StreamPosition::Follow;
     }
 
     /// The block at the top of the screen.
-    fn here(&mut self, size: (usize, usize), theme: &Theme, reload: Reload<'_>) -> usize {
+    fn here(&mut self, size: (usize, usize), theme: &ScreenTheme, reload: RecordLoader<'_>) -> usize {
         self.first_in_sight(size.0, size.1, theme, reload).0
     }
 
@@ -486,19 +522,19 @@ impl Stream {
         &mut self,
         forward: bool,
         size: (usize, usize),
-        theme: &Theme,
-        reload: Reload<'_>,
-        wanted: &dyn Fn(&Block) -> bool,
+        theme: &ScreenTheme,
+        reload: RecordLoader<'_>,
+        wanted: &dyn Fn(&StreamBlock) -> bool,
     ) -> bool {
         let here = self.here(size, theme, reload);
         let found = if forward {
-            let from = if self.position == Position::Follow { self.blocks.len() } else { here + 1 };
+            let from = if self.position == StreamPosition::Follow { self.blocks.len() } else { here + 1 };
             (from..self.blocks.len()).find(|index| wanted(&self.blocks[*index]))
         } else {
             (0..here.min(self.blocks.len())).rev().find(|index| wanted(&self.blocks[*index]))
         };
         if let Some(block) = found {
-            self.position = Position::At { block, row: 0 };
+            self.position = StreamPosition::At { block, row: 0 };
         }
         found.is_some()
     }
@@ -509,15 +545,15 @@ impl Stream {
         query: &str,
         forward: bool,
         size: (usize, usize),
-        theme: &Theme,
-        reload: Reload<'_>,
+        theme: &ScreenTheme,
+        reload: RecordLoader<'_>,
     ) -> bool {
         let (here, row) = self.first_in_sight(size.0, size.1, theme, reload);
         let query = query.to_lowercase();
         if here < self.blocks.len() {
             let rows = self.rows(here, size.0, theme, reload);
             if let Some(row) = row_with(&rows, &query, forward, if forward { row + 1..rows.len() } else { 0..row }) {
-                self.position = Position::At { block: here, row };
+                self.position = StreamPosition::At { block: here, row };
                 return true;
             }
         }
@@ -536,15 +572,15 @@ impl Stream {
         self.blocks[block].revision += 1;
         let rows = self.rows(block, size.0, theme, reload);
         let row = row_with(&rows, &query, forward, 0..rows.len()).unwrap_or(0);
-        self.position = Position::At { block, row };
+        self.position = StreamPosition::At { block, row };
         true
     }
 
     /// Folds or unfolds the block at the top of the screen, or the nearest one below that can be.
-    pub fn fold(&mut self, size: (usize, usize), theme: &Theme, reload: Reload<'_>) {
+    pub fn fold(&mut self, size: (usize, usize), theme: &ScreenTheme, reload: RecordLoader<'_>) {
         let here = self.here(size, theme, reload);
         let end = (here + size.1).min(self.blocks.len());
-        let can = |block: &Block| !matches!(block.body, Body::None) && block.kind != Kind::Said;
+        let can = |block: &StreamBlock| !matches!(block.body, BlockBody::None) && block.kind != BlockKind::Said;
         if let Some(index) = (here..end).find(|index| can(&self.blocks[*index])) {
             let block = &mut self.blocks[index];
             block.folded = !block.folded;
@@ -555,7 +591,7 @@ impl Stream {
     /// Folds or unfolds all thoughts.
     pub fn fold_thoughts(&mut self) {
         self.fold_thoughts = !self.fold_thoughts;
-        for block in self.blocks.iter_mut().filter(|block| block.kind == Kind::Thought) {
+        for block in self.blocks.iter_mut().filter(|block| block.kind == BlockKind::Thought) {
             block.folded = self.fold_thoughts;
             block.revision += 1;
         }

@@ -1,7 +1,7 @@
 //! The terminal: taken over when the screen opens, given back as it was, whatever happens.
 //!
 //! # Invariants
-//! - After [`Screen`] is dropped, after a panic, and while suspended, the terminal has its own settings.
+//! - After [`TerminalScreen`] is dropped, after a panic, and while suspended, the terminal has its own settings.
 
 use std::{
     io::{self, Stdout, Write as _},
@@ -27,7 +27,7 @@ use super::notification::TerminalNotifier;
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The screen while it is ours.
-pub struct Screen {
+pub struct TerminalScreen {
     /// Never dropped: it would complain on standard error about a cursor that it cannot show, and panic if that is gone
     /// with the terminal. [`give_back`] shows the cursor.
     terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
@@ -36,7 +36,7 @@ pub struct Screen {
     stale: bool,
 }
 
-impl Screen {
+impl TerminalScreen {
     /// Takes the terminal over.
     pub fn open(mouse: bool, log: Option<PathBuf>) -> io::Result<Self> {
         restore_on_panic(log);
@@ -89,7 +89,7 @@ impl Screen {
     }
 }
 
-impl Drop for Screen {
+impl Drop for TerminalScreen {
     fn drop(&mut self) {
         // Once is enough: a second time would put the cursor on what was said since.
         if is_taken() {

@@ -11,20 +11,20 @@ use ratatui::{
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::theme::{Role, Theme};
+use super::theme::{ScreenTheme, ThemeRole};
 use crate::present::text::plain;
 
 const TAB: &str = "    ";
 
 /// A stretch of text in one style.
-pub type Piece = (String, Style);
+pub type StyledText = (String, Style);
 
 /// Wraps pieces to a width, at spaces where there are any; later lines are indented.
-pub fn wrap(pieces: &[Piece], width: usize, indent: usize) -> Vec<Line<'static>> {
+pub fn wrap(pieces: &[StyledText], width: usize, indent: usize) -> Vec<Line<'static>> {
     let width = width.max(1);
     let indent = if indent * 2 < width { indent } else { 0 };
     let mut lines = Vec::new();
-    let mut row = Row::default();
+    let mut row = LineBuilder::default();
     for (text, style) in pieces {
         for grapheme in text.replace('\t', TAB).graphemes(true) {
             // Joined signs can be wider than what a narrow screen has behind the indent; then there is no place for them.
@@ -44,14 +44,14 @@ pub fn wrap(pieces: &[Piece], width: usize, indent: usize) -> Vec<Line<'static>>
 
 /// A line in the making.
 #[derive(Default)]
-struct Row {
+struct LineBuilder {
     cells: Vec<(String, usize, Style)>,
     width: usize,
     /// How many cells at the start are the indent, where no word ends.
     fixed: usize,
 }
 
-impl Row {
+impl LineBuilder {
     fn push(&mut self, grapheme: &str, width: usize, style: Style) {
         self.cells.push((grapheme.to_owned(), width, style));
         self.width += width;
@@ -95,7 +95,7 @@ pub fn plain_lines(text: &str, style: Style, width: usize) -> Vec<Line<'static>>
 }
 
 /// What an agent wrote, wrapped: headings, lists, code in its own look.
-pub fn markdown(text: &str, theme: &Theme, width: usize) -> Vec<Line<'static>> {
+pub fn markdown(text: &str, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
     let clean = plain(text);
     let mut in_code = false;
     let mut lines = Vec::new();
@@ -103,9 +103,9 @@ pub fn markdown(text: &str, theme: &Theme, width: usize) -> Vec<Line<'static>> {
         let trimmed = line.trim_start();
         if trimmed.starts_with("```") {
             in_code = !in_code;
-            lines.extend(wrap(&[(line.to_owned(), theme.style(Role::Faint))], width, 0));
+            lines.extend(wrap(&[(line.to_owned(), theme.style(ThemeRole::Faint))], width, 0));
         } else if in_code {
-            lines.extend(wrap(&[(line.to_owned(), theme.style(Role::Code))], width, 2));
+            lines.extend(wrap(&[(line.to_owned(), theme.style(ThemeRole::Code))], width, 2));
         } else {
             lines.extend(prose(line, trimmed, theme, width));
         }
@@ -113,30 +113,30 @@ pub fn markdown(text: &str, theme: &Theme, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-fn prose(line: &str, trimmed: &str, theme: &Theme, width: usize) -> Vec<Line<'static>> {
+fn prose(line: &str, trimmed: &str, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
     let hashes = trimmed.chars().take_while(|c| *c == '#').count();
     if (1..=6).contains(&hashes) && trimmed[hashes..].starts_with(' ') {
-        return wrap(&[(trimmed[hashes + 1..].to_owned(), theme.style(Role::Heading))], width, 0);
+        return wrap(&[(trimmed[hashes + 1..].to_owned(), theme.style(ThemeRole::Heading))], width, 0);
     }
     let margin = line.len() - trimmed.len();
     let (bullet, rest) = match trimmed.strip_prefix("- ").or_else(|| trimmed.strip_prefix("* ")) {
         Some(rest) => ("• ", rest),
         None => ("", trimmed),
     };
-    let mut pieces = vec![(format!("{}{bullet}", " ".repeat(margin)), theme.style(Role::Accent))];
+    let mut pieces = vec![(format!("{}{bullet}", " ".repeat(margin)), theme.style(ThemeRole::Accent))];
     pieces.extend(inline(rest, theme));
     wrap(&pieces, width, margin + bullet.width())
 }
 
 /// `code` and **bold** inside a line.
-fn inline(text: &str, theme: &Theme) -> Vec<Piece> {
-    let ordinary = theme.style(Role::Text);
+fn inline(text: &str, theme: &ScreenTheme) -> Vec<StyledText> {
+    let ordinary = theme.style(ThemeRole::Text);
     let mut pieces = Vec::new();
     let mut rest = text;
     while let Some((at, mark)) = ["`", "**"].iter().filter_map(|mark| rest.find(mark).map(|at| (at, *mark))).min() {
         let inside = &rest[at + mark.len()..];
         let Some(end) = inside.find(mark).filter(|end| *end > 0) else { break };
-        let style = if mark == "`" { theme.style(Role::Code) } else { ordinary.add_modifier(Modifier::BOLD) };
+        let style = if mark == "`" { theme.style(ThemeRole::Code) } else { ordinary.add_modifier(Modifier::BOLD) };
         pieces.push((rest[..at].to_owned(), ordinary));
         pieces.push((inside[..end].to_owned(), style));
         rest = &inside[end + mark.len()..];
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn markdown_is_shown_and_not_its_signs() {
-        let theme = Theme::chosen(crate::config::Theme::Dark, false);
+        let theme = ScreenTheme::chosen(crate::config::ThemeName::Dark, false);
         let text = "# Title\n- one **two** `three`\n```rust\nlet x = 1;\n```\nleft `open";
         assert_eq!(
             shown(&markdown(text, &theme, 40)),
@@ -220,7 +220,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
         #[test]
         fn no_line_is_wider_than_asked_for(text in "[ a-z日\u{301}\u{1f469}\u{200d}\t#*`-]{0,80}", width in 2usize..30) {
-            let theme = Theme::chosen(crate::config::Theme::Dark, false);
+            let theme = ScreenTheme::chosen(crate::config::ThemeName::Dark, false);
             for line in shown(&markdown(&text, &theme, width)) {
                 prop_assert!(line.width() <= width, "{line:?} is wider than {width}");
             }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use ratatui::style::{Color, Modifier, Style};
 
-use crate::config::Theme as Choice;
+use crate::config::ThemeName as Choice;
 
 /// What a piece of the screen is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
+pub enum ThemeRole {
     /// Ordinary text.
     Text,
     /// What can be skipped when reading.
@@ -37,29 +37,29 @@ pub enum Role {
     Gate,
 }
 
-const NAMES: [(&str, Role); 13] = [
-    ("text", Role::Text),
-    ("faint", Role::Faint),
-    ("heading", Role::Heading),
-    ("accent", Role::Accent),
-    ("good", Role::Good),
-    ("bad", Role::Bad),
-    ("warning", Role::Warning),
-    ("selected", Role::Selected),
-    ("border", Role::Border),
-    ("border-focused", Role::BorderFocused),
-    ("code", Role::Code),
-    ("key", Role::Key),
-    ("gate", Role::Gate),
+const NAMES: [(&str, ThemeRole); 13] = [
+    ("text", ThemeRole::Text),
+    ("faint", ThemeRole::Faint),
+    ("heading", ThemeRole::Heading),
+    ("accent", ThemeRole::Accent),
+    ("good", ThemeRole::Good),
+    ("bad", ThemeRole::Bad),
+    ("warning", ThemeRole::Warning),
+    ("selected", ThemeRole::Selected),
+    ("border", ThemeRole::Border),
+    ("border-focused", ThemeRole::BorderFocused),
+    ("code", ThemeRole::Code),
+    ("key", ThemeRole::Key),
+    ("gate", ThemeRole::Gate),
 ];
 
 /// The look of every role.
 #[derive(Debug, Clone)]
-pub struct Theme {
-    styles: BTreeMap<Role, Style>,
+pub struct ScreenTheme {
+    styles: BTreeMap<ThemeRole, Style>,
 }
 
-impl Theme {
+impl ScreenTheme {
     /// The theme that the config chose; none of its colours if nobody wants any.
     pub fn chosen(choice: Choice, no_color: bool) -> Self {
         let text = match choice {
@@ -88,7 +88,7 @@ impl Theme {
     }
 
     /// The look of a role.
-    pub fn style(&self, role: Role) -> Style {
+    pub fn style(&self, role: ThemeRole) -> Style {
         self.styles.get(&role).copied().unwrap_or_default()
     }
 }
@@ -121,15 +121,15 @@ mod tests {
     #[test]
     fn every_theme_that_creel_brings_along_is_whole() {
         for choice in [Choice::Auto, Choice::Dark, Choice::Light, Choice::HighContrast] {
-            Theme::chosen(choice, false);
+            ScreenTheme::chosen(choice, false);
         }
-        let plain = Theme::chosen(Choice::Dark, true);
+        let plain = ScreenTheme::chosen(Choice::Dark, true);
         assert!(plain.styles.values().all(|style| style.fg.is_none() && style.bg.is_none()));
     }
 
     #[test]
     fn a_wrong_theme_is_told() {
-        assert_eq!(Theme::parse("texd: red").expect_err("wrong"), "unknown role `texd`");
-        assert_eq!(Theme::parse("text: rad").expect_err("wrong"), "`rad` is no colour");
+        assert_eq!(ScreenTheme::parse("texd: red").expect_err("wrong"), "unknown role `texd`");
+        assert_eq!(ScreenTheme::parse("text: rad").expect_err("wrong"), "`rad` is no colour");
     }
 }

@@ -8,24 +8,24 @@ mod task;
 use crossterm::event::{KeyEvent, KeyEventKind, KeyModifiers, MouseEvent};
 
 use super::{
-    keymap::{Action, Context},
+    keymap::{KeyAction, KeyContext},
     modals::{
         Modal,
-        editor::{EditorModal, Purpose},
+        editor::{EditorModal, EditorPurpose},
         gate::GateModal,
         help::HelpModal,
         palette::PaletteModal,
         search::SearchModal,
         viewer::ViewerModal,
     },
-    model::{Mode, Model, Pane},
+    model::{Pane, ScreenMode, ScreenModel},
     notification::TerminalFocus,
-    replay::Player,
-    stream::Reload,
-    theme::Role,
+    replay::ReplayPlayer,
+    stream::RecordLoader,
+    theme::ThemeRole,
     view,
 };
-use crate::engine::{event::StopHow, input::Command, submit::Pipeline, tasks::command::TaskCommand};
+use crate::engine::{event::StopTiming, input::SessionCommand, submit::PipelineKind, tasks::command::TaskCommand};
 use modal::{
     edited_outside, on_editor_key, on_gate_key, on_help_key, on_palette_key, on_quit_key, on_search_key, on_viewer_key,
 };
@@ -39,7 +39,7 @@ use task::on_remove_key;
 
 /// Something that happened to the screen.
 #[derive(Debug)]
-pub enum Msg {
+pub enum ScreenEvent {
     /// A key.
     Key(KeyEvent),
     /// The mouse.
@@ -51,11 +51,11 @@ pub enum Msg {
     /// The terminal has the focus, or lost it.
     Focus(bool),
     /// A command was taken.
-    Accepted(Command),
+    Accepted(SessionCommand),
     /// A command was refused, and why.
-    Refused(Command, String),
+    Refused(SessionCommand, String),
     /// Nobody said what became of a command, and why.
-    Unanswered(Command, String),
+    Unanswered(SessionCommand, String),
     /// Something else could not be done.
     Failed(String),
     /// A text was read for the viewer.
@@ -63,7 +63,7 @@ pub enum Msg {
     /// The person's own editor was closed.
     Edited {
         /// What the text is for.
-        purpose: Purpose,
+        purpose: EditorPurpose,
         /// As it was before.
         before: String,
         /// As it is now.
@@ -73,11 +73,11 @@ pub enum Msg {
 
 /// Something that the screen asks for.
 #[derive(Debug, PartialEq)]
-pub enum Ask {
+pub enum ScreenRequest {
     /// Of the session.
-    Command(Command),
+    Command(SessionCommand),
     /// Of the session, one after the other, until one is refused.
-    InOrder(Vec<Command>),
+    InOrder(Vec<SessionCommand>),
     /// To leave.
     Leave,
     /// To leave, and to let the session go on.
@@ -89,7 +89,7 @@ pub enum Ask {
     /// To put a text on the clipboard.
     Copy(String),
     /// To open a text in the person's own editor.
-    EditOutside(Purpose, String),
+    EditOutside(EditorPurpose, String),
     /// To go to the shell.
     Suspend,
     /// To draw everything again.
@@ -108,17 +108,17 @@ pub enum Ask {
 }
 
 /// Takes in a message.
-pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
+pub fn update(model: &mut ScreenModel, msg: ScreenEvent, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
     match msg {
-        Msg::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
-        Msg::Key(key) if !view::has_room(model.size) => on_key_unseen(model, key, reload),
-        Msg::Mouse(_) | Msg::Paste(_) if !view::has_room(model.size) => Vec::new(),
-        Msg::Key(key) => {
+        ScreenEvent::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
+        ScreenEvent::Key(key) if !view::has_room(model.size) => on_key_unseen(model, key, reload),
+        ScreenEvent::Mouse(_) | ScreenEvent::Paste(_) if !view::has_room(model.size) => Vec::new(),
+        ScreenEvent::Key(key) => {
             model.toast = None;
             on_key(model, key, reload)
         }
-        Msg::Mouse(mouse) => on_mouse(model, mouse, reload),
-        Msg::Paste(text) => {
+        ScreenEvent::Mouse(mouse) => on_mouse(model, mouse, reload),
+        ScreenEvent::Paste(text) => {
             match model.modals.last_mut() {
                 Some(Modal::Editor(editor)) => editor.paste(&text),
                 Some(Modal::Search(search)) => search.query.push_str(text.lines().next().unwrap_or("")),
@@ -134,28 +134,28 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
             }
             Vec::new()
         }
-        Msg::Resize(width, height) => {
+        ScreenEvent::Resize(width, height) => {
             model.resized((width, height));
             // The terminal has moved or cut what it showed, even if it is as large as before by now.
-            vec![Ask::Redraw]
+            vec![ScreenRequest::Redraw]
         }
-        Msg::Focus(focused) => {
+        ScreenEvent::Focus(focused) => {
             model.terminal_focus = if focused { TerminalFocus::Here } else { TerminalFocus::Elsewhere };
             Vec::new()
         }
-        Msg::Accepted(command) => {
+        ScreenEvent::Accepted(command) => {
             model.sent.take(&command);
             Vec::new()
         }
-        Msg::Refused(command, why) => {
+        ScreenEvent::Refused(command, why) => {
             // What was written and refused is not lost: it is there again, to be made better.
             if let Some(editor) = model.sent.take(&command) {
                 bring_back(model, editor);
             }
-            model.say(Role::Warning, why);
+            model.say(ThemeRole::Warning, why);
             Vec::new()
         }
-        Msg::Unanswered(command, why) => {
+        ScreenEvent::Unanswered(command, why) => {
             // It may have arrived, and is not to be sent twice without a thought: a message waits where drafts do, and
             // whatever else was written says so itself.
             match model.sent.take(&command) {
@@ -163,24 +163,24 @@ pub fn update(model: &mut Model, msg: Msg, reload: Reload<'_>) -> Vec<Ask> {
                 Some(editor) => bring_back(model, Box::new(editor.in_doubt())),
                 None => {}
             }
-            model.say(Role::Warning, why);
+            model.say(ThemeRole::Warning, why);
             Vec::new()
         }
-        Msg::Failed(why) => {
-            model.say(Role::Warning, why);
+        ScreenEvent::Failed(why) => {
+            model.say(ThemeRole::Warning, why);
             Vec::new()
         }
-        Msg::Read(viewer) => {
+        ScreenEvent::Read(viewer) => {
             model.modals.push(Modal::Viewer(viewer));
             Vec::new()
         }
-        Msg::Edited { purpose, before, text } => edited_outside(model, purpose, &before, &text),
+        ScreenEvent::Edited { purpose, before, text } => edited_outside(model, purpose, &before, &text),
     }
 }
 
 /// Lays out again what was written and not taken. It may come late: whatever has the keys by then keeps them, and has it
 /// below itself. Only what was written at a gate comes over one.
-fn bring_back(model: &mut Model, editor: Box<EditorModal>) {
+fn bring_back(model: &mut ScreenModel, editor: Box<EditorModal>) {
     let over = match model.modals.last() {
         None => true,
         Some(Modal::Gate(_)) => editor.purpose.is_of_a_gate(),
@@ -190,7 +190,7 @@ fn bring_back(model: &mut Model, editor: Box<EditorModal>) {
     model.modals.insert(model.modals.len() - below, Modal::Editor(editor));
 }
 
-fn on_key(model: &mut Model, key: KeyEvent, reload: Reload<'_>) -> Vec<Ask> {
+fn on_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
     if is_interrupt(model, key) {
         return interrupt(model);
     }
@@ -209,12 +209,12 @@ fn on_key(model: &mut Model, key: KeyEvent, reload: Reload<'_>) -> Vec<Ask> {
 
 /// A key on a screen that is too small to show anything: it answers and writes nothing. Only the ways out are there, and
 /// no letter is one, since it may be a part of something else.
-fn on_key_unseen(model: &mut Model, key: KeyEvent, reload: Reload<'_>) -> Vec<Ask> {
+fn on_key_unseen(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
     if is_interrupt(model, key) {
         return interrupt(model);
     }
-    match model.keymap.action(key, &[Context::Global]).filter(|_| is_held(key)) {
-        Some(action @ (Action::Leave | Action::Suspend)) => perform(model, action, reload),
+    match model.keymap.action(key, &[KeyContext::Global]).filter(|_| is_held(key)) {
+        Some(action @ (KeyAction::Leave | KeyAction::Suspend)) => perform(model, action, reload),
         Some(_) | None => Vec::new(),
     }
 }
@@ -224,32 +224,32 @@ fn is_held(key: KeyEvent) -> bool {
 }
 
 /// Whether it is Ctrl-C, or what the user has put in its place. A letter alone may be a part of a text.
-fn is_interrupt(model: &Model, key: KeyEvent) -> bool {
-    is_held(key) && model.keymap.action(key, &[Context::Global]) == Some(Action::Quit)
+fn is_interrupt(model: &ScreenModel, key: KeyEvent) -> bool {
+    is_held(key) && model.keymap.action(key, &[KeyContext::Global]) == Some(KeyAction::Quit)
 }
 
 /// Ctrl-C asks how to leave, wherever the user is. Pressed again, or while the session is being stopped already, it leaves
 /// at once.
-fn interrupt(model: &mut Model) -> Vec<Ask> {
+fn interrupt(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let asked = model.modals.iter().any(|modal| matches!(modal, Modal::Quit(_)));
-    let is_stopping = || model.session.as_ref().is_some_and(|state| state.steering.stop == Some(StopHow::Now));
+    let is_stopping = || model.session.as_ref().is_some_and(|state| state.steering.stop == Some(StopTiming::Now));
     let is_over = || model.session.as_ref().is_some_and(|state| state.outcome().is_some());
-    if asked || is_stopping() && !is_over() { vec![Ask::LeaveAtOnce] } else { quit(model) }
+    if asked || is_stopping() && !is_over() { vec![ScreenRequest::LeaveAtOnce] } else { quit(model) }
 }
 
-fn on_pane_key(model: &mut Model, key: KeyEvent, reload: Reload<'_>) -> Vec<Ask> {
+fn on_pane_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
     let mut contexts = Vec::with_capacity(4);
-    if matches!(model.mode, Mode::Replay(_)) {
-        contexts.push(Context::Replay);
+    if matches!(model.mode, ScreenMode::Replay(_)) {
+        contexts.push(KeyContext::Replay);
     }
     contexts.extend(match model.focus {
-        Pane::Stream => Some(Context::Stream),
-        Pane::Hooks => Some(Context::Hooks),
-        Pane::Pending => Some(Context::Pending),
-        Pane::Tasks => Some(Context::Tasks),
+        Pane::Stream => Some(KeyContext::Stream),
+        Pane::Hooks => Some(KeyContext::Hooks),
+        Pane::Pending => Some(KeyContext::Pending),
+        Pane::Tasks => Some(KeyContext::Tasks),
         Pane::Retries => None,
     });
-    contexts.extend([Context::Scroll, Context::Global]);
+    contexts.extend([KeyContext::Scroll, KeyContext::Global]);
     match model.keymap.action(key, &contexts) {
         Some(action) => perform(model, action, reload),
         None => Vec::new(),
@@ -257,101 +257,101 @@ fn on_pane_key(model: &mut Model, key: KeyEvent, reload: Reload<'_>) -> Vec<Ask>
 }
 
 /// Does what an action says, wherever it came from.
-pub fn perform(model: &mut Model, action: Action, reload: Reload<'_>) -> Vec<Ask> {
+pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
     match action {
-        Action::Quit => quit(model),
-        Action::Leave => leave(model),
-        Action::Help => lay_over(model, Modal::Help(HelpModal::default())),
-        Action::Palette => lay_over(model, Modal::Palette(PaletteModal::default())),
-        Action::NextPane => focus_by(model, 1),
-        Action::PreviousPane => focus_by(model, Pane::ALL.len() - 1),
-        Action::FocusStream => focus(model, Pane::Stream),
-        Action::FocusHooks => focus(model, Pane::Hooks),
-        Action::FocusPending => focus(model, Pane::Pending),
-        Action::FocusRetries => focus(model, Pane::Retries),
-        Action::FocusTasks => focus(model, Pane::Tasks),
-        Action::Zoom => zoom(model),
-        Action::ShowGate => show_gate(model),
-        Action::Message => write(model, Purpose::Message),
-        Action::MessageNow => write(model, Purpose::MessageNow),
-        Action::Pause => pause(model),
-        Action::RetryNow => steer(model, Command::RetryNow),
-        Action::SwitchAgent => steer(model, Command::SwitchAgent(None)),
-        Action::Stop => steer(model, Command::Stop(StopHow::AfterIteration)),
-        Action::CancelTurn => steer(model, Command::CancelTurn),
-        Action::Submit => steer(model, Command::Pipeline(Pipeline::Submit)),
-        Action::Merge => steer(model, Command::Pipeline(Pipeline::Merge)),
-        Action::Redraw => vec![Ask::Redraw],
-        Action::Suspend => vec![Ask::Suspend],
-        Action::Up => scroll(model, ScrollStep::LineUp, reload),
-        Action::Down => scroll(model, ScrollStep::LineDown, reload),
-        Action::PageUp => scroll(model, ScrollStep::PageUp, reload),
-        Action::PageDown => scroll(model, ScrollStep::PageDown, reload),
-        Action::Top => scroll(model, ScrollStep::Top, reload),
-        Action::Bottom => scroll(model, ScrollStep::Bottom, reload),
-        Action::Search => lay_over(model, Modal::Search(SearchModal::default())),
-        Action::SearchNext => search(model, true, reload),
-        Action::SearchPrevious => search(model, false, reload),
-        Action::Copy => copy(model),
-        Action::NextIteration => jump_to_iteration(model, true, reload),
-        Action::PreviousIteration => jump_to_iteration(model, false, reload),
-        Action::NextError => jump_to_error(model, true, reload),
-        Action::PreviousError => jump_to_error(model, false, reload),
-        Action::Fold => fold(model, reload),
-        Action::FoldThoughts => fold_thoughts(model),
-        Action::Open => open_hook(model),
-        Action::RunHook => run_hook(model),
-        Action::SwitchHook => switch_hook(model),
-        Action::CancelHook => cancel_hook(model),
-        Action::HookStats => show_stats(model),
-        Action::OpenItem => open_item(model, reload),
-        Action::Edit => edit_item(model),
-        Action::Skip => skip_item(model),
-        Action::Preview => preview(model),
-        Action::OpenTask => task::open(model),
-        Action::AddTask => task::write_new(model),
-        Action::EditTask => task::edit(model),
-        Action::StartTask => task::ask_about_chosen(model, |id| TaskCommand::Start { id, context: None }),
-        Action::ReadyTask => task::ask_about_chosen(model, |id| TaskCommand::MakeReady { id }),
-        Action::CompleteTask => task::complete(model),
-        Action::BlockTask => task::write_reason(model),
-        Action::MarkTask => task::mark(model),
-        Action::DependTask => task::depend(model),
-        Action::RemoveTask => task::remove(model),
-        Action::FilterTasks => task::filter(model),
-        Action::TaskTree => task::switch_tree(model),
-        Action::Play => play(model),
-        Action::Step => seek(model, |player| player.shown + 1),
+        KeyAction::Quit => quit(model),
+        KeyAction::Leave => leave(model),
+        KeyAction::Help => lay_over(model, Modal::Help(HelpModal::default())),
+        KeyAction::Palette => lay_over(model, Modal::Palette(PaletteModal::default())),
+        KeyAction::NextPane => focus_by(model, 1),
+        KeyAction::PreviousPane => focus_by(model, Pane::ALL.len() - 1),
+        KeyAction::FocusStream => focus(model, Pane::Stream),
+        KeyAction::FocusHooks => focus(model, Pane::Hooks),
+        KeyAction::FocusPending => focus(model, Pane::Pending),
+        KeyAction::FocusRetries => focus(model, Pane::Retries),
+        KeyAction::FocusTasks => focus(model, Pane::Tasks),
+        KeyAction::Zoom => zoom(model),
+        KeyAction::ShowGate => show_gate(model),
+        KeyAction::Message => write(model, EditorPurpose::Message),
+        KeyAction::MessageNow => write(model, EditorPurpose::MessageNow),
+        KeyAction::Pause => pause(model),
+        KeyAction::RetryNow => steer(model, SessionCommand::RetryNow),
+        KeyAction::SwitchAgent => steer(model, SessionCommand::SwitchAgent(None)),
+        KeyAction::Stop => steer(model, SessionCommand::Stop(StopTiming::AfterIteration)),
+        KeyAction::CancelTurn => steer(model, SessionCommand::CancelTurn),
+        KeyAction::Submit => steer(model, SessionCommand::Pipeline(PipelineKind::Submit)),
+        KeyAction::Merge => steer(model, SessionCommand::Pipeline(PipelineKind::Merge)),
+        KeyAction::Redraw => vec![ScreenRequest::Redraw],
+        KeyAction::Suspend => vec![ScreenRequest::Suspend],
+        KeyAction::Up => scroll(model, ScrollStep::LineUp, reload),
+        KeyAction::Down => scroll(model, ScrollStep::LineDown, reload),
+        KeyAction::PageUp => scroll(model, ScrollStep::PageUp, reload),
+        KeyAction::PageDown => scroll(model, ScrollStep::PageDown, reload),
+        KeyAction::Top => scroll(model, ScrollStep::Top, reload),
+        KeyAction::Bottom => scroll(model, ScrollStep::Bottom, reload),
+        KeyAction::Search => lay_over(model, Modal::Search(SearchModal::default())),
+        KeyAction::SearchNext => search(model, true, reload),
+        KeyAction::SearchPrevious => search(model, false, reload),
+        KeyAction::Copy => copy(model),
+        KeyAction::NextIteration => jump_to_iteration(model, true, reload),
+        KeyAction::PreviousIteration => jump_to_iteration(model, false, reload),
+        KeyAction::NextError => jump_to_error(model, true, reload),
+        KeyAction::PreviousError => jump_to_error(model, false, reload),
+        KeyAction::Fold => fold(model, reload),
+        KeyAction::FoldThoughts => fold_thoughts(model),
+        KeyAction::Open => open_hook(model),
+        KeyAction::RunHook => run_hook(model),
+        KeyAction::SwitchHook => switch_hook(model),
+        KeyAction::CancelHook => cancel_hook(model),
+        KeyAction::HookStats => show_stats(model),
+        KeyAction::OpenItem => open_item(model, reload),
+        KeyAction::Edit => edit_item(model),
+        KeyAction::Skip => skip_item(model),
+        KeyAction::Preview => preview(model),
+        KeyAction::OpenTask => task::open(model),
+        KeyAction::AddTask => task::write_new(model),
+        KeyAction::EditTask => task::edit(model),
+        KeyAction::StartTask => task::ask_about_chosen(model, |id| TaskCommand::Start { id, context: None }),
+        KeyAction::ReadyTask => task::ask_about_chosen(model, |id| TaskCommand::MakeReady { id }),
+        KeyAction::CompleteTask => task::complete(model),
+        KeyAction::BlockTask => task::write_reason(model),
+        KeyAction::MarkTask => task::mark(model),
+        KeyAction::DependTask => task::depend(model),
+        KeyAction::RemoveTask => task::remove(model),
+        KeyAction::FilterTasks => task::filter(model),
+        KeyAction::TaskTree => task::switch_tree(model),
+        KeyAction::Play => play(model),
+        KeyAction::Step => seek(model, |player| player.shown + 1),
         // Before the first record there is nothing to see.
-        Action::StepBack => seek(model, |player| player.shown.saturating_sub(1).max(1)),
-        Action::Faster => change_speed(model, 1),
-        Action::Slower => change_speed(model, -1),
-        Action::StepIteration => seek(model, Player::next_iteration),
-        Action::StepError => seek(model, Player::next_error),
+        KeyAction::StepBack => seek(model, |player| player.shown.saturating_sub(1).max(1)),
+        KeyAction::Faster => change_speed(model, 1),
+        KeyAction::Slower => change_speed(model, -1),
+        KeyAction::StepIteration => seek(model, ReplayPlayer::next_iteration),
+        KeyAction::StepError => seek(model, ReplayPlayer::next_error),
         // They have a meaning only inside their modals.
-        Action::NextChoice
-        | Action::PreviousChoice
-        | Action::ItemDown
-        | Action::ItemUp
-        | Action::ToggleItem
-        | Action::EditItem
-        | Action::EditOutside
-        | Action::TextDown
-        | Action::TextUp
-        | Action::Answer
-        | Action::Aside
-        | Action::Close
-        | Action::Wrap => Vec::new(),
+        KeyAction::NextChoice
+        | KeyAction::PreviousChoice
+        | KeyAction::ItemDown
+        | KeyAction::ItemUp
+        | KeyAction::ToggleItem
+        | KeyAction::EditItem
+        | KeyAction::EditOutside
+        | KeyAction::TextDown
+        | KeyAction::TextUp
+        | KeyAction::Answer
+        | KeyAction::Aside
+        | KeyAction::Close
+        | KeyAction::Wrap => Vec::new(),
     }
 }
 
 /// Shows the gate that waits; in a past session, the one that waited then.
-fn show_gate(model: &mut Model) -> Vec<Ask> {
+fn show_gate(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     if let Some(mut gate) = model.aside.take() {
         gate.shown_again(model.now);
         model.modals.push(Modal::Gate(gate));
     }
-    if let (Some(state), Mode::Replay(_)) = (&model.session, &model.mode)
+    if let (Some(state), ScreenMode::Replay(_)) = (&model.session, &model.mode)
         && let Some(gate) = &state.gates.open
     {
         let gate = GateModal::past(gate.clone(), state);
@@ -359,12 +359,12 @@ fn show_gate(model: &mut Model) -> Vec<Ask> {
     }
     model.look_after_the_gate();
     if !model.modals.iter().any(|modal| matches!(modal, Modal::Gate(_))) {
-        model.say(Role::Faint, "no gate waits");
+        model.say(ThemeRole::Faint, "no gate waits");
     }
     Vec::new()
 }
 
-fn lay_over(model: &mut Model, what: Modal) -> Vec<Ask> {
+fn lay_over(model: &mut ScreenModel, what: Modal) -> Vec<ScreenRequest> {
     model.modals.push(what);
     Vec::new()
 }

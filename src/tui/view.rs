@@ -13,14 +13,14 @@ use ratatui::{
 
 use super::{
     modals::Modal,
-    model::{Model, Pane},
+    model::{Pane, ScreenModel},
     panes,
-    runs::Run,
-    stream::Reload,
+    runs::RunEntry,
+    stream::RecordLoader,
     text::{fit, wrap},
-    theme::{Role, Theme},
+    theme::{ScreenTheme, ThemeRole},
 };
-use crate::{engine::tasks::graph::Graph, present::text::plain};
+use crate::{engine::tasks::graph::TaskGraph, present::text::plain};
 
 /// With less than this there is only a line that says so.
 const SMALLEST: (u16, u16) = (24, 6);
@@ -29,7 +29,7 @@ const WIDE: (u16, u16) = (100, 20);
 
 /// The places of everything.
 #[derive(Debug)]
-pub struct Places {
+pub struct ScreenLayout {
     /// The panes in sight.
     pub panes: Vec<(Pane, Rect)>,
     /// The row of tabs, where panes take turns.
@@ -48,7 +48,7 @@ pub const fn has_room(size: (u16, u16)) -> bool {
 }
 
 /// The places for a size; nothing, if it is too small.
-pub fn places(model: &Model, area: Rect) -> Option<Places> {
+pub fn places(model: &ScreenModel, area: Rect) -> Option<ScreenLayout> {
     if !has_room((area.width, area.height)) {
         return None;
     }
@@ -62,7 +62,7 @@ pub fn places(model: &Model, area: Rect) -> Option<Places> {
             Constraint::Fill(3),
             Constraint::Fill(2),
             Constraint::Length(9.min(body.height / 4).max(4)),
-            if model.graph().is_none_or(Graph::is_empty) { Constraint::Length(3) } else { Constraint::Fill(2) },
+            if model.graph().is_none_or(TaskGraph::is_empty) { Constraint::Length(3) } else { Constraint::Fill(2) },
         ]);
         let [hooks, pending, retries, tasks] = column.areas(right);
         let panes = vec![
@@ -72,14 +72,14 @@ pub fn places(model: &Model, area: Rect) -> Option<Places> {
             (Pane::Retries, retries),
             (Pane::Tasks, tasks),
         ];
-        return Some(Places { panes, tabs: None, status, pipeline, hints });
+        return Some(ScreenLayout { panes, tabs: None, status, pipeline, hints });
     }
     let [tabs, pane] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(body);
-    Some(Places { panes: vec![(model.focus, pane)], tabs: Some(tabs), status, pipeline, hints })
+    Some(ScreenLayout { panes: vec![(model.focus, pane)], tabs: Some(tabs), status, pipeline, hints })
 }
 
 /// The pane at a place.
-pub fn pane_at(model: &Model, column: u16, row: u16) -> Option<Pane> {
+pub fn pane_at(model: &ScreenModel, column: u16, row: u16) -> Option<Pane> {
     let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
     let places = places(model, area)?;
     if let Some(tabs) = places.tabs.filter(|tabs| tabs.y == row) {
@@ -88,7 +88,7 @@ pub fn pane_at(model: &Model, column: u16, row: u16) -> Option<Pane> {
     places.panes.into_iter().find(|(_, rect)| rect.contains((column, row).into())).map(|(pane, _)| pane)
 }
 
-fn tab_at(model: &Model, room: u16, column: u16) -> Option<Pane> {
+fn tab_at(model: &ScreenModel, room: u16, column: u16) -> Option<Pane> {
     let mut from = 0;
     for (pane, text) in tabs(model, room) {
         let width = u16::try_from(text.len()).unwrap_or(0);
@@ -101,7 +101,7 @@ fn tab_at(model: &Model, room: u16, column: u16) -> Option<Pane> {
 }
 
 /// The tabs; where not all names fit, only that of the pane in sight stands there.
-fn tabs(model: &Model, room: u16) -> Vec<(Pane, String)> {
+fn tabs(model: &ScreenModel, room: u16) -> Vec<(Pane, String)> {
     let numbered = || Pane::ALL.into_iter().zip(1..);
     let long: Vec<(Pane, String)> = numbered().map(|(pane, n)| (pane, format!(" {n} {} ", pane.title()))).collect();
     if long.iter().map(|(_, text)| text.len()).sum::<usize>() <= usize::from(room) {
@@ -114,7 +114,7 @@ fn tabs(model: &Model, room: u16) -> Vec<(Pane, String)> {
 }
 
 /// Chooses the row of a list that was clicked on.
-pub fn choose_at(model: &mut Model, pane: Pane, row: u16) {
+pub fn choose_at(model: &mut ScreenModel, pane: Pane, row: u16) {
     let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
     let Some(places) = places(model, area) else { return };
     let Some((_, rect)) = places.panes.into_iter().find(|(shown, _)| *shown == pane) else { return };
@@ -129,14 +129,14 @@ pub fn choose_at(model: &mut Model, pane: Pane, row: u16) {
 }
 
 /// What a run printed, as one text.
-pub fn run_text(run: &Run) -> String {
+pub fn run_text(run: &RunEntry) -> String {
     run.ended
         .as_ref()
         .map_or_else(|| run.live.clone(), |finished| plain(&format!("{}{}", finished.stdout, finished.stderr)))
 }
 
 /// Makes the rows of the stream that will be in sight. Text that is on disk is read here, not while drawing.
-pub fn prepare(model: &mut Model, reload: Reload<'_>) {
+pub fn prepare(model: &mut ScreenModel, reload: RecordLoader<'_>) {
     let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
     let Some(places) = places(model, area) else { return };
     let Some((_, rect)) = places.panes.iter().find(|(pane, _)| *pane == Pane::Stream) else { return };
@@ -146,8 +146,8 @@ pub fn prepare(model: &mut Model, reload: Reload<'_>) {
 }
 
 /// A word in place of everything. Who wants to leave and is asked about it without seeing that, is told.
-fn draw_too_small(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-    let (style, width) = (theme.style(Role::Warning), usize::from(area.width));
+fn draw_too_small(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
+    let (style, width) = (theme.style(ThemeRole::Warning), usize::from(area.width));
     let lines = if model.modals.iter().any(|modal| matches!(modal, Modal::Quit(_))) {
         wrap(&[("too small for creel: make it larger to answer".to_owned(), style)], width, 0)
     } else {
@@ -157,9 +157,9 @@ fn draw_too_small(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer)
 }
 
 /// Draws the whole screen.
-pub fn draw(model: &mut Model, area: Rect, buffer: &mut Buffer) {
+pub fn draw(model: &mut ScreenModel, area: Rect, buffer: &mut Buffer) {
     let theme = model.theme.clone();
-    buffer.set_style(area, theme.style(Role::Text));
+    buffer.set_style(area, theme.style(ThemeRole::Text));
     let Some(places) = places(model, area) else {
         draw_too_small(model, &theme, area, buffer);
         return;
@@ -191,9 +191,9 @@ pub fn draw(model: &mut Model, area: Rect, buffer: &mut Buffer) {
     model.modals = modals;
 }
 
-fn draw_pane(model: &Model, pane: Pane, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+fn draw_pane(model: &ScreenModel, pane: Pane, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let focused = model.focus == pane;
-    let role = if focused { Role::BorderFocused } else { Role::Border };
+    let role = if focused { ThemeRole::BorderFocused } else { ThemeRole::Border };
     let border = if focused { BorderType::Thick } else { BorderType::Plain };
     let block = Block::bordered()
         .border_type(border)
@@ -210,9 +210,9 @@ fn draw_pane(model: &Model, pane: Pane, theme: &Theme, area: Rect, buffer: &mut 
     }
 }
 
-fn draw_tabs(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+fn draw_tabs(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let tabs = tabs(model, area.width).into_iter().map(|(pane, text)| {
-        let role = if pane == model.focus { Role::Selected } else { Role::Faint };
+        let role = if pane == model.focus { ThemeRole::Selected } else { ThemeRole::Faint };
         Span::styled(text, theme.style(role))
     });
     Line::from(tabs.collect::<Vec<_>>()).render(area, buffer);

@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use creel::{
-    agents::{Agent, Past, TurnRequest, start},
+    agents::{Agent, AgentHistory, TurnRequest, start},
     engine::{
-        conversation::{AgentUpdate, ContextUse, OptionKind, Spent, StopReason, ToolKind, ToolStatus, TurnEnd},
-        policy::{AgentFacts, AgentSpec, Service, UsageOf},
-        session::budget::Tally,
-        time::Span,
+        conversation::{
+            AgentUpdate, ContextUsage, PermissionOptionKind, StopReason, ToolKind, ToolStatus, TurnEnd, TurnUsage,
+        },
+        policy::{AgentFacts, AgentSpec, ServicePolicy, UsageScope},
+        session::budget::ConversationUsage,
+        time::TimeSpan,
     },
 };
 use serde_json::{Value, json};
@@ -28,7 +30,7 @@ fn line(script: &Value, dir: &Path) -> String {
 }
 
 fn agent(script: &Value, dir: &Path) -> Box<dyn Agent> {
-    start(&AgentSpec::acp(line(script, dir)), place(dir), Past::default()).expect("an agent")
+    start(&AgentSpec::acp(line(script, dir)), place(dir), AgentHistory::default()).expect("an agent")
 }
 
 fn agent_with(script: &Value, dir: &Path, change: impl FnOnce(&mut AgentFacts)) -> Box<dyn Agent> {
@@ -38,7 +40,7 @@ fn agent_with(script: &Value, dir: &Path, change: impl FnOnce(&mut AgentFacts)) 
         panic!("it speaks the protocol")
     };
     let spec = AgentSpec::Acp { command, mode, files, terminals, known: facts };
-    start(&spec, place(dir), Past::default()).expect("an agent")
+    start(&spec, place(dir), AgentHistory::default()).expect("an agent")
 }
 
 /// What the agent received, by method.
@@ -70,7 +72,7 @@ async fn a_prompt_is_answered_with_all_that_the_agent_tells() {
     ]]});
     let mut agent = agent(&script, dir.path());
     let (end, heard) = turn(&mut *agent, request("do it")).await;
-    let spent = Spent { tokens: Some(120), cost: Some(0.25) };
+    let spent = TurnUsage { tokens: Some(120), cost: Some(0.25) };
     assert_eq!(end, Ok(TurnEnd { spent, ..TurnEnd::new(StopReason::EndTurn) }));
     assert_eq!(heard.said(), "I will do it.\nDone.");
     let [call] = &heard.calls()[..] else { panic!("{:?}", heard.calls()) };
@@ -83,7 +85,7 @@ async fn a_prompt_is_answered_with_all_that_the_agent_tells() {
     let all = heard.all();
     assert!(all.contains(&AgentUpdate::Opened("session-1".into())), "{all:?}");
     assert!(all.contains(&AgentUpdate::Thought("Hm.".into())));
-    assert!(all.contains(&AgentUpdate::Used(ContextUse { used: 7, size: 100 })));
+    assert!(all.contains(&AgentUpdate::Used(ContextUsage { used: 7, size: 100 })));
     assert!(all.contains(&AgentUpdate::Noted { what: "mode".into(), text: "code".into() }));
     assert!(all.iter().any(|update| matches!(update, AgentUpdate::Noted { what, .. } if what == "tomorrow")));
     assert!(all.iter().any(|update| matches!(update, AgentUpdate::Planned(entries) if entries.len() == 1)));
@@ -163,7 +165,10 @@ async fn leave_is_asked_for_and_the_agent_gets_the_option() {
         let [(tool, options)] = &heard.asked()[..] else { panic!("one request") };
         assert_eq!((tool.title.as_str(), tool.kind), ("Write a.py", Some(ToolKind::Edit)));
         assert!(tool.input.as_deref().is_some_and(|input| input.contains("a.py")));
-        assert_eq!(options.iter().map(|o| o.kind).collect::<Vec<_>>(), [OptionKind::AllowOnce, OptionKind::RejectOnce]);
+        assert_eq!(
+            options.iter().map(|o| o.kind).collect::<Vec<_>>(),
+            [PermissionOptionKind::AllowOnce, PermissionOptionKind::RejectOnce]
+        );
     }
 }
 
@@ -244,8 +249,9 @@ async fn what_is_declined_is_not_offered_and_not_done() {
     let AgentSpec::Acp { command, mode, known, .. } = AgentSpec::acp(line(&script, dir.path())) else {
         panic!("it is")
     };
-    let spec = AgentSpec::Acp { command, mode, files: Service::Decline, terminals: Service::Decline, known };
-    let mut agent = start(&spec, place(dir.path()), Past::default()).expect("an agent");
+    let spec =
+        AgentSpec::Acp { command, mode, files: ServicePolicy::Decline, terminals: ServicePolicy::Decline, known };
+    let mut agent = start(&spec, place(dir.path()), AgentHistory::default()).expect("an agent");
     let said = turn(&mut *agent, request("")).await.1.said();
     assert!(said.split('|').all(|part| part.starts_with("error -32601")), "{said}");
     let capabilities = log(dir.path())[0]["params"]["clientCapabilities"].clone();
@@ -262,7 +268,7 @@ async fn a_mode_is_set_and_in_another_one_the_agent_does_not_work() {
         panic!("it is")
     };
     let spec = AgentSpec::Acp { command, mode: Some("turbo".into()), files, terminals, known };
-    let mut agent = start(&spec, place(dir.path()), Past::default()).expect("an agent");
+    let mut agent = start(&spec, place(dir.path()), AgentHistory::default()).expect("an agent");
     let said = failure(&mut *agent, request("")).await;
     assert!(said.contains("turbo") && said.contains("no such mode"), "{said}");
     assert!(!methods(dir.path()).contains(&"session/prompt".to_owned()));
@@ -270,10 +276,10 @@ async fn a_mode_is_set_and_in_another_one_the_agent_does_not_work() {
 
 /// One agent that fails in the first turn and works in the second; what the first failure said.
 async fn fails_then_works(script: Value) -> String {
-    fails_within(Span::secs(60), script).await
+    fails_within(TimeSpan::secs(60), script).await
 }
 
-async fn fails_within(timeout: Span, script: Value) -> String {
+async fn fails_within(timeout: TimeSpan, script: Value) -> String {
     let dir = folder();
     let mut script = script;
     script["state_file"] = json!("state.json");
@@ -320,7 +326,7 @@ async fn what_an_agent_printed_last_is_read_before_its_end_is_told() {
     let dir = folder();
     // The line is printed only when creel knows that the agent has ended.
     let command = "agent=$$; (while kill -0 $agent 2>/dev/null; do :; done; echo 'no config' >&2) & exit 1";
-    let mut agent = start(&AgentSpec::acp(command), place(dir.path()), Past::default()).expect("an agent");
+    let mut agent = start(&AgentSpec::acp(command), place(dir.path()), AgentHistory::default()).expect("an agent");
     let said = failure(&mut *agent, request("")).await;
     agent.shutdown().await;
     assert!(said.contains("exit 1") && said.contains("no config"), "{said}");
@@ -330,8 +336,8 @@ async fn what_an_agent_printed_last_is_read_before_its_end_is_told() {
 async fn an_agent_that_waits_for_a_failing_server_says_so_when_its_time_is_over() {
     let retries = json!({"stderr": "API error 529: overloaded, retrying\n"});
     let (silent, talking) = tokio::join!(
-        fails_within(Span(4_000), first(&json!([retries.clone(), {"hang": true}]))),
-        fails_within(Span(4_000), first(&json!([{"say": "I"}, retries, {"hang": true}]))),
+        fails_within(TimeSpan(4_000), first(&json!([retries.clone(), {"hang": true}]))),
+        fails_within(TimeSpan(4_000), first(&json!([{"say": "I"}, retries, {"hang": true}]))),
     );
     for said in [silent, talking] {
         assert!(said.contains("server was failing") && said.contains("529: overloaded"), "{said}");
@@ -343,7 +349,7 @@ async fn an_agent_that_waits_for_a_failing_server_says_so_when_its_time_is_over(
 async fn an_agent_that_hangs_fails_in_time() {
     let once = |steps: Value| json!([{"once": steps, "else": []}]);
     // Time enough to start, also on a busy machine: a turn that fails before its deadline would not say what is asked for.
-    let soon = Span(4_000);
+    let soon = TimeSpan(4_000);
     let before = json!({"on_initialize": once(json!([{"hang": true}])), "turns": [[{"say": "works"}]]});
     let (before, within, deaf, mute) = tokio::join!(
         fails_within(soon, before),
@@ -376,7 +382,7 @@ async fn a_rate_limit_says_how_long_to_wait() {
     let dir = folder();
     let script = json!({"turns": [[{"error": {"code": -32603, "message": "429 rate limit: try again in 7s"}}]]});
     let failed = turn(&mut *agent(&script, dir.path()), request("")).await.0.expect_err("a failure");
-    assert_eq!(failed.retry_after, Some(Span::secs(7)));
+    assert_eq!(failed.retry_after, Some(TimeSpan::secs(7)));
 }
 
 #[tokio::test]
@@ -405,7 +411,7 @@ async fn tokens_that_an_agent_counts_through_the_conversation_are_told_by_turn()
     let dir = folder();
     let end = |all: u64| json!([{"say": "."}, {"end": "end_turn", "usage": {"totalTokens": all, "inputTokens": 0, "outputTokens": 0}}]);
     let script = json!({"turns": [end(100), end(250), end(40)]});
-    let mut agent = agent_with(&script, dir.path(), |facts| facts.usage = Some(UsageOf::Conversation));
+    let mut agent = agent_with(&script, dir.path(), |facts| facts.usage = Some(UsageScope::Conversation));
     let mut tokens = Vec::new();
     for request in [request("1"), again("2"), request("3")] {
         tokens.push(turn(&mut *agent, request).await.0.expect("a turn").spent.tokens);
@@ -419,8 +425,8 @@ async fn what_a_conversation_had_used_before_a_restart_is_not_told_twice() {
     let usage =
         json!({"sessionUpdate": "usage_update", "used": 1, "size": 9, "cost": {"amount": 0.75, "currency": "USD"}});
     let script = json!({"capabilities": {"loadSession": true}, "turns": [[{"say": "."}, {"update": usage}]]});
-    let tally = Tally { tokens: 10, cost: 0.5 };
-    let past = Past { conversation: Some("session-1"), tally, ..Past::default() };
+    let tally = ConversationUsage { tokens: 10, cost: 0.5 };
+    let past = AgentHistory { conversation: Some("session-1"), tally, ..AgentHistory::default() };
     let mut agent = start(&AgentSpec::acp(line(&script, dir.path())), place(dir.path()), past).expect("an agent");
     let spent = turn(&mut *agent, again("go on")).await.0.expect("a turn").spent;
     assert_eq!(spent.cost, Some(0.25));
@@ -446,9 +452,9 @@ async fn tokens_that_an_agent_tells_as_it_goes_are_added_up() {
 async fn an_agent_that_is_not_there_or_speaks_otherwise_is_told() {
     let dir = folder();
     let known = AgentFacts { install: Some("npm install it".into()), ..AgentFacts::default() };
-    let (files, terminals) = (Service::Serve, Service::Serve);
+    let (files, terminals) = (ServicePolicy::Serve, ServicePolicy::Serve);
     let spec = AgentSpec::Acp { command: "no-such-agent acp".into(), mode: None, files, terminals, known };
-    let mut missing = start(&spec, place(dir.path()), Past::default()).expect("not started yet");
+    let mut missing = start(&spec, place(dir.path()), AgentHistory::default()).expect("not started yet");
     let said = failure(&mut *missing, request("")).await;
     assert!(said.contains("not installed") && said.contains("npm install it"), "{said}");
     let said = failure(&mut *agent(&json!({"version": 9}), dir.path()), request("")).await;
@@ -489,7 +495,7 @@ async fn a_conversation_is_taken_up_again_where_the_agent_can() {
     let mut before = agent(&script, dir.path());
     turn(&mut *before, request("first")).await.0.expect("a turn");
     before.shutdown().await;
-    let past = Past { conversation: Some("session-1"), ..Past::default() };
+    let past = AgentHistory { conversation: Some("session-1"), ..AgentHistory::default() };
     let mut after = start(&AgentSpec::acp(line(&script, dir.path())), place(dir.path()), past).expect("an agent");
     let (_, heard) = turn(&mut *after, again("go on")).await;
     assert_eq!((heard.said().as_str(), heard.warned()), ("two in session-1", vec![]));
@@ -503,7 +509,7 @@ async fn what_is_repeated_after_a_conversation_was_taken_up_is_not_said_again() 
         "on_load_session": [{"result": null}, {"say": "old <promise>COMPLETE</promise>"}],
         "turns": [[{"say": "one"}], [{"say": "two"}]]});
     turn(&mut *agent(&script, dir.path()), request("first")).await.0.expect("a turn");
-    let past = Past { conversation: Some("session-1"), ..Past::default() };
+    let past = AgentHistory { conversation: Some("session-1"), ..AgentHistory::default() };
     let mut after = start(&AgentSpec::acp(line(&script, dir.path())), place(dir.path()), past).expect("an agent");
     assert_eq!(turn(&mut *after, again("go on")).await.1.said(), "two");
 }
@@ -517,7 +523,7 @@ async fn a_conversation_that_is_taken_up_again_has_the_mode_that_the_config_want
         panic!("it is")
     };
     let spec = AgentSpec::Acp { command, mode: Some("careful".into()), files, terminals, known };
-    let past = Past { conversation: Some("session-1"), ..Past::default() };
+    let past = AgentHistory { conversation: Some("session-1"), ..AgentHistory::default() };
     let mut agent = start(&spec, place(dir.path()), past).expect("an agent");
     turn(&mut *agent, again("go on")).await.0.expect("a turn");
     assert_eq!(methods(dir.path()), ["initialize", "session/load", "session/set_mode", "session/prompt"]);
@@ -540,7 +546,7 @@ async fn a_command_that_runs_for_the_agent_ends_with_a_turn_that_is_cut_short() 
 #[tokio::test]
 async fn a_conversation_that_is_lost_is_told() {
     let dir = folder();
-    let past = Past { conversation: Some("session-9"), ..Past::default() };
+    let past = AgentHistory { conversation: Some("session-9"), ..AgentHistory::default() };
     let script = json!({"turns": [[{"say": "{session}: {prompt}"}]]});
     let mut agent = start(&AgentSpec::acp(line(&script, dir.path())), place(dir.path()), past).expect("an agent");
     let (_, heard) = turn(&mut *agent, again("go on")).await;
@@ -630,7 +636,7 @@ async fn leaves_nothing(way: &str, last: Value) {
     let mut agent = agent(&with_children(&last), dir.path());
     let (cancel, mut heard) = (CancellationToken::new(), Heard::default());
     let listening = heard.clone();
-    let timeout = if way == "timeout" { Span::secs(5) } else { Span::secs(60) };
+    let timeout = if way == "timeout" { TimeSpan::secs(5) } else { TimeSpan::secs(60) };
     let (_, pids) = tokio::join!(agent.turn(TurnRequest { timeout, ..request("") }, &mut heard, &cancel), async {
         let pids = pids(dir.path()).await;
         eventually("it is ready", || listening.said() == "ready").await;
@@ -683,7 +689,7 @@ async fn ends(steps: Vec<Value>, what: &str) {
     let mut agent = agent(&json!({"turns": [steps]}), dir.path());
     let mut heard = Heard::answering("y");
     let cancel = CancellationToken::new();
-    let limited = TurnRequest { timeout: Span::secs(30), ..request("") };
+    let limited = TurnRequest { timeout: TimeSpan::secs(30), ..request("") };
     let ended = tokio::time::timeout(crate::support::PATIENCE, agent.turn(limited, &mut heard, &cancel)).await;
     let failed = ended.unwrap_or_else(|_| panic!("it hangs: {what}")).expect_err(what).message;
     assert!(!failed.contains("creel itself"), "{what}: {failed}");

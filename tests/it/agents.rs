@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use creel::{
-    agents::{Agent, AgentError, Past, TurnRequest, start},
+    agents::{Agent, AgentError, AgentHistory, TurnRequest, start},
     engine::{
-        conversation::{AgentUpdate, Conversation, StopReason, ToolStatus, TurnFailure},
+        conversation::{AgentUpdate, ConversationMode, StopReason, ToolStatus, TurnFailure},
         policy::{AgentFacts, AgentSpec, OutputFormat},
-        time::Span,
+        time::TimeSpan,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -20,11 +20,11 @@ use crate::support::{
 
 fn command(line: &str, dir: &Path) -> Box<dyn Agent> {
     let spec = AgentSpec::command(line);
-    start(&spec, place(dir), Past::default()).expect("an agent")
+    start(&spec, place(dir), AgentHistory::default()).expect("an agent")
 }
 
 fn scripted(script: &str, dir: &Path) -> Box<dyn Agent> {
-    start(&AgentSpec::Scripted { script: script.into() }, place(dir), Past::default()).expect("an agent")
+    start(&AgentSpec::Scripted { script: script.into() }, place(dir), AgentHistory::default()).expect("an agent")
 }
 
 #[tokio::test]
@@ -56,9 +56,9 @@ async fn later_turns_of_a_conversation_have_their_own_command() {
         tty: false,
         known: AgentFacts::default(),
     };
-    let mut agent = start(&spec, place(dir.path()), Past::default()).expect("an agent");
+    let mut agent = start(&spec, place(dir.path()), AgentHistory::default()).expect("an agent");
     assert_eq!(turn(&mut *agent, request("")).await.1.said(), "first\n");
-    let same = TurnRequest { conversation: Conversation::Same, ..request("") };
+    let same = TurnRequest { conversation: ConversationMode::Same, ..request("") };
     assert_eq!(turn(&mut *agent, same).await.1.said(), "later\n");
 }
 
@@ -117,7 +117,7 @@ async fn a_failed_command_is_a_failed_turn_with_the_end_of_its_errors() {
 async fn a_turn_that_takes_too_long_fails_and_leaves_nothing() {
     let dir = folder();
     let mut agent = command("echo $$ > pid; echo begun; sleep 1000", dir.path());
-    let slow = TurnRequest { timeout: Span::secs(1), ..request("") };
+    let slow = TurnRequest { timeout: TimeSpan::secs(1), ..request("") };
     let (end, heard) = turn(&mut *agent, slow).await;
     let said = end.expect_err("a failure").message;
     assert!(said.contains("within 1 s (turn_timeout)"), "{said}");
@@ -218,7 +218,7 @@ async fn a_script_can_fail_crash_hang_and_run_out() {
     let (end, heard) = turn(&mut *agent, request("")).await;
     assert_eq!((end, heard.said().as_str()), (Err(TurnFailure::new("connection reset")), "hm"));
     assert!(failure(&mut *agent, request("")).await.contains("crashed"));
-    let hanging = TurnRequest { timeout: Span(50), ..request("") };
+    let hanging = TurnRequest { timeout: TimeSpan(50), ..request("") };
     assert!(failure(&mut *agent, hanging).await.contains("within 50 ms (turn_timeout)"));
     assert_eq!(turn(&mut *agent, request("")).await.0, Ok(ended(StopReason::Refusal)));
     let (end, heard) = turn(&mut *agent, request("")).await;
@@ -232,7 +232,7 @@ async fn a_hanging_script_can_be_cancelled() {
     let cancel = CancellationToken::new();
     let mut heard = Heard::default();
     let listening = heard.clone();
-    let endless = TurnRequest { timeout: Span(0), ..request("") };
+    let endless = TurnRequest { timeout: TimeSpan(0), ..request("") };
     let (end, ()) = tokio::join!(agent.turn(endless, &mut heard, &cancel), async {
         eventually("it hangs", || listening.said() == "begun").await;
         cancel.cancel();
@@ -244,7 +244,7 @@ async fn a_hanging_script_can_be_cancelled() {
 fn an_agent_that_cannot_be_used_is_refused_with_the_way_out() {
     let dir = folder();
     let refused = |spec: &AgentSpec| -> AgentError {
-        start(spec, place(dir.path()), Past::default()).err().expect("it cannot be used")
+        start(spec, place(dir.path()), AgentHistory::default()).err().expect("it cannot be used")
     };
     let AgentSpec::Acp { command, mode, files, terminals, .. } = AgentSpec::acp("agent") else { panic!("it is") };
     let known = AgentFacts { error_pattern: Some("(".into()), ..AgentFacts::default() };

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use creel::{journal::Sessions, socket::session_client::Remote};
+use creel::{journal::SessionsDir, socket::session_client::RemoteSession};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{
@@ -433,7 +433,7 @@ fn an_item_is_edited_in_the_persons_own_editor() {
 fn a_screen_that_the_session_left_comes_back_while_the_session_runs() {
     let background = Background::start(scripted("", UNTIL_GO));
     let project = &background.project;
-    let folder = Sessions::of(&project.root()).folder("s");
+    let folder = SessionsDir::of(&project.root()).folder("s");
     let real = fs::read_to_string(folder.socket_file()).expect("it is told");
     // Somebody stands in between, and hangs up on the first who watches.
     let between = project.root().join("between");
@@ -452,7 +452,7 @@ fn a_screen_that_the_session_left_comes_back_while_the_session_runs() {
         }
     };
     let hang_up = std::thread::spawn(hang_up);
-    let (_, mut following) = Remote::follow(&folder).expect("it runs");
+    let (_, mut following) = RemoteSession::follow(&folder).expect("it runs");
     hang_up.join().expect("both were asked");
     project.write("go", "");
     let tokio = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");

@@ -2,11 +2,11 @@
 
 use creel::engine::{
     conversation::{AgentUpdate, ToolCall, ToolStatus},
-    event::{Event, IterationOutcome, Outcome, Presence, PromptReason, StopHow},
-    hooks::point::Point,
-    input::{Command, Input},
+    event::{Event, IterationOutcome, PromptReason, SessionOutcome, StopTiming, UserPresence},
+    hooks::point::HookPoint,
+    input::{Input, SessionCommand},
     session::{
-        gate::{About, Choice},
+        gate::{GateChoice, GateKind},
         pending::ItemState,
     },
 };
@@ -28,7 +28,7 @@ fn warned(world: &World, what: &str) -> bool {
 /// An agent that completes a task in every turn, and a hook that has something to say about each.
 fn chatty(tokens: u64) -> Script {
     Script::new()
-        .piped(Point::OnTaskComplete, "note", [prints("seen")])
+        .piped(HookPoint::OnTaskComplete, "note", [prints("seen")])
         .agent([Answer::Acts(COMPLETES, tokens)])
         .plan(|plan| plan.max_iterations = 1)
 }
@@ -36,7 +36,7 @@ fn chatty(tokens: u64) -> Script {
 #[test]
 fn there_are_at_most_three_final_deliveries_and_what_comes_later_is_listed() {
     let world = World::begin(chatty(0)).run();
-    assert_eq!((world.state.outcome(), prompts(&world, PromptReason::FinalDelivery)), (Some(Outcome::Limit), 3));
+    assert_eq!((world.state.outcome(), prompts(&world, PromptReason::FinalDelivery)), (Some(SessionOutcome::Limit), 3));
     assert_eq!(world.state.pending.waiting().count(), 1);
     assert!(warned(&world, "not delivered: item 4; the text is in the journal"), "{}", world.story());
 }
@@ -48,9 +48,9 @@ fn a_message_still_goes_after_the_last_final_delivery() {
     while prompts(&world, PromptReason::FinalDelivery) < 3 {
         assert!(world.step());
     }
-    world.command(Command::Message("One more thing.".into()));
+    world.command(SessionCommand::Message("One more thing.".into()));
     let world = world.run();
-    assert_eq!(world.state.outcome(), Some(Outcome::Limit));
+    assert_eq!(world.state.outcome(), Some(SessionOutcome::Limit));
     let last = world.events.iter().rev().find_map(|event| match event {
         Event::PromptSent(sent) => Some((sent.reason, sent.items.len())),
         _ => None,
@@ -63,29 +63,32 @@ fn a_message_still_goes_after_the_last_final_delivery() {
 fn an_exhausted_budget_holds_the_final_delivery() {
     let script = chatty(100).plan(|plan| plan.budget.tokens = Some(150));
     let world = World::begin(script.clone()).run();
-    assert_eq!((world.state.outcome(), prompts(&world, PromptReason::FinalDelivery)), (Some(Outcome::Limit), 1));
+    assert_eq!((world.state.outcome(), prompts(&world, PromptReason::FinalDelivery)), (Some(SessionOutcome::Limit), 1));
     assert!(warned(&world, "not delivered: item 2"), "{}", world.story());
     // A person can grant more: here once, after the loop.
     let answers = [
-        (About::FinalDelivery, Choice::Approve),
-        (About::FinalDelivery, Choice::Approve),
-        (About::Budget, Choice::Continue),
-        (About::FinalDelivery, Choice::Approve),
-        (About::Budget, Choice::Stop),
+        (GateKind::FinalDelivery, GateChoice::Approve),
+        (GateKind::FinalDelivery, GateChoice::Approve),
+        (GateKind::Budget, GateChoice::Continue),
+        (GateKind::FinalDelivery, GateChoice::Approve),
+        (GateKind::Budget, GateChoice::Stop),
     ];
     let world = World::begin(script.attended(&answers)).run();
-    assert_eq!((world.state.outcome(), prompts(&world, PromptReason::FinalDelivery)), (Some(Outcome::Limit), 2));
+    assert_eq!((world.state.outcome(), prompts(&world, PromptReason::FinalDelivery)), (Some(SessionOutcome::Limit), 2));
 }
 
 #[test]
 fn a_loop_that_was_complete_stays_so_when_the_budget_holds_its_delivery() {
     let script = Script::new()
-        .piped(Point::PostIteration, "test", [prints("red")])
+        .piped(HookPoint::PostIteration, "test", [prints("red")])
         .agent([Answer::Spends(100)])
         .stop_command("decides", [prints(r#"{"action": "complete", "reason": "good"}"#)])
         .plan(|plan| plan.budget.tokens = Some(50));
     let world = World::begin(script).run();
-    assert_eq!((world.state.outcome(), prompts(&world, PromptReason::FinalDelivery)), (Some(Outcome::Complete), 0));
+    assert_eq!(
+        (world.state.outcome(), prompts(&world, PromptReason::FinalDelivery)),
+        (Some(SessionOutcome::Complete), 0)
+    );
     assert!(warned(&world, "not delivered: item 1"), "{}", world.story());
 }
 
@@ -93,9 +96,9 @@ fn a_loop_that_was_complete_stays_so_when_the_budget_holds_its_delivery() {
 #[test]
 fn the_budget_is_checked_before_a_prompt_whatever_its_reason() {
     let spends = || Script::new().agent([Answer::Spends(100)]).plan(|plan| plan.budget.tokens = Some(50));
-    let feedback = spends().hook(Point::Stop, "tests", [blocks("red")]);
-    let remediation = spends().submits().built_in(Point::BeforeSubmit, "run_tests", [wants(Some("Repair it."))]);
-    let gatekeeper = spends().submits().review(Point::BeforeSubmit, &[("ada", &[DONE])]);
+    let feedback = spends().hook(HookPoint::Stop, "tests", [blocks("red")]);
+    let remediation = spends().submits().built_in(HookPoint::BeforeSubmit, "run_tests", [wants(Some("Repair it."))]);
+    let gatekeeper = spends().submits().review(HookPoint::BeforeSubmit, &[("ada", &[DONE])]);
     let complete = [prints(r#"{"action": "complete", "reason": "good"}"#)];
     let scripts =
         [feedback, remediation.stop_command("decides", complete.clone()), gatekeeper.stop_command("decides", complete)];
@@ -112,20 +115,20 @@ fn the_budget_is_checked_before_a_prompt_whatever_its_reason() {
 #[test]
 fn a_message_waits_at_the_gate_of_the_budget() {
     let script = Script::new().agent([Answer::Spends(100)]).plan(|plan| plan.budget.tokens = Some(50));
-    let mut world = World::begin(script.attended(&[(About::Budget, Choice::Stop)]));
+    let mut world = World::begin(script.attended(&[(GateKind::Budget, GateChoice::Stop)]));
     world.settle();
-    world.command(Command::Message("Use tabs.".into()));
+    world.command(SessionCommand::Message("Use tabs.".into()));
     let world = world.run();
-    assert_eq!((world.state.outcome(), prompts(&world, PromptReason::Message)), (Some(Outcome::Limit), 0));
+    assert_eq!((world.state.outcome(), prompts(&world, PromptReason::Message)), (Some(SessionOutcome::Limit), 0));
 }
 
 #[test]
 fn a_recovery_waits_at_the_gate_of_the_budget() {
     let script = Script::new()
-        .piped(Point::OnError, "look", [prints("down")])
+        .piped(HookPoint::OnError, "look", [prints("down")])
         .agent([Answer::Spends(100), Answer::Fails("reset")])
         .plan(|plan| plan.budget.tokens = Some(100))
-        .attended(&[(About::Budget, Choice::Continue), (About::Budget, Choice::Stop)]);
+        .attended(&[(GateKind::Budget, GateChoice::Continue), (GateKind::Budget, GateChoice::Stop)]);
     let mut world = World::begin(script);
     world.settle();
     // The second turn fails without having used anything: the budget is what the first one has left of it.
@@ -140,7 +143,7 @@ fn a_recovery_waits_at_the_gate_of_the_budget() {
 #[test]
 fn a_turn_that_was_cut_off_is_not_sent_again_past_the_budget() {
     let script = Script::new().agent([Answer::Spends(100)]).plan(|plan| plan.budget.tokens = Some(100));
-    let script = script.attended(&[(About::Budget, Choice::Continue)]);
+    let script = script.attended(&[(GateKind::Budget, GateChoice::Continue)]);
     let mut world = World::begin(script.clone());
     world.settle();
     world.step();
@@ -148,7 +151,7 @@ fn a_turn_that_was_cut_off_is_not_sent_again_past_the_budget() {
     assert!(world.turn.is_some(), "{}", world.story());
     let mut cut = World::from_events(script, &world.events);
     cut.state.account.tokens = 500;
-    cut.input(Input::Resume { presence: Presence::Unattended, max_iterations: None, checkpoint: None });
+    cut.input(Input::Resume { presence: UserPresence::Unattended, max_iterations: None, checkpoint: None });
     assert!(cut.story().ends_with("gate 2 budget\n  gate 2 stop by Policy\niteration 2 failed\n  LoopEnded\nended limit (the budget of 200 tokens is used up: 500 so far)\n"), "{}", cut.story());
 }
 
@@ -157,24 +160,24 @@ fn a_submit_that_the_budget_held_is_tried_again_with_as_much_when_the_session_is
     let script = Script::new()
         .agent([Answer::Spends(100)])
         .submits()
-        .review(Point::BeforeSubmit, &[("ada", &[Answer::Says("<verdict>approve</verdict>")])])
+        .review(HookPoint::BeforeSubmit, &[("ada", &[Answer::Says("<verdict>approve</verdict>")])])
         .stop_command("decides", [prints(r#"{"action": "complete", "reason": "good"}"#)])
         .plan(|plan| plan.budget.tokens = Some(50));
     let held = World::begin(script.clone()).run();
-    assert_eq!(held.state.outcome(), Some(Outcome::Escalated), "{}", held.story());
+    assert_eq!(held.state.outcome(), Some(SessionOutcome::Escalated), "{}", held.story());
     let resumed = World::from_events(script, &held.events).resume();
-    assert_eq!(resumed.state.outcome(), Some(Outcome::Complete), "{}", resumed.story());
+    assert_eq!(resumed.state.outcome(), Some(SessionOutcome::Complete), "{}", resumed.story());
     every_run_has_ended(&resumed);
 }
 
 #[test]
 fn a_chain_of_hooks_that_complete_further_tasks_is_cut_with_a_warning() {
     let script = Script::new()
-        .hook(Point::OnTaskComplete, "next", [acts(COMPLETES)])
+        .hook(HookPoint::OnTaskComplete, "next", [acts(COMPLETES)])
         .agent([Answer::Acts(COMPLETES, 0), DONE])
         .plan(|plan| plan.max_iterations = 1);
     let world = World::begin(script).run();
-    assert_eq!(world.state.outcome(), Some(Outcome::Limit));
+    assert_eq!(world.state.outcome(), Some(SessionOutcome::Limit));
     assert!(warned(&world, "on_task_complete stops here: 8 tasks led to"), "{}", world.story());
     let runs = world.events.iter().filter(|event| matches!(event, Event::HookFinished(_))).count();
     assert!((9..=10).contains(&runs), "{runs} runs");
@@ -183,13 +186,13 @@ fn a_chain_of_hooks_that_complete_further_tasks_is_cut_with_a_warning() {
 #[test]
 fn hooks_that_complete_several_tasks_each_are_cut_before_there_are_thousands_of_runs() {
     let script = Script::new()
-        .hook(Point::OnTaskComplete, "one", [acts(COMPLETES)])
-        .hook(Point::OnTaskComplete, "two", [acts(COMPLETES)])
-        .hook(Point::OnTaskComplete, "three", [acts(COMPLETES)])
+        .hook(HookPoint::OnTaskComplete, "one", [acts(COMPLETES)])
+        .hook(HookPoint::OnTaskComplete, "two", [acts(COMPLETES)])
+        .hook(HookPoint::OnTaskComplete, "three", [acts(COMPLETES)])
         .agent([Answer::Acts(COMPLETES, 0), DONE])
         .plan(|plan| plan.max_iterations = 1);
     let world = World::begin(script).run();
-    assert_eq!(world.state.outcome(), Some(Outcome::Limit));
+    assert_eq!(world.state.outcome(), Some(SessionOutcome::Limit));
     assert!(warned(&world, "hooks completed 64 tasks since the last prompt"), "{}", world.story());
     let runs = world.events.iter().filter(|event| matches!(event, Event::HookFinished(_))).count();
     assert!(runs <= 3 * 66, "{runs} runs");
@@ -220,20 +223,20 @@ fn a_message_of_the_agent_uses_up_an_iteration() {
     // A person's message does not count, and the agent's message is sent along with it.
     let mut world = World::begin(Script::new().agent([talks, DONE]).plan(|plan| plan.max_iterations = 1));
     world.settle();
-    world.command(Command::Message("Use tabs.".into()));
+    world.command(SessionCommand::Message("Use tabs.".into()));
     let world = world.run();
     assert!(world.story().contains("prompt Message \"Use tabs.\\n\\nAgain.\""), "{}", world.story());
-    assert_eq!(world.state.outcome(), Some(Outcome::Complete));
+    assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete));
 }
 
 #[test]
 fn a_message_of_the_agent_does_not_start_the_retries_again() {
     let script = Script::new()
-        .hook(Point::Stop, "tests", [blocks("red")])
+        .hook(HookPoint::Stop, "tests", [blocks("red")])
         .agent([Answer::Acts(&[Deed::SendsMessage], 0)])
         .plan(|plan| (plan.max_iterations, plan.max_hook_retries) = (1, 2));
     let world = World::begin(script).run();
-    assert_eq!(world.state.outcome(), Some(Outcome::Forced));
+    assert_eq!(world.state.outcome(), Some(SessionOutcome::Forced));
     assert_eq!(prompts(&world, PromptReason::Feedback), 2, "{}", world.story());
     assert!(world.story().contains("prompt Feedback \"Again.\\n\\n[Hook feedback]: red\""), "{}", world.story());
 }
@@ -241,12 +244,12 @@ fn a_message_of_the_agent_does_not_start_the_retries_again() {
 #[test]
 fn a_message_that_a_hook_queues_when_the_loop_is_over_is_counted_too() {
     let talks = |max| {
-        let script = Script::new().hook(Point::PostIteration, "talks", [acts(&[Deed::SendsMessage])]).agent([DONE]);
+        let script = Script::new().hook(HookPoint::PostIteration, "talks", [acts(&[Deed::SendsMessage])]).agent([DONE]);
         World::begin(script.plan(|plan| plan.max_iterations = max)).run()
     };
     for (max, sent) in [(3, 2), (2, 1), (1, 0)] {
         let world = talks(max);
-        assert_eq!(world.state.outcome(), Some(Outcome::Complete));
+        assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete));
         assert_eq!(prompts(&world, PromptReason::Message), sent, "{}", world.story());
         assert!(warned(&world, "not sent: 1 message"), "the hook talks after each answer:\n{}", world.story());
     }
@@ -254,14 +257,14 @@ fn a_message_that_a_hook_queues_when_the_loop_is_over_is_counted_too() {
 
 #[test]
 fn a_task_completed_while_the_session_stops_gets_its_hooks_when_it_is_resumed() {
-    let script = Script::new().piped(Point::OnTaskComplete, "note", [prints("seen")]).agent([WORKS, DONE]);
+    let script = Script::new().piped(HookPoint::OnTaskComplete, "note", [prints("seen")]).agent([WORKS, DONE]);
     let mut world = World::begin(script.clone());
     world.settle();
     world.command(completes("early", "before"));
-    world.command(Command::Stop(StopHow::Now));
+    world.command(SessionCommand::Stop(StopTiming::Now));
     world.command(completes("late", "on the way out"));
     let stopped = world.run();
-    assert_eq!(stopped.state.outcome(), Some(Outcome::Cancelled));
+    assert_eq!(stopped.state.outcome(), Some(SessionOutcome::Cancelled));
     assert!(warned(&stopped, "the on_task_complete hooks of 2 tasks have not run; they run when you resume"));
     let resumed = World::from_events(script, &stopped.events).resume();
     let ran: Vec<String> = resumed
@@ -280,29 +283,32 @@ fn a_task_completed_while_the_session_stops_gets_its_hooks_when_it_is_resumed() 
 
 #[test]
 fn a_task_completed_while_session_end_is_stopped_gets_its_hooks_before_the_end() {
-    let script =
-        Script::new().hook(Point::OnTaskComplete, "note", [passes()]).hook(Point::SessionEnd, "bye", [passes()]);
+    let script = Script::new().hook(HookPoint::OnTaskComplete, "note", [passes()]).hook(
+        HookPoint::SessionEnd,
+        "bye",
+        [passes()],
+    );
     let mut world = World::begin(script);
     world.settle();
     world.finish_turn();
     assert_eq!(world.jobs.len(), 1, "session_end runs");
-    world.command(Command::Stop(StopHow::Now));
+    world.command(SessionCommand::Stop(StopTiming::Now));
     world.command(completes("late", "on the way out"));
     let world = world.run();
-    assert_eq!(world.state.outcome(), Some(Outcome::Complete));
+    assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete));
     assert!(world.story().contains("on_task_complete note exit 0"), "{}", world.story());
 }
 
 #[test]
 fn a_turn_that_was_stopped_in_the_last_iteration_is_sent_again_in_it() {
     let script =
-        Script::new().piped(Point::SessionStart, "build", [prints("held")]).plan(|plan| plan.max_iterations = 1);
+        Script::new().piped(HookPoint::SessionStart, "build", [prints("held")]).plan(|plan| plan.max_iterations = 1);
     let mut world = World::begin(script.clone());
     world.settle();
     world.finish_hook(0);
-    world.command(Command::Stop(StopHow::Now));
+    world.command(SessionCommand::Stop(StopTiming::Now));
     let stopped = world.run();
-    assert_eq!(stopped.state.outcome(), Some(Outcome::Cancelled));
+    assert_eq!(stopped.state.outcome(), Some(SessionOutcome::Cancelled));
     let resumed = World::from_events(script, &stopped.events).resume();
     expect![[r#"
           session_start build exit 0 -> Pass piped
@@ -331,10 +337,10 @@ fn a_turn_that_was_stopped_in_the_last_iteration_is_sent_again_in_it() {
 fn stopped_anywhere_and_resumed_a_session_comes_to_the_same_end() {
     let script = || {
         Script::new()
-            .piped(Point::SessionStart, "build", [prints("built")])
-            .piped(Point::PreIteration, "look", [prints("looked")])
-            .hook(Point::Stop, "tests", [blocks("3 failing"), passes()])
-            .piped(Point::PostIteration, "lint", [prints("lint")])
+            .piped(HookPoint::SessionStart, "build", [prints("built")])
+            .piped(HookPoint::PreIteration, "look", [prints("looked")])
+            .hook(HookPoint::Stop, "tests", [blocks("3 failing"), passes()])
+            .piped(HookPoint::PostIteration, "lint", [prints("lint")])
             .rule("holds", &[true])
             .stop_command("decides", [prints(r#"{"action": "continue", "reason": "more"}"#)])
             .agent([WORKS, WORKS, DONE])
@@ -357,7 +363,7 @@ fn stopped_anywhere_and_resumed_a_session_comes_to_the_same_end() {
         if !(0..steps).all(|_| world.step()) || world.state.ending.is_some() {
             continue;
         }
-        world.command(Command::Stop(StopHow::Now));
+        world.command(SessionCommand::Stop(StopTiming::Now));
         let stopped = world.run();
         let resumed = World::from_events(script(), &stopped.events).resume();
         assert_eq!(ends(&resumed), ends(&uncut), "stopped after {steps} steps:\n{}", resumed.story());
@@ -367,14 +373,14 @@ fn stopped_anywhere_and_resumed_a_session_comes_to_the_same_end() {
 
 #[test]
 fn who_cancels_a_turn_has_time_to_say_something_else() {
-    let script = Script::new().piped(Point::SessionStart, "build", [prints("held")]).agent([DONE]);
+    let script = Script::new().piped(HookPoint::SessionStart, "build", [prints("held")]).agent([DONE]);
     let mut world = World::begin(script.plan(|plan| plan.max_iterations = 1));
     world.settle();
     world.finish_hook(0);
-    world.command(Command::CancelTurn);
+    world.command(SessionCommand::CancelTurn);
     world.finish_turn();
     assert!(world.state.steering.paused && !world.step(), "nothing is sent by itself");
-    world.command(Command::Message("Use tabs.".into()));
+    world.command(SessionCommand::Message("Use tabs.".into()));
     expect![[r#"
           session_start build exit 0 -> Pass piped
           held 1 "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld"
@@ -402,41 +408,41 @@ fn who_cancels_a_turn_has_time_to_say_something_else() {
 #[test]
 fn a_cancelled_turn_is_sent_again_in_its_iteration_when_the_session_goes_on() {
     let script =
-        Script::new().piped(Point::SessionStart, "build", [prints("held")]).plan(|plan| plan.max_iterations = 1);
+        Script::new().piped(HookPoint::SessionStart, "build", [prints("held")]).plan(|plan| plan.max_iterations = 1);
     let cancelled = || {
         let mut world = World::begin(script.clone());
         world.settle();
         world.finish_hook(0);
-        world.command(Command::CancelTurn);
+        world.command(SessionCommand::CancelTurn);
         world.finish_turn();
         world
     };
     let goes_on = |mut world: World| {
-        world.command(Command::Unpause);
+        world.command(SessionCommand::Unpause);
         world.run()
     };
     let killed = World::from_events(script.clone(), &cancelled().events).resume();
     assert!(killed.state.steering.paused && killed.state.outcome().is_none(), "a kill does not end the pause");
     for world in [goes_on(cancelled()), goes_on(killed)] {
-        assert_eq!((world.state.outcome(), world.state.iterations.current), (Some(Outcome::Complete), 1));
+        assert_eq!((world.state.outcome(), world.state.iterations.current), (Some(SessionOutcome::Complete), 1));
         assert_eq!(prompts(&world, PromptReason::Iteration), 2, "{}", world.story());
         assert!(world.state.pending.items().iter().all(|item| item.state == ItemState::Delivered));
     }
     // A person who stops the session after that does not want the turn any more.
     let mut world = cancelled();
-    world.command(Command::Stop(StopHow::AfterIteration));
+    world.command(SessionCommand::Stop(StopTiming::AfterIteration));
     let world = world.run();
-    assert_eq!((world.state.outcome(), prompts(&world, PromptReason::Iteration)), (Some(Outcome::Cancelled), 1));
+    assert_eq!((world.state.outcome(), prompts(&world, PromptReason::Iteration)), (Some(SessionOutcome::Cancelled), 1));
 }
 
 #[test]
 fn a_message_that_cancels_the_turn_goes_at_once() {
     let mut world = World::begin(Script::new().plan(|plan| plan.max_iterations = 1));
     world.settle();
-    world.command(Command::Message("Stop that.".into()));
-    world.command(Command::CancelTurn);
+    world.command(SessionCommand::Message("Stop that.".into()));
+    world.command(SessionCommand::CancelTurn);
     let world = world.run();
-    assert_eq!((world.state.outcome(), prompts(&world, PromptReason::Message)), (Some(Outcome::Complete), 1));
+    assert_eq!((world.state.outcome(), prompts(&world, PromptReason::Message)), (Some(SessionOutcome::Complete), 1));
     assert!(!world.story().contains("Paused"));
 }
 
@@ -471,7 +477,7 @@ fn every_tool_call_ends_with_its_turn_however_that_ends() {
     let fails = Script::new().agent([Answer::Fails("reset")]);
     assert_eq!(ended_calls(&begun(fails).run()), one(ToolStatus::Failed));
     let mut stopped = begun(Script::new());
-    stopped.command(Command::Stop(StopHow::Now));
+    stopped.command(SessionCommand::Stop(StopTiming::Now));
     assert_eq!(ended_calls(&stopped.run()), one(ToolStatus::Failed));
     let killed = begun(Script::new());
     let killed = World::from_events(Script::new(), &killed.events).resume();
@@ -494,28 +500,28 @@ fn a_pause_survives_a_kill_and_ends_with_the_session() {
     let script = || Script::new().agent([WORKS]).plan(|plan| plan.max_iterations = 1);
     let mut world = World::begin(script());
     world.settle();
-    world.command(Command::Pause);
+    world.command(SessionCommand::Pause);
     let killed = World::from_events(script(), &world.events).resume();
     assert!(killed.state.steering.paused && killed.turn.is_none(), "the turn that was cut off waits");
     let mut again = World::from_events(script(), &killed.events).resume();
     assert!(again.state.steering.paused && again.turn.is_none());
-    again.command(Command::Unpause);
+    again.command(SessionCommand::Unpause);
     let ended = again.run();
-    assert_eq!(ended.state.outcome(), Some(Outcome::Limit));
+    assert_eq!(ended.state.outcome(), Some(SessionOutcome::Limit));
     // A user who stops a paused session and resumes it wants it to continue, and so with one that has ended.
     let mut world = World::begin(script());
     world.settle();
-    world.command(Command::Pause);
-    world.command(Command::Stop(StopHow::Now));
+    world.command(SessionCommand::Pause);
+    world.command(SessionCommand::Stop(StopTiming::Now));
     let stopped = world.run();
-    assert_eq!(stopped.state.outcome(), Some(Outcome::Cancelled));
-    assert_eq!(World::from_events(script(), &stopped.events).resume().state.outcome(), Some(Outcome::Limit));
+    assert_eq!(stopped.state.outcome(), Some(SessionOutcome::Cancelled));
+    assert_eq!(World::from_events(script(), &stopped.events).resume().state.outcome(), Some(SessionOutcome::Limit));
     let mut world = World::begin(script());
     world.settle();
-    world.command(Command::Pause);
+    world.command(SessionCommand::Pause);
     world.finish_turn();
     let ended = world.run();
-    assert_eq!((ended.state.outcome(), ended.state.steering.paused), (Some(Outcome::Limit), true));
+    assert_eq!((ended.state.outcome(), ended.state.steering.paused), (Some(SessionOutcome::Limit), true));
     let mut more = World::from_events(script(), &ended.events);
     more.input(Input::Resume { presence: more.script.presence, max_iterations: Some(2), checkpoint: None });
     assert_eq!(more.run().state.iterations.current, 2);

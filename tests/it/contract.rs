@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use creel::{
-    agents::{Agent, Past, TurnRequest, start},
-    engine::{conversation::StopReason, policy::AgentSpec, time::Span},
+    agents::{Agent, AgentHistory, TurnRequest, start},
+    engine::{conversation::StopReason, policy::AgentSpec, time::TimeSpan},
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -74,7 +74,7 @@ fn scripted(_: &Path, acts: &[Act]) -> AgentSpec {
 }
 
 fn begin(kind: Kind, dir: &Path, acts: &[Act]) -> Box<dyn Agent> {
-    start(&kind.1(dir, acts), place(dir), Past::default()).expect("an agent")
+    start(&kind.1(dir, acts), place(dir), AgentHistory::default()).expect("an agent")
 }
 
 #[tokio::test]
@@ -127,7 +127,7 @@ async fn a_turn_that_is_too_long_fails_and_the_next_one_works() {
     for kind in KINDS {
         let dir = folder();
         let mut agent = begin(kind, dir.path(), &[Act::Hangs, Act::Says("fine")]);
-        let (end, _) = turn(&mut *agent, TurnRequest { timeout: Span::secs(4), ..request("go") }).await;
+        let (end, _) = turn(&mut *agent, TurnRequest { timeout: TimeSpan::secs(4), ..request("go") }).await;
         let said = end.expect_err("a failure").message;
         assert!(said.contains("turn_timeout"), "{}: {said}", kind.0);
         let child = pid_in(&dir.path().join("child.pid")).await;

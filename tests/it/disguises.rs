@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use creel::{
-    agents::{Agent, Past, start},
+    agents::{Agent, AgentHistory, start},
     config::known_agents::KnownAgents,
     engine::{
         conversation::StopReason,
@@ -31,7 +31,7 @@ fn prints(name: &str, answer: &str, dir: &Path) -> Box<dyn Agent> {
         panic!("a command")
     };
     let spec = AgentSpec::Command { command, continue_command, format, tty, known: facts(name) };
-    start(&spec, place(dir), Past::default()).expect("an agent")
+    start(&spec, place(dir), AgentHistory::default()).expect("an agent")
 }
 
 /// The agent of that name over the protocol, which says these pieces and ends its turn well.
@@ -42,7 +42,7 @@ fn says(name: &str, pieces: &[&str], dir: &Path) -> Box<dyn Agent> {
     let line = format!("'{}' '{}' '{}'", acp_agent().display(), file.display(), dir.join("log").display());
     let AgentSpec::Acp { command, mode, files, terminals, .. } = AgentSpec::acp(line) else { panic!("the protocol") };
     let spec = AgentSpec::Acp { command, mode, files, terminals, known: facts(name) };
-    start(&spec, place(dir), Past::default()).expect("an agent")
+    start(&spec, place(dir), AgentHistory::default()).expect("an agent")
 }
 
 const AIDER: &str = "Aider v0.86.1

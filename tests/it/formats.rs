@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use creel::{
-    agents::{Agent, AgentError, Past, TurnRequest, start},
+    agents::{Agent, AgentError, AgentHistory, TurnRequest, start},
     engine::{
-        conversation::{AgentUpdate, Spent, StopReason, ToolStatus, TurnEnd},
+        conversation::{AgentUpdate, StopReason, ToolStatus, TurnEnd, TurnUsage},
         policy::{AgentFacts, AgentSpec, OutputFormat},
-        time::Span,
+        time::TimeSpan,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -76,14 +76,14 @@ impl Spec {
         Self { continue_command: Some(continue_command.to_owned()), ..self }
     }
 
-    fn start(self, dir: &Path, past: Past<'_>) -> Box<dyn Agent> {
+    fn start(self, dir: &Path, past: AgentHistory<'_>) -> Box<dyn Agent> {
         let Self { command, continue_command, format, tty, known } = self;
         let spec = AgentSpec::Command { command, continue_command, format, tty, known };
         start(&spec, place(dir), past).expect("an agent")
     }
 
     fn agent(self, dir: &Path) -> Box<dyn Agent> {
-        self.start(dir, Past::default())
+        self.start(dir, AgentHistory::default())
     }
 }
 
@@ -94,7 +94,7 @@ fn prints(lines: &str, format: OutputFormat, dir: &Path) -> Box<dyn Agent> {
 }
 
 fn spent(tokens: u64, cost: Option<f64>) -> TurnEnd {
-    TurnEnd { spent: Spent { tokens: Some(tokens), cost }, ..ended(StopReason::EndTurn) }
+    TurnEnd { spent: TurnUsage { tokens: Some(tokens), cost }, ..ended(StopReason::EndTurn) }
 }
 
 #[tokio::test]
@@ -157,8 +157,8 @@ async fn a_stream_that_says_that_it_failed_is_a_failed_turn_whatever_the_exit_co
         for (exit, what) in [("0", "the agent says that its turn failed"), ("1", "the agent ended with exit 1")] {
             let mut agent = Spec::new(&format!("cat lines; echo chatter >&2; exit {exit}"), format).agent(dir.path());
             let failed = turn(&mut *agent, request("")).await.0.expect_err("a failure");
-            assert_eq!(failed.retry_after, Some(Span::secs(20)), "{failed}");
-            assert_eq!(failed.limit.and_then(|limit| limit.resets_in), Some(Span::secs(20)), "{failed}");
+            assert_eq!(failed.retry_after, Some(TimeSpan::secs(20)), "{failed}");
+            assert_eq!(failed.limit.and_then(|limit| limit.resets_in), Some(TimeSpan::secs(20)), "{failed}");
             assert!(failed.message.contains(what) && failed.message.contains("429: try again"), "{failed}");
             assert!(!failed.message.contains("chatter"), "{failed}");
         }
@@ -259,7 +259,7 @@ async fn an_answer_that_is_an_error_in_disguise_is_a_failed_turn() {
         let failed = turn(&mut *spec.agent(dir.path()), request("")).await.0.expect_err("a failure");
         let words = "the agent printed an error as its answer: litellm.RateLimitError: try again in 5s\nSee the docs.";
         assert!(failed.message.ends_with(words), "{failed}");
-        assert_eq!(failed.retry_after, Some(Span::secs(5)), "{failed}");
+        assert_eq!(failed.retry_after, Some(TimeSpan::secs(5)), "{failed}");
     }
     let spec = Spec { known: disguised, ..Spec::new("echo 'what is litellm.RateLimitError: ?'", OutputFormat::Text) };
     assert_eq!(turn(&mut *spec.agent(dir.path()), request("")).await.0, Ok(ended(StopReason::EndTurn)));
@@ -272,7 +272,7 @@ fn a_pattern_that_is_none_is_refused() {
     if let AgentSpec::Command { known, .. } = &mut spec {
         known.error_pattern = Some("(".into());
     }
-    let refused = start(&spec, place(dir.path()), Past::default()).err();
+    let refused = start(&spec, place(dir.path()), AgentHistory::default()).err();
     assert!(matches!(&refused, Some(AgentError::Pattern(_))), "{refused:?}");
 }
 
@@ -302,7 +302,7 @@ async fn a_conversation_is_taken_up_again_by_the_name_that_the_agent_gave_it() {
     let (end, heard) = turn(&mut *agent, again("two\n")).await;
     assert_eq!((end, heard.all()), (Ok(spent(7, None)), vec![AgentUpdate::Said("two\n".into())]));
     // After creel was started again.
-    let mut agent = spec().start(dir.path(), Past { conversation: Some("7a-2"), ..Past::default() });
+    let mut agent = spec().start(dir.path(), AgentHistory { conversation: Some("7a-2"), ..AgentHistory::default() });
     let (end, _) = turn(&mut *agent, again("three\n")).await;
     assert_eq!(end, Ok(ended(StopReason::EndTurn)), "what was spent before is not known");
     let names = std::fs::read_to_string(in_folder(&dir, "names")).expect("the names");
@@ -390,7 +390,7 @@ async fn what_runs_on_a_terminal_is_ended_like_everything_else() {
     assert!(pids.iter().all(|pid| !lives(*pid)));
 
     let mut agent = Spec::on_terminal("echo $$ > slow; echo begun; sleep 1000").agent(dir.path());
-    let slow = TurnRequest { timeout: Span::secs(1), ..request("") };
+    let slow = TurnRequest { timeout: TimeSpan::secs(1), ..request("") };
     let (end, heard) = turn(&mut *agent, slow).await;
     assert!(end.expect_err("a failure").message.contains("turn_timeout"));
     assert_eq!(heard.said(), "begun\n");

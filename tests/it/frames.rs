@@ -1,13 +1,13 @@
 //! Frames: the whole screen as text, for every pane and every modal.
 
 use creel::{
-    config::Theme as Choice,
-    engine::{ids::ItemId, input::Command},
+    config::ThemeName as Choice,
+    engine::{ids::ItemId, input::SessionCommand},
     tui::{
         modals::viewer::ViewerModal,
-        model::Tie,
-        theme::{Role, Theme},
-        update::{Ask, Msg},
+        model::CloseBehavior,
+        theme::{ScreenTheme, ThemeRole},
+        update::{ScreenEvent, ScreenRequest},
     },
 };
 use expect_test::{ExpectFile, expect, expect_file};
@@ -93,10 +93,10 @@ fn hooks_run_and_ran() {
 #[test]
 fn output_is_held() {
     let mut world = scenes::final_delivery();
-    world.command(Command::EditItem(ItemId(3), "one warning is left".into()));
+    world.command(SessionCommand::EditItem(ItemId(3), "one warning is left".into()));
     shows(pressed(&world, MIDDLE, "esc 3"), expect_file!["../frames/pending-120.txt"]);
     let mut world = scenes::delivery();
-    world.command(Command::SkipItem(ItemId(2)));
+    world.command(SessionCommand::SkipItem(ItemId(2)));
     shows(pressed(&world, SMALL, "esc 3 j"), expect_file!["../frames/pending-80.txt"]);
     world.answer_gate();
     shows(pressed(&world, SMALL, "3"), expect_file!["../frames/pending-with-the-agent-80.txt"]);
@@ -147,8 +147,8 @@ fn tasks_are_changed_and_ended() {
     let mut screen = pressed(&world, SMALL, "5 B");
     screen.type_text("The disk is full");
     let asks = screen.press("ctrl-s");
-    let [Ask::Command(command)] = &asks[..] else { panic!("{asks:?}") };
-    screen.told(Msg::Refused(command.clone(), "there is no task task_5".into()));
+    let [ScreenRequest::Command(command)] = &asks[..] else { panic!("{asks:?}") };
+    screen.told(ScreenEvent::Refused(command.clone(), "there is no task task_5".into()));
     shows(screen, expect_file!["../frames/task-refused-80.txt"]);
 }
 
@@ -251,7 +251,7 @@ fn text_is_read() {
     let text: String = (1..=40).map(|n| format!("line {n}\tof the output\n")).collect();
     let viewer = ViewerModal::new("run 3 · stop · cargo test", &text, "1 MB, the first 8 kB");
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
-    screen.told(Msg::Read(viewer));
+    screen.told(ScreenEvent::Read(viewer));
     screen.press("j j");
     shows(screen, expect_file!["../frames/viewer-80.txt"]);
     shows(pressed(&scenes::sent_back_twice(), SMALL, "3 v"), expect_file!["../frames/preview-80.txt"]);
@@ -270,7 +270,7 @@ fn one_finds_ones_way() {
     expect!["/lexer▏"].assert_eq(search.frame().lines().last().expect("a search line"));
     shows(pressed(&world, SMALL, "q"), expect_file!["../frames/quit-80.txt"]);
     let mut loose = Screen::of(&world, SMALL);
-    loose.model.tie = Tie::Loose;
+    loose.model.tie = CloseBehavior::Loose;
     loose.press("q");
     shows(loose, expect_file!["../frames/quit-loose-80.txt"]);
 }
@@ -332,9 +332,9 @@ fn there_is_a_frame_for_every_size() {
 #[test]
 fn the_looks_of_every_theme() {
     let themes = [
-        (Theme::chosen(Choice::Dark, false), expect_file!["../frames/styles-dark.txt"]),
-        (Theme::chosen(Choice::HighContrast, false), expect_file!["../frames/styles-high-contrast.txt"]),
-        (Theme::chosen(Choice::Light, true), expect_file!["../frames/styles-plain.txt"]),
+        (ScreenTheme::chosen(Choice::Dark, false), expect_file!["../frames/styles-dark.txt"]),
+        (ScreenTheme::chosen(Choice::HighContrast, false), expect_file!["../frames/styles-high-contrast.txt"]),
+        (ScreenTheme::chosen(Choice::Light, true), expect_file!["../frames/styles-plain.txt"]),
     ];
     for (theme, expected) in themes {
         let mut screen = Screen::in_looks(&scenes::sent_back_twice(), MIDDLE, theme.clone());
@@ -346,8 +346,11 @@ fn the_looks_of_every_theme() {
 #[test]
 fn the_looks_of_a_request_and_of_a_budget() {
     let themes = [
-        (Theme::chosen(Choice::Dark, false), expect_file!["../frames/styles-permission-dark.txt"]),
-        (Theme::chosen(Choice::HighContrast, false), expect_file!["../frames/styles-permission-high-contrast.txt"]),
+        (ScreenTheme::chosen(Choice::Dark, false), expect_file!["../frames/styles-permission-dark.txt"]),
+        (
+            ScreenTheme::chosen(Choice::HighContrast, false),
+            expect_file!["../frames/styles-permission-high-contrast.txt"],
+        ),
     ];
     for (theme, expected) in themes {
         let mut request = Screen::in_looks(&scenes::permission(), SMALL, theme.clone()).armed();
@@ -359,8 +362,8 @@ fn the_looks_of_a_request_and_of_a_budget() {
 #[test]
 fn the_looks_of_tasks() {
     let themes = [
-        (Theme::chosen(Choice::Dark, false), expect_file!["../frames/styles-tasks-dark.txt"]),
-        (Theme::chosen(Choice::HighContrast, false), expect_file!["../frames/styles-tasks-high-contrast.txt"]),
+        (ScreenTheme::chosen(Choice::Dark, false), expect_file!["../frames/styles-tasks-dark.txt"]),
+        (ScreenTheme::chosen(Choice::HighContrast, false), expect_file!["../frames/styles-tasks-high-contrast.txt"]),
     ];
     for (theme, expected) in themes {
         let mut screen = Screen::in_looks(&task_scenes::planned(), SMALL, theme);
@@ -371,8 +374,8 @@ fn the_looks_of_tasks() {
 
 #[test]
 fn without_colours_no_cell_has_one() {
-    let mut screen = Screen::in_looks(&scenes::ended(), MIDDLE, Theme::chosen(Choice::Dark, true));
-    screen.model.say(Role::Bad, "no");
+    let mut screen = Screen::in_looks(&scenes::ended(), MIDDLE, ScreenTheme::chosen(Choice::Dark, true));
+    screen.model.say(ThemeRole::Bad, "no");
     let plain = ratatui::style::Color::Reset;
     assert!(screen.draw().content.iter().all(|cell| cell.fg == plain && cell.bg == plain));
 }
@@ -382,7 +385,7 @@ fn that_the_nats_server_is_away_is_in_sight_on_a_usual_screen() {
     let why = "cannot reach nats://build.example.org:4222: connection refused; it is tried again in 8 s";
     let status = |size, behind| {
         let mut screen = Screen::of(&scenes::first_turn(), size);
-        screen.model.nats = Some(creel::nats::link::Link::Away { why: why.into(), behind });
+        screen.model.nats = Some(creel::nats::link::NatsStatus::Away { why: why.into(), behind });
         screen.frame().lines().next().unwrap_or_default().to_owned()
     };
     assert!(status((80, 24), 12).contains("· nats: away, 12 behind"), "{}", status((80, 24), 12));

@@ -2,12 +2,12 @@
 
 use creel::engine::{
     conversation::StopReason,
-    effect::Leave,
-    event::{Event, Outcome, StopHow},
-    hooks::point::Point,
-    input::{Command, Input},
-    policy::{Delivery, FinalDelivery, OnFailure, Permissions},
-    session::gate::{About, Choice},
+    effect::ExitReason,
+    event::{Event, SessionOutcome, StopTiming},
+    hooks::point::HookPoint,
+    input::{Input, SessionCommand},
+    policy::{DeliveryPolicy, FinalDeliveryPolicy, HookFailurePolicy, PermissionPolicy},
+    session::gate::{GateChoice, GateKind},
 };
 use expect_test::expect;
 use serde_json::{Value, json};
@@ -24,8 +24,8 @@ const CREEL: &str = env!("CARGO_BIN_EXE_creel");
 
 /// A stop hook that blocks until a person ignores it, and a hook that tells people.
 fn limited() -> Script {
-    let script = Script::new().agent([DONE]).hook(Point::Stop, "tests", [blocks("red")]);
-    script.hook(Point::OnGate, "tell", [passes()]).plan(|plan| plan.max_hook_retries = 0)
+    let script = Script::new().agent([DONE]).hook(HookPoint::Stop, "tests", [blocks("red")]);
+    script.hook(HookPoint::OnGate, "tell", [passes()]).plan(|plan| plan.max_hook_retries = 0)
 }
 
 /// What the jobs of the world were told: which gate, and whether it opened or closed.
@@ -36,7 +36,7 @@ fn told(world: &World) -> Vec<(u64, &'static str)> {
 
 #[test]
 fn hooks_run_beside_the_session_when_a_gate_opens_and_when_it_closes() {
-    let mut world = World::begin(limited().attended(&[(About::RetryLimit, Choice::Ignore)]));
+    let mut world = World::begin(limited().attended(&[(GateKind::RetryLimit, GateChoice::Ignore)]));
     world.settle();
     world.finish_turn();
     world.finish_hook(0);
@@ -48,9 +48,9 @@ fn hooks_run_beside_the_session_when_a_gate_opens_and_when_it_closes() {
     world.finish_hook(0);
     assert_eq!(told(&world), [(1, "closed")]);
     let closed = world.jobs[0].facts.gate.as_ref().and_then(|gate| gate.answer).map(|(choice, _)| choice);
-    assert_eq!(closed, Some(Choice::Ignore));
+    assert_eq!(closed, Some(GateChoice::Ignore));
     let world = world.run();
-    assert_eq!(world.state.outcome(), Some(Outcome::Forced));
+    assert_eq!(world.state.outcome(), Some(SessionOutcome::Forced));
     expect![[r#"
         iteration 1
           prompt iteration "GOAL"
@@ -76,34 +76,35 @@ fn a_gate_that_the_config_answers_is_announced_too_and_says_that_it_waits_for_no
     world.finish_turn();
     world.finish_hook(0);
     let gate = world.jobs[0].facts.gate.clone().expect("a gate");
-    assert_eq!((gate.about, gate.waits_for_user), (About::RetryLimit, false));
+    assert_eq!((gate.about, gate.waits_for_user), (GateKind::RetryLimit, false));
     let world = world.run();
-    let runs = world.events.iter().filter(|e| matches!(e, Event::HookFinished(done) if done.point == Point::OnGate));
-    assert_eq!((world.state.outcome(), runs.count()), (Some(Outcome::Forced), 2));
+    let runs =
+        world.events.iter().filter(|e| matches!(e, Event::HookFinished(done) if done.point == HookPoint::OnGate));
+    assert_eq!((world.state.outcome(), runs.count()), (Some(SessionOutcome::Forced), 2));
 }
 
 #[test]
 fn an_unattended_session_that_needs_the_user_leaves_only_after_it_has_told_so() {
-    let script = Script::new().piped(Point::SessionStart, "lint", [prints("red")]).agent([DONE]);
-    let script = script.hook(Point::OnGate, "tell", [passes()]);
-    let mut world = World::begin(script.plan(|plan| plan.gates.delivery = Delivery::Ask));
+    let script = Script::new().piped(HookPoint::SessionStart, "lint", [prints("red")]).agent([DONE]);
+    let script = script.hook(HookPoint::OnGate, "tell", [passes()]);
+    let mut world = World::begin(script.plan(|plan| plan.gates.delivery = DeliveryPolicy::Ask));
     world.settle();
     world.finish_hook(0);
     assert_eq!((told(&world), world.left), (vec![(1, "opened")], None));
     assert!(world.jobs[0].facts.gate.as_ref().is_some_and(|gate| gate.waits_for_user));
     world.finish_hook(0);
-    assert_eq!(world.left, Some(Leave::NobodyThere));
+    assert_eq!(world.left, Some(ExitReason::NobodyThere));
 }
 
 #[test]
 fn however_hooks_of_a_gate_fail_they_open_none() {
-    for failure in [None, Some(OnFailure::Block), Some(OnFailure::Escalate)] {
-        let script = Script::new().agent([DONE]).hook(Point::Stop, "tests", [blocks("red")]);
-        let script = script.hook_with(Point::OnGate, "tell", [breaks()], |spec| spec.on_failure = failure);
+    for failure in [None, Some(HookFailurePolicy::Block), Some(HookFailurePolicy::Escalate)] {
+        let script = Script::new().agent([DONE]).hook(HookPoint::Stop, "tests", [blocks("red")]);
+        let script = script.hook_with(HookPoint::OnGate, "tell", [breaks()], |spec| spec.on_failure = failure);
         let script = script.plan(|plan| plan.max_hook_retries = 0);
-        let world = World::begin(script.attended(&[(About::RetryLimit, Choice::Ignore)])).run();
+        let world = World::begin(script.attended(&[(GateKind::RetryLimit, GateChoice::Ignore)])).run();
         let opened = world.events.iter().filter(|event| matches!(event, Event::GateOpened { .. })).count();
-        assert_eq!((world.state.outcome(), opened), (Some(Outcome::Forced), 1), "{}", world.story());
+        assert_eq!((world.state.outcome(), opened), (Some(SessionOutcome::Forced), 1), "{}", world.story());
         let warned = |event: &&Event| matches!(event, Event::Warning { text } if text.contains("`tell` at on_gate"));
         assert_eq!(world.events.iter().filter(warned).count(), 2, "{}", world.story());
     }
@@ -113,30 +114,30 @@ fn however_hooks_of_a_gate_fail_they_open_none() {
 #[test]
 fn a_chain_of_gates_ends() {
     let script = Script::new()
-        .piped(Point::SessionStart, "lint", [prints("red")])
-        .piped(Point::OnTaskComplete, "note", [prints("more")])
-        .hook(Point::OnGate, "tell", [acts(&[Deed::CompletesTask])])
+        .piped(HookPoint::SessionStart, "lint", [prints("red")])
+        .piped(HookPoint::OnTaskComplete, "note", [prints("more")])
+        .hook(HookPoint::OnGate, "tell", [acts(&[Deed::CompletesTask])])
         .agent([DONE])
         .plan(|plan| {
-            plan.gates.delivery = Delivery::Ask;
-            plan.gates.final_delivery = Some(FinalDelivery::Auto);
+            plan.gates.delivery = DeliveryPolicy::Ask;
+            plan.gates.final_delivery = Some(FinalDeliveryPolicy::Auto);
         });
-    let world = World::begin(script.attended(&[(About::Delivery, Choice::Approve)])).run();
+    let world = World::begin(script.attended(&[(GateKind::Delivery, GateChoice::Approve)])).run();
     let cut = |event: &&Event| matches!(event, Event::Warning { text } if text.contains("on_task_complete stops here"));
     assert!(world.events.iter().any(|event| cut(&event)), "{}", world.story());
-    assert_eq!(world.state.outcome(), Some(Outcome::Complete), "{}", world.story());
+    assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete), "{}", world.story());
 }
 
 #[test]
 fn a_hook_that_was_cut_by_a_kill_runs_again_for_the_same_gate() {
-    let mut world = World::begin(limited().attended(&[(About::RetryLimit, Choice::Ignore)]));
+    let mut world = World::begin(limited().attended(&[(GateKind::RetryLimit, GateChoice::Ignore)]));
     world.settle();
     world.finish_turn();
     world.finish_hook(0);
     let mut world = World::from_events(world.script, &world.events);
     world.input(Input::Resume { presence: world.script.presence, max_iterations: None, checkpoint: None });
     assert_eq!(told(&world), [(1, "opened")]);
-    assert_eq!(world.run().state.outcome(), Some(Outcome::Forced));
+    assert_eq!(world.run().state.outcome(), Some(SessionOutcome::Forced));
 }
 
 #[test]
@@ -146,16 +147,16 @@ fn stopping_the_session_at_once_ends_its_hooks_and_starts_none() {
     world.finish_turn();
     world.finish_hook(0);
     let run = world.jobs[0].run;
-    world.command(Command::Stop(StopHow::Now));
+    world.command(SessionCommand::Stop(StopTiming::Now));
     assert_eq!(world.cancelled, [run]);
     world.finish_hook(0);
-    assert_eq!((world.state.outcome(), world.jobs.len()), (Some(Outcome::Cancelled), 0), "{}", world.story());
+    assert_eq!((world.state.outcome(), world.jobs.len()), (Some(SessionOutcome::Cancelled), 0), "{}", world.story());
 }
 
 #[test]
 fn a_permission_request_that_a_rule_answers_is_not_announced() {
-    let script = Script::new().agent([Answer::Asks(&["a.rs"]), DONE]).hook(Point::OnGate, "tell", [passes()]);
-    let script = script.plan(|plan| plan.gates.permissions = Permissions::Allow);
+    let script = Script::new().agent([Answer::Asks(&["a.rs"]), DONE]).hook(HookPoint::OnGate, "tell", [passes()]);
+    let script = script.plan(|plan| plan.gates.permissions = PermissionPolicy::Allow);
     let world = World::begin(script.attended(&[])).run();
     assert!(!world.story().contains("on_gate"), "{}", world.story());
     assert!(world.events.iter().any(|e| matches!(e, Event::TurnEnded { stop_reason: StopReason::EndTurn, .. })));
@@ -163,17 +164,17 @@ fn a_permission_request_that_a_rule_answers_is_not_announced() {
 
 #[test]
 fn a_hook_that_you_run_by_hand_hears_about_the_open_gate() {
-    let mut world = World::begin(limited().attended(&[(About::RetryLimit, Choice::Ignore)]));
+    let mut world = World::begin(limited().attended(&[(GateKind::RetryLimit, GateChoice::Ignore)]));
     world.settle();
-    world.command(Command::RunHook(Some(Point::OnGate), "tell".into()));
+    world.command(SessionCommand::RunHook(Some(HookPoint::OnGate), "tell".into()));
     assert_eq!((world.jobs.len(), told(&world)), (1, vec![]), "there is no gate yet");
     world.finish_hook(0);
     world.finish_turn();
     world.finish_hook(0);
     world.finish_hook(0);
-    world.command(Command::RunHook(Some(Point::OnGate), "tell".into()));
+    world.command(SessionCommand::RunHook(Some(HookPoint::OnGate), "tell".into()));
     assert_eq!(told(&world), [(1, "opened")]);
-    assert_eq!(world.run().state.outcome(), Some(Outcome::Forced));
+    assert_eq!(world.run().state.outcome(), Some(SessionOutcome::Forced));
 }
 
 fn project(hook: &str, rest: &str) -> Project {

@@ -4,20 +4,23 @@ use std::collections::BTreeMap;
 
 use creel::engine::{
     conversation::{StopReason, ToolKind},
-    event::{By, Event, IterationOutcome, Outcome, PromptReason, StopHow},
-    hooks::{point::Point, verdict::RunEnd},
+    event::{ActorKind, Event, IterationOutcome, PromptReason, SessionOutcome, StopTiming},
+    hooks::{point::HookPoint, verdict::RunEnd},
     ids::ItemId,
-    input::{Command, GateAnswer},
-    policy::{Backoff, Context, Delivery, FinalDelivery, OnFailure, OnLimit, PermissionRule, Permissions},
+    input::{GateAnswer, SessionCommand},
+    policy::{
+        BackoffPolicy, ContextPolicy, DeliveryPolicy, FinalDeliveryPolicy, HookFailurePolicy, PermissionPolicy,
+        PermissionRule, RetryLimitPolicy,
+    },
     session::{
-        gate::{About, Choice},
+        gate::{GateChoice, GateKind},
         pending::ItemState,
     },
     tasks::{
         command::{NewTask, TaskCommand},
         record::TaskEventKind,
     },
-    time::{At, Span},
+    time::{TimeSpan, UnixTime},
 };
 use proptest::prelude::*;
 
@@ -30,7 +33,7 @@ enum Happens {
     TurnEnds,
     TimePasses(u64),
     Gate(usize),
-    Asks(Command),
+    Asks(SessionCommand),
     Dies,
 }
 
@@ -70,36 +73,40 @@ fn an_answer() -> impl Strategy<Value = Answer> {
     ]
 }
 
-fn a_point() -> impl Strategy<Value = Point> {
+fn a_point() -> impl Strategy<Value = HookPoint> {
     prop::sample::select(vec![
-        Point::SessionStart,
-        Point::PreIteration,
-        Point::Stop,
-        Point::PostIteration,
-        Point::OnTaskComplete,
-        Point::OnError,
-        Point::OnGate,
-        Point::SessionEnd,
+        HookPoint::SessionStart,
+        HookPoint::PreIteration,
+        HookPoint::Stop,
+        HookPoint::PostIteration,
+        HookPoint::OnTaskComplete,
+        HookPoint::OnError,
+        HookPoint::OnGate,
+        HookPoint::SessionEnd,
     ])
 }
 
 fn a_script() -> impl Strategy<Value = Script> {
     let failure = prop::option::weighted(
         0.2,
-        prop::sample::select(vec![OnFailure::Ignore, OnFailure::Block, OnFailure::Escalate]),
+        prop::sample::select(vec![HookFailurePolicy::Ignore, HookFailurePolicy::Block, HookFailurePolicy::Escalate]),
     );
     let hook = (a_point(), any::<bool>(), failure, prop::collection::vec(a_run(), 1..4));
     let hooks = prop::collection::vec(hook, 0..6);
     let answers = prop::collection::vec(an_answer(), 1..8);
     let limits = (1u32..6, 0u32..4, 1u32..4);
     let policies = (
-        prop::sample::select(vec![OnLimit::Complete, OnLimit::Escalate, OnLimit::Abort]),
-        prop::option::of(prop::sample::select(vec![FinalDelivery::Ask, FinalDelivery::Auto, FinalDelivery::Skip])),
-        prop::sample::select(vec![Delivery::Ask, Delivery::Auto]),
+        prop::sample::select(vec![RetryLimitPolicy::Complete, RetryLimitPolicy::Escalate, RetryLimitPolicy::Abort]),
+        prop::option::of(prop::sample::select(vec![
+            FinalDeliveryPolicy::Ask,
+            FinalDeliveryPolicy::Auto,
+            FinalDeliveryPolicy::Skip,
+        ])),
+        prop::sample::select(vec![DeliveryPolicy::Ask, DeliveryPolicy::Auto]),
         any::<bool>(),
         any::<bool>(),
         prop::sample::select(vec![0, 5_000]),
-        prop::sample::select(vec![Permissions::Ask, Permissions::Allow, Permissions::Deny]),
+        prop::sample::select(vec![PermissionPolicy::Ask, PermissionPolicy::Allow, PermissionPolicy::Deny]),
         prop::option::of(prop::sample::select(vec![50, 250])),
     );
     (hooks, answers, limits, policies).prop_map(|(hooks, answers, limits, policies)| {
@@ -117,47 +124,54 @@ fn a_script() -> impl Strategy<Value = Script> {
             plan.on_limit = policies.0;
             plan.gates.final_delivery = policies.1;
             plan.gates.delivery = policies.2;
-            plan.context = if policies.3 { Context::Keep } else { Context::Fresh };
-            plan.backoff =
-                policies.4.then_some(Backoff { base: Span::secs(1), factor: 2.0, max: Span::secs(4), jitter: 0.5 });
-            plan.gates.timeout = Span(policies.5);
+            plan.context = if policies.3 { ContextPolicy::Keep } else { ContextPolicy::Fresh };
+            plan.backoff = policies.4.then_some(BackoffPolicy {
+                base: TimeSpan::secs(1),
+                factor: 2.0,
+                max: TimeSpan::secs(4),
+                jitter: 0.5,
+            });
+            plan.gates.timeout = TimeSpan(policies.5);
             plan.gates.permissions = policies.6;
             plan.budget.tokens = policies.7;
             plan.permissions = vec![PermissionRule {
                 kinds: vec![ToolKind::Edit],
                 paths: vec!["secret".into()],
-                action: Permissions::Deny,
+                action: PermissionPolicy::Deny,
             }];
         })
     })
 }
 
-fn a_command() -> impl Strategy<Value = Command> {
+fn a_command() -> impl Strategy<Value = SessionCommand> {
     let item = (1u64..6).prop_map(ItemId);
     prop_oneof![
-        Just(Command::Pause),
-        Just(Command::Unpause),
-        Just(Command::CancelTurn),
-        Just(Command::Message("Be careful.".into())),
-        item.clone().prop_map(Command::SkipItem),
-        item.clone().prop_map(Command::RestoreItem),
-        item.prop_map(|item| Command::EditItem(item, format!("edited {item}"))),
-        (0..6).prop_map(|n| Command::DisableHook(None, format!("hook {n}"))),
+        Just(SessionCommand::Pause),
+        Just(SessionCommand::Unpause),
+        Just(SessionCommand::CancelTurn),
+        Just(SessionCommand::Message("Be careful.".into())),
+        item.clone().prop_map(SessionCommand::SkipItem),
+        item.clone().prop_map(SessionCommand::RestoreItem),
+        item.prop_map(|item| SessionCommand::EditItem(item, format!("edited {item}"))),
+        (0..6).prop_map(|n| SessionCommand::DisableHook(None, format!("hook {n}"))),
         a_hook_by_hand(),
-        (0..6).prop_map(|n| Command::EnableHook(None, format!("hook {n}"))),
+        (0..6).prop_map(|n| SessionCommand::EnableHook(None, format!("hook {n}"))),
         (0..4).prop_map(|n| completes(&format!("T{n}"), "text")),
-        (0..4u8).prop_map(|n| Command::Task(TaskCommand::Add(a_task(n)))),
-        prop::sample::select(vec![Command::Stop(StopHow::AfterIteration), Command::Stop(StopHow::Now)]),
+        (0..4u8).prop_map(|n| SessionCommand::Task(TaskCommand::Add(a_task(n)))),
+        prop::sample::select(vec![
+            SessionCommand::Stop(StopTiming::AfterIteration),
+            SessionCommand::Stop(StopTiming::Now)
+        ]),
     ]
 }
 
 /// At any point, with and without saying where, also those that cannot be run so.
-fn a_hook_by_hand() -> impl Strategy<Value = Command> {
-    let elsewhere = prop::sample::select(vec![Point::Automation, Point::StopDecision]);
+fn a_hook_by_hand() -> impl Strategy<Value = SessionCommand> {
+    let elsewhere = prop::sample::select(vec![HookPoint::Automation, HookPoint::StopDecision]);
     let at = prop::option::of(prop_oneof![a_point(), elsewhere]);
     let named = (0..6).prop_map(|n| format!("hook {n}"));
     let others = prop::sample::select(vec!["automation", "auto-create-review-task", "default"]).prop_map(String::from);
-    (at, prop_oneof![3 => named, 1 => others]).prop_map(|(at, hook)| Command::RunHook(at, hook))
+    (at, prop_oneof![3 => named, 1 => others]).prop_map(|(at, hook)| SessionCommand::RunHook(at, hook))
 }
 
 /// Each waits for the one before, if there is one.
@@ -189,7 +203,7 @@ fn happen(mut world: World, what: Happens) -> World {
         Happens::HookEnds(n) if !world.jobs.is_empty() => world.finish_hook(n % world.jobs.len()),
         Happens::TurnEnds => world.finish_turn(),
         Happens::TimePasses(ms) => {
-            world.now = world.now.after(Span(ms));
+            world.now = world.now.after(TimeSpan(ms));
             world.settle();
         }
         Happens::Gate(n) => answer(&mut world, n),
@@ -213,10 +227,10 @@ fn happen(mut world: World, what: Happens) -> World {
 fn answer(world: &mut World, n: usize) {
     let Some(gate) = world.state.gates.open.clone() else { return };
     let choice = gate.choices[n % gate.choices.len()];
-    let text = (choice == Choice::Send).then(|| "Another way.".to_owned());
+    let text = (choice == GateChoice::Send).then(|| "Another way.".to_owned());
     // Every other answer approves only a part.
-    let items = (n % 2 == 1 && choice == Choice::Approve).then(|| gate.items.iter().copied().take(1).collect());
-    world.command(Command::AnswerGate(GateAnswer { gate: gate.id, choice, text, items }));
+    let items = (n % 2 == 1 && choice == GateChoice::Approve).then(|| gate.items.iter().copied().take(1).collect());
+    world.command(SessionCommand::AnswerGate(GateAnswer { gate: gate.id, choice, text, items }));
 }
 
 /// Lets everything that is in flight come to its end, with a person who grants nothing further.
@@ -227,7 +241,7 @@ fn run_out(mut world: World) -> World {
             break;
         }
         if world.state.steering.paused {
-            world.command(Command::Unpause);
+            world.command(SessionCommand::Unpause);
         } else if !world.jobs.is_empty() {
             world.finish_hook(0);
         } else if world.turn.is_some() {
@@ -237,7 +251,12 @@ fn run_out(mut world: World) -> World {
             world.settle();
         } else if let Some(gate) = world.state.gates.open.clone() {
             let last = *gate.choices.last().expect("a gate has choices");
-            world.command(Command::AnswerGate(GateAnswer { gate: gate.id, choice: last, text: None, items: None }));
+            world.command(SessionCommand::AnswerGate(GateAnswer {
+                gate: gate.id,
+                choice: last,
+                text: None,
+                items: None,
+            }));
         } else {
             panic!("nothing is to be done, and the session has not ended: {:#?}", world.state.phase);
         }
@@ -275,7 +294,7 @@ fn no_prompt_is_sent_past_the_budget(world: &World) {
         if let Event::PromptSent(prompt) = event {
             assert_eq!(so_far.used_up(), None, "record {n} is a prompt for {:?}", prompt.reason);
         }
-        so_far.apply(At(0), event);
+        so_far.apply(UnixTime(0), event);
     }
 }
 
@@ -296,12 +315,12 @@ fn every_request_of_the_agent_is_answered_once(world: &World) {
         assert!(answers <= 1, "request {} was answered {answers} times", ask.ask);
     }
     let opened = world.events.iter().filter_map(|event| match event {
-        Event::GateOpened { gate, about: About::Permission, .. } => Some(*gate),
+        Event::GateOpened { gate, about: GateKind::Permission, .. } => Some(*gate),
         _ => None,
     });
     for gate in opened {
         let answered = world.events.iter().any(|e| matches!(e, Event::GateAnswered { gate: one, .. } if *one == gate));
-        let stopped = world.events.iter().any(|e| matches!(e, Event::StopRequested { how: StopHow::Now, .. }));
+        let stopped = world.events.iter().any(|e| matches!(e, Event::StopRequested { how: StopTiming::Now, .. }));
         assert!(answered || stopped, "gate {gate} was never answered");
     }
     assert!(world.state.asks.waiting.is_empty());
@@ -322,9 +341,9 @@ fn no_text_is_lost_and_none_is_delivered_twice(world: &World) {
         }
     }
     let piped_to_pending = world.events.iter().filter(|event| {
-        matches!(event, Event::HookFinished(done) if done.piped && done.point.rules().piped_to == creel::engine::hooks::point::PipedTo::Pending)
+        matches!(event, Event::HookFinished(done) if done.piped && done.point.rules().piped_to == creel::engine::hooks::point::PipeTarget::Pending)
     });
-    let from_stop = world.state.pending.items().iter().filter(|item| item.source.point == Point::Stop).count();
+    let from_stop = world.state.pending.items().iter().filter(|item| item.source.point == HookPoint::Stop).count();
     assert_eq!(piped_to_pending.count() + from_stop, world.state.pending.items().len(), "caught and held differ");
     for item in world.state.pending.items() {
         let times = deliveries.get(&item.id).copied().unwrap_or(0);
@@ -339,7 +358,7 @@ fn no_text_is_lost_and_none_is_delivered_twice(world: &World) {
         .flatten()
         .collect();
     assert_eq!(reported.len(), deliveries.len(), "each delivery is reported once");
-    let went_well = matches!(world.state.outcome(), Some(Outcome::Complete | Outcome::Limit));
+    let went_well = matches!(world.state.outcome(), Some(SessionOutcome::Complete | SessionOutcome::Limit));
     if went_well && !somebody_meddled_with_the_end(&world.events) {
         assert_eq!(world.state.pending.waiting().count(), 0, "held output at the end of a session that went well");
     }
@@ -348,7 +367,7 @@ fn no_text_is_lost_and_none_is_delivered_twice(world: &World) {
 /// Held output may stay behind if a person cancelled the final turn, if something new came up after it, or if the limit
 /// of deliveries or the budget was reached.
 fn somebody_meddled_with_the_end(events: &[Event]) -> bool {
-    let held_by_the_budget = |event: &Event| matches!(event, Event::GateAnswered { choice: Choice::Stop, .. });
+    let held_by_the_budget = |event: &Event| matches!(event, Event::GateAnswered { choice: GateChoice::Stop, .. });
     if events.iter().any(held_by_the_budget) {
         return true;
     }
@@ -365,7 +384,7 @@ fn somebody_meddled_with_the_end(events: &[Event]) -> bool {
 
 fn the_counter_never_passes_the_limit_without_a_person(world: &World) {
     let granted = world.events.iter().any(|event| {
-        matches!(event, Event::GateAnswered { choice: Choice::Continue, by, .. } if !matches!(by.by, By::Policy | By::Timeout))
+        matches!(event, Event::GateAnswered { choice: GateChoice::Continue, by, .. } if !matches!(by.by, ActorKind::Policy | ActorKind::Timeout))
     });
     for event in &world.events {
         if let Event::RetryCounted { used, limit, .. } = event {
@@ -397,7 +416,7 @@ fn every_effect_is_answered_or_cut(world: &World) {
 }
 
 fn no_answer_to_a_message_is_complete_without_a_judgement(world: &World) {
-    if world.state.outcome() != Some(Outcome::Complete) {
+    if world.state.outcome() != Some(SessionOutcome::Complete) {
         return;
     }
     let is_message =
@@ -405,7 +424,7 @@ fn no_answer_to_a_message_is_complete_without_a_judgement(world: &World) {
     let Some(last) = world.events.iter().rposition(is_message) else { return };
     let judged = world.events[last..].iter().any(|event| match event {
         Event::StopDecided(decided) => decided.of.is_none(),
-        Event::GateAnswered { choice, .. } => *choice == Choice::Complete,
+        Event::GateAnswered { choice, .. } => *choice == GateChoice::Complete,
         _ => false,
     });
     assert!(judged, "{}", world.story());
@@ -413,14 +432,14 @@ fn no_answer_to_a_message_is_complete_without_a_judgement(world: &World) {
 
 fn forced_is_shown_as_forced(world: &World) {
     let forced = world.state.iterations.last == Some(IterationOutcome::Forced);
-    assert_eq!(forced, world.state.outcome() == Some(Outcome::Forced));
+    assert_eq!(forced, world.state.outcome() == Some(SessionOutcome::Forced));
 }
 
 fn nothing_held_is_sent_while_a_hook_runs_beside(world: &World) {
     let (mut beside, mut about_gates) = (Vec::new(), Vec::new());
     for event in &world.events {
         match event {
-            Event::HookStarted { run, point: Point::OnGate, .. } => about_gates.push(*run),
+            Event::HookStarted { run, point: HookPoint::OnGate, .. } => about_gates.push(*run),
             Event::HookStarted { run, beside: true, .. } => beside.push(*run),
             Event::HookFinished(done) => {
                 beside.retain(|run| *run != done.run);
@@ -454,11 +473,11 @@ proptest! {
 
 /// An unattended session in which everything that runs works against its end.
 fn a_session_without_a_person() -> impl Strategy<Value = Script> {
-    let every_point = prop::sample::select(Point::ALL.to_vec());
+    let every_point = prop::sample::select(HookPoint::ALL.to_vec());
     let hook = (every_point, any::<bool>(), prop::collection::vec(a_run(), 1..4));
     let hooks = prop::collection::vec(hook, 1..8);
     let budget = prop::option::of(prop::sample::select(vec![50, 250]));
-    let rest = (1u32..4, 0u32..3, budget, any::<bool>(), prop::option::of(Just(FinalDelivery::Auto)));
+    let rest = (1u32..4, 0u32..3, budget, any::<bool>(), prop::option::of(Just(FinalDeliveryPolicy::Auto)));
     (hooks, prop::collection::vec(an_answer(), 1..6), rest).prop_map(|(hooks, answers, rest)| {
         let mut script = Script::new().agent(answers).builtins();
         let follow_up = r#"[{"type":"create_task","payload":{"id":"next","goal":"more"}},{"type":"update_task","payload":{"taskId":"next","action":"complete"}}]"#;
@@ -466,7 +485,7 @@ fn a_session_without_a_person() -> impl Strategy<Value = Script> {
         // One task that leads to two others leads to 2^8 of them before the chain is cut: that ends, but not soon.
         let mut chains = 0;
         for (n, (point, piped, mut runs)) in hooks.into_iter().enumerate() {
-            if point == Point::OnTaskComplete {
+            if point == HookPoint::OnTaskComplete {
                 for run in &mut runs {
                     let most = usize::from(chains == 0);
                     run.deeds = &run.deeds[..run.deeds.len().min(most)];
@@ -479,7 +498,7 @@ fn a_session_without_a_person() -> impl Strategy<Value = Script> {
             (plan.max_iterations, plan.max_hook_retries, plan.budget.tokens) = (rest.0, rest.1, rest.2);
             plan.submit.on_complete = rest.3;
             plan.gates.final_delivery = rest.4;
-            plan.gates.permissions = Permissions::Allow;
+            plan.gates.permissions = PermissionPolicy::Allow;
         })
     })
 }
@@ -511,7 +530,7 @@ proptest! {
 }
 
 /// What a session came to, whoever was killed on the way: turns and runs by what they were about.
-fn end_state(world: &World) -> (Option<Outcome>, u32, Vec<String>, Vec<String>) {
+fn end_state(world: &World) -> (Option<SessionOutcome>, u32, Vec<String>, Vec<String>) {
     let prompts = answered(&world.events).iter().map(|p| format!("{:?} {:?} {}", p.reason, p.items, p.text)).collect();
     let runs = world.events.iter().filter_map(|event| match event {
         Event::HookFinished(done) if done.end != RunEnd::Cut => {
@@ -530,23 +549,24 @@ fn stories() -> Vec<Script> {
     let works = Answer::Says("Working.");
     vec![
         Script::new()
-            .piped(Point::SessionStart, "build", [prints("built")])
-            .hook(Point::Stop, "tests", [blocks("3 failing"), blocks("1 failing"), passes()])
-            .piped(Point::PostIteration, "lint", [prints("lint")])
-            .hook(Point::SessionEnd, "notify", [passes()])
+            .piped(HookPoint::SessionStart, "build", [prints("built")])
+            .hook(HookPoint::Stop, "tests", [blocks("3 failing"), blocks("1 failing"), passes()])
+            .piped(HookPoint::PostIteration, "lint", [prints("lint")])
+            .hook(HookPoint::SessionEnd, "notify", [passes()])
             .agent([works.clone(), works.clone(), DONE]),
         Script::new()
-            .hook(Point::Stop, "never", [blocks("no")])
-            .piped(Point::PostIteration, "test", [exits(1, "red", "")])
+            .hook(HookPoint::Stop, "never", [blocks("no")])
+            .piped(HookPoint::PostIteration, "test", [exits(1, "red", "")])
             .plan(|plan| (plan.max_hook_retries, plan.max_iterations) = (2, 2)),
         Script::new()
-            .piped(Point::PostIteration, "test", [prints("red")])
-            .piped(Point::OnError, "diff", [prints("diff")])
+            .piped(HookPoint::PostIteration, "test", [prints("red")])
+            .piped(HookPoint::OnError, "diff", [prints("diff")])
             .agent([works.clone(), Answer::Fails("reset"), works.clone(), Answer::Fails("reset"), works, DONE])
             .plan(|plan| {
-                plan.backoff = Some(Backoff { base: Span::secs(1), factor: 2.0, max: Span::secs(9), jitter: 0.1 });
+                plan.backoff =
+                    Some(BackoffPolicy { base: TimeSpan::secs(1), factor: 2.0, max: TimeSpan::secs(9), jitter: 0.1 });
             }),
-        Script::new().agent([Answer::Fails("down")]).hook(Point::OnError, "note", [passes()]),
+        Script::new().agent([Answer::Fails("down")]).hook(HookPoint::OnError, "note", [passes()]),
     ]
 }
 

@@ -3,21 +3,22 @@
 use creel::{
     engine::{
         conversation::{
-            AgentUpdate, Location, OptionKind, PermissionAnswer, PermissionOption, Spent, ToolCall, ToolStatus,
+            AgentUpdate, FileLocation, PermissionAnswer, PermissionOption, PermissionOptionKind, ToolCall, ToolStatus,
+            TurnUsage,
         },
-        event::{Event, StopHow},
-        hooks::point::Point,
-        ids::{AskId, GateId, ItemId},
-        input::{Command, GateAnswer},
-        policy::Permissions,
-        session::gate::Choice,
-        submit::Pipeline,
+        event::{Event, StopTiming},
+        hooks::point::HookPoint,
+        ids::{GateId, ItemId, PermissionId},
+        input::{GateAnswer, SessionCommand},
+        policy::PermissionPolicy,
+        session::gate::GateChoice,
+        submit::PipelineKind,
     },
     tui::{
         modals::{Modal, viewer::ViewerModal},
-        model::{Mode, Pane, Tie},
-        stream::Position,
-        update::{Ask, Msg},
+        model::{CloseBehavior, Pane, ScreenMode},
+        stream::StreamPosition,
+        update::{ScreenEvent, ScreenRequest},
     },
 };
 use crossterm::event::MouseEventKind;
@@ -32,12 +33,12 @@ use crate::support::{
 const WIDE: (u16, u16) = (120, 40);
 const SMALL: (u16, u16) = (80, 24);
 
-fn asked(command: Command) -> Vec<Ask> {
-    vec![Ask::Command(command)]
+fn asked(command: SessionCommand) -> Vec<ScreenRequest> {
+    vec![ScreenRequest::Command(command)]
 }
 
-fn answer(choice: Choice) -> Vec<Ask> {
-    asked(Command::AnswerGate(GateAnswer { gate: GateId(1), choice, text: None, items: None }))
+fn answer(choice: GateChoice) -> Vec<ScreenRequest> {
+    asked(SessionCommand::AnswerGate(GateAnswer { gate: GateId(1), choice, text: None, items: None }))
 }
 
 fn toast(screen: &Screen) -> &str {
@@ -102,7 +103,7 @@ fn a_pane_takes_the_whole_screen_and_gives_it_back() {
 fn what_is_in_sight_stays_while_one_does_not_follow() {
     let mut world = talks();
     let mut screen = Screen::of(&world, SMALL);
-    assert_eq!(screen.model.stream.position(), Position::Follow);
+    assert_eq!(screen.model.stream.position(), StreamPosition::Follow);
     screen.press("page-up k");
     let seen = screen.model.stream_lines.clone();
     for n in 101..=150 {
@@ -113,7 +114,7 @@ fn what_is_in_sight_stays_while_one_does_not_follow() {
     assert_eq!(screen.model.stream_lines, seen);
     assert!(screen.row("Stream ·").contains("not following"));
     screen.press("end");
-    assert_eq!(screen.model.stream.position(), Position::Follow);
+    assert_eq!(screen.model.stream.position(), StreamPosition::Follow);
     assert!(screen.frame().contains("iteration 3"));
 }
 
@@ -121,20 +122,20 @@ fn what_is_in_sight_stays_while_one_does_not_follow() {
 fn scrolling_down_to_the_end_follows_again() {
     let mut screen = Screen::of(&talks(), SMALL);
     screen.press("k k k");
-    assert_ne!(screen.model.stream.position(), Position::Follow);
+    assert_ne!(screen.model.stream.position(), StreamPosition::Follow);
     screen.press("j j j");
-    assert_eq!(screen.model.stream.position(), Position::Follow);
+    assert_eq!(screen.model.stream.position(), StreamPosition::Follow);
     screen.press("page-up page-up page-down page-down");
-    assert_eq!(screen.model.stream.position(), Position::Follow);
+    assert_eq!(screen.model.stream.position(), StreamPosition::Follow);
 }
 
 #[test]
 fn one_goes_on_following_where_everything_is_in_sight() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     screen.press("k page-up");
-    assert_eq!(screen.model.stream.position(), Position::Follow);
+    assert_eq!(screen.model.stream.position(), StreamPosition::Follow);
     screen.press("home");
-    assert_ne!(screen.model.stream.position(), Position::Follow);
+    assert_ne!(screen.model.stream.position(), StreamPosition::Follow);
 }
 
 #[test]
@@ -146,7 +147,7 @@ fn the_wheel_scrolls_the_pane_under_the_mouse() {
     assert_eq!(screen.model.focus, Pane::Stream);
     assert!(!screen.frame().contains("line 98"));
     screen.mouse(MouseEventKind::ScrollDown, column, row);
-    assert_eq!(screen.model.stream.position(), Position::Follow);
+    assert_eq!(screen.model.stream.position(), StreamPosition::Follow);
 }
 
 fn first_line(screen: &Screen) -> String {
@@ -198,7 +199,7 @@ fn what_can_be_folded_is_folded_and_unfolded() {
 #[test]
 fn a_tool_call_is_not_taken_for_one_of_an_earlier_turn() {
     let mut world = scenes::talkative();
-    scenes::spends(&mut world, Spent::default());
+    scenes::spends(&mut world, TurnUsage::default());
     let mut world = scenes::until(world, |world| world.turn.is_some());
     scenes::uses_tools(&mut world);
     let mut screen = Screen::of(&world, (100, 80));
@@ -271,7 +272,7 @@ fn hooks_items_and_the_viewer_are_searched_too() {
     screen.press("N");
     assert_eq!(screen.model.chosen_item, 2);
     let text: String = (1..=60).map(|n| format!("number {n}\n")).collect();
-    screen.told(Msg::Read(ViewerModal::new("text", &text, "")));
+    screen.told(ScreenEvent::Read(ViewerModal::new("text", &text, "")));
     search(&mut screen, "number 5");
     assert!(screen.frame().contains("line 5 of 60"));
     screen.press("n");
@@ -289,15 +290,15 @@ fn items_are_skipped_brought_back_and_edited() {
     let mut world = scenes::delivery();
     let mut screen = Screen::of(&world, SMALL).armed();
     screen.press("esc 3 j");
-    assert_eq!(screen.press("s"), asked(Command::SkipItem(ItemId(2))));
-    world.command(Command::SkipItem(ItemId(2)));
+    assert_eq!(screen.press("s"), asked(SessionCommand::SkipItem(ItemId(2))));
+    world.command(SessionCommand::SkipItem(ItemId(2)));
     screen.see(&world);
-    assert_eq!(screen.press("s"), asked(Command::RestoreItem(ItemId(2))));
+    assert_eq!(screen.press("s"), asked(SessionCommand::RestoreItem(ItemId(2))));
     screen.press("j e");
     screen.type_text("!");
     assert_eq!(screen.press("ctrl-s"), {
         let text = &world.state.pending.get(ItemId(3)).expect("it is there").text;
-        asked(Command::EditItem(ItemId(3), format!("{text}!")))
+        asked(SessionCommand::EditItem(ItemId(3), format!("{text}!")))
     });
     screen.press("e");
     screen.type_text("not this");
@@ -308,7 +309,7 @@ fn items_are_skipped_brought_back_and_edited() {
 #[test]
 fn the_first_item_that_waits_is_chosen_when_one_comes_to_them() {
     let mut screen = Screen::of(&scenes::final_delivery(), SMALL).armed();
-    assert_eq!(screen.press("esc 3 s"), asked(Command::SkipItem(ItemId(3))));
+    assert_eq!(screen.press("esc 3 s"), asked(SessionCommand::SkipItem(ItemId(3))));
 }
 
 #[test]
@@ -317,8 +318,8 @@ fn runs_are_opened_switched_off_and_ended() {
     let run = world.jobs[0].run;
     let mut screen = Screen::of(&world, SMALL);
     screen.press("2");
-    assert_eq!(screen.press("x"), asked(Command::CancelHook(run)));
-    assert_eq!(screen.press("d"), asked(Command::DisableHook(Some(Point::Stop), "cargo test".into())));
+    assert_eq!(screen.press("x"), asked(SessionCommand::CancelHook(run)));
+    assert_eq!(screen.press("d"), asked(SessionCommand::DisableHook(Some(HookPoint::Stop), "cargo test".into())));
     screen.press("j j");
     let read = screen.press("enter");
     expect![[r#"
@@ -350,9 +351,9 @@ fn the_chosen_hook_stays_chosen_when_others_start() {
 #[test]
 fn a_click_chooses_the_row_that_it_hits_also_far_down() {
     let hooks = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
-    let script = hooks
-        .iter()
-        .fold(Script::new(), |script, name| script.piped(Point::SessionStart, &format!("hook-{name}"), [prints("x")]));
+    let script = hooks.iter().fold(Script::new(), |script, name| {
+        script.piped(HookPoint::SessionStart, &format!("hook-{name}"), [prints("x")])
+    });
     let world = scenes::until(World::begin(script), |world| world.turn.is_some());
     let mut screen = Screen::of(&world, (80, 14));
     screen.press("2 G");
@@ -381,19 +382,19 @@ fn a_gate_takes_no_key_that_was_meant_for_something_else() {
     screen.later(500);
     assert_eq!(screen.press("enter"), [], "each key makes the moment longer");
     screen.later(600);
-    assert_eq!(screen.press("enter"), answer(Choice::Continue));
+    assert_eq!(screen.press("enter"), answer(GateChoice::Continue));
 }
 
 #[test]
 fn an_answer_is_chosen_and_given() {
     let mut screen = Screen::of(&scenes::retry_limit(), SMALL).armed();
     assert_eq!(screen.press("right right"), []);
-    assert_eq!(screen.press("enter"), answer(Choice::Ignore));
-    assert_eq!(screen.press("tab enter"), answer(Choice::Disable));
+    assert_eq!(screen.press("enter"), answer(GateChoice::Ignore));
+    assert_eq!(screen.press("tab enter"), answer(GateChoice::Disable));
     assert_eq!(screen.press("left left left left"), []);
     assert_eq!(screen.press("enter"), [], "giving up asks once more");
     assert!(screen.frame().contains("enter once more gives the session up"));
-    assert_eq!(screen.press("enter"), answer(Choice::Abort));
+    assert_eq!(screen.press("enter"), answer(GateChoice::Abort));
     assert_eq!(screen.press("left right enter"), [], "going away takes it back");
 }
 
@@ -401,12 +402,16 @@ fn an_answer_is_chosen_and_given() {
 fn items_that_are_switched_off_are_not_approved() {
     let mut screen = Screen::of(&scenes::delivery(), SMALL).armed();
     screen.press("down space");
-    let some =
-        GateAnswer { gate: GateId(1), choice: Choice::Approve, text: None, items: Some(vec![ItemId(1), ItemId(3)]) };
-    assert_eq!(screen.press("enter"), asked(Command::AnswerGate(some)));
+    let some = GateAnswer {
+        gate: GateId(1),
+        choice: GateChoice::Approve,
+        text: None,
+        items: Some(vec![ItemId(1), ItemId(3)]),
+    };
+    assert_eq!(screen.press("enter"), asked(SessionCommand::AnswerGate(some)));
     screen.press("space");
-    assert_eq!(screen.press("enter"), answer(Choice::Approve));
-    assert_eq!(screen.press("right enter"), answer(Choice::Skip));
+    assert_eq!(screen.press("enter"), answer(GateChoice::Approve));
+    assert_eq!(screen.press("right enter"), answer(GateChoice::Skip));
 }
 
 #[test]
@@ -414,19 +419,19 @@ fn an_item_that_was_skipped_meanwhile_is_shown_so_and_can_be_restored() {
     let mut world = scenes::delivery();
     let mut screen = Screen::of(&world, SMALL).armed();
     screen.press("esc 3 home");
-    assert_eq!(screen.press("s"), asked(Command::SkipItem(ItemId(1))));
-    world.command(Command::SkipItem(ItemId(1)));
+    assert_eq!(screen.press("s"), asked(SessionCommand::SkipItem(ItemId(1))));
+    world.command(SessionCommand::SkipItem(ItemId(1)));
     screen.see(&world);
     screen.press("g");
     screen.later(600);
     assert!(screen.frame().contains("[ ] 1 skipped"), "{}", screen.frame());
     // The others are all approved, so nothing is to be left out.
-    assert_eq!(screen.press("enter"), answer(Choice::Approve));
-    assert_eq!(screen.press("space"), asked(Command::RestoreItem(ItemId(1))));
+    assert_eq!(screen.press("enter"), answer(GateChoice::Approve));
+    assert_eq!(screen.press("space"), asked(SessionCommand::RestoreItem(ItemId(1))));
     // A screen that came later shows the same.
     let mut later = Screen::of(&world, SMALL).armed();
     assert!(later.frame().contains("[ ] 1 skipped"));
-    world.command(Command::RestoreItem(ItemId(1)));
+    world.command(SessionCommand::RestoreItem(ItemId(1)));
     for screen in [&mut screen, &mut later] {
         screen.see(&world);
         assert!(screen.frame().contains("[x] 1"), "{}", screen.frame());
@@ -441,20 +446,22 @@ fn an_item_is_edited_at_the_gate() {
     screen.press("down e");
     screen.type_text("!");
     let edit = screen.press("ctrl-s");
-    let [Ask::Command(Command::EditItem(ItemId(2), text))] = edit.as_slice() else { panic!("{edit:?}") };
+    let [ScreenRequest::Command(SessionCommand::EditItem(ItemId(2), text))] = edit.as_slice() else {
+        panic!("{edit:?}")
+    };
     assert!(text.ends_with('!'));
-    world.command(Command::EditItem(ItemId(2), text.clone()));
+    world.command(SessionCommand::EditItem(ItemId(2), text.clone()));
     screen.see(&world);
     assert!(at_gate(&screen));
     assert!(screen.frame().contains("[x]~2 cargo clippy"));
-    assert!(matches!(screen.press("E").as_slice(), [Ask::EditOutside(..)]));
+    assert!(matches!(screen.press("E").as_slice(), [ScreenRequest::EditOutside(..)]));
 }
 
 /// The person's own editor is opened, and closed with what became of the text.
-fn outside(screen: &mut Screen, keys: &str, change: impl Fn(&str) -> String) -> Vec<Ask> {
+fn outside(screen: &mut Screen, keys: &str, change: impl Fn(&str) -> String) -> Vec<ScreenRequest> {
     let asks = screen.press(keys);
-    let [Ask::EditOutside(purpose, before)] = asks.as_slice() else { panic!("{asks:?}") };
-    screen.told(Msg::Edited { purpose: purpose.clone(), before: before.clone(), text: change(before) })
+    let [ScreenRequest::EditOutside(purpose, before)] = asks.as_slice() else { panic!("{asks:?}") };
+    screen.told(ScreenEvent::Edited { purpose: purpose.clone(), before: before.clone(), text: change(before) })
 }
 
 fn editor_text(screen: &Screen) -> Option<String> {
@@ -472,12 +479,12 @@ fn who_leaves_their_own_editor_without_a_change_has_sent_nothing() {
     screen.type_text("half a sent");
     assert_eq!(outside(&mut screen, "ctrl-o", unchanged), []);
     assert_eq!((editor_text(&screen).as_deref(), toast(&screen)), (Some("half a sent"), "nothing was changed"));
-    let sent = [Command::Message("half a sentence".into()), Command::CancelTurn];
-    assert_eq!(outside(&mut screen, "ctrl-o", |text| format!("{text}ence")), [Ask::InOrder(sent.to_vec())]);
+    let sent = [SessionCommand::Message("half a sentence".into()), SessionCommand::CancelTurn];
+    assert_eq!(outside(&mut screen, "ctrl-o", |text| format!("{text}ence")), [ScreenRequest::InOrder(sent.to_vec())]);
     assert_eq!(editor_text(&screen), None);
 
     let mut world = scenes::first_turn();
-    world.command(Command::Task(creel::engine::tasks::command::TaskCommand::Add(
+    world.command(SessionCommand::Task(creel::engine::tasks::command::TaskCommand::Add(
         creel::engine::tasks::command::NewTask { goal: "Lex".into(), ..Default::default() },
     )));
     let mut tasks = Screen::of(&world, SMALL);
@@ -489,7 +496,7 @@ fn who_leaves_their_own_editor_without_a_change_has_sent_nothing() {
     assert_eq!(outside(&mut gate, "E", unchanged), []);
     assert!(at_gate(&gate));
     assert_eq!(toast(&gate), "nothing was changed");
-    assert_eq!(outside(&mut gate, "E", |_| "other".into()), asked(Command::EditItem(ItemId(1), "other".into())));
+    assert_eq!(outside(&mut gate, "E", |_| "other".into()), asked(SessionCommand::EditItem(ItemId(1), "other".into())));
 
     let mut answers = Screen::of(&scenes::retry_limit(), SMALL).armed();
     answers.press("right enter");
@@ -504,8 +511,8 @@ fn a_message_answers_a_gate() {
     screen.press("right enter");
     screen.type_text("Try another way.");
     let answer =
-        GateAnswer { gate: GateId(1), choice: Choice::Send, text: Some("Try another way.".into()), items: None };
-    assert_eq!(screen.press("ctrl-s"), asked(Command::AnswerGate(answer)));
+        GateAnswer { gate: GateId(1), choice: GateChoice::Send, text: Some("Try another way.".into()), items: None };
+    assert_eq!(screen.press("ctrl-s"), asked(SessionCommand::AnswerGate(answer)));
 }
 
 #[test]
@@ -531,7 +538,7 @@ fn a_gate_leaves_the_keys_to_what_is_being_written() {
     assert!(!at_gate(&screen));
     assert!(screen.frame().contains("◆ gate: g"));
     screen.type_text("go");
-    assert_eq!(screen.press("ctrl-s"), asked(Command::Message("go".into())));
+    assert_eq!(screen.press("ctrl-s"), asked(SessionCommand::Message("go".into())));
     assert!(at_gate(&screen));
     assert_eq!(screen.press("enter"), []);
 }
@@ -555,7 +562,7 @@ fn gates_are_answered_by_clicks() {
         assert_eq!(screen.click_on("[ continue ]"), [], "not yet");
         screen.later(600);
         assert_eq!(screen.click_on("[ ignore ]"), [], "chosen");
-        assert_eq!(screen.click_on("[ ignore ]"), answer(Choice::Ignore));
+        assert_eq!(screen.click_on("[ ignore ]"), answer(GateChoice::Ignore));
     }
 }
 
@@ -656,7 +663,7 @@ fn giving_up_by_clicks_asks_once_more_each_time() {
     let mut click = |what| screen.click_on(what);
     assert_eq!([click("[ abort ]"), click("[ abort ]"), click("[ ignore ]"), click("[ abort ]")], [[], [], [], []]);
     assert_eq!(click("[ abort ]"), []);
-    assert_eq!(click("[ abort ]"), answer(Choice::Abort));
+    assert_eq!(click("[ abort ]"), answer(GateChoice::Abort));
 }
 
 #[test]
@@ -667,26 +674,26 @@ fn the_chosen_answer_is_in_sight_where_not_all_fit() {
         screen.press("left");
         assert!(screen.frame().contains("[ abort ]"));
         assert_eq!(screen.click_on("[ abort ]"), []);
-        assert_eq!(screen.click_on("[ abort ]"), answer(Choice::Abort));
+        assert_eq!(screen.click_on("[ abort ]"), answer(GateChoice::Abort));
     }
 }
 
-fn answered(choice: Choice, option: Option<&str>) -> Vec<Ask> {
+fn answered(choice: GateChoice, option: Option<&str>) -> Vec<ScreenRequest> {
     let text = option.map(Into::into);
-    asked(Command::AnswerGate(GateAnswer { gate: GateId(1), choice, text, items: None }))
+    asked(SessionCommand::AnswerGate(GateAnswer { gate: GateId(1), choice, text, items: None }))
 }
 
 #[test]
 fn a_request_is_answered_by_the_options_of_the_agent() {
     for size in [WIDE, SMALL, (40, 12)] {
         let screen = || Screen::of(&scenes::permission(), size).armed();
-        assert_eq!(screen().press("enter"), answered(Choice::AllowOnce, Some("once")));
-        assert_eq!(screen().press("right enter"), answered(Choice::AllowAlways, Some("always")));
-        assert_eq!(screen().press("tab tab enter"), answered(Choice::RejectOnce, Some("no")));
-        assert_eq!(screen().press("left enter"), answered(Choice::Cancel, None));
+        assert_eq!(screen().press("enter"), answered(GateChoice::AllowOnce, Some("once")));
+        assert_eq!(screen().press("right enter"), answered(GateChoice::AllowAlways, Some("always")));
+        assert_eq!(screen().press("tab tab enter"), answered(GateChoice::RejectOnce, Some("no")));
+        assert_eq!(screen().press("left enter"), answered(GateChoice::Cancel, None));
         let mut screen = screen();
         assert_eq!(screen.click_on("[ Always allow"), []);
-        assert_eq!(screen.click_on("[ Always allow"), answered(Choice::AllowAlways, Some("always")));
+        assert_eq!(screen.click_on("[ Always allow"), answered(GateChoice::AllowAlways, Some("always")));
     }
 }
 
@@ -696,19 +703,19 @@ fn what_would_hold_from_now_on_is_not_chosen_beforehand() {
     options.swap(0, 1);
     let mut screen = Screen::of(&scenes::permission_with(options), SMALL).armed();
     assert!(screen.row("[ Always").contains("[ Always allow this exact request ] [ Yes ]"), "in the agent's order");
-    assert_eq!(screen.press("enter"), answered(Choice::AllowOnce, Some("once")));
+    assert_eq!(screen.press("enter"), answered(GateChoice::AllowOnce, Some("once")));
 }
 
 #[test]
 fn always_is_one_answer_and_the_agent_hears_that_it_may_once() {
     let world = scenes::permission_with(scenes::options_alike());
     let screen = || Screen::of(&world, SMALL).armed();
-    assert_eq!(screen().press("right enter"), answered(Choice::AllowAlways, Some("file")));
-    assert_eq!(screen().press("right right enter"), answered(Choice::RejectOnce, Some("no")));
+    assert_eq!(screen().press("right enter"), answered(GateChoice::AllowAlways, Some("file")));
+    assert_eq!(screen().press("right right enter"), answered(GateChoice::RejectOnce, Some("no")));
     let mut after = world.clone();
-    let [Ask::Command(command)] = &screen().press("right enter")[..] else { panic!("an answer") };
+    let [ScreenRequest::Command(command)] = &screen().press("right enter")[..] else { panic!("an answer") };
     after.command(command.clone());
-    assert_eq!(after.permitted, [(AskId(1), PermissionAnswer::Selected("once".into()))]);
+    assert_eq!(after.permitted, [(PermissionId(1), PermissionAnswer::Selected("once".into()))]);
 }
 
 #[test]
@@ -718,20 +725,22 @@ fn the_next_request_takes_no_answer_that_was_meant_for_the_one_before() {
     assert!(screen.frame().contains("2 more after this"));
     assert_eq!(screen.press("enter right enter"), [], "it has just appeared");
     screen.later(600);
-    let [Ask::Command(command)] = &screen.press("enter")[..] else { panic!("an answer") };
+    let [ScreenRequest::Command(command)] = &screen.press("enter")[..] else { panic!("an answer") };
     world.command(command.clone());
     screen.see(&world);
     assert!(screen.frame().contains("Edit src/lib.rs") && screen.frame().contains("1 more after this"));
     assert_eq!(screen.press("enter"), []);
     screen.later(600);
-    let [Ask::Command(Command::AnswerGate(answer))] = &screen.press("enter")[..] else { panic!("an answer") };
-    assert_eq!((answer.gate, answer.choice), (GateId(2), Choice::AllowOnce));
+    let [ScreenRequest::Command(SessionCommand::AnswerGate(answer))] = &screen.press("enter")[..] else {
+        panic!("an answer")
+    };
+    assert_eq!((answer.gate, answer.choice), (GateId(2), GateChoice::AllowOnce));
 }
 
 #[test]
 fn a_request_that_a_rule_answers_is_not_shown() {
     let script = Script::new()
-        .plan(|plan| plan.gates.permissions = Permissions::Allow)
+        .plan(|plan| plan.gates.permissions = PermissionPolicy::Allow)
         .agent([Answer::Asks(&["a.rs"]), DONE])
         .attended(&[]);
     let mut world = World::begin(script).run();
@@ -749,7 +758,7 @@ fn a_request_is_gone_with_its_turn() {
         let mut world = scenes::permission();
         let mut screen = Screen::of(&world, SMALL).armed();
         screen.press(keys);
-        world.command(Command::CancelTurn);
+        world.command(SessionCommand::CancelTurn);
         world.finish_turn();
         screen.see(&world);
         assert!(!screen.frame().contains("The agent asks"), "{}", screen.frame());
@@ -799,16 +808,16 @@ fn what_is_not_seen_is_not_answered() {
     let mut screen = Screen::of(&scenes::permission(), SMALL).armed();
     screen.draw();
     let (column, row) = screen.find("[ Yes ]");
-    screen.told(Msg::Resize(20, 5));
+    screen.told(ScreenEvent::Resize(20, 5));
     screen.later(5_000);
     assert_eq!(screen.frame().trim(), "too small for creel");
     let click = MouseEventKind::Down(crossterm::event::MouseButton::Left);
-    let clicks: Vec<Ask> = (0..2).flat_map(|_| screen.mouse(click, column, row)).collect();
+    let clicks: Vec<ScreenRequest> = (0..2).flat_map(|_| screen.mouse(click, column, row)).collect();
     assert_eq!((screen.press("enter enter q y"), clicks), (Vec::new(), Vec::new()));
     assert!(at_gate(&screen));
-    assert_eq!(screen.press("ctrl-z"), [Ask::Suspend]);
+    assert_eq!(screen.press("ctrl-z"), [ScreenRequest::Suspend]);
     // It comes into sight again, and is not answered by what was meant for something else.
-    screen.told(Msg::Resize(SMALL.0, SMALL.1));
+    screen.told(ScreenEvent::Resize(SMALL.0, SMALL.1));
     assert_eq!(screen.press("enter"), []);
     assert_eq!(screen.later(600).press("enter").len(), 1);
 }
@@ -819,11 +828,11 @@ fn ctrl_c_asks_and_ctrl_c_again_leaves_at_once_wherever_the_user_is() {
         for size in [SMALL, (20, 5)] {
             let mut screen = Screen::of(&scenes::first_turn(), SMALL);
             screen.press(before);
-            screen.told(Msg::Resize(size.0, size.1));
+            screen.told(ScreenEvent::Resize(size.0, size.1));
             if before != "q" {
                 assert_eq!(screen.press("ctrl-c"), [], "after {before:?}");
             }
-            assert_eq!(screen.press("ctrl-c"), [Ask::LeaveAtOnce], "after {before:?}");
+            assert_eq!(screen.press("ctrl-c"), [ScreenRequest::LeaveAtOnce], "after {before:?}");
         }
     }
 }
@@ -831,9 +840,9 @@ fn ctrl_c_asks_and_ctrl_c_again_leaves_at_once_wherever_the_user_is() {
 #[test]
 fn while_the_session_is_being_stopped_ctrl_c_leaves_at_once() {
     let mut world = scenes::first_turn();
-    world.command(Command::Stop(StopHow::Now));
+    world.command(SessionCommand::Stop(StopTiming::Now));
     let mut screen = Screen::of(&world, SMALL);
-    assert_eq!(screen.press("ctrl-c"), [Ask::LeaveAtOnce]);
+    assert_eq!(screen.press("ctrl-c"), [ScreenRequest::LeaveAtOnce]);
 }
 
 #[test]
@@ -843,14 +852,14 @@ fn whether_to_leave_is_asked_once_where_there_is_room_for_the_question() {
     assert_eq!(screen.press("ctrl-c y"), []);
     let words = screen.frame().split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(words, "too small for creel: make it larger to answer");
-    screen.told(Msg::Paste("text".into()));
-    screen.told(Msg::Resize(SMALL.0, SMALL.1));
+    screen.told(ScreenEvent::Paste("text".into()));
+    screen.told(ScreenEvent::Resize(SMALL.0, SMALL.1));
     assert!(screen.frame().contains("Leave?"));
     screen.press("esc");
     assert!(screen.model.modals.is_empty());
     let mut loose = Screen::of(&scenes::first_turn(), (20, 5));
-    loose.model.tie = Tie::Loose;
-    assert_eq!(loose.press("ctrl-d"), [Ask::LeaveRunning]);
+    loose.model.tie = CloseBehavior::Loose;
+    assert_eq!(loose.press("ctrl-d"), [ScreenRequest::LeaveRunning]);
 }
 
 /// The keys that the last line names.
@@ -881,15 +890,15 @@ fn the_hints_name_only_what_works() {
     events.press("2 home");
     assert!(events.row("▸").contains("automation look"), "{}", events.frame());
     assert!(!hinted(&mut events).contains("run-hook") && hinted(&mut events).contains("d switch-hook"));
-    assert_eq!(events.press("r"), asked(Command::RunHook(Some(Point::Automation), "look".into())));
-    world.command(Command::RunHook(Some(Point::Automation), "look".into()));
+    assert_eq!(events.press("r"), asked(SessionCommand::RunHook(Some(HookPoint::Automation), "look".into())));
+    world.command(SessionCommand::RunHook(Some(HookPoint::Automation), "look".into()));
     assert_eq!(world.refused, ["`look` answers events of tasks; it cannot be run without one"]);
 }
 
 /// A turn goes on, and a task was completed that these hooks look at.
 fn works_with_automation<const N: usize>(hooks: [&str; N]) -> World {
     let completed = [creel::engine::tasks::record::TaskEventKind::TaskCompleted];
-    let script = Script::new().hook(Point::OnTaskComplete, "validate", [passes()]);
+    let script = Script::new().hook(HookPoint::OnTaskComplete, "validate", [passes()]);
     let script = hooks.iter().fold(script, |script, hook| script.automation(hook, 1, &completed, [passes()]));
     let mut world = World::begin(script);
     world.settle();
@@ -907,12 +916,12 @@ fn the_run_that_is_cancelled_is_the_chosen_one() {
     for row in 0..2 {
         let chosen = screen.model.hook_rows().nth(row).expect("a run").hook().hook;
         let (_, run) = *running.iter().find(|(hook, _)| *hook == chosen).expect("it runs");
-        assert_eq!(screen.press("x j"), asked(Command::CancelHook(run)), "{chosen}");
+        assert_eq!(screen.press("x j"), asked(SessionCommand::CancelHook(run)), "{chosen}");
     }
     // The next row is of a hook that does not run: there is only one thing that can be meant.
     let mut one = Screen::of(&scenes::hook_runs(), SMALL);
     one.press("2 end");
-    assert_eq!(one.press("x"), asked(Command::CancelHook(scenes::hook_runs().jobs[0].run)));
+    assert_eq!(one.press("x"), asked(SessionCommand::CancelHook(scenes::hook_runs().jobs[0].run)));
 }
 
 #[test]
@@ -921,16 +930,16 @@ fn a_hook_that_has_not_run_is_run_switched_and_looked_at() {
     let mut screen = Screen::of(&world, SMALL);
     screen.press("2 end");
     let clippy = || "cargo clippy".to_owned();
-    assert_eq!(screen.press("r"), asked(Command::RunHook(Some(Point::PostIteration), clippy())));
-    assert_eq!(screen.press("d"), asked(Command::DisableHook(Some(Point::PostIteration), clippy())));
-    world.command(Command::DisableHook(Some(Point::PostIteration), clippy()));
+    assert_eq!(screen.press("r"), asked(SessionCommand::RunHook(Some(HookPoint::PostIteration), clippy())));
+    assert_eq!(screen.press("d"), asked(SessionCommand::DisableHook(Some(HookPoint::PostIteration), clippy())));
+    world.command(SessionCommand::DisableHook(Some(HookPoint::PostIteration), clippy()));
     screen.see(&world);
     assert!(screen.row("○ post").contains("post_iteration cargo clippy · switched off"));
-    assert_eq!(screen.press("d"), asked(Command::EnableHook(Some(Point::PostIteration), clippy())));
+    assert_eq!(screen.press("d"), asked(SessionCommand::EnableHook(Some(HookPoint::PostIteration), clippy())));
     screen.press("enter");
     assert!(screen.frame().contains("it would run for at most 1 min; what it prints goes to the agent"));
     screen.press("esc k");
-    assert_eq!(screen.press("r"), asked(Command::RunHook(Some(Point::Stop), "cargo test".into())));
+    assert_eq!(screen.press("r"), asked(SessionCommand::RunHook(Some(HookPoint::Stop), "cargo test".into())));
     search(&mut screen, "clippy");
     assert_eq!(screen.model.chosen_hook, 3);
 }
@@ -944,7 +953,10 @@ fn a_hook_that_was_chosen_stays_chosen_when_it_begins_to_run() {
     assert_eq!(screen.model.chosen_hook, 0);
     screen.press("end");
     screen.see(&scenes::sent_back_twice());
-    assert_eq!(screen.press("d"), asked(Command::DisableHook(Some(Point::PostIteration), "cargo clippy".into())));
+    assert_eq!(
+        screen.press("d"),
+        asked(SessionCommand::DisableHook(Some(HookPoint::PostIteration), "cargo clippy".into()))
+    );
 }
 
 #[test]
@@ -952,7 +964,7 @@ fn the_end_of_a_text_is_reached_also_where_lines_are_wrapped() {
     let text: String = (1..=40).map(|n| format!("{n} {} end {n}\n", "word ".repeat(60))).collect();
     for size in [SMALL, (40, 12), WIDE] {
         let mut screen = Screen::of(&scenes::first_turn(), size);
-        screen.told(Msg::Read(ViewerModal::new("text", &text, "")));
+        screen.told(ScreenEvent::Read(ViewerModal::new("text", &text, "")));
         let top = screen.frame();
         screen.press("end");
         let end = screen.frame();
@@ -981,8 +993,8 @@ fn a_message_is_written_kept_and_sent() {
     assert!(screen.model.modals.is_empty());
     assert_eq!(screen.model.draft, "Look at q");
     screen.press("m enter");
-    screen.told(Msg::Paste("the lexer\x1b[31m!".into()));
-    assert_eq!(screen.press("ctrl-s"), asked(Command::Message("Look at q\nthe lexer!".into())));
+    screen.told(ScreenEvent::Paste("the lexer\x1b[31m!".into()));
+    assert_eq!(screen.press("ctrl-s"), asked(SessionCommand::Message("Look at q\nthe lexer!".into())));
     assert_eq!(screen.model.draft, "");
 }
 
@@ -993,7 +1005,7 @@ fn a_message_for_now_cancels_the_turn() {
     screen.type_text("Stop that.");
     assert_eq!(
         screen.press("ctrl-s"),
-        [Ask::InOrder(vec![Command::Message("Stop that.".into()), Command::CancelTurn])]
+        [ScreenRequest::InOrder(vec![SessionCommand::Message("Stop that.".into()), SessionCommand::CancelTurn])]
     );
 }
 
@@ -1003,7 +1015,7 @@ fn a_refusal_is_told_and_a_refused_message_is_not_lost() {
     screen.press("m");
     screen.type_text("Hello");
     screen.press("ctrl-s");
-    screen.told(Msg::Refused(Command::Message("Hello".into()), "the session is over\x1b[2J".into()));
+    screen.told(ScreenEvent::Refused(SessionCommand::Message("Hello".into()), "the session is over\x1b[2J".into()));
     assert_eq!(screen.frame().lines().last(), Some(" the session is over"));
     assert!(screen.frame().contains("Hello"));
     screen.press("esc m");
@@ -1018,10 +1030,10 @@ fn a_message_for_now_that_is_refused_is_not_lost_and_one_that_is_queued_does_not
     screen.press("M");
     screen.type_text("Stop that.");
     let asks = screen.press("ctrl-s");
-    let [Ask::InOrder(commands)] = &asks[..] else { panic!("{asks:?}") };
-    screen.told(Msg::Refused(commands[1].clone(), "no turn is going on".into()));
+    let [ScreenRequest::InOrder(commands)] = &asks[..] else { panic!("{asks:?}") };
+    screen.told(ScreenEvent::Refused(commands[1].clone(), "no turn is going on".into()));
     assert!(screen.model.modals.is_empty());
-    screen.told(Msg::Refused(commands[0].clone(), "the session is over".into()));
+    screen.told(ScreenEvent::Refused(commands[0].clone(), "the session is over".into()));
     assert!(screen.frame().contains("Stop that."));
     screen.press("esc");
     assert_eq!(screen.model.draft, "Stop that.");
@@ -1036,16 +1048,16 @@ fn a_refusal_that_comes_late_brings_back_what_was_refused() {
         screen.press("ctrl-s");
     }
     screen.press("j k");
-    let message = |text: &str| Command::Message(text.into());
-    screen.told(Msg::Accepted(message("one")));
-    screen.told(Msg::Refused(message("one"), "the session is over".into()));
+    let message = |text: &str| SessionCommand::Message(text.into());
+    screen.told(ScreenEvent::Accepted(message("one")));
+    screen.told(ScreenEvent::Refused(message("one"), "the session is over".into()));
     assert_eq!(editor_text(&screen), None, "it was taken");
-    screen.told(Msg::Refused(message("two"), "the session is over".into()));
+    screen.told(ScreenEvent::Refused(message("two"), "the session is over".into()));
     assert_eq!(editor_text(&screen).as_deref(), Some("two"));
     // What is being written meanwhile keeps the keys.
     screen.press("ctrl-s m");
     screen.type_text("thr");
-    screen.told(Msg::Refused(message("two"), "the session is over".into()));
+    screen.told(ScreenEvent::Refused(message("two"), "the session is over".into()));
     assert_eq!(toast(&screen), "the session is over");
     screen.type_text("ee");
     assert_eq!(editor_text(&screen).as_deref(), Some("three"));
@@ -1061,7 +1073,7 @@ fn a_refusal_takes_no_key_from_a_question_and_comes_over_the_gate_that_it_is_abo
     screen.press("m");
     screen.type_text("Hello");
     screen.press("ctrl-s q");
-    screen.told(Msg::Refused(Command::Message("Hello".into()), "the session is over".into()));
+    screen.told(ScreenEvent::Refused(SessionCommand::Message("Hello".into()), "the session is over".into()));
     assert!(matches!(screen.model.modals.last(), Some(Modal::Quit(_))));
     screen.press("esc");
     assert_eq!(editor_text(&screen).as_deref(), Some("Hello"));
@@ -1069,12 +1081,12 @@ fn a_refusal_takes_no_key_from_a_question_and_comes_over_the_gate_that_it_is_abo
     screen.press("e");
     screen.type_text(" as a brick");
     let asks = screen.press("ctrl-s");
-    let [Ask::Command(command)] = &asks[..] else { panic!("{asks:?}") };
+    let [ScreenRequest::Command(command)] = &asks[..] else { panic!("{asks:?}") };
     assert!(at_gate(&screen));
-    screen.told(Msg::Refused(command.clone(), "item 1 is with the agent now".into()));
+    screen.told(ScreenEvent::Refused(command.clone(), "item 1 is with the agent now".into()));
     assert!(editor_text(&screen).is_some_and(|text| text.ends_with(" as a brick")));
     screen.press("ctrl-s");
-    screen.told(Msg::Unanswered(command.clone(), "it does not answer".into()));
+    screen.told(ScreenEvent::Unanswered(command.clone(), "it does not answer".into()));
     assert!(editor_text(&screen).is_some_and(|text| text.ends_with(" as a brick")));
     screen.press("esc esc");
     assert!(at_gate(&screen));
@@ -1086,7 +1098,7 @@ fn what_may_have_arrived_is_not_sent_again_and_not_lost() {
     screen.press("m");
     screen.type_text("Hello");
     screen.press("ctrl-s");
-    screen.told(Msg::Unanswered(Command::Message("Hello".into()), "it does not answer".into()));
+    screen.told(ScreenEvent::Unanswered(SessionCommand::Message("Hello".into()), "it does not answer".into()));
     assert_eq!((editor_text(&screen), toast(&screen)), (None, "it does not answer"));
     screen.press("m");
     assert_eq!(editor_text(&screen).as_deref(), Some("Hello"));
@@ -1095,7 +1107,8 @@ fn what_may_have_arrived_is_not_sent_again_and_not_lost() {
 #[test]
 fn what_may_have_arrived_is_not_lost_for_what_was_written_since() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
-    let silent = |text: &str| Msg::Unanswered(Command::Message(text.into()), "it does not answer".into());
+    let silent =
+        |text: &str| ScreenEvent::Unanswered(SessionCommand::Message(text.into()), "it does not answer".into());
     for text in ["one", "two"] {
         screen.press("m");
         screen.type_text(text);
@@ -1105,7 +1118,7 @@ fn what_may_have_arrived_is_not_lost_for_what_was_written_since() {
     screen.type_text("three");
     screen.told(silent("one"));
     screen.told(silent("two"));
-    assert_eq!(screen.press("ctrl-s"), asked(Command::Message("three".into())));
+    assert_eq!(screen.press("ctrl-s"), asked(SessionCommand::Message("three".into())));
     screen.press("m");
     assert_eq!(editor_text(&screen).as_deref(), Some("one\n\ntwo"));
 }
@@ -1113,14 +1126,14 @@ fn what_may_have_arrived_is_not_lost_for_what_was_written_since() {
 #[test]
 fn the_session_is_steered() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
-    assert_eq!(screen.press("p"), asked(Command::Pause));
-    assert_eq!(screen.press("X"), asked(Command::CancelTurn));
-    assert_eq!(screen.press("S"), asked(Command::Stop(StopHow::AfterIteration)));
-    assert_eq!(screen.press("alt-s"), asked(Command::Pipeline(Pipeline::Submit)));
-    assert_eq!(screen.press("alt-m"), asked(Command::Pipeline(Pipeline::Merge)));
+    assert_eq!(screen.press("p"), asked(SessionCommand::Pause));
+    assert_eq!(screen.press("X"), asked(SessionCommand::CancelTurn));
+    assert_eq!(screen.press("S"), asked(SessionCommand::Stop(StopTiming::AfterIteration)));
+    assert_eq!(screen.press("alt-s"), asked(SessionCommand::Pipeline(PipelineKind::Submit)));
+    assert_eq!(screen.press("alt-m"), asked(SessionCommand::Pipeline(PipelineKind::Merge)));
     let mut world = scenes::first_turn();
-    world.command(Command::Pause);
-    assert_eq!(Screen::of(&world, SMALL).press("p"), asked(Command::Unpause));
+    world.command(SessionCommand::Pause);
+    assert_eq!(Screen::of(&world, SMALL).press("p"), asked(SessionCommand::Unpause));
 }
 
 #[test]
@@ -1128,7 +1141,7 @@ fn the_palette_runs_the_command_that_it_found() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     screen.press(":");
     screen.type_text("cancel-t");
-    assert_eq!(screen.press("enter"), asked(Command::CancelTurn));
+    assert_eq!(screen.press("enter"), asked(SessionCommand::CancelTurn));
     screen.press(":");
     screen.type_text("zzz");
     assert_eq!(screen.press("enter"), []);
@@ -1144,10 +1157,13 @@ fn leaving_asks_while_the_session_lives() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     assert_eq!(screen.press("q x esc"), []);
     assert!(screen.model.modals.is_empty());
-    assert_eq!(screen.press("q w"), asked(Command::Stop(StopHow::AfterIteration)));
-    assert_eq!(screen.press("ctrl-c y"), [Ask::Command(Command::Stop(StopHow::Now)), Ask::LeaveAtTheEnd]);
-    assert_eq!(Screen::of(&scenes::ended(), SMALL).press("q"), [Ask::Leave]);
-    assert_eq!(Screen::replay(&scenes::first_turn(), SMALL, 3).press("q"), [Ask::Leave]);
+    assert_eq!(screen.press("q w"), asked(SessionCommand::Stop(StopTiming::AfterIteration)));
+    assert_eq!(
+        screen.press("ctrl-c y"),
+        [ScreenRequest::Command(SessionCommand::Stop(StopTiming::Now)), ScreenRequest::LeaveAtTheEnd]
+    );
+    assert_eq!(Screen::of(&scenes::ended(), SMALL).press("q"), [ScreenRequest::Leave]);
+    assert_eq!(Screen::replay(&scenes::first_turn(), SMALL, 3).press("q"), [ScreenRequest::Leave]);
 }
 
 #[test]
@@ -1156,35 +1172,35 @@ fn a_session_that_need_not_end_with_its_screen_can_be_left_running() {
     assert_eq!(bound.press("q d esc ctrl-d"), []);
     assert!(bound.frame().contains("this session ends with its screen"), "{}", bound.frame());
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
-    screen.model.tie = Tie::Loose;
-    assert_eq!(screen.press("q d"), [Ask::LeaveRunning]);
+    screen.model.tie = CloseBehavior::Loose;
+    assert_eq!(screen.press("q d"), [ScreenRequest::LeaveRunning]);
     screen.press("esc");
-    assert_eq!(screen.press("ctrl-d"), [Ask::LeaveRunning]);
+    assert_eq!(screen.press("ctrl-d"), [ScreenRequest::LeaveRunning]);
     let mut at_a_gate = Screen::of(&scenes::retry_limit(), SMALL).armed();
-    at_a_gate.model.tie = Tie::Loose;
-    assert_eq!(at_a_gate.press("ctrl-d"), [Ask::LeaveRunning]);
-    assert_eq!(Screen::of(&scenes::ended(), SMALL).press("ctrl-d"), [Ask::Leave]);
-    assert_eq!(Screen::replay(&scenes::first_turn(), SMALL, 3).press("ctrl-d"), [Ask::Leave]);
+    at_a_gate.model.tie = CloseBehavior::Loose;
+    assert_eq!(at_a_gate.press("ctrl-d"), [ScreenRequest::LeaveRunning]);
+    assert_eq!(Screen::of(&scenes::ended(), SMALL).press("ctrl-d"), [ScreenRequest::Leave]);
+    assert_eq!(Screen::replay(&scenes::first_turn(), SMALL, 3).press("ctrl-d"), [ScreenRequest::Leave]);
 }
 
 #[test]
 fn a_past_session_is_stepped_through_and_not_steered() {
     let world = scenes::ended();
     let mut screen = Screen::replay(&world, SMALL, 10);
-    assert_eq!(screen.press("."), [Ask::Seek(11)]);
-    assert_eq!(screen.press(","), [Ask::Seek(9)]);
+    assert_eq!(screen.press("."), [ScreenRequest::Seek(11)]);
+    assert_eq!(screen.press(","), [ScreenRequest::Seek(9)]);
     let started = |n: u32| {
         let at = |event: &Event| matches!(event, Event::IterationStarted { iteration } if *iteration == n);
         world.events.iter().position(at).expect("it was started") + 1
     };
-    assert_eq!(screen.press("]"), [Ask::Seek(started(2))]);
+    assert_eq!(screen.press("]"), [ScreenRequest::Seek(started(2))]);
     screen.press("space + +");
     assert!(screen.row("replay").contains("replay 10/76 plays · 4x"));
     screen.press("space - - - -");
     assert!(screen.row("replay").contains("replay 10/76 holds · 1/4x"));
     assert_eq!(screen.press("m"), []);
     assert_eq!(toast(&screen), "this is a replay: it can be watched, but not steered");
-    assert!(matches!(screen.model.mode, Mode::Replay(_)));
+    assert!(matches!(screen.model.mode, ScreenMode::Replay(_)));
 }
 
 #[test]
@@ -1209,7 +1225,7 @@ fn any_keys_anywhere_leave_a_screen_that_can_be_drawn() {
                 screen.press(second);
             }
             screen.frame();
-            screen.told(Msg::Resize(140, 30));
+            screen.told(ScreenEvent::Resize(140, 30));
             screen.frame();
         }
     }
@@ -1219,8 +1235,8 @@ fn any_keys_anywhere_leave_a_screen_that_can_be_drawn() {
 fn no_control_character_reaches_a_cell() {
     const NASTY: &str = "a\x1b[31mb\x1b]0;title\x07c\u{9b}2Jd\x08\x00e\rf\u{7f}";
     let script = Script::new()
-        .piped(Point::SessionStart, NASTY, [prints(NASTY)])
-        .hook(Point::Stop, "later", [passes()])
+        .piped(HookPoint::SessionStart, NASTY, [prints(NASTY)])
+        .hook(HookPoint::Stop, "later", [passes()])
         .attended(&[]);
     let mut world = scenes::until(World::begin(script), |world| world.turn.is_some());
     let run = creel::engine::ids::RunId(1);
@@ -1233,17 +1249,17 @@ fn no_control_character_reaches_a_cell() {
     let nasty = || Some(NASTY.to_owned());
     let tool = ToolCall {
         title: NASTY.into(),
-        locations: vec![Location { path: NASTY.into(), line: Some(1) }],
+        locations: vec![FileLocation { path: NASTY.into(), line: Some(1) }],
         input: nasty(),
         diff: nasty(),
         output: nasty(),
         ..ToolCall::default()
     };
     scenes::agent(&mut world, AgentUpdate::ToolCalled(tool.clone()));
-    let option = PermissionOption { id: NASTY.into(), name: NASTY.into(), kind: OptionKind::AllowOnce };
+    let option = PermissionOption { id: NASTY.into(), name: NASTY.into(), kind: PermissionOptionKind::AllowOnce };
     scenes::asks(&mut world, tool, vec![option]);
     world.command(completes(NASTY, NASTY));
-    world.command(Command::Message(NASTY.into()));
+    world.command(SessionCommand::Message(NASTY.into()));
     for size in [WIDE, SMALL] {
         for keys in ["", "t", "2", "2 enter", "2 end enter", "3", "3 enter", "3 v", "3 e", "4", "5", "m", ":"] {
             let mut screen = Screen::of(&world, size).armed();
@@ -1252,8 +1268,8 @@ fn no_control_character_reaches_a_cell() {
                 screen.press("esc");
                 screen.press(keys);
             }
-            screen.told(Msg::Paste(NASTY.into()));
-            screen.told(Msg::Failed(NASTY.into()));
+            screen.told(ScreenEvent::Paste(NASTY.into()));
+            screen.told(ScreenEvent::Failed(NASTY.into()));
             let buffer = screen.draw();
             let wrong = buffer.content.iter().find(|cell| cell.symbol().chars().any(char::is_control));
             assert_eq!(wrong, None, "{keys}");
@@ -1267,18 +1283,19 @@ fn what_was_delivered_can_still_be_read() {
     let world = scenes::ended();
     let mut screen = Screen::of(&world, SMALL);
     let all = crate::support::screen::records(&world);
-    let reload =
-        |at: creel::tui::feed::Spot| all.iter().find(|record| crate::support::screen::spot(record) == at).cloned();
+    let reload = |at: creel::tui::feed::RecordSpan| {
+        all.iter().find(|record| crate::support::screen::spot(record) == at).cloned()
+    };
     screen.press("3");
     let open = crossterm::event::KeyEvent::new(crossterm::event::KeyCode::Enter, crossterm::event::KeyModifiers::NONE);
-    creel::tui::update::update(&mut screen.model, Msg::Key(open), &reload);
+    creel::tui::update::update(&mut screen.model, ScreenEvent::Key(open), &reload);
     assert!(screen.frame().contains("[Hook output: session_start"), "{}", screen.frame());
 }
 
 #[test]
 fn what_was_searched_for_is_marked_until_nothing_is_searched_for() {
     let mut screen = Screen::of(&scenes::ended(), WIDE);
-    let selected = screen.model.theme.style(creel::tui::theme::Role::Selected).bg;
+    let selected = screen.model.theme.style(creel::tui::theme::ThemeRole::Selected).bg;
     let marked = |screen: &mut Screen| {
         let buffer = screen.draw();
         buffer
@@ -1350,9 +1367,9 @@ fn a_changed_item_is_thrown_away_only_when_asked_for_twice() {
 #[test]
 fn the_status_says_what_was_asked_for() {
     let mut world = scenes::first_turn();
-    world.command(Command::Pause);
+    world.command(SessionCommand::Pause);
     assert!(Screen::of(&world, WIDE).frame().contains("pauses then"));
-    world.command(Command::Stop(StopHow::AfterIteration));
+    world.command(SessionCommand::Stop(StopTiming::AfterIteration));
     let frame = Screen::of(&world, WIDE).frame();
     assert!(frame.contains("stops after this iteration") && frame.contains("goes on"), "{frame}");
 }

@@ -1,11 +1,11 @@
 //! Messages that arrive when the session is about to be complete: the agent answers them, and the answer is checked.
 
 use creel::engine::{
-    event::{Event, Outcome, StopHow},
-    hooks::point::Point,
-    input::Command,
+    event::{Event, SessionOutcome, StopTiming},
+    hooks::point::HookPoint,
+    input::SessionCommand,
     policy::Budget,
-    session::gate::{About, Choice},
+    session::gate::{GateChoice, GateKind},
 };
 use expect_test::expect;
 
@@ -14,7 +14,7 @@ use crate::support::world::*;
 const WORKS: Answer = Answer::Says("Working.");
 
 fn says(world: &mut World, text: &str) {
-    world.command(Command::Message(text.into()));
+    world.command(SessionCommand::Message(text.into()));
 }
 
 fn prompts(world: &World) -> usize {
@@ -23,7 +23,7 @@ fn prompts(world: &World) -> usize {
 
 #[test]
 fn a_message_that_arrives_while_the_stop_hooks_run_is_answered_and_checked_before_the_session_is_complete() {
-    let script = Script::new().hook(Point::Stop, "tests", [passes(), blocks("red"), passes()]).agent([DONE]);
+    let script = Script::new().hook(HookPoint::Stop, "tests", [passes(), blocks("red"), passes()]).agent([DONE]);
     let mut world = World::begin(script);
     world.settle();
     world.finish_turn();
@@ -80,7 +80,7 @@ fn a_message_that_arrives_while_the_stop_decision_is_made_is_answered_first() {
 
 #[test]
 fn an_answer_without_a_promise_does_not_complete_the_session() {
-    let script = Script::new().hook(Point::Stop, "tests", [passes()]).agent([DONE, WORKS, DONE]);
+    let script = Script::new().hook(HookPoint::Stop, "tests", [passes()]).agent([DONE, WORKS, DONE]);
     let mut world = World::begin(script.clone());
     world.settle();
     world.finish_turn();
@@ -112,14 +112,18 @@ fn an_answer_without_a_promise_does_not_complete_the_session() {
     world.settle();
     world.finish_turn();
     says(&mut world, "Use tabs.");
-    assert_eq!(world.run().state.outcome(), Some(Outcome::Limit), "the work that followed was not judged complete");
+    assert_eq!(
+        world.run().state.outcome(),
+        Some(SessionOutcome::Limit),
+        "the work that followed was not judged complete"
+    );
 }
 
 #[test]
 fn a_message_during_the_final_delivery_continues_the_loop() {
     let script = Script::new()
-        .hook(Point::Stop, "tests", [passes()])
-        .piped(Point::PostIteration, "lint", [prints("lint"), passes()])
+        .hook(HookPoint::Stop, "tests", [passes()])
+        .piped(HookPoint::PostIteration, "lint", [prints("lint"), passes()])
         .agent([DONE]);
     let mut world = World::begin(script);
     world.settle();
@@ -158,9 +162,9 @@ fn a_message_during_the_final_delivery_continues_the_loop() {
 #[test]
 fn items_that_the_user_approved_are_sent_before_a_later_message() {
     let script = Script::new()
-        .hook(Point::Stop, "tests", [passes()])
-        .piped(Point::PostIteration, "lint", [prints("lint"), passes()])
-        .attended(&[(About::FinalDelivery, Choice::Approve)])
+        .hook(HookPoint::Stop, "tests", [passes()])
+        .piped(HookPoint::PostIteration, "lint", [prints("lint"), passes()])
+        .attended(&[(GateKind::FinalDelivery, GateChoice::Approve)])
         .agent([DONE]);
     let mut world = World::begin(script);
     world.settle();
@@ -200,8 +204,8 @@ fn items_that_the_user_approved_are_sent_before_a_later_message() {
 #[test]
 fn a_message_during_the_submit_is_answered_and_checked_and_the_work_is_submitted_again() {
     let script = Script::new()
-        .hook(Point::Stop, "tests", [passes()])
-        .hook(Point::BeforeSubmit, "lint", [passes()])
+        .hook(HookPoint::Stop, "tests", [passes()])
+        .hook(HookPoint::BeforeSubmit, "lint", [passes()])
         .submits()
         .agent([DONE]);
     let mut world = World::begin(script);
@@ -237,7 +241,7 @@ fn a_message_during_the_submit_is_answered_and_checked_and_the_work_is_submitted
 
 #[test]
 fn a_message_whose_turn_fails_goes_with_the_next_iteration() {
-    let script = Script::new().hook(Point::Stop, "tests", [passes()]).agent([DONE, Answer::Fails("reset"), DONE]);
+    let script = Script::new().hook(HookPoint::Stop, "tests", [passes()]).agent([DONE, Answer::Fails("reset"), DONE]);
     let mut world = World::begin(script);
     world.settle();
     world.finish_turn();
@@ -267,23 +271,23 @@ fn a_message_whose_turn_fails_goes_with_the_next_iteration() {
 
 #[test]
 fn a_message_waits_while_the_session_is_paused() {
-    let script = Script::new().hook(Point::Stop, "tests", [passes()]).agent([DONE]);
+    let script = Script::new().hook(HookPoint::Stop, "tests", [passes()]).agent([DONE]);
     let mut world = World::begin(script);
     world.settle();
     world.finish_turn();
     says(&mut world, "Use tabs.");
-    world.command(Command::Pause);
+    world.command(SessionCommand::Pause);
     world.finish_hook(0);
     assert_eq!((prompts(&world), world.state.outcome()), (1, None));
-    world.command(Command::Unpause);
+    world.command(SessionCommand::Unpause);
     assert_eq!(prompts(&world), 2);
-    world.command(Command::Stop(StopHow::AfterIteration));
-    assert_eq!(world.run().state.outcome(), Some(Outcome::Complete));
+    world.command(SessionCommand::Stop(StopTiming::AfterIteration));
+    assert_eq!(world.run().state.outcome(), Some(SessionOutcome::Complete));
 }
 
 #[test]
 fn work_that_was_judged_complete_stays_complete_if_the_budget_does_not_allow_the_answer() {
-    let script = Script::new().hook(Point::Stop, "tests", [passes()]).agent([Answer::Spends(100)]);
+    let script = Script::new().hook(HookPoint::Stop, "tests", [passes()]).agent([Answer::Spends(100)]);
     let decided = [prints(r#"{"action":"complete","reason":"fine"}"#)];
     let script = script.stop_hooks([]).stop_command("judge", decided);
     let mut world = World::begin(script.plan(|plan| plan.budget = Budget { tokens: Some(50), ..Budget::default() }));
@@ -291,24 +295,24 @@ fn work_that_was_judged_complete_stays_complete_if_the_budget_does_not_allow_the
     world.finish_turn();
     says(&mut world, "Use tabs.");
     let world = world.run();
-    assert_eq!((prompts(&world), world.state.outcome()), (1, Some(Outcome::Complete)), "{}", world.story());
+    assert_eq!((prompts(&world), world.state.outcome()), (1, Some(SessionOutcome::Complete)), "{}", world.story());
 }
 
 #[test]
 fn an_agent_that_writes_to_itself_and_promises_completion_uses_up_its_iterations() {
     let script = Script::new()
-        .hook(Point::Stop, "tests", [acts(&[Deed::SendsMessage])])
+        .hook(HookPoint::Stop, "tests", [acts(&[Deed::SendsMessage])])
         .agent([DONE])
         .plan(|plan| plan.max_iterations = 4);
     let world = World::begin(script).run();
-    assert_eq!((prompts(&world), world.state.outcome()), (4, Some(Outcome::Complete)), "{}", world.story());
+    assert_eq!((prompts(&world), world.state.outcome()), (4, Some(SessionOutcome::Complete)), "{}", world.story());
 }
 
 #[test]
 fn killed_at_any_record_the_session_comes_to_the_same_end() {
     let script = Script::new()
-        .hook(Point::Stop, "tests", [passes(), blocks("red"), passes()])
-        .piped(Point::PostIteration, "lint", [prints("lint")])
+        .hook(HookPoint::Stop, "tests", [passes(), blocks("red"), passes()])
+        .piped(HookPoint::PostIteration, "lint", [prints("lint")])
         .agent([DONE]);
     let mut world = World::begin(script.clone());
     world.settle();

@@ -1,12 +1,12 @@
 //! Sessions as lines: what a person reads without a screen.
 
 use creel::{
-    cli::narrate::{HookOutput, Narrator},
+    cli::narrate::{HookOutputMode, RecordFormatter},
     engine::{
-        conversation::{AgentUpdate, Spent, ToolStatus},
-        session::gate::{About, Choice},
+        conversation::{AgentUpdate, ToolStatus, TurnUsage},
+        session::gate::{GateChoice, GateKind},
     },
-    present::style::Paint,
+    present::style::ColourMode,
 };
 use expect_test::expect;
 
@@ -18,7 +18,7 @@ use crate::support::{
 
 /// The lines of a world.
 fn lines(world: &World) -> String {
-    let mut narrator = Narrator::new(Paint::Plain, HookOutput::Told);
+    let mut narrator = RecordFormatter::new(ColourMode::Plain, HookOutputMode::Told);
     records(world).iter().map(|record| narrator.tell(record)).collect()
 }
 
@@ -64,7 +64,7 @@ fn a_plan_is_told_in_full_when_there_is_something_new_in_it() {
 
 #[test]
 fn requests_and_their_answers_are_told_in_the_words_of_the_agent() {
-    let person = [(About::Permission, Choice::AllowAlways), (About::Permission, Choice::RejectOnce)];
+    let person = [(GateKind::Permission, GateChoice::AllowAlways), (GateKind::Permission, GateChoice::RejectOnce)];
     let script = Script::new().agent([Answer::Asks(&["a.rs", "b.rs"]), DONE]).attended(&person);
     let world = World::begin(script).run();
     expect![[r#"
@@ -91,9 +91,9 @@ fn requests_and_their_answers_are_told_in_the_words_of_the_agent() {
 #[test]
 fn what_was_used_is_told_with_each_iteration_and_at_the_end() {
     let mut world = scenes::until(World::begin(Script::new()), |world| world.turn.is_some());
-    scenes::spends(&mut world, Spent { tokens: Some(12_345), cost: Some(0.04) });
+    scenes::spends(&mut world, TurnUsage { tokens: Some(12_345), cost: Some(0.04) });
     world = scenes::until(world, |world| world.turn.is_some());
-    scenes::spends(&mut world, Spent { tokens: None, cost: Some(0.5) });
+    scenes::spends(&mut world, TurnUsage { tokens: None, cost: Some(0.5) });
     world = scenes::until(world, |world| world.turn.is_some()).run();
     let told: String = lines(&world)
         .lines()

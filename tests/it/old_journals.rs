@@ -11,11 +11,11 @@ use std::{
 
 use creel::{
     engine::{
-        self, State,
-        effect::{Effect, Leave},
-        event::{Event, Presence},
+        self, SessionState,
+        effect::{Effect, ExitReason},
+        event::{Event, UserPresence},
         input::Input,
-        time::{At, Span},
+        time::{TimeSpan, UnixTime},
     },
     journal::Record,
 };
@@ -78,13 +78,13 @@ fn they_come_to_the_same_and_resume_from_every_record() {
     for (_, path) in fixtures() {
         let records: Vec<Record> =
             lines_of(&path).iter().map(|line| Record::from_line(line).expect("a record")).collect();
-        let mut state: Option<State> = None;
+        let mut state: Option<SessionState> = None;
         let mut resumes = String::new();
         for record in &records {
             match (&mut state, &record.event) {
                 (Some(state), event) => state.apply(record.at, event),
                 (None, Event::SessionStarted(began)) => {
-                    state = Some(State::new(&record.session, (**began).clone(), record.at));
+                    state = Some(SessionState::new(&record.session, (**began).clone(), record.at));
                 }
                 (None, _) => panic!("a journal begins with its session"),
             }
@@ -109,10 +109,10 @@ fn kind(event: &Event) -> String {
 
 /// What a session does that was cut off here and is resumed a second later with a user there: its records and effects
 /// until it waits for an answer.
-fn resumed(mut state: State, last: At) -> String {
-    let now = last.after(Span::secs(1));
+fn resumed(mut state: SessionState, last: UnixTime) -> String {
+    let now = last.after(TimeSpan::secs(1));
     let mut text = String::new();
-    let mut input = Input::Resume { presence: Presence::Attended, max_iterations: None, checkpoint: None };
+    let mut input = Input::Resume { presence: UserPresence::Attended, max_iterations: None, checkpoint: None };
     for _ in 0..MANY {
         let step = engine::decide(&state, now, input);
         if step.refusal.is_some() {
@@ -142,13 +142,13 @@ fn described(effect: &Effect) -> String {
         }
         Effect::CancelTurn(turn) => format!("cancel turn {turn}"),
         Effect::AnswerPermission { ask, .. } => format!("answer request {ask}"),
-        Effect::Leave(Leave::Ended) => "leave: ended".into(),
-        Effect::Leave(Leave::NobodyThere) => "leave: needs the user".into(),
+        Effect::Leave(ExitReason::Ended) => "leave: ended".into(),
+        Effect::Leave(ExitReason::NobodyThere) => "leave: needs the user".into(),
     }
 }
 
 /// What the session came to, in words that belong to the records and not to our types.
-fn summary(state: &State) -> String {
+fn summary(state: &SessionState) -> String {
     let mut lines = vec![
         format!("outcome: {}", state.outcome().map_or("none".into(), named)),
         format!("iterations: {} of {}", state.iterations.used(), state.max_iterations()),

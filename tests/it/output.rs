@@ -4,33 +4,33 @@ use std::{os::unix::fs::PermissionsExt, path::Path};
 
 use creel::{
     engine::{
-        effect::{Facts, HookJob, TaskFacts},
+        effect::{HookFacts, HookJob, TaskFacts},
         hooks::{
-            point::Point,
-            verdict::{Decision, RunEnd, RunResult},
+            point::HookPoint,
+            verdict::{HookDecision, RunEnd, RunResult},
         },
         ids::RunId,
         policy::{HookAction, HookSpec, RetryOptions},
-        time::Span,
+        time::TimeSpan,
     },
-    hooks::{Place, run_hook},
+    hooks::{HookWorkspace, run_hook},
     process::{
         output::FILE_CAP,
-        run::{Group, Stream, Watch},
+        run::{OutputStream, ProcessGroup, ProcessObserver},
     },
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{Memory, eventually, folder, fresh_mark, in_folder};
 
-fn job(point: Point, command: &str) -> HookJob {
+fn job(point: HookPoint, command: &str) -> HookJob {
     HookJob {
         run: RunId(7),
         point,
         hook: HookSpec {
             name: "checks".into(),
             action: HookAction::Command(command.into()),
-            timeout: Span::secs(60),
+            timeout: TimeSpan::secs(60),
             pipe_output: false,
             priority: 100,
             enabled: true,
@@ -38,12 +38,12 @@ fn job(point: Point, command: &str) -> HookJob {
             retry: RetryOptions::default(),
         },
         output_limit: 16 * 1024,
-        facts: Facts { session: "s".into(), ..Facts::default() },
+        facts: HookFacts { session: "s".into(), ..HookFacts::default() },
     }
 }
 
-fn place(dir: &Path) -> Place {
-    Place {
+fn place(dir: &Path) -> HookWorkspace {
+    HookWorkspace {
         cwd: dir.into(),
         session_dir: dir.join("session"),
         session_id: "id-1".into(),
@@ -60,10 +60,10 @@ async fn result(job: &HookJob, dir: &Path) -> RunResult {
 #[derive(Default)]
 struct Count(u64);
 
-impl Watch for Count {
-    fn started(&mut self, _: Group) {}
+impl ProcessObserver for Count {
+    fn started(&mut self, _: ProcessGroup) {}
 
-    fn output(&mut self, _: Stream, bytes: &[u8]) {
+    fn output(&mut self, _: OutputStream, bytes: &[u8]) {
         self.0 += bytes.len() as u64;
     }
 }
@@ -71,7 +71,7 @@ impl Watch for Count {
 #[tokio::test]
 async fn a_flood_is_bounded_in_memory_and_on_disk() {
     let dir = folder();
-    let job = job(Point::Stop, "echo first; head -c 200000000 /dev/zero | tr '\\0' x; echo; echo last");
+    let job = job(HookPoint::Stop, "echo first; head -c 200000000 /dev/zero | tr '\\0' x; echo; echo last");
     let mut count = Count::default();
     let got = run_hook(&job, &place(dir.path()), &mut count, &CancellationToken::new()).await;
     assert_eq!((&got.end, count.0), (&RunEnd::Exit(0), 200_000_012));
@@ -90,7 +90,7 @@ async fn a_flood_is_bounded_in_memory_and_on_disk() {
 #[tokio::test]
 async fn what_is_left_out_is_in_the_file() {
     let dir = folder();
-    let job = job(Point::Stop, "seq 1 20000");
+    let job = job(HookPoint::Stop, "seq 1 20000");
     let got = result(&job, dir.path()).await;
     let whole = std::fs::read_to_string(in_folder(&dir, "session/outputs/run-7.log")).expect("the file");
     let all: Vec<String> = (1..=20_000).map(|n| format!("{n}\n")).collect();
@@ -103,7 +103,7 @@ async fn what_is_left_out_is_in_the_file() {
 #[tokio::test]
 async fn a_silent_hook_has_no_file() {
     let dir = folder();
-    let got = result(&job(Point::Stop, "true"), dir.path()).await;
+    let got = result(&job(HookPoint::Stop, "true"), dir.path()).await;
     assert_eq!((got.end, got.file), (RunEnd::Exit(0), None));
     assert!(!in_folder(&dir, "session/outputs").exists());
 }
@@ -112,7 +112,7 @@ async fn a_silent_hook_has_no_file() {
 async fn binary_output_is_text_and_within_the_limit() {
     let dir = folder();
     let got =
-        result(&job(Point::Stop, "head -c 100000 /dev/urandom; head -c 100000 /dev/urandom >&2"), dir.path()).await;
+        result(&job(HookPoint::Stop, "head -c 100000 /dev/urandom; head -c 100000 /dev/urandom >&2"), dir.path()).await;
     assert!(got.stdout.len() + got.stderr.len() <= 16 * 1024);
     assert!(got.stdout.contains(char::REPLACEMENT_CHARACTER) && got.stderr.contains(char::REPLACEMENT_CHARACTER));
 }
@@ -123,7 +123,7 @@ async fn output_is_seen_before_the_end() {
     let mut memory = Memory::default();
     let seen = memory.clone();
     let (job, place, cancel) = (
-        job(Point::Stop, "echo early; while ! test -e go; do sleep 0.01; done"),
+        job(HookPoint::Stop, "echo early; while ! test -e go; do sleep 0.01; done"),
         place(dir.path()),
         CancellationToken::new(),
     );
@@ -140,14 +140,14 @@ async fn a_cancelled_hook_is_cut_and_a_late_one_timed_out() {
     let cancel = CancellationToken::new();
     let mut memory = Memory::default();
     let seen = memory.clone();
-    let (slow, place) = (job(Point::Stop, "echo begun; sleep 1000"), place(dir.path()));
+    let (slow, place) = (job(HookPoint::Stop, "echo begun; sleep 1000"), place(dir.path()));
     let (got, ()) = tokio::join!(run_hook(&slow, &place, &mut memory, &cancel), async {
         eventually("it runs", || !seen.stdout().is_empty()).await;
         cancel.cancel();
     });
     assert_eq!((got.end, got.stdout.as_str()), (RunEnd::Cut, "begun\n"));
     let mut late = slow.clone();
-    late.hook.timeout = Span(500);
+    late.hook.timeout = TimeSpan(500);
     let got = result(&late, dir.path()).await;
     assert_eq!((got.end, got.stdout.as_str()), (RunEnd::TimedOut, "begun\n"));
 }
@@ -156,10 +156,10 @@ async fn a_cancelled_hook_is_cut_and_a_late_one_timed_out() {
 async fn a_json_answer_counts_only_with_exit_0() {
     let dir = folder();
     let answer = r#"echo '{"decision":"deny","reason":"red"}'"#;
-    let reply = result(&job(Point::Stop, answer), dir.path()).await.reply.expect("an answer");
-    assert_eq!((reply.decision, reply.reason.as_deref()), (Some(Decision::Deny), Some("red")));
-    assert_eq!(result(&job(Point::Stop, &format!("{answer}; exit 1")), dir.path()).await.reply, None);
-    assert_eq!(result(&job(Point::Stop, "echo plain"), dir.path()).await.reply, None);
+    let reply = result(&job(HookPoint::Stop, answer), dir.path()).await.reply.expect("an answer");
+    assert_eq!((reply.decision, reply.reason.as_deref()), (Some(HookDecision::Deny), Some("red")));
+    assert_eq!(result(&job(HookPoint::Stop, &format!("{answer}; exit 1")), dir.path()).await.reply, None);
+    assert_eq!(result(&job(HookPoint::Stop, "echo plain"), dir.path()).await.reply, None);
 }
 
 #[tokio::test]
@@ -171,28 +171,30 @@ async fn a_reply_that_is_too_long_is_not_lost() {
         format!(r#"printf '{{"reason":"'; {text}; echo '","decision":"block"}}'"#),
         format!(r#"printf '{{"log":["'; {text}; echo '"],"continue":false}}'"#),
     ] {
-        let reply = result(&job(Point::Stop, &long), dir.path()).await.reply.expect("a reply");
+        let reply = result(&job(HookPoint::Stop, &long), dir.path()).await.reply.expect("a reply");
         assert!(
             reply.unreadable && reply.problem.as_deref().is_some_and(|text| text.contains("too long")),
             "{reply:?}"
         );
     }
     let report = format!(r#"printf '{{"tests":["'; {text}; echo '"]}}'"#);
-    assert_eq!(result(&job(Point::Stop, &report), dir.path()).await.reply, None);
+    assert_eq!(result(&job(HookPoint::Stop, &report), dir.path()).await.reply, None);
     let plain = "printf '{ '; head -c 2000000 /dev/zero | tr '\\0' x";
-    assert_eq!(result(&job(Point::Stop, plain), dir.path()).await.reply, None);
+    assert_eq!(result(&job(HookPoint::Stop, plain), dir.path()).await.reply, None);
 }
 
 #[tokio::test]
 async fn a_long_json_answer_is_read_whatever_the_limit_is() {
     let dir = folder();
-    let mut job =
-        job(Point::Stop, r#"printf '{"decision":"block","reason":"'; head -c 500000 /dev/zero | tr '\0' x; echo '"}'"#);
+    let mut job = job(
+        HookPoint::Stop,
+        r#"printf '{"decision":"block","reason":"'; head -c 500000 /dev/zero | tr '\0' x; echo '"}'"#,
+    );
     job.output_limit = 1024;
     let got = result(&job, dir.path()).await;
     assert!(got.stdout.len() <= 1024);
     let reply = got.reply.expect("an answer");
-    assert_eq!(reply.decision, Some(Decision::Block));
+    assert_eq!(reply.decision, Some(HookDecision::Block));
     // What the agent gets of it is limited like everything that it gets.
     let reason = reply.reason.expect("a reason");
     assert!(reason.len() <= 1024 && reason.starts_with("xxx") && reason.contains("outputs/run-"), "{reason}");
@@ -202,19 +204,19 @@ async fn a_long_json_answer_is_read_whatever_the_limit_is() {
 async fn a_hook_is_told_what_its_point_offers() {
     let dir = folder();
     let mut job = job(
-        Point::OnTaskComplete,
+        HookPoint::OnTaskComplete,
         "printf '%s|' {{session}} {{iteration}} '{{task_id}}' \"{{task_content}}\" \"$CREEL_TASK_CONTENT\" \"$CREEL_HOOK\" \
          \"$CREEL_POINT\" \"${CREEL_ERROR-unset}\" \"${CREEL_ATTEMPT-unset}\"; echo; cat",
     );
     let task = TaskFacts { id: "t-1".into(), content: "it's $(touch pwned) \"done\"\n".into() };
-    job.facts = Facts {
+    job.facts = HookFacts {
         session: "s".into(),
         iteration: Some(4),
         attempt: Some(2),
         task: Some(task.clone()),
         error: Some("not offered here".into()),
         agent_output: Some("ok".into()),
-        ..Facts::default()
+        ..HookFacts::default()
     };
     let got = result(&job, dir.path()).await;
     let content = &task.content;
@@ -237,7 +239,7 @@ async fn a_hook_is_told_what_its_point_offers() {
 #[tokio::test]
 async fn a_value_that_is_too_long_or_has_a_nul_still_lets_the_hook_run() {
     let dir = folder();
-    let mut job = job(Point::OnError, "printf %s {{error}} | wc -c; printf %s {{error}} | tail -c 3; wc -c >&2");
+    let mut job = job(HookPoint::OnError, "printf %s {{error}} | wc -c; printf %s {{error}} | tail -c 3; wc -c >&2");
     job.facts.error = Some(format!("a\0{}", "x".repeat(300_000)));
     let got = result(&job, dir.path()).await;
     assert_eq!(got.stdout, format!("{}\n…", 96 * 1024 + 3));
@@ -247,11 +249,11 @@ async fn a_value_that_is_too_long_or_has_a_nul_still_lets_the_hook_run() {
 #[tokio::test]
 async fn what_cannot_run_is_told_and_is_no_error() {
     let dir = folder();
-    let mut builtin = job(Point::BeforeSubmit, "");
+    let mut builtin = job(HookPoint::BeforeSubmit, "");
     builtin.hook.action = HookAction::Builtin("sing".into());
     let end = result(&builtin, dir.path()).await.end;
     assert_eq!(end, RunEnd::SpawnFailed("there is no built-in hook `sing`".into()));
-    let end = result(&job(Point::OnError, "echo `cat {{error}}`"), dir.path()).await.end;
+    let end = result(&job(HookPoint::OnError, "echo `cat {{error}}`"), dir.path()).await.end;
     assert!(matches!(end, RunEnd::SpawnFailed(why) if why.contains("$CREEL_ERROR")));
 }
 
@@ -262,7 +264,7 @@ async fn an_automation_hook_reads_the_event_and_the_graph_and_its_answer_is_kept
     let command = format!(
         "read line; printf '[{{\"type\":\"create_task\",\"payload\":{{\"goal\":\"{goal}\"}}}}]'; printf '%s' \"$line\" >&2"
     );
-    let mut job = job(Point::Automation, &command);
+    let mut job = job(HookPoint::Automation, &command);
     job.facts.event = Some(serde_json::json!({ "type": "task_completed", "nodeId": "a" }));
     job.facts.graph = Some(serde_json::json!({ "tasks": [], "edges": [] }));
     job.output_limit = 4_096;
@@ -278,7 +280,7 @@ async fn an_automation_hook_reads_the_event_and_the_graph_and_its_answer_is_kept
 #[tokio::test]
 async fn what_an_earlier_step_said_is_data_for_a_later_one() {
     let dir = folder();
-    let mut job = job(Point::Automation, "printf %s {{steps.build-all.stdout}}");
+    let mut job = job(HookPoint::Automation, "printf %s {{steps.build-all.stdout}}");
     let said = "it's $(touch pwned) \"done\"";
     job.facts.values = vec![("steps.build-all.stdout".into(), said.into())];
     assert_eq!(result(&job, dir.path()).await.stdout, said);

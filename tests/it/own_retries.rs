@@ -1,8 +1,8 @@
 //! Stop hooks with a retry limit and a feedback text of their own.
 
 use creel::engine::{
-    hooks::point::Point,
-    session::gate::{About, Choice},
+    hooks::point::HookPoint,
+    session::gate::{GateChoice, GateKind},
 };
 use expect_test::expect;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ fn story(script: Script) -> String {
 
 /// A stop hook with its own limit.
 fn limited(script: Script, name: &str, retries: u32, runs: impl Into<Vec<Ran>>) -> Script {
-    script.hook_with(Point::Stop, name, runs, |spec| spec.retry.retries = Some(retries))
+    script.hook_with(HookPoint::Stop, name, runs, |spec| spec.retry.retries = Some(retries))
 }
 
 #[test]
@@ -38,12 +38,12 @@ fn a_hook_without_retries_goes_straight_to_the_gate() {
           LoopEnded
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
     "#]]
-    .assert_eq(&story(script.attended(&[(About::RetryLimit, Choice::Continue)])));
+    .assert_eq(&story(script.attended(&[(GateKind::RetryLimit, GateChoice::Continue)])));
 }
 
 #[test]
 fn the_first_limit_that_is_reached_decides_and_each_hook_counts_its_own_retries() {
-    let script = Script::new().hook(Point::Stop, "tests", [blocks("a"), blocks("b"), passes()]);
+    let script = Script::new().hook(HookPoint::Stop, "tests", [blocks("a"), blocks("b"), passes()]);
     let script = limited(script, "lint", 1, [passes(), passes(), blocks("c"), blocks("d")]);
     expect![[r#"
         iteration 1
@@ -130,7 +130,7 @@ fn the_user_grants_the_same_number_of_retries_again() {
           LoopEnded
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
     "#]]
-    .assert_eq(&story(script.attended(&[(About::RetryLimit, Choice::Continue)])));
+    .assert_eq(&story(script.attended(&[(GateKind::RetryLimit, GateChoice::Continue)])));
 }
 
 #[test]
@@ -138,8 +138,8 @@ fn a_template_replaces_the_usual_feedback_of_its_hook_alone() {
     let template = "Fix {{hook}}, attempt {{attempt}} of {{limit}}: {{reason}}\n{{changed}}";
     let runs = [blocks("say {{hook}}"), blocks("say {{hook}}"), blocks("other"), passes()];
     let script = Script::new()
-        .hook_with(Point::Stop, "own", runs, |spec| spec.retry.feedback = Some(template.into()))
-        .hook(Point::Stop, "usual", [blocks("U"), passes()]);
+        .hook_with(HookPoint::Stop, "own", runs, |spec| spec.retry.feedback = Some(template.into()))
+        .hook(HookPoint::Stop, "usual", [blocks("U"), passes()]);
     expect![[r#"
         iteration 1
           prompt iteration "GOAL"

@@ -2,11 +2,12 @@
 
 use creel::engine::{
     conversation::{
-        AskSource, Location, OptionKind, PermissionAnswer, PermissionAsk, PermissionOption, ToolCall, ToolKind,
+        AgentPermissionRequest, FileLocation, PermissionAnswer, PermissionOption, PermissionOptionKind,
+        PermissionSource, ToolCall, ToolKind,
     },
-    input::{Command, GateAnswer, Input},
-    policy::{PermissionRule, Permissions},
-    session::gate::{About, Choice},
+    input::{GateAnswer, Input, SessionCommand},
+    policy::{PermissionPolicy, PermissionRule},
+    session::gate::{GateChoice, GateKind},
 };
 use serde_json::{Value, json};
 
@@ -18,30 +19,30 @@ use crate::support::{
 };
 
 /// A session whose agent works, with a user who allows everything for good.
-fn works(change: impl FnOnce(&mut creel::engine::policy::Plan)) -> World {
+fn works(change: impl FnOnce(&mut creel::engine::policy::SessionPlan)) -> World {
     let script = Script::new()
         .agent([Answer::Says("Working.")])
         .plan(change)
-        .attended(&[(About::Permission, Choice::AllowAlways)]);
+        .attended(&[(GateKind::Permission, GateChoice::AllowAlways)]);
     until(World::begin(script), |world| world.turn.is_some())
 }
 
 fn codex_edit(path: &str) -> ToolCall {
-    let locations = vec![Location { path: path.into(), line: None }];
+    let locations = vec![FileLocation { path: path.into(), line: None }];
     ToolCall { title: "Edit files".into(), kind: Some(ToolKind::Edit), locations, ..ToolCall::default() }
 }
 
 /// Asks, lets the user answer, and returns the gate, if one opened, and what the agent heard.
-fn asked(world: &mut World, tool: ToolCall, choice: Choice) -> (Option<u64>, PermissionAnswer) {
+fn asked(world: &mut World, tool: ToolCall, choice: GateChoice) -> (Option<u64>, PermissionAnswer) {
     scenes::asks(world, tool, scenes::usual_options());
     let gate = answered(world, choice);
     (gate, world.permitted.last().expect("an answer").1.clone())
 }
 
-fn answered(world: &mut World, choice: Choice) -> Option<u64> {
+fn answered(world: &mut World, choice: GateChoice) -> Option<u64> {
     world.settle();
     let gate = world.state.gate_for_a_person().map(|gate| gate.id)?;
-    world.command(Command::AnswerGate(GateAnswer { gate, choice, text: None, items: None }));
+    world.command(SessionCommand::AnswerGate(GateAnswer { gate, choice, text: None, items: None }));
     world.settle();
     Some(gate.0)
 }
@@ -53,10 +54,10 @@ fn selected(id: &str) -> PermissionAnswer {
 #[test]
 fn an_always_answer_applies_to_the_same_request_and_to_nothing_else() {
     let mut world = works(|_| {});
-    let first = asked(&mut world, codex_edit("/project/greet.py"), Choice::AllowAlways);
+    let first = asked(&mut world, codex_edit("/project/greet.py"), GateChoice::AllowAlways);
     assert_eq!(first.1, selected("once"), "the agent itself must go on asking");
     assert!(first.0.is_some());
-    let again = asked(&mut world, codex_edit("/project/greet.py"), Choice::RejectOnce);
+    let again = asked(&mut world, codex_edit("/project/greet.py"), GateChoice::RejectOnce);
     assert_eq!(again, (None, selected("once")), "creel answers the same request itself");
     let input = |text: &str| Some(text.to_owned());
     let others = [
@@ -68,7 +69,7 @@ fn an_always_answer_applies_to_the_same_request_and_to_nothing_else() {
         ToolCall { locations: Vec::new(), ..codex_edit("/project/greet.py") },
     ];
     for tool in others {
-        let other = asked(&mut world, tool.clone(), Choice::RejectOnce);
+        let other = asked(&mut world, tool.clone(), GateChoice::RejectOnce);
         assert!(other.0.is_some(), "nobody was asked about {tool:?}");
         assert_eq!(other.1, selected("no"));
     }
@@ -79,14 +80,14 @@ fn a_request_that_creel_cannot_tell_from_another_is_asked_about_every_time() {
     let mut world = works(|_| {});
     let unclear = ToolCall { locations: Vec::new(), ..codex_edit("x") };
     for _ in 0..2 {
-        assert!(asked(&mut world, unclear.clone(), Choice::AllowAlways).0.is_some(), "no file is named");
+        assert!(asked(&mut world, unclear.clone(), GateChoice::AllowAlways).0.is_some(), "no file is named");
     }
     for _ in 0..2 {
         let turn = world.turn.as_ref().expect("the agent works").0;
         world.asking.1 = world.asking.1.next();
-        let ask = PermissionAsk::new(world.asking.1, codex_edit("a.py"), scenes::usual_options());
-        world.input(Input::PermissionAsked { turn, ask: Box::new(PermissionAsk { shortened: true, ..ask }) });
-        assert!(answered(&mut world, Choice::AllowAlways).is_some(), "only a part of it is known");
+        let ask = AgentPermissionRequest::new(world.asking.1, codex_edit("a.py"), scenes::usual_options());
+        world.input(Input::PermissionAsked { turn, ask: Box::new(AgentPermissionRequest { shortened: true, ..ask }) });
+        assert!(answered(&mut world, GateChoice::AllowAlways).is_some(), "only a part of it is known");
     }
 }
 
@@ -94,26 +95,29 @@ fn a_request_that_creel_cannot_tell_from_another_is_asked_about_every_time() {
 fn an_agent_that_offers_only_always_gets_that() {
     let mut world = works(|_| {});
     let option = |id: &str, kind| PermissionOption { id: id.into(), name: id.into(), kind };
-    let options = vec![option("for ever", OptionKind::AllowAlways), option("never", OptionKind::RejectAlways)];
+    let options = vec![
+        option("for ever", PermissionOptionKind::AllowAlways),
+        option("never", PermissionOptionKind::RejectAlways),
+    ];
     scenes::asks(&mut world, codex_edit("a.py"), options);
-    answered(&mut world, Choice::AllowAlways);
+    answered(&mut world, GateChoice::AllowAlways);
     assert_eq!(world.permitted.last().expect("an answer").1, selected("for ever"));
 }
 
 /// creel is asked to do something for the agent.
 fn wants(world: &mut World, tool: ToolCall) -> Option<PermissionAnswer> {
     let options = [
-        ("allow_once", OptionKind::AllowOnce),
-        ("allow_always", OptionKind::AllowAlways),
-        ("reject_once", OptionKind::RejectOnce),
-        ("reject_always", OptionKind::RejectAlways),
+        ("allow_once", PermissionOptionKind::AllowOnce),
+        ("allow_always", PermissionOptionKind::AllowAlways),
+        ("reject_once", PermissionOptionKind::RejectOnce),
+        ("reject_always", PermissionOptionKind::RejectAlways),
     ];
     let option = |(id, kind): (&str, _)| PermissionOption { id: id.into(), name: id.into(), kind };
     let turn = world.turn.as_ref().expect("the agent works").0;
     world.asking.1 = world.asking.1.next();
     let (ask, before) = (world.asking.1, world.permitted.len());
-    let request = PermissionAsk::new(ask, tool, options.map(option).to_vec());
-    let request = Box::new(PermissionAsk { source: AskSource::Service, ..request });
+    let request = AgentPermissionRequest::new(ask, tool, options.map(option).to_vec());
+    let request = Box::new(AgentPermissionRequest { source: PermissionSource::Service, ..request });
     world.input(Input::PermissionAsked { turn, ask: request });
     world.settle();
     world.permitted.get(before).map(|(_, answer)| answer.clone())
@@ -135,24 +139,24 @@ fn run(command: &str) -> ToolCall {
 #[test]
 fn what_creel_serves_is_decided_like_any_request() {
     let (yes, no) = (Some(selected("allow_once")), Some(selected("reject_once")));
-    let mut allowed = works(|plan| plan.gates.permissions = Permissions::Allow);
-    let mut denied = works(|plan| plan.gates.permissions = Permissions::Deny);
+    let mut allowed = works(|plan| plan.gates.permissions = PermissionPolicy::Allow);
+    let mut denied = works(|plan| plan.gates.permissions = PermissionPolicy::Deny);
     for tool in [write("a"), read("a"), run("ls")] {
         assert_eq!((wants(&mut allowed, tool.clone()), wants(&mut denied, tool)), (yes.clone(), no.clone()));
     }
     let rule = |path: &str, action| PermissionRule { kinds: vec![], paths: vec![path.into()], action };
     let mut ruled = works(|plan| {
-        plan.permissions = vec![rule(".env", Permissions::Deny), rule("src/**", Permissions::Allow)];
+        plan.permissions = vec![rule(".env", PermissionPolicy::Deny), rule("src/**", PermissionPolicy::Allow)];
     });
     assert_eq!(wants(&mut ruled, read(".env")), no);
     assert_eq!(wants(&mut ruled, write("src/a.rs")), yes);
     let mut linked = write("src/a.rs");
-    linked.locations.push(Location { path: ".env".into(), line: None });
+    linked.locations.push(FileLocation { path: ".env".into(), line: None });
     assert_eq!(wants(&mut ruled, linked), no, "a link leads to what is denied");
     assert_eq!(wants(&mut ruled, read("b")), yes, "to read without a rule needs no gate");
     assert_eq!(wants(&mut ruled, write("b")), None, "to write does");
-    assert!(ruled.state.gate_for_a_person().is_some_and(|gate| gate.about == About::Permission));
-    assert_eq!(answered(&mut ruled, Choice::RejectOnce), Some(1));
+    assert!(ruled.state.gate_for_a_person().is_some_and(|gate| gate.about == GateKind::Permission));
+    assert_eq!(answered(&mut ruled, GateChoice::RejectOnce), Some(1));
     assert_eq!(ruled.permitted.last().map(|(_, answer)| answer.clone()), no);
 }
 
@@ -160,15 +164,15 @@ fn what_creel_serves_is_decided_like_any_request() {
 fn what_was_granted_in_this_turn_is_served_without_another_question() {
     let yes = Some(selected("allow_once"));
     let mut world = works(|_| {});
-    assert!(asked(&mut world, codex_edit("/project/greet.py"), Choice::AllowOnce).0.is_some());
+    assert!(asked(&mut world, codex_edit("/project/greet.py"), GateChoice::AllowOnce).0.is_some());
     assert_eq!(wants(&mut world, write("greet.py")), yes);
     let command = ToolCall { title: "ls -la".into(), kind: Some(ToolKind::Execute), ..ToolCall::default() };
-    assert!(asked(&mut world, command, Choice::AllowOnce).0.is_some());
+    assert!(asked(&mut world, command, GateChoice::AllowOnce).0.is_some());
     assert_eq!(wants(&mut world, run("ls -la")), yes);
     assert_eq!(wants(&mut world, run("ls -la; rm x")), None);
-    answered(&mut world, Choice::RejectOnce);
+    answered(&mut world, GateChoice::RejectOnce);
     assert_eq!(wants(&mut world, write("other.py")), None);
-    answered(&mut world, Choice::AllowAlways);
+    answered(&mut world, GateChoice::AllowAlways);
     assert_eq!(wants(&mut world, write("other.py")), yes);
     let mut world = until(world, |world| world.state.turns.last.0 > 1 && world.turn.is_some());
     assert_eq!(wants(&mut world, write("other.py")), yes, "for good");

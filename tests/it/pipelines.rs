@@ -1,13 +1,13 @@
 //! Submitting and merging in a world without processes: stories, and what always holds.
 
 use creel::engine::{
-    conversation::Conversation,
-    event::{By, Event, Outcome, PromptReason, StopHow},
-    hooks::{point::Point, verdict::Verdict},
-    input::{Command, Input},
-    policy::{MERGE, OnFailure},
-    session::gate::{About, Choice},
-    submit::{Pipeline, PipelineOutcome, StepState},
+    conversation::ConversationMode,
+    event::{ActorKind, Event, PromptReason, SessionOutcome, StopTiming},
+    hooks::{point::HookPoint, verdict::Verdict},
+    input::{Input, SessionCommand},
+    policy::{HookFailurePolicy, MERGE},
+    session::gate::{GateChoice, GateKind},
+    submit::{PipelineKind, PipelineOutcome, PipelineStepState},
     tasks::command::{NewTask, TaskCommand},
 };
 use expect_test::{Expect, expect};
@@ -37,17 +37,17 @@ fn after_the_loop(world: &World) -> String {
 }
 
 fn merges(script: Script) -> Script {
-    Script { errand: Some(Pipeline::Merge), ..script }
+    Script { errand: Some(PipelineKind::Merge), ..script }
 }
 
 #[test]
 fn a_complete_session_is_submitted_before_it_ends() {
     let script = Script::new()
         .submits()
-        .built_in(Point::BeforeSubmit, "rebase_on_main", [does("rebased")])
-        .built_in(Point::BeforeSubmit, "create_pr", [does(LINK)])
-        .piped(Point::AfterSubmit, "announce", [prints("told all")])
-        .hook(Point::SessionEnd, "bye", [passes()]);
+        .built_in(HookPoint::BeforeSubmit, "rebase_on_main", [does("rebased")])
+        .built_in(HookPoint::BeforeSubmit, "create_pr", [does(LINK)])
+        .piped(HookPoint::AfterSubmit, "announce", [prints("told all")])
+        .hook(HookPoint::SessionEnd, "bye", [passes()]);
     story(
         script,
         expect![[r#"
@@ -76,7 +76,7 @@ fn a_complete_session_is_submitted_before_it_ends() {
 
 #[test]
 fn without_a_word_in_the_config_nothing_is_submitted() {
-    let world = World::begin(Script::new().built_in(Point::BeforeSubmit, "create_pr", [does(LINK)])).run();
+    let world = World::begin(Script::new().built_in(HookPoint::BeforeSubmit, "create_pr", [does(LINK)])).run();
     assert!(!world.story().contains("submit"), "{}", world.story());
 }
 
@@ -89,7 +89,7 @@ fn what_is_usual_is_submitted_where_no_list_is_written() {
     assert_eq!((last.outcome, last.pull_request.as_deref()), (PipelineOutcome::Done, Some(LINK)));
     // An empty list means none.
     let mut none = Script::new().submits();
-    none.plan.hooks.insert(Point::BeforeSubmit, Vec::new());
+    none.plan.hooks.insert(HookPoint::BeforeSubmit, Vec::new());
     let world = World::begin(none).run();
     assert_eq!(world.state.pipelines.last.expect("it was submitted").steps, []);
 }
@@ -98,9 +98,9 @@ fn what_is_usual_is_submitted_where_no_list_is_written() {
 fn a_failure_with_a_remediation_prompt_becomes_a_turn_and_then_the_whole_list_runs_again() {
     let script = Script::new()
         .submits()
-        .built_in(Point::BeforeSubmit, "rebase_on_main", [does("rebased")])
-        .built_in(Point::BeforeSubmit, "run_tests", [wants(Some("Repair test 7.")), does("green")])
-        .built_in(Point::BeforeSubmit, "create_pr", [does(LINK)]);
+        .built_in(HookPoint::BeforeSubmit, "rebase_on_main", [does("rebased")])
+        .built_in(HookPoint::BeforeSubmit, "run_tests", [wants(Some("Repair test 7.")), does("green")])
+        .built_in(HookPoint::BeforeSubmit, "create_pr", [does(LINK)]);
     let world = World::begin(script).run();
     expect![[r#"
         submit
@@ -115,16 +115,15 @@ fn a_failure_with_a_remediation_prompt_becomes_a_turn_and_then_the_whole_list_ru
         submit done https://forge.example/pr/1 (https://forge.example/pr/1)
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
     "#]].assert_eq(&after_the_loop(&world));
-    assert_eq!(world.state.outcome(), Some(Outcome::Complete));
+    assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete));
 }
 
 #[test]
 fn a_failure_without_one_does_not_wake_the_agent_and_with_nobody_there_the_session_is_escalated() {
-    let script = Script::new().submits().hook(Point::BeforeSubmit, "licence", [exits(1, "", "no licence")]).built_in(
-        Point::BeforeSubmit,
-        "create_pr",
-        [does(LINK)],
-    );
+    let script = Script::new()
+        .submits()
+        .hook(HookPoint::BeforeSubmit, "licence", [exits(1, "", "no licence")])
+        .built_in(HookPoint::BeforeSubmit, "create_pr", [does(LINK)]);
     let world = World::begin(script).run();
     expect![[r#"
         submit
@@ -135,14 +134,14 @@ fn a_failure_without_one_does_not_wake_the_agent_and_with_nobody_there_the_sessi
         ended escalated (the submit is held by `licence`: no licence)
     "#]]
     .assert_eq(&after_the_loop(&world));
-    assert_eq!(world.state.outcome(), Some(Outcome::Escalated));
+    assert_eq!(world.state.outcome(), Some(SessionOutcome::Escalated));
 }
 
 #[test]
 fn a_command_whose_output_is_piped_is_its_own_remediation_prompt() {
     let script = Script::new()
         .submits()
-        .piped(Point::BeforeSubmit, "lint", [exits(1, "unused import", ""), passes()])
+        .piped(HookPoint::BeforeSubmit, "lint", [exits(1, "unused import", ""), passes()])
         .plan(|plan| plan.submit.remediation_attempts = 2);
     let world = World::begin(script).run();
     expect![[r#"
@@ -161,11 +160,11 @@ fn a_command_whose_output_is_piped_is_its_own_remediation_prompt() {
 fn a_broken_check_blocks_and_one_whose_failure_is_ignored_does_not() {
     let script = Script::new()
         .submits()
-        .hook_with(Point::BeforeSubmit, "spelling", [exits(1, "", "typo")], |spec| {
-            spec.on_failure = Some(OnFailure::Ignore);
+        .hook_with(HookPoint::BeforeSubmit, "spelling", [exits(1, "", "typo")], |spec| {
+            spec.on_failure = Some(HookFailurePolicy::Ignore);
         })
-        .hook(Point::BeforeSubmit, "slow", [breaks()])
-        .hook(Point::BeforeSubmit, "never reached", [passes()]);
+        .hook(HookPoint::BeforeSubmit, "slow", [breaks()])
+        .hook(HookPoint::BeforeSubmit, "never reached", [passes()]);
     let world = World::begin(script).run();
     expect![[r#"
         submit
@@ -185,10 +184,10 @@ fn at_the_gate_a_person_retries_writes_skips_or_leaves() {
     let red = || {
         Script::new()
             .submits()
-            .built_in(Point::BeforeSubmit, "run_tests", [wants(None), wants(None), does("green")])
-            .built_in(Point::BeforeSubmit, "create_pr", [does(LINK)])
+            .built_in(HookPoint::BeforeSubmit, "run_tests", [wants(None), wants(None), does("green")])
+            .built_in(HookPoint::BeforeSubmit, "create_pr", [does(LINK)])
     };
-    let told = |person: &[(About, Choice)]| after_the_loop(&World::begin(red().attended(person)).run());
+    let told = |person: &[(GateKind, GateChoice)]| after_the_loop(&World::begin(red().attended(person)).run());
     expect![[r#"
         submit
           before_submit run_tests exit 1 -> Block
@@ -205,7 +204,7 @@ fn at_the_gate_a_person_retries_writes_skips_or_leaves() {
         submit done https://forge.example/pr/1 (https://forge.example/pr/1)
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
     "#]]
-    .assert_eq(&told(&[(About::Submit, Choice::Retry), (About::Submit, Choice::Send)]));
+    .assert_eq(&told(&[(GateKind::Submit, GateChoice::Retry), (GateKind::Submit, GateChoice::Send)]));
     expect![[r#"
         submit
           before_submit run_tests exit 1 -> Block
@@ -215,7 +214,7 @@ fn at_the_gate_a_person_retries_writes_skips_or_leaves() {
         submit done https://forge.example/pr/1 (https://forge.example/pr/1)
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
     "#]]
-    .assert_eq(&told(&[(About::Submit, Choice::Skip)]));
+    .assert_eq(&told(&[(GateKind::Submit, GateChoice::Skip)]));
     expect![[r#"
         submit
           before_submit run_tests exit 1 -> Block
@@ -224,16 +223,16 @@ fn at_the_gate_a_person_retries_writes_skips_or_leaves() {
         submit failed (the submit is held by `run_tests`: red)
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
     "#]]
-    .assert_eq(&told(&[(About::Submit, Choice::Leave)]));
+    .assert_eq(&told(&[(GateKind::Submit, GateChoice::Leave)]));
 }
 
 #[test]
 fn a_session_that_was_held_at_its_submit_tries_that_again_when_it_is_resumed() {
-    let script = Script::new().submits().built_in(Point::BeforeSubmit, "create_pr", [wants(None), does(LINK)]);
+    let script = Script::new().submits().built_in(HookPoint::BeforeSubmit, "create_pr", [wants(None), does(LINK)]);
     let held = World::begin(script.clone()).run();
-    assert_eq!(held.state.outcome(), Some(Outcome::Escalated));
+    assert_eq!(held.state.outcome(), Some(SessionOutcome::Escalated));
     let resumed = World::from_events(script, &held.events).resume();
-    assert_eq!(resumed.state.outcome(), Some(Outcome::Complete));
+    assert_eq!(resumed.state.outcome(), Some(SessionOutcome::Complete));
     assert_eq!(resumed.state.iterations.current, 1, "no further iteration");
     assert_eq!(resumed.state.pipelines.last.and_then(|last| last.pull_request).as_deref(), Some(LINK));
 }
@@ -241,12 +240,12 @@ fn a_session_that_was_held_at_its_submit_tries_that_again_when_it_is_resumed() {
 #[test]
 fn a_session_that_has_ended_can_be_submitted_afterwards_and_ends_as_it_had() {
     let script = Script::new()
-        .built_in(Point::BeforeSubmit, "create_pr", [wants(Some("Commit it.")), does(LINK)])
-        .hook(Point::SessionEnd, "bye", [passes()]);
+        .built_in(HookPoint::BeforeSubmit, "create_pr", [wants(Some("Commit it.")), does(LINK)])
+        .hook(HookPoint::SessionEnd, "bye", [passes()]);
     let mut world = World::begin(script.clone()).run();
-    assert_eq!(world.state.outcome(), Some(Outcome::Complete));
+    assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete));
     world.left = None;
-    world.input(Input::Pipeline { pipeline: Pipeline::Submit, presence: script.presence });
+    world.input(Input::Pipeline { pipeline: PipelineKind::Submit, presence: script.presence });
     let world = world.run();
     expect![[r#"
         submit
@@ -263,12 +262,15 @@ fn a_session_that_has_ended_can_be_submitted_afterwards_and_ends_as_it_had() {
 
 #[test]
 fn a_running_session_is_submitted_between_two_iterations() {
-    let script =
-        Script::new().agent([Answer::Says("Working."), DONE]).built_in(Point::BeforeSubmit, "create_pr", [does(LINK)]);
+    let script = Script::new().agent([Answer::Says("Working."), DONE]).built_in(
+        HookPoint::BeforeSubmit,
+        "create_pr",
+        [does(LINK)],
+    );
     let mut world = World::begin(script);
     world.settle();
-    world.command(Command::Pipeline(Pipeline::Submit));
-    world.command(Command::Pipeline(Pipeline::Submit));
+    world.command(SessionCommand::Pipeline(PipelineKind::Submit));
+    world.command(SessionCommand::Pipeline(PipelineKind::Submit));
     assert_eq!(world.refused, ["a submit was asked for already, and begins after this iteration"]);
     expect![[r#"
         iteration 1
@@ -294,9 +296,9 @@ fn a_running_session_is_submitted_between_two_iterations() {
 #[test]
 fn a_merge_asks_every_gatekeeper_before_it() {
     let script = merges(Script::new())
-        .review(Point::BeforeMerge, &[("qa", &[APPROVES]), ("architecture", &[APPROVES])])
-        .built_in(Point::BeforeMerge, MERGE, [does("merged")])
-        .hook(Point::AfterMerge, "deploy", [passes()]);
+        .review(HookPoint::BeforeMerge, &[("qa", &[APPROVES]), ("architecture", &[APPROVES])])
+        .built_in(HookPoint::BeforeMerge, MERGE, [does("merged")])
+        .hook(HookPoint::AfterMerge, "deploy", [passes()]);
     story(
         script,
         expect![[r#"
@@ -320,8 +322,8 @@ fn a_merge_asks_every_gatekeeper_before_it() {
 #[test]
 fn an_objection_goes_to_the_agent_and_then_every_check_runs_again() {
     let script = merges(Script::new())
-        .review(Point::BeforeMerge, &[("qa", &[BLOCKS, APPROVES]), ("architecture", &[APPROVES])])
-        .built_in(Point::BeforeMerge, MERGE, [does("merged")]);
+        .review(HookPoint::BeforeMerge, &[("qa", &[BLOCKS, APPROVES]), ("architecture", &[APPROVES])])
+        .built_in(HookPoint::BeforeMerge, MERGE, [does("merged")]);
     let world = story(
         script,
         expect![[r#"
@@ -368,8 +370,8 @@ fn who_says_nothing_fails_or_does_not_exist_has_not_approved() {
         (vec![Answer::Fails("down")], "the review failed: down"),
         (vec![Answer::CutShort("I would say\n<verdict>approve</verdict>")], "the review failed: it ran into its"),
     ] {
-        let script = merges(Script::new()).review(Point::BeforeMerge, &[("qa", &answers)]).built_in(
-            Point::BeforeMerge,
+        let script = merges(Script::new()).review(HookPoint::BeforeMerge, &[("qa", &answers)]).built_in(
+            HookPoint::BeforeMerge,
             MERGE,
             [does("merged")],
         );
@@ -377,10 +379,10 @@ fn who_says_nothing_fails_or_does_not_exist_has_not_approved() {
         let last = world.state.pipelines.last.expect("it ended");
         assert_eq!(last.outcome, PipelineOutcome::Failed);
         assert!(last.reason.contains(why), "{}", last.reason);
-        assert_eq!(last.steps.last().map(|step| step.state), Some(StepState::Waiting), "nothing was merged");
+        assert_eq!(last.steps.last().map(|step| step.state), Some(PipelineStepState::Waiting), "nothing was merged");
     }
-    let mut unknown = merges(Script::new()).review(Point::BeforeMerge, &[("qa", &[APPROVES])]).built_in(
-        Point::BeforeMerge,
+    let mut unknown = merges(Script::new()).review(HookPoint::BeforeMerge, &[("qa", &[APPROVES])]).built_in(
+        HookPoint::BeforeMerge,
         MERGE,
         [does("merged")],
     );
@@ -393,7 +395,7 @@ fn who_says_nothing_fails_or_does_not_exist_has_not_approved() {
 fn checks_are_told_what_the_work_is_about() {
     let script = Script::new()
         .submits()
-        .built_in(Point::BeforeSubmit, "create_pr", [wants(Some("Commit it.")), does(LINK)])
+        .built_in(HookPoint::BeforeSubmit, "create_pr", [wants(Some("Commit it.")), does(LINK)])
         .plan(|plan| plan.submit.base_branch = Some("trunk".into()));
     let mut world = World::begin(script);
     world.settle();
@@ -404,8 +406,8 @@ fn checks_are_told_what_the_work_is_about() {
         kind: Some("feature".into()),
         ..NewTask::default()
     };
-    world.command(Command::Task(TaskCommand::Add(task)));
-    world.command(Command::Task(TaskCommand::Start { id: "parser".into(), context: None }));
+    world.command(SessionCommand::Task(TaskCommand::Add(task)));
+    world.command(SessionCommand::Task(TaskCommand::Start { id: "parser".into(), context: None }));
     let world = until(world, |world| !world.jobs.is_empty());
     let facts = &world.jobs[0].facts;
     let submission = facts.submission.as_ref().expect("it is about a submit");
@@ -429,8 +431,8 @@ fn a_task_of_a_type_is_started_only_by_those_who_may() {
     world.settle();
     for kind in ["product", "hotfix", "open"] {
         let task = NewTask { id: Some(kind.into()), goal: "x".into(), kind: Some(kind.into()), ..NewTask::default() };
-        world.command(Command::Task(TaskCommand::Add(task)));
-        world.command(Command::Task(TaskCommand::Start { id: kind.into(), context: None }));
+        world.command(SessionCommand::Task(TaskCommand::Add(task)));
+        world.command(SessionCommand::Task(TaskCommand::Start { id: kind.into(), context: None }));
     }
     assert_eq!(world.refused, ["the agent `demo` may not work on tasks of type `product`; those who may: `ada`"]);
 }
@@ -438,27 +440,27 @@ fn a_task_of_a_type_is_started_only_by_those_who_may() {
 #[test]
 fn nothing_is_skipped_before_a_merge() {
     let script = merges(Script::new())
-        .hook(Point::BeforeMerge, "check", [blocks("no")])
-        .built_in(Point::BeforeMerge, MERGE, [does("merged")])
-        .attended(&[(About::Merge, Choice::Leave)]);
+        .hook(HookPoint::BeforeMerge, "check", [blocks("no")])
+        .built_in(HookPoint::BeforeMerge, MERGE, [does("merged")])
+        .attended(&[(GateKind::Merge, GateChoice::Leave)]);
     let mut world = World::begin(script);
     world.settle();
     world.finish_hook(0);
     let gate = world.state.gates.open.clone().expect("a gate");
-    assert_eq!(gate.choices, [Choice::Retry, Choice::Send, Choice::Leave]);
+    assert_eq!(gate.choices, [GateChoice::Retry, GateChoice::Send, GateChoice::Leave]);
     let world = world.run();
-    assert_eq!(world.state.outcome(), Some(Outcome::Aborted));
+    assert_eq!(world.state.outcome(), Some(SessionOutcome::Aborted));
 }
 
 #[test]
 fn a_check_that_is_switched_off_while_it_runs_holds_nothing_and_stops_nothing() {
     let script = merges(Script::new())
-        .hook(Point::BeforeMerge, "tests", [exits(1, "", "red")])
-        .built_in(Point::BeforeMerge, MERGE, [does("merged")])
-        .hook(Point::AfterMerge, "deploy", [passes()]);
+        .hook(HookPoint::BeforeMerge, "tests", [exits(1, "", "red")])
+        .built_in(HookPoint::BeforeMerge, MERGE, [does("merged")])
+        .hook(HookPoint::AfterMerge, "deploy", [passes()]);
     let mut world = World::begin(script);
     world.settle();
-    world.command(Command::DisableHook(None, "tests".into()));
+    world.command(SessionCommand::DisableHook(None, "tests".into()));
     expect![[r"
         merge
           HookDisabled
@@ -476,31 +478,34 @@ fn stories() -> Vec<Script> {
     vec![
         Script::new()
             .submits()
-            .built_in(Point::BeforeSubmit, "rebase_on_main", [wants(Some("Resolve.")), does("rebased")])
-            .piped(Point::BeforeSubmit, "lint", [exits(1, "unused", ""), passes()])
-            .built_in(Point::BeforeSubmit, "create_pr", [does(LINK)])
-            .piped(Point::AfterSubmit, "announce", [prints("told all")])
+            .built_in(HookPoint::BeforeSubmit, "rebase_on_main", [wants(Some("Resolve.")), does("rebased")])
+            .piped(HookPoint::BeforeSubmit, "lint", [exits(1, "unused", ""), passes()])
+            .built_in(HookPoint::BeforeSubmit, "create_pr", [does(LINK)])
+            .piped(HookPoint::AfterSubmit, "announce", [prints("told all")])
             .agent([works, DONE])
             .plan(|plan| plan.submit.remediation_attempts = 2),
         Script::new()
             .submits()
-            .review(Point::BeforeSubmit, &[("qa", &[BLOCKS, APPROVES]), ("ops", &[Answer::Fails("down"), APPROVES])])
-            .built_in(Point::BeforeSubmit, "create_pr", [does(LINK)]),
+            .review(
+                HookPoint::BeforeSubmit,
+                &[("qa", &[BLOCKS, APPROVES]), ("ops", &[Answer::Fails("down"), APPROVES])],
+            )
+            .built_in(HookPoint::BeforeSubmit, "create_pr", [does(LINK)]),
         merges(Script::new())
-            .review(Point::BeforeMerge, &[("qa", &[APPROVES])])
-            .built_in(Point::BeforeMerge, MERGE, [wants(Some("Wait.")), does("merged")])
-            .hook(Point::AfterMerge, "deploy", [passes()]),
-        Script::new().submits().hook(Point::BeforeSubmit, "never", [blocks("no")]),
+            .review(HookPoint::BeforeMerge, &[("qa", &[APPROVES])])
+            .built_in(HookPoint::BeforeMerge, MERGE, [wants(Some("Wait.")), does("merged")])
+            .hook(HookPoint::AfterMerge, "deploy", [passes()]),
+        Script::new().submits().hook(HookPoint::BeforeSubmit, "never", [blocks("no")]),
         Script::new()
             .submits()
-            .piped(Point::BeforeSubmit, "lint", [exits(1, "unused", ""), passes()])
-            .piped(Point::OnError, "diff", [prints("diff")])
+            .piped(HookPoint::BeforeSubmit, "lint", [exits(1, "unused", ""), passes()])
+            .piped(HookPoint::OnError, "diff", [prints("diff")])
             .agent([DONE, Answer::Fails("reset"), Answer::Says("Recovered.")]),
     ]
 }
 
 /// What a session came to, whoever was killed on the way.
-fn end_state(world: &World) -> (Option<Outcome>, Vec<String>) {
+fn end_state(world: &World) -> (Option<SessionOutcome>, Vec<String>) {
     let told = world.events.iter().filter_map(|event| match event {
         Event::HookFinished(done) if !done.again => Some(format!("{} {} {:?}", done.point, done.hook, done.verdict)),
         Event::RemediationCounted { used, limit, .. } => Some(format!("repair {used}/{limit}")),
@@ -546,7 +551,7 @@ enum Happens {
     HookEnds,
     TurnEnds,
     Gate(usize),
-    Asks(Pipeline),
+    Asks(PipelineKind),
     Stops,
     CancelsTurn,
     /// A check is switched off, by a person.
@@ -578,19 +583,19 @@ fn an_answer() -> impl Strategy<Value = Answer> {
 fn a_script() -> impl Strategy<Value = Script> {
     let runs = || prop::collection::vec(a_run(), 1..4);
     let answers = || prop::collection::vec(an_answer(), 1..4);
-    let errand = prop::sample::select(vec![None, None, Some(Pipeline::Submit), Some(Pipeline::Merge)]);
+    let errand = prop::sample::select(vec![None, None, Some(PipelineKind::Submit), Some(PipelineKind::Merge)]);
     let agent = prop::collection::vec(prop_oneof![3 => Just(DONE), 1 => Just(Answer::Fails("down"))], 1..4);
     (runs(), runs(), runs(), answers(), agent, errand, 0u32..3, any::<bool>(), any::<bool>()).prop_map(
         |(one, two, merge, reviews, agent, errand, attempts, piped, attended)| {
             let script = Script { errand, ..Script::new() };
             let script = script
-                .hook_with(Point::BeforeSubmit, "one", one.clone(), |spec| spec.pipe_output = piped)
-                .built_in(Point::BeforeSubmit, "create_pr", two)
-                .hook(Point::AfterSubmit, "after", one.clone())
-                .hook_with(Point::BeforeMerge, "check", one, |spec| spec.pipe_output = piped)
-                .review(Point::BeforeMerge, &[("qa", &reviews), ("ops", &[APPROVES])])
-                .built_in(Point::BeforeMerge, MERGE, merge)
-                .hook(Point::AfterMerge, "after merge", [passes()])
+                .hook_with(HookPoint::BeforeSubmit, "one", one.clone(), |spec| spec.pipe_output = piped)
+                .built_in(HookPoint::BeforeSubmit, "create_pr", two)
+                .hook(HookPoint::AfterSubmit, "after", one.clone())
+                .hook_with(HookPoint::BeforeMerge, "check", one, |spec| spec.pipe_output = piped)
+                .review(HookPoint::BeforeMerge, &[("qa", &reviews), ("ops", &[APPROVES])])
+                .built_in(HookPoint::BeforeMerge, MERGE, merge)
+                .hook(HookPoint::AfterMerge, "after merge", [passes()])
                 .agent(agent)
                 .submits()
                 .plan(|plan| plan.submit.remediation_attempts = attempts);
@@ -604,7 +609,7 @@ fn what_happens() -> impl Strategy<Value = Vec<Happens>> {
         8 => Just(Happens::HookEnds),
         6 => Just(Happens::TurnEnds),
         3 => (0usize..4).prop_map(Happens::Gate),
-        1 => prop::sample::select(vec![Pipeline::Submit, Pipeline::Merge]).prop_map(Happens::Asks),
+        1 => prop::sample::select(vec![PipelineKind::Submit, PipelineKind::Merge]).prop_map(Happens::Asks),
         1 => Just(Happens::Stops),
         1 => Just(Happens::CancelsTurn),
         1 => prop::sample::select(vec!["one", "check", "review"]).prop_map(Happens::Disables),
@@ -618,10 +623,10 @@ fn happen(mut world: World, what: &Happens) -> World {
         Happens::HookEnds if !world.jobs.is_empty() => world.finish_hook(0),
         Happens::TurnEnds => world.finish_turn(),
         Happens::Gate(n) => answer(&mut world, |choices| choices[n % choices.len()]),
-        Happens::Asks(pipeline) => world.command(Command::Pipeline(*pipeline)),
-        Happens::Stops => world.command(Command::Stop(creel::engine::event::StopHow::Now)),
-        Happens::CancelsTurn => world.command(Command::CancelTurn),
-        Happens::Disables(hook) => world.command(Command::DisableHook(None, (*hook).into())),
+        Happens::Asks(pipeline) => world.command(SessionCommand::Pipeline(*pipeline)),
+        Happens::Stops => world.command(SessionCommand::Stop(creel::engine::event::StopTiming::Now)),
+        Happens::CancelsTurn => world.command(SessionCommand::CancelTurn),
+        Happens::Disables(hook) => world.command(SessionCommand::DisableHook(None, (*hook).into())),
         Happens::Dies if world.state.outcome().is_none() => {
             let mut next = World::from_events(world.script, &world.events);
             next.input(Input::Resume { presence: next.script.presence, max_iterations: None, checkpoint: None });
@@ -632,12 +637,12 @@ fn happen(mut world: World, what: &Happens) -> World {
     world
 }
 
-fn answer(world: &mut World, choose: impl Fn(&[Choice]) -> Choice) {
+fn answer(world: &mut World, choose: impl Fn(&[GateChoice]) -> GateChoice) {
     let Some(gate) = world.state.gates.open.clone() else { return };
     let choice = choose(&gate.choices);
-    let text = (choice == Choice::Send).then(|| "Another way.".to_owned());
+    let text = (choice == GateChoice::Send).then(|| "Another way.".to_owned());
     let answer = creel::engine::input::GateAnswer { gate: gate.id, choice, text, items: None };
-    world.command(Command::AnswerGate(answer));
+    world.command(SessionCommand::AnswerGate(answer));
 }
 
 fn run_out(mut world: World) -> World {
@@ -647,7 +652,7 @@ fn run_out(mut world: World) -> World {
             return world;
         }
         if world.state.steering.paused {
-            world.command(Command::Unpause);
+            world.command(SessionCommand::Unpause);
         } else if !world.jobs.is_empty() {
             world.finish_hook(0);
         } else if world.turn.is_some() {
@@ -701,16 +706,18 @@ fn nothing_merges_past_a_failed_check(world: &World) {
     let mut off: Vec<&str> = Vec::new();
     for event in &world.events {
         match event {
-            Event::HooksDue { point: Point::BeforeMerge, .. } => passed.clear(),
-            Event::HookDisabled { point: Point::BeforeMerge, hook, .. } => off.push(hook),
-            Event::HookFinished(done) if done.point == Point::BeforeMerge && done.verdict == Verdict::Pass => {
+            Event::HooksDue { point: HookPoint::BeforeMerge, .. } => passed.clear(),
+            Event::HookDisabled { point: HookPoint::BeforeMerge, hook, .. } => off.push(hook),
+            Event::HookFinished(done) if done.point == HookPoint::BeforeMerge && done.verdict == Verdict::Pass => {
                 passed.push(&done.hook);
             }
-            Event::HookStarted { point: Point::BeforeMerge, hook, .. } if hook == MERGE => {
+            Event::HookStarted { point: HookPoint::BeforeMerge, hook, .. } if hook == MERGE => {
                 let settled = |check| passed.contains(&check) || off.contains(&check);
                 assert!(settled("check") && settled("review"), "{}", world.story());
             }
-            Event::HooksDue { point: Point::AfterMerge, .. } => assert!(passed.contains(&MERGE), "{}", world.story()),
+            Event::HooksDue { point: HookPoint::AfterMerge, .. } => {
+                assert!(passed.contains(&MERGE), "{}", world.story())
+            }
             _ => {}
         }
     }
@@ -730,8 +737,8 @@ fn every_effect_is_answered_or_cut(world: &World) {
 /// Only a person leaves out a check.
 fn checks_are_skipped_by_people_only(world: &World) {
     for event in &world.events {
-        if let Event::GateAnswered { choice: Choice::Skip, by, .. } = event {
-            assert!(!matches!(by.by, By::Policy | By::Timeout));
+        if let Event::GateAnswered { choice: GateChoice::Skip, by, .. } = event {
+            assert!(!matches!(by.by, ActorKind::Policy | ActorKind::Timeout));
         }
     }
 }
@@ -757,13 +764,13 @@ proptest! {
 
 #[test]
 fn whoever_interrupts_the_submit_of_a_session_that_had_ended_leaves_its_end_as_it_was() {
-    let script = Script::new().built_in(Point::BeforeSubmit, "create_pr", [does(LINK)]);
+    let script = Script::new().built_in(HookPoint::BeforeSubmit, "create_pr", [does(LINK)]);
     let mut world = World::begin(script.clone()).run();
     world.left = None;
-    world.input(Input::Pipeline { pipeline: Pipeline::Submit, presence: script.presence });
-    world.command(Command::Stop(StopHow::Now));
+    world.input(Input::Pipeline { pipeline: PipelineKind::Submit, presence: script.presence });
+    world.command(SessionCommand::Stop(StopTiming::Now));
     let mut world = world.run();
-    assert_eq!(world.state.outcome(), Some(Outcome::Complete));
+    assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete));
     world.left = None;
     world.input(Input::Resume { presence: script.presence, max_iterations: None, checkpoint: None });
     assert_eq!(world.refused, ["the session is complete; start a new one with `creel run`"]);
@@ -771,8 +778,8 @@ fn whoever_interrupts_the_submit_of_a_session_that_had_ended_leaves_its_end_as_i
 
 #[test]
 fn who_reviews_does_not_begin_the_conversation_of_the_agent() {
-    let script = merges(Script::new()).review(Point::BeforeMerge, &[("qa", &[BLOCKS, APPROVES])]).built_in(
-        Point::BeforeMerge,
+    let script = merges(Script::new()).review(HookPoint::BeforeMerge, &[("qa", &[BLOCKS, APPROVES])]).built_in(
+        HookPoint::BeforeMerge,
         MERGE,
         [does("merged")],
     );
@@ -781,13 +788,13 @@ fn who_reviews_does_not_begin_the_conversation_of_the_agent() {
         Event::PromptSent(prompt) if prompt.agent.is_none() => Some(prompt.conversation),
         _ => None,
     });
-    assert_eq!(own, Some(Conversation::New));
+    assert_eq!(own, Some(ConversationMode::New));
 }
 
 #[test]
 fn a_check_that_cannot_run_does_not_wake_the_agent_whatever_it_printed() {
-    let script = Script::new().submits().piped(Point::BeforeSubmit, "lint", [exits(127, "", "lint: not found")]);
+    let script = Script::new().submits().piped(HookPoint::BeforeSubmit, "lint", [exits(127, "", "lint: not found")]);
     let world = World::begin(script).run();
     let repairs = world.events.iter().filter(|event| matches!(event, Event::RemediationCounted { .. }));
-    assert_eq!((repairs.count(), world.state.outcome()), (0, Some(Outcome::Escalated)));
+    assert_eq!((repairs.count(), world.state.outcome()), (0, Some(SessionOutcome::Escalated)));
 }

@@ -173,7 +173,7 @@ async fn a_stranger_with_the_same_number_is_spared() {
     let dir = folder();
     let (_, memory) = ran(spec("sleep 1000 >/dev/null 2>&1 & echo $! > own", dir.path(), "stranger")).await;
     let own = pid_in(&in_folder(&dir, "own")).await;
-    let mut group = creel::process::run::Group::led_by(own);
+    let mut group = creel::process::run::ProcessGroup::led_by(own);
     group.start = group.start.map(|start| start - 1);
     assert_eq!(sweep::kill_all_now("test-no-such-mark", &[group]), 0);
     assert!(lives(own));
@@ -235,7 +235,7 @@ async fn without_start_times_a_group_of_an_earlier_process_is_left_alone() {
     let mut stranger = std::process::Command::new("sleep").arg("1000").process_group(0).spawn().expect("sleep");
     let pid = i32::try_from(stranger.id()).expect("a number");
     for start in [None, Some(0), Some(7)] {
-        let groups = [creel::process::run::Group { pid, start }];
+        let groups = [creel::process::run::ProcessGroup { pid, start }];
         for reach in [SweepReach::Marked, SweepReach::WithOrphans] {
             let sweep = || ProcessSweep::with_table(ProcessTable::Absent, "test-no-such-mark", &groups, reach);
             assert_eq!((sweep().kill(), sweep().end(Duration::ZERO).await), (0, 0), "{start:?}");
@@ -243,7 +243,7 @@ async fn without_start_times_a_group_of_an_earlier_process_is_left_alone() {
     }
     assert!(lives(pid));
     // Nor is it ended where there is a list, but the journal has no start time.
-    let unknown = [creel::process::run::Group { pid, start: None }];
+    let unknown = [creel::process::run::ProcessGroup { pid, start: None }];
     assert_eq!(sweep::kill_all_now("test-no-such-mark", &unknown), 0);
     assert!(lives(pid));
     stranger.kill().and_then(|()| stranger.wait()).expect("it ended");

@@ -4,14 +4,14 @@
 use std::{collections::BTreeMap, fs, sync::mpsc, time::Duration};
 
 use creel::engine::{
-    event::{Outcome, StopHow},
-    input::Command,
+    event::{SessionOutcome, StopTiming},
+    input::SessionCommand,
     queue::{
-        Queued, Upshot,
-        duty::Trace,
-        order::{Order, Owner},
+        QueuedTask, TaskOutcome,
+        duty::ExistingSession,
+        order::{OwnerSession, TaskSpec},
     },
-    time::At,
+    time::UnixTime,
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -854,7 +854,7 @@ async fn next(subscriber: &mut async_nats::Subscriber) -> Option<async_nats::Mes
 
 #[test]
 fn a_session_that_is_there_already_counts_only_for_the_task_that_it_was_begun_for() {
-    let task = Queued::new(Order { id: "1".into(), goal: "GOAL".into(), ..Order::default() }, At(1));
+    let task = QueuedTask::new(TaskSpec { id: "1".into(), goal: "GOAL".into(), ..TaskSpec::default() }, UnixTime(1));
     let world = || {
         let mut world = World::begin(Script::new());
         world.state.began.order = Some(task.mark());
@@ -864,17 +864,18 @@ fn a_session_that_is_there_already_counts_only_for_the_task_that_it_was_begun_fo
     let mut stopped = world();
     stopped.settle();
     let begun = stopped.state.clone();
-    stopped.command(Command::Stop(StopHow::Now));
+    stopped.command(SessionCommand::Stop(StopTiming::Now));
     let stopped = stopped.run().state;
-    assert_eq!((over.outcome(), stopped.outcome()), (Some(Outcome::Complete), Some(Outcome::Cancelled)));
-    assert_eq!(Trace::of(&over, &task), Trace::Over(Upshot::of(&over)));
-    assert_eq!(Trace::of(&begun, &task), Trace::Unfinished);
-    assert_eq!(Trace::of(&stopped, &task), Trace::Unfinished);
+    assert_eq!((over.outcome(), stopped.outcome()), (Some(SessionOutcome::Complete), Some(SessionOutcome::Cancelled)));
+    assert_eq!(ExistingSession::of(&over, &task), ExistingSession::Over(TaskOutcome::of(&over)));
+    assert_eq!(ExistingSession::of(&begun, &task), ExistingSession::Unfinished);
+    assert_eq!(ExistingSession::of(&stopped, &task), ExistingSession::Unfinished);
     // The next run of it, a task of that name that was added later, and one of a session.
-    let of_session = Order { session: Some(Owner { name: "s".into(), id: "i".into() }), ..task.order.clone() };
-    let later = Queued { created_at: At(2).rfc3339(), ..task.clone() };
-    for other in [Queued { run: 2, ..task.clone() }, later, Queued { order: of_session, ..task.clone() }] {
-        assert_eq!(Trace::of(&over, &other), Trace::Foreign);
+    let of_session =
+        TaskSpec { session: Some(OwnerSession { name: "s".into(), id: "i".into() }), ..task.order.clone() };
+    let later = QueuedTask { created_at: UnixTime(2).rfc3339(), ..task.clone() };
+    for other in [QueuedTask { run: 2, ..task.clone() }, later, QueuedTask { order: of_session, ..task.clone() }] {
+        assert_eq!(ExistingSession::of(&over, &other), ExistingSession::Foreign);
     }
-    assert_eq!(Trace::of(&World::begin(Script::new()).run().state, &task), Trace::Foreign);
+    assert_eq!(ExistingSession::of(&World::begin(Script::new()).run().state, &task), ExistingSession::Foreign);
 }

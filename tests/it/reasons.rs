@@ -2,7 +2,7 @@
 
 use creel::engine::{
     conversation::{AgentUpdate, ToolCall, ToolStatus},
-    hooks::point::Point,
+    hooks::point::HookPoint,
 };
 
 use crate::support::{
@@ -64,7 +64,7 @@ fn what_the_agent_says_before_and_after_a_tool_call_is_not_one_word() {
 
 #[test]
 fn the_screen_shows_the_test_that_failed_in_the_stream_the_retries_and_the_gate() {
-    let script = Script::new().hook(Point::Stop, "tests", [exits(2, STDOUT, STDERR)]).attended(&[]);
+    let script = Script::new().hook(HookPoint::Stop, "tests", [exits(2, STDOUT, STDERR)]).attended(&[]);
     let world = scenes::at_gate(script.plan(|plan| plan.max_hook_retries = 2));
     let mut screen = Screen::of(&world, (160, 200)).armed();
     let gate = screen.frame();

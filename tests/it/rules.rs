@@ -4,22 +4,22 @@ use std::{collections::BTreeMap, fs, os::unix::fs::symlink, path::Path};
 
 use creel::{
     engine::{
-        effect::{Facts, RuleJob},
+        effect::{HookFacts, RuleJob},
         hooks::verdict::RunEnd,
         ids::RunId,
-        policy::{CoverageFormat, Need, PatternTarget, RuleCheck, RuleSpec},
-        stop::rule::RuleResult,
-        time::Span,
+        policy::{CoverageFormat, FileRequirement, PatternTarget, RuleCheck, RuleSpec},
+        stop::rule::RuleCheckResult,
+        time::TimeSpan,
     },
-    hooks::{Place, rules::check},
+    hooks::{HookWorkspace, rules::check},
     process::sweep,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{Memory, eventually, folder, fresh_mark, pid_in, project::Project};
 
-fn place(dir: &Path) -> Place {
-    Place {
+fn place(dir: &Path) -> HookWorkspace {
+    HookWorkspace {
         cwd: dir.join("project"),
         session_dir: dir.join("session"),
         session_id: "demo-1".into(),
@@ -31,13 +31,13 @@ fn place(dir: &Path) -> Place {
 fn job(check: RuleCheck) -> RuleJob {
     RuleJob {
         run: RunId(7),
-        rule: RuleSpec { name: "checked".into(), check, timeout: Span::secs(60), enabled: true },
+        rule: RuleSpec { name: "checked".into(), check, timeout: TimeSpan::secs(60), enabled: true },
         output_limit: 16_384,
-        facts: Facts {
+        facts: HookFacts {
             session: "demo".into(),
             iteration: Some(3),
             agent_output: Some("I am done.\nAll 12 tests pass.".into()),
-            ..Facts::default()
+            ..HookFacts::default()
         },
     }
 }
@@ -46,7 +46,7 @@ fn command(command: &str) -> RuleCheck {
     RuleCheck::Command { command: command.into(), expected_exit: 0, folder: None, env: BTreeMap::new() }
 }
 
-async fn checked(job: RuleJob, dir: &Path) -> RuleResult {
+async fn checked(job: RuleJob, dir: &Path) -> RuleCheckResult {
     fs::create_dir_all(dir.join("project")).expect("a folder");
     check(job, &place(dir), &mut Memory::default(), &CancellationToken::new()).await
 }
@@ -94,7 +94,7 @@ async fn a_command_that_cannot_be_judged_has_not_passed_and_says_what_to_do() {
         "no-such-program-anywhere: exit 127, expected 0: the command was not found; install it or correct the rule\n";
     assert!(message.starts_with(told), "{message}");
     let mut slow = job(command("echo begun; sleep 1000"));
-    slow.rule.timeout = Span(200);
+    slow.rule.timeout = TimeSpan(200);
     let slow = checked(slow, dir.path()).await;
     assert_eq!((slow.passed, slow.end), (false, Some(RunEnd::TimedOut)));
     let told =
@@ -180,10 +180,16 @@ async fn files_must_be_there_all_or_any() {
         need,
     };
     let said = async |names: &[&str], need| said(files(names, need), dir.path()).await;
-    assert_eq!(said(&["README.md", "docs"], Need::All).await, (true, "2 of 2 there".into()));
-    assert_eq!(said(&["README.md", "a", "b/c"], Need::All).await, (false, "missing: a, b/c (1 of 3 there)".into()));
-    assert_eq!(said(&["a", "README.md"], Need::Any).await, (true, "1 of 2 there".into()));
-    assert_eq!(said(&["a", "b"], Need::Any).await, (false, "one of these must be there, and none is: a, b".into()));
+    assert_eq!(said(&["README.md", "docs"], FileRequirement::All).await, (true, "2 of 2 there".into()));
+    assert_eq!(
+        said(&["README.md", "a", "b/c"], FileRequirement::All).await,
+        (false, "missing: a, b/c (1 of 3 there)".into())
+    );
+    assert_eq!(said(&["a", "README.md"], FileRequirement::Any).await, (true, "1 of 2 there".into()));
+    assert_eq!(
+        said(&["a", "b"], FileRequirement::Any).await,
+        (false, "one of these must be there, and none is: a, b".into())
+    );
 }
 
 #[tokio::test]
@@ -203,7 +209,7 @@ async fn nothing_outside_of_the_project_counts_whatever_links_there_are() {
     assert_eq!(said(lcov("lcov.info"), dir.path()).await, away("lcov.info"));
     assert_eq!(said(lcov("out/lcov.info"), dir.path()).await, away("out/lcov.info"));
     assert_eq!(said(pattern("SF", Some("lcov.info"), true), dir.path()).await, away("lcov.info"));
-    let there = RuleCheck::FileExistence { files: vec!["lcov.info".into(), "out".into()], need: Need::Any };
+    let there = RuleCheck::FileExistence { files: vec!["lcov.info".into(), "out".into()], need: FileRequirement::Any };
     let told = "one of these must be there, and none is: lcov.info (leads out of the project's folder), out (leads out \
                 of the project's folder)";
     assert_eq!(said(there, dir.path()).await, (false, told.into()));

@@ -12,9 +12,9 @@ use std::{
 };
 
 use creel::engine::{
-    event::{By, Event},
-    policy::{Judge, Preset, StopHook},
-    time::{At, Span},
+    event::{ActorKind, Event},
+    policy::{StopHook, StopHookKind, StopPreset},
+    time::{TimeSpan, UnixTime},
 };
 use rustix::process::Signal;
 use serde_json::json;
@@ -237,16 +237,16 @@ fn a_session_of_an_agent_that_led_itself_is_not_resumed_without_trust_either() {
 #[test]
 fn a_hook_that_no_agent_could_register_is_not_taken_from_a_journal() {
     let mut world = World::begin(Script::new());
-    let registered = |name: &str, judge: Judge| Event::StopHookRegistered {
+    let registered = |name: &str, judge: StopHookKind| Event::StopHookRegistered {
         hook_id: name.into(),
         task: "story".into(),
-        hook: Box::new(StopHook { judge, ..StopHook::preset(Preset::Default) }),
+        hook: Box::new(StopHook { judge, ..StopHook::preset(StopPreset::Default) }),
         metadata: serde_json::Map::new(),
-        by: By::Mcp.into(),
+        by: ActorKind::Mcp.into(),
     };
-    let command = Judge::Command { command: "touch pwned".into(), timeout: Span::secs(60) };
-    world.state.apply(At(0), &registered("bad", command));
-    world.state.apply(At(0), &registered("good", Judge::Preset(Preset::Promise)));
+    let command = StopHookKind::Command { command: "touch pwned".into(), timeout: TimeSpan::secs(60) };
+    world.state.apply(UnixTime(0), &registered("bad", command));
+    world.state.apply(UnixTime(0), &registered("good", StopHookKind::Preset(StopPreset::Promise)));
     let known: Vec<&str> = world.state.stop.registered.iter().map(|known| known.id.as_str()).collect();
     assert_eq!(known, ["good"]);
 }

@@ -4,18 +4,20 @@ use std::collections::BTreeSet;
 
 use creel::engine::{
     conversation::{AgentUpdate, StopReason, TurnEnd},
-    event::{By, Event, Outcome, Presence, PromptReason},
-    hooks::point::Point,
-    input::{Command, Input},
-    policy::{AgentSpec, FinalDelivery, Judge, OnFailure, Preset, StopHook, When},
-    session::gate::{About, Choice},
+    event::{ActorKind, Event, PromptReason, SessionOutcome, UserPresence},
+    hooks::point::HookPoint,
+    input::{Input, SessionCommand},
+    policy::{
+        AgentSpec, FinalDeliveryPolicy, HookFailurePolicy, StopHook, StopHookCondition, StopHookKind, StopPreset,
+    },
+    session::gate::{GateChoice, GateKind},
     stop::{
-        Action, StopResult,
+        StopAction, StopResult,
         chain::holds,
         context::AgentContext,
-        loops::{Asked, LoopCommand, Rules},
+        loops::{EvaluationRequest, LoopCommand, RuleCheckMode},
         promise::Promise,
-        registry::{Registered, Registration},
+        registry::{RegisteredStopHook, StopHookRegistration},
     },
     tasks::{
         command::{NewTask, TaskCommand},
@@ -41,7 +43,7 @@ fn script_run(script: Script) -> World {
 }
 
 /// The decisions: by whom, what, why.
-fn decisions(world: &World) -> Vec<(String, Action, String)> {
+fn decisions(world: &World) -> Vec<(String, StopAction, String)> {
     let decided = world.events.iter().filter_map(|event| match event {
         Event::StopDecided(decided) => Some((decided.hook.clone(), decided.action, decided.reason.clone())),
         _ => None,
@@ -49,13 +51,13 @@ fn decisions(world: &World) -> Vec<(String, Action, String)> {
     decided.collect()
 }
 
-fn fixed(action: Action, reason: &str, when: When) -> StopHook {
-    let judge = Judge::Fixed(StopResult::new(action, reason));
+fn fixed(action: StopAction, reason: &str, when: StopHookCondition) -> StopHook {
+    let judge = StopHookKind::Fixed(StopResult::new(action, reason));
     StopHook { name: reason.into(), judge, when, enabled: true }
 }
 
-fn rules(name: &str, passed: bool) -> When {
-    When { rules: [(name.to_owned(), passed)].into(), ..When::default() }
+fn rules(name: &str, passed: bool) -> StopHookCondition {
+    StopHookCondition { rules: [(name.to_owned(), passed)].into(), ..StopHookCondition::default() }
 }
 
 #[test]
@@ -96,32 +98,35 @@ fn the_presets_look_at_promises_at_rules_or_at_both() {
     let (complete, escalate, blocked) =
         ("<promise>COMPLETE</promise>", "<promise>ESCALATE</promise>", "<promise>BLOCKED</promise>");
     let said = |action, reason: &str| (action, reason.to_owned());
-    let completed = said(Action::Complete, "Agent signaled completion via <promise>COMPLETE</promise>");
-    assert_eq!(run(Preset::Default, complete, &[false]), completed);
-    assert_eq!(run(Preset::Promise, complete, &[false]), completed);
+    let completed = said(StopAction::Complete, "Agent signaled completion via <promise>COMPLETE</promise>");
+    assert_eq!(run(StopPreset::Default, complete, &[false]), completed);
+    assert_eq!(run(StopPreset::Promise, complete, &[false]), completed);
     assert_eq!(
-        run(Preset::Default, escalate, &[true]),
-        said(Action::Escalate, "Agent signaled a need for escalation via <promise>ESCALATE</promise>")
+        run(StopPreset::Default, escalate, &[true]),
+        said(StopAction::Escalate, "Agent signaled a need for escalation via <promise>ESCALATE</promise>")
     );
     assert_eq!(
-        run(Preset::Promise, blocked, &[true]),
-        said(Action::Escalate, "Agent signaled that it is blocked via <promise>BLOCKED</promise>")
+        run(StopPreset::Promise, blocked, &[true]),
+        said(StopAction::Escalate, "Agent signaled that it is blocked via <promise>BLOCKED</promise>")
     );
-    assert_eq!(run(Preset::Default, "x", &[true]), said(Action::Complete, "The validation rule passed"));
-    assert_eq!(run(Preset::Validation, blocked, &[true]), said(Action::Complete, "The validation rule passed"));
+    assert_eq!(run(StopPreset::Default, "x", &[true]), said(StopAction::Complete, "The validation rule passed"));
+    assert_eq!(run(StopPreset::Validation, blocked, &[true]), said(StopAction::Complete, "The validation rule passed"));
     assert_eq!(
-        run(Preset::Validation, complete, &[false]),
-        said(Action::Continue, "1 of 1 validation rule failed: tests")
+        run(StopPreset::Validation, complete, &[false]),
+        said(StopAction::Continue, "1 of 1 validation rule failed: tests")
     );
-    assert_eq!(run(Preset::Default, "x", &[]), said(Action::Continue, "Iteration in progress"));
-    assert_eq!(run(Preset::Validation, complete, &[]), said(Action::Continue, "No validation rules to judge by"));
-    assert_eq!(run(Preset::Promise, "x", &[true]), said(Action::Continue, "No completion promise detected"));
+    assert_eq!(run(StopPreset::Default, "x", &[]), said(StopAction::Continue, "Iteration in progress"));
+    assert_eq!(
+        run(StopPreset::Validation, complete, &[]),
+        said(StopAction::Continue, "No validation rules to judge by")
+    );
+    assert_eq!(run(StopPreset::Promise, "x", &[true]), said(StopAction::Continue, "No completion promise detected"));
 }
 
 #[test]
 fn the_first_hook_that_ends_it_decides_and_otherwise_the_last_one_that_is_asked() {
-    let [go, stop, off] = [Action::Continue, Action::Complete, Action::Escalate];
-    let always = When::default;
+    let [go, stop, off] = [StopAction::Continue, StopAction::Complete, StopAction::Escalate];
+    let always = StopHookCondition::default;
     let decided = |hooks: Vec<StopHook>| {
         let script = Script::new().stop_hooks(hooks).agent(&[WORKING]).plan(|plan| plan.max_iterations = 1);
         decisions(&script_run(script)).remove(0)
@@ -164,7 +169,7 @@ fn a_command_that_does_not_do_its_job_escalates() {
     let reason = |ran| {
         let script = Script::new().stop_hooks([]).stop_command("judge", [ran]).agent(&[WORKING]);
         let (hook, action, reason) = decisions(&script_run(script)).remove(0);
-        assert_eq!((hook.as_str(), action), ("judge", Action::Escalate));
+        assert_eq!((hook.as_str(), action), ("judge", StopAction::Escalate));
         reason
     };
     assert_eq!(reason(exits(1, "", "no such table")), "Hook evaluation failed: exit 1: no such table");
@@ -175,9 +180,11 @@ fn a_command_that_does_not_do_its_job_escalates() {
 
 #[test]
 fn a_condition_keeps_a_hook_from_being_asked() {
-    let from_third = When { from: Some(3), ..When::default() };
-    let hooks =
-        [fixed(Action::Complete, "third time lucky", from_third), fixed(Action::Continue, "go on", When::default())];
+    let from_third = StopHookCondition { from: Some(3), ..StopHookCondition::default() };
+    let hooks = [
+        fixed(StopAction::Complete, "third time lucky", from_third),
+        fixed(StopAction::Continue, "go on", StopHookCondition::default()),
+    ];
     let world = script_run(Script::new().stop_hooks(hooks).agent(&[WORKING]));
     let by: Vec<_> = decisions(&world).into_iter().map(|(hook, ..)| hook).collect();
     assert_eq!(by, ["go on", "go on", "third time lucky"]);
@@ -185,9 +192,14 @@ fn a_condition_keeps_a_hook_from_being_asked() {
 
 #[test]
 fn the_test_driven_loop_of_conditions_on_rules() {
-    let again = StopResult::new(Action::Continue, "Tests still failing").telling("Fix failing tests and run again");
-    let again = StopHook { name: "again".into(), judge: Judge::Fixed(again), when: When::default(), enabled: true };
-    let hooks = [fixed(Action::Complete, "All tests pass", rules("tests_pass", true)), again];
+    let again = StopResult::new(StopAction::Continue, "Tests still failing").telling("Fix failing tests and run again");
+    let again = StopHook {
+        name: "again".into(),
+        judge: StopHookKind::Fixed(again),
+        when: StopHookCondition::default(),
+        enabled: true,
+    };
+    let hooks = [fixed(StopAction::Complete, "All tests pass", rules("tests_pass", true)), again];
     let script = Script::new().stop_hooks(hooks).rule("tests_pass", &[false, true]).agent(&[WORKING]);
     story(
         script,
@@ -212,26 +224,26 @@ fn the_test_driven_loop_of_conditions_on_rules() {
 
 #[test]
 fn a_group_completes_when_all_of_it_does_or_any() {
-    let group = |judge| StopHook { name: "group".into(), judge, when: When::default(), enabled: true };
-    let parts = || vec![StopHook::preset(Preset::Promise), StopHook::preset(Preset::Validation)];
+    let group = |judge| StopHook { name: "group".into(), judge, when: StopHookCondition::default(), enabled: true };
+    let parts = || vec![StopHook::preset(StopPreset::Promise), StopHook::preset(StopPreset::Validation)];
     let decided = |judge, says, passed| {
         let script = Script::new().stop_hooks([group(judge)]).rule("tests", &[passed]).agent(&[Answer::Says(says)]);
         let (_, action, reason) = decisions(&script_run(script.plan(|plan| plan.max_iterations = 1))).remove(0);
         (action, reason)
     };
     let (yes, no) = ("<promise>COMPLETE</promise>", "Working.");
-    assert_eq!(decided(Judge::All(parts()), yes, true).0, Action::Complete);
+    assert_eq!(decided(StopHookKind::All(parts()), yes, true).0, StopAction::Complete);
     assert_eq!(
-        decided(Judge::All(parts()), yes, false),
-        (Action::Continue, "1 of 1 validation rule failed: tests".into())
+        decided(StopHookKind::All(parts()), yes, false),
+        (StopAction::Continue, "1 of 1 validation rule failed: tests".into())
     );
-    assert_eq!(decided(Judge::All(parts()), no, true).0, Action::Continue);
-    assert_eq!(decided(Judge::All(parts()), "<promise>BLOCKED</promise>", true).0, Action::Escalate);
-    assert_eq!(decided(Judge::Any(parts()), no, true).0, Action::Complete);
-    assert_eq!(decided(Judge::Any(parts()), yes, false).0, Action::Complete);
-    assert_eq!(decided(Judge::Any(parts()), "<promise>BLOCKED</promise>", true).0, Action::Complete);
-    assert_eq!(decided(Judge::Any(parts()), "<promise>BLOCKED</promise>", false).0, Action::Escalate);
-    assert_eq!(decided(Judge::Any(parts()), no, false).0, Action::Continue);
+    assert_eq!(decided(StopHookKind::All(parts()), no, true).0, StopAction::Continue);
+    assert_eq!(decided(StopHookKind::All(parts()), "<promise>BLOCKED</promise>", true).0, StopAction::Escalate);
+    assert_eq!(decided(StopHookKind::Any(parts()), no, true).0, StopAction::Complete);
+    assert_eq!(decided(StopHookKind::Any(parts()), yes, false).0, StopAction::Complete);
+    assert_eq!(decided(StopHookKind::Any(parts()), "<promise>BLOCKED</promise>", true).0, StopAction::Complete);
+    assert_eq!(decided(StopHookKind::Any(parts()), "<promise>BLOCKED</promise>", false).0, StopAction::Escalate);
+    assert_eq!(decided(StopHookKind::Any(parts()), no, false).0, StopAction::Continue);
 }
 
 #[test]
@@ -239,14 +251,14 @@ fn commands_in_a_group_run_only_as_far_as_they_matter() {
     let complete = r#"{"action":"complete","reason":"one"}"#;
     let group = StopHook {
         name: "group".into(),
-        judge: Judge::Any(vec![stop_command("one"), stop_command("two")]),
-        when: When::default(),
+        judge: StopHookKind::Any(vec![stop_command("one"), stop_command("two")]),
+        when: StopHookCondition::default(),
         enabled: true,
     };
     let mut script = Script::new().stop_hooks([group]).agent(&[WORKING]);
     script.hooks.insert("one".into(), vec![prints(complete)]);
     let world = script_run(script);
-    assert_eq!(decisions(&world), [("group".to_owned(), Action::Complete, "one".to_owned())]);
+    assert_eq!(decisions(&world), [("group".to_owned(), StopAction::Complete, "one".to_owned())]);
     assert_eq!(world.events.iter().filter(|event| matches!(event, Event::HookFinished(_))).count(), 1);
 }
 
@@ -254,12 +266,12 @@ fn commands_in_a_group_run_only_as_far_as_they_matter() {
 fn an_escalation_blocks_the_task_and_goes_on_with_it_when_a_person_says_so() {
     let escalates = Answer::Says("I need a key. <promise>BLOCKED</promise>");
     let script = Script::new().agent(&[escalates, Answer::Says("<promise>COMPLETE</promise>")]);
-    let script = script.attended(&[(About::Escalation, Choice::Message)]);
+    let script = script.attended(&[(GateKind::Escalation, GateChoice::Message)]);
     let mut world = World::begin(script);
     world.settle();
-    world.command(Command::Task(TaskCommand::Add(NewTask { goal: "Publish".into(), ..NewTask::default() })));
+    world.command(SessionCommand::Task(TaskCommand::Add(NewTask { goal: "Publish".into(), ..NewTask::default() })));
     let id = world.state.tasks.graph.tasks()[0].id.clone();
-    world.command(Command::Task(TaskCommand::Start { id: id.clone(), context: None }));
+    world.command(SessionCommand::Task(TaskCommand::Start { id: id.clone(), context: None }));
     world.finish_turn();
     let task = world.state.tasks.graph.get(&id).expect("the task");
     assert_eq!(task.state, TaskState::Blocked);
@@ -281,17 +293,17 @@ fn an_escalation_blocks_the_task_and_goes_on_with_it_when_a_person_says_so() {
 #[test]
 fn an_escalation_leaves_alone_what_others_work_on_elsewhere() {
     let script = Script::new().agent(&[Answer::Says("I need a key. <promise>BLOCKED</promise>")]);
-    let mut world = World::begin(script.attended(&[(About::Escalation, Choice::Abort)]));
+    let mut world = World::begin(script.attended(&[(GateKind::Escalation, GateChoice::Abort)]));
     world.settle();
     for (id, queue) in [("there", Some(BTreeSet::new())), ("here", None)] {
         let new = NewTask { id: Some(id.into()), goal: id.into(), queue, ..NewTask::default() };
-        world.command(Command::Task(TaskCommand::Add(new)));
+        world.command(SessionCommand::Task(TaskCommand::Add(new)));
     }
     let context = "in session one on another machine".to_owned();
-    world.command(Command::Task(TaskCommand::TakenUp { id: "there".into(), context }));
+    world.command(SessionCommand::Task(TaskCommand::TakenUp { id: "there".into(), context }));
     tool(&mut world, start("there", 1));
     assert_eq!(world.refused.pop().as_deref(), Some("there is for the queue, and others work on it"));
-    world.command(Command::Task(TaskCommand::Start { id: "here".into(), context: None }));
+    world.command(SessionCommand::Task(TaskCommand::Start { id: "here".into(), context: None }));
     world.finish_turn();
     let state = |id: &str| world.state.tasks.graph.get(id).map(|task| task.state);
     assert_eq!((state("there"), state("here")), (Some(TaskState::Active), Some(TaskState::Blocked)));
@@ -323,11 +335,12 @@ fn promises_that_contradict_each_other_are_told_and_the_strongest_counts() {
 #[test]
 fn three_iterations_in_a_row_with_failed_rules_ask_a_person_and_a_look_counts() {
     let script = Script::new().rule("tests", &[false]).agent(&[WORKING]).plan(|plan| plan.max_iterations = 8);
-    let script = script.attended(&[(About::Escalation, Choice::Continue), (About::Escalation, Choice::Abort)]);
+    let script =
+        script.attended(&[(GateKind::Escalation, GateChoice::Continue), (GateKind::Escalation, GateChoice::Abort)]);
     let world = script_run(script);
     let by: Vec<_> = decisions(&world).into_iter().map(|(hook, action, _)| (hook, action)).collect();
-    let default = || ("default".to_owned(), Action::Continue);
-    let breaker = || ("circuit_breaker".to_owned(), Action::Escalate);
+    let default = || ("default".to_owned(), StopAction::Continue);
+    let breaker = || ("circuit_breaker".to_owned(), StopAction::Escalate);
     assert_eq!(by, [default(), default(), breaker(), default(), default(), breaker()]);
 }
 
@@ -335,12 +348,12 @@ fn three_iterations_in_a_row_with_failed_rules_ask_a_person_and_a_look_counts() 
 fn who_resumes_a_session_that_was_escalated_has_looked() {
     let script = Script::new().rule("tests", &[false]).agent(&[WORKING]).plan(|plan| plan.max_iterations = 8);
     let (mut world, id) = with_a_task(script.clone());
-    world.command(Command::Task(TaskCommand::Start { id: id.clone(), context: None }));
+    world.command(SessionCommand::Task(TaskCommand::Start { id: id.clone(), context: None }));
     let world = world.run();
-    assert_eq!(world.state.outcome(), Some(Outcome::Escalated));
+    assert_eq!(world.state.outcome(), Some(SessionOutcome::Escalated));
     assert_eq!(world.state.tasks.graph.get(&id).map(|task| task.state), Some(TaskState::Blocked));
     let mut world = World::from_events(script, &world.events);
-    world.input(Input::Resume { presence: Presence::Unattended, max_iterations: None, checkpoint: None });
+    world.input(Input::Resume { presence: UserPresence::Unattended, max_iterations: None, checkpoint: None });
     assert_eq!(world.state.tasks.graph.get(&id).map(|task| task.state), Some(TaskState::Active));
     let by: Vec<_> = decisions(&world.run()).into_iter().map(|(hook, ..)| hook).collect();
     assert_eq!(by, ["default", "default", "circuit_breaker", "default", "default", "circuit_breaker"]);
@@ -352,18 +365,18 @@ fn a_guard_says_nothing_in_the_last_iteration() {
     assert!(script_run(script).story().ends_with("ended limit (the limit of 3 iterations was reached)\n"));
     let script = Script::new().agent(&[WORKING]).plan(|plan| plan.stop.no_progress = 3);
     let (hook, action, _) = decisions(&script_run(script)).pop().expect("a decision");
-    assert_eq!((hook.as_str(), action), ("no_progress", Action::Escalate));
+    assert_eq!((hook.as_str(), action), ("no_progress", StopAction::Escalate));
 }
 
 #[test]
 fn what_a_hook_gives_is_kept_whatever_is_decided_and_says_what_the_agent_is_at() {
     let halfway = StopResult {
         checkpoint_data: Some(json!({"executionPhase": "midpoint", "executionStep": 2})),
-        ..StopResult::new(Action::Continue, "Halfway checkpoint")
+        ..StopResult::new(StopAction::Continue, "Halfway checkpoint")
     };
-    let second = When { from: Some(2), to: Some(2), ..When::default() };
-    let halfway = StopHook { name: "halfway".into(), judge: Judge::Fixed(halfway), when: second, enabled: true };
-    let script = Script::new().stop_hooks([halfway, StopHook::preset(Preset::Default)]).agent(&[
+    let second = StopHookCondition { from: Some(2), to: Some(2), ..StopHookCondition::default() };
+    let halfway = StopHook { name: "halfway".into(), judge: StopHookKind::Fixed(halfway), when: second, enabled: true };
+    let script = Script::new().stop_hooks([halfway, StopHook::preset(StopPreset::Default)]).agent(&[
         WORKING,
         WORKING,
         WORKING,
@@ -380,95 +393,95 @@ fn what_a_hook_gives_is_kept_whatever_is_decided_and_says_what_the_agent_is_at()
 fn with_a_task(script: Script) -> (World, String) {
     let mut world = World::begin(script);
     world.settle();
-    world.command(Command::Task(TaskCommand::Add(NewTask { goal: "Publish".into(), ..NewTask::default() })));
+    world.command(SessionCommand::Task(TaskCommand::Add(NewTask { goal: "Publish".into(), ..NewTask::default() })));
     let id = world.state.tasks.graph.tasks()[0].id.clone();
     (world, id)
 }
 
-fn tool(world: &mut World, command: Command) {
-    world.input(Input::Command { by: By::Mcp.into(), command });
+fn tool(world: &mut World, command: SessionCommand) {
+    world.input(Input::Command { by: ActorKind::Mcp.into(), command });
 }
 
-fn register(task: &str, preset: Preset) -> Command {
-    Command::RegisterStopHook(Registration { task: task.into(), preset, metadata: Map::new() })
+fn register(task: &str, preset: StopPreset) -> SessionCommand {
+    SessionCommand::RegisterStopHook(StopHookRegistration { task: task.into(), preset, metadata: Map::new() })
 }
 
 #[test]
 fn a_hook_that_the_agent_registers_is_asked_after_those_of_the_config_until_it_is_cleared() {
     let promises = [Answer::Says("<promise>COMPLETE</promise>"), Answer::Says("<promise>COMPLETE</promise>")];
-    let hooks = [StopHook::preset(Preset::Promise)];
+    let hooks = [StopHook::preset(StopPreset::Promise)];
     let script = Script::new().stop_hooks(hooks).rule("tests", &[false, true]).agent(promises);
     let (mut world, id) = with_a_task(script);
-    tool(&mut world, register(&id, Preset::Validation));
-    tool(&mut world, register("story", Preset::Promise));
+    tool(&mut world, register(&id, StopPreset::Validation));
+    tool(&mut world, register("story", StopPreset::Promise));
     assert_eq!(world.state.stop.registered.len(), 2);
     assert!(world.state.stop.registered[0].id.starts_with("HOOK-0-00"));
-    tool(&mut world, register("nothing", Preset::Promise));
+    tool(&mut world, register("nothing", StopPreset::Promise));
     let why = "there is no task nothing: create it with task_add first, or use `story` for the whole session";
     assert_eq!(world.refused, [why]);
-    tool(&mut world, Command::ClearStopHooks("story".into()));
+    tool(&mut world, SessionCommand::ClearStopHooks("story".into()));
     let world = world.run();
     let decided: Vec<_> = decisions(&world).into_iter().map(|(_, action, _)| action).collect();
-    assert_eq!(decided, [Action::Continue, Action::Complete]);
+    assert_eq!(decided, [StopAction::Continue, StopAction::Complete]);
 }
 
 #[test]
 fn a_hook_that_the_agent_registers_never_completes_what_the_config_continues() {
-    let hooks = [StopHook::preset(Preset::Validation)];
+    let hooks = [StopHook::preset(StopPreset::Validation)];
     let promise = Answer::Says("<promise>COMPLETE</promise>");
     let script = Script::new().stop_hooks(hooks).rule("tests", &[false, false]).agent([promise.clone(), promise]);
     let (mut world, id) = with_a_task(script.plan(|plan| plan.max_iterations = 2));
-    tool(&mut world, register(&id, Preset::Default));
-    tool(&mut world, register("story", Preset::Promise));
+    tool(&mut world, register(&id, StopPreset::Default));
+    tool(&mut world, register("story", StopPreset::Promise));
     let world = world.run();
     let decided: Vec<_> = decisions(&world).into_iter().map(|(_, action, _)| action).collect();
-    assert_eq!(decided, [Action::Continue, Action::Continue]);
-    assert_eq!(world.state.outcome(), Some(Outcome::Limit));
+    assert_eq!(decided, [StopAction::Continue, StopAction::Continue]);
+    assert_eq!(world.state.outcome(), Some(SessionOutcome::Limit));
 }
 
 #[test]
 fn a_registered_hook_for_rules_that_do_not_exist_holds_nothing_back() {
     let (mut world, id) = with_a_task(Script::new().agent([Answer::Says("<promise>COMPLETE</promise>")]));
-    tool(&mut world, register(&id, Preset::Validation));
-    assert_eq!(world.run().state.outcome(), Some(Outcome::Complete));
+    tool(&mut world, register(&id, StopPreset::Validation));
+    assert_eq!(world.run().state.outcome(), Some(SessionOutcome::Complete));
 }
 
 #[test]
 fn an_agent_clears_only_the_hooks_that_it_registered_itself() {
     let (mut world, id) = with_a_task(Script::new().agent(&[WORKING]));
-    tool(&mut world, register(&id, Preset::Validation));
-    world.input(Input::Command { by: By::Agent.into(), command: register(&id, Preset::Promise) });
-    world.input(Input::Command { by: By::Agent.into(), command: Command::ClearStopHooks(id.clone()) });
-    let left: Vec<_> = world.state.stop.registered.iter().map(Registered::preset).collect();
+    tool(&mut world, register(&id, StopPreset::Validation));
+    world.input(Input::Command { by: ActorKind::Agent.into(), command: register(&id, StopPreset::Promise) });
+    world.input(Input::Command { by: ActorKind::Agent.into(), command: SessionCommand::ClearStopHooks(id.clone()) });
+    let left: Vec<_> = world.state.stop.registered.iter().map(RegisteredStopHook::preset).collect();
     assert_eq!(left, ["validation"]);
 }
 
 #[test]
 fn a_session_that_the_agent_completes_by_a_tool_is_judged_like_a_promise() {
     let (mut world, _) = with_a_task(Script::new().agent(&[WORKING]));
-    tool(&mut world, Command::CompleteSession("all is done".into()));
+    tool(&mut world, SessionCommand::CompleteSession("all is done".into()));
     let decided = decisions(&world.run());
     assert_eq!(
         decided,
         [(
             "default".to_owned(),
-            Action::Complete,
+            StopAction::Complete,
             "Agent signaled completion via session_complete: all is done".to_owned()
         )]
     );
-    let script = Script::new().stop_hooks([StopHook::preset(Preset::Validation)]).rule("tests", &[false]);
+    let script = Script::new().stop_hooks([StopHook::preset(StopPreset::Validation)]).rule("tests", &[false]);
     let (mut world, _) = with_a_task(script.agent(&[WORKING]).plan(|plan| plan.max_iterations = 1));
-    tool(&mut world, Command::CompleteSession(String::new()));
-    assert_eq!(decisions(&world.run())[0].1, Action::Continue);
+    tool(&mut world, SessionCommand::CompleteSession(String::new()));
+    assert_eq!(decisions(&world.run())[0].1, StopAction::Continue);
 }
 
 #[test]
 fn what_was_promised_in_a_turn_that_failed_completes_no_later_iteration() {
     let cut_off = [Answer::Fails("connection reset"), WORKING];
     let (mut world, _) = with_a_task(Script::new().agent(cut_off).plan(|plan| plan.max_iterations = 2));
-    tool(&mut world, Command::CompleteSession("all is done".into()));
+    tool(&mut world, SessionCommand::CompleteSession("all is done".into()));
     let world = world.run();
-    assert_eq!(decisions(&world), [("default".to_owned(), Action::Continue, "Iteration in progress".to_owned())]);
+    assert_eq!(decisions(&world), [("default".to_owned(), StopAction::Continue, "Iteration in progress".to_owned())]);
 }
 
 /// A session whose agent leads itself.
@@ -478,10 +491,10 @@ fn outside() -> Script {
 
 #[test]
 fn a_session_that_leads_itself_is_completed_once() {
-    let mut world = World::begin(outside().hook(Point::SessionEnd, "bye", [passes()]));
+    let mut world = World::begin(outside().hook(HookPoint::SessionEnd, "bye", [passes()]));
     world.settle();
-    tool(&mut world, Command::CompleteSession("enough".into()));
-    tool(&mut world, Command::CompleteSession("the agent is gone".into()));
+    tool(&mut world, SessionCommand::CompleteSession("enough".into()));
+    tool(&mut world, SessionCommand::CompleteSession("the agent is gone".into()));
     assert_eq!(world.refused, ["the session is being completed already"]);
     expect![[r"
           CompletionPromised
@@ -494,11 +507,12 @@ fn a_session_that_leads_itself_is_completed_once() {
 
 #[test]
 fn a_session_that_leads_itself_ends_when_the_hooks_that_run_have_ended() {
-    let script = outside().hook(Point::SessionStart, "hello", [passes()]).hook(Point::SessionEnd, "bye", [passes()]);
+    let script =
+        outside().hook(HookPoint::SessionStart, "hello", [passes()]).hook(HookPoint::SessionEnd, "bye", [passes()]);
     let mut world = World::begin(script.clone());
     world.settle();
-    tool(&mut world, Command::CompleteSession("enough".into()));
-    tool(&mut world, Command::CompleteSession("the agent is gone".into()));
+    tool(&mut world, SessionCommand::CompleteSession("enough".into()));
+    tool(&mut world, SessionCommand::CompleteSession("the agent is gone".into()));
     assert_eq!(world.refused, ["the session is being completed already"]);
     let killed = World::from_events(script, &world.events);
     let expected = expect![[r"
@@ -514,14 +528,14 @@ fn a_session_that_leads_itself_ends_when_the_hooks_that_run_have_ended() {
 
 #[test]
 fn a_failure_after_a_task_is_only_told_where_the_agent_leads_itself() {
-    let script = outside().hook_with(Point::OnTaskComplete, "deploy", [exits(1, "", "no")], |spec| {
-        spec.on_failure = Some(OnFailure::Escalate);
+    let script = outside().hook_with(HookPoint::OnTaskComplete, "deploy", [exits(1, "", "no")], |spec| {
+        spec.on_failure = Some(HookFailurePolicy::Escalate);
     });
     let mut world = World::begin(script);
     world.settle();
     for id in ["one", "two"] {
         let new = NewTask { id: Some(id.into()), goal: id.into(), ..NewTask::default() };
-        tool(&mut world, Command::Task(TaskCommand::Add(new)));
+        tool(&mut world, SessionCommand::Task(TaskCommand::Add(new)));
     }
     tool(&mut world, completes("one", "text"));
     let mut world = world.run();
@@ -533,18 +547,18 @@ fn a_failure_after_a_task_is_only_told_where_the_agent_leads_itself() {
     assert_eq!((world.refused.len(), state("two")), (0, Some(TaskState::Completed)));
 }
 
-fn start(task: &str, max_iterations: u32) -> Command {
-    Command::Loop(LoopCommand::Start { task: task.into(), max_iterations, promises: Vec::new() })
+fn start(task: &str, max_iterations: u32) -> SessionCommand {
+    SessionCommand::Loop(LoopCommand::Start { task: task.into(), max_iterations, promises: Vec::new() })
 }
 
-fn judge(id: &str, said: &str) -> Command {
-    Command::Loop(LoopCommand::Judge(Box::new(Asked {
+fn judge(id: &str, said: &str) -> SessionCommand {
+    SessionCommand::Loop(LoopCommand::Judge(Box::new(EvaluationRequest {
         id: id.into(),
         said: said.into(),
         files: vec!["src/auth.rs".into()],
         draft: None,
         checkpoint: None,
-        rules: Rules::Check,
+        rules: RuleCheckMode::Check,
     })))
 }
 
@@ -552,7 +566,7 @@ fn judge(id: &str, said: &str) -> Command {
 fn an_agent_leads_a_loop_of_its_own_over_a_task() {
     let script = Script::new().rule("tests", &[false, true]).agent(&[Answer::Says("<promise>COMPLETE</promise>")]);
     let (mut world, id) = with_a_task(script);
-    tool(&mut world, register(&id, Preset::Default));
+    tool(&mut world, register(&id, StopPreset::Default));
     tool(&mut world, start(&id, 3));
     let known = world.state.stop.loops[0].id.clone();
     assert!(known.starts_with("IT-0-00"), "{known}");
@@ -565,17 +579,20 @@ fn an_agent_leads_a_loop_of_its_own_over_a_task() {
         decisions(&world),
         [(
             world.state.stop.registered[0].id.clone(),
-            Action::Continue,
+            StopAction::Continue,
             "1 of 1 validation rule failed: tests".to_owned()
         )]
     );
-    tool(&mut world, Command::Loop(LoopCommand::Next { id: known.clone(), checkpoint: Some(json!({"step": 1})) }));
+    tool(
+        &mut world,
+        SessionCommand::Loop(LoopCommand::Next { id: known.clone(), checkpoint: Some(json!({"step": 1})) }),
+    );
     assert_eq!(world.state.stop.loops[0].iteration, 2);
     assert_eq!(world.state.stop.checkpoints[0].checkpoint.task, id);
     tool(&mut world, judge(&known, "second try"));
     world.finish_check(0);
-    assert_eq!(decisions(&world).pop().expect("a decision").1, Action::Complete);
-    tool(&mut world, Command::Loop(LoopCommand::Complete { id: known.clone(), promise: Promise::Complete }));
+    assert_eq!(decisions(&world).pop().expect("a decision").1, StopAction::Complete);
+    tool(&mut world, SessionCommand::Loop(LoopCommand::Complete { id: known.clone(), promise: Promise::Complete }));
     assert_eq!(world.state.tasks.graph.get(&id).expect("the task").state, TaskState::Completed);
     tool(&mut world, judge(&known, "more"));
     assert!(world.refused.pop().expect("it is over").contains("is over"));
@@ -587,10 +604,10 @@ fn an_agent_leads_a_loop_of_its_own_over_a_task() {
 #[test]
 fn a_loop_completes_its_task_only_after_a_judgement_that_says_complete() {
     let (mut world, id) = with_a_task(Script::new().rule("tests", &[false, true]).agent(&[WORKING]));
-    tool(&mut world, register(&id, Preset::Default));
+    tool(&mut world, register(&id, StopPreset::Default));
     tool(&mut world, start(&id, 3));
     let known = world.state.stop.loops[0].id.clone();
-    let complete = || Command::Loop(LoopCommand::Complete { id: known.clone(), promise: Promise::Complete });
+    let complete = || SessionCommand::Loop(LoopCommand::Complete { id: known.clone(), promise: Promise::Complete });
     tool(&mut world, complete());
     let why = world.refused.pop().expect("it was never judged");
     assert!(why.contains("is not complete: it has not been judged") && why.contains("iteration_validate"), "{why}");
@@ -609,20 +626,20 @@ fn a_loop_completes_its_task_only_after_a_judgement_that_says_complete() {
 #[test]
 fn a_loop_over_the_whole_session_is_judged_by_the_hooks_of_the_config() {
     let script =
-        Script::new().stop_hooks([StopHook::preset(Preset::Validation)]).rule("tests", &[false]).agent(&[WORKING]);
+        Script::new().stop_hooks([StopHook::preset(StopPreset::Validation)]).rule("tests", &[false]).agent(&[WORKING]);
     let (mut world, _) = with_a_task(script);
-    tool(&mut world, register("story", Preset::Promise));
+    tool(&mut world, register("story", StopPreset::Promise));
     tool(&mut world, start("story", 3));
     let known = world.state.stop.loops[0].id.clone();
     tool(&mut world, judge(&known, "<promise>COMPLETE</promise>"));
     world.finish_check(0);
-    assert_eq!(decisions(&world).pop().expect("a decision").1, Action::Continue);
+    assert_eq!(decisions(&world).pop().expect("a decision").1, StopAction::Continue);
 }
 
 #[test]
 fn the_guards_watch_the_loops_of_the_agent_too() {
     let (mut world, id) = with_a_task(Script::new().rule("tests", &[false; 9]).agent(&[WORKING]));
-    tool(&mut world, register(&id, Preset::Default));
+    tool(&mut world, register(&id, StopPreset::Default));
     tool(&mut world, start(&id, 9));
     let known = world.state.stop.loops[0].id.clone();
     for iteration in 1..=3 {
@@ -631,21 +648,21 @@ fn the_guards_watch_the_loops_of_the_agent_too() {
             tool(&mut world, judge(&known, &format!("{said} {iteration}")));
             world.finish_check(0);
         }
-        tool(&mut world, Command::Loop(LoopCommand::Next { id: known.clone(), checkpoint: None }));
+        tool(&mut world, SessionCommand::Loop(LoopCommand::Next { id: known.clone(), checkpoint: None }));
     }
     let decided = decisions(&world);
-    let continued = decided.iter().take_while(|(_, action, _)| *action == Action::Continue).count();
+    let continued = decided.iter().take_while(|(_, action, _)| *action == StopAction::Continue).count();
     assert_eq!(continued, 4, "{decided:?}");
     let (hook, action, reason) = &decided[4];
-    assert_eq!((hook.as_str(), *action), ("circuit_breaker", Action::Escalate), "{reason}");
+    assert_eq!((hook.as_str(), *action), ("circuit_breaker", StopAction::Escalate), "{reason}");
     assert_eq!(world.state.tasks.graph.get(&id).expect("the task").state, TaskState::Blocked);
 }
 
 #[test]
 fn a_loop_that_escalates_blocks_its_task_and_holds_the_session_at_the_end_of_the_turn() {
-    let script = Script::new().agent(&[WORKING]).attended(&[(About::Escalation, Choice::Abort)]);
+    let script = Script::new().agent(&[WORKING]).attended(&[(GateKind::Escalation, GateChoice::Abort)]);
     let (mut world, id) = with_a_task(script);
-    tool(&mut world, register(&id, Preset::Promise));
+    tool(&mut world, register(&id, StopPreset::Promise));
     tool(&mut world, start(&id, 3));
     let known = world.state.stop.loops[0].id.clone();
     tool(&mut world, judge(&known, "<promise>ESCALATE</promise>"));
@@ -653,9 +670,9 @@ fn a_loop_that_escalates_blocks_its_task_and_holds_the_session_at_the_end_of_the
     assert!(world.state.gates.open.is_none(), "the turn goes on");
     world.finish_turn();
     let gate = world.state.gates.open.clone().expect("a gate waits");
-    assert_eq!(gate.about, About::Escalation);
+    assert_eq!(gate.about, GateKind::Escalation);
     assert_eq!(gate.reason, "Agent signaled a need for escalation via <promise>ESCALATE</promise>");
-    tool(&mut world, Command::Loop(LoopCommand::Next { id: known, checkpoint: None }));
+    tool(&mut world, SessionCommand::Loop(LoopCommand::Next { id: known, checkpoint: None }));
     assert!(world.refused.pop().expect("refused").contains("waits for a person"));
 }
 
@@ -663,9 +680,9 @@ fn a_loop_that_escalates_blocks_its_task_and_holds_the_session_at_the_end_of_the
 fn escalated_loop(script: Script) -> (World, String, String) {
     let (mut world, id) = with_a_task(script);
     let other = NewTask { id: Some("other".into()), goal: "Something else".into(), ..NewTask::default() };
-    world.command(Command::Task(TaskCommand::Add(other)));
-    world.command(Command::Task(TaskCommand::Start { id: "other".into(), context: None }));
-    tool(&mut world, register(&id, Preset::Promise));
+    world.command(SessionCommand::Task(TaskCommand::Add(other)));
+    world.command(SessionCommand::Task(TaskCommand::Start { id: "other".into(), context: None }));
+    tool(&mut world, register(&id, StopPreset::Promise));
     tool(&mut world, start(&id, 3));
     let known = world.state.stop.loops[0].id.clone();
     tool(&mut world, judge(&known, "<promise>ESCALATE</promise>"));
@@ -683,7 +700,7 @@ fn blocked(world: &World) -> Vec<&str> {
 
 #[test]
 fn a_loop_that_escalates_blocks_its_task_once_and_no_other() {
-    let script = || Script::new().agent(&[WORKING]).attended(&[(About::Escalation, Choice::Continue)]);
+    let script = || Script::new().agent(&[WORKING]).attended(&[(GateKind::Escalation, GateChoice::Continue)]);
     let (mut world, id, known) = escalated_loop(script());
     world.finish_turn();
     assert!(world.state.gates.open.is_some(), "the session is held");
@@ -691,8 +708,8 @@ fn a_loop_that_escalates_blocks_its_task_once_and_no_other() {
     world.answer_gate();
     assert_eq!(world.state.tasks.graph.get(&id).map(|task| task.state), Some(TaskState::Active));
     // The same where the agent has ended the loop, and where the task is gone.
-    let end = Command::Loop(LoopCommand::Complete { id: known, promise: Promise::Blocked });
-    for last in [end, Command::Task(TaskCommand::Remove { id: id.clone() })] {
+    let end = SessionCommand::Loop(LoopCommand::Complete { id: known, promise: Promise::Blocked });
+    for last in [end, SessionCommand::Task(TaskCommand::Remove { id: id.clone() })] {
         let (mut world, _, _) = escalated_loop(script());
         tool(&mut world, last);
         world.finish_turn();
@@ -703,7 +720,7 @@ fn a_loop_that_escalates_blocks_its_task_once_and_no_other() {
 #[test]
 fn what_waits_for_a_person_is_not_completed() {
     let (mut world, id, known) = escalated_loop(Script::new().agent(&[WORKING]));
-    let complete = Command::Loop(LoopCommand::Complete { id: known.clone(), promise: Promise::Complete });
+    let complete = SessionCommand::Loop(LoopCommand::Complete { id: known.clone(), promise: Promise::Complete });
     tool(&mut world, complete.clone());
     let why = world.refused.pop().expect("refused");
     assert!(why.contains("waits for a person: its task is blocked, and is not completed"), "{why}");
@@ -716,11 +733,11 @@ fn what_waits_for_a_person_is_not_completed() {
 #[test]
 fn no_other_judgement_gets_a_loop_past_its_person() {
     let (mut world, id) = with_a_task(outside());
-    tool(&mut world, register(&id, Preset::Promise));
+    tool(&mut world, register(&id, StopPreset::Promise));
     tool(&mut world, start(&id, 3));
     let known = world.state.stop.loops[0].id.clone();
-    let next = Command::Loop(LoopCommand::Next { id: known.clone(), checkpoint: None });
-    let complete = Command::Loop(LoopCommand::Complete { id: known.clone(), promise: Promise::Complete });
+    let next = SessionCommand::Loop(LoopCommand::Next { id: known.clone(), checkpoint: None });
+    let complete = SessionCommand::Loop(LoopCommand::Complete { id: known.clone(), promise: Promise::Complete });
     for said in ["<promise>ESCALATE</promise>", "Working.", "<promise>COMPLETE</promise>"] {
         tool(&mut world, judge(&known, said));
         for more in [next.clone(), complete.clone()] {
@@ -730,7 +747,7 @@ fn no_other_judgement_gets_a_loop_past_its_person() {
         }
     }
     assert_eq!(decisions(&world).len(), 3);
-    world.command(Command::Task(TaskCommand::Start { id, context: None }));
+    world.command(SessionCommand::Task(TaskCommand::Start { id, context: None }));
     tool(&mut world, next);
     assert_eq!((world.refused.as_slice(), world.state.stop.loops[0].iteration), (&[][..], 2));
 }
@@ -739,26 +756,26 @@ fn no_other_judgement_gets_a_loop_past_its_person() {
 fn a_loop_over_a_session_that_leads_itself_is_judged_again() {
     let mut world = World::begin(outside());
     world.settle();
-    tool(&mut world, register("story", Preset::Promise));
+    tool(&mut world, register("story", StopPreset::Promise));
     tool(&mut world, start("story", 3));
     let known = world.state.stop.loops[0].id.clone();
     tool(&mut world, judge(&known, "<promise>ESCALATE</promise>"));
     tool(&mut world, judge(&known, "<promise>COMPLETE</promise>"));
-    tool(&mut world, Command::Loop(LoopCommand::Complete { id: known, promise: Promise::Complete }));
+    tool(&mut world, SessionCommand::Loop(LoopCommand::Complete { id: known, promise: Promise::Complete }));
     assert_eq!((world.refused.as_slice(), world.state.stop.loops[0].is_over), (&[][..], true));
 }
 
 #[test]
 fn a_loop_goes_on_when_a_person_has_looked() {
     for whole_session in [false, true] {
-        let script = Script::new().agent(&[WORKING]).attended(&[(About::Escalation, Choice::Continue)]);
+        let script = Script::new().agent(&[WORKING]).attended(&[(GateKind::Escalation, GateChoice::Continue)]);
         let (mut world, id) = with_a_task(script);
         let id = if whole_session { "story".to_owned() } else { id };
-        tool(&mut world, register(&id, Preset::Promise));
+        tool(&mut world, register(&id, StopPreset::Promise));
         tool(&mut world, start(&id, 3));
         let known = world.state.stop.loops[0].id.clone();
         tool(&mut world, judge(&known, "<promise>ESCALATE</promise>"));
-        let next = Command::Loop(LoopCommand::Next { id: known, checkpoint: None });
+        let next = SessionCommand::Loop(LoopCommand::Next { id: known, checkpoint: None });
         world.finish_turn();
         tool(&mut world, next.clone());
         assert!(world.refused.pop().expect("refused").contains("waits for a person"));
@@ -770,7 +787,7 @@ fn a_loop_goes_on_when_a_person_has_looked() {
 
 /// Leads a loop over a task in the turn that goes on, to the point where it escalates.
 fn escalate(world: &mut World, id: &str) {
-    tool(world, register(id, Preset::Promise));
+    tool(world, register(id, StopPreset::Promise));
     tool(world, start(id, 3));
     let known = world.state.stop.loops[0].id.clone();
     tool(world, judge(&known, "<promise>ESCALATE</promise>"));
@@ -787,8 +804,8 @@ fn at_prompt(script: Script, reason: PromptReason) -> (World, String) {
 fn a_loop_that_escalates_in_a_turn_that_nothing_judges_is_taken_up_all_the_same() {
     let failing = || Script::new().agent([Answer::Fails("reset"), DONE]);
     let held = || {
-        let script = Script::new().piped(Point::PostIteration, "lint", [prints("unused")]);
-        script.plan(|plan| plan.gates.final_delivery = Some(FinalDelivery::Auto))
+        let script = Script::new().piped(HookPoint::PostIteration, "lint", [prints("unused")]);
+        script.plan(|plan| plan.gates.final_delivery = Some(FinalDeliveryPolicy::Auto))
     };
     let scenes = [
         (failing(), PromptReason::Iteration, 2),
@@ -800,25 +817,25 @@ fn a_loop_that_escalates_in_a_turn_that_nothing_judges_is_taken_up_all_the_same(
         let (mut world, id) = at_prompt(script.clone(), reason);
         escalate(&mut world, &id);
         let world = world.run();
-        assert_eq!(world.state.outcome(), Some(Outcome::Escalated), "{}", world.story());
+        assert_eq!(world.state.outcome(), Some(SessionOutcome::Escalated), "{}", world.story());
 
-        let (mut world, id) = at_prompt(script.attended(&[(About::Escalation, Choice::Continue)]), reason);
+        let (mut world, id) = at_prompt(script.attended(&[(GateKind::Escalation, GateChoice::Continue)]), reason);
         escalate(&mut world, &id);
         let world = world.run();
         let gates = world
             .events
             .iter()
-            .filter(|event| matches!(event, Event::GateOpened { about: About::Escalation, .. }))
+            .filter(|event| matches!(event, Event::GateOpened { about: GateKind::Escalation, .. }))
             .count();
         assert_eq!((gates, world.state.iterations.current), (1, iterations), "{}", world.story());
-        assert_ne!(world.state.outcome(), Some(Outcome::Escalated));
+        assert_ne!(world.state.outcome(), Some(SessionOutcome::Escalated));
         assert_eq!(world.state.tasks.graph.get(&id).map(|task| task.state), Some(TaskState::Active));
     }
 }
 
 /// A session that is submitted.
 fn submitted(checks: impl Into<Vec<Ran>>) -> Script {
-    Script::new().submits().built_in(Point::BeforeSubmit, "run_tests", checks)
+    Script::new().submits().built_in(HookPoint::BeforeSubmit, "run_tests", checks)
 }
 
 /// The same, after one repair.
@@ -832,31 +849,31 @@ fn submits(world: &World) -> usize {
 
 #[test]
 fn who_accepts_what_was_submitted_does_not_submit_it_again() {
-    let accepts = [(About::Escalation, Choice::Complete)];
+    let accepts = [(GateKind::Escalation, GateChoice::Complete)];
     let (mut world, id) = at_prompt(repaired().attended(&accepts), PromptReason::Remediation);
     escalate(&mut world, &id);
     let announced =
-        submitted([does("green")]).hook_with(Point::AfterSubmit, "announce", [exits(1, "", "no")], |spec| {
-            spec.on_failure = Some(OnFailure::Escalate);
+        submitted([does("green")]).hook_with(HookPoint::AfterSubmit, "announce", [exits(1, "", "no")], |spec| {
+            spec.on_failure = Some(HookFailurePolicy::Escalate);
         });
     for world in [world.run(), script_run(announced.attended(&accepts))] {
-        assert_eq!((world.state.outcome(), submits(&world)), (Some(Outcome::Complete), 1), "{}", world.story());
+        assert_eq!((world.state.outcome(), submits(&world)), (Some(SessionOutcome::Complete), 1), "{}", world.story());
     }
 }
 
 #[test]
 fn a_session_that_was_escalated_after_its_loop_goes_on_after_it() {
-    let held = submitted([does("green")]).piped(Point::PostIteration, "lint", [prints("unused")]);
-    let held = held.plan(|plan| plan.gates.final_delivery = Some(FinalDelivery::Auto));
+    let held = submitted([does("green")]).piped(HookPoint::PostIteration, "lint", [prints("unused")]);
+    let held = held.plan(|plan| plan.gates.final_delivery = Some(FinalDeliveryPolicy::Auto));
     for (script, reason) in [(repaired(), PromptReason::Remediation), (held, PromptReason::FinalDelivery)] {
         let (mut world, id) = at_prompt(script.plan(|plan| plan.max_iterations = 1), reason);
         escalate(&mut world, &id);
         let escalated = world.run();
-        assert_eq!(escalated.state.outcome(), Some(Outcome::Escalated), "{}", escalated.story());
+        assert_eq!(escalated.state.outcome(), Some(SessionOutcome::Escalated), "{}", escalated.story());
         let world = World::from_events(escalated.script, &escalated.events).resume();
         let task = world.state.tasks.graph.get(&id).map(|task| task.state);
         let end = (world.state.outcome(), submits(&world), world.state.iterations.current, task);
-        assert_eq!(end, (Some(Outcome::Complete), 1, 1, Some(TaskState::Active)), "{}", world.story());
+        assert_eq!(end, (Some(SessionOutcome::Complete), 1, 1, Some(TaskState::Active)), "{}", world.story());
     }
 }
 
@@ -867,7 +884,7 @@ fn a_loop_has_as_many_iterations_as_it_was_given_and_a_task_one_loop() {
     tool(&mut world, start(&id, 1));
     assert!(world.refused.pop().expect("refused").contains("has a loop already"));
     let known = world.state.stop.loops[0].id.clone();
-    tool(&mut world, Command::Loop(LoopCommand::Next { id: known, checkpoint: None }));
+    tool(&mut world, SessionCommand::Loop(LoopCommand::Next { id: known, checkpoint: None }));
     assert!(world.refused.pop().expect("refused").contains("has used up its limit of 1 iteration,"));
     tool(&mut world, judge("IT-1-xyz", ""));
     assert!(world.refused.pop().expect("refused").contains("there is no iteration IT-1-xyz"));
@@ -889,23 +906,28 @@ fn a_judgement_that_was_cut_goes_on_where_it_was() {
         }
         let world = world.resume();
         assert_eq!(end(&world), end(&whole), "cut after record {cut}");
-        assert_eq!(world.state.presence, Presence::Unattended);
+        assert_eq!(world.state.presence, UserPresence::Unattended);
     }
 }
 
 /// Makes a checkpoint after every iteration, and decides this.
-fn halfway(action: Action) -> StopHook {
+fn halfway(action: StopAction) -> StopHook {
     let checkpoint_data = Some(json!({"milestone": "halfway"}));
     let decided = StopResult { checkpoint_data, ..StopResult::new(action, "look") };
-    StopHook { name: "halfway".into(), judge: Judge::Fixed(decided), when: When::default(), enabled: true }
+    StopHook {
+        name: "halfway".into(),
+        judge: StopHookKind::Fixed(decided),
+        when: StopHookCondition::default(),
+        enabled: true,
+    }
 }
 
 #[test]
 fn a_session_is_resumed_with_a_checkpoint_if_that_is_wanted() {
-    let stopped = script_run(Script::new().stop_hooks([halfway(Action::Escalate)]).agent([WORKING]));
+    let stopped = script_run(Script::new().stop_hooks([halfway(StopAction::Escalate)]).agent([WORKING]));
     let resume = |checkpoint| {
         let mut world = World::from_events(stopped.script.clone(), &stopped.events);
-        let presence = Presence::Attended;
+        let presence = UserPresence::Attended;
         world.input(Input::Resume { presence, max_iterations: None, checkpoint });
         world
     };
@@ -934,7 +956,7 @@ fn a_promise_is_made_across_the_pieces_in_which_it_comes() {
         world.input(Input::Agent { turn, update: AgentUpdate::Said(piece.into()) });
     }
     world.input(Input::TurnEnded { turn, end: TurnEnd::new(StopReason::EndTurn) });
-    assert_eq!(decisions(&world)[0].1, Action::Complete);
+    assert_eq!(decisions(&world)[0].1, StopAction::Complete);
 }
 
 #[test]
@@ -943,13 +965,13 @@ fn a_promise_that_is_only_repeated_from_the_prompt_is_none() {
     let script = Script::new().agent([Answer::Says(told)]).plan(|plan| plan.max_iterations = 1);
     let mut world = World::begin(script);
     world.state.began.prompt = told.into();
-    assert_eq!(decisions(&world.run())[0].1, Action::Continue);
+    assert_eq!(decisions(&world.run())[0].1, StopAction::Continue);
 }
 
 #[test]
 fn conditions_look_at_the_files_and_the_labels() {
-    let files = When { files: vec!["src/**/*.rs".into()], ..When::default() };
-    let labels = When { labels: vec!["risky".into()], ..When::default() };
+    let files = StopHookCondition { files: vec!["src/**/*.rs".into()], ..StopHookCondition::default() };
+    let labels = StopHookCondition { labels: vec!["risky".into()], ..StopHookCondition::default() };
     let context = |file: &str, label: &str| AgentContext {
         files_modified: vec!["README.md".into(), file.into()],
         labels: vec![label.into()],
@@ -959,17 +981,17 @@ fn conditions_look_at_the_files_and_the_labels() {
     assert!(!holds(&files, &context("docs/stop.rs", "")));
     assert!(holds(&labels, &context("", "risky")));
     assert!(!holds(&labels, &context("", "dull")));
-    assert!(holds(&When::default(), &AgentContext::default()));
+    assert!(holds(&StopHookCondition::default(), &AgentContext::default()));
 }
 
 #[test]
 fn a_session_that_was_killed_in_a_turn_is_told_of_the_checkpoint_too() {
-    let mut world = World::begin(Script::new().stop_hooks([halfway(Action::Continue)]).agent([WORKING]));
+    let mut world = World::begin(Script::new().stop_hooks([halfway(StopAction::Continue)]).agent([WORKING]));
     world.settle();
     world.finish_turn();
     assert!(world.turn.is_some(), "the second iteration works");
     let mut world = World::from_events(world.script.clone(), &world.events);
-    world.input(Input::Resume { presence: Presence::Unattended, max_iterations: None, checkpoint: Some(1) });
+    world.input(Input::Resume { presence: UserPresence::Unattended, max_iterations: None, checkpoint: Some(1) });
     let (_, again) = world.turn.clone().expect("a prompt");
     assert_eq!(again, "GOAL");
     world.finish_turn();

@@ -2,20 +2,23 @@
 
 use creel::engine::{
     self,
-    conversation::{AgentUpdate, Conversation, PermissionAnswer, ToolKind},
-    effect::Leave,
-    event::{By, Event, Outcome, Presence, StopHow},
+    conversation::{AgentUpdate, ConversationMode, PermissionAnswer, ToolKind},
+    effect::ExitReason,
+    event::{ActorKind, Event, SessionOutcome, StopTiming, UserPresence},
     hooks::{
-        point::Point,
-        verdict::{Decision, Reply},
+        point::HookPoint,
+        verdict::{HookDecision, HookReply},
     },
-    input::{Command, Input},
-    policy::{Backoff, Context, Delivery, FinalDelivery, OnFailure, OnLimit, PermissionRule, Permissions},
+    input::{Input, SessionCommand},
+    policy::{
+        BackoffPolicy, ContextPolicy, DeliveryPolicy, FinalDeliveryPolicy, HookFailurePolicy, PermissionPolicy,
+        PermissionRule, RetryLimitPolicy,
+    },
     session::{
-        gate::{About, Choice},
-        retry::Wait,
+        gate::{GateChoice, GateKind},
+        retry::RetryWait,
     },
-    time::{At, Span},
+    time::{TimeSpan, UnixTime},
 };
 use expect_test::{Expect, expect};
 
@@ -51,7 +54,7 @@ fn a_session_without_hooks_ends_when_the_agent_promises() {
 
 #[test]
 fn output_held_for_a_turn_that_failed_goes_with_the_next_prompt() {
-    let script = Script::new().piped(Point::PostIteration, "test", [prints("red"), passes()]).agent([
+    let script = Script::new().piped(HookPoint::PostIteration, "test", [prints("red"), passes()]).agent([
         WORKS,
         Answer::Fails("connection reset"),
         DONE,
@@ -85,7 +88,7 @@ fn output_held_for_a_turn_that_failed_goes_with_the_next_prompt() {
 
 #[test]
 fn a_hook_that_always_blocks_gives_six_turns_five_feedbacks_and_a_forced_end() {
-    let script = Script::new().hook(Point::Stop, "tests", [exits(2, "1 failed", "fix it")]).agent([DONE]);
+    let script = Script::new().hook(HookPoint::Stop, "tests", [exits(2, "1 failed", "fix it")]).agent([DONE]);
     becomes(
         script,
         expect![[r#"
@@ -131,7 +134,7 @@ fn the_same_failure_with_another_duration_and_thread_is_no_progress() {
     let again = "thread 'adds' (4900) panicked at src/lib.rs:3:5:\ntest result: FAILED. finished in 1m 20s";
     let runs = [exits(2, first, ""), exits(2, again, ""), exits(2, "another test failed", ""), exits(0, "", "")];
     becomes(
-        Script::new().hook(Point::Stop, "tests", runs).agent([DONE]),
+        Script::new().hook(HookPoint::Stop, "tests", runs).agent([DONE]),
         expect![[r#"
         iteration 1
           prompt iteration "GOAL"
@@ -161,7 +164,7 @@ fn the_same_failure_with_another_duration_and_thread_is_no_progress() {
 fn three_failing_then_one_then_none() {
     let script = Script::new()
         .hook(
-            Point::Stop,
+            HookPoint::Stop,
             "run-tests",
             [blocks("3 tests failing"), blocks("1 test failing"), prints("All tests passed!")],
         )
@@ -191,8 +194,8 @@ fn three_failing_then_one_then_none() {
 
 #[test]
 fn what_is_still_held_after_the_loop_is_delivered_before_session_end() {
-    let script = Script::new().piped(Point::PostIteration, "test", [exits(101, "1 failed", "")]).hook(
-        Point::SessionEnd,
+    let script = Script::new().piped(HookPoint::PostIteration, "test", [exits(101, "1 failed", "")]).hook(
+        HookPoint::SessionEnd,
         "notify",
         [passes()],
     );
@@ -221,8 +224,8 @@ fn what_is_still_held_after_the_loop_is_delivered_before_session_end() {
 #[test]
 fn a_person_approves_the_final_delivery() {
     let script = Script::new()
-        .piped(Point::PostIteration, "test", [prints("red")])
-        .attended(&[(About::FinalDelivery, Choice::Approve)]);
+        .piped(HookPoint::PostIteration, "test", [prints("red")])
+        .attended(&[(GateKind::FinalDelivery, GateChoice::Approve)]);
     becomes(
         script,
         expect![[r#"
@@ -247,8 +250,8 @@ fn a_person_approves_the_final_delivery() {
 #[test]
 fn a_person_skips_the_final_delivery() {
     let script = Script::new()
-        .piped(Point::PostIteration, "test", [prints("red")])
-        .attended(&[(About::FinalDelivery, Choice::Skip)]);
+        .piped(HookPoint::PostIteration, "test", [prints("red")])
+        .attended(&[(GateKind::FinalDelivery, GateChoice::Skip)]);
     becomes(
         script,
         expect![[r#"
@@ -271,19 +274,19 @@ fn a_person_skips_the_final_delivery() {
 #[test]
 fn a_delivery_that_must_be_asked_for_waits_when_nobody_is_there() {
     let script = Script::new()
-        .piped(Point::PostIteration, "test", [prints("red")])
-        .plan(|plan| plan.gates.final_delivery = Some(FinalDelivery::Ask));
+        .piped(HookPoint::PostIteration, "test", [prints("red")])
+        .plan(|plan| plan.gates.final_delivery = Some(FinalDeliveryPolicy::Ask));
     let world = World::begin(script).run();
-    assert_eq!(world.left, Some(creel::engine::effect::Leave::NobodyThere));
+    assert_eq!(world.left, Some(creel::engine::effect::ExitReason::NobodyThere));
     assert_eq!(world.state.outcome(), None);
 }
 
 #[test]
 fn every_delivery_can_be_asked_for() {
     let script = Script::new()
-        .piped(Point::SessionStart, "build", [prints("warning: unused")])
-        .plan(|plan| plan.gates.delivery = Delivery::Ask)
-        .attended(&[(About::Delivery, Choice::Approve)]);
+        .piped(HookPoint::SessionStart, "build", [prints("warning: unused")])
+        .plan(|plan| plan.gates.delivery = DeliveryPolicy::Ask)
+        .attended(&[(GateKind::Delivery, GateChoice::Approve)]);
     becomes(
         script,
         expect![[r#"
@@ -306,9 +309,9 @@ fn every_delivery_can_be_asked_for() {
 #[test]
 fn piped_output_of_pre_iteration_stands_between_held_items_and_the_goal() {
     let script = Script::new()
-        .piped(Point::SessionStart, "build", [prints("held")])
-        .piped(Point::PreIteration, "lint", [prints("lint says")])
-        .hook(Point::PreIteration, "quiet", [prints("not for the agent")]);
+        .piped(HookPoint::SessionStart, "build", [prints("held")])
+        .piped(HookPoint::PreIteration, "lint", [prints("lint says")])
+        .hook(HookPoint::PreIteration, "quiet", [prints("not for the agent")]);
     becomes(
         script,
         expect![[r#"
@@ -331,9 +334,9 @@ fn piped_output_of_pre_iteration_stands_between_held_items_and_the_goal() {
 #[test]
 fn a_failed_turn_runs_on_error_and_a_recovery_turn_and_counts() {
     let script = Script::new()
-        .piped(Point::OnError, "git diff", [prints("what changed")])
-        .hook(Point::Stop, "tests", [passes()])
-        .hook(Point::PostIteration, "post", [passes()])
+        .piped(HookPoint::OnError, "git diff", [prints("what changed")])
+        .hook(HookPoint::Stop, "tests", [passes()])
+        .hook(HookPoint::PostIteration, "post", [passes()])
         .agent([Answer::Fails("connection reset"), Answer::Says("Recovered."), DONE]);
     becomes(
         script,
@@ -385,20 +388,20 @@ fn three_failed_turns_in_a_row_fail_the_session_when_nobody_is_there() {
 
 #[test]
 fn waits_between_failed_iterations_grow() {
-    let backoff = Backoff { base: Span::secs(1), factor: 2.0, max: Span::secs(60), jitter: 0.0 };
+    let backoff = BackoffPolicy { base: TimeSpan::secs(1), factor: 2.0, max: TimeSpan::secs(60), jitter: 0.0 };
     let script =
         Script::new().agent([Answer::Fails("x"), Answer::Fails("y"), DONE]).plan(|plan| plan.backoff = Some(backoff));
     let world = World::begin(script).run();
     assert_eq!(world.now.0, 3_000);
-    assert_eq!(world.state.outcome(), Some(Outcome::Complete));
+    assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete));
 }
 
 #[test]
 fn at_the_limit_a_person_grants_as_many_retries_again() {
     let script = Script::new()
-        .hook(Point::Stop, "tests", [blocks("a"), blocks("b"), passes()])
+        .hook(HookPoint::Stop, "tests", [blocks("a"), blocks("b"), passes()])
         .plan(|plan| plan.max_hook_retries = 1)
-        .attended(&[(About::RetryLimit, Choice::Continue)]);
+        .attended(&[(GateKind::RetryLimit, GateChoice::Continue)]);
     becomes(
         script,
         expect![[r#"
@@ -428,9 +431,9 @@ fn at_the_limit_a_person_grants_as_many_retries_again() {
 #[test]
 fn at_the_limit_a_person_sends_a_message_and_the_count_starts_again() {
     let script = Script::new()
-        .hook(Point::Stop, "tests", [blocks("a"), blocks("b"), blocks("c"), passes()])
+        .hook(HookPoint::Stop, "tests", [blocks("a"), blocks("b"), blocks("c"), passes()])
         .plan(|plan| plan.max_hook_retries = 1)
-        .attended(&[(About::RetryLimit, Choice::Send)]);
+        .attended(&[(GateKind::RetryLimit, GateChoice::Send)]);
     becomes(
         script,
         expect![[r#"
@@ -463,25 +466,26 @@ fn at_the_limit_a_person_sends_a_message_and_the_count_starts_again() {
 
 #[test]
 fn at_the_limit_a_person_can_ignore_disable_or_abort() {
-    let ends = [Choice::Ignore, Choice::Disable, Choice::Abort].map(|choice| {
-        let script = Script::new().hook(Point::Stop, "tests", [blocks("no")]).attended(&[(About::RetryLimit, choice)]);
+    let ends = [GateChoice::Ignore, GateChoice::Disable, GateChoice::Abort].map(|choice| {
+        let script =
+            Script::new().hook(HookPoint::Stop, "tests", [blocks("no")]).attended(&[(GateKind::RetryLimit, choice)]);
         World::begin(script).run().state.outcome()
     });
-    assert_eq!(ends, [Some(Outcome::Forced), Some(Outcome::Complete), Some(Outcome::Aborted)]);
+    assert_eq!(ends, [Some(SessionOutcome::Forced), Some(SessionOutcome::Complete), Some(SessionOutcome::Aborted)]);
 }
 
 #[test]
 fn with_nobody_there_the_limit_can_escalate_or_abort() {
-    let ends = [OnLimit::Escalate, OnLimit::Abort].map(|on_limit| {
-        let script = Script::new().hook(Point::Stop, "tests", [blocks("no")]).plan(|plan| plan.on_limit = on_limit);
+    let ends = [RetryLimitPolicy::Escalate, RetryLimitPolicy::Abort].map(|on_limit| {
+        let script = Script::new().hook(HookPoint::Stop, "tests", [blocks("no")]).plan(|plan| plan.on_limit = on_limit);
         World::begin(script).run().state.outcome()
     });
-    assert_eq!(ends, [Some(Outcome::Escalated), Some(Outcome::Aborted)]);
+    assert_eq!(ends, [Some(SessionOutcome::Escalated), Some(SessionOutcome::Aborted)]);
 }
 
 #[test]
 fn a_limit_of_zero_never_retries() {
-    let script = Script::new().hook(Point::Stop, "tests", [blocks("no")]).plan(|plan| plan.max_hook_retries = 0);
+    let script = Script::new().hook(HookPoint::Stop, "tests", [blocks("no")]).plan(|plan| plan.max_hook_retries = 0);
     becomes(
         script,
         expect![[r#"
@@ -503,13 +507,16 @@ fn a_limit_of_zero_never_retries() {
 
 #[test]
 fn all_stop_hooks_run_and_each_text_reaches_the_agent_once() {
-    let allow =
-        Reply { decision: Some(Decision::Allow), additional_context: Some("from json".into()), ..Reply::default() };
+    let allow = HookReply {
+        decision: Some(HookDecision::Allow),
+        additional_context: Some("from json".into()),
+        ..HookReply::default()
+    };
     let script = Script::new()
-        .hook(Point::Stop, "one", [exits(2, "same", "why"), passes()])
-        .hook(Point::Stop, "two", [exits(2, "same", "why"), passes()])
-        .hook(Point::Stop, "failed", [exits(1, "info", "note"), passes()])
-        .hook(Point::Stop, "json", [Ran { reply: Some(allow), ..passes() }, passes()]);
+        .hook(HookPoint::Stop, "one", [exits(2, "same", "why"), passes()])
+        .hook(HookPoint::Stop, "two", [exits(2, "same", "why"), passes()])
+        .hook(HookPoint::Stop, "failed", [exits(1, "info", "note"), passes()])
+        .hook(HookPoint::Stop, "json", [Ran { reply: Some(allow), ..passes() }, passes()]);
     becomes(
         script,
         expect![[r#"
@@ -537,7 +544,7 @@ fn all_stop_hooks_run_and_each_text_reaches_the_agent_once() {
 
 #[test]
 fn a_broken_stop_hook_spends_no_retries() {
-    let script = Script::new().hook(Point::Stop, "missing", [exits(127, "", "sh: missing: not found")]);
+    let script = Script::new().hook(HookPoint::Stop, "missing", [exits(127, "", "sh: missing: not found")]);
     becomes(
         script,
         expect![[r#"
@@ -557,9 +564,9 @@ fn a_broken_stop_hook_spends_no_retries() {
 #[test]
 fn a_hook_broken_twice_in_a_row_opens_a_gate() {
     let script = Script::new()
-        .hook(Point::PreIteration, "slow", [breaks()])
+        .hook(HookPoint::PreIteration, "slow", [breaks()])
         .agent([WORKS, DONE])
-        .attended(&[(About::BrokenHook, Choice::Disable)]);
+        .attended(&[(GateKind::BrokenHook, GateChoice::Disable)]);
     becomes(
         script,
         expect![[r#"
@@ -588,8 +595,8 @@ fn a_hook_broken_twice_in_a_row_opens_a_gate() {
 
 #[test]
 fn a_failure_that_must_escalate_holds_the_session() {
-    let script = Script::new().hook_with(Point::SessionStart, "pull", [exits(1, "", "conflict")], |spec| {
-        spec.on_failure = Some(OnFailure::Escalate);
+    let script = Script::new().hook_with(HookPoint::SessionStart, "pull", [exits(1, "", "conflict")], |spec| {
+        spec.on_failure = Some(HookFailurePolicy::Escalate);
     });
     becomes(
         script,
@@ -606,9 +613,14 @@ fn a_failure_that_must_escalate_holds_the_session() {
 #[test]
 fn a_failure_after_a_task_that_must_escalate_holds_the_session_between_two_turns() {
     let script = || {
-        Script::new().agent([WORKS, DONE]).hook_with(Point::OnTaskComplete, "deploy", [exits(1, "", "no")], |spec| {
-            spec.on_failure = Some(OnFailure::Escalate);
-        })
+        Script::new().agent([WORKS, DONE]).hook_with(
+            HookPoint::OnTaskComplete,
+            "deploy",
+            [exits(1, "", "no")],
+            |spec| {
+                spec.on_failure = Some(HookFailurePolicy::Escalate);
+            },
+        )
     };
     let mut world = World::begin(script());
     world.settle();
@@ -616,7 +628,7 @@ fn a_failure_after_a_task_that_must_escalate_holds_the_session_between_two_turns
     let story = world.run().story();
     assert!(story.ends_with("ended escalated (the hook `deploy` at on_task_complete needs a person: no)\n"), "{story}");
 
-    let mut world = World::begin(script().attended(&[(About::Escalation, Choice::Continue)]));
+    let mut world = World::begin(script().attended(&[(GateKind::Escalation, GateChoice::Continue)]));
     world.settle();
     world.command(completes("T1", "text"));
     expect![[r#"
@@ -641,9 +653,9 @@ fn a_failure_after_a_task_that_must_escalate_holds_the_session_between_two_turns
 }
 
 /// A session in which tasks are completed, with a hook that does this for each.
-fn completed(tasks: &[&str], runs: &[Ran], answers: &[(About, Choice)]) -> World {
-    let script = Script::new().agent([WORKS, DONE]).hook(Point::OnTaskComplete, "deploy", runs.to_vec());
-    let script = script.hook(Point::OnTaskComplete, "note", [passes()]);
+fn completed(tasks: &[&str], runs: &[Ran], answers: &[(GateKind, GateChoice)]) -> World {
+    let script = Script::new().agent([WORKS, DONE]).hook(HookPoint::OnTaskComplete, "deploy", runs.to_vec());
+    let script = script.hook(HookPoint::OnTaskComplete, "note", [passes()]);
     let mut world = World::begin(if answers.is_empty() { script } else { script.attended(answers) });
     world.settle();
     for task in tasks {
@@ -655,7 +667,7 @@ fn completed(tasks: &[&str], runs: &[Ran], answers: &[(About, Choice)]) -> World
 #[test]
 fn a_hook_that_is_broken_for_two_tasks_in_a_row_is_asked_about_and_runs_again_for_the_last() {
     let runs = [breaks(), breaks(), passes()];
-    let world = completed(&["T1", "T2"], &runs, &[(About::BrokenHook, Choice::Retry)]);
+    let world = completed(&["T1", "T2"], &runs, &[(GateKind::BrokenHook, GateChoice::Retry)]);
     let story = world.story();
     let asked = "  gate 1 broken_hook\n  gate 1 retry by Tui\niteration 2\n  on_task_complete deploy exit 0 -> Pass\n";
     assert!(story.contains(asked), "{story}");
@@ -670,33 +682,33 @@ fn a_hook_that_is_broken_for_two_tasks_in_a_row_is_asked_about_and_runs_again_fo
 
 #[test]
 fn a_broken_hook_of_task_events_can_be_switched_off_and_with_nobody_there_the_session_goes_on() {
-    let world = completed(&["T1", "T2"], &[breaks()], &[(About::BrokenHook, Choice::Disable)]);
-    assert_eq!(world.state.outcome(), Some(Outcome::Complete), "{}", world.story());
+    let world = completed(&["T1", "T2"], &[breaks()], &[(GateKind::BrokenHook, GateChoice::Disable)]);
+    assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete), "{}", world.story());
     assert_eq!(world.story().matches("gate 1 disable").count(), 1);
-    let disabled = |event: &&Event| matches!(event, Event::HookDisabled { point: Point::OnTaskComplete, .. });
+    let disabled = |event: &&Event| matches!(event, Event::HookDisabled { point: HookPoint::OnTaskComplete, .. });
     assert_eq!(world.events.iter().filter(disabled).count(), 1);
     let alone = completed(&["T1", "T2"], &[breaks()], &[]);
     // It may also be better by the time that somebody can be asked.
     let runs = [breaks(), breaks(), passes()];
-    let better = completed(&["T1", "T2", "T3"], &runs, &[(About::BrokenHook, Choice::Abort)]);
+    let better = completed(&["T1", "T2", "T3"], &runs, &[(GateKind::BrokenHook, GateChoice::Abort)]);
     for world in [alone, better] {
-        assert_eq!(world.state.outcome(), Some(Outcome::Complete), "{}", world.story());
+        assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete), "{}", world.story());
         assert!(!world.story().contains("gate"), "{}", world.story());
     }
 }
 
 #[test]
 fn a_session_that_a_task_hook_escalated_after_the_loop_is_submitted_when_it_is_resumed() {
-    let script = Script::new().agent([DONE]).submits().built_in(Point::BeforeSubmit, "run_tests", [does("green")]);
+    let script = Script::new().agent([DONE]).submits().built_in(HookPoint::BeforeSubmit, "run_tests", [does("green")]);
     let script = script.plan(|plan| plan.max_iterations = 1);
-    let script = script.hook_with(Point::OnTaskComplete, "deploy", [exits(1, "", "no")], |spec| {
-        spec.on_failure = Some(OnFailure::Escalate);
+    let script = script.hook_with(HookPoint::OnTaskComplete, "deploy", [exits(1, "", "no")], |spec| {
+        spec.on_failure = Some(HookFailurePolicy::Escalate);
     });
     let mut world = World::begin(script);
     world.settle();
     world.command(completes("T1", "text"));
     let escalated = world.run();
-    assert_eq!(escalated.state.outcome(), Some(Outcome::Escalated), "{}", escalated.story());
+    assert_eq!(escalated.state.outcome(), Some(SessionOutcome::Escalated), "{}", escalated.story());
     let before = escalated.story();
     let story = World::from_events(escalated.script, &escalated.events).resume().story();
     expect![[r#"
@@ -711,19 +723,19 @@ fn a_session_that_a_task_hook_escalated_after_the_loop_is_submitted_when_it_is_r
 
 #[test]
 fn exit_2_is_what_the_hook_itself_says_and_no_failure() {
-    for on_failure in [OnFailure::Ignore, OnFailure::Escalate] {
-        let script = Script::new().hook_with(Point::Stop, "tests", [blocks("red"), passes()], |spec| {
+    for on_failure in [HookFailurePolicy::Ignore, HookFailurePolicy::Escalate] {
+        let script = Script::new().hook_with(HookPoint::Stop, "tests", [blocks("red"), passes()], |spec| {
             spec.on_failure = Some(on_failure);
         });
         let world = World::begin(script).run();
-        assert_eq!((world.state.outcome(), world.state.retry.used), (Some(Outcome::Complete), 1));
+        assert_eq!((world.state.outcome(), world.state.retry.used), (Some(SessionOutcome::Complete), 1));
     }
 }
 
 #[test]
 fn the_iteration_limit_ends_the_loop_and_still_delivers() {
     let script = Script::new()
-        .piped(Point::PostIteration, "test", [prints("red")])
+        .piped(HookPoint::PostIteration, "test", [prints("red")])
         .agent([WORKS])
         .plan(|plan| plan.max_iterations = 2);
     becomes(
@@ -758,9 +770,9 @@ fn the_iteration_limit_ends_the_loop_and_still_delivers() {
 #[test]
 fn priority_zero_is_the_first_and_ties_keep_their_order() {
     let script = Script::new()
-        .hook(Point::SessionStart, "b", [passes()])
-        .hook(Point::SessionStart, "c", [passes()])
-        .hook_with(Point::SessionStart, "a", [passes()], |spec| spec.priority = 0);
+        .hook(HookPoint::SessionStart, "b", [passes()])
+        .hook(HookPoint::SessionStart, "c", [passes()])
+        .hook_with(HookPoint::SessionStart, "a", [passes()], |spec| spec.priority = 0);
     becomes(
         script,
         expect![[r#"
@@ -780,15 +792,15 @@ fn priority_zero_is_the_first_and_ties_keep_their_order() {
 
 #[test]
 fn an_interrupt_cancels_the_turn_runs_session_end_and_delivers_nothing() {
-    let script = Script::new().piped(Point::SessionStart, "build", [prints("held")]).hook(
-        Point::SessionEnd,
+    let script = Script::new().piped(HookPoint::SessionStart, "build", [prints("held")]).hook(
+        HookPoint::SessionEnd,
         "notify",
         [passes()],
     );
     let mut world = World::begin(script);
     world.settle();
     world.finish_hook(0);
-    world.command(Command::Stop(creel::engine::event::StopHow::Now));
+    world.command(SessionCommand::Stop(creel::engine::event::StopTiming::Now));
     expect![[r#"
           session_start build exit 0 -> Pass piped
           held 1 "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld"
@@ -806,10 +818,10 @@ fn an_interrupt_cancels_the_turn_runs_session_end_and_delivers_nothing() {
 
 #[test]
 fn a_stop_with_grace_lets_the_iteration_end_and_delivers() {
-    let script = Script::new().piped(Point::PostIteration, "test", [prints("red")]).agent([WORKS]);
+    let script = Script::new().piped(HookPoint::PostIteration, "test", [prints("red")]).agent([WORKS]);
     let mut world = World::begin(script);
     world.settle();
-    world.command(Command::Stop(creel::engine::event::StopHow::AfterIteration));
+    world.command(SessionCommand::Stop(creel::engine::event::StopTiming::AfterIteration));
     expect![[r#"
         iteration 1
           prompt iteration "GOAL"
@@ -834,18 +846,18 @@ fn a_stop_with_grace_lets_the_iteration_end_and_delivers() {
 fn a_paused_session_sends_nothing_until_it_goes_on() {
     let mut world = World::begin(Script::new().agent([WORKS, DONE]));
     world.settle();
-    world.command(Command::Pause);
+    world.command(SessionCommand::Pause);
     world.finish_turn();
     assert!(!world.step(), "nothing is to be done while paused");
-    world.command(Command::Unpause);
-    assert_eq!(world.run().state.outcome(), Some(Outcome::Complete));
+    world.command(SessionCommand::Unpause);
+    assert_eq!(world.run().state.outcome(), Some(SessionOutcome::Complete));
 }
 
 #[test]
 fn a_message_goes_when_the_turn_ends_and_before_the_stop_hooks() {
-    let mut world = World::begin(Script::new().hook(Point::Stop, "tests", [passes()]).agent([WORKS, DONE]));
+    let mut world = World::begin(Script::new().hook(HookPoint::Stop, "tests", [passes()]).agent([WORKS, DONE]));
     world.settle();
-    world.command(Command::Message("Use tabs.".into()));
+    world.command(SessionCommand::Message("Use tabs.".into()));
     expect![[r#"
         iteration 1
           prompt iteration "GOAL"
@@ -866,7 +878,7 @@ fn a_message_goes_when_the_turn_ends_and_before_the_stop_hooks() {
 fn a_message_is_not_lost_when_its_turn_fails() {
     let mut world = World::begin(Script::new().agent([WORKS, Answer::Fails("reset"), DONE]));
     world.settle();
-    world.command(Command::Message("Use tabs.".into()));
+    world.command(SessionCommand::Message("Use tabs.".into()));
     expect![[r#"
         iteration 1
           prompt iteration "GOAL"
@@ -888,7 +900,7 @@ fn a_message_is_not_lost_when_its_turn_fails() {
 
 #[test]
 fn a_task_hook_runs_beside_the_agent_and_nothing_is_delivered_or_ended_meanwhile() {
-    let script = Script::new().piped(Point::OnTaskComplete, "validate", [prints("task is wrong")]);
+    let script = Script::new().piped(HookPoint::OnTaskComplete, "validate", [prints("task is wrong")]);
     let mut world = World::begin(script);
     world.settle();
     world.command(completes("T1", "parser"));
@@ -919,13 +931,13 @@ fn a_task_hook_runs_beside_the_agent_and_nothing_is_delivered_or_ended_meanwhile
 fn commands_that_make_no_sense_are_refused_with_a_reason() {
     let mut world = World::begin(Script::new());
     world.settle();
-    world.command(Command::Unpause);
-    world.command(Command::Message("  ".into()));
-    world.command(Command::SkipItem(creel::engine::ids::ItemId(9)));
-    world.command(Command::DisableHook(None, "nope".into()));
-    world.command(Command::AnswerGate(creel::engine::input::GateAnswer {
+    world.command(SessionCommand::Unpause);
+    world.command(SessionCommand::Message("  ".into()));
+    world.command(SessionCommand::SkipItem(creel::engine::ids::ItemId(9)));
+    world.command(SessionCommand::DisableHook(None, "nope".into()));
+    world.command(SessionCommand::AnswerGate(creel::engine::input::GateAnswer {
         gate: creel::engine::ids::GateId(1),
-        choice: Choice::Approve,
+        choice: GateChoice::Approve,
         text: None,
         items: None,
     }));
@@ -940,47 +952,47 @@ fn commands_that_make_no_sense_are_refused_with_a_reason() {
 
 #[test]
 fn a_stopped_session_can_be_resumed_with_the_next_iteration() {
-    let mut world = World::begin(Script::new().piped(Point::SessionStart, "build", [prints("held")]));
+    let mut world = World::begin(Script::new().piped(HookPoint::SessionStart, "build", [prints("held")]));
     world.settle();
     world.finish_hook(0);
-    world.command(Command::Stop(creel::engine::event::StopHow::Now));
+    world.command(SessionCommand::Stop(creel::engine::event::StopTiming::Now));
     let stopped = world.run();
-    assert_eq!(stopped.state.outcome(), Some(Outcome::Cancelled));
+    assert_eq!(stopped.state.outcome(), Some(SessionOutcome::Cancelled));
     let resumed = World::from_events(stopped.script, &stopped.events).resume();
-    assert_eq!(resumed.state.outcome(), Some(Outcome::Complete));
+    assert_eq!(resumed.state.outcome(), Some(SessionOutcome::Complete));
     assert!(resumed.story().contains("delivered [1]"), "{}", resumed.story());
 }
 
 #[test]
 fn an_unattended_session_that_waits_goes_on_when_a_person_is_there() {
     let script = Script::new()
-        .piped(Point::PostIteration, "test", [prints("red")])
-        .plan(|plan| plan.gates.final_delivery = Some(FinalDelivery::Ask));
+        .piped(HookPoint::PostIteration, "test", [prints("red")])
+        .plan(|plan| plan.gates.final_delivery = Some(FinalDeliveryPolicy::Ask));
     let waiting = World::begin(script).run();
-    let script =
-        Script { presence: Presence::Attended, ..waiting.script }.attended(&[(About::FinalDelivery, Choice::Approve)]);
-    assert_eq!(World::from_events(script, &waiting.events).resume().state.outcome(), Some(Outcome::Complete));
+    let script = Script { presence: UserPresence::Attended, ..waiting.script }
+        .attended(&[(GateKind::FinalDelivery, GateChoice::Approve)]);
+    assert_eq!(World::from_events(script, &waiting.events).resume().state.outcome(), Some(SessionOutcome::Complete));
 }
 
 #[test]
 fn an_interrupted_final_delivery_is_all_that_is_left_to_resume() {
-    let mut world = World::begin(Script::new().piped(Point::PostIteration, "test", [prints("red")]));
+    let mut world = World::begin(Script::new().piped(HookPoint::PostIteration, "test", [prints("red")]));
     world.settle();
     world.finish_turn();
     world.finish_hook(0);
-    world.command(Command::Stop(creel::engine::event::StopHow::Now));
+    world.command(SessionCommand::Stop(creel::engine::event::StopTiming::Now));
     let stopped = world.run();
-    assert_eq!(stopped.state.outcome(), Some(Outcome::Cancelled));
+    assert_eq!(stopped.state.outcome(), Some(SessionOutcome::Cancelled));
     let resumed = World::from_events(stopped.script, &stopped.events).resume();
-    assert_eq!(resumed.state.outcome(), Some(Outcome::Complete));
+    assert_eq!(resumed.state.outcome(), Some(SessionOutcome::Complete));
     assert_eq!(resumed.state.iterations.current, 1);
 }
 
 #[test]
 fn a_session_that_was_stopped_while_it_set_up_sets_up_again() {
-    let mut world = World::begin(Script::new().piped(Point::SessionStart, "build", [prints("built")]));
+    let mut world = World::begin(Script::new().piped(HookPoint::SessionStart, "build", [prints("built")]));
     world.settle();
-    world.command(Command::Stop(creel::engine::event::StopHow::Now));
+    world.command(SessionCommand::Stop(creel::engine::event::StopTiming::Now));
     let stopped = world.run();
     let resumed = World::from_events(stopped.script, &stopped.events).resume();
     expect![[r#"
@@ -1006,8 +1018,8 @@ fn a_session_that_was_stopped_while_it_set_up_sets_up_again() {
 #[test]
 fn what_stop_hooks_piped_is_held_when_the_turn_is_forced() {
     let script = Script::new()
-        .piped(Point::Stop, "red", [exits(2, "RED", "")])
-        .piped(Point::Stop, "info", [prints("INFO")])
+        .piped(HookPoint::Stop, "red", [exits(2, "RED", "")])
+        .piped(HookPoint::Stop, "info", [prints("INFO")])
         .agent([WORKS])
         .plan(|plan| (plan.max_hook_retries, plan.max_iterations) = (0, 2));
     let world = World::begin(script).run();
@@ -1021,9 +1033,9 @@ fn hooks_that_differ_in_more_than_their_names_all_run() {
         spec.action = creel::engine::policy::HookAction::Command("echo same".into());
     };
     let script = Script::new()
-        .hook_with(Point::PostIteration, "quiet", [prints("same")], same)
-        .hook_with(Point::PostIteration, "again", [prints("same")], same)
-        .hook_with(Point::PostIteration, "loud", [prints("same")], |spec| {
+        .hook_with(HookPoint::PostIteration, "quiet", [prints("same")], same)
+        .hook_with(HookPoint::PostIteration, "again", [prints("same")], same)
+        .hook_with(HookPoint::PostIteration, "loud", [prints("same")], |spec| {
             same(spec);
             spec.pipe_output = true;
         });
@@ -1033,7 +1045,7 @@ fn hooks_that_differ_in_more_than_their_names_all_run() {
 
 #[test]
 fn a_recovery_neither_adds_to_the_errors_nor_clears_them() {
-    let script = Script::new().piped(Point::OnError, "diff", [prints("diff")]).agent([
+    let script = Script::new().piped(HookPoint::OnError, "diff", [prints("diff")]).agent([
         Answer::Fails("1"),
         Answer::Says("recovered"),
         Answer::Fails("2"),
@@ -1043,14 +1055,15 @@ fn a_recovery_neither_adds_to_the_errors_nor_clears_them() {
         DONE,
     ]);
     let world = World::begin(script).run();
-    assert_eq!((world.state.outcome(), world.state.iterations.current), (Some(Outcome::Failed), 3));
+    assert_eq!((world.state.outcome(), world.state.iterations.current), (Some(SessionOutcome::Failed), 3));
 }
 
 #[test]
 fn a_hook_that_a_person_runs_is_only_shown() {
-    let mut world = World::begin(Script::new().piped(Point::Stop, "tests", [blocks("red"), passes()]).agent([DONE]));
+    let mut world =
+        World::begin(Script::new().piped(HookPoint::Stop, "tests", [blocks("red"), passes()]).agent([DONE]));
     world.settle();
-    world.command(Command::RunHook(None, "tests".into()));
+    world.command(SessionCommand::RunHook(None, "tests".into()));
     world.finish_hook(0);
     let story = world.run().story();
     expect![[r#"
@@ -1074,10 +1087,11 @@ fn a_hook_that_answers_events_or_decides_is_not_run_by_hand_whichever_way_it_is_
     let script = Script::new().automation("look", 1, &[completed], [passes()]).stop_command("judge", [passes()]);
     let mut world = World::begin(script);
     world.settle();
-    for (point, hook) in [(Point::Automation, "look"), (Point::StopDecision, "default"), (Point::StopDecision, "judge")]
+    for (point, hook) in
+        [(HookPoint::Automation, "look"), (HookPoint::StopDecision, "default"), (HookPoint::StopDecision, "judge")]
     {
-        world.command(Command::RunHook(Some(point), hook.into()));
-        world.command(Command::RunHook(None, hook.into()));
+        world.command(SessionCommand::RunHook(Some(point), hook.into()));
+        world.command(SessionCommand::RunHook(None, hook.into()));
     }
     let without = |hook: &str, what: &str| vec![format!("`{hook}` {what}; it cannot be run without one"); 2];
     let decides = "decides about an iteration";
@@ -1090,8 +1104,10 @@ fn a_hook_that_answers_events_or_decides_is_not_run_by_hand_whichever_way_it_is_
 fn a_request_on_record_for_a_hook_that_cannot_be_run_by_hand_is_taken_off() {
     let completed = creel::engine::tasks::record::TaskEventKind::TaskCompleted;
     let begun = World::begin(Script::new().automation("look", 1, &[completed], [passes()]));
-    for (point, hook) in [(Point::Automation, "look"), (Point::StopDecision, "default"), (Point::Stop, "gone")] {
-        let requested = Event::HookRequested { point, hook: hook.into(), by: By::Tui.into() };
+    for (point, hook) in
+        [(HookPoint::Automation, "look"), (HookPoint::StopDecision, "default"), (HookPoint::Stop, "gone")]
+    {
+        let requested = Event::HookRequested { point, hook: hook.into(), by: ActorKind::Tui.into() };
         let hooks = vec![hook.to_owned()];
         let due = Event::HooksDue { point, iteration: Some(1), hooks, task: None, by_hand: true };
         for records in [vec![requested.clone()], vec![requested, due]] {
@@ -1107,21 +1123,21 @@ fn a_request_on_record_for_a_hook_that_cannot_be_run_by_hand_is_taken_off() {
 fn a_session_that_was_stopped_at_an_escalation_comes_back_to_it() {
     let script = Script::new()
         .agent([Answer::Says("<promise>ESCALATE</promise>")])
-        .attended(&[(About::Escalation, Choice::Complete)]);
+        .attended(&[(GateKind::Escalation, GateChoice::Complete)]);
     let mut world = World::begin(script);
     world.settle();
     world.finish_turn();
-    world.command(Command::Stop(creel::engine::event::StopHow::Now));
+    world.command(SessionCommand::Stop(creel::engine::event::StopTiming::Now));
     let stopped = world.run();
     let resumed = World::from_events(stopped.script, &stopped.events).resume();
-    assert_eq!((resumed.state.outcome(), resumed.state.iterations.current), (Some(Outcome::Complete), 1));
+    assert_eq!((resumed.state.outcome(), resumed.state.iterations.current), (Some(SessionOutcome::Complete), 1));
 }
 
 #[test]
 fn a_person_is_asked_about_one_request_after_another() {
     let script = Script::new()
         .agent([Answer::Asks(&["a.rs", "b.rs"]), DONE])
-        .attended(&[(About::Permission, Choice::AllowOnce), (About::Permission, Choice::RejectOnce)]);
+        .attended(&[(GateKind::Permission, GateChoice::AllowOnce), (GateKind::Permission, GateChoice::RejectOnce)]);
     becomes(
         script,
         expect![[r#"
@@ -1151,7 +1167,7 @@ fn a_person_is_asked_about_one_request_after_another() {
 fn what_is_allowed_for_good_is_not_asked_again_in_this_session() {
     let script = Script::new()
         .agent([Answer::Asks(&["a.rs"]), Answer::Asks(&["a.rs"]), Answer::Asks(&["b.rs"]), DONE])
-        .attended(&[(About::Permission, Choice::AllowAlways), (About::Permission, Choice::RejectOnce)]);
+        .attended(&[(GateKind::Permission, GateChoice::AllowAlways), (GateKind::Permission, GateChoice::RejectOnce)]);
     becomes(
         script,
         expect![[r#"
@@ -1198,30 +1214,30 @@ fn rules_answer_before_anybody_is_asked_and_the_first_that_fits_says() {
         action,
     };
     let script = Script::new().agent([Answer::Asks(&["src/a.rs", "src/secret.rs", "README.md"]), DONE]).plan(|plan| {
-        plan.gates.permissions = Permissions::Deny;
+        plan.gates.permissions = PermissionPolicy::Deny;
         plan.permissions = vec![
-            rule(&[ToolKind::Edit], &["**/secret*"], Permissions::Deny),
-            rule(&[ToolKind::Edit], &["src/**"], Permissions::Allow),
+            rule(&[ToolKind::Edit], &["**/secret*"], PermissionPolicy::Deny),
+            rule(&[ToolKind::Edit], &["src/**"], PermissionPolicy::Allow),
         ];
     });
     let world = World::begin(script).run();
     let answers: Vec<PermissionAnswer> = world.permitted.iter().map(|(_, answer)| answer.clone()).collect();
     let selected = |id: &str| PermissionAnswer::Selected(id.to_owned());
     assert_eq!(answers, [selected("yes"), selected("no"), selected("no")]);
-    assert_eq!(world.state.outcome(), Some(Outcome::Complete));
+    assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete));
 }
 
 #[test]
 fn a_request_with_nobody_there_waits_for_a_person() {
     let world = World::begin(Script::new().agent([Answer::Asks(&["a.rs"]), DONE])).run();
-    assert_eq!(world.left, Some(Leave::NobodyThere));
+    assert_eq!(world.left, Some(ExitReason::NobodyThere));
     assert!(world.permitted.is_empty());
 }
 
 #[test]
 fn a_request_of_a_killed_session_is_gone_and_its_turn_is_sent_again() {
     let script =
-        Script::new().agent([Answer::Asks(&["a.rs"]), DONE]).attended(&[(About::Permission, Choice::AllowOnce)]);
+        Script::new().agent([Answer::Asks(&["a.rs"]), DONE]).attended(&[(GateKind::Permission, GateChoice::AllowOnce)]);
     let mut world = World::begin(script);
     world.settle();
     world.finish_turn();
@@ -1254,7 +1270,7 @@ fn a_request_of_a_killed_session_is_gone_and_its_turn_is_sent_again() {
 
 #[test]
 fn what_the_agent_had_when_the_session_was_killed_is_sent_again_as_it_was() {
-    let mut world = World::begin(Script::new().piped(Point::SessionStart, "build", [prints("held")]).agent([DONE]));
+    let mut world = World::begin(Script::new().piped(HookPoint::SessionStart, "build", [prints("held")]).agent([DONE]));
     world.settle();
     world.finish_hook(0);
     let sent = world.turn.clone().expect("a prompt").1;
@@ -1262,34 +1278,37 @@ fn what_the_agent_had_when_the_session_was_killed_is_sent_again_as_it_was() {
     let mut resumed = World::from_events(world.script, &world.events);
     let presence = resumed.script.presence;
     let step =
-        engine::decide(&resumed.state, At(0), Input::Resume { presence, max_iterations: None, checkpoint: None });
-    step.events.iter().for_each(|event| resumed.state.apply(At(0), event));
+        engine::decide(&resumed.state, UnixTime(0), Input::Resume { presence, max_iterations: None, checkpoint: None });
+    step.events.iter().for_each(|event| resumed.state.apply(UnixTime(0), event));
     let item = resumed.state.pending.items()[0].id;
-    for command in [Command::EditItem(item, "another text".into()), Command::SkipItem(item)] {
-        let step = engine::decide(&resumed.state, At(0), Input::Command { by: By::Tui.into(), command });
+    for command in [SessionCommand::EditItem(item, "another text".into()), SessionCommand::SkipItem(item)] {
+        let step = engine::decide(&resumed.state, UnixTime(0), Input::Command { by: ActorKind::Tui.into(), command });
         assert_eq!((step.refusal.as_deref(), step.events.len()), (Some("item 1 is with the agent now"), 0));
     }
     let mut stopped = resumed.clone();
     resumed.settle();
     assert_eq!(resumed.turn.expect("the prompt again").1, sent);
     // Whoever stops it before has it back.
-    stopped.command(Command::Stop(StopHow::Now));
+    stopped.command(SessionCommand::Stop(StopTiming::Now));
     let stopped = stopped.run();
-    assert_eq!((stopped.state.outcome(), stopped.state.pending.waiting_ids()), (Some(Outcome::Cancelled), vec![item]));
+    assert_eq!(
+        (stopped.state.outcome(), stopped.state.pending.waiting_ids()),
+        (Some(SessionOutcome::Cancelled), vec![item])
+    );
 }
 
 #[test]
 fn a_cancelled_turn_answers_what_the_agent_asked() {
     let script = Script::new()
         .agent([Answer::Asks(&["a.rs", "b.rs"]), DONE])
-        .attended(&[(About::Permission, Choice::AllowOnce)]);
+        .attended(&[(GateKind::Permission, GateChoice::AllowOnce)]);
     let mut world = World::begin(script);
     world.settle();
     world.finish_turn();
-    world.command(Command::CancelTurn);
+    world.command(SessionCommand::CancelTurn);
     assert!(world.turn_cancelled && world.state.gates.open.is_none());
     world.finish_turn();
-    world.command(Command::Unpause);
+    world.command(SessionCommand::Unpause);
     expect![[r#"
         iteration 1
           prompt iteration "GOAL"
@@ -1328,14 +1347,14 @@ fn a_turn_that_ends_by_itself_closes_the_gate_of_its_request() {
     world.finish_turn();
     world.finish_turn();
     assert!(world.state.gates.open.is_none());
-    assert_eq!(world.run().state.outcome(), Some(Outcome::Complete));
+    assert_eq!(world.run().state.outcome(), Some(SessionOutcome::Complete));
 }
 
 #[test]
 fn a_refused_prompt_is_a_failed_turn_and_delivers_nothing() {
     let script = Script::new()
-        .piped(Point::PostIteration, "test", [prints("red"), passes()])
-        .hook(Point::OnError, "note", [passes()])
+        .piped(HookPoint::PostIteration, "test", [prints("red"), passes()])
+        .hook(HookPoint::OnError, "note", [passes()])
         .agent([WORKS, Answer::Refuses, DONE]);
     becomes(
         script,
@@ -1367,8 +1386,11 @@ fn a_refused_prompt_is_a_failed_turn_and_delivers_nothing() {
 
 #[test]
 fn a_server_that_wants_to_be_left_alone_is_left_alone_also_by_the_recovery() {
-    let script =
-        Script::new().piped(Point::OnError, "note", [prints("slower")]).agent([Answer::Overloads(30_000), WORKS, DONE]);
+    let script = Script::new().piped(HookPoint::OnError, "note", [prints("slower")]).agent([
+        Answer::Overloads(30_000),
+        WORKS,
+        DONE,
+    ]);
     becomes(
         script,
         expect![[r#"
@@ -1397,9 +1419,9 @@ fn a_budget_that_is_used_up_asks_and_is_granted_as_much_again() {
         .agent([Answer::Spends(60), Answer::Spends(60), Answer::Spends(300), Answer::Spends(60), DONE])
         .plan(|plan| plan.budget.tokens = Some(100))
         .attended(&[
-            (About::Budget, Choice::Continue),
-            (About::Budget, Choice::Continue),
-            (About::Budget, Choice::Stop),
+            (GateKind::Budget, GateChoice::Continue),
+            (GateKind::Budget, GateChoice::Continue),
+            (GateKind::Budget, GateChoice::Stop),
         ]);
     becomes(
         script,
@@ -1443,7 +1465,7 @@ fn a_budget_that_is_used_up_asks_and_is_granted_as_much_again() {
 fn a_budget_that_is_used_up_ends_a_session_with_nobody_there() {
     let script = Script::new().agent([Answer::Spends(60)]).plan(|plan| plan.budget.tokens = Some(100));
     let world = World::begin(script).run();
-    assert_eq!((world.state.outcome(), world.state.iterations.current), (Some(Outcome::Limit), 2));
+    assert_eq!((world.state.outcome(), world.state.iterations.current), (Some(SessionOutcome::Limit), 2));
 }
 
 #[test]
@@ -1457,14 +1479,14 @@ fn a_session_that_its_budget_ended_is_resumed_with_as_much_again() {
     let resumed = |script: &Script, max_iterations| {
         let ended = World::begin(script.clone()).run();
         let mut world = World::from_events(script.clone(), &ended.events);
-        world.input(Input::Resume { presence: Presence::Unattended, max_iterations, checkpoint: None });
+        world.input(Input::Resume { presence: UserPresence::Unattended, max_iterations, checkpoint: None });
         world
     };
     let world = resumed(&spends(20), None);
     let told = "the budget of 100 tokens is used up: 120 so far; as much again is granted";
     assert!(world.story().contains(told), "{}", world.story());
     let world = world.run();
-    assert_eq!((world.state.outcome(), world.state.iterations.current), (Some(Outcome::Limit), 4));
+    assert_eq!((world.state.outcome(), world.state.iterations.current), (Some(SessionOutcome::Limit), 4));
     // Whom the number of iterations has ended, nobody was asked about its budget.
     let refused = ["the session has used up its limit of 2 iterations; give it more with `--max-iterations`"];
     assert_eq!(resumed(&spends(2), None).refused, refused);
@@ -1474,23 +1496,23 @@ fn a_session_that_its_budget_ended_is_resumed_with_as_much_again() {
 #[test]
 fn a_budget_also_ends_retries() {
     let script = Script::new()
-        .hook(Point::Stop, "tests", [blocks("red")])
+        .hook(HookPoint::Stop, "tests", [blocks("red")])
         .agent([Answer::Spends(60)])
         .plan(|plan| plan.budget.tokens = Some(100));
     let world = World::begin(script).run();
-    assert_eq!((world.state.outcome(), world.state.retry.used), (Some(Outcome::Limit), 2));
+    assert_eq!((world.state.outcome(), world.state.retry.used), (Some(SessionOutcome::Limit), 2));
 }
 
 #[test]
 fn a_message_whose_turn_is_cancelled_goes_again_when_the_session_goes_on_and_not_at_once() {
     let mut world = World::begin(Script::new().agent([WORKS, DONE]));
     world.settle();
-    world.command(Command::Message("Use tabs.".into()));
+    world.command(SessionCommand::Message("Use tabs.".into()));
     world.finish_turn();
-    world.command(Command::CancelTurn);
+    world.command(SessionCommand::CancelTurn);
     world.finish_turn();
     assert!(!world.step(), "nothing is sent by itself");
-    world.command(Command::Unpause);
+    world.command(SessionCommand::Unpause);
     expect![[r#"
         iteration 1
           prompt iteration "GOAL"
@@ -1513,18 +1535,18 @@ fn a_message_whose_turn_is_cancelled_goes_again_when_the_session_goes_on_and_not
 #[test]
 fn an_interrupt_after_the_loop_waits_for_no_server_and_sends_no_recovery() {
     let script = Script::new()
-        .piped(Point::PostIteration, "test", [prints("red")])
-        .piped(Point::OnError, "look", [prints("the server is down")])
+        .piped(HookPoint::PostIteration, "test", [prints("red")])
+        .piped(HookPoint::OnError, "look", [prints("the server is down")])
         .agent([DONE, Answer::Overloads(600_000)]);
     let mut world = World::begin(script);
     world.settle();
-    while world.state.retry.wait == Wait::No {
+    while world.state.retry.wait == RetryWait::No {
         assert!(world.step());
     }
     while !world.jobs.is_empty() {
         world.finish_hook(0);
     }
-    world.command(Command::Stop(creel::engine::event::StopHow::Now));
+    world.command(SessionCommand::Stop(creel::engine::event::StopTiming::Now));
     expect![[r#"
         iteration 1
           prompt iteration "GOAL"
@@ -1550,9 +1572,9 @@ fn an_interrupt_after_the_loop_waits_for_no_server_and_sends_no_recovery() {
 #[test]
 fn what_is_caught_while_the_last_gate_is_open_is_asked_about_too() {
     let script = Script::new()
-        .piped(Point::PostIteration, "test", [prints("red")])
-        .piped(Point::OnTaskComplete, "announce", [prints("T is done")])
-        .attended(&[(About::FinalDelivery, Choice::Skip)]);
+        .piped(HookPoint::PostIteration, "test", [prints("red")])
+        .piped(HookPoint::OnTaskComplete, "announce", [prints("T is done")])
+        .attended(&[(GateKind::FinalDelivery, GateChoice::Skip)]);
     let mut world = World::begin(script);
     world.settle();
     while world.state.gates.open.is_none() {
@@ -1586,10 +1608,10 @@ fn what_is_caught_while_the_last_gate_is_open_is_asked_about_too() {
 #[test]
 fn what_is_caught_while_a_delivery_is_asked_about_does_not_go_unseen() {
     let script = Script::new()
-        .piped(Point::SessionStart, "build", [prints("held")])
-        .piped(Point::OnTaskComplete, "announce", [prints("T is done")])
-        .plan(|plan| plan.gates.delivery = Delivery::Ask)
-        .attended(&[(About::Delivery, Choice::Approve)]);
+        .piped(HookPoint::SessionStart, "build", [prints("held")])
+        .piped(HookPoint::OnTaskComplete, "announce", [prints("T is done")])
+        .plan(|plan| plan.gates.delivery = DeliveryPolicy::Ask)
+        .attended(&[(GateKind::Delivery, GateChoice::Approve)]);
     let mut world = World::begin(script);
     world.settle();
     while world.state.gates.open.is_none() {
@@ -1621,9 +1643,11 @@ fn what_is_caught_while_a_delivery_is_asked_about_does_not_go_unseen() {
 #[test]
 fn a_turn_that_a_person_accepts_at_a_gate_is_done_and_what_its_hooks_caught_is_offered() {
     let script = Script::new()
-        .piped(Point::Stop, "notes", [prints("INFO")])
-        .hook_with(Point::Stop, "audit", [exits(1, "", "odd")], |spec| spec.on_failure = Some(OnFailure::Escalate))
-        .attended(&[(About::Escalation, Choice::Complete), (About::FinalDelivery, Choice::Approve)]);
+        .piped(HookPoint::Stop, "notes", [prints("INFO")])
+        .hook_with(HookPoint::Stop, "audit", [exits(1, "", "odd")], |spec| {
+            spec.on_failure = Some(HookFailurePolicy::Escalate)
+        })
+        .attended(&[(GateKind::Escalation, GateChoice::Complete), (GateKind::FinalDelivery, GateChoice::Approve)]);
     becomes(
         script,
         expect![[r#"
@@ -1649,7 +1673,7 @@ fn a_turn_that_a_person_accepts_at_a_gate_is_done_and_what_its_hooks_caught_is_o
 
 #[test]
 fn a_run_belongs_to_the_iteration_in_which_it_began() {
-    let script = Script::new().piped(Point::OnTaskComplete, "announce", [prints("T is done")]).agent([WORKS, DONE]);
+    let script = Script::new().piped(HookPoint::OnTaskComplete, "announce", [prints("T is done")]).agent([WORKS, DONE]);
     let mut world = World::begin(script);
     world.settle();
     world.command(completes("T", "the parser"));
@@ -1671,15 +1695,15 @@ fn a_run_belongs_to_the_iteration_in_which_it_began() {
 #[test]
 fn a_hook_that_says_no_where_nobody_decides_escalates_if_it_shall() {
     let denies = Ran {
-        reply: Some(Reply {
-            decision: Some(Decision::Deny),
+        reply: Some(HookReply {
+            decision: Some(HookDecision::Deny),
             reason: Some("not on a Friday".into()),
-            ..Reply::default()
+            ..HookReply::default()
         }),
         ..passes()
     };
-    let script = Script::new().hook_with(Point::PostIteration, "calendar", [denies], |spec| {
-        spec.on_failure = Some(OnFailure::Escalate);
+    let script = Script::new().hook_with(HookPoint::PostIteration, "calendar", [denies], |spec| {
+        spec.on_failure = Some(HookFailurePolicy::Escalate);
     });
     becomes(
         script,
@@ -1698,16 +1722,19 @@ fn a_hook_that_says_no_where_nobody_decides_escalates_if_it_shall() {
 }
 
 /// A hook that prints `{"continue": false}` with a reason, and whatever else it decided.
-fn stops(reason: &str, decision: Option<Decision>) -> Ran {
-    Ran { reply: Some(Reply { stops: true, decision, reason: Some(reason.into()), ..Reply::default() }), ..passes() }
+fn stops(reason: &str, decision: Option<HookDecision>) -> Ran {
+    Ran {
+        reply: Some(HookReply { stops: true, decision, reason: Some(reason.into()), ..HookReply::default() }),
+        ..passes()
+    }
 }
 
 #[test]
 fn a_stop_hook_that_says_continue_false_holds_the_session_and_sends_nothing_back() {
     let script = Script::new()
-        .piped(Point::Stop, "guard", [stops("the disk is full", Some(Decision::Block)), passes()])
-        .hook(Point::Stop, "tests", [blocks("red"), passes()])
-        .attended(&[(About::Escalation, Choice::Continue)]);
+        .piped(HookPoint::Stop, "guard", [stops("the disk is full", Some(HookDecision::Block)), passes()])
+        .hook(HookPoint::Stop, "tests", [blocks("red"), passes()])
+        .attended(&[(GateKind::Escalation, GateChoice::Continue)]);
     becomes(
         script,
         expect![[r#"
@@ -1729,7 +1756,7 @@ fn a_stop_hook_that_says_continue_false_holds_the_session_and_sends_nothing_back
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
     "#]],
     );
-    let unattended = Script::new().hook(Point::Stop, "guard", [stops("the disk is full", None)]);
+    let unattended = Script::new().hook(HookPoint::Stop, "guard", [stops("the disk is full", None)]);
     becomes(
         unattended,
         expect![[r#"
@@ -1748,11 +1775,12 @@ fn a_stop_hook_that_says_continue_false_holds_the_session_and_sends_nothing_back
 
 #[test]
 fn a_hook_that_says_continue_false_holds_the_session_at_any_point() {
-    for point in [Point::SessionStart, Point::PreIteration, Point::PostIteration, Point::OnTaskComplete] {
+    for point in [HookPoint::SessionStart, HookPoint::PreIteration, HookPoint::PostIteration, HookPoint::OnTaskComplete]
+    {
         let ended = World::begin(Script::new().hook(point, "guard", [stops("enough", None)]));
         let mut world = ended;
         world.settle();
-        if point == Point::OnTaskComplete {
+        if point == HookPoint::OnTaskComplete {
             world.command(completes("T", "the parser"));
         }
         let story = world.run().story();
@@ -1763,7 +1791,8 @@ fn a_hook_that_says_continue_false_holds_the_session_at_any_point() {
 
 #[test]
 fn a_check_before_submitting_that_says_continue_false_starts_no_repair() {
-    let script = Script::new().submits().piped(Point::BeforeSubmit, "guard", [stops("enough", Some(Decision::Block))]);
+    let script =
+        Script::new().submits().piped(HookPoint::BeforeSubmit, "guard", [stops("enough", Some(HookDecision::Block))]);
     becomes(
         script,
         expect![[r#"
@@ -1785,9 +1814,9 @@ fn a_check_before_submitting_that_says_continue_false_starts_no_repair() {
 
 #[test]
 fn a_decision_that_cannot_be_read_makes_a_hook_a_broken_one() {
-    let unreadable = || Ran { reply: Some(Reply::unreadable("its JSON reply is too long")), ..passes() };
+    let unreadable = || Ran { reply: Some(HookReply::unreadable("its JSON reply is too long")), ..passes() };
     becomes(
-        Script::new().hook(Point::Stop, "review", [unreadable()]),
+        Script::new().hook(HookPoint::Stop, "review", [unreadable()]),
         expect![[r#"
         iteration 1
           prompt iteration "GOAL"
@@ -1804,7 +1833,7 @@ fn a_decision_that_cannot_be_read_makes_a_hook_a_broken_one() {
 
 #[test]
 fn a_turn_that_was_cut_off_goes_to_the_conversation_that_the_agent_had_opened_in_it() {
-    for context in [Context::Fresh, Context::Keep] {
+    for context in [ContextPolicy::Fresh, ContextPolicy::Keep] {
         for opened in [true, false] {
             let mut world = World::begin(Script::new().plan(|plan| plan.context = context));
             world.settle();
@@ -1817,50 +1846,50 @@ fn a_turn_that_was_cut_off_goes_to_the_conversation_that_the_agent_had_opened_in
                 Event::PromptSent(prompt) => Some(prompt.conversation),
                 _ => None,
             });
-            let again = if opened { Conversation::Same } else { Conversation::New };
-            assert_eq!(sent.collect::<Vec<_>>(), [Conversation::New, again], "{context:?}");
+            let again = if opened { ConversationMode::Same } else { ConversationMode::New };
+            assert_eq!(sent.collect::<Vec<_>>(), [ConversationMode::New, again], "{context:?}");
         }
     }
 }
 
 #[test]
 fn a_wait_is_never_longer_than_it_was_when_the_clock_was_set_back() {
-    let backoff = Backoff { base: Span::secs(1), factor: 2.0, max: Span::secs(60), jitter: 0.0 };
+    let backoff = BackoffPolicy { base: TimeSpan::secs(1), factor: 2.0, max: TimeSpan::secs(60), jitter: 0.0 };
     let script = Script::new().agent([Answer::Fails("no"), DONE]).plan(|plan| plan.backoff = Some(backoff));
     let mut world = World::begin(script);
-    world.now = At(50_000_000_000);
+    world.now = UnixTime(50_000_000_000);
     world.settle();
     world.finish_turn();
-    assert_eq!(world.state.next_wake(), Some(At(50_000_001_000)));
+    assert_eq!(world.state.next_wake(), Some(UnixTime(50_000_001_000)));
     // Killed, and resumed when the clock says that it is more than a year earlier.
     let mut resumed = World::from_events(world.script.clone(), &world.events);
-    resumed.now = At(1_000);
-    resumed.input(Input::Resume { presence: Presence::Unattended, max_iterations: None, checkpoint: None });
-    assert_eq!(resumed.state.next_wake(), Some(At(2_000)));
+    resumed.now = UnixTime(1_000);
+    resumed.input(Input::Resume { presence: UserPresence::Unattended, max_iterations: None, checkpoint: None });
+    assert_eq!(resumed.state.next_wake(), Some(UnixTime(2_000)));
 }
 
 #[test]
 fn a_gate_waits_no_longer_than_its_timeout_when_the_clock_was_set_back() {
     let script = Script::new()
         .attended(&[])
-        .hook_with(Point::PostIteration, "audit", [exits(1, "", "no")], |spec| {
-            spec.on_failure = Some(OnFailure::Escalate);
+        .hook_with(HookPoint::PostIteration, "audit", [exits(1, "", "no")], |spec| {
+            spec.on_failure = Some(HookFailurePolicy::Escalate);
         })
-        .plan(|plan| plan.gates.timeout = Span::secs(5));
+        .plan(|plan| plan.gates.timeout = TimeSpan::secs(5));
     let mut world = World::begin(script);
-    world.now = At(50_000_000_000);
+    world.now = UnixTime(50_000_000_000);
     world.settle();
     world.finish_turn();
     world.finish_hook(0);
-    assert_eq!(world.state.next_wake(), Some(At(50_000_005_000)));
+    assert_eq!(world.state.next_wake(), Some(UnixTime(50_000_005_000)));
     let mut state = world.state.clone();
     let resumed = Event::SessionResumed {
         cut: Vec::new(),
-        presence: Presence::Attended,
+        presence: UserPresence::Attended,
         max_iterations: None,
         checkpoint: None,
         paused: false,
     };
-    state.apply(At(1_000), &resumed);
-    assert_eq!(state.next_wake(), Some(At(6_000)));
+    state.apply(UnixTime(1_000), &resumed);
+    assert_eq!(state.next_wake(), Some(UnixTime(6_000)));
 }

@@ -23,7 +23,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use creel::process::run::{GRACE, Group, ProcessSpec, Stream, Watch};
+use creel::process::run::{GRACE, OutputStream, ProcessGroup, ProcessObserver, ProcessSpec};
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -88,7 +88,7 @@ pub(crate) struct Memory(Arc<Mutex<Seen>>);
 
 #[derive(Debug, Default)]
 struct Seen {
-    groups: Vec<Group>,
+    groups: Vec<ProcessGroup>,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
 }
@@ -98,7 +98,7 @@ impl Memory {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn groups(&self) -> Vec<Group> {
+    pub(crate) fn groups(&self) -> Vec<ProcessGroup> {
         self.with(|seen| seen.groups.clone())
     }
 
@@ -115,15 +115,15 @@ impl Memory {
     }
 }
 
-impl Watch for Memory {
-    fn started(&mut self, group: Group) {
+impl ProcessObserver for Memory {
+    fn started(&mut self, group: ProcessGroup) {
         self.with(|seen| seen.groups.push(group));
     }
 
-    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+    fn output(&mut self, stream: OutputStream, bytes: &[u8]) {
         self.with(|seen| match stream {
-            Stream::Stdout => seen.stdout.extend_from_slice(bytes),
-            Stream::Stderr => seen.stderr.extend_from_slice(bytes),
+            OutputStream::Stdout => seen.stdout.extend_from_slice(bytes),
+            OutputStream::Stderr => seen.stderr.extend_from_slice(bytes),
         });
     }
 }

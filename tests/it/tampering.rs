@@ -8,9 +8,9 @@ use std::{
 
 use creel::engine::{
     conversation::{ForbiddenChanges, StopReason, TurnEnd, TurnFailure},
-    event::Outcome,
+    event::SessionOutcome,
     input::Input,
-    session::gate::{About, Choice},
+    session::gate::{GateChoice, GateKind},
 };
 use expect_test::expect;
 use serde_json::{Value, json};
@@ -125,7 +125,7 @@ fn the_user_can_ignore_it_write_to_the_agent_or_abort() {
         world.input(Input::TurnEnded { turn, end: TurnEnd { forbidden, ..TurnEnd::new(StopReason::EndTurn) } });
     };
     let story = |choice| {
-        let script = Script::new().agent([Answer::Says(DONE)]).attended(&[(About::Tampered, choice)]);
+        let script = Script::new().agent([Answer::Says(DONE)]).attended(&[(GateKind::Tampered, choice)]);
         let mut world = World::begin(script);
         world.settle();
         changed(&mut world);
@@ -145,9 +145,9 @@ fn the_user_can_ignore_it_write_to_the_agent_or_abort() {
           LoopEnded
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
     "#]]
-    .assert_eq(&story(Choice::Send).story());
-    assert_eq!(story(Choice::Ignore).state.outcome(), Some(Outcome::Complete));
-    assert_eq!(story(Choice::Abort).state.outcome(), Some(Outcome::Aborted));
+    .assert_eq(&story(GateChoice::Send).story());
+    assert_eq!(story(GateChoice::Ignore).state.outcome(), Some(SessionOutcome::Complete));
+    assert_eq!(story(GateChoice::Abort).state.outcome(), Some(SessionOutcome::Aborted));
 }
 
 fn acp_project(more: &str, steps: &[Value]) -> Project {
@@ -256,8 +256,10 @@ fn at_the_limit_a_protected_path_that_stays_changed_is_never_a_pass() {
 
 #[test]
 fn a_change_in_a_turn_that_failed_is_not_forgotten() {
-    let script =
-        Script::new().agent([Answer::Says(DONE)]).attended(&[(About::RetryLimit, Choice::Disable)]).plan(|plan| {
+    let script = Script::new()
+        .agent([Answer::Says(DONE)])
+        .attended(&[(GateKind::RetryLimit, GateChoice::Disable)])
+        .plan(|plan| {
             plan.protect = vec!["tests/**".into()];
             plan.max_hook_retries = 0;
         });

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use creel::engine::{
     event::Event,
-    input::Command,
+    input::SessionCommand,
     tasks::{
-        command::{Completion, NewTask, TaskChanges, TaskCommand},
-        graph::Graph,
-        record::{ActionRef, TaskEventKind, What},
+        command::{NewTask, TaskChanges, TaskCommand, TaskCompletion},
+        graph::TaskGraph,
+        record::{ActionRef, TaskEventKind, TaskRecordData},
         task::TaskState,
     },
 };
@@ -45,8 +45,8 @@ fn a_task() -> impl Strategy<Value = NewTask> {
     })
 }
 
-fn a_command() -> impl Strategy<Value = Command> {
-    let complete = |id| TaskCommand::Complete(Completion { id, ..Completion::default() });
+fn a_command() -> impl Strategy<Value = SessionCommand> {
+    let complete = |id| TaskCommand::Complete(TaskCompletion { id, ..TaskCompletion::default() });
     let block = |id| TaskCommand::Block { id, reason: "stuck".into(), required_knowledge: Vec::new() };
     let update = |(id, parent)| TaskCommand::Update {
         id,
@@ -63,7 +63,7 @@ fn a_command() -> impl Strategy<Value = Command> {
         2 => (an_id(), an_id()).prop_map(|(id, on)| TaskCommand::Undepend { id, on }),
         1 => an_id().prop_map(|id| TaskCommand::Remove { id }),
     ]
-    .prop_map(Command::Task)
+    .prop_map(SessionCommand::Task)
 }
 
 fn a_hook() -> impl Strategy<Value = (i64, Vec<TaskEventKind>, Vec<Ran>)> {
@@ -100,21 +100,21 @@ fn a_script(hooks: Hooks, broken: Hooks) -> Script {
 fn taken(events: &[Event]) -> usize {
     let mut implied = BTreeSet::new();
     let commands = events.iter().filter_map(Event::task_news).filter(|news| match news.what {
-        What::Created(created) => {
+        TaskRecordData::Created(created) => {
             implied.extend(created.dependencies.iter().map(|on| (news.task.to_owned(), on.clone())));
             news.origin.cause.is_none()
         }
-        What::DependencyAdded(edge) => {
+        TaskRecordData::DependencyAdded(edge) => {
             !implied.remove(&(edge.from_id.clone(), edge.to_id.clone())) && news.origin.cause.is_none()
         }
-        What::DependencySatisfied(_) => false,
+        TaskRecordData::DependencySatisfied(_) => false,
         _ => news.origin.cause.is_none(),
     });
     commands.count()
 }
 
 /// Gives the commands one by one, with all that follows from each, and then lets the session end.
-fn live(mut world: World, commands: &[Command]) -> World {
+fn live(mut world: World, commands: &[SessionCommand]) -> World {
     world.settle();
     while !world.jobs.is_empty() {
         world.finish_hook(0);
@@ -137,7 +137,7 @@ fn resumed(script: &Script, events: &[Event]) -> World {
     world
 }
 
-fn no_ready_task_waits(graph: &Graph) {
+fn no_ready_task_waits(graph: &TaskGraph) {
     for task in graph.tasks() {
         let open = graph.open_among(&task.dependencies);
         assert_eq!(task.open_dependencies(), open, "{} miscounts", task.id);

@@ -3,12 +3,12 @@
 use creel::{
     engine::{
         event::Event,
-        input::Command,
-        tasks::command::{Completion, NewTask, TaskChanges, TaskCommand},
+        input::SessionCommand,
+        tasks::command::{NewTask, TaskChanges, TaskCommand, TaskCompletion},
     },
     tui::{
         modals::Modal,
-        update::{Ask, Msg},
+        update::{ScreenEvent, ScreenRequest},
     },
 };
 use expect_test::expect;
@@ -30,8 +30,8 @@ fn editor(screen: &Screen) -> String {
     editor.text()
 }
 
-fn asked(command: TaskCommand) -> Vec<Ask> {
-    vec![Ask::Command(Command::Task(command))]
+fn asked(command: TaskCommand) -> Vec<ScreenRequest> {
+    vec![ScreenRequest::Command(SessionCommand::Task(command))]
 }
 
 fn toast(screen: &Screen) -> &str {
@@ -169,7 +169,7 @@ fn a_task_is_started_and_done() {
     assert_eq!(screen.press("s"), asked(TaskCommand::Start { id: "task_5".into(), context: None }));
     let done = |result: Option<&str>| {
         let result = result.map(str::to_owned);
-        asked(TaskCommand::Complete(Completion { id: "task_5".into(), result, ..Completion::default() }))
+        asked(TaskCommand::Complete(TaskCompletion { id: "task_5".into(), result, ..TaskCompletion::default() }))
     };
     assert_eq!(screen.press("d"), []);
     assert!(screen.frame().contains("task_5 is done. What came of it?"));
@@ -220,7 +220,7 @@ fn a_task_with_a_deliverable_of_several_lines_is_changed() {
     let deliverables = ["src/parser.rs\n\nand its tests", "a page: about it"].map(String::from).to_vec();
     let labels = vec!["in two\nlines".into()];
     let new = NewTask { goal: "Parse\nby hand".into(), deliverables, labels, ..NewTask::default() };
-    world.command(Command::Task(TaskCommand::Add(new)));
+    world.command(SessionCommand::Task(TaskCommand::Add(new)));
     let mut screen = on_tasks(&world);
     screen.press("e");
     let written = "Parse\n| by hand\npriority: 2\nlabels: in two lines\n\
@@ -241,12 +241,12 @@ fn a_refused_change_reason_or_result_is_there_again() {
         screen.type_text(text);
         let asks = screen.press("ctrl-s");
         assert!(screen.model.modals.is_empty(), "{keys}");
-        let [Ask::Command(command)] = &asks[..] else { panic!("{keys}: {asks:?}") };
-        screen.told(Msg::Refused(command.clone(), "there is no task task_5".into()));
+        let [ScreenRequest::Command(command)] = &asks[..] else { panic!("{keys}: {asks:?}") };
+        screen.told(ScreenEvent::Refused(command.clone(), "there is no task task_5".into()));
         assert!(editor(&screen).ends_with(text), "{keys}");
         assert_eq!(toast(&screen), "there is no task task_5");
         assert_eq!(screen.press("ctrl-s"), asks, "{keys}: it can be sent again");
-        screen.told(Msg::Unanswered(command.clone(), "it does not answer".into()));
+        screen.told(ScreenEvent::Unanswered(command.clone(), "it does not answer".into()));
         assert!(editor(&screen).ends_with(text), "{keys}");
         assert!(screen.frame().contains("it may have arrived"), "{keys}: {}", screen.frame());
         assert_eq!(screen.press("ctrl-s"), asks, "{keys}: it can be sent again");
@@ -337,7 +337,7 @@ fn removing_asks_once_more() {
 fn all_about_a_task_is_read_and_copied() {
     let mut screen = on_tasks(&planned());
     screen.press("j");
-    let [Ask::Copy(text)] = &screen.press("y")[..] else { panic!("it is copied") };
+    let [ScreenRequest::Copy(text)] = &screen.press("y")[..] else { panic!("it is copied") };
     expect![[r#"
         Rewrite the parser
 
@@ -371,10 +371,10 @@ fn a_task_for_others_says_so() {
     tell(&mut world, task("Draw the pictures", agents(&["codex", "claude"])));
     let mut screen = on_tasks(&world);
     assert!(screen.frame().contains("Translate the manual · for the queue"), "{}", screen.frame());
-    let [Ask::Copy(text)] = &screen.press("y")[..] else { panic!("it is copied") };
+    let [ScreenRequest::Copy(text)] = &screen.press("y")[..] else { panic!("it is copied") };
     assert!(text.contains("queue         for everybody"), "{text}");
     screen.press("j");
-    let [Ask::Copy(text)] = &screen.press("y")[..] else { panic!("it is copied") };
+    let [ScreenRequest::Copy(text)] = &screen.press("y")[..] else { panic!("it is copied") };
     assert!(text.contains("queue         for claude, codex"), "{text}");
 }
 
@@ -429,7 +429,7 @@ fn the_palette_adds_a_task() {
 fn how_the_hooks_did_is_shown() {
     let mut screen = Screen::of(&scenes::ended(), SMALL);
     screen.press("2 s y");
-    let [Ask::Copy(table)] = &screen.press("y")[..] else { panic!("it is copied") };
+    let [ScreenRequest::Copy(table)] = &screen.press("y")[..] else { panic!("it is copied") };
     expect![[r#"
         POINT           RUNS  PASS    P50    P95  RETRIES  PIPED  HOOK
         session_start      1  100%  1.2 s  1.2 s        0     30  git log

@@ -2,15 +2,15 @@
 
 use creel::{
     engine::{
-        event::{By, Event},
+        event::{ActorKind, Event},
         hooks::verdict::RunEnd,
-        input::Command,
+        input::SessionCommand,
         tasks::{
-            command::{Completion, NewTask, TaskChanges, TaskCommand},
+            command::{NewTask, TaskChanges, TaskCommand, TaskCompletion},
             record::TaskEventKind::{self, DependencySatisfied, TaskCompleted, TaskCreated, TaskDeleted},
             task::{Task, TaskState},
         },
-        time::{At, Span},
+        time::{TimeSpan, UnixTime},
     },
     journal::Record,
 };
@@ -25,11 +25,11 @@ fn begun(script: Script) -> World {
     world
 }
 
-fn add(new: NewTask) -> Command {
-    Command::Task(TaskCommand::Add(new))
+fn add(new: NewTask) -> SessionCommand {
+    SessionCommand::Task(TaskCommand::Add(new))
 }
 
-fn task(id: &str, on: &[&str]) -> Command {
+fn task(id: &str, on: &[&str]) -> SessionCommand {
     add(NewTask {
         id: Some(id.into()),
         goal: format!("Do {id}"),
@@ -38,16 +38,16 @@ fn task(id: &str, on: &[&str]) -> Command {
     })
 }
 
-fn start(id: &str) -> Command {
-    Command::Task(TaskCommand::Start { id: id.into(), context: None })
+fn start(id: &str) -> SessionCommand {
+    SessionCommand::Task(TaskCommand::Start { id: id.into(), context: None })
 }
 
-fn done(id: &str) -> Command {
-    Command::Task(TaskCommand::Complete(Completion { id: id.into(), ..Completion::default() }))
+fn done(id: &str) -> SessionCommand {
+    SessionCommand::Task(TaskCommand::Complete(TaskCompletion { id: id.into(), ..TaskCompletion::default() }))
 }
 
-fn depend(id: &str, on: &str) -> Command {
-    Command::Task(TaskCommand::Depend { id: id.into(), on: on.into() })
+fn depend(id: &str, on: &str) -> SessionCommand {
+    SessionCommand::Task(TaskCommand::Depend { id: id.into(), on: on.into() })
 }
 
 fn research(id: &str) -> NewTask {
@@ -80,10 +80,10 @@ fn the_work_of_an_agent_gets_a_review_that_is_its_child() {
     let mut world = begun(Script::new().builtins());
     world.command(add(research("task_42")));
     world.command(start("task_42"));
-    world.command(Command::Task(TaskCommand::Complete(Completion {
+    world.command(SessionCommand::Task(TaskCommand::Complete(TaskCompletion {
         id: "task_42".into(),
         result: Some("Research complete".into()),
-        ..Completion::default()
+        ..TaskCompletion::default()
     })));
     let review = of(&world, "task_43");
     assert_eq!(review.goal, "Review: Research graph patterns");
@@ -149,10 +149,10 @@ fn whoever_began_before_a_hook_said_that_it_is_ready_stays_at_it() {
 #[test]
 fn how_long_an_agent_took_is_noted() {
     let mut world = begun(Script::new().builtins());
-    world.now = At(1_768_644_000_000);
+    world.now = UnixTime(1_768_644_000_000);
     world.command(add(research("task_agent_5")));
     world.command(start("task_agent_5"));
-    world.now = world.now.after(Span::secs(9_000));
+    world.now = world.now.after(TimeSpan::secs(9_000));
     world.command(done("task_agent_5"));
     let [metrics] = &records(&world, "agent_metrics")[..] else { panic!("one record") };
     assert_eq!(metrics["task"], "task_agent_5");
@@ -188,7 +188,7 @@ fn words_of_a_goal_become_labels_where_that_is_switched_on() {
         || add(NewTask { goal: "Fix the crash; add TESTS.".into(), labels: vec!["bug".into()], ..NewTask::default() });
     world.command(fix());
     assert_eq!(of(&world, "task_1").labels, ["bug"]);
-    world.command(Command::EnableHook(None, "auto-label-by-keyword".into()));
+    world.command(SessionCommand::EnableHook(None, "auto-label-by-keyword".into()));
     world.command(fix());
     assert_eq!(of(&world, "task_2").labels, ["bug", "test"]);
 }
@@ -220,11 +220,11 @@ fn what_cannot_be_done_is_refused_with_a_reason() {
         done("d"),
         done("x"),
         depend("d", "a"),
-        Command::Task(TaskCommand::Undepend { id: "a".into(), on: "b".into() }),
-        Command::Task(TaskCommand::Block { id: "a".into(), reason: " ".into(), required_knowledge: Vec::new() }),
-        Command::Task(TaskCommand::MakeReady { id: "a".into() }),
-        Command::Task(TaskCommand::Update { id: "a".into(), changes: TaskChanges::default() }),
-        Command::Task(TaskCommand::Remove { id: "x".into() }),
+        SessionCommand::Task(TaskCommand::Undepend { id: "a".into(), on: "b".into() }),
+        SessionCommand::Task(TaskCommand::Block { id: "a".into(), reason: " ".into(), required_knowledge: Vec::new() }),
+        SessionCommand::Task(TaskCommand::MakeReady { id: "a".into() }),
+        SessionCommand::Task(TaskCommand::Update { id: "a".into(), changes: TaskChanges::default() }),
+        SessionCommand::Task(TaskCommand::Remove { id: "x".into() }),
     ];
     for command in wrong {
         world.command(command);
@@ -264,10 +264,10 @@ fn edges_come_and_go_and_readiness_with_them() {
         world.command(command);
     }
     assert_eq!(state(&world, "b"), TaskState::Created);
-    world.command(Command::Task(TaskCommand::Undepend { id: "b".into(), on: "a".into() }));
+    world.command(SessionCommand::Task(TaskCommand::Undepend { id: "b".into(), on: "a".into() }));
     assert_eq!(state(&world, "b"), TaskState::Ready);
     world.command(depend("b", "a"));
-    world.command(Command::Task(TaskCommand::Remove { id: "a".into() }));
+    world.command(SessionCommand::Task(TaskCommand::Remove { id: "a".into() }));
     assert_eq!((state(&world, "b"), world.state.tasks.graph.len()), (TaskState::Ready, 1));
     let edge = json!({ "fromId": "b", "toId": "a", "edgeType": "depends_on" });
     assert_eq!(records(&world, "dependency_added")[0]["data"], edge);
@@ -314,7 +314,7 @@ fn a_task_that_is_ready_because_a_dependency_was_removed_says_so() {
     for command in [task("a", &[]), task("b", &[]), task("c", &["a", "b"])] {
         world.command(command);
     }
-    let undepend = |on: &str| Command::Task(TaskCommand::Undepend { id: "c".into(), on: on.into() });
+    let undepend = |on: &str| SessionCommand::Task(TaskCommand::Undepend { id: "c".into(), on: on.into() });
     world.command(undepend("a"));
     assert_eq!(records(&world, "dependency_satisfied"), [json!(null); 0], "it still waits for b");
     world.command(undepend("b"));
@@ -323,7 +323,7 @@ fn a_task_that_is_ready_because_a_dependency_was_removed_says_so() {
     assert_eq!((satisfied.len(), &satisfied[0]["task"], &satisfied[0]["data"]), (1, &json!("c"), &data));
     // The same by removing the task that it waits for.
     world.command(depend("c", "a"));
-    world.command(Command::Task(TaskCommand::Remove { id: "a".into() }));
+    world.command(SessionCommand::Task(TaskCommand::Remove { id: "a".into() }));
     let satisfied = records(&world, "dependency_satisfied");
     assert_eq!((satisfied.len(), &satisfied[1]["data"]["removedTaskId"]), (2, &json!("a")));
 }
@@ -354,7 +354,7 @@ fn a_hook_logs_events_of_its_own_types() {
     );
     assert!(of(&world, "a").is_open());
     for event in &world.events {
-        let record = Record { v: 1, seq: 1, at: At(0), session: "s".into(), event: event.clone() };
+        let record = Record { v: 1, seq: 1, at: UnixTime(0), session: "s".into(), event: event.clone() };
         assert_eq!(Record::from_line(&record.to_line()).expect("a record"), record);
     }
 }
@@ -363,8 +363,8 @@ fn a_hook_logs_events_of_its_own_types() {
 fn a_task_says_what_became_of_it() {
     let mut world = begun(Script::new());
     world.command(task("a", &[]));
-    world.command(Command::Task(TaskCommand::Start { id: "a".into(), context: Some("see docs".into()) }));
-    world.command(Command::Task(TaskCommand::Block {
+    world.command(SessionCommand::Task(TaskCommand::Start { id: "a".into(), context: Some("see docs".into()) }));
+    world.command(SessionCommand::Task(TaskCommand::Block {
         id: "a".into(),
         reason: "no key".into(),
         required_knowledge: vec!["the API key".into()],
@@ -373,7 +373,7 @@ fn a_task_says_what_became_of_it() {
     world.command(start("a"));
     assert_eq!((state(&world, "a"), of(&world, "a").reason.as_deref()), (TaskState::Active, None));
     let changes = TaskChanges { priority: Some(0), add_labels: vec!["x".into()], ..TaskChanges::default() };
-    world.command(Command::Task(TaskCommand::Update { id: "a".into(), changes }));
+    world.command(SessionCommand::Task(TaskCommand::Update { id: "a".into(), changes }));
     let created = &records(&world, "task_created")[0];
     assert_eq!(created["by"], "tui");
     assert_eq!(
@@ -405,7 +405,7 @@ fn a_hook_that_fails_leaves_one_error_and_the_others_answer() {
         .plan(|plan| plan.automation[6].spec.enabled = false);
     let mut world = begun(script);
     world.command(task("a", &[]));
-    world.command(Command::Task(TaskCommand::Remove { id: "a".into() }));
+    world.command(SessionCommand::Task(TaskCommand::Remove { id: "a".into() }));
     let started = |world: &World| records(world, "hook_started").iter().map(|r| r["hook"].clone()).collect::<Vec<_>>();
     while !world.jobs.is_empty() {
         assert_eq!(world.jobs.len(), 1, "one after another");
@@ -519,7 +519,7 @@ fn the_session_does_not_end_while_a_task_event_is_worked_on() {
 #[test]
 fn a_pause_and_a_gate_do_not_hold_automation() {
     let mut world = begun(Script::new().builtins().attended(&[]));
-    world.command(Command::Pause);
+    world.command(SessionCommand::Pause);
     world.command(add(research("a")));
     world.command(done("a"));
     assert_eq!(world.state.tasks.graph.len(), 2);
@@ -532,7 +532,7 @@ fn an_interrupt_ends_commands_and_does_what_is_built_in() {
     for command in [task("a", &[]), task("b", &["a"]), done("a")] {
         world.command(command);
     }
-    world.command(Command::Stop(creel::engine::event::StopHow::Now));
+    world.command(SessionCommand::Stop(creel::engine::event::StopTiming::Now));
     assert_eq!(world.cancelled, [world.jobs[0].run]);
     let world = world.run();
     assert_eq!(state(&world, "b"), TaskState::Ready);
@@ -548,11 +548,11 @@ fn an_interrupt_ends_commands_and_does_what_is_built_in() {
 #[test]
 fn a_hook_can_be_switched_off_in_the_session() {
     let mut world = begun(Script::new().builtins());
-    world.command(Command::DisableHook(None, "auto-create-review-task".into()));
+    world.command(SessionCommand::DisableHook(None, "auto-create-review-task".into()));
     world.command(add(research("a")));
     world.command(done("a"));
     assert_eq!(world.state.tasks.graph.len(), 1);
-    world.command(Command::RunHook(None, "auto-create-review-task".into()));
+    world.command(SessionCommand::RunHook(None, "auto-create-review-task".into()));
     assert_eq!(world.refused, ["`auto-create-review-task` answers events of tasks; it cannot be run without one"]);
 }
 
@@ -560,7 +560,7 @@ fn a_hook_can_be_switched_off_in_the_session() {
 fn a_completion_of_another_program_is_told_to_hooks_and_is_no_task_of_ours() {
     let script = Script::new()
         .builtins()
-        .hook(creel::engine::hooks::point::Point::OnTaskComplete, "validate", [passes()])
+        .hook(creel::engine::hooks::point::HookPoint::OnTaskComplete, "validate", [passes()])
         .automation("look", 1, &[TaskCompleted], [passes()]);
     let mut world = begun(script);
     world.command(completes("T1", "parser"));
@@ -586,7 +586,7 @@ fn records_of_an_earlier_version_still_load() {
     let line = r#"{"kind":"task_completed","task":"T1","data":{"content":"parser"}}"#;
     let event: Event = serde_json::from_str(line).expect("a record");
     let mut world = begun(Script::new());
-    world.state.apply(At(0), &event);
+    world.state.apply(UnixTime(0), &event);
     assert!(world.state.side.completed.contains("T1"));
     let line = r#"{"kind":"hook_error","task":"T1","data":{"hookName":"h","error":"e"}}"#;
     assert!(matches!(serde_json::from_str(line), Ok(Event::HookError { event: None, .. })));
@@ -606,14 +606,14 @@ fn a_record_of_a_task_is_read_back_as_it_was() {
         task("b", &["a"]),
         task("c", &[]),
         depend("c", "a"),
-        Command::Task(undepend),
+        SessionCommand::Task(undepend),
         start("a"),
-        Command::Task(block),
+        SessionCommand::Task(block),
         done("a"),
-        Command::Task(remove),
+        SessionCommand::Task(remove),
     ];
     for command in commands {
-        world.input(creel::engine::input::Input::Command { by: By::Cli.into(), command });
+        world.input(creel::engine::input::Input::Command { by: ActorKind::Cli.into(), command });
     }
     for event in &world.events[1..] {
         let line = serde_json::to_string(event).expect("a record");

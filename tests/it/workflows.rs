@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use creel::engine::{
-    event::{Event, StopHow},
+    event::{Event, StopTiming},
     hooks::verdict::RunEnd,
-    input::Command,
+    input::SessionCommand,
     policy::StepAction,
     tasks::{
         command::{NewTask, TaskCommand},
@@ -38,7 +38,7 @@ const BEGIN: &str =
 
 fn script(build: Ran) -> Script {
     let settings = creel::config::parse(CONFIG, Path::new("creel.yaml")).expect("a config");
-    let workflows = settings.plan(creel::config::Wanted::default()).expect("a plan").workflows;
+    let workflows = settings.plan(creel::config::PlanRequest::default()).expect("a plan").workflows;
     let mut script = Script::new().automation("go", 1, &[TaskEventKind::TaskStarted], [prints(BEGIN)]);
     script.plan.workflows = workflows;
     script.hooks.insert("release/build".into(), vec![build]);
@@ -55,12 +55,12 @@ fn begun(build: Ran) -> World {
 /// A task is started, and so the workflow.
 fn begin(world: &mut World) {
     world.settle();
-    world.command(Command::Task(TaskCommand::Add(NewTask {
+    world.command(SessionCommand::Task(TaskCommand::Add(NewTask {
         id: Some("a".into()),
         goal: "Do a".into(),
         ..NewTask::default()
     })));
-    world.command(Command::Task(TaskCommand::Start { id: "a".into(), context: None }));
+    world.command(SessionCommand::Task(TaskCommand::Start { id: "a".into(), context: None }));
 }
 
 fn finish_all(world: &mut World) {
@@ -132,7 +132,7 @@ fn a_failure_that_nothing_follows_fails_the_workflow() {
         TaskCommand::Add(NewTask { id: Some("a".into()), goal: "Do a".into(), ..NewTask::default() }),
         TaskCommand::Start { id: "a".into(), context: None },
     ] {
-        world.command(Command::Task(command));
+        world.command(SessionCommand::Task(command));
     }
     finish_all(&mut world);
     assert_eq!(steps(&world), ["release began", "build true", "note in the graph", "lint false", "Failed"]);
@@ -165,7 +165,7 @@ fn an_interrupt_ends_what_runs_and_starts_nothing() {
     let mut world = begun(prints("v1"));
     world.finish_hook(0);
     let run = world.jobs[0].run;
-    world.command(Command::Stop(StopHow::Now));
+    world.command(SessionCommand::Stop(StopTiming::Now));
     assert_eq!(world.cancelled, [run]);
     let world = world.run();
     assert_eq!(steps(&world), ["release began", "build false", "Cut"]);

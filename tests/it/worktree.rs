@@ -12,8 +12,8 @@ use std::{
 };
 
 use creel::{
-    engine::conversation::Work,
-    runtime::worktree::{NAMED, Survey, survey},
+    engine::conversation::WorktreeChanges,
+    runtime::worktree::{NAMED, WorktreeSnapshot, survey},
 };
 use rustix::process::Signal;
 use serde_json::json;
@@ -48,12 +48,12 @@ fn repository(dir: &Path) {
     git(dir, &["commit", "-qm", "first"]);
 }
 
-async fn look(dir: &Path) -> Survey {
+async fn look(dir: &Path) -> WorktreeSnapshot {
     survey(dir, &fresh_mark()).await
 }
 
 /// What some work changes.
-async fn changes(dir: &Path, work: impl FnOnce()) -> Work {
+async fn changes(dir: &Path, work: impl FnOnce()) -> WorktreeChanges {
     let before = look(dir).await;
     work();
     look(dir).await.changes_since(&before).await.expect("it is known")
@@ -81,8 +81,11 @@ async fn what_is_written_added_and_removed_is_told_and_nothing_else() {
     let dirty = modified(&[".gitignore", "a", "dirty before", "new/file", "sub/b"]);
     let commit = Some(git(dir, &["rev-parse", "HEAD"]));
     let files_modified = modified(&["new/file", "sub/b"]);
-    assert_eq!(work, Work { files_modified, commit: commit.clone(), dirty: dirty.clone(), ..Work::default() });
-    assert_eq!(changes(dir, || {}).await, Work { commit, dirty, ..Work::default() });
+    assert_eq!(
+        work,
+        WorktreeChanges { files_modified, commit: commit.clone(), dirty: dirty.clone(), ..WorktreeChanges::default() }
+    );
+    assert_eq!(changes(dir, || {}).await, WorktreeChanges { commit, dirty, ..WorktreeChanges::default() });
 }
 
 #[tokio::test]
@@ -117,11 +120,11 @@ async fn what_is_committed_is_told_with_the_commit_but_not_what_was_only_committ
     })
     .await;
     let head = git(dir, &["rev-parse", "HEAD"]);
-    let expected = Work {
+    let expected = WorktreeChanges {
         files_modified: modified(&["c", "sub/b"]),
         commit: Some(head),
         dirty: modified(&["sub/b"]),
-        ..Work::default()
+        ..WorktreeChanges::default()
     };
     assert_eq!(work, expected);
 }
@@ -236,7 +239,10 @@ async fn the_first_commit_of_all_is_a_commit_too() {
     })
     .await;
     let head = git(dir, &["rev-parse", "HEAD"]);
-    assert_eq!(work, Work { files_modified: modified(&["new"]), commit: Some(head), ..Work::default() });
+    assert_eq!(
+        work,
+        WorktreeChanges { files_modified: modified(&["new"]), commit: Some(head), ..WorktreeChanges::default() }
+    );
 }
 
 #[tokio::test]
@@ -307,7 +313,10 @@ async fn without_a_repository_the_files_themselves_tell() {
         }
     })
     .await;
-    assert_eq!(work, Work { files_modified: modified(&["gone", "new", "sub/b"]), ..Work::default() });
+    assert_eq!(
+        work,
+        WorktreeChanges { files_modified: modified(&["gone", "new", "sub/b"]), ..WorktreeChanges::default() }
+    );
 }
 
 #[tokio::test]
@@ -316,7 +325,7 @@ async fn a_repository_that_git_refuses_is_looked_at_without_it() {
     let dir = dir.path();
     write(dir, ".git", "this leads nowhere");
     let work = changes(dir, || write(dir, "new", "n")).await;
-    assert_eq!(work, Work { files_modified: modified(&["new"]), ..Work::default() });
+    assert_eq!(work, WorktreeChanges { files_modified: modified(&["new"]), ..WorktreeChanges::default() });
 }
 
 #[tokio::test]

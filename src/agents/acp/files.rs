@@ -16,8 +16,8 @@ use rustix::fs::OFlags;
 use crate::{
     agents::tool::unified,
     process::{
-        path_guard::{GuardedPath, PathGuard},
-        project_dir::{self, Barred, Premises},
+        path_guard::{GuardRefusal, PathGuard},
+        project_dir::{self, OpenError, ProjectDir},
     },
 };
 
@@ -26,7 +26,7 @@ const READ_MAX: u64 = 32 << 20;
 
 /// Why a file was not served. The words go to the agent.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum FileError {
+pub(super) enum ServedFileError {
     #[error("{} is outside of the project's folder {}; only files inside it are served", .path.display(), .root.display())]
     Outside { path: PathBuf, root: PathBuf },
     #[error("{} is not a regular file", .0.display())]
@@ -39,27 +39,27 @@ pub(super) enum FileError {
     #[error("Resource not found: {} does not exist", .0.display())]
     Missing(PathBuf),
     #[error("{} was not written: {why}", .path.display())]
-    Guarded { path: PathBuf, why: GuardedPath },
+    Guarded { path: PathBuf, why: GuardRefusal },
     #[error("{}: {error}", .path.display())]
     Io { path: PathBuf, error: io::Error },
 }
 
 /// The project's folder, which is all that an agent gets to see.
 #[derive(Debug, Clone)]
-pub(super) struct Served {
-    premises: Premises,
+pub(super) struct GuardedProjectDir {
+    premises: ProjectDir,
     guard: Arc<PathGuard>,
 }
 
-impl Served {
+impl GuardedProjectDir {
     pub(super) fn new(root: &Path, guard: Arc<PathGuard>) -> Self {
-        Self { premises: Premises::new(root), guard }
+        Self { premises: ProjectDir::new(root), guard }
     }
 
     /// Reads a file, or some lines of it, the first being 1.
-    pub(super) fn read(&self, path: &Path, line: Option<u32>, limit: Option<u32>) -> Result<String, FileError> {
+    pub(super) fn read(&self, path: &Path, line: Option<u32>, limit: Option<u32>) -> Result<String, ServedFileError> {
         let bytes = self.premises.read(path, READ_MAX).map_err(|why| self.because(path, why))?;
-        let text = String::from_utf8(bytes).map_err(|_| FileError::NotText(path.to_owned()))?;
+        let text = String::from_utf8(bytes).map_err(|_| ServedFileError::NotText(path.to_owned()))?;
         if line.is_none() && limit.is_none() {
             return Ok(text);
         }
@@ -69,10 +69,10 @@ impl Served {
     }
 
     /// What a write would change, or why creel refuses it even if the user allows it.
-    pub(super) fn preview(&self, path: &Path, text: &str) -> Result<String, FileError> {
+    pub(super) fn preview(&self, path: &Path, text: &str) -> Result<String, ServedFileError> {
         let real = self.real(path);
         if !real.starts_with(self.premises.root()) {
-            return Err(self.because(path, Barred::Outside));
+            return Err(self.because(path, OpenError::Outside));
         }
         self.permit(path, &real)?;
         // A file that is missing or not text is replaced.
@@ -81,7 +81,7 @@ impl Served {
     }
 
     /// Writes a file, and makes the folders on the way to it. Says what changed.
-    pub(super) fn write(&self, path: &Path, text: &str) -> Result<String, FileError> {
+    pub(super) fn write(&self, path: &Path, text: &str) -> Result<String, ServedFileError> {
         let change = self.preview(path, text)?;
         self.make_folders(path).map_err(|why| self.because(path, why))?;
         let place = self.premises.inside(path).map_err(|why| self.because(path, why))?;
@@ -91,12 +91,12 @@ impl Served {
         Ok(change)
     }
 
-    fn permit(&self, path: &Path, real: &Path) -> Result<(), FileError> {
-        let refused = |why| FileError::Guarded { path: path.to_owned(), why };
+    fn permit(&self, path: &Path, real: &Path) -> Result<(), ServedFileError> {
+        let refused = |why| ServedFileError::Guarded { path: path.to_owned(), why };
         self.guard.refuses(real).map_or(Ok(()), |why| Err(refused(why)))
     }
 
-    fn overwrite(&self, place: &Path, text: &str) -> Result<(), Barred> {
+    fn overwrite(&self, place: &Path, text: &str) -> Result<(), OpenError> {
         let mut file = self.premises.open(place, OFlags::WRONLY | OFlags::CREATE)?;
         project_dir::size(&file)?;
         file.set_len(0)?;
@@ -105,7 +105,7 @@ impl Served {
     }
 
     /// A folder in which an agent may run something.
-    pub(super) fn folder(&self, path: Option<&Path>) -> Result<PathBuf, FileError> {
+    pub(super) fn folder(&self, path: Option<&Path>) -> Result<PathBuf, ServedFileError> {
         self.premises.folder(path).map_err(|why| self.because(path.unwrap_or(Path::new(".")), why))
     }
 
@@ -128,18 +128,18 @@ impl Served {
         place.strip_prefix(self.premises.root()).unwrap_or(place).display().to_string()
     }
 
-    fn because(&self, path: &Path, why: Barred) -> FileError {
+    fn because(&self, path: &Path, why: OpenError) -> ServedFileError {
         let path = path.to_owned();
         match why {
-            Barred::Outside => FileError::Outside { path, root: self.premises.root().to_owned() },
-            Barred::Missing => FileError::Missing(path),
-            Barred::NotAFile => FileError::NotAFile(path),
-            Barred::TooLarge(size) => FileError::TooLarge { path, size },
-            Barred::Io(error) => FileError::Io { path, error },
+            OpenError::Outside => ServedFileError::Outside { path, root: self.premises.root().to_owned() },
+            OpenError::Missing => ServedFileError::Missing(path),
+            OpenError::NotAFile => ServedFileError::NotAFile(path),
+            OpenError::TooLarge(size) => ServedFileError::TooLarge { path, size },
+            OpenError::Io(error) => ServedFileError::Io { path, error },
         }
     }
 
-    fn make_folders(&self, path: &Path) -> Result<(), Barred> {
+    fn make_folders(&self, path: &Path) -> Result<(), OpenError> {
         let wanted = self.premises.root().join(path);
         let mut missing = Vec::new();
         let mut parent = wanted.parent();
@@ -150,7 +150,7 @@ impl Served {
             parent = folder.parent();
         }
         if missing.iter().any(|folder| folder.components().any(|part| part == Component::ParentDir)) {
-            return Err(Barred::Outside);
+            return Err(OpenError::Outside);
         }
         for folder in missing.iter().rev() {
             let place = self.premises.inside(folder)?;
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn what_is_inside_is_read_and_written() {
         let scene = scene();
-        let premises = Served::new(&scene.project, Arc::default());
+        let premises = GuardedProjectDir::new(&scene.project, Arc::default());
         let read = |path: &str, line, limit| premises.read(Path::new(path), line, limit).expect("text");
         assert_eq!(read("src/a.txt", None, None), "one\ntwo\nthree\n");
         assert_eq!(read("in/a.txt", Some(2), Some(1)), "two\n");
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn nothing_outside_is_touched_by_any_way() {
         let scene = scene();
-        let premises = Served::new(&scene.project, Arc::default());
+        let premises = GuardedProjectDir::new(&scene.project, Arc::default());
         let secret = scene.elsewhere.join("secret");
         let ways = [
             "../elsewhere/secret",
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn what_is_no_text_file_is_told() {
         let scene = scene();
-        let premises = Served::new(&scene.project, Arc::default());
+        let premises = GuardedProjectDir::new(&scene.project, Arc::default());
         fs::write(scene.project.join("binary"), [0xff, 0xfe]).expect("a file");
         let said = |path: &str| premises.read(Path::new(path), None, None).expect_err("not served").to_string();
         assert_eq!(said("binary"), "binary is not text");

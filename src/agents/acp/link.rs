@@ -27,13 +27,13 @@ use tokio_util::{
 };
 
 use super::{
-    reader::{self, Attention, Chunk, Tail},
+    reader::{self, ActiveTurnFlag, SharedTail, TextChunk},
     service::DecidedRequest,
-    terminals::TerminalNews,
+    terminals::TerminalEvent,
 };
 use crate::process::{
-    companion::{Companion, CompanionSpec},
-    run::{Group, ProcessEnd},
+    companion::{PipedProcess, PipedProcessSpec},
+    run::{ProcessEnd, ProcessGroup},
 };
 
 /// How much may be heard before the agent has to wait.
@@ -47,23 +47,23 @@ const LAST_OUTPUT: Duration = Duration::from_secs(5);
 const COMPLAINT: u64 = 4 << 10;
 
 /// What an agent says or asks of its own accord.
-pub(super) enum FromAgent {
-    Text(Chunk),
+pub(super) enum AcpEvent {
+    Text(TextChunk),
     Update {
         session: String,
         update: Value,
     },
     Permission(Box<s::RequestPermissionRequest>, Responder<s::RequestPermissionResponse>),
     /// It wants something done for it.
-    Wants(Box<Wanted>),
+    Wants(Box<AcpServiceRequest>),
     /// The engine has decided whether creel does it.
     Decided(Box<DecidedRequest>),
     /// A command that we run for it got on.
-    Terminal(TerminalNews),
+    Terminal(TerminalEvent),
 }
 
 /// What can be done for an agent.
-pub(super) enum Wanted {
+pub(super) enum AcpServiceRequest {
     Read(s::ReadTextFileRequest, Responder<s::ReadTextFileResponse>),
     Write(s::WriteTextFileRequest, Responder<s::WriteTextFileResponse>),
     CreateTerminal(s::CreateTerminalRequest, Responder<s::CreateTerminalResponse>),
@@ -73,7 +73,7 @@ pub(super) enum Wanted {
     ReleaseTerminal(s::ReleaseTerminalRequest, Responder<s::ReleaseTerminalResponse>),
 }
 
-impl Wanted {
+impl AcpServiceRequest {
     /// Answers with an error.
     pub(super) fn fail(self, error: Error) -> Result<(), Error> {
         match self {
@@ -89,32 +89,32 @@ impl Wanted {
 }
 
 /// The line to a running agent.
-pub(super) struct Link {
-    pub(super) companion: Companion,
+pub(super) struct AcpConnection {
+    pub(super) companion: PipedProcess,
     connection: ConnectionTo<Agent>,
     /// What it says and asks.
-    pub(super) heard: mpsc::Receiver<FromAgent>,
+    pub(super) heard: mpsc::Receiver<AcpEvent>,
     /// For those who have something to say in the agent's stead.
-    pub(super) hear: mpsc::Sender<FromAgent>,
+    pub(super) hear: mpsc::Sender<AcpEvent>,
     /// Whether text counts.
-    pub(super) attention: Attention,
+    pub(super) attention: ActiveTurnFlag,
     /// It closed its output, or has ended: nothing more will come.
     pub(super) gone: CancellationToken,
-    noise: Tail,
-    complaints: Tail,
+    noise: SharedTail,
+    complaints: SharedTail,
     speaking: Option<AbortOnDropHandle<()>>,
     /// The tasks that read its standard output and standard error to the end.
     readers: [AbortOnDropHandle<()>; 2],
 }
 
-impl Link {
+impl AcpConnection {
     /// Starts the agent. Nothing is said yet.
-    pub(super) async fn open(spec: CompanionSpec) -> Result<Self, String> {
-        let (companion, streams) = Companion::start(spec)?;
+    pub(super) async fn open(spec: PipedProcessSpec) -> Result<Self, String> {
+        let (companion, streams) = PipedProcess::start(spec)?;
         let (hear, heard) = mpsc::channel(BACKLOG);
         let (near, far) = tokio::io::duplex(PIPE);
-        let (noise, complaints, gone) = (Tail::new(), Tail::new(), CancellationToken::new());
-        let attention = Attention::default();
+        let (noise, complaints, gone) = (SharedTail::new(), SharedTail::new(), CancellationToken::new());
+        let attention = ActiveTurnFlag::default();
         let reading = tokio::spawn({
             let (heard, noise, gone) = (hear.clone(), noise.clone(), gone.clone());
             let attention = attention.clone();
@@ -147,7 +147,7 @@ impl Link {
         self.gone.is_cancelled() || self.companion.has_exited()
     }
 
-    pub(super) fn group(&self) -> Group {
+    pub(super) fn group(&self) -> ProcessGroup {
         self.companion.group()
     }
 
@@ -166,14 +166,14 @@ impl Link {
     }
 
     /// How it ended, and what it printed last, for a person.
-    pub(super) async fn obituary(&mut self) -> Obituary {
+    pub(super) async fn obituary(&mut self) -> AcpProcessExit {
         let end = self.companion.ended().await;
         // What it printed before it ended may not have been read yet.
         let deadline = Instant::now() + LAST_OUTPUT;
         for reader in self.readers.iter_mut().filter(|reader| end.is_some() && !reader.is_finished()) {
             let _ = timeout_at(deadline, reader).await;
         }
-        Obituary { end, complaints: self.complaints.text(), noise: self.noise.text() }
+        AcpProcessExit { end, complaints: self.complaints.text(), noise: self.noise.text() }
     }
 
     /// What it complained last, while it still lives.
@@ -190,13 +190,13 @@ impl Link {
 
 /// How an agent ended.
 #[derive(Debug)]
-pub(super) struct Obituary {
+pub(super) struct AcpProcessExit {
     pub(super) end: Option<ProcessEnd>,
     pub(super) complaints: String,
     pub(super) noise: String,
 }
 
-impl Obituary {
+impl AcpProcessExit {
     /// What it said last: complaints, or else what it printed where messages were expected.
     pub(super) fn last_words(&self) -> &str {
         if self.complaints.is_empty() { &self.noise } else { &self.complaints }
@@ -204,7 +204,7 @@ impl Obituary {
 }
 
 /// Keeps the end of what the agent complains, and logs it.
-async fn listen(stderr: ChildStderr, complaints: Tail) {
+async fn listen(stderr: ChildStderr, complaints: SharedTail) {
     let mut lines = BufReader::new(stderr);
     let mut line = Vec::new();
     // A long line is logged in pieces: nothing is kept but its end.
@@ -224,7 +224,7 @@ async fn speak(
         tokio_util::compat::Compat<tokio::process::ChildStdin>,
         tokio_util::compat::Compat<tokio::io::DuplexStream>,
     >,
-    hear: mpsc::Sender<FromAgent>,
+    hear: mpsc::Sender<AcpEvent>,
     ready: oneshot::Sender<ConnectionTo<Agent>>,
 ) {
     use agent_client_protocol::on_receive_request as on;
@@ -233,7 +233,7 @@ async fn speak(
             let hear = hear.clone();
             async move |request: $request, responder: Responder<$response>, _: ConnectionTo<Agent>| {
                 // Whoever listened is gone: the dropped responder answers.
-                let _ = hear.send(FromAgent::Wants(Box::new($make(request, responder)))).await;
+                let _ = hear.send(AcpEvent::Wants(Box::new($make(request, responder)))).await;
                 Ok(())
             }
         }};
@@ -241,7 +241,7 @@ async fn speak(
     let permission = {
         let hear = hear.clone();
         async move |request: s::RequestPermissionRequest, responder, _: ConnectionTo<Agent>| {
-            let _ = hear.send(FromAgent::Permission(Box::new(request), responder)).await;
+            let _ = hear.send(AcpEvent::Permission(Box::new(request), responder)).await;
             Ok(())
         }
     };
@@ -249,23 +249,29 @@ async fn speak(
         .v1()
         .name("creel")
         .on_receive_request(permission, on!())
-        .on_receive_request(pass_on!(s::ReadTextFileRequest, s::ReadTextFileResponse, Wanted::Read), on!())
-        .on_receive_request(pass_on!(s::WriteTextFileRequest, s::WriteTextFileResponse, Wanted::Write), on!())
+        .on_receive_request(pass_on!(s::ReadTextFileRequest, s::ReadTextFileResponse, AcpServiceRequest::Read), on!())
         .on_receive_request(
-            pass_on!(s::CreateTerminalRequest, s::CreateTerminalResponse, Wanted::CreateTerminal),
+            pass_on!(s::WriteTextFileRequest, s::WriteTextFileResponse, AcpServiceRequest::Write),
             on!(),
         )
         .on_receive_request(
-            pass_on!(s::TerminalOutputRequest, s::TerminalOutputResponse, Wanted::TerminalOutput),
+            pass_on!(s::CreateTerminalRequest, s::CreateTerminalResponse, AcpServiceRequest::CreateTerminal),
             on!(),
         )
         .on_receive_request(
-            pass_on!(s::WaitForTerminalExitRequest, s::WaitForTerminalExitResponse, Wanted::WaitForTerminal),
+            pass_on!(s::TerminalOutputRequest, s::TerminalOutputResponse, AcpServiceRequest::TerminalOutput),
             on!(),
         )
-        .on_receive_request(pass_on!(s::KillTerminalRequest, s::KillTerminalResponse, Wanted::KillTerminal), on!())
         .on_receive_request(
-            pass_on!(s::ReleaseTerminalRequest, s::ReleaseTerminalResponse, Wanted::ReleaseTerminal),
+            pass_on!(s::WaitForTerminalExitRequest, s::WaitForTerminalExitResponse, AcpServiceRequest::WaitForTerminal),
+            on!(),
+        )
+        .on_receive_request(
+            pass_on!(s::KillTerminalRequest, s::KillTerminalResponse, AcpServiceRequest::KillTerminal),
+            on!(),
+        )
+        .on_receive_request(
+            pass_on!(s::ReleaseTerminalRequest, s::ReleaseTerminalResponse, AcpServiceRequest::ReleaseTerminal),
             on!(),
         )
         .connect_with(transport, async move |connection: ConnectionTo<Agent>| {
@@ -280,6 +286,6 @@ async fn speak(
 }
 
 /// What to start an agent with.
-pub(super) fn spec(command: &str, cwd: &Path, env: Vec<(String, String)>, mark: String) -> CompanionSpec {
-    CompanionSpec { command: command.to_owned(), cwd: cwd.to_owned(), env, mark }
+pub(super) fn spec(command: &str, cwd: &Path, env: Vec<(String, String)>, mark: String) -> PipedProcessSpec {
+    PipedProcessSpec { command: command.to_owned(), cwd: cwd.to_owned(), env, mark }
 }

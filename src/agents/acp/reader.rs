@@ -27,8 +27,8 @@ use tokio::{
     sync::mpsc,
 };
 
-use super::link::FromAgent;
-use crate::process::{json_repair::mended, output::Ring};
+use super::link::AcpEvent;
+use crate::process::{json_repair::mended, output::TailBuffer};
 
 /// No message is longer; whoever prints a longer line is cut off.
 const LINE_MAX: usize = 64 << 20;
@@ -39,11 +39,11 @@ const TAIL: usize = 2 << 10;
 
 /// The end of what somebody printed. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct Tail(Arc<Mutex<Ring>>);
+pub(super) struct SharedTail(Arc<Mutex<TailBuffer>>);
 
-impl Tail {
+impl SharedTail {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(Ring::new(TAIL))))
+        Self(Arc::new(Mutex::new(TailBuffer::new(TAIL))))
     }
 
     pub(super) fn push(&self, bytes: &[u8]) {
@@ -58,12 +58,12 @@ impl Tail {
 
 /// Whether it is somebody's turn, so that text counts. It does until the first turn has ended. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Attention {
+pub(super) struct ActiveTurnFlag {
     away: Arc<AtomicBool>,
     missed: Arc<AtomicUsize>,
 }
 
-impl Attention {
+impl ActiveTurnFlag {
     /// Text counts.
     pub(super) fn turn_to(&self) {
         self.away.store(false, Ordering::Release);
@@ -89,7 +89,7 @@ impl Attention {
 
 /// Text of an answer or of thinking.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Chunk {
+pub(super) struct TextChunk {
     pub(super) session: String,
     pub(super) kind: ChunkKind,
     /// The agent's name for the message that it belongs to, where it gives one.
@@ -106,7 +106,7 @@ pub(super) enum ChunkKind {
 
 /// What a line is.
 #[derive(Debug)]
-enum Line<'a> {
+enum AcpOutputLine<'a> {
     Chunk(ChunkLine<'a>),
     Update {
         session: String,
@@ -139,7 +139,7 @@ struct ChunkParams<'a> {
 struct ChunkUpdate<'a> {
     session_update: ChunkTag,
     #[serde(borrow)]
-    content: TextContent<'a>,
+    content: ChunkContent<'a>,
     #[serde(default)]
     message_id: Option<String>,
 }
@@ -152,16 +152,16 @@ enum ChunkTag {
 }
 
 #[derive(Debug, Deserialize)]
-struct TextContent<'a> {
+struct ChunkContent<'a> {
     #[serde(rename = "type")]
-    tag: TextTag,
+    tag: ChunkContentTag,
     #[serde(borrow)]
     text: Cow<'a, str>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum TextTag {
+enum ChunkContentTag {
     Text,
 }
 
@@ -169,8 +169,8 @@ enum TextTag {
 pub(super) async fn read(
     mut output: impl AsyncRead + Unpin,
     mut protocol: impl AsyncWrite + Unpin,
-    listener: (mpsc::Sender<FromAgent>, Attention),
-    noise: Tail,
+    listener: (mpsc::Sender<AcpEvent>, ActiveTurnFlag),
+    noise: SharedTail,
 ) {
     let mut buffer: Vec<u8> = Vec::with_capacity(2 * PIECE);
     let mut looked_at = 0;
@@ -200,15 +200,15 @@ pub(super) async fn read(
 }
 
 /// Nobody listens any more.
-struct Unheard;
+struct ReceiverClosed;
 
 async fn pass_on(
     lines: &[u8],
     protocol: &mut (impl AsyncWrite + Unpin),
-    (heard, attention): &(mpsc::Sender<FromAgent>, Attention),
-    noise: &Tail,
-) -> Result<(), Unheard> {
-    let mut held: Option<Chunk> = None;
+    (heard, attention): &(mpsc::Sender<AcpEvent>, ActiveTurnFlag),
+    noise: &SharedTail,
+) -> Result<(), ReceiverClosed> {
+    let mut held: Option<TextChunk> = None;
     for line in lines.split(|byte| *byte == b'\n') {
         let line = line.trim_ascii();
         if line.is_empty() {
@@ -216,54 +216,57 @@ async fn pass_on(
         }
         let readable;
         let (sorted, line) = match sort(line) {
-            Line::Noise if line[0] == b'{' => {
+            AcpOutputLine::Noise if line[0] == b'{' => {
                 readable = mended(&String::from_utf8_lossy(line)).into_bytes();
                 (sort(&readable), readable.as_slice())
             }
-            sorted @ (Line::Chunk(_) | Line::Update { .. } | Line::Message | Line::Noise) => (sorted, line),
+            sorted @ (AcpOutputLine::Chunk(_)
+            | AcpOutputLine::Update { .. }
+            | AcpOutputLine::Message
+            | AcpOutputLine::Noise) => (sorted, line),
         };
         match sorted {
-            Line::Chunk(_) if attention.misses() => {}
-            Line::Chunk(chunk) => {
+            AcpOutputLine::Chunk(_) if attention.misses() => {}
+            AcpOutputLine::Chunk(chunk) => {
                 if let Some(finished) = add(&mut held, chunk) {
-                    send(heard, FromAgent::Text(finished)).await?;
+                    send(heard, AcpEvent::Text(finished)).await?;
                 }
             }
-            Line::Noise => {
+            AcpOutputLine::Noise => {
                 tracing::debug!("the agent printed: {}", String::from_utf8_lossy(&line[..line.len().min(400)]));
                 noise.push(&line[line.len().saturating_sub(TAIL)..]);
                 noise.push(b"\n");
             }
-            Line::Update { session, update } => {
+            AcpOutputLine::Update { session, update } => {
                 if let Some(chunk) = held.take() {
-                    send(heard, FromAgent::Text(chunk)).await?;
+                    send(heard, AcpEvent::Text(chunk)).await?;
                 }
-                send(heard, FromAgent::Update { session, update }).await?;
+                send(heard, AcpEvent::Update { session, update }).await?;
             }
-            Line::Message => {
+            AcpOutputLine::Message => {
                 if let Some(chunk) = held.take() {
-                    send(heard, FromAgent::Text(chunk)).await?;
+                    send(heard, AcpEvent::Text(chunk)).await?;
                 }
                 let sent = async {
                     protocol.write_all(line).await?;
                     protocol.write_all(b"\n").await
                 };
-                sent.await.map_err(|_| Unheard)?;
+                sent.await.map_err(|_| ReceiverClosed)?;
             }
         }
     }
     match held {
-        Some(chunk) => send(heard, FromAgent::Text(chunk)).await,
+        Some(chunk) => send(heard, AcpEvent::Text(chunk)).await,
         None => Ok(()),
     }
 }
 
-async fn send(heard: &mpsc::Sender<FromAgent>, what: FromAgent) -> Result<(), Unheard> {
-    heard.send(what).await.map_err(|_| Unheard)
+async fn send(heard: &mpsc::Sender<AcpEvent>, what: AcpEvent) -> Result<(), ReceiverClosed> {
+    heard.send(what).await.map_err(|_| ReceiverClosed)
 }
 
 /// Adds to the text that is held; the held one comes back, if this belongs to another.
-fn add(held: &mut Option<Chunk>, line: ChunkLine<'_>) -> Option<Chunk> {
+fn add(held: &mut Option<TextChunk>, line: ChunkLine<'_>) -> Option<TextChunk> {
     let ChunkParams { session_id, update } = line.params;
     let kind = match update.session_update {
         ChunkTag::AgentMessageChunk => ChunkKind::Said,
@@ -278,12 +281,12 @@ fn add(held: &mut Option<Chunk>, line: ChunkLine<'_>) -> Option<Chunk> {
         return None;
     }
     let text = update.content.text.into_owned();
-    held.replace(Chunk { session: session_id.into_owned(), kind, message: update.message_id, text })
+    held.replace(TextChunk { session: session_id.into_owned(), kind, message: update.message_id, text })
 }
 
-fn sort(line: &[u8]) -> Line<'_> {
+fn sort(line: &[u8]) -> AcpOutputLine<'_> {
     if line[0] != b'{' && line[0] != b'[' {
-        return Line::Noise;
+        return AcpOutputLine::Noise;
     }
     // Nearly all lines of a busy agent are of this kind, and are read without a detour.
     if let Ok(chunk) = serde_json::from_slice::<ChunkLine<'_>>(line)
@@ -291,16 +294,16 @@ fn sort(line: &[u8]) -> Line<'_> {
         // An empty one is there for what it carries beside the text.
         && !chunk.params.update.content.text.is_empty()
     {
-        let TextTag::Text = chunk.params.update.content.tag;
-        return Line::Chunk(chunk);
+        let ChunkContentTag::Text = chunk.params.update.content.tag;
+        return AcpOutputLine::Chunk(chunk);
     }
-    let Ok(mut value) = serde_json::from_slice::<Value>(line) else { return Line::Noise };
+    let Ok(mut value) = serde_json::from_slice::<Value>(line) else { return AcpOutputLine::Noise };
     if value["method"] != "session/update" || !value["id"].is_null() {
-        return Line::Message;
+        return AcpOutputLine::Message;
     }
     let session = value["params"]["sessionId"].as_str().unwrap_or_default().to_owned();
     let update = value.pointer_mut("/params/update").map(Value::take).unwrap_or_default();
-    Line::Update { session, update }
+    AcpOutputLine::Update { session, update }
 }
 
 #[cfg(test)]
@@ -310,14 +313,14 @@ mod tests {
     async fn heard(bytes: &[u8]) -> (Vec<String>, String, String) {
         let (sender, mut receiver) = mpsc::channel(1_000);
         let (near, mut far) = tokio::io::duplex(1 << 20);
-        let noise = Tail::new();
-        read(bytes, near, (sender, Attention::default()), noise.clone()).await;
+        let noise = SharedTail::new();
+        read(bytes, near, (sender, ActiveTurnFlag::default()), noise.clone()).await;
         let mut seen = Vec::new();
         while let Some(one) = receiver.recv().await {
             seen.push(match one {
-                FromAgent::Text(chunk) => format!("{:?} {}", chunk.kind, chunk.text),
-                FromAgent::Update { update, .. } => format!("update {}", update["sessionUpdate"]),
-                FromAgent::Permission(..) | FromAgent::Wants(_) | FromAgent::Decided(_) | FromAgent::Terminal(_) => {
+                AcpEvent::Text(chunk) => format!("{:?} {}", chunk.kind, chunk.text),
+                AcpEvent::Update { update, .. } => format!("update {}", update["sessionUpdate"]),
+                AcpEvent::Permission(..) | AcpEvent::Wants(_) | AcpEvent::Decided(_) | AcpEvent::Terminal(_) => {
                     "a request".into()
                 }
             });

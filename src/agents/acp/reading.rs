@@ -12,24 +12,24 @@ use tokio::{
 };
 
 use super::{
-    link::{BACKLOG, FromAgent, PIPE},
-    reader::{self, Attention, ChunkKind, Tail},
-    translate::{self, Book},
+    link::{AcpEvent, BACKLOG, PIPE},
+    reader::{self, ActiveTurnFlag, ChunkKind, SharedTail},
+    translate::{self, AcpConversation},
 };
 use crate::engine::{
-    conversation::{AgentUpdate, PermissionOption, Spent, ToolCall},
-    policy::UsageOf,
+    conversation::{AgentUpdate, PermissionOption, ToolCall, TurnUsage},
+    policy::UsageScope,
 };
 
 /// What was read.
 #[derive(Debug, Default, PartialEq)]
-pub struct OutputReading {
+pub struct AcpOutputReading {
     /// What the agent said and did. Text that belongs together is one update.
     pub updates: Vec<AgentUpdate>,
     /// Its requests for permission, with the answers that it offers.
     pub permissions: Vec<(ToolCall, Vec<PermissionOption>)>,
     /// The usage that its answers to prompts report.
-    pub spent: Vec<Spent>,
+    pub spent: Vec<TurnUsage>,
     /// The lines that the protocol's own reader gets: requests, answers and unknown notifications.
     pub messages: Vec<u8>,
     /// The end of the output that was not a message.
@@ -37,22 +37,24 @@ pub struct OutputReading {
 }
 
 /// Reads all that an agent prints.
-pub async fn read_output(output: impl AsyncRead + Unpin) -> OutputReading {
+pub async fn read_output(output: impl AsyncRead + Unpin) -> AcpOutputReading {
     let (hear, heard) = mpsc::channel(BACKLOG);
     let (near, mut far) = tokio::io::duplex(PIPE);
-    let noise = Tail::new();
+    let noise = SharedTail::new();
     let mut messages = Vec::new();
-    let reading = reader::read(output, near, (hear, Attention::default()), noise.clone());
+    let reading = reader::read(output, near, (hear, ActiveTurnFlag::default()), noise.clone());
     let ((), updates, copied) = tokio::join!(reading, collect(heard), far.read_to_end(&mut messages));
     if let Err(error) = copied {
         tracing::debug!("the messages of an agent break off: {error}");
     }
-    let mut book = Book::default();
-    let mut reading = OutputReading { noise: noise.text(), ..OutputReading::default() };
+    let mut book = AcpConversation::default();
+    let mut reading = AcpOutputReading { noise: noise.text(), ..AcpOutputReading::default() };
     for update in updates {
         match update {
-            Heard::Text(update) => push(&mut reading.updates, update),
-            Heard::Update(value) => book.update(&value).into_iter().for_each(|it| push(&mut reading.updates, it)),
+            AcpReaderItem::Text(update) => push(&mut reading.updates, update),
+            AcpReaderItem::Update(value) => {
+                book.update(&value).into_iter().for_each(|it| push(&mut reading.updates, it))
+            }
         }
     }
     for line in messages.split(|byte| *byte == b'\n') {
@@ -62,7 +64,9 @@ pub async fn read_output(output: impl AsyncRead + Unpin) -> OutputReading {
             reading.permissions.push((tool, translate::options(request.options)));
         }
         if let Ok(response) = s::PromptResponse::deserialize(&value["result"]) {
-            reading.spent.extend([UsageOf::Turn, UsageOf::Conversation].map(|about| book.spent(&response, about)));
+            reading
+                .spent
+                .extend([UsageScope::Turn, UsageScope::Conversation].map(|about| book.spent(&response, about)));
         }
     }
     reading.messages = messages;
@@ -70,22 +74,22 @@ pub async fn read_output(output: impl AsyncRead + Unpin) -> OutputReading {
 }
 
 /// What the reader passes on.
-enum Heard {
+enum AcpReaderItem {
     Text(AgentUpdate),
     Update(Value),
 }
 
-async fn collect(mut heard: mpsc::Receiver<FromAgent>) -> Vec<Heard> {
+async fn collect(mut heard: mpsc::Receiver<AcpEvent>) -> Vec<AcpReaderItem> {
     let mut all = Vec::new();
     while let Some(one) = heard.recv().await {
         match one {
-            FromAgent::Text(chunk) => all.push(Heard::Text(match chunk.kind {
+            AcpEvent::Text(chunk) => all.push(AcpReaderItem::Text(match chunk.kind {
                 ChunkKind::Said => AgentUpdate::Said(chunk.text),
                 ChunkKind::Thought => AgentUpdate::Thought(chunk.text),
             })),
-            FromAgent::Update { update, .. } => all.push(Heard::Update(update)),
+            AcpEvent::Update { update, .. } => all.push(AcpReaderItem::Update(update)),
             // Only the protocol's own reader creates these, and there is none here.
-            FromAgent::Permission(..) | FromAgent::Wants(_) | FromAgent::Decided(_) | FromAgent::Terminal(_) => {}
+            AcpEvent::Permission(..) | AcpEvent::Wants(_) | AcpEvent::Decided(_) | AcpEvent::Terminal(_) => {}
         }
     }
     all

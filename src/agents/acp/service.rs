@@ -21,24 +21,24 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    files::{FileError, Served},
-    link::{FromAgent, Wanted},
+    files::{GuardedProjectDir, ServedFileError},
+    link::{AcpEvent, AcpServiceRequest},
     serves,
-    terminals::{self, Site, Terminals},
-    translate::{self, Book},
+    terminals::{self, AcpTerminals, TerminalEnvironment},
+    translate::{self, AcpConversation},
 };
 use crate::{
     agents::{
-        AgentPlace, PermissionRequest, Updates, environment,
+        AgentObserver, AgentWorkspace, PermissionRequest, environment,
         tool::{LONG_MAX, limited},
         tools::ToolServer,
     },
     engine::{
         conversation::{
-            AgentUpdate, AskSource, Location, OptionKind, PermissionAnswer, PermissionOption, ToolCall, ToolKind,
-            ToolStatus,
+            AgentUpdate, FileLocation, PermissionAnswer, PermissionOption, PermissionOptionKind, PermissionSource,
+            ToolCall, ToolKind, ToolStatus,
         },
-        policy::{AgentFacts, Service},
+        policy::{AgentFacts, ServicePolicy},
     },
 };
 
@@ -54,70 +54,75 @@ const OVER: &str = "cancelled: the turn ended before it was allowed";
 
 /// A request of the agent, and the decision whether creel serves it.
 pub(super) struct DecidedRequest {
-    wanted: Wanted,
+    wanted: AcpServiceRequest,
     call: ToolCall,
     answer: PermissionAnswer,
 }
 
 /// What a request is about. Owned, since requests cannot be shared with other threads.
-enum Subject {
+enum ServiceSubject {
     Read(PathBuf, Option<u32>),
     Write(PathBuf, String),
     /// A command, as the user sees it, and whether that is less than all of it.
     Run(Box<ToolCall>, bool),
 }
 
-impl Subject {
-    fn of(wanted: &Wanted) -> Option<Self> {
+impl ServiceSubject {
+    fn of(wanted: &AcpServiceRequest) -> Option<Self> {
         match wanted {
-            Wanted::Read(request, _) => Some(Self::Read(request.path.clone(), request.line)),
-            Wanted::Write(request, _) => Some(Self::Write(request.path.clone(), request.content.clone())),
-            Wanted::CreateTerminal(request, _) => {
+            AcpServiceRequest::Read(request, _) => Some(Self::Read(request.path.clone(), request.line)),
+            AcpServiceRequest::Write(request, _) => Some(Self::Write(request.path.clone(), request.content.clone())),
+            AcpServiceRequest::CreateTerminal(request, _) => {
                 let (call, shortened) = terminals::described(request);
                 Some(Self::Run(Box::new(call), shortened))
             }
-            Wanted::TerminalOutput(..)
-            | Wanted::WaitForTerminal(..)
-            | Wanted::KillTerminal(..)
-            | Wanted::ReleaseTerminal(..) => None,
+            AcpServiceRequest::TerminalOutput(..)
+            | AcpServiceRequest::WaitForTerminal(..)
+            | AcpServiceRequest::KillTerminal(..)
+            | AcpServiceRequest::ReleaseTerminal(..) => None,
         }
     }
 }
 
 /// Why creel refuses a request without asking the engine.
-enum Unserved {
+enum ServiceRefusal {
     /// The config switches the service off.
     Declined,
     /// creel never does this for an agent.
-    Refused(Box<ToolCall>, FileError),
+    Refused(Box<ToolCall>, ServedFileError),
 }
 
 /// What is done for an agent.
-pub(super) struct Services {
-    files: Service,
-    commands: Service,
-    place: AgentPlace,
+pub(super) struct AcpServices {
+    files: ServicePolicy,
+    commands: ServicePolicy,
+    place: AgentWorkspace,
     /// Whether the agent is given creel's own tools.
     offers_tools: bool,
-    premises: Served,
-    terminals: Terminals,
+    premises: GuardedProjectDir,
+    terminals: AcpTerminals,
     /// What is known of its tool calls.
-    pub(super) book: Book,
+    pub(super) book: AcpConversation,
     served: u32,
     /// Whether something that it asked leave for was refused in this turn.
     refused: Arc<AtomicBool>,
 }
 
-impl Services {
-    pub(super) fn new(files: Service, commands: Service, place: &AgentPlace, known: &AgentFacts) -> Self {
+impl AcpServices {
+    pub(super) fn new(
+        files: ServicePolicy,
+        commands: ServicePolicy,
+        place: &AgentWorkspace,
+        known: &AgentFacts,
+    ) -> Self {
         Self {
             offers_tools: ToolServer::of(place, known).is_some(),
             files,
             commands,
-            premises: Served::new(&place.cwd, place.guard.clone()),
+            premises: GuardedProjectDir::new(&place.cwd, place.guard.clone()),
             place: place.clone(),
-            terminals: Terminals::default(),
-            book: Book::default(),
+            terminals: AcpTerminals::default(),
+            book: AcpConversation::default(),
             served: 0,
             refused: Arc::default(),
         }
@@ -152,12 +157,13 @@ impl Services {
         &mut self,
         request: s::RequestPermissionRequest,
         responder: Responder<s::RequestPermissionResponse>,
-        updates: &mut dyn Updates,
+        updates: &mut dyn AgentObserver,
         stop: &CancellationToken,
     ) {
         let (tool, details) = self.book.asked(request.tool_call);
         let own = self.offers_tools && details.is_own_tool(&tool);
-        let (source, shortened) = (if own { AskSource::CreelTool } else { AskSource::Agent }, details.shortened);
+        let (source, shortened) =
+            (if own { PermissionSource::CreelTool } else { PermissionSource::Agent }, details.shortened);
         let options = translate::options(request.options);
         let noes: Vec<String> = options.iter().filter(|o| !o.kind.allows()).map(|o| o.id.clone()).collect();
         let refused = self.refused.clone();
@@ -187,30 +193,30 @@ impl Services {
     /// Serves what the agent wants. Whether creel reads, writes or runs something is the engine's decision.
     pub(super) async fn serve(
         &mut self,
-        wanted: Wanted,
-        updates: &mut dyn Updates,
-        news: &mpsc::Sender<FromAgent>,
+        wanted: AcpServiceRequest,
+        updates: &mut dyn AgentObserver,
+        news: &mpsc::Sender<AcpEvent>,
         stop: &CancellationToken,
     ) {
         let answered = match wanted {
-            Wanted::Read(..) | Wanted::Write(..) | Wanted::CreateTerminal(..) => {
+            AcpServiceRequest::Read(..) | AcpServiceRequest::Write(..) | AcpServiceRequest::CreateTerminal(..) => {
                 return self.request(wanted, updates, news, stop).await;
             }
-            Wanted::TerminalOutput(request, responder) => {
+            AcpServiceRequest::TerminalOutput(request, responder) => {
                 responder.respond_with_result(self.terminals.output(&request.terminal_id).map_err(refused))
             }
-            Wanted::WaitForTerminal(request, responder) => match self.terminals.end(&request.terminal_id) {
+            AcpServiceRequest::WaitForTerminal(request, responder) => match self.terminals.end(&request.terminal_id) {
                 Err(why) => responder.respond_with_error(refused(why)),
                 Ok(end) => {
                     tokio::spawn(async move { responder.respond(s::WaitForTerminalExitResponse::new(end.await)) });
                     Ok(())
                 }
             },
-            Wanted::KillTerminal(request, responder) => {
+            AcpServiceRequest::KillTerminal(request, responder) => {
                 let killed = self.terminals.kill(&request.terminal_id).map_err(refused);
                 responder.respond_with_result(killed.map(|()| s::KillTerminalResponse::new()))
             }
-            Wanted::ReleaseTerminal(request, responder) => {
+            AcpServiceRequest::ReleaseTerminal(request, responder) => {
                 let released = self.terminals.release(&request.terminal_id).map_err(refused);
                 responder.respond_with_result(released.map(|()| s::ReleaseTerminalResponse::new()))
             }
@@ -221,16 +227,16 @@ impl Services {
     /// Asks the engine whether creel may do something, while the agent's other messages and requests continue.
     async fn request(
         &mut self,
-        wanted: Wanted,
-        updates: &mut dyn Updates,
-        news: &mpsc::Sender<FromAgent>,
+        wanted: AcpServiceRequest,
+        updates: &mut dyn AgentObserver,
+        news: &mpsc::Sender<AcpEvent>,
         stop: &CancellationToken,
     ) {
-        let subject = Subject::of(&wanted);
+        let subject = ServiceSubject::of(&wanted);
         let (call, shortened) = match self.described(subject).await {
             Ok(described) => described,
-            Err(Unserved::Declined) => return lost(wanted.fail(Error::method_not_found())),
-            Err(Unserved::Refused(call, error)) => {
+            Err(ServiceRefusal::Declined) => return lost(wanted.fail(Error::method_not_found())),
+            Err(ServiceRefusal::Refused(call, error)) => {
                 let answer = not_served(&error);
                 tell(*call, Err(&error), updates).await;
                 return lost(wanted.fail(answer));
@@ -238,7 +244,7 @@ impl Services {
         };
         let (sender, answer) = oneshot::channel();
         if !stop.is_cancelled() {
-            let (tool, options, source) = (call.clone(), own_options(), AskSource::Service);
+            let (tool, options, source) = (call.clone(), own_options(), PermissionSource::Service);
             updates.permission(PermissionRequest { tool, options, source, shortened, answer: sender }).await;
         }
         let (news, stop) = (news.clone(), stop.clone());
@@ -249,28 +255,28 @@ impl Services {
                 () = stop.cancelled() => PermissionAnswer::Cancelled,
             };
             // If the agent is gone, it needs no answer.
-            let _ = news.send(FromAgent::Decided(Box::new(DecidedRequest { wanted, call, answer }))).await;
+            let _ = news.send(AcpEvent::Decided(Box::new(DecidedRequest { wanted, call, answer }))).await;
         });
     }
 
     /// A request as the user sees it, with everything that the decision depends on.
-    async fn described(&mut self, subject: Option<Subject>) -> Result<(ToolCall, bool), Unserved> {
-        let Some(subject) = subject else { return Err(Unserved::Declined) };
-        let service = if matches!(subject, Subject::Run(..)) { self.commands } else { self.files };
+    async fn described(&mut self, subject: Option<ServiceSubject>) -> Result<(ToolCall, bool), ServiceRefusal> {
+        let Some(subject) = subject else { return Err(ServiceRefusal::Declined) };
+        let service = if matches!(subject, ServiceSubject::Run(..)) { self.commands } else { self.files };
         if !serves(service) {
-            return Err(Unserved::Declined);
+            return Err(ServiceRefusal::Declined);
         }
         match subject {
-            Subject::Read(path, line) => Ok((self.call(ToolKind::Read, &path, line), false)),
-            Subject::Write(path, text) => {
+            ServiceSubject::Read(path, line) => Ok((self.call(ToolKind::Read, &path, line), false)),
+            ServiceSubject::Write(path, text) => {
                 let call = self.call(ToolKind::Edit, &path, None);
                 let premises = self.premises.clone();
                 match off_the_loop(move || premises.preview(&path, &text)).await {
                     Ok(diff) => Ok((ToolCall { diff: Some(limited(&diff, LONG_MAX)), ..call }, false)),
-                    Err(error) => Err(Unserved::Refused(Box::new(call), error)),
+                    Err(error) => Err(ServiceRefusal::Refused(Box::new(call), error)),
                 }
             }
-            Subject::Run(call, shortened) => Ok((*call, shortened)),
+            ServiceSubject::Run(call, shortened) => Ok((*call, shortened)),
         }
     }
 
@@ -278,8 +284,8 @@ impl Services {
     pub(super) async fn carry_out(
         &mut self,
         decided: DecidedRequest,
-        updates: &mut dyn Updates,
-        news: &mpsc::Sender<FromAgent>,
+        updates: &mut dyn AgentObserver,
+        news: &mpsc::Sender<AcpEvent>,
     ) {
         let DecidedRequest { wanted, call, answer } = decided;
         let allowed = matches!(&answer, PermissionAnswer::Selected(id) if id == ALLOW);
@@ -291,23 +297,23 @@ impl Services {
             return lost(wanted.fail(refused(why.to_owned())));
         }
         lost(match wanted {
-            Wanted::Read(request, responder) => {
+            AcpServiceRequest::Read(request, responder) => {
                 let read = self.read(call, request, updates).await;
                 responder.respond_with_result(read.map(s::ReadTextFileResponse::new))
             }
-            Wanted::Write(request, responder) => {
+            AcpServiceRequest::Write(request, responder) => {
                 let written = self.write(call, request, updates).await;
                 responder.respond_with_result(written.map(|()| s::WriteTextFileResponse::new()))
             }
-            Wanted::CreateTerminal(request, responder) => {
+            AcpServiceRequest::CreateTerminal(request, responder) => {
                 let created = self.create(request, updates, news).await;
                 responder.respond_with_result(created.map(s::CreateTerminalResponse::new))
             }
             // These need no decision.
-            Wanted::TerminalOutput(..)
-            | Wanted::WaitForTerminal(..)
-            | Wanted::KillTerminal(..)
-            | Wanted::ReleaseTerminal(..) => Ok(()),
+            AcpServiceRequest::TerminalOutput(..)
+            | AcpServiceRequest::WaitForTerminal(..)
+            | AcpServiceRequest::KillTerminal(..)
+            | AcpServiceRequest::ReleaseTerminal(..) => Ok(()),
         });
     }
 
@@ -315,7 +321,7 @@ impl Services {
         &mut self,
         call: ToolCall,
         request: s::ReadTextFileRequest,
-        updates: &mut dyn Updates,
+        updates: &mut dyn AgentObserver,
     ) -> Result<String, Error> {
         let premises = self.premises.clone();
         let read = off_the_loop(move || premises.read(&request.path, request.line, request.limit)).await;
@@ -327,7 +333,7 @@ impl Services {
         &mut self,
         call: ToolCall,
         request: s::WriteTextFileRequest,
-        updates: &mut dyn Updates,
+        updates: &mut dyn AgentObserver,
     ) -> Result<(), Error> {
         let premises = self.premises.clone();
         let written = off_the_loop(move || premises.write(&request.path, &request.content)).await;
@@ -339,10 +345,10 @@ impl Services {
     async fn create(
         &mut self,
         request: s::CreateTerminalRequest,
-        updates: &mut dyn Updates,
-        news: &mpsc::Sender<FromAgent>,
+        updates: &mut dyn AgentObserver,
+        news: &mpsc::Sender<AcpEvent>,
     ) -> Result<s::TerminalId, Error> {
-        let site = Site {
+        let site = TerminalEnvironment {
             premises: self.premises.clone(),
             env: environment(&self.place).into_iter().collect(),
             mark: self.place.mark.clone(),
@@ -358,21 +364,21 @@ impl Services {
         self.served += 1;
         let real = self.premises.leads_to(path);
         let path = path.strip_prefix(&self.place.cwd).unwrap_or(path).display().to_string();
-        let linked = (real != path).then_some(Location { path: real, line: None });
+        let linked = (real != path).then_some(FileLocation { path: real, line: None });
         ToolCall {
             call: format!("file-{}", self.served),
             title: format!("{} {path}", if kind == ToolKind::Read { "read" } else { "write" }),
             kind: Some(kind),
-            locations: std::iter::once(Location { path, line }).chain(linked).collect(),
+            locations: std::iter::once(FileLocation { path, line }).chain(linked).collect(),
             ..ToolCall::default()
         }
     }
 }
 
 /// What is shown of a file that was served: what changed, what came back.
-type Shown = (Option<String>, Option<String>);
+type FileCallResult = (Option<String>, Option<String>);
 
-async fn tell(call: ToolCall, shown: Result<Shown, &FileError>, updates: &mut dyn Updates) {
+async fn tell(call: ToolCall, shown: Result<FileCallResult, &ServedFileError>, updates: &mut dyn AgentObserver) {
     let call = match shown {
         Ok((diff, output)) => ToolCall { status: ToolStatus::Completed, diff, output, ..call },
         Err(error) => ToolCall { status: ToolStatus::Failed, output: Some(error.to_string()), ..call },
@@ -384,10 +390,10 @@ async fn tell(call: ToolCall, shown: Result<Shown, &FileError>, updates: &mut dy
 fn own_options() -> Vec<PermissionOption> {
     let option = |id: &str, name: &str, kind| PermissionOption { id: id.to_owned(), name: name.to_owned(), kind };
     vec![
-        option(ALLOW, "Allow", OptionKind::AllowOnce),
-        option("allow_always", "Always allow", OptionKind::AllowAlways),
-        option("reject_once", "Reject", OptionKind::RejectOnce),
-        option("reject_always", "Always reject", OptionKind::RejectAlways),
+        option(ALLOW, "Allow", PermissionOptionKind::AllowOnce),
+        option("allow_always", "Always allow", PermissionOptionKind::AllowAlways),
+        option("reject_once", "Reject", PermissionOptionKind::RejectOnce),
+        option("reject_always", "Always reject", PermissionOptionKind::RejectAlways),
     ]
 }
 
@@ -403,21 +409,21 @@ fn size(text: &str) -> String {
 
 /// Disks can be slow, and the agent is not the only one who waits.
 async fn off_the_loop<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
-) -> Result<T, FileError> {
-    let gone = |error: tokio::task::JoinError| FileError::Io { path: "file".into(), error: error.into() };
+    work: impl FnOnce() -> Result<T, ServedFileError> + Send + 'static,
+) -> Result<T, ServedFileError> {
+    let gone = |error: tokio::task::JoinError| ServedFileError::Io { path: "file".into(), error: error.into() };
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(gone(error)))
 }
 
-fn not_served(error: &FileError) -> Error {
+fn not_served(error: &ServedFileError) -> Error {
     match error {
-        FileError::Missing(_) => Error::new(NOT_FOUND, error.to_string()),
-        FileError::Outside { .. }
-        | FileError::NotAFile(_)
-        | FileError::TooLarge { .. }
-        | FileError::NotText(_)
-        | FileError::Guarded { .. }
-        | FileError::Io { .. } => refused(error.to_string()),
+        ServedFileError::Missing(_) => Error::new(NOT_FOUND, error.to_string()),
+        ServedFileError::Outside { .. }
+        | ServedFileError::NotAFile(_)
+        | ServedFileError::TooLarge { .. }
+        | ServedFileError::NotText(_)
+        | ServedFileError::Guarded { .. }
+        | ServedFileError::Io { .. } => refused(error.to_string()),
     }
 }
 

@@ -11,12 +11,12 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
-    link::{FromAgent, Link},
-    reader::{Chunk, ChunkKind},
-    service::Services,
-    terminals::TerminalNews,
+    link::{AcpConnection, AcpEvent},
+    reader::{ChunkKind, TextChunk},
+    service::AcpServices,
+    terminals::TerminalEvent,
 };
-use crate::{agents::Updates, engine::conversation::AgentUpdate};
+use crate::{agents::AgentObserver, engine::conversation::AgentUpdate};
 
 /// How many things are looked at in one go.
 const BATCH: usize = 64;
@@ -37,7 +37,7 @@ const HEARD_MAX: usize = 64 << 10;
 
 /// Whether what is said is news.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Listening {
+pub(super) enum UpdateOrigin {
     /// It is.
     Live,
     /// It was said before, and is only repeated.
@@ -45,7 +45,7 @@ pub(super) enum Listening {
 }
 
 /// Why there is no answer.
-pub(super) enum Broken {
+pub(super) enum AcpRequestError {
     Cancelled,
     TooLate,
     /// The agent is gone.
@@ -55,16 +55,16 @@ pub(super) enum Broken {
 }
 
 /// One thing that an agent is asked for, until it is answered.
-pub(super) struct Stage<'a> {
-    pub(super) link: &'a mut Link,
-    updates: &'a mut dyn Updates,
-    services: &'a mut Services,
-    listening: Listening,
+pub(super) struct AcpExchange<'a> {
+    pub(super) link: &'a mut AcpConnection,
+    updates: &'a mut dyn AgentObserver,
+    services: &'a mut AcpServices,
+    listening: UpdateOrigin,
     /// The conversation that counts; before there is one, all do.
     conversation: Option<SessionId>,
     /// What the agent said so far.
-    pub(super) heard: Answer,
-    held: Option<Held>,
+    pub(super) heard: AcpAnswer,
+    held: Option<BufferedText>,
     /// Requests for leave end with the stage.
     stop: CancellationToken,
     _end: DropGuard,
@@ -72,7 +72,7 @@ pub(super) struct Stage<'a> {
 
 /// What an agent said in a turn.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Answer {
+pub(super) struct AcpAnswer {
     /// Whether it said anything.
     pub(super) anything: bool,
     /// The last message; of a long one, the end.
@@ -81,16 +81,16 @@ pub(super) struct Answer {
     message: Option<String>,
 }
 
-impl Answer {
+impl AcpAnswer {
     /// Something else happened: what comes is another message.
     fn interrupt(&mut self) {
         self.last.clear();
     }
 
     /// Takes in a piece, and says whether a message before it has ended.
-    fn hear(&mut self, text: &str, message: Option<String>) -> Another {
+    fn hear(&mut self, text: &str, message: Option<String>) -> MessageBoundary {
         let ended = self.message != message && !self.last.is_empty();
-        let another = if ended && !self.last.ends_with('\n') { Another::Begins } else { Another::No };
+        let another = if ended && !self.last.ends_with('\n') { MessageBoundary::Begins } else { MessageBoundary::No };
         if ended {
             self.interrupt();
         }
@@ -107,27 +107,27 @@ impl Answer {
 
 /// Whether a message begins that has to be set apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Another {
+enum MessageBoundary {
     Begins,
     No,
 }
 
-struct Held {
+struct BufferedText {
     kind: ChunkKind,
     text: String,
     since: Instant,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> AcpExchange<'a> {
     pub(super) fn new(
-        link: &'a mut Link,
-        updates: &'a mut dyn Updates,
-        services: &'a mut Services,
-        listening: Listening,
+        link: &'a mut AcpConnection,
+        updates: &'a mut dyn AgentObserver,
+        services: &'a mut AcpServices,
+        listening: UpdateOrigin,
         conversation: Option<SessionId>,
     ) -> Self {
         let stop = CancellationToken::new();
-        let (heard, held, end) = (Answer::default(), None, stop.clone().drop_guard());
+        let (heard, held, end) = (AcpAnswer::default(), None, stop.clone().drop_guard());
         Self { link, updates, services, listening, conversation, heard, held, stop, _end: end }
     }
 
@@ -137,7 +137,7 @@ impl<'a> Stage<'a> {
         answer: impl Future<Output = Result<T, Error>>,
         cancel: Option<&CancellationToken>,
         deadline: Option<Instant>,
-    ) -> Result<T, Broken> {
+    ) -> Result<T, AcpRequestError> {
         let mut answer = std::pin::pin!(answer);
         let mut batch = Vec::with_capacity(BATCH);
         let gone = self.link.gone.clone();
@@ -146,8 +146,8 @@ impl<'a> Stage<'a> {
             let stale = self.held.as_ref().map(|held| held.since + PIECE_AGE);
             tokio::select! {
                 biased;
-                () = cancelled(cancel) => return self.broken(Broken::Cancelled).await,
-                () = at(deadline) => return self.broken(Broken::TooLate).await,
+                () = cancelled(cancel) => return self.broken(AcpRequestError::Cancelled).await,
+                () = at(deadline) => return self.broken(AcpRequestError::TooLate).await,
                 () = at(stale) => self.pass_on().await,
                 // A child of it may hold its output open for as long as it likes.
                 () = at(dead), if !gone.is_cancelled() => gone.cancel(),
@@ -159,19 +159,19 @@ impl<'a> Stage<'a> {
                     self.drain().await;
                     return match last {
                         Ok(answered) => self.answered(answered).await,
-                        Err(_) => self.broken(Broken::Gone).await,
+                        Err(_) => self.broken(AcpRequestError::Gone).await,
                     };
                 }
             }
         }
     }
 
-    async fn answered<T>(&mut self, answered: Result<T, Error>) -> Result<T, Broken> {
+    async fn answered<T>(&mut self, answered: Result<T, Error>) -> Result<T, AcpRequestError> {
         self.drain().await;
-        answered.map_err(Broken::Answered)
+        answered.map_err(AcpRequestError::Answered)
     }
 
-    async fn broken<T>(&mut self, broken: Broken) -> Result<T, Broken> {
+    async fn broken<T>(&mut self, broken: AcpRequestError) -> Result<T, AcpRequestError> {
         self.drain().await;
         Err(broken)
     }
@@ -204,18 +204,18 @@ impl<'a> Stage<'a> {
 
     /// What was said since the last turn is no part of this one; what was asked for is done all the same, but for requests for
     /// leave: those are given back. An agent that still talks is waited for, a while.
-    async fn forget_the_past(&mut self) -> Vec<FromAgent> {
+    async fn forget_the_past(&mut self) -> Vec<AcpEvent> {
         let (mut before, mut asked) = (0, Vec::new());
         for _ in 0..PAUSES {
             let (mut said, mut batch) = (0, Vec::new());
             while let Ok(one) = self.link.heard.try_recv() {
                 match one {
-                    FromAgent::Text(_) => said += 1,
-                    request @ FromAgent::Permission(..) => asked.push(request),
-                    other @ (FromAgent::Update { .. }
-                    | FromAgent::Wants(_)
-                    | FromAgent::Decided(_)
-                    | FromAgent::Terminal(_)) => {
+                    AcpEvent::Text(_) => said += 1,
+                    request @ AcpEvent::Permission(..) => asked.push(request),
+                    other @ (AcpEvent::Update { .. }
+                    | AcpEvent::Wants(_)
+                    | AcpEvent::Decided(_)
+                    | AcpEvent::Terminal(_)) => {
                         batch.push(other);
                     }
                 }
@@ -250,15 +250,15 @@ impl<'a> Stage<'a> {
         self.stop.cancel();
     }
 
-    async fn take_in(&mut self, batch: &mut Vec<FromAgent>) {
+    async fn take_in(&mut self, batch: &mut Vec<AcpEvent>) {
         for one in batch.drain(..) {
             match one {
-                FromAgent::Text(chunk) => self.hear(chunk).await,
-                other @ (FromAgent::Update { .. }
-                | FromAgent::Permission(..)
-                | FromAgent::Wants(_)
-                | FromAgent::Decided(_)
-                | FromAgent::Terminal(_)) => {
+                AcpEvent::Text(chunk) => self.hear(chunk).await,
+                other @ (AcpEvent::Update { .. }
+                | AcpEvent::Permission(..)
+                | AcpEvent::Wants(_)
+                | AcpEvent::Decided(_)
+                | AcpEvent::Terminal(_)) => {
                     self.pass_on().await;
                     self.happened(other).await;
                 }
@@ -266,8 +266,8 @@ impl<'a> Stage<'a> {
         }
     }
 
-    async fn hear(&mut self, chunk: Chunk) {
-        if chunk.text.is_empty() || self.listening == Listening::Replay || self.is_foreign(&chunk.session) {
+    async fn hear(&mut self, chunk: TextChunk) {
+        if chunk.text.is_empty() || self.listening == UpdateOrigin::Replay || self.is_foreign(&chunk.session) {
             return;
         }
         if self.held.as_ref().is_some_and(|held| held.kind != chunk.kind) {
@@ -275,11 +275,14 @@ impl<'a> Stage<'a> {
         }
         let mut text = chunk.text;
         // Where one message ends and the next begins, the text alone does not say.
-        if chunk.kind == ChunkKind::Said && self.heard.hear(&text, chunk.message) == Another::Begins {
+        if chunk.kind == ChunkKind::Said && self.heard.hear(&text, chunk.message) == MessageBoundary::Begins {
             text.insert_str(0, "\n\n");
         }
-        let held =
-            self.held.get_or_insert_with(|| Held { kind: chunk.kind, text: String::new(), since: Instant::now() });
+        let held = self.held.get_or_insert_with(|| BufferedText {
+            kind: chunk.kind,
+            text: String::new(),
+            since: Instant::now(),
+        });
         held.text.push_str(&text);
         if held.text.len() >= PIECE || held.text.ends_with('\n') {
             self.pass_on().await;
@@ -300,11 +303,12 @@ impl<'a> Stage<'a> {
         self.conversation.as_ref().is_some_and(|own| &*own.0 != session)
     }
 
-    async fn happened(&mut self, what: FromAgent) {
+    async fn happened(&mut self, what: AcpEvent) {
         match what {
-            FromAgent::Text(_) => {}
-            FromAgent::Update { session, .. } if self.listening == Listening::Replay || self.is_foreign(&session) => {}
-            FromAgent::Update { update, .. } => {
+            AcpEvent::Text(_) => {}
+            AcpEvent::Update { session, .. } if self.listening == UpdateOrigin::Replay || self.is_foreign(&session) => {
+            }
+            AcpEvent::Update { update, .. } => {
                 if let Some(update) = self.services.book.update(&update) {
                     match &update {
                         AgentUpdate::Said(text) => drop(self.heard.hear(text, None)),
@@ -320,15 +324,15 @@ impl<'a> Stage<'a> {
                     self.updates.update(update).await;
                 }
             }
-            FromAgent::Terminal(TerminalNews::Started(group)) => self.updates.process(group),
-            FromAgent::Terminal(TerminalNews::Ended(call)) => self.updates.update(AgentUpdate::ToolUpdated(call)).await,
-            FromAgent::Permission(request, responder) => {
+            AcpEvent::Terminal(TerminalEvent::Started(group)) => self.updates.process(group),
+            AcpEvent::Terminal(TerminalEvent::Ended(call)) => self.updates.update(AgentUpdate::ToolUpdated(call)).await,
+            AcpEvent::Permission(request, responder) => {
                 self.services.ask(*request, responder, self.updates, &self.stop).await;
             }
-            FromAgent::Wants(wanted) => {
+            AcpEvent::Wants(wanted) => {
                 self.services.serve(*wanted, self.updates, &self.link.hear, &self.stop).await;
             }
-            FromAgent::Decided(decided) => {
+            AcpEvent::Decided(decided) => {
                 self.services.carry_out(*decided, self.updates, &self.link.hear).await;
             }
         }

@@ -17,13 +17,13 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{files::Served, link::FromAgent};
+use super::{files::GuardedProjectDir, link::AcpEvent};
 use crate::{
     agents::tool::{INPUT_MAX, NOTE_MAX, limited},
     engine::conversation::{AgentUpdate, ToolCall, ToolKind, ToolStatus},
     process::{
-        output::{Ring, torn_start},
-        run::{self, Group, ProcessEnd, ProcessSpec, Stream, Watch},
+        output::{TailBuffer, torn_start},
+        run::{self, OutputStream, ProcessEnd, ProcessGroup, ProcessObserver, ProcessSpec},
     },
 };
 
@@ -36,27 +36,27 @@ const SHOWN: usize = 4 << 10;
 
 /// How a command gets on.
 #[derive(Debug)]
-pub(super) enum TerminalNews {
-    Started(Group),
+pub(super) enum TerminalEvent {
+    Started(ProcessGroup),
     Ended(ToolCall),
 }
 
 /// The commands that an agent has going.
 #[derive(Debug, Default)]
-pub(super) struct Terminals {
-    all: HashMap<String, Terminal>,
+pub(super) struct AcpTerminals {
+    all: HashMap<String, AcpTerminal>,
     last: u32,
 }
 
 #[derive(Debug)]
-struct Terminal {
-    printed: Printed,
+struct AcpTerminal {
+    printed: SharedTerminalBuffer,
     ended: watch::Receiver<Option<s::TerminalExitStatus>>,
     cancel: CancellationToken,
 }
 
 /// Whoever forgets a command ends it.
-impl Drop for Terminal {
+impl Drop for AcpTerminal {
     fn drop(&mut self) {
         self.cancel.cancel();
     }
@@ -64,16 +64,16 @@ impl Drop for Terminal {
 
 /// What a command printed. Cheap to clone.
 #[derive(Debug, Clone)]
-struct Printed(Arc<Mutex<Kept>>);
+struct SharedTerminalBuffer(Arc<Mutex<TerminalBuffer>>);
 
 #[derive(Debug)]
-struct Kept {
-    ring: Ring,
+struct TerminalBuffer {
+    ring: TailBuffer,
     total: u64,
 }
 
-impl Printed {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+impl SharedTerminalBuffer {
+    fn kept(&self) -> MutexGuard<'_, TerminalBuffer> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -91,14 +91,14 @@ impl Printed {
 
 /// Where commands run, and how they are found again.
 #[derive(Debug, Clone)]
-pub(super) struct Site {
-    pub(super) premises: Served,
+pub(super) struct TerminalEnvironment {
+    pub(super) premises: GuardedProjectDir,
     pub(super) env: Vec<(String, String)>,
     pub(super) mark: String,
-    pub(super) news: mpsc::Sender<FromAgent>,
+    pub(super) news: mpsc::Sender<AcpEvent>,
 }
 
-impl Terminals {
+impl AcpTerminals {
     /// All commands end. Their names are not given again: what was told to end may take a moment, and is known by its name.
     pub(super) fn end_all(&mut self) {
         self.all.clear();
@@ -108,7 +108,7 @@ impl Terminals {
     pub(super) fn create(
         &mut self,
         request: s::CreateTerminalRequest,
-        site: &Site,
+        site: &TerminalEnvironment,
     ) -> Result<(s::TerminalId, AgentUpdate), String> {
         let cwd = site.premises.folder(request.cwd.as_deref()).map_err(|error| error.to_string())?;
         self.last += 1;
@@ -122,8 +122,8 @@ impl Terminals {
             ..ToolCall::default()
         };
         let wanted = request.output_byte_limit.map_or(KEPT, |limit| usize::try_from(limit).unwrap_or(KEPT_MAX));
-        let ring = Ring::new(wanted.clamp(1, KEPT_MAX));
-        let printed = Printed(Arc::new(Mutex::new(Kept { ring, total: 0 })));
+        let ring = TailBuffer::new(wanted.clamp(1, KEPT_MAX));
+        let printed = SharedTerminalBuffer(Arc::new(Mutex::new(TerminalBuffer { ring, total: 0 })));
         let given = request.env.into_iter().map(|variable| (variable.name, variable.value));
         let spec = ProcessSpec {
             command: line,
@@ -137,7 +137,7 @@ impl Terminals {
         let (end, ended) = watch::channel(None);
         let cancel = CancellationToken::new();
         tokio::spawn(run(spec, call.clone(), printed.clone(), end, cancel.clone(), site.news.clone()));
-        self.all.insert(name.clone(), Terminal { printed, ended, cancel });
+        self.all.insert(name.clone(), AcpTerminal { printed, ended, cancel });
         Ok((s::TerminalId::new(name), AgentUpdate::ToolCalled(call)))
     }
 
@@ -168,7 +168,7 @@ impl Terminals {
         self.all.remove(&*id.0).map(drop).ok_or_else(|| unknown(id))
     }
 
-    fn find(&self, id: &s::TerminalId) -> Result<&Terminal, String> {
+    fn find(&self, id: &s::TerminalId) -> Result<&AcpTerminal, String> {
         self.all.get(&*id.0).ok_or_else(|| unknown(id))
     }
 }
@@ -220,12 +220,12 @@ fn readable(command: &str, args: &[String]) -> String {
 async fn run(
     spec: ProcessSpec,
     call: ToolCall,
-    printed: Printed,
+    printed: SharedTerminalBuffer,
     end: watch::Sender<Option<s::TerminalExitStatus>>,
     cancel: CancellationToken,
-    news: mpsc::Sender<FromAgent>,
+    news: mpsc::Sender<AcpEvent>,
 ) {
-    let mut watch = Keeper { printed: printed.clone(), started: Some(news.clone()) };
+    let mut watch = TerminalObserver { printed: printed.clone(), started: Some(news.clone()) };
     let ended = run::run(spec, &mut watch, &cancel).await;
     let (text, _) = printed.text();
     let (status, said) = match &ended {
@@ -240,7 +240,7 @@ async fn run(
     let call = ToolCall { status, output: Some(output.join("\n")).filter(|text| !text.is_empty()), ..call };
     let _ = end.send(Some(exit_status(&ended)));
     // Nobody listens if the agent is gone.
-    let _ = news.send(FromAgent::Terminal(TerminalNews::Ended(call))).await;
+    let _ = news.send(AcpEvent::Terminal(TerminalEvent::Ended(call))).await;
 }
 
 fn exit_status(ended: &ProcessEnd) -> s::TerminalExitStatus {
@@ -254,20 +254,20 @@ fn exit_status(ended: &ProcessEnd) -> s::TerminalExitStatus {
 }
 
 /// Keeps the end of what a command prints.
-struct Keeper {
-    printed: Printed,
-    started: Option<mpsc::Sender<FromAgent>>,
+struct TerminalObserver {
+    printed: SharedTerminalBuffer,
+    started: Option<mpsc::Sender<AcpEvent>>,
 }
 
-impl Watch for Keeper {
-    fn started(&mut self, group: Group) {
+impl ProcessObserver for TerminalObserver {
+    fn started(&mut self, group: ProcessGroup) {
         if let Some(news) = self.started.take() {
             // A watch must not wait: whoever listens is told as soon as there is room.
-            tokio::spawn(async move { news.send(FromAgent::Terminal(TerminalNews::Started(group))).await });
+            tokio::spawn(async move { news.send(AcpEvent::Terminal(TerminalEvent::Started(group))).await });
         }
     }
 
-    fn output(&mut self, _: Stream, bytes: &[u8]) {
+    fn output(&mut self, _: OutputStream, bytes: &[u8]) {
         let mut kept = self.printed.kept();
         kept.ring.push(bytes);
         kept.total += bytes.len() as u64;

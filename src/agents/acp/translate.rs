@@ -16,33 +16,33 @@ use serde_json::Value;
 
 use crate::agents::{
     tool::{INPUT_MAX, LONG_MAX, NOTE_MAX, OUTPUT_MAX, limited, unified},
-    tools::CallDetails,
+    tools::ToolCallDetails,
 };
 use crate::engine::conversation::{
-    AgentUpdate, ContextUse, Location, OptionKind, PermissionOption, PlanEntry, Spent, StopReason, ToolCall, ToolKind,
-    ToolStatus,
+    AgentUpdate, ContextUsage, FileLocation, PermissionOption, PermissionOptionKind, PlanEntry, StopReason, ToolCall,
+    ToolKind, ToolStatus, TurnUsage,
 };
-use crate::engine::{policy::UsageOf, session::budget::Tally};
+use crate::engine::{policy::UsageScope, session::budget::ConversationUsage};
 
 /// What is known of one conversation.
 #[derive(Debug, Default)]
-pub(super) struct Book {
+pub(super) struct AcpConversation {
     calls: HashMap<String, ToolCall>,
     /// What the agent says about each call beyond that.
-    details: HashMap<String, CallDetails>,
+    details: HashMap<String, ToolCallDetails>,
     /// The last note of each kind, so that only news is passed on.
     notes: HashMap<String, String>,
     /// What the conversation has cost so far, as the agent says.
     cost: Option<f64>,
     /// What of the conversation was told with the turns so far.
-    pub(super) tally: Tally,
+    pub(super) tally: ConversationUsage,
     /// The tokens of this turn so far, of an agent that tells them as it goes.
     in_turn: Option<u64>,
 }
 
-impl Book {
+impl AcpConversation {
     /// A conversation that has used so much already.
-    pub(super) fn new(tally: Tally) -> Self {
+    pub(super) fn new(tally: ConversationUsage) -> Self {
         Self { tally, ..Self::default() }
     }
 
@@ -75,7 +75,7 @@ impl Book {
             s::SessionUpdate::Plan(plan) => Some(AgentUpdate::Planned(plan.entries.iter().map(entry).collect())),
             s::SessionUpdate::UsageUpdate(usage) => {
                 self.cost = usage.cost.map(|cost| cost.amount).or(self.cost);
-                Some(AgentUpdate::Used(ContextUse { used: usage.used, size: usage.size }))
+                Some(AgentUpdate::Used(ContextUsage { used: usage.used, size: usage.size }))
             }
             s::SessionUpdate::CurrentModeUpdate(mode) => self.note("mode", &mode.current_mode_id.to_string()),
             s::SessionUpdate::AvailableCommandsUpdate(update) => {
@@ -153,7 +153,7 @@ impl Book {
     }
 
     /// The call that a permission request is about, as far as it is known.
-    pub(super) fn asked(&mut self, call: s::ToolCallUpdate) -> (ToolCall, CallDetails) {
+    pub(super) fn asked(&mut self, call: s::ToolCallUpdate) -> (ToolCall, ToolCallDetails) {
         let id = call.tool_call_id.to_string();
         self.learn(&call.tool_call_id, call.fields, call.meta.as_ref());
         (self.calls.get(&id).cloned().unwrap_or_default(), self.details.get(&id).cloned().unwrap_or_default())
@@ -172,26 +172,26 @@ impl Book {
     }
 
     /// What the turn used, also of an agent that said so before its end.
-    pub(super) fn spent(&mut self, response: &s::PromptResponse, about: UsageOf) -> Spent {
+    pub(super) fn spent(&mut self, response: &s::PromptResponse, about: UsageScope) -> TurnUsage {
         let told = tokens_told(response).or(self.in_turn);
         // An agent may have begun to count anew when it was started again.
         let tokens = match about {
-            UsageOf::Turn => told,
-            UsageOf::Conversation => told.map(|all| all.checked_sub(self.tally.tokens).unwrap_or(all)),
+            UsageScope::Turn => told,
+            UsageScope::Conversation => told.map(|all| all.checked_sub(self.tally.tokens).unwrap_or(all)),
         };
         let cost = self.cost.map(|all| if all >= self.tally.cost { all - self.tally.cost } else { all });
-        self.tally = Tally {
+        self.tally = ConversationUsage {
             tokens: match about {
-                UsageOf::Turn => self.tally.tokens.saturating_add(tokens.unwrap_or(0)),
-                UsageOf::Conversation => told.unwrap_or(self.tally.tokens),
+                UsageScope::Turn => self.tally.tokens.saturating_add(tokens.unwrap_or(0)),
+                UsageScope::Conversation => told.unwrap_or(self.tally.tokens),
             },
             cost: self.cost.unwrap_or(self.tally.cost),
         };
-        Spent { tokens, cost }
+        TurnUsage { tokens, cost }
     }
 }
 
-fn learn_details(details: &mut CallDetails, fields: &s::ToolCallUpdateFields, meta: Option<&s::Meta>) {
+fn learn_details(details: &mut ToolCallDetails, fields: &s::ToolCallUpdateFields, meta: Option<&s::Meta>) {
     if let Some(meta) = meta {
         details.learn_meta(meta);
     }
@@ -214,7 +214,7 @@ fn take_in(call: &mut ToolCall, fields: s::ToolCallUpdateFields, meta: Option<&s
         call.status = tool_status(status);
     }
     if let Some(locations) = fields.locations.filter(|locations| !locations.is_empty()) {
-        let place = |l: &s::ToolCallLocation| Location { path: l.path.display().to_string(), line: l.line };
+        let place = |l: &s::ToolCallLocation| FileLocation { path: l.path.display().to_string(), line: l.line };
         call.locations = locations.iter().map(place).collect();
     }
     if let Some(input) = fields.raw_input {
@@ -335,11 +335,11 @@ fn tool_status(status: s::ToolCallStatus) -> ToolStatus {
 pub(super) fn options(options: Vec<s::PermissionOption>) -> Vec<PermissionOption> {
     let one = |option: s::PermissionOption| {
         let kind = match option.kind {
-            s::PermissionOptionKind::AllowOnce => OptionKind::AllowOnce,
-            s::PermissionOptionKind::AllowAlways => OptionKind::AllowAlways,
-            s::PermissionOptionKind::RejectAlways => OptionKind::RejectAlways,
+            s::PermissionOptionKind::AllowOnce => PermissionOptionKind::AllowOnce,
+            s::PermissionOptionKind::AllowAlways => PermissionOptionKind::AllowAlways,
+            s::PermissionOptionKind::RejectAlways => PermissionOptionKind::RejectAlways,
             // Of a kind that we do not know it is only known that it is not a plain yes.
-            _ => OptionKind::RejectOnce,
+            _ => PermissionOptionKind::RejectOnce,
         };
         PermissionOption { id: option.option_id.to_string(), name: option.name, kind }
     };
@@ -375,7 +375,7 @@ mod tests {
     use super::*;
 
     fn told(updates: &[Value]) -> Vec<AgentUpdate> {
-        let mut book = Book::default();
+        let mut book = AcpConversation::default();
         updates.iter().filter_map(|update| book.update(update)).collect()
     }
 
@@ -399,7 +399,7 @@ mod tests {
             (first.title.as_str(), first.kind, first.input.as_ref()),
             ("Preparing…", Some(ToolKind::Edit), None)
         );
-        assert_eq!(second.locations, [Location { path: "/p/a.py".into(), line: Some(3) }]);
+        assert_eq!(second.locations, [FileLocation { path: "/p/a.py".into(), line: Some(3) }]);
         assert!(second.diff.as_deref().is_some_and(|diff| diff.contains("-a\n+b")), "{:?}", second.diff);
         assert_eq!((last.status, last.output.as_deref()), (ToolStatus::Completed, Some("ok")));
         assert_eq!((last.title.as_str(), &last.diff), ("Write a.py", &second.diff));
@@ -430,7 +430,7 @@ mod tests {
             updates[0],
             AgentUpdate::Planned(vec![PlanEntry { content: "a".into(), status: ToolStatus::Completed }])
         );
-        assert_eq!(updates[1], AgentUpdate::Used(ContextUse { used: 5, size: 10 }));
+        assert_eq!(updates[1], AgentUpdate::Used(ContextUsage { used: 5, size: 10 }));
         assert_eq!(updates[2..5], [noted("mode", "plan"), noted("commands", "a"), noted("title", "A title")]);
         assert!(
             matches!(&updates[5], AgentUpdate::Noted { what, text } if what == "from_the_future" && text.contains("\"x\":1"))

@@ -7,13 +7,13 @@ use std::time::Duration;
 use agent_client_protocol::{Error, v1::schema as s};
 
 use super::{
-    AcpAgent, Stop,
-    link::{Link, Obituary},
-    stage::Broken,
+    AcpAgent, TurnAbortReason,
+    link::{AcpConnection, AcpProcessExit},
+    stage::AcpRequestError,
 };
 use crate::{
     agents::{failure, tool::limited},
-    engine::{conversation::TurnFailure, time::Span},
+    engine::{conversation::TurnFailure, time::TimeSpan},
     process::run::ProcessEnd,
 };
 
@@ -24,21 +24,21 @@ impl AcpAgent {
     /// Why the agent did not do what it was asked for.
     pub(super) async fn why_not(
         &self,
-        link: &mut Link,
-        broken: Broken,
+        link: &mut AcpConnection,
+        broken: AcpRequestError,
         what: &str,
         hello: Option<&s::InitializeResponse>,
-    ) -> Stop {
+    ) -> TurnAbortReason {
         match broken {
-            Broken::Cancelled => Stop::Cancelled,
-            Broken::TooLate => Stop::TooLate,
-            Broken::Gone => Stop::Failed(self.death(&link.obituary().await, what)),
-            Broken::Answered(error) if link.gone.is_cancelled() || is_hung_up(&error) => {
-                Stop::Failed(self.death(&link.obituary().await, what))
+            AcpRequestError::Cancelled => TurnAbortReason::Cancelled,
+            AcpRequestError::TooLate => TurnAbortReason::TooLate,
+            AcpRequestError::Gone => TurnAbortReason::Failed(self.death(&link.obituary().await, what)),
+            AcpRequestError::Answered(error) if link.gone.is_cancelled() || is_hung_up(&error) => {
+                TurnAbortReason::Failed(self.death(&link.obituary().await, what))
             }
-            Broken::Answered(error) => {
+            AcpRequestError::Answered(error) => {
                 let methods = hello.map(login_methods).unwrap_or_default();
-                Stop::Failed(self.refusal(&error, what, &link.complaints(), &methods))
+                TurnAbortReason::Failed(self.refusal(&error, what, &link.complaints(), &methods))
             }
         }
     }
@@ -48,7 +48,7 @@ impl AcpAgent {
         TurnFailure::new(format!(
             "the agent did not answer within {} after it was started: run `{}` by hand and look, or check that it is the \
              command for the Agent Client Protocol",
-            Span::from(waited),
+            TimeSpan::from(waited),
             self.command
         ))
     }
@@ -82,7 +82,7 @@ impl AcpAgent {
     }
 
     /// The agent ended, which it should not.
-    fn death(&self, obituary: &Obituary, what: &str) -> TurnFailure {
+    fn death(&self, obituary: &AcpProcessExit, what: &str) -> TurnFailure {
         let said = obituary.last_words();
         let how = match &obituary.end {
             Some(ProcessEnd::Exit(127)) => {
@@ -109,7 +109,7 @@ pub(super) fn wrong_mode(mode: &str, error: &Error) -> TurnFailure {
 }
 
 /// The time was over before the agent said or did anything.
-pub(super) fn not_a_word(waited: Span) -> TurnFailure {
+pub(super) fn not_a_word(waited: TimeSpan) -> TurnFailure {
     TurnFailure::new(format!(
         "the agent said and did nothing within {waited} (turn_timeout) and was stopped: its model's server may refuse or be \
          down, and many agents try again in silence; creel's log has what it complained, a longer turn_timeout lets it \

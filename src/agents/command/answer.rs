@@ -10,20 +10,20 @@
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    lines::{Line, Lines},
-    translate::{self, StreamEnd, Told, Translate, Verdict},
-    voice::{Pieces, Voice},
+    lines::{LineSplitter, SplitLine},
+    translate::{self, StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput},
+    voice::{AnswerReceiver, AnswerStream},
 };
 use crate::{
-    agents::AgentPlace,
+    agents::AgentWorkspace,
     engine::{
         hooks::telling_line::looks_like_failure,
         ids::TurnId,
-        plain_text::{Plain, Returns},
+        plain_text::{CarriageReturnMode, PlainTextFilter},
     },
     process::{
-        output::Ring,
-        run::{Group, Stream, Watch},
+        output::TailBuffer,
+        run::{OutputStream, ProcessGroup, ProcessObserver},
     },
 };
 
@@ -32,34 +32,34 @@ const ERROR_END: usize = 2 * 1024;
 /// How many lines at the end of an answer can be an error instead of an answer.
 const ANSWER_LINES: usize = 3;
 
-/// Takes the output of the process. It must not wait, so it puts pieces aside for [`Pieces`].
-pub(super) struct Answer {
-    reader: Reader,
-    voice: Voice,
-    errors: Ring,
+/// Takes the output of the process. It must not wait, so it puts pieces aside for [`AnswerReceiver`].
+pub(super) struct AnswerReader {
+    reader: OutputDecoder,
+    voice: AnswerStream,
+    errors: TailBuffer,
     /// Ends the process.
     stop: CancellationToken,
 }
 
 /// How the output is read.
-pub(super) enum Reader {
-    Text(Plain),
-    Json(Box<Json>),
+pub(super) enum OutputDecoder {
+    Text(PlainTextFilter),
+    Json(Box<JsonLineDecoder>),
 }
 
 /// JSON lines, and who understands them.
-pub(super) struct Json {
+pub(super) struct JsonLineDecoder {
     /// What a terminal adds to them is taken away first.
-    plain: Option<Plain>,
-    lines: Lines,
-    translator: Box<dyn Translate>,
-    told: Told,
-    counts: Counts,
+    plain: Option<PlainTextFilter>,
+    lines: LineSplitter,
+    translator: Box<dyn StreamTranslator>,
+    told: TranslatedOutput,
+    counts: LineCounts,
 }
 
 /// What became of the lines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct LineCounts {
     pub(super) understood: usize,
     pub(super) plain: usize,
     /// Those that cannot be read, and how the first begins.
@@ -68,24 +68,24 @@ pub(super) struct Counts {
 }
 
 /// What is known when the output is over.
-pub(super) struct Rest {
+pub(super) struct OutputSummary {
     /// The end of standard error.
     pub(super) errors: String,
     /// The end of the answer.
     pub(super) last: String,
     pub(super) warnings: Vec<String>,
-    pub(super) stream: Option<StreamRest>,
+    pub(super) stream: Option<JsonStreamSummary>,
 }
 
 /// What is known of JSON lines when they are over.
-pub(super) struct StreamRest {
+pub(super) struct JsonStreamSummary {
     pub(super) end: StreamEnd,
     pub(super) conversation: Option<String>,
     pub(super) hopeless: Option<String>,
-    pub(super) counts: Counts,
+    pub(super) counts: LineCounts,
 }
 
-impl Rest {
+impl OutputSummary {
     /// What the agent said of what went wrong: in its lines, else on standard error, else at the end of its answer. The
     /// answer comes first if it ends in an error and standard error holds only warnings and progress.
     pub(super) fn words(&self) -> String {
@@ -111,8 +111,8 @@ impl Rest {
 
     fn told(&self) -> Option<&str> {
         self.stream.as_ref().and_then(|stream| match &stream.end.verdict {
-            Verdict::Failed(words) => Some(words.as_str()),
-            Verdict::Ended(_) | Verdict::Unsaid => stream.end.complaint.as_deref(),
+            StreamOutcome::Failed(words) => Some(words.as_str()),
+            StreamOutcome::Ended(_) | StreamOutcome::Unsaid => stream.end.complaint.as_deref(),
         })
     }
 
@@ -125,57 +125,72 @@ impl Rest {
     }
 }
 
-impl Reader {
+impl OutputDecoder {
     pub(super) fn text() -> Self {
-        Self::Text(Plain::new(Returns::Redraw))
+        Self::Text(PlainTextFilter::new(CarriageReturnMode::Redraw))
     }
 
-    pub(super) fn json(translator: Box<dyn Translate>, told: Told, plain: Option<Plain>) -> Self {
-        Self::Json(Box::new(Json { plain, lines: Lines::default(), translator, told, counts: Counts::default() }))
+    pub(super) fn json(
+        translator: Box<dyn StreamTranslator>,
+        told: TranslatedOutput,
+        plain: Option<PlainTextFilter>,
+    ) -> Self {
+        Self::Json(Box::new(JsonLineDecoder {
+            plain,
+            lines: LineSplitter::default(),
+            translator,
+            told,
+            counts: LineCounts::default(),
+        }))
     }
 }
 
-impl Answer {
+impl AnswerReader {
     /// The taker of the output, and where it puts the pieces.
-    pub(super) fn new(reader: Reader, place: &AgentPlace, turn: TurnId, stop: CancellationToken) -> (Self, Pieces) {
-        let (voice, pieces) = Voice::new(place, turn);
-        (Self { reader, voice, errors: Ring::new(ERROR_END), stop }, pieces)
+    pub(super) fn new(
+        reader: OutputDecoder,
+        place: &AgentWorkspace,
+        turn: TurnId,
+        stop: CancellationToken,
+    ) -> (Self, AnswerReceiver) {
+        let (voice, pieces) = AnswerStream::new(place, turn);
+        (Self { reader, voice, errors: TailBuffer::new(ERROR_END), stop }, pieces)
     }
 
     /// Says the end of a long answer, and tells what is missing.
-    pub(super) fn finish(self) -> Rest {
+    pub(super) fn finish(self) -> OutputSummary {
         let Self { reader, mut voice, errors, .. } = self;
         let stream = match reader {
-            Reader::Text(plain) => {
+            OutputDecoder::Text(plain) => {
                 let mut text = Vec::new();
                 plain.finish(&mut text);
                 voice.say(&text);
                 None
             }
-            Reader::Json(json) => Some(json.finish(&mut voice)),
+            OutputDecoder::Json(json) => Some(json.finish(&mut voice)),
         };
         let mut warnings: Vec<String> =
             stream.as_ref().and_then(|stream| stream.counts.warning()).into_iter().collect();
         let last = lossy(&voice.last());
         warnings.extend(voice.finish());
-        Rest { errors: lossy(&errors.bytes()), last, warnings, stream }
+        OutputSummary { errors: lossy(&errors.bytes()), last, warnings, stream }
     }
 }
 
-impl Watch for Answer {
-    fn started(&mut self, group: Group) {
+impl ProcessObserver for AnswerReader {
+    fn started(&mut self, group: ProcessGroup) {
         self.voice.started(group);
     }
 
-    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+    fn output(&mut self, stream: OutputStream, bytes: &[u8]) {
         match (stream, &mut self.reader) {
-            (Stream::Stderr, _) => self.errors.push(bytes),
-            (Stream::Stdout, Reader::Text(plain)) => {
+            (OutputStream::Stderr, _) => self.errors.push(bytes),
+            (OutputStream::Stdout, OutputDecoder::Text(plain)) => {
                 let mut text = Vec::with_capacity(bytes.len());
                 plain.push(bytes, &mut text);
                 self.voice.say(&text);
             }
-            (Stream::Stdout, Reader::Json(json)) => {
+            (OutputStream::Stdout, OutputDecoder::Json(json)) => {
                 json.read(bytes, &mut self.voice);
                 if json.told.hopeless().is_some() {
                     self.stop.cancel();
@@ -185,8 +200,8 @@ impl Watch for Answer {
     }
 }
 
-impl Json {
-    fn read(&mut self, bytes: &[u8], voice: &mut Voice) {
+impl JsonLineDecoder {
+    fn read(&mut self, bytes: &[u8], voice: &mut AnswerStream) {
         let mut text = Vec::new();
         let bytes = match &mut self.plain {
             Some(plain) => {
@@ -202,31 +217,36 @@ impl Json {
         });
     }
 
-    fn finish(mut self: Box<Self>, voice: &mut Voice) -> StreamRest {
+    fn finish(mut self: Box<Self>, voice: &mut AnswerStream) -> JsonStreamSummary {
         if let Some(plain) = self.plain.take() {
             let mut text = Vec::new();
             plain.finish(&mut text);
             self.read(&text, voice);
         }
-        if let Some(Line::Whole(bytes)) = self.lines.rest() {
+        if let Some(SplitLine::Whole(bytes)) = self.lines.rest() {
             let torn = bytes.starts_with(b"{") && translate::parse(&lossy(bytes)).is_none();
             if torn {
                 tracing::debug!("the output ends in the middle of a line");
             } else {
-                self.counts.take_in(&Line::Whole(bytes), &mut *self.translator, &mut self.told);
+                self.counts.take_in(&SplitLine::Whole(bytes), &mut *self.translator, &mut self.told);
             }
         }
         self.told.take().into_iter().for_each(|update| voice.tell(update));
         let hopeless = self.told.hopeless().map(str::to_owned);
-        StreamRest { end: self.translator.end(), conversation: self.told.conversation(), hopeless, counts: self.counts }
+        JsonStreamSummary {
+            end: self.translator.end(),
+            conversation: self.told.conversation(),
+            hopeless,
+            counts: self.counts,
+        }
     }
 }
 
-impl Counts {
-    fn take_in(&mut self, line: &Line<'_>, translator: &mut dyn Translate, told: &mut Told) {
+impl LineCounts {
+    fn take_in(&mut self, line: &SplitLine<'_>, translator: &mut dyn StreamTranslator, told: &mut TranslatedOutput) {
         let line = match line {
-            Line::Whole(bytes) => lossy(bytes),
-            Line::TooLong { beginning, length } => {
+            SplitLine::Whole(bytes) => lossy(bytes),
+            SplitLine::TooLong { beginning, length } => {
                 let beginning = lossy(beginning);
                 return self.cannot_read(&format!("{length} bytes that begin with {beginning}"));
             }
@@ -283,7 +303,7 @@ mod tests {
 
     /// What is said when these pieces are printed.
     fn said(format: OutputFormat, pieces: &[&[u8]]) -> String {
-        let place = AgentPlace {
+        let place = AgentWorkspace {
             cwd: "/".into(),
             session: "s".into(),
             session_dir: "/".into(),
@@ -292,11 +312,12 @@ mod tests {
             goal: String::new(),
             creel: None,
         };
-        let told = Told::new(TurnId(1), None);
-        let reader = translate::translator(format, None).map_or_else(Reader::text, |it| Reader::json(it, told, None));
-        let (mut answer, _pieces) = Answer::new(reader, &place, TurnId(1), CancellationToken::new());
+        let told = TranslatedOutput::new(TurnId(1), None);
+        let reader = translate::translator(format, None)
+            .map_or_else(OutputDecoder::text, |it| OutputDecoder::json(it, told, None));
+        let (mut answer, _pieces) = AnswerReader::new(reader, &place, TurnId(1), CancellationToken::new());
         for piece in pieces {
-            answer.output(Stream::Stdout, piece);
+            answer.output(OutputStream::Stdout, piece);
         }
         answer.finish().last
     }

@@ -19,14 +19,14 @@ const CONVERSATION: &str = "conversation";
 
 /// Where in a conversation a command line is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum TurnPosition {
     First,
     Later,
 }
 
 /// What the standard streams of the command are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Streams {
+pub(super) enum StandardStreams {
     Pipes,
     Terminal,
 }
@@ -40,22 +40,22 @@ pub(super) struct CommandLine {
     pub(super) expanded: String,
     /// Whether it can only be used when the conversation has a name.
     pub(super) needs_conversation: bool,
-    prompt_as: PromptAs,
+    prompt_as: PromptPassing,
     /// Whether it looks at the prompt's variable, by name or by ours.
     needs_prompt: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum PromptAs {
+enum PromptPassing {
     StandardInput,
     Argument,
 }
 
 impl CommandLine {
-    pub(super) fn new(written: &str, place: Place) -> Result<Self, AgentError> {
+    pub(super) fn new(written: &str, place: TurnPosition) -> Result<Self, AgentError> {
         let names: &[&str] = match place {
-            Place::First => &[PROMPT, "session"],
-            Place::Later => &[PROMPT, "session", CONVERSATION],
+            TurnPosition::First => &[PROMPT, "session"],
+            TurnPosition::Later => &[PROMPT, "session", CONVERSATION],
         };
         let placeholders = template::placeholders(written);
         if let Some(unknown) = placeholders.iter().find(|p| !names.contains(&p.name.as_str())) {
@@ -66,7 +66,7 @@ impl CommandLine {
             written: written.to_owned(),
             expanded: template::expand(written)?,
             needs_conversation: names(CONVERSATION),
-            prompt_as: if names(PROMPT) { PromptAs::Argument } else { PromptAs::StandardInput },
+            prompt_as: if names(PROMPT) { PromptPassing::Argument } else { PromptPassing::StandardInput },
             needs_prompt: names(PROMPT) || written.contains(&template::variable(PROMPT)),
         })
     }
@@ -101,11 +101,11 @@ impl CommandLine {
     }
 
     /// What the command can read.
-    pub(super) fn input(&self, request: &TurnRequest, streams: Streams) -> Result<Vec<u8>, TurnFailure> {
+    pub(super) fn input(&self, request: &TurnRequest, streams: StandardStreams) -> Result<Vec<u8>, TurnFailure> {
         match (self.prompt_as, streams) {
-            (PromptAs::Argument, _) => Ok(Vec::new()),
-            (PromptAs::StandardInput, Streams::Pipes) => Ok(request.text.clone().into_bytes()),
-            (PromptAs::StandardInput, Streams::Terminal) => pty::typed(&request.text).ok_or_else(|| {
+            (PromptPassing::Argument, _) => Ok(Vec::new()),
+            (PromptPassing::StandardInput, StandardStreams::Pipes) => Ok(request.text.clone().into_bytes()),
+            (PromptPassing::StandardInput, StandardStreams::Terminal) => pty::typed(&request.text).ok_or_else(|| {
                 TurnFailure::new(format!(
                     "a line of the prompt has more than {} bytes, too many for a terminal: put {{{{prompt}}}} into the \
                      agent's command, or do without `tty: true`",

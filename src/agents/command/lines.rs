@@ -10,7 +10,7 @@ const BEGINNING: usize = 80;
 
 /// Cuts pieces into lines.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(super) struct LineSplitter {
     held: Vec<u8>,
     /// How long the current line is, held or not.
     length: usize,
@@ -18,19 +18,19 @@ pub(super) struct Lines {
 
 /// A line, without its end.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line<'a> {
+pub(super) enum SplitLine<'a> {
     Whole(&'a [u8]),
     TooLong { beginning: &'a [u8], length: usize },
 }
 
-impl Lines {
+impl LineSplitter {
     /// Takes a piece, and gives each line that ends in it.
-    pub(super) fn push(&mut self, piece: &[u8], mut each: impl FnMut(Line<'_>)) {
+    pub(super) fn push(&mut self, piece: &[u8], mut each: impl FnMut(SplitLine<'_>)) {
         let mut parts = piece.split(|byte| *byte == b'\n');
         let last = parts.next_back().unwrap_or_default();
         for part in parts {
             if self.length == 0 && part.len() <= LINE_MAX {
-                each(Line::Whole(part));
+                each(SplitLine::Whole(part));
             } else {
                 self.hold(part);
                 each(self.line());
@@ -42,7 +42,7 @@ impl Lines {
     }
 
     /// What came after the last line end, if anything did.
-    pub(super) fn rest(&self) -> Option<Line<'_>> {
+    pub(super) fn rest(&self) -> Option<SplitLine<'_>> {
         (self.length > 0).then(|| self.line())
     }
 
@@ -58,11 +58,11 @@ impl Lines {
         }
     }
 
-    fn line(&self) -> Line<'_> {
+    fn line(&self) -> SplitLine<'_> {
         if self.length <= LINE_MAX {
-            Line::Whole(&self.held)
+            SplitLine::Whole(&self.held)
         } else {
-            Line::TooLong { beginning: &self.held, length: self.length }
+            SplitLine::TooLong { beginning: &self.held, length: self.length }
         }
     }
 }
@@ -72,11 +72,11 @@ mod tests {
     use super::*;
 
     fn lines(pieces: &[&[u8]]) -> Vec<String> {
-        let mut lines = Lines::default();
+        let mut lines = LineSplitter::default();
         let mut seen = Vec::new();
-        let show = |line: Line<'_>| match line {
-            Line::Whole(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-            Line::TooLong { beginning, length } => format!("{} of {length}", beginning.len()),
+        let show = |line: SplitLine<'_>| match line {
+            SplitLine::Whole(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            SplitLine::TooLong { beginning, length } => format!("{} of {length}", beginning.len()),
         };
         for piece in pieces {
             lines.push(piece, |line| seen.push(show(line)));

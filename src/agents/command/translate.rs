@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{
     engine::{
-        conversation::{Spent, StopReason},
+        conversation::{StopReason, TurnUsage},
         policy::OutputFormat,
     },
     process::json_repair::mended,
@@ -24,25 +24,25 @@ mod opencode;
 mod told;
 mod tools;
 
-pub(super) use told::Told;
+pub(super) use told::TranslatedOutput;
 
 /// Understands the lines of one turn.
-pub(super) trait Translate: Send {
+pub(super) trait StreamTranslator: Send {
     /// Tells what a line means; nothing, if it has a kind or a shape that is not known.
-    fn line(&mut self, line: &Value, told: &mut Told) -> Option<()>;
+    fn line(&mut self, line: &Value, told: &mut TranslatedOutput) -> Option<()>;
     /// There are no more lines.
     fn end(self: Box<Self>) -> StreamEnd;
 }
 
 /// Who understands this format, if it is one of JSON lines. `before` is what was counted in this conversation before the
 /// turn, where that is known.
-pub(super) fn translator(format: OutputFormat, before: Option<Tally>) -> Option<Box<dyn Translate>> {
+pub(super) fn translator(format: OutputFormat, before: Option<ReportedUsage>) -> Option<Box<dyn StreamTranslator>> {
     match format {
         OutputFormat::Text => None,
-        OutputFormat::Claude => Some(Box::new(claude::Claude::new(before))),
-        OutputFormat::Codex => Some(Box::new(codex::Codex::new(before))),
-        OutputFormat::Gemini => Some(Box::<gemini::Gemini>::default()),
-        OutputFormat::Opencode => Some(Box::<opencode::Opencode>::default()),
+        OutputFormat::Claude => Some(Box::new(claude::ClaudeTranslator::new(before))),
+        OutputFormat::Codex => Some(Box::new(codex::CodexTranslator::new(before))),
+        OutputFormat::Gemini => Some(Box::<gemini::GeminiTranslator>::default()),
+        OutputFormat::Opencode => Some(Box::<opencode::OpencodeTranslator>::default()),
     }
 }
 
@@ -59,7 +59,7 @@ pub(super) const fn arguments(format: OutputFormat) -> &'static str {
 
 /// What a program counted in a conversation so far. Some count on when a conversation is taken up again.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Tally {
+pub(super) struct ReportedUsage {
     pub(super) tokens: u64,
     pub(super) cost: f64,
 }
@@ -67,16 +67,16 @@ pub(super) struct Tally {
 /// What a stream says when it is over.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct StreamEnd {
-    pub(super) verdict: Verdict,
+    pub(super) verdict: StreamOutcome,
     /// The last error that it told, whatever became of it.
     pub(super) complaint: Option<String>,
-    pub(super) spent: Spent,
-    pub(super) tally: Option<Tally>,
+    pub(super) spent: TurnUsage,
+    pub(super) tally: Option<ReportedUsage>,
 }
 
 /// How the turn ended, as the stream says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum StreamOutcome {
     /// It broke off.
     #[default]
     Unsaid,

@@ -23,11 +23,11 @@ use tokio::{
 };
 
 use crate::{
-    agents::{AgentPlace, Updates},
+    agents::{AgentObserver, AgentWorkspace},
     engine::{conversation::AgentUpdate, ids::TurnId},
     process::{
-        output::{self, Ring, Spool},
-        run::Group,
+        output::{self, SpoolFile, TailBuffer},
+        run::ProcessGroup,
     },
 };
 
@@ -45,33 +45,33 @@ const PIECE: usize = 4 * 1024;
 const PIECE_AGE: Duration = Duration::from_millis(50);
 
 /// What goes from the process to those who listen.
-enum Piece {
-    Started(Group),
+enum AnswerEvent {
+    Started(ProcessGroup),
     Bytes(Vec<u8>),
     Update(AgentUpdate),
 }
 
 /// Puts aside what is to be passed on. It must not wait: the process is held meanwhile.
-pub(super) struct Voice {
-    pieces: UnboundedSender<Piece>,
+pub(super) struct AnswerStream {
+    pieces: UnboundedSender<AnswerEvent>,
     backlog: Arc<AtomicUsize>,
     /// How many updates were left out.
     dropped: usize,
     /// What was put aside, until it is known whether a file is needed.
     begun: Vec<u8>,
     total: u64,
-    end: Ring,
-    last: Ring,
+    end: TailBuffer,
+    last: TailBuffer,
     /// Whether a tool call came after the last text.
     acted: bool,
     path: PathBuf,
     name: String,
-    spool: Option<Spool>,
+    spool: Option<SpoolFile>,
 }
 
-impl Voice {
+impl AnswerStream {
     /// A voice that has not said anything, and where it puts the pieces.
-    pub(super) fn new(place: &AgentPlace, turn: TurnId) -> (Self, Pieces) {
+    pub(super) fn new(place: &AgentWorkspace, turn: TurnId) -> (Self, AnswerReceiver) {
         let (pieces, waiting) = unbounded_channel();
         let backlog = Arc::new(AtomicUsize::new(0));
         let name = format!("outputs/turn-{turn}.log");
@@ -81,18 +81,18 @@ impl Voice {
             dropped: 0,
             begun: Vec::new(),
             total: 0,
-            end: Ring::new(SAID_END),
-            last: Ring::new(LAST),
+            end: TailBuffer::new(SAID_END),
+            last: TailBuffer::new(LAST),
             acted: false,
             path: place.session_dir.join(&name),
             name,
             spool: None,
         };
-        (voice, Pieces { waiting, backlog })
+        (voice, AnswerReceiver { waiting, backlog })
     }
 
-    pub(super) fn started(&mut self, group: Group) {
-        self.send(Piece::Started(group));
+    pub(super) fn started(&mut self, group: ProcessGroup) {
+        self.send(AnswerEvent::Started(group));
     }
 
     /// The end of what was said.
@@ -110,7 +110,7 @@ impl Voice {
         }
         self.acted |= matches!(update, AgentUpdate::ToolCalled(_));
         if self.backlog.fetch_add(1, Ordering::Relaxed) < BACKLOG_MAX {
-            self.send(Piece::Update(update));
+            self.send(AnswerEvent::Update(update));
         } else {
             self.backlog.fetch_sub(1, Ordering::Relaxed);
             self.dropped += 1;
@@ -128,11 +128,11 @@ impl Voice {
         let (now, later) = bytes.split_at(bytes.len().min(SAID_MAX - self.begun.len()));
         if !now.is_empty() {
             self.begun.extend_from_slice(now);
-            self.send(Piece::Bytes(now.to_vec()));
+            self.send(AnswerEvent::Bytes(now.to_vec()));
         }
         if !later.is_empty() {
             let spool = self.spool.get_or_insert_with(|| {
-                let mut spool = Spool::new(self.path.clone(), self.name.clone(), output::FILE_CAP);
+                let mut spool = SpoolFile::new(self.path.clone(), self.name.clone(), output::FILE_CAP);
                 spool.write(&self.begun);
                 spool
             });
@@ -141,7 +141,7 @@ impl Voice {
         }
     }
 
-    fn send(&self, piece: Piece) {
+    fn send(&self, piece: AnswerEvent) {
         // Nobody listens only when the turn is being dropped.
         let _ = self.pieces.send(piece);
     }
@@ -149,17 +149,17 @@ impl Voice {
     /// Says the end of a long answer, and tells what is missing.
     pub(super) fn finish(self) -> Vec<String> {
         let missing = self.total - (self.begun.len() + self.end.len()) as u64;
-        let whole = self.spool.as_ref().and_then(Spool::whole_is_in);
+        let whole = self.spool.as_ref().and_then(SpoolFile::whole_is_in);
         let mut end = self.end.bytes();
         let mut warnings = Vec::new();
         if missing > 0 {
-            self.send(Piece::Bytes(format!("\n{}", output::marker(missing, whole.as_deref())).into_bytes()));
+            self.send(AnswerEvent::Bytes(format!("\n{}", output::marker(missing, whole.as_deref())).into_bytes()));
             end.drain(..output::torn_start(&end));
             let whole = whole.map(|w| format!(" ({w})")).unwrap_or_default();
             warnings.push(format!("the answer is very long: {missing} of {} bytes are left out{whole}", self.total));
         }
         if !end.is_empty() {
-            self.send(Piece::Bytes(end));
+            self.send(AnswerEvent::Bytes(end));
         }
         if self.dropped > 0 {
             warnings.push(format!(
@@ -172,14 +172,14 @@ impl Voice {
 }
 
 /// What was put aside.
-pub(super) struct Pieces {
-    waiting: UnboundedReceiver<Piece>,
+pub(super) struct AnswerReceiver {
+    waiting: UnboundedReceiver<AnswerEvent>,
     backlog: Arc<AtomicUsize>,
 }
 
-impl Pieces {
+impl AnswerReceiver {
     /// Passes all of it on, text in pieces that are neither tiny nor late, until there is no more.
-    pub(super) async fn pass_on(mut self, updates: &mut dyn Updates) {
+    pub(super) async fn pass_on(mut self, updates: &mut dyn AgentObserver) {
         let mut held: Vec<u8> = Vec::new();
         let mut since = Instant::now();
         loop {
@@ -196,13 +196,13 @@ impl Pieces {
             };
             match next {
                 None => break,
-                Some(Piece::Started(group)) => updates.process(group),
-                Some(Piece::Update(update)) => {
+                Some(AnswerEvent::Started(group)) => updates.process(group),
+                Some(AnswerEvent::Update(update)) => {
                     self.backlog.fetch_sub(1, Ordering::Relaxed);
                     say(held.drain(..), updates).await;
                     updates.update(update).await;
                 }
-                Some(Piece::Bytes(bytes)) => {
+                Some(AnswerEvent::Bytes(bytes)) => {
                     if held.is_empty() {
                         since = Instant::now();
                     }
@@ -227,7 +227,7 @@ fn ready(held: &[u8]) -> Option<usize> {
     }
 }
 
-async fn say(bytes: impl Iterator<Item = u8>, updates: &mut dyn Updates) {
+async fn say(bytes: impl Iterator<Item = u8>, updates: &mut dyn AgentObserver) {
     let bytes: Vec<u8> = bytes.collect();
     if !bytes.is_empty() {
         updates.update(AgentUpdate::Said(lossy(&bytes))).await;

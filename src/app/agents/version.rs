@@ -15,11 +15,11 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    app::{Failure, Result, stage},
+    app::{AppError, AppResult, stage},
     present::text::{first_line, plain},
     process::{
-        run::{self, Group, ProcessEnd, ProcessSpec, Stream, Watch},
-        signals::Signals,
+        run::{self, OutputStream, ProcessEnd, ProcessGroup, ProcessObserver, ProcessSpec},
+        signals::ShutdownSignals,
     },
 };
 
@@ -37,7 +37,7 @@ const LONGEST: usize = 24;
 
 /// A program, and the arguments with which it tells its version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::app) struct Question {
+pub(in crate::app) struct VersionQuery {
     pub(in crate::app) program: PathBuf,
     pub(in crate::app) arguments: String,
 }
@@ -74,15 +74,15 @@ impl VersionAnswer {
 
 /// What the programs answered; those that say nothing about their version are left out. `None`, if a signal came first.
 pub(in crate::app) fn ask_all(
-    questions: BTreeSet<Question>,
+    questions: BTreeSet<VersionQuery>,
     patience: Duration,
-) -> Result<Option<BTreeMap<Question, VersionAnswer>>> {
+) -> AppResult<Option<BTreeMap<VersionQuery, VersionAnswer>>> {
     if questions.is_empty() {
         return Ok(Some(BTreeMap::new()));
     }
     let tokio = stage::runtime()?;
     let answers = tokio.block_on(async {
-        let mut signals = Signals::listen()?;
+        let mut signals = ShutdownSignals::listen()?;
         let cancel = CancellationToken::new();
         let mut asking: JoinSet<_> =
             questions.into_iter().map(|question| ask(question, patience, cancel.clone())).collect();
@@ -103,10 +103,14 @@ pub(in crate::app) fn ask_all(
     });
     // Whatever still reads from a pipe must not keep the program.
     tokio.shutdown_background();
-    answers.map_err(|error: std::io::Error| Failure::failed(format!("cannot listen for signals: {error}")))
+    answers.map_err(|error: std::io::Error| AppError::failed(format!("cannot listen for signals: {error}")))
 }
 
-async fn ask(question: Question, patience: Duration, cancel: CancellationToken) -> Option<(Question, VersionAnswer)> {
+async fn ask(
+    question: VersionQuery,
+    patience: Duration,
+    cancel: CancellationToken,
+) -> Option<(VersionQuery, VersionAnswer)> {
     let spec = ProcessSpec {
         command: format!("exec \"$CREEL_PROGRAM\" {}", question.arguments),
         cwd: PathBuf::from("/"),
@@ -116,7 +120,7 @@ async fn ask(question: Question, patience: Duration, cancel: CancellationToken) 
         grace: GRACE,
         mark: format!("agents-{}/{}", std::process::id(), question.program.display()),
     };
-    let mut answer = Answer::default();
+    let mut answer = VersionOutput::default();
     let end = run::run(spec, &mut answer, &cancel).await;
     let said = [answer.out, answer.err].map(|bytes| plain(&String::from_utf8_lossy(&bytes)));
     let how = match end {
@@ -137,18 +141,18 @@ async fn ask(question: Question, patience: Duration, cancel: CancellationToken) 
 
 /// The beginning of what a program prints.
 #[derive(Default)]
-struct Answer {
+struct VersionOutput {
     out: Vec<u8>,
     err: Vec<u8>,
 }
 
-impl Watch for Answer {
-    fn started(&mut self, _group: Group) {}
+impl ProcessObserver for VersionOutput {
+    fn started(&mut self, _group: ProcessGroup) {}
 
-    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+    fn output(&mut self, stream: OutputStream, bytes: &[u8]) {
         let kept = match stream {
-            Stream::Stdout => &mut self.out,
-            Stream::Stderr => &mut self.err,
+            OutputStream::Stdout => &mut self.out,
+            OutputStream::Stderr => &mut self.err,
         };
         kept.extend(bytes.iter().take(KEPT - kept.len()));
     }

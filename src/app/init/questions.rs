@@ -4,11 +4,11 @@
 
 use std::io::{self, BufRead, IsTerminal as _, Write};
 
-use super::{Choices, text::on_limit_name};
+use super::{InitChoices, text::on_limit_name};
 use crate::{
-    app::{Failure, Result},
+    app::{AppError, AppResult},
     config::known_agents::KnownAgents,
-    engine::{nearest::nearest, policy::OnLimit},
+    engine::{nearest::nearest, policy::RetryLimitPolicy},
     present::text::plain,
 };
 
@@ -18,20 +18,20 @@ pub(super) fn can_ask() -> bool {
 }
 
 /// Asks for the agent, the check command and what to do at the limit. Enter takes the default.
-pub(super) fn ask(known: &KnownAgents, installed: &[&str], defaults: Choices) -> Result<Choices> {
-    let mut asking = Asking { answers: io::stdin().lock(), screen: io::stderr() };
+pub(super) fn ask(known: &KnownAgents, installed: &[&str], defaults: InitChoices) -> AppResult<InitChoices> {
+    let mut asking = InitPrompt { answers: io::stdin().lock(), screen: io::stderr() };
     let agent = asking.agent(known, installed, defaults.agent);
     let check = agent.and_then(|agent| Ok((agent, asking.check(defaults.check)?)));
-    let all = check.and_then(|(agent, check)| Ok(Choices { agent, check, on_limit: asking.limit()? }));
-    all.map_err(|error| Failure::failed(format!("cannot read the answer: {error}; creel wrote nothing")))
+    let all = check.and_then(|(agent, check)| Ok(InitChoices { agent, check, on_limit: asking.limit()? }));
+    all.map_err(|error| AppError::failed(format!("cannot read the answer: {error}; creel wrote nothing")))
 }
 
-struct Asking<R, W> {
+struct InitPrompt<R, W> {
     answers: R,
     screen: W,
 }
 
-impl<R: BufRead, W: Write> Asking<R, W> {
+impl<R: BufRead, W: Write> InitPrompt<R, W> {
     fn agent(
         &mut self,
         known: &KnownAgents,
@@ -65,16 +65,16 @@ impl<R: BufRead, W: Write> Asking<R, W> {
         })
     }
 
-    fn limit(&mut self) -> io::Result<OnLimit> {
+    fn limit(&mut self) -> io::Result<RetryLimitPolicy> {
         self.say(
             "What should happen when the check still fails after 5 retries and you are not there? complete: accept the \
              turn and continue; escalate: stop and wait for you; abort: end the session.",
         )?;
-        let all = [OnLimit::Complete, OnLimit::Escalate, OnLimit::Abort];
+        let all = [RetryLimitPolicy::Complete, RetryLimitPolicy::Escalate, RetryLimitPolicy::Abort];
         loop {
-            let answer = self.question(on_limit_name(OnLimit::Complete))?;
+            let answer = self.question(on_limit_name(RetryLimitPolicy::Complete))?;
             if answer.is_empty() {
-                return Ok(OnLimit::Complete);
+                return Ok(RetryLimitPolicy::Complete);
             }
             // The first letters are enough.
             if let Some(chosen) = all.into_iter().find(|one| on_limit_name(*one).starts_with(&answer)) {
@@ -104,23 +104,23 @@ impl<R: BufRead, W: Write> Asking<R, W> {
 mod tests {
     use super::*;
 
-    fn asked(answers: &str) -> (Choices, String) {
+    fn asked(answers: &str) -> (InitChoices, String) {
         let mut screen = Vec::new();
-        let mut asking = Asking { answers: answers.as_bytes(), screen: &mut screen };
+        let mut asking = InitPrompt { answers: answers.as_bytes(), screen: &mut screen };
         let (known, defaults) = (KnownAgents::built_in(), ["claude", "codex"]);
         let agent = asking.agent(&known, &defaults, Some("claude".into())).expect("an answer");
         let check = asking.check(Some("cargo test".into())).expect("an answer");
         let on_limit = asking.limit().expect("an answer");
-        (Choices { agent, check, on_limit }, String::from_utf8(screen).expect("text"))
+        (InitChoices { agent, check, on_limit }, String::from_utf8(screen).expect("text"))
     }
 
-    fn choices(agent: &str, check: Option<&str>, on_limit: OnLimit) -> Choices {
-        Choices { agent: Some(agent.into()), check: check.map(str::to_owned), on_limit }
+    fn choices(agent: &str, check: Option<&str>, on_limit: RetryLimitPolicy) -> InitChoices {
+        InitChoices { agent: Some(agent.into()), check: check.map(str::to_owned), on_limit }
     }
 
     #[test]
     fn enter_takes_the_default_and_so_does_the_end_of_the_input() {
-        let defaults = choices("claude", Some("cargo test"), OnLimit::Complete);
+        let defaults = choices("claude", Some("cargo test"), RetryLimitPolicy::Complete);
         assert_eq!(asked("\n\n\n").0, defaults);
         assert_eq!(asked("").0, defaults);
     }
@@ -128,9 +128,9 @@ mod tests {
     #[test]
     fn answers_count_and_what_is_not_understood_is_asked_again() {
         let (given, screen) = asked("cluade\n codex \nmake check\nperhaps\nesc\n");
-        assert_eq!(given, choices("codex", Some("make check"), OnLimit::Escalate));
+        assert_eq!(given, choices("codex", Some("make check"), RetryLimitPolicy::Escalate));
         assert!(screen.contains("does not know the agent cluade. Did you mean claude?"), "{screen}");
         assert!(screen.contains("Answer complete, escalate or abort."), "{screen}");
-        assert_eq!(asked("\nnone\na\n").0, choices("claude", None, OnLimit::Abort));
+        assert_eq!(asked("\nnone\na\n").0, choices("claude", None, RetryLimitPolicy::Abort));
     }
 }

@@ -2,11 +2,11 @@
 
 use std::{ffi::OsStr, fmt};
 
-use super::Choices;
+use super::InitChoices;
 use crate::{
-    cli::Template,
-    config::known_agents::{KnownAgent, KnownAgents, Way, how_to_install},
-    engine::policy::OnLimit,
+    cli::InitTemplate,
+    config::known_agents::{KnownAgent, KnownAgents, LaunchMethod, how_to_install},
+    engine::policy::RetryLimitPolicy,
     present::text::plain,
 };
 
@@ -15,15 +15,15 @@ pub(super) struct ConfigText<'a> {
     pub(super) known: &'a KnownAgents,
     /// Where programs are looked for.
     pub(super) search: &'a OsStr,
-    pub(super) choices: &'a Choices,
-    pub(super) template: Option<Template>,
+    pub(super) choices: &'a InitChoices,
+    pub(super) template: Option<InitTemplate>,
     /// The schema's file, relative to the config.
     pub(super) schema: &'a str,
 }
 
 impl fmt::Display for ConfigText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let iterations = if self.template == Some(Template::Security) { 20 } else { 10 };
+        let iterations = if self.template == Some(InitTemplate::Security) { 20 } else { 10 };
         writeln!(f, "# yaml-language-server: $schema={}", self.schema)?;
         writeln!(f, "# What creel does in this project. `creel config example` prints every key with its default.")?;
         writeln!(f, "# Commit the schema with this file; `creel schema > {}` writes it again.", self.schema)?;
@@ -56,7 +56,7 @@ impl ConfigText<'_> {
 
     fn hooks(&self) -> String {
         // The rules of this template check the tests already.
-        let check = self.choices.check.as_deref().filter(|_| self.template != Some(Template::Tdd));
+        let check = self.choices.check.as_deref().filter(|_| self.template != Some(InitTemplate::Tdd));
         let Some(check) = check else {
             return "hooks:\n  stop: []   # commands that must pass after each turn; exit code 2 sends the output back to the agent\n"
                 .to_owned();
@@ -73,13 +73,13 @@ impl ConfigText<'_> {
         let Some(template) = self.template else { return String::new() };
         let test = quoted(self.choices.check.as_deref().unwrap_or("./test"));
         match template {
-            Template::Tdd => format!(
+            InitTemplate::Tdd => format!(
                 "stop:\n  rules:\n    - {{ name: tests_pass, type: command, command: {test}, timeout: 10m }}\n  hooks:\n    \
                  - {{ action: complete, reason: All tests pass, when: {{ rules: {{ tests_pass: passed }} }} }}\n    \
                  - {{ action: continue, reason: Tests still failing, next_prompt: Fix failing tests and run again }}\n"
             ),
-            Template::Security => SECURITY.to_owned(),
-            Template::Checkpoint => CHECKPOINT.to_owned(),
+            InitTemplate::Security => SECURITY.to_owned(),
+            InitTemplate::Checkpoint => CHECKPOINT.to_owned(),
         }
     }
 }
@@ -106,7 +106,7 @@ const CHECKPOINT: &str = "stop:
     - default
 ";
 
-fn limit(on_limit: OnLimit) -> String {
+fn limit(on_limit: RetryLimitPolicy) -> String {
     format!(
         "# When the check still fails at the retry limit and you are not there: complete (accept the turn, marked as\n\
          # forced), escalate (stop and wait for you) or abort.\non_limit: {}\n",
@@ -115,16 +115,16 @@ fn limit(on_limit: OnLimit) -> String {
 }
 
 /// The value of `on_limit`.
-pub(super) const fn on_limit_name(on_limit: OnLimit) -> &'static str {
+pub(super) const fn on_limit_name(on_limit: RetryLimitPolicy) -> &'static str {
     match on_limit {
-        OnLimit::Complete => "complete",
-        OnLimit::Escalate => "escalate",
-        OnLimit::Abort => "abort",
+        RetryLimitPolicy::Complete => "complete",
+        RetryLimitPolicy::Escalate => "escalate",
+        RetryLimitPolicy::Abort => "abort",
     }
 }
 
 /// The agent's line, below what a user should know about it.
-fn named(agent: &KnownAgent, way: Option<&Way>) -> String {
+fn named(agent: &KnownAgent, way: Option<&LaunchMethod>) -> String {
     let name = if is_plain(&agent.name) { agent.name.clone() } else { quoted(&agent.name) };
     let Some(way) = way.or(agent.ways.first()) else { return format!("agent: {name}\n") };
     let how = if way.is_acp() { "over ACP" } else { "one process per turn" };

@@ -15,7 +15,7 @@ use rustix::{
 };
 
 use super::{detach, receive_input};
-use crate::{cli::headless::WayOut, process::sweep, tui::terminal};
+use crate::{cli::headless::ExitCleanup, process::sweep, tui::terminal};
 
 /// The exit code of one whose holder was killed, which nobody is there to see.
 const KILLED: i32 = 137;
@@ -24,39 +24,39 @@ const GIVING_BACK: Duration = Duration::from_millis(500);
 
 /// What ties this process to its holder. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(in crate::app) struct Leash(Arc<Ends>);
+pub(in crate::app) struct ParentProcess(Arc<ParentLink>);
 
 #[derive(Debug)]
-struct Ends {
+struct ParentLink {
     socket: UnixStream,
-    tied: Mutex<Tied>,
+    tied: Mutex<ParentExitAction>,
 }
 
 /// What has to end when the holder does.
 #[derive(Debug)]
-enum Tied {
+enum ParentExitAction {
     /// This process.
     Alone,
     /// And the session in it.
-    WithSession(WayOut),
+    WithSession(ExitCleanup),
     /// Nothing any more.
     Loose,
 }
 
-impl Leash {
+impl ParentProcess {
     /// Takes the end that the holder has handed over as standard input, and the terminal in its place.
     pub(in crate::app) fn take() -> io::Result<Self> {
         let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         dup2_stdin(receive_input(&socket)?)?;
-        let leash = Self(Arc::new(Ends { socket, tied: Mutex::new(Tied::Alone) }));
+        let leash = Self(Arc::new(ParentLink { socket, tied: Mutex::new(ParentExitAction::Alone) }));
         let watched = leash.clone();
         thread::spawn(move || watched.watch());
         Ok(leash)
     }
 
     /// From now on there is a session, with processes that must not stay behind.
-    pub(in crate::app) fn guard(&self, way_out: WayOut) {
-        *self.tied() = Tied::WithSession(way_out);
+    pub(in crate::app) fn guard(&self, way_out: ExitCleanup) {
+        *self.tied() = ParentExitAction::WithSession(way_out);
     }
 
     /// Leaves the terminal with the session, and lets the holder return to the shell.
@@ -65,7 +65,7 @@ impl Leash {
         if let Err(error) = fall_silent() {
             tracing::warn!("this session keeps files of its terminal open: {error}");
         }
-        *self.tied() = Tied::Loose;
+        *self.tied() = ParentExitAction::Loose;
         // A holder that was killed a moment ago need not be told.
         let _ = (&self.0.socket).write_all(b"l");
     }
@@ -75,13 +75,13 @@ impl Leash {
         let _ = (&self.0.socket).read(&mut [0]);
         let tied = self.tied();
         match &*tied {
-            Tied::Loose => {}
-            Tied::Alone => give_back_and_exit(None),
-            Tied::WithSession(way_out) => give_back_and_exit(Some(way_out)),
+            ParentExitAction::Loose => {}
+            ParentExitAction::Alone => give_back_and_exit(None),
+            ParentExitAction::WithSession(way_out) => give_back_and_exit(Some(way_out)),
         }
     }
 
-    fn tied(&self) -> MutexGuard<'_, Tied> {
+    fn tied(&self) -> MutexGuard<'_, ParentExitAction> {
         self.0.tied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -97,7 +97,7 @@ fn fall_silent() -> io::Result<()> {
 }
 
 /// The holder was killed, and so is all that it held. Here, and not by a signal from the kernel, which could not clean up.
-fn give_back_and_exit(way_out: Option<&WayOut>) -> ! {
+fn give_back_and_exit(way_out: Option<&ExitCleanup>) -> ! {
     // Whoever has no terminal session is not stopped for touching a terminal from the background.
     sweep::remember_session();
     let _ = setsid();

@@ -25,7 +25,7 @@ use crate::{
         children,
         process_table::ProcessTable,
         run::GRACE,
-        signals::{Signals, StopSignal},
+        signals::{ShutdownSignals, SuspendSignal},
         sweep,
     },
     tui::terminal,
@@ -35,7 +35,7 @@ use crate::{
 const BY_SIGNAL: i32 = 128;
 
 /// How it came to an end.
-enum Parting {
+enum ChildProcessEnd {
     /// The held process has ended.
     Ended(ExitStatus),
     /// It has left with the session.
@@ -52,11 +52,11 @@ pub(in crate::app) fn hold() -> io::Result<u8> {
     tokio.block_on(async {
         socket.set_nonblocking(true)?;
         let socket = tokio::net::UnixStream::from_std(socket)?;
-        let signals = PassedOn::listen()?;
+        let signals = ForwardedSignals::listen()?;
         children::adopt_orphans();
         Ok(match until_parted(start(theirs)?, socket, signals).await {
-            Parting::Left => 0,
-            Parting::Ended(status) => {
+            ChildProcessEnd::Left => 0,
+            ChildProcessEnd::Ended(status) => {
                 clear_up(status, &before).await;
                 exit_code(status)
             }
@@ -88,13 +88,17 @@ fn start(theirs: UnixStream) -> io::Result<Child> {
         .spawn()
 }
 
-async fn until_parted(mut held: Child, mut socket: tokio::net::UnixStream, mut signals: PassedOn) -> Parting {
+async fn until_parted(
+    mut held: Child,
+    mut socket: tokio::net::UnixStream,
+    mut signals: ForwardedSignals,
+) -> ChildProcessEnd {
     loop {
         tokio::select! {
             biased;
             // It can be asked again and again; if it fails there is no process to wait for.
-            status = held.wait() => return Parting::Ended(status.unwrap_or_else(|_| ExitStatus::from_raw(1 << 8))),
-            () = let_go(&mut socket) => return Parting::Left,
+            status = held.wait() => return ChildProcessEnd::Ended(status.unwrap_or_else(|_| ExitStatus::from_raw(1 << 8))),
+            () = let_go(&mut socket) => return ChildProcessEnd::Left,
             signal = signals.end.next() => pass_on(&held, signal),
             // Comes before the check of the held process: once that runs again, this process must not follow an old
             // stop.
@@ -110,18 +114,18 @@ async fn until_parted(mut held: Child, mut socket: tokio::net::UnixStream, mut s
 }
 
 /// The signals that concern the held process.
-struct PassedOn {
-    end: Signals,
-    stop: StopSignal,
+struct ForwardedSignals {
+    end: ShutdownSignals,
+    stop: SuspendSignal,
     resume: tokio::signal::unix::Signal,
     child: tokio::signal::unix::Signal,
 }
 
-impl PassedOn {
+impl ForwardedSignals {
     fn listen() -> io::Result<Self> {
         Ok(Self {
-            end: Signals::listen_to_pass_on()?,
-            stop: StopSignal::listen()?,
+            end: ShutdownSignals::listen_to_pass_on()?,
+            stop: SuspendSignal::listen()?,
             resume: signal(SignalKind::from_raw(Signal::CONT.as_raw()))?,
             child: signal(SignalKind::child())?,
         })

@@ -12,52 +12,52 @@ use std::{
 
 use crate::{
     app::{
-        Failure, Result,
+        AppError, AppResult,
         project::{self, Project},
         run,
-        stage::{self, Doors},
+        stage::{self, ControlEndpoints},
         trust,
-        turn::Turn,
+        turn::SessionNameLock,
     },
     cli::{
         ConfigArgs,
-        headless::{self, WayOut},
+        headless::{self, ExitCleanup},
     },
     config::Settings,
     engine::{
-        event::{By, Presence, StopHow},
-        input::Command,
-        policy::Plan,
+        event::{ActorKind, StopTiming, UserPresence},
+        input::SessionCommand,
+        policy::SessionPlan,
     },
-    journal::{self, Folder, Sessions},
+    journal::{self, SessionDir, SessionsDir},
     process::children,
-    runtime::{Handle, Runtime, Scene},
+    runtime::{RuntimeDirs, SessionHandle, SessionRuntime},
 };
 
 /// All that such a session needs.
-pub(super) struct Opening {
+pub(super) struct SelfDrivenSpec {
     root: PathBuf,
-    plan: Plan,
+    plan: SessionPlan,
     allowed: bool,
 }
 
 /// Such a session.
-pub(super) struct Own {
-    folder: Folder,
+pub(super) struct SelfDrivenSession {
+    folder: SessionDir,
     thread: JoinHandle<()>,
-    begun: Begun,
+    begun: SelfDrivenHandle,
 }
 
 /// What is known once it has begun.
-struct Begun {
+struct SelfDrivenHandle {
     tokio: tokio::runtime::Handle,
-    way_out: WayOut,
-    session: Handle,
+    way_out: ExitCleanup,
+    session: SessionHandle,
 }
 
-impl Opening {
+impl SelfDrivenSpec {
     /// As the config says, if that may run; otherwise without anything of it that runs.
-    pub(super) fn of(config: &ConfigArgs) -> Result<Self> {
+    pub(super) fn of(config: &ConfigArgs) -> AppResult<Self> {
         let project = Project::load(config)?;
         let plan = project.settings.plan_outside();
         let would_run = trust::of_plan(&plan);
@@ -72,33 +72,33 @@ impl Opening {
     }
 
     /// Begins it, and waits until it can be reached.
-    pub(super) fn begin(self) -> Result<Own> {
+    pub(super) fn begin(self) -> AppResult<SelfDrivenSession> {
         let Self { root, plan, .. } = self;
-        let turn = Turn::wait();
-        let folder = run::first_free(&Sessions::of(&root), &run::dated("mcp"));
+        let turn = SessionNameLock::wait();
+        let folder = run::first_free(&SessionsDir::of(&root), &run::dated("mcp"));
         run::remember_plan(&root, &plan)?;
-        let first = run::began(&root, plan, String::new(), Presence::Unattended);
-        let scene = Scene { cwd: root, rescue: project::state_dir()?.join("rescued") };
+        let first = run::began(&root, plan, String::new(), UserPresence::Unattended);
+        let scene = RuntimeDirs { cwd: root, rescue: project::state_dir()?.join("rescued") };
         let (tell, told) = mpsc::channel();
         let thread = {
             let folder = folder.clone();
-            let make = move |folder: &Folder| {
-                let runtime = Runtime::begin(first, folder, scene)?;
+            let make = move |folder: &SessionDir| {
+                let runtime = SessionRuntime::begin(first, folder, scene)?;
                 drop(turn);
                 Ok(runtime)
             };
             std::thread::Builder::new().name("session".into()).spawn(move || live(&folder, make, &tell))
         };
-        let thread = thread.map_err(|error| Failure::failed(format!("cannot begin a session: {error}")))?;
+        let thread = thread.map_err(|error| AppError::failed(format!("cannot begin a session: {error}")))?;
         match told.recv() {
-            Ok(started) => started.map(|begun| Own { folder, thread, begun }),
-            Err(_) => Err(Failure::failed("the session died before it began, which is a fault of creel")),
+            Ok(started) => started.map(|begun| SelfDrivenSession { folder, thread, begun }),
+            Err(_) => Err(AppError::failed("the session died before it began, which is a fault of creel")),
         }
     }
 }
 
-impl Own {
-    pub(super) const fn folder(&self) -> &Folder {
+impl SelfDrivenSession {
+    pub(super) const fn folder(&self) -> &SessionDir {
         &self.folder
     }
 
@@ -108,7 +108,7 @@ impl Own {
 
     /// The agent is gone: its work is complete, unless it left in the middle of a loop.
     pub(super) fn end(self) {
-        let Begun { tokio, way_out, session } = self.begun;
+        let SelfDrivenHandle { tokio, way_out, session } = self.begun;
         let _inside = tokio.enter();
         if let Err(error) = headless::leave_at_a_signal(way_out) {
             tracing::warn!("cannot listen for signals: {error}");
@@ -116,11 +116,14 @@ impl Own {
         let state = journal::fold(&self.folder.journal());
         let in_a_loop =
             state.is_ok_and(|state| !state.is_being_completed() && state.stop.loops.iter().any(|known| !known.is_over));
-        let last =
-            if in_a_loop { Command::Stop(StopHow::Now) } else { Command::CompleteSession("the agent is gone".into()) };
+        let last = if in_a_loop {
+            SessionCommand::Stop(StopTiming::Now)
+        } else {
+            SessionCommand::CompleteSession("the agent is gone".into())
+        };
         // Not by its socket: the folder that tells where that is may be gone as well. Refused, the session is ending
         // already, and is let do so.
-        if let Err(why) = tokio.block_on(session.command(By::Mcp, last)) {
+        if let Err(why) = tokio.block_on(session.command(ActorKind::Mcp, last)) {
             tracing::info!("{why}");
         }
         let _ = self.thread.join();
@@ -128,7 +131,11 @@ impl Own {
 }
 
 /// Runs the session on a thread of its own; `tell` hears when it has begun, or why it has not.
-fn live(folder: &Folder, make: impl FnOnce(&Folder) -> Result<Runtime>, tell: &Sender<Result<Begun>>) {
+fn live(
+    folder: &SessionDir,
+    make: impl FnOnce(&SessionDir) -> AppResult<SessionRuntime>,
+    tell: &Sender<AppResult<SelfDrivenHandle>>,
+) {
     children::adopt_orphans();
     let tokio = match stage::runtime() {
         Ok(tokio) => tokio,
@@ -140,10 +147,10 @@ fn live(folder: &Folder, make: impl FnOnce(&Folder) -> Result<Runtime>, tell: &S
             Ok(runtime) => runtime,
             Err(failure) => return drop(tell.send(Err(failure))),
         };
-        let doors = Doors::open(folder, &mut runtime, None);
+        let doors = ControlEndpoints::open(folder, &mut runtime, None);
         let way_out = doors.way_out(&runtime);
         let (tokio, session) = (tokio::runtime::Handle::current(), runtime.handle());
-        let _ = tell.send(Ok(Begun { tokio, way_out, session }));
+        let _ = tell.send(Ok(SelfDrivenHandle { tokio, way_out, session }));
         if let Err(error) = runtime.run().await {
             tracing::error!("the session failed: {error}");
         }

@@ -2,9 +2,9 @@
 
 use super::{choose, json};
 use crate::{
-    app::{Failure, Result, print, project, say, warn_of},
+    app::{AppError, AppResult, print, project, say, warn_of},
     cli::steer::{CheckpointCommand, SessionArgs},
-    journal::{self, Folder},
+    journal::{self, SessionDir},
     present::text::{first_line, plain},
     socket::stop_view::{self, CheckpointView},
 };
@@ -14,7 +14,7 @@ const DATA: usize = 60;
 /// How much of a commit's name tells it from others.
 const COMMIT: usize = 10;
 
-pub(in crate::app) fn checkpoint(command: CheckpointCommand) -> Result {
+pub(in crate::app) fn checkpoint(command: CheckpointCommand) -> AppResult {
     match command {
         CheckpointCommand::List { json: as_json, session } => {
             let (folder, all) = kept(&session)?;
@@ -29,13 +29,13 @@ pub(in crate::app) fn checkpoint(command: CheckpointCommand) -> Result {
         CheckpointCommand::Show { checkpoint: number, session } => {
             let (folder, all) = kept(&session)?;
             let found = all.iter().find(|kept| kept.checkpoint.checkpoint == number);
-            let missing = || Failure::usage(format!("session `{}` has no checkpoint {number}", folder.name));
+            let missing = || AppError::usage(format!("session `{}` has no checkpoint {number}", folder.name));
             json(found.ok_or_else(missing)?)
         }
     }
 }
 
-fn kept(session: &SessionArgs) -> Result<(Folder, Vec<CheckpointView>)> {
+fn kept(session: &SessionArgs) -> AppResult<(SessionDir, Vec<CheckpointView>)> {
     let (_, sessions) = project::sessions_of(&session.config)?;
     let folder = match choose::named(session, &sessions)? {
         Some(folder) => folder,

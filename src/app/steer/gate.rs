@@ -2,19 +2,21 @@
 
 use super::{LINE, ask, given, json, other_answer, told};
 use crate::{
-    app::{Result, print, say},
+    app::{AppResult, print, say},
     cli::steer::GateCommand,
     present::text::{first_line, plain},
     socket::{
-        message::{Request, Told},
+        message::{ReplyData, SessionRequest},
         view::GateView,
     },
 };
 
-pub(in crate::app) fn gate(command: GateCommand) -> Result {
+pub(in crate::app) fn gate(command: GateCommand) -> AppResult {
     match command {
         GateCommand::List { json: as_json, session } => {
-            let Some(Told::Gates(gates)) = told(&session, &Request::GateList)? else { return Err(other_answer()) };
+            let Some(ReplyData::Gates(gates)) = told(&session, &SessionRequest::GateList)? else {
+                return Err(other_answer());
+            };
             if as_json {
                 return json(&gates);
             }
@@ -25,7 +27,7 @@ pub(in crate::app) fn gate(command: GateCommand) -> Result {
         }
         GateCommand::Answer { gate, choice, text, items, session } => {
             let text = text.as_deref().map(given).transpose()?;
-            ask(&session, &Request::GateAnswer { gate, choice, text, items })
+            ask(&session, &SessionRequest::GateAnswer { gate, choice, text, items })
         }
     }
 }

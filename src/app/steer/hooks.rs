@@ -3,52 +3,54 @@
 use super::{LINE, ask, choose, json, other_answer, stats, told};
 use crate::{
     app::{
-        Result, print,
+        AppResult, print,
         project::{self, Project},
         say,
     },
-    cli::steer::{HookArgs, HooksCommand, SessionArgs},
-    engine::hooks::resolve::HookBook,
+    cli::steer::{HookTargetArgs, HooksCommand, SessionArgs},
+    engine::hooks::resolve::HookState,
     present::text::{first_line, plain},
     socket::{
-        message::{Request, Told},
+        message::{ReplyData, SessionRequest},
         view::{self, HookView},
     },
 };
 
-pub(in crate::app) fn hooks(command: HooksCommand) -> Result {
+pub(in crate::app) fn hooks(command: HooksCommand) -> AppResult {
     match command {
         HooksCommand::List { json: as_json, session } => {
             let hooks = known(&session)?;
             if as_json { json(&hooks) } else { list(&hooks) }
         }
-        HooksCommand::Enable(HookArgs { name, point, session }) => {
-            ask(&session, &Request::HookEnable { hook: name, point })
+        HooksCommand::Enable(HookTargetArgs { name, point, session }) => {
+            ask(&session, &SessionRequest::HookEnable { hook: name, point })
         }
-        HooksCommand::Disable(HookArgs { name, point, session }) => {
-            ask(&session, &Request::HookDisable { hook: name, point })
+        HooksCommand::Disable(HookTargetArgs { name, point, session }) => {
+            ask(&session, &SessionRequest::HookDisable { hook: name, point })
         }
-        HooksCommand::Run(HookArgs { name, point, session }) => ask(&session, &Request::HookRun { hook: name, point }),
+        HooksCommand::Run(HookTargetArgs { name, point, session }) => {
+            ask(&session, &SessionRequest::HookRun { hook: name, point })
+        }
         HooksCommand::Stats { json: as_json, session } => stats::stats(&session, as_json),
     }
 }
 
 /// The hooks of the session; with none running and none named, those of the config.
-fn known(session: &SessionArgs) -> Result<Vec<HookView>> {
+fn known(session: &SessionArgs) -> AppResult<Vec<HookView>> {
     let (_, sessions) = project::sessions_of(&session.config)?;
     let here = session.nats.url.is_none();
     if here && choose::named(session, &sessions)?.is_none() && choose::all_running(&sessions)?.is_empty() {
         let project = Project::load_existing(&session.config)?;
         let draft = &project.settings.draft;
-        let lifecycle = view::hooks(&draft.hooks, &HookBook::default()).into_iter();
-        let all = lifecycle.chain(view::automation_hooks(&draft.automation, &HookBook::default()));
+        let lifecycle = view::hooks(&draft.hooks, &HookState::default()).into_iter();
+        let all = lifecycle.chain(view::automation_hooks(&draft.automation, &HookState::default()));
         return Ok(all.chain(view::stop_hooks(&draft.stop, None)).collect());
     }
-    let Some(Told::Hooks(hooks)) = told(session, &Request::HookList)? else { return Err(other_answer()) };
+    let Some(ReplyData::Hooks(hooks)) = told(session, &SessionRequest::HookList)? else { return Err(other_answer()) };
     Ok(hooks)
 }
 
-fn list(hooks: &[HookView]) -> Result {
+fn list(hooks: &[HookView]) -> AppResult {
     if hooks.is_empty() {
         say("creel: there are no hooks");
     }

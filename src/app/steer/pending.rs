@@ -4,23 +4,23 @@ use std::io::IsTerminal as _;
 
 use super::{LINE, ask, choose, counted, given, json, other_answer, told};
 use crate::{
-    app::{Failure, Result, print, remote, say},
+    app::{AppError, AppResult, print, remote, say},
     cli::steer::{PendingCommand, SessionArgs},
     engine::{event::Event, ids::ItemId, session::pending::ItemState},
-    journal::{self, Folder},
+    journal::{self, SessionDir},
     present::text::{first_line, plain},
-    process::editor::Sheet,
+    process::editor::EditorFile,
     socket::{
-        message::{Request, Told, Which},
+        message::{ItemFilter, ReplyData, SessionRequest},
         view::ItemView,
     },
 };
 
-pub(in crate::app) fn pending(command: PendingCommand) -> Result {
+pub(in crate::app) fn pending(command: PendingCommand) -> AppResult {
     match command {
         PendingCommand::List { all, json: as_json, session } => {
-            let which = if all { Which::All } else { Which::Held };
-            let Some(Told::Items(items)) = told(&session, &Request::PendingList { which })? else {
+            let which = if all { ItemFilter::All } else { ItemFilter::Held };
+            let Some(ReplyData::Items(items)) = told(&session, &SessionRequest::PendingList { which })? else {
                 return Err(other_answer());
             };
             if as_json { json(&items) } else { list(&items) }
@@ -33,16 +33,16 @@ pub(in crate::app) fn pending(command: PendingCommand) -> Result {
             let text = plain(&item.text.unwrap_or_default());
             print(&(text.trim_end_matches('\n').to_owned() + "\n"))
         }
-        PendingCommand::Skip { item, session } => ask(&session, &Request::PendingSkip { item }),
-        PendingCommand::Restore { item, session } => ask(&session, &Request::PendingRestore { item }),
+        PendingCommand::Skip { item, session } => ask(&session, &SessionRequest::PendingSkip { item }),
+        PendingCommand::Restore { item, session } => ask(&session, &SessionRequest::PendingRestore { item }),
         PendingCommand::Edit { item, text: Some(text), session } => {
-            ask(&session, &Request::PendingEdit { item, text: given(&text)? })
+            ask(&session, &SessionRequest::PendingEdit { item, text: given(&text)? })
         }
         PendingCommand::Edit { item, text: None, session } => edit(&session, item),
     }
 }
 
-fn list(items: &[ItemView]) -> Result {
+fn list(items: &[ItemView]) -> AppResult {
     if items.is_empty() {
         say("creel: nothing is held");
         return Ok(0);
@@ -67,8 +67,8 @@ const fn state(state: ItemState) -> &'static str {
 }
 
 /// An item with its text, wherever that is.
-fn whole(session: &SessionArgs, item: ItemId) -> Result<ItemView> {
-    let Some(Told::Item(mut view)) = told(session, &Request::PendingShow { item })? else {
+fn whole(session: &SessionArgs, item: ItemId) -> AppResult<ItemView> {
+    let Some(ReplyData::Item(mut view)) = told(session, &SessionRequest::PendingShow { item })? else {
         return Err(other_answer());
     };
     if view.text.is_none() {
@@ -82,7 +82,7 @@ fn whole(session: &SessionArgs, item: ItemId) -> Result<ItemView> {
 }
 
 /// What the journal says that an item said last: a session forgets what it has delivered.
-fn on_record(folder: &Folder, wanted: ItemId) -> Result<Option<String>> {
+fn on_record(folder: &SessionDir, wanted: ItemId) -> AppResult<Option<String>> {
     let mut found = None;
     journal::read(&folder.journal(), |record| {
         if let Event::PendingAdded { item, text, .. } | Event::PendingEdited { item, text, .. } = record.event
@@ -95,23 +95,23 @@ fn on_record(folder: &Folder, wanted: ItemId) -> Result<Option<String>> {
 }
 
 /// Lets the person change an item in an editor. What the session does not take any more stays where they wrote it.
-fn edit(session: &SessionArgs, item: ItemId) -> Result {
+fn edit(session: &SessionArgs, item: ItemId) -> AppResult {
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
-        return Err(Failure::usage("give the new text, or `-` to read it from standard input"));
+        return Err(AppError::usage("give the new text, or `-` to read it from standard input"));
     }
     let view = whole(session, item)?;
     if let Some(why) = view.state.is_settled(item) {
-        return Err(Failure::failed(why));
+        return Err(AppError::failed(why));
     }
     let before = view.text.unwrap_or_default();
-    let sheet = Sheet::new(&before).map_err(Failure::failed)?;
-    let text = sheet.read(sheet.command().status()).map_err(Failure::failed)?;
+    let sheet = EditorFile::new(&before).map_err(AppError::failed)?;
+    let text = sheet.read(sheet.command().status()).map_err(AppError::failed)?;
     if text == before.trim_end_matches('\n') {
         sheet.remove();
         say("creel: nothing was changed");
         return Ok(0);
     }
-    let asked = ask(session, &Request::PendingEdit { item, text });
+    let asked = ask(session, &SessionRequest::PendingEdit { item, text });
     match asked {
         Ok(_) => sheet.remove(),
         Err(failure) => return Err(failure.with(|why| sheet.kept(&why))),

@@ -2,14 +2,14 @@
 
 use super::{choose, json};
 use crate::{
-    app::{Result, print, project, remote, say, warn_of},
+    app::{AppResult, print, project, remote, say, warn_of},
     cli::steer::SessionArgs,
-    journal::{self, Folder},
-    present::hook_stats::{self, Tallies},
+    journal::{self, SessionDir},
+    present::hook_stats::{self, HookTallies},
 };
 
 /// The session that is meant, running or past.
-fn here(session: &SessionArgs) -> Result<Folder> {
+fn here(session: &SessionArgs) -> AppResult<SessionDir> {
     let (_, sessions) = project::sessions_of(&session.config)?;
     match choose::named(session, &sessions)? {
         Some(folder) => Ok(folder),
@@ -17,13 +17,13 @@ fn here(session: &SessionArgs) -> Result<Folder> {
     }
 }
 
-pub(super) fn stats(session: &SessionArgs, as_json: bool) -> Result {
+pub(super) fn stats(session: &SessionArgs, as_json: bool) -> AppResult {
     let copy = remote::copy(session)?;
     let folder = match &copy {
         Some(copy) => copy.folder().clone(),
         None => here(session)?,
     };
-    let mut tallies = Tallies::default();
+    let mut tallies = HookTallies::default();
     let disorder = journal::read(&folder.journal(), |record| tallies.take(&record.event))?;
     warn_of(disorder.as_ref());
     let all = tallies.stats();

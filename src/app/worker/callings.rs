@@ -5,42 +5,42 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    app::{Failure, Result},
-    config::{Settings, Wanted},
+    app::{AppError, AppResult},
+    config::{PlanRequest, Settings},
     engine::{
-        policy::Plan,
-        queue::duty::{Duty, Hands},
+        policy::SessionPlan,
+        queue::duty::{AvailableAgents, WorkerFilter},
     },
-    queue::ready_tasks::Row,
+    queue::ready_tasks::DispatchGroup,
 };
 
 /// Which tasks a worker takes.
-pub(super) struct Callings<'a> {
+pub(super) struct Eligibility<'a> {
     settings: &'a Settings,
-    duty: Duty<'a>,
+    duty: WorkerFilter<'a>,
     /// Who works on which row, as far as it was asked.
-    known: BTreeMap<Row, Option<String>>,
+    known: BTreeMap<DispatchGroup, Option<String>>,
 }
 
-impl<'a> Callings<'a> {
+impl<'a> Eligibility<'a> {
     /// What a worker was asked to take.
-    pub(super) fn new(settings: &'a Settings, duty: Duty<'a>) -> Self {
+    pub(super) fn new(settings: &'a Settings, duty: WorkerFilter<'a>) -> Self {
         Self { settings, duty, known: BTreeMap::new() }
     }
 
     /// What would run, for the types that were named or that there are. There must be something.
-    pub(super) fn plans(&self) -> Result<Vec<Plan>> {
+    pub(super) fn plans(&self) -> AppResult<Vec<SessionPlan>> {
         if !self.duty.types.is_empty() {
             return self
                 .duty
                 .types
                 .iter()
-                .map(|kind| self.plan_of(self.described(kind)).map_err(Failure::from))
+                .map(|kind| self.plan_of(self.described(kind)).map_err(AppError::from))
                 .collect();
         }
-        let untyped = self.settings.plan(Wanted { agent: self.duty.agent, ..Wanted::default() });
+        let untyped = self.settings.plan(PlanRequest { agent: self.duty.agent, ..PlanRequest::default() });
         let typed = self.settings.task_types.keys().filter_map(|kind| self.plan_of(Some(kind)).ok());
-        let typed: Vec<Plan> = typed.collect();
+        let typed: Vec<SessionPlan> = typed.collect();
         match untyped {
             Err(error) if typed.is_empty() => Err(error.into()),
             untyped => Ok(untyped.into_iter().chain(typed).collect()),
@@ -53,7 +53,7 @@ impl<'a> Callings<'a> {
     }
 
     /// Who works on the tasks of a row; nobody, if they are not for this worker.
-    pub(super) fn agent_for(&mut self, row: &Row) -> Option<String> {
+    pub(super) fn agent_for(&mut self, row: &DispatchGroup) -> Option<String> {
         if let Some(known) = self.known.get(row) {
             return known.clone();
         }
@@ -62,18 +62,18 @@ impl<'a> Callings<'a> {
         agent
     }
 
-    fn find(&self, row: &Row) -> Option<String> {
+    fn find(&self, row: &DispatchGroup) -> Option<String> {
         let kind = row.kind.as_deref().and_then(|kind| self.described(kind));
         let usual = self.plan_of(kind).ok().map(|plan| plan.agent);
         let can = |agent: &str| {
-            self.settings.plan(Wanted { agent: Some(agent), task_type: kind, ..Wanted::default() }).is_ok()
+            self.settings.plan(PlanRequest { agent: Some(agent), task_type: kind, ..PlanRequest::default() }).is_ok()
         };
-        self.duty.agent_for(row.kind.as_deref(), &row.agents, &Hands { usual: usual.as_deref(), can })
+        self.duty.agent_for(row.kind.as_deref(), &row.agents, &AvailableAgents { usual: usual.as_deref(), can })
     }
 
     /// The plan for a type: with the agent that was named, or the config's, or another that the type allows.
-    fn plan_of(&self, kind: Option<&str>) -> std::result::Result<Plan, crate::config::ConfigError> {
-        let with = |agent| self.settings.plan(Wanted { agent, task_type: kind, ..Wanted::default() });
+    fn plan_of(&self, kind: Option<&str>) -> std::result::Result<SessionPlan, crate::config::PlanError> {
+        let with = |agent| self.settings.plan(PlanRequest { agent, task_type: kind, ..PlanRequest::default() });
         let usual = with(self.duty.agent);
         if usual.is_ok() || self.duty.agent.is_some() {
             return usual;

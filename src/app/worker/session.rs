@@ -22,11 +22,11 @@ use crate::{
     app::{leash, run::numbered},
     cli::worker::WorkerArgs,
     engine::{
-        State,
-        event::Outcome,
-        queue::{Queued, Upshot, duty::Trace},
+        SessionState,
+        event::SessionOutcome,
+        queue::{QueuedTask, TaskOutcome, duty::ExistingSession},
     },
-    journal::{self, Folder, Sessions, folder::PRIVATE_FILE},
+    journal::{self, SessionDir, SessionsDir, folder::PRIVATE_FILE},
     process::{
         children::{self, ChildEntry},
         run::GRACE,
@@ -41,19 +41,19 @@ const NOBODY_THERE: i32 = 4;
 const USAGE: i32 = 2;
 
 /// What is known here of a task that was handed out.
-pub(super) enum Before {
+pub(super) enum PriorSession {
     /// Nothing.
-    Nothing(Folder),
+    Nothing(SessionDir),
     /// A session that is not over.
-    Begun(Folder),
+    Begun(SessionDir),
     /// A session whose end nobody was told.
-    Ended(Folder, Upshot),
+    Ended(SessionDir, TaskOutcome),
     /// A session that somebody runs.
     Running,
 }
 
 /// How a session is to be run.
-pub(super) struct Job<'a> {
+pub(super) struct ChildSessionSpec<'a> {
     pub(super) args: &'a WorkerArgs,
     pub(super) prompt: &'a str,
     /// Of the task.
@@ -63,8 +63,8 @@ pub(super) struct Job<'a> {
 }
 
 /// A session that runs.
-pub(super) struct Hired {
-    pub(super) folder: Folder,
+pub(super) struct ChildSession {
+    pub(super) folder: SessionDir,
     child: Child,
     _entry: ChildEntry,
     /// The session ends when this is closed.
@@ -72,38 +72,42 @@ pub(super) struct Hired {
 }
 
 /// How a session ended.
-pub(super) enum End {
+pub(super) enum ChildSessionEnd {
     /// With something to tell.
-    Upshot(Upshot, Option<Outcome>),
+    Upshot(TaskOutcome, Option<SessionOutcome>),
     /// Before it began.
     NeverBegan,
     /// It was killed.
     Died,
 }
 
-impl Before {
+impl PriorSession {
     /// Looks for the session of a task: under its name, or under that with a number, if others have the name.
-    pub(super) fn of(sessions: &Sessions, task: &Queued) -> Self {
+    pub(super) fn of(sessions: &SessionsDir, task: &QueuedTask) -> Self {
         let name = task.order.session(task.run);
         let mut folders = numbered(sessions, &name);
         folders.find_map(|folder| Self::at(folder, task)).expect("numbers do not end before sessions do")
     }
 
     /// What a folder has of a task. Nothing, if it is another task's.
-    fn at(folder: Folder, task: &Queued) -> Option<Self> {
+    fn at(folder: SessionDir, task: &QueuedTask) -> Option<Self> {
         if !folder.exists() {
             return Some(Self::Nothing(folder));
         }
-        match journal::fold(&folder.journal()).map_or(Trace::Foreign, |session| Trace::of(&session, task)) {
-            Trace::Foreign => None,
-            Trace::Unfinished | Trace::Over(_) if journal::running(&folder).is_some() => Some(Self::Running),
-            Trace::Unfinished => Some(Self::Begun(folder)),
-            Trace::Over(upshot) => Some(Self::Ended(folder, upshot)),
+        match journal::fold(&folder.journal())
+            .map_or(ExistingSession::Foreign, |session| ExistingSession::of(&session, task))
+        {
+            ExistingSession::Foreign => None,
+            ExistingSession::Unfinished | ExistingSession::Over(_) if journal::running(&folder).is_some() => {
+                Some(Self::Running)
+            }
+            ExistingSession::Unfinished => Some(Self::Begun(folder)),
+            ExistingSession::Over(upshot) => Some(Self::Ended(folder, upshot)),
         }
     }
 
     /// The session that there is or will be.
-    pub(super) fn folder(&self) -> Option<&Folder> {
+    pub(super) fn folder(&self) -> Option<&SessionDir> {
         match self {
             Self::Nothing(folder) | Self::Begun(folder) | Self::Ended(folder, _) => Some(folder),
             Self::Running => None,
@@ -111,9 +115,9 @@ impl Before {
     }
 }
 
-impl Hired {
+impl ChildSession {
     /// Begins a session.
-    pub(super) fn begin(folder: Folder, job: &Job<'_>) -> io::Result<Self> {
+    pub(super) fn begin(folder: SessionDir, job: &ChildSessionSpec<'_>) -> io::Result<Self> {
         let mut command = held("run")?;
         command.args(["--session", &folder.name, "--prompt-file", "/dev/stdin", "--agent", job.agent]);
         // In one word: it can begin with a `-`.
@@ -125,13 +129,13 @@ impl Hired {
     }
 
     /// Goes on with one.
-    pub(super) fn resume(folder: Folder, job: &Job<'_>) -> io::Result<Self> {
+    pub(super) fn resume(folder: SessionDir, job: &ChildSessionSpec<'_>) -> io::Result<Self> {
         let mut command = held("resume")?;
         command.arg(&folder.name);
         Self::start(folder, command, job, File::open("/dev/null")?)
     }
 
-    fn start(folder: Folder, mut command: Command, job: &Job<'_>, input: File) -> io::Result<Self> {
+    fn start(folder: SessionDir, mut command: Command, job: &ChildSessionSpec<'_>, input: File) -> io::Result<Self> {
         let WorkerArgs { config, nats, attended, json, .. } = job.args;
         command.arg("--headless");
         if *attended {
@@ -155,26 +159,26 @@ impl Hired {
     }
 
     /// Waits for its end.
-    pub(super) async fn ended(&mut self) -> End {
+    pub(super) async fn ended(&mut self) -> ChildSessionEnd {
         let status = self.child.wait().await.unwrap_or_else(|_| ExitStatus::from_raw(1 << 8));
         if status.signal().is_some() {
             // It had no time to end what it started, and this worker is the parent of that now.
             sweep::end_orphans(GRACE).await;
         }
         if status.code() == Some(USAGE) {
-            return End::NeverBegan;
+            return ChildSessionEnd::NeverBegan;
         }
         let Some(state) = self.state() else {
             // Whoever killed it so early has nothing against this machine.
-            return if status.signal().is_some() { End::Died } else { End::NeverBegan };
+            return if status.signal().is_some() { ChildSessionEnd::Died } else { ChildSessionEnd::NeverBegan };
         };
         match state.outcome() {
-            None if status.code() != Some(NOBODY_THERE) => End::Died,
-            outcome => End::Upshot(Upshot::of(&state), outcome),
+            None if status.code() != Some(NOBODY_THERE) => ChildSessionEnd::Died,
+            outcome => ChildSessionEnd::Upshot(TaskOutcome::of(&state), outcome),
         }
     }
 
-    fn state(&self) -> Option<State> {
+    fn state(&self) -> Option<SessionState> {
         journal::fold(&self.folder.journal()).ok()
     }
 

@@ -4,25 +4,25 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Loader, display};
+use super::{ConfigLoader, display};
 use crate::{
     config::{
         automation,
-        diagnostic::Source,
-        fields::Fields,
+        diagnostic::SourceFile,
+        fields::ConfigFields,
         hooks,
-        node::{self, Kind, Node},
-        report::Report,
+        node::{self, ConfigNode, NodeKind},
+        report::DiagnosticReport,
         rules,
-        settings::{Document, TaskAgents, TaskType},
-        shape::{AUTOMATION, STOP, TASK_TYPE, TYPE_STOP, Type},
+        settings::{ConfigDocument, TaskAgents, TaskType},
+        shape::{AUTOMATION, STOP, TASK_TYPE, TYPE_STOP, ValueType},
         stop, validate,
     },
-    engine::policy::{AutomationHook, RuleSpec, Settled},
+    engine::policy::{AutomationHook, RuleSpec, SettledPolicy},
 };
 
-impl Loader {
-    pub(super) fn automation(&mut self, root: &Fields<'_>) -> Vec<AutomationHook> {
+impl ConfigLoader {
+    pub(super) fn automation(&mut self, root: &ConfigFields<'_>) -> Vec<AutomationHook> {
         let fields = root.below("automation", &AUTOMATION);
         let mut hooks = automation::builtin();
         let file = fields.given("file").and_then(|file| self.automation_file(file));
@@ -40,11 +40,11 @@ impl Loader {
     }
 
     /// Reads a file of automation hooks, with a report of its own.
-    fn automation_file(&mut self, file: &Node) -> Option<(Report, Node)> {
+    fn automation_file(&mut self, file: &ConfigNode) -> Option<(DiagnosticReport, ConfigNode)> {
         let (path, text) = self.read_beside(file, "automation file")?;
-        self.documents.push(Document { name: file.text().unwrap_or_default().to_owned(), text: text.clone() });
-        let source = Arc::new(Source::new(display(&path), &text));
-        let mut report = Report::new(Arc::clone(&source));
+        self.documents.push(ConfigDocument { name: file.text().unwrap_or_default().to_owned(), text: text.clone() });
+        let source = Arc::new(SourceFile::new(display(&path), &text));
+        let mut report = DiagnosticReport::new(Arc::clone(&source));
         let root = match node::parse(&source) {
             Ok(root) => root,
             Err(diagnostic) => {
@@ -53,29 +53,29 @@ impl Loader {
                 return None;
             }
         };
-        validate::check(&mut report, &Type::Object(&AUTOMATION), &root, "automation");
+        validate::check(&mut report, &ValueType::Object(&AUTOMATION), &root, "automation");
         if let Some(again) = root.get("file").filter(|node| !node.is_null()) {
             report.error(again.at, "a file of automation hooks cannot name another");
         }
         Some((report, root))
     }
 
-    pub(super) fn task_types(&mut self, root: &Fields<'_>, rules: &[RuleSpec]) -> BTreeMap<String, TaskType> {
-        let given = root.given("task_types").map(Node::entries).unwrap_or_default();
+    pub(super) fn task_types(&mut self, root: &ConfigFields<'_>, rules: &[RuleSpec]) -> BTreeMap<String, TaskType> {
+        let given = root.given("task_types").map(ConfigNode::entries).unwrap_or_default();
         let settled = root.below("stop", &STOP).maybe_one_of("settled");
         given.iter().map(|(key, node)| (key.name.clone(), self.task_type(node, rules, settled))).collect()
     }
 
     /// `common` are the rules of the project, which count where the type has none of its own.
-    fn task_type(&mut self, node: &Node, common: &[RuleSpec], settled: Option<Settled>) -> TaskType {
-        let fields = Fields::of(&TASK_TYPE, Some(node));
+    fn task_type(&mut self, node: &ConfigNode, common: &[RuleSpec], settled: Option<SettledPolicy>) -> TaskType {
+        let fields = ConfigFields::of(&TASK_TYPE, Some(node));
         let deciding = fields.below("stop", &TYPE_STOP);
         let own = deciding.given("rules").map(|list| rules::lower(&mut self.report, Some(list)));
         let known: Vec<&str> = own.as_deref().unwrap_or(common).iter().map(|rule| rule.name.as_str()).collect();
         TaskType {
             hooks: hooks::lower(&mut self.report, fields.given("hooks")),
             agents: fields.given("agents").map(|agents| self.task_agents(agents)),
-            settled: deciding.given("hooks").map(|_| settled.unwrap_or(Settled::Continue)),
+            settled: deciding.given("hooks").map(|_| settled.unwrap_or(SettledPolicy::Continue)),
             stop_hooks: deciding.given("hooks").map(|list| stop::hooks(&mut self.report, list.items(), &known)),
             rules: own,
             max_iterations: fields.maybe_int("max_iterations"),
@@ -85,8 +85,8 @@ impl Loader {
         }
     }
 
-    fn task_agents(&mut self, node: &Node) -> TaskAgents {
-        if matches!(node.kind, Kind::List(_)) {
+    fn task_agents(&mut self, node: &ConfigNode) -> TaskAgents {
+        if matches!(node.kind, NodeKind::List(_)) {
             return TaskAgents { implementer: hooks::mention(&mut self.report, node), gatekeeper: Vec::new() };
         }
         let mut role = |name| node.get(name).map(|list| hooks::mention(&mut self.report, list)).unwrap_or_default();

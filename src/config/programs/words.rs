@@ -2,16 +2,16 @@
 
 /// A piece of a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Token {
-    Word(Word),
-    Operator(Operator),
+pub(super) enum ShellToken {
+    Word(ShellWord),
+    Operator(ShellOperator),
     /// Something that only a shell understands; nothing after it is read.
     Unclear,
 }
 
 /// What stands between two commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Operator {
+pub(super) enum ShellOperator {
     /// `;`, `&` or the end of a line.
     Next,
     And,
@@ -21,7 +21,7 @@ pub(super) enum Operator {
 
 /// A word without its quotes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Word {
+pub(super) struct ShellWord {
     pub(super) text: String,
     /// Whether any of it was quoted.
     pub(super) quoted: bool,
@@ -31,7 +31,7 @@ pub(super) struct Word {
     expands: bool,
 }
 
-impl Word {
+impl ShellWord {
     /// The text, if it is what the program gets.
     pub(super) fn literal(&self) -> Option<&str> {
         let is_pattern = self.text.contains(['*', '?']) || (self.text.contains('[') && !self.text.starts_with('['));
@@ -41,35 +41,35 @@ impl Word {
 }
 
 /// Reads a command line up to what is not understood.
-pub(super) fn tokens(command: &str) -> Vec<Token> {
-    let mut reader = Reader { rest: command, tokens: Vec::new(), word: None };
+pub(super) fn tokens(command: &str) -> Vec<ShellToken> {
+    let mut reader = ShellTokenReader { rest: command, tokens: Vec::new(), word: None };
     if reader.read().is_none() {
         reader.end_word();
-        reader.tokens.push(Token::Unclear);
+        reader.tokens.push(ShellToken::Unclear);
     }
     reader.end_word();
     reader.tokens
 }
 
-struct Reader<'a> {
+struct ShellTokenReader<'a> {
     rest: &'a str,
-    tokens: Vec<Token>,
-    word: Option<Word>,
+    tokens: Vec<ShellToken>,
+    word: Option<ShellWord>,
 }
 
-impl Reader<'_> {
+impl ShellTokenReader<'_> {
     /// Nothing, if the rest is not understood.
     fn read(&mut self) -> Option<()> {
         while let Some(c) = self.take() {
             match c {
                 ' ' | '\t' | '\r' => self.end_word(),
-                '&' if self.eat("&") => self.operator(Operator::And),
+                '&' if self.eat("&") => self.operator(ShellOperator::And),
                 '&' if self.rest.starts_with('>') => self.end_word(),
-                '\n' | ';' | '&' => self.operator(Operator::Next),
-                '|' if self.eat("|") => self.operator(Operator::Or),
+                '\n' | ';' | '&' => self.operator(ShellOperator::Next),
+                '|' if self.eat("|") => self.operator(ShellOperator::Or),
                 '|' => {
                     self.eat("&");
-                    self.operator(Operator::Pipe);
+                    self.operator(ShellOperator::Pipe);
                 }
                 '<' | '>' => self.redirection()?,
                 '#' if self.word.is_none() => self.skip_comment(),
@@ -105,17 +105,17 @@ impl Reader<'_> {
         Some(before.to_owned())
     }
 
-    fn word(&mut self) -> &mut Word {
+    fn word(&mut self) -> &mut ShellWord {
         self.word.get_or_insert_default()
     }
 
     fn end_word(&mut self) {
-        self.tokens.extend(self.word.take().map(Token::Word));
+        self.tokens.extend(self.word.take().map(ShellToken::Word));
     }
 
-    fn operator(&mut self, operator: Operator) {
+    fn operator(&mut self, operator: ShellOperator) {
         self.end_word();
-        self.tokens.push(Token::Operator(operator));
+        self.tokens.push(ShellToken::Operator(operator));
     }
 
     fn skip_comment(&mut self) {

@@ -1,6 +1,6 @@
 //! The keys of automation, in the config and in a file of its own.
 
-use super::{Default, Field, Keys, Shape, Type, When, Zero};
+use super::{AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration};
 
 const EVENTS: &[&str] = &[
     "task_created",
@@ -14,74 +14,82 @@ const EVENTS: &[&str] = &[
 ];
 
 /// What happens by itself when tasks change.
-pub static AUTOMATION: Shape = Shape {
+pub static AUTOMATION: MapShape = MapShape {
     name: "automation",
     noun: "key",
-    keys: Keys::Known,
+    keys: KeyPolicy::Known,
     fields: &[
-        Field {
+        FieldShape {
             name: "hooks",
             doc: "Commands of your own, and hooks to switch or reorder: built-in ones and those of `file`.",
-            ty: Type::List(&Type::Object(&AUTOMATION_HOOK)),
-            default: Default::Names(&[]),
+            ty: ValueType::List(&ValueType::Object(&AUTOMATION_HOOK)),
+            default: DefaultValue::Names(&[]),
         },
-        Field {
+        FieldShape {
             name: "file",
             doc: "A file with more of them, relative to this one; it may also switch and reorder those of `hooks`.",
-            ty: Type::SomeText,
-            default: Default::Null,
+            ty: ValueType::SomeText,
+            default: DefaultValue::Null,
         },
-        Field {
+        FieldShape {
             name: "version",
             doc: "The version of the file's format, as other tools write it.",
-            ty: Type::Either(&[(When::Text, Type::OneOf(&["1", "1.0"])), (When::Number, Type::Number(1.0, 1.0))]),
-            default: Default::Absent,
+            ty: ValueType::Either(&[
+                (AlternativeMatch::Text, ValueType::OneOf(&["1", "1.0"])),
+                (AlternativeMatch::Number, ValueType::Number(1.0, 1.0)),
+            ]),
+            default: DefaultValue::Absent,
         },
     ],
 };
 
 /// One automation hook.
-pub static AUTOMATION_HOOK: Shape = Shape {
+pub static AUTOMATION_HOOK: MapShape = MapShape {
     name: "automation_hook",
     noun: "key",
-    keys: Keys::Known,
+    keys: KeyPolicy::Known,
     fields: &[
-        Field {
+        FieldShape {
             name: "name",
             doc: "A built-in hook, or what yours is called; without a `command`, the hook of that name is switched or reordered.",
-            ty: Type::SomeText,
-            default: Default::Required,
+            ty: ValueType::SomeText,
+            default: DefaultValue::Required,
         },
-        Field {
+        FieldShape {
             name: "event_types",
             doc: "The events that it runs for; a built-in hook has its own.",
-            ty: Type::List(&Type::OneOf(EVENTS)),
-            default: Default::Absent,
+            ty: ValueType::List(&ValueType::OneOf(EVENTS)),
+            default: DefaultValue::Absent,
         },
-        Field {
+        FieldShape {
             name: "priority",
             doc: "Lower runs first; by default 100, or what the built-in hook has.",
-            ty: Type::Integer(-1_000_000, 1_000_000),
-            default: Default::Absent,
+            ty: ValueType::Integer(-1_000_000, 1_000_000),
+            default: DefaultValue::Absent,
         },
-        Field { name: "enabled", doc: "Whether it runs at all.", ty: Type::Bool, default: Default::Bool(true) },
-        Field {
+        FieldShape {
+            name: "enabled",
+            doc: "Whether it runs at all.",
+            ty: ValueType::Bool,
+            default: DefaultValue::Bool(true),
+        },
+        FieldShape {
             name: "command",
             doc: "What `sh -c` runs; it reads the event as JSON and answers with actions.",
-            ty: Type::SomeText,
-            default: Default::Absent,
+            ty: ValueType::SomeText,
+            default: DefaultValue::Absent,
         },
-        Field {
+        FieldShape {
             name: "timeout",
             doc: "How long the command may take.",
-            ty: Type::Duration(Zero::Refused),
-            default: Default::Int(60),
+            ty: ValueType::Duration(ZeroDuration::Refused),
+            default: DefaultValue::Int(60),
         },
-        Field {
+        FieldShape {
             name: "metadata",
             doc: "Anything worth noting.",
-            ty: Type::Map(&Type::Anything),
-            default: Default::Absent,
+            ty: ValueType::Map(&ValueType::Anything),
+            default: DefaultValue::Absent,
         },
     ],
 };

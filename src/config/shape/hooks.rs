@@ -1,25 +1,25 @@
 //! The keys of hooks.
 
-use super::{Default, Field, Keys, Shape, Type, When, Zero};
+use super::{AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration};
 
 /// What may stand in the list of a point.
-const HOOK: Type = Type::Either(&[
-    (When::Text, Type::SomeText),
-    (When::With(&["builtin"]), Type::Object(&BUILTIN_HOOK)),
-    (When::With(&["gatekeeper"]), Type::Object(&GATEKEEPER_HOOK)),
-    (When::With(&["hooks", "matcher"]), Type::Object(&MATCHER_GROUP)),
-    (When::Map, Type::Object(&COMMAND_HOOK)),
+const HOOK: ValueType = ValueType::Either(&[
+    (AlternativeMatch::Text, ValueType::SomeText),
+    (AlternativeMatch::With(&["builtin"]), ValueType::Object(&BUILTIN_HOOK)),
+    (AlternativeMatch::With(&["gatekeeper"]), ValueType::Object(&GATEKEEPER_HOOK)),
+    (AlternativeMatch::With(&["hooks", "matcher"]), ValueType::Object(&MATCHER_GROUP)),
+    (AlternativeMatch::Map, ValueType::Object(&COMMAND_HOOK)),
 ]);
 
-const fn point(name: &'static str, doc: &'static str) -> Field {
-    Field { name, doc, ty: Type::List(&HOOK), default: Default::Names(&[]) }
+const fn point(name: &'static str, doc: &'static str) -> FieldShape {
+    FieldShape { name, doc, ty: ValueType::List(&HOOK), default: DefaultValue::Names(&[]) }
 }
 
 /// The points of the lifecycle.
-pub static HOOKS: Shape = Shape {
+pub static HOOKS: MapShape = MapShape {
     name: "hooks",
     noun: "hook point",
-    keys: Keys::Known,
+    keys: KeyPolicy::Known,
     fields: &[
         point("session_start", "Once, before the first iteration."),
         point("pre_iteration", "Before each iteration's prompt."),
@@ -28,8 +28,8 @@ pub static HOOKS: Shape = Shape {
         point("on_task_complete", "When a task was completed, beside the agent."),
         point("on_error", "After a turn that failed."),
         point("on_gate", "When a gate opens and again when it closes, beside the session."),
-        Field {
-            default: Default::Absent,
+        FieldShape {
+            default: DefaultValue::Absent,
             ..point("before_submit", "Before the work is submitted; unless given, `create_pr` when you submit.")
         },
         point("after_submit", "After the work was submitted."),
@@ -39,113 +39,117 @@ pub static HOOKS: Shape = Shape {
     ],
 };
 
-const NAME: Field = Field {
+const NAME: FieldShape = FieldShape {
     name: "name",
     doc: "What it is called, unique at its point; by default what it does.",
-    ty: Type::SomeText,
-    default: Default::Absent,
+    ty: ValueType::SomeText,
+    default: DefaultValue::Absent,
 };
-const PRIORITY: Field = Field {
+const PRIORITY: FieldShape = FieldShape {
     name: "priority",
     doc: "Lower runs first; equals run as written.",
-    ty: Type::Integer(-1_000_000, 1_000_000),
-    default: Default::Int(100),
+    ty: ValueType::Integer(-1_000_000, 1_000_000),
+    default: DefaultValue::Int(100),
 };
-const ENABLED: Field =
-    Field { name: "enabled", doc: "Whether it runs at all.", ty: Type::Bool, default: Default::Bool(true) };
-const ON_FAILURE: Field = Field {
+const ENABLED: FieldShape = FieldShape {
+    name: "enabled",
+    doc: "Whether it runs at all.",
+    ty: ValueType::Bool,
+    default: DefaultValue::Bool(true),
+};
+const ON_FAILURE: FieldShape = FieldShape {
     name: "on_failure",
     doc: "What a failure means; by default what its point says. Where hooks can block, exit 2 is no failure: it blocks.",
-    ty: Type::OneOf(&["ignore", "block", "escalate"]),
-    default: Default::Absent,
+    ty: ValueType::OneOf(&["ignore", "block", "escalate"]),
+    default: DefaultValue::Absent,
 };
 
 /// A hook that runs a command.
-pub static COMMAND_HOOK: Shape = Shape {
+pub static COMMAND_HOOK: MapShape = MapShape {
     name: "command_hook",
     noun: "key",
-    keys: Keys::Known,
+    keys: KeyPolicy::Known,
     fields: &[
-        Field {
+        FieldShape {
             name: "command",
             doc: "What `sh -c` runs in the project's folder; `{{session}}` and others stand for values.",
-            ty: Type::SomeText,
-            default: Default::Required,
+            ty: ValueType::SomeText,
+            default: DefaultValue::Required,
         },
         NAME,
-        Field {
+        FieldShape {
             name: "timeout",
             doc: "How long it may take.",
-            ty: Type::Duration(Zero::Refused),
-            default: Default::Int(60),
+            ty: ValueType::Duration(ZeroDuration::Refused),
+            default: DefaultValue::Int(60),
         },
-        Field {
+        FieldShape {
             name: "pipe_output",
             doc: "Whether the agent gets its output.",
-            ty: Type::Bool,
-            default: Default::Bool(false),
+            ty: ValueType::Bool,
+            default: DefaultValue::Bool(false),
         },
         PRIORITY,
         ENABLED,
         ON_FAILURE,
-        Field {
+        FieldShape {
             name: "retries",
             doc: "Only at `stop`: how many times it may send the agent back; 0: never. `max_hook_retries` limits all hooks together.",
-            ty: Type::Integer(0, 1_000_000),
-            default: Default::Absent,
+            ty: ValueType::Integer(0, 1_000_000),
+            default: DefaultValue::Absent,
         },
-        Field {
+        FieldShape {
             name: "feedback",
             doc: "Only at `stop`: what the agent reads when it blocks, with `{{hook}}`, `{{reason}}`, `{{output}}`, \
                   `{{attempt}}`, `{{limit}}` and `{{changed}}` (the difference from its last output).",
-            ty: Type::SomeText,
-            default: Default::Absent,
+            ty: ValueType::SomeText,
+            default: DefaultValue::Absent,
         },
-        Field {
+        FieldShape {
             name: "type",
             doc: "Always `command`, as other tools write it.",
-            ty: Type::OneOf(&["command"]),
-            default: Default::Absent,
+            ty: ValueType::OneOf(&["command"]),
+            default: DefaultValue::Absent,
         },
     ],
 };
 
 /// A hook that creel brings along, with options.
-pub static BUILTIN_HOOK: Shape = Shape {
+pub static BUILTIN_HOOK: MapShape = MapShape {
     name: "builtin_hook",
     noun: "key",
-    keys: Keys::Known,
+    keys: KeyPolicy::Known,
     fields: &[
-        Field {
+        FieldShape {
             name: "builtin",
             doc: "The built-in hook: `rebase_on_main`, `run_tests`, `create_pr` or `merge_pr`.",
-            ty: Type::SomeText,
-            default: Default::Required,
+            ty: ValueType::SomeText,
+            default: DefaultValue::Required,
         },
-        Field {
+        FieldShape {
             name: "command",
             doc: "What `run_tests` runs; by default `submit.test_command`, else what fits the toolchain.",
-            ty: Type::SomeText,
-            default: Default::Absent,
+            ty: ValueType::SomeText,
+            default: DefaultValue::Absent,
         },
-        Field {
+        FieldShape {
             name: "base_branch",
             doc: "The branch that the work goes to; by default `submit.base_branch`. Not for `run_tests`.",
-            ty: Type::SomeText,
-            default: Default::Absent,
+            ty: ValueType::SomeText,
+            default: DefaultValue::Absent,
         },
-        Field {
+        FieldShape {
             name: "remote",
             doc: "The remote that the work goes to; by default `submit.remote`. Not for `run_tests`.",
-            ty: Type::SomeText,
-            default: Default::Absent,
+            ty: ValueType::SomeText,
+            default: DefaultValue::Absent,
         },
         NAME,
-        Field {
+        FieldShape {
             name: "timeout",
             doc: "How long it may take.",
-            ty: Type::Duration(Zero::Refused),
-            default: Default::Text("30m"),
+            ty: ValueType::Duration(ZeroDuration::Refused),
+            default: DefaultValue::Text("30m"),
         },
         PRIORITY,
         ENABLED,
@@ -154,23 +158,23 @@ pub static BUILTIN_HOOK: Shape = Shape {
 };
 
 /// A hook in which agents review the change.
-pub static GATEKEEPER_HOOK: Shape = Shape {
+pub static GATEKEEPER_HOOK: MapShape = MapShape {
     name: "gatekeeper_hook",
     noun: "key",
-    keys: Keys::Known,
+    keys: KeyPolicy::Known,
     fields: &[
-        Field {
+        FieldShape {
             name: "gatekeeper",
             doc: "The agents that review the change.",
-            ty: Type::List(&Type::SomeText),
-            default: Default::Required,
+            ty: ValueType::List(&ValueType::SomeText),
+            default: DefaultValue::Required,
         },
         NAME,
-        Field {
+        FieldShape {
             name: "timeout",
             doc: "How long the reviews may take.",
-            ty: Type::Duration(Zero::Refused),
-            default: Default::Text("30m"),
+            ty: ValueType::Duration(ZeroDuration::Refused),
+            default: DefaultValue::Text("30m"),
         },
         PRIORITY,
         ENABLED,
@@ -179,22 +183,22 @@ pub static GATEKEEPER_HOOK: Shape = Shape {
 };
 
 /// A group of hooks as Claude Code writes them.
-pub static MATCHER_GROUP: Shape = Shape {
+pub static MATCHER_GROUP: MapShape = MapShape {
     name: "matcher_group",
     noun: "key",
-    keys: Keys::Known,
+    keys: KeyPolicy::Known,
     fields: &[
-        Field {
+        FieldShape {
             name: "matcher",
             doc: "Accepted as other tools write it; `*` is the only one that means something here.",
-            ty: Type::Text,
-            default: Default::Absent,
+            ty: ValueType::Text,
+            default: DefaultValue::Absent,
         },
-        Field {
+        FieldShape {
             name: "hooks",
             doc: "The hooks of the group.",
-            ty: Type::List(&Type::Object(&COMMAND_HOOK)),
-            default: Default::Required,
+            ty: ValueType::List(&ValueType::Object(&COMMAND_HOOK)),
+            default: DefaultValue::Required,
         },
     ],
 };

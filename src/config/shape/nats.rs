@@ -1,96 +1,109 @@
 //! The keys of `nats`.
 
-use super::{Default, Field, Keys, Shape, Type, When, Zero};
+use super::{AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration};
 
 /// A NATS server.
-pub static NATS: Shape = Shape {
+pub static NATS: MapShape = MapShape {
     name: "nats",
     noun: "key",
-    keys: Keys::Known,
+    keys: KeyPolicy::Known,
     fields: &[
-        Field {
+        FieldShape {
             name: "url",
             doc: "Where it is, such as `nats://127.0.0.1:4222`; several of a cluster with commas between them.",
-            ty: Type::SomeText,
-            default: Default::Required,
+            ty: ValueType::SomeText,
+            default: DefaultValue::Required,
         },
-        Field {
+        FieldShape {
             name: "user",
             doc: "Who logs in; `${NAME}` here and in `url`, `password` and `token` is a variable of the environment.",
-            ty: Type::SomeText,
-            default: Default::Null,
+            ty: ValueType::SomeText,
+            default: DefaultValue::Null,
         },
-        Field { name: "password", doc: "The password of `user`.", ty: Type::SomeText, default: Default::Null },
-        Field { name: "token", doc: "A token, where there are no users.", ty: Type::SomeText, default: Default::Null },
-        Field {
+        FieldShape {
+            name: "password",
+            doc: "The password of `user`.",
+            ty: ValueType::SomeText,
+            default: DefaultValue::Null,
+        },
+        FieldShape {
+            name: "token",
+            doc: "A token, where there are no users.",
+            ty: ValueType::SomeText,
+            default: DefaultValue::Null,
+        },
+        FieldShape {
             name: "nkey",
             doc: "A file with the seed of an NKey, relative to this one.",
-            ty: Type::SomeText,
-            default: Default::Null,
+            ty: ValueType::SomeText,
+            default: DefaultValue::Null,
         },
-        Field {
+        FieldShape {
             name: "credentials",
             doc: "A file of credentials, relative to this one.",
-            ty: Type::SomeText,
-            default: Default::Null,
+            ty: ValueType::SomeText,
+            default: DefaultValue::Null,
         },
-        Field {
+        FieldShape {
             name: "tls",
             doc: "Whether the connection must be encrypted, or whom it trusts and who it is.",
-            ty: Type::Either(&[(When::Map, Type::Object(&NATS_TLS)), (When::Bool, Type::Bool)]),
-            default: Default::Bool(false),
+            ty: ValueType::Either(&[
+                (AlternativeMatch::Map, ValueType::Object(&NATS_TLS)),
+                (AlternativeMatch::Bool, ValueType::Bool),
+            ]),
+            default: DefaultValue::Bool(false),
         },
-        Field {
+        FieldShape {
             name: "prefix",
             doc: "What every subject begins with.",
-            ty: Type::SomeText,
-            default: Default::Text("creel"),
+            ty: ValueType::SomeText,
+            default: DefaultValue::Text("creel"),
         },
-        Field {
+        FieldShape {
             name: "stream",
             doc: "The stream that keeps the records; it is made if it is missing, and never changed.",
-            ty: Type::SomeText,
-            default: Default::Text("CREEL"),
+            ty: ValueType::SomeText,
+            default: DefaultValue::Text("CREEL"),
         },
-        Field {
+        FieldShape {
             name: "replicas",
             doc: "How many servers of a cluster keep a copy of the stream, of the list of sessions and of the queue.",
-            ty: Type::Integer(1, 5),
-            default: Default::Int(1),
+            ty: ValueType::Integer(1, 5),
+            default: DefaultValue::Int(1),
         },
-        Field {
+        FieldShape {
             name: "max_age",
             doc: "How long the stream keeps a record; 0: for ever.",
-            ty: Type::Duration(Zero::Allowed),
-            default: Default::Int(0),
+            ty: ValueType::Duration(ZeroDuration::Allowed),
+            default: DefaultValue::Int(0),
         },
-        Field {
+        FieldShape {
             name: "max_bytes",
             doc: "How large the stream may be, after which the oldest records go; 0: any size.",
-            ty: Type::Integer(0, i64::MAX),
-            default: Default::Int(0),
+            ty: ValueType::Integer(0, i64::MAX),
+            default: DefaultValue::Int(0),
         },
     ],
 };
 
 /// An encrypted connection.
-pub static NATS_TLS: Shape = Shape {
+pub static NATS_TLS: MapShape = MapShape {
     name: "nats_tls",
     noun: "key",
-    keys: Keys::Known,
+    keys: KeyPolicy::Known,
     fields: &[
-        Field {
+        FieldShape {
             name: "ca",
             doc: "A file with the certificates to trust beside those of the system, relative to the config.",
-            ty: Type::SomeText,
-            default: Default::Null,
+            ty: ValueType::SomeText,
+            default: DefaultValue::Null,
         },
-        Field {
+        FieldShape {
             name: "cert",
             doc: "A file with this side's certificate, where the server asks for one.",
-            ty: Type::SomeText,
-            default: Default::Null,
+            ty: ValueType::SomeText,
+            default: DefaultValue::Null,
         },
-        Field { name: "key", doc: "The file with its key.", ty: Type::SomeText, default: Default::Null },
+        FieldShape { name: "key", doc: "The file with its key.", ty: ValueType::SomeText, default: DefaultValue::Null },
     ],
 };

@@ -1,78 +1,83 @@
 //! The keys of rules.
 
-use super::{Default, Field, Keys, Shape, Type, When, Zero};
+use super::{AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration};
 
 /// What may stand in a list of rules.
-pub static RULE: Type = Type::Either(&[
-    (When::Where("type", "command"), Type::Object(&COMMAND_RULE)),
-    (When::Where("type", "content_pattern"), Type::Object(&PATTERN_RULE)),
-    (When::Where("type", "file_existence"), Type::Object(&FILES_RULE)),
-    (When::Where("type", "coverage"), Type::Object(&COVERAGE_RULE)),
+pub static RULE: ValueType = ValueType::Either(&[
+    (AlternativeMatch::Where("type", "command"), ValueType::Object(&COMMAND_RULE)),
+    (AlternativeMatch::Where("type", "content_pattern"), ValueType::Object(&PATTERN_RULE)),
+    (AlternativeMatch::Where("type", "file_existence"), ValueType::Object(&FILES_RULE)),
+    (AlternativeMatch::Where("type", "coverage"), ValueType::Object(&COVERAGE_RULE)),
     // Only to say which types there are.
-    (When::Map, Type::Object(&ANY_RULE)),
+    (AlternativeMatch::Map, ValueType::Object(&ANY_RULE)),
 ]);
 
-const RULE_NAME: Field = Field {
+const RULE_NAME: FieldShape = FieldShape {
     name: "name",
     doc: "What it is called, unique among the rules.",
-    ty: Type::SomeText,
-    default: Default::Required,
+    ty: ValueType::SomeText,
+    default: DefaultValue::Required,
 };
-const RULE_TYPE: Field = Field {
+const RULE_TYPE: FieldShape = FieldShape {
     name: "type",
     doc: "What kind of rule it is.",
-    ty: Type::OneOf(&["command", "content_pattern", "file_existence", "coverage"]),
-    default: Default::Required,
+    ty: ValueType::OneOf(&["command", "content_pattern", "file_existence", "coverage"]),
+    default: DefaultValue::Required,
 };
 
-const RULE_TIMEOUT: Field = Field {
+const RULE_TIMEOUT: FieldShape = FieldShape {
     name: "timeout",
     doc: "How long the check may take.",
-    ty: Type::Duration(Zero::Refused),
-    default: Default::Int(60),
+    ty: ValueType::Duration(ZeroDuration::Refused),
+    default: DefaultValue::Int(60),
 };
-const RULE_ENABLED: Field =
-    Field { name: "enabled", doc: "Whether it is checked at all.", ty: Type::Bool, default: Default::Bool(true) };
+const RULE_ENABLED: FieldShape = FieldShape {
+    name: "enabled",
+    doc: "Whether it is checked at all.",
+    ty: ValueType::Bool,
+    default: DefaultValue::Bool(true),
+};
 
-static ANY_RULE: Shape = Shape { name: "rule", noun: "key", keys: Keys::Free, fields: &[RULE_NAME, RULE_TYPE] };
+static ANY_RULE: MapShape =
+    MapShape { name: "rule", noun: "key", keys: KeyPolicy::Free, fields: &[RULE_NAME, RULE_TYPE] };
 
 /// A command that must exit with a certain code.
-pub static COMMAND_RULE: Shape = Shape {
+pub static COMMAND_RULE: MapShape = MapShape {
     name: "command_rule",
     noun: "key",
-    keys: Keys::Known,
+    keys: KeyPolicy::Known,
     fields: &[
         RULE_NAME,
         RULE_TYPE,
-        Field {
+        FieldShape {
             name: "command",
             doc: "What `sh -c` runs in the project's folder; `{{session}}` and `{{iteration}}` stand for values.",
-            ty: Type::SomeText,
-            default: Default::Required,
+            ty: ValueType::SomeText,
+            default: DefaultValue::Required,
         },
-        Field {
+        FieldShape {
             name: "expected_exit",
             doc: "The exit code that passes.",
-            ty: Type::Integer(0, 255),
-            default: Default::Int(0),
+            ty: ValueType::Integer(0, 255),
+            default: DefaultValue::Int(0),
         },
-        Field {
+        FieldShape {
             name: "expected_exit_code",
             doc: "Another name of `expected_exit`.",
-            ty: Type::Integer(0, 255),
-            default: Default::Absent,
+            ty: ValueType::Integer(0, 255),
+            default: DefaultValue::Absent,
         },
-        Field {
+        FieldShape {
             name: "folder",
             doc: "Where it runs, relative to the project's folder.",
-            ty: Type::SomeText,
-            default: Default::Absent,
+            ty: ValueType::SomeText,
+            default: DefaultValue::Absent,
         },
-        Field {
+        FieldShape {
             name: "env",
             doc: "What is set in its environment besides.",
-            ty: Type::Map(&Type::Text),
-            default: Default::EmptyMap,
+            ty: ValueType::Map(&ValueType::Text),
+            default: DefaultValue::EmptyMap,
         },
         RULE_TIMEOUT,
         RULE_ENABLED,
@@ -80,25 +85,30 @@ pub static COMMAND_RULE: Shape = Shape {
 };
 
 /// A pattern that a text must hold, or must not.
-pub static PATTERN_RULE: Shape = Shape {
+pub static PATTERN_RULE: MapShape = MapShape {
     name: "content_pattern_rule",
     noun: "key",
-    keys: Keys::Known,
+    keys: KeyPolicy::Known,
     fields: &[
         RULE_NAME,
         RULE_TYPE,
-        Field { name: "pattern", doc: "A regular expression.", ty: Type::SomeText, default: Default::Required },
-        Field {
+        FieldShape {
+            name: "pattern",
+            doc: "A regular expression.",
+            ty: ValueType::SomeText,
+            default: DefaultValue::Required,
+        },
+        FieldShape {
             name: "file",
             doc: "The file that is searched, relative to the project's folder; by default the agent's last message.",
-            ty: Type::SomeText,
-            default: Default::Absent,
+            ty: ValueType::SomeText,
+            default: DefaultValue::Absent,
         },
-        Field {
+        FieldShape {
             name: "must_match",
             doc: "Whether finding it passes, or not finding it.",
-            ty: Type::Bool,
-            default: Default::Bool(true),
+            ty: ValueType::Bool,
+            default: DefaultValue::Bool(true),
         },
         RULE_TIMEOUT,
         RULE_ENABLED,
@@ -106,24 +116,24 @@ pub static PATTERN_RULE: Shape = Shape {
 };
 
 /// Files that must be there.
-pub static FILES_RULE: Shape = Shape {
+pub static FILES_RULE: MapShape = MapShape {
     name: "file_existence_rule",
     noun: "key",
-    keys: Keys::Known,
+    keys: KeyPolicy::Known,
     fields: &[
         RULE_NAME,
         RULE_TYPE,
-        Field {
+        FieldShape {
             name: "files",
             doc: "The files that must be there.",
-            ty: Type::List(&Type::SomeText),
-            default: Default::Required,
+            ty: ValueType::List(&ValueType::SomeText),
+            default: DefaultValue::Required,
         },
-        Field {
+        FieldShape {
             name: "mode",
             doc: "Whether all of them must be there, or any.",
-            ty: Type::OneOf(&["all", "any"]),
-            default: Default::Text("all"),
+            ty: ValueType::OneOf(&["all", "any"]),
+            default: DefaultValue::Text("all"),
         },
         RULE_TIMEOUT,
         RULE_ENABLED,
@@ -131,26 +141,36 @@ pub static FILES_RULE: Shape = Shape {
 };
 
 /// The least share of lines that tests must reach.
-pub static COVERAGE_RULE: Shape = Shape {
+pub static COVERAGE_RULE: MapShape = MapShape {
     name: "coverage_rule",
     noun: "key",
-    keys: Keys::Known,
+    keys: KeyPolicy::Known,
     fields: &[
         RULE_NAME,
         RULE_TYPE,
-        Field { name: "file", doc: "The coverage report.", ty: Type::SomeText, default: Default::Absent },
-        Field { name: "report", doc: "Another name of `file`.", ty: Type::SomeText, default: Default::Absent },
-        Field {
+        FieldShape {
+            name: "file",
+            doc: "The coverage report.",
+            ty: ValueType::SomeText,
+            default: DefaultValue::Absent,
+        },
+        FieldShape {
+            name: "report",
+            doc: "Another name of `file`.",
+            ty: ValueType::SomeText,
+            default: DefaultValue::Absent,
+        },
+        FieldShape {
             name: "format",
             doc: "What the report looks like; by default as its name tells.",
-            ty: Type::OneOf(&["lcov", "cobertura", "json"]),
-            default: Default::Absent,
+            ty: ValueType::OneOf(&["lcov", "cobertura", "json"]),
+            default: DefaultValue::Absent,
         },
-        Field {
+        FieldShape {
             name: "minimum",
             doc: "The least coverage that passes, in percent.",
-            ty: Type::Number(0.0, 100.0),
-            default: Default::Required,
+            ty: ValueType::Number(0.0, 100.0),
+            default: DefaultValue::Required,
         },
         RULE_TIMEOUT,
         RULE_ENABLED,

@@ -1,41 +1,50 @@
 //! The keys of stop decision hooks.
 
-use super::{Default, Field, Keys, Shape, Type, When, Zero};
+use super::{AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration};
 
 /// What may stand in `stop.hooks`.
-pub static STOP_HOOK: Type = Type::Either(&[
-    (When::Text, Type::OneOf(PRESETS)),
-    (When::With(&["command"]), Type::Object(&STOP_COMMAND)),
-    (When::With(&["action"]), Type::Object(&STOP_ACTION)),
-    (When::With(&["all"]), Type::Object(&STOP_ALL)),
-    (When::With(&["any"]), Type::Object(&STOP_ANY)),
-    (When::Map, Type::Object(&STOP_PRESET)),
+pub static STOP_HOOK: ValueType = ValueType::Either(&[
+    (AlternativeMatch::Text, ValueType::OneOf(PRESETS)),
+    (AlternativeMatch::With(&["command"]), ValueType::Object(&STOP_COMMAND)),
+    (AlternativeMatch::With(&["action"]), ValueType::Object(&STOP_ACTION)),
+    (AlternativeMatch::With(&["all"]), ValueType::Object(&STOP_ALL)),
+    (AlternativeMatch::With(&["any"]), ValueType::Object(&STOP_ANY)),
+    (AlternativeMatch::Map, ValueType::Object(&STOP_PRESET)),
 ]);
 
 const PRESETS: &[&str] = &["default", "validation", "promise"];
 
-const NAME: Field = Field {
+const NAME: FieldShape = FieldShape {
     name: "name",
     doc: "What it is called; by default what it does.",
-    ty: Type::SomeText,
-    default: Default::Absent,
+    ty: ValueType::SomeText,
+    default: DefaultValue::Absent,
 };
-const WHEN: Field = Field {
+const WHEN: FieldShape = FieldShape {
     name: "when",
     doc: "When it is asked: all that is said must hold; by default always.",
-    ty: Type::Object(&STOP_WHEN),
-    default: Default::OfItsKeys,
+    ty: ValueType::Object(&STOP_WHEN),
+    default: DefaultValue::OfItsKeys,
 };
-const ENABLED: Field =
-    Field { name: "enabled", doc: "Whether it is asked at all.", ty: Type::Bool, default: Default::Bool(true) };
+const ENABLED: FieldShape = FieldShape {
+    name: "enabled",
+    doc: "Whether it is asked at all.",
+    ty: ValueType::Bool,
+    default: DefaultValue::Bool(true),
+};
 
 /// A preset with conditions.
-pub static STOP_PRESET: Shape = Shape {
+pub static STOP_PRESET: MapShape = MapShape {
     name: "stop_preset",
     noun: "key",
-    keys: Keys::Known,
+    keys: KeyPolicy::Known,
     fields: &[
-        Field { name: "preset", doc: "What decides.", ty: Type::OneOf(PRESETS), default: Default::Required },
+        FieldShape {
+            name: "preset",
+            doc: "What decides.",
+            ty: ValueType::OneOf(PRESETS),
+            default: DefaultValue::Required,
+        },
         NAME,
         WHEN,
         ENABLED,
@@ -43,23 +52,23 @@ pub static STOP_PRESET: Shape = Shape {
 };
 
 /// A command that decides.
-pub static STOP_COMMAND: Shape = Shape {
+pub static STOP_COMMAND: MapShape = MapShape {
     name: "stop_command",
     noun: "key",
-    keys: Keys::Known,
+    keys: KeyPolicy::Known,
     fields: &[
-        Field {
+        FieldShape {
             name: "command",
             doc: "Reads the agent's context as JSON and answers with an action.",
-            ty: Type::SomeText,
-            default: Default::Required,
+            ty: ValueType::SomeText,
+            default: DefaultValue::Required,
         },
         NAME,
-        Field {
+        FieldShape {
             name: "timeout",
             doc: "How long it may take.",
-            ty: Type::Duration(Zero::Refused),
-            default: Default::Int(60),
+            ty: ValueType::Duration(ZeroDuration::Refused),
+            default: DefaultValue::Int(60),
         },
         WHEN,
         ENABLED,
@@ -67,29 +76,34 @@ pub static STOP_COMMAND: Shape = Shape {
 };
 
 /// The same decision each time.
-pub static STOP_ACTION: Shape = Shape {
+pub static STOP_ACTION: MapShape = MapShape {
     name: "stop_action",
     noun: "key",
-    keys: Keys::Known,
+    keys: KeyPolicy::Known,
     fields: &[
-        Field {
+        FieldShape {
             name: "action",
             doc: "What is decided when the conditions hold.",
-            ty: Type::OneOf(&["complete", "continue", "escalate"]),
-            default: Default::Required,
+            ty: ValueType::OneOf(&["complete", "continue", "escalate"]),
+            default: DefaultValue::Required,
         },
-        Field { name: "reason", doc: "Why it is decided.", ty: Type::SomeText, default: Default::Absent },
-        Field {
+        FieldShape {
+            name: "reason",
+            doc: "Why it is decided.",
+            ty: ValueType::SomeText,
+            default: DefaultValue::Absent,
+        },
+        FieldShape {
             name: "next_prompt",
             doc: "What the agent is told with its next prompt.",
-            ty: Type::SomeText,
-            default: Default::Absent,
+            ty: ValueType::SomeText,
+            default: DefaultValue::Absent,
         },
-        Field {
+        FieldShape {
             name: "checkpoint",
             doc: "What is kept, whatever is decided.",
-            ty: Type::Anything,
-            default: Default::Absent,
+            ty: ValueType::Anything,
+            default: DefaultValue::Absent,
         },
         NAME,
         WHEN,
@@ -98,16 +112,16 @@ pub static STOP_ACTION: Shape = Shape {
 };
 
 /// Hooks that must agree.
-pub static STOP_ALL: Shape = Shape {
+pub static STOP_ALL: MapShape = MapShape {
     name: "stop_all",
     noun: "key",
-    keys: Keys::Known,
+    keys: KeyPolicy::Known,
     fields: &[
-        Field {
+        FieldShape {
             name: "all",
             doc: "Complete when all of these say so; escalate when one does.",
-            ty: Type::List(&STOP_HOOK),
-            default: Default::Required,
+            ty: ValueType::List(&STOP_HOOK),
+            default: DefaultValue::Required,
         },
         NAME,
         WHEN,
@@ -116,16 +130,16 @@ pub static STOP_ALL: Shape = Shape {
 };
 
 /// Hooks of which one is enough.
-pub static STOP_ANY: Shape = Shape {
+pub static STOP_ANY: MapShape = MapShape {
     name: "stop_any",
     noun: "key",
-    keys: Keys::Known,
+    keys: KeyPolicy::Known,
     fields: &[
-        Field {
+        FieldShape {
             name: "any",
             doc: "Complete when one of these says so; otherwise escalate when one does.",
-            ty: Type::List(&STOP_HOOK),
-            default: Default::Required,
+            ty: ValueType::List(&STOP_HOOK),
+            default: DefaultValue::Required,
         },
         NAME,
         WHEN,
@@ -133,37 +147,40 @@ pub static STOP_ANY: Shape = Shape {
     ],
 };
 
-const TEXTS: Type = Type::List(&Type::SomeText);
+const TEXTS: ValueType = ValueType::List(&ValueType::SomeText);
 
 /// When a hook is asked.
-pub static STOP_WHEN: Shape = Shape {
+pub static STOP_WHEN: MapShape = MapShape {
     name: "stop_when",
     noun: "condition",
-    keys: Keys::Known,
+    keys: KeyPolicy::Known,
     fields: &[
-        Field {
+        FieldShape {
             name: "iteration",
             doc: "In which iterations: one (`5`), or from one to another (`3..5`, `3..`, `..5`), both included.",
-            ty: Type::Either(&[(When::Number, Type::Integer(1, 1_000_000)), (When::Text, Type::SomeText)]),
-            default: Default::Absent,
+            ty: ValueType::Either(&[
+                (AlternativeMatch::Number, ValueType::Integer(1, 1_000_000)),
+                (AlternativeMatch::Text, ValueType::SomeText),
+            ]),
+            default: DefaultValue::Absent,
         },
-        Field {
+        FieldShape {
             name: "files",
             doc: "When a file was changed that fits one of these patterns.",
             ty: TEXTS,
-            default: Default::Names(&[]),
+            default: DefaultValue::Names(&[]),
         },
-        Field {
+        FieldShape {
             name: "rules",
             doc: "What rules must have said, by name.",
-            ty: Type::Map(&Type::OneOf(&["passed", "failed"])),
-            default: Default::EmptyMap,
+            ty: ValueType::Map(&ValueType::OneOf(&["passed", "failed"])),
+            default: DefaultValue::EmptyMap,
         },
-        Field {
+        FieldShape {
             name: "labels",
             doc: "When the task has one of these labels.",
             ty: TEXTS,
-            default: Default::Names(&[]),
+            default: DefaultValue::Names(&[]),
         },
     ],
 };

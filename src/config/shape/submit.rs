@@ -1,129 +1,138 @@
 //! The keys of submitting and merging, and of the types of tasks.
 
-use super::{Default, Field, Keys, Shape, Type, When, Zero, hooks::HOOKS, rules::RULE, stop::STOP_HOOK};
+use super::{
+    AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration, hooks::HOOKS,
+    rules::RULE, stop::STOP_HOOK,
+};
 
-const NAMES: Type = Type::List(&Type::SomeText);
+const NAMES: ValueType = ValueType::List(&ValueType::SomeText);
 
 /// What `submit` may be: a word on when, or all that there is to say.
-pub const SUBMIT_KEY: Type = Type::Either(&[(When::Bool, Type::Bool), (When::Map, Type::Object(&SUBMIT))]);
+pub const SUBMIT_KEY: ValueType = ValueType::Either(&[
+    (AlternativeMatch::Bool, ValueType::Bool),
+    (AlternativeMatch::Map, ValueType::Object(&SUBMIT)),
+]);
 
 /// How the work is submitted and merged.
-pub static SUBMIT: Shape = Shape {
+pub static SUBMIT: MapShape = MapShape {
     name: "submit",
     noun: "key",
-    keys: Keys::Known,
+    keys: KeyPolicy::Known,
     fields: &[
-        Field {
+        FieldShape {
             name: "on_complete",
             doc: "Whether the work is submitted when a session is complete; otherwise by `creel submit`.",
-            ty: Type::Bool,
-            default: Default::Bool(false),
+            ty: ValueType::Bool,
+            default: DefaultValue::Bool(false),
         },
-        Field {
+        FieldShape {
             name: "base_branch",
             doc: "The branch that the work is merged into; by default the remote's HEAD, as the remote reports it.",
-            ty: Type::SomeText,
-            default: Default::Absent,
+            ty: ValueType::SomeText,
+            default: DefaultValue::Absent,
         },
-        Field {
+        FieldShape {
             name: "remote",
             doc: "Where branches are pushed to; by default the one that the branch follows, or `origin`.",
-            ty: Type::SomeText,
-            default: Default::Absent,
+            ty: ValueType::SomeText,
+            default: DefaultValue::Absent,
         },
-        Field {
+        FieldShape {
             name: "pr_command",
             doc: "What opens a pull request instead of `gh`, for another forge.",
-            ty: Type::SomeText,
-            default: Default::Absent,
+            ty: ValueType::SomeText,
+            default: DefaultValue::Absent,
         },
-        Field {
+        FieldShape {
             name: "test_command",
             doc: "What `run_tests` runs; by default what fits the project's toolchain.",
-            ty: Type::SomeText,
-            default: Default::Absent,
+            ty: ValueType::SomeText,
+            default: DefaultValue::Absent,
         },
     ],
 };
 
 /// What differs for tasks of one type.
-pub static TASK_TYPE: Shape = Shape {
+pub static TASK_TYPE: MapShape = MapShape {
     name: "task_type",
     noun: "key",
-    keys: Keys::Known,
+    keys: KeyPolicy::Known,
     fields: &[
-        Field {
+        FieldShape {
             name: "hooks",
             doc: "Replaces the hooks of a point for tasks of this type.",
-            ty: Type::Object(&HOOKS),
-            default: Default::Absent,
+            ty: ValueType::Object(&HOOKS),
+            default: DefaultValue::Absent,
         },
-        Field {
+        FieldShape {
             name: "agents",
             doc: "Who may work on this type; by default everybody.",
-            ty: Type::Either(&[(When::List, NAMES), (When::Map, Type::Object(&TASK_AGENTS))]),
-            default: Default::Absent,
+            ty: ValueType::Either(&[
+                (AlternativeMatch::List, NAMES),
+                (AlternativeMatch::Map, ValueType::Object(&TASK_AGENTS)),
+            ]),
+            default: DefaultValue::Absent,
         },
-        Field {
+        FieldShape {
             name: "stop",
             doc: "What decides whether work of this type is complete.",
-            ty: Type::Object(&TYPE_STOP),
-            default: Default::Absent,
+            ty: ValueType::Object(&TYPE_STOP),
+            default: DefaultValue::Absent,
         },
-        Field {
+        FieldShape {
             name: "max_iterations",
             doc: "How many iterations there may be.",
-            ty: Type::Integer(1, 1_000_000),
-            default: Default::Absent,
+            ty: ValueType::Integer(1, 1_000_000),
+            default: DefaultValue::Absent,
         },
-        Field {
+        FieldShape {
             name: "max_hook_retries",
             doc: "How often a blocked stop is sent back to the agent.",
-            ty: Type::Integer(0, 1_000_000),
-            default: Default::Absent,
+            ty: ValueType::Integer(0, 1_000_000),
+            default: DefaultValue::Absent,
         },
-        Field {
+        FieldShape {
             name: "remediation_attempts",
             doc: "How often the agent may repair what blocked a submit or a merge.",
-            ty: Type::Integer(0, 1_000),
-            default: Default::Absent,
+            ty: ValueType::Integer(0, 1_000),
+            default: DefaultValue::Absent,
         },
-        Field {
+        FieldShape {
             name: "turn_timeout",
             doc: "How long one turn may take.",
-            ty: Type::Duration(Zero::Allowed),
-            default: Default::Absent,
+            ty: ValueType::Duration(ZeroDuration::Allowed),
+            default: DefaultValue::Absent,
         },
     ],
 };
 
-static TASK_AGENTS: Shape = Shape {
+static TASK_AGENTS: MapShape = MapShape {
     name: "task_agents",
     noun: "role",
-    keys: Keys::Known,
+    keys: KeyPolicy::Known,
     fields: &[
-        Field { name: "implementer", doc: "Who does the work.", ty: NAMES, default: Default::Names(&[]) },
-        Field { name: "gatekeeper", doc: "Who reviews it.", ty: NAMES, default: Default::Names(&[]) },
+        FieldShape { name: "implementer", doc: "Who does the work.", ty: NAMES, default: DefaultValue::Names(&[]) },
+        FieldShape { name: "gatekeeper", doc: "Who reviews it.", ty: NAMES, default: DefaultValue::Names(&[]) },
     ],
 };
 
 /// What decides whether work of a type is complete.
-pub static TYPE_STOP: Shape = Shape {
+pub static TYPE_STOP: MapShape = MapShape {
     name: "type_stop",
     noun: "key",
-    keys: Keys::Known,
+    keys: KeyPolicy::Known,
     fields: &[
-        Field {
+        FieldShape {
             name: "hooks",
             doc: "Asked in order after each iteration, instead of those of `stop`.",
-            ty: Type::List(&STOP_HOOK),
-            default: Default::Absent,
+            ty: ValueType::List(&STOP_HOOK),
+            default: DefaultValue::Absent,
         },
-        Field {
+        FieldShape {
             name: "rules",
             doc: "What must hold for the work to be complete, instead of the rules of `stop`.",
-            ty: Type::List(&RULE),
-            default: Default::Absent,
+            ty: ValueType::List(&RULE),
+            default: DefaultValue::Absent,
         },
     ],
 };

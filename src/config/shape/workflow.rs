@@ -1,90 +1,102 @@
 //! The keys of workflows.
 
-use super::{Default, Field, Keys, Shape, Type, When, Zero};
+use super::{AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration};
 
 /// The steps of a workflow.
-pub static WORKFLOW: Shape = Shape {
+pub static WORKFLOW: MapShape = MapShape {
     name: "workflow",
     noun: "key",
-    keys: Keys::Known,
+    keys: KeyPolicy::Known,
     fields: &[
-        Field { name: "description", doc: "What it is for.", ty: Type::Text, default: Default::Absent },
-        Field {
+        FieldShape { name: "description", doc: "What it is for.", ty: ValueType::Text, default: DefaultValue::Absent },
+        FieldShape {
             name: "steps",
             doc: "What it does, in order.",
-            ty: Type::List(&Type::Object(&STEP)),
-            default: Default::Required,
+            ty: ValueType::List(&ValueType::Object(&STEP)),
+            default: DefaultValue::Required,
         },
     ],
 };
 
-const NAME: Field = Field {
+const NAME: FieldShape = FieldShape {
     name: "name",
     doc: "What it is called; later steps have what it said as `{{steps.NAME.stdout}}`, `stderr`, `exit` and `task`.",
-    ty: Type::SomeText,
-    default: Default::Absent,
+    ty: ValueType::SomeText,
+    default: DefaultValue::Absent,
 };
-const ID: Field = Field { name: "id", doc: "Another name of `name`.", ty: Type::SomeText, default: Default::Absent };
-const COMMAND: Field = Field {
+const ID: FieldShape =
+    FieldShape { name: "id", doc: "Another name of `name`.", ty: ValueType::SomeText, default: DefaultValue::Absent };
+const COMMAND: FieldShape = FieldShape {
     name: "command",
     doc: "What `sh -c` runs, in a step of type `command`.",
-    ty: Type::SomeText,
-    default: Default::Absent,
+    ty: ValueType::SomeText,
+    default: DefaultValue::Absent,
 };
-const TIMEOUT: Field = Field {
+const TIMEOUT: FieldShape = FieldShape {
     name: "timeout",
     doc: "How long the command may take.",
-    ty: Type::Duration(Zero::Refused),
-    default: Default::Int(60),
+    ty: ValueType::Duration(ZeroDuration::Refused),
+    default: DefaultValue::Int(60),
 };
-const TASK: Field = Field {
+const TASK: FieldShape = FieldShape {
     name: "task",
     doc: "The task to add, in a step of type `create_task`: `goal`, `labels`, `priority` and so on.",
-    ty: Type::Map(&Type::Anything),
-    default: Default::Absent,
+    ty: ValueType::Map(&ValueType::Anything),
+    default: DefaultValue::Absent,
 };
-const TASK_ID: Field = Field {
+const TASK_ID: FieldShape = FieldShape {
     name: "task_id",
     doc: "The task to change, in a step of type `update_task`.",
-    ty: Type::SomeText,
-    default: Default::Absent,
+    ty: ValueType::SomeText,
+    default: DefaultValue::Absent,
 };
-const ACTION: Field = Field {
+const ACTION: FieldShape = FieldShape {
     name: "action",
     doc: "What to do with it: `start`, `complete`, `block`, `update` and so on.",
-    ty: Type::SomeText,
-    default: Default::Absent,
+    ty: ValueType::SomeText,
+    default: DefaultValue::Absent,
 };
-const PAYLOAD: Field =
-    Field { name: "payload", doc: "What the action needs.", ty: Type::Map(&Type::Anything), default: Default::Absent };
-const VALUE: Field = Field {
+const PAYLOAD: FieldShape = FieldShape {
+    name: "payload",
+    doc: "What the action needs.",
+    ty: ValueType::Map(&ValueType::Anything),
+    default: DefaultValue::Absent,
+};
+const VALUE: FieldShape = FieldShape {
     name: "value",
     doc: "What to look at, in a step of type `condition`.",
-    ty: Type::SomeText,
-    default: Default::Absent,
+    ty: ValueType::SomeText,
+    default: DefaultValue::Absent,
 };
-const EQUALS: Field = Field {
+const EQUALS: FieldShape = FieldShape {
     name: "equals",
     doc: "What the value must be.",
-    ty: Type::Either(&[(When::Text, Type::Text), (When::Number, Type::Integer(i64::MIN, i64::MAX))]),
-    default: Default::Absent,
+    ty: ValueType::Either(&[
+        (AlternativeMatch::Text, ValueType::Text),
+        (AlternativeMatch::Number, ValueType::Integer(i64::MIN, i64::MAX)),
+    ]),
+    default: DefaultValue::Absent,
 };
-const CONTAINS: Field =
-    Field { name: "contains", doc: "What the value must hold.", ty: Type::SomeText, default: Default::Absent };
+const CONTAINS: FieldShape = FieldShape {
+    name: "contains",
+    doc: "What the value must hold.",
+    ty: ValueType::SomeText,
+    default: DefaultValue::Absent,
+};
 
 /// One step.
-pub static STEP: Shape = Shape {
+pub static STEP: MapShape = MapShape {
     name: "workflow_step",
     noun: "key",
-    keys: Keys::Known,
+    keys: KeyPolicy::Known,
     fields: &[
         NAME,
         ID,
-        Field {
+        FieldShape {
             name: "type",
             doc: "What kind of step it is.",
-            ty: Type::OneOf(&["command", "create_task", "update_task", "condition", "parallel", "noop"]),
-            default: Default::Required,
+            ty: ValueType::OneOf(&["command", "create_task", "update_task", "condition", "parallel", "noop"]),
+            default: DefaultValue::Required,
         },
         COMMAND,
         TIMEOUT,
@@ -95,40 +107,40 @@ pub static STEP: Shape = Shape {
         VALUE,
         EQUALS,
         CONTAINS,
-        Field {
+        FieldShape {
             name: "steps",
             doc: "The steps that run at once, in a step of type `parallel`.",
-            ty: Type::List(&Type::Object(&PART)),
-            default: Default::Absent,
+            ty: ValueType::List(&ValueType::Object(&PART)),
+            default: DefaultValue::Absent,
         },
-        Field {
+        FieldShape {
             name: "on_success",
             doc: "The step that follows when it went well, or `stop`; by default the next.",
-            ty: Type::SomeText,
-            default: Default::Absent,
+            ty: ValueType::SomeText,
+            default: DefaultValue::Absent,
         },
-        Field {
+        FieldShape {
             name: "on_failure",
             doc: "The step that follows when it failed; by default `stop`.",
-            ty: Type::SomeText,
-            default: Default::Absent,
+            ty: ValueType::SomeText,
+            default: DefaultValue::Absent,
         },
     ],
 };
 
 /// One of the steps that run at once.
-pub static PART: Shape = Shape {
+pub static PART: MapShape = MapShape {
     name: "parallel_step",
     noun: "key",
-    keys: Keys::Known,
+    keys: KeyPolicy::Known,
     fields: &[
         NAME,
         ID,
-        Field {
+        FieldShape {
             name: "type",
             doc: "What kind of step it is.",
-            ty: Type::OneOf(&["command", "create_task", "update_task", "condition", "noop"]),
-            default: Default::Required,
+            ty: ValueType::OneOf(&["command", "create_task", "update_task", "condition", "noop"]),
+            default: DefaultValue::Required,
         },
         COMMAND,
         TIMEOUT,

@@ -7,14 +7,14 @@ use std::{
     path::Path,
 };
 
-use super::{super::Wanted, good, said};
+use super::{super::PlanRequest, good, said};
 use crate::{
     config::{
         ConfigErrors, Settings,
         known_agents::{KnownAgents, how_to_install},
         load, without_config,
     },
-    engine::policy::{AgentFacts, AgentSpec, OutputFormat, Service, ToolPassing, UsageOf},
+    engine::policy::{AgentFacts, AgentSpec, OutputFormat, ServicePolicy, ToolPassing, UsageScope},
 };
 
 /// A folder with these programs.
@@ -44,8 +44,10 @@ fn with_table(table: &str) -> Result<Settings, ConfigErrors> {
     without_config(Some(&file)).map_err(|mut errors| {
         for diagnostic in &mut errors.diagnostics {
             let name = diagnostic.source.name.replace(&dir.path().display().to_string(), "DIR");
-            diagnostic.source =
-                std::sync::Arc::new(crate::config::diagnostic::Source { name, text: diagnostic.source.text.clone() });
+            diagnostic.source = std::sync::Arc::new(crate::config::diagnostic::SourceFile {
+                name,
+                text: diagnostic.source.text.clone(),
+            });
         }
         errors
     })
@@ -53,7 +55,7 @@ fn with_table(table: &str) -> Result<Settings, ConfigErrors> {
 
 /// How the agent of that name would be run.
 fn runs(settings: &Settings, name: &str, path: &OsStr) -> String {
-    match settings.plan_with(Wanted { agent: Some(name), ..Wanted::default() }, path) {
+    match settings.plan_with(PlanRequest { agent: Some(name), ..PlanRequest::default() }, path) {
         Ok(plan) => plan.agent_spec.command_line().unwrap_or_default().to_owned(),
         Err(error) => error.to_string(),
     }
@@ -65,7 +67,9 @@ fn an_agent_is_run_by_acp_if_that_is_installed_then_plainly_and_otherwise_it_is_
     let both = Programs::new(&["codex", "codex-acp"]);
     assert_eq!(runs(&settings, "codex", &both.path()), "codex-acp");
     let one = Programs::new(&["codex"]);
-    let plan = settings.plan_with(Wanted { agent: Some("codex"), ..Wanted::default() }, &one.path()).expect("a plan");
+    let plan = settings
+        .plan_with(PlanRequest { agent: Some("codex"), ..PlanRequest::default() }, &one.path())
+        .expect("a plan");
     let AgentSpec::Command { command, continue_command, format, known, .. } = plan.agent_spec else {
         panic!("one process a turn")
     };
@@ -86,7 +90,7 @@ fn where_none_is_named_an_agent_that_speaks_the_protocol_goes_first() {
     let settings = Settings::default();
     let taken = |programs: &[&str]| {
         let programs = Programs::new(programs);
-        settings.plan_with(Wanted::default(), &programs.path()).expect("a plan").agent
+        settings.plan_with(PlanRequest::default(), &programs.path()).expect("a plan").agent
     };
     assert_eq!(taken(&["codex", "claude"]), "claude");
     assert_eq!(taken(&["codex", "claude", "opencode"]), "opencode");
@@ -215,7 +219,7 @@ fn the_keys_of_an_agent_reach_its_spec() {
         login: Some("l".into()),
         error_pattern: Some("^E".into()),
         limit_pattern: None,
-        usage: Some(UsageOf::Conversation),
+        usage: Some(UsageScope::Conversation),
         mcp: Some(false),
         list_tools: Some(true),
         tools: Some(ToolPassing::Options("--x".into())),
@@ -224,8 +228,8 @@ fn the_keys_of_an_agent_reach_its_spec() {
     let a = AgentSpec::Acp {
         command: "x".into(),
         mode: Some("plan".into()),
-        files: Service::Decline,
-        terminals: Service::Serve,
+        files: ServicePolicy::Decline,
+        terminals: ServicePolicy::Serve,
         known,
     };
     let b = AgentSpec::Command {

@@ -3,8 +3,8 @@
 use super::{good, said};
 use crate::engine::{
     conversation::ToolKind,
-    policy::{Budget, PermissionRule, Permissions},
-    time::Span,
+    policy::{Budget, PermissionPolicy, PermissionRule},
+    time::TimeSpan,
 };
 
 #[test]
@@ -24,10 +24,10 @@ permissions:
     assert_eq!(
         good(text).draft.permissions,
         [
-            rule(&[ToolKind::Edit], &["src/**"], Permissions::Allow),
-            rule(&[ToolKind::Delete, ToolKind::SwitchMode], &[], Permissions::Deny),
-            rule(&[], &[".env", "!docs/**", "/etc/**"], Permissions::Ask),
-            rule(&[], &[], Permissions::Allow),
+            rule(&[ToolKind::Edit], &["src/**"], PermissionPolicy::Allow),
+            rule(&[ToolKind::Delete, ToolKind::SwitchMode], &[], PermissionPolicy::Deny),
+            rule(&[], &[".env", "!docs/**", "/etc/**"], PermissionPolicy::Ask),
+            rule(&[], &[], PermissionPolicy::Allow),
         ]
     );
     assert_eq!(said(text), "");
@@ -122,7 +122,7 @@ fn a_budget_is_of_tokens_money_and_time() {
     let budget = |text: &str| good(&format!("budget: {text}")).draft.budget;
     assert_eq!(
         budget("{ tokens: 2000000, cost: 2.5, time: 2h }"),
-        Budget { tokens: Some(2_000_000), cost: Some(2.5), time: Some(Span::secs(7200)) }
+        Budget { tokens: Some(2_000_000), cost: Some(2.5), time: Some(TimeSpan::secs(7200)) }
     );
     assert_eq!(budget("{ cost: 5 }"), Budget { cost: Some(5.0), ..Budget::default() });
     assert_eq!(budget("{}"), Budget::default());

@@ -8,37 +8,37 @@ use super::{good, read, schema_check::objections};
 use crate::config::{
     Settings, json_schema,
     node::camel,
-    shape::{ROOT, Shape, Type},
+    shape::{MapShape, ROOT, ValueType},
 };
 
 fn example() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("config.example.yaml")).expect("the example")
 }
 
-fn shapes_of(ty: &Type, found: &mut Vec<&'static Shape>) {
+fn shapes_of(ty: &ValueType, found: &mut Vec<&'static MapShape>) {
     match ty {
-        Type::Object(shape) => shapes_below(shape, found),
-        Type::List(inner) | Type::Map(inner) => shapes_of(inner, found),
-        Type::Either(alternatives) => alternatives.iter().for_each(|(_, ty)| shapes_of(ty, found)),
-        Type::Bool
-        | Type::Integer(..)
-        | Type::Number(..)
-        | Type::Duration(_)
-        | Type::Text
-        | Type::SomeText
-        | Type::OneOf(_)
-        | Type::Anything => {}
+        ValueType::Object(shape) => shapes_below(shape, found),
+        ValueType::List(inner) | ValueType::Map(inner) => shapes_of(inner, found),
+        ValueType::Either(alternatives) => alternatives.iter().for_each(|(_, ty)| shapes_of(ty, found)),
+        ValueType::Bool
+        | ValueType::Integer(..)
+        | ValueType::Number(..)
+        | ValueType::Duration(_)
+        | ValueType::Text
+        | ValueType::SomeText
+        | ValueType::OneOf(_)
+        | ValueType::Anything => {}
     }
 }
 
-fn shapes_below(shape: &'static Shape, found: &mut Vec<&'static Shape>) {
+fn shapes_below(shape: &'static MapShape, found: &mut Vec<&'static MapShape>) {
     if found.iter().all(|other| other.name != shape.name) {
         found.push(shape);
         shape.fields.iter().for_each(|field| shapes_of(&field.ty, found));
     }
 }
 
-fn all_shapes() -> Vec<&'static Shape> {
+fn all_shapes() -> Vec<&'static MapShape> {
     let mut found = Vec::new();
     shapes_below(&ROOT, &mut found);
     found
@@ -64,7 +64,7 @@ fn the_example_shows_every_key_and_its_default() {
     }
     let value: serde_json::Value = serde_yaml::from_str(&example).expect("YAML");
     for field in ROOT.fields {
-        let (Some(default), Type::Bool | Type::Integer(..) | Type::Duration(_) | Type::OneOf(_)) =
+        let (Some(default), ValueType::Bool | ValueType::Integer(..) | ValueType::Duration(_) | ValueType::OneOf(_)) =
             (field.default.node(), field.ty)
         else {
             continue;

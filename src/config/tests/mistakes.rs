@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::{good, read, said};
 use crate::{
-    config::{Wanted, load},
-    engine::{hooks::point::Point, time::Span},
+    config::{PlanRequest, load},
+    engine::{hooks::point::HookPoint, time::TimeSpan},
 };
 
 #[test]
@@ -119,7 +119,7 @@ task_types: { t: { agents: [codx, somebody-else] } }
         6 | task_types: { t: { agents: [codx, somebody-else] } }
           |                                   ^^^^^^^^^^^^^"#]]
     .assert_eq(&said(text));
-    assert_eq!(good(text).draft.hooks[&Point::Stop].len(), 1);
+    assert_eq!(good(text).draft.hooks[&HookPoint::Stop].len(), 1);
 }
 
 #[test]
@@ -512,24 +512,24 @@ fn files_beside_the_config_are_read_with_it() {
     assert_eq!(settings.prompt.as_deref(), Some("Do it.\n"));
     let documents: Vec<_> = settings.documents.iter().map(|d| (d.name.as_str(), d.text.as_str())).collect();
     assert_eq!(documents, [("creel.yaml", config), ("play.yaml", "turns: []\n")]);
-    let plan = settings.plan(Wanted::default()).expect("a plan");
+    let plan = settings.plan(PlanRequest::default()).expect("a plan");
     assert_eq!(plan.agent, "demo");
 }
 
 #[test]
 fn hooks_run_by_priority_and_then_as_written() {
     let settings = good("hooks: { stop: [{command: a}, {command: b, priority: 0}, {command: c, timeout: 1.5}] }");
-    let hooks = &settings.draft.hooks[&Point::Stop];
+    let hooks = &settings.draft.hooks[&HookPoint::Stop];
     assert_eq!(hooks.iter().map(|hook| hook.name.as_str()).collect::<Vec<_>>(), ["b", "a", "c"]);
-    assert_eq!(hooks[2].timeout, Span(1_500));
+    assert_eq!(hooks[2].timeout, TimeSpan(1_500));
 }
 
 #[test]
 fn backoff_is_on_when_one_of_its_keys_is_given() {
     assert_eq!(good("retry: { backoff: none }").draft.backoff, None);
     let backoff = good("retry: { base: 500ms }").draft.backoff.expect("a backoff");
-    assert_eq!((backoff.base, backoff.factor, backoff.max), (Span(500), 2.0, Span::secs(60)));
-    assert_eq!(good("retry: { backoff: exponential }").draft.backoff.expect("a backoff").base, Span::secs(1));
+    assert_eq!((backoff.base, backoff.factor, backoff.max), (TimeSpan(500), 2.0, TimeSpan::secs(60)));
+    assert_eq!(good("retry: { backoff: exponential }").draft.backoff.expect("a backoff").base, TimeSpan::secs(1));
 }
 
 /// Text that is likely to come close to a config.

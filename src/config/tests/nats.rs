@@ -3,35 +3,35 @@
 use super::{good, said};
 use crate::{
     config::{
-        Nats,
-        nats::{Login, Secret, Tls},
+        NatsConfig,
+        nats::{NatsLogin, NatsTls, Secret},
     },
-    engine::time::Span,
+    engine::time::TimeSpan,
 };
 
-fn nats(text: &str) -> Nats {
+fn nats(text: &str) -> NatsConfig {
     good(text).nats.expect("a server")
 }
 
 #[test]
 fn there_are_several_ways_to_log_in() {
     let login = |rest: &str| nats(&format!("nats: {{ url: 'nats://h', {rest} }}")).login;
-    assert_eq!(login(""), Login::AsTheUrlSays);
-    let user = Login::User { user: Secret::new("me"), password: Secret::new("${PASS}") };
+    assert_eq!(login(""), NatsLogin::AsTheUrlSays);
+    let user = NatsLogin::User { user: Secret::new("me"), password: Secret::new("${PASS}") };
     assert_eq!(login("user: me, password: '${PASS}'"), user);
-    assert_eq!(login("token: abc"), Login::Token(Secret::new("abc")));
-    assert_eq!(login("nkey: seed.nk"), Login::Nkey("./seed.nk".into()));
-    assert_eq!(login("credentials: ../me.creds"), Login::Credentials("./../me.creds".into()));
+    assert_eq!(login("token: abc"), NatsLogin::Token(Secret::new("abc")));
+    assert_eq!(login("nkey: seed.nk"), NatsLogin::Nkey("./seed.nk".into()));
+    assert_eq!(login("credentials: ../me.creds"), NatsLogin::Credentials("./../me.creds".into()));
 }
 
 #[test]
 fn what_is_left_out_has_a_default() {
-    let Nats { tls, prefix, stream, .. } = nats("nats: { url: h, max_age: 24h }");
-    assert_eq!((tls, prefix.as_str(), stream.name.as_str()), (Tls::default(), "creel", "CREEL"));
-    assert_eq!((stream.replicas, stream.max_age, stream.max_bytes), (1, Span(86_400_000), 0));
+    let NatsConfig { tls, prefix, stream, .. } = nats("nats: { url: h, max_age: 24h }");
+    assert_eq!((tls, prefix.as_str(), stream.name.as_str()), (NatsTls::default(), "creel", "CREEL"));
+    assert_eq!((stream.replicas, stream.max_age, stream.max_bytes), (1, TimeSpan(86_400_000), 0));
     let own = Some(("./me.pem".into(), "./me.key".into()));
     let tls = nats("nats: { url: h, tls: { ca: ca.pem, cert: me.pem, key: me.key } }").tls;
-    assert_eq!(tls, Tls { required: true, ca: Some("./ca.pem".into()), own });
+    assert_eq!(tls, NatsTls { required: true, ca: Some("./ca.pem".into()), own });
     assert!(nats("nats: { url: h, tls: true }").tls.required);
 }
 

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use super::{good, said};
 use crate::engine::{
-    policy::{CoverageFormat, Need, PatternTarget, RuleCheck, RuleSpec},
-    time::Span,
+    policy::{CoverageFormat, FileRequirement, PatternTarget, RuleCheck, RuleSpec},
+    time::TimeSpan,
 };
 
 fn rule(name: &str, check: RuleCheck) -> RuleSpec {
-    RuleSpec { name: name.to_owned(), check, timeout: Span::secs(60), enabled: true }
+    RuleSpec { name: name.to_owned(), check, timeout: TimeSpan::secs(60), enabled: true }
 }
 
 fn command(command: &str, expected_exit: i32) -> RuleCheck {
@@ -50,11 +50,11 @@ stop:
         good(text).draft.stop.rules,
         [
             rule("tests", command("cargo test {{iteration}}", 0)),
-            RuleSpec { timeout: Span::secs(120), enabled: false, ..rule("web", web) },
+            RuleSpec { timeout: TimeSpan::secs(120), enabled: false, ..rule("web", web) },
             rule("said", search("all (tests|checks) pass", PatternTarget::AgentOutput, true)),
             rule("no-todo", search("dbg", file("src/main.rs"), false)),
-            rule("docs", files(&["README.md", "docs"], Need::All)),
-            rule("one", files(&["a", "b"], Need::Any)),
+            rule("docs", files(&["README.md", "docs"], FileRequirement::All)),
+            rule("one", files(&["a", "b"], FileRequirement::Any)),
             rule("lcov", coverage("coverage/lcov.info", CoverageFormat::Lcov, 80.0)),
             rule("xml", coverage("cobertura.xml", CoverageFormat::Cobertura, 71.5)),
             rule("json", coverage("out.txt", CoverageFormat::Json, 0.0)),

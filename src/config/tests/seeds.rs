@@ -6,9 +6,9 @@ use super::{super::load, schema_check::objections};
 use crate::{
     config::{Settings, json_schema},
     engine::{
-        hooks::point::Point,
-        policy::{HookAction, Preset, StopHook},
-        time::Span,
+        hooks::point::HookPoint,
+        policy::{HookAction, StopHook, StopPreset},
+        time::TimeSpan,
     },
 };
 
@@ -41,15 +41,15 @@ fn lifecycle_hooks_load() {
             ("session_end", 2)
         ]
     );
-    let tests = &hooks[&Point::PostIteration][0];
-    assert_eq!((tests.timeout, tests.pipe_output, tests.priority), (Span::secs(120), true, 100));
+    let tests = &hooks[&HookPoint::PostIteration][0];
+    assert_eq!((tests.timeout, tests.pipe_output, tests.priority), (TimeSpan::secs(120), true, 100));
     assert_eq!(tests.name, "go test ./... -short");
 }
 
 #[test]
 fn the_tracer_bullet_loads() {
     let hooks = seed("tracer_bullet.yaml").draft.hooks;
-    let piped: Vec<_> = hooks[&Point::PostIteration].iter().map(|hook| hook.pipe_output).collect();
+    let piped: Vec<_> = hooks[&HookPoint::PostIteration].iter().map(|hook| hook.pipe_output).collect();
     assert_eq!(piped, [true, false]);
 }
 
@@ -58,7 +58,7 @@ fn stop_hooks_in_groups_load_flattened() {
     let settings = seed("stop_retries.json");
     assert_eq!(warnings(&settings), [""; 0]);
     assert_eq!(settings.draft.max_hook_retries, 5);
-    let [hook] = &settings.draft.hooks[&Point::Stop][..] else { panic!("one hook") };
+    let [hook] = &settings.draft.hooks[&HookPoint::Stop][..] else { panic!("one hook") };
     assert_eq!(hook.action, HookAction::Command("./.codemie/run-tests.sh".to_owned()));
 }
 
@@ -66,12 +66,12 @@ fn stop_hooks_in_groups_load_flattened() {
 fn task_types_load() {
     let settings = seed("task_types.yaml");
     let product = &settings.task_types["product"];
-    let names: Vec<_> = product.hooks.hooks[&Point::BeforeSubmit].iter().map(|hook| hook.name.as_str()).collect();
+    let names: Vec<_> = product.hooks.hooks[&HookPoint::BeforeSubmit].iter().map(|hook| hook.name.as_str()).collect();
     assert_eq!(names, ["rebase_on_main", "run_tests", "create_pr"]);
     let reviewers = HookAction::Gatekeeper(vec!["qa".to_owned(), "architecture".to_owned()]);
-    assert_eq!(product.hooks.hooks[&Point::BeforeMerge][0].action, reviewers);
+    assert_eq!(product.hooks.hooks[&HookPoint::BeforeMerge][0].action, reviewers);
     assert_eq!(product.agents.as_ref().expect("agents").gatekeeper, ["gatekeeper-qa"]);
-    assert!(!settings.task_types["infrastructure"].hooks.hooks.contains_key(&Point::BeforeMerge));
+    assert!(!settings.task_types["infrastructure"].hooks.hooks.contains_key(&HookPoint::BeforeMerge));
     let warnings = warnings(&settings);
     assert!(warnings.contains(&"`implementer-1` is not described under `agents:`"), "{warnings:?}");
 }
@@ -121,9 +121,12 @@ fn automation_loads_from_its_own_file_and_from_the_config() {
 
 #[test]
 fn stop_decisions_load() {
-    assert_eq!(seed("stop_default.yaml").draft.stop.hooks, [StopHook::preset(Preset::Default)]);
+    assert_eq!(seed("stop_default.yaml").draft.stop.hooks, [StopHook::preset(StopPreset::Default)]);
     let settings = seed("stop_hooks.yaml");
-    assert_eq!(settings.draft.stop.hooks, [Preset::Validation, Preset::Promise, Preset::Default].map(StopHook::preset));
+    assert_eq!(
+        settings.draft.stop.hooks,
+        [StopPreset::Validation, StopPreset::Promise, StopPreset::Default].map(StopHook::preset)
+    );
     let rules: Vec<_> = settings.draft.stop.rules.iter().map(|rule| rule.name.as_str()).collect();
     assert_eq!(rules, ["tests_pass", "vulns_fixed", "sast_clean", "covered"]);
     assert_eq!(warnings(&settings), [""; 0]);

@@ -5,9 +5,9 @@ use serde_json::json;
 
 use super::{good, said};
 use crate::engine::{
-    policy::{Judge, Preset, StopHook, When},
-    stop::{Action, StopResult},
-    time::Span,
+    policy::{StopHook, StopHookCondition, StopHookKind, StopPreset},
+    stop::{StopAction, StopResult},
+    time::TimeSpan,
 };
 
 fn hooks(text: &str) -> Vec<StopHook> {
@@ -21,22 +21,27 @@ fn a_hook_is_a_preset_a_command_an_action_or_a_group() {
          \x20   - { action: continue, reason: Halfway, checkpoint: { a: 1 }, nextPrompt: Go., when: { iteration: 5 } }\n\
          \x20   - { any: [validation, { all: [promise] }], enabled: false }\n",
     );
-    let always = When::default;
+    let always = StopHookCondition::default;
     let hook = |name: &str, judge, when| StopHook { name: name.into(), judge, when, enabled: true };
-    let from = |from, to| When { from, to, ..When::default() };
-    let halfway = StopResult { checkpoint_data: Some(json!({"a": 1})), ..StopResult::new(Action::Continue, "Halfway") };
+    let from = |from, to| StopHookCondition { from, to, ..StopHookCondition::default() };
+    let halfway =
+        StopResult { checkpoint_data: Some(json!({"a": 1})), ..StopResult::new(StopAction::Continue, "Halfway") };
     let expected = [
-        StopHook::preset(Preset::Default),
-        hook("late", Judge::Preset(Preset::Promise), from(Some(3), None)),
-        hook("./judge.sh", Judge::Command { command: "./judge.sh".into(), timeout: Span::secs(5) }, always()),
-        hook("Halfway", Judge::Fixed(halfway.telling("Go.")), from(Some(5), Some(5))),
+        StopHook::preset(StopPreset::Default),
+        hook("late", StopHookKind::Preset(StopPreset::Promise), from(Some(3), None)),
+        hook(
+            "./judge.sh",
+            StopHookKind::Command { command: "./judge.sh".into(), timeout: TimeSpan::secs(5) },
+            always(),
+        ),
+        hook("Halfway", StopHookKind::Fixed(halfway.telling("Go.")), from(Some(5), Some(5))),
         StopHook {
             enabled: false,
             ..hook(
                 "any",
-                Judge::Any(vec![
-                    StopHook::preset(Preset::Validation),
-                    hook("all", Judge::All(vec![StopHook::preset(Preset::Promise)]), always()),
+                StopHookKind::Any(vec![
+                    StopHook::preset(StopPreset::Validation),
+                    hook("all", StopHookKind::All(vec![StopHook::preset(StopPreset::Promise)]), always()),
                 ]),
                 always(),
             )
@@ -60,12 +65,12 @@ fn conditions_speak_of_rules_that_there_are() {
     assert_eq!(when("{ rules: { tests: failed } }").rules, [("tests".to_owned(), false)].into());
     assert_eq!(
         when("{ iteration: '2 .. 4', files: ['src/**'], labels: [risky] }"),
-        When {
+        StopHookCondition {
             from: Some(2),
             to: Some(4),
             files: vec!["src/**".into()],
             labels: vec!["risky".into()],
-            ..When::default()
+            ..StopHookCondition::default()
         }
     );
 }

@@ -2,12 +2,12 @@
 
 use std::ffi::OsStr;
 
-use super::{super::Wanted, good, said};
+use super::{super::PlanRequest, good, said};
 use crate::{
-    config::{Chosen, Settings},
+    config::{ResolvedHook, Settings},
     engine::{
-        hooks::point::Point,
-        policy::{Plan, Preset, StopHook},
+        hooks::point::HookPoint,
+        policy::{SessionPlan, StopHook, StopPreset},
     },
 };
 
@@ -34,12 +34,12 @@ task_types:
   open: {}
 ";
 
-fn plan(settings: &Settings, agent: Option<&str>, task_type: Option<&str>) -> Result<Plan, String> {
-    let wanted = Wanted { agent, task_type, max_iterations: None };
+fn plan(settings: &Settings, agent: Option<&str>, task_type: Option<&str>) -> Result<SessionPlan, String> {
+    let wanted = PlanRequest { agent, task_type, max_iterations: None };
     settings.plan_with(wanted, OsStr::new("")).map_err(|error| error.to_string())
 }
 
-fn names(plan: &Plan, point: Point) -> Vec<&str> {
+fn names(plan: &SessionPlan, point: HookPoint) -> Vec<&str> {
     plan.hooks_or_usual(point).iter().map(|hook| hook.name.as_str()).collect()
 }
 
@@ -47,28 +47,28 @@ fn names(plan: &Plan, point: Point) -> Vec<&str> {
 fn each_point_is_the_agents_or_the_types_or_the_projects_or_usual() {
     let settings = good(CONFIG);
     let product = plan(&settings, None, Some("product")).expect("a plan");
-    assert_eq!(names(&product, Point::BeforeSubmit), ["run_tests", "create_pr"]);
-    assert_eq!(names(&product, Point::Stop), ["tests"]);
+    assert_eq!(names(&product, HookPoint::BeforeSubmit), ["run_tests", "create_pr"]);
+    assert_eq!(names(&product, HookPoint::Stop), ["tests"]);
     let open = plan(&settings, None, Some("open")).expect("a plan");
-    assert_eq!(names(&open, Point::BeforeSubmit), ["rebase_on_main", "create_pr"]);
+    assert_eq!(names(&open, HookPoint::BeforeSubmit), ["rebase_on_main", "create_pr"]);
     let bobs = plan(&settings, Some("bob"), Some("open")).expect("a plan");
-    assert_eq!((names(&bobs, Point::BeforeSubmit), names(&bobs, Point::Stop)), (vec![], vec!["bobs"]));
+    assert_eq!((names(&bobs, HookPoint::BeforeSubmit), names(&bobs, HookPoint::Stop)), (vec![], vec!["bobs"]));
     let usual = plan(&good("agents: { ada: { acp: ada } }"), None, None).expect("a plan");
     assert_eq!(
-        (names(&usual, Point::BeforeSubmit), names(&usual, Point::BeforeMerge)),
+        (names(&usual, HookPoint::BeforeSubmit), names(&usual, HookPoint::BeforeMerge)),
         (vec!["create_pr"], vec!["merge_pr"])
     );
     assert!(usual.hooks.is_empty(), "what is usual is not shown as if it were written");
     let none = plan(&good("agents: { ada: { acp: ada } }\nhooks: { before_submit: [] }"), None, None).expect("a plan");
-    assert_eq!(names(&none, Point::BeforeSubmit), [""; 0]);
+    assert_eq!(names(&none, HookPoint::BeforeSubmit), [""; 0]);
 }
 
 #[test]
 fn the_merge_comes_after_every_check_whoever_wrote_the_list() {
     let product = plan(&good(CONFIG), None, Some("product")).expect("a plan");
-    assert_eq!(names(&product, Point::BeforeMerge), ["gatekeeper: qa, architecture", "merge_pr"]);
+    assert_eq!(names(&product, HookPoint::BeforeMerge), ["gatekeeper: qa, architecture", "merge_pr"]);
     let text = "agents: { ada: { acp: ada } }\nhooks: { before_merge: [{ command: last, priority: 999 }] }";
-    assert_eq!(names(&plan(&good(text), None, None).expect("a plan"), Point::BeforeMerge), ["last", "merge_pr"]);
+    assert_eq!(names(&plan(&good(text), None, None).expect("a plan"), HookPoint::BeforeMerge), ["last", "merge_pr"]);
     expect_test::expect![[r#"
         creel.yaml:1:25: `merge_pr` makes no sense at `after_submit`
         1 | hooks: { after_submit: [merge_pr] }
@@ -80,7 +80,10 @@ fn the_merge_comes_after_every_check_whoever_wrote_the_list() {
 fn a_type_has_limits_and_stop_hooks_of_its_own() {
     let product = plan(&good(CONFIG), None, Some("product")).expect("a plan");
     assert_eq!((product.max_iterations, product.max_hook_retries, product.turn_timeout.0), (3, 0, 300_000));
-    assert_eq!((product.submit.remediation_attempts, product.stop.hooks), (4, vec![StopHook::preset(Preset::Promise)]));
+    assert_eq!(
+        (product.submit.remediation_attempts, product.stop.hooks),
+        (4, vec![StopHook::preset(StopPreset::Promise)])
+    );
     assert_eq!(product.task_type.as_deref(), Some("product"));
     let open = plan(&good(CONFIG), None, Some("open")).expect("a plan");
     assert_eq!((open.max_iterations, open.submit.remediation_attempts), (20, 1));
@@ -115,7 +118,7 @@ fn a_gatekeeper_is_an_agent_or_a_sort_of_review_that_one_of_the_types_does() {
 #[test]
 fn every_hook_tells_where_it_is_written() {
     let settings = good(CONFIG);
-    let told = |chosen: &Chosen| format!("{} {} {:?}", chosen.spec.name, chosen.origin.describe(), chosen.line);
+    let told = |chosen: &ResolvedHook| format!("{} {} {:?}", chosen.spec.name, chosen.origin.describe(), chosen.line);
     let hooks = settings.hooks_for(Some("product"), Some("bob"));
     let all: Vec<String> = hooks.values().flatten().map(told).collect();
     expect_test::expect![[r#"

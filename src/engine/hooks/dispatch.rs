@@ -9,40 +9,40 @@
 use std::collections::VecDeque;
 
 use super::{
-    point::{AfterFailure, PipedTo, Point},
+    point::{AfterFailure, HookPoint, PipeTarget},
     resolve::HookRef,
-    verdict::{self, Judgement, RunEnd, RunView, Verdict},
+    verdict::{self, RunEnd, RunJudgement, RunView, Verdict},
 };
 use crate::engine::{
     effect::{GateFacts, TaskFacts},
     event::HookFinished,
     ids::{ItemId, RunId},
     policy::HookSpec,
-    time::Span,
+    time::TimeSpan,
 };
 
 /// One pass over the hooks of a point.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Dispatch {
+pub struct HookDispatch {
     /// The point.
-    pub point: Point,
+    pub point: HookPoint,
     /// What it is about, where the point alone does not say it.
-    pub cause: Cause,
+    pub cause: DispatchCause,
     /// The hooks that are still to run, by name; `None` until the list is recorded.
     pub queue: Option<VecDeque<String>>,
     /// The one that runs.
-    pub running: Option<Running>,
+    pub running: Option<ActiveRun>,
     /// What the ended ones said, in order.
-    pub done: Vec<Done>,
+    pub done: Vec<FinishedRun>,
     /// What a person was asked about this dispatch, so that nobody is asked twice.
-    pub asked: Vec<Asked>,
+    pub asked: Vec<DispatchQuestion>,
     /// The held output that a person has looked at before it goes with the prompt.
     pub seen: Vec<ItemId>,
 }
 
 /// What a dispatch is about.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Cause {
+pub enum DispatchCause {
     /// The lifecycle came by.
     Lifecycle,
     /// A turn failed.
@@ -57,7 +57,7 @@ pub enum Cause {
 
 /// A question that a dispatch can raise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub enum DispatchQuestion {
     /// The retry limit was reached.
     Limit,
     /// A failure was looked at.
@@ -66,7 +66,7 @@ pub enum Asked {
 
 /// A run in flight.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Running {
+pub struct ActiveRun {
     /// The ticket.
     pub run: RunId,
     /// The hook.
@@ -77,13 +77,13 @@ pub struct Running {
 
 /// A run that ended.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Done {
+pub struct FinishedRun {
     /// The run.
     pub run: RunId,
     /// The hook.
     pub hook: String,
     /// What it means.
-    pub judgement: Judgement,
+    pub judgement: RunJudgement,
     /// What it has for the agent, framed, if it is piped.
     pub piped: Option<String>,
     /// What the agent can do about it, if it failed and something can be done.
@@ -91,12 +91,12 @@ pub struct Done {
     /// What it came to in its own words, if it is built in: beside them it prints what its programs do.
     pub message: Option<String>,
     /// What the agent reads instead of the usual feedback, if it blocked.
-    pub own: Option<OwnFeedback>,
+    pub own: Option<TemplateFeedback>,
 }
 
 /// The feedback of a hook with a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnFeedback {
+pub struct TemplateFeedback {
     /// The hook.
     pub hook: String,
     /// The template.
@@ -109,7 +109,7 @@ pub struct OwnFeedback {
 
 /// What blocked, as the agent is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Feedback {
+pub struct HookFeedback {
     /// The first hook that blocked.
     pub hook: String,
     /// Why, in a line of each hook that blocked.
@@ -121,12 +121,12 @@ pub struct Feedback {
     /// All hooks that blocked.
     pub blocked: Vec<String>,
     /// Those of them that have a template.
-    pub own: Vec<OwnFeedback>,
+    pub own: Vec<TemplateFeedback>,
     /// The usual message about the others, if there is anything to say.
     pub rest: Option<String>,
 }
 
-impl Feedback {
+impl HookFeedback {
     /// Feedback in the usual form.
     pub(crate) fn usual(hook: &str, reason: String, text: String) -> Self {
         let (own, rest) = (Vec::new(), None);
@@ -134,9 +134,9 @@ impl Feedback {
     }
 }
 
-impl Dispatch {
+impl HookDispatch {
     /// A point that was just reached.
-    pub fn reached(point: Point, cause: Cause) -> Self {
+    pub fn reached(point: HookPoint, cause: DispatchCause) -> Self {
         Self { point, cause, queue: None, running: None, done: Vec::new(), asked: Vec::new(), seen: Vec::new() }
     }
 
@@ -146,7 +146,7 @@ impl Dispatch {
     }
 
     /// The first run that stands in the way; runs of hooks in `disabled` do not count.
-    pub fn held_by(&self, disabled: &dyn Fn(&HookRef) -> bool) -> Option<&Done> {
+    pub fn held_by(&self, disabled: &dyn Fn(&HookRef) -> bool) -> Option<&FinishedRun> {
         self.done.iter().find(|done| done.holds() && !disabled(&HookRef::new(self.point, &done.hook)))
     }
 
@@ -157,21 +157,21 @@ impl Dispatch {
     }
 
     /// Whether a person was asked this already.
-    pub fn was_asked(&self, question: Asked) -> bool {
+    pub fn was_asked(&self, question: DispatchQuestion) -> bool {
         self.asked.contains(&question)
     }
 
     /// What the agent is told if something blocked; runs of hooks in `disabled` do not count.
-    pub fn feedback(&self, disabled: &dyn Fn(&HookRef) -> bool) -> Option<Feedback> {
+    pub fn feedback(&self, disabled: &dyn Fn(&HookRef) -> bool) -> Option<HookFeedback> {
         let counted = || self.done.iter().filter(|done| !disabled(&HookRef::new(self.point, &done.hook)));
         let blocking = || counted().filter(|done| done.judgement.verdict == Verdict::Block);
         let hook = &blocking().next()?.hook;
         let reason = each_once(blocking().filter_map(|done| done.judgement.headline.as_deref())).join("\n\n");
         let blocked = blocking().map(|done| done.hook.clone()).collect();
         let text = usual_text(counted()).unwrap_or_else(|| "[Hook feedback]: ".to_owned());
-        let own: Vec<OwnFeedback> = blocking().filter_map(|done| done.own.clone()).collect();
+        let own: Vec<TemplateFeedback> = blocking().filter_map(|done| done.own.clone()).collect();
         let rest = usual_text(counted().filter(|done| done.own.is_none())).filter(|_| !own.is_empty());
-        Some(Feedback { blocked, own, rest, ..Feedback::usual(hook, reason, text) })
+        Some(HookFeedback { blocked, own, rest, ..HookFeedback::usual(hook, reason, text) })
     }
 
     /// The texts that go with the next prompt, joined.
@@ -180,7 +180,7 @@ impl Dispatch {
         (!texts.is_empty()).then(|| texts.join("\n\n"))
     }
 
-    pub(crate) fn started(&mut self, running: Running) {
+    pub(crate) fn started(&mut self, running: ActiveRun) {
         if let Some(queue) = &mut self.queue {
             queue.retain(|name| *name != running.hook);
         }
@@ -197,13 +197,13 @@ impl Dispatch {
         let Some(spec) = spec else { return };
         let judgement = verdict::judge(self.point, spec, view(finished));
         let template = spec.retry.feedback.as_ref().filter(|_| judgement.verdict == Verdict::Block);
-        let own = template.map(|template| OwnFeedback {
+        let own = template.map(|template| TemplateFeedback {
             hook: finished.hook.clone(),
             template: template.clone(),
             reason: judgement.headline.clone().unwrap_or_default(),
             output: finished.text(),
         });
-        let done = Done {
+        let done = FinishedRun {
             run: finished.run,
             hook: finished.hook.clone(),
             judgement,
@@ -228,15 +228,15 @@ impl Dispatch {
     }
 }
 
-impl Done {
+impl FinishedRun {
     /// Why a person has to look.
-    pub(crate) fn needs_a_person(&self, point: Point) -> String {
+    pub(crate) fn needs_a_person(&self, point: HookPoint) -> String {
         needs_a_person(point, &self.hook, &self.judgement)
     }
 
     /// What a run adds to the feedback. The reason of a failure that does not block is context, too.
     fn for_feedback(&self) -> impl Iterator<Item = &str> {
-        let Judgement { verdict, reason, context, stops, .. } = &self.judgement;
+        let RunJudgement { verdict, reason, context, stops, .. } = &self.judgement;
         let reason = reason.as_ref().filter(|_| !stops);
         let printed = self.piped.as_ref().filter(|_| *verdict == Verdict::Pass && context.is_none());
         reason.into_iter().chain(context).chain(printed).map(String::as_str)
@@ -244,7 +244,7 @@ impl Done {
 }
 
 /// Why a hook that escalates needs a person.
-pub(crate) fn needs_a_person(point: Point, hook: &str, judgement: &Judgement) -> String {
+pub(crate) fn needs_a_person(point: HookPoint, hook: &str, judgement: &RunJudgement) -> String {
     let why = judgement.headline.as_deref().unwrap_or("it failed");
     if judgement.stops {
         return format!("the hook `{hook}` at {point} stopped the session: {why}");
@@ -253,15 +253,15 @@ pub(crate) fn needs_a_person(point: Point, hook: &str, judgement: &Judgement) ->
 }
 
 /// Why a hook that is broken needs a person.
-pub(crate) fn is_broken_again(point: Point, hook: &str) -> String {
+pub(crate) fn is_broken_again(point: HookPoint, hook: &str) -> String {
     format!("the hook `{hook}` at {point} could not do its job twice in a row")
 }
 
 /// The usual feedback of these runs: the reasons of those that blocked, then what all have to say.
-fn usual_text<'a>(runs: impl Iterator<Item = &'a Done> + Clone) -> Option<String> {
+fn usual_text<'a>(runs: impl Iterator<Item = &'a FinishedRun> + Clone) -> Option<String> {
     let blocking = runs.clone().filter(|done| done.judgement.verdict == Verdict::Block);
     let reasons = blocking.filter_map(|done| done.judgement.reason.as_deref());
-    let texts = each_once(reasons.chain(runs.flat_map(Done::for_feedback)));
+    let texts = each_once(reasons.chain(runs.flat_map(FinishedRun::for_feedback)));
     (!texts.is_empty()).then(|| format!("[Hook feedback]: {}", texts.join("\n\n")))
 }
 
@@ -282,14 +282,14 @@ pub(crate) fn view(finished: &HookFinished) -> RunView<'_> {
 
 impl HookFinished {
     /// A run without an end of its own.
-    pub(crate) fn cut(point: Point, running: &Running) -> Self {
+    pub(crate) fn cut(point: HookPoint, running: &ActiveRun) -> Self {
         Self {
             run: running.run,
             point,
             hook: running.hook.clone(),
             iteration: running.iteration,
             end: RunEnd::Cut,
-            took_ms: Span::default(),
+            took_ms: TimeSpan::default(),
             verdict: Verdict::Fail,
             stdout: String::new(),
             stderr: String::new(),
@@ -313,7 +313,7 @@ impl HookFinished {
 
     /// What the agent can do about a failure: what a built-in hook says, or what another one has for it.
     fn remediation(&self) -> Option<String> {
-        let failed = self.verdict != Verdict::Pass && self.point.rules().piped_to == PipedTo::Remediation;
+        let failed = self.verdict != Verdict::Pass && self.point.rules().piped_to == PipeTarget::Remediation;
         let said = self.outcome.as_ref().and_then(|outcome| outcome.remediation.clone());
         said.or_else(|| self.framed()).filter(|_| failed)
     }
@@ -334,9 +334,9 @@ impl HookFinished {
 }
 
 /// Whether a run has something for the agent, and may tell it.
-pub(crate) fn is_piped(spec: &HookSpec, point: Point, run: RunView<'_>, verdict: Verdict) -> bool {
+pub(crate) fn is_piped(spec: &HookSpec, point: HookPoint, run: RunView<'_>, verdict: Verdict) -> bool {
     // What was cut is run again, or not wanted any more.
-    if point.rules().piped_to == PipedTo::Never || *run.end == RunEnd::Cut {
+    if point.rules().piped_to == PipeTarget::Never || *run.end == RunEnd::Cut {
         return false;
     }
     if let Some(reply) = run.readable() {
@@ -349,7 +349,7 @@ pub(crate) fn is_piped(spec: &HookSpec, point: Point, run: RunView<'_>, verdict:
     spec.pipe_output && (printed || verdict != Verdict::Pass)
 }
 
-fn frame(point: Point, hook: &str, end: &str, took: Span) -> String {
+fn frame(point: HookPoint, hook: &str, end: &str, took: TimeSpan) -> String {
     // A name can be a whole script: the frame stays one line, so that the agent sees where it ends.
     let mut lines = hook.lines();
     let name = lines.next().unwrap_or_default().replace('"', "'");
@@ -357,6 +357,6 @@ fn frame(point: Point, hook: &str, end: &str, took: Span) -> String {
     format!("[Hook output: {point} \"{name}{more}\" · {end} · {}]", seconds(took))
 }
 
-fn seconds(span: Span) -> String {
+fn seconds(span: TimeSpan) -> String {
     format!("{}.{} s", span.0 / 1_000, span.0 % 1_000 / 100)
 }

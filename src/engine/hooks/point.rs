@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// A place in the lifecycle where hooks can be configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Point {
+pub enum HookPoint {
     /// Once, before the first iteration.
     SessionStart,
     /// Before each iteration's prompt.
@@ -42,7 +42,7 @@ pub enum Point {
 
 /// Whose word at a point changes what happens next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decides {
+pub enum DecisionMode {
     /// Runs are for their effects and their output.
     Nobody,
     /// One run that blocks holds the whole point.
@@ -53,7 +53,7 @@ pub enum Decides {
 
 /// What a run that could not do its job (crash, timeout, not found) means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Broken {
+pub enum BrokenHookPolicy {
     /// A warning; everything goes on.
     Warn,
     /// A `hook_error` record; everything goes on.
@@ -66,7 +66,7 @@ pub enum Broken {
 
 /// Where the text of a piped run goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PipedTo {
+pub enum PipeTarget {
     /// Held for the next iteration's prompt.
     Pending,
     /// Part of the prompt that is about to be sent.
@@ -94,18 +94,18 @@ pub enum AfterFailure {
 
 /// One row of the table: everything in which points differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rules {
+pub struct PointRules {
     /// Whose word counts.
-    pub decides: Decides,
+    pub decides: DecisionMode,
     /// Whether the rest runs after a failure.
     pub after_failure: AfterFailure,
     /// What a broken hook means.
-    pub broken: Broken,
+    pub broken: BrokenHookPolicy,
     /// Where piped text goes.
-    pub piped_to: PipedTo,
+    pub piped_to: PipeTarget,
 }
 
-impl Point {
+impl HookPoint {
     /// All points of `hooks:`, in the order of a session.
     pub const ALL: [Self; 12] = [
         Self::SessionStart,
@@ -123,23 +123,25 @@ impl Point {
     ];
 
     /// The table. Every difference between points is a column of it, and no other place knows of one.
-    pub const fn rules(self) -> Rules {
+    pub const fn rules(self) -> PointRules {
         use AfterFailure::{RunTheRest, StopTheRest};
-        use Decides::{AllMustPass, Nobody, TheFirstThatEndsIt};
+        use DecisionMode::{AllMustPass, Nobody, TheFirstThatEndsIt};
         let (decides, after_failure, broken, piped_to) = match self {
             Self::SessionStart | Self::PostIteration | Self::AfterSubmit | Self::AfterMerge => {
-                (Nobody, RunTheRest, Broken::Warn, PipedTo::Pending)
+                (Nobody, RunTheRest, BrokenHookPolicy::Warn, PipeTarget::Pending)
             }
-            Self::PreIteration => (Nobody, RunTheRest, Broken::Warn, PipedTo::ThisPrompt),
-            Self::Stop => (AllMustPass, RunTheRest, Broken::Warn, PipedTo::Feedback),
-            Self::OnTaskComplete => (Nobody, RunTheRest, Broken::HookError, PipedTo::Pending),
-            Self::Automation => (Nobody, RunTheRest, Broken::HookError, PipedTo::Never),
-            Self::StopDecision => (TheFirstThatEndsIt, StopTheRest, Broken::Escalate, PipedTo::NextPrompt),
-            Self::OnError => (Nobody, RunTheRest, Broken::Warn, PipedTo::Recovery),
-            Self::BeforeSubmit | Self::BeforeMerge => (AllMustPass, StopTheRest, Broken::Block, PipedTo::Remediation),
-            Self::OnGate | Self::SessionEnd => (Nobody, RunTheRest, Broken::Warn, PipedTo::Never),
+            Self::PreIteration => (Nobody, RunTheRest, BrokenHookPolicy::Warn, PipeTarget::ThisPrompt),
+            Self::Stop => (AllMustPass, RunTheRest, BrokenHookPolicy::Warn, PipeTarget::Feedback),
+            Self::OnTaskComplete => (Nobody, RunTheRest, BrokenHookPolicy::HookError, PipeTarget::Pending),
+            Self::Automation => (Nobody, RunTheRest, BrokenHookPolicy::HookError, PipeTarget::Never),
+            Self::StopDecision => (TheFirstThatEndsIt, StopTheRest, BrokenHookPolicy::Escalate, PipeTarget::NextPrompt),
+            Self::OnError => (Nobody, RunTheRest, BrokenHookPolicy::Warn, PipeTarget::Recovery),
+            Self::BeforeSubmit | Self::BeforeMerge => {
+                (AllMustPass, StopTheRest, BrokenHookPolicy::Block, PipeTarget::Remediation)
+            }
+            Self::OnGate | Self::SessionEnd => (Nobody, RunTheRest, BrokenHookPolicy::Warn, PipeTarget::Never),
         };
-        Rules { decides, after_failure, broken, piped_to }
+        PointRules { decides, after_failure, broken, piped_to }
     }
 
     /// The name in the config and in records.
@@ -168,7 +170,7 @@ impl Point {
     }
 }
 
-impl fmt::Display for Point {
+impl fmt::Display for HookPoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -180,15 +182,15 @@ mod tests {
 
     #[test]
     fn a_point_is_called_the_same_in_the_config_and_in_records() {
-        for point in Point::ALL {
+        for point in HookPoint::ALL {
             assert_eq!(serde_json::to_value(point).expect("a name"), point.name());
-            assert_eq!(Point::named(point.name()), Some(point));
+            assert_eq!(HookPoint::named(point.name()), Some(point));
         }
     }
 
     #[test]
     fn only_points_that_decide_can_block() {
-        let deciding = Point::ALL.map(|p| (p.rules().decides == Decides::AllMustPass).then_some(p.name()));
+        let deciding = HookPoint::ALL.map(|p| (p.rules().decides == DecisionMode::AllMustPass).then_some(p.name()));
         assert_eq!(deciding.into_iter().flatten().collect::<Vec<_>>(), ["stop", "before_submit", "before_merge"]);
     }
 }

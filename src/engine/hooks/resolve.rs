@@ -2,31 +2,31 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::point::Point;
+use super::point::HookPoint;
 use crate::engine::{
     ids::RunId,
-    policy::{HookSpec, Plan},
+    policy::{HookSpec, SessionPlan},
 };
 
 /// A hook by its place and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HookRef {
     /// Where it runs.
-    pub point: Point,
+    pub point: HookPoint,
     /// What it is called.
     pub hook: String,
 }
 
 impl HookRef {
     /// The hook of that name at that point.
-    pub fn new(point: Point, hook: &str) -> Self {
+    pub fn new(point: HookPoint, hook: &str) -> Self {
         Self { point, hook: hook.to_owned() }
     }
 }
 
 /// What the session knows of its hooks beside the plan.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct HookBook {
+pub struct HookState {
     /// The last number given to a run.
     pub last_run: RunId,
     /// Switched off for this session.
@@ -37,9 +37,9 @@ pub struct HookBook {
     pub broken: BTreeMap<HookRef, u32>,
 }
 
-impl HookBook {
+impl HookState {
     /// Whether a hook runs when its point is reached.
-    pub fn is_enabled(&self, point: Point, spec: &HookSpec) -> bool {
+    pub fn is_enabled(&self, point: HookPoint, spec: &HookSpec) -> bool {
         let hook = HookRef::new(point, &spec.name);
         !self.disabled.contains(&hook) && (spec.enabled || self.enabled.contains(&hook))
     }
@@ -69,15 +69,15 @@ impl HookBook {
     }
 }
 
-impl Plan {
+impl SessionPlan {
     /// The hooks of a point, in order, disabled ones included.
-    pub fn hooks_at(&self, point: Point) -> &[HookSpec] {
+    pub fn hooks_at(&self, point: HookPoint) -> &[HookSpec] {
         self.hooks.get(&point).map_or(&[], Vec::as_slice)
     }
 
     /// A hook by its place and name.
-    pub fn hook(&self, point: Point, name: &str) -> Option<&HookSpec> {
-        if point == Point::Automation {
+    pub fn hook(&self, point: HookPoint, name: &str) -> Option<&HookSpec> {
+        if point == HookPoint::Automation {
             return self.automation_hook(name).map(|hook| &hook.spec);
         }
         self.hooks_or_usual(point).iter().find(|spec| spec.name == name)
@@ -86,7 +86,7 @@ impl Plan {
 
 /// The names of the hooks that run when a point is reached now, in order. Two that are the same but for their names
 /// and places run once.
-pub(crate) fn due(plan: &Plan, book: &HookBook, point: Point) -> Vec<String> {
+pub(crate) fn due(plan: &SessionPlan, book: &HookState, point: HookPoint) -> Vec<String> {
     let all = plan.hooks_or_usual(point).iter();
     let mut enabled: Vec<&HookSpec> = all.filter(|spec| book.is_enabled(point, spec)).collect();
     enabled.sort_by_key(|spec| spec.priority);

@@ -14,7 +14,7 @@ const LINE_MAX: usize = 300;
 
 /// How much a line looks like the failure that the reader wants to know about, least first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Likeness {
+enum FailureLikeness {
     /// Ordinary output.
     None,
     /// A warning: worth more than ordinary output, but not what failed.
@@ -35,7 +35,7 @@ pub fn telling_line(outputs: &[&str]) -> Option<String> {
     let texts: Vec<String> = outputs.iter().map(|output| plain_text(output)).collect();
     let lines: Vec<&str> =
         texts.iter().flat_map(|text| text.lines()).map(str::trim).filter(|line| has_word(line)).collect();
-    let mut best = (Likeness::None, None);
+    let mut best = (FailureLikeness::None, None);
     for (n, line) in lines.iter().enumerate() {
         let likeness = likeness(line);
         if likeness > best.0 {
@@ -53,7 +53,7 @@ pub fn telling_line(outputs: &[&str]) -> Option<String> {
 
 /// Whether a line of this output reports a failure, rather than progress or a warning.
 pub fn looks_like_failure(output: &str) -> bool {
-    plain_text(output).lines().map(str::trim).any(|line| has_word(line) && likeness(line) >= Likeness::Summary)
+    plain_text(output).lines().map(str::trim).any(|line| has_word(line) && likeness(line) >= FailureLikeness::Summary)
 }
 
 fn shortened(line: &str) -> String {
@@ -63,23 +63,23 @@ fn shortened(line: &str) -> String {
     }
 }
 
-fn likeness(line: &str) -> Likeness {
+fn likeness(line: &str) -> FailureLikeness {
     if is_progress(line) || is_success(line) || is_excerpt(line) {
-        return Likeness::None;
+        return FailureLikeness::None;
     }
     let lower = line.to_lowercase();
     if is_summary(line, &lower) {
-        Likeness::Summary
+        FailureLikeness::Summary
     } else if is_explained(line) {
-        Likeness::Explained
+        FailureLikeness::Explained
     } else if is_failure(line, &lower) {
-        Likeness::Failure
+        FailureLikeness::Failure
     } else if lower.contains("warning") || lower.starts_with("warn") || lower.starts_with("npm warn") {
-        Likeness::Warning
+        FailureLikeness::Warning
     } else if is_mention(line, &lower) {
-        Likeness::Mention
+        FailureLikeness::Mention
     } else {
-        Likeness::None
+        FailureLikeness::None
     }
 }
 

@@ -20,7 +20,7 @@
 
 use std::{fmt, ops::Range};
 
-use super::point::Point;
+use super::point::HookPoint;
 
 mod reach;
 mod shell;
@@ -73,13 +73,13 @@ fn is_name(text: &str) -> bool {
 pub const PULL_REQUEST: &[&str] = &["title", "body", "body_file", "base", "branch", "remote", "commit"];
 
 /// The names that a point offers.
-pub const fn offered(point: Point) -> &'static [&'static str] {
+pub const fn offered(point: HookPoint) -> &'static [&'static str] {
     match point {
-        Point::SessionStart | Point::SessionEnd => &["session"],
-        Point::PreIteration | Point::PostIteration | Point::StopDecision => &["session", "iteration"],
-        Point::Stop => &["session", "iteration", "attempt"],
-        Point::OnError => &["session", "iteration", "error"],
-        Point::OnGate => &[
+        HookPoint::SessionStart | HookPoint::SessionEnd => &["session"],
+        HookPoint::PreIteration | HookPoint::PostIteration | HookPoint::StopDecision => &["session", "iteration"],
+        HookPoint::Stop => &["session", "iteration", "attempt"],
+        HookPoint::OnError => &["session", "iteration", "error"],
+        HookPoint::OnGate => &[
             "session",
             "gate",
             "about",
@@ -91,9 +91,9 @@ pub const fn offered(point: Point) -> &'static [&'static str] {
             "choice",
             "by",
         ],
-        Point::OnTaskComplete | Point::Automation => &["session", "iteration", "task_id", "task_content"],
-        Point::BeforeSubmit | Point::BeforeMerge => &["session", "task_id", "task_content", "attempt"],
-        Point::AfterSubmit | Point::AfterMerge => &["session", "task_id", "task_content"],
+        HookPoint::OnTaskComplete | HookPoint::Automation => &["session", "iteration", "task_id", "task_content"],
+        HookPoint::BeforeSubmit | HookPoint::BeforeMerge => &["session", "task_id", "task_content", "attempt"],
+        HookPoint::AfterSubmit | HookPoint::AfterMerge => &["session", "task_id", "task_content"],
     }
 }
 
@@ -129,12 +129,12 @@ pub struct TemplateError {
     /// Which one.
     pub placeholder: Placeholder,
     /// What it stands in.
-    pub place: BadPlace,
+    pub place: UnsafePosition,
 }
 
 /// Where a placeholder cannot stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BadPlace {
+pub enum UnsafePosition {
     /// After a backslash, which would quote our quotes.
     AfterBackslash,
     /// After a dollar sign, which would join with what we write.
@@ -162,17 +162,17 @@ impl fmt::Display for TemplateError {
         let name = &self.placeholder.name;
         let variable = variable(name);
         let (place, way_out) = match self.place {
-            BadPlace::AfterBackslash => ("right after a backslash", "leave the backslash out, or use"),
-            BadPlace::AfterDollar => ("right after a dollar sign", "write \\$ for a dollar sign, or use"),
-            BadPlace::Backquotes => ("inside `…`", "write $(…) instead, or use"),
-            BadPlace::Parameter => ("inside ${…}", "use"),
-            BadPlace::Arithmetic => ("inside $((…))", "check that it is a number first, with"),
-            BadPlace::HereDelimiter => ("in the end mark of a here-document", "use"),
-            BadPlace::QuotedHere => {
+            UnsafePosition::AfterBackslash => ("right after a backslash", "leave the backslash out, or use"),
+            UnsafePosition::AfterDollar => ("right after a dollar sign", "write \\$ for a dollar sign, or use"),
+            UnsafePosition::Backquotes => ("inside `…`", "write $(…) instead, or use"),
+            UnsafePosition::Parameter => ("inside ${…}", "use"),
+            UnsafePosition::Arithmetic => ("inside $((…))", "check that it is a number first, with"),
+            UnsafePosition::HereDelimiter => ("in the end mark of a here-document", "use"),
+            UnsafePosition::QuotedHere => {
                 ("in a here-document with a quoted end mark", "write the mark without quotes, or use")
             }
-            BadPlace::MixedHere => ("in a here-document with other expansions", "use"),
-            BadPlace::OtherShell => {
+            UnsafePosition::MixedHere => ("in a here-document with other expansions", "use"),
+            UnsafePosition::OtherShell => {
                 return write!(
                     f,
                     "{{{{{name}}}}} cannot stand in what another program runs as code: give it to that program as an argument \
@@ -180,7 +180,7 @@ impl fmt::Display for TemplateError {
                      (\"${variable}\" in a shell)"
                 );
             }
-            BadPlace::Unclear => ("here, after something that shells read in different ways", "use"),
+            UnsafePosition::Unclear => ("here, after something that shells read in different ways", "use"),
         };
         write!(f, "{{{{{name}}}}} cannot stand {place}: {way_out} \"${variable}\"")
     }
@@ -196,7 +196,7 @@ mod tests {
         expand(text).expect("a place that can be quoted")
     }
 
-    fn refused(text: &str) -> BadPlace {
+    fn refused(text: &str) -> UnsafePosition {
         expand(text).expect_err("a place that cannot be quoted").place
     }
 
@@ -246,27 +246,27 @@ mod tests {
     #[test]
     fn a_number_may_be_calculated_with() {
         assert_eq!(expanded("echo $(({{iteration}} + 1))"), "echo $((${CREEL_ITERATION-} + 1))");
-        assert_eq!(refused("echo $(({{error}} + 1))"), BadPlace::Arithmetic);
+        assert_eq!(refused("echo $(({{error}} + 1))"), UnsafePosition::Arithmetic);
     }
 
     #[test]
     fn a_place_that_cannot_be_quoted_is_refused() {
         let places = [
-            (r"a \{{error}}", BadPlace::AfterBackslash),
-            (r#"a "\{{error}}""#, BadPlace::AfterBackslash),
-            ("a ${{error}}", BadPlace::AfterDollar),
-            ("a `b {{error}}`", BadPlace::Backquotes),
-            ("a \"`b {{error}}`\"", BadPlace::Backquotes),
-            ("a ${x:-{{error}}}", BadPlace::Parameter),
-            ("a \"${x:-$(b {{error}})}\"", BadPlace::Parameter),
-            ("cat <<{{error}}", BadPlace::HereDelimiter),
-            ("cat <<'E'\n{{error}}\nE", BadPlace::QuotedHere),
-            ("cat <<-\\E\n\t{{error}}\n\tE", BadPlace::QuotedHere),
-            ("cat <<E\")\"\n{{error}}\nE)", BadPlace::QuotedHere),
-            ("cat <<E\n$(a {{error}})\nE", BadPlace::MixedHere),
-            ("a \"$(case x in x) b;; esac)\" {{error}}", BadPlace::Unclear),
-            ("a $'b\\'c' {{error}}", BadPlace::Unclear),
-            ("(( {{error}} ))", BadPlace::Unclear),
+            (r"a \{{error}}", UnsafePosition::AfterBackslash),
+            (r#"a "\{{error}}""#, UnsafePosition::AfterBackslash),
+            ("a ${{error}}", UnsafePosition::AfterDollar),
+            ("a `b {{error}}`", UnsafePosition::Backquotes),
+            ("a \"`b {{error}}`\"", UnsafePosition::Backquotes),
+            ("a ${x:-{{error}}}", UnsafePosition::Parameter),
+            ("a \"${x:-$(b {{error}})}\"", UnsafePosition::Parameter),
+            ("cat <<{{error}}", UnsafePosition::HereDelimiter),
+            ("cat <<'E'\n{{error}}\nE", UnsafePosition::QuotedHere),
+            ("cat <<-\\E\n\t{{error}}\n\tE", UnsafePosition::QuotedHere),
+            ("cat <<E\")\"\n{{error}}\nE)", UnsafePosition::QuotedHere),
+            ("cat <<E\n$(a {{error}})\nE", UnsafePosition::MixedHere),
+            ("a \"$(case x in x) b;; esac)\" {{error}}", UnsafePosition::Unclear),
+            ("a $'b\\'c' {{error}}", UnsafePosition::Unclear),
+            ("(( {{error}} ))", UnsafePosition::Unclear),
         ];
         for (text, place) in places {
             assert_eq!(refused(text), place, "{text}");
@@ -325,7 +325,7 @@ mod tests {
             "sudo -u a sed 's/{{error}}//' x",
             "docker exec a \"$X\" -c 'a {{error}}'",
         ] {
-            assert_eq!(refused(text), BadPlace::OtherShell, "{text}");
+            assert_eq!(refused(text), UnsafePosition::OtherShell, "{text}");
         }
         assert_eq!(expanded("sh -c 'a {{iteration}}'"), r#"sh -c 'a '"${CREEL_ITERATION-}"''"#);
         assert_eq!(expanded("sh -c 'b; c' x {{error}}"), r#"sh -c 'b; c' x "${CREEL_ERROR-}""#);
@@ -375,9 +375,9 @@ mod tests {
             "echo {{error}} | find . -exec sh -s \\;",
             "echo {{error}} && echo {{error}} | sh",
         ] {
-            assert_eq!(refused(text), BadPlace::OtherShell, "{text}");
+            assert_eq!(refused(text), UnsafePosition::OtherShell, "{text}");
         }
-        assert_eq!(refused("echo $(cat <<E)\n{{error}}\nE"), BadPlace::Unclear);
+        assert_eq!(refused("echo $(cat <<E)\n{{error}}\nE"), UnsafePosition::Unclear);
         assert_eq!(expanded("sh <<E\na {{iteration}}\nE"), "sh <<E\na ${CREEL_ITERATION-}\nE");
     }
 

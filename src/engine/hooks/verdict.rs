@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    point::{Broken, Decides, Point},
+    point::{BrokenHookPolicy, DecisionMode, HookPoint},
     telling_line::telling_line,
 };
 use crate::engine::{
-    policy::{HookSpec, OnFailure},
-    time::Span,
+    policy::{HookFailurePolicy, HookSpec},
+    time::TimeSpan,
 };
 
 /// What a warning says about a reply that older journals recorded as unreadable without saying why.
@@ -36,7 +36,7 @@ pub struct RunResult {
     /// How it ended.
     pub end: RunEnd,
     /// How long it took.
-    pub took: Span,
+    pub took: TimeSpan,
     /// Standard output, limited.
     pub stdout: String,
     /// Standard error, limited.
@@ -46,7 +46,7 @@ pub struct RunResult {
     /// The file with all of it, relative to the session's folder.
     pub file: Option<String>,
     /// The JSON that it printed, if it exited with 0 and did.
-    pub reply: Option<Reply>,
+    pub reply: Option<HookReply>,
     /// All of its standard output, where that is an answer, unless it is longer than any answer.
     pub answer: Option<String>,
     /// What a built-in hook came to.
@@ -88,9 +88,9 @@ pub enum BuiltinStatus {
 
 /// What a hook can answer in JSON: the format of Claude Code and codemie hooks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reply {
+pub struct HookReply {
     /// What it decided.
-    pub decision: Option<Decision>,
+    pub decision: Option<HookDecision>,
     /// Why.
     pub reason: Option<String>,
     /// What the agent should know.
@@ -109,7 +109,7 @@ pub struct Reply {
     pub problem: Option<String>,
 }
 
-impl Reply {
+impl HookReply {
     /// A reply that cannot be used, and why.
     pub fn unreadable(problem: impl Into<String>) -> Self {
         Self { unreadable: true, problem: Some(problem.into()), ..Self::default() }
@@ -124,7 +124,7 @@ impl Reply {
 /// A decision, weakest first: merging takes the strongest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Decision {
+pub enum HookDecision {
     /// Go on.
     Allow,
     /// Go on, said aloud.
@@ -152,7 +152,7 @@ impl RunResult {
     pub fn not_started(why: String) -> Self {
         Self {
             end: RunEnd::SpawnFailed(why),
-            took: Span::default(),
+            took: TimeSpan::default(),
             stdout: String::new(),
             stderr: String::new(),
             omitted_bytes: 0,
@@ -188,7 +188,7 @@ impl RunEnd {
 
 /// What a run says, read by the rules of its point.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Judgement {
+pub struct RunJudgement {
     /// What it means.
     pub verdict: Verdict,
     /// Why, if it blocks: all that the agent is told.
@@ -206,21 +206,23 @@ pub struct Judgement {
 }
 
 /// Reads a run by the rules of its point.
-pub fn judge(point: Point, hook: &HookSpec, run: RunView<'_>) -> Judgement {
-    let can_block = point.rules().decides == Decides::AllMustPass;
+pub fn judge(point: HookPoint, hook: &HookSpec, run: RunView<'_>) -> RunJudgement {
+    let can_block = point.rules().decides == DecisionMode::AllMustPass;
     match run.end {
         RunEnd::Exit(0) => judge_reply(point, hook, run),
         // What the hook itself says, like a decision in its JSON: `on_failure` is about those that say nothing.
-        RunEnd::Exit(2) if can_block => blocked(HookWords::printed(run, "Hook returned blocking error (exit code 2)")),
+        RunEnd::Exit(2) if can_block => {
+            blocked(HookExplanation::printed(run, "Hook returned blocking error (exit code 2)"))
+        }
         end @ (RunEnd::Exit(_) | RunEnd::Signal(_) | RunEnd::TimedOut | RunEnd::SpawnFailed(_) | RunEnd::Cut) => {
-            let words = HookWords::printed(run, &format!("Hook failed ({})", end.describe()));
+            let words = HookExplanation::printed(run, &format!("Hook failed ({})", end.describe()));
             judge_failure(point, hook, run, words)
         }
     }
 }
 
 /// What a hook that does not pass has to say.
-struct HookWords {
+struct HookExplanation {
     /// For the agent, in full.
     reason: String,
     /// The same for people, in one line.
@@ -229,7 +231,7 @@ struct HookWords {
     context: Option<String>,
 }
 
-impl HookWords {
+impl HookExplanation {
     /// What it printed. Standard error is the reason and standard output the context, but the line for people can come
     /// from either.
     fn printed(run: RunView<'_>, unsaid: &str) -> Self {
@@ -245,7 +247,7 @@ impl HookWords {
     }
 
     /// What it said in its JSON reply.
-    fn replied(reply: &Reply, unsaid: &str) -> Self {
+    fn replied(reply: &HookReply, unsaid: &str) -> Self {
         let context = reply.additional_context.as_deref().and_then(told);
         let own = reply.reason.as_deref().and_then(told);
         let headline = own.clone().or_else(|| telling_line(&[context.as_deref()?]));
@@ -272,7 +274,7 @@ pub struct RunView<'a> {
     /// Standard error.
     pub stderr: &'a str,
     /// The JSON that it answered.
-    pub reply: Option<&'a Reply>,
+    pub reply: Option<&'a HookReply>,
 }
 
 impl<'a> RunView<'a> {
@@ -282,50 +284,52 @@ impl<'a> RunView<'a> {
     }
 
     /// The JSON that it answered, if that says something.
-    pub fn readable(&self) -> Option<&'a Reply> {
+    pub fn readable(&self) -> Option<&'a HookReply> {
         self.reply.filter(|reply| !reply.unreadable)
     }
 }
 
-fn judge_reply(point: Point, hook: &HookSpec, run: RunView<'_>) -> Judgement {
+fn judge_reply(point: HookPoint, hook: &HookSpec, run: RunView<'_>) -> RunJudgement {
     let Some(reply) = run.reply else { return passed(None) };
     if let Some(problem) = reply.problem() {
-        return judge_failure(point, hook, run, HookWords::about_reply(problem));
+        return judge_failure(point, hook, run, HookExplanation::about_reply(problem));
     }
-    let can_block = point.rules().decides == Decides::AllMustPass;
+    let can_block = point.rules().decides == DecisionMode::AllMustPass;
     // As in Claude Code, this counts more than any decision beside it.
     if reply.stops {
-        let words = HookWords::replied(reply, "it gave no reason");
-        return Judgement { escalates: true, stops: true, ..failed(words) };
+        let words = HookExplanation::replied(reply, "it gave no reason");
+        return RunJudgement { escalates: true, stops: true, ..failed(words) };
     }
     match reply.decision {
-        Some(Decision::Deny | Decision::Block) => {
-            let words = HookWords::replied(reply, "Hook requested continuation");
+        Some(HookDecision::Deny | HookDecision::Block) => {
+            let words = HookExplanation::replied(reply, "Hook requested continuation");
             if can_block { blocked(words) } else { judge_failure(point, hook, run, words) }
         }
-        Some(Decision::Allow | Decision::Approve) | None => passed(reply.additional_context.as_deref().and_then(told)),
+        Some(HookDecision::Allow | HookDecision::Approve) | None => {
+            passed(reply.additional_context.as_deref().and_then(told))
+        }
     }
 }
 
-fn judge_failure(point: Point, hook: &HookSpec, run: RunView<'_>, words: HookWords) -> Judgement {
+fn judge_failure(point: HookPoint, hook: &HookSpec, run: RunView<'_>, words: HookExplanation) -> RunJudgement {
     let rules = point.rules();
-    let can_block = rules.decides == Decides::AllMustPass;
+    let can_block = rules.decides == DecisionMode::AllMustPass;
     let broken = run.is_broken();
     let blocks = match hook.on_failure {
-        Some(OnFailure::Block) => true,
-        Some(OnFailure::Ignore | OnFailure::Escalate) => false,
+        Some(HookFailurePolicy::Block) => true,
+        Some(HookFailurePolicy::Ignore | HookFailurePolicy::Escalate) => false,
         // At the points that fail fast every failure blocks; at `stop` only exit 2 does.
-        None => rules.broken == Broken::Block,
+        None => rules.broken == BrokenHookPolicy::Block,
     };
     // The agent cannot repair a hook, and a point that cannot block has nothing to send back: a person has to look.
-    let cannot_be_sent_back = !can_block || (broken && point == Point::Stop);
-    let escalates = hook.on_failure == Some(OnFailure::Escalate) || (blocks && cannot_be_sent_back);
+    let cannot_be_sent_back = !can_block || (broken && point == HookPoint::Stop);
+    let escalates = hook.on_failure == Some(HookFailurePolicy::Escalate) || (blocks && cannot_be_sent_back);
     let judged = if blocks && !escalates { blocked(words) } else { failed(words) };
-    Judgement { broken, escalates, ..judged }
+    RunJudgement { broken, escalates, ..judged }
 }
 
-fn passed(context: Option<String>) -> Judgement {
-    Judgement {
+fn passed(context: Option<String>) -> RunJudgement {
+    RunJudgement {
         verdict: Verdict::Pass,
         reason: None,
         headline: None,
@@ -336,13 +340,13 @@ fn passed(context: Option<String>) -> Judgement {
     }
 }
 
-fn blocked(words: HookWords) -> Judgement {
-    let HookWords { reason, headline, context } = words;
-    Judgement { verdict: Verdict::Block, reason: Some(reason), headline: Some(headline), ..passed(context) }
+fn blocked(words: HookExplanation) -> RunJudgement {
+    let HookExplanation { reason, headline, context } = words;
+    RunJudgement { verdict: Verdict::Block, reason: Some(reason), headline: Some(headline), ..passed(context) }
 }
 
-fn failed(words: HookWords) -> Judgement {
-    Judgement { verdict: Verdict::Fail, ..blocked(words) }
+fn failed(words: HookExplanation) -> RunJudgement {
+    RunJudgement { verdict: Verdict::Fail, ..blocked(words) }
 }
 
 fn told(text: &str) -> Option<String> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::time::Span;
+use crate::engine::time::TimeSpan;
 
 /// One rule that is checked after each iteration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -14,7 +14,7 @@ pub struct RuleSpec {
     /// What is checked.
     pub check: RuleCheck,
     /// How long that may take.
-    pub timeout: Span,
+    pub timeout: TimeSpan,
     /// Whether it is checked at all.
     pub enabled: bool,
 }
@@ -48,7 +48,7 @@ pub enum RuleCheck {
         /// Which.
         files: Vec<String>,
         /// How many of them.
-        need: Need,
+        need: FileRequirement,
     },
     /// That the tests reach enough lines.
     Coverage {
@@ -78,8 +78,8 @@ impl RuleCheck {
             }
             Self::FileExistence { files, need } => {
                 let need = match need {
-                    Need::All => "all",
-                    Need::Any => "one",
+                    FileRequirement::All => "all",
+                    FileRequirement::Any => "one",
                 };
                 format!("{need} of {} there", files.join(", "))
             }
@@ -101,7 +101,7 @@ pub enum PatternTarget {
 /// How many of some files must be there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Need {
+pub enum FileRequirement {
     /// All of them.
     #[default]
     All,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::rules::RuleSpec;
-use crate::engine::{stop::StopResult, time::Span};
+use crate::engine::{stop::StopResult, time::TimeSpan};
 
 /// What decides whether the session is complete.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -17,7 +17,7 @@ pub struct StopPlan {
     pub rules: Vec<RuleSpec>,
     /// What follows when all checks pass and the agent changed nothing.
     #[serde(default)]
-    pub settled: Settled,
+    pub settled: SettledPolicy,
     /// How many iterations in a row with failed rules escalate; 0: never.
     pub circuit_breaker: u32,
     /// How many iterations in a row escalate in which a file returns to earlier content, or is rewritten while the same
@@ -32,7 +32,7 @@ pub struct StopPlan {
 /// What follows when all checks of an iteration pass and the agent changed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Settled {
+pub enum SettledPolicy {
     /// The session is complete.
     Complete,
     /// The user is asked.
@@ -48,10 +48,10 @@ pub struct StopHook {
     /// What it is called; unique among the stop hooks, parts of groups included.
     pub name: String,
     /// Who decides.
-    pub judge: Judge,
+    pub judge: StopHookKind,
     /// When it is asked; always, if unsaid.
-    #[serde(default, skip_serializing_if = "When::is_always")]
-    pub when: When,
+    #[serde(default, skip_serializing_if = "StopHookCondition::is_always")]
+    pub when: StopHookCondition,
     /// Whether it is asked at all.
     pub enabled: bool,
 }
@@ -59,15 +59,15 @@ pub struct StopHook {
 /// Who decides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Judge {
+pub enum StopHookKind {
     /// Something that creel brings along.
-    Preset(Preset),
+    Preset(StopPreset),
     /// A command that reads the agent's context and answers.
     Command {
         /// For `sh -c`, with the template filled in.
         command: String,
         /// How long it may take.
-        timeout: Span,
+        timeout: TimeSpan,
     },
     /// The same decision each time it is asked.
     Fixed(StopResult),
@@ -80,7 +80,7 @@ pub enum Judge {
 /// What creel brings along.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Preset {
+pub enum StopPreset {
     /// Promises, then rules.
     Default,
     /// Rules only.
@@ -92,7 +92,7 @@ pub enum Preset {
 /// When a hook is asked: all that is said must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct When {
+pub struct StopHookCondition {
     /// The first iteration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<u32>,
@@ -110,14 +110,14 @@ pub struct When {
     pub labels: Vec<String>,
 }
 
-impl When {
+impl StopHookCondition {
     /// Whether nothing is said.
     pub fn is_always(&self) -> bool {
         *self == Self::default()
     }
 }
 
-impl Preset {
+impl StopPreset {
     /// The name in the config and in records.
     pub const fn name(self) -> &'static str {
         match self {
@@ -135,15 +135,20 @@ impl Preset {
 
 impl StopHook {
     /// A preset under its own name.
-    pub fn preset(preset: Preset) -> Self {
-        Self { name: preset.name().into(), judge: Judge::Preset(preset), when: When::default(), enabled: true }
+    pub fn preset(preset: StopPreset) -> Self {
+        Self {
+            name: preset.name().into(),
+            judge: StopHookKind::Preset(preset),
+            when: StopHookCondition::default(),
+            enabled: true,
+        }
     }
 
     /// The parts, if it is a group.
     pub fn parts(&self) -> &[Self] {
         match &self.judge {
-            Judge::All(parts) | Judge::Any(parts) => parts,
-            Judge::Preset(_) | Judge::Command { .. } | Judge::Fixed(_) => &[],
+            StopHookKind::All(parts) | StopHookKind::Any(parts) => parts,
+            StopHookKind::Preset(_) | StopHookKind::Command { .. } | StopHookKind::Fixed(_) => &[],
         }
     }
 
@@ -156,7 +161,7 @@ impl StopHook {
 impl StopPlan {
     /// The hooks that somebody chose: where nobody did, the preset that is always there is not worth a word.
     pub fn said(&self) -> &[StopHook] {
-        if self.hooks == [StopHook::preset(Preset::Default)] { &[] } else { &self.hooks }
+        if self.hooks == [StopHook::preset(StopPreset::Default)] { &[] } else { &self.hooks }
     }
 
     /// The hook of that name, parts of groups included.

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AgentSpec, HookAction, HookSpec, Plan, RetryOptions};
-use crate::engine::{hooks::point::Point, time::Span};
+use super::{AgentSpec, HookAction, HookSpec, RetryOptions, SessionPlan};
+use crate::engine::{hooks::point::HookPoint, time::TimeSpan};
 
 /// How long a hook that creel brings along may take: a project's tests can take their time.
-pub const BUILTIN_TIMEOUT: Span = Span::secs(1_800);
+pub const BUILTIN_TIMEOUT: TimeSpan = TimeSpan::secs(1_800);
 
 /// The built-in hook that merges. It runs after all other hooks of its point, so that nothing merges past a check.
 pub const MERGE: &str = "merge_pr";
@@ -30,7 +30,7 @@ pub struct SubmitPlan {
     /// How often the agent may repair what blocked.
     pub remediation_attempts: u32,
     /// The hooks of points about which nothing is said.
-    pub usual: BTreeMap<Point, Vec<HookSpec>>,
+    pub usual: BTreeMap<HookPoint, Vec<HookSpec>>,
 }
 
 impl Default for SubmitPlan {
@@ -43,8 +43,8 @@ impl Default for SubmitPlan {
             test_command: None,
             remediation_attempts: 1,
             usual: BTreeMap::from([
-                (Point::BeforeSubmit, vec![HookSpec::builtin("create_pr")]),
-                (Point::BeforeMerge, vec![HookSpec::merge()]),
+                (HookPoint::BeforeSubmit, vec![HookSpec::builtin("create_pr")]),
+                (HookPoint::BeforeMerge, vec![HookSpec::merge()]),
             ]),
         }
     }
@@ -52,7 +52,7 @@ impl Default for SubmitPlan {
 
 /// A built-in hook, and what the config says about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "WrittenCall", into = "WrittenCall")]
+#[serde(from = "SerializedBuiltinCall", into = "SerializedBuiltinCall")]
 pub struct BuiltinCall {
     /// Which one.
     pub name: String,
@@ -78,7 +78,7 @@ pub struct BuiltinOptions {
 /// A built-in hook in a record: its name alone, as records always had it, or its name and its options.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum WrittenCall {
+enum SerializedBuiltinCall {
     Name(String),
     WithOptions {
         name: String,
@@ -87,16 +87,16 @@ enum WrittenCall {
     },
 }
 
-impl From<WrittenCall> for BuiltinCall {
-    fn from(written: WrittenCall) -> Self {
+impl From<SerializedBuiltinCall> for BuiltinCall {
+    fn from(written: SerializedBuiltinCall) -> Self {
         match written {
-            WrittenCall::Name(name) => Self { name, options: BuiltinOptions::default() },
-            WrittenCall::WithOptions { name, options } => Self { name, options },
+            SerializedBuiltinCall::Name(name) => Self { name, options: BuiltinOptions::default() },
+            SerializedBuiltinCall::WithOptions { name, options } => Self { name, options },
         }
     }
 }
 
-impl From<BuiltinCall> for WrittenCall {
+impl From<BuiltinCall> for SerializedBuiltinCall {
     fn from(BuiltinCall { name, options }: BuiltinCall) -> Self {
         if options == BuiltinOptions::default() { Self::Name(name) } else { Self::WithOptions { name, options } }
     }
@@ -157,9 +157,9 @@ impl HookSpec {
     }
 }
 
-impl Plan {
+impl SessionPlan {
     /// The hooks of a point, or else those that are usual there.
-    pub fn hooks_or_usual(&self, point: Point) -> &[HookSpec] {
+    pub fn hooks_or_usual(&self, point: HookPoint) -> &[HookSpec] {
         let usual = || self.submit.usual.get(&point).map_or(&[][..], Vec::as_slice);
         self.hooks.get(&point).map_or_else(usual, Vec::as_slice)
     }

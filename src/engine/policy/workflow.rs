@@ -11,20 +11,20 @@ pub struct Workflow {
     /// What it is for.
     pub description: Option<String>,
     /// What it does.
-    pub steps: Vec<FlowStep>,
+    pub steps: Vec<WorkflowStep>,
 }
 
 /// One step of a workflow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct FlowStep {
+pub struct WorkflowStep {
     /// What it is called; unique in the workflow.
     pub name: String,
     /// What it does.
     pub action: StepAction,
     /// What follows when it went well.
-    pub on_success: Next,
+    pub on_success: StepTransition,
     /// What follows when it failed.
-    pub on_failure: Next,
+    pub on_failure: StepTransition,
 }
 
 /// What a step does.
@@ -38,16 +38,16 @@ pub enum StepAction {
     /// Change a task, as the action does.
     UpdateTask(Value),
     /// Look at what an earlier step said; it goes well if that is so.
-    Condition(Condition),
+    Condition(StepCondition),
     /// Several steps at once; it goes well if all do.
-    Parallel(Vec<FlowStep>),
+    Parallel(Vec<WorkflowStep>),
     /// Nothing.
     Noop,
 }
 
 /// Something that may be so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Condition {
+pub struct StepCondition {
     /// A text with placeholders.
     pub value: String,
     /// What it must be.
@@ -59,7 +59,7 @@ pub struct Condition {
 /// What follows a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Next {
+pub enum StepTransition {
     /// The step that is written below it, or the end.
     Following,
     /// The step of that name.
@@ -70,23 +70,23 @@ pub enum Next {
 
 impl Workflow {
     /// Where that leads from a step; nowhere at the end.
-    pub fn after(&self, at: usize, next: &Next) -> Option<usize> {
+    pub fn after(&self, at: usize, next: &StepTransition) -> Option<usize> {
         match next {
-            Next::Following => Some(at + 1),
-            Next::Step(name) => self.steps.iter().position(|step| step.name == *name),
-            Next::End => None,
+            StepTransition::Following => Some(at + 1),
+            StepTransition::Step(name) => self.steps.iter().position(|step| step.name == *name),
+            StepTransition::End => None,
         }
     }
 }
 
-impl FlowStep {
+impl WorkflowStep {
     /// What is to be done for it: itself, or several steps at once.
     pub fn parts(&self) -> &[Self] {
         if let StepAction::Parallel(parts) = &self.action { parts } else { std::slice::from_ref(self) }
     }
 }
 
-impl Condition {
+impl StepCondition {
     /// Whether it is so, of that text.
     pub fn holds(&self, text: &str) -> bool {
         let equal = self.equals.as_ref().is_none_or(|expected| text == expected);

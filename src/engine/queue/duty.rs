@@ -8,15 +8,15 @@
 
 use std::collections::BTreeSet;
 
-use super::{Queued, Upshot};
-use crate::engine::{State, event::Outcome};
+use super::{QueuedTask, TaskOutcome};
+use crate::engine::{SessionState, event::SessionOutcome};
 
 /// How many failed sessions in a row are the worker's own fault.
 pub const FAILURES: u32 = 3;
 
 /// What a worker was asked to take.
 #[derive(Debug, Clone, Copy)]
-pub struct Duty<'a> {
+pub struct WorkerFilter<'a> {
     /// The types that were named; none means all.
     pub types: &'a [String],
     /// The agent that was named; none means whoever may.
@@ -25,21 +25,21 @@ pub struct Duty<'a> {
 
 /// Who can work on a type of tasks where the worker is.
 #[derive(Debug, Clone, Copy)]
-pub struct Hands<'a, C> {
+pub struct AvailableAgents<'a, C> {
     /// Who does it here, if nobody says anything else.
     pub usual: Option<&'a str>,
     /// Whether somebody can.
     pub can: C,
 }
 
-impl Duty<'_> {
+impl WorkerFilter<'_> {
     /// Who works on tasks of a type that these may work on, where no names mean everybody; nobody, if they are not for this
     /// worker.
     pub fn agent_for<C: Fn(&str) -> bool>(
         self,
         kind: Option<&str>,
         may: &BTreeSet<String>,
-        hands: &Hands<'_, C>,
+        hands: &AvailableAgents<'_, C>,
     ) -> Option<String> {
         let is_named = kind.is_some_and(|kind| self.types.iter().any(|named| named == kind));
         if !self.types.is_empty() && !is_named {
@@ -53,29 +53,29 @@ impl Duty<'_> {
 
 /// What a session that is found under the name of a task's says about the task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Trace {
+pub enum ExistingSession {
     /// Nothing: it is another task's.
     Foreign,
     /// It is to be gone on with.
     Unfinished,
     /// It is over.
-    Over(Upshot),
+    Over(TaskOutcome),
 }
 
-impl Trace {
+impl ExistingSession {
     /// Names are given twice, by other servers or by a queue that was lost; the mark is not.
-    pub fn of(session: &State, task: &Queued) -> Self {
+    pub fn of(session: &SessionState, task: &QueuedTask) -> Self {
         if session.began.order.as_ref() != Some(&task.mark()) {
             return Self::Foreign;
         }
         match session.outcome() {
-            Some(outcome) if outcome.is_by_itself() => Self::Over(Upshot::of(session)),
+            Some(outcome) if outcome.is_by_itself() => Self::Over(TaskOutcome::of(session)),
             Some(_) | None => Self::Unfinished,
         }
     }
 }
 
-impl Outcome {
+impl SessionOutcome {
     /// Whether the session came to its end by itself. One that was stopped was stopped because its worker left.
     pub const fn is_by_itself(self) -> bool {
         match self {
@@ -87,13 +87,13 @@ impl Outcome {
 
 /// How many sessions of a worker failed, one after another.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Streak(u32);
+pub struct FailureStreak(u32);
 
-impl Streak {
+impl FailureStreak {
     /// After one more session.
     #[must_use]
-    pub fn after(self, outcome: Option<Outcome>) -> Self {
-        if outcome == Some(Outcome::Failed) { Self(self.0 + 1) } else { Self(0) }
+    pub fn after(self, outcome: Option<SessionOutcome>) -> Self {
+        if outcome == Some(SessionOutcome::Failed) { Self(self.0 + 1) } else { Self(0) }
     }
 
     /// Whether it is rather the worker than the tasks.
@@ -113,8 +113,11 @@ mod tests {
     /// The machine has `claude` and `codex`, and works with `claude`, unless another was named.
     fn who(types: &[&str], agent: Option<&str>, kind: Option<&str>, may: &[&str]) -> Option<String> {
         let types: Vec<String> = types.iter().map(|kind| (*kind).to_owned()).collect();
-        let hands = Hands { usual: agent.or(Some("claude")), can: |agent: &str| ["claude", "codex"].contains(&agent) };
-        Duty { types: &types, agent }.agent_for(kind, &names(may), &hands)
+        let hands = AvailableAgents {
+            usual: agent.or(Some("claude")),
+            can: |agent: &str| ["claude", "codex"].contains(&agent),
+        };
+        WorkerFilter { types: &types, agent }.agent_for(kind, &names(may), &hands)
     }
 
     #[test]
@@ -138,11 +141,11 @@ mod tests {
 
     #[test]
     fn sessions_that_fail_in_a_row_are_the_workers_fault_and_one_that_does_not_ends_the_row() {
-        let fail = |streak: Streak| streak.after(Some(Outcome::Failed));
-        let twice = fail(fail(Streak::default()));
+        let fail = |streak: FailureStreak| streak.after(Some(SessionOutcome::Failed));
+        let twice = fail(fail(FailureStreak::default()));
         assert!(!twice.is_too_long());
         assert!(fail(twice).is_too_long());
-        assert!(!fail(twice.after(Some(Outcome::Forced))).is_too_long());
+        assert!(!fail(twice.after(Some(SessionOutcome::Forced))).is_too_long());
         assert!(!fail(twice.after(None)).is_too_long());
     }
 }

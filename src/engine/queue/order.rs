@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::Queued;
+use super::QueuedTask;
 use crate::engine::{
     session::note::COMPLETION_NOTE,
     tasks::{
@@ -28,7 +28,7 @@ const OWNER: usize = 4;
 /// Something to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Order {
+pub struct TaskSpec {
     /// Its name.
     #[serde(alias = "task_id", alias = "taskId")]
     pub id: String,
@@ -49,19 +49,19 @@ pub struct Order {
     /// Who may work on it; nobody means everybody.
     pub agents: BTreeSet<String>,
     /// The session that it is a task of.
-    pub session: Option<Owner>,
+    pub session: Option<OwnerSession>,
 }
 
 /// A session that has a task in the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Owner {
+pub struct OwnerSession {
     /// Its name.
     pub name: String,
     /// Its id, which no other session has.
     pub id: String,
 }
 
-impl Default for Order {
+impl Default for TaskSpec {
     fn default() -> Self {
         Self {
             id: String::new(),
@@ -77,7 +77,7 @@ impl Default for Order {
     }
 }
 
-impl Order {
+impl TaskSpec {
     /// The order itself, if it can be one.
     pub fn checked(self) -> Result<Self, String> {
         let Self { id, goal, priority, kind, dependencies, agents, session, .. } = &self;
@@ -116,14 +116,14 @@ impl Order {
     }
 
     /// What the agent is asked to do, with what came of those that it waited for.
-    pub fn prompt(&self, before: &[Queued]) -> String {
+    pub fn prompt(&self, before: &[QueuedTask]) -> String {
         let mut text = self.goal.trim().to_owned();
         if !self.deliverables.is_empty() {
             text += "\n\nThis has to be there in the end:\n";
             text += &self.deliverables.iter().map(|it| format!("- {it}\n")).collect::<String>();
         }
         for task in before {
-            if let super::Standing::Completed { result: Some(result), .. } = &task.standing {
+            if let super::QueuedTaskState::Completed { result: Some(result), .. } = &task.standing {
                 let goal = task.order.goal.lines().next().unwrap_or_default();
                 text += &format!("\n\n[Result of task {}: {goal}]\n{result}", task.order.id);
             }
@@ -135,10 +135,10 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{queue::Standing, stop::promise::Promise, time::At};
+    use crate::engine::{queue::QueuedTaskState, stop::promise::Promise, time::UnixTime};
 
-    fn order(id: &str) -> Order {
-        Order { id: id.into(), goal: "Write it.".into(), ..Order::default() }
+    fn order(id: &str) -> TaskSpec {
+        TaskSpec { id: id.into(), goal: "Write it.".into(), ..TaskSpec::default() }
     }
 
     #[test]
@@ -147,27 +147,28 @@ mod tests {
         for id in ["", "-", "a.b", "*", ">", "a b", "../x", "ä", &"x".repeat(65)] {
             assert!(order(id).checked().is_err_and(|why| why.contains("is no name for a task")), "{id}");
         }
-        let typed = |kind: &str| Order { kind: Some(kind.into()), ..order("3") }.checked();
+        let typed = |kind: &str| TaskSpec { kind: Some(kind.into()), ..order("3") }.checked();
         assert!(typed("bug").is_ok() && typed("b.ug").is_err() && typed("-").is_err());
-        let by = |agent: &str| Order { agents: [agent.to_owned()].into(), ..order("3") }.checked();
+        let by = |agent: &str| TaskSpec { agents: [agent.to_owned()].into(), ..order("3") }.checked();
         assert!(by("codex").is_ok() && by("co+dex").is_err());
         let many = (10..30).map(|n| format!("agent-{n}")).collect();
-        assert!(Order { agents: many, ..order("3") }.checked().is_err_and(|why| why.contains("name fewer")));
-        let after = |on: &str| Order { dependencies: [on.to_owned()].into(), ..order("3") }.checked();
+        assert!(TaskSpec { agents: many, ..order("3") }.checked().is_err_and(|why| why.contains("name fewer")));
+        let after = |on: &str| TaskSpec { dependencies: [on.to_owned()].into(), ..order("3") }.checked();
         assert!(after("2").is_ok() && after("*").is_err());
-        assert_eq!(Order { goal: " ".into(), ..order("3") }.checked(), Err("a task needs a goal".into()));
+        assert_eq!(TaskSpec { goal: " ".into(), ..order("3") }.checked(), Err("a task needs a goal".into()));
     }
 
     #[test]
     fn what_no_server_takes_is_refused() {
-        let long = |bytes| Order { goal: "x".repeat(bytes), ..order("3") }.checked();
+        let long = |bytes| TaskSpec { goal: "x".repeat(bytes), ..order("3") }.checked();
         assert!(long(LARGEST - 1_000).is_ok());
         assert!(long(LARGEST).is_err_and(|why| why.contains("longer than 512 KiB")));
     }
 
     #[test]
     fn another_program_says_it_in_fewer_words() {
-        let said: Order = serde_json::from_str(r#"{"task_id":"3","content":"Write it.","more":1}"#).expect("an order");
+        let said: TaskSpec =
+            serde_json::from_str(r#"{"task_id":"3","content":"Write it.","more":1}"#).expect("an order");
         assert_eq!(said, order("3"));
     }
 
@@ -175,8 +176,8 @@ mod tests {
     fn the_session_is_named_after_the_task_and_whose_it_is() {
         assert_eq!(order("3").session(1), "task-3");
         assert_eq!(order("3").session(2), "task-3-2");
-        let owner = Owner { name: "x".repeat(64), id: "1-a".into() };
-        let long = Order { session: Some(owner), ..order("3") }.session(12);
+        let owner = OwnerSession { name: "x".repeat(64), id: "1-a".into() };
+        let long = TaskSpec { session: Some(owner), ..order("3") }.session(12);
         assert_eq!((long.len(), &long[54..]), (60, "x-3-12"));
         let long = order(&"y".repeat(64));
         assert_eq!(long.session(1), format!("task-{}", "y".repeat(55)));
@@ -185,9 +186,10 @@ mod tests {
 
     #[test]
     fn the_agent_hears_what_came_of_the_tasks_before() {
-        let done = Standing::Completed { result: Some("It is in a.rs.".into()), by: None, completed_at: String::new() };
-        let before = Queued { standing: done, ..Queued::new(order("1"), At(0)) };
-        let order = Order { deliverables: vec!["b.rs".into()], ..order("2") };
+        let done =
+            QueuedTaskState::Completed { result: Some("It is in a.rs.".into()), by: None, completed_at: String::new() };
+        let before = QueuedTask { standing: done, ..QueuedTask::new(order("1"), UnixTime(0)) };
+        let order = TaskSpec { deliverables: vec!["b.rs".into()], ..order("2") };
         let prompt = order.prompt(&[before]);
         let expected = "Write it.\n\nThis has to be there in the end:\n- b.rs\n\n\n[Result of task 1: Write it.]\nIt is in a.rs.\n\nWork until";
         assert!(prompt.starts_with(expected), "{prompt}");

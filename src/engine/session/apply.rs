@@ -3,40 +3,40 @@
 mod hooks;
 
 use super::{
-    Phase, State,
-    budget::Tally,
-    delivery::Ending,
-    gate::{About, Choice, Gate},
-    pending::{Item, ItemState, Source},
-    retry::Wait,
-    side::Errand,
+    Phase, SessionState,
+    budget::ConversationUsage,
+    delivery::LoopEnd,
+    gate::{Gate, GateChoice, GateKind},
+    pending::{ItemSource, ItemState, PendingItem},
+    retry::RetryWait,
+    side::SideJob,
     steering::QueuedMessage,
-    turn::{Due, REFUSED},
+    turn::{DuePrompt, REFUSED},
 };
 use crate::engine::{
     conversation::StopReason,
     effect::TaskFacts,
-    event::{Actor, DeliverRest, Event, IterationOutcome, Outcome, PromptReason, PromptSent, StopHow},
+    event::{Actor, Event, FinalDeliveryMode, IterationOutcome, PromptReason, PromptSent, SessionOutcome, StopTiming},
     hooks::{
-        dispatch::{Asked, Cause, Dispatch, Running},
-        point::Point,
+        dispatch::{ActiveRun, DispatchCause, DispatchQuestion, HookDispatch},
+        point::HookPoint,
         resolve::{self, HookRef},
     },
     ids::RunId,
     stop::settled::StopHookSigns,
-    submit::{Back, Finished, PipelineOutcome},
-    time::{At, Span},
+    submit::{FinishedPipeline, PipelineOutcome, ReturnTo},
+    time::{TimeSpan, UnixTime},
 };
 
-impl State {
+impl SessionState {
     /// Takes in one event.
-    pub fn apply(&mut self, at: At, event: &Event) {
+    pub fn apply(&mut self, at: UnixTime, event: &Event) {
         self.store(at, event);
         self.note_gate_change(event);
     }
 
     #[expect(clippy::too_many_lines, reason = "an arm for each kind of record: split, a new kind could be forgotten")]
-    fn store(&mut self, at: At, event: &Event) {
+    fn store(&mut self, at: UnixTime, event: &Event) {
         match event {
             Event::SessionStarted(began) => *self = Self::new(&self.name, (**began).clone(), at),
             Event::SessionResumed { presence, max_iterations, checkpoint, paused, .. } => {
@@ -52,13 +52,13 @@ impl State {
             Event::HooksDue { point, hooks, task, by_hand, .. } => {
                 self.hooks_due(*point, hooks, task.is_some() || *by_hand);
             }
-            Event::HookRequested { point: Point::OnGate, hook, .. } => self.gate_hooks.run_by_hand(hook),
+            Event::HookRequested { point: HookPoint::OnGate, hook, .. } => self.gate_hooks.run_by_hand(hook),
             Event::HookRequested { point, hook, .. } => {
-                self.side.queue.push_back(Errand::ByHand(HookRef::new(*point, hook)));
+                self.side.queue.push_back(SideJob::ByHand(HookRef::new(*point, hook)));
             }
             Event::HookStarted { run, point, hook, iteration, beside, of, .. } => {
-                let running = Running { run: *run, hook: hook.clone(), iteration: *iteration };
-                if *point == Point::StopDecision {
+                let running = ActiveRun { run: *run, hook: hook.clone(), iteration: *iteration };
+                if *point == HookPoint::StopDecision {
                     self.stop_hook_started(running, of.as_deref());
                 } else {
                     self.hook_started(running, *point, *beside);
@@ -68,9 +68,9 @@ impl State {
             Event::HookDisabled { point, hook, .. } => self.hook_disabled(*point, hook),
             Event::HookEnabled { point, hook, .. } => self.hooks.enable(HookRef::new(*point, hook)),
             Event::PendingAdded { item, run, point, hook, iteration, text, .. } => {
-                let source = Source { run: *run, point: *point, hook: hook.clone(), iteration: *iteration };
+                let source = ItemSource { run: *run, point: *point, hook: hook.clone(), iteration: *iteration };
                 let state = ItemState::Pending;
-                self.pending.added(Item { id: *item, source, text: text.clone(), edited: false, state });
+                self.pending.added(PendingItem { id: *item, source, text: text.clone(), edited: false, state });
             }
             Event::PendingSkipped { item, .. } => self.pending.set_state(&[*item], ItemState::Skipped),
             Event::PendingRestored { item, .. } => self.pending.set_state(&[*item], ItemState::Pending),
@@ -88,7 +88,7 @@ impl State {
             Event::AgentUsed { context, .. } => self.turns.context = Some(*context),
             Event::ConversationOpened { conversation, turn, .. } => {
                 if self.turns.conversation.as_ref() != Some(conversation) {
-                    self.account.conversation = Tally::default();
+                    self.account.conversation = ConversationUsage::default();
                 }
                 self.turns.conversation = Some(conversation.clone());
                 self.turns.opened_in = Some(*turn);
@@ -124,10 +124,10 @@ impl State {
             Event::RetryCounted { used, limit, .. } => self.retry_counted(*used, *limit),
             Event::RetryLimitReached { limit, .. } => {
                 self.retry.applies = Some(*limit);
-                self.ask_once(Asked::Limit);
+                self.ask_once(DispatchQuestion::Limit);
             }
             Event::BackoffStarted { until, wait_ms } => {
-                self.retry.wait = Wait::Until(*until);
+                self.retry.wait = RetryWait::Until(*until);
                 self.retry.last_wait = *wait_ms;
             }
             Event::GateOpened { gate, about, reason, hook, items, ask, choices } => {
@@ -200,15 +200,15 @@ impl State {
     }
 
     /// The main line's dispatch, if it is at that point.
-    fn dispatch_at(&mut self, point: Point) -> Option<&mut Dispatch> {
+    fn dispatch_at(&mut self, point: HookPoint) -> Option<&mut HookDispatch> {
         let Phase::Hooks(dispatch) = &mut self.phase else { return None };
         (dispatch.point == point).then_some(dispatch)
     }
 
     /// The dispatch that waits for this run.
-    fn dispatch_of(&mut self, run: RunId) -> Option<&mut Dispatch> {
+    fn dispatch_of(&mut self, run: RunId) -> Option<&mut HookDispatch> {
         let main = if let Phase::Hooks(dispatch) = &mut self.phase { Some(dispatch) } else { None };
-        let waits = |dispatch: &&mut Dispatch| dispatch.running.as_ref().is_some_and(|running| running.run == run);
+        let waits = |dispatch: &&mut HookDispatch| dispatch.running.as_ref().is_some_and(|running| running.run == run);
         main.into_iter().chain(&mut self.side.dispatch).chain(&mut self.gate_hooks.dispatch).find(waits)
     }
 
@@ -216,7 +216,7 @@ impl State {
         self.turn_in_flight().is_some_and(|prompt| prompt.agent.is_some())
     }
 
-    fn ask_once(&mut self, question: Asked) {
+    fn ask_once(&mut self, question: DispatchQuestion) {
         if let Phase::Hooks(dispatch) = &mut self.phase {
             dispatch.asked.push(question);
         }
@@ -227,14 +227,14 @@ impl State {
         self.iterations.begin_work();
         // What the agent promised in a turn that failed is not said of this one.
         self.stop.promised = None;
-        self.retry.wait = Wait::No;
-        self.phase = Phase::Hooks(Dispatch::reached(Point::PreIteration, Cause::Lifecycle));
+        self.retry.wait = RetryWait::No;
+        self.phase = Phase::Hooks(HookDispatch::reached(HookPoint::PreIteration, DispatchCause::Lifecycle));
     }
 
     fn iteration_completed(&mut self, outcome: IterationOutcome) {
         self.set_turn_aside();
         if let Phase::Hooks(dispatch) = &self.phase
-            && dispatch.point == Point::Stop
+            && dispatch.point == HookPoint::Stop
         {
             self.iterations.signs.stop_hooks = StopHookSigns::of(dispatch);
         }
@@ -246,11 +246,11 @@ impl State {
         match outcome {
             IterationOutcome::Done | IterationOutcome::Forced => {
                 self.hold_what_stop_hooks_piped();
-                self.phase = Phase::Hooks(Dispatch::reached(Point::PostIteration, Cause::Lifecycle));
+                self.phase = Phase::Hooks(HookDispatch::reached(HookPoint::PostIteration, DispatchCause::Lifecycle));
             }
             IterationOutcome::Failed => {
-                if self.retry.errors > 0 && self.retry.wait == Wait::No {
-                    self.retry.wait = Wait::Due { nth: self.retry.errors, at_least: Span::default() };
+                if self.retry.errors > 0 && self.retry.wait == RetryWait::No {
+                    self.retry.wait = RetryWait::Due { nth: self.retry.errors, at_least: TimeSpan::default() };
                 }
                 self.phase = Phase::Between;
             }
@@ -269,7 +269,7 @@ impl State {
         self.asks.next_turn();
         self.turns.prompt.clone_from(&prompt.text);
         self.turns.open_calls.clear();
-        let again = matches!(&self.phase, Phase::Due(Due::Again(before) | Due::Cancelled(before)) if prompt.text.ends_with(&before.text));
+        let again = matches!(&self.phase, Phase::Due(DuePrompt::Again(before) | DuePrompt::Cancelled(before)) if prompt.text.ends_with(&before.text));
         let by_person = self.steering.person_speaks_in(prompt.messages);
         if prompt.reason == PromptReason::Message && !by_person && !again {
             self.iterations.messages += 1;
@@ -281,7 +281,7 @@ impl State {
             self.iterations.begin_work();
         }
         self.pending.set_state(&prompt.items, ItemState::InFlight);
-        self.retry.wait = Wait::No;
+        self.retry.wait = RetryWait::No;
         if prompt.reason == PromptReason::Gatekeeper {
             self.gatekeeper_asked();
         }
@@ -336,8 +336,8 @@ impl State {
                 Phase::Delivering
             }
             (None, PromptReason::Recovery) => Phase::Settled(IterationOutcome::Failed),
-            (None, _) if message_is_due => Phase::Due(Due::Message),
-            (None, _) => Phase::Hooks(Dispatch::reached(Point::Stop, Cause::Lifecycle)),
+            (None, _) if message_is_due => Phase::Due(DuePrompt::Message),
+            (None, _) => Phase::Hooks(HookDispatch::reached(HookPoint::Stop, DispatchCause::Lifecycle)),
         };
     }
 
@@ -351,14 +351,14 @@ impl State {
         self.phase = match &mut self.ending {
             _ if self.pipelines.is_open() => Phase::Pipeline,
             Some(ending) => {
-                ending.delivery = DeliverRest::No;
+                ending.delivery = FinalDeliveryMode::No;
                 Phase::Delivering
             }
-            None if interrupted => Phase::Due(Due::Again(prompt)),
-            None if self.steering.person_spoke_after(prompt.messages) => Phase::Due(Due::Message),
+            None if interrupted => Phase::Due(DuePrompt::Again(prompt)),
+            None if self.steering.person_spoke_after(prompt.messages) => Phase::Due(DuePrompt::Message),
             None if self.steering.cancelled == Some(prompt.turn) => {
                 self.pending.set_state(&prompt.items, ItemState::InFlight);
-                Phase::Due(Due::Cancelled(prompt))
+                Phase::Due(DuePrompt::Cancelled(prompt))
             }
             // The agent ended the turn itself: what the prompt carried goes with the next iteration, as after a turn that
             // failed.
@@ -366,7 +366,7 @@ impl State {
         };
     }
 
-    fn turn_failed(&mut self, error: &str, retry_after: Option<Span>) {
+    fn turn_failed(&mut self, error: &str, retry_after: Option<TimeSpan>) {
         let Some(prompt) = self.turn_that_ended() else { return };
         if prompt.reason == PromptReason::Gatekeeper {
             return self.gatekeeper_answered(Some(error));
@@ -376,7 +376,7 @@ impl State {
         if prompt.reason != PromptReason::Recovery && !self.pipelines.is_open() {
             self.retry.errors += 1;
         }
-        self.retry.wait = Wait::Due { nth: self.retry.errors, at_least: retry_after.unwrap_or_default() };
+        self.retry.wait = RetryWait::Due { nth: self.retry.errors, at_least: retry_after.unwrap_or_default() };
         self.turns.last_error = Some(error.to_owned());
         self.phase = match (prompt.reason, &self.ending) {
             (PromptReason::Recovery, _) if self.pipelines.is_open() => Phase::Pipeline,
@@ -390,7 +390,7 @@ impl State {
                 | PromptReason::Remediation
                 | PromptReason::Gatekeeper,
                 _,
-            ) => Phase::Hooks(Dispatch::reached(Point::OnError, Cause::Error(error.to_owned()))),
+            ) => Phase::Hooks(HookDispatch::reached(HookPoint::OnError, DispatchCause::Error(error.to_owned()))),
         };
     }
 
@@ -407,21 +407,21 @@ impl State {
         self.count_retries(&feedback);
         self.retry.last_feedback = Some(feedback.text.clone());
         self.retry.last_usual = Some(feedback.usual);
-        self.retry.wait = Wait::Due { nth: used, at_least: Span::default() };
-        self.phase = Phase::Due(Due::Feedback(feedback.text));
+        self.retry.wait = RetryWait::Due { nth: used, at_least: TimeSpan::default() };
+        self.phase = Phase::Due(DuePrompt::Feedback(feedback.text));
     }
 
     pub(in crate::engine) fn task_completed(&mut self, id: &str, content: &str, depth: u32) {
-        let hooks_run = !resolve::due(self.plan(), &self.hooks, Point::OnTaskComplete).is_empty();
+        let hooks_run = !resolve::due(self.plan(), &self.hooks, HookPoint::OnTaskComplete).is_empty();
         if self.side.completed.insert(id.to_owned()) && hooks_run {
             let task = TaskFacts { id: id.to_owned(), content: content.to_owned() };
-            self.side.queue.push_back(Errand::Task { task, depth });
+            self.side.queue.push_back(SideJob::Task { task, depth });
         }
     }
 
-    fn stop_requested(&mut self, how: StopHow) {
+    fn stop_requested(&mut self, how: StopTiming) {
         self.steering.stop = Some(how);
-        if how == StopHow::AfterIteration {
+        if how == StopTiming::AfterIteration {
             return;
         }
         self.set_turn_aside();
@@ -433,10 +433,10 @@ impl State {
         self.gates.open = None;
         self.asks.waiting.clear();
         // A session that had ended before it was submitted has ended as it did.
-        let had_ended = matches!(&self.pipelines.course, Some(course) if matches!(course.back, Back::Ended(_)));
+        let had_ended = matches!(&self.pipelines.course, Some(course) if matches!(course.back, ReturnTo::Ended(_)));
         let stays = self.is_ending() || had_ended;
         if let Some(ending) = self.ending.as_mut().filter(|_| !stays) {
-            ending.delivery = DeliverRest::No;
+            ending.delivery = FinalDeliveryMode::No;
             ending.interrupted = true;
         }
     }
@@ -445,35 +445,35 @@ impl State {
     /// was about to ask a gatekeeper keeps its hooks, so that its run can be ended.
     fn set_turn_aside(&mut self) {
         self.gatekeeper_asked();
-        if let Phase::Due(Due::Again(prompt) | Due::Cancelled(prompt)) = &self.phase {
+        if let Phase::Due(DuePrompt::Again(prompt) | DuePrompt::Cancelled(prompt)) = &self.phase {
             self.pending.set_state(&prompt.items, ItemState::Pending);
         }
     }
 
-    fn loop_ended(&mut self, outcome: Outcome, reason: &str, delivery: DeliverRest) {
+    fn loop_ended(&mut self, outcome: SessionOutcome, reason: &str, delivery: FinalDeliveryMode) {
         self.gates.open = None;
         self.asks.waiting.clear();
         self.pipelines.course = None;
         // A person may end anew what had ended: that is no other loop, and what was submitted is submitted.
-        let was_cut = |last: &Finished| last.outcome == PipelineOutcome::Cancelled;
+        let was_cut = |last: &FinishedPipeline| last.outcome == PipelineOutcome::Cancelled;
         self.pipelines.followed &= self.ending.is_some() && !self.pipelines.last.as_deref().is_some_and(was_cut);
         self.stop.promised = None;
         let stopped_at =
-            (outcome == Outcome::Cancelled && self.interrupted()).then(|| self.phase_to_resume()).flatten();
-        let cut_short = self.ends_well() && outcome == Outcome::Escalated;
+            (outcome == SessionOutcome::Cancelled && self.interrupted()).then(|| self.phase_to_resume()).flatten();
+        let cut_short = self.ends_well() && outcome == SessionOutcome::Escalated;
         let before = self.ending.take().filter(|_| cut_short).map(Box::new);
-        self.ending = Some(Ending { delivery, before, stopped_at, ..Ending::offering(outcome, reason) });
+        self.ending = Some(LoopEnd { delivery, before, stopped_at, ..LoopEnd::offering(outcome, reason) });
         self.phase = Phase::Delivering;
     }
 
-    fn gate_answered(&mut self, at: At, choice: Choice, by: &Actor) {
+    fn gate_answered(&mut self, at: UnixTime, choice: GateChoice, by: &Actor) {
         let Some(gate) = self.gates.open.take() else { return };
         let of_a_loop = self.is_of_a_loop(&gate);
         if of_a_loop {
             self.stop.blocked = self.stop.escalated.take().map(|(_, task, _)| task).into_iter().collect();
         }
         let beside = self.side.asked(&gate.reason, choice);
-        if gate.about == About::Tampered {
+        if gate.about == GateKind::Tampered {
             self.tampered_answered(choice);
         }
         let reason = || gate.reason.clone();
@@ -481,34 +481,34 @@ impl State {
             self.set_turn_aside();
         }
         match choice {
-            Choice::Abort => return self.exit(Outcome::Aborted, &reason()),
-            Choice::Fail => return self.exit(Outcome::Failed, &reason()),
-            Choice::Escalate => return self.exit(Outcome::Escalated, &reason()),
-            Choice::Complete => {
+            GateChoice::Abort => return self.exit(SessionOutcome::Aborted, &reason()),
+            GateChoice::Fail => return self.exit(SessionOutcome::Failed, &reason()),
+            GateChoice::Escalate => return self.exit(SessionOutcome::Escalated, &reason()),
+            GateChoice::Complete => {
                 self.hold_what_stop_hooks_piped();
-                self.phase = Phase::Exit(Ending::offering(Outcome::Complete, "accepted by a person"));
+                self.phase = Phase::Exit(LoopEnd::offering(SessionOutcome::Complete, "accepted by a person"));
                 return;
             }
-            Choice::Stop => return self.budget_stopped(by, &gate),
-            Choice::Approve
-            | Choice::Skip
-            | Choice::Continue
-            | Choice::Send
-            | Choice::Message
-            | Choice::Ignore
-            | Choice::Disable
-            | Choice::Retry
-            | Choice::Wait
-            | Choice::Switch
-            | Choice::Leave
-            | Choice::AllowOnce
-            | Choice::AllowAlways
-            | Choice::RejectOnce
-            | Choice::RejectAlways
-            | Choice::Cancel => {}
+            GateChoice::Stop => return self.budget_stopped(by, &gate),
+            GateChoice::Approve
+            | GateChoice::Skip
+            | GateChoice::Continue
+            | GateChoice::Send
+            | GateChoice::Message
+            | GateChoice::Ignore
+            | GateChoice::Disable
+            | GateChoice::Retry
+            | GateChoice::Wait
+            | GateChoice::Switch
+            | GateChoice::Leave
+            | GateChoice::AllowOnce
+            | GateChoice::AllowAlways
+            | GateChoice::RejectOnce
+            | GateChoice::RejectAlways
+            | GateChoice::Cancel => {}
         }
         match gate.about {
-            About::FinalDelivery => {
+            GateKind::FinalDelivery => {
                 // Not what was caught while the gate was open: nobody has seen that.
                 let approved = self.pending.waiting_ids().into_iter().filter(|id| gate.items.contains(id)).collect();
                 if let Some(ending) = &mut self.ending {
@@ -516,83 +516,83 @@ impl State {
                     ending.seen = gate.items;
                 }
             }
-            About::Delivery => {
+            GateKind::Delivery => {
                 if let Phase::Hooks(dispatch) = &mut self.phase {
                     dispatch.seen = gate.items;
                 }
             }
-            About::RetryLimit => self.limit_answered(choice, &gate.reason),
-            About::Escalation if matches!(self.phase, Phase::Escalated(_)) => {
+            GateKind::RetryLimit => self.limit_answered(choice, &gate.reason),
+            GateKind::Escalation if matches!(self.phase, Phase::Escalated(_)) => {
                 self.phase = Phase::Between;
                 self.looked_at();
             }
-            About::Escalation if of_a_loop => self.looked_at(),
-            About::Escalation => self.ask_once(Asked::Escalation),
-            About::Errors => self.retry.errors = 0,
-            About::BrokenHook if beside => {}
-            About::BrokenHook => self.broken_answered(choice, gate.hook.as_deref()),
-            About::Permission if choice == Choice::Cancel => self.asks.waiting.clear(),
-            About::Permission => {
+            GateKind::Escalation if of_a_loop => self.looked_at(),
+            GateKind::Escalation => self.ask_once(DispatchQuestion::Escalation),
+            GateKind::Errors => self.retry.errors = 0,
+            GateKind::BrokenHook if beside => {}
+            GateKind::BrokenHook => self.broken_answered(choice, gate.hook.as_deref()),
+            GateKind::Permission if choice == GateChoice::Cancel => self.asks.waiting.clear(),
+            GateKind::Permission => {
                 let agent = self.asking_agent().to_owned();
                 self.asks.answered(choice, &agent);
             }
-            About::UsageLimit => self.limit_answered_by_user(at, choice),
-            About::Budget => self.account.grant(&self.began.plan.budget),
+            GateKind::UsageLimit => self.limit_answered_by_user(at, choice),
+            GateKind::Budget => self.account.grant(&self.began.plan.budget),
             // Settled above, whatever the answer.
-            About::Tampered => {}
-            About::Submit | About::Merge => self.pipeline_answered(choice, by, &gate),
+            GateKind::Tampered => {}
+            GateKind::Submit | GateKind::Merge => self.pipeline_answered(choice, by, &gate),
         }
     }
 
-    fn exit(&mut self, outcome: Outcome, reason: &str) {
-        self.phase = Phase::Exit(Ending::undelivered(outcome, reason));
+    fn exit(&mut self, outcome: SessionOutcome, reason: &str) {
+        self.phase = Phase::Exit(LoopEnd::undelivered(outcome, reason));
     }
 
-    fn limit_answered(&mut self, choice: Choice, reason: &str) {
+    fn limit_answered(&mut self, choice: GateChoice, reason: &str) {
         match choice {
-            Choice::Ignore => {
+            GateChoice::Ignore => {
                 self.iterations.forced_past = Some(reason.to_owned());
                 self.accept_protected();
                 self.hold_what_stop_hooks_piped();
                 self.phase = Phase::Settled(IterationOutcome::Forced);
             }
-            Choice::Send | Choice::Message => {
+            GateChoice::Send | GateChoice::Message => {
                 self.hold_what_stop_hooks_piped();
-                self.phase = Phase::Due(Due::Message);
+                self.phase = Phase::Due(DuePrompt::Message);
             }
-            Choice::Continue => {
+            GateChoice::Continue => {
                 self.grant_retries();
                 self.forget_limit();
             }
             // Without the hook the turn is judged again.
-            Choice::Disable => self.forget_limit(),
-            Choice::Approve
-            | Choice::Skip
-            | Choice::Retry
-            | Choice::Wait
-            | Choice::Switch
-            | Choice::Complete
-            | Choice::Escalate
-            | Choice::Fail
-            | Choice::Stop
-            | Choice::Leave
-            | Choice::AllowOnce
-            | Choice::AllowAlways
-            | Choice::RejectOnce
-            | Choice::RejectAlways
-            | Choice::Cancel
-            | Choice::Abort => {}
+            GateChoice::Disable => self.forget_limit(),
+            GateChoice::Approve
+            | GateChoice::Skip
+            | GateChoice::Retry
+            | GateChoice::Wait
+            | GateChoice::Switch
+            | GateChoice::Complete
+            | GateChoice::Escalate
+            | GateChoice::Fail
+            | GateChoice::Stop
+            | GateChoice::Leave
+            | GateChoice::AllowOnce
+            | GateChoice::AllowAlways
+            | GateChoice::RejectOnce
+            | GateChoice::RejectAlways
+            | GateChoice::Cancel
+            | GateChoice::Abort => {}
         }
     }
 
     fn forget_limit(&mut self) {
         if let Phase::Hooks(dispatch) = &mut self.phase {
-            dispatch.asked.retain(|asked| *asked != Asked::Limit);
+            dispatch.asked.retain(|asked| *asked != DispatchQuestion::Limit);
         }
     }
 
-    fn broken_answered(&mut self, choice: Choice, hook: Option<&str>) {
-        let (Phase::Hooks(dispatch), Some(hook), Choice::Retry) = (&mut self.phase, hook, choice) else { return };
+    fn broken_answered(&mut self, choice: GateChoice, hook: Option<&str>) {
+        let (Phase::Hooks(dispatch), Some(hook), GateChoice::Retry) = (&mut self.phase, hook, choice) else { return };
         dispatch.requeue(hook);
     }
 }

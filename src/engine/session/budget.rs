@@ -6,21 +6,21 @@
 //! - A person who says `continue`, or resumes a session that its budget ended, grants as much again.
 
 use super::{
-    GateAbout, Phase, State,
-    delivery::Ending,
-    gate::{About, Gate},
+    GateDetails, Phase, SessionState,
+    delivery::LoopEnd,
+    gate::{Gate, GateKind},
 };
 use crate::engine::{
-    Step,
-    conversation::Spent,
-    event::{Actor, DeliverRest, Outcome},
+    EngineOutput,
+    conversation::TurnUsage,
+    event::{Actor, FinalDeliveryMode, SessionOutcome},
     policy::Budget,
-    time::{At, Span},
+    time::{TimeSpan, UnixTime},
 };
 
 /// What a conversation has used.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Tally {
+pub struct ConversationUsage {
     /// Tokens.
     pub tokens: u64,
     /// Money.
@@ -29,34 +29,34 @@ pub struct Tally {
 
 /// What was used so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Account {
+pub struct BudgetUsage {
     /// All tokens that the agent reported.
     pub tokens: u64,
     /// All money that the agent reported.
     pub cost: f64,
     /// What of this was used in the conversation that the agent is in.
-    pub conversation: Tally,
+    pub conversation: ConversationUsage,
     /// Time in which the agent worked.
-    pub time: Span,
+    pub time: TimeSpan,
     /// When the turn that is in flight began.
-    pub turn_began: At,
+    pub turn_began: UnixTime,
     /// How often a person granted as much again.
     pub granted: u32,
 }
 
-impl Account {
+impl BudgetUsage {
     /// A turn is over.
-    pub(super) fn book(&mut self, at: At, spent: Spent) {
+    pub(super) fn book(&mut self, at: UnixTime, spent: TurnUsage) {
         let (tokens, cost) = (spent.tokens.unwrap_or(0), spent.cost.unwrap_or(0.0).max(0.0));
         self.tokens = self.tokens.saturating_add(tokens);
         self.cost += cost;
         self.conversation.tokens = self.conversation.tokens.saturating_add(tokens);
         self.conversation.cost += cost;
-        self.time = Span(self.time.0.saturating_add(at.since(self.turn_began).0));
+        self.time = TimeSpan(self.time.0.saturating_add(at.since(self.turn_began).0));
     }
 }
 
-impl Account {
+impl BudgetUsage {
     /// As much again as there was at first, from where the session is now.
     pub(in crate::engine) fn grant(&mut self, budget: &Budget) {
         let times = |used: u64, limit: Option<u64>| limit.filter(|limit| *limit > 0).map_or(0, |limit| used / limit);
@@ -68,7 +68,7 @@ impl Account {
     }
 }
 
-impl State {
+impl SessionState {
     /// What is used up, in words.
     pub fn used_up(&self) -> Option<String> {
         let budget = &self.plan().budget;
@@ -76,7 +76,8 @@ impl State {
         #[expect(clippy::cast_precision_loss, reason = "nobody grants 2^53 budgets")]
         let cost = budget.cost.map(|cost| cost * times as f64).filter(|cost| self.account.cost >= *cost);
         let tokens = budget.tokens.map(|tokens| tokens.saturating_mul(times)).filter(|all| self.account.tokens >= *all);
-        let time = budget.time.map(|time| Span(time.0.saturating_mul(times))).filter(|all| self.account.time >= *all);
+        let time =
+            budget.time.map(|time| TimeSpan(time.0.saturating_mul(times))).filter(|all| self.account.time >= *all);
         tokens
             .map(|all| format!("the budget of {all} tokens is used up: {} so far", self.account.tokens))
             .or_else(|| cost.map(|all| format!("the budget of {all:.2} is used up: {:.2} so far", self.account.cost)))
@@ -86,22 +87,22 @@ impl State {
     }
 
     /// The gate, if something is used up.
-    pub(super) fn over_budget(&self) -> Option<Step> {
-        self.used_up().map(|reason| self.open_gate(About::Budget, reason, GateAbout::default()))
+    pub(super) fn over_budget(&self) -> Option<EngineOutput> {
+        self.used_up().map(|reason| self.open_gate(GateKind::Budget, reason, GateDetails::default()))
     }
 
     /// An actor answered `stop` at the gate. A submit or a merge is left as it is. A loop that is still running ends
     /// here; after the loop, only the end of the session is left.
     pub(super) fn budget_stopped(&mut self, by: &Actor, gate: &Gate) {
         if let Some(ending) = &mut self.ending {
-            ending.delivery = DeliverRest::No;
+            ending.delivery = FinalDeliveryMode::No;
         }
         if let Some(course) = &mut self.pipelines.course {
             course.left = Some((by.clone(), gate.reason.clone()));
         } else if self.ending.is_some() {
             self.phase = Phase::Delivering;
         } else {
-            self.phase = Phase::Exit(Ending::undelivered(Outcome::Limit, &gate.reason));
+            self.phase = Phase::Exit(LoopEnd::undelivered(SessionOutcome::Limit, &gate.reason));
         }
     }
 }

@@ -6,14 +6,14 @@
 //! - A session is not complete while a message waits that it can still send: the answer is checked like any other work.
 //! - At most [`FINAL_DELIVERIES`] prompts carry held output: what hooks print because of the last one stays in the journal.
 
-use super::{GateAbout, Phase, State, gate::About, warning};
+use super::{GateDetails, Phase, SessionState, gate::GateKind, warning};
 use crate::engine::{
-    Step,
-    effect::{Effect, Leave},
-    event::{DeliverRest, Event, IterationOutcome, Outcome},
-    hooks::point::Point,
+    EngineOutput,
+    effect::{Effect, ExitReason},
+    event::{Event, FinalDeliveryMode, IterationOutcome, SessionOutcome},
+    hooks::point::HookPoint,
     ids::ItemId,
-    time::At,
+    time::UnixTime,
 };
 
 /// How often the agent gets held output after the loop. What it does in such a turn can cause more of it.
@@ -24,13 +24,13 @@ const LISTED: usize = 20;
 
 /// How the loop ended.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ending {
+pub struct LoopEnd {
     /// How.
-    pub outcome: Outcome,
+    pub outcome: SessionOutcome,
     /// Why, in words.
     pub reason: String,
     /// Whether the agent still gets what is held.
-    pub delivery: DeliverRest,
+    pub delivery: FinalDeliveryMode,
     /// The items that were approved, once somebody was asked.
     pub approved: Option<Vec<ItemId>>,
     /// The items that somebody was asked about then.
@@ -48,13 +48,13 @@ pub struct Ending {
 /// Why a session ended that somebody stopped.
 pub(crate) const STOPPED: &str = "stopped by a person";
 
-impl Ending {
+impl LoopEnd {
     /// What is held is still offered.
-    pub(crate) fn offering(outcome: Outcome, reason: &str) -> Self {
+    pub(crate) fn offering(outcome: SessionOutcome, reason: &str) -> Self {
         Self {
             outcome,
             reason: reason.to_owned(),
-            delivery: DeliverRest::Offer,
+            delivery: FinalDeliveryMode::Offer,
             approved: None,
             seen: Vec::new(),
             deliveries: 0,
@@ -65,13 +65,13 @@ impl Ending {
     }
 
     /// What is held stays held.
-    pub(crate) fn undelivered(outcome: Outcome, reason: &str) -> Self {
-        Self { delivery: DeliverRest::No, ..Self::offering(outcome, reason) }
+    pub(crate) fn undelivered(outcome: SessionOutcome, reason: &str) -> Self {
+        Self { delivery: FinalDeliveryMode::No, ..Self::offering(outcome, reason) }
     }
 }
 
-impl State {
-    pub(super) fn proceed_delivery(&self, now: At) -> Step {
+impl SessionState {
+    pub(super) fn proceed_delivery(&self, now: UnixTime) -> EngineOutput {
         let to_look_at = || self.take_up_a_loop().or_else(|| self.take_up_trouble());
         if let Some(step) = self.ends_well().then(to_look_at).flatten() {
             return step;
@@ -89,7 +89,7 @@ impl State {
             return step;
         }
         if self.is_busy_beside() {
-            return Step::default();
+            return EngineOutput::default();
         }
         let approved = self.ending.as_ref().and_then(|ending| ending.approved.as_ref());
         let delivers = self.ending.as_ref().is_some_and(|ending| ending.deliveries < FINAL_DELIVERIES);
@@ -103,19 +103,19 @@ impl State {
             return self.reach_session_end();
         }
         if self.steering.paused {
-            return Step::default();
+            return EngineOutput::default();
         }
         let items = if approved.is_some() && items.is_empty() { unseen } else { items };
         if !items.is_empty() && items.iter().any(|id| approved.is_none_or(|approved| !approved.contains(id))) {
             let reason = format!("the loop is over, and the agent has not seen {}", count(items.len()));
-            return self.open_gate(About::FinalDelivery, reason, GateAbout::items(items));
+            return self.open_gate(GateKind::FinalDelivery, reason, GateDetails::items(items));
         }
         self.wait_over(now).unwrap_or_else(|| self.final_prompt(items))
     }
 
     /// A message to a session whose loop has ended as complete. The items that the user has approved are sent before it, so
     /// that creel does not ask about them twice.
-    fn answer_late_message(&self, now: At) -> Option<Step> {
+    fn answer_late_message(&self, now: UnixTime) -> Option<EngineOutput> {
         let ending = self.ending.as_ref().filter(|ending| !ending.interrupted)?;
         let approved = ending.approved.as_deref().unwrap_or_default();
         let items_first = self.pending.waiting_ids().iter().any(|id| approved.contains(id));
@@ -124,13 +124,13 @@ impl State {
 
     /// The step towards a message that waits while the session is about to end as complete. Its turn belongs to the last
     /// iteration, so the stop hooks and the stop decision look at what the agent does in it.
-    pub(super) fn answer_before_the_end(&self, ending: &Ending, now: At) -> Option<Step> {
-        let completes = ending.outcome == Outcome::Complete && ending.delivery == DeliverRest::Offer;
+    pub(super) fn answer_before_the_end(&self, ending: &LoopEnd, now: UnixTime) -> Option<EngineOutput> {
+        let completes = ending.outcome == SessionOutcome::Complete && ending.delivery == FinalDeliveryMode::Offer;
         if !completes || !self.message_is_due() {
             return None;
         }
         if self.steering.paused {
-            return Some(Step::default());
+            return Some(EngineOutput::default());
         }
         self.too_many_errors().or_else(|| self.wait_over(now)).or_else(|| Some(self.reopening_prompt()))
     }
@@ -138,27 +138,30 @@ impl State {
     /// Whether nothing is known that a person would have to look at.
     pub(super) fn ends_well(&self) -> bool {
         self.ending.as_ref().is_some_and(|ending| match ending.outcome {
-            Outcome::Complete | Outcome::Limit | Outcome::Forced => !ending.interrupted,
-            Outcome::Escalated | Outcome::Aborted | Outcome::Failed | Outcome::Cancelled => false,
+            SessionOutcome::Complete | SessionOutcome::Limit | SessionOutcome::Forced => !ending.interrupted,
+            SessionOutcome::Escalated
+            | SessionOutcome::Aborted
+            | SessionOutcome::Failed
+            | SessionOutcome::Cancelled => false,
         })
     }
 
-    pub(super) fn reach_session_end(&self) -> Step {
+    pub(super) fn reach_session_end(&self) -> EngineOutput {
         if self.is_busy_beside() {
-            return Step::default();
+            return EngineOutput::default();
         }
-        let announced = self.announce(Point::SessionEnd);
+        let announced = self.announce(HookPoint::SessionEnd);
         if announced.is_empty() { self.end() } else { announced }
     }
 
-    pub(super) fn end(&self) -> Step {
-        let Some(ending) = self.ending.as_ref().filter(|_| !self.end_waits()) else { return Step::default() };
+    pub(super) fn end(&self) -> EngineOutput {
+        let Some(ending) = self.ending.as_ref().filter(|_| !self.end_waits()) else { return EngineOutput::default() };
         let forced = self.iterations.last == Some(IterationOutcome::Forced);
         let (outcome, reason) = match ending {
-            Ending { interrupted: true, .. } => (Outcome::Cancelled, STOPPED.to_owned()),
-            Ending { outcome, reason, .. } => (*outcome, reason.clone()),
+            LoopEnd { interrupted: true, .. } => (SessionOutcome::Cancelled, STOPPED.to_owned()),
+            LoopEnd { outcome, reason, .. } => (*outcome, reason.clone()),
         };
-        let outcome = if forced { Outcome::Forced } else { outcome };
+        let outcome = if forced { SessionOutcome::Forced } else { outcome };
         let ended = Event::SessionEnded { outcome, iterations: self.iterations.current, reason };
         let left = self.pending.waiting_ids();
         let undelivered = (!left.is_empty()).then(|| warning(undelivered(&left)));
@@ -166,13 +169,13 @@ impl State {
             .into_iter()
             .chain(self.messages_left())
             .chain(self.hooks_left())
-            .fold(Step::default(), Step::and)
+            .fold(EngineOutput::default(), EngineOutput::and)
             .and(ended);
-        step.then(Effect::Leave(Leave::Ended))
+        step.then(Effect::Leave(ExitReason::Ended))
     }
 }
 
-impl State {
+impl SessionState {
     /// The warning about messages of the agent or a hook that the session ends without sending.
     fn messages_left(&self) -> Option<Event> {
         let left = self.steering.messages.iter().filter(|message| message.by.is_supervised()).count();

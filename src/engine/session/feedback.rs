@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
-use super::{Phase, State};
+use super::{Phase, SessionState};
 use crate::engine::{
     comparable_text::comparable_text,
     hooks::{
-        dispatch::{Dispatch, Feedback, OwnFeedback},
-        point::Point,
+        dispatch::{HookDispatch, HookFeedback, TemplateFeedback},
+        point::HookPoint,
         template::fill,
     },
 };
@@ -44,14 +44,14 @@ pub struct HookRetries {
     pub output: Option<String>,
 }
 
-impl State {
+impl SessionState {
     /// The count at which the retries end: what the screen shows beside the count.
     pub fn retry_limit(&self) -> u32 {
         self.retry.applies.unwrap_or_else(|| self.retry.limit(self.plan().max_hook_retries))
     }
 
     /// What the agent reads, if something blocked.
-    pub(crate) fn feedback(&self, dispatch: &Dispatch) -> Option<Feedback> {
+    pub(crate) fn feedback(&self, dispatch: &HookDispatch) -> Option<HookFeedback> {
         let feedback = self.protect_feedback(dispatch).or_else(|| dispatch.feedback(&|hook| self.is_off(hook)))?;
         if feedback.own.is_empty() {
             return Some(feedback);
@@ -59,10 +59,10 @@ impl State {
         let limit = self.limit_for(&feedback).limit;
         let own = feedback.own.iter().map(|own| self.own_text(own, limit));
         let text = feedback.rest.iter().cloned().chain(own).collect::<Vec<_>>().join("\n\n");
-        Some(Feedback { text, ..feedback })
+        Some(HookFeedback { text, ..feedback })
     }
 
-    fn own_text(&self, own: &OwnFeedback, limit: u32) -> String {
+    fn own_text(&self, own: &TemplateFeedback, limit: u32) -> String {
         let before = self.retry.by_hook.get(&own.hook).and_then(|known| known.output.as_deref());
         fill(&own.template, |name| match name {
             "hook" => Some(own.hook.clone()),
@@ -75,7 +75,7 @@ impl State {
         })
     }
 
-    pub(super) fn limit_for(&self, feedback: &Feedback) -> RetryLimit {
+    pub(super) fn limit_for(&self, feedback: &HookFeedback) -> RetryLimit {
         let shared = self.retry.limit(self.plan().max_hook_retries);
         let own = feedback.blocked.iter().filter_map(|hook| Some((self.own_limit(hook)?, hook)));
         match own.min_by_key(|(limit, _)| *limit).filter(|(limit, _)| *limit < shared) {
@@ -92,11 +92,11 @@ impl State {
     }
 
     fn own_retries(&self, hook: &str) -> Option<u32> {
-        self.plan().hook(Point::Stop, hook)?.retry.retries
+        self.plan().hook(HookPoint::Stop, hook)?.retry.retries
     }
 
     /// Counts a retry for each hook that blocked, and remembers what `{{changed}}` is compared with.
-    pub(super) fn count_retries(&mut self, feedback: &Feedback) {
+    pub(super) fn count_retries(&mut self, feedback: &HookFeedback) {
         for hook in &feedback.blocked {
             let known = self.retry.by_hook.entry(hook.clone()).or_default();
             known.used = known.used.saturating_add(1);

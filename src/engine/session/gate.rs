@@ -9,16 +9,16 @@
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{
-    event::{By, Presence},
-    ids::{AskId, GateId, ItemId},
-    policy::{FinalDelivery, OnLimit, Plan},
-    time::At,
+    event::{ActorKind, UserPresence},
+    ids::{GateId, ItemId, PermissionId},
+    policy::{FinalDeliveryPolicy, RetryLimitPolicy, SessionPlan},
+    time::UnixTime,
 };
 
 /// What a gate is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum About {
+pub enum GateKind {
     /// The loop is over and output is still held.
     FinalDelivery,
     /// An iteration's prompt is about to carry held output.
@@ -48,7 +48,7 @@ pub enum About {
 /// What can be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Choice {
+pub enum GateChoice {
     /// Deliver, all or some.
     Approve,
     /// Do not deliver.
@@ -99,7 +99,7 @@ pub struct Gate {
     /// Its name.
     pub id: GateId,
     /// What it is about.
-    pub about: About,
+    pub about: GateKind,
     /// Why the session waits, in words.
     pub reason: String,
     /// The hook that it is about.
@@ -107,16 +107,16 @@ pub struct Gate {
     /// The held items that it is about.
     pub items: Vec<ItemId>,
     /// The agent's request that it is about.
-    pub ask: Option<AskId>,
+    pub ask: Option<PermissionId>,
     /// The answers that it takes.
-    pub choices: Vec<Choice>,
+    pub choices: Vec<GateChoice>,
     /// When it opened.
-    pub opened: At,
+    pub opened: UnixTime,
 }
 
 /// The gates of a session.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Gates {
+pub struct SessionGates {
     /// The one that waits.
     pub open: Option<Gate>,
     /// The last number given.
@@ -125,19 +125,19 @@ pub struct Gates {
 
 /// What becomes of a gate that no person has answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unanswered {
+pub(crate) enum UnansweredGate {
     /// The policy or the timeout answers.
-    Answer(Choice, By),
+    Answer(GateChoice, ActorKind),
     /// It waits.
     Wait,
     /// It waits, and nobody is there.
     NobodyThere,
 }
 
-impl About {
+impl GateKind {
     /// The answers that a person can give; at a permission, the agent says.
-    pub const fn choices(self) -> &'static [Choice] {
-        use Choice::{
+    pub const fn choices(self) -> &'static [GateChoice] {
+        use GateChoice::{
             Abort, Approve, Cancel, Complete, Continue, Disable, Ignore, Leave, Message, Retry, Send, Skip, Stop,
             Switch, Wait,
         };
@@ -176,7 +176,7 @@ impl About {
     }
 }
 
-impl Choice {
+impl GateChoice {
     /// Whether the session leaves its phase instead of continuing from there.
     pub(super) const fn leaves_the_loop(self) -> bool {
         match self {
@@ -230,90 +230,91 @@ impl Choice {
 
 impl Gate {
     /// The choice that is meant: to write to the agent is called differently where it ends a turn and where it begins one.
-    pub(super) fn understood(&self, choice: Choice) -> Choice {
+    pub(super) fn understood(&self, choice: GateChoice) -> GateChoice {
         let other = match choice {
-            Choice::Send => Choice::Message,
-            Choice::Message => Choice::Send,
-            Choice::Approve
-            | Choice::Skip
-            | Choice::Continue
-            | Choice::Ignore
-            | Choice::Disable
-            | Choice::Retry
-            | Choice::Wait
-            | Choice::Switch
-            | Choice::Complete
-            | Choice::Escalate
-            | Choice::Fail
-            | Choice::Stop
-            | Choice::AllowOnce
-            | Choice::AllowAlways
-            | Choice::RejectOnce
-            | Choice::RejectAlways
-            | Choice::Leave
-            | Choice::Cancel
-            | Choice::Abort => return choice,
+            GateChoice::Send => GateChoice::Message,
+            GateChoice::Message => GateChoice::Send,
+            GateChoice::Approve
+            | GateChoice::Skip
+            | GateChoice::Continue
+            | GateChoice::Ignore
+            | GateChoice::Disable
+            | GateChoice::Retry
+            | GateChoice::Wait
+            | GateChoice::Switch
+            | GateChoice::Complete
+            | GateChoice::Escalate
+            | GateChoice::Fail
+            | GateChoice::Stop
+            | GateChoice::AllowOnce
+            | GateChoice::AllowAlways
+            | GateChoice::RejectOnce
+            | GateChoice::RejectAlways
+            | GateChoice::Leave
+            | GateChoice::Cancel
+            | GateChoice::Abort => return choice,
         };
         if self.choices.contains(&other) { other } else { choice }
     }
 
     /// When the timeout answers, if there is one.
-    pub fn deadline(&self, plan: &Plan) -> Option<At> {
+    pub fn deadline(&self, plan: &SessionPlan) -> Option<UnixTime> {
         (!plan.gates.timeout.is_zero()).then(|| self.opened.after(plan.gates.timeout))
     }
 
-    pub(crate) fn unanswered(&self, plan: &Plan, presence: Presence, now: At) -> Unanswered {
+    pub(crate) fn unanswered(&self, plan: &SessionPlan, presence: UserPresence, now: UnixTime) -> UnansweredGate {
         if let Some(choice) = self.standing_answer(plan, presence) {
-            return Unanswered::Answer(choice, By::Policy);
+            return UnansweredGate::Answer(choice, ActorKind::Policy);
         }
         match self.deadline(plan) {
-            Some(deadline) if now >= deadline => Unanswered::Answer(self.auto(plan), By::Timeout),
-            None if presence == Presence::Unattended => Unanswered::NobodyThere,
-            Some(_) | None => Unanswered::Wait,
+            Some(deadline) if now >= deadline => UnansweredGate::Answer(self.auto(plan), ActorKind::Timeout),
+            None if presence == UserPresence::Unattended => UnansweredGate::NobodyThere,
+            Some(_) | None => UnansweredGate::Wait,
         }
     }
 
     /// The answer that is known before anybody is asked.
-    pub(super) fn standing_answer(&self, plan: &Plan, presence: Presence) -> Option<Choice> {
-        let unattended = presence == Presence::Unattended;
+    pub(super) fn standing_answer(&self, plan: &SessionPlan, presence: UserPresence) -> Option<GateChoice> {
+        let unattended = presence == UserPresence::Unattended;
         match self.about {
-            About::FinalDelivery => match (plan.gates.final_delivery, presence) {
-                (Some(FinalDelivery::Auto), _) | (None, Presence::Unattended) => Some(Choice::Approve),
-                (Some(FinalDelivery::Skip), _) => Some(Choice::Skip),
-                (Some(FinalDelivery::Ask), _) | (None, Presence::Attended) => None,
+            GateKind::FinalDelivery => match (plan.gates.final_delivery, presence) {
+                (Some(FinalDeliveryPolicy::Auto), _) | (None, UserPresence::Unattended) => Some(GateChoice::Approve),
+                (Some(FinalDeliveryPolicy::Skip), _) => Some(GateChoice::Skip),
+                (Some(FinalDeliveryPolicy::Ask), _) | (None, UserPresence::Attended) => None,
             },
             // It is opened only where the config says `ask`: even with nobody there that means a person.
-            About::Delivery | About::Permission | About::UsageLimit => None,
-            About::RetryLimit
-            | About::Escalation
-            | About::Errors
-            | About::BrokenHook
-            | About::Budget
-            | About::Tampered
-            | About::Submit
-            | About::Merge => unattended.then(|| self.auto(plan)),
+            GateKind::Delivery | GateKind::Permission | GateKind::UsageLimit => None,
+            GateKind::RetryLimit
+            | GateKind::Escalation
+            | GateKind::Errors
+            | GateKind::BrokenHook
+            | GateKind::Budget
+            | GateKind::Tampered
+            | GateKind::Submit
+            | GateKind::Merge => unattended.then(|| self.auto(plan)),
         }
     }
 
     /// What happens with nobody there, or nobody for too long.
-    fn auto(&self, plan: &Plan) -> Choice {
+    fn auto(&self, plan: &SessionPlan) -> GateChoice {
         match self.about {
-            About::FinalDelivery | About::Delivery => Choice::Approve,
-            About::RetryLimit => match plan.on_limit {
-                OnLimit::Complete => Choice::Ignore,
-                OnLimit::Escalate => Choice::Escalate,
-                OnLimit::Abort => Choice::Abort,
+            GateKind::FinalDelivery | GateKind::Delivery => GateChoice::Approve,
+            GateKind::RetryLimit => match plan.on_limit {
+                RetryLimitPolicy::Complete => GateChoice::Ignore,
+                RetryLimitPolicy::Escalate => GateChoice::Escalate,
+                RetryLimitPolicy::Abort => GateChoice::Abort,
             },
-            About::Escalation | About::Tampered => Choice::Escalate,
-            About::Errors => Choice::Fail,
-            About::BrokenHook => Choice::Disable,
-            About::Permission => {
-                let no = [Choice::RejectOnce, Choice::RejectAlways].into_iter().find(|no| self.choices.contains(no));
-                no.unwrap_or(Choice::Cancel)
+            GateKind::Escalation | GateKind::Tampered => GateChoice::Escalate,
+            GateKind::Errors => GateChoice::Fail,
+            GateKind::BrokenHook => GateChoice::Disable,
+            GateKind::Permission => {
+                let no =
+                    [GateChoice::RejectOnce, GateChoice::RejectAlways].into_iter().find(|no| self.choices.contains(no));
+                no.unwrap_or(GateChoice::Cancel)
             }
-            About::Budget => Choice::Stop,
-            About::UsageLimit => Choice::Wait,
-            About::Submit | About::Merge => Choice::Leave,
+            GateKind::Budget => GateChoice::Stop,
+            GateKind::UsageLimit => GateChoice::Wait,
+            GateKind::Submit | GateKind::Merge => GateChoice::Leave,
         }
     }
 }

@@ -12,14 +12,14 @@
 
 use std::collections::VecDeque;
 
-use super::{State, gate::Gate};
+use super::{SessionState, gate::Gate};
 use crate::engine::{
-    Step,
+    EngineOutput,
     effect::{GateFacts, GateState},
     event::Event,
     hooks::{
-        dispatch::{Cause, Dispatch},
-        point::Point,
+        dispatch::{DispatchCause, HookDispatch},
+        point::HookPoint,
         resolve,
     },
 };
@@ -30,7 +30,7 @@ pub struct GateHooks {
     /// What the hooks have not been run for yet, oldest first.
     waiting: VecDeque<GateNotice>,
     /// The hooks that run now.
-    pub dispatch: Option<Dispatch>,
+    pub dispatch: Option<HookDispatch>,
     /// The open gate, as the hooks heard of it.
     open: Option<GateFacts>,
 }
@@ -56,11 +56,11 @@ impl GateHooks {
 
     pub(super) fn begin(&mut self, hooks: VecDeque<String>) {
         let cause = match self.waiting.pop_front() {
-            Some(GateNotice::Changed(facts)) => Cause::Gate(facts),
-            Some(GateNotice::ByHand(_)) => Cause::ByHand,
+            Some(GateNotice::Changed(facts)) => DispatchCause::Gate(facts),
+            Some(GateNotice::ByHand(_)) => DispatchCause::ByHand,
             None => return,
         };
-        self.dispatch = Some(Dispatch { queue: Some(hooks), ..Dispatch::reached(Point::OnGate, cause) });
+        self.dispatch = Some(HookDispatch { queue: Some(hooks), ..HookDispatch::reached(HookPoint::OnGate, cause) });
         self.settle();
     }
 
@@ -79,10 +79,10 @@ impl GateHooks {
     }
 }
 
-impl State {
+impl SessionState {
     /// Notes that the event just applied opened or closed a gate.
     pub(super) fn note_gate_change(&mut self, event: &Event) {
-        if self.plan().hooks_at(Point::OnGate).is_empty() {
+        if self.plan().hooks_at(HookPoint::OnGate).is_empty() {
             return;
         }
         let open = self.gates.open.as_ref().map(|gate| gate.id);
@@ -99,7 +99,7 @@ impl State {
     }
 
     fn announce_gate(&mut self, facts: GateFacts) {
-        let hooks_run = !resolve::due(self.plan(), &self.hooks, Point::OnGate).is_empty();
+        let hooks_run = !resolve::due(self.plan(), &self.hooks, HookPoint::OnGate).is_empty();
         if hooks_run && !self.interrupted() {
             self.gate_hooks.waiting.push_back(GateNotice::Changed(Box::new(facts)));
         }
@@ -126,26 +126,36 @@ impl State {
         })
     }
 
-    pub(super) fn proceed_gate_hooks(&self) -> Step {
+    pub(super) fn proceed_gate_hooks(&self) -> EngineOutput {
         let GateHooks { waiting, dispatch, .. } = &self.gate_hooks;
         match (dispatch, waiting.front()) {
             (Some(dispatch), _) if dispatch.running.is_none() => {
-                dispatch.next().map_or_else(Step::default, |hook| self.start_hook(dispatch, hook))
+                dispatch.next().map_or_else(EngineOutput::default, |hook| self.start_hook(dispatch, hook))
             }
             (None, Some(notice)) => {
-                let mut hooks = resolve::due(self.plan(), &self.hooks, Point::OnGate);
+                let mut hooks = resolve::due(self.plan(), &self.hooks, HookPoint::OnGate);
                 let by_hand = match notice {
                     GateNotice::Changed(_) => false,
                     GateNotice::ByHand(wanted) => {
-                        hooks =
-                            self.plan().hook(Point::OnGate, wanted).map(|spec| spec.name.clone()).into_iter().collect();
+                        hooks = self
+                            .plan()
+                            .hook(HookPoint::OnGate, wanted)
+                            .map(|spec| spec.name.clone())
+                            .into_iter()
+                            .collect();
                         true
                     }
                 };
                 let iteration = (self.iterations.current > 0).then_some(self.iterations.current);
-                Step::record(Event::HooksDue { point: Point::OnGate, iteration, hooks, task: None, by_hand })
+                EngineOutput::record(Event::HooksDue {
+                    point: HookPoint::OnGate,
+                    iteration,
+                    hooks,
+                    task: None,
+                    by_hand,
+                })
             }
-            (Some(_) | None, _) => Step::default(),
+            (Some(_) | None, _) => EngineOutput::default(),
         }
     }
 
@@ -157,7 +167,7 @@ impl State {
     }
 
     /// The hooks that run beside the main line.
-    pub(in crate::engine) fn dispatches_beside(&self) -> impl Iterator<Item = &Dispatch> {
+    pub(in crate::engine) fn dispatches_beside(&self) -> impl Iterator<Item = &HookDispatch> {
         self.side.dispatch.iter().chain(&self.gate_hooks.dispatch)
     }
 

@@ -1,26 +1,26 @@
 //! The way from point to point: what is due when the hooks of a point have run.
 
-use super::{GateAbout, Phase, State, feedback::RetryLimit, gate::About, retry::Wait, warning};
+use super::{GateDetails, Phase, SessionState, feedback::RetryLimit, gate::GateKind, retry::RetryWait, warning};
 use crate::engine::{
-    Step,
+    EngineOutput,
     comparable_text::same_text,
-    effect::{Effect, Facts, HookJob},
-    event::{DeliverRest, Event, IterationOutcome, Outcome, Presence, StopHow},
+    effect::{Effect, HookFacts, HookJob},
+    event::{Event, FinalDeliveryMode, IterationOutcome, SessionOutcome, StopTiming, UserPresence},
     hooks::{
-        dispatch::{Asked, Cause, Dispatch, Feedback, is_broken_again},
-        point::Point,
+        dispatch::{DispatchCause, DispatchQuestion, HookDispatch, HookFeedback, is_broken_again},
+        point::HookPoint,
         resolve::{self, HookRef},
     },
-    policy::{Delivery, HookAction, OnLimit},
-    session::delivery::{Ending, STOPPED},
-    stop::judging::Judging,
-    submit::{Pipeline, review::CHANGE_LIMIT},
+    policy::{DeliveryPolicy, HookAction, RetryLimitPolicy},
+    session::delivery::{LoopEnd, STOPPED},
+    stop::judging::StopEvaluation,
+    submit::{PipelineKind, review::CHANGE_LIMIT},
     summary::iterations,
-    time::At,
+    time::UnixTime,
 };
 
-impl State {
-    pub(super) fn proceed_hooks(&self, dispatch: &Dispatch, now: At) -> Step {
+impl SessionState {
+    pub(super) fn proceed_hooks(&self, dispatch: &HookDispatch, now: UnixTime) -> EngineOutput {
         if dispatch.running.is_some() {
             return self.proceed_review(dispatch, now);
         }
@@ -35,7 +35,7 @@ impl State {
         }
         if let Some(hook) = self.broken_again(dispatch) {
             let reason = is_broken_again(dispatch.point, hook);
-            return self.open_gate(About::BrokenHook, reason, GateAbout::hook(hook));
+            return self.open_gate(GateKind::BrokenHook, reason, GateDetails::hook(hook));
         }
         match dispatch.next().filter(|_| !dispatch.stops_early(&|hook| self.is_off(hook))) {
             Some(hook) => self.start_hook(dispatch, hook),
@@ -44,17 +44,17 @@ impl State {
     }
 
     /// Records which hooks will run at a point; nothing, if there are none.
-    pub(super) fn announce(&self, point: Point) -> Step {
+    pub(super) fn announce(&self, point: HookPoint) -> EngineOutput {
         let hooks = resolve::due(self.plan(), &self.hooks, point);
         if hooks.is_empty() {
-            return Step::default();
+            return EngineOutput::default();
         }
         let iteration = (self.iterations.current > 0).then_some(self.iterations.current);
-        Step::record(Event::HooksDue { point, iteration, hooks, task: None, by_hand: false })
+        EngineOutput::record(Event::HooksDue { point, iteration, hooks, task: None, by_hand: false })
     }
 
-    pub(super) fn start_hook(&self, dispatch: &Dispatch, hook: &str) -> Step {
-        let Some(spec) = self.plan().hook(dispatch.point, hook) else { return Step::default() };
+    pub(super) fn start_hook(&self, dispatch: &HookDispatch, hook: &str) -> EngineOutput {
+        let Some(spec) = self.plan().hook(dispatch.point, hook) else { return EngineOutput::default() };
         let run = self.hooks.last_run.next();
         let facts = self.facts(dispatch);
         let attempt = facts.attempt.unwrap_or(0);
@@ -63,7 +63,7 @@ impl State {
             HookAction::Command(_) | HookAction::Builtin(_) => self.plan().output_limit,
         };
         let job = HookJob { run, point: dispatch.point, hook: spec.clone(), output_limit, facts };
-        Step::record(Event::HookStarted {
+        EngineOutput::record(Event::HookStarted {
             run,
             point: dispatch.point,
             hook: hook.to_owned(),
@@ -75,17 +75,19 @@ impl State {
         .then(Effect::RunHook(Box::new(job)))
     }
 
-    fn facts(&self, dispatch: &Dispatch) -> Facts {
+    fn facts(&self, dispatch: &HookDispatch) -> HookFacts {
         let offered = |name| crate::engine::hooks::template::offered(dispatch.point).contains(&name);
-        let mut facts = Facts::default();
+        let mut facts = HookFacts::default();
         match &dispatch.cause {
-            Cause::ByHand if dispatch.point == Point::OnGate => facts.gate = self.open_gate_facts().map(Box::new),
-            Cause::Lifecycle | Cause::ByHand => facts.task = self.task_at(dispatch.point),
-            Cause::Error(error) => facts.error = Some(error.clone()),
-            Cause::Task(task) => facts.task = Some(task.clone()),
-            Cause::Gate(gate) => facts.gate = Some(gate.clone()),
+            DispatchCause::ByHand if dispatch.point == HookPoint::OnGate => {
+                facts.gate = self.open_gate_facts().map(Box::new)
+            }
+            DispatchCause::Lifecycle | DispatchCause::ByHand => facts.task = self.task_at(dispatch.point),
+            DispatchCause::Error(error) => facts.error = Some(error.clone()),
+            DispatchCause::Task(task) => facts.task = Some(task.clone()),
+            DispatchCause::Gate(gate) => facts.gate = Some(gate.clone()),
         }
-        Facts {
+        HookFacts {
             session: self.name.clone(),
             iteration: offered("iteration").then_some(self.iterations.current),
             attempt: offered("attempt").then(|| self.repairs_at(dispatch.point).unwrap_or(self.retry.used)),
@@ -97,63 +99,65 @@ impl State {
     }
 
     /// The files that were changed in the iteration, at the points that come after the agent's work.
-    fn files_offered(&self, point: Point) -> Option<Vec<String>> {
-        matches!(point, Point::Stop | Point::PostIteration).then(|| self.iterations.files.clone())
+    fn files_offered(&self, point: HookPoint) -> Option<Vec<String>> {
+        matches!(point, HookPoint::Stop | HookPoint::PostIteration).then(|| self.iterations.files.clone())
     }
 
     /// The hook that just broke for at least the second time in a row, if a person is there to be asked about it.
-    fn broken_again<'a>(&self, dispatch: &'a Dispatch) -> Option<&'a str> {
+    fn broken_again<'a>(&self, dispatch: &'a HookDispatch) -> Option<&'a str> {
         let last = dispatch.done.last().filter(|done| done.judgement.broken)?;
         let hook = HookRef::new(dispatch.point, &last.hook);
         // The points of a pipeline have a gate of their own for whatever fails there.
-        let elsewhere = dispatch.point == Point::SessionEnd || Pipeline::of(dispatch.point).is_some();
-        let asks = self.presence == Presence::Attended && !elsewhere;
+        let elsewhere = dispatch.point == HookPoint::SessionEnd || PipelineKind::of(dispatch.point).is_some();
+        let asks = self.presence == UserPresence::Attended && !elsewhere;
         (self.hooks.is_broken_again(&hook) && asks && !self.is_off(&hook)).then_some(last.hook.as_str())
     }
 
     /// All hooks of the point have run.
-    fn conclude(&self, dispatch: &Dispatch, now: At) -> Step {
-        let is_check = Pipeline::of(dispatch.point).is_some_and(|pipeline| pipeline.before() == dispatch.point);
+    fn conclude(&self, dispatch: &HookDispatch, now: UnixTime) -> EngineOutput {
+        let is_check = PipelineKind::of(dispatch.point).is_some_and(|pipeline| pipeline.before() == dispatch.point);
         if let Some(step) = self.escalate_failures(dispatch).filter(|_| !is_check) {
             return step;
         }
         match dispatch.point {
-            Point::SessionStart => self.proceed_between(now),
-            Point::PreIteration => self.switch_back(now).unwrap_or_else(|| self.send_iteration(dispatch)),
-            Point::Stop => self.judge_stop(dispatch),
-            Point::PostIteration => self.proceed_judging(None, &Judging::default(), now),
-            Point::OnError => self.after_error(dispatch, now),
-            Point::SessionEnd => self.end(),
-            Point::BeforeSubmit | Point::AfterSubmit | Point::BeforeMerge | Point::AfterMerge => {
+            HookPoint::SessionStart => self.proceed_between(now),
+            HookPoint::PreIteration => self.switch_back(now).unwrap_or_else(|| self.send_iteration(dispatch)),
+            HookPoint::Stop => self.judge_stop(dispatch),
+            HookPoint::PostIteration => self.proceed_judging(None, &StopEvaluation::default(), now),
+            HookPoint::OnError => self.after_error(dispatch, now),
+            HookPoint::SessionEnd => self.end(),
+            HookPoint::BeforeSubmit | HookPoint::AfterSubmit | HookPoint::BeforeMerge | HookPoint::AfterMerge => {
                 self.conclude_pipeline(dispatch)
             }
             // These are not part of the main line: task events and gates run beside it, stop decisions are judged by
             // themselves.
-            Point::OnTaskComplete | Point::OnGate | Point::Automation | Point::StopDecision => Step::default(),
+            HookPoint::OnTaskComplete | HookPoint::OnGate | HookPoint::Automation | HookPoint::StopDecision => {
+                EngineOutput::default()
+            }
         }
     }
 
-    fn escalate_failures(&self, dispatch: &Dispatch) -> Option<Step> {
-        let asked = dispatch.was_asked(Asked::Escalation) || dispatch.point == Point::SessionEnd;
+    fn escalate_failures(&self, dispatch: &HookDispatch) -> Option<EngineOutput> {
+        let asked = dispatch.was_asked(DispatchQuestion::Escalation) || dispatch.point == HookPoint::SessionEnd;
         let failed = dispatch
             .done
             .iter()
             .find(|done| done.judgement.escalates && !self.is_off(&HookRef::new(dispatch.point, &done.hook)))?;
         let reason = || failed.needs_a_person(dispatch.point);
-        (!asked).then(|| self.open_gate(About::Escalation, reason(), GateAbout::hook(&failed.hook)))
+        (!asked).then(|| self.open_gate(GateKind::Escalation, reason(), GateDetails::hook(&failed.hook)))
     }
 
     /// The next iteration, or the reason why there is none.
-    pub(super) fn proceed_between(&self, now: At) -> Step {
+    pub(super) fn proceed_between(&self, now: UnixTime) -> EngineOutput {
         if let Some(step) = self.too_many_errors().or_else(|| self.begin_between()) {
             return step;
         }
         if self.steering.stop.is_some() {
-            return self.leave_loop(&Ending::offering(Outcome::Cancelled, STOPPED));
+            return self.leave_loop(&LoopEnd::offering(SessionOutcome::Cancelled, STOPPED));
         }
         // Nobody judges who leads itself; but the hooks that run are let finish, so it is only here that it ends.
         if let Some(reason) = self.stop.promised.as_ref().filter(|_| self.is_led_from_outside()) {
-            return self.leave_loop(&Ending::undelivered(Outcome::Complete, reason));
+            return self.leave_loop(&LoopEnd::undelivered(SessionOutcome::Complete, reason));
         }
         if let Some(step) = self.take_up_a_loop().or_else(|| self.take_up_trouble()) {
             return step;
@@ -164,76 +168,77 @@ impl State {
                 messages => format!(", {messages} of them for messages of the agent or its hooks"),
             };
             let reason = format!("the limit of {} was reached{for_messages}", iterations(self.max_iterations()));
-            return self.leave_loop(&Ending::offering(Outcome::Limit, &reason));
+            return self.leave_loop(&LoopEnd::offering(SessionOutcome::Limit, &reason));
         }
         if let Some(step) = self.over_budget() {
             return step;
         }
         if self.steering.paused || self.is_led_from_outside() {
-            return Step::default();
+            return EngineOutput::default();
         }
         self.wait_over(now)
-            .unwrap_or_else(|| Step::record(Event::IterationStarted { iteration: self.iterations.current + 1 }))
+            .unwrap_or_else(|| EngineOutput::record(Event::IterationStarted { iteration: self.iterations.current + 1 }))
     }
 
-    pub(super) fn too_many_errors(&self) -> Option<Step> {
+    pub(super) fn too_many_errors(&self) -> Option<EngineOutput> {
         (self.retry.errors >= self.plan().max_consecutive_errors).then(|| {
             let last = self.turns.last_error.as_deref().unwrap_or("unknown");
             let reason = match self.retry.errors {
                 1 => format!("a turn failed: {last}"),
                 times => format!("{times} turns failed in a row, the last one with: {last}"),
             };
-            self.open_gate(About::Errors, reason, GateAbout::default())
+            self.open_gate(GateKind::Errors, reason, GateDetails::default())
         })
     }
 
     /// A step while there is still a wait; nothing once it is over.
-    pub(super) fn wait_over(&self, now: At) -> Option<Step> {
+    pub(super) fn wait_over(&self, now: UnixTime) -> Option<EngineOutput> {
         match self.retry.wait {
-            Wait::Due { nth, at_least } => {
+            RetryWait::Due { nth, at_least } => {
                 let own = self.plan().backoff.as_ref().map(|own| super::retry::wait_for(own, nth, self.began.seed));
                 let wait_ms = own.unwrap_or_default().max(at_least);
                 let waits = own.is_some() || !at_least.is_zero();
-                waits.then(|| Step::record(Event::BackoffStarted { wait_ms, until: now.after(wait_ms) }))
+                waits.then(|| EngineOutput::record(Event::BackoffStarted { wait_ms, until: now.after(wait_ms) }))
             }
-            Wait::Until(at) if now < at => Some(Step::default()),
-            Wait::No | Wait::Until(_) => None,
+            RetryWait::Until(at) if now < at => Some(EngineOutput::default()),
+            RetryWait::No | RetryWait::Until(_) => None,
         }
     }
 
     /// A recovery goes out at once, unless the agent's server asked to be left alone.
-    fn must_leave_the_server_alone(&self, now: At) -> Option<Step> {
+    fn must_leave_the_server_alone(&self, now: UnixTime) -> Option<EngineOutput> {
         match self.retry.wait {
-            Wait::Due { at_least, .. } if at_least.is_zero() => None,
-            Wait::No | Wait::Due { .. } | Wait::Until(_) => self.wait_over(now),
+            RetryWait::Due { at_least, .. } if at_least.is_zero() => None,
+            RetryWait::No | RetryWait::Due { .. } | RetryWait::Until(_) => self.wait_over(now),
         }
     }
 
-    fn send_iteration(&self, dispatch: &Dispatch) -> Step {
+    fn send_iteration(&self, dispatch: &HookDispatch) -> EngineOutput {
         if self.steering.paused || self.is_busy_beside() {
-            return Step::default();
+            return EngineOutput::default();
         }
         let items = self.pending.waiting_ids();
-        let ask = self.plan().gates.delivery == Delivery::Ask && !items.is_empty();
+        let ask = self.plan().gates.delivery == DeliveryPolicy::Ask && !items.is_empty();
         if ask && items.iter().any(|id| !dispatch.seen.contains(id)) {
             let reason = format!("the next prompt carries {}", super::delivery::count(items.len()));
-            return self.open_gate(About::Delivery, reason, GateAbout::items(items));
+            return self.open_gate(GateKind::Delivery, reason, GateDetails::items(items));
         }
         self.iteration_prompt(dispatch, items)
     }
 
-    fn judge_stop(&self, dispatch: &Dispatch) -> Step {
+    fn judge_stop(&self, dispatch: &HookDispatch) -> EngineOutput {
         let Some(feedback) = self.feedback(dispatch) else { return self.complete_iteration(IterationOutcome::Done) };
         let RetryLimit { limit, hook: limited } = self.limit_for(&feedback);
         let used = self.retry.used;
         if used < limit {
             let no_progress = self.retry.last_usual.as_deref().is_some_and(|last| same_text(last, &feedback.usual));
-            let Feedback { hook, reason, .. } = feedback;
-            return Step::record(Event::RetryCounted { used: used + 1, limit, hook, reason, no_progress });
+            let HookFeedback { hook, reason, .. } = feedback;
+            return EngineOutput::record(Event::RetryCounted { used: used + 1, limit, hook, reason, no_progress });
         }
-        if !dispatch.was_asked(Asked::Limit) {
-            let reached = Step::record(Event::RetryLimitReached { used, limit, hook: limited });
-            let completes = self.presence == Presence::Unattended && self.plan().on_limit == OnLimit::Complete;
+        if !dispatch.was_asked(DispatchQuestion::Limit) {
+            let reached = EngineOutput::record(Event::RetryLimitReached { used, limit, hook: limited });
+            let completes =
+                self.presence == UserPresence::Unattended && self.plan().on_limit == RetryLimitPolicy::Complete;
             let text = format!("[Warning: Hook retry limit ({limit}) reached. Completing execution.]");
             return if completes { reached.and(warning(text)) } else { reached };
         }
@@ -242,7 +247,7 @@ impl State {
             used => format!("{used} retries"),
         };
         let reason = format!("the hook `{limited}` still blocks after {times}: {}", feedback.reason);
-        self.open_gate(About::RetryLimit, reason, GateAbout::hook(&limited))
+        self.open_gate(GateKind::RetryLimit, reason, GateDetails::hook(&limited))
     }
 
     /// Whether somebody switched a hook off: what it said counts no more.
@@ -250,7 +255,7 @@ impl State {
         self.hooks.disabled.contains(hook)
     }
 
-    fn after_error(&self, dispatch: &Dispatch, now: At) -> Step {
+    fn after_error(&self, dispatch: &HookDispatch, now: UnixTime) -> EngineOutput {
         match dispatch.piped_text() {
             Some(text) => self.must_leave_the_server_alone(now).unwrap_or_else(|| self.recovery_prompt(text)),
             None if self.pipelines.is_open() => self.proceed_pipeline(),
@@ -261,7 +266,7 @@ impl State {
 
     /// A message that waits when the session would be complete is answered first. If the budget does not allow that, what was
     /// judged complete stays complete.
-    pub(super) fn proceed_exit(&self, ending: &Ending, now: At) -> Step {
+    pub(super) fn proceed_exit(&self, ending: &LoopEnd, now: UnixTime) -> EngineOutput {
         let answers = !self.iterations.open && self.used_up().is_none();
         let answer = answers.then(|| self.answer_before_the_end(ending, now)).flatten();
         answer.unwrap_or_else(|| self.leave_loop(ending))
@@ -269,16 +274,16 @@ impl State {
 
     /// Leaves the loop; an iteration that is still open is completed first, as one that failed, unless a person accepts it.
     /// An iteration that a person stops at once stays open: `resume` continues it.
-    pub(super) fn leave_loop(&self, ending: &Ending) -> Step {
-        let stopped = ending.outcome == Outcome::Cancelled && self.interrupted();
+    pub(super) fn leave_loop(&self, ending: &LoopEnd) -> EngineOutput {
+        let stopped = ending.outcome == SessionOutcome::Cancelled && self.interrupted();
         if self.iterations.open && !stopped {
-            let accepted = ending.outcome == Outcome::Complete;
+            let accepted = ending.outcome == SessionOutcome::Complete;
             return self.complete_iteration(if accepted { IterationOutcome::Done } else { IterationOutcome::Failed });
         }
-        Step::record(Event::LoopEnded {
+        EngineOutput::record(Event::LoopEnded {
             outcome: ending.outcome,
             reason: ending.reason.clone(),
-            delivery: if self.is_led_from_outside() { DeliverRest::No } else { ending.delivery },
+            delivery: if self.is_led_from_outside() { FinalDeliveryMode::No } else { ending.delivery },
         })
     }
 
@@ -288,15 +293,15 @@ impl State {
     }
 
     pub(super) fn is_ending(&self) -> bool {
-        matches!(&self.phase, Phase::Hooks(dispatch) if dispatch.point == Point::SessionEnd)
+        matches!(&self.phase, Phase::Hooks(dispatch) if dispatch.point == HookPoint::SessionEnd)
     }
 
     /// Whether the loop was told to end at once.
     pub(in crate::engine) fn interrupted(&self) -> bool {
-        self.steering.stop == Some(StopHow::Now)
+        self.steering.stop == Some(StopTiming::Now)
     }
 
     pub(super) fn delivery_is_off(&self) -> bool {
-        self.ending.as_ref().is_some_and(|ending| ending.delivery == DeliverRest::No)
+        self.ending.as_ref().is_some_and(|ending| ending.delivery == FinalDeliveryMode::No)
     }
 }

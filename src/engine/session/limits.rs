@@ -11,23 +11,24 @@
 use std::collections::BTreeMap;
 
 use super::{
-    GateAbout, Phase, State,
-    budget::Tally,
-    gate::{About, Choice, Gate},
-    retry::Wait,
-    turn::Due,
+    GateDetails, Phase, SessionState,
+    budget::ConversationUsage,
+    gate::{Gate, GateChoice, GateKind},
+    retry::RetryWait,
+    turn::DuePrompt,
 };
 use crate::engine::{
-    Step,
+    EngineOutput,
     conversation::UsageLimit,
-    event::{Actor, Event, LimitAction, LimitReached, Presence, PromptSent},
-    policy::{Backoff, OnUsageLimit},
+    event::{Actor, Event, LimitAction, LimitReached, PromptSent, UserPresence},
+    policy::{BackoffPolicy, UsageLimitPolicy},
     session::retry::wait_for,
-    time::{At, Span},
+    time::{TimeSpan, UnixTime},
 };
 
 /// How long to wait where the agent does not say when the limit resets, unless the config says how to back off.
-const BACKOFF: Backoff = Backoff { base: Span::secs(30), factor: 2.0, max: Span::secs(30 * 60), jitter: 0.1 };
+const BACKOFF: BackoffPolicy =
+    BackoffPolicy { base: TimeSpan::secs(30), factor: 2.0, max: TimeSpan::secs(30 * 60), jitter: 0.1 };
 /// After so many limits without a turn in between, the user is asked.
 const MOST_IN_A_ROW: u32 = 40;
 /// How many changed files the next agent is told of.
@@ -37,15 +38,15 @@ const SUMMARY_MAX: usize = 2000;
 
 /// What is known about limits.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Limits {
+pub struct UsageLimitState {
     /// The agent that works instead of the session's own.
     pub standing_in: Option<String>,
     /// When each agent's limit resets.
-    resets: BTreeMap<String, At>,
+    resets: BTreeMap<String, UnixTime>,
     /// How many turns reached a limit since the last one that did not.
     in_a_row: u32,
     /// The limit that holds the next prompt.
-    pub hold: Option<LimitHold>,
+    pub hold: Option<UsageLimitWait>,
     /// The agent whose work another one takes over with its next prompt.
     handed_over: Option<String>,
     /// How the last turn that ended well was summed up.
@@ -56,18 +57,18 @@ pub struct Limits {
 
 /// A limit that holds the next prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LimitHold {
+pub struct UsageLimitWait {
     /// Whose limit it is.
     pub agent: String,
     /// When it resets, if that is known.
-    pub resets_at: Option<At>,
+    pub resets_at: Option<UnixTime>,
     /// When the session sends the turn again.
-    pub until: At,
+    pub until: UnixTime,
     /// Whether the user has to decide.
     pub asks: bool,
 }
 
-impl Limits {
+impl UsageLimitState {
     /// A turn ended well.
     pub(super) fn turn_ended(&mut self, said: &str, files: &[String]) {
         self.in_a_row = 0;
@@ -86,12 +87,12 @@ impl Limits {
         self.handed_over = None;
     }
 
-    fn is_limited(&self, agent: &str, now: At) -> bool {
+    fn is_limited(&self, agent: &str, now: UnixTime) -> bool {
         self.resets.get(agent).is_some_and(|resets| now < *resets)
     }
 }
 
-impl State {
+impl SessionState {
     /// The agent that works.
     pub fn agent(&self) -> &str {
         self.limits.standing_in.as_deref().unwrap_or(&self.plan().agent)
@@ -107,12 +108,12 @@ impl State {
     }
 
     /// The first agent that may work now, other than the one that does.
-    fn next_agent(&self, now: At) -> Option<&str> {
+    fn next_agent(&self, now: UnixTime) -> Option<&str> {
         self.agents().find(|name| *name != self.agent() && !self.limits.is_limited(name, now))
     }
 
     /// What follows from a limit that the turn in flight reached. `None`: the turn fails like any other.
-    pub(super) fn reached_limit(&self, limit: UsageLimit, now: At) -> Option<Vec<Event>> {
+    pub(super) fn reached_limit(&self, limit: UsageLimit, now: UnixTime) -> Option<Vec<Event>> {
         let plan = &self.plan().limits;
         let agent = self.agent().to_owned();
         let nth = self.limits.in_a_row + 1;
@@ -133,13 +134,13 @@ impl State {
             let switched = Event::AgentSwitched { from: agent.clone(), to: to.to_owned(), reason, by: None };
             return Some(vec![reached(LimitAction::Switch, until), switched]);
         }
-        if plan.on_usage_limit == OnUsageLimit::Fail {
+        if plan.on_usage_limit == UsageLimitPolicy::Fail {
             return None;
         }
         // All of them wait; the first whose limit resets takes the turn.
         let others = self.agents().filter(|name| *name != agent).filter_map(|name| self.limits.resets.get(name));
         let until = others.copied().chain([until]).min().unwrap_or(until);
-        let asks = plan.on_usage_limit == OnUsageLimit::Ask || until.since(now) > plan.max_wait || too_often;
+        let asks = plan.on_usage_limit == UsageLimitPolicy::Ask || until.since(now) > plan.max_wait || too_often;
         Some(vec![reached(if asks { LimitAction::Ask } else { LimitAction::Wait }, until)])
     }
 
@@ -147,10 +148,10 @@ impl State {
     pub(super) fn limited_turn(&mut self, mut prompt: Box<PromptSent>) {
         let text = without_handover(&prompt.text).to_owned();
         prompt.text = text;
-        self.phase = Phase::Due(Due::Again(prompt));
+        self.phase = Phase::Due(DuePrompt::Again(prompt));
     }
 
-    pub(super) fn limit_reached(&mut self, at: At, reached: &LimitReached) {
+    pub(super) fn limit_reached(&mut self, at: UnixTime, reached: &LimitReached) {
         let LimitReached { agent, resets_at, until, action } = reached;
         self.limits.in_a_row += 1;
         self.limits.resets.insert(agent.clone(), resets_at.unwrap_or(*until).max(*until));
@@ -158,15 +159,16 @@ impl State {
             LimitAction::Switch => {}
             LimitAction::Wait | LimitAction::Ask => {
                 let asks = *action == LimitAction::Ask;
-                self.limits.hold = Some(LimitHold { agent: agent.clone(), resets_at: *resets_at, until: *until, asks });
+                self.limits.hold =
+                    Some(UsageLimitWait { agent: agent.clone(), resets_at: *resets_at, until: *until, asks });
                 self.wait_for_reset(at);
             }
         }
     }
 
-    fn wait_for_reset(&mut self, at: At) {
+    fn wait_for_reset(&mut self, at: UnixTime) {
         if let Some(hold) = &self.limits.hold {
-            self.retry.wait = Wait::Until(hold.until);
+            self.retry.wait = RetryWait::Until(hold.until);
             self.retry.last_wait = hold.until.since(at);
         }
     }
@@ -175,48 +177,52 @@ impl State {
         self.limits.standing_in = (to != self.plan().agent).then(|| to.to_owned());
         self.limits.hold = None;
         self.limits.handed_over = Some(from.to_owned());
-        self.retry.wait = Wait::No;
+        self.retry.wait = RetryWait::No;
         self.turns.is_begun = false;
         self.turns.conversation = None;
         self.turns.opened_in = None;
         self.turns.context = None;
-        self.account.conversation = Tally::default();
+        self.account.conversation = ConversationUsage::default();
     }
 
     /// The wait is over because the user says so.
     pub(super) fn wait_skipped(&mut self) {
         self.limits.hold = None;
-        self.retry.wait = Wait::No;
+        self.retry.wait = RetryWait::No;
     }
 
     /// The question that a limit raises.
-    pub(super) fn limit_gate(&self, now: At) -> Option<Step> {
+    pub(super) fn limit_gate(&self, now: UnixTime) -> Option<EngineOutput> {
         let hold = self.limits.hold.as_ref().filter(|hold| hold.asks)?;
-        let mut choices = About::UsageLimit.choices().to_vec();
-        choices.retain(|choice| *choice != Choice::Switch || self.another_agent(now).is_some());
+        let mut choices = GateKind::UsageLimit.choices().to_vec();
+        choices.retain(|choice| *choice != GateChoice::Switch || self.another_agent(now).is_some());
         let when = hold.resets_at.map_or_else(
             || format!("it does not say when that resets; creel would try again in {}", hold.until.since(now)),
             |at| format!("it resets in {}", at.since(now)),
         );
         let reason = format!("`{}` reached its usage limit, and {when}", hold.agent);
-        Some(self.open_gate(About::UsageLimit, reason, GateAbout { choices: Some(choices), ..GateAbout::default() }))
+        Some(self.open_gate(
+            GateKind::UsageLimit,
+            reason,
+            GateDetails { choices: Some(choices), ..GateDetails::default() },
+        ))
     }
 
     /// The answer to the question about a limit that has reset since, with no user there.
-    pub(super) fn limit_has_reset(&self, gate: &Gate, now: At) -> Option<Choice> {
-        let unattended = self.presence == Presence::Unattended && gate.about == About::UsageLimit;
+    pub(super) fn limit_has_reset(&self, gate: &Gate, now: UnixTime) -> Option<GateChoice> {
+        let unattended = self.presence == UserPresence::Unattended && gate.about == GateKind::UsageLimit;
         let is_over = self.limits.hold.as_ref().is_some_and(|hold| now >= hold.until);
-        (unattended && is_over).then_some(Choice::Wait)
+        (unattended && is_over).then_some(GateChoice::Wait)
     }
 
     /// The agent that takes over if the user says so: one that may work, or else just another one.
-    fn another_agent(&self, now: At) -> Option<&str> {
+    fn another_agent(&self, now: UnixTime) -> Option<&str> {
         self.next_agent(now).or_else(|| self.agents().find(|name| *name != self.agent()))
     }
 
     /// The user answered the question that a limit raised; a switch of agents is a record of its own.
-    pub(super) fn limit_answered_by_user(&mut self, at: At, choice: Choice) {
-        if choice == Choice::Retry {
+    pub(super) fn limit_answered_by_user(&mut self, at: UnixTime, choice: GateChoice) {
+        if choice == GateChoice::Retry {
             self.wait_skipped();
         } else if let Some(hold) = &mut self.limits.hold {
             hold.asks = false;
@@ -225,7 +231,7 @@ impl State {
     }
 
     /// The user switches agents, at a gate or while the session waits.
-    pub(super) fn switch_agent(&self, to: Option<&str>, by: &Actor, now: At) -> Result<Event, String> {
+    pub(super) fn switch_agent(&self, to: Option<&str>, by: &Actor, now: UnixTime) -> Result<Event, String> {
         let from = self.agent().to_owned();
         let to = match to {
             Some(to) if to == from => return Err(format!("`{to}` works already")),
@@ -248,40 +254,40 @@ impl State {
     }
 
     /// A command while the session waits for a reset.
-    pub(super) fn while_limited(&self, step: impl FnOnce(&LimitHold) -> Result<Event, String>) -> Step {
+    pub(super) fn while_limited(&self, step: impl FnOnce(&UsageLimitWait) -> Result<Event, String>) -> EngineOutput {
         let Some(hold) = &self.limits.hold else {
-            return Step::refuse("the session does not wait for a usage limit");
+            return EngineOutput::refuse("the session does not wait for a usage limit");
         };
-        let gate = self.gates.open.as_ref().filter(|gate| gate.about == About::UsageLimit);
+        let gate = self.gates.open.as_ref().filter(|gate| gate.about == GateKind::UsageLimit);
         if let Some(gate) = gate {
-            return Step::refuse(format!("gate {} asks about this; answer it", gate.id));
+            return EngineOutput::refuse(format!("gate {} asks about this; answer it", gate.id));
         }
         match step(hold) {
-            Ok(event) => Step::record(event),
-            Err(why) => Step::refuse(why),
+            Ok(event) => EngineOutput::record(event),
+            Err(why) => EngineOutput::refuse(why),
         }
     }
 
     /// The session's own agent takes over again before a new iteration, once its limit has reset. After a wait, the agent
     /// whose limit reset first does.
-    pub(super) fn switch_back(&self, now: At) -> Option<Step> {
+    pub(super) fn switch_back(&self, now: UnixTime) -> Option<EngineOutput> {
         let standing_in = self.limits.standing_in.clone()?;
         let own = &self.plan().agent;
         (!self.limits.is_limited(own, now)).then(|| {
             let reason = format!("the usage limit of `{own}` has reset");
-            Step::record(Event::AgentSwitched { from: standing_in, to: own.clone(), reason, by: None })
+            EngineOutput::record(Event::AgentSwitched { from: standing_in, to: own.clone(), reason, by: None })
         })
     }
 
     /// After a wait, another agent may be the one whose limit has reset.
-    pub(super) fn switch_after_wait(&self, now: At) -> Option<Step> {
+    pub(super) fn switch_after_wait(&self, now: UnixTime) -> Option<EngineOutput> {
         let hold = self.limits.hold.as_ref().filter(|hold| !hold.asks && now >= hold.until)?;
         if !self.limits.is_limited(&hold.agent, now) {
             return None;
         }
         let to = self.next_agent(now)?.to_owned();
         let reason = format!("the usage limit of `{to}` has reset");
-        Some(Step::record(Event::AgentSwitched { from: self.agent().to_owned(), to, reason, by: None }))
+        Some(EngineOutput::record(Event::AgentSwitched { from: self.agent().to_owned(), to, reason, by: None }))
     }
 
     /// What the agent that takes over is told before its prompt.

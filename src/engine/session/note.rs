@@ -5,11 +5,11 @@
 //! - A goal that mentions promises itself needs no note.
 //! - An agent that repeats the note promises nothing: the tags in it are inline code.
 
-use super::State;
+use super::SessionState;
 use crate::engine::{
-    conversation::Conversation,
+    conversation::ConversationMode,
     creel_tools::TOOLS,
-    policy::{AgentFacts, Instructions},
+    policy::{AgentFacts, CompletionInstructions},
 };
 
 /// The note. Orders from the queue end with it, too.
@@ -18,16 +18,16 @@ pub const COMPLETION_NOTE: &str = include_str!("../../../assets/prompts/completi
 /// What a goal contains that says itself how to report the end.
 const MENTIONS_PROMISES: &str = "<promise>";
 
-impl State {
+impl SessionState {
     /// The note for an iteration prompt.
-    pub(super) fn completion_note(&self, conversation: Conversation) -> Option<String> {
-        let is_known = conversation == Conversation::Same;
+    pub(super) fn completion_note(&self, conversation: ConversationMode) -> Option<String> {
+        let is_known = conversation == ConversationMode::Same;
         let text = match &self.plan().instructions {
             _ if is_known => return None,
-            Instructions::None => return None,
-            Instructions::Auto if self.began.prompt.contains(MENTIONS_PROMISES) => return None,
-            Instructions::Auto => COMPLETION_NOTE,
-            Instructions::Text(text) => text,
+            CompletionInstructions::None => return None,
+            CompletionInstructions::Auto if self.began.prompt.contains(MENTIONS_PROMISES) => return None,
+            CompletionInstructions::Auto => COMPLETION_NOTE,
+            CompletionInstructions::Text(text) => text,
         };
         let tools = self.agent_facts().filter(|facts| facts.lists_tools()).map(|_| tool_list());
         let parts = [Some(text.trim_end().to_owned()), tools].into_iter().flatten().filter(|part| !part.is_empty());

@@ -15,25 +15,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{
     event::Event,
-    hooks::point::Point,
+    hooks::point::HookPoint,
     ids::{ItemId, RunId},
 };
 
 /// All held output of a session.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Pending {
-    items: Vec<Item>,
-    incoming: VecDeque<Incoming>,
+pub struct PendingItems {
+    items: Vec<PendingItem>,
+    incoming: VecDeque<IncomingItem>,
     unreported: Vec<ItemId>,
 }
 
 /// One piece of held output.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Item {
+pub struct PendingItem {
     /// Its name.
     pub id: ItemId,
     /// Where it came from.
-    pub source: Source,
+    pub source: ItemSource,
     /// What the agent will read, frame included.
     pub text: String,
     /// Whether a person changed the text.
@@ -44,11 +44,11 @@ pub struct Item {
 
 /// Where a piece of output came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
+pub struct ItemSource {
     /// The run that printed it.
     pub run: RunId,
     /// The point of that run.
-    pub point: Point,
+    pub point: HookPoint,
     /// The hook.
     pub hook: String,
     /// The iteration.
@@ -82,19 +82,19 @@ impl ItemState {
 
 /// Output that was caught and has no number yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Incoming {
-    pub(crate) source: Source,
+pub(crate) struct IncomingItem {
+    pub(crate) source: ItemSource,
     pub(crate) text: String,
 }
 
-impl Pending {
+impl PendingItems {
     /// All items, oldest first, whatever their state.
-    pub fn items(&self) -> &[Item] {
+    pub fn items(&self) -> &[PendingItem] {
         &self.items
     }
 
     /// The item of that name.
-    pub fn get(&self, id: ItemId) -> Option<&Item> {
+    pub fn get(&self, id: ItemId) -> Option<&PendingItem> {
         self.place(id).map(|place| &self.items[place])
     }
 
@@ -104,12 +104,12 @@ impl Pending {
         self.items.binary_search_by_key(&id, |item| item.id).ok()
     }
 
-    fn get_mut(&mut self, id: ItemId) -> Option<&mut Item> {
+    fn get_mut(&mut self, id: ItemId) -> Option<&mut PendingItem> {
         self.place(id).map(|place| &mut self.items[place])
     }
 
     /// What would go with the next prompt, oldest first.
-    pub fn waiting(&self) -> impl Iterator<Item = &Item> {
+    pub fn waiting(&self) -> impl Iterator<Item = &PendingItem> {
         self.items.iter().filter(|item| item.state == ItemState::Pending)
     }
 
@@ -123,17 +123,17 @@ impl Pending {
         if !self.unreported.is_empty() {
             return Some(Event::Delivered { items: self.unreported.clone() });
         }
-        let Incoming { source, text } = self.incoming.front()?;
-        let Source { run, point, hook, iteration } = source.clone();
+        let IncomingItem { source, text } = self.incoming.front()?;
+        let ItemSource { run, point, hook, iteration } = source.clone();
         let item = self.items.last().map_or(ItemId(1), |last| last.id.next());
         Some(Event::PendingAdded { item, run, point, hook, iteration, bytes: text.len(), text: text.clone() })
     }
 
-    pub(crate) fn catch(&mut self, incoming: Incoming) {
+    pub(crate) fn catch(&mut self, incoming: IncomingItem) {
         self.incoming.push_back(incoming);
     }
 
-    pub(crate) fn added(&mut self, item: Item) {
+    pub(crate) fn added(&mut self, item: PendingItem) {
         self.incoming.pop_front();
         self.items.push(item);
     }

@@ -16,25 +16,28 @@ mod rules;
 use std::collections::VecDeque;
 
 use super::{
-    GateAbout, State,
-    gate::{About, Choice, Gate},
+    GateDetails, SessionState,
+    gate::{Gate, GateChoice, GateKind},
 };
 use crate::engine::{
-    Step,
-    conversation::{AskSource, OptionKind, PermissionAnswer, PermissionAsk, PermissionOption, ToolCall, ToolKind},
+    EngineOutput,
+    conversation::{
+        AgentPermissionRequest, PermissionAnswer, PermissionOption, PermissionOptionKind, PermissionSource, ToolCall,
+        ToolKind,
+    },
     effect::Effect,
-    event::{Actor, By, Event},
+    event::{Actor, ActorKind, Event},
     ids::TurnId,
-    policy::Permissions,
+    policy::PermissionPolicy,
 };
 use memory::{RememberedAnswer, covers, remembered};
 use rules::first_that_fits;
 
 /// The requests of the agent.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Asks {
+pub struct PermissionState {
     /// Those that wait, oldest first; the first one is the open gate's.
-    pub waiting: VecDeque<PermissionAsk>,
+    pub waiting: VecDeque<AgentPermissionRequest>,
     /// The user's "always" answers.
     pub remembered: Vec<RememberedAnswer>,
     /// What was allowed in this turn.
@@ -49,36 +52,36 @@ pub struct OfferedAnswer {
     /// What it says.
     pub name: String,
     /// What it means.
-    pub choice: Choice,
+    pub choice: GateChoice,
 }
 
-impl OptionKind {
+impl PermissionOptionKind {
     /// Whether the agent may.
     pub const fn allows(self) -> bool {
         matches!(self, Self::AllowOnce | Self::AllowAlways)
     }
 
     /// The answer that takes such an option.
-    pub const fn choice(self) -> Choice {
+    pub const fn choice(self) -> GateChoice {
         match self {
-            Self::AllowOnce => Choice::AllowOnce,
-            Self::AllowAlways => Choice::AllowAlways,
-            Self::RejectOnce => Choice::RejectOnce,
-            Self::RejectAlways => Choice::RejectAlways,
+            Self::AllowOnce => GateChoice::AllowOnce,
+            Self::AllowAlways => GateChoice::AllowAlways,
+            Self::RejectOnce => GateChoice::RejectOnce,
+            Self::RejectAlways => GateChoice::RejectAlways,
         }
     }
 }
 
-impl PermissionAsk {
+impl AgentPermissionRequest {
     /// The answers that a person can give, in the agent's order.
-    pub fn choices(&self) -> Vec<Choice> {
-        let mut choices: Vec<Choice> = Vec::new();
+    pub fn choices(&self) -> Vec<GateChoice> {
+        let mut choices: Vec<GateChoice> = Vec::new();
         for option in &self.options {
             if !choices.contains(&option.kind.choice()) {
                 choices.push(option.kind.choice());
             }
         }
-        choices.push(Choice::Cancel);
+        choices.push(GateChoice::Cancel);
         choices
     }
 
@@ -102,11 +105,11 @@ impl PermissionAsk {
     }
 
     /// For an "always" answer that creel remembers itself: its label, and the option that the agent gets instead.
-    fn kept_by_creel(&self, choice: Choice) -> Option<(&'static str, &PermissionOption)> {
-        let (name, once) = if choice == Choice::AllowAlways {
-            ("Always allow this exact request", Choice::AllowOnce)
-        } else if choice == Choice::RejectAlways {
-            ("Always reject this exact request", Choice::RejectOnce)
+    fn kept_by_creel(&self, choice: GateChoice) -> Option<(&'static str, &PermissionOption)> {
+        let (name, once) = if choice == GateChoice::AllowAlways {
+            ("Always allow this exact request", GateChoice::AllowOnce)
+        } else if choice == GateChoice::RejectAlways {
+            ("Always reject this exact request", GateChoice::RejectOnce)
         } else {
             return None;
         };
@@ -114,12 +117,12 @@ impl PermissionAsk {
     }
 
     /// The option that creel selects for an answer.
-    fn selected(&self, choice: Choice, named: Option<&str>) -> Option<&PermissionOption> {
+    fn selected(&self, choice: GateChoice, named: Option<&str>) -> Option<&PermissionOption> {
         self.kept_by_creel(choice).map(|(_, once)| once).or_else(|| self.option(choice, named))
     }
 
     /// The option that an answer takes: the one that is named, or the first of its kind.
-    pub fn option(&self, choice: Choice, named: Option<&str>) -> Option<&PermissionOption> {
+    pub fn option(&self, choice: GateChoice, named: Option<&str>) -> Option<&PermissionOption> {
         let mut fitting = self.options.iter().filter(|option| option.kind.choice() == choice);
         match named {
             Some(id) => fitting.find(|option| option.id == id),
@@ -128,12 +131,15 @@ impl PermissionAsk {
     }
 
     /// How creel answers by itself: once, if the agent offers that.
-    fn standing(&self, allow: bool) -> Option<Choice> {
-        let wanted =
-            if allow { [Choice::AllowOnce, Choice::AllowAlways] } else { [Choice::RejectOnce, Choice::RejectAlways] };
+    fn standing(&self, allow: bool) -> Option<GateChoice> {
+        let wanted = if allow {
+            [GateChoice::AllowOnce, GateChoice::AllowAlways]
+        } else {
+            [GateChoice::RejectOnce, GateChoice::RejectAlways]
+        };
         let offered = wanted.into_iter().find(|choice| self.option(*choice, None).is_some());
         // If the agent offers no way to refuse, its turn ends.
-        offered.or((!allow).then_some(Choice::Cancel))
+        offered.or((!allow).then_some(GateChoice::Cancel))
     }
 
     fn reason(&self) -> String {
@@ -152,14 +158,14 @@ impl PermissionAsk {
     }
 }
 
-impl Asks {
+impl PermissionState {
     /// A gate was answered: the request goes, and perhaps the answer stays.
-    pub(super) fn answered(&mut self, choice: Choice, agent: &str) {
+    pub(super) fn answered(&mut self, choice: GateChoice, agent: &str) {
         let Some(ask) = self.waiting.pop_front() else { return };
-        if matches!(choice, Choice::AllowAlways | Choice::RejectAlways) {
-            self.remembered.extend(RememberedAnswer::new(agent, &ask, choice == Choice::AllowAlways));
+        if matches!(choice, GateChoice::AllowAlways | GateChoice::RejectAlways) {
+            self.remembered.extend(RememberedAnswer::new(agent, &ask, choice == GateChoice::AllowAlways));
         }
-        if matches!(choice, Choice::AllowOnce | Choice::AllowAlways) {
+        if matches!(choice, GateChoice::AllowOnce | GateChoice::AllowAlways) {
             self.granted.push(ask.tool);
         }
     }
@@ -170,45 +176,45 @@ impl Asks {
     }
 }
 
-impl State {
-    pub(crate) fn on_permission_asked(&self, turn: TurnId, ask: Box<PermissionAsk>) -> Step {
+impl SessionState {
+    pub(crate) fn on_permission_asked(&self, turn: TurnId, ask: Box<AgentPermissionRequest>) -> EngineOutput {
         let Some(iteration) = self.awaited(turn).filter(|_| !self.interrupted()) else {
             let cancel = Effect::AnswerPermission { ask: ask.ask, answer: PermissionAnswer::Cancelled };
-            return Step::stale(turn).then(cancel);
+            return EngineOutput::stale(turn).then(cancel);
         };
         match self.answered_at_once(&ask) {
             Some(option) => {
                 let answer = PermissionAnswer::Selected(option.to_owned());
-                Step::default().then(Effect::AnswerPermission { ask: ask.ask, answer })
+                EngineOutput::default().then(Effect::AnswerPermission { ask: ask.ask, answer })
             }
-            None => Step::record(Event::PermissionAsked { iteration, turn, ask }),
+            None => EngineOutput::record(Event::PermissionAsked { iteration, turn, ask }),
         }
     }
 
     /// The option for a request that needs no gate: one for creel's own tools, and one for a file or a command of creel's
     /// services that is already decided. The tool call itself is on record in both cases.
-    fn answered_at_once<'a>(&self, ask: &'a PermissionAsk) -> Option<&'a str> {
+    fn answered_at_once<'a>(&self, ask: &'a AgentPermissionRequest) -> Option<&'a str> {
         let allow = match ask.source {
-            AskSource::Agent => None,
-            AskSource::CreelTool => Some(true),
-            AskSource::Service => self.served(ask),
+            PermissionSource::Agent => None,
+            PermissionSource::CreelTool => Some(true),
+            PermissionSource::Service => self.served(ask),
         };
         let choice = allow.and_then(|allow| ask.standing(allow))?;
         ask.option(choice, None).map(|option| option.id.as_str())
     }
 
     /// Whether creel does something for the agent, if that is decided without the user.
-    fn served(&self, ask: &PermissionAsk) -> Option<bool> {
+    fn served(&self, ask: &AgentPermissionRequest) -> Option<bool> {
         let ruled = first_that_fits(&self.plan().permissions, &self.began.cwd, &ask.tool);
         // A gate for each file that an agent reads would be unusable; a rule can still ask for one.
         let reads = ask.tool.kind == Some(ToolKind::Read) && ruled.is_none();
         let granted =
             || !ask.shortened && self.asks.granted.iter().any(|known| covers(known, &ask.tool, &self.began.cwd));
         match ruled.unwrap_or(self.plan().gates.permissions) {
-            Permissions::Allow => Some(true),
-            Permissions::Deny => Some(false),
-            Permissions::Ask if reads || granted() => Some(true),
-            Permissions::Ask => remembered(&self.asks.remembered, self.asking_agent(), ask),
+            PermissionPolicy::Allow => Some(true),
+            PermissionPolicy::Deny => Some(false),
+            PermissionPolicy::Ask if reads || granted() => Some(true),
+            PermissionPolicy::Ask => remembered(&self.asks.remembered, self.asking_agent(), ask),
         }
     }
 
@@ -219,42 +225,46 @@ impl State {
     }
 
     /// The oldest request becomes a gate.
-    pub(super) fn proceed_asks(&self) -> Step {
-        let Some(ask) = self.asks.waiting.front() else { return Step::default() };
-        self.open_gate(About::Permission, ask.reason(), GateAbout::ask(ask))
+    pub(super) fn proceed_asks(&self) -> EngineOutput {
+        let Some(ask) = self.asks.waiting.front() else { return EngineOutput::default() };
+        self.open_gate(GateKind::Permission, ask.reason(), GateDetails::ask(ask))
     }
 
     /// The request that a gate is about.
-    pub fn asked_at(&self, gate: &Gate) -> Option<&PermissionAsk> {
+    pub fn asked_at(&self, gate: &Gate) -> Option<&AgentPermissionRequest> {
         self.asks.waiting.iter().find(|ask| Some(ask.ask) == gate.ask)
     }
 
     /// The answer that is known before the user is asked.
-    pub(super) fn standing_permission(&self, ask: &PermissionAsk) -> Option<Choice> {
+    pub(super) fn standing_permission(&self, ask: &AgentPermissionRequest) -> Option<GateChoice> {
         let ruled = first_that_fits(&self.plan().permissions, &self.began.cwd, &ask.tool);
         let said = match ruled.unwrap_or(self.plan().gates.permissions) {
-            Permissions::Allow => Some(true),
-            Permissions::Deny => Some(false),
-            Permissions::Ask => remembered(&self.asks.remembered, self.asking_agent(), ask),
+            PermissionPolicy::Allow => Some(true),
+            PermissionPolicy::Deny => Some(false),
+            PermissionPolicy::Ask => remembered(&self.asks.remembered, self.asking_agent(), ask),
         };
         said.and_then(|allow| ask.standing(allow))
     }
 
     /// An answer to the agent. `cancel` ends the turn.
-    pub(super) fn permitted(&self, gate: &Gate, choice: Choice, by: &Actor, named: Option<&str>) -> Step {
+    pub(super) fn permitted(&self, gate: &Gate, choice: GateChoice, by: &Actor, named: Option<&str>) -> EngineOutput {
         let ask = self.asked_at(gate);
         let option = ask.and_then(|ask| ask.selected(choice, named)).map(|option| option.id.clone());
-        let step = Step::record(Event::GateAnswered { gate: gate.id, choice, by: by.clone(), option: option.clone() });
+        let step =
+            EngineOutput::record(Event::GateAnswered { gate: gate.id, choice, by: by.clone(), option: option.clone() });
         match (ask, option, self.turn_in_flight()) {
             (Some(ask), Some(option), _) => {
                 step.then(Effect::AnswerPermission { ask: ask.ask, answer: PermissionAnswer::Selected(option) })
             }
             (_, None, Some(prompt)) => {
                 let step = match by.by {
-                    By::Policy | By::Timeout => step,
-                    By::Tui | By::Cli | By::Mcp | By::Nats | By::Agent | By::Hook => {
-                        self.hold_cancelled(by, prompt, step)
-                    }
+                    ActorKind::Policy | ActorKind::Timeout => step,
+                    ActorKind::Tui
+                    | ActorKind::Cli
+                    | ActorKind::Mcp
+                    | ActorKind::Nats
+                    | ActorKind::Agent
+                    | ActorKind::Hook => self.hold_cancelled(by, prompt, step),
                 };
                 step.then(Effect::CancelTurn(prompt.turn))
             }
@@ -263,10 +273,15 @@ impl State {
     }
 
     /// The end of a turn answers what still waits.
-    pub(crate) fn unasked(&self, by: &Actor) -> Step {
-        let gate = self.gates.open.as_ref().filter(|gate| gate.about == About::Permission);
-        gate.map_or_else(Step::default, |gate| {
-            Step::record(Event::GateAnswered { gate: gate.id, choice: Choice::Cancel, by: by.clone(), option: None })
+    pub(crate) fn unasked(&self, by: &Actor) -> EngineOutput {
+        let gate = self.gates.open.as_ref().filter(|gate| gate.about == GateKind::Permission);
+        gate.map_or_else(EngineOutput::default, |gate| {
+            EngineOutput::record(Event::GateAnswered {
+                gate: gate.id,
+                choice: GateChoice::Cancel,
+                by: by.clone(),
+                option: None,
+            })
         })
     }
 }

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 
 use super::feedback::HookRetries;
 use crate::engine::{
-    policy::Backoff,
-    time::{At, Span},
+    policy::BackoffPolicy,
+    time::{TimeSpan, UnixTime},
 };
 
 /// The counters.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Retry {
+pub struct RetryState {
     /// `hookLoopCounter`: feedback sent since the last new message.
     pub used: u32,
     /// Retries that a person granted on top of the limit.
@@ -30,14 +30,14 @@ pub struct Retry {
     /// Turns that failed in a row.
     pub errors: u32,
     /// Whether the next prompt has to wait.
-    pub wait: Wait,
+    pub wait: RetryWait,
     /// How long the wait is that began last.
-    pub last_wait: Span,
+    pub last_wait: TimeSpan,
 }
 
 /// Whether the next prompt has to wait.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Wait {
+pub enum RetryWait {
     /// It does not.
     #[default]
     No,
@@ -46,13 +46,13 @@ pub enum Wait {
         /// The how-manieth wait in a row it is, from 1.
         nth: u32,
         /// What the agent's server asked for.
-        at_least: Span,
+        at_least: TimeSpan,
     },
     /// Until this moment.
-    Until(At),
+    Until(UnixTime),
 }
 
-impl Retry {
+impl RetryState {
     /// How many retries there may be, a person's grants included.
     pub fn limit(&self, max: u32) -> u32 {
         max.saturating_add(self.granted)
@@ -60,9 +60,9 @@ impl Retry {
 
     /// Another process resumed the session, and the clock may have been set meanwhile: no wait becomes longer than it
     /// was.
-    pub(crate) fn resumed(&mut self, at: At) {
-        if let Wait::Until(until) = self.wait {
-            self.wait = Wait::Until(until.min(at.after(self.last_wait)));
+    pub(crate) fn resumed(&mut self, at: UnixTime) {
+        if let RetryWait::Until(until) = self.wait {
+            self.wait = RetryWait::Until(until.min(at.after(self.last_wait)));
         }
     }
 
@@ -83,7 +83,7 @@ impl Retry {
 }
 
 /// How long the `nth` wait is. Chance is drawn from the session's seed: the same session waits the same again.
-pub(crate) fn wait_for(backoff: &Backoff, nth: u32, seed: u64) -> Span {
+pub(crate) fn wait_for(backoff: &BackoffPolicy, nth: u32, seed: u64) -> TimeSpan {
     let exponent = i32::try_from(nth.saturating_sub(1)).unwrap_or(i32::MAX);
     let full = (millis(backoff.base) * backoff.factor.powi(exponent)).min(millis(backoff.max));
     let chance = share(seed ^ u64::from(nth)) * 2.0 - 1.0;
@@ -91,13 +91,13 @@ pub(crate) fn wait_for(backoff: &Backoff, nth: u32, seed: u64) -> Span {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "waits of more than 2^53 ms do not occur")]
-fn millis(span: Span) -> f64 {
+fn millis(span: TimeSpan) -> f64 {
     span.0 as f64
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and a wait is never negative")]
-fn from_millis(ms: f64) -> Span {
-    Span(ms.max(0.0).round() as u64)
+fn from_millis(ms: f64) -> TimeSpan {
+    TimeSpan(ms.max(0.0).round() as u64)
 }
 
 /// A number from 0 to 1 that depends on the seed alone (the finaliser of `SplitMix64`).
@@ -115,14 +115,14 @@ mod tests {
 
     #[test]
     fn waits_grow_by_the_factor_up_to_the_maximum() {
-        let backoff = Backoff { base: Span::secs(1), factor: 2.0, max: Span::secs(10), jitter: 0.0 };
+        let backoff = BackoffPolicy { base: TimeSpan::secs(1), factor: 2.0, max: TimeSpan::secs(10), jitter: 0.0 };
         let waits: Vec<u64> = (1..=6).map(|nth| wait_for(&backoff, nth, 7).0).collect();
         assert_eq!(waits, [1_000, 2_000, 4_000, 8_000, 10_000, 10_000]);
     }
 
     #[test]
     fn jitter_stays_within_its_share_and_below_the_maximum() {
-        let backoff = Backoff { base: Span::secs(10), factor: 1.0, max: Span::secs(11), jitter: 0.2 };
+        let backoff = BackoffPolicy { base: TimeSpan::secs(10), factor: 1.0, max: TimeSpan::secs(11), jitter: 0.2 };
         for seed in 0..1_000 {
             let wait = wait_for(&backoff, 1, seed).0;
             assert!((8_000..=11_000).contains(&wait), "{wait}");

@@ -10,19 +10,19 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::{
-    GateAbout, State,
-    gate::{About, Choice, Gate},
+    GateDetails, SessionState,
+    gate::{Gate, GateChoice, GateKind},
     warning,
 };
 use crate::engine::{
-    Step,
+    EngineOutput,
     effect::TaskFacts,
-    event::{Event, Outcome, Presence},
+    event::{Event, SessionOutcome, UserPresence},
     hooks::{
-        dispatch::{Cause, Dispatch, is_broken_again, needs_a_person},
-        point::Point,
+        dispatch::{DispatchCause, HookDispatch, is_broken_again, needs_a_person},
+        point::HookPoint,
         resolve::{self, HookRef},
-        verdict::{Judgement, RunEnd},
+        verdict::{RunEnd, RunJudgement},
     },
     tasks::automation::DEEPEST,
 };
@@ -33,11 +33,11 @@ pub const MOST_CHAINED: u32 = 64;
 
 /// What runs beside the main line.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Side {
+pub struct SideJobs {
     /// What is still to be run.
-    pub queue: VecDeque<Errand>,
+    pub queue: VecDeque<SideJob>,
     /// What runs now.
-    pub dispatch: Option<Dispatch>,
+    pub dispatch: Option<HookDispatch>,
     /// How many tasks led to what was begun last, each completed by a hook of the one before.
     pub depth: u32,
     /// For how many tasks that hooks completed the hooks have run since the last prompt.
@@ -45,12 +45,12 @@ pub struct Side {
     /// Tasks that were completed; completing one again means nothing.
     pub completed: BTreeSet<String>,
     /// Failures that a person has to look at, until one was asked: they wait for the next place where the main line can.
-    pub troubles: Vec<Trouble>,
+    pub troubles: Vec<TaskHookFailure>,
 }
 
 /// A hook of a task event that needs a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
+pub struct TaskHookFailure {
     /// Which.
     pub hook: String,
     /// Why, as it is told. One answer is for all that have the same.
@@ -61,7 +61,7 @@ pub struct Trouble {
 
 /// Something to run beside the main line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Errand {
+pub enum SideJob {
     /// The hooks for a completed task.
     Task {
         /// The task.
@@ -75,7 +75,7 @@ pub enum Errand {
     ByHand(HookRef),
 }
 
-impl Side {
+impl SideJobs {
     /// Whether something runs or is about to.
     pub fn is_busy(&self) -> bool {
         self.dispatch.is_some() || !self.queue.is_empty()
@@ -83,9 +83,13 @@ impl Side {
 
     pub(super) fn begin(&mut self, hooks: VecDeque<String>) {
         let (mut dispatch, depth) = match self.queue.pop_front() {
-            Some(Errand::Task { task, depth }) => (Dispatch::reached(Point::OnTaskComplete, Cause::Task(task)), depth),
-            Some(Errand::Again(task, _)) => (Dispatch::reached(Point::OnTaskComplete, Cause::Task(task)), 0),
-            Some(Errand::ByHand(hook)) => (Dispatch::reached(hook.point, Cause::ByHand), 0),
+            Some(SideJob::Task { task, depth }) => {
+                (HookDispatch::reached(HookPoint::OnTaskComplete, DispatchCause::Task(task)), depth)
+            }
+            Some(SideJob::Again(task, _)) => {
+                (HookDispatch::reached(HookPoint::OnTaskComplete, DispatchCause::Task(task)), 0)
+            }
+            Some(SideJob::ByHand(hook)) => (HookDispatch::reached(hook.point, DispatchCause::ByHand), 0),
             None => return,
         };
         self.depth = depth;
@@ -97,7 +101,7 @@ impl Side {
 
     /// A dispatch with nothing left to run is over.
     pub(super) fn settle(&mut self) {
-        let over = |dispatch: &Dispatch| dispatch.running.is_none() && dispatch.next().is_none();
+        let over = |dispatch: &HookDispatch| dispatch.running.is_none() && dispatch.next().is_none();
         if self.dispatch.as_ref().is_some_and(over) {
             self.dispatch = None;
         }
@@ -107,31 +111,31 @@ impl Side {
     /// not do its job again.
     pub(super) fn look(&mut self, broken_again: bool) {
         let Some(dispatch) = &self.dispatch else { return };
-        let (Cause::Task(task), Some(done)) = (&dispatch.cause, dispatch.done.last()) else { return };
+        let (DispatchCause::Task(task), Some(done)) = (&dispatch.cause, dispatch.done.last()) else { return };
         let (hook, point) = (done.hook.clone(), dispatch.point);
         if done.judgement.escalates {
             let reason = done.needs_a_person(point);
-            self.troubles.push(Trouble { hook, reason, broken_for: None });
+            self.troubles.push(TaskHookFailure { hook, reason, broken_for: None });
         } else if broken_again {
             let reason = is_broken_again(point, &hook);
-            self.troubles.push(Trouble { hook, reason, broken_for: Some(task.clone()) });
+            self.troubles.push(TaskHookFailure { hook, reason, broken_for: Some(task.clone()) });
         }
     }
 
     /// A person was asked about troubles. Gives whether they were of this kind, and not the main line's.
-    pub(super) fn asked(&mut self, reason: &str, choice: Choice) -> bool {
-        let asked: Vec<Trouble> = self.troubles.extract_if(.., |trouble| trouble.reason == reason).collect();
+    pub(super) fn asked(&mut self, reason: &str, choice: GateChoice) -> bool {
+        let asked: Vec<TaskHookFailure> = self.troubles.extract_if(.., |trouble| trouble.reason == reason).collect();
         let is_ours = !asked.is_empty();
-        let again = asked.into_iter().filter(|_| choice == Choice::Retry);
-        let again = again.filter_map(|trouble| trouble.broken_for.map(|task| Errand::Again(task, trouble.hook)));
+        let again = asked.into_iter().filter(|_| choice == GateChoice::Retry);
+        let again = again.filter_map(|trouble| trouble.broken_for.map(|task| SideJob::Again(task, trouble.hook)));
         self.queue.extend(again);
         is_ours
     }
 
     /// Drops the hooks that a person wanted to run and that have not been started.
     pub(super) fn drop_by_hand(&mut self) {
-        self.queue.retain(|errand| !matches!(errand, Errand::ByHand(_)));
-        if let Some(dispatch) = self.dispatch.as_mut().filter(|dispatch| dispatch.cause == Cause::ByHand) {
+        self.queue.retain(|errand| !matches!(errand, SideJob::ByHand(_)));
+        if let Some(dispatch) = self.dispatch.as_mut().filter(|dispatch| dispatch.cause == DispatchCause::ByHand) {
             dispatch.queue = Some(VecDeque::new());
         }
         self.settle();
@@ -145,42 +149,47 @@ impl Side {
     /// How deep a task is that a hook of this kind completes now; nothing, if none runs.
     pub(in crate::engine) fn next_depth(&self) -> Option<u32> {
         let dispatch = self.dispatch.as_ref()?;
-        matches!(dispatch.cause, Cause::Task(_)).then(|| self.depth.saturating_add(1))
+        matches!(dispatch.cause, DispatchCause::Task(_)).then(|| self.depth.saturating_add(1))
     }
 
     /// The completed tasks whose hooks have not all run.
     pub fn tasks(&self) -> impl Iterator<Item = &str> {
         let begun = self.dispatch.as_ref().and_then(|dispatch| match &dispatch.cause {
-            Cause::Task(task) => Some(&task.id),
-            Cause::Lifecycle | Cause::Error(_) | Cause::Gate(_) | Cause::ByHand => None,
+            DispatchCause::Task(task) => Some(&task.id),
+            DispatchCause::Lifecycle | DispatchCause::Error(_) | DispatchCause::Gate(_) | DispatchCause::ByHand => None,
         });
         let queued = self.queue.iter().filter_map(|errand| match errand {
-            Errand::Task { task, .. } | Errand::Again(task, _) => Some(&task.id),
-            Errand::ByHand(_) => None,
+            SideJob::Task { task, .. } | SideJob::Again(task, _) => Some(&task.id),
+            SideJob::ByHand(_) => None,
         });
         begun.into_iter().chain(queued).map(String::as_str)
     }
 }
 
-impl State {
+impl SessionState {
     /// What a hook of a task event needs a person for, where the agent leads itself: there is no main line that could be held.
-    pub(in crate::engine) fn only_told(&self, dispatch: &Dispatch, hook: &str, judged: &Judgement) -> Option<Event> {
-        let tells = matches!(dispatch.cause, Cause::Task(_)) && judged.escalates && self.is_led_from_outside();
+    pub(in crate::engine) fn only_told(
+        &self,
+        dispatch: &HookDispatch,
+        hook: &str,
+        judged: &RunJudgement,
+    ) -> Option<Event> {
+        let tells = matches!(dispatch.cause, DispatchCause::Task(_)) && judged.escalates && self.is_led_from_outside();
         tells.then(|| warning(needs_a_person(dispatch.point, hook, judged)))
     }
 
     /// The gate for a failure beside the main line.
-    pub(super) fn take_up_trouble(&self) -> Option<Step> {
-        let hook_of = |trouble: &Trouble| HookRef::new(Point::OnTaskComplete, &trouble.hook);
-        let matters = |trouble: &Trouble| {
+    pub(super) fn take_up_trouble(&self) -> Option<EngineOutput> {
+        let hook_of = |trouble: &TaskHookFailure| HookRef::new(HookPoint::OnTaskComplete, &trouble.hook);
+        let matters = |trouble: &TaskHookFailure| {
             let is_still_broken =
-                || self.presence == Presence::Attended && self.hooks.is_broken_again(&hook_of(trouble));
+                || self.presence == UserPresence::Attended && self.hooks.is_broken_again(&hook_of(trouble));
             trouble.broken_for.is_none() || is_still_broken()
         };
         let mut waiting = self.side.troubles.iter().filter(|trouble| !self.is_off(&hook_of(trouble)));
-        let Trouble { hook, reason, broken_for } = waiting.find(|trouble| matters(trouble))?;
-        let about = if broken_for.is_some() { About::BrokenHook } else { About::Escalation };
-        Some(self.open_gate(about, reason.clone(), GateAbout::hook(hook)))
+        let TaskHookFailure { hook, reason, broken_for } = waiting.find(|trouble| matters(trouble))?;
+        let about = if broken_for.is_some() { GateKind::BrokenHook } else { GateKind::Escalation };
+        Some(self.open_gate(about, reason.clone(), GateDetails::hook(hook)))
     }
 
     /// Whether a gate is about a hook that runs beside the main line.
@@ -191,72 +200,72 @@ impl State {
     /// Whether the hooks of completed tasks wait until the session is resumed. A session that ends for good runs them
     /// before it ends.
     pub(in crate::engine) fn task_hooks_wait(&self) -> bool {
-        let resumable = |ending: &super::Ending| ending.interrupted || ending.outcome == Outcome::Cancelled;
+        let resumable = |ending: &super::LoopEnd| ending.interrupted || ending.outcome == SessionOutcome::Cancelled;
         self.interrupted() && self.ending.as_ref().is_none_or(resumable)
     }
 
     /// Whether a hook that an interrupt has cut off runs again when the session is resumed.
-    pub(in crate::engine) fn runs_again(&self, dispatch: &Dispatch, end: &RunEnd) -> bool {
+    pub(in crate::engine) fn runs_again(&self, dispatch: &HookDispatch, end: &RunEnd) -> bool {
         let resumes = match dispatch.cause {
-            Cause::Task(_) => self.task_hooks_wait(),
+            DispatchCause::Task(_) => self.task_hooks_wait(),
             // A submit or a merge begins again as a whole.
-            Cause::Lifecycle | Cause::Error(_) => self.ending.is_none() && !self.pipelines.is_open(),
-            Cause::Gate(_) | Cause::ByHand => false,
+            DispatchCause::Lifecycle | DispatchCause::Error(_) => self.ending.is_none() && !self.pipelines.is_open(),
+            DispatchCause::Gate(_) | DispatchCause::ByHand => false,
         };
         *end == RunEnd::Cut && self.interrupted() && resumes
     }
 
     /// Whether hooks run beside the main line, or are about to.
     pub(super) fn side_is_busy(&self) -> bool {
-        let running = |dispatch: &Dispatch| dispatch.running.is_some();
+        let running = |dispatch: &HookDispatch| dispatch.running.is_some();
         if self.task_hooks_wait() { self.side.dispatch.as_ref().is_some_and(running) } else { self.side.is_busy() }
     }
 
-    pub(super) fn proceed_side(&self) -> Step {
+    pub(super) fn proceed_side(&self) -> EngineOutput {
         if self.task_hooks_wait() {
-            return Step::default();
+            return EngineOutput::default();
         }
         match (&self.side.dispatch, self.side.queue.front()) {
             (Some(dispatch), _) if dispatch.running.is_none() => {
-                dispatch.next().map_or_else(Step::default, |hook| self.start_hook(dispatch, hook))
+                dispatch.next().map_or_else(EngineOutput::default, |hook| self.start_hook(dispatch, hook))
             }
             (None, Some(errand)) => {
                 // Recorded also when nothing is due any more: the record takes the errand off the queue.
                 let (point, hooks, task) = match errand {
-                    Errand::Task { task, depth } if self.side.is_cut(*depth) => {
-                        return Step::record(warning(cut_off(&task.id, *depth))).and(Event::HooksDue {
-                            point: Point::OnTaskComplete,
+                    SideJob::Task { task, depth } if self.side.is_cut(*depth) => {
+                        return EngineOutput::record(warning(cut_off(&task.id, *depth))).and(Event::HooksDue {
+                            point: HookPoint::OnTaskComplete,
                             iteration: Some(self.iterations.current),
                             hooks: Vec::new(),
                             task: Some(task.id.clone()),
                             by_hand: false,
                         });
                     }
-                    Errand::Task { task, .. } => {
-                        let point = Point::OnTaskComplete;
+                    SideJob::Task { task, .. } => {
+                        let point = HookPoint::OnTaskComplete;
                         (point, resolve::due(self.plan(), &self.hooks, point), Some(task.id.clone()))
                     }
-                    Errand::Again(task, again) => {
-                        let point = Point::OnTaskComplete;
+                    SideJob::Again(task, again) => {
+                        let point = HookPoint::OnTaskComplete;
                         let mut hooks = resolve::due(self.plan(), &self.hooks, point);
                         hooks.retain(|hook| hook == again);
                         (point, hooks, Some(task.id.clone()))
                     }
-                    Errand::ByHand(HookRef { point, hook }) => {
+                    SideJob::ByHand(HookRef { point, hook }) => {
                         let runs = self.runs_beside(*point, hook);
                         (*point, runs.then(|| hook.clone()).into_iter().collect(), None)
                     }
                 };
                 let (iteration, by_hand) = (Some(self.iterations.current), task.is_none());
-                Step::record(Event::HooksDue { point, iteration, hooks, task, by_hand })
+                EngineOutput::record(Event::HooksDue { point, iteration, hooks, task, by_hand })
             }
-            (Some(_) | None, _) => Step::default(),
+            (Some(_) | None, _) => EngineOutput::default(),
         }
     }
 
     /// Whether a hook can run beside the main line: those of other points have a place of their own where runs are kept.
-    pub(super) fn runs_beside(&self, point: Point, hook: &str) -> bool {
-        Point::ALL.contains(&point) && self.plan().hook(point, hook).is_some()
+    pub(super) fn runs_beside(&self, point: HookPoint, hook: &str) -> bool {
+        HookPoint::ALL.contains(&point) && self.plan().hook(point, hook).is_some()
     }
 }
 

@@ -1,51 +1,51 @@
 //! What people ask for: pause, stop, messages, changes to held output, answers to gates.
 //!
-//! Owns the meaning of each [`Command`]. One that cannot be carried out is refused with a reason, and changes nothing.
+//! Owns the meaning of each [`SessionCommand`]. One that cannot be carried out is refused with a reason, and changes nothing.
 
 use super::{
-    Phase, State,
-    gate::{About, Choice, Gate},
+    Phase, SessionState,
+    gate::{Gate, GateChoice, GateKind},
     pending::ItemState,
     tamper::PROTECT,
 };
 use crate::engine::{
-    Step,
+    EngineOutput,
     actor::UserCommand,
     effect::Effect,
-    event::{Actor, By, Event, PromptSent, StopHow},
-    hooks::{dispatch::Dispatch, point::Point, resolve::HookRef},
+    event::{Actor, ActorKind, Event, PromptSent, StopTiming},
+    hooks::{dispatch::HookDispatch, point::HookPoint, resolve::HookRef},
     ids::{ItemId, RunId, TurnId},
-    input::{Command, GateAnswer},
+    input::{GateAnswer, SessionCommand},
     policy::{HookAction, HookSpec},
-    tasks::record::Origin,
-    time::At,
+    tasks::record::ChangeOrigin,
+    time::UnixTime,
 };
 
 /// What people asked for.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Steering {
+pub struct ControlState {
     /// No prompt is sent while this holds.
     pub paused: bool,
     /// The turn that a person cancelled, if the session is paused for that.
     pub cancelled: Option<TurnId>,
     /// The session is to end.
-    pub stop: Option<StopHow>,
+    pub stop: Option<StopTiming>,
     /// Messages that the agent has not answered, oldest first.
     pub messages: Vec<QueuedMessage>,
     /// When agents and hooks queued their last message.
-    pub queued_in: QueuedIn,
+    pub queued_in: LastMessageTurns,
 }
 
 /// A message to the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuedMessage {
     /// The actor that sent it.
-    pub by: By,
+    pub by: ActorKind,
     /// Its text.
     pub text: String,
 }
 
-impl Steering {
+impl ControlState {
     /// Whether a person sent one of the messages after the first `known`.
     pub(super) fn person_spoke_after(&self, known: usize) -> bool {
         self.messages.iter().skip(known).any(|message| !message.by.is_supervised())
@@ -60,105 +60,117 @@ impl Steering {
 
 /// When agents and hooks queued their last message: each may queue one per turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct QueuedIn {
+pub struct LastMessageTurns {
     agent: Option<TurnId>,
     hook: Option<TurnId>,
 }
 
-impl QueuedIn {
+impl LastMessageTurns {
     /// Notes a message.
-    pub(in crate::engine) fn note(&mut self, by: By, turn: TurnId) {
+    pub(in crate::engine) fn note(&mut self, by: ActorKind, turn: TurnId) {
         match by {
-            By::Agent => self.agent = Some(turn),
-            By::Hook => self.hook = Some(turn),
-            By::Tui | By::Cli | By::Mcp | By::Nats | By::Policy | By::Timeout => {}
+            ActorKind::Agent => self.agent = Some(turn),
+            ActorKind::Hook => self.hook = Some(turn),
+            ActorKind::Tui
+            | ActorKind::Cli
+            | ActorKind::Mcp
+            | ActorKind::Nats
+            | ActorKind::Policy
+            | ActorKind::Timeout => {}
         }
     }
 
-    fn has(self, by: By, turn: TurnId) -> bool {
+    fn has(self, by: ActorKind, turn: TurnId) -> bool {
         match by {
-            By::Agent => self.agent == Some(turn),
-            By::Hook => self.hook == Some(turn),
-            By::Tui | By::Cli | By::Mcp | By::Nats | By::Policy | By::Timeout => false,
+            ActorKind::Agent => self.agent == Some(turn),
+            ActorKind::Hook => self.hook == Some(turn),
+            ActorKind::Tui
+            | ActorKind::Cli
+            | ActorKind::Mcp
+            | ActorKind::Nats
+            | ActorKind::Policy
+            | ActorKind::Timeout => false,
         }
     }
 }
 
-impl State {
+impl SessionState {
     /// Why the session's own agent or hook may not give this command, if it may not.
-    fn keeps_from(&self, actor: &Actor, command: &Command) -> Option<String> {
+    fn keeps_from(&self, actor: &Actor, command: &SessionCommand) -> Option<String> {
         let wanted = command.of_the_user().filter(|_| actor.by.is_supervised())?;
         let first_message = wanted == UserCommand::Message && !self.steering.queued_in.has(actor.by, self.turns.last);
         if first_message || self.plan().agent_may.contains(&wanted) {
             return None;
         }
-        let whom = if actor.by == By::Hook { "a hook" } else { "the agent" };
+        let whom = if actor.by == ActorKind::Hook { "a hook" } else { "the agent" };
         let (what, name) = (wanted.describe(), wanted.name());
         Some(format!("{whom} may not {what}: only a person may; `agent_may: [{name}]` in the config allows it"))
     }
 
-    pub(crate) fn on_command(&self, by: &Actor, command: Command, now: At) -> Step {
+    pub(crate) fn on_command(&self, by: &Actor, command: SessionCommand, now: UnixTime) -> EngineOutput {
         if let Some(outcome) = self.outcome() {
-            return Step::refuse(format!("the session has ended ({outcome:?})").to_lowercase());
+            return EngineOutput::refuse(format!("the session has ended ({outcome:?})").to_lowercase());
         }
         if let Some(why) = self.keeps_from(by, &command) {
-            return Step::refuse(why);
+            return EngineOutput::refuse(why);
         }
         match command {
-            Command::Pause if self.steering.paused => Step::refuse("the session is paused already"),
-            Command::Pause => Step::record(Event::Paused { by: by.clone(), turn: None }),
-            Command::Unpause if !self.steering.paused => Step::refuse("the session is not paused"),
-            Command::Unpause => Step::record(Event::Unpaused { by: by.clone() }),
-            Command::Stop(how) => self.stop(by, how),
-            Command::CancelTurn => match self.turn_in_flight() {
+            SessionCommand::Pause if self.steering.paused => EngineOutput::refuse("the session is paused already"),
+            SessionCommand::Pause => EngineOutput::record(Event::Paused { by: by.clone(), turn: None }),
+            SessionCommand::Unpause if !self.steering.paused => EngineOutput::refuse("the session is not paused"),
+            SessionCommand::Unpause => EngineOutput::record(Event::Unpaused { by: by.clone() }),
+            SessionCommand::Stop(how) => self.stop(by, how),
+            SessionCommand::CancelTurn => match self.turn_in_flight() {
                 Some(prompt) => self.hold_cancelled(by, prompt, self.unasked(by)).then(Effect::CancelTurn(prompt.turn)),
-                None => Step::refuse("no turn is going on"),
+                None => EngineOutput::refuse("no turn is going on"),
             },
-            Command::Message(text) => self.message(by, text),
-            Command::SkipItem(item) => {
+            SessionCommand::Message(text) => self.message(by, text),
+            SessionCommand::SkipItem(item) => {
                 self.change_item(item, &[ItemState::Pending], Event::PendingSkipped { item, by: by.clone() })
             }
-            Command::RestoreItem(item) => {
+            SessionCommand::RestoreItem(item) => {
                 self.change_item(item, &[ItemState::Skipped], Event::PendingRestored { item, by: by.clone() })
             }
-            Command::EditItem(item, text) => {
+            SessionCommand::EditItem(item, text) => {
                 let states = [ItemState::Pending, ItemState::Skipped];
                 self.change_item(item, &states, Event::PendingEdited { item, by: by.clone(), text })
             }
-            Command::AnswerGate(answer) => self.answer_gate(by, answer),
-            Command::DisableHook(point, hook) => {
+            SessionCommand::AnswerGate(answer) => self.answer_gate(by, answer),
+            SessionCommand::DisableHook(point, hook) => {
                 self.switch_hook(point, &hook, |point, hook| Event::HookDisabled { point, hook, by: by.clone() })
             }
-            Command::EnableHook(point, hook) => {
+            SessionCommand::EnableHook(point, hook) => {
                 self.switch_hook(point, &hook, |point, hook| Event::HookEnabled { point, hook, by: by.clone() })
             }
-            Command::RunHook(point, hook) => match self.refuses_by_hand(point, &hook) {
-                Some(why) => Step::refuse(why),
+            SessionCommand::RunHook(point, hook) => match self.refuses_by_hand(point, &hook) {
+                Some(why) => EngineOutput::refuse(why),
                 None => {
                     self.switch_hook(point, &hook, |point, hook| Event::HookRequested { point, hook, by: by.clone() })
                 }
             },
-            Command::CancelHook(run) if self.running().any(|running| running == run) => {
-                Step::default().then(Effect::CancelHook(run))
+            SessionCommand::CancelHook(run) if self.running().any(|running| running == run) => {
+                EngineOutput::default().then(Effect::CancelHook(run))
             }
-            Command::CancelHook(run) => Step::refuse(format!("run {run} is not going on")),
-            Command::Task(command) => self.on_task_command(command, Origin::by(by.clone())),
-            Command::RegisterStopHook(wanted) => self.register_stop_hook(by, wanted, now),
-            Command::ClearStopHooks(task) => self.clear_stop_hooks(by, task),
-            Command::Loop(command) => self.on_loop_command(by, command, now),
-            Command::CompleteSession(_) if self.is_being_completed() => {
-                Step::refuse("the session is being completed already")
+            SessionCommand::CancelHook(run) => EngineOutput::refuse(format!("run {run} is not going on")),
+            SessionCommand::Task(command) => self.on_task_command(command, ChangeOrigin::by(by.clone())),
+            SessionCommand::RegisterStopHook(wanted) => self.register_stop_hook(by, wanted, now),
+            SessionCommand::ClearStopHooks(task) => self.clear_stop_hooks(by, task),
+            SessionCommand::Loop(command) => self.on_loop_command(by, command, now),
+            SessionCommand::CompleteSession(_) if self.is_being_completed() => {
+                EngineOutput::refuse("the session is being completed already")
             }
-            Command::CompleteSession(reason) => Step::record(Event::CompletionPromised { reason, by: by.clone() }),
-            Command::Pipeline(pipeline) => self.want_pipeline(pipeline, by),
-            Command::RetryNow => self.while_limited(|_| Ok(Event::WaitSkipped { by: by.clone() })),
-            Command::SwitchAgent(to) => self.while_limited(|_| self.switch_agent(to.as_deref(), by, now)),
+            SessionCommand::CompleteSession(reason) => {
+                EngineOutput::record(Event::CompletionPromised { reason, by: by.clone() })
+            }
+            SessionCommand::Pipeline(pipeline) => self.want_pipeline(pipeline, by),
+            SessionCommand::RetryNow => self.while_limited(|_| Ok(Event::WaitSkipped { by: by.clone() })),
+            SessionCommand::SwitchAgent(to) => self.while_limited(|_| self.switch_agent(to.as_deref(), by, now)),
         }
     }
 
     /// The runs in flight.
     pub fn running(&self) -> impl Iterator<Item = RunId> {
-        let run = |dispatch: &Dispatch| dispatch.running.as_ref().map(|running| running.run);
+        let run = |dispatch: &HookDispatch| dispatch.running.as_ref().map(|running| running.run);
         let beside = self.dispatches_beside().filter_map(run);
         let by_itself = self.tasks.automation.running().map(|running| running.run);
         let steps = self.tasks.flows.running().map(|(_, run, _)| run);
@@ -166,25 +178,25 @@ impl State {
         self.dispatch().and_then(run).into_iter().chain(beside).chain(by_itself).chain(steps).chain(judged)
     }
 
-    fn stop(&self, by: &Actor, how: StopHow) -> Step {
-        if self.steering.stop.is_some_and(|asked| asked == StopHow::Now || asked == how) {
-            return Step::refuse("the session is stopping already");
+    fn stop(&self, by: &Actor, how: StopTiming) -> EngineOutput {
+        if self.steering.stop.is_some_and(|asked| asked == StopTiming::Now || asked == how) {
+            return EngineOutput::refuse("the session is stopping already");
         }
-        let step = Step::record(Event::StopRequested { by: by.clone(), how });
+        let step = EngineOutput::record(Event::StopRequested { by: by.clone(), how });
         // A paused session would never come to the end of its iteration.
         let step = if self.steering.paused { step.and(Event::Unpaused { by: by.clone() }) } else { step };
         // Hooks of `session_end` are let finish: they are what an interrupted session is left to do.
-        if how == StopHow::AfterIteration || self.is_ending() {
+        if how == StopTiming::AfterIteration || self.is_ending() {
             return step;
         }
         let turn = self.turn_in_flight().map(|prompt| Effect::CancelTurn(prompt.turn));
         let hooks = self.running().map(Effect::CancelHook);
-        turn.into_iter().chain(hooks).fold(step, Step::then)
+        turn.into_iter().chain(hooks).fold(step, EngineOutput::then)
     }
 
     /// A person who cancels a turn wants to write to the agent or to look first, so the session pauses instead of
     /// sending the same prompt again. A message that is already queued is sent at once.
-    pub(super) fn hold_cancelled(&self, by: &Actor, prompt: &PromptSent, step: Step) -> Step {
+    pub(super) fn hold_cancelled(&self, by: &Actor, prompt: &PromptSent, step: EngineOutput) -> EngineOutput {
         let in_the_loop = self.ending.is_none() && !self.pipelines.is_open();
         let nothing_said = !self.steering.person_spoke_after(prompt.messages);
         let holds = in_the_loop && nothing_said && !self.interrupted() && self.steering.cancelled != Some(prompt.turn);
@@ -198,46 +210,51 @@ impl State {
         said && (self.steering.person_spoke_after(0) || self.iterations.used() < self.max_iterations())
     }
 
-    fn message(&self, by: &Actor, text: String) -> Step {
+    fn message(&self, by: &Actor, text: String) -> EngineOutput {
         if text.trim().is_empty() {
-            return Step::refuse("the message is empty");
+            return EngineOutput::refuse("the message is empty");
         }
         if self.is_led_from_outside() {
-            return Step::refuse("the agent of this session leads itself, and is sent no prompts");
+            return EngineOutput::refuse("the agent of this session leads itself, and is sent no prompts");
         }
         if self.is_ending() || self.delivery_is_off() {
-            return Step::refuse("the session is ending; the agent will not be asked again");
+            return EngineOutput::refuse("the session is ending; the agent will not be asked again");
         }
-        let step = Step::record(Event::MessageQueued { by: by.clone(), text });
+        let step = EngineOutput::record(Event::MessageQueued { by: by.clone(), text });
         // A session that is paused for a cancelled turn waits for nothing else.
         let awaited = self.steering.paused && self.steering.cancelled.is_some();
         if awaited { step.and(Event::Unpaused { by: by.clone() }) } else { step }
     }
 
-    fn change_item(&self, id: ItemId, from: &[ItemState], event: Event) -> Step {
+    fn change_item(&self, id: ItemId, from: &[ItemState], event: Event) -> EngineOutput {
         let Some(state) = self.pending.get(id).map(|item| item.state) else {
-            return Step::refuse(format!("there is no held item {id}"));
+            return EngineOutput::refuse(format!("there is no held item {id}"));
         };
         match (state.is_settled(id), state) {
-            (Some(why), _) => Step::refuse(why),
-            (None, state) if from.contains(&state) => Step::record(event),
-            (None, ItemState::Skipped) => Step::refuse(format!("item {id} is skipped already")),
+            (Some(why), _) => EngineOutput::refuse(why),
+            (None, state) if from.contains(&state) => EngineOutput::record(event),
+            (None, ItemState::Skipped) => EngineOutput::refuse(format!("item {id} is skipped already")),
             (None, ItemState::Pending | ItemState::InFlight | ItemState::Delivered) => {
-                Step::refuse(format!("item {id} is not skipped"))
+                EngineOutput::refuse(format!("item {id} is not skipped"))
             }
         }
     }
 
-    fn switch_hook(&self, at: Option<Point>, hook: &str, event: impl Fn(Point, String) -> Event) -> Step {
-        let points = Point::ALL.into_iter().chain([Point::Automation]);
+    fn switch_hook(
+        &self,
+        at: Option<HookPoint>,
+        hook: &str,
+        event: impl Fn(HookPoint, String) -> Event,
+    ) -> EngineOutput {
+        let points = HookPoint::ALL.into_iter().chain([HookPoint::Automation]);
         let points = points.filter(|point| at.is_none_or(|at| at == *point));
-        let asked = (at.is_none_or(|at| at == Point::StopDecision) && self.stop_hook(hook).is_some())
-            .then_some(Point::StopDecision);
+        let asked = (at.is_none_or(|at| at == HookPoint::StopDecision) && self.stop_hook(hook).is_some())
+            .then_some(HookPoint::StopDecision);
         let found = points.filter(|point| self.plan().hook(*point, hook).is_some()).chain(asked);
-        let protect = hook == PROTECT && at.is_none_or(|at| at == Point::Stop) && !self.plan().protect.is_empty();
-        let found = found.chain(protect.then_some(Point::Stop));
-        let step = found.fold(Step::default(), |step, point| step.and(event(point, hook.to_owned())));
-        if step.is_empty() { Step::refuse(format!("there is no hook `{hook}`")) } else { step }
+        let protect = hook == PROTECT && at.is_none_or(|at| at == HookPoint::Stop) && !self.plan().protect.is_empty();
+        let found = found.chain(protect.then_some(HookPoint::Stop));
+        let step = found.fold(EngineOutput::default(), |step, point| step.and(event(point, hook.to_owned())));
+        if step.is_empty() { EngineOutput::refuse(format!("there is no hook `{hook}`")) } else { step }
     }
 
     /// Whether a person can run this hook.
@@ -246,29 +263,29 @@ impl State {
     }
 
     /// Why a person cannot run a hook that there is, if they cannot.
-    fn refuses_by_hand(&self, at: Option<Point>, hook: &str) -> Option<String> {
-        let meant = |point: Point| at.is_none_or(|at| at == point);
-        if hook == PROTECT && self.plan().hook(Point::Stop, hook).is_none() {
+    fn refuses_by_hand(&self, at: Option<HookPoint>, hook: &str) -> Option<String> {
+        let meant = |point: HookPoint| at.is_none_or(|at| at == point);
+        if hook == PROTECT && self.plan().hook(HookPoint::Stop, hook).is_none() {
             return Some(format!("`{hook}` checks each turn by itself; it cannot be run by hand"));
         }
-        if meant(Point::StopDecision) && self.stop_hook(hook).is_some() {
+        if meant(HookPoint::StopDecision) && self.stop_hook(hook).is_some() {
             return Some(format!("`{hook}` decides about an iteration; it cannot be run without one"));
         }
-        if meant(Point::Automation) && self.plan().automation_hook(hook).is_some() {
+        if meant(HookPoint::Automation) && self.plan().automation_hook(hook).is_some() {
             return Some(format!("`{hook}` answers events of tasks; it cannot be run without one"));
         }
         // A review is more than a run: it needs the agents, which are with the pipeline.
         let review = |spec: &HookSpec| matches!(spec.action, HookAction::Gatekeeper(_));
-        let mut found = Point::ALL.into_iter().filter(|point| meant(*point));
+        let mut found = HookPoint::ALL.into_iter().filter(|point| meant(*point));
         let reviews = found.any(|point| self.plan().hook(point, hook).is_some_and(review));
         reviews.then(|| format!("`{hook}` is a review, and runs as a part of a submit or a merge only"))
     }
 
-    fn answer_gate(&self, by: &Actor, answer: GateAnswer) -> Step {
+    fn answer_gate(&self, by: &Actor, answer: GateAnswer) -> EngineOutput {
         let GateAnswer { gate: id, choice, text, items } = answer;
         let Some(gate) = self.open_gate_named(id) else {
             let answered = id <= self.gates.last;
-            return Step::refuse(if answered {
+            return EngineOutput::refuse(if answered {
                 format!("gate {id} was answered before")
             } else {
                 format!("there is no gate {id}")
@@ -277,10 +294,10 @@ impl State {
         let choice = gate.understood(choice);
         if !gate.choices.contains(&choice) {
             let known = gate.choices.iter().map(|choice| choice.name()).collect::<Vec<_>>().join(", ");
-            return Step::refuse(format!("gate {id} does not take `{}`; it takes: {known}", choice.name()));
+            return EngineOutput::refuse(format!("gate {id} does not take `{}`; it takes: {known}", choice.name()));
         }
         if let Some(unknown) = items.iter().flatten().find(|id| !gate.items.contains(id)) {
-            return Step::refuse(format!("gate {} is not about item {unknown}", gate.id));
+            return EngineOutput::refuse(format!("gate {} is not about item {unknown}", gate.id));
         }
         let ask = self.asked_at(gate);
         if let (Some(ask), Some(named)) = (ask, &text)
@@ -288,12 +305,15 @@ impl State {
         {
             let known = ask.options.iter().filter(|option| option.kind.choice() == choice).map(|option| &*option.id);
             let known = known.collect::<Vec<_>>().join(", ");
-            return Step::refuse(format!("gate {id} has no option `{named}` to {}; it has: {known}", choice.name()));
+            return EngineOutput::refuse(format!(
+                "gate {id} has no option `{named}` to {}; it has: {known}",
+                choice.name()
+            ));
         }
         let option = ask.and(text.clone());
-        let message = if matches!(choice, Choice::Send | Choice::Message) {
+        let message = if matches!(choice, GateChoice::Send | GateChoice::Message) {
             let Some(text) = text.filter(|text| !text.trim().is_empty()) else {
-                return Step::refuse("the message is empty; write one to send");
+                return EngineOutput::refuse("the message is empty; write one to send");
             };
             Some(Event::MessageQueued { by: by.clone(), text })
         } else {
@@ -301,77 +321,81 @@ impl State {
         };
         // Whatever the answer entails is recorded before the answer: cut in between, the gate is still open.
         let before = message.into_iter().chain(self.skips(gate, choice, items.as_deref(), by));
-        let step = before.fold(Step::default(), Step::and);
+        let step = before.fold(EngineOutput::default(), EngineOutput::and);
         let answered = self.answered(gate, choice, by, option.as_deref());
-        Step { events: step.events.into_iter().chain(answered.events).collect(), ..answered }
+        EngineOutput { events: step.events.into_iter().chain(answered.events).collect(), ..answered }
     }
 
     /// The items that an answer keeps from the agent.
     fn skips<'a>(
         &'a self,
         gate: &'a Gate,
-        choice: Choice,
+        choice: GateChoice,
         approved: Option<&'a [ItemId]>,
         by: &'a Actor,
     ) -> impl Iterator<Item = Event> + 'a {
-        let delivers = matches!(gate.about, About::FinalDelivery | About::Delivery);
-        let some_are_left_out = choice == Choice::Approve && approved.is_some();
+        let delivers = matches!(gate.about, GateKind::FinalDelivery | GateKind::Delivery);
+        let some_are_left_out = choice == GateChoice::Approve && approved.is_some();
         let kept_back =
-            move |id: &ItemId| choice == Choice::Skip || approved.is_some_and(|approved| !approved.contains(id));
+            move |id: &ItemId| choice == GateChoice::Skip || approved.is_some_and(|approved| !approved.contains(id));
         let waiting = self.pending.waiting_ids().into_iter().filter(|id| gate.items.contains(id));
         waiting
-            .filter(move |id| delivers && (choice == Choice::Skip || some_are_left_out) && kept_back(id))
+            .filter(move |id| delivers && (choice == GateChoice::Skip || some_are_left_out) && kept_back(id))
             .map(move |item| Event::PendingSkipped { item, by: by.clone() })
     }
 
     /// An answer, by whomever, with what it entails.
-    pub(super) fn answered(&self, gate: &Gate, choice: Choice, by: &Actor, option: Option<&str>) -> Step {
-        if gate.about == About::Permission {
+    pub(super) fn answered(&self, gate: &Gate, choice: GateChoice, by: &Actor, option: Option<&str>) -> EngineOutput {
+        if gate.about == GateKind::Permission {
             return self.permitted(gate, choice, by, option);
         }
         let answered = Event::GateAnswered { gate: gate.id, choice, by: by.clone(), option: None };
         let before = match choice {
-            Choice::Disable => self.disabled_at(gate, by),
-            Choice::Continue | Choice::Message if matches!(self.phase, Phase::Escalated(_)) => {
+            GateChoice::Disable => self.disabled_at(gate, by),
+            GateChoice::Continue | GateChoice::Message if matches!(self.phase, Phase::Escalated(_)) => {
                 self.unblock(&self.stop.blocked, by)
             }
-            Choice::Continue | Choice::Message if self.is_of_a_loop(gate) => {
+            GateChoice::Continue | GateChoice::Message if self.is_of_a_loop(gate) => {
                 self.unblock(self.stop.escalated.iter().map(|(_, task, _)| task), by)
             }
-            Choice::Switch => self.switch_agent(None, by, gate.opened).map(Step::record).unwrap_or_default(),
-            Choice::Skip if *by == super::POLICY => self.skips(gate, choice, None, by).fold(Step::default(), Step::and),
-            Choice::Continue
-            | Choice::Message
-            | Choice::Skip
-            | Choice::Approve
-            | Choice::Send
-            | Choice::Ignore
-            | Choice::Retry
-            | Choice::Wait
-            | Choice::Complete
-            | Choice::Escalate
-            | Choice::Fail
-            | Choice::Stop
-            | Choice::AllowOnce
-            | Choice::AllowAlways
-            | Choice::RejectOnce
-            | Choice::RejectAlways
-            | Choice::Leave
-            | Choice::Cancel
-            | Choice::Abort => Step::default(),
+            GateChoice::Switch => {
+                self.switch_agent(None, by, gate.opened).map(EngineOutput::record).unwrap_or_default()
+            }
+            GateChoice::Skip if *by == super::POLICY => {
+                self.skips(gate, choice, None, by).fold(EngineOutput::default(), EngineOutput::and)
+            }
+            GateChoice::Continue
+            | GateChoice::Message
+            | GateChoice::Skip
+            | GateChoice::Approve
+            | GateChoice::Send
+            | GateChoice::Ignore
+            | GateChoice::Retry
+            | GateChoice::Wait
+            | GateChoice::Complete
+            | GateChoice::Escalate
+            | GateChoice::Fail
+            | GateChoice::Stop
+            | GateChoice::AllowOnce
+            | GateChoice::AllowAlways
+            | GateChoice::RejectOnce
+            | GateChoice::RejectAlways
+            | GateChoice::Leave
+            | GateChoice::Cancel
+            | GateChoice::Abort => EngineOutput::default(),
         };
         before.and(answered)
     }
 
     /// Disables the hook that a gate is about, at the point where the gate found it.
-    fn disabled_at(&self, gate: &Gate, by: &Actor) -> Step {
-        let (Some(hook), by) = (gate.hook.clone(), by.clone()) else { return Step::default() };
+    fn disabled_at(&self, gate: &Gate, by: &Actor) -> EngineOutput {
+        let (Some(hook), by) = (gate.hook.clone(), by.clone()) else { return EngineOutput::default() };
         if self.is_beside(gate) {
-            Step::record(Event::HookDisabled { point: Point::OnTaskComplete, hook, by })
+            EngineOutput::record(Event::HookDisabled { point: HookPoint::OnTaskComplete, hook, by })
         } else if let Phase::Hooks(dispatch) = &self.phase {
-            Step::record(Event::HookDisabled { point: dispatch.point, hook, by })
+            EngineOutput::record(Event::HookDisabled { point: dispatch.point, hook, by })
         } else {
-            Step::default()
+            EngineOutput::default()
         }
     }
 }

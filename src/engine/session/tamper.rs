@@ -9,14 +9,14 @@
 //!   failed, and whatever the stop hooks would say.
 //! - What changes between turns is not blamed on the agent.
 
-use super::{GateAbout, Phase, State, gate::About, gate::Choice, turn::Due};
+use super::{GateDetails, Phase, SessionState, gate::GateChoice, gate::GateKind, turn::DuePrompt};
 use crate::engine::{
-    Step,
+    EngineOutput,
     conversation::ForbiddenChanges,
     event::PromptSent,
     hooks::{
-        dispatch::{Dispatch, Feedback},
-        point::Point,
+        dispatch::{HookDispatch, HookFeedback},
+        point::HookPoint,
         resolve::HookRef,
     },
 };
@@ -48,7 +48,7 @@ pub enum ProtectBaseline {
     Kept,
 }
 
-impl State {
+impl SessionState {
     /// A turn begins.
     pub(super) fn unseen_changes(&mut self, prompt: &PromptSent) {
         // What a turn did that was cut off is unknown: the iteration cannot settle.
@@ -78,7 +78,7 @@ impl State {
     }
 
     /// The gate for changes that nothing else judges.
-    pub(super) fn proceed_tampered(&self) -> Option<Step> {
+    pub(super) fn proceed_tampered(&self) -> Option<EngineOutput> {
         let waits = !matches!(self.phase, Phase::Turn(_) | Phase::Exit(_) | Phase::Ended(_));
         let tampered = &self.unsettled.tampered;
         let left_alone = !self.unsettled.unjudged || self.protect_is_off();
@@ -86,30 +86,30 @@ impl State {
         let files: Vec<&str> = tampered.iter().chain(protected).map(String::as_str).collect();
         (waits && !files.is_empty()).then(|| {
             let reason = format!("the agent's turn changed files that it must not change: {}", named(&files, ", "));
-            self.open_gate(About::Tampered, reason, GateAbout::default())
+            self.open_gate(GateKind::Tampered, reason, GateDetails::default())
         })
     }
 
-    pub(super) fn tampered_answered(&mut self, choice: Choice) {
+    pub(super) fn tampered_answered(&mut self, choice: GateChoice) {
         self.unsettled.tampered.clear();
         if self.unsettled.unjudged {
             self.unsettled.protected.clear();
         }
-        let at_stop = matches!(&self.phase, Phase::Hooks(dispatch) if dispatch.point == Point::Stop);
-        if matches!(choice, Choice::Send | Choice::Message) && at_stop {
-            self.phase = Phase::Due(Due::Message);
+        let at_stop = matches!(&self.phase, Phase::Hooks(dispatch) if dispatch.point == HookPoint::Stop);
+        if matches!(choice, GateChoice::Send | GateChoice::Message) && at_stop {
+            self.phase = Phase::Due(DuePrompt::Message);
         }
     }
 
     /// Whether the turn is sent back for its protected paths before any stop hook runs.
-    pub(super) fn protect_blocks(&self, dispatch: &Dispatch) -> bool {
-        dispatch.point == Point::Stop && dispatch.queue.is_none() && self.protect_feedback(dispatch).is_some()
+    pub(super) fn protect_blocks(&self, dispatch: &HookDispatch) -> bool {
+        dispatch.point == HookPoint::Stop && dispatch.queue.is_none() && self.protect_feedback(dispatch).is_some()
     }
 
     /// The message to the agent about protected paths that it changed.
-    pub(super) fn protect_feedback(&self, dispatch: &Dispatch) -> Option<Feedback> {
+    pub(super) fn protect_feedback(&self, dispatch: &HookDispatch) -> Option<HookFeedback> {
         let files: Vec<&str> = self.unsettled.protected.iter().map(String::as_str).collect();
-        if dispatch.point != Point::Stop || files.is_empty() || self.protect_is_off() {
+        if dispatch.point != HookPoint::Stop || files.is_empty() || self.protect_is_off() {
             return None;
         }
         let reason = format!("protected paths changed: {}", named(&files, ", "));
@@ -118,11 +118,11 @@ impl State {
              and do the task without them:\n- {}",
             named(&files, "\n- ")
         );
-        Some(Feedback::usual(PROTECT, reason, text))
+        Some(HookFeedback::usual(PROTECT, reason, text))
     }
 
     fn protect_is_off(&self) -> bool {
-        self.is_off(&HookRef::new(Point::Stop, PROTECT))
+        self.is_off(&HookRef::new(HookPoint::Stop, PROTECT))
     }
 
     /// The user accepts the turn as it is.

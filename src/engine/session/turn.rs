@@ -8,19 +8,20 @@
 
 use std::collections::BTreeMap;
 
-use super::{Phase, State};
+use super::{Phase, SessionState};
 use crate::engine::{
-    Step,
+    EngineOutput,
     conversation::{
-        AgentUpdate, ContextUse, Conversation, StopReason, ToolCall, ToolStatus, TurnEnd, TurnFailure, Work,
+        AgentUpdate, ContextUsage, ConversationMode, StopReason, ToolCall, ToolStatus, TurnEnd, TurnFailure,
+        WorktreeChanges,
     },
     effect::Effect,
-    event::{Event, IterationOutcome, Outcome, PromptReason, PromptSent},
-    hooks::dispatch::Dispatch,
+    event::{Event, IterationOutcome, PromptReason, PromptSent, SessionOutcome},
+    hooks::dispatch::HookDispatch,
     ids::{ItemId, TurnId},
     own_words::open_fence,
-    policy::Context,
-    time::At,
+    policy::ContextPolicy,
+    time::UnixTime,
 };
 
 /// How much of the agent's last message is kept: promises stand at its end.
@@ -28,7 +29,7 @@ const KEPT_MESSAGE: usize = 64 << 10;
 
 /// The prompts and answers of a session.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Turns {
+pub struct TurnState {
     /// The last number given.
     pub last: TurnId,
     /// Whether the session's own agent was told something: those who review have conversations of their own.
@@ -40,7 +41,7 @@ pub struct Turns {
     /// Whether the agent began a tool call since it said something.
     pub acted_since: bool,
     /// What became of the project's files in its last turn, where that is known.
-    pub work: Option<Box<Work>>,
+    pub work: Option<Box<WorktreeChanges>>,
     /// What the stop decision wants to go with the next prompt.
     pub next_prompt: Option<String>,
     /// Why the last failed turn failed.
@@ -48,7 +49,7 @@ pub struct Turns {
     /// The tool calls of the turn in flight that have not ended, by name.
     pub open_calls: BTreeMap<String, ToolCall>,
     /// How full the agent's memory is, where it says.
-    pub context: Option<ContextUse>,
+    pub context: Option<ContextUsage>,
     /// The agent's own name for the conversation.
     pub conversation: Option<String>,
     /// The turn in which the agent opened or resumed it.
@@ -57,7 +58,7 @@ pub struct Turns {
 
 /// A prompt that is due.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Due {
+pub enum DuePrompt {
     /// A stop hook blocked.
     Feedback(String),
     /// A person said something.
@@ -70,7 +71,7 @@ pub enum Due {
     Cancelled(Box<PromptSent>),
 }
 
-impl Turns {
+impl TurnState {
     /// The agent has begun a tool call, or reported the progress of one.
     pub(super) fn follow(&mut self, tool: &ToolCall) {
         match tool.status {
@@ -113,10 +114,10 @@ impl Turns {
     }
 }
 
-impl State {
-    pub(super) fn proceed_due(&self, due: &Due, now: At) -> Step {
+impl SessionState {
+    pub(super) fn proceed_due(&self, due: &DuePrompt, now: UnixTime) -> EngineOutput {
         if self.steering.paused {
-            return Step::default();
+            return EngineOutput::default();
         }
         if let Some(step) = self.limit_gate(now) {
             return step;
@@ -125,15 +126,21 @@ impl State {
             return step;
         }
         match due {
-            Due::Cancelled(_) if self.steering.stop.is_some() => self.complete_iteration(IterationOutcome::Failed),
-            Due::Cancelled(prompt) if self.steering.person_spoke_after(prompt.messages) => self.message_prompt(None),
-            Due::Again(prompt) | Due::Cancelled(prompt) if !prompt.items.is_empty() && self.is_busy_beside() => {
-                Step::default()
+            DuePrompt::Cancelled(_) if self.steering.stop.is_some() => {
+                self.complete_iteration(IterationOutcome::Failed)
             }
-            Due::Again(prompt) | Due::Cancelled(prompt) => self.send(self.again(prompt)),
-            Due::Message => self.message_prompt(None),
-            Due::Remediation(text) => self.remediation_prompt(text),
-            Due::Feedback(text) => self.feedback_prompt(text),
+            DuePrompt::Cancelled(prompt) if self.steering.person_spoke_after(prompt.messages) => {
+                self.message_prompt(None)
+            }
+            DuePrompt::Again(prompt) | DuePrompt::Cancelled(prompt)
+                if !prompt.items.is_empty() && self.is_busy_beside() =>
+            {
+                EngineOutput::default()
+            }
+            DuePrompt::Again(prompt) | DuePrompt::Cancelled(prompt) => self.send(self.again(prompt)),
+            DuePrompt::Message => self.message_prompt(None),
+            DuePrompt::Remediation(text) => self.remediation_prompt(text),
+            DuePrompt::Feedback(text) => self.feedback_prompt(text),
         }
     }
 
@@ -142,7 +149,7 @@ impl State {
         self.compose(&self.pending.waiting_ids(), None, self.iteration_conversation())
     }
 
-    pub(super) fn iteration_prompt(&self, dispatch: &Dispatch, items: Vec<ItemId>) -> Step {
+    pub(super) fn iteration_prompt(&self, dispatch: &HookDispatch, items: Vec<ItemId>) -> EngineOutput {
         let conversation = self.iteration_conversation();
         let text = self.compose(&items, dispatch.piped_text(), conversation);
         let messages = self.steering.messages.len();
@@ -150,15 +157,15 @@ impl State {
         self.send(PromptSent { items, conversation, messages, ..prompt })
     }
 
-    fn iteration_conversation(&self) -> Conversation {
+    fn iteration_conversation(&self) -> ConversationMode {
         match self.plan().context {
-            Context::Fresh => Conversation::New,
-            Context::Keep => self.ongoing(),
+            ContextPolicy::Fresh => ConversationMode::New,
+            ContextPolicy::Keep => self.ongoing(),
         }
     }
 
     /// Held items, then what `pre_iteration` printed, then what people said, then the goal, then the completion note.
-    fn compose(&self, items: &[ItemId], piped: Option<String>, conversation: Conversation) -> String {
+    fn compose(&self, items: &[ItemId], piped: Option<String>, conversation: ConversationMode) -> String {
         let held = items.iter().filter_map(|id| self.pending.get(*id)).map(|item| item.text.clone());
         held.chain(piped)
             .chain(self.messages_text())
@@ -174,36 +181,36 @@ impl State {
         (!texts.is_empty()).then(|| texts.join("\n\n"))
     }
 
-    fn message_prompt(&self, feedback: Option<&str>) -> Step {
+    fn message_prompt(&self, feedback: Option<&str>) -> EngineOutput {
         self.send_with_messages(PromptReason::Message, feedback)
     }
 
     /// A person's message beside the feedback starts a new count of retries. A message of the agent or a hook does not.
-    fn feedback_prompt(&self, feedback: &str) -> Step {
+    fn feedback_prompt(&self, feedback: &str) -> EngineOutput {
         let spoke = self.steering.person_spoke_after(0);
         self.send_with_messages(if spoke { PromptReason::Message } else { PromptReason::Feedback }, Some(feedback))
     }
 
-    fn send_with_messages(&self, reason: PromptReason, more: Option<&str>) -> Step {
+    fn send_with_messages(&self, reason: PromptReason, more: Option<&str>) -> EngineOutput {
         let parts = self.messages_text().into_iter().chain(more.map(str::to_owned));
         let text = parts.collect::<Vec<_>>().join("\n\n");
         self.send(PromptSent { messages: self.steering.messages.len(), ..self.prompt(reason, text) })
     }
 
-    fn remediation_prompt(&self, text: &str) -> Step {
+    fn remediation_prompt(&self, text: &str) -> EngineOutput {
         self.send_with_messages(PromptReason::Remediation, Some(text))
     }
 
-    pub(super) fn recovery_prompt(&self, text: String) -> Step {
+    pub(super) fn recovery_prompt(&self, text: String) -> EngineOutput {
         if self.steering.paused {
-            return Step::default();
+            return EngineOutput::default();
         }
         self.send(self.prompt(PromptReason::Recovery, text))
     }
 
     /// Messages to a session that is complete are not part of it: their answers have to be checked.
-    pub(super) fn final_prompt(&self, items: Vec<ItemId>) -> Step {
-        let complete = self.ending.as_ref().is_some_and(|ending| ending.outcome == Outcome::Complete);
+    pub(super) fn final_prompt(&self, items: Vec<ItemId>) -> EngineOutput {
+        let complete = self.ending.as_ref().is_some_and(|ending| ending.outcome == SessionOutcome::Complete);
         let messages = if complete { 0 } else { self.steering.messages.len() };
         let held = items.iter().filter_map(|id| self.pending.get(*id)).map(|item| item.text.clone());
         let text = held.chain(self.messages_text().filter(|_| messages > 0)).collect::<Vec<_>>().join("\n\n");
@@ -212,7 +219,7 @@ impl State {
     }
 
     /// The messages that arrived before the session was complete, as one more turn of its last iteration.
-    pub(super) fn reopening_prompt(&self) -> Step {
+    pub(super) fn reopening_prompt(&self) -> EngineOutput {
         let messages = self.steering.messages.len();
         let text = self.messages_text().unwrap_or_default();
         self.send(PromptSent { messages, reopens: true, ..self.prompt(PromptReason::Message, text) })
@@ -236,9 +243,9 @@ impl State {
     /// it keeps what it had done there.
     fn again(&self, cut: &PromptSent) -> PromptSent {
         let was_opened = cut.agent.is_none() && self.turns.opened_in == Some(cut.turn);
-        let conversation = if was_opened { Conversation::Same } else { cut.conversation };
+        let conversation = if was_opened { ConversationMode::Same } else { cut.conversation };
         let takes_over = cut.agent.is_none() && !self.turns.is_begun;
-        let conversation = if takes_over { Conversation::New } else { conversation };
+        let conversation = if takes_over { ConversationMode::New } else { conversation };
         // The iteration is open again since the prompt was sent first.
         let mut prompt = PromptSent { turn: self.next_turn(), conversation, reopens: false, ..cut.clone() };
         // An agent that takes over in the middle of a conversation has not had the note.
@@ -250,12 +257,12 @@ impl State {
     }
 
     /// The conversation goes on, if there is one.
-    fn ongoing(&self) -> Conversation {
-        if self.turns.is_begun { Conversation::Same } else { Conversation::New }
+    fn ongoing(&self) -> ConversationMode {
+        if self.turns.is_begun { ConversationMode::Same } else { ConversationMode::New }
     }
 
     /// The only way to the agent, so that no prompt can be sent past an exhausted budget.
-    pub(in crate::engine) fn send(&self, prompt: PromptSent) -> Step {
+    pub(in crate::engine) fn send(&self, prompt: PromptSent) -> EngineOutput {
         if let Some(gate) = self.over_budget() {
             return gate;
         }
@@ -273,12 +280,12 @@ impl State {
             standing_in: self.limits.standing_in.clone(),
             baseline: self.protect_baseline(),
         };
-        Step::record(Event::PromptSent(Box::new(prompt))).then(effect)
+        EngineOutput::record(Event::PromptSent(Box::new(prompt))).then(effect)
     }
 
-    pub(crate) fn on_agent(&self, turn: TurnId, update: AgentUpdate) -> Step {
-        let Some(iteration) = self.awaited(turn) else { return Step::stale(turn) };
-        Step::record(match update {
+    pub(crate) fn on_agent(&self, turn: TurnId, update: AgentUpdate) -> EngineOutput {
+        let Some(iteration) = self.awaited(turn) else { return EngineOutput::stale(turn) };
+        EngineOutput::record(match update {
             AgentUpdate::Said(text) => Event::AgentSaid { iteration, turn, text },
             AgentUpdate::Thought(text) => Event::AgentThought { iteration, turn, text },
             AgentUpdate::ToolCalled(tool) => Event::ToolCalled { iteration, turn, tool },
@@ -291,8 +298,8 @@ impl State {
         })
     }
 
-    pub(crate) fn on_turn_ended(&self, turn: TurnId, end: TurnEnd) -> Step {
-        let Some(iteration) = self.awaited(turn) else { return Step::stale(turn) };
+    pub(crate) fn on_turn_ended(&self, turn: TurnId, end: TurnEnd) -> EngineOutput {
+        let Some(iteration) = self.awaited(turn) else { return EngineOutput::stale(turn) };
         let TurnEnd { stop_reason, spent, work, forbidden } = end;
         let (status, why) = match stop_reason {
             StopReason::EndTurn => (ToolStatus::Completed, UNTOLD),
@@ -300,7 +307,7 @@ impl State {
                 (ToolStatus::Failed, CUT_OFF)
             }
         };
-        let closed = self.close_calls(status, why).fold(self.unasked(&super::POLICY), Step::and);
+        let closed = self.close_calls(status, why).fold(self.unasked(&super::POLICY), EngineOutput::and);
         let step = closed.and(Event::TurnEnded { iteration, turn, stop_reason, spent, work, forbidden });
         // A review that was cut short is none, and says so itself.
         match cut_short(stop_reason).filter(|_| !self.gatekeeper_works()) {
@@ -309,15 +316,16 @@ impl State {
         }
     }
 
-    pub(crate) fn on_turn_failed(&self, turn: TurnId, failure: TurnFailure, now: At) -> Step {
-        let Some(iteration) = self.awaited(turn) else { return Step::stale(turn) };
+    pub(crate) fn on_turn_failed(&self, turn: TurnId, failure: TurnFailure, now: UnixTime) -> EngineOutput {
+        let Some(iteration) = self.awaited(turn) else { return EngineOutput::stale(turn) };
         let TurnFailure { message: error, retry_after: retry_after_ms, limit, spent, forbidden } = failure;
-        let closed = self.close_calls(ToolStatus::Failed, CUT_OFF).fold(self.unasked(&super::POLICY), Step::and);
+        let closed =
+            self.close_calls(ToolStatus::Failed, CUT_OFF).fold(self.unasked(&super::POLICY), EngineOutput::and);
         let limit = limit.filter(|_| !self.gatekeeper_works()).and_then(|limit| self.reached_limit(limit, now));
         let usage_limit = limit.is_some();
         let forbidden = *forbidden;
         let failed = Event::TurnFailed { iteration, turn, error, retry_after_ms, usage_limit, spent, forbidden };
-        limit.into_iter().flatten().fold(closed.and(failed), Step::and)
+        limit.into_iter().flatten().fold(closed.and(failed), EngineOutput::and)
     }
 
     /// The end of every tool call of the turn in flight that has none: no call outlives its turn.
@@ -367,7 +375,7 @@ mod tests {
 
     /// What is promised in a message that comes piece by piece.
     fn promised(message: &str) -> Vec<Promise> {
-        let mut turns = Turns::default();
+        let mut turns = TurnState::default();
         let mut rest = message;
         while !rest.is_empty() {
             let (piece, after) = rest.split_at(rest.ceil_char_boundary(999.min(rest.len())));

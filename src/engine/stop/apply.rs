@@ -1,26 +1,26 @@
 //! How the records of stop decisions change the state.
 
 use super::{
-    Action, StopResult,
-    checkpoint::Kept,
+    StopAction, StopResult,
+    checkpoint::TimedCheckpoint,
     context::RuleOutcome,
-    guard::Guards,
-    judging::Judging,
+    guard::GuardState,
+    judging::StopEvaluation,
     loops::{AgentLoop, LoopGuards},
-    registry::Registered,
+    registry::RegisteredStopHook,
 };
 use crate::engine::{
-    conversation::Work,
-    event::{Event, HookFinished, Outcome, StopDecided},
-    hooks::{dispatch::Running, point::Point},
-    policy::Judge,
-    session::{Phase, State, delivery::Ending},
-    time::At,
+    conversation::WorktreeChanges,
+    event::{Event, HookFinished, SessionOutcome, StopDecided},
+    hooks::{dispatch::ActiveRun, point::HookPoint},
+    policy::StopHookKind,
+    session::{Phase, SessionState, delivery::LoopEnd},
+    time::UnixTime,
 };
 
-impl State {
+impl SessionState {
     #[expect(clippy::wildcard_enum_match_arm, reason = "what is not about decisions is about loops")]
-    pub(crate) fn apply_stop(&mut self, at: At, event: &Event) {
+    pub(crate) fn apply_stop(&mut self, at: UnixTime, event: &Event) {
         match event {
             Event::RulesDue { rules, of, .. } => {
                 if let Some(judging) = self.judging_mut(of.as_deref()) {
@@ -30,7 +30,7 @@ impl State {
             Event::RuleStarted { run, rule, iteration, of } => {
                 self.hooks.last_run = *run;
                 if let Some(judging) = self.judging_mut(of.as_deref()) {
-                    judging.rule_started(Running { run: *run, hook: rule.clone(), iteration: *iteration });
+                    judging.rule_started(ActiveRun { run: *run, hook: rule.clone(), iteration: *iteration });
                 }
             }
             Event::RuleChecked { run, rule, passed, message, of, .. } => {
@@ -45,14 +45,14 @@ impl State {
             }
             Event::StopDecided(decided) => self.stop_decided(decided),
             Event::Checkpoint(checkpoint) => {
-                self.stop.checkpoints.push(Kept { at, checkpoint: (**checkpoint).clone() });
+                self.stop.checkpoints.push(TimedCheckpoint { at, checkpoint: (**checkpoint).clone() });
             }
             // A journal can come with a clone: what nobody can register is not taken from there either.
-            Event::StopHookRegistered { hook, .. } if !matches!(hook.judge, Judge::Preset(_)) => {}
+            Event::StopHookRegistered { hook, .. } if !matches!(hook.judge, StopHookKind::Preset(_)) => {}
             Event::StopHookRegistered { hook_id, task, hook, metadata, by } => {
                 let (id, task, metadata, by) = (hook_id.clone(), task.clone(), metadata.clone(), by.by);
                 self.stop.last += 1;
-                self.stop.registered.push(Registered { id, task, hook: (**hook).clone(), metadata, by });
+                self.stop.registered.push(RegisteredStopHook { id, task, hook: (**hook).clone(), metadata, by });
             }
             Event::StopHooksCleared { hooks, .. } => self.stop.registered.retain(|known| !hooks.contains(&known.id)),
             Event::CompletionPromised { reason, .. } => self.stop.promised = Some(reason.clone()),
@@ -86,7 +86,7 @@ impl State {
         if let Event::JudgementAsked { asked, .. } = event
             && let Some(known) = self.loop_mut(&asked.id)
         {
-            known.judging = Some(Judging::asked((**asked).clone(), known.results.clone()));
+            known.judging = Some(StopEvaluation::asked((**asked).clone(), known.results.clone()));
         }
         if let Event::AgentLoopEnded { loop_id, .. } = event
             && let Some(known) = self.loop_mut(loop_id)
@@ -101,17 +101,17 @@ impl State {
     }
 
     /// The judgement of that loop, or of the main line, which begins with its first record.
-    fn judging_mut(&mut self, of: Option<&str>) -> Option<&mut Judging> {
+    fn judging_mut(&mut self, of: Option<&str>) -> Option<&mut StopEvaluation> {
         if let Some(id) = of {
             return self.loop_mut(id)?.judging.as_mut();
         }
-        if matches!(&self.phase, Phase::Hooks(dispatch) if dispatch.point == Point::PostIteration) {
+        if matches!(&self.phase, Phase::Hooks(dispatch) if dispatch.point == HookPoint::PostIteration) {
             self.phase = Phase::Judging(Box::default());
         }
         if let Phase::Judging(judging) = &mut self.phase { Some(judging) } else { None }
     }
 
-    pub(crate) fn stop_hook_started(&mut self, running: Running, of: Option<&str>) {
+    pub(crate) fn stop_hook_started(&mut self, running: ActiveRun, of: Option<&str>) {
         self.hooks.last_run = running.run;
         if let Some(judging) = self.judging_mut(of) {
             judging.rules.get_or_insert_default();
@@ -122,7 +122,8 @@ impl State {
     pub(crate) fn stop_hook_finished(&mut self, finished: &HookFinished) {
         let here = if let Phase::Judging(judging) = &mut self.phase { Some(&mut **judging) } else { None };
         let beside = self.stop.loops.iter_mut().filter_map(|known| known.judging.as_mut());
-        let awaits = |judging: &&mut Judging| judging.running.as_ref().is_some_and(|one| one.run == finished.run);
+        let awaits =
+            |judging: &&mut StopEvaluation| judging.running.as_ref().is_some_and(|one| one.run == finished.run);
         let Some(judging) = here.into_iter().chain(beside).find(awaits) else { return };
         judging.running = None;
         if let Some(decision) = finished.decision.as_ref().filter(|_| !finished.again) {
@@ -150,9 +151,9 @@ impl State {
         self.stop.blocked.clone_from(&decided.blocked);
         self.turns.next_prompt.clone_from(&decided.next_prompt);
         self.phase = match decided.action {
-            Action::Complete => Phase::Exit(Ending::offering(Outcome::Complete, &decided.reason)),
-            Action::Continue => Phase::Between,
-            Action::Escalate => Phase::Escalated(decided.reason.clone()),
+            StopAction::Complete => Phase::Exit(LoopEnd::offering(SessionOutcome::Complete, &decided.reason)),
+            StopAction::Continue => Phase::Between,
+            StopAction::Escalate => Phase::Escalated(decided.reason.clone()),
         };
     }
 
@@ -164,7 +165,7 @@ impl State {
             known.results = judging.results;
         }
         let (action, reason, task) = (decided.action, decided.reason.clone(), known.task.clone());
-        let escalated = known.decided.as_ref().is_some_and(|before| before.action == Action::Escalate);
+        let escalated = known.decided.as_ref().is_some_and(|before| before.action == StopAction::Escalate);
         // What waits for a person does not get past them with another word.
         let stays = escalated && self.is_blocked(&task);
         if let Some(known) = self.loop_mut(id).filter(|_| !stays) {
@@ -175,13 +176,13 @@ impl State {
             });
         }
         // Who leads itself is told by the answer; there is no main line that could be held.
-        if action == Action::Escalate && !outside {
+        if action == StopAction::Escalate && !outside {
             self.stop.escalated = Some((decided.hook.clone(), task, reason));
         }
     }
 
     /// Takes in what became of the project's files in a turn.
-    pub(crate) fn work_done(&mut self, work: Option<&Work>) {
+    pub(crate) fn work_done(&mut self, work: Option<&WorktreeChanges>) {
         let Some(work) = work else {
             self.iterations.signs.unknown_work = true;
             return;
@@ -200,7 +201,7 @@ impl State {
 
     /// A person looked: what was seen before does not count any more.
     pub(crate) fn looked_at(&mut self) {
-        self.stop.guards = Guards::default();
+        self.stop.guards = GuardState::default();
         self.stop.blocked.clear();
         let whole_session = self.name.clone();
         self.loops_go_on(&whole_session);
@@ -212,7 +213,7 @@ impl State {
             return;
         }
         for known in self.stop.loops.iter_mut().filter(|known| known.task == task) {
-            if known.decided.take_if(|decided| decided.action == Action::Escalate).is_some() {
+            if known.decided.take_if(|decided| decided.action == StopAction::Escalate).is_some() {
                 known.guards = LoopGuards::default();
             }
         }

@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Action, StopResult, context::AgentContext, preset};
-use crate::engine::policy::{Judge, Preset, StopHook, When};
+use super::{StopAction, StopResult, context::AgentContext, preset};
+use crate::engine::policy::{StopHook, StopHookCondition, StopHookKind, StopPreset};
 
 /// A hook as it takes part.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Voice<'a> {
+pub struct StopHookInput<'a> {
     /// What it is called in records.
     pub id: &'a str,
     /// What it is.
@@ -24,44 +24,47 @@ pub struct Voice<'a> {
     /// What it judges: the context of its task.
     pub context: &'a AgentContext,
     /// What its verdict counts for.
-    pub weight: Weight,
+    pub weight: VerdictWeight,
 }
 
 /// What the verdict of a hook counts for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Weight {
+pub enum VerdictWeight {
     /// It decides.
     Decides,
     /// It can only make the decision stricter: an agent registered it.
     OnlyStricter,
 }
 
-impl Voice<'_> {
+impl StopHookInput<'_> {
     /// Whether the hook is asked after the verdict so far.
-    fn is_asked(&self, standing: Option<Action>) -> bool {
+    fn is_asked(&self, standing: Option<StopAction>) -> bool {
         match (self.weight, standing) {
-            (Weight::Decides, standing) => matches!(standing, None | Some(Action::Continue)),
-            (Weight::OnlyStricter, standing) => standing != Some(Action::Escalate) && !self.has_nothing_to_judge(),
+            (VerdictWeight::Decides, standing) => matches!(standing, None | Some(StopAction::Continue)),
+            (VerdictWeight::OnlyStricter, standing) => {
+                standing != Some(StopAction::Escalate) && !self.has_nothing_to_judge()
+            }
         }
     }
 
     /// A hook for validation rules where there are none would veto every completion.
     fn has_nothing_to_judge(&self) -> bool {
-        self.hook.judge == Judge::Preset(Preset::Validation) && self.context.validation_results.is_empty()
+        self.hook.judge == StopHookKind::Preset(StopPreset::Validation) && self.context.validation_results.is_empty()
     }
 
     /// Whether its verdict replaces the verdict so far.
-    fn prevails(&self, said: Action) -> bool {
+    fn prevails(&self, said: StopAction) -> bool {
         match (self.weight, said) {
-            (Weight::Decides, _) | (Weight::OnlyStricter, Action::Continue | Action::Escalate) => true,
-            (Weight::OnlyStricter, Action::Complete) => false,
+            (VerdictWeight::Decides, _)
+            | (VerdictWeight::OnlyStricter, StopAction::Continue | StopAction::Escalate) => true,
+            (VerdictWeight::OnlyStricter, StopAction::Complete) => false,
         }
     }
 }
 
 /// What is known once everybody who matters was asked.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Verdict {
+pub struct StopVerdict {
     /// Who decided.
     pub hook: String,
     /// What.
@@ -76,19 +79,23 @@ pub struct Verdict {
 
 /// What follows from asking.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Counsel<'a> {
+pub enum NextStep<'a> {
     /// This command has to run first; for the task of this context.
     Ask(&'a StopHook, &'a AgentContext),
     /// Everybody who matters was asked.
-    Decided(Box<Verdict>),
+    Decided(Box<StopVerdict>),
 }
 
 /// What the commands answered, by name.
-pub type Answers = BTreeMap<String, StopResult>;
+pub type StopAnswers = BTreeMap<String, StopResult>;
 
 /// Asks in order, as far as the answers reach.
-pub fn consult<'a>(voices: &[Voice<'a>], answers: &Answers, is_on: &dyn Fn(&StopHook) -> bool) -> Counsel<'a> {
-    let mut standing: Option<(&Voice<'a>, StopResult)> = None;
+pub fn consult<'a>(
+    voices: &[StopHookInput<'a>],
+    answers: &StopAnswers,
+    is_on: &dyn Fn(&StopHook) -> bool,
+) -> NextStep<'a> {
+    let mut standing: Option<(&StopHookInput<'a>, StopResult)> = None;
     let mut asked = Vec::new();
     let mut keep = Vec::new();
     for voice in voices {
@@ -97,8 +104,8 @@ pub fn consult<'a>(voices: &[Voice<'a>], answers: &Answers, is_on: &dyn Fn(&Stop
         }
         match said(voice.hook, voice.context, answers, is_on) {
             None => {}
-            Some(Err(command)) => return Counsel::Ask(command, voice.context),
-            Some(Ok(Said { result, kept })) => {
+            Some(Err(command)) => return NextStep::Ask(command, voice.context),
+            Some(Ok(StopHookAnswer { result, kept })) => {
                 keep.extend(kept);
                 asked.push((voice.id.to_owned(), result.clone()));
                 if voice.prevails(result.action) {
@@ -107,13 +114,13 @@ pub fn consult<'a>(voices: &[Voice<'a>], answers: &Answers, is_on: &dyn Fn(&Stop
             }
         }
     }
-    Counsel::Decided(Box::new(match standing {
+    NextStep::Decided(Box::new(match standing {
         Some((voice, result)) => {
-            Verdict { hook: voice.id.to_owned(), result, task: voice.context.task_id.clone(), asked, keep }
+            StopVerdict { hook: voice.id.to_owned(), result, task: voice.context.task_id.clone(), asked, keep }
         }
-        None => Verdict {
+        None => StopVerdict {
             hook: "default".into(),
-            result: StopResult::new(Action::Continue, "No hooks registered for this task"),
+            result: StopResult::new(StopAction::Continue, "No hooks registered for this task"),
             task: String::new(),
             asked,
             keep,
@@ -122,7 +129,7 @@ pub fn consult<'a>(voices: &[Voice<'a>], answers: &Answers, is_on: &dyn Fn(&Stop
 }
 
 /// What a hook said, and what it and its parts gave to be kept.
-struct Said {
+struct StopHookAnswer {
     result: StopResult,
     kept: Vec<(String, Value)>,
 }
@@ -131,39 +138,39 @@ struct Said {
 fn said<'a>(
     hook: &'a StopHook,
     context: &AgentContext,
-    answers: &Answers,
+    answers: &StopAnswers,
     is_on: &dyn Fn(&StopHook) -> bool,
-) -> Option<Result<Said, &'a StopHook>> {
+) -> Option<Result<StopHookAnswer, &'a StopHook>> {
     if !is_on(hook) || !holds(&hook.when, context) {
         return None;
     }
     let own = |result: StopResult| {
         let kept = result.checkpoint_data.clone().map(|data| (hook.name.clone(), data)).into_iter().collect();
-        Said { result, kept }
+        StopHookAnswer { result, kept }
     };
     Some(match &hook.judge {
-        Judge::Preset(preset) => Ok(own(preset::judge(*preset, context))),
-        Judge::Fixed(result) => Ok(own(result.clone())),
-        Judge::Command { .. } => answers.get(&hook.name).cloned().map(own).ok_or(hook),
-        Judge::All(parts) => together(Together::All, parts, context, answers, is_on)?,
-        Judge::Any(parts) => together(Together::Any, parts, context, answers, is_on)?,
+        StopHookKind::Preset(preset) => Ok(own(preset::judge(*preset, context))),
+        StopHookKind::Fixed(result) => Ok(own(result.clone())),
+        StopHookKind::Command { .. } => answers.get(&hook.name).cloned().map(own).ok_or(hook),
+        StopHookKind::All(parts) => together(GroupMode::All, parts, context, answers, is_on)?,
+        StopHookKind::Any(parts) => together(GroupMode::Any, parts, context, answers, is_on)?,
     })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Together {
+enum GroupMode {
     All,
     Any,
 }
 
 /// What the parts of a group say together; nothing, if none of them is asked.
 fn together<'a>(
-    how: Together,
+    how: GroupMode,
     parts: &'a [StopHook],
     context: &AgentContext,
-    answers: &Answers,
+    answers: &StopAnswers,
     is_on: &dyn Fn(&StopHook) -> bool,
-) -> Option<Result<Said, &'a StopHook>> {
+) -> Option<Result<StopHookAnswer, &'a StopHook>> {
     let mut results: Vec<StopResult> = Vec::new();
     let mut kept = Vec::new();
     for part in parts {
@@ -177,21 +184,21 @@ fn together<'a>(
         }
         // Nobody can change this any more.
         let last = results.last().map(|result| result.action);
-        let settled = if how == Together::All { Action::Escalate } else { Action::Complete };
+        let settled = if how == GroupMode::All { StopAction::Escalate } else { StopAction::Complete };
         if last == Some(settled) {
             break;
         }
     }
     let order = match how {
-        Together::All => [Action::Escalate, Action::Continue, Action::Complete],
-        Together::Any => [Action::Complete, Action::Escalate, Action::Continue],
+        GroupMode::All => [StopAction::Escalate, StopAction::Continue, StopAction::Complete],
+        GroupMode::Any => [StopAction::Complete, StopAction::Escalate, StopAction::Continue],
     };
     let action = order.into_iter().find(|action| results.iter().any(|result| result.action == *action))?;
-    Some(Ok(Said { result: merged(action, results), kept }))
+    Some(Ok(StopHookAnswer { result: merged(action, results), kept }))
 }
 
 /// The texts of all that say the same, in order.
-fn merged(action: Action, results: Vec<StopResult>) -> StopResult {
+fn merged(action: StopAction, results: Vec<StopResult>) -> StopResult {
     let saying: Vec<StopResult> = results.into_iter().filter(|result| result.action == action).collect();
     let reason = saying.iter().map(|result| result.reason.as_str()).filter(|reason| !reason.is_empty());
     let reason = reason.collect::<Vec<_>>().join("; ");
@@ -202,7 +209,7 @@ fn merged(action: Action, results: Vec<StopResult>) -> StopResult {
 }
 
 /// Whether the conditions of a hook hold.
-pub fn holds(when: &When, context: &AgentContext) -> bool {
+pub fn holds(when: &StopHookCondition, context: &AgentContext) -> bool {
     let since = when.from.is_none_or(|from| context.iteration >= from);
     let until = when.to.is_none_or(|to| context.iteration <= to);
     let fits = |file: &String| when.files.iter().any(|pattern| fast_glob::glob_match(pattern, file));

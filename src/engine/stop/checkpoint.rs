@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::engine::{
     event::Event,
-    session::{State, warning},
-    time::At,
+    session::{SessionState, warning},
+    time::UnixTime,
 };
 
 /// Something that was kept.
@@ -33,16 +33,16 @@ pub struct Checkpoint {
 
 /// A checkpoint, and when it was made.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Kept {
+pub struct TimedCheckpoint {
     /// When.
-    pub at: At,
+    pub at: UnixTime,
     /// What.
     pub checkpoint: Checkpoint,
 }
 
 /// What a checkpoint is made of.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ToKeep {
+pub struct NewCheckpoint {
     /// The task that it is about.
     pub task: String,
     /// The iteration.
@@ -66,14 +66,14 @@ impl Checkpoint {
     }
 }
 
-impl State {
+impl SessionState {
     /// The records of what is to be kept, numbered.
-    pub(crate) fn keep(&self, all: impl IntoIterator<Item = ToKeep>) -> Vec<Event> {
+    pub(crate) fn keep(&self, all: impl IntoIterator<Item = NewCheckpoint>) -> Vec<Event> {
         let last = self.stop.checkpoints.last().map_or(0, |kept| kept.checkpoint.checkpoint);
         let work = self.turns.work.as_ref();
         let numbered = (last + 1..).zip(all);
         numbered
-            .map(|(checkpoint, ToKeep { task, iteration, hook, data })| {
+            .map(|(checkpoint, NewCheckpoint { task, iteration, hook, data })| {
                 let commit = work.and_then(|work| work.commit.clone());
                 let dirty = work.map(|work| work.dirty.clone()).unwrap_or_default();
                 Event::Checkpoint(Box::new(Checkpoint { checkpoint, task, iteration, hook, data, commit, dirty }))
@@ -100,7 +100,7 @@ impl State {
     }
 
     /// The checkpoint of that number.
-    pub fn checkpoint(&self, number: u32) -> Option<&Kept> {
+    pub fn checkpoint(&self, number: u32) -> Option<&TimedCheckpoint> {
         self.stop.checkpoints.iter().find(|kept| kept.checkpoint.checkpoint == number)
     }
 }

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::{judging::Judging, loops::AgentLoop, promise::Promise};
-use crate::engine::{policy::StopHook, session::State, tasks::task::Task, time::At};
+use super::{judging::StopEvaluation, loops::AgentLoop, promise::Promise};
+use crate::engine::{policy::StopHook, session::SessionState, tasks::task::Task, time::UnixTime};
 
 /// What the agent did in an iteration, under the names that tools for agents share.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -26,7 +26,7 @@ pub struct AgentContext {
     pub agent_output: Option<String>,
     /// What it has drafted.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub draft: Option<Draft>,
+    pub draft: Option<AgentDraft>,
     /// The labels of the task.
     pub labels: Vec<String>,
 }
@@ -61,7 +61,7 @@ pub struct CompletionPromise {
 /// What an agent has drafted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Draft {
+pub struct AgentDraft {
     /// The text.
     pub draft_content: String,
     /// What it is.
@@ -81,14 +81,14 @@ impl AgentContext {
     }
 }
 
-impl State {
+impl SessionState {
     /// Who is asked, each with what it judges. In a loop those that were registered for its task; in the main line those of
     /// the config, then those that were registered for the session or for a task that is open.
     pub(super) fn seats<'a>(
         &'a self,
         about: Option<&AgentLoop>,
-        judging: &Judging,
-        now: At,
+        judging: &StopEvaluation,
+        now: UnixTime,
     ) -> Vec<(&'a StopHook, AgentContext)> {
         let context = |task: &str| self.agent_context(about, judging, task, now);
         let registered = self.stop.registered.iter();
@@ -104,7 +104,13 @@ impl State {
         configured.chain(wanted.map(|known| (&known.hook, context(&known.task)))).collect()
     }
 
-    fn agent_context(&self, about: Option<&AgentLoop>, judging: &Judging, task: &str, now: At) -> AgentContext {
+    fn agent_context(
+        &self,
+        about: Option<&AgentLoop>,
+        judging: &StopEvaluation,
+        task: &str,
+        now: UnixTime,
+    ) -> AgentContext {
         let asked = judging.asked.as_deref();
         let said = asked.map_or(self.turns.said.as_str(), |asked| &asked.said);
         let rank = |name: &str| self.plan().stop.rules.iter().position(|rule| rule.name == name);
@@ -125,7 +131,7 @@ impl State {
     }
 
     /// What the agent promised: in its words, or, for the session, by a tool.
-    pub(super) fn promises_made(&self, about: Option<&AgentLoop>, said: &str, now: At) -> Vec<CompletionPromise> {
+    pub(super) fn promises_made(&self, about: Option<&AgentLoop>, said: &str, now: UnixTime) -> Vec<CompletionPromise> {
         let counts =
             |promise: &Promise| about.is_none_or(|about| about.promises.is_empty() || about.promises.contains(promise));
         let prompt = if about.is_some() { "" } else { &self.turns.prompt };

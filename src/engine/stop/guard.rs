@@ -17,7 +17,7 @@ use crate::engine::{
 
 /// What was seen in the iterations so far, each in a row.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Guards {
+pub struct GuardState {
     /// How many iterations had rules that failed.
     failing: u32,
     /// The rules that failed in the last iteration.
@@ -41,7 +41,7 @@ struct RepeatedFailure {
 
 /// What is seen in one iteration.
 #[derive(Debug, Clone, Copy)]
-pub struct Sight<'a> {
+pub struct IterationFacts<'a> {
     /// What the rules said.
     pub rules: &'a [RuleOutcome],
     /// What was changed.
@@ -52,18 +52,18 @@ pub struct Sight<'a> {
 
 /// A guard that spoke.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Alarm {
+pub struct GuardAlarm {
     /// Which guard.
     pub guard: &'static str,
     /// What it saw.
     pub reason: String,
 }
 
-impl Guards {
+impl GuardState {
     /// What is known after one more iteration.
     #[must_use]
-    pub fn after(&self, sight: Sight<'_>) -> Self {
-        let Sight { rules, files, said } = sight;
+    pub fn after(&self, sight: IterationFacts<'_>) -> Self {
+        let IterationFacts { rules, files, said } = sight;
         let failing = if rules.iter().all(|rule| rule.passed) { 0 } else { self.failing + 1 };
         let failures = rules.iter().filter(|rule| !rule.passed).map(|rule| self.failed_again(rule)).collect();
         let message = said.trim().to_owned();
@@ -83,22 +83,22 @@ impl Guards {
     }
 
     /// What a person should look at.
-    pub fn alarm(&self, plan: &StopPlan, rules: &[RuleOutcome]) -> Option<Alarm> {
+    pub fn alarm(&self, plan: &StopPlan, rules: &[RuleOutcome]) -> Option<GuardAlarm> {
         let reached = |limit: u32, seen: u32| limit > 0 && seen >= limit;
         if reached(plan.circuit_breaker, self.failing) {
             let failed = rules.iter().filter(|rule| !rule.passed);
             let names = failed.map(|rule| format!("`{}`", rule.rule_name)).collect::<Vec<_>>().join(", ");
             let reason = format!("rules failed in {} in a row; now: {names}", iterations(self.failing));
-            return Some(Alarm { guard: "circuit_breaker", reason });
+            return Some(GuardAlarm { guard: "circuit_breaker", reason });
         }
         if let Some(reason) = self.thrashes(rules, |seen| reached(plan.thrashing, seen)) {
-            return Some(Alarm { guard: "thrashing", reason });
+            return Some(GuardAlarm { guard: "thrashing", reason });
         }
         reached(plan.no_progress, self.repeated).then(|| {
             let said = excerpt(&self.message);
             let reason =
                 format!("the agent ended {} in a row with the same message: {said}", iterations(self.repeated));
-            Alarm { guard: "no_progress", reason }
+            GuardAlarm { guard: "no_progress", reason }
         })
     }
 
@@ -134,13 +134,13 @@ fn excerpt(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{conversation::FileContent, policy::Settled};
+    use crate::engine::{conversation::FileContent, policy::SettledPolicy};
 
     fn plan() -> StopPlan {
         StopPlan {
             hooks: Vec::new(),
             rules: Vec::new(),
-            settled: Settled::Continue,
+            settled: SettledPolicy::Continue,
             circuit_breaker: 3,
             thrashing: 5,
             no_progress: 4,
@@ -154,11 +154,14 @@ mod tests {
     type Files = BTreeMap<String, FileContent>;
 
     /// After how many iterations which guard speaks.
-    fn speaks(plan: &StopPlan, iteration: impl Fn(u32) -> (Vec<RuleOutcome>, Files, String)) -> Option<(u32, Alarm)> {
-        let mut guards = Guards::default();
+    fn speaks(
+        plan: &StopPlan,
+        iteration: impl Fn(u32) -> (Vec<RuleOutcome>, Files, String),
+    ) -> Option<(u32, GuardAlarm)> {
+        let mut guards = GuardState::default();
         (1..20).find_map(|n| {
             let (rules, files, said) = iteration(n);
-            guards = guards.after(Sight { rules: &rules, files: ChangedFiles::Seen(&files), said: &said });
+            guards = guards.after(IterationFacts { rules: &rules, files: ChangedFiles::Seen(&files), said: &said });
             guards.alarm(plan, &rules).map(|alarm| (n, alarm))
         })
     }
@@ -212,8 +215,8 @@ mod tests {
         let plan = StopPlan { circuit_breaker: 0, ..plan() };
         let alarm = |rules: &[RuleOutcome]| {
             let names = ["a.rs".to_owned()];
-            let guards = (0..8).fold(Guards::default(), |guards, n| {
-                guards.after(Sight { rules, files: ChangedFiles::Named(&names), said: &n.to_string() })
+            let guards = (0..8).fold(GuardState::default(), |guards, n| {
+                guards.after(IterationFacts { rules, files: ChangedFiles::Named(&names), said: &n.to_string() })
             });
             guards.alarm(&plan, rules).map(|alarm| alarm.guard)
         };

@@ -11,78 +11,78 @@ use std::collections::VecDeque;
 use serde_json::{Value, json};
 
 use super::{
-    Action, StopResult,
-    chain::{self, Answers, Counsel, Voice, Weight},
-    checkpoint::ToKeep,
+    StopAction, StopResult,
+    chain::{self, NextStep, StopAnswers, StopHookInput, VerdictWeight},
+    checkpoint::NewCheckpoint,
     context::{AgentContext, RuleOutcome},
     file_history::ChangedFiles,
-    guard::{Guards, Sight},
-    loops::{AgentLoop, Asked, Rules},
-    rule::RuleResult,
+    guard::{GuardState, IterationFacts},
+    loops::{AgentLoop, EvaluationRequest, RuleCheckMode},
+    rule::RuleCheckResult,
 };
 use crate::engine::{
-    Step,
-    effect::{Effect, Facts, HookJob, RuleJob, TaskFacts},
+    EngineOutput,
+    effect::{Effect, HookFacts, HookJob, RuleJob, TaskFacts},
     event::{Actor, Event, HookFinished, StopDecided},
     hooks::{
-        dispatch::Running,
-        point::Point,
+        dispatch::ActiveRun,
+        point::HookPoint,
         verdict::{RunEnd, RunResult, Verdict},
     },
     ids::RunId,
-    policy::{HookAction, HookSpec, Judge, RetryOptions, RuleSpec, StopHook},
+    policy::{HookAction, HookSpec, RetryOptions, RuleSpec, StopHook, StopHookKind},
     session::{
-        GateAbout, POLICY, Phase, State,
-        gate::{About, Gate},
+        GateDetails, POLICY, Phase, SessionState,
+        gate::{Gate, GateKind},
         warning,
     },
     tasks::{
         command::TaskCommand,
-        record::Origin,
+        record::ChangeOrigin,
         task::{Task, TaskState},
     },
-    time::At,
+    time::UnixTime,
 };
 
 /// A judgement that is going on.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Judging {
+pub struct StopEvaluation {
     /// What the agent told, where it asked for the judgement.
-    pub asked: Option<Box<Asked>>,
+    pub asked: Option<Box<EvaluationRequest>>,
     /// The rules that are still to be checked; `None` until the list is recorded.
     pub rules: Option<VecDeque<String>>,
     /// The rules that are being checked.
-    pub checking: Vec<Running>,
+    pub checking: Vec<ActiveRun>,
     /// What the others said.
     pub results: Vec<RuleOutcome>,
     /// The command that is being asked.
-    pub running: Option<Running>,
+    pub running: Option<ActiveRun>,
     /// What the others answered.
-    pub answers: Answers,
+    pub answers: StopAnswers,
 }
 
-impl Judging {
+impl StopEvaluation {
     /// What the agent asks for in a loop of its own.
-    pub(crate) fn asked(asked: Asked, last: Vec<RuleOutcome>) -> Self {
+    pub(crate) fn asked(asked: EvaluationRequest, last: Vec<RuleOutcome>) -> Self {
         let (rules, results) = match asked.rules {
-            Rules::Check => (None, Vec::new()),
-            Rules::AsLast => (Some(VecDeque::new()), last),
+            RuleCheckMode::Check => (None, Vec::new()),
+            RuleCheckMode::AsLast => (Some(VecDeque::new()), last),
         };
         Self { asked: Some(Box::new(asked)), rules, results, ..Self::default() }
     }
 
     /// The runs in flight.
-    pub fn runs(&self) -> impl Iterator<Item = &Running> {
+    pub fn runs(&self) -> impl Iterator<Item = &ActiveRun> {
         self.checking.iter().chain(&self.running)
     }
 
     /// What guards see of work that the agent asked to have judged.
-    pub(super) fn facts<'a>(&'a self, results: &'a [RuleOutcome]) -> Sight<'a> {
+    pub(super) fn facts<'a>(&'a self, results: &'a [RuleOutcome]) -> IterationFacts<'a> {
         let (files, said) = self.asked.as_ref().map_or((&[][..], ""), |asked| (&asked.files, &asked.said));
-        Sight { rules: results, files: ChangedFiles::Named(files), said }
+        IterationFacts { rules: results, files: ChangedFiles::Named(files), said }
     }
 
-    pub(crate) fn rule_started(&mut self, rule: Running) {
+    pub(crate) fn rule_started(&mut self, rule: ActiveRun) {
         if let Some(queue) = &mut self.rules {
             queue.retain(|name| *name != rule.hook);
         }
@@ -101,22 +101,27 @@ impl Judging {
     }
 }
 
-impl State {
+impl SessionState {
     /// All judgements that are going on, each with the loop that it is about.
-    pub(crate) fn judgements(&self) -> impl Iterator<Item = (Option<&str>, &Judging)> {
+    pub(crate) fn judgements(&self) -> impl Iterator<Item = (Option<&str>, &StopEvaluation)> {
         let loops = self.stop.loops.iter();
         let beside = loops.filter_map(|known| Some((Some(known.id.as_str()), known.judging.as_ref()?)));
         self.judging_here().map(|judging| (None, judging)).into_iter().chain(beside)
     }
 
     /// The next step of a judgement: of a loop, or of the main line.
-    pub(crate) fn proceed_judging(&self, about: Option<&AgentLoop>, judging: &Judging, now: At) -> Step {
+    pub(crate) fn proceed_judging(
+        &self,
+        about: Option<&AgentLoop>,
+        judging: &StopEvaluation,
+        now: UnixTime,
+    ) -> EngineOutput {
         let iteration = self.judged_iteration(about);
         let of = about.map(|about| about.id.clone());
         let Some(queue) = &judging.rules else {
             let rules: Vec<String> = self.rules().map(|rule| rule.name.clone()).collect();
             if !rules.is_empty() {
-                return Step::record(Event::RulesDue { iteration, rules, of });
+                return EngineOutput::record(Event::RulesDue { iteration, rules, of });
             }
             return self.ask_hooks(about, judging, now);
         };
@@ -124,7 +129,7 @@ impl State {
             return self.check(about, judging, rule);
         }
         if judging.runs().next().is_some() {
-            return Step::default();
+            return EngineOutput::default();
         }
         self.ask_hooks(about, judging, now)
     }
@@ -138,60 +143,62 @@ impl State {
         about.map_or(self.iterations.current, |about| about.iteration)
     }
 
-    fn check(&self, about: Option<&AgentLoop>, judging: &Judging, name: &str) -> Step {
+    fn check(&self, about: Option<&AgentLoop>, judging: &StopEvaluation, name: &str) -> EngineOutput {
         let run = self.hooks.last_run.next();
         let (iteration, of) = (self.judged_iteration(about), about.map(|about| about.id.clone()));
-        let started = Step::record(Event::RuleStarted { run, rule: name.to_owned(), iteration, of });
+        let started = EngineOutput::record(Event::RuleStarted { run, rule: name.to_owned(), iteration, of });
         let Some(rule) = self.plan().stop.rules.iter().find(|rule| rule.name == name) else { return started };
         let facts = self.judged_facts(about, judging);
         let job = RuleJob { run, rule: rule.clone(), output_limit: self.plan().output_limit, facts };
         started.then(Effect::CheckRule(Box::new(job)))
     }
 
-    fn judged_facts(&self, about: Option<&AgentLoop>, judging: &Judging) -> Facts {
+    fn judged_facts(&self, about: Option<&AgentLoop>, judging: &StopEvaluation) -> HookFacts {
         let task = about.and_then(|about| self.tasks.graph.get(&about.task));
         let said = judging.asked.as_ref().map_or(&self.turns.said, |asked| &asked.said);
-        Facts {
+        HookFacts {
             session: self.name.clone(),
             iteration: Some(self.judged_iteration(about)),
             task: task.map(|task| TaskFacts { id: task.id.clone(), content: task.goal.clone() }),
             agent_output: (!said.is_empty()).then(|| said.clone()),
             files_modified: Some(self.judged_files(judging).to_vec()),
-            ..Facts::default()
+            ..HookFacts::default()
         }
     }
 
-    pub(super) fn judged_files<'a>(&'a self, judging: &'a Judging) -> &'a [String] {
+    pub(super) fn judged_files<'a>(&'a self, judging: &'a StopEvaluation) -> &'a [String] {
         judging.asked.as_ref().map_or(&self.iterations.files, |asked| &asked.files)
     }
 
-    fn ask_hooks(&self, about: Option<&AgentLoop>, judging: &Judging, now: At) -> Step {
+    fn ask_hooks(&self, about: Option<&AgentLoop>, judging: &StopEvaluation, now: UnixTime) -> EngineOutput {
         let seats = self.seats(about, judging, now);
         // In a loop of its own the agent's hooks decide about the agent's task.
         let of_a_task = about.filter(|about| !self.is_about_the_session(about));
         let weight = |hook: &StopHook| match of_a_task {
-            None if self.stop.registered.iter().any(|known| known.id == hook.name) => Weight::OnlyStricter,
-            None | Some(_) => Weight::Decides,
+            None if self.stop.registered.iter().any(|known| known.id == hook.name) => VerdictWeight::OnlyStricter,
+            None | Some(_) => VerdictWeight::Decides,
         };
-        let voices: Vec<Voice<'_>> =
-            seats.iter().map(|(hook, context)| Voice { id: &hook.name, hook, context, weight: weight(hook) }).collect();
+        let voices: Vec<StopHookInput<'_>> = seats
+            .iter()
+            .map(|(hook, context)| StopHookInput { id: &hook.name, hook, context, weight: weight(hook) })
+            .collect();
         match chain::consult(&voices, &judging.answers, &|hook| self.stop_hook_is_on(hook)) {
-            Counsel::Ask(hook, context) => self.start_stop_hook(about, judging, hook, context),
-            Counsel::Decided(verdict) => self.conclude_judging(about, judging, *verdict, now),
+            NextStep::Ask(hook, context) => self.start_stop_hook(about, judging, hook, context),
+            NextStep::Decided(verdict) => self.conclude_judging(about, judging, *verdict, now),
         }
     }
 
     fn start_stop_hook(
         &self,
         about: Option<&AgentLoop>,
-        judging: &Judging,
+        judging: &StopEvaluation,
         hook: &StopHook,
         context: &AgentContext,
-    ) -> Step {
-        let Judge::Command { command, timeout } = &hook.judge else { return Step::default() };
+    ) -> EngineOutput {
+        let StopHookKind::Command { command, timeout } = &hook.judge else { return EngineOutput::default() };
         let run = self.hooks.last_run.next();
-        let (point, iteration) = (Point::StopDecision, self.judged_iteration(about));
-        let facts = Facts {
+        let (point, iteration) = (HookPoint::StopDecision, self.judged_iteration(about));
+        let facts = HookFacts {
             validation_results: Some(json!(context.validation_results)),
             context: Some(json!(context)),
             ..self.judged_facts(about, judging)
@@ -208,25 +215,31 @@ impl State {
         };
         let (name, of, beside) = (hook.name.clone(), about.map(|about| about.id.clone()), about.is_some());
         let job = HookJob { run, point, hook: spec, output_limit: self.plan().output_limit, facts };
-        Step::record(Event::HookStarted { run, point, hook: name, iteration, attempt: 0, beside, of })
+        EngineOutput::record(Event::HookStarted { run, point, hook: name, iteration, attempt: 0, beside, of })
             .then(Effect::RunHook(Box::new(job)))
     }
 
-    fn conclude_judging(&self, about: Option<&AgentLoop>, judging: &Judging, verdict: chain::Verdict, now: At) -> Step {
+    fn conclude_judging(
+        &self,
+        about: Option<&AgentLoop>,
+        judging: &StopEvaluation,
+        verdict: chain::StopVerdict,
+        now: UnixTime,
+    ) -> EngineOutput {
         let iteration = self.judged_iteration(about);
-        let chain::Verdict { hook, result, task, asked, keep } = self.overruled(about, judging, verdict, now);
+        let chain::StopVerdict { hook, result, task, asked, keep } = self.overruled(about, judging, verdict, now);
         let own_task = about.map(|about| about.task.clone()).or(Some(task.clone()).filter(|task| !task.is_empty()));
         let subject = own_task.unwrap_or_else(|| self.name.clone());
         let own = judging.asked.as_ref().and_then(|asked| asked.checkpoint.clone()).map(|data| (None, data));
         let keep = own.into_iter().chain(keep.into_iter().map(|(hook, data)| (Some(hook), data)));
-        let keep = keep.map(|(hook, data)| ToKeep { task: subject.clone(), iteration, hook, data });
+        let keep = keep.map(|(hook, data)| NewCheckpoint { task: subject.clone(), iteration, hook, data });
         let mut events = self.keep(keep);
         events.extend(self.contradiction(about, judging, now));
-        let blocked = if result.action == Action::Escalate { self.to_block(about, &task) } else { Vec::new() };
+        let blocked = if result.action == StopAction::Escalate { self.to_block(about, &task) } else { Vec::new() };
         for id in blocked.iter().filter(|id| !self.is_blocked(id)) {
             let block =
                 TaskCommand::Block { id: id.clone(), reason: blocked_why(&result), required_knowledge: Vec::new() };
-            events.extend(self.task_event(block, Origin::by(POLICY)));
+            events.extend(self.task_event(block, ChangeOrigin::by(POLICY)));
         }
         let StopResult { action, reason, next_prompt, metadata, .. } = result;
         let asked = asked.into_iter().map(|(hook, result)| (hook, result.action)).collect();
@@ -244,7 +257,7 @@ impl State {
             metadata,
             of,
         })));
-        events.into_iter().fold(Step::default(), Step::and)
+        events.into_iter().fold(EngineOutput::default(), EngineOutput::and)
     }
 
     /// What overrules the hooks: in the main line, a loop whose decision is to escalate, and an iteration that has settled;
@@ -252,18 +265,18 @@ impl State {
     fn overruled(
         &self,
         about: Option<&AgentLoop>,
-        judging: &Judging,
-        verdict: chain::Verdict,
-        now: At,
-    ) -> chain::Verdict {
+        judging: &StopEvaluation,
+        verdict: chain::StopVerdict,
+        now: UnixTime,
+    ) -> chain::StopVerdict {
         if let Some(about) = about {
             let is_last = about.iteration >= about.max_iterations;
             let seen = || about.guards.with(judging.facts(&judging.results));
             return if is_last { verdict } else { self.guarded(verdict, seen, &judging.results) };
         }
         if let Some((hook, task, reason)) = &self.stop.escalated {
-            let result = StopResult::new(Action::Escalate, reason.clone());
-            return chain::Verdict { hook: hook.clone(), task: task.clone(), result, ..verdict };
+            let result = StopResult::new(StopAction::Escalate, reason.clone());
+            return chain::StopVerdict { hook: hook.clone(), task: task.clone(), result, ..verdict };
         }
         let verdict = self.settle(judging, verdict, now);
         let is_last = self.iterations.current >= self.max_iterations();
@@ -274,31 +287,31 @@ impl State {
     }
 
     /// What guards see of an iteration of the main line.
-    pub(super) fn iteration_sight<'a>(&'a self, results: &'a [RuleOutcome]) -> Sight<'a> {
+    pub(super) fn iteration_sight<'a>(&'a self, results: &'a [RuleOutcome]) -> IterationFacts<'a> {
         let files = ChangedFiles::Seen(&self.iterations.contents);
-        Sight { rules: results, files, said: &self.turns.said }
+        IterationFacts { rules: results, files, said: &self.turns.said }
     }
 
     /// The verdict, unless the work is to continue and a guard finds that it leads nowhere.
     fn guarded(
         &self,
-        verdict: chain::Verdict,
-        seen: impl FnOnce() -> Guards,
+        verdict: chain::StopVerdict,
+        seen: impl FnOnce() -> GuardState,
         results: &[RuleOutcome],
-    ) -> chain::Verdict {
-        if verdict.result.action != Action::Continue {
+    ) -> chain::StopVerdict {
+        if verdict.result.action != StopAction::Continue {
             return verdict;
         }
         match seen().alarm(&self.plan().stop, results) {
             Some(alarm) => {
-                let result = StopResult::new(Action::Escalate, alarm.reason);
-                chain::Verdict { hook: alarm.guard.into(), result, ..verdict }
+                let result = StopResult::new(StopAction::Escalate, alarm.reason);
+                chain::StopVerdict { hook: alarm.guard.into(), result, ..verdict }
             }
             None => verdict,
         }
     }
 
-    fn contradiction(&self, about: Option<&AgentLoop>, judging: &Judging, now: At) -> Option<Event> {
+    fn contradiction(&self, about: Option<&AgentLoop>, judging: &StopEvaluation, now: UnixTime) -> Option<Event> {
         let said = judging.asked.as_ref().map_or(&self.turns.said, |asked| &asked.said);
         let made = self.promises_made(about, said, now);
         let [first, others @ ..] = made.as_slice() else { return None };
@@ -325,36 +338,36 @@ impl State {
     }
 
     /// The gate for a loop's escalation after a turn that nothing judges: one that failed, or that came after the main line.
-    pub(crate) fn take_up_a_loop(&self) -> Option<Step> {
+    pub(crate) fn take_up_a_loop(&self) -> Option<EngineOutput> {
         let (_, _, reason) = self.stop.escalated.as_ref()?;
-        Some(self.open_gate(About::Escalation, reason.clone(), GateAbout::default()))
+        Some(self.open_gate(GateKind::Escalation, reason.clone(), GateDetails::default()))
     }
 
     /// Whether a gate is about a loop's escalation: not about a hook, nor about a decision of the main line.
     pub(crate) fn is_of_a_loop(&self, gate: &Gate) -> bool {
         let decided = matches!(self.phase, Phase::Escalated(_));
-        gate.about == About::Escalation && gate.hook.is_none() && !decided
+        gate.about == GateKind::Escalation && gate.hook.is_none() && !decided
     }
 
     /// A person lets the work go on: so do the tasks that the escalation blocked.
-    pub(crate) fn unblock<'a>(&self, tasks: impl IntoIterator<Item = &'a String>, by: &Actor) -> Step {
+    pub(crate) fn unblock<'a>(&self, tasks: impl IntoIterator<Item = &'a String>, by: &Actor) -> EngineOutput {
         let starts = tasks.into_iter().filter(|id| self.is_blocked(id)).filter_map(|id| {
             let start = TaskCommand::Start { id: id.clone(), context: None };
-            self.task_event(start, Origin::by(by.clone())).ok()
+            self.task_event(start, ChangeOrigin::by(by.clone())).ok()
         });
-        starts.fold(Step::default(), Step::and)
+        starts.fold(EngineOutput::default(), EngineOutput::and)
     }
 
-    pub(crate) fn on_rule_checked(&self, run: RunId, result: RuleResult) -> Step {
+    pub(crate) fn on_rule_checked(&self, run: RunId, result: RuleCheckResult) -> EngineOutput {
         let found = self.judgements().find_map(|(of, judging)| {
             let checking = judging.checking.iter().find(|checking| checking.run == run)?;
             Some((of, checking.hook.clone()))
         });
-        let Some((of, rule)) = found else { return Step::stale(run) };
+        let Some((of, rule)) = found else { return EngineOutput::stale(run) };
         let iteration = self.judged_iteration(of.and_then(|id| self.agent_loop(id)));
-        let RuleResult { passed, message, took, end, file } = result;
+        let RuleCheckResult { passed, message, took, end, file } = result;
         let of = of.map(str::to_owned);
-        Step::record(Event::RuleChecked { run, rule, iteration, passed, message, took_ms: took, end, file, of })
+        EngineOutput::record(Event::RuleChecked { run, rule, iteration, passed, message, took_ms: took, end, file, of })
     }
 
     /// Whether a stop hook's answer of this run is awaited.
@@ -362,12 +375,12 @@ impl State {
         self.judgements().any(|(_, judging)| judging.running.as_ref().is_some_and(|running| running.run == run))
     }
 
-    pub(crate) fn on_stop_hook_finished(&self, run: RunId, result: RunResult) -> Step {
-        let Some(cut) = self.cut_stop_hooks().find(|cut| cut.run == run) else { return Step::stale(run) };
+    pub(crate) fn on_stop_hook_finished(&self, run: RunId, result: RunResult) -> EngineOutput {
+        let Some(cut) = self.cut_stop_hooks().find(|cut| cut.run == run) else { return EngineOutput::stale(run) };
         let decision = answered(&result);
         let verdict = if decision.is_ok() { Verdict::Pass } else { Verdict::Fail };
         let decision = Some(Box::new(decision.unwrap_or_else(|why| StopResult::failed(&why))));
-        Step::record(Event::HookFinished(Box::new(HookFinished {
+        EngineOutput::record(Event::HookFinished(Box::new(HookFinished {
             end: result.end,
             took_ms: result.took,
             verdict,
@@ -386,7 +399,7 @@ impl State {
         self.judgements().filter_map(|(of, judging)| {
             let running = judging.running.as_ref()?;
             let iteration = self.judged_iteration(of.and_then(|id| self.agent_loop(id)));
-            Some(HookFinished { iteration, ..HookFinished::cut(Point::StopDecision, running) })
+            Some(HookFinished { iteration, ..HookFinished::cut(HookPoint::StopDecision, running) })
         })
     }
 }

@@ -13,26 +13,26 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Action, StopResult,
-    checkpoint::ToKeep,
-    context::{Draft, RuleOutcome},
-    guard::{Guards, Sight},
-    judging::Judging,
+    StopAction, StopResult,
+    checkpoint::NewCheckpoint,
+    context::{AgentDraft, RuleOutcome},
+    guard::{GuardState, IterationFacts},
+    judging::StopEvaluation,
     promise::Promise,
 };
 use crate::engine::{
-    Step,
+    EngineOutput,
     event::{Actor, Event},
     nearest::nearest,
     policy::AgentSpec,
-    session::State,
+    session::SessionState,
     summary::iterations,
     tasks::{
-        command::{Completion, TaskCommand},
-        record::Origin,
+        command::{TaskCommand, TaskCompletion},
+        record::ChangeOrigin,
         task::{Task, TaskState},
     },
-    time::At,
+    time::UnixTime,
 };
 
 /// A loop that an agent leads.
@@ -49,7 +49,7 @@ pub struct AgentLoop {
     /// Where it is, from 1.
     pub iteration: u32,
     /// The judgement that is asked for.
-    pub judging: Option<Judging>,
+    pub judging: Option<StopEvaluation>,
     /// What the rules said last.
     pub results: Vec<RuleOutcome>,
     /// What was decided last about the iteration that it is in.
@@ -64,18 +64,18 @@ pub struct AgentLoop {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LoopGuards {
     /// Before the iteration that it is in.
-    before: Guards,
+    before: GuardState,
     /// With the last judgement of that iteration.
-    now: Guards,
+    now: GuardState,
 }
 
 impl LoopGuards {
     /// What they would have seen with this judgement.
-    pub(super) fn with(&self, sight: Sight<'_>) -> Guards {
+    pub(super) fn with(&self, sight: IterationFacts<'_>) -> GuardState {
         self.before.after(sight)
     }
 
-    pub(super) fn judge(&mut self, sight: Sight<'_>) {
+    pub(super) fn judge(&mut self, sight: IterationFacts<'_>) {
         self.now = self.with(sight);
     }
 
@@ -98,7 +98,7 @@ pub enum LoopCommand {
         promises: Vec<Promise>,
     },
     /// Judge the iteration.
-    Judge(Box<Asked>),
+    Judge(Box<EvaluationRequest>),
     /// Begin the next iteration.
     Next {
         /// The loop.
@@ -117,7 +117,7 @@ pub enum LoopCommand {
 
 /// A judgement that an agent asks for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct EvaluationRequest {
     /// The loop.
     #[serde(rename = "loop")]
     pub id: String,
@@ -129,18 +129,18 @@ pub struct Asked {
     pub files: Vec<String>,
     /// What it drafted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub draft: Option<Draft>,
+    pub draft: Option<AgentDraft>,
     /// What is to be kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Value>,
     /// Whether the rules are checked, or only the hooks asked.
-    pub rules: Rules,
+    pub rules: RuleCheckMode,
 }
 
 /// Whether the rules are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Rules {
+pub enum RuleCheckMode {
     /// First, on this iteration's state.
     Check,
     /// What they said last is good enough.
@@ -150,12 +150,12 @@ pub enum Rules {
 impl AgentLoop {
     /// Whether the last judgement of its iteration said complete.
     fn is_judged_complete(&self) -> bool {
-        self.decided.as_ref().is_some_and(|decided| decided.action == Action::Complete)
+        self.decided.as_ref().is_some_and(|decided| decided.action == StopAction::Complete)
     }
 }
 
-impl State {
-    pub(crate) fn on_loop_command(&self, by: &Actor, command: LoopCommand, now: At) -> Step {
+impl SessionState {
+    pub(crate) fn on_loop_command(&self, by: &Actor, command: LoopCommand, now: UnixTime) -> EngineOutput {
         let done = match command {
             LoopCommand::Start { task, max_iterations, promises } => {
                 self.start_loop(by, task, max_iterations, promises, now)
@@ -164,7 +164,7 @@ impl State {
             LoopCommand::Next { id, checkpoint } => self.advance_loop(by, id, checkpoint),
             LoopCommand::Complete { id, promise } => self.complete_loop(by, id, promise),
         };
-        done.unwrap_or_else(Step::refuse)
+        done.unwrap_or_else(EngineOutput::refuse)
     }
 
     /// The loop of that name.
@@ -178,8 +178,8 @@ impl State {
         task: String,
         max_iterations: u32,
         promises: Vec<Promise>,
-        now: At,
-    ) -> Result<Step, String> {
+        now: UnixTime,
+    ) -> Result<EngineOutput, String> {
         if max_iterations == 0 {
             return Err("a loop has at least one iteration".into());
         }
@@ -198,13 +198,13 @@ impl State {
                 TaskState::Active => {}
                 TaskState::Created | TaskState::Ready | TaskState::Blocked => {
                     let start = TaskCommand::Start { id: task.clone(), context: None };
-                    events.push(self.task_event(start, Origin::by(by.clone()))?);
+                    events.push(self.task_event(start, ChangeOrigin::by(by.clone()))?);
                 }
             }
         }
         let loop_id = self.stop.name("IT", now);
         events.push(Event::AgentLoopStarted { loop_id, task, max_iterations, promises, by: by.clone() });
-        Ok(events.into_iter().fold(Step::default(), Step::and))
+        Ok(events.into_iter().fold(EngineOutput::default(), EngineOutput::and))
     }
 
     /// Refuses a task that does not exist. The agent would otherwise work on a mistyped name as a task of its own.
@@ -248,12 +248,12 @@ impl State {
         Ok(known)
     }
 
-    fn ask_judgement(&self, by: &Actor, asked: Asked) -> Result<Step, String> {
+    fn ask_judgement(&self, by: &Actor, asked: EvaluationRequest) -> Result<EngineOutput, String> {
         let iteration = self.open_loop(&asked.id)?.iteration;
-        Ok(Step::record(Event::JudgementAsked { iteration, asked: Box::new(asked), by: by.clone() }))
+        Ok(EngineOutput::record(Event::JudgementAsked { iteration, asked: Box::new(asked), by: by.clone() }))
     }
 
-    fn advance_loop(&self, by: &Actor, id: String, checkpoint: Option<Value>) -> Result<Step, String> {
+    fn advance_loop(&self, by: &Actor, id: String, checkpoint: Option<Value>) -> Result<EngineOutput, String> {
         let known = self.open_loop(&id)?;
         if known.iteration >= known.max_iterations {
             return Err(format!(
@@ -268,12 +268,12 @@ impl State {
             return Err(format!("{id} is decided to be complete: complete it"));
         }
         let (task, iteration) = (known.task.clone(), known.iteration);
-        let kept = checkpoint.map(|data| ToKeep { task, iteration, hook: None, data });
-        let step = self.keep(kept).into_iter().fold(Step::default(), Step::and);
+        let kept = checkpoint.map(|data| NewCheckpoint { task, iteration, hook: None, data });
+        let step = self.keep(kept).into_iter().fold(EngineOutput::default(), EngineOutput::and);
         Ok(step.and(Event::AgentLoopAdvanced { loop_id: id, iteration: iteration + 1, by: by.clone() }))
     }
 
-    fn complete_loop(&self, by: &Actor, id: String, promise: Promise) -> Result<Step, String> {
+    fn complete_loop(&self, by: &Actor, id: String, promise: Promise) -> Result<EngineOutput, String> {
         let known = self.open_loop(&id)?;
         let task = known.task.clone();
         let mut events = Vec::new();
@@ -296,7 +296,7 @@ impl State {
                 ));
             }
             Promise::Complete => {
-                let done = Completion { id: task.clone(), ..Completion::default() };
+                let done = TaskCompletion { id: task.clone(), ..TaskCompletion::default() };
                 is_open.then_some(TaskCommand::Complete(done))
             }
             Promise::Escalate | Promise::Blocked => {
@@ -306,21 +306,21 @@ impl State {
             }
         };
         if let Some(about) = about {
-            events.push(self.task_event(about, Origin::by(by.clone()))?);
+            events.push(self.task_event(about, ChangeOrigin::by(by.clone()))?);
         }
         let iterations = known.iteration;
         events.push(Event::AgentLoopEnded { loop_id: id, task, iterations, promise, by: by.clone() });
-        Ok(events.into_iter().fold(Step::default(), Step::and))
+        Ok(events.into_iter().fold(EngineOutput::default(), EngineOutput::and))
     }
 
     /// Whether a loop was decided to escalate, and nobody has looked yet.
     fn waits_for_a_person(&self, known: &AgentLoop) -> bool {
-        let decided = known.decided.as_ref().is_some_and(|decided| decided.action == Action::Escalate);
+        let decided = known.decided.as_ref().is_some_and(|decided| decided.action == StopAction::Escalate);
         let to_be_taken_up = self.stop.escalated.as_ref().is_some_and(|(_, task, _)| *task == known.task);
         decided || to_be_taken_up
     }
 
-    pub(crate) fn proceed_loops(&self, now: At) -> Step {
+    pub(crate) fn proceed_loops(&self, now: UnixTime) -> EngineOutput {
         let judged = self.stop.loops.iter().filter_map(|known| Some((known, known.judging.as_ref()?)));
         let mut steps = judged.map(|(known, judging)| self.proceed_judging(Some(known), judging, now));
         steps.find(|step| !step.is_empty()).unwrap_or_default()

@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::own_words::OwnWords;
+use crate::engine::own_words::UnquotedText;
 
 /// A promise, strongest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -50,7 +50,7 @@ impl Promise {
         if !message.contains("<promise>") {
             return Vec::new();
         }
-        let words = OwnWords::of(message, prompt);
+        let words = UnquotedText::of(message, prompt);
         Self::ALL.into_iter().filter(|promise| words.say(&promise.tag())).collect()
     }
 }

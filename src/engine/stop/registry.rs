@@ -6,12 +6,12 @@
 use serde_json::{Map, Value};
 
 use crate::engine::{
-    Step,
-    event::{Actor, By, Event},
-    hooks::{point::Point, resolve::HookRef},
-    policy::{Judge, Preset, StopHook},
-    session::State,
-    time::At,
+    EngineOutput,
+    event::{Actor, ActorKind, Event},
+    hooks::{point::HookPoint, resolve::HookRef},
+    policy::{StopHook, StopHookKind, StopPreset},
+    session::SessionState,
+    time::UnixTime,
 };
 
 /// A task has no more hooks than this.
@@ -19,7 +19,7 @@ const MOST: usize = 50;
 
 /// A stop hook that was registered for a task, or for the session.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Registered {
+pub struct RegisteredStopHook {
     /// Its name.
     pub id: String,
     /// The task; the session's own name where it is for the session.
@@ -29,48 +29,56 @@ pub struct Registered {
     /// The registrant's note about it.
     pub metadata: Map<String, Value>,
     /// The actor that registered it.
-    pub by: By,
+    pub by: ActorKind,
 }
 
-impl Registered {
+impl RegisteredStopHook {
     /// The name of the preset that it is.
     pub fn preset(&self) -> &'static str {
-        if let Judge::Preset(preset) = self.hook.judge { preset.name() } else { "custom" }
+        if let StopHookKind::Preset(preset) = self.hook.judge { preset.name() } else { "custom" }
     }
 }
 
 /// A hook to be registered.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Registration {
+pub struct StopHookRegistration {
     /// The task, or the session.
     pub task: String,
     /// What decides.
-    pub preset: Preset,
+    pub preset: StopPreset,
     /// Whatever whoever registers it wants to know of it.
     #[serde(default)]
     pub metadata: Map<String, Value>,
 }
 
-impl State {
-    pub(crate) fn register_stop_hook(&self, by: &Actor, wanted: Registration, now: At) -> Step {
-        let Registration { task, preset, metadata } = wanted;
+impl SessionState {
+    pub(crate) fn register_stop_hook(&self, by: &Actor, wanted: StopHookRegistration, now: UnixTime) -> EngineOutput {
+        let StopHookRegistration { task, preset, metadata } = wanted;
         if let Err(why) = self.known_task(&task) {
-            return Step::refuse(why);
+            return EngineOutput::refuse(why);
         }
         if self.stop.registered.iter().filter(|known| known.task == task).count() >= MOST {
-            return Step::refuse(format!("{task} has {MOST} stop hooks, and may have no more; clear them first"));
+            return EngineOutput::refuse(format!(
+                "{task} has {MOST} stop hooks, and may have no more; clear them first"
+            ));
         }
         let hook_id = self.stop.name("HOOK", now);
         let hook = StopHook { name: hook_id.clone(), ..StopHook::preset(preset) };
-        Step::record(Event::StopHookRegistered { hook_id, task, hook: Box::new(hook), metadata, by: by.clone() })
+        EngineOutput::record(Event::StopHookRegistered {
+            hook_id,
+            task,
+            hook: Box::new(hook),
+            metadata,
+            by: by.clone(),
+        })
     }
 
     /// Removes the hooks of a task; an agent or hook removes only those that agents and hooks registered.
-    pub(crate) fn clear_stop_hooks(&self, by: &Actor, task: String) -> Step {
-        let may = |known: &&Registered| !by.by.is_supervised() || known.by.is_supervised();
+    pub(crate) fn clear_stop_hooks(&self, by: &Actor, task: String) -> EngineOutput {
+        let may = |known: &&RegisteredStopHook| !by.by.is_supervised() || known.by.is_supervised();
         let hooks = self.stop.registered.iter().filter(|known| known.task == task).filter(may);
         let hooks = hooks.map(|known| known.id.clone());
-        Step::record(Event::StopHooksCleared { hooks: hooks.collect(), task, by: by.clone() })
+        EngineOutput::record(Event::StopHooksCleared { hooks: hooks.collect(), task, by: by.clone() })
     }
 
     /// The stop hook of that name, configured or registered.
@@ -81,7 +89,7 @@ impl State {
 
     /// Whether a stop hook is asked.
     pub fn stop_hook_is_on(&self, hook: &StopHook) -> bool {
-        let name = HookRef::new(Point::StopDecision, &hook.name);
+        let name = HookRef::new(HookPoint::StopDecision, &hook.name);
         !self.hooks.disabled.contains(&name) && (hook.enabled || self.hooks.enabled.contains(&name))
     }
 }

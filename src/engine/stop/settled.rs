@@ -9,13 +9,13 @@
 //! - While a message waits for the agent, nothing settles: its turn may change something.
 //! - A hook that the agent registered and that wants to continue is heard.
 
-use super::{Action, StopResult, chain, judging::Judging};
+use super::{StopAction, StopResult, chain, judging::StopEvaluation};
 use crate::engine::{
     event::IterationOutcome,
-    hooks::{dispatch::Dispatch, verdict::Verdict},
-    policy::Settled,
-    session::State,
-    time::At,
+    hooks::{dispatch::HookDispatch, verdict::Verdict},
+    policy::SettledPolicy,
+    session::SessionState,
+    time::UnixTime,
 };
 
 /// Who decides where an iteration has settled.
@@ -48,7 +48,7 @@ pub enum StopHookSigns {
 
 impl StopHookSigns {
     /// Of the last pass over the stop hooks.
-    pub(crate) fn of(dispatch: &Dispatch) -> Self {
+    pub(crate) fn of(dispatch: &HookDispatch) -> Self {
         let passed = |verdict: Verdict, broken: bool| verdict == Verdict::Pass && !broken;
         if dispatch.done.is_empty() {
             Self::None
@@ -60,22 +60,27 @@ impl StopHookSigns {
     }
 }
 
-impl State {
+impl SessionState {
     /// The decision about an iteration that has settled, if the hooks want to continue.
-    pub(super) fn settle(&self, judging: &Judging, verdict: chain::Verdict, now: At) -> chain::Verdict {
+    pub(super) fn settle(
+        &self,
+        judging: &StopEvaluation,
+        verdict: chain::StopVerdict,
+        now: UnixTime,
+    ) -> chain::StopVerdict {
         let of_agent = self.stop.registered.iter().any(|known| known.id == verdict.hook);
-        if verdict.result.action != Action::Continue || of_agent || !self.has_settled(judging, now) {
+        if verdict.result.action != StopAction::Continue || of_agent || !self.has_settled(judging, now) {
             return verdict;
         }
         let action = match self.plan().stop.settled {
-            Settled::Complete => Action::Complete,
-            Settled::Ask => Action::Escalate,
-            Settled::Continue => return verdict,
+            SettledPolicy::Complete => StopAction::Complete,
+            SettledPolicy::Ask => StopAction::Escalate,
+            SettledPolicy::Continue => return verdict,
         };
-        chain::Verdict { hook: SETTLED.to_owned(), result: StopResult::new(action, REASON), ..verdict }
+        chain::StopVerdict { hook: SETTLED.to_owned(), result: StopResult::new(action, REASON), ..verdict }
     }
 
-    fn has_settled(&self, judging: &Judging, now: At) -> bool {
+    fn has_settled(&self, judging: &StopEvaluation, now: UnixTime) -> bool {
         let signs = &self.iterations.signs;
         let checked = match signs.stop_hooks {
             StopHookSigns::NotPassed => false,

@@ -1,22 +1,25 @@
 //! How the records of pipelines change the state.
 
-use super::{Back, Course, Finished, Pipeline, PipelineOutcome, Pipelines, Progress, StepState, errand_outcome};
+use super::{
+    FinishedPipeline, PipelineKind, PipelineOutcome, PipelineRun, PipelineState, PipelineStep, PipelineStepState,
+    ReturnTo, errand_outcome,
+};
 use crate::engine::{
-    event::{Actor, DeliverRest, Event, HookFinished, Outcome, Presence},
+    event::{Actor, Event, FinalDeliveryMode, HookFinished, SessionOutcome, UserPresence},
     hooks::{
-        point::Point,
+        point::HookPoint,
         verdict::{BuiltinOutcome, BuiltinStatus, Verdict},
     },
     session::{
-        Phase, State,
-        gate::{Choice, Gate},
-        turn::Due,
+        Phase, SessionState,
+        gate::{Gate, GateChoice},
+        turn::DuePrompt,
     },
-    time::At,
+    time::UnixTime,
 };
 
-impl State {
-    pub(in crate::engine) fn apply_pipeline(&mut self, at: At, event: &Event) {
+impl SessionState {
+    pub(in crate::engine) fn apply_pipeline(&mut self, at: UnixTime, event: &Event) {
         if let Event::PipelineRequested { pipeline, .. } = event {
             self.pipelines.wanted = Some(*pipeline);
         } else if let Event::PipelineStarted { pipeline, presence } = event {
@@ -32,11 +35,11 @@ impl State {
         }
     }
 
-    fn pipeline_started(&mut self, pipeline: Pipeline, presence: Presence) {
+    fn pipeline_started(&mut self, pipeline: PipelineKind, presence: UserPresence) {
         let back = match &self.phase {
-            Phase::Delivering => Back::End,
-            Phase::Ended(outcome) => Back::Ended(*outcome),
-            Phase::Errand(_) => Back::Errand,
+            Phase::Delivering => ReturnTo::End,
+            Phase::Ended(outcome) => ReturnTo::Ended(*outcome),
+            Phase::Errand(_) => ReturnTo::Errand,
             Phase::Hooks(_)
             | Phase::Due(_)
             | Phase::Turn(_)
@@ -45,17 +48,17 @@ impl State {
             | Phase::Between
             | Phase::Escalated(_)
             | Phase::Exit(_)
-            | Phase::Pipeline => Back::Loop,
+            | Phase::Pipeline => ReturnTo::Loop,
         };
-        if let Back::Ended(_) = back {
+        if let ReturnTo::Ended(_) = back {
             self.presence = presence;
             self.steering.stop = None;
             self.steering.paused = false;
             self.processes.clear();
         }
-        self.pipelines.followed |= back == Back::End;
+        self.pipelines.followed |= back == ReturnTo::End;
         self.pipelines.wanted = None;
-        self.pipelines.course = Some(Box::new(Course::new(pipeline, back)));
+        self.pipelines.course = Some(Box::new(PipelineRun::new(pipeline, back)));
         self.phase = Phase::Pipeline;
     }
 
@@ -66,24 +69,24 @@ impl State {
             course.repaired = true;
         }
         if let Some(text) = text {
-            self.phase = Phase::Due(Due::Remediation(text));
+            self.phase = Phase::Due(DuePrompt::Remediation(text));
         }
     }
 
     /// What a person, or the policy, says about a check that failed.
-    pub(in crate::engine) fn pipeline_answered(&mut self, choice: Choice, by: &Actor, gate: &Gate) {
+    pub(in crate::engine) fn pipeline_answered(&mut self, choice: GateChoice, by: &Actor, gate: &Gate) {
         let Some(course) = &mut self.pipelines.course else { return };
         match (choice, gate.hook.as_deref(), &mut self.phase) {
-            (Choice::Send, _, _) => {
+            (GateChoice::Send, _, _) => {
                 course.repaired = true;
-                self.phase = Phase::Due(Due::Message);
+                self.phase = Phase::Due(DuePrompt::Message);
             }
-            (Choice::Skip, Some(hook), Phase::Hooks(dispatch)) => {
+            (GateChoice::Skip, Some(hook), Phase::Hooks(dispatch)) => {
                 dispatch.done.retain(|done| done.hook != hook);
                 course.skipped.insert(hook.to_owned());
-                course.mark(dispatch.point, hook, StepState::Skipped);
+                course.mark(dispatch.point, hook, PipelineStepState::Skipped);
             }
-            (Choice::Leave, _, _) => {
+            (GateChoice::Leave, _, _) => {
                 course.left = Some((by.clone(), gate.reason.clone()));
                 self.phase = Phase::Pipeline;
             }
@@ -94,11 +97,11 @@ impl State {
     fn pipeline_ended(&mut self, outcome: PipelineOutcome, reason: &str) {
         let Some(course) = self.pipelines.course.take() else { return };
         let left = course.left_by().map(|actor| actor.by);
-        let Course { pipeline, pull_request, merged, steps, back, .. } = *course;
+        let PipelineRun { pipeline, pull_request, merged, steps, back, .. } = *course;
         let reason = reason.to_owned();
-        let finished = Finished { pipeline, outcome, by: left, reason, pull_request, merged, steps };
-        if let (Back::End, true, Some(ending)) = (back, finished.waits_for_a_person(), &mut self.ending) {
-            ending.outcome = Outcome::Escalated;
+        let finished = FinishedPipeline { pipeline, outcome, by: left, reason, pull_request, merged, steps };
+        if let (ReturnTo::End, true, Some(ending)) = (back, finished.waits_for_a_person(), &mut self.ending) {
+            ending.outcome = SessionOutcome::Escalated;
             ending.reason.clone_from(&finished.reason);
         }
         self.pipelines.last = Some(Box::new(finished));
@@ -106,10 +109,10 @@ impl State {
             return;
         }
         self.phase = match back {
-            Back::Loop => Phase::Between,
-            Back::End => Phase::Delivering,
-            Back::Ended(before) => Phase::Ended(before),
-            Back::Errand => Phase::Ended(errand_outcome(outcome, left)),
+            ReturnTo::Loop => Phase::Between,
+            ReturnTo::End => Phase::Delivering,
+            ReturnTo::Ended(before) => Phase::Ended(before),
+            ReturnTo::Errand => Phase::Ended(errand_outcome(outcome, left)),
         };
     }
 
@@ -120,7 +123,7 @@ impl State {
         }
         let over =
             matches!(self.phase, Phase::Ended(_)) || self.ending.as_ref().is_some_and(|ending| ending.interrupted);
-        let unfinished = |last: &Finished| last.outcome != PipelineOutcome::Done;
+        let unfinished = |last: &FinishedPipeline| last.outcome != PipelineOutcome::Done;
         if over && self.pipelines.last.as_deref().is_some_and(unfinished) {
             self.pipelines.followed = false;
         }
@@ -130,39 +133,42 @@ impl State {
             return true;
         }
         let outside = self.is_led_from_outside();
-        let held = over && self.pipelines.last.as_deref().is_some_and(Finished::waits_for_a_person);
-        let Some(ending) = self.ending.as_mut().filter(|ending| held && ending.outcome == Outcome::Escalated) else {
+        let held = over && self.pipelines.last.as_deref().is_some_and(FinishedPipeline::waits_for_a_person);
+        let Some(ending) = self.ending.as_mut().filter(|ending| held && ending.outcome == SessionOutcome::Escalated)
+        else {
             return false;
         };
         // The work was complete, and only the submit was held: that is what is tried again.
-        ending.outcome = Outcome::Complete;
-        ending.delivery = if outside { DeliverRest::No } else { DeliverRest::Offer };
+        ending.outcome = SessionOutcome::Complete;
+        ending.delivery = if outside { FinalDeliveryMode::No } else { FinalDeliveryMode::Offer };
         self.phase = Phase::Delivering;
         true
     }
 
     /// Follows the hooks of a pipeline, for people to see.
-    pub(in crate::engine) fn steps_due(&mut self, point: Point, hooks: &[String]) {
-        let Some(course) = self.pipelines.course.as_mut().filter(|course| Pipeline::of(point) == Some(course.pipeline))
+    pub(in crate::engine) fn steps_due(&mut self, point: HookPoint, hooks: &[String]) {
+        let Some(course) =
+            self.pipelines.course.as_mut().filter(|course| PipelineKind::of(point) == Some(course.pipeline))
         else {
             return;
         };
         course.passed = point == course.pipeline.after();
         course.reviewed = None;
-        let skipped: Vec<Progress> = course
+        let skipped: Vec<PipelineStep> = course
             .steps
             .iter()
-            .filter(|step| step.point == point && step.state == StepState::Skipped)
+            .filter(|step| step.point == point && step.state == PipelineStepState::Skipped)
             .cloned()
             .collect();
         course.steps.retain(|step| course.passed && step.point != point);
-        let waiting = hooks.iter().map(|hook| Progress { point, hook: hook.clone(), state: StepState::Waiting });
+        let waiting =
+            hooks.iter().map(|hook| PipelineStep { point, hook: hook.clone(), state: PipelineStepState::Waiting });
         course.steps.extend(skipped.into_iter().chain(waiting));
     }
 }
 
-impl Course {
-    fn new(pipeline: Pipeline, back: Back) -> Self {
+impl PipelineRun {
+    fn new(pipeline: PipelineKind, back: ReturnTo) -> Self {
         Self {
             pipeline,
             used: 0,
@@ -181,17 +187,17 @@ impl Course {
         }
     }
 
-    fn mark(&mut self, point: Point, hook: &str, state: StepState) {
+    fn mark(&mut self, point: HookPoint, hook: &str, state: PipelineStepState) {
         if let Some(step) = self.steps.iter_mut().find(|step| step.point == point && step.hook == hook) {
             step.state = state;
         }
     }
 }
 
-impl Pipelines {
-    pub(in crate::engine) fn step_started(&mut self, point: Point, hook: &str) {
+impl PipelineState {
+    pub(in crate::engine) fn step_started(&mut self, point: HookPoint, hook: &str) {
         if let Some(course) = &mut self.course {
-            course.mark(point, hook, StepState::Running);
+            course.mark(point, hook, PipelineStepState::Running);
         }
     }
 
@@ -203,16 +209,17 @@ impl Pipelines {
     }
 
     pub(in crate::engine) fn step_finished(&mut self, finished: &HookFinished) {
-        let Some(course) = self.course.as_mut().filter(|course| Pipeline::of(finished.point) == Some(course.pipeline))
+        let Some(course) =
+            self.course.as_mut().filter(|course| PipelineKind::of(finished.point) == Some(course.pipeline))
         else {
             return;
         };
         course.review = None;
         let state = match (&finished.outcome, finished.verdict) {
-            _ if finished.again => StepState::Waiting,
-            (Some(BuiltinOutcome { status: BuiltinStatus::Skip, .. }), Verdict::Pass) => StepState::Idle,
-            (_, Verdict::Pass) => StepState::Passed,
-            (_, Verdict::Block | Verdict::Fail) => StepState::Failed,
+            _ if finished.again => PipelineStepState::Waiting,
+            (Some(BuiltinOutcome { status: BuiltinStatus::Skip, .. }), Verdict::Pass) => PipelineStepState::Idle,
+            (_, Verdict::Pass) => PipelineStepState::Passed,
+            (_, Verdict::Block | Verdict::Fail) => PipelineStepState::Failed,
         };
         course.mark(finished.point, &finished.hook, state);
         let Some(outcome) = &finished.outcome else { return };

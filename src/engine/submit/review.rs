@@ -11,20 +11,20 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Course;
+use super::PipelineRun;
 use crate::engine::{
-    Step,
-    conversation::Conversation,
+    EngineOutput,
+    conversation::ConversationMode,
     event::{Event, HookFinished, PromptReason, PromptSent},
     hooks::{
-        dispatch::{self, Dispatch},
+        dispatch::{self, HookDispatch},
         verdict::{self, BuiltinOutcome, BuiltinStatus, RunEnd, RunResult},
     },
     ids::RunId,
-    own_words::OwnWords,
+    own_words::UnquotedText,
     policy::{Gatekeeper, HookAction},
-    session::{Phase, State},
-    time::{At, Span},
+    session::{Phase, SessionState},
+    time::{TimeSpan, UnixTime},
 };
 
 /// How many bytes of a change a gatekeeper is shown.
@@ -38,28 +38,28 @@ const USUAL: &str = include_str!("../../../assets/prompts/gatekeeper.md");
 
 /// A review that goes on.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Review {
+pub struct ReviewRun {
     /// The run that it is part of.
     pub run: RunId,
     /// What is reviewed.
     pub change: String,
     /// When it began.
-    pub began: At,
+    pub began: UnixTime,
     /// What was said so far, in order.
-    pub said: Vec<Said>,
+    pub said: Vec<GatekeeperReview>,
     /// What the last one answered, until it is read: its words, or why there are none.
     heard: Option<Result<String, String>>,
     /// The hooks of the point, while a gatekeeper works.
-    dispatch: Option<Dispatch>,
+    dispatch: Option<HookDispatch>,
 }
 
 /// What a gatekeeper said.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Said {
+pub struct GatekeeperReview {
     /// Who.
     pub gatekeeper: String,
     /// What.
-    pub verdict: Opinion,
+    pub verdict: ReviewVerdict,
     /// Why.
     pub reason: String,
 }
@@ -67,7 +67,7 @@ pub struct Said {
 /// What a gatekeeper thinks of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Opinion {
+pub enum ReviewVerdict {
     /// It may pass.
     Approve,
     /// It may not.
@@ -76,7 +76,7 @@ pub enum Opinion {
     Unsaid,
 }
 
-impl Opinion {
+impl ReviewVerdict {
     /// The word in the tag, and for a person.
     pub const fn name(self) -> &'static str {
         match self {
@@ -89,17 +89,17 @@ impl Opinion {
 
 /// The verdict in an answer to a prompt: a tag or a line of JSON, in the gatekeeper's own words. An approval stands alone in
 /// its line, an objection anywhere. An answer that does both does not approve.
-pub fn read(answer: &str, prompt: &str) -> (Opinion, String) {
-    let tag = |opinion: Opinion| format!("<verdict>{}</verdict>", opinion.name());
-    let own = OwnWords::of(answer, prompt);
-    let lines: Vec<Line> = own.lines().filter_map(|line| serde_json::from_str(line.trim()).ok()).collect();
+pub fn read(answer: &str, prompt: &str) -> (ReviewVerdict, String) {
+    let tag = |opinion: ReviewVerdict| format!("<verdict>{}</verdict>", opinion.name());
+    let own = UnquotedText::of(answer, prompt);
+    let lines: Vec<VerdictLine> = own.lines().filter_map(|line| serde_json::from_str(line.trim()).ok()).collect();
     let in_json = |opinion| lines.iter().any(|line| line.verdict == opinion);
-    let opinion = if own.say(&tag(Opinion::Block)) || in_json(Opinion::Block) {
-        Opinion::Block
-    } else if own.say_alone(&tag(Opinion::Approve)) || in_json(Opinion::Approve) {
-        Opinion::Approve
+    let opinion = if own.say(&tag(ReviewVerdict::Block)) || in_json(ReviewVerdict::Block) {
+        ReviewVerdict::Block
+    } else if own.say_alone(&tag(ReviewVerdict::Approve)) || in_json(ReviewVerdict::Approve) {
+        ReviewVerdict::Approve
     } else {
-        Opinion::Unsaid
+        ReviewVerdict::Unsaid
     };
     let reason = lines.into_iter().rev().find(|line| line.verdict == opinion).and_then(|line| line.reason);
     (opinion, reason.unwrap_or_else(|| words(answer)))
@@ -107,14 +107,14 @@ pub fn read(answer: &str, prompt: &str) -> (Opinion, String) {
 
 /// One line of JSON that tells a verdict.
 #[derive(Deserialize)]
-struct Line {
-    verdict: Opinion,
+struct VerdictLine {
+    verdict: ReviewVerdict,
     reason: Option<String>,
 }
 
 /// The end of an answer, without its tags.
 fn words(answer: &str) -> String {
-    let plain = [Opinion::Approve, Opinion::Block]
+    let plain = [ReviewVerdict::Approve, ReviewVerdict::Block]
         .into_iter()
         .fold(answer.to_owned(), |text, opinion| text.replace(&format!("<verdict>{}</verdict>", opinion.name()), ""));
     let plain = plain.trim();
@@ -122,9 +122,9 @@ fn words(answer: &str) -> String {
     if from == 0 { plain.to_owned() } else { format!("…{}", &plain[from..]) }
 }
 
-impl State {
+impl SessionState {
     /// The change that a review is about was read.
-    pub(in crate::engine) fn review_read(&self, run: RunId, result: &RunResult) -> Option<Step> {
+    pub(in crate::engine) fn review_read(&self, run: RunId, result: &RunResult) -> Option<EngineOutput> {
         let course = self.pipelines.course.as_ref()?;
         let dispatch = self.dispatch()?;
         let running = dispatch.running.as_ref().filter(|running| running.run == run)?;
@@ -135,35 +135,35 @@ impl State {
         (reads && something).then(|| {
             let commit = result.outcome.as_ref().and_then(|outcome| outcome.read.clone());
             let (hook, change) = (running.hook.clone(), result.stdout.clone());
-            Step::record(Event::ReviewStarted { run, hook, change, commit })
+            EngineOutput::record(Event::ReviewStarted { run, hook, change, commit })
         })
     }
 
     /// The review of this dispatch's run.
-    fn review_of(&self, dispatch: &Dispatch) -> Option<&Review> {
+    fn review_of(&self, dispatch: &HookDispatch) -> Option<&ReviewRun> {
         let running = dispatch.running.as_ref()?;
         self.pipelines.course.as_ref()?.review.as_deref().filter(|review| review.run == running.run)
     }
 
     /// Whether a run goes on without a process: there is nothing that a killed creel could have left behind.
-    pub(in crate::engine) fn is_under_review(&self, dispatch: &Dispatch) -> bool {
+    pub(in crate::engine) fn is_under_review(&self, dispatch: &HookDispatch) -> bool {
         self.review_of(dispatch).is_some()
     }
 
     /// The next gatekeeper, or what they said together.
-    pub(in crate::engine) fn proceed_review(&self, dispatch: &Dispatch, now: At) -> Step {
-        let Some(review) = self.review_of(dispatch) else { return Step::default() };
+    pub(in crate::engine) fn proceed_review(&self, dispatch: &HookDispatch, now: UnixTime) -> EngineOutput {
+        let Some(review) = self.review_of(dispatch) else { return EngineOutput::default() };
         let names = self.gatekeepers(dispatch);
         let Some(name) = names.get(review.said.len()) else { return self.review_ended(dispatch, review, now) };
-        let reviewed = |said| Step::record(Event::Reviewed { run: review.run, said });
-        let unsaid = |reason| Said { gatekeeper: name.clone(), verdict: Opinion::Unsaid, reason };
+        let reviewed = |said| EngineOutput::record(Event::Reviewed { run: review.run, said });
+        let unsaid = |reason| GatekeeperReview { gatekeeper: name.clone(), verdict: ReviewVerdict::Unsaid, reason };
         match (&review.heard, self.plan().gatekeepers.get(name)) {
             (Some(Ok(answer)), _) => {
                 let (verdict, reason) = read(answer, &self.turns.prompt);
-                reviewed(Said { gatekeeper: name.clone(), verdict, reason })
+                reviewed(GatekeeperReview { gatekeeper: name.clone(), verdict, reason })
             }
             (Some(Err(why)), _) => reviewed(unsaid(why.clone())),
-            (None, Some(_)) if self.steering.paused => Step::default(),
+            (None, Some(_)) if self.steering.paused => EngineOutput::default(),
             (None, Some(gatekeeper)) => self.ask_gatekeeper(name, gatekeeper, &review.change),
             (None, None) => {
                 reviewed(unsaid(format!("there is no agent `{name}` that could be run: describe it under `agents:`")))
@@ -171,7 +171,7 @@ impl State {
         }
     }
 
-    fn gatekeepers(&self, dispatch: &Dispatch) -> &[String] {
+    fn gatekeepers(&self, dispatch: &HookDispatch) -> &[String] {
         let running = dispatch.running.as_ref();
         let spec = running.and_then(|running| self.plan().hook(dispatch.point, &running.hook));
         match spec.map(|spec| &spec.action) {
@@ -180,7 +180,7 @@ impl State {
         }
     }
 
-    fn ask_gatekeeper(&self, name: &str, gatekeeper: &Gatekeeper, change: &str) -> Step {
+    fn ask_gatekeeper(&self, name: &str, gatekeeper: &Gatekeeper, change: &str) -> EngineOutput {
         let look = gatekeeper.prompt.as_deref().unwrap_or(USUAL).trim();
         let goal = &self.began.prompt;
         let text = format!(
@@ -189,24 +189,24 @@ impl State {
              # What the work is for\n\n{goal}\n\n# The change\n\n{change}"
         );
         let prompt = self.prompt(PromptReason::Gatekeeper, text);
-        self.send(PromptSent { conversation: Conversation::New, agent: Some(name.to_owned()), ..prompt })
+        self.send(PromptSent { conversation: ConversationMode::New, agent: Some(name.to_owned()), ..prompt })
     }
 
     /// How long a gatekeeper may take: what its hook says.
-    pub(in crate::engine) fn review_timeout(&self) -> Option<Span> {
+    pub(in crate::engine) fn review_timeout(&self) -> Option<TimeSpan> {
         let review = self.pipelines.course.as_ref()?.review.as_deref()?;
         let dispatch = review.dispatch.as_ref().or(self.dispatch())?;
         let running = dispatch.running.as_ref()?;
         Some(self.plan().hook(dispatch.point, &running.hook)?.timeout)
     }
 
-    fn review_ended(&self, dispatch: &Dispatch, review: &Review, now: At) -> Step {
-        let Some(running) = &dispatch.running else { return Step::default() };
-        let Some(spec) = self.plan().hook(dispatch.point, &running.hook) else { return Step::default() };
-        let line = |said: &Said| format!("{}: {}. {}", said.gatekeeper, said.verdict.name(), said.reason);
+    fn review_ended(&self, dispatch: &HookDispatch, review: &ReviewRun, now: UnixTime) -> EngineOutput {
+        let Some(running) = &dispatch.running else { return EngineOutput::default() };
+        let Some(spec) = self.plan().hook(dispatch.point, &running.hook) else { return EngineOutput::default() };
+        let line = |said: &GatekeeperReview| format!("{}: {}. {}", said.gatekeeper, said.verdict.name(), said.reason);
         let of = |opinion| review.said.iter().filter(move |said| said.verdict == opinion).map(line);
-        let objections: Vec<String> = of(Opinion::Block).collect();
-        let missing: Vec<String> = of(Opinion::Unsaid).collect();
+        let objections: Vec<String> = of(ReviewVerdict::Block).collect();
+        let missing: Vec<String> = of(ReviewVerdict::Unsaid).collect();
         let against: Vec<String> = objections.iter().chain(&missing).cloned().collect();
         let passes = against.is_empty();
         let outcome = BuiltinOutcome {
@@ -221,39 +221,39 @@ impl State {
         let mut finished = HookFinished {
             end: RunEnd::Exit(i32::from(!passes)),
             took_ms: now.since(review.began),
-            stdout: of(Opinion::Approve).collect::<Vec<_>>().join("\n\n"),
+            stdout: of(ReviewVerdict::Approve).collect::<Vec<_>>().join("\n\n"),
             stderr: against.join("\n\n"),
             outcome: Some(outcome),
             again: false,
             ..HookFinished::cut(dispatch.point, running)
         };
         finished.verdict = verdict::judge(dispatch.point, spec, dispatch::view(&finished)).verdict;
-        Step::record(Event::HookFinished(Box::new(finished)))
+        EngineOutput::record(Event::HookFinished(Box::new(finished)))
     }
 
     /// The end of a review that the pipeline no longer waits for.
-    pub(super) fn cut_review(&self, course: &Course) -> Option<Step> {
+    pub(super) fn cut_review(&self, course: &PipelineRun) -> Option<EngineOutput> {
         let review = course.review.as_deref()?;
         let dispatch = self.dispatch().or(review.dispatch.as_ref())?;
         let running = dispatch.running.as_ref().filter(|running| running.run == review.run)?;
         let finished = HookFinished { again: false, ..HookFinished::cut(dispatch.point, running) };
-        Some(Step::record(Event::HookFinished(Box::new(finished))))
+        Some(EngineOutput::record(Event::HookFinished(Box::new(finished))))
     }
 }
 
 /// How the records of reviews change the state.
-impl State {
-    pub(in crate::engine) fn review_started(&mut self, at: At, run: RunId, change: &str, commit: Option<&str>) {
+impl SessionState {
+    pub(in crate::engine) fn review_started(&mut self, at: UnixTime, run: RunId, change: &str, commit: Option<&str>) {
         if let Some(course) = &mut self.pipelines.course {
             // A second review may see another commit: then what the first one saw has moved.
             course.reviewed = course.reviewed.take().or(commit.map(str::to_owned));
             let change = change.to_owned();
-            let review = Review { run, change, began: at, said: Vec::new(), heard: None, dispatch: None };
+            let review = ReviewRun { run, change, began: at, said: Vec::new(), heard: None, dispatch: None };
             course.review = Some(Box::new(review));
         }
     }
 
-    pub(in crate::engine) fn reviewed(&mut self, said: &Said) {
+    pub(in crate::engine) fn reviewed(&mut self, said: &GatekeeperReview) {
         let Some(course) = &mut self.pipelines.course else { return };
         let told = format!("{} by {}: {}", said.verdict.name(), said.gatekeeper, said.reason);
         course.reviews.insert(said.gatekeeper.clone(), told);
@@ -291,32 +291,32 @@ mod tests {
     #[test]
     fn a_verdict_is_a_tag_or_a_line_of_json_and_silence_is_none() {
         let opinion = |answer: &str| read(answer, "").0;
-        assert_eq!(opinion("Fine.\n<verdict>approve</verdict>"), Opinion::Approve);
-        assert_eq!(opinion("No tests.\n<verdict>block</verdict>"), Opinion::Block);
-        assert_eq!(opinion("{\"verdict\": \"approve\"}"), Opinion::Approve);
-        assert_eq!(opinion("I approve of this."), Opinion::Unsaid);
-        assert_eq!(opinion(""), Opinion::Unsaid);
-        assert_eq!(opinion("<verdict>approve</verdict> but <verdict>block</verdict>"), Opinion::Block);
-        assert_eq!(opinion("<verdict>approve</verdict>\n{\"verdict\":\"block\"}"), Opinion::Block);
+        assert_eq!(opinion("Fine.\n<verdict>approve</verdict>"), ReviewVerdict::Approve);
+        assert_eq!(opinion("No tests.\n<verdict>block</verdict>"), ReviewVerdict::Block);
+        assert_eq!(opinion("{\"verdict\": \"approve\"}"), ReviewVerdict::Approve);
+        assert_eq!(opinion("I approve of this."), ReviewVerdict::Unsaid);
+        assert_eq!(opinion(""), ReviewVerdict::Unsaid);
+        assert_eq!(opinion("<verdict>approve</verdict> but <verdict>block</verdict>"), ReviewVerdict::Block);
+        assert_eq!(opinion("<verdict>approve</verdict>\n{\"verdict\":\"block\"}"), ReviewVerdict::Block);
     }
 
     #[test]
     fn who_mentions_the_tag_has_not_approved() {
         let opinion = |answer: &str| read(answer, "").0;
         let wish = "I would like to give <verdict>approve</verdict>, but there are no tests.";
-        assert_eq!(opinion(wish), Opinion::Unsaid);
-        assert_eq!(opinion("I cannot say <verdict>approve</verdict>"), Opinion::Unsaid);
-        assert_eq!(opinion("> <verdict>approve</verdict>"), Opinion::Unsaid);
-        assert_eq!(opinion("There are no tests, so: <verdict>block</verdict>."), Opinion::Block);
-        assert_eq!(opinion("Fine.\r\n  <verdict>approve</verdict> \r\n"), Opinion::Approve);
-        assert_eq!(opinion("~~<verdict>approve</verdict>~~"), Opinion::Unsaid);
+        assert_eq!(opinion(wish), ReviewVerdict::Unsaid);
+        assert_eq!(opinion("I cannot say <verdict>approve</verdict>"), ReviewVerdict::Unsaid);
+        assert_eq!(opinion("> <verdict>approve</verdict>"), ReviewVerdict::Unsaid);
+        assert_eq!(opinion("There are no tests, so: <verdict>block</verdict>."), ReviewVerdict::Block);
+        assert_eq!(opinion("Fine.\r\n  <verdict>approve</verdict> \r\n"), ReviewVerdict::Approve);
+        assert_eq!(opinion("~~<verdict>approve</verdict>~~"), ReviewVerdict::Unsaid);
     }
 
     #[test]
     fn emphasis_and_a_full_stop_do_not_undo_an_approval() {
         for line in ["**<verdict>approve</verdict>**", "_<verdict>approve</verdict>_.", " <verdict>approve</verdict>. "]
         {
-            assert_eq!(read(&format!("Fine.\n{line}\n"), "").0, Opinion::Approve, "{line}");
+            assert_eq!(read(&format!("Fine.\n{line}\n"), "").0, ReviewVerdict::Approve, "{line}");
         }
     }
 
@@ -331,13 +331,13 @@ mod tests {
             "```\n<verdict>block</verdict>\n```",
             "The prompt asks for \"<verdict>block</verdict>\" here.",
         ] {
-            assert_eq!(read(answer, "").0, Opinion::Unsaid, "{answer}");
+            assert_eq!(read(answer, "").0, ReviewVerdict::Unsaid, "{answer}");
         }
         let asked = "End with <verdict>approve</verdict> or <verdict>block</verdict>.";
-        assert_eq!(read(&format!("{asked}\n\nFine.\n<verdict>approve</verdict>"), asked).0, Opinion::Approve);
+        assert_eq!(read(&format!("{asked}\n\nFine.\n<verdict>approve</verdict>"), asked).0, ReviewVerdict::Approve);
         assert_eq!(
             read("Ready:\n<verdict>approve</verdict>", "Ready:\n<verdict>approve</verdict>\n").0,
-            Opinion::Unsaid
+            ReviewVerdict::Unsaid
         );
     }
 

@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use super::{
-    command::{Completion, TaskChanges, TaskCommand, texts},
-    record::{ActionErrorData, Origin, Satisfied, TaskRecord},
+    command::{TaskChanges, TaskCommand, TaskCompletion, texts},
+    record::{ActionErrorData, ChangeOrigin, DependencySatisfied, TaskRecord},
 };
 use crate::engine::{
     event::{CUSTOM, CustomRecord, Event},
     hooks::verdict::{RunEnd, RunResult},
-    session::State,
+    session::SessionState,
 };
 
 /// What a record is about that is about no task.
@@ -24,7 +24,7 @@ const LONGEST_KIND: usize = 100;
 
 /// Something that a hook wants to be done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Action {
+pub struct AutomationAction {
     /// What, by name; what it means is found out when it is carried out.
     #[serde(rename = "type")]
     pub kind: String,
@@ -64,7 +64,7 @@ impl ActionType {
     }
 }
 
-impl Action {
+impl AutomationAction {
     /// An action of that type.
     pub fn new(kind: ActionType, payload: Value) -> Self {
         Self { kind: kind.name().to_owned(), payload }
@@ -72,7 +72,7 @@ impl Action {
 }
 
 /// What a run wants to be done, or what is wrong with it. One that printed nothing wants nothing.
-pub(super) fn answered(result: &RunResult) -> Result<Vec<Action>, String> {
+pub(super) fn answered(result: &RunResult) -> Result<Vec<AutomationAction>, String> {
     if result.end != RunEnd::Exit(0) {
         let said = result.stderr.lines().rfind(|line| !line.trim().is_empty());
         return Err(
@@ -90,22 +90,22 @@ pub(super) fn answered(result: &RunResult) -> Result<Vec<Action>, String> {
     })
 }
 
-fn read(text: &str) -> Option<Vec<Action>> {
+fn read(text: &str) -> Option<Vec<AutomationAction>> {
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Answer {
-        List(Vec<Action>),
-        Object { actions: Vec<Action> },
+    enum ActionList {
+        List(Vec<AutomationAction>),
+        Object { actions: Vec<AutomationAction> },
     }
     Some(match serde_json::from_str(text).ok()? {
-        Answer::List(actions) | Answer::Object { actions } => actions,
+        ActionList::List(actions) | ActionList::Object { actions } => actions,
     })
 }
 
 /// What an `update_task` is told.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Update {
+struct UpdatePayload {
     task_id: String,
     action: String,
     #[serde(default)]
@@ -115,7 +115,7 @@ struct Update {
 /// What a `log` is told. The time is the record's own.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Logged {
+struct LogPayload {
     #[serde(rename = "type")]
     kind: String,
     #[serde(default, alias = "task")]
@@ -124,16 +124,16 @@ struct Logged {
     data: Map<String, Value>,
 }
 
-impl State {
+impl SessionState {
     /// The record that an action becomes.
-    pub(super) fn carry_out(&self, action: &Action, origin: Origin) -> Event {
+    pub(super) fn carry_out(&self, action: &AutomationAction, origin: ChangeOrigin) -> Event {
         self.try_action(action, origin.clone()).unwrap_or_else(|error| {
             let data = ActionErrorData { action_type: action.kind.clone(), error, payload: action.payload.clone() };
             Event::ActionError(Box::new(TaskRecord { task: SYSTEM.into(), data, origin }))
         })
     }
 
-    fn try_action(&self, action: &Action, origin: Origin) -> Result<Event, String> {
+    fn try_action(&self, action: &AutomationAction, origin: ChangeOrigin) -> Result<Event, String> {
         let Some(kind) = ActionType::named(&action.kind) else {
             let known = ActionType::ALL.map(ActionType::name).join(", ");
             return Err(format!("there is no action `{}`; there are: {known}", action.kind));
@@ -157,47 +157,47 @@ fn maybe_told<T: DeserializeOwned + Default>(payload: &Value) -> Result<T, Strin
     if payload.is_null() { Ok(T::default()) } else { told(payload) }
 }
 
-fn update(Update { task_id: id, action, payload }: Update) -> Result<TaskCommand, String> {
+fn update(UpdatePayload { task_id: id, action, payload }: UpdatePayload) -> Result<TaskCommand, String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Why {
+    struct BlockPayload {
         reason: String,
         #[serde(default, deserialize_with = "texts")]
         required_knowledge: Vec<String>,
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct On {
+    struct DependPayload {
         #[serde(alias = "toId", alias = "on")]
         depends_on: String,
     }
     #[derive(Deserialize)]
-    struct Labels {
+    struct LabelsPayload {
         labels: Vec<String>,
     }
     #[derive(Default, Deserialize)]
-    struct Context {
+    struct StartPayload {
         context: Option<String>,
     }
     Ok(match action.as_str() {
         "transition_to_ready" => TaskCommand::MakeReady { id },
-        "start" => TaskCommand::Start { id, context: maybe_told::<Context>(&payload)?.context },
-        "complete" => TaskCommand::Complete(Completion { id, ..maybe_told(&payload)? }),
+        "start" => TaskCommand::Start { id, context: maybe_told::<StartPayload>(&payload)?.context },
+        "complete" => TaskCommand::Complete(TaskCompletion { id, ..maybe_told(&payload)? }),
         "block" => {
-            let Why { reason, required_knowledge } = told(&payload)?;
+            let BlockPayload { reason, required_knowledge } = told(&payload)?;
             TaskCommand::Block { id, reason, required_knowledge }
         }
         "update" => TaskCommand::Update { id, changes: told(&payload)? },
         "add_labels" => {
-            let add_labels = told::<Labels>(&payload)?.labels;
+            let add_labels = told::<LabelsPayload>(&payload)?.labels;
             TaskCommand::Update { id, changes: TaskChanges { add_labels, ..TaskChanges::default() } }
         }
         "remove_labels" => {
-            let remove_labels = told::<Labels>(&payload)?.labels;
+            let remove_labels = told::<LabelsPayload>(&payload)?.labels;
             TaskCommand::Update { id, changes: TaskChanges { remove_labels, ..TaskChanges::default() } }
         }
-        "add_dependency" => TaskCommand::Depend { id, on: told::<On>(&payload)?.depends_on },
-        "remove_dependency" => TaskCommand::Undepend { id, on: told::<On>(&payload)?.depends_on },
+        "add_dependency" => TaskCommand::Depend { id, on: told::<DependPayload>(&payload)?.depends_on },
+        "remove_dependency" => TaskCommand::Undepend { id, on: told::<DependPayload>(&payload)?.depends_on },
         "remove" => TaskCommand::Remove { id },
         other => {
             return Err(format!(
@@ -210,7 +210,7 @@ fn update(Update { task_id: id, action, payload }: Update) -> Result<TaskCommand
 
 /// Records an event under a kind of the hook's own. Of creel's own kinds only those can be logged that change nothing: a change is
 /// made, not claimed.
-fn log(Logged { kind, node_id, data }: Logged, origin: Origin) -> Result<Event, String> {
+fn log(LogPayload { kind, node_id, data }: LogPayload, origin: ChangeOrigin) -> Result<Event, String> {
     let about = || node_id.clone().ok_or_else(|| "`nodeId` is missing".to_owned());
     match kind.trim() {
         "" => Err("the event has no type: name one in `type`".into()),
@@ -218,7 +218,7 @@ fn log(Logged { kind, node_id, data }: Logged, origin: Origin) -> Result<Event, 
         "dependency_satisfied" => {
             let completed = data.get("completedTaskId").and_then(Value::as_str);
             let completed_task_id = Some(completed.ok_or("`data.completedTaskId` is missing")?.to_owned());
-            let data = Satisfied { dependent_task_id: about()?, completed_task_id, removed_task_id: None };
+            let data = DependencySatisfied { dependent_task_id: about()?, completed_task_id, removed_task_id: None };
             Ok(Event::DependencySatisfied(TaskRecord { task: about()?, data, origin }))
         }
         own if Event::is_own_kind(own) => {

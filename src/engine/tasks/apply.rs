@@ -2,24 +2,24 @@
 
 use super::{
     follow_up::waiting_for,
-    record::{Origin, What},
+    record::{ChangeOrigin, TaskRecordData},
 };
 use crate::engine::{
-    event::{By, Event},
-    session::State,
-    time::At,
+    event::{ActorKind, Event},
+    session::SessionState,
+    time::UnixTime,
 };
 
-impl State {
-    pub(crate) fn apply_task(&mut self, at: At, event: &Event) {
+impl SessionState {
+    pub(crate) fn apply_task(&mut self, at: UnixTime, event: &Event) {
         let Some(news) = event.task_news() else { return };
         let waited = waiting_for(&self.tasks.graph, &news);
         self.tasks.graph.take(at, &news);
         self.loops_go_on(news.task);
-        let by_agent = news.origin.by.as_ref().is_some_and(|actor| actor.by == By::Agent);
+        let by_agent = news.origin.by.as_ref().is_some_and(|actor| actor.by == ActorKind::Agent);
         self.iterations.signs.changed_a_task |= by_agent;
         let depth = self.tasks.automation.followed(event).unwrap_or_else(|| self.depth_of(news.origin));
-        if let What::Completed(data) = news.what {
+        if let TaskRecordData::Completed(data) = news.what {
             self.task_completed(news.task, &data.content, depth);
         }
         if news.what.kind().is_some_and(|kind| !self.hearing(kind).is_empty()) {
@@ -36,7 +36,7 @@ impl State {
 
     /// How many changes led to a change, each made by a hook of the one before: as an action that it answered with, as a step
     /// of a workflow, or by a command that it ran.
-    fn depth_of(&self, origin: &Origin) -> u32 {
+    fn depth_of(&self, origin: &ChangeOrigin) -> u32 {
         let by_hook = origin.cause.is_none() && origin.step.is_none() && self.comes_from_a_hook(origin);
         let job = self.tasks.automation.current.as_ref().filter(|_| origin.cause.is_some() || by_hook);
         let flow = origin.step.as_ref().and_then(|step| self.tasks.flows.open.iter().find(|flow| flow.id == step.flow));
@@ -47,11 +47,11 @@ impl State {
 
     /// Whether a hook made a change, or may have: while the agent is not working, a process of unknown origin is more
     /// likely a hook's than a person's.
-    fn comes_from_a_hook(&self, origin: &Origin) -> bool {
+    fn comes_from_a_hook(&self, origin: &ChangeOrigin) -> bool {
         match origin.by.as_ref().map(|actor| actor.by) {
-            Some(By::Hook) => true,
-            Some(By::Agent | By::Cli | By::Mcp) => self.turn_in_flight().is_none(),
-            Some(By::Tui | By::Nats | By::Policy | By::Timeout) | None => false,
+            Some(ActorKind::Hook) => true,
+            Some(ActorKind::Agent | ActorKind::Cli | ActorKind::Mcp) => self.turn_in_flight().is_none(),
+            Some(ActorKind::Tui | ActorKind::Nats | ActorKind::Policy | ActorKind::Timeout) | None => false,
         }
     }
 }

@@ -15,24 +15,24 @@
 use std::collections::VecDeque;
 
 use super::{
-    action::{self, Action},
-    builtin::Builtin,
+    action::{self, AutomationAction},
+    builtin::BuiltinAutomation,
     follow_up::FollowUp,
-    record::{ActionRef, HookErrorData, Origin, TaskEventKind, TaskNews, What},
+    record::{ActionRef, ChangeOrigin, HookErrorData, TaskEventKind, TaskRecordData, TaskRecordRef},
 };
 use crate::engine::{
-    Step,
-    effect::{Effect, Facts, HookJob, TaskFacts},
+    EngineOutput,
+    effect::{Effect, HookFacts, HookJob, TaskFacts},
     event::{Event, HookFinished},
     hooks::{
-        dispatch::Running,
-        point::Point,
+        dispatch::ActiveRun,
+        point::HookPoint,
         verdict::{RunResult, Verdict},
     },
-    ids::{EventId, RunId},
-    policy::{AutomationHook, HookAction, HookSpec, Plan},
-    session::{State, warning},
-    time::At,
+    ids::{RunId, TaskEventId},
+    policy::{AutomationHook, HookAction, HookSpec, SessionPlan},
+    session::{SessionState, warning},
+    time::UnixTime,
 };
 
 /// Events further than this below the one that began it are left alone.
@@ -40,24 +40,24 @@ pub const DEEPEST: u32 = 8;
 
 /// What happens by itself.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Automation {
+pub struct AutomationState {
     /// The events that were not looked at yet.
-    pub queue: VecDeque<Raised>,
+    pub queue: VecDeque<RaisedEvent>,
     /// The event that is being worked on.
-    pub current: Option<Job>,
+    pub current: Option<AutomationJob>,
     /// The records that follow from changes of the graph.
     pub follow_ups: VecDeque<FollowUp>,
     /// The last number given to an event.
-    last: EventId,
+    last: TaskEventId,
 }
 
 /// An event that hooks are told of.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Raised {
+pub struct RaisedEvent {
     /// Its name.
-    pub id: EventId,
+    pub id: TaskEventId,
     /// When it happened.
-    pub at: At,
+    pub at: UnixTime,
     /// How many actions led to it, one from the other.
     pub depth: u32,
     /// What happened.
@@ -66,36 +66,36 @@ pub struct Raised {
 
 /// The work on one event.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Job {
+pub struct AutomationJob {
     /// The event.
-    pub raised: Raised,
+    pub raised: RaisedEvent,
     /// The hooks that have not answered, in order.
     pub hooks: VecDeque<String>,
     /// The one that runs; it has not answered.
-    pub running: Option<Running>,
+    pub running: Option<ActiveRun>,
     /// What the others want to be done, in order.
-    pub actions: VecDeque<Wanted>,
+    pub actions: VecDeque<QueuedAction>,
     /// How many actions there were.
     count: u32,
 }
 
 /// An action that waits.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Wanted {
+pub struct QueuedAction {
     /// Its name.
     pub cause: ActionRef,
     /// What is to be done.
-    pub action: Action,
+    pub action: AutomationAction,
 }
 
-impl Automation {
+impl AutomationState {
     /// Whether something is left to do.
     pub fn is_busy(&self) -> bool {
         self.current.is_some() || !self.queue.is_empty() || !self.follow_ups.is_empty()
     }
 
     /// The run in flight.
-    pub fn running(&self) -> Option<&Running> {
+    pub fn running(&self) -> Option<&ActiveRun> {
         self.current.as_ref()?.running.as_ref()
     }
 
@@ -103,19 +103,19 @@ impl Automation {
         self.running().is_some_and(|running| running.run == run)
     }
 
-    pub(super) fn raise(&mut self, at: At, event: &Event, depth: u32) {
+    pub(super) fn raise(&mut self, at: UnixTime, event: &Event, depth: u32) {
         self.last = self.last.next();
-        self.queue.push_back(Raised { id: self.last, at, depth, event: Box::new(event.clone()) });
+        self.queue.push_back(RaisedEvent { id: self.last, at, depth, event: Box::new(event.clone()) });
     }
 
-    pub(crate) fn due(&mut self, event: EventId, hooks: &[String]) {
+    pub(crate) fn due(&mut self, event: TaskEventId, hooks: &[String]) {
         let Some(raised) = self.queue.pop_front_if(|raised| raised.id == event) else { return };
         let hooks = hooks.iter().cloned().collect();
-        self.current = Some(Job { raised, hooks, running: None, actions: VecDeque::new(), count: 0 });
+        self.current = Some(AutomationJob { raised, hooks, running: None, actions: VecDeque::new(), count: 0 });
         self.settle();
     }
 
-    pub(crate) fn started(&mut self, running: Running) {
+    pub(crate) fn started(&mut self, running: ActiveRun) {
         if let Some(job) = &mut self.current {
             job.running = Some(running);
         }
@@ -128,13 +128,13 @@ impl Automation {
         self.settle();
     }
 
-    pub(crate) fn decided(&mut self, event: EventId, hook: &str, actions: &[Action]) {
+    pub(crate) fn decided(&mut self, event: TaskEventId, hook: &str, actions: &[AutomationAction]) {
         let Some(job) = self.current.as_mut().filter(|job| job.raised.id == event) else { return };
         job.hooks.pop_front_if(|front| front == hook);
         for action in actions {
             job.count += 1;
             let cause = ActionRef { event, hook: hook.to_owned(), action: job.count };
-            job.actions.push_back(Wanted { cause, action: action.clone() });
+            job.actions.push_back(QueuedAction { cause, action: action.clone() });
         }
         self.settle();
     }
@@ -158,14 +158,14 @@ impl Automation {
 
     /// An event with nothing left to do is over.
     fn settle(&mut self) {
-        let over = |job: &Job| job.hooks.is_empty() && job.running.is_none() && job.actions.is_empty();
+        let over = |job: &AutomationJob| job.hooks.is_empty() && job.running.is_none() && job.actions.is_empty();
         if self.current.as_ref().is_some_and(over) {
             self.current = None;
         }
     }
 }
 
-impl Plan {
+impl SessionPlan {
     /// The automation hook of that name.
     pub fn automation_hook(&self, name: &str) -> Option<&AutomationHook> {
         self.automation.iter().find(|hook| hook.spec.name == name)
@@ -176,63 +176,66 @@ impl AutomationHook {
     /// Whether it may have something to say about such events.
     fn hears(&self, kind: TaskEventKind) -> bool {
         let speaks = match &self.spec.action {
-            HookAction::Builtin(call) => Builtin::named(&call.name).is_none_or(|builtin| builtin.speaks_at() == kind),
+            HookAction::Builtin(call) => {
+                BuiltinAutomation::named(&call.name).is_none_or(|builtin| builtin.speaks_at() == kind)
+            }
             HookAction::Command(_) | HookAction::Gatekeeper(_) => true,
         };
         speaks && self.events.contains(&kind)
     }
 }
 
-impl State {
+impl SessionState {
     /// The hooks that may have something to say about such events, in order; ties as they are written.
     pub(super) fn hearing(&self, kind: TaskEventKind) -> Vec<&AutomationHook> {
-        let hears = |hook: &&AutomationHook| hook.hears(kind) && self.hooks.is_enabled(Point::Automation, &hook.spec);
+        let hears =
+            |hook: &&AutomationHook| hook.hears(kind) && self.hooks.is_enabled(HookPoint::Automation, &hook.spec);
         let mut hooks: Vec<&AutomationHook> = self.plan().automation.iter().filter(hears).collect();
         hooks.sort_by_key(|hook| hook.spec.priority);
         hooks
     }
 
-    pub(crate) fn proceed_automation(&self) -> Step {
+    pub(crate) fn proceed_automation(&self) -> EngineOutput {
         let automation = &self.tasks.automation;
         if let Some(due) = automation.follow_ups.front() {
-            return Step::record(due.event());
+            return EngineOutput::record(due.event());
         }
         let Some(job) = &automation.current else {
-            return automation.queue.front().map_or_else(Step::default, |raised| self.begin(raised));
+            return automation.queue.front().map_or_else(EngineOutput::default, |raised| self.begin(raised));
         };
         if job.running.is_some() {
-            return Step::default();
+            return EngineOutput::default();
         }
         if let Some(hook) = job.hooks.front() {
             return self.ask(job, hook);
         }
         let next = job.actions.front();
-        let carry_out = |wanted: &Wanted| self.carry_out(&wanted.action, Origin::action(wanted.cause.clone()));
-        next.map_or_else(Step::default, |wanted| Step::record(carry_out(wanted)))
+        let carry_out =
+            |wanted: &QueuedAction| self.carry_out(&wanted.action, ChangeOrigin::action(wanted.cause.clone()));
+        next.map_or_else(EngineOutput::default, |wanted| EngineOutput::record(carry_out(wanted)))
     }
 
     /// Recorded also when nobody has anything to say: the record takes the event off the queue.
-    fn begin(&self, raised: &Raised) -> Step {
-        let Some(news) = raised.event.task_news() else { return Step::default() };
+    fn begin(&self, raised: &RaisedEvent) -> EngineOutput {
+        let Some(news) = raised.event.task_news() else { return EngineOutput::default() };
         let event = raised.id;
         let task = news.task.to_owned();
         if raised.depth > DEEPEST {
             let text = format!(
                 "automation stops here: {DEEPEST} events led to this one of {task}, each raised by a hook of the one before"
             );
-            return Step::record(warning(text)).and(Event::AutomationDue { event, task, hooks: Vec::new() });
+            return EngineOutput::record(warning(text)).and(Event::AutomationDue { event, task, hooks: Vec::new() });
         }
         let hearing = news.what.kind().map_or_else(Vec::new, |kind| self.hearing(kind));
         let speaking = hearing.into_iter().filter(|hook| self.has_something_to_do(hook, &news));
         let hooks = speaking.map(|hook| hook.spec.name.clone()).collect();
-        Step::record(Event::AutomationDue { event, task, hooks })
+        EngineOutput::record(Event::AutomationDue { event, task, hooks })
     }
 
-    fn has_something_to_do(&self, hook: &AutomationHook, news: &TaskNews<'_>) -> bool {
+    fn has_something_to_do(&self, hook: &AutomationHook, news: &TaskRecordRef<'_>) -> bool {
         match &hook.spec.action {
-            HookAction::Builtin(call) => {
-                Builtin::named(&call.name).is_none_or(|builtin| !builtin.actions(news, &self.tasks.graph).is_empty())
-            }
+            HookAction::Builtin(call) => BuiltinAutomation::named(&call.name)
+                .is_none_or(|builtin| !builtin.actions(news, &self.tasks.graph).is_empty()),
             // What an interrupt leaves undone: it ends what runs, and starts nothing.
             HookAction::Command(_) | HookAction::Gatekeeper(_) => !self.interrupted(),
         }
@@ -247,50 +250,52 @@ impl State {
         self.tasks.automation.drop_hooks(is_command);
     }
 
-    fn ask(&self, job: &Job, hook: &str) -> Step {
+    fn ask(&self, job: &AutomationJob, hook: &str) -> EngineOutput {
         let event = job.raised.id;
-        let Some(news) = job.raised.event.task_news() else { return Step::default() };
+        let Some(news) = job.raised.event.task_news() else { return EngineOutput::default() };
         let spec = self.plan().automation_hook(hook).map(|hook| &hook.spec);
         match spec.map(|spec| (spec, &spec.action)) {
             Some((spec, HookAction::Command(_))) => self.run(job, &news, spec),
-            Some((_, HookAction::Builtin(call))) => match Builtin::named(&call.name) {
+            Some((_, HookAction::Builtin(call))) => match BuiltinAutomation::named(&call.name) {
                 Some(builtin) => {
                     let actions = builtin.actions(&news, &self.tasks.graph);
-                    Step::record(Event::AutomationDecided { event, hook: hook.to_owned(), actions })
+                    EngineOutput::record(Event::AutomationDecided { event, hook: hook.to_owned(), actions })
                 }
-                None => Step::record(hook_error(job, hook, format!("there is no built-in hook `{}`", call.name))),
+                None => {
+                    EngineOutput::record(hook_error(job, hook, format!("there is no built-in hook `{}`", call.name)))
+                }
             },
             Some((_, HookAction::Gatekeeper(_))) | None => {
-                Step::record(hook_error(job, hook, "it cannot be run here".into()))
+                EngineOutput::record(hook_error(job, hook, "it cannot be run here".into()))
             }
         }
     }
 
-    fn run(&self, job: &Job, news: &TaskNews<'_>, spec: &HookSpec) -> Step {
+    fn run(&self, job: &AutomationJob, news: &TaskRecordRef<'_>, spec: &HookSpec) -> EngineOutput {
         let run = self.hooks.last_run.next();
         let goal = self.tasks.graph.get(news.task).map(|task| task.goal.clone());
-        let content = if let What::Completed(data) = news.what { Some(data.content.clone()) } else { goal };
-        let facts = Facts {
+        let content = if let TaskRecordData::Completed(data) = news.what { Some(data.content.clone()) } else { goal };
+        let facts = HookFacts {
             session: self.name.clone(),
             iteration: Some(self.iterations.current),
             task: Some(TaskFacts { id: news.task.to_owned(), content: content.unwrap_or_default() }),
             event: Some(job.raised.event.for_hooks(job.raised.at)),
             graph: Some(self.tasks.graph.to_json()),
-            ..Facts::default()
+            ..HookFacts::default()
         };
-        let (point, output_limit) = (Point::Automation, self.plan().output_limit);
+        let (point, output_limit) = (HookPoint::Automation, self.plan().output_limit);
         let effect = HookJob { run, point, hook: spec.clone(), output_limit, facts };
         let (hook, iteration) = (spec.name.clone(), self.iterations.current);
-        Step::record(Event::HookStarted { run, point, hook, iteration, attempt: 0, beside: true, of: None })
+        EngineOutput::record(Event::HookStarted { run, point, hook, iteration, attempt: 0, beside: true, of: None })
             .then(Effect::RunHook(Box::new(effect)))
     }
 
     /// A hook answered, or did not. What it wants is recorded before its end: cut in between, it is not asked again.
-    pub(crate) fn on_automation_finished(&self, run: RunId, result: RunResult) -> Step {
+    pub(crate) fn on_automation_finished(&self, run: RunId, result: RunResult) -> EngineOutput {
         let Some((job, running)) =
             self.tasks.automation.current.as_ref().and_then(|job| Some((job, job.running.as_ref()?)))
         else {
-            return Step::stale(run);
+            return EngineOutput::stale(run);
         };
         let hook = running.hook.clone();
         let (answer, verdict) = match action::answered(&result) {
@@ -310,7 +315,7 @@ impl State {
             again: false,
             ..cut(job, running)
         };
-        Step::record(answer).and(Event::HookFinished(Box::new(finished)))
+        EngineOutput::record(answer).and(Event::HookFinished(Box::new(finished)))
     }
 
     /// The run in flight, as one that was cut by the death of creel.
@@ -321,13 +326,13 @@ impl State {
 }
 
 /// A run without an end of its own.
-fn cut(job: &Job, running: &Running) -> HookFinished {
+fn cut(job: &AutomationJob, running: &ActiveRun) -> HookFinished {
     // It may have answered already, with only its end not recorded.
     let again = job.hooks.front() == Some(&running.hook);
-    HookFinished { again, ..HookFinished::cut(Point::Automation, running) }
+    HookFinished { again, ..HookFinished::cut(HookPoint::Automation, running) }
 }
 
-fn hook_error(job: &Job, hook: &str, error: String) -> Event {
+fn hook_error(job: &AutomationJob, hook: &str, error: String) -> Event {
     let task = job.raised.event.task_news().map(|news| news.task.to_owned()).unwrap_or_default();
     let original_event = Some(job.raised.event.for_hooks(job.raised.at));
     let data = HookErrorData { hook_name: hook.to_owned(), error, original_event };

@@ -3,15 +3,15 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    action::{Action, ActionType},
-    graph::Graph,
-    record::{TaskEventKind, TaskNews},
+    action::{ActionType, AutomationAction},
+    graph::TaskGraph,
+    record::{TaskEventKind, TaskRecordRef},
     task::{Task, TaskState},
 };
 
 /// A hook that is built in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Builtin {
+pub enum BuiltinAutomation {
     /// The work of an agent is to be reviewed.
     CreateReviewTask,
     /// What waited for a completed task may be ready.
@@ -24,7 +24,7 @@ pub enum Builtin {
 
 /// A built-in hook as it is when nothing is said about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Preset {
+pub struct AutomationPreset {
     /// What it is called.
     pub name: &'static str,
     /// Lower runs first.
@@ -46,13 +46,13 @@ pub const KEYWORDS: [(&str, &[&str]); 7] = [
     ("security", &["security", "vulnerability", "vulnerabilities", "cve"]),
 ];
 
-impl Builtin {
+impl BuiltinAutomation {
     /// All of them, in the order in which they run.
     pub const ALL: [Self; 4] =
         [Self::CreateReviewTask, Self::CheckDependencySatisfaction, Self::LabelByKeyword, Self::TrackAgentTasks];
 
     /// How it is when nothing is said about it.
-    pub const fn preset(self) -> Preset {
+    pub const fn preset(self) -> AutomationPreset {
         use TaskEventKind::{TaskCompleted, TaskCreated, TaskStarted};
         let (name, priority, events, enabled): (_, _, &[TaskEventKind], _) = match self {
             Self::CreateReviewTask => ("auto-create-review-task", 10, &[TaskCompleted], true),
@@ -62,7 +62,7 @@ impl Builtin {
                 ("track-agent-task-lifecycle", 50, &[TaskCreated, TaskStarted, TaskCompleted], true)
             }
         };
-        Preset { name, priority, events, enabled }
+        AutomationPreset { name, priority, events, enabled }
     }
 
     /// The hook of that name.
@@ -81,7 +81,7 @@ impl Builtin {
     }
 
     /// What it wants to be done about an event.
-    pub fn actions(self, news: &TaskNews<'_>, graph: &Graph) -> Vec<Action> {
+    pub fn actions(self, news: &TaskRecordRef<'_>, graph: &TaskGraph) -> Vec<AutomationAction> {
         let Some(task) = graph.get(news.task).filter(|_| news.what.kind() == Some(self.speaks_at())) else {
             return Vec::new();
         };
@@ -96,12 +96,12 @@ impl Builtin {
     }
 }
 
-fn review(task: &Task) -> Option<Action> {
+fn review(task: &Task) -> Option<AutomationAction> {
     if !task.has_label("agent") || task.has_label("review") {
         return None;
     }
     let labels: Vec<&str> = ["review"].into_iter().chain(task.labels.iter().map(String::as_str)).collect();
-    Some(Action::new(
+    Some(AutomationAction::new(
         ActionType::CreateTask,
         json!({
             "goal": format!("Review: {}", task.goal),
@@ -113,7 +113,7 @@ fn review(task: &Task) -> Option<Action> {
     ))
 }
 
-fn satisfied(dependent: &Task, completed: &Task) -> Vec<Action> {
+fn satisfied(dependent: &Task, completed: &Task) -> Vec<AutomationAction> {
     if dependent.state != TaskState::Created || dependent.open_dependencies() > 0 {
         return Vec::new();
     }
@@ -123,21 +123,21 @@ fn satisfied(dependent: &Task, completed: &Task) -> Vec<Action> {
         "nodeId": dependent.id,
         "data": { "dependentTaskId": dependent.id, "completedTaskId": completed.id },
     });
-    vec![Action::new(ActionType::UpdateTask, ready), Action::new(ActionType::Log, event)]
+    vec![AutomationAction::new(ActionType::UpdateTask, ready), AutomationAction::new(ActionType::Log, event)]
 }
 
-fn label(task: &Task) -> Option<Action> {
+fn label(task: &Task) -> Option<AutomationAction> {
     let goal = task.goal.to_lowercase();
     let words: Vec<&str> = goal.split(|c: char| !c.is_alphanumeric()).collect();
     let found = KEYWORDS.iter().filter(|(_, keywords)| keywords.iter().any(|keyword| words.contains(keyword)));
     let labels: Vec<&str> = found.map(|(label, _)| *label).filter(|label| !task.has_label(label)).collect();
     (!labels.is_empty()).then(|| {
         let payload = json!({ "taskId": task.id, "action": "add_labels", "payload": { "labels": labels } });
-        Action::new(ActionType::UpdateTask, payload)
+        AutomationAction::new(ActionType::UpdateTask, payload)
     })
 }
 
-fn metrics(task: &Task) -> Option<Action> {
+fn metrics(task: &Task) -> Option<AutomationAction> {
     let duration = task.started.zip(task.completed).map(|(started, completed)| completed.since(started).0);
     let data: Map<String, Value> = [
         ("goal", json!(task.goal)),
@@ -150,5 +150,5 @@ fn metrics(task: &Task) -> Option<Action> {
     .map(|(key, value)| (key.to_owned(), value))
     .collect();
     let event = json!({ "type": "agent_metrics", "nodeId": task.id, "data": data });
-    task.has_label("agent").then(|| Action::new(ActionType::Log, event))
+    task.has_label("agent").then(|| AutomationAction::new(ActionType::Log, event))
 }

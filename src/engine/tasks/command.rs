@@ -10,13 +10,14 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{
-    graph::Graph,
+    graph::TaskGraph,
     record::{
-        Blocked, Changes, Completed, Created, Deleted, EdgeAdded, EdgeRemoved, EdgeType, Origin, Started, TaskRecord,
+        ChangeOrigin, EdgeAdded, EdgeRemoved, EdgeType, TaskBlocked, TaskCompleted, TaskCreated, TaskDeleted,
+        TaskRecord, TaskStarted, TaskUpdated,
     },
     task::{LOWEST, PRIORITY, Task, TaskState},
 };
-use crate::engine::{Step, event::Event, queue::order::Order, session::State};
+use crate::engine::{EngineOutput, event::Event, queue::order::TaskSpec, session::SessionState};
 
 /// Something that is asked of the graph.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +32,7 @@ pub enum TaskCommand {
     #[serde(skip)]
     TakenUp { id: String, context: String },
     /// It is done. A name that the graph does not know is a task of another program.
-    Complete(Completion),
+    Complete(TaskCompletion),
     /// Somebody cannot go on with it.
     Block { id: String, reason: String, required_knowledge: Vec<String> },
     /// Something about it is different.
@@ -71,7 +72,7 @@ pub struct NewTask {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(missing_docs, reason = "the record says what they are")]
-pub struct Completion {
+pub struct TaskCompletion {
     pub id: String,
     /// What it was about; its goal, if nothing is said.
     pub content: Option<String>,
@@ -98,16 +99,16 @@ pub struct TaskChanges {
     pub remove_labels: Vec<String>,
 }
 
-impl State {
-    pub(crate) fn on_task_command(&self, command: TaskCommand, origin: Origin) -> Step {
+impl SessionState {
+    pub(crate) fn on_task_command(&self, command: TaskCommand, origin: ChangeOrigin) -> EngineOutput {
         match self.task_event(command, origin) {
-            Ok(event) => Step::record(event),
-            Err(why) => Step::refuse(why),
+            Ok(event) => EngineOutput::record(event),
+            Err(why) => EngineOutput::refuse(why),
         }
     }
 
     /// The record of what is asked, or why it cannot be done.
-    pub(crate) fn task_event(&self, command: TaskCommand, origin: Origin) -> Result<Event, String> {
+    pub(crate) fn task_event(&self, command: TaskCommand, origin: ChangeOrigin) -> Result<Event, String> {
         let graph = &self.tasks.graph;
         match command {
             TaskCommand::Add(new) => self.add(new, origin),
@@ -124,18 +125,22 @@ impl State {
                 if let Some(why) = task.kind.as_deref().and_then(|kind| self.plan().refuses_type(kind)) {
                     return Err(why);
                 }
-                Ok(Event::TaskStarted(TaskRecord { task: id, data: Started { context }, origin }))
+                Ok(Event::TaskStarted(TaskRecord { task: id, data: TaskStarted { context }, origin }))
             }
             TaskCommand::TakenUp { id, context } => {
                 can_start(open_task(graph, &id)?)?;
-                Ok(Event::TaskStarted(TaskRecord { task: id, data: Started { context: Some(context) }, origin }))
+                Ok(Event::TaskStarted(TaskRecord { task: id, data: TaskStarted { context: Some(context) }, origin }))
             }
             TaskCommand::Block { id, reason, required_knowledge } => {
                 open_task(graph, &id)?;
                 if reason.trim().is_empty() {
                     return Err(format!("a reason is needed to block {id}"));
                 }
-                Ok(Event::TaskBlocked(TaskRecord { task: id, data: Blocked { reason, required_knowledge }, origin }))
+                Ok(Event::TaskBlocked(TaskRecord {
+                    task: id,
+                    data: TaskBlocked { reason, required_knowledge },
+                    origin,
+                }))
             }
             TaskCommand::Update { id, changes } => {
                 let data = changed(graph, known(graph, &id)?, changes)?;
@@ -143,7 +148,7 @@ impl State {
             }
             TaskCommand::MakeReady { id } => {
                 can_be_ready(open_task(graph, &id)?)?;
-                let data = Changes { state: Some(TaskState::Ready), ..Changes::default() };
+                let data = TaskUpdated { state: Some(TaskState::Ready), ..TaskUpdated::default() };
                 Ok(Event::TaskUpdated(Box::new(TaskRecord { task: id, data, origin })))
             }
             TaskCommand::Depend { id, on } => {
@@ -161,13 +166,13 @@ impl State {
             }
             TaskCommand::Remove { id } => {
                 known(graph, &id)?;
-                let data = Deleted { edges_removed: graph.edges_of(&id) };
+                let data = TaskDeleted { edges_removed: graph.edges_of(&id) };
                 Ok(Event::TaskDeleted(TaskRecord { task: id, data, origin }))
             }
         }
     }
 
-    fn add(&self, new: NewTask, origin: Origin) -> Result<Event, String> {
+    fn add(&self, new: NewTask, origin: ChangeOrigin) -> Result<Event, String> {
         let graph = &self.tasks.graph;
         let id = new.id.unwrap_or_else(|| self.free_task_name());
         if !is_name(&id) {
@@ -196,10 +201,10 @@ impl State {
         if let Some(agents) = queue.clone() {
             let (id, kind, goal) = (id.clone(), new.kind.clone(), new.goal.clone());
             let (deliverables, labels) = (new.deliverables.clone(), new.labels.clone());
-            Order { id, goal, deliverables, labels, priority, kind, agents, ..Order::default() }.checked()?;
+            TaskSpec { id, goal, deliverables, labels, priority, kind, agents, ..TaskSpec::default() }.checked()?;
         }
         let waits = graph.open_among(&dependencies) > 0;
-        let data = Created {
+        let data = TaskCreated {
             goal: new.goal,
             deliverables: new.deliverables,
             labels: each_once(new.labels),
@@ -225,8 +230,8 @@ impl State {
         self.tasks.graph.names().find(|id| !taken(id)).expect("numbers do not end before tasks do")
     }
 
-    fn complete(&self, completion: Completion, origin: Origin) -> Result<Event, String> {
-        let Completion { id, content, result, artifacts } = completion;
+    fn complete(&self, completion: TaskCompletion, origin: ChangeOrigin) -> Result<Event, String> {
+        let TaskCompletion { id, content, result, artifacts } = completion;
         if self.side.completed.contains(&id) {
             return Err(format!("task {id} was completed before"));
         }
@@ -234,16 +239,16 @@ impl State {
         let Some(content) = content.filter(|text| !text.trim().is_empty()).or_else(goal) else {
             return Err(format!("there is no task {id}; a task of another program is completed with its content"));
         };
-        let data = Completed { content, result, artifacts };
+        let data = TaskCompleted { content, result, artifacts };
         Ok(Event::TaskCompleted(Box::new(TaskRecord { task: id, data, origin })))
     }
 }
 
-fn known<'a>(graph: &'a Graph, id: &str) -> Result<&'a Task, String> {
+fn known<'a>(graph: &'a TaskGraph, id: &str) -> Result<&'a Task, String> {
     graph.get(id).ok_or_else(|| format!("there is no task {id}"))
 }
 
-fn open_task<'a>(graph: &'a Graph, id: &str) -> Result<&'a Task, String> {
+fn open_task<'a>(graph: &'a TaskGraph, id: &str) -> Result<&'a Task, String> {
     let task = known(graph, id)?;
     if task.is_open() { Ok(task) } else { Err(format!("{id} is completed")) }
 }
@@ -271,7 +276,7 @@ fn waits_for_none(task: &Task) -> Result<(), String> {
     }
 }
 
-fn can_depend(graph: &Graph, task: &Task, on: &str) -> Result<(), String> {
+fn can_depend(graph: &TaskGraph, task: &Task, on: &str) -> Result<(), String> {
     let id = &task.id;
     known(graph, on)?;
     if id == on {
@@ -286,7 +291,7 @@ fn can_depend(graph: &Graph, task: &Task, on: &str) -> Result<(), String> {
     }
 }
 
-fn changed(graph: &Graph, task: &Task, changes: TaskChanges) -> Result<Changes, String> {
+fn changed(graph: &TaskGraph, task: &Task, changes: TaskChanges) -> Result<TaskUpdated, String> {
     let labels = relabelled(task, &changes);
     let TaskChanges { goal, deliverables, priority, kind, parent, .. } = changes;
     if let Some(parent) = &parent {
@@ -294,12 +299,12 @@ fn changed(graph: &Graph, task: &Task, changes: TaskChanges) -> Result<Changes, 
     }
     goal.as_deref().map(a_goal).transpose()?;
     priority.map(a_priority).transpose()?;
-    let data = Changes { goal, deliverables, labels, priority, kind, parent, state: None };
-    let only_parent = Changes { parent: data.parent.clone(), ..Changes::default() };
+    let data = TaskUpdated { goal, deliverables, labels, priority, kind, parent, state: None };
+    let only_parent = TaskUpdated { parent: data.parent.clone(), ..TaskUpdated::default() };
     if task.queue.is_some() && data != only_parent {
         return Err(format!("{} is for the queue, and stays as it was added; remove it and add another", task.id));
     }
-    if data == Changes::default() { Err(format!("nothing about {} is to be changed", task.id)) } else { Ok(data) }
+    if data == TaskUpdated::default() { Err(format!("nothing about {} is to be changed", task.id)) } else { Ok(data) }
 }
 
 /// The labels as they are to be, if anything is said about them.
@@ -313,7 +318,7 @@ fn relabelled(task: &Task, changes: &TaskChanges) -> Option<Vec<String>> {
     Some(each_once(all.filter(|label| !remove_labels.contains(label)).collect()))
 }
 
-fn can_come_from(graph: &Graph, task: &Task, parent: &str) -> Result<(), String> {
+fn can_come_from(graph: &TaskGraph, task: &Task, parent: &str) -> Result<(), String> {
     let mut ancestor = Some(known(graph, parent)?);
     while let Some(here) = ancestor {
         if here.id == task.id {
@@ -353,14 +358,14 @@ fn each_once(labels: Vec<String>) -> Vec<String> {
 pub(super) fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Texts {
+    enum TextOrList {
         None(()),
         One(String),
         Many(Vec<String>),
     }
-    Ok(match Texts::deserialize(deserializer)? {
-        Texts::None(()) => Vec::new(),
-        Texts::One(text) => vec![text],
-        Texts::Many(texts) => texts,
+    Ok(match TextOrList::deserialize(deserializer)? {
+        TextOrList::None(()) => Vec::new(),
+        TextOrList::One(text) => vec![text],
+        TextOrList::Many(texts) => texts,
     })
 }

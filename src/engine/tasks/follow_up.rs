@@ -5,9 +5,9 @@
 //! - They are due from the moment of the change until they are recorded, so a kill in between loses none and doubles none.
 
 use super::{
-    automation::Automation,
-    graph::Graph,
-    record::{EdgeAdded, EdgeType, Origin, Satisfied, TaskNews, TaskRecord, What},
+    automation::AutomationState,
+    graph::TaskGraph,
+    record::{ChangeOrigin, DependencySatisfied, EdgeAdded, EdgeType, TaskRecord, TaskRecordData, TaskRecordRef},
     task::{Task, TaskState},
 };
 use crate::engine::event::Event;
@@ -17,7 +17,7 @@ use crate::engine::event::Event;
 pub struct FollowUp {
     fact: FollowUpFact,
     /// The actor that made the change that it follows from.
-    origin: Origin,
+    origin: ChangeOrigin,
     /// How many actions led to that change.
     depth: u32,
 }
@@ -41,14 +41,14 @@ impl FollowUp {
             }
             FollowUpFact::Satisfied { task, removed } => {
                 let (dependent_task_id, removed_task_id) = (task.clone(), Some(removed.clone()));
-                let data = Satisfied { dependent_task_id, completed_task_id: None, removed_task_id };
+                let data = DependencySatisfied { dependent_task_id, completed_task_id: None, removed_task_id };
                 Event::DependencySatisfied(TaskRecord { task: task.clone(), data, origin })
             }
         }
     }
 
     /// Whether it still holds: the graph may have changed before it was recorded.
-    fn holds(&self, graph: &Graph) -> bool {
+    fn holds(&self, graph: &TaskGraph) -> bool {
         match &self.fact {
             FollowUpFact::EdgeAdded { from, to } => graph.get(from).is_some_and(|task| task.dependencies.contains(to)),
             FollowUpFact::Satisfied { task, .. } => graph.get(task).is_some_and(|task| task.state == TaskState::Ready),
@@ -57,51 +57,57 @@ impl FollowUp {
 }
 
 /// The tasks that wait for something that a change takes away, each with what that is. To be asked before the change.
-pub(super) fn waiting_for(graph: &Graph, news: &TaskNews<'_>) -> Vec<(String, String)> {
+pub(super) fn waiting_for(graph: &TaskGraph, news: &TaskRecordRef<'_>) -> Vec<(String, String)> {
     let waits = |task: &&Task| task.state == TaskState::Created;
     match news.what {
-        What::DependencyRemoved(edge) => {
+        TaskRecordData::DependencyRemoved(edge) => {
             let from = graph.get(&edge.from_id).filter(waits);
             from.map(|task| (task.id.clone(), edge.to_id.clone())).into_iter().collect()
         }
-        What::Deleted(_) => {
+        TaskRecordData::Deleted(_) => {
             let dependents = graph.dependents(news.task).into_iter().filter(waits);
             dependents.map(|task| (task.id.clone(), news.task.to_owned())).collect()
         }
-        What::Created(_)
-        | What::Started(_)
-        | What::Completed(_)
-        | What::Blocked(_)
-        | What::Updated(_)
-        | What::DependencyAdded(_)
-        | What::DependencySatisfied(_)
-        | What::Metrics(_)
-        | What::Custom(..)
-        | What::ActionFailed(_) => Vec::new(),
+        TaskRecordData::Created(_)
+        | TaskRecordData::Started(_)
+        | TaskRecordData::Completed(_)
+        | TaskRecordData::Blocked(_)
+        | TaskRecordData::Updated(_)
+        | TaskRecordData::DependencyAdded(_)
+        | TaskRecordData::DependencySatisfied(_)
+        | TaskRecordData::Metrics(_)
+        | TaskRecordData::Custom(..)
+        | TaskRecordData::ActionFailed(_) => Vec::new(),
     }
 }
 
-impl Automation {
+impl AutomationState {
     /// Takes note of what follows from a change. `waited` are the tasks that waited for something that it took away.
-    pub(super) fn follow(&mut self, graph: &Graph, news: &TaskNews<'_>, depth: u32, waited: Vec<(String, String)>) {
+    pub(super) fn follow(
+        &mut self,
+        graph: &TaskGraph,
+        news: &TaskRecordRef<'_>,
+        depth: u32,
+        waited: Vec<(String, String)>,
+    ) {
         self.follow_ups.retain(|due| due.holds(graph));
         let edges = match news.what {
-            What::Created(data) => data.dependencies.as_slice(),
-            What::Started(_)
-            | What::Completed(_)
-            | What::Blocked(_)
-            | What::Deleted(_)
-            | What::Updated(_)
-            | What::DependencyAdded(_)
-            | What::DependencyRemoved(_)
-            | What::DependencySatisfied(_)
-            | What::Metrics(_)
-            | What::Custom(..)
-            | What::ActionFailed(_) => &[],
+            TaskRecordData::Created(data) => data.dependencies.as_slice(),
+            TaskRecordData::Started(_)
+            | TaskRecordData::Completed(_)
+            | TaskRecordData::Blocked(_)
+            | TaskRecordData::Deleted(_)
+            | TaskRecordData::Updated(_)
+            | TaskRecordData::DependencyAdded(_)
+            | TaskRecordData::DependencyRemoved(_)
+            | TaskRecordData::DependencySatisfied(_)
+            | TaskRecordData::Metrics(_)
+            | TaskRecordData::Custom(..)
+            | TaskRecordData::ActionFailed(_) => &[],
         };
         let added = edges.iter().map(|to| FollowUpFact::EdgeAdded { from: news.task.to_owned(), to: to.clone() });
         let freed = waited.into_iter().map(|(task, removed)| FollowUpFact::Satisfied { task, removed });
-        let origin = Origin { cause: None, step: None, ..news.origin.clone() };
+        let origin = ChangeOrigin { cause: None, step: None, ..news.origin.clone() };
         let due = added.chain(freed).map(|fact| FollowUp { fact, origin: origin.clone(), depth });
         self.follow_ups.extend(due.filter(|due| due.holds(graph)));
     }

@@ -13,17 +13,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::{
-    record::{Changes, Created, TaskNews, What},
+    record::{TaskCreated, TaskRecordData, TaskRecordRef, TaskUpdated},
     task::{Task, TaskState},
 };
-use crate::engine::time::At;
+use crate::engine::time::UnixTime;
 
 /// A number in a given name that is larger is none of ours.
 const NUMBERS: u64 = 1 << 53;
 
 /// The tasks and what depends on what.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Graph {
+pub struct TaskGraph {
     tasks: BTreeMap<String, Task>,
     /// Who waits for a task.
     dependents: BTreeMap<String, BTreeSet<String>>,
@@ -35,7 +35,7 @@ pub struct Graph {
     last: u64,
 }
 
-impl Graph {
+impl TaskGraph {
     /// The task of that name.
     pub fn get(&self, id: &str) -> Option<&Task> {
         self.tasks.get(id)
@@ -125,16 +125,16 @@ impl Graph {
     }
 
     /// Takes in what happened.
-    pub(super) fn take(&mut self, at: At, news: &TaskNews<'_>) {
+    pub(super) fn take(&mut self, at: UnixTime, news: &TaskRecordRef<'_>) {
         let id = news.task;
         match news.what {
-            What::Created(data) => self.created(at, id, data),
-            What::Started(_) => self.change(id, |task| {
+            TaskRecordData::Created(data) => self.created(at, id, data),
+            TaskRecordData::Started(_) => self.change(id, |task| {
                 task.state = TaskState::Active;
                 task.started = task.started.or(Some(at));
                 unblock(task);
             }),
-            What::Completed(data) => {
+            TaskRecordData::Completed(data) => {
                 let was_open = self.get(id).is_some_and(Task::is_open);
                 self.change(id, |task| {
                     task.state = TaskState::Completed;
@@ -147,21 +147,24 @@ impl Graph {
                     self.for_dependents(id, |task| task.open = task.open.saturating_sub(1));
                 }
             }
-            What::Blocked(data) => self.change(id, |task| {
+            TaskRecordData::Blocked(data) => self.change(id, |task| {
                 task.state = TaskState::Blocked;
                 task.reason = Some(data.reason.clone());
                 task.required_knowledge.clone_from(&data.required_knowledge);
             }),
-            What::Deleted(_) => self.deleted(id),
-            What::Updated(changes) => {
+            TaskRecordData::Deleted(_) => self.deleted(id),
+            TaskRecordData::Updated(changes) => {
                 if let Some(parent) = &changes.parent {
                     self.comes_from(id, Some(parent));
                 }
                 self.change(id, |task| update(task, changes));
             }
-            What::DependencyAdded(edge) => self.connect(&edge.from_id, &edge.to_id),
-            What::DependencyRemoved(edge) => self.disconnect(&edge.from_id, &edge.to_id),
-            What::DependencySatisfied(_) | What::Metrics(_) | What::Custom(..) | What::ActionFailed(_) => {}
+            TaskRecordData::DependencyAdded(edge) => self.connect(&edge.from_id, &edge.to_id),
+            TaskRecordData::DependencyRemoved(edge) => self.disconnect(&edge.from_id, &edge.to_id),
+            TaskRecordData::DependencySatisfied(_)
+            | TaskRecordData::Metrics(_)
+            | TaskRecordData::Custom(..)
+            | TaskRecordData::ActionFailed(_) => {}
         }
     }
 
@@ -179,7 +182,7 @@ impl Graph {
         }
     }
 
-    fn created(&mut self, at: At, id: &str, data: &Created) {
+    fn created(&mut self, at: UnixTime, id: &str, data: &TaskCreated) {
         self.count += 1;
         let number = id.strip_prefix("task_").and_then(|number| number.parse().ok());
         self.last = self.last.max(number.filter(|number| *number < NUMBERS).unwrap_or(0));
@@ -271,8 +274,8 @@ impl Graph {
     }
 }
 
-fn update(task: &mut Task, changes: &Changes) {
-    let Changes { goal, deliverables, labels, priority, kind, parent: _, state } = changes.clone();
+fn update(task: &mut Task, changes: &TaskUpdated) {
+    let TaskUpdated { goal, deliverables, labels, priority, kind, parent: _, state } = changes.clone();
     task.goal = goal.unwrap_or_else(|| std::mem::take(&mut task.goal));
     task.deliverables = deliverables.unwrap_or_else(|| std::mem::take(&mut task.deliverables));
     task.labels = labels.unwrap_or_else(|| std::mem::take(&mut task.labels));

@@ -6,59 +6,59 @@
 use std::collections::BTreeSet;
 
 use super::{
-    graph::Graph,
-    record::{Created, Origin, TaskRecord},
+    graph::TaskGraph,
+    record::{ChangeOrigin, TaskCreated, TaskRecord},
     task::{Task, TaskState},
 };
 use crate::engine::{
-    Step,
-    event::{By, Event},
+    EngineOutput,
+    event::{ActorKind, Event},
 };
 
 /// The open tasks of a graph as new ones, under their names. Nobody works on them yet, and nobody is blocked.
-pub fn inherit(graph: &Graph) -> Step {
+pub fn inherit(graph: &TaskGraph) -> EngineOutput {
     let events = in_order(graph).into_iter().map(|task| created(graph, task)).collect();
-    Step { events, ..Step::default() }
+    EngineOutput { events, ..EngineOutput::default() }
 }
 
 /// The open tasks: those that others wait for come first, and otherwise those that were added first.
-fn in_order(graph: &Graph) -> Vec<&Task> {
+fn in_order(graph: &TaskGraph) -> Vec<&Task> {
     let mut ordered = Vec::new();
     let mut seen: BTreeSet<&str> = BTreeSet::new();
-    let mut next: Vec<(&Task, Visit)> = open(graph).rev().map(|task| (task, Visit::Before)).collect();
+    let mut next: Vec<(&Task, GraphVisit)> = open(graph).rev().map(|task| (task, GraphVisit::Before)).collect();
     // With a list of its own instead of recursion: a chain of tasks may be longer than a stack is deep.
     while let Some((task, visit)) = next.pop() {
         match visit {
-            Visit::Before if seen.insert(&task.id) => {
-                next.push((task, Visit::After));
-                next.extend(waited_for(graph, task).map(|on| (on, Visit::Before)));
+            GraphVisit::Before if seen.insert(&task.id) => {
+                next.push((task, GraphVisit::After));
+                next.extend(waited_for(graph, task).map(|on| (on, GraphVisit::Before)));
             }
-            Visit::Before => {}
-            Visit::After => ordered.push(task),
+            GraphVisit::Before => {}
+            GraphVisit::After => ordered.push(task),
         }
     }
     ordered
 }
 
 /// Whether what a task waits for has had its turn.
-enum Visit {
+enum GraphVisit {
     Before,
     After,
 }
 
-fn open(graph: &Graph) -> impl DoubleEndedIterator<Item = &Task> {
+fn open(graph: &TaskGraph) -> impl DoubleEndedIterator<Item = &Task> {
     graph.tasks().into_iter().filter(|task| task.is_open())
 }
 
 /// The open tasks among those that a task depends on.
-fn waited_for<'a>(graph: &'a Graph, task: &'a Task) -> impl Iterator<Item = &'a Task> {
+fn waited_for<'a>(graph: &'a TaskGraph, task: &'a Task) -> impl Iterator<Item = &'a Task> {
     task.dependencies.iter().filter_map(|on| graph.get(on)).filter(|on| on.is_open())
 }
 
-fn created(graph: &Graph, task: &Task) -> Event {
+fn created(graph: &TaskGraph, task: &Task) -> Event {
     let dependencies: Vec<String> = waited_for(graph, task).map(|on| on.id.clone()).collect();
     let is_open = |id: &String| graph.get(id).is_some_and(Task::is_open);
-    let data = Created {
+    let data = TaskCreated {
         goal: task.goal.clone(),
         deliverables: task.deliverables.clone(),
         labels: task.labels.clone(),
@@ -70,5 +70,9 @@ fn created(graph: &Graph, task: &Task) -> Event {
         state: if dependencies.is_empty() { TaskState::Ready } else { TaskState::Created },
         dependencies,
     };
-    Event::TaskCreated(Box::new(TaskRecord { task: task.id.clone(), data, origin: Origin::by(By::Cli.into()) }))
+    Event::TaskCreated(Box::new(TaskRecord {
+        task: task.id.clone(),
+        data,
+        origin: ChangeOrigin::by(ActorKind::Cli.into()),
+    }))
 }

@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 
 use super::task::{PRIORITY, TaskState};
 use crate::engine::{
-    event::{Actor, By, Event},
-    ids::{EventId, FlowId},
-    time::At,
+    event::{Actor, ActorKind, Event},
+    ids::{TaskEventId, WorkflowRunId},
+    time::UnixTime,
 };
 
 /// Something that happened to a task.
@@ -23,12 +23,12 @@ pub struct TaskRecord<D> {
     pub data: D,
     /// Where it came from.
     #[serde(flatten)]
-    pub origin: Origin,
+    pub origin: ChangeOrigin,
 }
 
 /// Where a change came from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Origin {
+pub struct ChangeOrigin {
     /// Who.
     #[serde(flatten)]
     pub by: Option<Actor>,
@@ -37,14 +37,14 @@ pub struct Origin {
     pub cause: Option<ActionRef>,
     /// The step of a workflow that it carries out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step: Option<StepRef>,
+    pub step: Option<WorkflowStepRef>,
 }
 
 /// A step of a workflow that runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StepRef {
+pub struct WorkflowStepRef {
     /// Which run of which workflow.
-    pub flow: FlowId,
+    pub flow: WorkflowRunId,
     /// The step.
     pub step: String,
 }
@@ -53,14 +53,14 @@ pub struct StepRef {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActionRef {
     /// The event that the hook was told of.
-    pub event: EventId,
+    pub event: TaskEventId,
     /// The hook.
     pub hook: String,
     /// Which of the event's actions, from 1.
     pub action: u32,
 }
 
-impl Origin {
+impl ChangeOrigin {
     /// Somebody asked for it.
     pub const fn by(by: Actor) -> Self {
         Self { by: Some(by), cause: None, step: None }
@@ -68,12 +68,12 @@ impl Origin {
 
     /// A hook asked for it.
     pub fn action(action: ActionRef) -> Self {
-        Self { by: Some(By::Policy.into()), cause: Some(action), step: None }
+        Self { by: Some(ActorKind::Policy.into()), cause: Some(action), step: None }
     }
 
     /// A workflow asked for it.
-    pub fn step(step: StepRef) -> Self {
-        Self { by: Some(By::Policy.into()), cause: None, step: Some(step) }
+    pub fn step(step: WorkflowStepRef) -> Self {
+        Self { by: Some(ActorKind::Policy.into()), cause: None, step: Some(step) }
     }
 }
 
@@ -81,7 +81,7 @@ impl Origin {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "the task says what they are")]
-pub struct Created {
+pub struct TaskCreated {
     pub goal: String,
     #[serde(default)]
     pub deliverables: Vec<String>,
@@ -108,7 +108,7 @@ const fn usual_priority() -> u8 {
 /// A task was started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Started {
+pub struct TaskStarted {
     /// What whoever starts it should know.
     pub context: Option<String>,
 }
@@ -116,7 +116,7 @@ pub struct Started {
 /// A task was completed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Completed {
+pub struct TaskCompleted {
     /// What it was about.
     pub content: String,
     /// What came of it.
@@ -128,7 +128,7 @@ pub struct Completed {
 /// Somebody cannot go on with a task.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Blocked {
+pub struct TaskBlocked {
     /// Why.
     pub reason: String,
     /// What somebody would have to know.
@@ -138,7 +138,7 @@ pub struct Blocked {
 /// A task was removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Deleted {
+pub struct TaskDeleted {
     /// How many dependencies and origins went with it.
     pub edges_removed: usize,
 }
@@ -147,7 +147,7 @@ pub struct Deleted {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(missing_docs, reason = "the task says what they are")]
-pub struct Changes {
+pub struct TaskUpdated {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -201,7 +201,7 @@ pub struct EdgeRemoved {
 /// A task waits for nothing any more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Satisfied {
+pub struct DependencySatisfied {
     /// The task that waited.
     pub dependent_task_id: String,
     /// The dependency that was completed last, unless the last one was removed.
@@ -238,28 +238,28 @@ pub struct ActionErrorData {
 
 /// A record of a task, taken apart: what all of them share, and in what they differ.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TaskNews<'a> {
+pub struct TaskRecordRef<'a> {
     /// Which task.
     pub task: &'a str,
     /// Where it came from.
-    pub origin: &'a Origin,
+    pub origin: &'a ChangeOrigin,
     /// What happened.
-    pub what: What<'a>,
+    pub what: TaskRecordData<'a>,
 }
 
 /// What happened to a task.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[expect(missing_docs, reason = "the data say what happened")]
-pub enum What<'a> {
-    Created(&'a Created),
-    Started(&'a Started),
-    Completed(&'a Completed),
-    Blocked(&'a Blocked),
-    Deleted(&'a Deleted),
-    Updated(&'a Changes),
+pub enum TaskRecordData<'a> {
+    Created(&'a TaskCreated),
+    Started(&'a TaskStarted),
+    Completed(&'a TaskCompleted),
+    Blocked(&'a TaskBlocked),
+    Deleted(&'a TaskDeleted),
+    Updated(&'a TaskUpdated),
     DependencyAdded(&'a EdgeAdded),
     DependencyRemoved(&'a EdgeRemoved),
-    DependencySatisfied(&'a Satisfied),
+    DependencySatisfied(&'a DependencySatisfied),
     Metrics(&'a Map<String, Value>),
     Custom(&'a str, &'a Map<String, Value>),
     ActionFailed(&'a ActionErrorData),
@@ -313,7 +313,7 @@ impl TaskEventKind {
     }
 }
 
-impl What<'_> {
+impl TaskRecordData<'_> {
     /// The event that hooks can subscribe to, if it is one.
     pub const fn kind(&self) -> Option<TaskEventKind> {
         match self {
@@ -333,29 +333,29 @@ impl What<'_> {
 impl Event {
     /// What it says of a task, if it is about one.
     #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is not about tasks, whatever it is")]
-    pub fn task_news(&self) -> Option<TaskNews<'_>> {
-        fn news<'a, D>(record: &'a TaskRecord<D>, what: impl FnOnce(&'a D) -> What<'a>) -> TaskNews<'a> {
-            TaskNews { task: &record.task, origin: &record.origin, what: what(&record.data) }
+    pub fn task_news(&self) -> Option<TaskRecordRef<'_>> {
+        fn news<'a, D>(record: &'a TaskRecord<D>, what: impl FnOnce(&'a D) -> TaskRecordData<'a>) -> TaskRecordRef<'a> {
+            TaskRecordRef { task: &record.task, origin: &record.origin, what: what(&record.data) }
         }
         Some(match self {
-            Self::TaskCreated(record) => news(record, What::Created),
-            Self::TaskStarted(record) => news(record, What::Started),
-            Self::TaskCompleted(record) => news(record, What::Completed),
-            Self::TaskBlocked(record) => news(record, What::Blocked),
-            Self::TaskDeleted(record) => news(record, What::Deleted),
-            Self::TaskUpdated(record) => news(record, What::Updated),
-            Self::DependencyAdded(record) => news(record, What::DependencyAdded),
-            Self::DependencyRemoved(record) => news(record, What::DependencyRemoved),
-            Self::DependencySatisfied(record) => news(record, What::DependencySatisfied),
-            Self::AgentMetrics(record) => news(record, What::Metrics),
-            Self::Custom(custom) => news(&custom.record, |data| What::Custom(&custom.kind, data)),
-            Self::ActionError(record) => news(record, What::ActionFailed),
+            Self::TaskCreated(record) => news(record, TaskRecordData::Created),
+            Self::TaskStarted(record) => news(record, TaskRecordData::Started),
+            Self::TaskCompleted(record) => news(record, TaskRecordData::Completed),
+            Self::TaskBlocked(record) => news(record, TaskRecordData::Blocked),
+            Self::TaskDeleted(record) => news(record, TaskRecordData::Deleted),
+            Self::TaskUpdated(record) => news(record, TaskRecordData::Updated),
+            Self::DependencyAdded(record) => news(record, TaskRecordData::DependencyAdded),
+            Self::DependencyRemoved(record) => news(record, TaskRecordData::DependencyRemoved),
+            Self::DependencySatisfied(record) => news(record, TaskRecordData::DependencySatisfied),
+            Self::AgentMetrics(record) => news(record, TaskRecordData::Metrics),
+            Self::Custom(custom) => news(&custom.record, |data| TaskRecordData::Custom(&custom.kind, data)),
+            Self::ActionError(record) => news(record, TaskRecordData::ActionFailed),
             _ => return None,
         })
     }
 
     /// The event as hooks are told of it.
-    pub(crate) fn for_hooks(&self, at: At) -> Value {
+    pub(crate) fn for_hooks(&self, at: UnixTime) -> Value {
         let record = serde_json::to_value(self).expect("records have no keys that are not text");
         json!({
             "type": record["kind"],

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::engine::time::At;
+use crate::engine::time::UnixTime;
 
 /// The priority of a task about which nothing is said.
 pub const PRIORITY: u8 = 2;
@@ -47,13 +47,13 @@ pub struct Task {
     pub required_knowledge: Vec<String>,
     /// When it was added.
     #[serde(rename = "createdAt", serialize_with = "moment")]
-    pub created: At,
+    pub created: UnixTime,
     /// When it was first started.
     #[serde(rename = "startedAt", serialize_with = "maybe_moment")]
-    pub started: Option<At>,
+    pub started: Option<UnixTime>,
     /// When it was completed.
     #[serde(rename = "completedAt", serialize_with = "maybe_moment")]
-    pub completed: Option<At>,
+    pub completed: Option<UnixTime>,
     /// How many of its dependencies are not completed.
     #[serde(skip)]
     pub(super) open: usize,
@@ -122,11 +122,11 @@ impl Task {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-fn moment<S: Serializer>(at: &At, serializer: S) -> Result<S::Ok, S::Error> {
+fn moment<S: Serializer>(at: &UnixTime, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&at.rfc3339())
 }
 
 #[expect(clippy::ref_option, reason = "serde's signature")]
-fn maybe_moment<S: Serializer>(at: &Option<At>, serializer: S) -> Result<S::Ok, S::Error> {
-    at.map(At::rfc3339).serialize(serializer)
+fn maybe_moment<S: Serializer>(at: &Option<UnixTime>, serializer: S) -> Result<S::Ok, S::Error> {
+    at.map(UnixTime::rfc3339).serialize(serializer)
 }

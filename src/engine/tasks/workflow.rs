@@ -13,39 +13,39 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    action::{Action, ActionType},
-    record::{ActionRef, Origin, StepRef, TaskNews, What},
+    action::{ActionType, AutomationAction},
+    record::{ActionRef, ChangeOrigin, TaskRecordData, TaskRecordRef, WorkflowStepRef},
 };
 use crate::engine::{
-    Step,
-    effect::{Effect, Facts, HookJob, TaskFacts},
+    EngineOutput,
+    effect::{Effect, HookFacts, HookJob, TaskFacts},
     event::Event,
     hooks::{
-        point::Point,
+        point::HookPoint,
         template::{Placeholder, placeholders},
         verdict::{RunEnd, RunResult},
     },
-    ids::{FlowId, RunId},
-    policy::{FlowStep, HookAction, HookSpec, Next, StepAction, Workflow},
-    session::State,
+    ids::{RunId, WorkflowRunId},
+    policy::{HookAction, HookSpec, StepAction, StepTransition, Workflow, WorkflowStep},
+    session::SessionState,
 };
 
 /// The flows of a session.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Flows {
+pub struct WorkflowState {
     /// Those that go on, oldest first.
-    pub open: Vec<Flow>,
+    pub open: Vec<WorkflowRun>,
     /// The last number given.
-    pub(super) last: FlowId,
+    pub(super) last: WorkflowRunId,
 }
 
 /// One run of a workflow.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Flow {
+pub struct WorkflowRun {
     /// Its name.
-    pub id: FlowId,
+    pub id: WorkflowRunId,
     /// How it began.
-    pub began: FlowStarted,
+    pub began: WorkflowStarted,
     /// How many actions led to it, one from the other.
     pub(super) depth: u32,
     /// The step that it works on; nothing, once it is over.
@@ -57,14 +57,14 @@ pub struct Flow {
     /// What ended steps said, by their names.
     pub results: BTreeMap<String, StepResult>,
     /// How it ends.
-    pub outcome: FlowOutcome,
+    pub outcome: WorkflowOutcome,
 }
 
 /// A workflow was started.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct FlowStarted {
+pub struct WorkflowStarted {
     /// The flow's name.
-    pub flow: FlowId,
+    pub flow: WorkflowRunId,
     /// The workflow.
     pub workflow: String,
     /// What it was told.
@@ -80,7 +80,7 @@ pub struct FlowStarted {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepEnded {
     /// The flow.
-    pub flow: FlowId,
+    pub flow: WorkflowRunId,
     /// The step.
     pub step: String,
     /// What it said.
@@ -112,7 +112,7 @@ pub struct StepResult {
 /// How a flow ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum FlowOutcome {
+pub enum WorkflowOutcome {
     /// It came to its end.
     Done,
     /// A step failed, and nothing was to follow.
@@ -140,7 +140,7 @@ impl StepResult {
 /// What can be said of a step: the last parts of `{{steps.NAME.…}}`.
 pub const FIELDS: [&str; 4] = ["stdout", "stderr", "exit", "task"];
 
-impl Flow {
+impl WorkflowRun {
     /// A part of the current step ended; where it was the last, the flow goes on to what follows.
     fn ended(&mut self, workflow: &Workflow, step: &str, result: StepResult) {
         self.waiting.retain(|name| name != step);
@@ -153,8 +153,8 @@ impl Flow {
         let ok = current.parts().iter().all(|part| self.results.get(&part.name).is_some_and(|result| result.ok));
         let next = if ok { &current.on_success } else { &current.on_failure };
         let next = self.at.and_then(|at| workflow.after(at, next));
-        if !ok && current.on_failure == Next::End {
-            self.outcome = FlowOutcome::Failed;
+        if !ok && current.on_failure == StepTransition::End {
+            self.outcome = WorkflowOutcome::Failed;
         }
         self.go_to(workflow, next);
     }
@@ -164,7 +164,7 @@ impl Flow {
     fn go_to(&mut self, workflow: &Workflow, next: Option<usize>) {
         let at = |at: usize| workflow.steps.get(at);
         let way = std::iter::successors(next, |here| workflow.after(*here, &at(*here)?.on_success));
-        let does_something = |step: &FlowStep| !step.parts().is_empty();
+        let does_something = |step: &WorkflowStep| !step.parts().is_empty();
         self.at = way.take(workflow.steps.len()).find(|here| at(*here).is_some_and(does_something));
         let step = self.at.and_then(at);
         self.waiting = step.map_or_else(Vec::new, |step| step.parts().iter().map(|part| part.name.clone()).collect());
@@ -193,26 +193,26 @@ fn filled_in(given: &Value, value: &dyn Fn(&str) -> String) -> Value {
     }
 }
 
-impl Flows {
+impl WorkflowState {
     pub(crate) fn awaits(&self, run: RunId) -> bool {
         self.running().any(|(_, running, _)| running == run)
     }
 
     /// The runs in flight, with their flows and steps.
-    pub fn running(&self) -> impl Iterator<Item = (&Flow, RunId, &str)> {
+    pub fn running(&self) -> impl Iterator<Item = (&WorkflowRun, RunId, &str)> {
         self.open.iter().flat_map(|flow| flow.running.iter().map(move |(run, step)| (flow, *run, step.as_str())))
     }
 
     /// What an interrupt leaves undone: everything that was not started.
     pub(crate) fn cut(&mut self) {
         for flow in &mut self.open {
-            (flow.at, flow.outcome) = (None, FlowOutcome::Cut);
+            (flow.at, flow.outcome) = (None, WorkflowOutcome::Cut);
             flow.waiting.clear();
         }
     }
 }
 
-impl State {
+impl SessionState {
     pub(super) fn start_flow(&self, payload: &Value, cause: ActionRef) -> Result<Event, String> {
         let name = payload.get("workflowId").and_then(Value::as_str).ok_or("`workflowId` is missing")?;
         if !self.plan().workflows.contains_key(name) {
@@ -225,13 +225,13 @@ impl State {
         let task = news.map(|news| news.task.to_owned()).unwrap_or_default();
         let context = payload.get("context").cloned().unwrap_or_default();
         let flow = self.tasks.flows.last.next();
-        Ok(Event::WorkflowStarted(Box::new(FlowStarted { flow, workflow: name.to_owned(), context, task, cause })))
+        Ok(Event::WorkflowStarted(Box::new(WorkflowStarted { flow, workflow: name.to_owned(), context, task, cause })))
     }
 
-    pub(crate) fn flow_started(&mut self, began: &FlowStarted) {
+    pub(crate) fn flow_started(&mut self, began: &WorkflowStarted) {
         let depth = self.tasks.automation.current.as_ref().map_or(0, |job| job.raised.depth + 1);
         self.tasks.flows.last = began.flow;
-        let mut flow = Flow {
+        let mut flow = WorkflowRun {
             id: began.flow,
             began: began.clone(),
             depth,
@@ -239,7 +239,7 @@ impl State {
             waiting: Vec::new(),
             running: Vec::new(),
             results: BTreeMap::new(),
-            outcome: FlowOutcome::Done,
+            outcome: WorkflowOutcome::Done,
         };
         if let Some(workflow) = self.began.plan.workflows.get(&began.workflow) {
             flow.go_to(workflow, Some(0));
@@ -248,7 +248,7 @@ impl State {
         self.tasks.automation.carried_out(&began.cause);
     }
 
-    pub(crate) fn flow_step_started(&mut self, id: FlowId, step: &str, run: RunId) {
+    pub(crate) fn flow_step_started(&mut self, id: WorkflowRunId, step: &str, run: RunId) {
         self.hooks.last_run = run;
         if let Some(flow) = self.tasks.flows.open.iter_mut().find(|flow| flow.id == id) {
             flow.waiting.retain(|name| name != step);
@@ -266,33 +266,33 @@ impl State {
         }
     }
 
-    pub(crate) fn flow_ended(&mut self, id: FlowId) {
+    pub(crate) fn flow_ended(&mut self, id: WorkflowRunId) {
         self.tasks.flows.open.retain(|flow| flow.id != id);
     }
 
     /// A step changed a task, or could not.
-    pub(super) fn flow_changed_task(&mut self, at: &StepRef, news: &TaskNews<'_>) {
-        let ok = !matches!(news.what, What::ActionFailed(_));
+    pub(super) fn flow_changed_task(&mut self, at: &WorkflowStepRef, news: &TaskRecordRef<'_>) {
+        let ok = !matches!(news.what, TaskRecordData::ActionFailed(_));
         let result = StepResult { ok, task: ok.then(|| news.task.to_owned()), ..StepResult::default() };
         self.flow_step_ended(&StepEnded { flow: at.flow, step: at.step.clone(), result, again: false });
     }
 
-    pub(crate) fn proceed_flows(&self) -> Step {
+    pub(crate) fn proceed_flows(&self) -> EngineOutput {
         let flows = &self.tasks.flows.open;
         if let Some(over) = flows.iter().find(|flow| flow.at.is_none() && flow.running.is_empty()) {
-            return Step::record(Event::WorkflowEnded { flow: over.id, outcome: over.outcome });
+            return EngineOutput::record(Event::WorkflowEnded { flow: over.id, outcome: over.outcome });
         }
         let due = flows.iter().find_map(|flow| Some((flow, self.part(flow, flow.waiting.first()?)?)));
-        due.map_or_else(Step::default, |(flow, part)| self.take_step(flow, part))
+        due.map_or_else(EngineOutput::default, |(flow, part)| self.take_step(flow, part))
     }
 
-    fn part(&self, flow: &Flow, name: &str) -> Option<&FlowStep> {
+    fn part(&self, flow: &WorkflowRun, name: &str) -> Option<&WorkflowStep> {
         let current = self.plan().workflows.get(&flow.began.workflow)?.steps.get(flow.at?)?;
         current.parts().iter().find(|part| part.name == name)
     }
 
     /// The value of a placeholder; of one that has none yet, nothing.
-    fn value_in(&self, flow: &Flow, name: &str) -> String {
+    fn value_in(&self, flow: &WorkflowRun, name: &str) -> String {
         let of_step = |rest: &str| {
             let (step, field) = rest.rsplit_once('.')?;
             flow.results.get(step)?.field(field)
@@ -308,16 +308,16 @@ impl State {
         value.unwrap_or_default()
     }
 
-    fn take_step(&self, flow: &Flow, part: &FlowStep) -> Step {
+    fn take_step(&self, flow: &WorkflowRun, part: &WorkflowStep) -> EngineOutput {
         let value = |name: &str| self.value_in(flow, name);
         let change = |kind, payload: &Value| {
-            let origin = Origin::step(StepRef { flow: flow.id, step: part.name.clone() });
-            Step::record(self.carry_out(&Action::new(kind, filled_in(payload, &value)), origin))
+            let origin = ChangeOrigin::step(WorkflowStepRef { flow: flow.id, step: part.name.clone() });
+            EngineOutput::record(self.carry_out(&AutomationAction::new(kind, filled_in(payload, &value)), origin))
         };
         let ended = |ok| {
             let result = StepResult { ok, ..StepResult::default() };
             let ended = StepEnded { flow: flow.id, step: part.name.clone(), result, again: false };
-            Step::record(Event::WorkflowStepEnded(Box::new(ended)))
+            EngineOutput::record(Event::WorkflowStepEnded(Box::new(ended)))
         };
         match &part.action {
             StepAction::Command(hook) => self.run_step(flow, part, hook),
@@ -329,35 +329,35 @@ impl State {
         }
     }
 
-    fn run_step(&self, flow: &Flow, part: &FlowStep, hook: &HookSpec) -> Step {
+    fn run_step(&self, flow: &WorkflowRun, part: &WorkflowStep, hook: &HookSpec) -> EngineOutput {
         let run = self.hooks.last_run.next();
-        let HookAction::Command(command) = &hook.action else { return Step::default() };
+        let HookAction::Command(command) = &hook.action else { return EngineOutput::default() };
         let own = |name: &str| name.starts_with("steps.") || name == "context";
         let names = placeholders(command).into_iter().map(|placeholder| placeholder.name).filter(|name| own(name));
         let values = names.map(|name| (name.clone(), self.value_in(flow, &name))).collect();
-        let facts = Facts {
+        let facts = HookFacts {
             session: self.name.clone(),
             iteration: Some(self.iterations.current),
             task: Some(TaskFacts { id: flow.began.task.clone(), content: self.value_in(flow, "task_content") }),
             event: Some(flow.began.context.clone()).filter(|context| !context.is_null()),
             graph: Some(self.tasks.graph.to_json()),
             values,
-            ..Facts::default()
+            ..HookFacts::default()
         };
         let hook = hook.clone();
-        let job = HookJob { run, point: Point::Automation, hook, output_limit: self.plan().output_limit, facts };
-        Step::record(Event::WorkflowStepStarted { flow: flow.id, step: part.name.clone(), run })
+        let job = HookJob { run, point: HookPoint::Automation, hook, output_limit: self.plan().output_limit, facts };
+        EngineOutput::record(Event::WorkflowStepStarted { flow: flow.id, step: part.name.clone(), run })
             .then(Effect::RunHook(Box::new(job)))
     }
 
-    pub(crate) fn on_step_finished(&self, run: RunId, result: RunResult) -> Step {
+    pub(crate) fn on_step_finished(&self, run: RunId, result: RunResult) -> EngineOutput {
         let Some((flow, _, step)) = self.tasks.flows.running().find(|(_, running, _)| *running == run) else {
-            return Step::stale(run);
+            return EngineOutput::stale(run);
         };
         let RunResult { end, stdout, stderr, .. } = result;
         let result = StepResult { ok: end == RunEnd::Exit(0), end: Some(end), stdout, stderr, task: None };
         let ended = StepEnded { flow: flow.id, step: step.to_owned(), result, again: false };
-        Step::record(Event::WorkflowStepEnded(Box::new(ended)))
+        EngineOutput::record(Event::WorkflowStepEnded(Box::new(ended)))
     }
 
     /// The steps in flight, as ones that were cut by the death of creel.

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Halt, program::Runner, words::named};
+use super::{BuiltinError, program::ProgramRunner, words::named};
 use crate::engine::hooks::verdict::RunEnd;
 
 /// How long the remote may take to name its default branch.
@@ -39,11 +39,11 @@ enum RemoteHead {
 
 impl BaseBranch {
     pub(super) async fn find(
-        runner: &Runner,
+        runner: &ProgramRunner,
         wanted: Option<&str>,
         remote: Option<&str>,
         ask: AskRemote,
-    ) -> Result<Self, Halt> {
+    ) -> Result<Self, BuiltinError> {
         if let Some(wanted) = wanted {
             return Ok(Self { name: configured(runner, wanted, remote).await?, note: None });
         }
@@ -58,7 +58,7 @@ impl BaseBranch {
             let why = unanswered.map_or_else(String::new, |why| format!("{why}, and "));
             let message =
                 format!("which branch does the work go to? {why}there is no {}: set `base_branch`", usual("and"));
-            return Err(Halt::failed(message));
+            return Err(BuiltinError::failed(message));
         };
         let note = unanswered.map(|why| format!("{why}, so the base branch is {}: {reason}", named(&name)));
         Ok(Self { name, note })
@@ -71,23 +71,23 @@ fn usual(word: &str) -> String {
     format!("`{first}`, `{second}` {word} `{third}`")
 }
 
-async fn configured(runner: &Runner, wanted: &str, remote: Option<&str>) -> Result<String, Halt> {
+async fn configured(runner: &ProgramRunner, wanted: &str, remote: Option<&str>) -> Result<String, BuiltinError> {
     // `origin/main` is `main` on `origin`.
     let name = remote.and_then(|remote| wanted.strip_prefix(remote)?.strip_prefix('/')).unwrap_or(wanted);
     if is_branch_name(runner, name).await? {
         return Ok(name.to_owned());
     }
-    Err(Halt::failed(format!("`base_branch` is {}, which no branch can be called", named(wanted))))
+    Err(BuiltinError::failed(format!("`base_branch` is {}, which no branch can be called", named(wanted))))
 }
 
-async fn is_branch_name(runner: &Runner, name: &str) -> Result<bool, Halt> {
+async fn is_branch_name(runner: &ProgramRunner, name: &str) -> Result<bool, BuiltinError> {
     Ok(!name.starts_with('-') && runner.git(&["check-ref-format", &format!("refs/heads/{name}")]).await?.ok())
 }
 
 /// Asks the remote for its default branch. No answer is not an error: the steps that need the remote report that.
-async fn remote_head(runner: &Runner, remote: &str) -> Result<RemoteHead, Halt> {
+async fn remote_head(runner: &ProgramRunner, remote: &str) -> Result<RemoteHead, BuiltinError> {
     let soon = Instant::now() + PATIENCE;
-    let bounded = Runner { deadline: Some(runner.deadline.map_or(soon, |own| own.min(soon))), ..runner.clone() };
+    let bounded = ProgramRunner { deadline: Some(runner.deadline.map_or(soon, |own| own.min(soon))), ..runner.clone() };
     let ran = match bounded.git(&["ls-remote", "--symref", "--", remote, "HEAD"]).await {
         Ok(ran) => ran,
         Err(halt) if halt.end == RunEnd::TimedOut && bounded.deadline != runner.deadline => {
@@ -107,7 +107,7 @@ async fn remote_head(runner: &Runner, remote: &str) -> Result<RemoteHead, Halt> 
 }
 
 /// The branch that is known here, and why it is this one.
-async fn known_here(runner: &Runner, remote: Option<&str>) -> Result<Option<(String, String)>, Halt> {
+async fn known_here(runner: &ProgramRunner, remote: Option<&str>) -> Result<Option<(String, String)>, BuiltinError> {
     if let Some(remote) = remote {
         let prefix = format!("refs/remotes/{remote}/");
         let ran = runner.git(&["symbolic-ref", "-q", &format!("{prefix}HEAD")]).await?;

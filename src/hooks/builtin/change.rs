@@ -5,11 +5,11 @@
 //! - What a repository says of its files hides no text: what they are is seen from what they hold.
 
 use super::{
-    Done, Halt, git,
-    program::Runner,
-    standing::Standing,
+    BuiltinError, BuiltinSuccess, git,
+    program::ProgramRunner,
+    standing::BranchStatus,
     words::{named, some},
-    worker::Worker,
+    worker::BuiltinRun,
 };
 
 /// How much of a file tells whether it is text; git looks at as much.
@@ -17,17 +17,20 @@ const LOOKED_AT: usize = 8_000;
 /// How a change is shown, whatever the settings of the repository say.
 const PLAINLY: [&str; 5] = ["diff", "--no-ext-diff", "--no-textconv", "--no-relative", "--ignore-submodules=none"];
 
-pub(super) async fn run(worker: &mut Worker<'_>) -> Result<Done, Halt> {
-    let standing = Standing::silently(&worker.runner, worker.submission).await?;
+pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, BuiltinError> {
+    let standing = BranchStatus::silently(&worker.runner, worker.submission).await?;
     let (known, local) = (standing.base_ref(), format!("refs/heads/{}", standing.base));
     let base = match worker.runner.commit(&known).await? {
         Some(base) => base,
         None => worker.runner.commit(&local).await?.ok_or_else(|| {
-            Halt::failed(format!("there is no branch {} to compare with: set `base_branch`", named(&standing.base)))
+            BuiltinError::failed(format!(
+                "there is no branch {} to compare with: set `base_branch`",
+                named(&standing.base)
+            ))
         })?,
     };
     if worker.runner.ahead(&base, &standing.head).await? == 0 {
-        return Ok(Done::default());
+        return Ok(BuiltinSuccess::default());
     }
     let range = format!("{base}..{}", standing.head);
     let commits = worker.runner.git_says(&["log", "--reverse", "--format=%h %s", &range, "--"]).await?;
@@ -49,17 +52,17 @@ pub(super) async fn run(worker: &mut Worker<'_>) -> Result<Done, Halt> {
         let names = names.iter().map(String::as_str);
         show(worker, &["--text", "--patch", &range, "--"].into_iter().chain(names).collect::<Vec<_>>()).await?;
     }
-    Ok(Done { read: Some(standing.head), ..Done::default() })
+    Ok(BuiltinSuccess { read: Some(standing.head), ..BuiltinSuccess::default() })
 }
 
-async fn show(worker: &mut Worker<'_>, args: &[&str]) -> Result<(), Halt> {
+async fn show(worker: &mut BuiltinRun<'_>, args: &[&str]) -> Result<(), BuiltinError> {
     let args = [&PLAINLY, args].concat();
     let ran = worker.pass_on(&git::call(&args)).await?;
     if ran.ok() { Ok(()) } else { Err(git::failed(&args, &ran)) }
 }
 
 /// Files with text that are shown as if they had none, as `-diff` in `.gitattributes` wants it.
-async fn hidden(runner: &Runner, range: &str, head: &str) -> Result<Vec<String>, Halt> {
+async fn hidden(runner: &ProgramRunner, range: &str, head: &str) -> Result<Vec<String>, BuiltinError> {
     let args = [&PLAINLY[..], &["--numstat", "--no-renames", "-z", range, "--"]].concat();
     let counted = runner.git_says(&args).await?;
     let mut found = Vec::new();

@@ -12,9 +12,9 @@
 use serde::Deserialize;
 
 use super::{
-    Halt,
-    program::{Call, Ran, Runner},
-    standing::Standing,
+    BuiltinError,
+    program::{ProgramCall, ProgramResult, ProgramRunner},
+    standing::BranchStatus,
     words::{named, quoted},
 };
 
@@ -27,7 +27,7 @@ const FIELDS: &str =
 pub(super) struct PullRequest {
     pub(super) number: u64,
     pub(super) url: String,
-    pub(super) state: PullState,
+    pub(super) state: PullRequestState,
     /// The commit that it wants to be merged.
     #[serde(default, rename = "headRefOid")]
     pub(super) head: String,
@@ -53,7 +53,7 @@ pub(super) struct PullRequest {
 /// What became of a pull request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
-pub(super) enum PullState {
+pub(super) enum PullRequestState {
     /// It waits.
     Open,
     /// It is in the base branch.
@@ -70,7 +70,7 @@ pub(super) struct MergeCommit {
 
 /// One check of a pull request.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(super) struct Check {
+pub(super) struct PullRequestCheck {
     pub(super) name: String,
     /// `pass`, `fail`, `pending`, `skipping` or `cancel`.
     pub(super) bucket: String,
@@ -78,7 +78,7 @@ pub(super) struct Check {
     pub(super) link: String,
 }
 
-impl Check {
+impl PullRequestCheck {
     pub(super) fn passed(&self) -> bool {
         matches!(self.bucket.as_str(), "pass" | "skipping")
     }
@@ -89,54 +89,54 @@ impl Check {
 }
 
 /// Whether the forge knows the repository.
-pub(super) enum Asked {
+pub(super) enum ForgeLookup {
     /// The pull request of the branch that counts, if there is one.
     Known(Option<Box<PullRequest>>),
     /// It is in no forge that `gh` knows.
     NoForge,
     /// It could not be asked.
-    Failed(Ran),
+    Failed(ProgramResult),
 }
 
 /// A call of `gh`.
-pub(super) fn call(args: &[&str]) -> Call {
-    Call::new("gh", args)
+pub(super) fn call(args: &[&str]) -> ProgramCall {
+    ProgramCall::new("gh", args)
 }
 
-impl Runner {
+impl ProgramRunner {
     /// The pull request of this branch: one that is open, else the one that ended with exactly this commit. One that is
     /// open and goes elsewhere is in the way.
-    pub(super) async fn pull_request(&self, standing: &Standing) -> Result<Asked, Halt> {
+    pub(super) async fn pull_request(&self, standing: &BranchStatus) -> Result<ForgeLookup, BuiltinError> {
         let (head, fields) = (format!("--head={}", standing.branch), format!("--json={FIELDS}"));
         let ran = self.run(&call(&["pr", "list", &head, "--state=all", "--limit=50", &fields]), None).await?;
         if !ran.ok() {
             let strange = ["known GitHub host", "no git remotes found"];
             return Ok(if strange.iter().any(|words| ran.stderr.contains(words)) {
-                Asked::NoForge
+                ForgeLookup::NoForge
             } else {
-                Asked::Failed(ran)
+                ForgeLookup::Failed(ran)
             });
         }
         let all: Vec<PullRequest> = read(&ran.stdout, "gh pr list")?;
         let own = || all.iter().filter(|pull| !pull.is_cross_repository);
-        let open = || own().filter(|pull| pull.state == PullState::Open);
+        let open = || own().filter(|pull| pull.state == PullRequestState::Open);
         let fits = |pull: &&PullRequest| pull.goes_to(&standing.base);
         let ended = || own().filter(fits).find(|pull| pull.head == standing.head);
         match (open().find(fits), open().next()) {
             (None, Some(other)) => Err(elsewhere(standing, other)),
-            (found, _) => Ok(Asked::Known(found.or_else(ended).cloned().map(Box::new))),
+            (found, _) => Ok(ForgeLookup::Known(found.or_else(ended).cloned().map(Box::new))),
         }
     }
 
     /// A pull request as it is now.
-    pub(super) async fn look_at(&self, number: u64) -> Result<PullRequest, Halt> {
+    pub(super) async fn look_at(&self, number: u64) -> Result<PullRequest, BuiltinError> {
         let fields = format!("--json={FIELDS}");
         let ran = self.run(&call(&["pr", "view", &number.to_string(), &fields]), None).await?;
         if ran.ok() { read(&ran.stdout, "gh pr view") } else { Err(trouble("gh pr view", &ran)) }
     }
 
     /// The checks of a pull request. That there are none is an answer; no answer is a failure.
-    pub(super) async fn checks(&self, number: u64) -> Result<Vec<Check>, Halt> {
+    pub(super) async fn checks(&self, number: u64) -> Result<Vec<PullRequestCheck>, BuiltinError> {
         let ran = self.run(&call(&["pr", "checks", &number.to_string(), "--json=name,bucket,link"]), None).await?;
         if ran.stdout.trim_start().starts_with('[') {
             // It says with its exit code what the list says better.
@@ -149,7 +149,7 @@ impl Runner {
     }
 
     /// How the repository wants pull requests to be merged.
-    pub(super) async fn merge_method(&self) -> Result<&'static str, Halt> {
+    pub(super) async fn merge_method(&self) -> Result<&'static str, BuiltinError> {
         let ran = self.run(&call(&["repo", "view", "--json=viewerDefaultMergeMethod"]), None).await?;
         let said: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap_or_default();
         Ok(match said["viewerDefaultMergeMethod"].as_str() {
@@ -167,9 +167,9 @@ impl PullRequest {
 }
 
 /// Its checks would be those of another branch, and to merge it would bring the work there.
-fn elsewhere(standing: &Standing, pull: &PullRequest) -> Halt {
+fn elsewhere(standing: &BranchStatus, pull: &PullRequest) -> BuiltinError {
     let (to, base) = (named(pull.base.as_deref().unwrap_or_default()), named(&standing.base));
-    Halt::failed(format!(
+    BuiltinError::failed(format!(
         "{} goes to {to} and the work to {base}: set `base_branch`, or change it with `gh pr edit {} --base {}`",
         pull.url,
         pull.number,
@@ -178,18 +178,18 @@ fn elsewhere(standing: &Standing, pull: &PullRequest) -> Halt {
 }
 
 /// Why `gh` could not do something, and what to do.
-pub(super) fn trouble(what: &str, ran: &Ran) -> Halt {
+pub(super) fn trouble(what: &str, ran: &ProgramResult) -> BuiltinError {
     let advice = match () {
         () if ran.code == 4 || ran.stderr.contains("auth login") => "log in with `gh auth login`",
         () if ran.stderr.contains("unknown flag") => "this `gh` is too old: update it",
         () => "try it by hand",
     };
-    Halt::failed(format!("`{what}` failed (exit {}): {}; {advice}", ran.code, ran.complaint()))
+    BuiltinError::failed(format!("`{what}` failed (exit {}): {}; {advice}", ran.code, ran.complaint()))
 }
 
-fn read<T: for<'a> Deserialize<'a>>(text: &str, what: &str) -> Result<T, Halt> {
+fn read<T: for<'a> Deserialize<'a>>(text: &str, what: &str) -> Result<T, BuiltinError> {
     serde_json::from_str(text)
-        .map_err(|error| Halt::failed(format!("`{what}` answers in an unknown way ({error}): update `gh`")))
+        .map_err(|error| BuiltinError::failed(format!("`{what}` answers in an unknown way ({error}): update `gh`")))
 }
 
 /// The last address in what was printed.

@@ -9,8 +9,8 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    Halt,
-    program::{Call, Ran, Runner},
+    BuiltinError,
+    program::{ProgramCall, ProgramResult, ProgramRunner},
 };
 
 /// What every call begins with: a person's settings must not colour answers.
@@ -28,7 +28,7 @@ const OPERATIONS: [(&str, &str); 6] = [
 
 /// What is not committed.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Changes {
+pub(super) struct UncommittedChanges {
     /// Files that git knows.
     pub(super) tracked: Vec<String>,
     /// Files that it does not.
@@ -36,9 +36,9 @@ pub(super) struct Changes {
 }
 
 /// A call of git.
-pub(super) fn call(args: &[&str]) -> Call {
+pub(super) fn call(args: &[&str]) -> ProgramCall {
     let all: Vec<&str> = FIRST.iter().chain(args).copied().collect();
-    Call { unshown: FIRST.len(), ..Call::new("git", &all) }
+    ProgramCall { unshown: FIRST.len(), ..ProgramCall::new("git", &all) }
 }
 
 /// What is in progress in the work tree of this git folder.
@@ -46,27 +46,28 @@ pub(super) fn in_progress(git_dir: &Path) -> Option<&'static str> {
     OPERATIONS.iter().find(|(file, _)| git_dir.join(file).exists()).map(|(_, what)| *what)
 }
 
-impl Runner {
+impl ProgramRunner {
     /// Asks git something, whatever the answer is.
-    pub(super) async fn git(&self, args: &[&str]) -> Result<Ran, Halt> {
+    pub(super) async fn git(&self, args: &[&str]) -> Result<ProgramResult, BuiltinError> {
         self.run(&call(args), None).await
     }
 
     /// Asks git something that it must be able to answer.
-    pub(super) async fn git_says(&self, args: &[&str]) -> Result<String, Halt> {
+    pub(super) async fn git_says(&self, args: &[&str]) -> Result<String, BuiltinError> {
         let ran = self.git(args).await?;
         if ran.ok() { Ok(ran.answer().to_owned()) } else { Err(failed(args, &ran)) }
     }
 
     /// The git folder of the work tree; its own one, where the repository has several.
-    pub(super) async fn git_dir(&self) -> Result<PathBuf, Halt> {
+    pub(super) async fn git_dir(&self) -> Result<PathBuf, BuiltinError> {
         let ran = self.git(&["rev-parse", "--is-inside-work-tree", "--absolute-git-dir"]).await?;
         match ran.answer().split_once('\n') {
             Some(("true", dir)) if ran.ok() => Ok(PathBuf::from(dir)),
-            Some(_) if ran.ok() => {
-                Err(Halt::failed(format!("{} has no work tree: run creel in a clone that has one", self.cwd.display())))
-            }
-            Some(_) | None => Err(Halt::failed(format!(
+            Some(_) if ran.ok() => Err(BuiltinError::failed(format!(
+                "{} has no work tree: run creel in a clone that has one",
+                self.cwd.display()
+            ))),
+            Some(_) | None => Err(BuiltinError::failed(format!(
                 "{} is not usable as a git repository ({}): `git init` makes one, or take this hook out of the config",
                 self.cwd.display(),
                 ran.complaint()
@@ -75,48 +76,48 @@ impl Runner {
     }
 
     /// The branch that is checked out; none if it is a single commit.
-    pub(super) async fn branch(&self) -> Result<Option<String>, Halt> {
+    pub(super) async fn branch(&self) -> Result<Option<String>, BuiltinError> {
         let ran = self.git(&["symbolic-ref", "-q", "HEAD"]).await?;
         Ok(ran.answer().strip_prefix("refs/heads/").filter(|_| ran.ok()).map(str::to_owned))
     }
 
     /// The commit that something stands for.
-    pub(super) async fn commit(&self, what: &str) -> Result<Option<String>, Halt> {
+    pub(super) async fn commit(&self, what: &str) -> Result<Option<String>, BuiltinError> {
         let ran = self.git(&["rev-parse", "--verify", "--quiet", &format!("{what}^{{commit}}")]).await?;
         Ok(ran.ok().then(|| ran.answer().to_owned()))
     }
 
     /// Whether all of a commit's history is part of another's.
-    pub(super) async fn contains(&self, later: &str, earlier: &str) -> Result<bool, Halt> {
+    pub(super) async fn contains(&self, later: &str, earlier: &str) -> Result<bool, BuiltinError> {
         Ok(self.git(&["merge-base", "--is-ancestor", earlier, later]).await?.ok())
     }
 
     /// How many commits are in one history and not in the other.
-    pub(super) async fn ahead(&self, of: &str, commit: &str) -> Result<usize, Halt> {
+    pub(super) async fn ahead(&self, of: &str, commit: &str) -> Result<usize, BuiltinError> {
         let said = self.git_says(&["rev-list", "--count", commit, &format!("^{of}"), "--"]).await?;
-        said.parse().map_err(|_| Halt::failed(format!("git counts commits in an unknown way: {said}")))
+        said.parse().map_err(|_| BuiltinError::failed(format!("git counts commits in an unknown way: {said}")))
     }
 
-    pub(super) async fn changes(&self) -> Result<Changes, Halt> {
+    pub(super) async fn changes(&self) -> Result<UncommittedChanges, BuiltinError> {
         Ok(changes(&self.git_says(&["status", "--porcelain=v1", "-z", "--untracked-files=normal"]).await?))
     }
 
     /// Files that a rebase or merge left with conflicts.
-    pub(super) async fn unmerged(&self) -> Result<Vec<String>, Halt> {
+    pub(super) async fn unmerged(&self) -> Result<Vec<String>, BuiltinError> {
         let said = self.git_says(&["diff", "--name-only", "--diff-filter=U", "-z"]).await?;
         Ok(said.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
     }
 }
 
 /// What to say of a call that should not have failed.
-pub(super) fn failed(args: &[&str], ran: &Ran) -> Halt {
+pub(super) fn failed(args: &[&str], ran: &ProgramResult) -> BuiltinError {
     let verb = args.first().copied().unwrap_or_default();
-    Halt::failed(format!("`git {verb}` failed (exit {}): {}", ran.code, ran.complaint()))
+    BuiltinError::failed(format!("`git {verb}` failed (exit {}): {}", ran.code, ran.complaint()))
 }
 
 /// Reads `git status -z`: two letters, a space, the name; a renamed one is followed by its old name.
-fn changes(status: &str) -> Changes {
-    let mut found = Changes::default();
+fn changes(status: &str) -> UncommittedChanges {
+    let mut found = UncommittedChanges::default();
     let mut entries = status.split('\0');
     while let Some(entry) = entries.next() {
         let (Some(letters), Some(name)) = (entry.get(..2), entry.get(3..)) else { continue };
@@ -136,9 +137,11 @@ mod tests {
     #[test]
     fn a_status_is_read_with_all_its_names() {
         let status = " M a b\0R  new\nname\0old\0?? -x\0UU c\0";
-        let expected =
-            Changes { tracked: ["a b", "new\nname", "c"].map(str::to_owned).into(), untracked: vec!["-x".to_owned()] };
+        let expected = UncommittedChanges {
+            tracked: ["a b", "new\nname", "c"].map(str::to_owned).into(),
+            untracked: vec!["-x".to_owned()],
+        };
         assert_eq!(changes(status), expected);
-        assert_eq!(changes(""), Changes::default());
+        assert_eq!(changes(""), UncommittedChanges::default());
     }
 }

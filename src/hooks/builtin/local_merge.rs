@@ -11,19 +11,19 @@
 use std::path::PathBuf;
 
 use super::{
-    Done, Halt, git,
-    program::Runner,
+    BuiltinError, BuiltinSuccess, git,
+    program::ProgramRunner,
     push,
-    standing::Standing,
+    standing::BranchStatus,
     words::{self, files, named, quoted, short, some},
-    worker::Worker,
+    worker::BuiltinRun,
 };
 
-pub(super) async fn run(worker: &mut Worker<'_>, standing: &Standing) -> Result<Done, Halt> {
+pub(super) async fn run(worker: &mut BuiltinRun<'_>, standing: &BranchStatus) -> Result<BuiltinSuccess, BuiltinError> {
     let base = standing.fetch_base(worker).await?;
     let (branch, base_name) = (named(&standing.branch), named(&standing.base_name()));
     if worker.runner.contains(&base, &standing.head).await? {
-        return Ok(Done::skip(format!("nothing to merge: all of {branch} is in {base_name}")));
+        return Ok(BuiltinSuccess::skip(format!("nothing to merge: all of {branch} is in {base_name}")));
     }
     let tree = merged_tree(&worker.runner, standing, &base).await?;
     let commit = commit(&worker.runner, standing, (&base, &tree), &worker.submission.title).await?;
@@ -31,12 +31,12 @@ pub(super) async fn run(worker: &mut Worker<'_>, standing: &Standing) -> Result<
         Some(remote) => push_base(worker, standing, remote, &commit).await?,
         None => move_base(worker, standing, &base, &commit).await?,
     }
-    let done = Done::success(format!("merged {branch} into {base_name} as {}", short(&commit)));
-    Ok(Done { merged: Some(commit), ..done })
+    let done = BuiltinSuccess::success(format!("merged {branch} into {base_name} as {}", short(&commit)));
+    Ok(BuiltinSuccess { merged: Some(commit), ..done })
 }
 
 /// The files as they are when both are merged.
-async fn merged_tree(runner: &Runner, standing: &Standing, base: &str) -> Result<String, Halt> {
+async fn merged_tree(runner: &ProgramRunner, standing: &BranchStatus, base: &str) -> Result<String, BuiltinError> {
     let args = ["merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", base, &standing.head];
     let ran = runner.git(&args).await?;
     let mut parts = ran.stdout.split(['\0', '\n']).filter(|part| !part.is_empty()).map(str::to_owned);
@@ -46,15 +46,17 @@ async fn merged_tree(runner: &Runner, standing: &Standing, base: &str) -> Result
             let conflicts: Vec<String> = parts.collect();
             let base = named(&standing.base_name());
             let message = format!("{} conflicts with {base} in {}", named(&standing.branch), some(&conflicts));
-            Err(Halt::failed(message).repaired_by(prompt(standing, &conflicts)))
+            Err(BuiltinError::failed(message).repaired_by(prompt(standing, &conflicts)))
         }
-        (129, _) => Err(Halt::failed("this git cannot merge without a work tree: version 2.38 or newer is needed")),
+        (129, _) => {
+            Err(BuiltinError::failed("this git cannot merge without a work tree: version 2.38 or newer is needed"))
+        }
         (_, _) => Err(git::failed(&args, &ran)),
     }
 }
 
 /// What an agent is told about a merge with conflicts.
-pub(super) fn prompt(standing: &Standing, conflicts: &[String]) -> String {
+pub(super) fn prompt(standing: &BranchStatus, conflicts: &[String]) -> String {
     let base = standing.base_name();
     let which = if conflicts.is_empty() { String::new() } else { format!(" in:\n{}", files(conflicts)) };
     let fetch = standing
@@ -75,7 +77,12 @@ pub(super) fn prompt(standing: &Standing, conflicts: &[String]) -> String {
 }
 
 /// A merge commit that nothing refers to yet.
-async fn commit(runner: &Runner, standing: &Standing, (base, tree): (&str, &str), title: &str) -> Result<String, Halt> {
+async fn commit(
+    runner: &ProgramRunner,
+    standing: &BranchStatus,
+    (base, tree): (&str, &str),
+    title: &str,
+) -> Result<String, BuiltinError> {
     let title = words::title(title);
     let about = if title.is_empty() { title } else { format!("\n\n{title}") };
     let message = format!("Merge branch '{}' into {}{about}\n", standing.branch, standing.base);
@@ -90,14 +97,19 @@ async fn commit(runner: &Runner, standing: &Standing, (base, tree): (&str, &str)
     if ran.ok() { Ok(ran.answer().to_owned()) } else { Err(git::failed(&args, &ran)) }
 }
 
-async fn push_base(worker: &mut Worker<'_>, standing: &Standing, remote: &str, commit: &str) -> Result<(), Halt> {
+async fn push_base(
+    worker: &mut BuiltinRun<'_>,
+    standing: &BranchStatus,
+    remote: &str,
+    commit: &str,
+) -> Result<(), BuiltinError> {
     let refspec = format!("{commit}:refs/heads/{}", standing.base);
     let ran = worker.show(&git::call(&["push", "--porcelain", "--no-follow-tags", "--", remote, &refspec])).await?;
     if ran.ok() {
         return Ok(());
     }
     let why = push::rejection(&ran.stdout).unwrap_or_else(|| ran.complaint());
-    Err(Halt::failed(format!(
+    Err(BuiltinError::failed(format!(
         "the merge could not be pushed to {}: {why}; nothing was changed, and if {} moved meanwhile it can be tried again",
         named(remote),
         named(&standing.base_name())
@@ -105,17 +117,22 @@ async fn push_base(worker: &mut Worker<'_>, standing: &Standing, remote: &str, c
 }
 
 /// Where there is no remote, the branch of this repository is what counts.
-async fn move_base(worker: &mut Worker<'_>, standing: &Standing, base: &str, commit: &str) -> Result<(), Halt> {
+async fn move_base(
+    worker: &mut BuiltinRun<'_>,
+    standing: &BranchStatus,
+    base: &str,
+    commit: &str,
+) -> Result<(), BuiltinError> {
     let reference = standing.base_ref();
     let Some(folder) = checked_out(&worker.runner, &reference).await? else {
         let why = format!("creel: merge {}", standing.branch);
         let ran = worker.show(&git::call(&["update-ref", "-m", &why, &reference, commit, base])).await?;
         return if ran.ok() { Ok(()) } else { Err(git::failed(&["update-ref"], &ran)) };
     };
-    let there = Runner { cwd: folder.clone(), ..worker.runner.clone() };
+    let there = ProgramRunner { cwd: folder.clone(), ..worker.runner.clone() };
     let dirty = there.changes().await?.tracked;
     if !dirty.is_empty() || git::in_progress(&there.git_dir().await?).is_some() {
-        return Err(Halt::failed(format!(
+        return Err(BuiltinError::failed(format!(
             "{} is checked out in {} and somebody works there: commit or stash that, then try again",
             named(&standing.base),
             folder.display()
@@ -127,7 +144,7 @@ async fn move_base(worker: &mut Worker<'_>, standing: &Standing, base: &str, com
 }
 
 /// The folder in which a branch is checked out, if there is one.
-async fn checked_out(runner: &Runner, reference: &str) -> Result<Option<PathBuf>, Halt> {
+async fn checked_out(runner: &ProgramRunner, reference: &str) -> Result<Option<PathBuf>, BuiltinError> {
     let said = runner.git_says(&["worktree", "list", "--porcelain", "-z"]).await?;
     let is_there = |tree: &&str| tree.split('\0').any(|line| line.strip_prefix("branch ") == Some(reference));
     let tree = said.split("\0\0").find(is_there);

@@ -8,18 +8,18 @@
 //! - What is merged is the commit that is here, and no other; after a review, the one that was reviewed.
 
 use super::{
-    Done, Halt,
-    forge::{self, Asked, Check, PullRequest, PullState},
+    BuiltinError, BuiltinSuccess,
+    forge::{self, ForgeLookup, PullRequest, PullRequestCheck, PullRequestState},
     local_merge,
-    program::Runner,
+    program::ProgramRunner,
     repair,
-    standing::Standing,
+    standing::BranchStatus,
     words::{named, quoted},
-    worker::Worker,
+    worker::BuiltinRun,
 };
 
 /// What a forge says about the branch.
-enum OnForge {
+enum ForgeState {
     /// It has a pull request.
     PullRequest(Box<PullRequest>),
     /// It has none.
@@ -28,21 +28,21 @@ enum OnForge {
     NoForge,
 }
 
-pub(super) async fn run(worker: &mut Worker<'_>) -> Result<Done, Halt> {
-    let standing = Standing::of(worker).await?;
+pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, BuiltinError> {
+    let standing = BranchStatus::of(worker).await?;
     standing.on_its_own_branch(&worker.errand.job.facts.session)?;
     standing.as_reviewed(worker.submission)?;
     standing.refuse_changes(&worker.runner.changes().await?, "it is not merged")?;
     if worker.submission.pr_command.as_ref().is_some_and(|line| !line.trim().is_empty()) {
-        return Err(Halt::failed(
+        return Err(BuiltinError::failed(
             "creel cannot see the checks of the forge behind `pr_command`: in place of `merge_pr`, use a `command:` hook \
              with that forge's own command, which merges once its checks have passed",
         ));
     }
     match on_forge(&worker.runner, &standing).await? {
-        OnForge::PullRequest(pull) => by_forge(worker, &standing, *pull).await,
-        OnForge::NoForge => local_merge::run(worker, &standing).await,
-        OnForge::Unsubmitted => Err(Halt::failed(format!(
+        ForgeState::PullRequest(pull) => by_forge(worker, &standing, *pull).await,
+        ForgeState::NoForge => local_merge::run(worker, &standing).await,
+        ForgeState::Unsubmitted => Err(BuiltinError::failed(format!(
             "{} has no pull request, and on a forge creel merges only by pull request: submit first with `creel submit`, then \
              run `creel merge` again",
             named(&standing.branch)
@@ -50,31 +50,33 @@ pub(super) async fn run(worker: &mut Worker<'_>) -> Result<Done, Halt> {
     }
 }
 
-async fn on_forge(runner: &Runner, standing: &Standing) -> Result<OnForge, Halt> {
-    let Some(remote) = &standing.remote else { return Ok(OnForge::NoForge) };
+async fn on_forge(runner: &ProgramRunner, standing: &BranchStatus) -> Result<ForgeState, BuiltinError> {
+    let Some(remote) = &standing.remote else { return Ok(ForgeState::NoForge) };
     let url = runner.git(&["remote", "get-url", remote]).await?.answer().to_owned();
     // A pull request there could have checks that we do not see.
     let unseen = |why: &str| {
         let remote = named(remote);
         match FORGES.into_iter().find(|forge| url.contains(forge) && !is_a_folder(&url)) {
-            Some(GITHUB) => Err(Halt::failed(format!("{remote} is on GitHub, and {why}"))),
-            Some(forge) => Err(Halt::failed(format!(
+            Some(GITHUB) => Err(BuiltinError::failed(format!("{remote} is on GitHub, and {why}"))),
+            Some(forge) => Err(BuiltinError::failed(format!(
                 "{remote} is on a forge ({forge}) whose requests creel cannot see: submit first, then merge the request there"
             ))),
-            None => Ok(OnForge::NoForge),
+            None => Ok(ForgeState::NoForge),
         }
     };
     if !runner.finds("gh") {
         return unseen("there is no `gh` on the PATH to see its checks: install it");
     }
     match runner.pull_request(standing).await? {
-        Asked::Known(Some(pull)) => Ok(OnForge::PullRequest(pull)),
+        ForgeLookup::Known(Some(pull)) => Ok(ForgeState::PullRequest(pull)),
         // `gh` answers for any remote that it knows. If the work goes to a folder, `gh` means another remote.
-        Asked::Known(None) if is_a_folder(&url) && has_a_remote_elsewhere(runner).await? => Ok(OnForge::NoForge),
-        Asked::Known(None) => Ok(OnForge::Unsubmitted),
-        Asked::NoForge => unseen("`gh` does not know that host, and sees no checks: log in with `gh auth login`"),
-        Asked::Failed(_) if is_a_folder(&url) => Ok(OnForge::NoForge),
-        Asked::Failed(ran) => Err(forge::trouble("gh pr list", &ran)),
+        ForgeLookup::Known(None) if is_a_folder(&url) && has_a_remote_elsewhere(runner).await? => {
+            Ok(ForgeState::NoForge)
+        }
+        ForgeLookup::Known(None) => Ok(ForgeState::Unsubmitted),
+        ForgeLookup::NoForge => unseen("`gh` does not know that host, and sees no checks: log in with `gh auth login`"),
+        ForgeLookup::Failed(_) if is_a_folder(&url) => Ok(ForgeState::NoForge),
+        ForgeLookup::Failed(ran) => Err(forge::trouble("gh pr list", &ran)),
     }
 }
 
@@ -89,18 +91,22 @@ fn is_a_folder(url: &str) -> bool {
     url.starts_with("file://") || url.starts_with(['/', '.'])
 }
 
-async fn has_a_remote_elsewhere(runner: &Runner) -> Result<bool, Halt> {
+async fn has_a_remote_elsewhere(runner: &ProgramRunner) -> Result<bool, BuiltinError> {
     let ran = runner.git(&["config", "--get-regexp", r"^remote\..*\.url$"]).await?;
     let mut urls = ran.stdout.lines().filter_map(|line| line.split_once(' '));
     Ok(urls.any(|(_, url)| !is_a_folder(url)))
 }
 
-async fn by_forge(worker: &mut Worker<'_>, standing: &Standing, pull: PullRequest) -> Result<Done, Halt> {
-    if pull.state == PullState::Merged {
-        return Ok(merged(&pull, Done::skip(format!("{} is merged already", pull.url))));
+async fn by_forge(
+    worker: &mut BuiltinRun<'_>,
+    standing: &BranchStatus,
+    pull: PullRequest,
+) -> Result<BuiltinSuccess, BuiltinError> {
+    if pull.state == PullRequestState::Merged {
+        return Ok(merged(&pull, BuiltinSuccess::skip(format!("{} is merged already", pull.url))));
     }
-    if pull.state == PullState::Closed {
-        return Err(Halt::failed(format!(
+    if pull.state == PullRequestState::Closed {
+        return Err(BuiltinError::failed(format!(
             "{} was closed without merging: reopen it if you still want to merge it",
             pull.url
         )));
@@ -117,44 +123,48 @@ async fn by_forge(worker: &mut Worker<'_>, standing: &Standing, pull: PullReques
     }
     let now = worker.runner.look_at(pull.number).await?;
     match now.state {
-        PullState::Merged => Ok(merged(&now, Done::success(format!("merged {}", now.url)))),
-        PullState::Open | PullState::Closed => Err(Halt::failed(format!(
+        PullRequestState::Merged => Ok(merged(&now, BuiltinSuccess::success(format!("merged {}", now.url)))),
+        PullRequestState::Open | PullRequestState::Closed => Err(BuiltinError::failed(format!(
             "{} was accepted for merging but is not merged yet (a merge queue?): run this again when it is",
             now.url
         ))),
     }
 }
 
-fn merged(pull: &PullRequest, done: Done) -> Done {
+fn merged(pull: &PullRequest, done: BuiltinSuccess) -> BuiltinSuccess {
     let merged = pull.merge_commit.as_ref().map(|commit| commit.oid.clone());
-    Done { pull_request: Some(pull.url.clone()), merged, ..done }
+    BuiltinSuccess { pull_request: Some(pull.url.clone()), merged, ..done }
 }
 
 /// What speaks against merging, checks aside.
-fn refuse(standing: &Standing, pull: &PullRequest) -> Result<(), Halt> {
+fn refuse(standing: &BranchStatus, pull: &PullRequest) -> Result<(), BuiltinError> {
     let url = &pull.url;
     if pull.is_draft {
-        return Err(Halt::failed(format!("{url} is a draft: mark it as ready with `gh pr ready {}`", pull.number)));
+        return Err(BuiltinError::failed(format!(
+            "{url} is a draft: mark it as ready with `gh pr ready {}`",
+            pull.number
+        )));
     }
     if pull.review_decision.as_deref() == Some("CHANGES_REQUESTED") {
-        return Err(Halt::failed(format!("a reviewer of {url} wants changes: see there")));
+        return Err(BuiltinError::failed(format!("a reviewer of {url} wants changes: see there")));
     }
     if pull.mergeable == "CONFLICTING" {
         let base = standing.base_name();
-        return Err(Halt::failed(format!("{url} conflicts with {}: rebase it", named(&base)))
+        return Err(BuiltinError::failed(format!("{url} conflicts with {}: rebase it", named(&base)))
             .repaired_by(local_merge::prompt(standing, &[])));
     }
     Ok(())
 }
 
 /// All checks must have passed.
-fn judge(pull: &PullRequest, checks: &[Check]) -> Result<(), Halt> {
-    let names = |checks: &[&Check]| checks.iter().map(|check| named(&check.name)).collect::<Vec<_>>().join(", ");
-    let failed: Vec<&Check> = checks.iter().filter(|check| check.failed()).collect();
+fn judge(pull: &PullRequest, checks: &[PullRequestCheck]) -> Result<(), BuiltinError> {
+    let names =
+        |checks: &[&PullRequestCheck]| checks.iter().map(|check| named(&check.name)).collect::<Vec<_>>().join(", ");
+    let failed: Vec<&PullRequestCheck> = checks.iter().filter(|check| check.failed()).collect();
     if !failed.is_empty() {
         let list: String =
             failed.iter().map(|check| format!("- {} {}\n", named(&check.name), quoted(&check.link))).collect();
-        return Err(Halt::failed(format!("{} is not merged: these checks failed: {}", pull.url, names(&failed)))
+        return Err(BuiltinError::failed(format!("{} is not merged: these checks failed: {}", pull.url, names(&failed)))
             .repaired_by(format!(
                 "The pull request {} cannot be merged, because these checks failed:\n{list}\
                  Find out why (`gh pr checks {}`, `gh run view --log-failed`), repair it, test it here, and commit. Do not \
@@ -162,11 +172,11 @@ fn judge(pull: &PullRequest, checks: &[Check]) -> Result<(), Halt> {
                 pull.url, pull.number
             )));
     }
-    if checks.iter().all(Check::passed) {
+    if checks.iter().all(PullRequestCheck::passed) {
         return Ok(());
     }
-    let waiting: Vec<&Check> = checks.iter().filter(|check| !check.passed()).collect();
-    Err(Halt::failed(format!(
+    let waiting: Vec<&PullRequestCheck> = checks.iter().filter(|check| !check.passed()).collect();
+    Err(BuiltinError::failed(format!(
         "{} is not merged: these checks have not ended: {}; run this again when they have",
         pull.url,
         names(&waiting)

@@ -16,12 +16,12 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Halt, words};
+use super::{BuiltinError, words};
 use crate::{
     engine::hooks::verdict::RunEnd,
     process::{
-        output::Ring,
-        run::{self, Group, ProcessEnd, ProcessSpec, ProgramSpec, Stream, Watch},
+        output::TailBuffer,
+        run::{self, OutputStream, ProcessEnd, ProcessGroup, ProcessObserver, ProcessSpec, ProgramSpec},
     },
 };
 
@@ -72,7 +72,7 @@ const QUIET: &[(&str, &str)] = &[
 
 /// Where programs run, and how long.
 #[derive(Debug, Clone)]
-pub(super) struct Runner {
+pub(super) struct ProgramRunner {
     pub(super) cwd: PathBuf,
     /// On top of our own environment.
     pub(super) env: Vec<(String, String)>,
@@ -83,18 +83,18 @@ pub(super) struct Runner {
 
 /// One program with its arguments.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Call {
+pub(super) struct ProgramCall {
     pub(super) program: String,
     pub(super) args: Vec<String>,
     pub(super) stdin: Vec<u8>,
     /// Arguments at the front that are not shown.
     pub(super) unshown: usize,
-    pub(super) setting: Setting,
+    pub(super) setting: ProgramEnvironment,
 }
 
 /// In which environment a program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Setting {
+pub(super) enum ProgramEnvironment {
     /// One in which it cannot ask, and says what can be read.
     #[default]
     Quiet,
@@ -104,7 +104,7 @@ pub(super) enum Setting {
 
 /// What came of it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Ran {
+pub(super) struct ProgramResult {
     pub(super) code: i32,
     pub(super) stdout: String,
     pub(super) stderr: String,
@@ -112,7 +112,7 @@ pub(super) struct Ran {
     pub(super) tail: String,
 }
 
-impl Call {
+impl ProgramCall {
     pub(super) fn new(program: &str, args: &[&str]) -> Self {
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
         Self { program: program.to_owned(), args, ..Self::default() }
@@ -131,7 +131,7 @@ impl Call {
     }
 }
 
-impl Ran {
+impl ProgramResult {
     pub(super) fn ok(&self) -> bool {
         self.code == 0
     }
@@ -147,7 +147,7 @@ impl Ran {
     }
 }
 
-impl Runner {
+impl ProgramRunner {
     /// The same for what has to be done whatever happened: it cannot be cancelled, and has time of its own.
     pub(super) fn for_tidying(&self) -> Self {
         let deadline = Some(Instant::now() + TIDYING);
@@ -155,21 +155,25 @@ impl Runner {
     }
 
     /// Runs a program without a shell, for its answer.
-    pub(super) async fn run(&self, call: &Call, watch: Option<&mut dyn Watch>) -> Result<Ran, Halt> {
+    pub(super) async fn run(
+        &self,
+        call: &ProgramCall,
+        watch: Option<&mut dyn ProcessObserver>,
+    ) -> Result<ProgramResult, BuiltinError> {
         let spec = ProgramSpec {
             program: call.program.clone(),
             args: call.args.clone(),
             cwd: self.cwd.clone(),
             env: match call.setting {
-                Setting::Quiet => self.quiet(),
-                Setting::Own => self.env.clone(),
+                ProgramEnvironment::Quiet => self.quiet(),
+                ProgramEnvironment::Own => self.env.clone(),
             },
             unset: UNSET,
             stdin: call.stdin.clone(),
             timeout: self.left(),
             mark: self.mark.clone(),
         };
-        let mut ear = Ear::new(watch);
+        let mut ear = ProgramObserver::new(watch);
         let end = run::run_program(spec, &mut ear, &self.cancel).await;
         ear.ran(end, &call.name())
     }
@@ -179,8 +183,8 @@ impl Runner {
         &self,
         line: &str,
         env: Vec<(String, String)>,
-        watch: &mut dyn Watch,
-    ) -> Result<Ran, Halt> {
+        watch: &mut dyn ProcessObserver,
+    ) -> Result<ProgramResult, BuiltinError> {
         let spec = ProcessSpec {
             command: line.to_owned(),
             cwd: self.cwd.clone(),
@@ -190,18 +194,18 @@ impl Runner {
             grace: run::GRACE,
             mark: self.mark.clone(),
         };
-        let mut ear = Ear::new(Some(watch));
+        let mut ear = ProgramObserver::new(Some(watch));
         let end = run::run(spec, &mut ear, &self.cancel).await;
         ear.ran(end, &words::named(line))
     }
 
     /// Waits a moment, unless the hook is cancelled. False if the hook's time would be over by then.
-    pub(super) async fn pause(&self, pause: Duration) -> Result<bool, Halt> {
+    pub(super) async fn pause(&self, pause: Duration) -> Result<bool, BuiltinError> {
         if self.left().is_some_and(|left| left < pause * 2) {
             return Ok(false);
         }
         tokio::select! {
-            () = self.cancel.cancelled() => Err(Halt { end: RunEnd::Cut, ..Halt::failed("creel was told to stop waiting") }),
+            () = self.cancel.cancelled() => Err(BuiltinError { end: RunEnd::Cut, ..BuiltinError::failed("creel was told to stop waiting") }),
             () = tokio::time::sleep(pause) => Ok(true),
         }
     }
@@ -229,21 +233,21 @@ impl Runner {
 }
 
 /// Keeps what a program prints, and passes it on if somebody looks.
-struct Ear<'a> {
-    watch: Option<&'a mut dyn Watch>,
+struct ProgramObserver<'a> {
+    watch: Option<&'a mut dyn ProcessObserver>,
     stdout: Vec<u8>,
-    stderr: Ring,
-    tail: Ring,
+    stderr: TailBuffer,
+    tail: TailBuffer,
 }
 
-impl<'a> Ear<'a> {
-    fn new(watch: Option<&'a mut dyn Watch>) -> Self {
-        Self { watch, stdout: Vec::new(), stderr: Ring::new(TAIL), tail: Ring::new(TAIL) }
+impl<'a> ProgramObserver<'a> {
+    fn new(watch: Option<&'a mut dyn ProcessObserver>) -> Self {
+        Self { watch, stdout: Vec::new(), stderr: TailBuffer::new(TAIL), tail: TailBuffer::new(TAIL) }
     }
 
-    fn ran(self, end: ProcessEnd, name: &str) -> Result<Ran, Halt> {
+    fn ran(self, end: ProcessEnd, name: &str) -> Result<ProgramResult, BuiltinError> {
         let printed = words::printed(&self.tail.bytes());
-        let halt = |end, message| Err(Halt { end, message, remediation: None, printed: printed.clone() });
+        let halt = |end, message| Err(BuiltinError { end, message, remediation: None, printed: printed.clone() });
         let code = match end {
             ProcessEnd::Exit(code) => code,
             // As a shell says it.
@@ -252,7 +256,7 @@ impl<'a> Ear<'a> {
             ProcessEnd::Cancelled => return halt(RunEnd::Cut, format!("`{name}` was cancelled")),
             ProcessEnd::SpawnFailed(why) => return halt(RunEnd::SpawnFailed(why.clone()), why),
         };
-        Ok(Ran {
+        Ok(ProgramResult {
             code,
             stdout: String::from_utf8_lossy(&self.stdout).into_owned(),
             stderr: words::printed(&self.stderr.bytes()),
@@ -261,22 +265,22 @@ impl<'a> Ear<'a> {
     }
 }
 
-impl Watch for Ear<'_> {
+impl ProcessObserver for ProgramObserver<'_> {
     /// What nobody looks at is over in a moment and not worth a record; it is found by its mark all the same.
-    fn started(&mut self, group: Group) {
+    fn started(&mut self, group: ProcessGroup) {
         if let Some(watch) = &mut self.watch {
             watch.started(group);
         }
     }
 
-    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+    fn output(&mut self, stream: OutputStream, bytes: &[u8]) {
         self.tail.push(bytes);
         match stream {
-            Stream::Stdout => {
+            OutputStream::Stdout => {
                 let room = ANSWER.saturating_sub(self.stdout.len()).min(bytes.len());
                 self.stdout.extend_from_slice(&bytes[..room]);
             }
-            Stream::Stderr => self.stderr.push(bytes),
+            OutputStream::Stderr => self.stderr.push(bytes),
         }
         if let Some(watch) = &mut self.watch {
             watch.output(stream, bytes);

@@ -7,16 +7,16 @@
 use std::{io::Write as _, path::PathBuf};
 
 use super::{
-    Done, Halt,
-    forge::{self, Asked, PullRequest, PullState},
-    program::Runner,
+    BuiltinError, BuiltinSuccess,
+    forge::{self, ForgeLookup, PullRequest, PullRequestState},
+    program::ProgramRunner,
     push,
-    standing::{Standing, commit_prompt},
+    standing::{BranchStatus, commit_prompt},
     words::{self, count, named},
-    worker::Worker,
+    worker::BuiltinRun,
 };
 use crate::{
-    engine::{effect::Submission, hooks::template},
+    engine::{effect::SubmissionFacts, hooks::template},
     process::{environment::for_variable, output::create},
 };
 
@@ -25,10 +25,10 @@ const MARKS: (&str, &str) = ("<!-- creel: begin -->", "<!-- creel: end -->");
 /// How much text forges take.
 const BODY: usize = 60_000;
 
-pub(super) async fn run(worker: &mut Worker<'_>) -> Result<Done, Halt> {
-    let standing = Standing::of(worker).await?;
+pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, BuiltinError> {
+    let standing = BranchStatus::of(worker).await?;
     let Some(remote) = standing.remote.clone() else {
-        return Err(Halt::failed(
+        return Err(BuiltinError::failed(
             "there is no remote to push to: add one with `git remote add origin URL`, or take `create_pr` out of the config",
         ));
     };
@@ -38,38 +38,44 @@ pub(super) async fn run(worker: &mut Worker<'_>) -> Result<Done, Halt> {
     let nothing =
         format!("{} has no commits that {} does not have", named(&standing.branch), named(&standing.base_name()));
     if commits == 0 && changes.is_empty() {
-        return Ok(Done::skip(format!("nothing to submit: {nothing}, and nothing is uncommitted")));
+        return Ok(BuiltinSuccess::skip(format!("nothing to submit: {nothing}, and nothing is uncommitted")));
     }
     standing.on_its_own_branch(&worker.errand.job.facts.session)?;
     standing.as_reviewed(worker.submission)?;
     if commits == 0 {
-        let halt = Halt::failed(format!("{nothing}, but there are changes that are not committed: commit them"));
+        let halt =
+            BuiltinError::failed(format!("{nothing}, but there are changes that are not committed: commit them"));
         return Err(halt.repaired_by(commit_prompt(&standing.branch, &changes)));
     }
-    let text = Text::of(&worker.runner, worker.submission, &standing, &base).await?;
+    let text = PullRequestText::of(&worker.runner, worker.submission, &standing, &base).await?;
     let work = format!("{}{}", count(commits, "commit"), changes.left_out());
     let done = match worker.submission.pr_command.clone().filter(|line| !line.trim().is_empty()) {
         Some(line) => by_command(worker, &standing, &remote, &text, &line).await?,
         None => by_gh(worker, &standing, &remote, &text).await?,
     };
-    Ok(if done.skipped { done } else { Done { message: format!("{}; {work}", done.message), ..done } })
+    Ok(if done.skipped { done } else { BuiltinSuccess { message: format!("{}; {work}", done.message), ..done } })
 }
 
-async fn by_gh(worker: &mut Worker<'_>, standing: &Standing, remote: &str, text: &Text) -> Result<Done, Halt> {
+async fn by_gh(
+    worker: &mut BuiltinRun<'_>,
+    standing: &BranchStatus,
+    remote: &str,
+    text: &PullRequestText,
+) -> Result<BuiltinSuccess, BuiltinError> {
     if !worker.runner.finds("gh") {
-        return Err(Halt::failed(
+        return Err(BuiltinError::failed(
             "there is no `gh` on the PATH: install the GitHub CLI and log in with `gh auth login`, or set `pr_command` to \
              the command of another forge",
         ));
     }
     // Before anything is pushed: whoever is not logged in hears of it now.
     let there = existing(&worker.runner, standing, remote).await?;
-    if let Some(pull) = there.as_ref().filter(|pull| pull.state == PullState::Merged) {
-        let done = Done::skip(format!("{} is merged already", pull.url));
-        return Ok(Done { pull_request: Some(pull.url.clone()), ..done });
+    if let Some(pull) = there.as_ref().filter(|pull| pull.state == PullRequestState::Merged) {
+        let done = BuiltinSuccess::skip(format!("{} is merged already", pull.url));
+        return Ok(BuiltinSuccess { pull_request: Some(pull.url.clone()), ..done });
     }
     let pushed = push::push(worker, standing, remote).await?;
-    if let Some(pull) = there.filter(|pull| pull.state == PullState::Open) {
+    if let Some(pull) = there.filter(|pull| pull.state == PullRequestState::Open) {
         return update(worker, text, &pull, &pushed).await;
     }
     let file = write(worker, &text.marked())?;
@@ -79,20 +85,27 @@ async fn by_gh(worker: &mut Worker<'_>, standing: &Standing, remote: &str, text:
     if ran.ok() {
         let url = forge::address(&ran.stdout);
         let shown = url.as_deref().unwrap_or("a pull request, but `gh` did not say where");
-        return Ok(Done { pull_request: url.clone(), ..Done::success(format!("{pushed}; opened {shown}")) });
+        return Ok(BuiltinSuccess {
+            pull_request: url.clone(),
+            ..BuiltinSuccess::success(format!("{pushed}; opened {shown}"))
+        });
     }
     // Somebody may have been faster.
     match existing(&worker.runner, standing, remote).await? {
-        Some(pull) if pull.state == PullState::Open => update(worker, text, &pull, &pushed).await,
+        Some(pull) if pull.state == PullRequestState::Open => update(worker, text, &pull, &pushed).await,
         Some(_) | None => Err(forge::trouble("gh pr create", &ran).and(&pushed)),
     }
 }
 
-async fn existing(runner: &Runner, standing: &Standing, remote: &str) -> Result<Option<Box<PullRequest>>, Halt> {
+async fn existing(
+    runner: &ProgramRunner,
+    standing: &BranchStatus,
+    remote: &str,
+) -> Result<Option<Box<PullRequest>>, BuiltinError> {
     match runner.pull_request(standing).await? {
-        Asked::Known(pull) => Ok(pull),
-        Asked::Failed(ran) => Err(forge::trouble("gh pr list", &ran)),
-        Asked::NoForge => Err(Halt::failed(format!(
+        ForgeLookup::Known(pull) => Ok(pull),
+        ForgeLookup::Failed(ran) => Err(forge::trouble("gh pr list", &ran)),
+        ForgeLookup::NoForge => Err(BuiltinError::failed(format!(
             "{} is in no forge that `gh` knows: set `pr_command` to the command of its forge, or take `create_pr` out of the \
              config",
             named(remote)
@@ -100,7 +113,12 @@ async fn existing(runner: &Runner, standing: &Standing, remote: &str) -> Result<
     }
 }
 
-async fn update(worker: &mut Worker<'_>, text: &Text, pull: &PullRequest, pushed: &str) -> Result<Done, Halt> {
+async fn update(
+    worker: &mut BuiltinRun<'_>,
+    text: &PullRequestText,
+    pull: &PullRequest,
+    pushed: &str,
+) -> Result<BuiltinSuccess, BuiltinError> {
     let body = replaced(&pull.body, &text.marked());
     if body != pull.body {
         let file = format!("--body-file={}", write(worker, &body)?.display());
@@ -109,19 +127,19 @@ async fn update(worker: &mut Worker<'_>, text: &Text, pull: &PullRequest, pushed
             return Err(forge::trouble("gh pr edit", &ran).and(&format!("{pushed}; the pull request is {}", pull.url)));
         }
     }
-    let done = Done::success(format!("{pushed}; {} is up to date", pull.url));
-    Ok(Done { pull_request: Some(pull.url.clone()), ..done })
+    let done = BuiltinSuccess::success(format!("{pushed}; {} is up to date", pull.url));
+    Ok(BuiltinSuccess { pull_request: Some(pull.url.clone()), ..done })
 }
 
 /// A command of the person's own: it is told everything in variables, and prints the address.
 async fn by_command(
-    worker: &mut Worker<'_>,
-    standing: &Standing,
+    worker: &mut BuiltinRun<'_>,
+    standing: &BranchStatus,
     remote: &str,
-    text: &Text,
+    text: &PullRequestText,
     line: &str,
-) -> Result<Done, Halt> {
-    let expanded = template::expand(line).map_err(|error| Halt::failed(format!("`pr_command`: {error}")))?;
+) -> Result<BuiltinSuccess, BuiltinError> {
+    let expanded = template::expand(line).map_err(|error| BuiltinError::failed(format!("`pr_command`: {error}")))?;
     let pushed = push::push(worker, standing, remote).await?;
     let file = write(worker, &text.body)?;
     let values = [
@@ -136,22 +154,34 @@ async fn by_command(
     let env = values.map(|(name, value)| (template::variable(name), for_variable(value)));
     let ran = worker.show_line(&expanded, env.to_vec()).await?;
     if !ran.ok() {
-        return Err(Halt::failed(format!("`pr_command` failed (exit {}): {}; {pushed}", ran.code, ran.complaint())));
+        return Err(BuiltinError::failed(format!(
+            "`pr_command` failed (exit {}): {}; {pushed}",
+            ran.code,
+            ran.complaint()
+        )));
     }
     let url = forge::address(&ran.stdout);
     let shown = url.as_deref().map_or_else(String::new, |url| format!(": {url}"));
-    Ok(Done { pull_request: url.clone(), ..Done::success(format!("{pushed}; `pr_command` succeeded{shown}")) })
+    Ok(BuiltinSuccess {
+        pull_request: url.clone(),
+        ..BuiltinSuccess::success(format!("{pushed}; `pr_command` succeeded{shown}"))
+    })
 }
 
 /// What the pull request says.
-struct Text {
+struct PullRequestText {
     title: String,
     body: String,
 }
 
-impl Text {
+impl PullRequestText {
     /// What was given; else what the task and the commits say.
-    async fn of(runner: &Runner, submission: &Submission, standing: &Standing, base: &str) -> Result<Self, Halt> {
+    async fn of(
+        runner: &ProgramRunner,
+        submission: &SubmissionFacts,
+        standing: &BranchStatus,
+        base: &str,
+    ) -> Result<Self, BuiltinError> {
         let subjects =
             runner.git_says(&["log", "--format=%s", "--reverse", &format!("{base}..{}", standing.head), "--"]).await?;
         let task = submission.task.as_ref().map_or("", |task| task.content.as_str());
@@ -172,11 +202,11 @@ impl Text {
 }
 
 /// Into a file of the session, only for the owner.
-fn write(worker: &Worker<'_>, body: &str) -> Result<PathBuf, Halt> {
+fn write(worker: &BuiltinRun<'_>, body: &str) -> Result<PathBuf, BuiltinError> {
     let (job, place) = (worker.errand.job, worker.errand.place);
     let path = place.session_dir.join(format!("outputs/run-{}.pull-request.md", job.run));
     let written = create(&path).and_then(|mut file| file.write_all(body.as_bytes()));
-    written.map_err(|error| Halt::failed(format!("{} cannot be written: {error}", path.display())))?;
+    written.map_err(|error| BuiltinError::failed(format!("{} cannot be written: {error}", path.display())))?;
     Ok(path)
 }
 

@@ -5,19 +5,23 @@
 //!   Then the remote's commit is named, so that one that came since is not lost.
 
 use super::{
-    Halt, git,
-    program::{Ran, Runner},
+    BuiltinError, git,
+    program::{ProgramResult, ProgramRunner},
     rescue,
-    standing::Standing,
+    standing::BranchStatus,
     words::{named, quoted, short},
-    worker::Worker,
+    worker::BuiltinRun,
 };
 
 /// How far back a branch's past is looked through.
 const PAST: &str = "--max-count=2000";
 
 /// Pushes the commit that the branch is at; says what was done.
-pub(super) async fn push(worker: &mut Worker<'_>, standing: &Standing, remote: &str) -> Result<String, Halt> {
+pub(super) async fn push(
+    worker: &mut BuiltinRun<'_>,
+    standing: &BranchStatus,
+    remote: &str,
+) -> Result<String, BuiltinError> {
     let (target, branch) = (format!("refs/heads/{}", standing.branch), named(&standing.branch));
     let tip = tip(&worker.runner, remote, &target).await?;
     let lease = match &tip {
@@ -43,10 +47,10 @@ pub(super) async fn push(worker: &mut Worker<'_>, standing: &Standing, remote: &
 }
 
 /// The commit that the remote has for a branch.
-async fn tip(runner: &Runner, remote: &str, target: &str) -> Result<Option<String>, Halt> {
+async fn tip(runner: &ProgramRunner, remote: &str, target: &str) -> Result<Option<String>, BuiltinError> {
     let ran = runner.git(&["ls-remote", "--", remote, target]).await?;
     if !ran.ok() {
-        return Err(Halt::failed(format!(
+        return Err(BuiltinError::failed(format!(
             "{} cannot be reached ({}): see that `git ls-remote {}` works",
             named(remote),
             ran.complaint(),
@@ -61,7 +65,7 @@ async fn tip(runner: &Runner, remote: &str, target: &str) -> Result<Option<Strin
 const KEEPING: &[&str] = &["commit", "rebase", "pull", "cherry-pick", "merge", "revert", "am"];
 
 /// Whether the branch was at this commit and was rebased since, with nothing thrown away on the way.
-async fn rebased_since(runner: &Runner, target: &str, tip: &str) -> Result<bool, Halt> {
+async fn rebased_since(runner: &ProgramRunner, target: &str, tip: &str) -> Result<bool, BuiltinError> {
     let ran = runner.git(&["reflog", "show", "--format=%H %gs", PAST, target, "--"]).await?;
     let mut rebased = false;
     for (commit, action) in ran.stdout.lines().filter_map(|line| line.split_once(' ')) {
@@ -84,7 +88,7 @@ fn is_rebase(action: &str) -> bool {
     by_pull || action.starts_with("rebase") || action.starts_with(rescue::ACTION)
 }
 
-fn diverged(standing: &Standing, remote: &str, tip: &str) -> Halt {
+fn diverged(standing: &BranchStatus, remote: &str, tip: &str) -> BuiltinError {
     let branch = named(&standing.branch);
     let (at, on) = (short(tip), named(remote));
     let message = format!(
@@ -93,7 +97,7 @@ fn diverged(standing: &Standing, remote: &str, tip: &str) -> Halt {
         quoted(remote),
         quoted(&standing.branch)
     );
-    Halt::failed(message).repaired_by(format!(
+    BuiltinError::failed(message).repaired_by(format!(
         "The branch {branch} cannot be pushed: on {on} it has commits (up to {at}) that are not here.\n\
          1. Get them: `git fetch {remote} {plain}`.\n\
          2. See what they are: `git log HEAD..FETCH_HEAD`.\n\
@@ -107,10 +111,10 @@ fn diverged(standing: &Standing, remote: &str, tip: &str) -> Halt {
 }
 
 /// Exit 1 is a refusal, by the remote or by a hook of the repository; anything else is trouble with the remote itself.
-fn refused(standing: &Standing, remote: &str, ran: &Ran) -> Halt {
+fn refused(standing: &BranchStatus, remote: &str, ran: &ProgramResult) -> BuiltinError {
     let (branch, on) = (named(&standing.branch), named(remote));
     let why = rejection(&ran.stdout).unwrap_or_else(|| ran.complaint());
-    let halt = Halt::failed(format!("{branch} could not be pushed to {on}: {why}"));
+    let halt = BuiltinError::failed(format!("{branch} could not be pushed to {on}: {why}"));
     if ran.code != 1 {
         return halt.and(&format!("see that `git push {}` works; nothing was changed", quoted(remote)));
     }

@@ -5,17 +5,17 @@
 //! - It begins only where nothing is uncommitted, so that leaving a rebase loses nothing.
 
 use super::{
-    Done, Halt, git,
-    git::Changes,
-    program::{Ran, Runner},
-    rescue::{self, Note, Undone},
-    standing::Standing,
+    BuiltinError, BuiltinSuccess, git,
+    git::UncommittedChanges,
+    program::{ProgramResult, ProgramRunner},
+    rescue::{self, RebaseNote, RebaseUndo},
+    standing::BranchStatus,
     words::{count, files, named, quoted, short},
-    worker::Worker,
+    worker::BuiltinRun,
 };
 
-pub(super) async fn run(worker: &mut Worker<'_>) -> Result<Done, Halt> {
-    let standing = Standing::of(worker).await?;
+pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, BuiltinError> {
+    let standing = BranchStatus::of(worker).await?;
     let changes = worker.runner.changes().await?;
     let base = standing.fetch_base(worker).await?;
     if let Some(skip) = nothing_to_do(&worker.runner, &standing, &base, &changes).await? {
@@ -24,7 +24,7 @@ pub(super) async fn run(worker: &mut Worker<'_>) -> Result<Done, Halt> {
     standing.on_its_own_branch(&worker.errand.job.facts.session)?;
     standing.refuse_changes(&changes, "it is not rebased")?;
     if !worker.runner.git(&["merge-base", &base, &standing.head]).await?.ok() {
-        return Err(Halt::failed(format!(
+        return Err(BuiltinError::failed(format!(
             "{} and {} have no commit in common: is `base_branch` right?",
             named(&standing.branch),
             named(&standing.base_name())
@@ -34,24 +34,28 @@ pub(super) async fn run(worker: &mut Worker<'_>) -> Result<Done, Halt> {
 }
 
 async fn nothing_to_do(
-    runner: &Runner,
-    standing: &Standing,
+    runner: &ProgramRunner,
+    standing: &BranchStatus,
     base: &str,
-    changes: &Changes,
-) -> Result<Option<Done>, Halt> {
+    changes: &UncommittedChanges,
+) -> Result<Option<BuiltinSuccess>, BuiltinError> {
     let (branch, base_name) = (named(&standing.branch), named(&standing.base_name()));
     if runner.contains(&standing.head, base).await? {
         let at = short(base);
-        return Ok(Some(Done::skip(format!("{branch} is up to date with {base_name} ({at})"))));
+        return Ok(Some(BuiltinSuccess::skip(format!("{branch} is up to date with {base_name} ({at})"))));
     }
     if runner.ahead(base, &standing.head).await? == 0 && changes.tracked.is_empty() {
-        return Ok(Some(Done::skip(format!("{branch} has no commits that {base_name} does not have"))));
+        return Ok(Some(BuiltinSuccess::skip(format!("{branch} has no commits that {base_name} does not have"))));
     }
     Ok(None)
 }
 
-async fn rebase(worker: &mut Worker<'_>, standing: &Standing, base: &str) -> Result<Done, Halt> {
-    let note = Note::write(&standing.git_dir, &standing.branch, &standing.head, base)?;
+async fn rebase(
+    worker: &mut BuiltinRun<'_>,
+    standing: &BranchStatus,
+    base: &str,
+) -> Result<BuiltinSuccess, BuiltinError> {
+    let note = RebaseNote::write(&standing.git_dir, &standing.branch, &standing.head, base)?;
     worker.runner.env.push(("GIT_REFLOG_ACTION".to_owned(), rescue::ACTION.to_owned()));
     // What a person may have set: changes put aside would not come back if we are killed, and other branches must stay.
     let args = ["-c", "rebase.autoStash=false", "-c", "rebase.updateRefs=false", "rebase", "--no-autosquash", base];
@@ -60,10 +64,10 @@ async fn rebase(worker: &mut Worker<'_>, standing: &Standing, base: &str) -> Res
     let ran = worker.show(&call).await;
     let tidying = worker.runner.for_tidying();
     let conflicts = tidying.unmerged().await.unwrap_or_default();
-    if ran.as_ref().is_ok_and(Ran::ok) {
-        Note::remove(&standing.git_dir);
+    if ran.as_ref().is_ok_and(ProgramResult::ok) {
+        RebaseNote::remove(&standing.git_dir);
         let commits = worker.runner.ahead(base, "HEAD").await?;
-        return Ok(Done::success(format!(
+        return Ok(BuiltinSuccess::success(format!(
             "{} of {} put on top of {} ({}); before, the branch was at {}",
             count(commits, "commit"),
             named(&standing.branch),
@@ -75,18 +79,18 @@ async fn rebase(worker: &mut Worker<'_>, standing: &Standing, base: &str) -> Res
     let undone = rescue::put_back(&tidying, &standing.git_dir, &note).await?;
     let halt = match ran {
         Ok(_) if !conflicts.is_empty() => conflict(standing, &conflicts),
-        Ok(ran) => Halt::failed(format!("`git rebase` failed (exit {}): {}", ran.code, ran.complaint())),
+        Ok(ran) => BuiltinError::failed(format!("`git rebase` failed (exit {}): {}", ran.code, ran.complaint())),
         Err(halt) => halt,
     };
     Err(match undone {
-        Undone::Nothing | Undone::PutBack(_) => {
+        RebaseUndo::Nothing | RebaseUndo::PutBack(_) => {
             halt.and(&format!("the branch is at {} as before", short(&standing.head)))
         }
-        Undone::Left(why) => halt.and(&why),
+        RebaseUndo::Left(why) => halt.and(&why),
     })
 }
 
-fn conflict(standing: &Standing, conflicts: &[String]) -> Halt {
+fn conflict(standing: &BranchStatus, conflicts: &[String]) -> BuiltinError {
     let (branch, base) = (named(&standing.branch), named(&standing.base_name()));
     let message = format!("{branch} conflicts with {base} in {}", super::words::some(conflicts));
     let fetch = standing.remote.as_ref().map_or_else(String::new, |remote| {
@@ -105,7 +109,7 @@ fn conflict(standing: &Standing, conflicts: &[String]) -> Halt {
     ];
     let steps: String = steps.iter().filter(|step| !step.is_empty()).enumerate().map(numbered).collect();
     let steps = if standing.remote.is_some() { steps } else { steps.replace("from step 3", "from step 2") };
-    Halt::failed(message).repaired_by(format!(
+    BuiltinError::failed(message).repaired_by(format!(
         "The branch {branch} could not be rebased onto {base} by itself. These files have conflicts:\n{}\
          The rebase was aborted and the branch is as you left it. Rebase it yourself, in this folder:\n{steps}\
          Do not push, do not merge, do not drop commits, and do not use `git rebase --skip`. If you cannot resolve it, \

@@ -11,13 +11,13 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    Halt,
-    forge::{self, Asked, Check, PullRequest},
-    program::Runner,
+    BuiltinError,
+    forge::{self, ForgeLookup, PullRequest, PullRequestCheck},
+    program::ProgramRunner,
     push,
-    standing::Standing,
+    standing::BranchStatus,
     words::short,
-    worker::Worker,
+    worker::BuiltinRun,
 };
 
 /// How long the forge may take to show a push and to report its first check.
@@ -27,13 +27,13 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from
 
 /// Brings the repair to the pull request, and waits for its checks to end.
 pub(super) async fn bring(
-    worker: &mut Worker<'_>,
-    standing: &Standing,
+    worker: &mut BuiltinRun<'_>,
+    standing: &BranchStatus,
     pull: &PullRequest,
-) -> Result<PullRequest, Halt> {
+) -> Result<PullRequest, BuiltinError> {
     let (url, reviewed) = (&pull.url, worker.submission.reviewed.is_some());
     let (true, Some(remote)) = (reviewed || worker.submission.repaired, &standing.remote) else {
-        return Err(Halt::failed(format!(
+        return Err(BuiltinError::failed(format!(
             "{url} is at {}, and the work here at {}: submit again with `creel submit`, then run `creel merge` again",
             short(&pull.head),
             short(&standing.head)
@@ -42,7 +42,7 @@ pub(super) async fn bring(
     let checks_before = worker.runner.checks(pull.number).await?.len();
     let pushed = push::push(worker, standing, remote).await?;
     if !reviewed && pull.review_decision.as_deref() == Some("APPROVED") {
-        return Err(Halt::failed(format!(
+        return Err(BuiltinError::failed(format!(
             "{url} was approved before the repair ({pushed}), and its reviewers have not seen the repair: ask them to look \
              again, then run `creel merge` again"
         )));
@@ -54,11 +54,11 @@ pub(super) async fn bring(
 /// Waits until the forge shows the repair and all checks on it have ended, or one has failed. When the hook's time is nearly over,
 /// the pull request comes back as it is, and its checks as they are.
 async fn wait_for_checks(
-    runner: &Runner,
-    standing: &Standing,
+    runner: &ProgramRunner,
+    standing: &BranchStatus,
     before: &PullRequest,
     checks_before: usize,
-) -> Result<PullRequest, Halt> {
+) -> Result<PullRequest, BuiltinError> {
     let (mut pause, longest) = PAUSES;
     let pushed_at = Instant::now();
     loop {
@@ -87,20 +87,26 @@ async fn wait_for_checks(
 }
 
 /// The pull request, once the forge shows the repair.
-async fn shown(runner: &Runner, standing: &Standing, before: &PullRequest) -> Result<Option<PullRequest>, Halt> {
+async fn shown(
+    runner: &ProgramRunner,
+    standing: &BranchStatus,
+    before: &PullRequest,
+) -> Result<Option<PullRequest>, BuiltinError> {
     match runner.pull_request(standing).await? {
-        Asked::Known(Some(pull)) => Ok((pull.number == before.number && pull.head == standing.head).then_some(*pull)),
-        Asked::Known(None) | Asked::NoForge => Ok(None),
-        Asked::Failed(ran) => Err(forge::trouble("gh pr list", &ran)),
+        ForgeLookup::Known(Some(pull)) => {
+            Ok((pull.number == before.number && pull.head == standing.head).then_some(*pull))
+        }
+        ForgeLookup::Known(None) | ForgeLookup::NoForge => Ok(None),
+        ForgeLookup::Failed(ran) => Err(forge::trouble("gh pr list", &ran)),
     }
 }
 
-fn have_ended(checks: &[Check]) -> bool {
-    checks.iter().any(Check::failed) || checks.iter().all(Check::passed)
+fn have_ended(checks: &[PullRequestCheck]) -> bool {
+    checks.iter().any(PullRequestCheck::failed) || checks.iter().all(PullRequestCheck::passed)
 }
 
-fn unnoticed(pull: &PullRequest, standing: &Standing, shows: &str) -> Halt {
-    Halt::failed(format!(
+fn unnoticed(pull: &PullRequest, standing: &BranchStatus, shows: &str) -> BuiltinError {
+    BuiltinError::failed(format!(
         "the repair {} was pushed to {}, which still shows {shows}: run `creel merge` again when it has caught up",
         short(&standing.head),
         pull.url

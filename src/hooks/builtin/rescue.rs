@@ -24,11 +24,11 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Halt,
-    program::Runner,
+    BuiltinError,
+    program::ProgramRunner,
     words::{named, quoted, short},
 };
-use crate::process::run::Group;
+use crate::process::run::ProcessGroup;
 
 /// The note, in git's folder.
 const NOTE: &str = "creel-rebase.json";
@@ -43,7 +43,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// What a rebase of ours began with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Note {
+pub(super) struct RebaseNote {
     /// The branch, without `refs/heads/`.
     pub(super) branch: String,
     /// Its commit.
@@ -58,11 +58,11 @@ pub(super) struct Note {
 
 /// What became of a rebase that was left behind.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Undone {
+pub(super) enum RebaseUndo {
     /// There was none.
     Nothing,
     /// It is undone.
-    PutBack(Note),
+    PutBack(RebaseNote),
     /// It is not ours to undo, or could not be.
     Left(String),
 }
@@ -74,30 +74,35 @@ pub async fn recover(folder: &Path) -> Option<String> {
     // A folder without git has nothing to be recovered.
     let git_dir = runner.git_dir().await.ok()?;
     match undo(&runner, &git_dir).await {
-        Ok(Undone::Nothing) => None,
-        Ok(Undone::PutBack(note)) => Some(format!(
+        Ok(RebaseUndo::Nothing) => None,
+        Ok(RebaseUndo::PutBack(note)) => Some(format!(
             "a rebase of {} was cut off; it is undone, and the branch is at {} as before",
             named(&note.branch),
             short(&note.commit)
         )),
-        Ok(Undone::Left(why)) => Some(why),
+        Ok(RebaseUndo::Left(why)) => Some(why),
         Err(halt) => Some(halt.message),
     }
 }
 
 /// Programs in a folder, outside of any hook.
-pub(super) fn runner_in(folder: &Path) -> Runner {
+pub(super) fn runner_in(folder: &Path) -> ProgramRunner {
     let mark = format!("look-{}", std::process::id());
-    let runner =
-        Runner { cwd: folder.to_owned(), env: Vec::new(), mark, cancel: CancellationToken::new(), deadline: None };
+    let runner = ProgramRunner {
+        cwd: folder.to_owned(),
+        env: Vec::new(),
+        mark,
+        cancel: CancellationToken::new(),
+        deadline: None,
+    };
     runner.for_tidying()
 }
 
 /// Undoes what is noted in this git folder.
-pub(super) async fn undo(runner: &Runner, git_dir: &Path) -> Result<Undone, Halt> {
-    let Some(note) = Note::read(git_dir) else { return Ok(Undone::Nothing) };
+pub(super) async fn undo(runner: &ProgramRunner, git_dir: &Path) -> Result<RebaseUndo, BuiltinError> {
+    let Some(note) = RebaseNote::read(git_dir) else { return Ok(RebaseUndo::Nothing) };
     if note.is_anothers() {
-        return Ok(Undone::Left(format!(
+        return Ok(RebaseUndo::Left(format!(
             "another creel (process {}) rebases {} here: wait for it",
             note.pid,
             named(&note.branch)
@@ -107,16 +112,20 @@ pub(super) async fn undo(runner: &Runner, git_dir: &Path) -> Result<Undone, Halt
 }
 
 /// Leaves the rebase, so that the branch is checked out where it was.
-pub(super) async fn put_back(runner: &Runner, git_dir: &Path, note: &Note) -> Result<Undone, Halt> {
+pub(super) async fn put_back(
+    runner: &ProgramRunner,
+    git_dir: &Path,
+    note: &RebaseNote,
+) -> Result<RebaseUndo, BuiltinError> {
     unlock(runner, git_dir, note).await?;
     let Some(state) = STATES.iter().map(|name| git_dir.join(name)).find(|state| state.exists()) else {
         // It has not begun, or has come to its end.
-        Note::remove(git_dir);
-        return Ok(Undone::Nothing);
+        RebaseNote::remove(git_dir);
+        return Ok(RebaseUndo::Nothing);
     };
     if !note.is_of(&state) || begun_by_another(runner).await? {
-        Note::remove(git_dir);
-        return Ok(Undone::Left(format!("a rebase that creel did not begin is in progress: {}", way_out())));
+        RebaseNote::remove(git_dir);
+        return Ok(RebaseUndo::Left(format!("a rebase that creel did not begin is in progress: {}", way_out())));
     }
     let aborted = runner.git(&["rebase", "--abort"]).await?;
     if !aborted.ok() {
@@ -125,7 +134,7 @@ pub(super) async fn put_back(runner: &Runner, git_dir: &Path, note: &Note) -> Re
     let branch = runner.branch().await?;
     let commit = runner.commit(&note.reference()).await?;
     if branch.as_deref() != Some(&note.branch) || commit.as_deref() != Some(&note.commit) || state.exists() {
-        return Ok(Undone::Left(format!(
+        return Ok(RebaseUndo::Left(format!(
             "a rebase of {} was cut off and could not be undone ({}): {}; the work is at commit {}",
             named(&note.branch),
             aborted.complaint(),
@@ -134,13 +143,13 @@ pub(super) async fn put_back(runner: &Runner, git_dir: &Path, note: &Note) -> Re
         )));
     }
     remove_leftovers(runner, git_dir, note).await?;
-    Note::remove(git_dir);
-    Ok(Undone::PutBack(note.clone()))
+    RebaseNote::remove(git_dir);
+    Ok(RebaseUndo::PutBack(note.clone()))
 }
 
 /// Removes files of the other side that a git which was killed had written already, and which would be in the way of the
 /// next rebase. Nothing is lost with them: they are empty, or as they are in that commit.
-async fn remove_leftovers(runner: &Runner, git_dir: &Path, note: &Note) -> Result<(), Halt> {
+async fn remove_leftovers(runner: &ProgramRunner, git_dir: &Path, note: &RebaseNote) -> Result<(), BuiltinError> {
     let unknown = runner.git_says(&["ls-files", "--others", "--exclude-standard", "-z", "--", ":/"]).await?;
     let noted = modified(&git_dir.join(NOTE));
     let young = |name: &&str| !name.is_empty() && modified(&runner.cwd.join(name)) >= noted;
@@ -160,7 +169,7 @@ async fn remove_leftovers(runner: &Runner, git_dir: &Path, note: &Note) -> Resul
 
 /// Whether the last rebase that began to move HEAD is not one of ours. A note can outlive its rebase, and a person can
 /// begin one from the same commit since; what git logs tells them apart.
-async fn begun_by_another(runner: &Runner) -> Result<bool, Halt> {
+async fn begun_by_another(runner: &ProgramRunner) -> Result<bool, BuiltinError> {
     if runner.branch().await?.is_some() {
         // It did not come to move anything.
         return Ok(false);
@@ -177,18 +186,21 @@ fn way_out() -> &'static str {
 
 /// What `git rebase --abort` does, for a rebase that was cut off before it had written down all that this needs. Git had
 /// not begun to change files then, or only to the commit that the branch is put on.
-async fn leave_by_hand(runner: &Runner, state: &Path, note: &Note) -> Result<(), Halt> {
+async fn leave_by_hand(runner: &ProgramRunner, state: &Path, note: &RebaseNote) -> Result<(), BuiltinError> {
     runner.git_says(&["symbolic-ref", "-m", "creel: undo a rebase", "HEAD", &note.reference()]).await?;
     runner.git_says(&["update-ref", "-m", "creel: undo a rebase", &note.reference(), &note.commit]).await?;
     runner.git_says(&["reset", "--hard", "--quiet", &note.commit]).await?;
     fs::remove_dir_all(state).map_err(|error| {
-        Halt::failed(format!("{} cannot be removed ({error}): remove it by hand", quoted(&state.to_string_lossy())))
+        BuiltinError::failed(format!(
+            "{} cannot be removed ({error}): remove it by hand",
+            quoted(&state.to_string_lossy())
+        ))
     })
 }
 
 /// A git that was killed leaves its locks. One that is younger than the note and is held longer than anybody takes is
 /// such a one.
-async fn unlock(runner: &Runner, git_dir: &Path, note: &Note) -> Result<(), Halt> {
+async fn unlock(runner: &ProgramRunner, git_dir: &Path, note: &RebaseNote) -> Result<(), BuiltinError> {
     let noted = modified(&git_dir.join(NOTE));
     let common = runner.cwd.join(runner.git_says(&["rev-parse", "--git-common-dir"]).await?);
     let of_branch = common.join(format!("{}.lock", note.reference()));
@@ -214,15 +226,16 @@ fn modified(path: &Path) -> Option<SystemTime> {
     path.metadata().and_then(|metadata| metadata.modified()).ok()
 }
 
-impl Note {
+impl RebaseNote {
     /// Notes where a branch is before it is rebased.
-    pub(super) fn write(git_dir: &Path, branch: &str, commit: &str, onto: &str) -> Result<Self, Halt> {
-        let own = Group::led_by(own_pid());
+    pub(super) fn write(git_dir: &Path, branch: &str, commit: &str, onto: &str) -> Result<Self, BuiltinError> {
+        let own = ProcessGroup::led_by(own_pid());
         let (branch, commit, onto) = (branch.to_owned(), commit.to_owned(), onto.to_owned());
         let note = Self { branch, commit, onto, pid: own.pid, started: own.start };
         let written = note.try_write(git_dir);
-        written
-            .map_err(|error| Halt::failed(format!("git's folder {} cannot be written ({error})", git_dir.display())))?;
+        written.map_err(|error| {
+            BuiltinError::failed(format!("git's folder {} cannot be written ({error})", git_dir.display()))
+        })?;
         Ok(note)
     }
 
@@ -253,7 +266,7 @@ impl Note {
         if self.pid == own_pid() {
             return false;
         }
-        let now = Group::led_by(self.pid).start;
+        let now = ProcessGroup::led_by(self.pid).start;
         match self.started {
             Some(started) => now == Some(started),
             None => Pid::from_raw(self.pid).is_some_and(|pid| test_kill_process(pid).is_ok()),
@@ -275,7 +288,7 @@ fn own_pid() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
-impl Undone {
+impl RebaseUndo {
     /// What keeps a hook from beginning.
     pub(super) fn problem(self) -> Option<String> {
         match self {

@@ -6,10 +6,10 @@
 use std::{fs, path::Path};
 
 use super::{
-    Done, Halt,
-    program::{Call, Ran, Runner, Setting},
+    BuiltinError, BuiltinSuccess,
+    program::{ProgramCall, ProgramEnvironment, ProgramResult, ProgramRunner},
     words::named,
-    worker::Worker,
+    worker::BuiltinRun,
 };
 use crate::engine::hooks::verdict::RunEnd;
 
@@ -25,43 +25,47 @@ struct Suite {
 /// What ends with this code had no tests to run.
 const PYTEST_FOUND_NONE: i32 = 5;
 
-pub(super) async fn run(worker: &mut Worker<'_>) -> Result<Done, Halt> {
+pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, BuiltinError> {
     if let Some(line) = worker.submission.test_command.as_deref().filter(|line| !line.trim().is_empty()) {
         let line = line.to_owned();
         let ran = worker.show_line(&line, Vec::new()).await;
         return judged(worker, &named(&line), ran);
     }
     let Some(suite) = find(&worker.runner) else {
-        return Ok(Done::skip(
+        return Ok(BuiltinSuccess::skip(
             "no tests were found (no Cargo.toml, no test script in package.json, no pytest, go.mod, or `test` in a \
              Makefile): set `test_command` if there are some",
         ));
     };
     if !worker.runner.finds(suite.program) {
-        return Err(Halt::failed(format!(
+        return Err(BuiltinError::failed(format!(
             "there is a {} but no `{}` on the PATH: install it, or set `test_command`",
             suite.by, suite.program
         )));
     }
-    let call = Call { setting: Setting::Own, ..Call::new(suite.program, suite.args) };
+    let call = ProgramCall { setting: ProgramEnvironment::Own, ..ProgramCall::new(suite.program, suite.args) };
     let name = named(&call.line());
     let ran = worker.show(&call).await;
     if suite.by == PYTEST && ran.as_ref().is_ok_and(|ran| ran.code == PYTEST_FOUND_NONE) {
-        return Ok(Done::skip(format!("{name} found no tests")));
+        return Ok(BuiltinSuccess::skip(format!("{name} found no tests")));
     }
     judged(worker, &name, ran)
 }
 
-fn judged(worker: &Worker<'_>, name: &str, ran: Result<Ran, Halt>) -> Result<Done, Halt> {
+fn judged(
+    worker: &BuiltinRun<'_>,
+    name: &str,
+    ran: Result<ProgramResult, BuiltinError>,
+) -> Result<BuiltinSuccess, BuiltinError> {
     let (halt, printed) = match ran {
-        Ok(ran) if ran.ok() => return Ok(Done::success(format!("{name} passed"))),
-        Ok(ran) => (Halt::failed(format!("{name} failed (exit {})", ran.code)), ran.tail),
+        Ok(ran) if ran.ok() => return Ok(BuiltinSuccess::success(format!("{name} passed"))),
+        Ok(ran) => (BuiltinError::failed(format!("{name} failed (exit {})", ran.code)), ran.tail),
         Err(halt) if halt.end == RunEnd::TimedOut => {
             let limit = worker.errand.job.hook.timeout.0 / 1_000;
             let printed = halt.printed.clone();
             let message =
                 format!("{name} did not end within {limit} s: a test hangs, or the hook's `timeout` is too short");
-            (Halt { message, ..halt }, printed)
+            (BuiltinError { message, ..halt }, printed)
         }
         Err(halt) => return Err(halt),
     };
@@ -80,7 +84,7 @@ fn judged(worker: &Worker<'_>, name: &str, ran: Result<Ran, Halt>) -> Result<Don
 
 const PYTEST: &str = "pytest configuration";
 
-fn find(runner: &Runner) -> Option<Suite> {
+fn find(runner: &ProgramRunner) -> Option<Suite> {
     let folder = &runner.cwd;
     let there = |name: &str| folder.join(name).exists();
     let suite = |by, program, args| Some(Suite { by, program, args });

@@ -6,20 +6,20 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    Halt,
+    BuiltinError,
     base::{AskRemote, BaseBranch},
     git,
-    git::Changes,
-    program::Runner,
+    git::UncommittedChanges,
+    program::ProgramRunner,
     rescue,
     words::{count, files, named, quoted, short, some},
-    worker::Worker,
+    worker::BuiltinRun,
 };
-use crate::engine::effect::Submission;
+use crate::engine::effect::SubmissionFacts;
 
 /// The work and where it goes to.
 #[derive(Debug, Clone)]
-pub(super) struct Standing {
+pub(super) struct BranchStatus {
     pub(super) git_dir: PathBuf,
     /// The branch that is checked out, without `refs/heads/`.
     pub(super) branch: String,
@@ -33,7 +33,7 @@ pub(super) struct Standing {
 
 /// Whether there is something to submit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Work {
+pub enum SubmittableWork {
     /// This many commits, and whether there are changes that are not committed.
     There {
         /// Commits that the base branch does not have.
@@ -47,13 +47,13 @@ pub enum Work {
 
 /// Whether there is something to submit, as far as this can be said without the network; an error is what is in the
 /// way.
-pub async fn work_to_submit(folder: &Path, submission: &Submission) -> Result<Work, String> {
+pub async fn work_to_submit(folder: &Path, submission: &SubmissionFacts) -> Result<SubmittableWork, String> {
     let runner = rescue::runner_in(folder);
     look(&runner, submission).await.map_err(|halt| halt.message)
 }
 
-async fn look(runner: &Runner, submission: &Submission) -> Result<Work, Halt> {
-    let (standing, _) = Standing::find(runner, submission, AskRemote::No).await?;
+async fn look(runner: &ProgramRunner, submission: &SubmissionFacts) -> Result<SubmittableWork, BuiltinError> {
+    let (standing, _) = BranchStatus::find(runner, submission, AskRemote::No).await?;
     let known = runner.commit(&standing.base_ref()).await?;
     let local = runner.commit(&format!("refs/heads/{}", standing.base)).await?;
     let commits = match known.or(local) {
@@ -61,12 +61,16 @@ async fn look(runner: &Runner, submission: &Submission) -> Result<Work, Halt> {
         None => runner.git_says(&["rev-list", "--count", &standing.head, "--"]).await?.parse().unwrap_or(0),
     };
     let uncommitted = !runner.changes().await?.is_empty();
-    Ok(if commits == 0 && !uncommitted { Work::Nothing } else { Work::There { commits, uncommitted } })
+    Ok(if commits == 0 && !uncommitted {
+        SubmittableWork::Nothing
+    } else {
+        SubmittableWork::There { commits, uncommitted }
+    })
 }
 
-impl Standing {
+impl BranchStatus {
     /// Finds out for a hook, which prints why the base branch is what it is, where the remote did not say so.
-    pub(super) async fn of(worker: &mut Worker<'_>) -> Result<Self, Halt> {
+    pub(super) async fn of(worker: &mut BuiltinRun<'_>) -> Result<Self, BuiltinError> {
         let (standing, note) = Self::find(&worker.runner, worker.submission, AskRemote::Yes).await?;
         if let Some(note) = note {
             worker.print(&format!("{note}\n"));
@@ -75,31 +79,35 @@ impl Standing {
     }
 
     /// The same for a hook that prints nothing but its result.
-    pub(super) async fn silently(runner: &Runner, submission: &Submission) -> Result<Self, Halt> {
+    pub(super) async fn silently(runner: &ProgramRunner, submission: &SubmissionFacts) -> Result<Self, BuiltinError> {
         Ok(Self::find(runner, submission, AskRemote::Yes).await?.0)
     }
 
     /// Finds out, and refuses if something is in progress, or if there is no branch of its own. Also returns why the
     /// base branch is what it is, if the user has to know that.
-    async fn find(runner: &Runner, submission: &Submission, ask: AskRemote) -> Result<(Self, Option<String>), Halt> {
+    async fn find(
+        runner: &ProgramRunner,
+        submission: &SubmissionFacts,
+        ask: AskRemote,
+    ) -> Result<(Self, Option<String>), BuiltinError> {
         let git_dir = runner.git_dir().await?;
         if let Some(problem) = rescue::undo(runner, &git_dir).await?.problem() {
-            return Err(Halt::failed(problem));
+            return Err(BuiltinError::failed(problem));
         }
         if let Some(what) = git::in_progress(&git_dir) {
-            return Err(Halt::failed(format!(
+            return Err(BuiltinError::failed(format!(
                 "{what} is in progress in {}, and creel did not begin it: finish or abort it, then try again",
                 runner.cwd.display()
             )));
         }
         let Some(branch) = runner.branch().await? else {
-            return Err(Halt::failed(
+            return Err(BuiltinError::failed(
                 "no branch is checked out, only a commit: make a branch with `git switch -c NAME`",
             ));
         };
         let Some(head) = runner.commit("HEAD").await? else {
             let message = format!("there is no commit on {} yet: commit the work first", named(&branch));
-            return Err(Halt::failed(message).repaired_by(commit_prompt(&branch, &runner.changes().await?)));
+            return Err(BuiltinError::failed(message).repaired_by(commit_prompt(&branch, &runner.changes().await?)));
         };
         let remote = remote(runner, submission.remote.as_deref()).await?;
         let wanted = submission.base_branch.as_deref();
@@ -121,7 +129,7 @@ impl Standing {
     }
 
     /// Refuses work on the base branch itself.
-    pub(super) fn on_its_own_branch(&self, session: &str) -> Result<(), Halt> {
+    pub(super) fn on_its_own_branch(&self, session: &str) -> Result<(), BuiltinError> {
         if self.branch != self.base {
             return Ok(());
         }
@@ -130,7 +138,7 @@ impl Standing {
             "the work is on {} itself, which it should go to: make a branch of its own with `git switch -c {new}`",
             named(&self.base)
         );
-        Err(Halt::failed(message).repaired_by(format!(
+        Err(BuiltinError::failed(message).repaired_by(format!(
             "The work is on the branch {base} itself and has to be submitted from a branch of its own.\n\
              1. Make one: `git switch -c {new}` (or a better name). It takes the commits and the changes along.\n\
              2. Commit what belongs to the task and is not committed yet.\n\
@@ -140,9 +148,9 @@ impl Standing {
     }
 
     /// Refuses commits that no reviewer has seen.
-    pub(super) fn as_reviewed(&self, submission: &Submission) -> Result<(), Halt> {
+    pub(super) fn as_reviewed(&self, submission: &SubmissionFacts) -> Result<(), BuiltinError> {
         let Some(seen) = submission.reviewed.as_deref().filter(|seen| *seen != self.head) else { return Ok(()) };
-        Err(Halt::failed(format!(
+        Err(BuiltinError::failed(format!(
             "{} moved since it was reviewed, from {} to {}. A hook behind the review does that, like `rebase_on_main`: put it \
              before the gatekeeper. Otherwise look at who did it (`git log {}..`). Then try again, so that it is reviewed as it is",
             named(&self.branch),
@@ -153,16 +161,16 @@ impl Standing {
     }
 
     /// Gets the base branch from the remote, if there is one, and says at which commit it is.
-    pub(super) async fn fetch_base(&self, worker: &mut Worker<'_>) -> Result<String, Halt> {
+    pub(super) async fn fetch_base(&self, worker: &mut BuiltinRun<'_>) -> Result<String, BuiltinError> {
         if let Some(remote) = &self.remote {
             let refspec = format!("+refs/heads/{}:{}", self.base, self.base_ref());
             let ran = worker.show(&git::call(&["fetch", "--no-tags", "--", remote, &refspec])).await?;
             if !ran.ok() {
-                return Err(Halt::failed(self.why_not_fetched(remote, &ran.stderr)));
+                return Err(BuiltinError::failed(self.why_not_fetched(remote, &ran.stderr)));
             }
         }
         let missing = || format!("there is no branch {}: set `base_branch` to one", named(&self.base_name()));
-        worker.runner.commit(&self.base_ref()).await?.ok_or_else(|| Halt::failed(missing()))
+        worker.runner.commit(&self.base_ref()).await?.ok_or_else(|| BuiltinError::failed(missing()))
     }
 
     fn why_not_fetched(&self, remote: &str, stderr: &str) -> String {
@@ -182,7 +190,7 @@ impl Standing {
     }
 
     /// Refuses where files that git knows have changes: they would be mixed up with what is done.
-    pub(super) fn refuse_changes(&self, changes: &Changes, what: &str) -> Result<(), Halt> {
+    pub(super) fn refuse_changes(&self, changes: &UncommittedChanges, what: &str) -> Result<(), BuiltinError> {
         if changes.tracked.is_empty() {
             return Ok(());
         }
@@ -191,11 +199,11 @@ impl Standing {
             count(changes.tracked.len(), "file") + if changes.tracked.len() == 1 { " has" } else { " have" },
             some(&changes.tracked)
         );
-        Err(Halt::failed(message).repaired_by(commit_prompt(&self.branch, changes)))
+        Err(BuiltinError::failed(message).repaired_by(commit_prompt(&self.branch, changes)))
     }
 }
 
-impl Changes {
+impl UncommittedChanges {
     pub(super) fn is_empty(&self) -> bool {
         self.tracked.is_empty() && self.untracked.is_empty()
     }
@@ -208,7 +216,7 @@ impl Changes {
 }
 
 /// What an agent is told about changes that are in the way.
-pub(super) fn commit_prompt(branch: &str, changes: &Changes) -> String {
+pub(super) fn commit_prompt(branch: &str, changes: &UncommittedChanges) -> String {
     let all: Vec<String> = changes.tracked.iter().chain(&changes.untracked).cloned().collect();
     format!(
         "The work on the branch {} cannot be submitted while it is not committed. These files have changes or are new:\n{}\
@@ -222,7 +230,7 @@ pub(super) fn commit_prompt(branch: &str, changes: &Changes) -> String {
 }
 
 /// The remote that the branch follows, if it follows one.
-async fn followed(runner: &Runner) -> Result<Option<String>, Halt> {
+async fn followed(runner: &ProgramRunner) -> Result<Option<String>, BuiltinError> {
     let branch = runner.git_says(&["branch", "--show-current"]).await?;
     let key = format!("branch.{}.remote", branch.trim());
     let said = runner.git_says(&["config", "--default", "", "--get", &key]).await?;
@@ -230,7 +238,7 @@ async fn followed(runner: &Runner) -> Result<Option<String>, Halt> {
 }
 
 /// The remote that is meant; none if the repository has none.
-async fn remote(runner: &Runner, wanted: Option<&str>) -> Result<Option<String>, Halt> {
+async fn remote(runner: &ProgramRunner, wanted: Option<&str>) -> Result<Option<String>, BuiltinError> {
     let said = runner.git_says(&["remote"]).await?;
     let all: Vec<&str> = said.lines().collect();
     let names = || all.iter().map(|name| named(name)).collect::<Vec<_>>().join(", ");
@@ -243,17 +251,19 @@ async fn remote(runner: &Runner, wanted: Option<&str>) -> Result<Option<String>,
     }
     match (wanted, all.as_slice()) {
         (Some(wanted), _) if all.contains(&wanted) && !wanted.starts_with('-') => Ok(Some(wanted.to_owned())),
-        (Some(wanted), []) => Err(Halt::failed(format!(
+        (Some(wanted), []) => Err(BuiltinError::failed(format!(
             "there is no remote {}: add it with `git remote add {} URL`",
             named(wanted),
             quoted(wanted)
         ))),
-        (Some(wanted), _) => Err(Halt::failed(format!("there is no remote {}; there are: {}", named(wanted), names()))),
+        (Some(wanted), _) => {
+            Err(BuiltinError::failed(format!("there is no remote {}; there are: {}", named(wanted), names())))
+        }
         (None, []) => Ok(None),
         (None, [only]) if !only.starts_with('-') => Ok(Some((*only).to_owned())),
         (None, several) if several.contains(&"origin") => Ok(Some("origin".to_owned())),
         (None, _) => {
-            Err(Halt::failed(format!("which remote does the work go to? Set `remote` to one of: {}", names())))
+            Err(BuiltinError::failed(format!("which remote does the work go to? Set `remote` to one of: {}", names())))
         }
     }
 }

@@ -4,7 +4,7 @@
 //! - What is meant to be typed into a shell is one word there, whatever it holds.
 //! - What is shown has no control characters but the line ends that are ours.
 
-use crate::engine::plain_text::{Plain, Returns};
+use crate::engine::plain_text::{CarriageReturnMode, PlainTextFilter};
 
 /// How many files are named.
 const NAMED: usize = 40;
@@ -65,7 +65,7 @@ pub(super) fn title(text: &str) -> String {
 /// What a program printed, without what is meant for a terminal.
 pub(super) fn printed(bytes: &[u8]) -> String {
     let mut text = Vec::new();
-    let mut plain = Plain::new(Returns::Redraw);
+    let mut plain = PlainTextFilter::new(CarriageReturnMode::Redraw);
     plain.push(bytes, &mut text);
     plain.finish(&mut text);
     String::from_utf8_lossy(&text).trim_end().to_owned()

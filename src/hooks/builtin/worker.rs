@@ -8,35 +8,35 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Errand, Halt,
-    program::{Call, Ran, Runner},
+    BuiltinError, BuiltinJob,
+    program::{ProgramCall, ProgramResult, ProgramRunner},
 };
 use crate::{
     engine::{
-        effect::Submission,
+        effect::SubmissionFacts,
         hooks::verdict::{BuiltinOutcome, BuiltinStatus},
     },
-    hooks::Both,
-    process::run::{Stream, Watch as _},
+    hooks::OutputTee,
+    process::run::{OutputStream, ProcessObserver as _},
 };
 
 /// One built-in hook at work.
-pub(super) struct Worker<'a> {
-    pub(super) errand: Errand<'a>,
-    pub(super) submission: &'a Submission,
-    pub(super) runner: Runner,
-    output: Both<'a>,
+pub(super) struct BuiltinRun<'a> {
+    pub(super) errand: BuiltinJob<'a>,
+    pub(super) submission: &'a SubmissionFacts,
+    pub(super) runner: ProgramRunner,
+    output: OutputTee<'a>,
 }
 
-impl<'a> Worker<'a> {
+impl<'a> BuiltinRun<'a> {
     pub(super) fn new(
-        errand: Errand<'a>,
-        submission: &'a Submission,
-        output: Both<'a>,
+        errand: BuiltinJob<'a>,
+        submission: &'a SubmissionFacts,
+        output: OutputTee<'a>,
         cancel: &CancellationToken,
     ) -> Self {
         let timeout = errand.job.hook.timeout;
-        let runner = Runner {
+        let runner = ProgramRunner {
             cwd: errand.place.cwd.clone(),
             env: errand.env.to_vec(),
             mark: format!("{}/run-{}", errand.place.mark, errand.job.run),
@@ -47,22 +47,26 @@ impl<'a> Worker<'a> {
     }
 
     /// Runs a program that is shown.
-    pub(super) async fn show(&mut self, call: &Call) -> Result<Ran, Halt> {
+    pub(super) async fn show(&mut self, call: &ProgramCall) -> Result<ProgramResult, BuiltinError> {
         self.print(&format!("$ {}\n", call.line()));
         self.pass_on(call).await
     }
 
     /// The same, with nothing but what it prints.
-    pub(super) async fn pass_on(&mut self, call: &Call) -> Result<Ran, Halt> {
+    pub(super) async fn pass_on(&mut self, call: &ProgramCall) -> Result<ProgramResult, BuiltinError> {
         self.runner.run(call, Some(&mut self.output)).await
     }
 
     pub(super) fn print(&mut self, text: &str) {
-        self.output.output(Stream::Stdout, text.as_bytes());
+        self.output.output(OutputStream::Stdout, text.as_bytes());
     }
 
     /// Runs a command line of the person's own.
-    pub(super) async fn show_line(&mut self, line: &str, env: Vec<(String, String)>) -> Result<Ran, Halt> {
+    pub(super) async fn show_line(
+        &mut self,
+        line: &str,
+        env: Vec<(String, String)>,
+    ) -> Result<ProgramResult, BuiltinError> {
         self.print(&format!("$ {line}\n"));
         self.runner.run_line(line, env, &mut self.output).await
     }
@@ -70,13 +74,13 @@ impl<'a> Worker<'a> {
     /// Says how it ended: a failure where complaints go.
     pub(super) fn say(&mut self, outcome: &BuiltinOutcome) {
         let stream = match outcome.status {
-            BuiltinStatus::Success | BuiltinStatus::Skip => Stream::Stdout,
-            BuiltinStatus::Failure => Stream::Stderr,
+            BuiltinStatus::Success | BuiltinStatus::Skip => OutputStream::Stdout,
+            BuiltinStatus::Failure => OutputStream::Stderr,
         };
         self.output.output(stream, format!("{}\n", outcome.message).as_bytes());
     }
 
-    pub(super) fn into_output(self) -> Both<'a> {
+    pub(super) fn into_output(self) -> OutputTee<'a> {
         self.output
     }
 }

@@ -10,8 +10,8 @@ mod lcov;
 
 use std::path::Path;
 
-use super::{Finding, barred, shown};
-use crate::{engine::policy::CoverageFormat, process::project_dir::Premises};
+use super::{RuleFinding, barred, shown};
+use crate::{engine::policy::CoverageFormat, process::project_dir::ProjectDir};
 
 /// No larger report is read.
 const READ_MAX: u64 = 64 << 20;
@@ -19,7 +19,7 @@ const READ_MAX: u64 = 64 << 20;
 const NOISE: f64 = 1e-9;
 
 /// Whether a report tells of enough lines.
-pub(super) fn judge(file: &str, format: CoverageFormat, minimum: f64, premises: &Premises) -> Finding {
+pub(super) fn judge(file: &str, format: CoverageFormat, minimum: f64, premises: &ProjectDir) -> RuleFinding {
     let write_it = "run the tests so that they write it";
     let bytes = premises.read(Path::new(file), READ_MAX).map_err(|why| barred(file, &why, write_it))?;
     let (name, read) = match format {
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn a_report_is_measured_against_the_minimum() {
         let folder = tempfile::tempdir().expect("a folder");
-        let premises = Premises::new(folder.path());
+        let premises = ProjectDir::new(folder.path());
         fs::write(folder.path().join("a.info"), "SF:a\nLF:1000\nLH:714\nend_of_record\n").expect("a file");
         let judged = |file, format, minimum| judge(file, format, minimum, &premises);
         assert_eq!(judged("a.info", CoverageFormat::Lcov, 80.0), Err("coverage 71.4 % is below 80 % (a.info)".into()));

@@ -2,37 +2,37 @@
 
 use std::path::Path;
 
-use super::{Finding, shown};
+use super::{RuleFinding, shown};
 use crate::{
-    engine::policy::Need,
-    process::project_dir::{Barred, Premises},
+    engine::policy::FileRequirement,
+    process::project_dir::{OpenError, ProjectDir},
 };
 
 /// No more names than this are told.
 const NAMED: usize = 20;
 
 /// Whether as many files are there as must be. A folder counts, too.
-pub(super) fn judge(files: &[String], need: Need, premises: &Premises) -> Finding {
+pub(super) fn judge(files: &[String], need: FileRequirement, premises: &ProjectDir) -> RuleFinding {
     let missing: Vec<String> = files.iter().filter_map(|file| absence(file, premises)).collect();
     let there = files.len() - missing.len();
     let all = format!("{there} of {} there", files.len());
     match need {
-        Need::All if missing.is_empty() => Ok(all),
-        Need::All => Err(format!("missing: {} ({all})", list(&missing))),
-        Need::Any if there > 0 => Ok(all),
-        Need::Any => Err(format!("one of these must be there, and none is: {}", list(&missing))),
+        FileRequirement::All if missing.is_empty() => Ok(all),
+        FileRequirement::All => Err(format!("missing: {} ({all})", list(&missing))),
+        FileRequirement::Any if there > 0 => Ok(all),
+        FileRequirement::Any => Err(format!("one of these must be there, and none is: {}", list(&missing))),
     }
 }
 
 /// The name of a file that is not there, and why if that is not plain.
-fn absence(file: &str, premises: &Premises) -> Option<String> {
+fn absence(file: &str, premises: &ProjectDir) -> Option<String> {
     let name = shown(file);
     match premises.inside(Path::new(file)) {
         Ok(place) if place.exists() => None,
-        Ok(_) | Err(Barred::Missing) => Some(name),
-        Err(Barred::Outside) => Some(format!("{name} (leads out of the project's folder)")),
-        Err(Barred::Io(error)) => Some(format!("{name} ({error})")),
-        Err(Barred::NotAFile | Barred::TooLarge(_)) => None,
+        Ok(_) | Err(OpenError::Missing) => Some(name),
+        Err(OpenError::Outside) => Some(format!("{name} (leads out of the project's folder)")),
+        Err(OpenError::Io(error)) => Some(format!("{name} ({error})")),
+        Err(OpenError::NotAFile | OpenError::TooLarge(_)) => None,
     }
 }
 

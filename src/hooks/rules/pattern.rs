@@ -4,14 +4,14 @@ use std::{borrow::Cow, path::Path};
 
 use regex::Regex;
 
-use super::{Finding, barred, shown};
-use crate::{engine::policy::PatternTarget, process::project_dir::Premises};
+use super::{RuleFinding, barred, shown};
+use crate::{engine::policy::PatternTarget, process::project_dir::ProjectDir};
 
 /// No larger file is searched.
 const READ_MAX: u64 = 8 << 20;
 
 /// The text that is searched: `said`, or the content of a file.
-pub(super) fn text<'a>(target: &PatternTarget, said: &'a str, premises: &Premises) -> Result<Cow<'a, str>, String> {
+pub(super) fn text<'a>(target: &PatternTarget, said: &'a str, premises: &ProjectDir) -> Result<Cow<'a, str>, String> {
     match target {
         PatternTarget::AgentOutput => Ok(Cow::Borrowed(said)),
         PatternTarget::File(file) => {
@@ -22,7 +22,7 @@ pub(super) fn text<'a>(target: &PatternTarget, said: &'a str, premises: &Premise
 }
 
 /// Whether the text holds the pattern, if it must, or does not, if it must not.
-pub(super) fn judge(pattern: &str, text: &str, target: &PatternTarget, must_match: bool) -> Finding {
+pub(super) fn judge(pattern: &str, text: &str, target: &PatternTarget, must_match: bool) -> RuleFinding {
     let regex =
         Regex::new(pattern).map_err(|_| format!("{} is no regular expression: correct the rule", shown(pattern)))?;
     let place = match target {

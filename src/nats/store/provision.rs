@@ -13,11 +13,11 @@ use async_nats::jetstream::{
     stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream},
 };
 
-use super::Store;
+use super::NatsStream;
 use crate::{
-    config::Nats,
-    engine::time::Span,
-    nats::{connection::Trouble, subject::all_events},
+    config::NatsConfig,
+    engine::time::TimeSpan,
+    nats::{connection::NatsError, subject::all_events},
 };
 
 /// How long the server itself recognises a message that it already has.
@@ -29,28 +29,28 @@ const ELECTION: Duration = Duration::from_secs(15);
 const ELECTION_PAUSE: Duration = Duration::from_millis(250);
 
 /// Opens the stream of the records; makes it, if there is none.
-pub async fn open(jetstream: &Context, nats: &Nats) -> Result<Store, Trouble> {
+pub async fn open(jetstream: &Context, nats: &NatsConfig) -> Result<NatsStream, NatsError> {
     let store = ensured(jetstream, wanted(nats)).await?;
     store.takes(&all_events(&nats.prefix))?;
     Ok(store)
 }
 
 /// A stream as it is; as it is wanted, if there is none.
-pub async fn ensured(jetstream: &Context, wanted: Config) -> Result<Store, Trouble> {
+pub async fn ensured(jetstream: &Context, wanted: Config) -> Result<NatsStream, NatsError> {
     match found(jetstream, &wanted.name).await? {
         Some(stream) => {
             let differences = differences(&wanted, &stream.cached_info().config);
-            Ok(Store { differences, ..Store::of(stream) })
+            Ok(NatsStream { differences, ..NatsStream::of(stream) })
         }
-        None => create(jetstream, wanted).await.map(Store::of),
+        None => create(jetstream, wanted).await.map(NatsStream::of),
     }
 }
 
 /// A stream of creel's own, with at least as many replicas as are wanted. A lost server must not take the list of sessions or
 /// the queue with it, so creel adds the replicas that are missing, where the server lets it; else `differences` says why not.
-pub async fn ensured_replicas(jetstream: &Context, wanted: Config) -> Result<Store, Trouble> {
+pub async fn ensured_replicas(jetstream: &Context, wanted: Config) -> Result<NatsStream, NatsError> {
     let replicas = wanted.num_replicas;
-    let store = Store { differences: Vec::new(), ..ensured(jetstream, wanted).await? };
+    let store = NatsStream { differences: Vec::new(), ..ensured(jetstream, wanted).await? };
     let found = store.stream.cached_info().config.clone();
     if found.num_replicas >= replicas {
         return Ok(store);
@@ -65,11 +65,11 @@ pub async fn ensured_replicas(jetstream: &Context, wanted: Config) -> Result<Sto
     };
     let difference =
         why.map(|why| format!("{name} has {has} of {replicas} replicas, and the server does not add any: {why}"));
-    Ok(Store { differences: difference.into_iter().collect(), ..store })
+    Ok(NatsStream { differences: difference.into_iter().collect(), ..store })
 }
 
 /// A stream, if there is one.
-pub async fn found(jetstream: &Context, name: &str) -> Result<Option<Stream>, Trouble> {
+pub async fn found(jetstream: &Context, name: &str) -> Result<Option<Stream>, NatsError> {
     match look_up(jetstream, name).await {
         Ok(stream) => Ok(Some(stream)),
         Err(error) => match error.kind() {
@@ -111,11 +111,11 @@ fn request_error(error: &GetStreamError) -> Option<RequestErrorKind> {
 }
 
 /// The stream, for callers that only read it.
-pub async fn find(jetstream: &Context, name: &str) -> Result<Store, Trouble> {
-    look_up(jetstream, name).await.map(Store::of).map_err(|error| not_found(name, &error))
+pub async fn find(jetstream: &Context, name: &str) -> Result<NatsStream, NatsError> {
+    look_up(jetstream, name).await.map(NatsStream::of).map_err(|error| not_found(name, &error))
 }
 
-async fn create(jetstream: &Context, wanted: Config) -> Result<Stream, Trouble> {
+async fn create(jetstream: &Context, wanted: Config) -> Result<Stream, NatsError> {
     let name = &wanted.name.clone();
     match jetstream.create_stream(wanted).await {
         Ok(stream) => Ok(stream),
@@ -139,7 +139,7 @@ async fn create(jetstream: &Context, wanted: Config) -> Result<Stream, Trouble> 
 }
 
 /// Why a stream is not found.
-fn not_found(name: &str, error: &GetStreamError) -> Trouble {
+fn not_found(name: &str, error: &GetStreamError) -> NatsError {
     let is_off = match error.kind() {
         GetStreamErrorKind::JetStream(cause) => is_off(&cause),
         // A server without JetStream does not know these requests at all.
@@ -154,19 +154,19 @@ fn is_off(error: &jetstream::Error) -> bool {
     [ErrorCode::JETSTREAM_NOT_ENABLED, ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT].contains(&error.error_code())
 }
 
-fn no_jetstream() -> Trouble {
+fn no_jetstream() -> NatsError {
     let why = "JetStream is not enabled on this server, and creel keeps its records there. Start the server with \
                `nats-server -js`, or add `jetstream {}` to its config (and to the account, if it has accounts)";
-    Trouble(why.to_owned())
+    NatsError(why.to_owned())
 }
 
-fn no_stream(name: &str, error: &impl std::error::Error) -> Trouble {
+fn no_stream(name: &str, error: &impl std::error::Error) -> NatsError {
     let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-    Trouble(format!("no stream {name}: {error}{cause}"))
+    NatsError(format!("no stream {name}: {error}{cause}"))
 }
 
 /// The stream as the config wants it.
-fn wanted(nats: &Nats) -> Config {
+fn wanted(nats: &NatsConfig) -> Config {
     let max_age = Duration::from(nats.stream.max_age);
     Config {
         name: nats.stream.name.clone(),
@@ -205,7 +205,7 @@ pub fn bucket(name: &str, remembered: Duration, replicas: usize) -> Config {
 /// What is different about a stream, in words.
 fn differences(wanted: &Config, found: &Config) -> Vec<String> {
     let amount = |n: i64| if n <= 0 { "unlimited".to_owned() } else { n.to_string() };
-    let age = |age: Duration| if age.is_zero() { "for ever".to_owned() } else { Span::from(age).to_string() };
+    let age = |age: Duration| if age.is_zero() { "for ever".to_owned() } else { TimeSpan::from(age).to_string() };
     // Names of the client's own types; subjects keep their case, which counts.
     let word = |value: &dyn std::fmt::Debug| format!("{value:?}").to_lowercase();
     let all = [

@@ -12,13 +12,13 @@ use sha2::{Digest as _, Sha256};
 
 /// One file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Print {
+pub(super) struct FileFingerprint {
     digest: String,
     /// As much of the file's mode as counts.
     mode: u32,
 }
 
-impl Print {
+impl FileFingerprint {
     pub(super) fn new(content: &[u8], mode: u32) -> Self {
         let mut digest = String::new();
         for byte in Sha256::digest(content) {
@@ -31,9 +31,9 @@ impl Print {
 /// Files by the names that users know them by. A file that is not there is not in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Prints(pub(super) BTreeMap<String, Print>);
+pub struct FileFingerprints(pub(super) BTreeMap<String, FileFingerprint>);
 
-impl Prints {
+impl FileFingerprints {
     /// The files that were created, deleted or changed since an earlier look.
     pub fn changed_since(&self, before: &Self) -> Vec<String> {
         let new = self.0.keys().filter(|name| !before.0.contains_key(*name));

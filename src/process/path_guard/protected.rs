@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{LookCache, PathGuard, Print, Prints, WatchStamp};
+use super::{FileFingerprint, FileFingerprints, FingerprintCache, PathGuard, WatchStamp};
 
 /// How many entries are looked at.
 const ENTRIES: usize = 50_000;
@@ -23,17 +23,17 @@ const READ_MAX: u64 = 8 << 20;
 const PASSED_OVER: [&str; 5] = [".creel", ".git", "target", "node_modules", ".venv"];
 /// What a look at the protected files found.
 #[derive(Debug)]
-pub enum ProtectedLook {
+pub enum ProtectedScan {
     /// All of them.
-    Seen(LookCache),
+    Seen(FingerprintCache),
     /// There are too many, or the disk is too slow.
     TooMany,
 }
 
 impl PathGuard {
     /// The protected files as they are now; nothing, if there are no patterns. `cache` is the last look.
-    pub fn look_at_protected(&self, cache: &LookCache) -> ProtectedLook {
-        let mut found = LookCache::default();
+    pub fn look_at_protected(&self, cache: &FingerprintCache) -> ProtectedScan {
+        let mut found = FingerprintCache::default();
         let mut entries = 0;
         let deadline = Instant::now() + PATIENCE;
         let mut folders: Vec<PathBuf> = self.protect.iter().map(|pattern| literal_start(pattern)).collect();
@@ -50,7 +50,7 @@ impl PathGuard {
             for entry in fs::read_dir(&place).into_iter().flatten().flatten() {
                 entries += 1;
                 if entries > ENTRIES || Instant::now() > deadline {
-                    return ProtectedLook::TooMany;
+                    return ProtectedScan::TooMany;
                 }
                 let path = folder.join(entry.file_name());
                 let is_folder = entry.file_type().is_ok_and(|sort| sort.is_dir());
@@ -61,10 +61,10 @@ impl PathGuard {
                 }
             }
         }
-        ProtectedLook::Seen(found)
+        ProtectedScan::Seen(found)
     }
 
-    fn take_in(&self, path: &Path, cache: &LookCache, found: &mut LookCache) {
+    fn take_in(&self, path: &Path, cache: &FingerprintCache, found: &mut FingerprintCache) {
         if self.protects(&path.to_string_lossy()).is_none() || found.0.contains_key(path) {
             return;
         }
@@ -76,15 +76,15 @@ impl PathGuard {
     }
 }
 
-impl LookCache {
+impl FingerprintCache {
     /// What it found.
-    pub fn prints(&self) -> Prints {
+    pub fn prints(&self) -> FileFingerprints {
         let name = |path: &PathBuf| path.to_string_lossy().into_owned();
-        Prints(self.0.iter().map(|(path, (_, print))| (name(path), print.clone())).collect())
+        FileFingerprints(self.0.iter().map(|(path, (_, print))| (name(path), print.clone())).collect())
     }
 }
 
-fn print_of(path: &Path, meta: &fs::Metadata) -> Print {
+fn print_of(path: &Path, meta: &fs::Metadata) -> FileFingerprint {
     let mut content = Vec::new();
     if meta.is_symlink() {
         let target = fs::read_link(path).unwrap_or_default();
@@ -95,7 +95,7 @@ fn print_of(path: &Path, meta: &fs::Metadata) -> Print {
     } else {
         content = format!("{:?}", WatchStamp::of(meta)).into_bytes();
     }
-    Print::new(&content, meta.mode())
+    FileFingerprint::new(&content, meta.mode())
 }
 
 /// The folders of a pattern before its first wildcard, or the whole of a pattern without one.
@@ -110,10 +110,10 @@ fn literal_start(pattern: &str) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn seen(guard: &PathGuard, cache: &mut LookCache) -> Prints {
+    fn seen(guard: &PathGuard, cache: &mut FingerprintCache) -> FileFingerprints {
         match guard.look_at_protected(cache) {
-            ProtectedLook::Seen(found) => *cache = found,
-            ProtectedLook::TooMany => panic!("too many"),
+            ProtectedScan::Seen(found) => *cache = found,
+            ProtectedScan::TooMany => panic!("too many"),
         }
         cache.prints()
     }
@@ -131,7 +131,7 @@ mod tests {
         }
         let protect = ["tests/**", ".env", "**/*.snap"].map(str::to_owned);
         let guard = PathGuard::new(folder.path(), &folder.path().join("session"), &[], &protect);
-        let mut cache = LookCache::default();
+        let mut cache = FingerprintCache::default();
         let before = seen(&guard, &mut cache);
         write("src/main.rs", "two");
         write("tests/a.rs", "one");

@@ -17,7 +17,7 @@ use tokio::{
     process::{ChildStderr, ChildStdout},
 };
 
-use super::{Stream, Watch};
+use super::{OutputStream, ProcessObserver};
 
 /// How much is read at once from a command that prints little, which most do.
 const BUFFER: usize = 8 * 1024;
@@ -30,49 +30,49 @@ const PIPE: usize = 512 * 1024;
 const SHORT_INPUT: usize = 4 * 1024;
 
 /// What is written to a command.
-pub(super) struct Input {
+pub(super) struct ProcessInput {
     pipe: Box<dyn AsyncWrite + Send + Unpin>,
     bytes: Vec<u8>,
     written: usize,
 }
 
 /// What a command prints on one stream.
-pub(super) struct Output {
-    pipe: Option<Box<dyn Source>>,
+pub(super) struct ProcessOutput {
+    pipe: Option<Box<dyn OutputSource>>,
     buffer: Vec<u8>,
 }
 
-impl Input {
+impl ProcessInput {
     pub(super) fn new(pipe: impl AsyncWrite + Send + Unpin + 'static, bytes: Vec<u8>) -> Self {
         Self { pipe: Box::new(pipe), bytes, written: 0 }
     }
 }
 
 /// Where output comes from.
-pub(super) trait Source: AsyncRead + Send + Unpin {
+pub(super) trait OutputSource: AsyncRead + Send + Unpin {
     /// Fewer and larger reads, where that is possible.
     fn enlarge(&self);
 }
 
-impl Source for ChildStdout {
+impl OutputSource for ChildStdout {
     fn enlarge(&self) {
         enlarge(self);
     }
 }
 
-impl Source for ChildStderr {
+impl OutputSource for ChildStderr {
     fn enlarge(&self) {
         enlarge(self);
     }
 }
 
-impl Source for OwnedReadPty {
+impl OutputSource for OwnedReadPty {
     /// A terminal is as large as it is.
     fn enlarge(&self) {}
 }
 
-impl Output {
-    pub(super) fn new(source: impl Source + 'static) -> Self {
+impl ProcessOutput {
+    pub(super) fn new(source: impl OutputSource + 'static) -> Self {
         Self { pipe: Some(Box::new(source)), buffer: vec![0; BUFFER] }
     }
 
@@ -93,7 +93,7 @@ impl Output {
         }
     }
 
-    pub(super) fn pass_on(&mut self, stream: Stream, n: usize, watch: &mut dyn Watch) {
+    pub(super) fn pass_on(&mut self, stream: OutputStream, n: usize, watch: &mut dyn ProcessObserver) {
         if n == 0 {
             self.pipe = None;
             return;
@@ -131,7 +131,7 @@ pub(super) fn input_for(bytes: &[u8]) -> Stdio {
 }
 
 /// Writes a piece. Never ready once all is written.
-pub(super) async fn write(input: &mut Option<Input>) {
+pub(super) async fn write(input: &mut Option<ProcessInput>) {
     let Some(open) = input else { return std::future::pending().await };
     match open.pipe.write(&open.bytes[open.written..]).await {
         Ok(n) if n > 0 => open.written += n,

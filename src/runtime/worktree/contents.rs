@@ -1,7 +1,7 @@
 //! What the files that a turn changed contain, as digests: names alone do not show whether work goes in circles.
 //!
 //! Owns the memory of earlier contents, without which an append looks like any other change. Does not choose the files:
-//! the [`Survey`] names them.
+//! the [`WorktreeSnapshot`] names them.
 //!
 //! # Invariants
 //! - It reads regular files only, never through a link, and a bounded amount of each and of all together.
@@ -20,8 +20,8 @@ use std::{
 use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 
-use super::{PATIENCE, Seen, Survey, off_the_loop};
-use crate::engine::conversation::{FileContent, Work};
+use super::{PATIENCE, SnapshotContent, WorktreeSnapshot, off_the_loop};
+use crate::engine::conversation::{FileContent, WorktreeChanges};
 
 /// Larger files are left out: no source file is this large.
 const FILE_MAX: u64 = 4 << 20;
@@ -34,25 +34,29 @@ const REMEMBERED: usize = 5_000;
 
 /// What creel saw in the files that earlier turns changed, and the commit that it saw last.
 #[derive(Debug, Clone, Default)]
-pub struct FileMemory {
+pub struct DigestMemory {
     head: Option<String>,
-    files: BTreeMap<String, SeenContent>,
+    files: BTreeMap<String, FileDigest>,
 }
 
 /// The content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct SeenContent {
+struct FileDigest {
     size: u64,
     digest: String,
 }
 
-impl FileMemory {
+impl DigestMemory {
     /// Adds to `work`, which lies between the two surveys, what the changed files contain now.
-    pub async fn add_contents(&mut self, earlier: &Survey, now: &Survey, work: &mut Work) {
+    pub async fn add_contents(
+        &mut self,
+        earlier: &WorktreeSnapshot,
+        now: &WorktreeSnapshot,
+        work: &mut WorktreeChanges,
+    ) {
         let committed = self.committed(earlier, now).await;
         // What is committed in a nested repository is not known, and committed files must not count as rewritten.
-        let in_nested =
-            |name: &str| matches!(&now.seen, Seen::Repository { nested, .. } if nested.contains(Path::new(name)));
+        let in_nested = |name: &str| matches!(&now.seen, SnapshotContent::Repository { nested, .. } if nested.contains(Path::new(name)));
         let names: Vec<String> = work.files_modified.iter().filter(|name| !in_nested(name)).cloned().collect();
         if names.is_empty() {
             return;
@@ -68,8 +72,8 @@ impl FileMemory {
     }
 
     /// The files that were committed since creel looked last: by the agent, or by a hook after its turn.
-    async fn committed(&mut self, earlier: &Survey, now: &Survey) -> Vec<PathBuf> {
-        let (Seen::Repository { head: old, .. }, Seen::Repository { repository, head, .. }) =
+    async fn committed(&mut self, earlier: &WorktreeSnapshot, now: &WorktreeSnapshot) -> Vec<PathBuf> {
+        let (SnapshotContent::Repository { head: old, .. }, SnapshotContent::Repository { repository, head, .. }) =
             (&earlier.seen, &now.seen)
         else {
             return Vec::new();
@@ -81,13 +85,13 @@ impl FileMemory {
     }
 }
 
-type Contents = BTreeMap<String, FileContent>;
-type Known = BTreeMap<String, SeenContent>;
+type ChangedContents = BTreeMap<String, FileContent>;
+type KnownDigests = BTreeMap<String, FileDigest>;
 
-fn look(folder: &Path, names: Vec<String>, mut known: Known) -> (Contents, Known) {
+fn look(folder: &Path, names: Vec<String>, mut known: KnownDigests) -> (ChangedContents, KnownDigests) {
     let deadline = Instant::now() + PATIENCE;
     let mut left = TOTAL_MAX;
-    let mut contents = Contents::new();
+    let mut contents = ChangedContents::new();
     if known.len() > REMEMBERED {
         known.clear();
     }
@@ -113,7 +117,7 @@ fn look(folder: &Path, names: Vec<String>, mut known: Known) -> (Contents, Known
 
 /// The content of a file, and whether it is the content of before with something after it. None if it is too large, or
 /// not a file.
-fn read(path: &Path, before: Option<&SeenContent>, left: &mut u64) -> io::Result<Option<(SeenContent, bool)>> {
+fn read(path: &Path, before: Option<&FileDigest>, left: &mut u64) -> io::Result<Option<(FileDigest, bool)>> {
     if !fs::symlink_metadata(path)?.is_file() {
         return Ok(None);
     }
@@ -136,7 +140,7 @@ fn read(path: &Path, before: Option<&SeenContent>, left: &mut u64) -> io::Result
     let mut hasher = Sha256::new_with_prefix(start);
     let appended = old_size.is_some() && before.is_some_and(|before| before.digest == short(hasher.clone()));
     hasher.update(end);
-    Ok(Some((SeenContent { size, digest: short(hasher) }, appended)))
+    Ok(Some((FileDigest { size, digest: short(hasher) }, appended)))
 }
 
 fn short(hasher: Sha256) -> String {
@@ -158,8 +162,9 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let dir = dir.path();
         let write = |name: &str, text: &str| fs::write(dir.join(name), text).expect("a file");
-        let see =
-            |known: Known| look(dir, ["log", "code", "link", "pipe", "big", "gone"].map(str::to_owned).into(), known);
+        let see = |known: KnownDigests| {
+            look(dir, ["log", "code", "link", "pipe", "big", "gone"].map(str::to_owned).into(), known)
+        };
         write("log", "one\n");
         write("code", "fn a() {}");
         write("gone", "g");
@@ -167,7 +172,7 @@ mod tests {
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
         rustix::fs::mknodat(rustix::fs::CWD, dir.join("pipe"), rustix::fs::FileType::Fifo, mode, 0).expect("a pipe");
         fs::File::create(dir.join("big")).and_then(|big| big.set_len(FILE_MAX + 1)).expect("a large file");
-        let (first, known) = see(Known::new());
+        let (first, known) = see(KnownDigests::new());
         assert_eq!(first.keys().collect::<Vec<_>>(), ["code", "gone", "log"]);
         assert!(first.values().all(|content| !content.appended && content.digest.is_some()), "{first:?}");
         write("log", "one\ntwo\n");

@@ -36,7 +36,7 @@ const ELSEWHERE: [&str; 8] = [
 
 /// Why git does not tell.
 #[derive(Debug)]
-pub(super) enum Failed {
+pub(super) enum GitStatusError {
     /// It is not there, or this is no repository after all.
     No,
     /// There is more than is read.
@@ -45,7 +45,7 @@ pub(super) enum Failed {
 
 /// A repository around a project's folder.
 #[derive(Debug, Clone)]
-pub(super) struct Repository {
+pub(super) struct GitRepository {
     folder: PathBuf,
     /// The way from the repository's root to the project's folder.
     prefix: PathBuf,
@@ -53,7 +53,7 @@ pub(super) struct Repository {
 }
 
 /// How a work tree stands.
-pub(super) struct Status {
+pub(super) struct WorktreeStatus {
     /// The commit; none before the first.
     pub(super) head: Option<String>,
     /// The files that are not as they are committed, and the repositories inside of this one that are new or changed.
@@ -62,7 +62,7 @@ pub(super) struct Status {
     pub(super) nested: Vec<PathBuf>,
 }
 
-impl Repository {
+impl GitRepository {
     /// The repository that a folder lies in. Found without git, which costs more than all else where there is none.
     pub(super) fn around(folder: &Path, mark: &str) -> Option<Self> {
         let folder = folder.canonicalize().ok()?;
@@ -71,12 +71,12 @@ impl Repository {
         Some(Self { folder, prefix, mark: format!("{mark}/git") })
     }
 
-    pub(super) async fn status(&self) -> Result<Status, Failed> {
+    pub(super) async fn status(&self) -> Result<WorktreeStatus, GitStatusError> {
         let without_ours = format!(":(exclude){OURS}");
         let asked = ["status", "--porcelain=v2", "--branch", "--no-ahead-behind", "-z", "--untracked-files=all"];
         let limits = ["--no-renames", "--ignore-submodules=none", "--", ".", &without_ours];
         let told = self.ask(asked.into_iter().chain(limits)).await?;
-        let mut status = Status { head: None, changed: Vec::new(), nested: Vec::new() };
+        let mut status = WorktreeStatus { head: None, changed: Vec::new(), nested: Vec::new() };
         for entry in entries(&told) {
             if let Some(head) = entry.strip_prefix(b"# branch.oid ") {
                 status.head = String::from_utf8(head.to_vec()).ok().filter(|head| head != "(initial)");
@@ -86,11 +86,11 @@ impl Repository {
                 status.nested.extend(nested.then(|| path.to_owned()));
             }
         }
-        if status.changed.len() > ENTRIES { Err(Failed::TooMuch) } else { Ok(status) }
+        if status.changed.len() > ENTRIES { Err(GitStatusError::TooMuch) } else { Ok(status) }
     }
 
     /// The files of the project's folder that differ between two commits; all that there are, if there was none before.
-    pub(super) async fn between(&self, old: Option<&str>, new: &str) -> Result<Vec<PathBuf>, Failed> {
+    pub(super) async fn between(&self, old: Option<&str>, new: &str) -> Result<Vec<PathBuf>, GitStatusError> {
         let told = match old {
             Some(old) => {
                 self.ask(["diff-tree", "-r", "-z", "--name-only", "--no-renames", "--relative", old, new]).await?
@@ -102,7 +102,7 @@ impl Repository {
 
     /// The files of a repository inside of this one, without those that it ignores. Repositories inside of it are listed as
     /// folders.
-    pub(super) async fn files_of_nested(&self, place: &Path) -> Result<Vec<PathBuf>, Failed> {
+    pub(super) async fn files_of_nested(&self, place: &Path) -> Result<Vec<PathBuf>, GitStatusError> {
         let folder = self.folder.join(place);
         let mut command = Command::new("git");
         command.args(["-c", "core.fsmonitor=false", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
@@ -112,33 +112,33 @@ impl Repository {
         let told = self.listen(command, &folder).await?;
         let names = entries(&told).map(|name| name.strip_suffix(b"/").unwrap_or(name));
         let names: Vec<PathBuf> = names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect();
-        if names.len() > ENTRIES { Err(Failed::TooMuch) } else { Ok(names) }
+        if names.len() > ENTRIES { Err(GitStatusError::TooMuch) } else { Ok(names) }
     }
 
-    async fn ask<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Result<Vec<u8>, Failed> {
+    async fn ask<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Result<Vec<u8>, GitStatusError> {
         let mut command = Command::new("git");
         command.args(["-c", "core.fsmonitor=false"]).args(args);
         self.listen(command, &self.folder).await
     }
 
     /// What git prints in a folder.
-    async fn listen(&self, mut command: Command, folder: &Path) -> Result<Vec<u8>, Failed> {
+    async fn listen(&self, mut command: Command, folder: &Path) -> Result<Vec<u8>, GitStatusError> {
         command.current_dir(folder);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
         for name in ELSEWHERE {
             command.env_remove(name);
         }
         command.env("GIT_OPTIONAL_LOCKS", "0").env(MARK, sweep::marked(&self.mark));
-        let (mut child, _entry) = children::start(&self.mark, || command.spawn()).map_err(|_| Failed::No)?;
+        let (mut child, _entry) = children::start(&self.mark, || command.spawn()).map_err(|_| GitStatusError::No)?;
         let mut told = Vec::new();
         if let Some(stdout) = child.stdout.take() {
-            stdout.take(LIST_MAX + 1).read_to_end(&mut told).await.map_err(|_| Failed::No)?;
+            stdout.take(LIST_MAX + 1).read_to_end(&mut told).await.map_err(|_| GitStatusError::No)?;
         }
         if told.len() as u64 > LIST_MAX {
-            return Err(Failed::TooMuch);
+            return Err(GitStatusError::TooMuch);
         }
-        let ended = child.wait().await.map_err(|_| Failed::No)?;
-        if ended.success() { Ok(told) } else { Err(Failed::No) }
+        let ended = child.wait().await.map_err(|_| GitStatusError::No)?;
+        if ended.success() { Ok(told) } else { Err(GitStatusError::No) }
     }
 }
 

@@ -12,18 +12,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{ENTRIES, PATIENCE, Stamps, git, off_the_loop, stamp, walk};
+use super::{ENTRIES, FileStamps, PATIENCE, git, off_the_loop, stamp, walk};
 
 /// So many nested repositories are looked at: each takes a process.
 const REPOSITORIES: usize = 64;
 
 /// The files of each nested repository, by the path of the repository. All names begin at the project's folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct NestedFiles(BTreeMap<PathBuf, Stamps>);
+pub(super) struct NestedFiles(BTreeMap<PathBuf, FileStamps>);
 
 impl NestedFiles {
     /// Looks at these repositories and at those inside of them. None if there is too much to look at.
-    pub(super) async fn look(repository: &git::Repository, folder: &Path, mut found: Vec<PathBuf>) -> Option<Self> {
+    pub(super) async fn look(repository: &git::GitRepository, folder: &Path, mut found: Vec<PathBuf>) -> Option<Self> {
         let mut seen = Self::default();
         let mut files = 0;
         while let Some(place) = found.pop() {
@@ -32,8 +32,8 @@ impl NestedFiles {
             }
             let listed = match repository.files_of_nested(&place).await {
                 Ok(names) => Some(names),
-                Err(git::Failed::TooMuch) => return None,
-                Err(git::Failed::No) => None,
+                Err(git::GitStatusError::TooMuch) => return None,
+                Err(git::GitStatusError::No) => None,
             };
             let folder = folder.to_owned();
             let (place, looked) = off_the_loop(move || {
@@ -75,7 +75,7 @@ impl NestedFiles {
 
 /// What one nested repository holds.
 struct FilesInside {
-    stamps: Stamps,
+    stamps: FileStamps,
     repositories: Vec<PathBuf>,
 }
 

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{OURS, Stamp, Stamps};
+use super::{FileStamp, FileStamps, OURS};
 
 /// Folders that hold what programs make and keep for themselves.
 const PASSED_OVER: [&str; 16] = [
@@ -29,9 +29,9 @@ const PASSED_OVER: [&str; 16] = [
 ];
 
 /// All files, unless there are more entries than `most`, or it takes longer than `patience`. Links are not followed.
-pub(super) fn files(root: &Path, most: usize, patience: Duration) -> Option<Stamps> {
+pub(super) fn files(root: &Path, most: usize, patience: Duration) -> Option<FileStamps> {
     let deadline = Instant::now() + patience;
-    let mut found = Stamps::new();
+    let mut found = FileStamps::new();
     let mut entries = 0;
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
@@ -45,7 +45,7 @@ pub(super) fn files(root: &Path, most: usize, patience: Duration) -> Option<Stam
             let name = entry.file_name();
             let Ok(meta) = entry.metadata() else { continue };
             if !meta.is_dir() {
-                found.insert(folder.join(name), Some(Stamp::of(&meta)));
+                found.insert(folder.join(name), Some(FileStamp::of(&meta)));
             } else if !PASSED_OVER.iter().any(|passed| name == *passed) {
                 folders.push(folder.join(name));
             }

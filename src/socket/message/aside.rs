@@ -11,33 +11,33 @@
 use serde::{Deserialize, Serialize};
 
 use super::{VERSION, line};
-use crate::{engine::ids::RunId, nats::link::Link, process::run::Stream, runtime::Live};
+use crate::{engine::ids::RunId, nats::link::NatsStatus, process::run::OutputStream, runtime::HookOutputChunk};
 
 /// A line between the records.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct AsideLine {
+struct LiveMessageLine {
     v: u32,
     #[serde(flatten)]
-    aside: Option<Aside>,
+    aside: Option<LiveMessage>,
 }
 
 /// Something that is no record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Aside {
+pub enum LiveMessage {
     /// A piece of a hook's output.
-    Live(Piece),
+    Live(HookOutputMessage),
     /// How the session stands with its NATS server.
-    Nats(Link),
+    Nats(NatsStatus),
 }
 
 /// A piece of a hook's output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Piece {
+pub struct HookOutputMessage {
     /// The run that printed it.
     pub run: RunId,
     /// Where.
-    pub stream: Stream,
+    pub stream: OutputStream,
     /// How much the run had printed before, in bytes of both streams: so much of its output file is older.
     pub at: u64,
     /// What; bytes that are no text are replaced.
@@ -47,29 +47,29 @@ pub struct Piece {
     pub gap: bool,
 }
 
-impl Aside {
+impl LiveMessage {
     /// The line for it, newline included.
     pub fn into_line(self) -> String {
-        line(&AsideLine { v: VERSION, aside: Some(self) })
+        line(&LiveMessageLine { v: VERSION, aside: Some(self) })
     }
 
     /// Reads a line; nothing, if it is one that is not known.
     pub fn read(line: &[u8]) -> Result<Option<Self>, serde_json::Error> {
-        serde_json::from_slice(line).map(|AsideLine { aside, .. }| aside)
+        serde_json::from_slice(line).map(|LiveMessageLine { aside, .. }| aside)
     }
 }
 
-impl From<Live> for Aside {
-    fn from(live: Live) -> Self {
-        let Live { run, stream, at, bytes, gap } = live;
+impl From<HookOutputChunk> for LiveMessage {
+    fn from(live: HookOutputChunk) -> Self {
+        let HookOutputChunk { run, stream, at, bytes, gap } = live;
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        Self::Live(Piece { run, stream, at, text, gap })
+        Self::Live(HookOutputMessage { run, stream, at, text, gap })
     }
 }
 
-impl From<Piece> for Live {
-    fn from(piece: Piece) -> Self {
-        let Piece { run, stream, at, text, gap } = piece;
+impl From<HookOutputMessage> for HookOutputChunk {
+    fn from(piece: HookOutputMessage) -> Self {
+        let HookOutputMessage { run, stream, at, text, gap } = piece;
         Self { run, stream, at, bytes: text.into_bytes(), gap }
     }
 }
@@ -80,16 +80,20 @@ mod tests {
 
     #[test]
     fn what_is_no_record_reads_as_it_is_documented_and_what_is_not_known_is_skipped() {
-        let live = Live { run: RunId(3), stream: Stream::Stdout, at: 0, bytes: b"x".to_vec(), gap: false };
+        let live =
+            HookOutputChunk { run: RunId(3), stream: OutputStream::Stdout, at: 0, bytes: b"x".to_vec(), gap: false };
         let asides = [
-            (Aside::from(live), r#"{"v":1,"live":{"run":3,"stream":"stdout","at":0,"text":"x"}}"#),
-            (Aside::Nats(Link::Connected { behind: 0 }), r#"{"v":1,"nats":{"state":"connected","behind":0}}"#),
+            (LiveMessage::from(live), r#"{"v":1,"live":{"run":3,"stream":"stdout","at":0,"text":"x"}}"#),
+            (
+                LiveMessage::Nats(NatsStatus::Connected { behind: 0 }),
+                r#"{"v":1,"nats":{"state":"connected","behind":0}}"#,
+            ),
         ];
         for (aside, text) in asides {
             assert_eq!(aside.clone().into_line().trim_end(), text);
-            assert_eq!(Aside::read(text.as_bytes()).expect("a line"), Some(aside));
+            assert_eq!(LiveMessage::read(text.as_bytes()).expect("a line"), Some(aside));
         }
-        assert_eq!(Aside::read(br#"{"v":1,"mood":{"is":"good"}}"#).expect("a line"), None);
-        assert!(Aside::read(b"nonsense").is_err());
+        assert_eq!(LiveMessage::read(br#"{"v":1,"mood":{"is":"good"}}"#).expect("a line"), None);
+        assert!(LiveMessage::read(b"nonsense").is_err());
     }
 }

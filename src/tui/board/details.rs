@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use crate::engine::{
     tasks::{
-        graph::Graph,
+        graph::TaskGraph,
         task::{Task, TaskState},
     },
-    time::At,
+    time::UnixTime,
 };
 
 /// Where what is said about something begins.
@@ -25,7 +25,7 @@ pub const fn sign(state: TaskState) -> &'static str {
 }
 
 /// Everything about a task, at this moment.
-pub fn text(graph: &Graph, task: &Task, now: At) -> String {
+pub fn text(graph: &TaskGraph, task: &Task, now: UnixTime) -> String {
     let named = |tasks: Vec<&Task>| tasks.into_iter().map(in_a_line).collect();
     let dependencies = task.dependencies.iter().filter_map(|id| graph.get(id)).collect();
     let parent = task.parent.iter().filter_map(|id| graph.get(id)).collect();
@@ -77,7 +77,7 @@ fn paragraph(what: &str, said: &[String]) -> String {
     lines.enumerate().map(line).collect()
 }
 
-fn moment(at: At, now: At) -> String {
+fn moment(at: UnixTime, now: UnixTime) -> String {
     let written = at.rfc3339();
     let (day, time) = written.split_once('T').unwrap_or((&written, ""));
     let time = time.split('.').next().unwrap_or(time);

@@ -14,7 +14,7 @@ use crate::engine::tasks::task::Task;
 const DEEPEST: usize = 8;
 
 /// A task with its place in the tree.
-pub(super) struct Twig {
+pub(super) struct TaskTreeRow {
     /// Which.
     pub(super) task: usize,
     /// What leads to it.
@@ -25,7 +25,7 @@ pub(super) struct Twig {
 }
 
 /// The shown ones among the tasks, from the top to the bottom.
-pub(super) fn grow(tasks: &[&Task], shown: &[bool]) -> Vec<Twig> {
+pub(super) fn grow(tasks: &[&Task], shown: &[bool]) -> Vec<TaskTreeRow> {
     let mut above = above(tasks);
     let mut below = vec![Vec::new(); tasks.len()];
     let mut roots = Vec::new();
@@ -37,9 +37,9 @@ pub(super) fn grow(tasks: &[&Task], shown: &[bool]) -> Vec<Twig> {
         }
     }
     let mut rows = Vec::new();
-    let root = |task| Twig { task, branch: String::new(), trunk: String::new(), depth: 0 };
+    let root = |task| TaskTreeRow { task, branch: String::new(), trunk: String::new(), depth: 0 };
     // With a list of its own instead of recursion: a chain of tasks may be longer than a stack is deep.
-    let mut next: Vec<Twig> = roots.into_iter().rev().map(root).collect();
+    let mut next: Vec<TaskTreeRow> = roots.into_iter().rev().map(root).collect();
     while let Some(twig) = next.pop() {
         next.extend(grown(&twig, &below[twig.task]));
         rows.push(twig);
@@ -48,12 +48,12 @@ pub(super) fn grow(tasks: &[&Task], shown: &[bool]) -> Vec<Twig> {
 }
 
 /// What grows directly from a twig, the last first.
-fn grown(from: &Twig, tasks: &[usize]) -> impl Iterator<Item = Twig> {
-    let Twig { trunk, depth, .. } = from;
+fn grown(from: &TaskTreeRow, tasks: &[usize]) -> impl Iterator<Item = TaskTreeRow> {
+    let TaskTreeRow { trunk, depth, .. } = from;
     tasks.iter().enumerate().rev().map(move |(n, task)| {
         let (sign, beside) = if n + 1 == tasks.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
         let deeper = if *depth < DEEPEST { format!("{trunk}{beside}") } else { trunk.clone() };
-        Twig { task: *task, branch: format!("{trunk}{sign}"), trunk: deeper, depth: depth + 1 }
+        TaskTreeRow { task: *task, branch: format!("{trunk}{sign}"), trunk: deeper, depth: depth + 1 }
     })
 }
 

@@ -14,12 +14,12 @@ use super::{first_that_fits, framed, keys_that_fit, middle};
 use crate::{
     engine::ids::{GateId, ItemId},
     present::text::plain,
-    tui::theme::{Role, Theme},
+    tui::theme::{ScreenTheme, ThemeRole},
 };
 
 /// What the text is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Purpose {
+pub enum EditorPurpose {
     /// A message, sent when the turn ends.
     Message,
     /// A message for which the turn is cancelled.
@@ -43,7 +43,7 @@ pub enum Purpose {
     Block(String),
 }
 
-impl Purpose {
+impl EditorPurpose {
     /// Whether what is written and not sent comes back with the next message.
     pub const fn keeps_a_draft(&self) -> bool {
         match self {
@@ -95,7 +95,7 @@ impl Purpose {
 #[derive(Debug)]
 pub struct EditorModal {
     /// What the text is for.
-    pub purpose: Purpose,
+    pub purpose: EditorPurpose,
     before: String,
     area: TextArea<'static>,
     show_change: bool,
@@ -106,7 +106,7 @@ pub struct EditorModal {
 
 impl EditorModal {
     /// An editor with this text in it.
-    pub fn new(purpose: Purpose, text: &str) -> Self {
+    pub fn new(purpose: EditorPurpose, text: &str) -> Self {
         let clean = plain(text);
         let lines = if clean.is_empty() { vec![String::new()] } else { clean.lines().map(str::to_owned).collect() };
         let mut area = TextArea::new(lines);
@@ -166,19 +166,19 @@ impl EditorModal {
     }
 
     /// Draws the editor.
-    pub fn draw(&mut self, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    pub fn draw(&mut self, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         let area = middle(area, area.width * 9 / 10, area.height * 7 / 10);
         let titles = self.purpose.titles();
         let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
         let title = first_that_fits(&titles, usize::from(area.width.saturating_sub(4)));
-        let inside = framed(area, &title, Role::Accent, theme, buffer);
+        let inside = framed(area, &title, ThemeRole::Accent, theme, buffer);
         let [text, hints] = Layout::vertical([Constraint::Min(1), Constraint::Length(1)]).areas(inside);
         if self.show_change {
             Paragraph::new(change(&self.before, &self.text(), theme)).render(text, buffer);
         } else {
-            self.area.set_style(theme.style(Role::Text));
-            self.area.set_cursor_line_style(theme.style(Role::Text));
-            self.area.set_cursor_style(theme.style(Role::Selected));
+            self.area.set_style(theme.style(ThemeRole::Text));
+            self.area.set_cursor_line_style(theme.style(ThemeRole::Text));
+            self.area.set_cursor_style(theme.style(ThemeRole::Selected));
             self.area.render(text, buffer);
         }
         let keys: &[&str] = if self.asked_to_leave {
@@ -190,12 +190,12 @@ impl EditorModal {
         };
         let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
         let line = keys_that_fit(&keys, usize::from(hints.width));
-        Line::styled(line, theme.style(Role::Faint)).render(hints, buffer);
+        Line::styled(line, theme.style(ThemeRole::Faint)).render(hints, buffer);
     }
 }
 
 /// What an edit changed, line by line.
-fn change(before: &str, after: &str, theme: &Theme) -> Vec<Line<'static>> {
+fn change(before: &str, after: &str, theme: &ScreenTheme) -> Vec<Line<'static>> {
     // A last line without an end is no other line.
     let ended = |text: &str| format!("{}\n", text.trim_end_matches('\n'));
     let (before, after) = (ended(before), ended(after));
@@ -204,9 +204,9 @@ fn change(before: &str, after: &str, theme: &Theme) -> Vec<Line<'static>> {
     let near = diff.grouped_ops(3).into_iter().flatten().collect::<Vec<_>>();
     let lines = near.iter().flat_map(|part| diff.iter_changes(part)).map(|change| {
         let (sign, role) = match change.tag() {
-            ChangeTag::Delete => ("-", Role::Bad),
-            ChangeTag::Insert => ("+", Role::Good),
-            ChangeTag::Equal => (" ", Role::Faint),
+            ChangeTag::Delete => ("-", ThemeRole::Bad),
+            ChangeTag::Insert => ("+", ThemeRole::Good),
+            ChangeTag::Equal => (" ", ThemeRole::Faint),
         };
         Line::styled(format!("{sign} {}", change.value().trim_end()), theme.style(role))
     });

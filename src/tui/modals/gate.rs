@@ -23,24 +23,24 @@ use ratatui::{
 use super::{first_that_fits, framed, keys_that_fit, middle};
 use crate::{
     engine::{
-        State,
-        conversation::PermissionAsk,
+        SessionState,
+        conversation::AgentPermissionRequest,
         ids::ItemId,
         input::GateAnswer,
         session::{
-            gate::{About, Choice, Gate},
-            pending::{ItemState, Pending},
+            gate::{Gate, GateChoice, GateKind},
+            pending::{ItemState, PendingItems},
         },
-        time::{At, Span as Time},
+        time::{TimeSpan as Time, UnixTime},
     },
     tui::{
-        keymap::Action,
-        model::Model,
+        keymap::KeyAction,
+        model::ScreenModel,
         text::{fit, plain_lines},
-        theme::{Role, Theme},
+        theme::{ScreenTheme, ThemeRole},
     },
 };
-use answers::Button;
+use answers::AnswerButton;
 
 /// How long it takes no answer.
 const GUARD: Time = Time(600);
@@ -53,17 +53,17 @@ pub struct GateModal {
     /// The gate.
     pub gate: Gate,
     /// The agent's request that it is about.
-    ask: Option<PermissionAsk>,
+    ask: Option<AgentPermissionRequest>,
     /// The answers.
-    buttons: Vec<Button>,
+    buttons: Vec<AnswerButton>,
     /// Whether it can be answered.
-    standing: Standing,
+    standing: GateAvailability,
     /// When it takes answers.
-    pub armed_at: At,
+    pub armed_at: UnixTime,
     /// The chosen answer.
     choice: usize,
     /// The items, and what is to become of each.
-    items: Vec<(ItemId, Mark)>,
+    items: Vec<(ItemId, ItemMark)>,
     /// The chosen item.
     item: usize,
     /// How far the text was read.
@@ -80,7 +80,7 @@ pub struct GateModal {
 
 /// Whether a gate can be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum GateAvailability {
     /// It waits.
     Waits,
     /// It waited once, in a session that is watched again.
@@ -89,7 +89,7 @@ enum Standing {
 
 /// What is to become of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mark {
+enum ItemMark {
     /// It goes to the agent.
     Approved,
     /// It is left out by the answer.
@@ -100,7 +100,7 @@ enum Mark {
 
 /// What a key at a gate leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
+pub enum GateKeyResult {
     /// Nothing outside.
     Nothing,
     /// The answer.
@@ -121,20 +121,20 @@ pub enum Asked {
 
 impl GateModal {
     /// A gate that was just reached.
-    pub fn open(gate: Gate, state: &State, now: At) -> Self {
-        Self { armed_at: now.after(GUARD), ..Self::with(gate, state, Standing::Waits) }
+    pub fn open(gate: Gate, state: &SessionState, now: UnixTime) -> Self {
+        Self { armed_at: now.after(GUARD), ..Self::with(gate, state, GateAvailability::Waits) }
     }
 
     /// A gate in a session that is watched again.
-    pub fn past(gate: Gate, state: &State) -> Self {
-        Self::with(gate, state, Standing::Past)
+    pub fn past(gate: Gate, state: &SessionState) -> Self {
+        Self::with(gate, state, GateAvailability::Past)
     }
 
-    fn with(gate: Gate, state: &State, standing: Standing) -> Self {
+    fn with(gate: Gate, state: &SessionState, standing: GateAvailability) -> Self {
         let items = gate.items.iter().filter_map(|id| Some((*id, state.pending.get(*id)?.state)));
         let marked = |(id, state)| match state {
-            ItemState::Pending => Some((id, Mark::Approved)),
-            ItemState::Skipped => Some((id, Mark::Skipped)),
+            ItemState::Pending => Some((id, ItemMark::Approved)),
+            ItemState::Skipped => Some((id, ItemMark::Skipped)),
             ItemState::InFlight | ItemState::Delivered => None,
         };
         let items = items.filter_map(marked).collect();
@@ -146,7 +146,7 @@ impl GateModal {
             ask,
             buttons,
             standing,
-            armed_at: At(0),
+            armed_at: UnixTime(0),
             choice,
             items,
             item: 0,
@@ -159,52 +159,52 @@ impl GateModal {
     }
 
     /// Items may have been skipped and restored elsewhere.
-    pub fn look_at(&mut self, pending: &Pending) {
+    pub fn look_at(&mut self, pending: &PendingItems) {
         for (id, mark) in &mut self.items {
             let skipped = pending.get(*id).is_some_and(|item| item.state == ItemState::Skipped);
             *mark = match (skipped, *mark) {
-                (true, _) => Mark::Skipped,
-                (false, Mark::Skipped | Mark::Approved) => Mark::Approved,
-                (false, Mark::LeftOut) => Mark::LeftOut,
+                (true, _) => ItemMark::Skipped,
+                (false, ItemMark::Skipped | ItemMark::Approved) => ItemMark::Approved,
+                (false, ItemMark::LeftOut) => ItemMark::LeftOut,
             };
         }
     }
 
     /// It was put aside and comes back, as it was: again it takes no answer in its first moment.
-    pub fn shown_again(&mut self, now: At) {
+    pub fn shown_again(&mut self, now: UnixTime) {
         self.armed_at = now.after(GUARD);
         self.sure = false;
     }
 
     /// Whether it takes answers by now.
-    pub fn is_armed(&self, now: At) -> bool {
+    pub fn is_armed(&self, now: UnixTime) -> bool {
         now >= self.armed_at
     }
 
     /// A key was pressed.
     #[expect(clippy::wildcard_enum_match_arm, reason = "an action without a meaning here does nothing")]
-    pub fn key(&mut self, action: Option<Action>, now: At) -> Asked {
+    pub fn key(&mut self, action: Option<KeyAction>, now: UnixTime) -> GateKeyResult {
         if !self.is_armed(now) {
             self.armed_at = now.after(GUARD);
-            return Asked::Nothing;
+            return GateKeyResult::Nothing;
         }
-        let Some(action) = action else { return Asked::Nothing };
-        if action != Action::Answer {
+        let Some(action) = action else { return GateKeyResult::Nothing };
+        if action != KeyAction::Answer {
             self.sure = false;
         }
         let choices = self.buttons.len().max(1);
         match action {
-            Action::NextChoice => self.choice = (self.choice + 1) % choices,
-            Action::PreviousChoice => self.choice = (self.choice + choices - 1) % choices,
-            Action::ItemDown | Action::ItemUp => self.step(action == Action::ItemDown),
-            Action::ToggleItem | Action::EditItem | Action::EditOutside => return self.on_item(action),
-            Action::TextDown => self.scroll += 5,
-            Action::TextUp => self.scroll = self.scroll.saturating_sub(5),
-            Action::Aside => return Asked::Aside,
-            Action::Answer => return self.answer(),
+            KeyAction::NextChoice => self.choice = (self.choice + 1) % choices,
+            KeyAction::PreviousChoice => self.choice = (self.choice + choices - 1) % choices,
+            KeyAction::ItemDown | KeyAction::ItemUp => self.step(action == KeyAction::ItemDown),
+            KeyAction::ToggleItem | KeyAction::EditItem | KeyAction::EditOutside => return self.on_item(action),
+            KeyAction::TextDown => self.scroll += 5,
+            KeyAction::TextUp => self.scroll = self.scroll.saturating_sub(5),
+            KeyAction::Aside => return GateKeyResult::Aside,
+            KeyAction::Answer => return self.answer(),
             _ => {}
         }
-        Asked::Nothing
+        GateKeyResult::Nothing
     }
 
     /// To the next item; where there are none, to the next line.
@@ -217,68 +217,70 @@ impl GateModal {
         (self.item, self.scroll) = ((self.item + by) % items, 0);
     }
 
-    fn on_item(&mut self, action: Action) -> Asked {
-        let Some((id, mark)) = self.items.get_mut(self.item) else { return Asked::Nothing };
+    fn on_item(&mut self, action: KeyAction) -> GateKeyResult {
+        let Some((id, mark)) = self.items.get_mut(self.item) else { return GateKeyResult::Nothing };
         match (self.standing, action) {
-            (Standing::Past, _) => Asked::TooLate,
-            (Standing::Waits, Action::EditItem) => Asked::Edit(*id),
-            (Standing::Waits, Action::EditOutside) => Asked::EditOutside(*id),
-            (Standing::Waits, _) => {
+            (GateAvailability::Past, _) => GateKeyResult::TooLate,
+            (GateAvailability::Waits, KeyAction::EditItem) => GateKeyResult::Edit(*id),
+            (GateAvailability::Waits, KeyAction::EditOutside) => GateKeyResult::EditOutside(*id),
+            (GateAvailability::Waits, _) => {
                 *mark = match mark {
-                    Mark::Approved => Mark::LeftOut,
-                    Mark::LeftOut => Mark::Approved,
-                    Mark::Skipped => return Asked::Restore(*id),
+                    ItemMark::Approved => ItemMark::LeftOut,
+                    ItemMark::LeftOut => ItemMark::Approved,
+                    ItemMark::Skipped => return GateKeyResult::Restore(*id),
                 };
-                Asked::Nothing
+                GateKeyResult::Nothing
             }
         }
     }
 
-    fn answer(&mut self) -> Asked {
-        if self.standing == Standing::Past {
-            return Asked::TooLate;
+    fn answer(&mut self) -> GateKeyResult {
+        if self.standing == GateAvailability::Past {
+            return GateKeyResult::TooLate;
         }
-        let Some(Button { choice, option, .. }) = self.buttons.get(self.choice).cloned() else { return Asked::Nothing };
-        if matches!(choice, Choice::Send | Choice::Message) {
-            return Asked::Write;
+        let Some(AnswerButton { choice, option, .. }) = self.buttons.get(self.choice).cloned() else {
+            return GateKeyResult::Nothing;
+        };
+        if matches!(choice, GateChoice::Send | GateChoice::Message) {
+            return GateKeyResult::Write;
         }
-        if choice == Choice::Abort && !self.sure {
+        if choice == GateChoice::Abort && !self.sure {
             self.sure = true;
-            return Asked::Nothing;
+            return GateKeyResult::Nothing;
         }
-        let marked = |wanted: Mark| self.items.iter().filter(move |(_, mark)| *mark == wanted).map(|(id, _)| *id);
-        let approved: Vec<ItemId> = marked(Mark::Approved).collect();
-        let some = choice == Choice::Approve && marked(Mark::LeftOut).next().is_some();
-        Asked::Answer(GateAnswer { gate: self.gate.id, choice, text: option, items: some.then_some(approved) })
+        let marked = |wanted: ItemMark| self.items.iter().filter(move |(_, mark)| *mark == wanted).map(|(id, _)| *id);
+        let approved: Vec<ItemId> = marked(ItemMark::Approved).collect();
+        let some = choice == GateChoice::Approve && marked(ItemMark::LeftOut).next().is_some();
+        GateKeyResult::Answer(GateAnswer { gate: self.gate.id, choice, text: option, items: some.then_some(approved) })
     }
 
     /// A mouse button was pressed: the first time chooses an answer or an item, the second gives or switches it.
-    pub fn click(&mut self, column: u16, row: u16, now: At) -> Asked {
+    pub fn click(&mut self, column: u16, row: u16, now: UnixTime) -> GateKeyResult {
         let button = self.spots.iter().find(|(_, spot)| spot.contains((column, row).into())).map(|(n, _)| *n);
         if !self.is_armed(now) {
             // A click beside the answers was not meant for them.
             self.armed_at = if button.is_some() { now.after(GUARD) } else { self.armed_at };
-            return Asked::Nothing;
+            return GateKeyResult::Nothing;
         }
         let Some(button) = button else { return self.click_item(column, row) };
         let again = self.choice == button;
         self.choice = button;
         self.sure &= again;
-        if again { self.answer() } else { Asked::Nothing }
+        if again { self.answer() } else { GateKeyResult::Nothing }
     }
 
-    fn click_item(&mut self, column: u16, row: u16) -> Asked {
+    fn click_item(&mut self, column: u16, row: u16) -> GateKeyResult {
         if !self.list.contains((column, row).into()) {
-            return Asked::Nothing;
+            return GateKeyResult::Nothing;
         }
         let item = self.first_item() + usize::from(row - self.list.y);
         if item == self.item {
-            return self.on_item(Action::ToggleItem);
+            return self.on_item(KeyAction::ToggleItem);
         }
         if item < self.items.len() {
             (self.item, self.scroll) = (item, 0);
         }
-        Asked::Nothing
+        GateKeyResult::Nothing
     }
 
     /// The wheel was turned.
@@ -287,13 +289,13 @@ impl GateModal {
     }
 
     /// What the agent says itself is not said again.
-    fn reason(&self, theme: &Theme, width: usize) -> Vec<Line<'static>> {
+    fn reason(&self, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
         let reason = if self.ask.is_some() { "" } else { self.gate.reason.as_str() };
-        plain_lines(reason, theme.style(Role::Text), width.max(1)).into_iter().take(REASON).collect()
+        plain_lines(reason, theme.style(ThemeRole::Text), width.max(1)).into_iter().take(REASON).collect()
     }
 
     /// Where the gate stands: as large as what it shows, within the screen.
-    fn frame(&self, model: &Model, area: Rect) -> Rect {
+    fn frame(&self, model: &ScreenModel, area: Rect) -> Rect {
         let width = area.width * 9 / 10;
         let inside = usize::from(width.saturating_sub(2)).max(1);
         let plain = |text: &str, width: usize| plain_lines(text, ratatui::style::Style::default(), width.max(1)).len();
@@ -302,7 +304,7 @@ impl GateModal {
             let texts = self.items.iter().filter_map(|(id, _)| pending.and_then(|pending| pending.get(*id)));
             let longest = texts.map(|item| plain(&item.text, inside * 2 / 3)).max().unwrap_or(0);
             longest.max(self.items.len())
-        } else if self.gate.about == About::RetryLimit {
+        } else if self.gate.about == GateKind::RetryLimit {
             let columns = columns::attempts_shown(&model.attempts, width).max(1);
             model.attempts.iter().map(|attempt| plain(&attempt.feedback, inside / columns)).max().unwrap_or(0) + 1
         } else {
@@ -313,9 +315,9 @@ impl GateModal {
     }
 
     /// Draws the gate.
-    pub fn draw(&mut self, model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    pub fn draw(&mut self, model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         let area = self.frame(model, area);
-        let inside = framed(area, &format!("◆ {}", self.title(model)), Role::Gate, theme, buffer);
+        let inside = framed(area, &format!("◆ {}", self.title(model)), ThemeRole::Gate, theme, buffer);
         let width = usize::from(inside.width);
         let reason = self.reason(theme, width);
         let reason_rows = if reason.is_empty() { 0 } else { u16::try_from(reason.len()).unwrap_or(0) + 1 };
@@ -336,35 +338,35 @@ impl GateModal {
         self.draw_body(model, theme, middle, buffer);
         let chosen = self.buttons.get(self.choice);
         let means = chosen.map(|button| answers::meaning(self.gate.about, button, width)).unwrap_or_default();
-        Line::styled(means, theme.style(Role::Accent)).render(meaning, buffer);
+        Line::styled(means, theme.style(ThemeRole::Accent)).render(meaning, buffer);
         self.draw_buttons(theme, buttons, buffer);
-        Line::styled(self.hints(model, width), theme.style(Role::Faint)).render(hints, buffer);
+        Line::styled(self.hints(model, width), theme.style(ThemeRole::Faint)).render(hints, buffer);
         self.draw_place(theme, area, buffer);
     }
 
-    fn title(&self, model: &Model) -> String {
+    fn title(&self, model: &ScreenModel) -> String {
         let waiting = model.session.as_ref().map_or(0, |state| state.asks.waiting.len());
         match self.gate.about {
-            About::FinalDelivery => "Final delivery".into(),
-            About::Delivery => "Delivery".into(),
-            About::RetryLimit => "Retry limit reached".into(),
-            About::Escalation => "A person has to look".into(),
-            About::Errors => "Too many errors".into(),
-            About::BrokenHook => "Broken hook".into(),
-            About::Permission if waiting > 1 => format!("The agent asks · {} more after this", waiting - 1),
-            About::Permission => "The agent asks".into(),
-            About::Budget => "Budget used up".into(),
-            About::UsageLimit => "Usage limit reached".into(),
-            About::Tampered => "Forbidden changes".into(),
-            About::Submit => "The submit is held".into(),
-            About::Merge => "The merge is held".into(),
+            GateKind::FinalDelivery => "Final delivery".into(),
+            GateKind::Delivery => "Delivery".into(),
+            GateKind::RetryLimit => "Retry limit reached".into(),
+            GateKind::Escalation => "A person has to look".into(),
+            GateKind::Errors => "Too many errors".into(),
+            GateKind::BrokenHook => "Broken hook".into(),
+            GateKind::Permission if waiting > 1 => format!("The agent asks · {} more after this", waiting - 1),
+            GateKind::Permission => "The agent asks".into(),
+            GateKind::Budget => "Budget used up".into(),
+            GateKind::UsageLimit => "Usage limit reached".into(),
+            GateKind::Tampered => "Forbidden changes".into(),
+            GateKind::Submit => "The submit is held".into(),
+            GateKind::Merge => "The merge is held".into(),
         }
     }
 
-    fn draw_body(&mut self, model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    fn draw_body(&mut self, model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         if !self.items.is_empty() {
             self.draw_items(model, theme, area, buffer);
-        } else if self.gate.about == About::RetryLimit {
+        } else if self.gate.about == GateKind::RetryLimit {
             self.draw_attempts(&model.attempts, theme, area, buffer);
         } else {
             let lines = text::lines(&self.gate, self.ask.as_ref(), model, theme, usize::from(area.width));
@@ -373,10 +375,10 @@ impl GateModal {
         }
     }
 
-    fn hints(&self, model: &Model, width: usize) -> String {
+    fn hints(&self, model: &ScreenModel, width: usize) -> String {
         let key = |action| model.keymap.key(action);
-        if self.standing == Standing::Past {
-            let close = format!("{} close", key(Action::Aside));
+        if self.standing == GateAvailability::Past {
+            let close = format!("{} close", key(KeyAction::Aside));
             return keys_that_fit(&["a gate of the past: it takes no answer".into(), close], width);
         }
         if !self.is_armed(model.now) {
@@ -384,22 +386,24 @@ impl GateModal {
             return first_that_fits(&words, width);
         }
         if self.sure {
-            return fit(&format!("{} once more gives the session up", key(Action::Answer)), width);
+            return fit(&format!("{} once more gives the session up", key(KeyAction::Answer)), width);
         }
-        let mut hints = vec![format!("{} answer", key(Action::Answer)), format!("{} choose", key(Action::NextChoice))];
+        let mut hints =
+            vec![format!("{} answer", key(KeyAction::Answer)), format!("{} choose", key(KeyAction::NextChoice))];
         if !self.items.is_empty() {
-            let items = [(Action::ItemDown, "item"), (Action::ToggleItem, "yes/no"), (Action::EditItem, "edit")];
+            let items =
+                [(KeyAction::ItemDown, "item"), (KeyAction::ToggleItem, "yes/no"), (KeyAction::EditItem, "edit")];
             hints.extend(items.map(|(action, about)| format!("{} {about}", key(action))));
         }
         if self.rows.0 > self.rows.1 {
-            hints.push(format!("{} read on", key(Action::TextDown)));
+            hints.push(format!("{} read on", key(KeyAction::TextDown)));
         }
-        hints.push(format!("{} aside", key(Action::Aside)));
+        hints.push(format!("{} aside", key(KeyAction::Aside)));
         keys_that_fit(&hints, width)
     }
 
     /// The answers; where there are more rows of them than room, the chosen one is in sight.
-    fn draw_buttons(&mut self, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    fn draw_buttons(&mut self, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         let placed = answers::placed(&self.buttons, usize::from(area.width));
         let chosen = placed.get(self.choice).map_or(0, |placed| placed.row);
         let height = usize::from(area.height);
@@ -408,8 +412,10 @@ impl GateModal {
         for (n, button) in placed.into_iter().enumerate() {
             let Some(row) = button.row.checked_sub(first).filter(|row| *row < height) else { continue };
             let cells = |n: usize| u16::try_from(n).unwrap_or(0);
-            let line =
-                Line::styled(button.text, theme.style(if n == self.choice { Role::Selected } else { Role::Key }));
+            let line = Line::styled(
+                button.text,
+                theme.style(if n == self.choice { ThemeRole::Selected } else { ThemeRole::Key }),
+            );
             let spot = Rect {
                 x: area.x + cells(button.column),
                 y: area.y + cells(row),
@@ -422,7 +428,7 @@ impl GateModal {
     }
 
     /// Where one is in a text that is longer than its place, at the edge.
-    fn draw_place(&self, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    fn draw_place(&self, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         let (rows, height) = self.rows;
         let text = format!(" {}–{} of {rows} ", self.scroll + 1, (self.scroll + height).min(rows));
         let width = u16::try_from(text.chars().count()).unwrap_or(u16::MAX);
@@ -430,7 +436,7 @@ impl GateModal {
             return;
         }
         let edge = Rect { x: area.right() - width - 2, y: area.bottom().saturating_sub(1), width, height: 1 };
-        Line::styled(text, theme.style(Role::Gate)).render(edge, buffer);
+        Line::styled(text, theme.style(ThemeRole::Gate)).render(edge, buffer);
     }
 
     fn first_item(&self) -> usize {

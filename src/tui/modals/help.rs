@@ -9,9 +9,9 @@ use ratatui::{
 
 use super::{framed, middle};
 use crate::tui::{
-    keymap::{ACTIONS, Action, Keymap},
+    keymap::{ACTIONS, KeyAction, Keymap},
     text::wrap,
-    theme::{Role, Theme},
+    theme::{ScreenTheme, ThemeRole},
 };
 
 /// As wide is the column of the keys.
@@ -28,21 +28,21 @@ pub struct HelpModal {
 impl HelpModal {
     /// A key was pressed.
     #[expect(clippy::wildcard_enum_match_arm, reason = "an action without a meaning here does nothing")]
-    pub fn key(&mut self, action: Action, page: usize) {
+    pub fn key(&mut self, action: KeyAction, page: usize) {
         match action {
-            Action::Up => self.top = self.top.saturating_sub(1),
-            Action::Down => self.top += 1,
-            Action::PageUp => self.top = self.top.saturating_sub(page),
-            Action::PageDown => self.top += page,
-            Action::Top => self.top = 0,
-            Action::Bottom => self.top = usize::MAX / 2,
+            KeyAction::Up => self.top = self.top.saturating_sub(1),
+            KeyAction::Down => self.top += 1,
+            KeyAction::PageUp => self.top = self.top.saturating_sub(page),
+            KeyAction::PageDown => self.top += page,
+            KeyAction::Top => self.top = 0,
+            KeyAction::Bottom => self.top = usize::MAX / 2,
             _ => {}
         }
     }
 
     /// Draws the page.
-    pub fn draw(&mut self, keymap: &Keymap, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-        let inside = framed(middle(area, 84, area.height), "Keys", Role::Accent, theme, buffer);
+    pub fn draw(&mut self, keymap: &Keymap, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
+        let inside = framed(middle(area, 84, area.height), "Keys", ThemeRole::Accent, theme, buffer);
         let lines = lines(keymap, theme, usize::from(inside.width));
         // From behind the end, the way back would be as long.
         self.top = self.top.min(lines.len().saturating_sub(usize::from(inside.height)));
@@ -50,7 +50,7 @@ impl HelpModal {
     }
 }
 
-fn lines(keymap: &Keymap, theme: &Theme, width: usize) -> Vec<Line<'static>> {
+fn lines(keymap: &Keymap, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
     // Where a column of keys would leave no room for the words, each row has as much as its keys need.
     let column = if width < NARROW { 0 } else { KEYS };
     let mut lines = Vec::new();
@@ -58,10 +58,10 @@ fn lines(keymap: &Keymap, theme: &Theme, width: usize) -> Vec<Line<'static>> {
     for (context, action, _, about) in ACTIONS {
         if place != Some(context) {
             place = Some(context);
-            lines.push(Line::styled(context.name(), theme.style(Role::Heading)));
+            lines.push(Line::styled(context.name(), theme.style(ThemeRole::Heading)));
         }
         let keys = format!("  {:column$}  ", keymap.keys(*action));
-        let pieces = [(keys, theme.style(Role::Key)), ((*about).to_owned(), theme.style(Role::Text))];
+        let pieces = [(keys, theme.style(ThemeRole::Key)), ((*about).to_owned(), theme.style(ThemeRole::Text))];
         lines.extend(wrap(&pieces, width, column + 4));
     }
     lines

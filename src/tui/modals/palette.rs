@@ -13,9 +13,9 @@ use ratatui::{
 
 use super::{framed, middle};
 use crate::tui::{
-    keymap::{ACTIONS, Action, Context, Keymap},
+    keymap::{ACTIONS, KeyAction, KeyContext, Keymap},
     text::fit,
-    theme::{Role, Theme},
+    theme::{ScreenTheme, ThemeRole},
 };
 
 /// The palette.
@@ -45,15 +45,15 @@ impl PaletteModal {
     }
 
     /// The chosen command.
-    pub fn chosen(&self) -> Option<Action> {
+    pub fn chosen(&self) -> Option<KeyAction> {
         self.found().get(self.chosen).map(|(action, ..)| *action)
     }
 
     /// What fits the query, best first. Keys inside modals are not commands.
-    fn found(&self) -> Vec<(Action, &'static str, &'static str)> {
+    fn found(&self) -> Vec<(KeyAction, &'static str, &'static str)> {
         let all = ACTIONS
             .iter()
-            .filter(|(context, ..)| !matches!(context, Context::Gate | Context::Viewer | Context::Replay));
+            .filter(|(context, ..)| !matches!(context, KeyContext::Gate | KeyContext::Viewer | KeyContext::Replay));
         let pattern = Pattern::parse(&self.query, CaseMatching::Ignore, Normalization::Smart);
         let mut matcher = Matcher::new(Config::DEFAULT);
         let mut buffer = Vec::new();
@@ -70,18 +70,22 @@ impl PaletteModal {
     }
 
     /// Draws the palette.
-    pub fn draw(&self, keymap: &Keymap, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-        let inside = framed(middle(area, 76, 18), "Commands", Role::Accent, theme, buffer);
+    pub fn draw(&self, keymap: &Keymap, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
+        let inside = framed(middle(area, 76, 18), "Commands", ThemeRole::Accent, theme, buffer);
         let [input, list] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(inside);
-        Line::from(vec![Span::styled("› ", theme.style(Role::Key)), Span::raw(self.query.clone()), Span::raw("▏")])
-            .render(input, buffer);
+        Line::from(vec![
+            Span::styled("› ", theme.style(ThemeRole::Key)),
+            Span::raw(self.query.clone()),
+            Span::raw("▏"),
+        ])
+        .render(input, buffer);
         let height = usize::from(list.height);
         let first = self.chosen.saturating_sub(height.saturating_sub(1));
         let rows = self.found().into_iter().enumerate().skip(first).take(height);
         let lines: Vec<Line<'_>> = rows
             .map(|(n, (action, name, about))| {
                 let text = format!("{name:20} {:12} {about}", keymap.key(action));
-                let role = if n == self.chosen { Role::Selected } else { Role::Text };
+                let role = if n == self.chosen { ThemeRole::Selected } else { ThemeRole::Text };
                 Line::styled(fit(&text, usize::from(list.width)), theme.style(role))
             })
             .collect();

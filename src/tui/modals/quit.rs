@@ -9,31 +9,34 @@ use ratatui::{
 
 use super::{framed, middle};
 use crate::tui::{
-    model::Tie,
+    model::CloseBehavior,
     text::wrap,
-    theme::{Role, Theme},
+    theme::{ScreenTheme, ThemeRole},
 };
 
 /// The question.
 #[derive(Debug)]
 pub struct QuitModal {
     /// What becomes of the session.
-    pub tie: Tie,
+    pub tie: CloseBehavior,
     /// The key that opened the question, and that leaves at once when it is pressed again.
     pub again: Option<String>,
 }
 
 impl QuitModal {
     /// Draws the question.
-    pub fn draw(&self, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-        let height = 8 + u16::from(self.tie == Tie::Loose) + u16::from(self.again.is_some());
-        let inside = framed(middle(area, 64, height), "Leave?", Role::Warning, theme, buffer);
+    pub fn draw(&self, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
+        let height = 8 + u16::from(self.tie == CloseBehavior::Loose) + u16::from(self.again.is_some());
+        let inside = framed(middle(area, 64, height), "Leave?", ThemeRole::Warning, theme, buffer);
         let key = |key: &str, about: &str| {
-            let pieces = [(format!("{key:7}"), theme.style(Role::Key)), (about.to_owned(), theme.style(Role::Text))];
+            let pieces =
+                [(format!("{key:7}"), theme.style(ThemeRole::Key)), (about.to_owned(), theme.style(ThemeRole::Text))];
             wrap(&pieces, usize::from(inside.width), 7)
         };
-        let question = vec![Line::styled("The session is still going on.", theme.style(Role::Text)), Line::default()];
-        let leave = (self.tie == Tie::Loose).then(|| key("d", "leave it running; `creel attach` shows it again"));
+        let question =
+            vec![Line::styled("The session is still going on.", theme.style(ThemeRole::Text)), Line::default()];
+        let leave =
+            (self.tie == CloseBehavior::Loose).then(|| key("d", "leave it running; `creel attach` shows it again"));
         let answers = [
             key("y", "stop it now: cancel the turn, run session_end, leave"),
             key("w", "let this iteration end, then stop"),

@@ -9,11 +9,11 @@ use ratatui::{
 
 use super::{framed, middle};
 use crate::{
-    engine::tasks::{graph::Graph, task::Task},
+    engine::tasks::{graph::TaskGraph, task::Task},
     present::text::{first_line, plain},
     tui::{
         text::{fit, wrap},
-        theme::{Role, Theme},
+        theme::{ScreenTheme, ThemeRole},
     },
 };
 
@@ -29,19 +29,20 @@ pub struct RemoveModal {
 
 impl RemoveModal {
     /// Asks about a task.
-    pub fn new(graph: &Graph, task: &Task) -> Self {
+    pub fn new(graph: &TaskGraph, task: &Task) -> Self {
         let awaited_by = graph.dependents(&task.id).len();
         Self { task: task.id.clone(), goal: first_line(&plain(&task.goal), 200), awaited_by }
     }
 
     /// Draws the question.
-    pub fn draw(&self, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    pub fn draw(&self, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         let title = format!("Remove {}?", plain(&self.task));
-        let inside = framed(middle(area, 64, 8), &title, Role::Warning, theme, buffer);
+        let inside = framed(middle(area, 64, 8), &title, ThemeRole::Warning, theme, buffer);
         let width = usize::from(inside.width);
-        let text = |text: &str| Line::styled(fit(text, width), theme.style(Role::Text));
+        let text = |text: &str| Line::styled(fit(text, width), theme.style(ThemeRole::Text));
         let key = |key: &str, about: &str| {
-            let pieces = [(format!("{key:5}"), theme.style(Role::Key)), (about.to_owned(), theme.style(Role::Text))];
+            let pieces =
+                [(format!("{key:5}"), theme.style(ThemeRole::Key)), (about.to_owned(), theme.style(ThemeRole::Text))];
             wrap(&pieces, width, 5)
         };
         let awaited = match self.awaited_by {

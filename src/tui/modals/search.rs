@@ -7,7 +7,7 @@ use ratatui::{
     widgets::{Clear, Widget as _},
 };
 
-use crate::tui::theme::{Role, Theme};
+use crate::tui::theme::{ScreenTheme, ThemeRole};
 
 /// The search line.
 #[derive(Debug, Default)]
@@ -18,12 +18,12 @@ pub struct SearchModal {
 
 impl SearchModal {
     /// Draws the line at the bottom.
-    pub fn draw(&self, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    pub fn draw(&self, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         let line = Rect { y: area.bottom().saturating_sub(1), height: 1.min(area.height), ..area };
         Clear.render(line, buffer);
         Line::from(vec![
-            Span::styled("/", theme.style(Role::Key)),
-            Span::styled(self.query.clone(), theme.style(Role::Text)),
+            Span::styled("/", theme.style(ThemeRole::Key)),
+            Span::styled(self.query.clone(), theme.style(ThemeRole::Text)),
             Span::raw("▏"),
         ])
         .render(line, buffer);

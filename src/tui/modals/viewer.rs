@@ -12,9 +12,9 @@ use super::{framed, keys_that_fit};
 use crate::{
     present::text::plain,
     tui::{
-        keymap::{Action, Keymap},
+        keymap::{KeyAction, Keymap},
         text::{expand_tabs, fit, wrap},
-        theme::{Role, Theme},
+        theme::{ScreenTheme, ThemeRole},
     },
 };
 
@@ -25,23 +25,23 @@ pub struct ViewerModal {
     lines: Vec<String>,
     /// What is to be known beside the text: its size, what was cut.
     about: String,
-    top: Place,
+    top: ViewerPosition,
     left: usize,
     wraps: bool,
 }
 
 /// A line, and a row of it where it is wrapped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct ViewerPosition {
     line: usize,
     row: usize,
 }
 
 /// How much of the text is in sight: columns and rows.
-type Room = (usize, usize);
+type ViewportSize = (usize, usize);
 
 /// The room for text on a screen of this size: all but the frame and the last line.
-pub fn room((width, height): (u16, u16)) -> Room {
+pub fn room((width, height): (u16, u16)) -> ViewportSize {
     (usize::from(width.saturating_sub(2)).max(1), usize::from(height.saturating_sub(3)).max(1))
 }
 
@@ -49,7 +49,7 @@ impl ViewerModal {
     /// A viewer of this text.
     pub fn new(title: impl Into<String>, text: &str, about: impl Into<String>) -> Self {
         let lines = plain(text).lines().map(expand_tabs).collect();
-        Self { title: title.into(), lines, about: about.into(), top: Place::default(), left: 0, wraps: true }
+        Self { title: title.into(), lines, about: about.into(), top: ViewerPosition::default(), left: 0, wraps: true }
     }
 
     /// All of the text.
@@ -59,21 +59,21 @@ impl ViewerModal {
 
     /// A key was pressed.
     #[expect(clippy::wildcard_enum_match_arm, reason = "an action without a meaning here does nothing")]
-    pub fn key(&mut self, action: Action, room: Room) {
+    pub fn key(&mut self, action: KeyAction, room: ViewportSize) {
         let page = room.1.saturating_sub(1).max(1);
         match action {
-            Action::Up => self.back(1, room),
-            Action::Down => self.on(1, room),
-            Action::PageUp => self.back(page, room),
-            Action::PageDown => self.on(page, room),
-            Action::Top => self.top = Place::default(),
-            Action::Bottom => self.top = self.end(room),
-            Action::Wrap => {
+            KeyAction::Up => self.back(1, room),
+            KeyAction::Down => self.on(1, room),
+            KeyAction::PageUp => self.back(page, room),
+            KeyAction::PageDown => self.on(page, room),
+            KeyAction::Top => self.top = ViewerPosition::default(),
+            KeyAction::Bottom => self.top = self.end(room),
+            KeyAction::Wrap => {
                 self.wraps = !self.wraps;
                 self.top.row = 0;
             }
-            Action::NextChoice => self.left += 8,
-            Action::PreviousChoice => self.left = self.left.saturating_sub(8),
+            KeyAction::NextChoice => self.left += 8,
+            KeyAction::PreviousChoice => self.left = self.left.saturating_sub(8),
             _ => {}
         }
     }
@@ -84,29 +84,29 @@ impl ViewerModal {
     }
 
     /// The place from which everything to the end is in sight.
-    fn end(&self, (width, height): Room) -> Place {
+    fn end(&self, (width, height): ViewportSize) -> ViewerPosition {
         let mut left = height;
         for line in (0..self.lines.len()).rev() {
             let rows = self.rows(line, width);
             if rows >= left {
-                return Place { line, row: rows - left };
+                return ViewerPosition { line, row: rows - left };
             }
             left -= rows;
         }
-        Place::default()
+        ViewerPosition::default()
     }
 
-    fn back(&mut self, mut rows: usize, (width, _): Room) {
+    fn back(&mut self, mut rows: usize, (width, _): ViewportSize) {
         while rows > self.top.row && self.top.line > 0 {
             rows -= self.top.row + 1;
             let line = self.top.line - 1;
-            self.top = Place { line, row: self.rows(line, width).saturating_sub(1) };
+            self.top = ViewerPosition { line, row: self.rows(line, width).saturating_sub(1) };
         }
         self.top.row = self.top.row.saturating_sub(rows);
     }
 
     /// Not behind the end; but whoever was led there by a search stays.
-    fn on(&mut self, mut rows: usize, room: Room) {
+    fn on(&mut self, mut rows: usize, room: ViewportSize) {
         let last = self.end(room).max(self.top);
         while self.top < last && rows > 0 {
             let left = self.rows(self.top.line, room.0).saturating_sub(self.top.row);
@@ -115,7 +115,7 @@ impl ViewerModal {
                 break;
             }
             rows -= left;
-            self.top = Place { line: self.top.line + 1, row: 0 };
+            self.top = ViewerPosition { line: self.top.line + 1, row: 0 };
         }
         self.top = self.top.min(last);
     }
@@ -131,16 +131,16 @@ impl ViewerModal {
         } else {
             (0..top.min(count)).rev().chain((top.min(count)..count).rev()).find(holds)
         };
-        self.top = found.map_or(self.top, |line| Place { line, row: 0 });
+        self.top = found.map_or(self.top, |line| ViewerPosition { line, row: 0 });
         found.is_some()
     }
 
     /// Draws the viewer.
-    pub fn draw(&self, keymap: &Keymap, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-        let inside = framed(area, &self.title, Role::Accent, theme, buffer);
+    pub fn draw(&self, keymap: &Keymap, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
+        let inside = framed(area, &self.title, ThemeRole::Accent, theme, buffer);
         let [text, foot] = Layout::vertical([Constraint::Min(1), Constraint::Length(1)]).areas(inside);
         let (width, height) = (usize::from(text.width), usize::from(text.height));
-        let style = theme.style(Role::Text);
+        let style = theme.style(ThemeRole::Text);
         let mut rows: Vec<Line<'_>> = Vec::with_capacity(height);
         for line in self.lines.iter().skip(self.top.line) {
             if rows.len() >= height + self.top.row {
@@ -155,15 +155,19 @@ impl ViewerModal {
         }
         Paragraph::new(rows.into_iter().skip(self.top.row).take(height).collect::<Vec<_>>()).render(text, buffer);
         let place = format!("line {} of {}", (self.top.line + 1).min(self.lines.len()), self.lines.len());
-        let keys =
-            [(Action::Search, "search"), (Action::Wrap, "wrap"), (Action::Copy, "copy"), (Action::Close, "close")];
+        let keys = [
+            (KeyAction::Search, "search"),
+            (KeyAction::Wrap, "wrap"),
+            (KeyAction::Copy, "copy"),
+            (KeyAction::Close, "close"),
+        ];
         let keys = keys.map(|(action, about)| format!("{} {about}", keymap.key(action)));
         let hints: Vec<String> = [place].into_iter().chain(keys).collect();
         let line = keys_that_fit(&hints, usize::from(foot.width));
-        Line::styled(line, theme.style(Role::Faint)).render(foot, buffer);
+        Line::styled(line, theme.style(ThemeRole::Faint)).render(foot, buffer);
         let edge = Rect { x: area.x + 1, y: area.bottom() - 1, width: area.width.saturating_sub(2), height: 1 };
         let about = fit(&format!(" {} ", self.about), usize::from(edge.width));
-        Line::styled(about, theme.style(Role::Accent)).render(edge, buffer);
+        Line::styled(about, theme.style(ThemeRole::Accent)).render(edge, buffer);
     }
 }
 

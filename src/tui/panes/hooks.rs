@@ -9,54 +9,55 @@ use ratatui::{
 
 use crate::{
     engine::{
-        State,
-        hooks::{point::Point, verdict::Verdict},
+        SessionState,
+        hooks::{point::HookPoint, verdict::Verdict},
         policy::StopHook,
         session::Phase,
-        time::Span,
+        time::TimeSpan,
     },
     present::{
-        hook_stats::Decisions,
+        hook_stats::DecisionCounts,
         text::{first_line, plain},
     },
     tui::{
-        model::Model,
-        runs::{Row, Run, RunOf},
+        model::ScreenModel,
+        runs::{HookRow, RunEntry, RunSubject},
         text::fit,
-        theme::{Role, Theme},
+        theme::{ScreenTheme, ThemeRole},
     },
 };
 
 /// The list, the live output, and what comes next.
-fn parts(model: &Model, area: Rect) -> [Rect; 3] {
+fn parts(model: &ScreenModel, area: Rect) -> [Rect; 3] {
     let live_rows = if model.runs.running().is_some() { (area.height / 3).max(1) } else { 0 };
     Layout::vertical([Constraint::Min(1), Constraint::Length(live_rows), Constraint::Length(1)]).areas(area)
 }
 
 /// Draws the pane.
-pub fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let [list, live, next] = parts(model, area);
     draw_list(model, theme, list, buffer);
     if let Some(run) = model.runs.running() {
         let height = usize::from(live.height);
         let lines: Vec<&str> = run.live.lines().collect();
         let tail = lines[lines.len().saturating_sub(height)..].iter();
-        let shown =
-            tail.map(|line| Line::styled(fit(&format!("│ {line}"), usize::from(live.width)), theme.style(Role::Faint)));
+        let shown = tail.map(|line| {
+            Line::styled(fit(&format!("│ {line}"), usize::from(live.width)), theme.style(ThemeRole::Faint))
+        });
         Paragraph::new(shown.collect::<Vec<_>>()).render(live, buffer);
     }
     let upcoming = model.session.as_ref().map(upcoming).unwrap_or_default();
-    Line::styled(fit(&upcoming, usize::from(next.width)), theme.style(Role::Faint)).render(next, buffer);
+    Line::styled(fit(&upcoming, usize::from(next.width)), theme.style(ThemeRole::Faint)).render(next, buffer);
 }
 
-fn first_row(model: &Model, height: usize) -> usize {
+fn first_row(model: &ScreenModel, height: usize) -> usize {
     model.chosen_hook.saturating_sub(height.saturating_sub(1))
 }
 
-fn draw_list(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+fn draw_list(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let rows = model.hook_rows();
     if rows.is_empty() {
-        Line::styled("There are no hooks.", theme.style(Role::Faint)).render(area, buffer);
+        Line::styled("There are no hooks.", theme.style(ThemeRole::Faint)).render(area, buffer);
         return;
     }
     let height = usize::from(area.height);
@@ -66,15 +67,17 @@ fn draw_list(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     let lines: Vec<Line<'_>> = shown
         .map(|(n, row)| {
             let (text, role) = match row {
-                Row::Ran(run) => ran(model, run),
-                Row::Waits(point, _) => (format!("○ {point} {}{}", row.name(), waits(model, row)), Role::Faint),
-                Row::Decides(hook) => (decides(model, hook), Role::Faint),
-                Row::Rule(rule) => {
+                HookRow::Ran(run) => ran(model, run),
+                HookRow::Waits(point, _) => {
+                    (format!("○ {point} {}{}", row.name(), waits(model, row)), ThemeRole::Faint)
+                }
+                HookRow::Decides(hook) => (decides(model, hook), ThemeRole::Faint),
+                HookRow::Rule(rule) => {
                     let off = if rule.enabled { "" } else { " · switched off" };
-                    (format!("☐ rule {}{off}", row.name()), Role::Faint)
+                    (format!("☐ rule {}{off}", row.name()), ThemeRole::Faint)
                 }
             };
-            let role = if n == model.chosen_hook && focused { Role::Selected } else { role };
+            let role = if n == model.chosen_hook && focused { ThemeRole::Selected } else { role };
             Line::styled(fit(&text, usize::from(area.width)), theme.style(role))
         })
         .collect();
@@ -82,7 +85,7 @@ fn draw_list(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
 }
 
 /// What becomes of a hook of which no run is listed.
-fn waits(model: &Model, row: Row<'_>) -> &'static str {
+fn waits(model: &ScreenModel, row: HookRow<'_>) -> &'static str {
     let over = model.session.as_ref().is_some_and(|state| state.outcome().is_some());
     match switched_off(model, row) {
         "" if over => "",
@@ -91,41 +94,42 @@ fn waits(model: &Model, row: Row<'_>) -> &'static str {
     }
 }
 
-fn switched_off(model: &Model, row: Row<'_>) -> &'static str {
+fn switched_off(model: &ScreenModel, row: HookRow<'_>) -> &'static str {
     let hook = row.hook();
     let state = model.session.as_ref();
     let spec = state.and_then(|state| state.plan().hook(hook.point, &hook.hook).map(|spec| (state, spec)));
     let off = spec.is_some_and(|(state, spec)| !state.hooks.is_enabled(hook.point, spec));
     let decides = state.and_then(|state| state.stop_hook(&hook.hook).map(|hook| !state.stop_hook_is_on(hook)));
-    let off = off || (hook.point == Point::StopDecision && decides == Some(true));
+    let off = off || (hook.point == HookPoint::StopDecision && decides == Some(true));
     if off { " · switched off" } else { "" }
 }
 
 /// A hook that decides, and what it decided last.
-fn decides(model: &Model, hook: &StopHook) -> String {
-    let off = switched_off(model, Row::Decides(hook));
+fn decides(model: &ScreenModel, hook: &StopHook) -> String {
+    let off = switched_off(model, HookRow::Decides(hook));
     let stats = model.tallies.decisions(&hook.name);
-    let said = stats.map(|Decisions { complete, go_on, escalate }| {
+    let said = stats.map(|DecisionCounts { complete, go_on, escalate }| {
         format!(" · complete {complete}, continue {go_on}, escalate {escalate}")
     });
     let name = first_line(&plain(&hook.name), 80);
-    format!("◇ {} {name}{off}{}", Point::StopDecision, said.unwrap_or_default())
+    format!("◇ {} {name}{off}{}", HookPoint::StopDecision, said.unwrap_or_default())
 }
 
 /// The check of a rule in a line: together they are a checklist.
-fn checked(run: &Run, took: Span) -> (String, Role) {
+fn checked(run: &RunEntry, took: TimeSpan) -> (String, ThemeRole) {
     let Some(finished) = &run.ended else {
-        return (format!("▸ rule {} · {} s", run.name(), took.0 / 1_000), Role::Accent);
+        return (format!("▸ rule {} · {} s", run.name(), took.0 / 1_000), ThemeRole::Accent);
     };
-    let (sign, role) = if finished.verdict == Verdict::Pass { ("☑", Role::Good) } else { ("☐", Role::Warning) };
+    let (sign, role) =
+        if finished.verdict == Verdict::Pass { ("☑", ThemeRole::Good) } else { ("☐", ThemeRole::Warning) };
     let message = first_line(&plain(&finished.stdout), 80);
     (format!("{sign} rule {} · {message} · iteration {} · {took}", run.name(), run.iteration), role)
 }
 
 /// A run in a line.
-fn ran(model: &Model, run: &Run) -> (String, Role) {
+fn ran(model: &ScreenModel, run: &RunEntry) -> (String, ThemeRole) {
     let took = run.took(model.moment());
-    if run.kind == RunOf::Rule {
+    if run.kind == RunSubject::Rule {
         return checked(run, took);
     }
     let again = if run.attempt > 0 { format!(" · retry {}", run.attempt) } else { String::new() };
@@ -136,21 +140,21 @@ fn ran(model: &Model, run: &Run) -> (String, Role) {
         });
         return (
             format!("▸ {} {} · {} s{}{again}", run.point, run.name(), took.0 / 1_000, left.unwrap_or_default()),
-            Role::Accent,
+            ThemeRole::Accent,
         );
     };
     let (sign, role) = match finished.verdict {
-        Verdict::Pass => ("✓", Role::Good),
-        Verdict::Block => ("✗", Role::Bad),
-        Verdict::Fail => ("!", Role::Warning),
+        Verdict::Pass => ("✓", ThemeRole::Good),
+        Verdict::Block => ("✗", ThemeRole::Bad),
+        Verdict::Fail => ("!", ThemeRole::Warning),
     };
     let piped = if finished.piped { " · piped" } else { "" };
-    let off = switched_off(model, Row::Ran(run));
+    let off = switched_off(model, HookRow::Ran(run));
     (format!("{sign} {} {} · {}{off}{piped}{again} · {took}", run.point, run.name(), finished.end.describe()), role)
 }
 
 /// The hooks of the next points, by name.
-fn upcoming(state: &State) -> String {
+fn upcoming(state: &SessionState) -> String {
     let queued = state.dispatch().and_then(|dispatch| dispatch.queue.as_ref());
     let here: Vec<String> = queued.into_iter().flatten().map(|hook| plain(hook)).collect();
     if !here.is_empty() {
@@ -159,10 +163,10 @@ fn upcoming(state: &State) -> String {
     if matches!(state.phase, Phase::Ended(_)) {
         return String::new();
     }
-    let soon = [Point::Stop, Point::PostIteration, Point::PreIteration, Point::SessionEnd];
+    let soon = [HookPoint::Stop, HookPoint::PostIteration, HookPoint::PreIteration, HookPoint::SessionEnd];
     let from = match state.dispatch().map(|dispatch| dispatch.point) {
-        Some(Point::Stop) => 1,
-        Some(Point::PostIteration) => 2,
+        Some(HookPoint::Stop) => 1,
+        Some(HookPoint::PostIteration) => 2,
         Some(_) | None if matches!(state.phase, Phase::Delivering | Phase::Exit(_)) => 3,
         Some(_) | None => 0,
     };
@@ -180,7 +184,7 @@ fn upcoming(state: &State) -> String {
 }
 
 /// Chooses the row that was clicked on.
-pub fn choose(model: &mut Model, area: Rect, nth: usize) {
+pub fn choose(model: &mut ScreenModel, area: Rect, nth: usize) {
     let height = usize::from(parts(model, area)[0].height);
     let chosen = first_row(model, height) + nth;
     if nth < height && chosen < model.hook_rows().len() {

@@ -8,20 +8,20 @@ use ratatui::{
 };
 
 use crate::{
-    engine::session::pending::{Item, ItemState},
+    engine::session::pending::{ItemState, PendingItem},
     present::text::plain,
     tui::{
-        model::{Model, Pane},
+        model::{Pane, ScreenModel},
         text::fit,
-        theme::{Role, Theme},
+        theme::{ScreenTheme, ThemeRole},
     },
 };
 
 /// Draws the pane.
-pub fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let items = model.session.as_ref().map_or(&[][..], |state| state.pending.items());
     if items.is_empty() {
-        Line::styled("Nothing is held.", theme.style(Role::Faint)).render(area, buffer);
+        Line::styled("Nothing is held.", theme.style(ThemeRole::Faint)).render(area, buffer);
         return;
     }
     let height = usize::from(area.height);
@@ -34,7 +34,7 @@ pub fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
         .take(height)
         .map(|(n, item)| {
             let (text, role) = row(item);
-            let role = if focused && n == model.chosen_item { Role::Selected } else { role };
+            let role = if focused && n == model.chosen_item { ThemeRole::Selected } else { role };
             Line::styled(fit(&text, usize::from(area.width)), theme.style(role))
         })
         .collect();
@@ -42,17 +42,17 @@ pub fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
 }
 
 /// What waits stands at the end, so that is what is in sight unless something else was chosen.
-fn first_row(model: &Model, count: usize, height: usize) -> usize {
+fn first_row(model: &ScreenModel, count: usize, height: usize) -> usize {
     let last = if model.focus == Pane::Pending { model.chosen_item } else { count.saturating_sub(1) };
     (last + 1).saturating_sub(height)
 }
 
-fn row(item: &Item) -> (String, Role) {
+fn row(item: &PendingItem) -> (String, ThemeRole) {
     let (state, role) = match item.state {
-        ItemState::Pending => ("● held", Role::Warning),
-        ItemState::InFlight => ("→ with the agent", Role::Accent),
-        ItemState::Skipped => ("○ skipped", Role::Faint),
-        ItemState::Delivered => ("✓ delivered", Role::Good),
+        ItemState::Pending => ("● held", ThemeRole::Warning),
+        ItemState::InFlight => ("→ with the agent", ThemeRole::Accent),
+        ItemState::Skipped => ("○ skipped", ThemeRole::Faint),
+        ItemState::Delivered => ("✓ delivered", ThemeRole::Good),
     };
     let edited = if item.edited { " · edited" } else { "" };
     let size = if item.text.is_empty() { String::new() } else { format!(" · {} bytes", item.text.len()) };
@@ -62,14 +62,14 @@ fn row(item: &Item) -> (String, Role) {
     (text, role)
 }
 
-fn item_at(model: &Model, area: Rect, nth: usize) -> Option<usize> {
+fn item_at(model: &ScreenModel, area: Rect, nth: usize) -> Option<usize> {
     let count = model.session.as_ref().map_or(0, |state| state.pending.items().len());
     let chosen = first_row(model, count, usize::from(area.height)) + nth;
     (nth < usize::from(area.height) && chosen < count).then_some(chosen)
 }
 
 /// Chooses the row that was clicked on; asked before the click gives the pane the keys, which moves the rows.
-pub fn choose(model: &mut Model, area: Rect, nth: usize) {
+pub fn choose(model: &mut ScreenModel, area: Rect, nth: usize) {
     if let Some(chosen) = item_at(model, area, nth) {
         model.chosen_item = chosen;
     }

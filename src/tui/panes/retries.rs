@@ -8,20 +8,20 @@ use ratatui::{
 };
 
 use crate::{
-    engine::{State, session::retry::Wait},
+    engine::{SessionState, session::retry::RetryWait},
     present::{
         text::{first_line, plain},
         usage_limits,
     },
     tui::{
-        model::Model,
+        model::ScreenModel,
         text::fit,
-        theme::{Role, Theme},
+        theme::{ScreenTheme, ThemeRole},
     },
 };
 
 /// Draws the pane.
-pub fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let Some(state) = &model.session else { return };
     let width = usize::from(area.width);
     let used = state.retry.used;
@@ -31,11 +31,11 @@ pub fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     let mut lines = gauge("retries", used, limit, (width, tall), theme);
     lines.extend(gauge("errors ", state.retry.errors, state.plan().max_consecutive_errors, (width, 1), theme));
     if let Some(wait) = waits(state, model) {
-        lines.push(Line::styled(fit(&wait, width), theme.style(Role::Accent)));
+        lines.push(Line::styled(fit(&wait, width), theme.style(ThemeRole::Accent)));
     }
     for attempt in model.attempts.iter().rev().skip(model.skipped_attempts) {
         let same = if attempt.no_progress { " · same as before" } else { "" };
-        let role = if attempt.no_progress { Role::Bad } else { Role::Text };
+        let role = if attempt.no_progress { ThemeRole::Bad } else { ThemeRole::Text };
         let text =
             format!("{}. {}{same}: {}", attempt.used, plain(&attempt.hook), first_line(&plain(&attempt.reason), 200));
         lines.push(Line::styled(fit(&text, width), theme.style(role)));
@@ -43,32 +43,32 @@ pub fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     Paragraph::new(lines).render(area, buffer);
 }
 
-fn gauge(name: &str, used: u32, limit: u32, (width, rows): (usize, usize), theme: &Theme) -> Vec<Line<'static>> {
+fn gauge(name: &str, used: u32, limit: u32, (width, rows): (usize, usize), theme: &ScreenTheme) -> Vec<Line<'static>> {
     let label = format!("{name} {used}/{limit} ");
     let room = width.saturating_sub(label.len());
     let parts = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
     let full = (parts(used.min(limit)) * room).checked_div(parts(limit)).unwrap_or(0);
     let role = if used == 0 {
-        Role::Good
+        ThemeRole::Good
     } else if used >= limit {
-        Role::Bad
+        ThemeRole::Bad
     } else {
-        Role::Warning
+        ThemeRole::Warning
     };
     let row = |n: usize| {
         let label = if n == 0 { label.clone() } else { " ".repeat(label.len()) };
         Line::from(vec![
             Span::styled(label, theme.style(role)),
             Span::styled("█".repeat(full), theme.style(role)),
-            Span::styled("░".repeat(room - full), theme.style(Role::Faint)),
+            Span::styled("░".repeat(room - full), theme.style(ThemeRole::Faint)),
         ])
     };
     (0..rows).map(row).collect()
 }
 
 /// The wait before the next try, if there is one.
-pub fn waits(state: &State, model: &Model) -> Option<String> {
-    let Wait::Until(until) = state.retry.wait else { return None };
+pub fn waits(state: &SessionState, model: &ScreenModel) -> Option<String> {
+    let RetryWait::Until(until) = state.retry.wait else { return None };
     let left = until.since(model.moment());
     if let Some(hold) = &state.limits.hold {
         return Some(usage_limits::waiting(hold, model.moment()));

@@ -8,14 +8,14 @@ use ratatui::{
 };
 
 use crate::tui::{
-    model::Model,
-    theme::{Role, Theme},
+    model::ScreenModel,
+    theme::{ScreenTheme, ThemeRole},
 };
 
 /// Draws the lines that are in sight.
-pub fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     if model.stream_lines.is_empty() {
-        Line::styled("Nothing has happened yet.", theme.style(Role::Faint)).render(area, buffer);
+        Line::styled("Nothing has happened yet.", theme.style(ThemeRole::Faint)).render(area, buffer);
         return;
     }
     Paragraph::new(model.stream_lines.clone()).render(area, buffer);
@@ -25,7 +25,7 @@ pub fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
 }
 
 /// Shows where the text that was searched for stands.
-fn mark_matches(query: &str, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+fn mark_matches(query: &str, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     for y in area.top()..area.bottom() {
         let mut row = String::new();
         let mut columns = Vec::new();
@@ -36,7 +36,7 @@ fn mark_matches(query: &str, theme: &Theme, area: Rect, buffer: &mut Buffer) {
         }
         for (at, _) in row.match_indices(query) {
             for x in &columns[at..at + query.len()] {
-                buffer[(*x, y)].set_style(theme.style(Role::Selected));
+                buffer[(*x, y)].set_style(theme.style(ThemeRole::Selected));
             }
         }
     }

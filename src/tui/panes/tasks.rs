@@ -10,19 +10,19 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
     engine::{
-        State,
+        SessionState,
         tasks::{
-            graph::Graph,
+            graph::TaskGraph,
             task::{Task, TaskState},
         },
     },
     present::text::{first_line, plain},
     tui::{
-        board::{Filter, Row, Shape, details::sign},
-        keymap::Action,
-        model::{Model, Pane},
+        board::{TaskFilter, TaskLayout, TaskRow, details::sign},
+        keymap::KeyAction,
+        model::{Pane, ScreenModel},
         text::{fit, wrap},
-        theme::{Role, Theme},
+        theme::{ScreenTheme, ThemeRole},
     },
 };
 
@@ -34,7 +34,7 @@ const NAME: usize = 20;
 const LINE: usize = 200;
 
 /// Draws the pane.
-pub fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let Some(rows) = model.task_rows().filter(|rows| !rows.is_empty()) else {
         draw_none(model, theme, area, buffer);
         return;
@@ -44,10 +44,10 @@ pub fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     let first = first_row(chosen, height);
     let in_sight = (first..first + height).filter_map(|n| Some((n, rows.get(n)?)));
     let names = in_sight.clone().map(|(_, row)| row.task.id.width().min(NAME)).max().unwrap_or(0);
-    let columns = Columns { graph: model.graph(), width: area.width, names, marked: model.board.marked.as_deref() };
+    let columns = TaskColumns { graph: model.graph(), width: area.width, names, marked: model.board.marked.as_deref() };
     let focused = model.focus == Pane::Tasks;
-    let line = |(n, row): (usize, Row<'_>)| {
-        let role = if focused && n == chosen { Role::Selected } else { role(row.task.state) };
+    let line = |(n, row): (usize, TaskRow<'_>)| {
+        let role = if focused && n == chosen { ThemeRole::Selected } else { role(row.task.state) };
         Line::styled(fit(&columns.line(row), usize::from(area.width)), theme.style(role))
     };
     Paragraph::new(in_sight.map(line).collect::<Vec<_>>()).render(area, buffer);
@@ -57,27 +57,27 @@ fn first_row(chosen: usize, height: usize) -> usize {
     (chosen + 1).saturating_sub(height)
 }
 
-const fn role(state: TaskState) -> Role {
+const fn role(state: TaskState) -> ThemeRole {
     match state {
-        TaskState::Created => Role::Faint,
-        TaskState::Ready => Role::Text,
-        TaskState::Active => Role::Accent,
-        TaskState::Blocked => Role::Warning,
-        TaskState::Completed => Role::Good,
+        TaskState::Created => ThemeRole::Faint,
+        TaskState::Ready => ThemeRole::Text,
+        TaskState::Active => ThemeRole::Accent,
+        TaskState::Blocked => ThemeRole::Warning,
+        TaskState::Completed => ThemeRole::Good,
     }
 }
 
 /// What the rows share.
-struct Columns<'a> {
-    graph: Option<&'a Graph>,
+struct TaskColumns<'a> {
+    graph: Option<&'a TaskGraph>,
     width: u16,
     names: usize,
     marked: Option<&'a str>,
 }
 
-impl Columns<'_> {
-    fn line(&self, row: Row<'_>) -> String {
-        let Row { task, branch } = row;
+impl TaskColumns<'_> {
+    fn line(&self, row: TaskRow<'_>) -> String {
+        let TaskRow { task, branch } = row;
         let word = if self.width >= WITH_WORDS { format!("{:10}", task.state.name()) } else { String::new() };
         let name = fit(&plain(&task.id), self.names);
         let room = " ".repeat(self.names.saturating_sub(name.width()));
@@ -90,7 +90,7 @@ impl Columns<'_> {
 }
 
 /// What is in a task's way.
-fn note(graph: Option<&Graph>, task: &Task) -> String {
+fn note(graph: Option<&TaskGraph>, task: &Task) -> String {
     match task.state {
         TaskState::Created if task.open_dependencies() == 0 => " · can be started".into(),
         TaskState::Created => {
@@ -108,24 +108,24 @@ fn note(graph: Option<&Graph>, task: &Task) -> String {
 }
 
 /// How tasks come to be, or come into sight.
-fn draw_none(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+fn draw_none(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let key = |action| model.keymap.key(action);
     let mut said = if model.graph().is_some_and(|graph| !graph.is_empty()) {
-        vec![format!("No task is {}; {} shows others.", model.board.filter().name(), key(Action::FilterTasks))]
+        vec![format!("No task is {}; {} shows others.", model.board.filter().name(), key(KeyAction::FilterTasks))]
     } else if model.is_steered() {
-        let how = format!("No tasks yet: {} adds one, or `creel task add`.", key(Action::AddTask));
+        let how = format!("No tasks yet: {} adds one, or `creel task add`.", key(KeyAction::AddTask));
         vec![how, "Agents and hooks can add tasks, too.".to_owned()]
     } else {
         vec!["There are no tasks.".to_owned()]
     };
     said.extend(elsewhere(model));
-    let style = theme.style(Role::Faint);
+    let style = theme.style(ThemeRole::Faint);
     let lines = said.into_iter().flat_map(|line| wrap(&[(line, style)], usize::from(area.width), 0));
     Paragraph::new(lines.collect::<Vec<_>>()).render(area, buffer);
 }
 
 /// What was completed without ever having been in the graph.
-fn elsewhere(model: &Model) -> Option<String> {
+fn elsewhere(model: &ScreenModel) -> Option<String> {
     let state = model.session.as_ref()?;
     let foreign = state.side.completed.iter().filter(|id| state.tasks.graph.get(id).is_none()).count();
     match foreign {
@@ -136,20 +136,20 @@ fn elsewhere(model: &Model) -> Option<String> {
 }
 
 /// What stands behind the pane's name: how much there is to do, and how it is looked at.
-pub fn title(model: &Model, state: &State) -> String {
-    let graph: &Graph = &state.tasks.graph;
+pub fn title(model: &ScreenModel, state: &SessionState) -> String {
+    let graph: &TaskGraph = &state.tasks.graph;
     if graph.is_empty() {
         return String::new();
     }
     let open = model.board.rows(graph).open();
-    let shape = if model.board.shape() == Shape::Tree { " · tree" } else { "" };
+    let shape = if model.board.shape() == TaskLayout::Tree { " · tree" } else { "" };
     let filter = model.board.filter();
-    let filter = if filter == Filter::All { String::new() } else { format!(" · only {}", filter.name()) };
+    let filter = if filter == TaskFilter::All { String::new() } else { format!(" · only {}", filter.name()) };
     format!(" · {open} open, {} done{shape}{filter}", graph.len() - open)
 }
 
 /// Chooses the row that was clicked on.
-pub fn choose(model: &mut Model, area: Rect, nth: usize) {
+pub fn choose(model: &mut ScreenModel, area: Rect, nth: usize) {
     let Some(rows) = model.task_rows() else { return };
     let height = usize::from(area.height);
     let at = first_row(model.board.position(rows), height) + nth;

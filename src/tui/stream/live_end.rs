@@ -3,15 +3,15 @@
 //! creel records the beginning of a very long answer and writes the rest to a file until the turn ends. The stream shows
 //! the end of that file below the recorded text, so that it does not stand still.
 
-use super::{Block, Body, Kind, Stream, block, part};
+use super::{BlockBody, BlockKind, SessionStream, StreamBlock, block, part};
 use crate::{
-    engine::{event::Event, ids::TurnId, time::At},
-    tui::theme::Role,
+    engine::{event::Event, ids::TurnId, time::UnixTime},
+    tui::theme::ThemeRole,
 };
 
 /// What is known of the answer of the current turn.
 #[derive(Debug, Default)]
-pub(super) struct LiveEnd {
+pub(super) struct LiveAnswerTail {
     turn: Option<TurnId>,
     /// How many bytes of the answer are recorded.
     recorded: u64,
@@ -19,7 +19,7 @@ pub(super) struct LiveEnd {
     shown: Option<u64>,
 }
 
-impl LiveEnd {
+impl LiveAnswerTail {
     #[expect(clippy::wildcard_enum_match_arm, reason = "the other records are no part of an answer")]
     pub(super) fn count(&mut self, event: &Event) {
         match event {
@@ -31,9 +31,9 @@ impl LiveEnd {
     }
 }
 
-impl Stream {
+impl SessionStream {
     /// Shows the end of an answer of this turn that has `printed` bytes by now.
-    pub fn show_live_end(&mut self, turn: TurnId, at: At, printed: u64, end: &[u8]) {
+    pub fn show_live_end(&mut self, turn: TurnId, at: UnixTime, printed: u64, end: &[u8]) {
         let missing = printed.saturating_sub(self.live_end.recorded);
         if self.live_end.turn != Some(turn) || missing == 0 || self.live_end.shown == Some(printed) {
             return;
@@ -47,8 +47,8 @@ impl Stream {
         } else {
             String::new()
         };
-        let mut new: Block = block(Kind::Said, at, head, Role::Faint);
-        new.body = Body::Text(vec![part::Part::words(text)]);
+        let mut new: StreamBlock = block(BlockKind::Said, at, head, ThemeRole::Faint);
+        new.body = BlockBody::Text(vec![part::BlockText::words(text)]);
         self.blocks.push(new);
         self.live_end.shown = Some(printed);
     }

@@ -1,46 +1,57 @@
 //! What a record says in the stream: the line of its block, how that looks, and the text under it.
 
 use super::{
-    Block, Body, Kind,
-    part::{Look, Part},
+    BlockBody, BlockKind, StreamBlock,
+    part::{BlockText, BlockTextKind},
 };
 use crate::{
     engine::{
-        conversation::{PermissionAsk, PlanEntry, Spent, StopReason, ToolCall, ToolStatus},
-        event::{Event, HookFinished, IterationOutcome, Outcome, PromptReason, PromptSent},
+        conversation::{AgentPermissionRequest, PlanEntry, StopReason, ToolCall, ToolStatus, TurnUsage},
+        event::{Event, HookFinished, IterationOutcome, PromptReason, PromptSent, SessionOutcome},
         hooks::verdict::Verdict,
-        session::gate::About,
-        time::{At, Span},
+        session::gate::GateKind,
+        time::{TimeSpan, UnixTime},
     },
     present::{
-        amounts::Used,
-        permission_requests::{Leave, Told},
+        amounts::UsageTotals,
+        permission_requests::{AnsweredPermission, PermissionOutcome},
         pipelines, stop_decisions,
-        tasks::{self, Tone},
+        tasks::{self, LineTone},
         text::{first_line, plain, prompt_line},
         tool_calls,
         usage_limits::limit_reached,
     },
-    tui::theme::Role,
+    tui::theme::ThemeRole,
 };
 
-pub(super) fn block(kind: Kind, at: At, head: String, role: Role) -> Block {
-    let folded = matches!(kind, Kind::Tool | Kind::Request | Kind::Hook | Kind::Prompt);
-    Block { kind, at, head, role, error: false, folded, body: Body::None, spots: Vec::new(), turn: None, revision: 0 }
+pub(super) fn block(kind: BlockKind, at: UnixTime, head: String, role: ThemeRole) -> StreamBlock {
+    let folded = matches!(kind, BlockKind::Tool | BlockKind::Request | BlockKind::Hook | BlockKind::Prompt);
+    StreamBlock {
+        kind,
+        at,
+        head,
+        role,
+        error: false,
+        folded,
+        body: BlockBody::None,
+        spots: Vec::new(),
+        turn: None,
+        revision: 0,
+    }
 }
 
-pub(super) fn finished_block(at: At, finished: &HookFinished) -> Block {
+pub(super) fn finished_block(at: UnixTime, finished: &HookFinished) -> StreamBlock {
     let HookFinished { point, hook, end, took_ms, verdict, piped, .. } = finished;
     let (sign, role, said) = match verdict {
-        Verdict::Pass => ("✓", Role::Good, "passed"),
-        Verdict::Block => ("✗", Role::Bad, "blocked"),
-        Verdict::Fail => ("!", Role::Warning, "failed"),
+        Verdict::Pass => ("✓", ThemeRole::Good, "passed"),
+        Verdict::Block => ("✗", ThemeRole::Bad, "blocked"),
+        Verdict::Fail => ("!", ThemeRole::Warning, "failed"),
     };
     let piped = if *piped { " · piped" } else { "" };
     let head =
         format!("{sign} {point}: {} {said} · {} · {took_ms}{piped}", first_line(&plain(hook), 80), end.describe());
     let failed = *verdict != Verdict::Pass;
-    Block { error: failed, folded: *verdict == Verdict::Pass, ..block(Kind::Hook, at, head, role) }
+    StreamBlock { error: failed, folded: *verdict == Verdict::Pass, ..block(BlockKind::Hook, at, head, role) }
 }
 
 fn output(finished: &HookFinished) -> String {
@@ -48,7 +59,7 @@ fn output(finished: &HookFinished) -> String {
     parts.map(|text| text.trim_end()).collect::<Vec<_>>().join("\n")
 }
 
-pub(super) fn prompt_block(at: At, prompt: &PromptSent) -> Block {
+pub(super) fn prompt_block(at: UnixTime, prompt: &PromptSent) -> StreamBlock {
     let reason = match prompt.reason {
         PromptReason::Iteration => "iteration",
         PromptReason::Feedback => "feedback",
@@ -64,54 +75,55 @@ pub(super) fn prompt_block(at: At, prompt: &PromptSent) -> Block {
     };
     let whose = prompt.agent.as_ref().map(|agent| format!(" {}", plain(agent))).unwrap_or_default();
     let head = format!("→ prompt: {reason}{whose} · {} bytes{items}: {}", prompt.text.len(), prompt_line(prompt, 60));
-    block(Kind::Prompt, at, head, Role::Accent)
+    block(BlockKind::Prompt, at, head, ThemeRole::Accent)
 }
 
 /// A tool call: how far it is, what it does with which files, how long it took.
-pub(super) fn tool_block(at: At, call: &ToolCall, project: &str, took: Option<Span>) -> Block {
+pub(super) fn tool_block(at: UnixTime, call: &ToolCall, project: &str, took: Option<TimeSpan>) -> StreamBlock {
     let (sign, role) = match call.status {
-        ToolStatus::Pending | ToolStatus::InProgress => ("⚙", Role::Accent),
-        ToolStatus::Completed => ("✓", Role::Good),
-        ToolStatus::Failed => ("✗", Role::Bad),
+        ToolStatus::Pending | ToolStatus::InProgress => ("⚙", ThemeRole::Accent),
+        ToolStatus::Completed => ("✓", ThemeRole::Good),
+        ToolStatus::Failed => ("✗", ThemeRole::Bad),
     };
     let took = took.map(|took| format!(" · {took}")).unwrap_or_default();
     let head = format!("{sign} {}{took}", tool_calls::line(call, project));
-    Block { error: call.status == ToolStatus::Failed, ..block(Kind::Tool, at, head, role) }
+    StreamBlock { error: call.status == ToolStatus::Failed, ..block(BlockKind::Tool, at, head, role) }
 }
 
 /// What a tool call would change, was given, and printed.
-fn tool_parts(call: &ToolCall) -> Vec<Part> {
-    let part = |look, text: Option<String>| text.filter(|text| !text.trim().is_empty()).map(|text| Part { look, text });
+fn tool_parts(call: &ToolCall) -> Vec<BlockText> {
+    let part =
+        |look, text: Option<String>| text.filter(|text| !text.trim().is_empty()).map(|text| BlockText { look, text });
     let parts = [
-        part(Look::Change, call.diff.clone()),
-        part(Look::Arguments, call.input.as_deref().map(tool_calls::arguments)),
-        part(Look::Output, call.output.clone()),
+        part(BlockTextKind::Change, call.diff.clone()),
+        part(BlockTextKind::Arguments, call.input.as_deref().map(tool_calls::arguments)),
+        part(BlockTextKind::Output, call.output.clone()),
     ];
     parts.into_iter().flatten().collect()
 }
 
 /// Something that the agent wants to do, and asks about first.
-pub(super) fn request_block(at: At, ask: &PermissionAsk, project: &str) -> Block {
-    block(Kind::Request, at, format!("? asks: {}", tool_calls::line(&ask.tool, project)), Role::Gate)
+pub(super) fn request_block(at: UnixTime, ask: &AgentPermissionRequest, project: &str) -> StreamBlock {
+    block(BlockKind::Request, at, format!("? asks: {}", tool_calls::line(&ask.tool, project)), ThemeRole::Gate)
 }
 
-pub(super) fn answer_block(at: At, told: &Told) -> Block {
+pub(super) fn answer_block(at: UnixTime, told: &AnsweredPermission) -> StreamBlock {
     let role = match told.leave {
-        Leave::Given => Role::Good,
-        Leave::Refused => Role::Warning,
-        Leave::Unsaid => Role::Faint,
+        PermissionOutcome::Given => ThemeRole::Good,
+        PermissionOutcome::Refused => ThemeRole::Warning,
+        PermissionOutcome::Unsaid => ThemeRole::Faint,
     };
-    block(Kind::Note, at, told.words.clone(), role)
+    block(BlockKind::Note, at, told.words.clone(), role)
 }
 
-pub(super) fn plan_block(at: At, entries: &[PlanEntry]) -> Block {
-    block(Kind::Plan, at, tool_calls::plan_line(entries), Role::Accent)
+pub(super) fn plan_block(at: UnixTime, entries: &[PlanEntry]) -> StreamBlock {
+    block(BlockKind::Plan, at, tool_calls::plan_line(entries), ThemeRole::Accent)
 }
 
 /// Something of the agent's own affairs: what is more than a line is folded under it.
-pub(super) fn noted_block(at: At, what: &str, text: &str) -> Block {
+pub(super) fn noted_block(at: UnixTime, what: &str, text: &str) -> StreamBlock {
     let head = format!("· {}: {}", first_line(&plain(what), 60), first_line(&plain(text), NOTED));
-    Block { folded: true, ..block(Kind::Note, at, head, Role::Faint) }
+    StreamBlock { folded: true, ..block(BlockKind::Note, at, head, ThemeRole::Faint) }
 }
 
 /// How much of a note fits into its line.
@@ -119,15 +131,15 @@ const NOTED: usize = 80;
 
 /// The text of a block, from its record.
 #[expect(clippy::wildcard_enum_match_arm, reason = "the other records say all in their first line")]
-pub(super) fn body_of(event: &Event) -> Vec<Part> {
-    let words = |text: &str| Part::words(text);
+pub(super) fn body_of(event: &Event) -> Vec<BlockText> {
+    let words = |text: &str| BlockText::words(text);
     let parts = match event {
         Event::AgentSaid { text, .. } | Event::AgentThought { text, .. } => vec![words(text)],
         Event::ToolCalled { tool, .. } | Event::ToolUpdated { tool, .. } => tool_parts(tool),
         Event::PermissionAsked { ask, .. } => tool_parts(&ask.tool),
         Event::AgentPlanned { entries, .. } => {
             let lines = entries.iter().map(tool_calls::plan_entry).collect::<Vec<_>>().join("\n");
-            vec![Part { look: Look::Plan, text: lines }]
+            vec![BlockText { look: BlockTextKind::Plan, text: lines }]
         }
         Event::AgentNoted { text, .. } => {
             let more = text.trim().contains('\n') || text.trim().chars().count() > NOTED;
@@ -141,18 +153,20 @@ pub(super) fn body_of(event: &Event) -> Vec<Part> {
 }
 
 /// How a turn ended, where that is worth a line.
-fn turn_ended(at: At, stop_reason: StopReason, spent: Spent) -> Option<Block> {
-    let used = Used::from(spent);
+fn turn_ended(at: UnixTime, stop_reason: StopReason, spent: TurnUsage) -> Option<StreamBlock> {
+    let used = UsageTotals::from(spent);
     let (why, role) = match stop_reason {
         StopReason::EndTurn => {
-            return used.words().map(|used| block(Kind::Note, at, format!("turn ended · {used}"), Role::Faint));
+            return used
+                .words()
+                .map(|used| block(BlockKind::Note, at, format!("turn ended · {used}"), ThemeRole::Faint));
         }
-        StopReason::MaxTokens => ("at its token limit", Role::Warning),
-        StopReason::MaxTurnRequests => ("at its request limit", Role::Warning),
-        StopReason::Refusal => ("the agent refused", Role::Warning),
-        StopReason::Cancelled => ("cancelled", Role::Warning),
+        StopReason::MaxTokens => ("at its token limit", ThemeRole::Warning),
+        StopReason::MaxTurnRequests => ("at its request limit", ThemeRole::Warning),
+        StopReason::Refusal => ("the agent refused", ThemeRole::Warning),
+        StopReason::Cancelled => ("cancelled", ThemeRole::Warning),
     };
-    Some(block(Kind::Note, at, format!("turn ended: {why}{}", used.suffix()), role))
+    Some(block(BlockKind::Note, at, format!("turn ended: {why}{}", used.suffix()), role))
 }
 
 fn resumed(cut: &[String], paused: bool) -> String {
@@ -163,100 +177,106 @@ fn resumed(cut: &[String], paused: bool) -> String {
     }
 }
 
-fn iteration_ended(at: At, iteration: u32, outcome: IterationOutcome) -> Block {
+fn iteration_ended(at: UnixTime, iteration: u32, outcome: IterationOutcome) -> StreamBlock {
     let (head, role, error) = match outcome {
-        IterationOutcome::Done => (format!("✓ iteration {iteration} done"), Role::Good, false),
-        IterationOutcome::Failed => (format!("✗ iteration {iteration} failed"), Role::Bad, true),
+        IterationOutcome::Done => (format!("✓ iteration {iteration} done"), ThemeRole::Good, false),
+        IterationOutcome::Failed => (format!("✗ iteration {iteration} failed"), ThemeRole::Bad, true),
         IterationOutcome::Forced => {
-            (format!("! iteration {iteration} forced at the retry limit"), Role::Warning, false)
+            (format!("! iteration {iteration} forced at the retry limit"), ThemeRole::Warning, false)
         }
     };
-    Block { error, ..block(Kind::Note, at, head, role) }
+    StreamBlock { error, ..block(BlockKind::Note, at, head, role) }
 }
 
-fn toned(at: At, tone: Tone, head: String) -> Block {
+fn toned(at: UnixTime, tone: LineTone, head: String) -> StreamBlock {
     let (role, error) = match tone {
-        Tone::Plain => (Role::Accent, false),
-        Tone::Good => (Role::Good, false),
-        Tone::Warning => (Role::Warning, true),
-        Tone::Faint => (Role::Faint, false),
+        LineTone::Plain => (ThemeRole::Accent, false),
+        LineTone::Good => (ThemeRole::Good, false),
+        LineTone::Warning => (ThemeRole::Warning, true),
+        LineTone::Faint => (ThemeRole::Faint, false),
     };
-    Block { error, ..block(Kind::Note, at, head, role) }
+    StreamBlock { error, ..block(BlockKind::Note, at, head, role) }
 }
 
 /// What needs only a line.
 #[expect(clippy::too_many_lines, reason = "an arm for each kind of record: split, a new kind could be forgotten")]
-pub(super) fn note(at: At, event: &Event) -> Option<Block> {
+pub(super) fn note(at: UnixTime, event: &Event) -> Option<StreamBlock> {
     let told = tasks::told(event).or_else(|| stop_decisions::told(event)).or_else(|| pipelines::told(event));
     if let Some((tone, head)) = told {
         return Some(toned(at, tone, head));
     }
-    let line = |head: String, role| Some(block(Kind::Note, at, head, role));
-    let wrong = |head: String| Some(Block { error: true, ..block(Kind::Note, at, head, Role::Bad) });
+    let line = |head: String, role| Some(block(BlockKind::Note, at, head, role));
+    let wrong = |head: String| Some(StreamBlock { error: true, ..block(BlockKind::Note, at, head, ThemeRole::Bad) });
     let short = |text: &str| first_line(&plain(text), 300);
     match event {
-        Event::SessionStarted(began) => {
-            Some(block(Kind::Session, at, format!("session started · agent {}", short(&began.agent)), Role::Heading))
-        }
+        Event::SessionStarted(began) => Some(block(
+            BlockKind::Session,
+            at,
+            format!("session started · agent {}", short(&began.agent)),
+            ThemeRole::Heading,
+        )),
         Event::SessionResumed { cut, paused, .. } => {
-            Some(block(Kind::Session, at, resumed(cut, *paused), Role::Heading))
+            Some(block(BlockKind::Session, at, resumed(cut, *paused), ThemeRole::Heading))
         }
         Event::IterationStarted { iteration } => {
-            Some(block(Kind::Iteration, at, format!("━━ iteration {iteration} "), Role::Heading))
+            Some(block(BlockKind::Iteration, at, format!("━━ iteration {iteration} "), ThemeRole::Heading))
         }
         Event::IterationCompleted { iteration, outcome } => Some(iteration_ended(at, *iteration, *outcome)),
         Event::TurnEnded { stop_reason, spent, .. } => turn_ended(at, *stop_reason, *spent),
         Event::TurnFailed { error, spent, .. } => {
-            wrong(format!("✗ turn failed: {}{}", short(error), Used::from(*spent).suffix()))
+            wrong(format!("✗ turn failed: {}{}", short(error), UsageTotals::from(*spent).suffix()))
         }
         Event::ConversationOpened { conversation, .. } => {
-            line(format!("· conversation {}", short(conversation)), Role::Faint)
+            line(format!("· conversation {}", short(conversation)), ThemeRole::Faint)
         }
         Event::Delivered { items } => {
             let ids = items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            line(format!("✓ delivered: item {ids}"), Role::Good)
+            line(format!("✓ delivered: item {ids}"), ThemeRole::Good)
         }
         Event::PendingAdded { item, hook, bytes, .. } => {
-            line(format!("+ held: item {item} of {}, {bytes} bytes", short(hook)), Role::Faint)
+            line(format!("+ held: item {item} of {}, {bytes} bytes", short(hook)), ThemeRole::Faint)
         }
-        Event::PendingSkipped { item, .. } => line(format!("- item {item} is skipped"), Role::Faint),
-        Event::PendingRestored { item, .. } => line(format!("+ item {item} is back"), Role::Faint),
-        Event::PendingEdited { item, .. } => line(format!("~ item {item} was edited"), Role::Faint),
+        Event::PendingSkipped { item, .. } => line(format!("- item {item} is skipped"), ThemeRole::Faint),
+        Event::PendingRestored { item, .. } => line(format!("+ item {item} is back"), ThemeRole::Faint),
+        Event::PendingEdited { item, .. } => line(format!("~ item {item} was edited"), ThemeRole::Faint),
         Event::RetryCounted { used, limit, reason, no_progress, .. } => {
             let same = if *no_progress { " · no progress" } else { "" };
-            line(format!("↻ retry {used}/{limit}{same}: {}", short(reason)), Role::Warning)
+            line(format!("↻ retry {used}/{limit}{same}: {}", short(reason)), ThemeRole::Warning)
         }
         Event::RetryLimitReached { used, limit, hook } => {
             wrong(format!("↻ retry limit {used}/{limit} reached by {}", short(hook)))
         }
-        Event::LimitReached(reached) => line(format!("◷ {}", limit_reached(reached)), Role::Warning),
+        Event::LimitReached(reached) => line(format!("◷ {}", limit_reached(reached)), ThemeRole::Warning),
         Event::AgentSwitched { from, to, reason, .. } => {
-            line(format!("⇄ {} takes over from {}: {}", short(to), short(from), short(reason)), Role::Warning)
+            line(format!("⇄ {} takes over from {}: {}", short(to), short(from), short(reason)), ThemeRole::Warning)
         }
-        Event::WaitSkipped { by } => line(format!("◷ the wait ends now, by {by}"), Role::Faint),
-        Event::BackoffStarted { wait_ms, .. } => line(format!("waits {wait_ms}"), Role::Faint),
-        Event::GateOpened { gate, reason, about, .. } if *about != About::Permission => {
-            line(format!("◆ gate {gate}: {}", short(reason)), Role::Gate)
+        Event::WaitSkipped { by } => line(format!("◷ the wait ends now, by {by}"), ThemeRole::Faint),
+        Event::BackoffStarted { wait_ms, .. } => line(format!("waits {wait_ms}"), ThemeRole::Faint),
+        Event::GateOpened { gate, reason, about, .. } if *about != GateKind::Permission => {
+            line(format!("◆ gate {gate}: {}", short(reason)), ThemeRole::Gate)
         }
         Event::GateAnswered { gate, choice, by, .. } => {
-            line(format!("◆ gate {gate}: {} by {}", choice.name(), by), Role::Gate)
+            line(format!("◆ gate {gate}: {} by {}", choice.name(), by), ThemeRole::Gate)
         }
         Event::HookDisabled { point, hook, .. } => {
-            line(format!("hook {} at {point} is off", short(hook)), Role::Warning)
+            line(format!("hook {} at {point} is off", short(hook)), ThemeRole::Warning)
         }
-        Event::HookEnabled { point, hook, .. } => line(format!("hook {} at {point} is on", short(hook)), Role::Accent),
+        Event::HookEnabled { point, hook, .. } => {
+            line(format!("hook {} at {point} is on", short(hook)), ThemeRole::Accent)
+        }
         Event::HookError { data, .. } => wrong(format!("! hook {}: {}", short(&data.hook_name), short(&data.error))),
-        Event::Paused { turn: Some(_), .. } => {
-            line("paused: the turn was cancelled; a message replaces it, unpause sends it again".into(), Role::Warning)
-        }
-        Event::Paused { turn: None, .. } => line("paused".into(), Role::Warning),
-        Event::Unpaused { .. } => line("goes on".into(), Role::Accent),
-        Event::MessageQueued { text, .. } => line(format!("message: {}", short(text)), Role::Accent),
-        Event::StopRequested { .. } => line("stopping".into(), Role::Warning),
-        Event::Warning { text } => line(format!("! {}", short(text)), Role::Warning),
+        Event::Paused { turn: Some(_), .. } => line(
+            "paused: the turn was cancelled; a message replaces it, unpause sends it again".into(),
+            ThemeRole::Warning,
+        ),
+        Event::Paused { turn: None, .. } => line("paused".into(), ThemeRole::Warning),
+        Event::Unpaused { .. } => line("goes on".into(), ThemeRole::Accent),
+        Event::MessageQueued { text, .. } => line(format!("message: {}", short(text)), ThemeRole::Accent),
+        Event::StopRequested { .. } => line("stopping".into(), ThemeRole::Warning),
+        Event::Warning { text } => line(format!("! {}", short(text)), ThemeRole::Warning),
         Event::SessionEnded { outcome, reason, .. } => {
-            let role = if *outcome == Outcome::Complete { Role::Good } else { Role::Warning };
-            Some(block(Kind::Session, at, format!("session {}: {}", outcome.name(), short(reason)), role))
+            let role = if *outcome == SessionOutcome::Complete { ThemeRole::Good } else { ThemeRole::Warning };
+            Some(block(BlockKind::Session, at, format!("session {}: {}", outcome.name(), short(reason)), role))
         }
         // What the agent asks leave for stands there already.
         Event::GateOpened { .. }

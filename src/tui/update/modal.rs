@@ -3,92 +3,94 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{
-    Ask, lay_over,
+    ScreenRequest, lay_over,
     pane::{is_live, search},
     perform, task,
 };
 use crate::{
     engine::{
-        State,
-        event::StopHow,
+        SessionState,
+        event::StopTiming,
         ids::ItemId,
-        input::{Command, GateAnswer},
-        session::gate::Choice,
+        input::{GateAnswer, SessionCommand},
+        session::gate::GateChoice,
     },
     tui::{
-        keymap::{Action, Context},
+        keymap::{KeyAction, KeyContext},
         modals::{
             Modal,
-            editor::{EditorModal, Purpose},
-            gate::Asked,
+            editor::{EditorModal, EditorPurpose},
+            gate::GateKeyResult,
             search::SearchModal,
             viewer,
         },
-        model::{Mode, Model, Tie},
-        stream::Reload,
-        theme::Role,
+        model::{CloseBehavior, ScreenMode, ScreenModel},
+        stream::RecordLoader,
+        theme::ThemeRole,
     },
 };
 
-pub(super) fn on_gate_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
-    let action = model.keymap.action(key, &[Context::Gate]);
-    let elsewhere = model.keymap.action(key, &[Context::Global]);
+pub(super) fn on_gate_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
+    let action = model.keymap.action(key, &[KeyContext::Gate]);
+    let elsewhere = model.keymap.action(key, &[KeyContext::Global]);
     let now = model.now;
     let Some(Modal::Gate(gate)) = model.modals.last_mut() else { return Vec::new() };
     let armed = gate.is_armed(now);
     let asked = gate.key(action, now);
     // Looking for help or leaving is possible at a gate, too.
-    let leaving = matches!(elsewhere, Some(Action::Quit | Action::Leave | Action::Help | Action::Suspend));
+    let leaving = matches!(elsewhere, Some(KeyAction::Quit | KeyAction::Leave | KeyAction::Help | KeyAction::Suspend));
     if armed && action.is_none() && leaving {
-        return perform(model, elsewhere.unwrap_or(Action::Help), &|_| None);
+        return perform(model, elsewhere.unwrap_or(KeyAction::Help), &|_| None);
     }
     on_gate(model, asked)
 }
 
-pub(super) fn on_gate(model: &mut Model, asked: Asked) -> Vec<Ask> {
+pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) -> Vec<ScreenRequest> {
     let Some(Modal::Gate(gate)) = model.modals.last() else { return Vec::new() };
     let id = gate.gate.id;
-    let item_text = |model: &Model, id: ItemId| {
+    let item_text = |model: &ScreenModel, id: ItemId| {
         let state = model.session.as_ref();
         state.and_then(|state| state.pending.get(id)).map(|item| item.text.clone()).unwrap_or_default()
     };
     match asked {
-        Asked::Nothing => Vec::new(),
-        Asked::Answer(answer) => vec![Ask::Command(Command::AnswerGate(answer))],
-        Asked::Write => {
+        GateKeyResult::Nothing => Vec::new(),
+        GateKeyResult::Answer(answer) => vec![ScreenRequest::Command(SessionCommand::AnswerGate(answer))],
+        GateKeyResult::Write => {
             // At the gate of a submit there is something to begin with: what the agent would be told.
-            let told = model.session.as_ref().and_then(State::remediation).filter(|_| model.draft.is_empty());
+            let told = model.session.as_ref().and_then(SessionState::remediation).filter(|_| model.draft.is_empty());
             let editor =
-                EditorModal::new(Purpose::Answer(id), &told.unwrap_or_else(|| std::mem::take(&mut model.draft)));
+                EditorModal::new(EditorPurpose::Answer(id), &told.unwrap_or_else(|| std::mem::take(&mut model.draft)));
             lay_over(model, Modal::Editor(Box::new(editor)))
         }
-        Asked::Edit(item) => {
-            let editor = EditorModal::new(Purpose::Item(item), &item_text(model, item));
+        GateKeyResult::Edit(item) => {
+            let editor = EditorModal::new(EditorPurpose::Item(item), &item_text(model, item));
             lay_over(model, Modal::Editor(Box::new(editor)))
         }
-        Asked::TooLate => {
+        GateKeyResult::TooLate => {
             is_live(model);
             Vec::new()
         }
-        Asked::Restore(item) => vec![Ask::Command(Command::RestoreItem(item))],
-        Asked::EditOutside(item) => vec![Ask::EditOutside(Purpose::Item(item), item_text(model, item))],
-        Asked::Aside if matches!(model.mode, Mode::Replay(_)) => {
+        GateKeyResult::Restore(item) => vec![ScreenRequest::Command(SessionCommand::RestoreItem(item))],
+        GateKeyResult::EditOutside(item) => {
+            vec![ScreenRequest::EditOutside(EditorPurpose::Item(item), item_text(model, item))]
+        }
+        GateKeyResult::Aside if matches!(model.mode, ScreenMode::Replay(_)) => {
             model.modals.pop();
             Vec::new()
         }
-        Asked::Aside => {
+        GateKeyResult::Aside => {
             if let Some(Modal::Gate(gate)) = model.modals.pop() {
                 model.aside = Some(gate);
             }
-            let key = model.keymap.key(Action::ShowGate);
-            model.say(Role::Gate, format!("the gate still waits; {key} shows it"));
+            let key = model.keymap.key(KeyAction::ShowGate);
+            model.say(ThemeRole::Gate, format!("the gate still waits; {key} shows it"));
             Vec::new()
         }
     }
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
-pub(super) fn on_editor_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
+pub(super) fn on_editor_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
     let Some(Modal::Editor(editor)) = model.modals.last_mut() else { return Vec::new() };
     let purpose = editor.purpose.clone();
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
@@ -115,7 +117,7 @@ pub(super) fn on_editor_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
         }
         KeyCode::Char('o') if control => {
             // It stays until the text comes back: who changes nothing out there finds it as it was.
-            vec![Ask::EditOutside(purpose, editor.text())]
+            vec![ScreenRequest::EditOutside(purpose, editor.text())]
         }
         _ => {
             editor.input(key);
@@ -125,9 +127,14 @@ pub(super) fn on_editor_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
 }
 
 /// A text comes back from the person's own editor. Who left it without a change has not said that it is to be sent.
-pub(super) fn edited_outside(model: &mut Model, purpose: Purpose, before: &str, text: &str) -> Vec<Ask> {
+pub(super) fn edited_outside(
+    model: &mut ScreenModel,
+    purpose: EditorPurpose,
+    before: &str,
+    text: &str,
+) -> Vec<ScreenRequest> {
     if text == before.trim_end_matches('\n') {
-        model.say(Role::Faint, "nothing was changed");
+        model.say(ThemeRole::Faint, "nothing was changed");
         return Vec::new();
     }
     model.modals.pop_if(|modal| matches!(modal, Modal::Editor(editor) if editor.purpose == purpose));
@@ -135,58 +142,63 @@ pub(super) fn edited_outside(model: &mut Model, purpose: Purpose, before: &str, 
 }
 
 /// Somebody has written what they wanted to. What cannot be understood goes back to the editor.
-fn finish_editing(model: &mut Model, editor: EditorModal) -> Vec<Ask> {
+fn finish_editing(model: &mut ScreenModel, editor: EditorModal) -> Vec<ScreenRequest> {
     match meant(&editor.purpose, editor.text()) {
         Ok(asks) => {
             model.sent.keep(&asks, editor);
             asks
         }
         Err(why) => {
-            model.say(Role::Warning, why);
+            model.say(ThemeRole::Warning, why);
             lay_over(model, Modal::Editor(Box::new(editor)))
         }
     }
 }
 
 /// What is asked for by what was written.
-fn meant(purpose: &Purpose, text: String) -> Result<Vec<Ask>, String> {
+fn meant(purpose: &EditorPurpose, text: String) -> Result<Vec<ScreenRequest>, String> {
     let command = match purpose {
-        Purpose::Message => Command::Message(text),
+        EditorPurpose::Message => SessionCommand::Message(text),
         // First the message, so that it is there when the turn ends.
-        Purpose::MessageNow => return Ok(vec![Ask::InOrder(vec![Command::Message(text), Command::CancelTurn])]),
-        Purpose::Answer(gate) => {
-            Command::AnswerGate(GateAnswer { gate: *gate, choice: Choice::Send, text: Some(text), items: None })
+        EditorPurpose::MessageNow => {
+            return Ok(vec![ScreenRequest::InOrder(vec![SessionCommand::Message(text), SessionCommand::CancelTurn])]);
         }
-        Purpose::Item(id) => Command::EditItem(*id, text),
-        Purpose::NewTask => task::add(&text)?,
-        Purpose::ChangeTask { id, before } => task::changed(id, before, &text)?,
-        Purpose::Done(id) => task::done(id, &text),
-        Purpose::Block(id) => task::block(id, &text),
+        EditorPurpose::Answer(gate) => SessionCommand::AnswerGate(GateAnswer {
+            gate: *gate,
+            choice: GateChoice::Send,
+            text: Some(text),
+            items: None,
+        }),
+        EditorPurpose::Item(id) => SessionCommand::EditItem(*id, text),
+        EditorPurpose::NewTask => task::add(&text)?,
+        EditorPurpose::ChangeTask { id, before } => task::changed(id, before, &text)?,
+        EditorPurpose::Done(id) => task::done(id, &text),
+        EditorPurpose::Block(id) => task::block(id, &text),
     };
-    Ok(vec![Ask::Command(command)])
+    Ok(vec![ScreenRequest::Command(command)])
 }
 
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "the viewer decides about the rest, and ignores actions without a meaning there"
 )]
-pub(super) fn on_viewer_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
+pub(super) fn on_viewer_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
     let room = viewer::room(model.size);
-    let contexts = [Context::Viewer, Context::Scroll, Context::Gate];
+    let contexts = [KeyContext::Viewer, KeyContext::Scroll, KeyContext::Gate];
     let Some(action) = model.keymap.action(key, &contexts) else { return Vec::new() };
     match action {
-        Action::Close | Action::Aside => {
+        KeyAction::Close | KeyAction::Aside => {
             model.modals.pop();
             Vec::new()
         }
-        Action::Search => lay_over(model, Modal::Search(SearchModal::default())),
-        Action::SearchNext => search(model, true, &|_| None),
-        Action::SearchPrevious => search(model, false, &|_| None),
-        Action::Copy => {
+        KeyAction::Search => lay_over(model, Modal::Search(SearchModal::default())),
+        KeyAction::SearchNext => search(model, true, &|_| None),
+        KeyAction::SearchPrevious => search(model, false, &|_| None),
+        KeyAction::Copy => {
             let Some(Modal::Viewer(viewer)) = model.modals.last() else { return Vec::new() };
             let text = viewer.text();
-            model.say(Role::Good, format!("copied {} bytes", text.len()));
-            vec![Ask::Copy(text)]
+            model.say(ThemeRole::Good, format!("copied {} bytes", text.len()));
+            vec![ScreenRequest::Copy(text)]
         }
         action => {
             if let Some(Modal::Viewer(viewer)) = model.modals.last_mut() {
@@ -197,10 +209,10 @@ pub(super) fn on_viewer_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
     }
 }
 
-pub(super) fn on_help_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
+pub(super) fn on_help_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
     let page = usize::from(model.size.1.saturating_sub(4).max(1));
-    match model.keymap.action(key, &[Context::Viewer, Context::Scroll, Context::Global]) {
-        Some(Action::Close | Action::Help | Action::Quit) => {
+    match model.keymap.action(key, &[KeyContext::Viewer, KeyContext::Scroll, KeyContext::Global]) {
+        Some(KeyAction::Close | KeyAction::Help | KeyAction::Quit) => {
             model.modals.pop();
         }
         Some(action) => {
@@ -214,7 +226,7 @@ pub(super) fn on_help_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
-pub(super) fn on_palette_key(model: &mut Model, key: KeyEvent, reload: Reload<'_>) -> Vec<Ask> {
+pub(super) fn on_palette_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
     let Some(Modal::Palette(palette)) = model.modals.last_mut() else { return Vec::new() };
     match key.code {
         KeyCode::Esc => {
@@ -238,7 +250,7 @@ pub(super) fn on_palette_key(model: &mut Model, key: KeyEvent, reload: Reload<'_
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
-pub(super) fn on_search_key(model: &mut Model, key: KeyEvent, reload: Reload<'_>) -> Vec<Ask> {
+pub(super) fn on_search_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
     let Some(Modal::Search(line)) = model.modals.last_mut() else { return Vec::new() };
     match key.code {
         KeyCode::Esc => {
@@ -260,16 +272,16 @@ pub(super) fn on_search_key(model: &mut Model, key: KeyEvent, reload: Reload<'_>
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
-pub(super) fn on_quit_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
+pub(super) fn on_quit_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
     match key.code {
         KeyCode::Char('y') => {
             model.modals.pop();
-            vec![Ask::Command(Command::Stop(StopHow::Now)), Ask::LeaveAtTheEnd]
+            vec![ScreenRequest::Command(SessionCommand::Stop(StopTiming::Now)), ScreenRequest::LeaveAtTheEnd]
         }
-        KeyCode::Char('d') if model.tie == Tie::Loose => vec![Ask::LeaveRunning],
+        KeyCode::Char('d') if model.tie == CloseBehavior::Loose => vec![ScreenRequest::LeaveRunning],
         KeyCode::Char('w') => {
             model.modals.pop();
-            vec![Ask::Command(Command::Stop(StopHow::AfterIteration))]
+            vec![ScreenRequest::Command(SessionCommand::Stop(StopTiming::AfterIteration))]
         }
         KeyCode::Esc | KeyCode::Char('n' | 'q') => {
             model.modals.pop();

@@ -3,23 +3,23 @@
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 
 use super::{
-    Ask,
+    ScreenRequest,
     modal::on_gate,
     pane::{ScrollStep, scroll},
 };
 use crate::tui::{
-    keymap::Action,
+    keymap::KeyAction,
     modals::{Modal, viewer},
-    model::Model,
-    stream::Reload,
+    model::ScreenModel,
+    stream::RecordLoader,
     view,
 };
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
-pub(super) fn on_mouse(model: &mut Model, mouse: MouseEvent, reload: Reload<'_>) -> Vec<Ask> {
+pub(super) fn on_mouse(model: &mut ScreenModel, mouse: MouseEvent, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
     let wheel = match mouse.kind {
-        MouseEventKind::ScrollUp => Some(Action::Up),
-        MouseEventKind::ScrollDown => Some(Action::Down),
+        MouseEventKind::ScrollUp => Some(KeyAction::Up),
+        MouseEventKind::ScrollDown => Some(KeyAction::Down),
         _ => None,
     };
     let page = 3;
@@ -29,13 +29,13 @@ pub(super) fn on_mouse(model: &mut Model, mouse: MouseEvent, reload: Reload<'_>)
             match model.modals.last_mut() {
                 Some(Modal::Viewer(viewer)) => viewer.key(action, room),
                 Some(Modal::Help(help)) => help.key(action, 1),
-                Some(Modal::Gate(gate)) => gate.wheel(action == Action::Down),
+                Some(Modal::Gate(gate)) => gate.wheel(action == KeyAction::Down),
                 Some(_) => {}
                 None => {
                     if let Some(pane) = view::pane_at(model, mouse.column, mouse.row) {
                         model.focus = pane;
                     }
-                    let step = if action == Action::Down { ScrollStep::LineDown } else { ScrollStep::LineUp };
+                    let step = if action == KeyAction::Down { ScrollStep::LineDown } else { ScrollStep::LineUp };
                     scroll(model, step, reload);
                 }
             }
@@ -48,7 +48,7 @@ pub(super) fn on_mouse(model: &mut Model, mouse: MouseEvent, reload: Reload<'_>)
     click(model, mouse.column, mouse.row)
 }
 
-pub(super) fn click(model: &mut Model, column: u16, row: u16) -> Vec<Ask> {
+pub(super) fn click(model: &mut ScreenModel, column: u16, row: u16) -> Vec<ScreenRequest> {
     let now = model.now;
     match model.modals.last_mut() {
         Some(Modal::Gate(gate)) => {

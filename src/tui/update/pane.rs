@@ -1,34 +1,34 @@
 //! Keys of the panes: moving, searching, steering the session, and what can be done with a run or an item.
 
-use super::{Ask, lay_over, task};
+use super::{ScreenRequest, lay_over, task};
 use crate::{
     engine::{
         event::Event,
-        hooks::{point::Point, resolve::HookRef},
+        hooks::{point::HookPoint, resolve::HookRef},
         ids::{ItemId, RunId},
-        input::Command,
+        input::SessionCommand,
         policy::{HookAction, HookSpec},
         session::pending::ItemState,
     },
     present::{hook_stats, stop_decisions},
     tui::{
-        keymap::Action,
+        keymap::KeyAction,
         modals::{
             Modal,
-            editor::{EditorModal, Purpose},
+            editor::{EditorModal, EditorPurpose},
             quit::QuitModal,
             viewer::ViewerModal,
         },
-        model::{Mode, Model, Pane, Tie},
-        replay::Player,
-        runs::{Row, RunOf},
-        stream::{Block, Kind, Reload},
-        theme::Role,
+        model::{CloseBehavior, Pane, ScreenMode, ScreenModel},
+        replay::ReplayPlayer,
+        runs::{HookRow, RunSubject},
+        stream::{BlockKind, RecordLoader, StreamBlock},
+        theme::ThemeRole,
         view,
     },
 };
 
-pub(super) fn focus(model: &mut Model, pane: Pane) -> Vec<Ask> {
+pub(super) fn focus(model: &mut ScreenModel, pane: Pane) -> Vec<ScreenRequest> {
     // Who comes to the held output comes for what waits, not for what was delivered long ago.
     let items = model.session.as_ref().map_or(&[][..], |state| state.pending.items());
     let gone = items.get(model.chosen_item).is_some_and(|item| item.state == ItemState::Delivered);
@@ -40,47 +40,47 @@ pub(super) fn focus(model: &mut Model, pane: Pane) -> Vec<Ask> {
     Vec::new()
 }
 
-pub(super) fn focus_by(model: &mut Model, by: usize) -> Vec<Ask> {
+pub(super) fn focus_by(model: &mut ScreenModel, by: usize) -> Vec<ScreenRequest> {
     let at = Pane::ALL.iter().position(|pane| *pane == model.focus).unwrap_or(0);
     focus(model, Pane::ALL[(at + by) % Pane::ALL.len()])
 }
 
-pub(super) fn is_live(model: &mut Model) -> bool {
-    let live = matches!(model.mode, Mode::Live);
+pub(super) fn is_live(model: &mut ScreenModel) -> bool {
+    let live = matches!(model.mode, ScreenMode::Live);
     if !live {
-        model.say(Role::Faint, "this is a replay: it can be watched, but not steered");
+        model.say(ThemeRole::Faint, "this is a replay: it can be watched, but not steered");
     }
     live
 }
 
-pub(super) fn quit(model: &mut Model) -> Vec<Ask> {
+pub(super) fn quit(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     if is_past(model) {
-        return vec![Ask::Leave];
+        return vec![ScreenRequest::Leave];
     }
-    let keys = model.keymap.keys(Action::Quit);
+    let keys = model.keymap.keys(KeyAction::Quit);
     let again = keys.split(' ').find(|key| key.contains('-')).map(str::to_owned);
     lay_over(model, Modal::Quit(QuitModal { tie: model.tie, again }))
 }
 
 /// Leaves without a question, since nothing is lost.
-pub(super) fn leave(model: &mut Model) -> Vec<Ask> {
+pub(super) fn leave(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     match model.tie {
-        Tie::Close | Tie::Loose if is_past(model) => vec![Ask::Leave],
-        Tie::Loose => vec![Ask::LeaveRunning],
-        Tie::Close => {
-            model.say(Role::Warning, "this session ends with its screen: it cannot be left running");
+        CloseBehavior::Close | CloseBehavior::Loose if is_past(model) => vec![ScreenRequest::Leave],
+        CloseBehavior::Loose => vec![ScreenRequest::LeaveRunning],
+        CloseBehavior::Close => {
+            model.say(ThemeRole::Warning, "this session ends with its screen: it cannot be left running");
             Vec::new()
         }
     }
 }
 
 /// Whether nothing goes on that could be stopped or left.
-fn is_past(model: &Model) -> bool {
+fn is_past(model: &ScreenModel) -> bool {
     let over = model.session.as_ref().is_none_or(|state| state.outcome().is_some());
-    over || matches!(model.mode, Mode::Replay(_))
+    over || matches!(model.mode, ScreenMode::Replay(_))
 }
 
-pub(super) fn write(model: &mut Model, purpose: Purpose) -> Vec<Ask> {
+pub(super) fn write(model: &mut ScreenModel, purpose: EditorPurpose) -> Vec<ScreenRequest> {
     if is_live(model) {
         let editor = EditorModal::new(purpose, &std::mem::take(&mut model.draft));
         model.modals.push(Modal::Editor(Box::new(editor)));
@@ -88,19 +88,19 @@ pub(super) fn write(model: &mut Model, purpose: Purpose) -> Vec<Ask> {
     Vec::new()
 }
 
-pub(super) fn zoom(model: &mut Model) -> Vec<Ask> {
+pub(super) fn zoom(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     model.zoomed = !model.zoomed;
     Vec::new()
 }
 
 /// Sends a command that steers the session, if the session takes commands.
-pub(super) fn steer(model: &mut Model, command: Command) -> Vec<Ask> {
-    if is_live(model) { vec![Ask::Command(command)] } else { Vec::new() }
+pub(super) fn steer(model: &mut ScreenModel, command: SessionCommand) -> Vec<ScreenRequest> {
+    if is_live(model) { vec![ScreenRequest::Command(command)] } else { Vec::new() }
 }
 
-pub(super) fn pause(model: &mut Model) -> Vec<Ask> {
+pub(super) fn pause(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let paused = model.session.as_ref().is_some_and(|state| state.steering.paused);
-    steer(model, if paused { Command::Unpause } else { Command::Pause })
+    steer(model, if paused { SessionCommand::Unpause } else { SessionCommand::Pause })
 }
 
 /// How far one key or one turn of the wheel moves.
@@ -128,7 +128,7 @@ impl ScrollStep {
     }
 }
 
-pub(super) fn scroll(model: &mut Model, step: ScrollStep, reload: Reload<'_>) -> Vec<Ask> {
+pub(super) fn scroll(model: &mut ScreenModel, step: ScrollStep, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
     let page = isize::try_from(model.stream_size.1.saturating_sub(1).max(1)).unwrap_or(1);
     let by = step.rows(page);
     match model.focus {
@@ -154,9 +154,9 @@ pub(super) fn moved(at: usize, by: isize, count: usize) -> usize {
     at.saturating_add_signed(by).min(count.saturating_sub(1))
 }
 
-pub(super) fn search(model: &mut Model, forward: bool, reload: Reload<'_>) -> Vec<Ask> {
+pub(super) fn search(model: &mut ScreenModel, forward: bool, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
     if model.query.is_empty() {
-        model.say(Role::Faint, "nothing was searched for yet");
+        model.say(ThemeRole::Faint, "nothing was searched for yet");
         return Vec::new();
     }
     let query = model.query.clone();
@@ -169,7 +169,7 @@ pub(super) fn search(model: &mut Model, forward: bool, reload: Reload<'_>) -> Ve
         (_, Pane::Stream) => model.stream.search(&query, forward, model.stream_size, &model.theme, reload),
     };
     if !found {
-        model.say(Role::Warning, format!("not found: {query}"));
+        model.say(ThemeRole::Warning, format!("not found: {query}"));
     }
     Vec::new()
 }
@@ -181,7 +181,7 @@ pub(super) fn next_fit(from: usize, count: usize, forward: bool, fits: impl Fn(u
         .find(|n| fits(*n))
 }
 
-pub(super) fn search_hooks(model: &mut Model, query: &str, forward: bool) -> bool {
+pub(super) fn search_hooks(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
     let query = query.to_lowercase();
     let rows = model.hook_rows();
     let fits = |n| rows.nth(n).is_some_and(|row| row.name().to_lowercase().contains(&query));
@@ -190,7 +190,7 @@ pub(super) fn search_hooks(model: &mut Model, query: &str, forward: bool) -> boo
     found.is_some()
 }
 
-pub(super) fn search_attempts(model: &mut Model, query: &str, forward: bool) -> bool {
+pub(super) fn search_attempts(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
     let query = query.to_lowercase();
     let newest_first: Vec<String> =
         model.attempts.iter().rev().map(|attempt| attempt.feedback.to_lowercase()).collect();
@@ -200,7 +200,7 @@ pub(super) fn search_attempts(model: &mut Model, query: &str, forward: bool) -> 
     found.is_some()
 }
 
-pub(super) fn search_items(model: &mut Model, query: &str, forward: bool) -> bool {
+pub(super) fn search_items(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
     let query = query.to_lowercase();
     let Some(state) = &model.session else { return false };
     let items = state.pending.items();
@@ -212,71 +212,80 @@ pub(super) fn search_items(model: &mut Model, query: &str, forward: bool) -> boo
     found.is_some()
 }
 
-pub(super) fn copy(model: &mut Model) -> Vec<Ask> {
+pub(super) fn copy(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let text = match model.focus {
         Pane::Stream | Pane::Retries => {
             model.stream_lines.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         }
         Pane::Hooks => match model.hook_rows().nth(model.chosen_hook) {
-            Some(Row::Ran(run)) => view::run_text(run),
-            Some(Row::Waits(_, spec)) => action_text(spec),
-            Some(Row::Decides(hook)) => stop_decisions::judge(hook),
-            Some(Row::Rule(rule)) => rule.check.describe(),
+            Some(HookRow::Ran(run)) => view::run_text(run),
+            Some(HookRow::Waits(_, spec)) => action_text(spec),
+            Some(HookRow::Decides(hook)) => stop_decisions::judge(hook),
+            Some(HookRow::Rule(rule)) => rule.check.describe(),
             None => String::new(),
         },
         Pane::Pending => chosen_item(model).map(|(_, text)| text).unwrap_or_default(),
         Pane::Tasks => task::text_of_chosen(model),
     };
-    model.say(Role::Good, format!("copied {} bytes", text.len()));
-    vec![Ask::Copy(text)]
+    model.say(ThemeRole::Good, format!("copied {} bytes", text.len()));
+    vec![ScreenRequest::Copy(text)]
 }
 
-pub(super) fn jump_to_iteration(model: &mut Model, forward: bool, reload: Reload<'_>) -> Vec<Ask> {
-    jump(model, forward, reload, &|block| block.kind == Kind::Iteration)
+pub(super) fn jump_to_iteration(
+    model: &mut ScreenModel,
+    forward: bool,
+    reload: RecordLoader<'_>,
+) -> Vec<ScreenRequest> {
+    jump(model, forward, reload, &|block| block.kind == BlockKind::Iteration)
 }
 
-pub(super) fn jump_to_error(model: &mut Model, forward: bool, reload: Reload<'_>) -> Vec<Ask> {
+pub(super) fn jump_to_error(model: &mut ScreenModel, forward: bool, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
     jump(model, forward, reload, &|block| block.error)
 }
 
-fn jump(model: &mut Model, forward: bool, reload: Reload<'_>, fits: &dyn Fn(&Block) -> bool) -> Vec<Ask> {
+fn jump(
+    model: &mut ScreenModel,
+    forward: bool,
+    reload: RecordLoader<'_>,
+    fits: &dyn Fn(&StreamBlock) -> bool,
+) -> Vec<ScreenRequest> {
     if !model.stream.jump(forward, model.stream_size, &model.theme, reload, fits) {
-        model.say(Role::Faint, "there is none further");
+        model.say(ThemeRole::Faint, "there is none further");
     }
     Vec::new()
 }
 
-pub(super) fn fold(model: &mut Model, reload: Reload<'_>) -> Vec<Ask> {
+pub(super) fn fold(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
     model.stream.fold(model.stream_size, &model.theme, reload);
     Vec::new()
 }
 
-pub(super) fn fold_thoughts(model: &mut Model) -> Vec<Ask> {
+pub(super) fn fold_thoughts(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     model.stream.fold_thoughts();
     Vec::new()
 }
 
 /// What a run printed; of a hook that has not run, what it would do.
-pub(super) fn open_hook(model: &mut Model) -> Vec<Ask> {
+pub(super) fn open_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     match model.hook_rows().nth(model.chosen_hook) {
-        Some(Row::Ran(run)) => {
-            let what = if run.kind == RunOf::Rule { "rule" } else { run.point.name() };
+        Some(HookRow::Ran(run)) => {
+            let what = if run.kind == RunSubject::Rule { "rule" } else { run.point.name() };
             let title = format!("run {} · {what} · {}", run.run, run.name());
             let file = run.ended.as_ref().and_then(|finished| finished.file.clone());
-            vec![Ask::ReadOutput { title, file, otherwise: view::run_text(run) }]
+            vec![ScreenRequest::ReadOutput { title, file, otherwise: view::run_text(run) }]
         }
-        Some(row @ Row::Waits(point, spec)) => {
+        Some(row @ HookRow::Waits(point, spec)) => {
             let piped = if spec.pipe_output { "; what it prints goes to the agent" } else { "" };
             let about = format!("it would run for at most {}{piped}", spec.timeout);
             let viewer = ViewerModal::new(format!("{point} · {}", row.name()), &action_text(spec), about);
             lay_over(model, Modal::Viewer(viewer))
         }
-        Some(row @ Row::Decides(hook)) => {
-            let title = format!("{} · {}", Point::StopDecision, row.name());
+        Some(row @ HookRow::Decides(hook)) => {
+            let title = format!("{} · {}", HookPoint::StopDecision, row.name());
             let about = "it is asked after each iteration whether that was the last";
             lay_over(model, Modal::Viewer(ViewerModal::new(title, &stop_decisions::judge(hook), about)))
         }
-        Some(row @ Row::Rule(rule)) => {
+        Some(row @ HookRow::Rule(rule)) => {
             let about = format!("it is checked after each iteration, for at most {}", rule.timeout);
             let viewer = ViewerModal::new(format!("rule · {}", row.name()), &rule.check.describe(), about);
             lay_over(model, Modal::Viewer(viewer))
@@ -294,50 +303,54 @@ fn action_text(spec: &HookSpec) -> String {
 }
 
 /// The chosen hook, if the session can be steered.
-fn chosen_hook(model: &mut Model) -> Option<HookRef> {
+fn chosen_hook(model: &mut ScreenModel) -> Option<HookRef> {
     let chosen = model.hook_rows().nth(model.chosen_hook)?.hook();
     is_live(model).then_some(chosen)
 }
 
-pub(super) fn switch_hook(model: &mut Model) -> Vec<Ask> {
+pub(super) fn switch_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let Some(HookRef { point, hook }) = chosen_hook(model) else { return Vec::new() };
     let Some(state) = &model.session else { return Vec::new() };
     let planned = state.plan().hook(point, &hook).is_some_and(|spec| state.hooks.is_enabled(point, spec));
     let decides = || state.stop_hook(&hook).is_some_and(|hook| state.stop_hook_is_on(hook));
-    let on = planned || (point == Point::StopDecision && decides());
-    let command = if on { Command::DisableHook(Some(point), hook) } else { Command::EnableHook(Some(point), hook) };
-    vec![Ask::Command(command)]
+    let on = planned || (point == HookPoint::StopDecision && decides());
+    let command =
+        if on { SessionCommand::DisableHook(Some(point), hook) } else { SessionCommand::EnableHook(Some(point), hook) };
+    vec![ScreenRequest::Command(command)]
 }
 
-pub(super) fn run_hook(model: &mut Model) -> Vec<Ask> {
+pub(super) fn run_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let chosen = chosen_hook(model);
-    chosen.map(|HookRef { point, hook }| Ask::Command(Command::RunHook(Some(point), hook))).into_iter().collect()
+    chosen
+        .map(|HookRef { point, hook }| ScreenRequest::Command(SessionCommand::RunHook(Some(point), hook)))
+        .into_iter()
+        .collect()
 }
 
 /// Ends the chosen run; if that does not run, the one that does.
-pub(super) fn cancel_hook(model: &mut Model) -> Vec<Ask> {
+pub(super) fn cancel_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let chosen = match model.hook_rows().nth(model.chosen_hook) {
-        Some(Row::Ran(run)) => Some(run.run),
-        Some(Row::Waits(..) | Row::Decides(_) | Row::Rule(_)) | None => None,
+        Some(HookRow::Ran(run)) => Some(run.run),
+        Some(HookRow::Waits(..) | HookRow::Decides(_) | HookRow::Rule(_)) | None => None,
     };
     let running = model.session.as_ref().and_then(|state| {
         let runs = |run: &RunId| state.running().any(|running| running == *run);
         chosen.filter(runs).or_else(|| state.running().next())
     });
     match running {
-        Some(run) if is_live(model) => vec![Ask::Command(Command::CancelHook(run))],
+        Some(run) if is_live(model) => vec![ScreenRequest::Command(SessionCommand::CancelHook(run))],
         Some(_) => Vec::new(),
         None => {
-            model.say(Role::Faint, "no hook runs");
+            model.say(ThemeRole::Faint, "no hook runs");
             Vec::new()
         }
     }
 }
 
 /// How the hooks did so far.
-pub(super) fn show_stats(model: &mut Model) -> Vec<Ask> {
+pub(super) fn show_stats(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     if model.tallies.is_empty() {
-        model.say(Role::Faint, "no hook has run yet");
+        model.say(ThemeRole::Faint, "no hook has run yet");
         return Vec::new();
     }
     let table = hook_stats::table(&model.tallies.stats());
@@ -345,13 +358,13 @@ pub(super) fn show_stats(model: &mut Model) -> Vec<Ask> {
     lay_over(model, Modal::Viewer(ViewerModal::new("how the hooks did", &table, about)))
 }
 
-pub(super) fn chosen_item(model: &Model) -> Option<(ItemId, String)> {
+pub(super) fn chosen_item(model: &ScreenModel) -> Option<(ItemId, String)> {
     let items = model.session.as_ref()?.pending.items();
     items.get(model.chosen_item).map(|item| (item.id, item.text.clone()))
 }
 
 /// The text of an item that was delivered: only the journal has it still.
-pub(super) fn text_on_disk(model: &Model, id: ItemId, reload: Reload<'_>) -> String {
+pub(super) fn text_on_disk(model: &ScreenModel, id: ItemId, reload: RecordLoader<'_>) -> String {
     let record = model.item_spots.get(&id).and_then(|spot| reload(*spot));
     match record.map(|record| record.event) {
         Some(Event::PendingAdded { text, .. } | Event::PendingEdited { text, .. }) => text,
@@ -359,66 +372,66 @@ pub(super) fn text_on_disk(model: &Model, id: ItemId, reload: Reload<'_>) -> Str
     }
 }
 
-pub(super) fn preview(model: &mut Model) -> Vec<Ask> {
-    let text = model.session.as_ref().map(crate::engine::State::preview).unwrap_or_default();
+pub(super) fn preview(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+    let text = model.session.as_ref().map(crate::engine::SessionState::preview).unwrap_or_default();
     let about = format!("{} bytes, as it would be sent now; hooks of pre_iteration may add to it", text.len());
     lay_over(model, Modal::Viewer(ViewerModal::new("the next prompt", &text, about)))
 }
 
-pub(super) fn open_item(model: &mut Model, reload: Reload<'_>) -> Vec<Ask> {
+pub(super) fn open_item(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
     let Some((id, text)) = item_to_use(model) else { return Vec::new() };
     let text = if text.is_empty() { text_on_disk(model, id, reload) } else { text };
     let about = format!("{} bytes", text.len());
     lay_over(model, Modal::Viewer(ViewerModal::new(format!("item {id}"), &text, about)))
 }
 
-pub(super) fn edit_item(model: &mut Model) -> Vec<Ask> {
+pub(super) fn edit_item(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     match item_to_use(model) {
         Some((id, text)) if is_live(model) => {
-            lay_over(model, Modal::Editor(Box::new(EditorModal::new(Purpose::Item(id), &text))))
+            lay_over(model, Modal::Editor(Box::new(EditorModal::new(EditorPurpose::Item(id), &text))))
         }
         Some(_) | None => Vec::new(),
     }
 }
 
 /// Skips the chosen item, or restores it.
-pub(super) fn skip_item(model: &mut Model) -> Vec<Ask> {
+pub(super) fn skip_item(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let Some((id, _)) = item_to_use(model) else { return Vec::new() };
     let item = model.session.as_ref().and_then(|state| state.pending.get(id));
     let skipped = item.is_some_and(|item| item.state == ItemState::Skipped);
-    steer(model, if skipped { Command::RestoreItem(id) } else { Command::SkipItem(id) })
+    steer(model, if skipped { SessionCommand::RestoreItem(id) } else { SessionCommand::SkipItem(id) })
 }
 
 /// The chosen item. If there is none, the screen says so.
-fn item_to_use(model: &mut Model) -> Option<(ItemId, String)> {
+fn item_to_use(model: &mut ScreenModel) -> Option<(ItemId, String)> {
     let chosen = chosen_item(model);
     if chosen.is_none() {
-        model.say(Role::Faint, "nothing is held");
+        model.say(ThemeRole::Faint, "nothing is held");
     }
     chosen
 }
 
 /// Moves a replay to the record that `target` finds.
-pub(super) fn seek(model: &mut Model, target: impl FnOnce(&Player) -> usize) -> Vec<Ask> {
+pub(super) fn seek(model: &mut ScreenModel, target: impl FnOnce(&ReplayPlayer) -> usize) -> Vec<ScreenRequest> {
     match &model.mode {
-        Mode::Replay(player) => vec![Ask::Seek(target(player))],
-        Mode::Live => Vec::new(),
+        ScreenMode::Replay(player) => vec![ScreenRequest::Seek(target(player))],
+        ScreenMode::Live => Vec::new(),
     }
 }
 
 /// Plays or pauses a replay.
-pub(super) fn play(model: &mut Model) -> Vec<Ask> {
+pub(super) fn play(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let now = model.now;
-    if let Mode::Replay(player) = &mut model.mode {
+    if let ScreenMode::Replay(player) = &mut model.mode {
         player.toggle(now);
     }
     Vec::new()
 }
 
 /// Doubles (1) or halves (-1) the speed of a replay.
-pub(super) fn change_speed(model: &mut Model, by: i32) -> Vec<Ask> {
+pub(super) fn change_speed(model: &mut ScreenModel, by: i32) -> Vec<ScreenRequest> {
     let now = model.now;
-    if let Mode::Replay(player) = &mut model.mode {
+    if let ScreenMode::Replay(player) = &mut model.mode {
         player.change_speed(by, now);
     }
     Vec::new()

@@ -3,77 +3,77 @@
 use crossterm::event::{KeyCode, KeyEvent};
 
 use super::{
-    Ask, lay_over,
+    ScreenRequest, lay_over,
     pane::{is_live, moved, next_fit},
 };
 use crate::{
     engine::{
-        input::Command,
+        input::SessionCommand,
         tasks::{
-            command::{Completion, TaskChanges, TaskCommand},
+            command::{TaskChanges, TaskCommand, TaskCompletion},
             task::Task,
         },
     },
     present::text::plain,
     tui::{
-        board::{Row, details, form},
-        keymap::Action,
+        board::{TaskRow, details, form},
+        keymap::KeyAction,
         modals::{
             Modal,
-            editor::{EditorModal, Purpose},
+            editor::{EditorModal, EditorPurpose},
             remove::RemoveModal,
             viewer::ViewerModal,
         },
-        model::Model,
-        theme::Role,
+        model::ScreenModel,
+        theme::ThemeRole,
     },
 };
 
-pub(super) fn switch_tree(model: &mut Model) -> Vec<Ask> {
+pub(super) fn switch_tree(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     model.board.turn();
     Vec::new()
 }
 
-pub(super) fn filter(model: &mut Model) -> Vec<Ask> {
+pub(super) fn filter(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     model.board.next_filter();
     Vec::new()
 }
 
-pub(super) fn open(model: &mut Model) -> Vec<Ask> {
+pub(super) fn open(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let Some(state) = model.chosen_task().map(|task| task.state) else { return none(model) };
     let (title, text) = chosen_text(model).unwrap_or_default();
     lay_over(model, Modal::Viewer(ViewerModal::new(title, &text, state.name())))
 }
 
-pub(super) fn write_new(model: &mut Model) -> Vec<Ask> {
-    if is_live(model) { write(model, Purpose::NewTask, "") } else { Vec::new() }
+pub(super) fn write_new(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+    if is_live(model) { write(model, EditorPurpose::NewTask, "") } else { Vec::new() }
 }
 
 /// The name of the chosen task, and all that is known of it.
-fn chosen_text(model: &Model) -> Option<(String, String)> {
+fn chosen_text(model: &ScreenModel) -> Option<(String, String)> {
     let task = model.chosen_task()?;
     Some((plain(&task.id), details::text(model.graph()?, task, model.moment())))
 }
 
-pub(super) fn text_of_chosen(model: &Model) -> String {
+pub(super) fn text_of_chosen(model: &ScreenModel) -> String {
     chosen_text(model).map(|(_, text)| text).unwrap_or_default()
 }
 
-fn none(model: &mut Model) -> Vec<Ask> {
-    model.say(Role::Faint, "there is no task here");
+fn none(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+    model.say(ThemeRole::Faint, "there is no task here");
     Vec::new()
 }
 
-fn write(model: &mut Model, purpose: Purpose, text: &str) -> Vec<Ask> {
+fn write(model: &mut ScreenModel, purpose: EditorPurpose, text: &str) -> Vec<ScreenRequest> {
     lay_over(model, Modal::Editor(Box::new(EditorModal::new(purpose, text))))
 }
 
-fn ask(command: TaskCommand) -> Vec<Ask> {
-    vec![Ask::Command(Command::Task(command))]
+fn ask(command: TaskCommand) -> Vec<ScreenRequest> {
+    vec![ScreenRequest::Command(SessionCommand::Task(command))]
 }
 
 /// The chosen task, if the session takes commands. If there is none, the screen says so.
-fn task_to_change(model: &mut Model) -> Option<Task> {
+fn task_to_change(model: &mut ScreenModel) -> Option<Task> {
     if !is_live(model) {
         return None;
     }
@@ -84,43 +84,46 @@ fn task_to_change(model: &mut Model) -> Option<Task> {
     chosen
 }
 
-pub(super) fn ask_about_chosen(model: &mut Model, command: impl FnOnce(String) -> TaskCommand) -> Vec<Ask> {
+pub(super) fn ask_about_chosen(
+    model: &mut ScreenModel,
+    command: impl FnOnce(String) -> TaskCommand,
+) -> Vec<ScreenRequest> {
     task_to_change(model).map_or_else(Vec::new, |task| ask(command(task.id)))
 }
 
 /// Asks for the result. A task that is completed takes none, and the user should not write one in vain.
-pub(super) fn complete(model: &mut Model) -> Vec<Ask> {
+pub(super) fn complete(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     match task_to_change(model) {
-        Some(task) if task.is_open() => write(model, Purpose::Done(task.id), ""),
+        Some(task) if task.is_open() => write(model, EditorPurpose::Done(task.id), ""),
         Some(task) => {
-            model.say(Role::Warning, format!("{} is completed", plain(&task.id)));
+            model.say(ThemeRole::Warning, format!("{} is completed", plain(&task.id)));
             Vec::new()
         }
         None => Vec::new(),
     }
 }
 
-pub(super) fn edit(model: &mut Model) -> Vec<Ask> {
+pub(super) fn edit(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let Some(task) = task_to_change(model) else { return Vec::new() };
     let before = plain(&form::write(&task));
-    write(model, Purpose::ChangeTask { id: task.id, before: before.clone() }, &before)
+    write(model, EditorPurpose::ChangeTask { id: task.id, before: before.clone() }, &before)
 }
 
 /// Asks why the task is blocked.
-pub(super) fn write_reason(model: &mut Model) -> Vec<Ask> {
+pub(super) fn write_reason(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let Some(task) = task_to_change(model) else { return Vec::new() };
-    write(model, Purpose::Block(task.id), &task.reason.unwrap_or_default())
+    write(model, EditorPurpose::Block(task.id), &task.reason.unwrap_or_default())
 }
 
 /// Asks once more before it removes the task.
-pub(super) fn remove(model: &mut Model) -> Vec<Ask> {
+pub(super) fn remove(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let Some(task) = task_to_change(model) else { return Vec::new() };
     let question = model.graph().map(|graph| RemoveModal::new(graph, &task));
     question.map_or_else(Vec::new, |question| lay_over(model, Modal::Remove(question)))
 }
 
 /// Marks the task that others are to wait for, or takes the mark away.
-pub(super) fn mark(model: &mut Model) -> Vec<Ask> {
+pub(super) fn mark(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let Some(task) = task_to_change(model) else { return Vec::new() };
     let marked = model.board.marked.as_ref() == Some(&task.id);
     model.board.marked = (!marked).then_some(task.id);
@@ -128,11 +131,11 @@ pub(super) fn mark(model: &mut Model) -> Vec<Ask> {
 }
 
 /// Lets a task wait for the marked one, or no longer.
-pub(super) fn depend(model: &mut Model) -> Vec<Ask> {
+pub(super) fn depend(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let Some(task) = task_to_change(model) else { return Vec::new() };
     let Some(on) = model.marked_task().map(|task| task.id.clone()) else {
-        let mark = model.keymap.key(Action::MarkTask);
-        model.say(Role::Faint, format!("{mark} marks the task that it is to wait for"));
+        let mark = model.keymap.key(KeyAction::MarkTask);
+        model.say(ThemeRole::Faint, format!("{mark} marks the task that it is to wait for"));
         return Vec::new();
     };
     let (waits, id) = (task.dependencies.contains(&on), task.id);
@@ -140,31 +143,35 @@ pub(super) fn depend(model: &mut Model) -> Vec<Ask> {
 }
 
 /// A task was written down.
-pub(super) fn add(text: &str) -> Result<Command, String> {
-    form::read(text).map(|task| Command::Task(TaskCommand::Add(task)))
+pub(super) fn add(text: &str) -> Result<SessionCommand, String> {
+    form::read(text).map(|task| SessionCommand::Task(TaskCommand::Add(task)))
 }
 
 /// A task was written down otherwise.
-pub(super) fn changed(id: &str, before: &str, text: &str) -> Result<Command, String> {
+pub(super) fn changed(id: &str, before: &str, text: &str) -> Result<SessionCommand, String> {
     let changes = form::changes(before, text)?;
     if changes == TaskChanges::default() {
         return Err("nothing is changed; esc leaves it as it is".into());
     }
-    Ok(Command::Task(TaskCommand::Update { id: id.to_owned(), changes }))
+    Ok(SessionCommand::Task(TaskCommand::Update { id: id.to_owned(), changes }))
 }
 
-pub(super) fn done(id: &str, text: &str) -> Command {
+pub(super) fn done(id: &str, text: &str) -> SessionCommand {
     let result = Some(text.trim()).filter(|text| !text.is_empty()).map(str::to_owned);
-    Command::Task(TaskCommand::Complete(Completion { id: id.to_owned(), result, ..Completion::default() }))
+    SessionCommand::Task(TaskCommand::Complete(TaskCompletion {
+        id: id.to_owned(),
+        result,
+        ..TaskCompletion::default()
+    }))
 }
 
-pub(super) fn block(id: &str, text: &str) -> Command {
+pub(super) fn block(id: &str, text: &str) -> SessionCommand {
     let (id, reason) = (id.to_owned(), text.trim().to_owned());
-    Command::Task(TaskCommand::Block { id, reason, required_knowledge: Vec::new() })
+    SessionCommand::Task(TaskCommand::Block { id, reason, required_knowledge: Vec::new() })
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
-pub(super) fn on_remove_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
+pub(super) fn on_remove_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
     let Some(Modal::Remove(question)) = model.modals.last() else { return Vec::new() };
     let id = question.task.clone();
     match key.code {
@@ -180,14 +187,14 @@ pub(super) fn on_remove_key(model: &mut Model, key: KeyEvent) -> Vec<Ask> {
     }
 }
 
-pub(super) fn scroll(model: &mut Model, by: isize) {
+pub(super) fn scroll(model: &mut ScreenModel, by: isize) {
     let Some(rows) = model.task_rows() else { return };
     let at = moved(model.board.position(rows), by, rows.len());
     let id = rows.get(at).map(|row| row.task.id.clone());
     model.board.choose(id, at);
 }
 
-pub(super) fn search(model: &mut Model, query: &str, forward: bool) -> bool {
+pub(super) fn search(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
     let query = query.to_lowercase();
     let Some(rows) = model.task_rows() else { return false };
     let fits = |n: usize| rows.get(n).is_some_and(|row| words(row).to_lowercase().contains(&query));
@@ -198,7 +205,7 @@ pub(super) fn search(model: &mut Model, query: &str, forward: bool) -> bool {
 }
 
 /// What a task is found by.
-fn words(row: Row<'_>) -> String {
+fn words(row: TaskRow<'_>) -> String {
     let Task { id, goal, labels, reason, .. } = row.task;
     format!("{id} {goal} {} {}", labels.join(" "), reason.as_deref().unwrap_or_default())
 }

@@ -10,30 +10,30 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
     engine::{
-        State,
+        SessionState,
         session::pending::ItemState,
         tasks::task::{Task, TaskState},
     },
     present::text::plain,
     tui::{
-        keymap::{self, Action},
-        model::{Mode, Model, Pane},
+        keymap::{self, KeyAction},
+        model::{Pane, ScreenMode, ScreenModel},
         text::fit,
-        theme::{Role, Theme},
+        theme::{ScreenTheme, ThemeRole},
     },
 };
 
 /// Draws the line.
-pub(super) fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     if let Some(toast) = &model.toast {
         let text = fit(&format!(" {}", plain(&toast.text)), usize::from(area.width));
         Line::styled(text, theme.style(toast.role)).render(area, buffer);
         return;
     }
-    let hint = |action: Action| (model.keymap.key(action), format!(" {}  ", keymap::name(action)));
+    let hint = |action: KeyAction| (model.keymap.key(action), format!(" {}  ", keymap::name(action)));
     let width = |(key, about): &(String, String)| key.width() + about.width();
     // The way out and the way to all other keys are always there; the rest as far as there is room.
-    let always = [hint(Action::Quit), hint(Action::Help)];
+    let always = [hint(KeyAction::Quit), hint(KeyAction::Help)];
     let mut left = usize::from(area.width).saturating_sub(1 + always.iter().map(width).sum::<usize>());
     let mut hints = Vec::new();
     for action in in_pane(model).into_iter().chain(anywhere(model).iter().copied()) {
@@ -45,37 +45,38 @@ pub(super) fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer
     hints.extend(always);
     let mut spans = vec![Span::raw(" ")];
     for (key, about) in hints {
-        spans.push(Span::styled(key, theme.style(Role::Key)));
-        spans.push(Span::styled(about, theme.style(Role::Faint)));
+        spans.push(Span::styled(key, theme.style(ThemeRole::Key)));
+        spans.push(Span::styled(about, theme.style(ThemeRole::Faint)));
     }
     Line::from(spans).render(area, buffer);
 }
 
 /// What the keys of the pane do, as far as they do something now.
-fn in_pane(model: &Model) -> Vec<Action> {
+fn in_pane(model: &ScreenModel) -> Vec<KeyAction> {
     let steered = model.is_steered();
     match model.focus {
         // In a replay, the keys for the next iteration and error play up to them.
-        Pane::Stream if matches!(model.mode, Mode::Replay(_)) => vec![Action::Fold],
-        Pane::Stream => vec![Action::Fold, Action::NextIteration, Action::NextError],
+        Pane::Stream if matches!(model.mode, ScreenMode::Replay(_)) => vec![KeyAction::Fold],
+        Pane::Stream => vec![KeyAction::Fold, KeyAction::NextIteration, KeyAction::NextError],
         Pane::Hooks if model.hook_rows().is_empty() => Vec::new(),
         Pane::Hooks => {
             let running = model.session.as_ref().is_some_and(|state| state.running().next().is_some());
             let chosen = model.hook_rows().nth(model.chosen_hook).map(|row| row.hook());
-            let by_hand = |state: &State| chosen.as_ref().is_some_and(|hook| state.runs_by_hand(hook));
+            let by_hand = |state: &SessionState| chosen.as_ref().is_some_and(|hook| state.runs_by_hand(hook));
             let runs = model.session.as_ref().is_some_and(by_hand);
-            let steering = [(Action::RunHook, runs), (Action::SwitchHook, steered), (Action::CancelHook, running)];
+            let steering =
+                [(KeyAction::RunHook, runs), (KeyAction::SwitchHook, steered), (KeyAction::CancelHook, running)];
             let steering = steering.into_iter().filter(|(_, works)| *works && steered).map(|(action, _)| action);
-            let stats = Some(Action::HookStats).filter(|_| !model.tallies.is_empty());
-            [Action::Open].into_iter().chain(steering).chain(stats).collect()
+            let stats = Some(KeyAction::HookStats).filter(|_| !model.tallies.is_empty());
+            [KeyAction::Open].into_iter().chain(steering).chain(stats).collect()
         }
         Pane::Pending => {
             let items = model.session.as_ref().map_or(&[][..], |state| state.pending.items());
             let chosen = items.get(model.chosen_item).map(|item| item.state);
             let changes = steered && matches!(chosen, Some(ItemState::Pending | ItemState::Skipped));
-            let open = chosen.map(|_| Action::OpenItem).into_iter();
-            let change = [Action::Edit, Action::Skip].into_iter().filter(|_| changes);
-            open.chain(change).chain([Action::Preview]).collect()
+            let open = chosen.map(|_| KeyAction::OpenItem).into_iter();
+            let change = [KeyAction::Edit, KeyAction::Skip].into_iter().filter(|_| changes);
+            open.chain(change).chain([KeyAction::Preview]).collect()
         }
         Pane::Retries => Vec::new(),
         Pane::Tasks => on_tasks(model),
@@ -83,7 +84,7 @@ fn in_pane(model: &Model) -> Vec<Action> {
 }
 
 /// What can be done with the chosen task, and with all of them.
-fn on_tasks(model: &Model) -> Vec<Action> {
+fn on_tasks(model: &ScreenModel) -> Vec<KeyAction> {
     let steered = model.is_steered();
     let chosen = model.chosen_task();
     let open = steered && chosen.is_some_and(Task::is_open);
@@ -92,38 +93,43 @@ fn on_tasks(model: &Model) -> Vec<Action> {
     let other = model.marked_task().is_some_and(|marked| chosen.is_some_and(|task| task.id != marked.id));
     let some = model.graph().is_some_and(|graph| !graph.is_empty());
     let keys = [
-        (Action::OpenTask, chosen.is_some()),
-        (Action::AddTask, steered),
-        (Action::StartTask, open && idle),
-        (Action::CompleteTask, open),
-        (Action::ReadyTask, open && waits_no_longer),
-        (Action::EditTask, steered && chosen.is_some()),
-        (Action::DependTask, open && other),
-        (Action::FilterTasks, some),
-        (Action::TaskTree, some),
-        (Action::BlockTask, open),
-        (Action::MarkTask, steered && chosen.is_some()),
-        (Action::RemoveTask, steered && chosen.is_some()),
+        (KeyAction::OpenTask, chosen.is_some()),
+        (KeyAction::AddTask, steered),
+        (KeyAction::StartTask, open && idle),
+        (KeyAction::CompleteTask, open),
+        (KeyAction::ReadyTask, open && waits_no_longer),
+        (KeyAction::EditTask, steered && chosen.is_some()),
+        (KeyAction::DependTask, open && other),
+        (KeyAction::FilterTasks, some),
+        (KeyAction::TaskTree, some),
+        (KeyAction::BlockTask, open),
+        (KeyAction::MarkTask, steered && chosen.is_some()),
+        (KeyAction::RemoveTask, steered && chosen.is_some()),
     ];
     keys.into_iter().filter(|(_, works)| *works).map(|(action, _)| action).collect()
 }
 
-fn waits_for_a_limit(model: &Model) -> bool {
+fn waits_for_a_limit(model: &ScreenModel) -> bool {
     model.session.as_ref().is_some_and(|state| state.limits.hold.is_some())
 }
 
 /// What other keys do.
-fn anywhere(model: &Model) -> &'static [Action] {
+fn anywhere(model: &ScreenModel) -> &'static [KeyAction] {
     match &model.mode {
-        Mode::Replay(_) => {
-            &[Action::Play, Action::Step, Action::StepBack, Action::Faster, Action::StepIteration, Action::StepError]
+        ScreenMode::Replay(_) => &[
+            KeyAction::Play,
+            KeyAction::Step,
+            KeyAction::StepBack,
+            KeyAction::Faster,
+            KeyAction::StepIteration,
+            KeyAction::StepError,
+        ],
+        ScreenMode::Live if model.is_steered() && waits_for_a_limit(model) => {
+            &[KeyAction::RetryNow, KeyAction::SwitchAgent, KeyAction::Message, KeyAction::Pause, KeyAction::NextPane]
         }
-        Mode::Live if model.is_steered() && waits_for_a_limit(model) => {
-            &[Action::RetryNow, Action::SwitchAgent, Action::Message, Action::Pause, Action::NextPane]
+        ScreenMode::Live if model.is_steered() => {
+            &[KeyAction::Message, KeyAction::Pause, KeyAction::NextPane, KeyAction::Search, KeyAction::Zoom]
         }
-        Mode::Live if model.is_steered() => {
-            &[Action::Message, Action::Pause, Action::NextPane, Action::Search, Action::Zoom]
-        }
-        Mode::Live => &[Action::NextPane, Action::Search, Action::Zoom],
+        ScreenMode::Live => &[KeyAction::NextPane, KeyAction::Search, KeyAction::Zoom],
     }
 }

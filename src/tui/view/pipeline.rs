@@ -10,13 +10,13 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
     engine::{
-        State,
-        submit::{Pipeline, PipelineOutcome, Progress, StepState},
+        SessionState,
+        submit::{PipelineKind, PipelineOutcome, PipelineStep, PipelineStepState},
     },
     present::text::{first_line, plain},
     tui::{
         text::fit,
-        theme::{Role, Theme},
+        theme::{ScreenTheme, ThemeRole},
     },
 };
 
@@ -24,23 +24,23 @@ use crate::{
 const NAME: usize = 24;
 
 /// What stands in the row.
-struct Row<'a> {
-    pipeline: Pipeline,
-    steps: &'a [Progress],
+struct PipelineRow<'a> {
+    pipeline: PipelineKind,
+    steps: &'a [PipelineStep],
     repairs: Option<(u32, u32)>,
     outcome: Option<PipelineOutcome>,
     link: Option<&'a str>,
 }
 
 /// Whether there is something to be shown: while a pipeline goes on, and at the end of a session.
-pub fn is_shown(state: &State) -> bool {
+pub fn is_shown(state: &SessionState) -> bool {
     row(state).is_some()
 }
 
-fn row(state: &State) -> Option<Row<'_>> {
+fn row(state: &SessionState) -> Option<PipelineRow<'_>> {
     if let Some(course) = &state.pipelines.course {
         let limit = state.plan().submit.remediation_attempts;
-        return Some(Row {
+        return Some(PipelineRow {
             pipeline: course.pipeline,
             steps: &course.steps,
             repairs: (course.used > 0).then_some((course.used, limit)),
@@ -51,18 +51,18 @@ fn row(state: &State) -> Option<Row<'_>> {
     let over = state.ending.is_some() || state.outcome().is_some();
     let last = state.pipelines.last.as_deref().filter(|_| over)?;
     let (pipeline, steps, link) = (last.pipeline, last.steps.as_slice(), last.pull_request.as_deref());
-    Some(Row { pipeline, steps, repairs: None, outcome: Some(last.outcome), link })
+    Some(PipelineRow { pipeline, steps, repairs: None, outcome: Some(last.outcome), link })
 }
 
 /// Draws the row.
-pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(state: &SessionState, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     if let Some(line) = line(state, theme, usize::from(area.width)) {
         line.render(area, buffer);
     }
 }
 
 /// The row for a width. Where there is little room, only the check that counts has a name.
-pub fn line(state: &State, theme: &Theme, width: usize) -> Option<Line<'static>> {
+pub fn line(state: &SessionState, theme: &ScreenTheme, width: usize) -> Option<Line<'static>> {
     let row = row(state)?;
     let whole = pieces(&row, true);
     let long = whole.iter().map(|(text, _)| text.width()).sum::<usize>() <= width;
@@ -76,34 +76,34 @@ pub fn line(state: &State, theme: &Theme, width: usize) -> Option<Line<'static>>
     Some(Line::from(spans.collect::<Vec<_>>()))
 }
 
-fn pieces(row: &Row<'_>, names: bool) -> Vec<(String, Role)> {
-    let mut pieces = vec![(format!(" {} ", row.pipeline.name()), Role::Heading)];
+fn pieces(row: &PipelineRow<'_>, names: bool) -> Vec<(String, ThemeRole)> {
+    let mut pieces = vec![(format!(" {} ", row.pipeline.name()), ThemeRole::Heading)];
     for step in row.steps {
         let (sign, role) = sign(step.state);
-        let counts = matches!(step.state, StepState::Running | StepState::Failed);
+        let counts = matches!(step.state, PipelineStepState::Running | PipelineStepState::Failed);
         let name = if names || counts { format!(" {}", first_line(&plain(&step.hook), NAME)) } else { String::new() };
         pieces.push((format!(" {sign}{name}"), role));
     }
     if let Some((used, limit)) = row.repairs {
-        pieces.push((format!("  ↻ repair {used}/{limit}"), Role::Warning));
+        pieces.push((format!("  ↻ repair {used}/{limit}"), ThemeRole::Warning));
     }
     match row.outcome {
-        Some(PipelineOutcome::Done) => pieces.push(("  done".into(), Role::Good)),
-        Some(PipelineOutcome::Failed) => pieces.push(("  left".into(), Role::Warning)),
-        Some(PipelineOutcome::Cancelled) => pieces.push(("  stopped".into(), Role::Warning)),
+        Some(PipelineOutcome::Done) => pieces.push(("  done".into(), ThemeRole::Good)),
+        Some(PipelineOutcome::Failed) => pieces.push(("  left".into(), ThemeRole::Warning)),
+        Some(PipelineOutcome::Cancelled) => pieces.push(("  stopped".into(), ThemeRole::Warning)),
         None => {}
     }
-    pieces.extend(row.link.map(|link| (format!("  {}", plain(link)), Role::Accent)));
+    pieces.extend(row.link.map(|link| (format!("  {}", plain(link)), ThemeRole::Accent)));
     pieces
 }
 
-const fn sign(state: StepState) -> (&'static str, Role) {
+const fn sign(state: PipelineStepState) -> (&'static str, ThemeRole) {
     match state {
-        StepState::Waiting => ("·", Role::Faint),
-        StepState::Running => ("▸", Role::Accent),
-        StepState::Passed => ("✓", Role::Good),
-        StepState::Idle => ("-", Role::Faint),
-        StepState::Failed => ("✗", Role::Bad),
-        StepState::Skipped => ("»", Role::Warning),
+        PipelineStepState::Waiting => ("·", ThemeRole::Faint),
+        PipelineStepState::Running => ("▸", ThemeRole::Accent),
+        PipelineStepState::Passed => ("✓", ThemeRole::Good),
+        PipelineStepState::Idle => ("-", ThemeRole::Faint),
+        PipelineStepState::Failed => ("✗", ThemeRole::Bad),
+        PipelineStepState::Skipped => ("»", ThemeRole::Warning),
     }
 }

@@ -13,15 +13,15 @@ use ratatui::{
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
-    engine::State,
-    nats::link::Link,
+    engine::SessionState,
+    nats::link::NatsStatus,
     present::{amounts, text::plain},
     tui::{
-        keymap::Action,
-        model::{Mode, Model},
+        keymap::KeyAction,
+        model::{ScreenMode, ScreenModel},
         panes,
         text::fit,
-        theme::{Role, Theme},
+        theme::{ScreenTheme, ThemeRole},
     },
 };
 
@@ -31,34 +31,34 @@ const NAME: usize = 14;
 const DOING: usize = 16;
 
 /// Draws the line.
-pub(super) fn draw(model: &Model, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let Some(state) = &model.session else {
-        Line::styled(" creel", theme.style(Role::Heading)).render(area, buffer);
+        Line::styled(" creel", theme.style(ThemeRole::Heading)).render(area, buffer);
         return;
     };
     let gate = match &state.gates.open {
-        Some(_) => format!(" ◆ gate: {} ", model.keymap.key(Action::ShowGate)),
+        Some(_) => format!(" ◆ gate: {} ", model.keymap.key(KeyAction::ShowGate)),
         None => String::new(),
     };
     let room = usize::from(area.width).saturating_sub(gate.width());
-    let figures = Figures::of(model, state);
+    let figures = StatusFigures::of(model, state);
     let doing = doing(model, state, room.saturating_sub(figures.how_far(room).width()));
     let left = room.saturating_sub(doing.width());
     let name = plain(&format!(" {} · {} ", state.name, state.agent()));
     let right = figures.that_fit(left, name.width().min(NAME));
     let name = fit(&name, left.saturating_sub(right.width()));
-    let working = if state.outcome().is_some() { Role::Faint } else { Role::Accent };
+    let working = if state.outcome().is_some() { ThemeRole::Faint } else { ThemeRole::Accent };
     let line = Line::from(vec![
-        Span::styled(name, theme.style(Role::Heading)),
+        Span::styled(name, theme.style(ThemeRole::Heading)),
         Span::styled(doing, theme.style(working)),
-        Span::styled(right, theme.style(Role::Faint)),
-        Span::styled(gate, theme.style(Role::Gate)),
+        Span::styled(right, theme.style(ThemeRole::Faint)),
+        Span::styled(gate, theme.style(ThemeRole::Gate)),
     ]);
     line.render(area, buffer);
 }
 
 /// What is counted, as it stands side by side; each with its rank, of which the lowest goes last.
-struct Figures {
+struct StatusFigures {
     all: Vec<(String, u8)>,
     /// How it stands with the server in few words, if all that there is to say of it has no room.
     nats: Option<String>,
@@ -66,7 +66,7 @@ struct Figures {
 
 /// How much is said of the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Words {
+enum NatsDetail {
     All,
     Few,
 }
@@ -77,15 +77,15 @@ const NATS: u8 = 2;
 const HOW_FAR: u8 = 1;
 const LAST: u8 = 6;
 
-impl Figures {
-    fn of(model: &Model, state: &State) -> Self {
+impl StatusFigures {
+    fn of(model: &ScreenModel, state: &SessionState) -> Self {
         let account = &state.account;
         let iteration = format!("iteration {}/{}", state.iterations.current, state.max_iterations());
-        let runs = state.outcome().is_none() && matches!(model.mode, Mode::Live);
+        let runs = state.outcome().is_none() && matches!(model.mode, ScreenMode::Live);
         let elapsed = model.now.since(state.started).0 / 1_000;
         let context = state.turns.context.filter(|context| context.size > 0);
         let nats = model.nats.as_ref().map(|link| plain(&format!("nats: {link}")));
-        let replay = if let Mode::Replay(player) = &model.mode { Some(player.describe()) } else { None };
+        let replay = if let ScreenMode::Replay(player) = &model.mode { Some(player.describe()) } else { None };
         let all = [
             (Some(iteration), 1),
             (runs.then(|| format!("{}:{:02}", elapsed / 60, elapsed % 60)), LAST),
@@ -99,8 +99,8 @@ impl Figures {
         Self { all, nats: model.nats.as_ref().map(in_few_words) }
     }
 
-    fn up_to(&self, rank: u8, words: Words) -> String {
-        let few = self.nats.as_deref().filter(|_| words == Words::Few);
+    fn up_to(&self, rank: u8, words: NatsDetail) -> String {
+        let few = self.nats.as_deref().filter(|_| words == NatsDetail::Few);
         let figures = self.all.iter().filter(|(_, own)| *own <= rank);
         let figures = figures.map(|(text, own)| few.filter(|_| *own == NATS).unwrap_or(text));
         let text = figures.collect::<Vec<_>>().join(" · ");
@@ -109,7 +109,7 @@ impl Figures {
 
     /// What is to be in sight beside what the session does.
     fn how_far(&self, room: usize) -> String {
-        let texts = (0..=HOW_FAR).rev().map(|rank| self.up_to(rank, Words::All));
+        let texts = (0..=HOW_FAR).rev().map(|rank| self.up_to(rank, NatsDetail::All));
         texts.into_iter().find(|text| text.width() + DOING <= room).unwrap_or_default()
     }
 
@@ -118,17 +118,17 @@ impl Figures {
         let fits = |rank: u8, text: &String| text.width() + if rank > HOW_FAR { name } else { 0 } <= room;
         let from =
             |words, ranks: std::ops::RangeInclusive<u8>| ranks.rev().map(move |rank| (rank, self.up_to(rank, words)));
-        let texts = from(Words::All, NATS..=LAST).chain(from(Words::Few, 0..=LAST));
+        let texts = from(NatsDetail::All, NATS..=LAST).chain(from(NatsDetail::Few, 0..=LAST));
         texts.into_iter().find(|(rank, text)| fits(*rank, text)).map(|(_, text)| text).unwrap_or_default()
     }
 }
 
 /// How it stands with the server, without the reason.
-fn in_few_words(link: &Link) -> String {
+fn in_few_words(link: &NatsStatus) -> String {
     let state = match link {
-        Link::Connecting { .. } => "connecting",
-        Link::Connected { .. } => "connected",
-        Link::Away { .. } => "away",
+        NatsStatus::Connecting { .. } => "connecting",
+        NatsStatus::Connected { .. } => "connected",
+        NatsStatus::Away { .. } => "away",
     };
     match link.behind() {
         0 => format!("nats: {state}"),
@@ -137,7 +137,7 @@ fn in_few_words(link: &Link) -> String {
 }
 
 /// What the session is doing; while it only waits, until when. In fewer words, if it has to be.
-fn doing(model: &Model, state: &State, room: usize) -> String {
+fn doing(model: &ScreenModel, state: &SessionState, room: usize) -> String {
     let idle = state.gates.open.is_none() && state.turn_in_flight().is_none() && state.outcome().is_none();
     let wait = panes::retries::waits(state, model).filter(|_| idle && !state.steering.paused);
     let long = format!(" {} ", plain(&wait.unwrap_or_else(|| state.doing())));

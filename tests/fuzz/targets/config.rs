@@ -1,6 +1,6 @@
 //! A config from a file: text of any kind.
 
-use creel::config::{self, Diagnostic, Severity, Wanted};
+use creel::config::{self, Diagnostic, PlanRequest, Severity};
 
 use super::{FOLDER, class};
 
@@ -8,7 +8,7 @@ use super::{FOLDER, class};
 pub fn run(input: &[u8]) -> String {
     let text = String::from_utf8_lossy(input);
     match config::parse(&text, &FOLDER.path().join("creel.yaml")) {
-        Ok(settings) => match settings.plan(Wanted::default()) {
+        Ok(settings) => match settings.plan(PlanRequest::default()) {
             Ok(plan) => format!("a plan with {} hooks", plan.hooks.len()),
             Err(error) => format!("no plan: {}", class(&error.to_string())),
         },

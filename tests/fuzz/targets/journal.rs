@@ -3,15 +3,15 @@
 use std::{fs, thread};
 
 use creel::{
-    cli::narrate::{HookOutput, Narrator},
+    cli::narrate::{HookOutputMode, RecordFormatter},
     engine::{
-        self, State,
-        event::{Event, Presence},
+        self, SessionState,
+        event::{Event, UserPresence},
         input::Input,
-        time::At,
+        time::UnixTime,
     },
     journal::{self, Record},
-    present::style::Paint,
+    present::style::ColourMode,
 };
 
 use super::{FOLDER, class};
@@ -28,8 +28,8 @@ pub fn run(input: &[u8]) -> String {
     let mut outcome = String::new();
     for part in [&beginning[..], input] {
         fs::write(&path, part).expect("a file");
-        let mut narrator = Narrator::new(Paint::Plain, HookOutput::Told);
-        let mut now = At(0);
+        let mut narrator = RecordFormatter::new(ColourMode::Plain, HookOutputMode::Told);
+        let mut now = UnixTime(0);
         // Records are shown up to the first that cannot be read, as `creel show` does.
         let _ = journal::read(&path, |record| {
             now = record.at;
@@ -52,20 +52,20 @@ fn readable_lines(input: &[u8]) -> String {
     let records: Vec<Record> = lines.filter_map(|line| Record::from_line(line).ok()).collect();
     let start = records.iter().find_map(|record| {
         let Event::SessionStarted(began) = &record.event else { return None };
-        Some(State::new(&record.session, (**began).clone(), record.at))
+        Some(SessionState::new(&record.session, (**began).clone(), record.at))
     });
     let Some(mut state) = start else { return "no beginning".into() };
     for record in &records {
         state.apply(record.at, &record.event);
     }
-    goes_on(state, records.last().map_or(At(0), |record| record.at))
+    goes_on(state, records.last().map_or(UnixTime(0), |record| record.at))
 }
 
-fn goes_on(mut state: State, now: At) -> String {
+fn goes_on(mut state: SessionState, now: UnixTime) -> String {
     if let Some(refusal) = state.refuse_resume(None) {
         return format!("not resumed: {}", class(&refusal));
     }
-    let resumed = Input::Resume { presence: Presence::Unattended, max_iterations: None, checkpoint: None };
+    let resumed = Input::Resume { presence: UserPresence::Unattended, max_iterations: None, checkpoint: None };
     let mut input = resumed;
     for steps in 0..STEPS {
         let step = engine::decide(&state, now, input);

@@ -3,13 +3,13 @@
 use std::sync::LazyLock;
 
 use creel::{
-    agents::{AgentPlace, BoxFuture, PermissionRequest, Updates, command::CommandAgent},
+    agents::{AgentObserver, AgentWorkspace, BoxFuture, PermissionRequest, command::CommandAgent},
     engine::{
         conversation::AgentUpdate,
         policy::{AgentFacts, AgentSpec, OutputFormat},
-        time::Span,
+        time::TimeSpan,
     },
-    process::run::Group,
+    process::run::ProcessGroup,
 };
 
 use super::{FOLDER, block_on, class};
@@ -49,7 +49,7 @@ fn said(update: &AgentUpdate) -> Option<&str> {
 fn agent(format: OutputFormat) -> CommandAgent {
     let known = AgentFacts { error_pattern: Some("(?i)^error: .*".into()), ..AgentFacts::default() };
     let spec = AgentSpec::Command { command: "agent".into(), continue_command: None, format, tty: false, known };
-    let place = AgentPlace {
+    let place = AgentWorkspace {
         cwd: FOLDER.path().into(),
         session: "s".into(),
         session_dir: FOLDER.path().into(),
@@ -67,7 +67,7 @@ fn read(agent: &CommandAgent, pieces: &[&[u8]]) -> (Vec<AgentUpdate>, String) {
     let ended = block_on(agent.read_output(pieces, &mut heard)).map_err(|mut failure| {
         // A reset at a time of day is nearer a moment later.
         if let Some(limit) = &mut failure.limit {
-            limit.resets_in = limit.resets_in.map(|_| Span::default());
+            limit.resets_in = limit.resets_in.map(|_| TimeSpan::default());
         }
         failure
     });
@@ -77,7 +77,7 @@ fn read(agent: &CommandAgent, pieces: &[&[u8]]) -> (Vec<AgentUpdate>, String) {
 #[derive(Default)]
 struct Heard(Vec<AgentUpdate>);
 
-impl Updates for Heard {
+impl AgentObserver for Heard {
     fn update(&mut self, update: AgentUpdate) -> BoxFuture<'_, ()> {
         match (self.0.last_mut(), update) {
             (Some(AgentUpdate::Said(before)), AgentUpdate::Said(text)) => before.push_str(&text),
@@ -90,5 +90,5 @@ impl Updates for Heard {
         Box::pin(std::future::ready(()))
     }
 
-    fn process(&mut self, _: Group) {}
+    fn process(&mut self, _: ProcessGroup) {}
 }

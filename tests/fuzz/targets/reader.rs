@@ -2,7 +2,7 @@
 
 use creel::engine::{
     stop::promise::Promise,
-    submit::review::{self, Opinion},
+    submit::review::{self, ReviewVerdict},
 };
 
 /// A promise or a verdict in a fence or in a quotation never counts, whatever else the message says. Without a tag there is none.
@@ -20,9 +20,9 @@ pub fn run(input: &[u8]) -> String {
         ("a quotation", quoted(&message)),
     ] {
         assert_eq!(Promise::made_in(&wrapped, ""), [], "a promise counts in {what}");
-        assert_eq!(review::read(&wrapped, "").0, Opinion::Unsaid, "a verdict counts in {what}");
+        assert_eq!(review::read(&wrapped, "").0, ReviewVerdict::Unsaid, "a verdict counts in {what}");
     }
-    assert!(opinion != Opinion::Approve || message.contains("approve"));
+    assert!(opinion != ReviewVerdict::Approve || message.contains("approve"));
     let repeated = Promise::made_in(&message, &message).len();
     format!("{made:?} {opinion:?} {repeated} {}", message.lines().filter(|line| line.contains("```")).count().min(5))
 }

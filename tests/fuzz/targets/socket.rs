@@ -1,6 +1,6 @@
 //! A line that a program sends to the control socket.
 
-use creel::socket::message::{Meaning, ask, read};
+use creel::socket::message::{RequestKind, ask, read};
 
 use super::class;
 
@@ -13,10 +13,10 @@ pub fn run(input: &[u8]) -> String {
             assert_eq!((caller_again.by, &again), (caller.by, &request), "a request changes when it is written again");
             assert_eq!(line.matches('\n').count(), 1, "a request is one line");
             match request.meaning() {
-                Meaning::Command(command) => class(&format!("{command:?}")),
-                Meaning::Question(question) => class(&format!("{question:?}")),
-                Meaning::Judgement(_) => "a judgement".into(),
-                Meaning::Watch(..) => "a watch".into(),
+                RequestKind::Command(command) => class(&format!("{command:?}")),
+                RequestKind::Question(question) => class(&format!("{question:?}")),
+                RequestKind::Judgement(_) => "a judgement".into(),
+                RequestKind::Watch(..) => "a watch".into(),
             }
         }
         Err(why) => {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use creel::engine::effect::Submission;
+use creel::engine::effect::SubmissionFacts;
 
 use crate::support::repo::{Repo, failure, hook_of, skipped, success};
 
@@ -116,8 +116,8 @@ fn with_repair(more: &serde_json::Value, checks: &str) -> (Repo, String) {
     (repo, repaired)
 }
 
-fn after_a_repair() -> Submission {
-    Submission { repaired: true, ..Submission::default() }
+fn after_a_repair() -> SubmissionFacts {
+    SubmissionFacts { repaired: true, ..SubmissionFacts::default() }
 }
 
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn a_repair_that_no_reviewer_of_the_forge_saw_is_pushed_and_not_merged() {
     nothing_merged(&repo);
     // A gatekeeper that saw it is enough.
     let (repo, repaired) = with_repair(&serde_json::json!({ "reviewDecision": "APPROVED" }), GREEN);
-    let reviewed = Submission { reviewed: Some(repaired), ..after_a_repair() };
+    let reviewed = SubmissionFacts { reviewed: Some(repaired), ..after_a_repair() };
     success(&repo.run_with("merge_pr", reviewed).await);
 }
 
@@ -195,7 +195,7 @@ async fn a_gh_that_fails_merges_nothing() {
 async fn another_forge_is_not_merged_past_its_checks() {
     let repo = Repo::new();
     repo.commit("b.txt", "b\n", "add b");
-    let submission = Submission { pr_command: Some("forge new".into()), ..Submission::default() };
+    let submission = SubmissionFacts { pr_command: Some("forge new".into()), ..SubmissionFacts::default() };
     let result = repo.run_with("merge_pr", submission).await;
     assert!(failure(&result).0.contains("cannot see the checks"), "{result:?}");
     nothing_merged(&repo);
@@ -252,7 +252,7 @@ async fn without_a_forge_the_work_is_merged_and_pushed() {
     let theirs = repo.elsewhere("main", "c.txt", "c\n");
     fs::write(repo.work.join("notes.txt"), "mine, untracked\n").expect("a file");
     let (before, local) = (repo.before(), repo.here("main"));
-    let submission = Submission { title: "Add b $(touch pwned)".into(), ..Submission::default() };
+    let submission = SubmissionFacts { title: "Add b $(touch pwned)".into(), ..SubmissionFacts::default() };
     let result = repo.run_with("merge_pr", submission).await;
     let merged = success(&result).merged.clone().expect("a commit");
     assert_eq!(repo.on_remote("main"), Some(merged.clone()));

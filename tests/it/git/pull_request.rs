@@ -4,10 +4,10 @@ use std::fs;
 
 use creel::{
     engine::{
-        effect::{Submission, TaskFacts},
+        effect::{SubmissionFacts, TaskFacts},
         hooks::verdict::RunEnd,
     },
-    hooks::builtin::{CHANGE, Work, work_to_submit},
+    hooks::builtin::{CHANGE, SubmittableWork, work_to_submit},
 };
 
 use crate::support::repo::{Repo, failure, hook_of, skipped, success};
@@ -27,11 +27,11 @@ async fn the_branch_is_pushed_and_a_pull_request_opened() {
     let repo = Repo::with_gh();
     let head = repo.commit("b.txt", "b\n", "add b");
     let before = repo.before();
-    let submission = Submission {
+    let submission = SubmissionFacts {
         title: "Add the file b".into(),
         body: "It was missing.".into(),
         reviews: vec!["**qa**: approved".into()],
-        ..Submission::default()
+        ..SubmissionFacts::default()
     };
     let result = repo.run_with("create_pr", submission).await;
     let outcome = success(&result);
@@ -54,7 +54,7 @@ async fn what_is_not_said_is_taken_from_the_task_and_the_commits() {
     repo.commit("b.txt", "b\n", "add b");
     repo.commit("c.txt", "c\n", "add c");
     let task = TaskFacts { id: "t".into(), content: "\nAdd two files\nand more".into() };
-    success(&repo.run_with("create_pr", Submission { task: Some(task), ..Submission::default() }).await);
+    success(&repo.run_with("create_pr", SubmissionFacts { task: Some(task), ..SubmissionFacts::default() }).await);
     assert_eq!(repo.gh_called(["pr", "create"])[0][2], "--title=Add two files");
     assert!(repo.gh_body().contains("\n- add b\n- add c\n"));
 }
@@ -64,7 +64,7 @@ async fn a_pull_request_that_is_there_is_updated_and_not_doubled() {
     let repo = Repo::with_gh();
     repo.commit("b.txt", "b\n", "add b");
     open(&repo, "Read this first.\n\n<!-- creel: begin -->\nold\n<!-- creel: end -->\n");
-    let submission = Submission { body: "new".into(), ..Submission::default() };
+    let submission = SubmissionFacts { body: "new".into(), ..SubmissionFacts::default() };
     let result = repo.run_with("create_pr", submission.clone()).await;
     assert_eq!(success(&result).pull_request.as_deref(), Some("https://forge.example/pull/7"));
     assert_eq!(repo.gh_called(["pr", "create"]), Vec::<Vec<String>>::new());
@@ -114,7 +114,7 @@ async fn hostile_texts_arrive_as_they_are() {
     let before = repo.before();
     let title = "--help $(touch pwned) `touch pwned` \"it's\" \u{1f41f}\u{7}";
     let body = "--web\n'; touch pwned; '\n$(touch pwned)\n<!-- creel: end -->";
-    let submission = Submission { title: title.into(), body: body.into(), ..Submission::default() };
+    let submission = SubmissionFacts { title: title.into(), body: body.into(), ..SubmissionFacts::default() };
     success(&repo.run_with("create_pr", submission).await);
     let call = &repo.gh_called(["pr", "create"])[0];
     assert_eq!(call[2], "--title=--help $(touch pwned) `touch pwned` \"it's\" \u{1f41f}");
@@ -129,7 +129,7 @@ async fn hostile_texts_arrive_as_they_are() {
 async fn nothing_to_submit_is_told() {
     let repo = Repo::with_gh();
     assert!(skipped(&repo.run("create_pr").await).starts_with("nothing to submit: "));
-    assert_eq!(work_to_submit(&repo.work, &Submission::default()).await, Ok(Work::Nothing));
+    assert_eq!(work_to_submit(&repo.work, &SubmissionFacts::default()).await, Ok(SubmittableWork::Nothing));
     repo.git(&["switch", "--quiet", "main"]);
     assert!(skipped(&repo.run("create_pr").await).starts_with("nothing to submit: "), "also on the base branch");
     assert_eq!(repo.gh_calls(), Vec::<Vec<String>>::new());
@@ -140,14 +140,14 @@ async fn nothing_to_submit_is_told() {
 async fn changes_that_are_not_committed_are_not_forgotten() {
     let repo = Repo::with_gh();
     fs::write(repo.work.join("new.txt"), "new\n").expect("a file");
-    let work = |commits| Ok(Work::There { commits, uncommitted: true });
-    assert_eq!(work_to_submit(&repo.work, &Submission::default()).await, work(0));
+    let work = |commits| Ok(SubmittableWork::There { commits, uncommitted: true });
+    assert_eq!(work_to_submit(&repo.work, &SubmissionFacts::default()).await, work(0));
     let result = repo.run("create_pr").await;
     let (message, remediation) = failure(&result);
     assert!(message.ends_with("there are changes that are not committed: commit them"), "{message}");
     assert!(remediation.is_some_and(|prompt| prompt.contains("- `new.txt`\n")));
     repo.commit("b.txt", "b\n", "add b");
-    assert_eq!(work_to_submit(&repo.work, &Submission::default()).await, work(1));
+    assert_eq!(work_to_submit(&repo.work, &SubmissionFacts::default()).await, work(1));
     let result = repo.run("create_pr").await;
     let message = &success(&result).message;
     assert!(message.ends_with("1 commit; not committed and so not part of it: `new.txt`"), "{message}");
@@ -235,7 +235,7 @@ async fn what_no_reviewer_saw_is_not_pushed() {
     let repo = Repo::with_gh();
     let seen = repo.commit("b.txt", "b\n", "add b");
     assert_eq!(repo.run(CHANGE).await.outcome.and_then(|outcome| outcome.read), Some(seen.clone()));
-    let reviewed = || Submission { reviewed: Some(seen.clone()), ..Submission::default() };
+    let reviewed = || SubmissionFacts { reviewed: Some(seen.clone()), ..SubmissionFacts::default() };
     repo.commit("c.txt", "c\n", "add c");
     for hook in ["create_pr", "merge_pr"] {
         let result = repo.run_with(hook, reviewed()).await;
@@ -336,18 +336,18 @@ async fn another_forge_has_its_own_command() {
     let repo = Repo::new();
     let head = repo.commit("b.txt", "b\n", "add b");
     repo.program("forge", "#!/bin/sh\nprintf '%s\\n' \"$@\" > ../told; cat \"$CREEL_BODY_FILE\" >> ../told; echo see http://forge.example/9\n");
-    let submission = Submission {
+    let submission = SubmissionFacts {
         title: "it's $(touch pwned)".into(),
         body: "why\nnot".into(),
         pr_command: Some("forge new --to={{base}} --title {{title}} '{{branch}}' \"$CREEL_COMMIT\"".into()),
-        ..Submission::default()
+        ..SubmissionFacts::default()
     };
     let result = repo.run_with("create_pr", submission.clone()).await;
     assert_eq!(success(&result).pull_request.as_deref(), Some("http://forge.example/9"));
     let told = fs::read_to_string(repo.at("told")).expect("it was called");
     assert_eq!(told, format!("new\n--to=main\n--title\nit's $(touch pwned)\nwork\n{head}\nwhy\nnot"));
     assert!(!repo.work.join("pwned").exists());
-    let failing = Submission { pr_command: Some("echo closed on sundays >&2; exit 3".into()), ..submission };
+    let failing = SubmissionFacts { pr_command: Some("echo closed on sundays >&2; exit 3".into()), ..submission };
     let result = repo.run_with("create_pr", failing).await;
     assert!(failure(&result).0.starts_with("`pr_command` failed (exit 3): closed on sundays"), "{result:?}");
 }

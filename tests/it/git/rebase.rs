@@ -1,6 +1,6 @@
 //! `rebase_on_main`.
 
-use creel::engine::effect::Submission;
+use creel::engine::effect::SubmissionFacts;
 use expect_test::expect;
 
 use crate::support::repo::{Repo, failure, hook_of, outcome, skipped, success};
@@ -203,7 +203,7 @@ async fn a_hook_of_the_repository_that_refuses_is_heard() {
 
 #[tokio::test]
 async fn the_base_branch_is_configured_or_found() {
-    let with_base = |base: &str| Submission { base_branch: Some(base.into()), ..Submission::default() };
+    let with_base = |base: &str| SubmissionFacts { base_branch: Some(base.into()), ..SubmissionFacts::default() };
     let repo = Repo::new();
     repo.git(&["push", "--quiet", "origin", "main:refs/heads/develop"]);
     repo.commit("b.txt", "b\n", "more");
@@ -271,7 +271,7 @@ async fn a_remote_that_does_not_say_its_base_branch_leaves_the_one_that_is_known
 async fn a_configured_base_branch_is_not_asked_for() {
     let repo = Repo::new();
     repo.git_in(&repo.remote(), &["symbolic-ref", "HEAD", "refs/heads/nowhere"]);
-    let with_base = Submission { base_branch: Some("main".into()), ..Submission::default() };
+    let with_base = SubmissionFacts { base_branch: Some("main".into()), ..SubmissionFacts::default() };
     let found = repo.run_with("rebase_on_main", with_base).await;
     assert!(!found.stdout.contains("does not report"), "{found:?}");
 }
@@ -287,7 +287,7 @@ async fn a_folder_without_git_is_told() {
 #[tokio::test]
 async fn a_remote_that_is_not_there_is_told() {
     let repo = Repo::new();
-    let submission = Submission { remote: Some("--upload-pack=touch".into()), ..Submission::default() };
+    let submission = SubmissionFacts { remote: Some("--upload-pack=touch".into()), ..SubmissionFacts::default() };
     let result = repo.run_with("rebase_on_main", submission).await;
     assert_eq!(failure(&result).0, "there is no remote `--upload-pack=touch`; there are: `origin`");
 }

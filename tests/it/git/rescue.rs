@@ -3,7 +3,7 @@
 use std::{path::Path, process::Command, time::Duration};
 
 use creel::{
-    engine::{effect::Submission, hooks::verdict::RunEnd, time::Span},
+    engine::{effect::SubmissionFacts, hooks::verdict::RunEnd, time::TimeSpan},
     hooks::builtin::recover,
     process::sweep,
 };
@@ -35,8 +35,8 @@ fn no_longer(repo: &Repo) {
 async fn a_rebase_that_takes_too_long_is_undone() {
     let repo = that_hangs();
     let before = repo.before();
-    let mut job = job("rebase_on_main", Submission::default());
-    job.hook.timeout = Span::secs(2);
+    let mut job = job("rebase_on_main", SubmissionFacts::default());
+    job.hook.timeout = TimeSpan::secs(2);
     let result = repo.run_job(&job, &mut Memory::default(), &CancellationToken::new()).await;
     assert_eq!(result.end, RunEnd::TimedOut);
     let message = result.outcome.expect("an outcome").message;
@@ -49,7 +49,7 @@ async fn a_rebase_that_takes_too_long_is_undone() {
 async fn a_rebase_that_is_cancelled_is_undone() {
     let repo = that_hangs();
     let before = repo.before();
-    let (job, cancel) = (job("rebase_on_main", Submission::default()), CancellationToken::new());
+    let (job, cancel) = (job("rebase_on_main", SubmissionFacts::default()), CancellationToken::new());
     let mut memory = Memory::default();
     let (result, held) = tokio::join!(repo.run_job(&job, &mut memory, &cancel), async {
         let held = pid_in(&repo.at("held")).await;
@@ -66,7 +66,7 @@ async fn a_rebase_that_is_cancelled_is_undone() {
 async fn a_rebase_that_was_dropped_is_undone_by_the_next_hook() {
     let repo = that_hangs();
     let before = repo.before();
-    let (job, cancel) = (job("rebase_on_main", Submission::default()), CancellationToken::new());
+    let (job, cancel) = (job("rebase_on_main", SubmissionFacts::default()), CancellationToken::new());
     let (mut memory, held) = (Memory::default(), repo.at("held"));
     tokio::select! {
         result = repo.run_job(&job, &mut memory, &cancel) => panic!("it must not end: {result:?}"),
@@ -74,7 +74,7 @@ async fn a_rebase_that_was_dropped_is_undone_by_the_next_hook() {
     }
     assert!(repo.work.join(".git/rebase-merge").exists(), "it is in the middle");
     no_longer(&repo);
-    let submission = Submission { base_branch: Some("work".into()), ..Submission::default() };
+    let submission = SubmissionFacts { base_branch: Some("work".into()), ..SubmissionFacts::default() };
     failure(&repo.run_with("merge_pr", submission).await);
     repo.is_as(&before);
     repo.is_unchanged();
@@ -103,7 +103,7 @@ async fn wherever_it_is_cut_off_nothing_is_lost() {
         }
         let newest = repo.elsewhere("main", "c.txt", "c\n");
         let before = repo.before();
-        let (job, cancel) = (job("rebase_on_main", Submission::default()), CancellationToken::new());
+        let (job, cancel) = (job("rebase_on_main", SubmissionFacts::default()), CancellationToken::new());
         let mut memory = Memory::default();
         tokio::select! {
             _ = repo.run_job(&job, &mut memory, &cancel) => {}

@@ -3,9 +3,9 @@
 use std::fs;
 
 use creel::engine::{
-    effect::Submission,
+    effect::SubmissionFacts,
     hooks::verdict::{BuiltinStatus, RunEnd},
-    time::Span,
+    time::TimeSpan,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -17,8 +17,8 @@ use crate::support::{
 /// A program that says how it was called.
 const RECORDER: &str = "#!/bin/sh\necho called: $(basename \"$0\") \"$@\"\n";
 
-fn with(command: &str) -> Submission {
-    Submission { test_command: Some(command.into()), ..Submission::default() }
+fn with(command: &str) -> SubmissionFacts {
+    SubmissionFacts { test_command: Some(command.into()), ..SubmissionFacts::default() }
 }
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn a_failure_goes_to_the_agent_with_the_end_of_what_was_printed() {
 async fn tests_that_hang_are_ended_and_the_agent_hears_of_it() {
     let repo = Repo::without_remote();
     let mut job = job("run_tests", with("echo test seven; echo $$ > pid; sleep 1000"));
-    job.hook.timeout = Span::secs(1);
+    job.hook.timeout = TimeSpan::secs(1);
     let result = repo.run_job(&job, &mut Memory::default(), &CancellationToken::new()).await;
     assert_eq!(result.end, RunEnd::TimedOut);
     let outcome = result.outcome.expect("an outcome");

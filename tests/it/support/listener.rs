@@ -6,16 +6,16 @@ use std::{
 };
 
 use creel::{
-    agents::{Agent, AgentPlace, BoxFuture, PermissionRequest, TurnRequest, Updates},
+    agents::{Agent, AgentObserver, AgentWorkspace, BoxFuture, PermissionRequest, TurnRequest},
     engine::{
         conversation::{
-            AgentUpdate, AskSource, Conversation, PermissionAnswer, PermissionOption, StopReason, ToolCall, TurnEnd,
-            TurnFailure,
+            AgentUpdate, ConversationMode, PermissionAnswer, PermissionOption, PermissionSource, StopReason, ToolCall,
+            TurnEnd, TurnFailure,
         },
         ids::TurnId,
-        time::Span,
+        time::TimeSpan,
     },
-    process::run::Group,
+    process::run::ProcessGroup,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +28,7 @@ pub(crate) struct Heard(Arc<Mutex<Seen>>);
 #[derive(Default)]
 struct Seen {
     updates: Vec<AgentUpdate>,
-    groups: Vec<Group>,
+    groups: Vec<ProcessGroup>,
     asked: Vec<(ToolCall, Vec<PermissionOption>)>,
     /// The option that is taken, by its id; without one, no request is answered.
     answer: Option<String>,
@@ -92,7 +92,7 @@ impl Heard {
     }
 }
 
-impl Updates for Heard {
+impl AgentObserver for Heard {
     fn update(&mut self, update: AgentUpdate) -> BoxFuture<'_, ()> {
         self.with(|seen| seen.updates.push(update));
         Box::pin(std::future::ready(()))
@@ -100,7 +100,7 @@ impl Updates for Heard {
 
     fn permission(&mut self, request: PermissionRequest) -> BoxFuture<'_, ()> {
         // What creel serves is decided by the engine; here it is allowed.
-        if request.source == AskSource::Service {
+        if request.source == PermissionSource::Service {
             let _ = request.answer.send(PermissionAnswer::Selected("allow_once".to_owned()));
             return Box::pin(std::future::ready(()));
         }
@@ -114,14 +114,14 @@ impl Updates for Heard {
         Box::pin(std::future::ready(()))
     }
 
-    fn process(&mut self, group: Group) {
+    fn process(&mut self, group: ProcessGroup) {
         self.with(|seen| seen.groups.push(group));
     }
 }
 
 /// Where an agent works in a test.
-pub(crate) fn place(dir: &Path) -> AgentPlace {
-    AgentPlace {
+pub(crate) fn place(dir: &Path) -> AgentWorkspace {
+    AgentWorkspace {
         cwd: dir.into(),
         session: "s-1".into(),
         session_dir: dir.join("session"),
@@ -134,12 +134,12 @@ pub(crate) fn place(dir: &Path) -> AgentPlace {
 
 /// A first prompt.
 pub(crate) fn request(text: &str) -> TurnRequest {
-    TurnRequest { turn: TurnId(3), text: text.into(), conversation: Conversation::New, timeout: Span::secs(60) }
+    TurnRequest { turn: TurnId(3), text: text.into(), conversation: ConversationMode::New, timeout: TimeSpan::secs(60) }
 }
 
 /// A prompt of the same conversation.
 pub(crate) fn again(text: &str) -> TurnRequest {
-    TurnRequest { conversation: Conversation::Same, ..request(text) }
+    TurnRequest { conversation: ConversationMode::Same, ..request(text) }
 }
 
 pub(crate) async fn turn(agent: &mut dyn Agent, request: TurnRequest) -> (Result<TurnEnd, TurnFailure>, Heard) {

@@ -10,20 +10,20 @@ use std::{
 
 use creel::{
     engine::{
-        effect::{Facts, HookJob, Submission},
+        effect::{HookFacts, HookJob, SubmissionFacts},
         hooks::{
-            point::Point,
+            point::HookPoint,
             verdict::{BuiltinOutcome, BuiltinStatus, RunEnd, RunResult},
         },
         ids::RunId,
         policy::{HookAction, HookSpec, RetryOptions},
-        time::Span,
+        time::TimeSpan,
     },
     hooks::{
-        Place,
-        builtin::{self, Errand},
+        HookWorkspace,
+        builtin::{self, BuiltinJob},
     },
-    process::run::Watch,
+    process::run::ProcessObserver,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -250,21 +250,26 @@ impl Repo {
     }
 
     pub async fn run(&self, name: &str) -> RunResult {
-        self.run_with(name, Submission::default()).await
+        self.run_with(name, SubmissionFacts::default()).await
     }
 
-    pub async fn run_with(&self, name: &str, submission: Submission) -> RunResult {
+    pub async fn run_with(&self, name: &str, submission: SubmissionFacts) -> RunResult {
         let job = job(name, submission);
         self.run_job(&job, &mut Memory::default(), &CancellationToken::new()).await
     }
 
-    pub async fn run_job(&self, job: &HookJob, watch: &mut dyn Watch, cancel: &CancellationToken) -> RunResult {
+    pub async fn run_job(
+        &self,
+        job: &HookJob,
+        watch: &mut dyn ProcessObserver,
+        cancel: &CancellationToken,
+    ) -> RunResult {
         let session_dir = self.at("session");
         let journal = session_dir.join("journal.jsonl");
         let session_id = "id-1".into();
-        let place = Place { cwd: self.work.clone(), session_dir, session_id, journal, mark: self.mark.clone() };
+        let place = HookWorkspace { cwd: self.work.clone(), session_dir, session_id, journal, mark: self.mark.clone() };
         let env = self.env();
-        builtin::run(&job.hook.name, Errand { job, place: &place, env: &env }, watch, cancel).await
+        builtin::run(&job.hook.name, BuiltinJob { job, place: &place, env: &env }, watch, cancel).await
     }
 
     pub fn env(&self) -> Vec<(String, String)> {
@@ -279,14 +284,14 @@ impl Repo {
 }
 
 /// A hook of this name, with time enough.
-pub fn job(name: &str, submission: Submission) -> HookJob {
+pub fn job(name: &str, submission: SubmissionFacts) -> HookJob {
     HookJob {
         run: RunId(3),
-        point: Point::BeforeSubmit,
+        point: HookPoint::BeforeSubmit,
         hook: HookSpec {
             name: name.into(),
             action: HookAction::Builtin(name.into()),
-            timeout: Span::secs(60),
+            timeout: TimeSpan::secs(60),
             pipe_output: false,
             priority: 100,
             enabled: true,
@@ -294,7 +299,7 @@ pub fn job(name: &str, submission: Submission) -> HookJob {
             retry: RetryOptions::default(),
         },
         output_limit: 16 * 1024,
-        facts: Facts { session: "s".into(), submission: Some(Box::new(submission)), ..Facts::default() },
+        facts: HookFacts { session: "s".into(), submission: Some(Box::new(submission)), ..HookFacts::default() },
     }
 }
 

@@ -2,14 +2,14 @@
 
 use creel::engine::{
     conversation::{
-        AgentUpdate, ContextUse, ForbiddenChanges, Location, OptionKind, PermissionAsk, PermissionOption, PlanEntry,
-        Spent, StopReason, ToolCall, ToolKind, ToolStatus, TurnEnd,
+        AgentPermissionRequest, AgentUpdate, ContextUsage, FileLocation, ForbiddenChanges, PermissionOption,
+        PermissionOptionKind, PlanEntry, StopReason, ToolCall, ToolKind, ToolStatus, TurnEnd, TurnUsage,
     },
-    hooks::point::Point,
-    input::{Command, GateAnswer, Input},
-    policy::{Backoff, Budget, Delivery, OnFailure},
-    session::gate::{About, Choice},
-    time::Span,
+    hooks::point::HookPoint,
+    input::{GateAnswer, Input, SessionCommand},
+    policy::{BackoffPolicy, Budget, DeliveryPolicy, HookFailurePolicy},
+    session::gate::{GateChoice, GateKind},
+    time::TimeSpan,
 };
 
 use super::world::*;
@@ -63,8 +63,8 @@ pub fn works() -> World {
     until(World::begin(Script::new().attended(&[])), |world| world.turn.is_some())
 }
 
-fn at(path: &str, line: Option<u32>) -> Location {
-    Location { path: path.into(), line }
+fn at(path: &str, line: Option<u32>) -> FileLocation {
+    FileLocation { path: path.into(), line }
 }
 
 /// The change that the agent wants to make.
@@ -104,10 +104,10 @@ pub fn uses_tools(world: &mut World) {
 /// A session in which everything happens once.
 pub fn eventful() -> Script {
     Script::new()
-        .piped(Point::SessionStart, "git log", [prints("4f2a1c parser: keep the places")])
-        .hook(Point::PreIteration, "disk space", [breaks(), passes()])
-        .hook(Point::Stop, "cargo test", [blocks(RED), blocks(ONE_RED), prints("33 passed")])
-        .piped(Point::PostIteration, "cargo clippy", [prints(LINT), prints("warning: one is left")])
+        .piped(HookPoint::SessionStart, "git log", [prints("4f2a1c parser: keep the places")])
+        .hook(HookPoint::PreIteration, "disk space", [breaks(), passes()])
+        .hook(HookPoint::Stop, "cargo test", [blocks(RED), blocks(ONE_RED), prints("33 passed")])
+        .piped(HookPoint::PostIteration, "cargo clippy", [prints(LINT), prints("warning: one is left")])
         .agent([
             Answer::Says(REPORT),
             Answer::Says("The empty text is an empty tree now."),
@@ -115,7 +115,7 @@ pub fn eventful() -> Script {
             Answer::Fails("connection reset by the server"),
             DONE,
         ])
-        .attended(&[(About::FinalDelivery, Choice::Approve)])
+        .attended(&[(GateKind::FinalDelivery, GateChoice::Approve)])
 }
 
 /// In the first turn, with much that the agent does.
@@ -149,11 +149,11 @@ pub fn hook_runs() -> World {
 pub fn delivery() -> World {
     at_gate(
         Script::new()
-            .piped(Point::SessionStart, "git log", [prints("4f2a1c parser: keep the places")])
-            .piped(Point::SessionStart, "cargo clippy", [prints(LINT)])
-            .piped(Point::SessionStart, "todo list", [prints("- the lexer\n- the parser")])
-            .plan(|plan| plan.gates.delivery = Delivery::Ask)
-            .attended(&[(About::Delivery, Choice::Approve)]),
+            .piped(HookPoint::SessionStart, "git log", [prints("4f2a1c parser: keep the places")])
+            .piped(HookPoint::SessionStart, "cargo clippy", [prints(LINT)])
+            .piped(HookPoint::SessionStart, "todo list", [prints("- the lexer\n- the parser")])
+            .plan(|plan| plan.gates.delivery = DeliveryPolicy::Ask)
+            .attended(&[(GateKind::Delivery, GateChoice::Approve)]),
     )
 }
 
@@ -161,10 +161,10 @@ pub fn delivery() -> World {
 pub fn retry_limit() -> World {
     at_gate(
         Script::new()
-            .hook(Point::Stop, "cargo test", [blocks(RED), blocks(ONE_RED), blocks(ONE_RED), blocks(ONE_RED)])
+            .hook(HookPoint::Stop, "cargo test", [blocks(RED), blocks(ONE_RED), blocks(ONE_RED), blocks(ONE_RED)])
             .plan(|plan| plan.max_hook_retries = 3)
             .agent([Answer::Says("I think that it works."), DONE])
-            .attended(&[(About::RetryLimit, Choice::Continue)]),
+            .attended(&[(GateKind::RetryLimit, GateChoice::Continue)]),
     )
 }
 
@@ -172,19 +172,19 @@ pub fn retry_limit() -> World {
 pub fn escalation() -> World {
     at_gate(
         Script::new()
-            .hook_with(Point::SessionStart, "git pull", [exits(1, "", "conflict in src/parser.rs")], |spec| {
-                spec.on_failure = Some(OnFailure::Escalate);
+            .hook_with(HookPoint::SessionStart, "git pull", [exits(1, "", "conflict in src/parser.rs")], |spec| {
+                spec.on_failure = Some(HookFailurePolicy::Escalate);
             })
-            .attended(&[(About::Escalation, Choice::Continue)]),
+            .attended(&[(GateKind::Escalation, GateChoice::Continue)]),
     )
 }
 
 fn failing() -> Script {
-    let backoff = Backoff { base: Span::secs(20), factor: 2.0, max: Span::secs(60), jitter: 0.0 };
+    let backoff = BackoffPolicy { base: TimeSpan::secs(20), factor: 2.0, max: TimeSpan::secs(60), jitter: 0.0 };
     Script::new()
         .agent([Answer::Fails("connection reset by the server")])
         .plan(|plan| plan.backoff = Some(backoff))
-        .attended(&[(About::Errors, Choice::Continue)])
+        .attended(&[(GateKind::Errors, GateChoice::Continue)])
 }
 
 /// Too many turns have failed.
@@ -201,32 +201,32 @@ pub fn backoff() -> World {
 pub fn broken_hook() -> World {
     at_gate(
         Script::new()
-            .hook(Point::PreIteration, "disk space", [breaks()])
+            .hook(HookPoint::PreIteration, "disk space", [breaks()])
             .agent([Answer::Says("Working.")])
-            .attended(&[(About::BrokenHook, Choice::Disable)]),
+            .attended(&[(GateKind::BrokenHook, GateChoice::Disable)]),
     )
 }
 
-fn option(id: &str, name: &str, kind: OptionKind) -> PermissionOption {
+fn option(id: &str, name: &str, kind: PermissionOptionKind) -> PermissionOption {
     PermissionOption { id: id.into(), name: name.into(), kind }
 }
 
 /// The answers that agents offer.
 pub fn usual_options() -> Vec<PermissionOption> {
     vec![
-        option("once", "Yes", OptionKind::AllowOnce),
-        option("always", "Yes, and don't ask again", OptionKind::AllowAlways),
-        option("no", "No, and tell the agent what to do differently", OptionKind::RejectOnce),
+        option("once", "Yes", PermissionOptionKind::AllowOnce),
+        option("always", "Yes, and don't ask again", PermissionOptionKind::AllowAlways),
+        option("no", "No, and tell the agent what to do differently", PermissionOptionKind::RejectOnce),
     ]
 }
 
 /// Two ways to say that it may from now on.
 pub fn options_alike() -> Vec<PermissionOption> {
     vec![
-        option("once", "Yes", OptionKind::AllowOnce),
-        option("file", "Yes, always for src/parser.rs", OptionKind::AllowAlways),
-        option("all", "Yes, always for every file of this project", OptionKind::AllowAlways),
-        option("no", "No", OptionKind::RejectOnce),
+        option("once", "Yes", PermissionOptionKind::AllowOnce),
+        option("file", "Yes, always for src/parser.rs", PermissionOptionKind::AllowAlways),
+        option("all", "Yes, always for every file of this project", PermissionOptionKind::AllowAlways),
+        option("no", "No", PermissionOptionKind::RejectOnce),
     ]
 }
 
@@ -236,7 +236,7 @@ pub fn asks(world: &mut World, tool: ToolCall, options: Vec<PermissionOption>) {
     world.asking.1 = world.asking.1.next();
     let ask = world.asking.1;
     world.asking.0.push(ask);
-    world.input(Input::PermissionAsked { turn, ask: Box::new(PermissionAsk::new(ask, tool, options)) });
+    world.input(Input::PermissionAsked { turn, ask: Box::new(AgentPermissionRequest::new(ask, tool, options)) });
 }
 
 /// The agent wants to change a file, and two more requests wait behind this one.
@@ -272,15 +272,15 @@ pub fn budget() -> World {
         .plan(|plan| {
             plan.budget = Budget { tokens: Some(20_000), cost: Some(2.0), time: None };
         })
-        .attended(&[(About::Budget, Choice::Continue)]);
+        .attended(&[(GateKind::Budget, GateChoice::Continue)]);
     let mut world = until(World::begin(script), |world| world.turn.is_some());
-    spends(&mut world, Spent { tokens: Some(21_345), cost: Some(0.42) });
+    spends(&mut world, TurnUsage { tokens: Some(21_345), cost: Some(0.42) });
     until(world, |world| world.state.gates.open.is_some())
 }
 
 /// The agent's turn changed git's config and the config of the session.
 pub fn tampered() -> World {
-    let script = Script::new().attended(&[(About::Tampered, Choice::Ignore)]);
+    let script = Script::new().attended(&[(GateKind::Tampered, GateChoice::Ignore)]);
     let mut world = until(World::begin(script), |world| world.turn.is_some());
     let turn = world.turn.take().expect("the agent works").0;
     let tampered = [".git/config", ".git/hooks/pre-commit", "creel.yaml"].map(str::to_owned).to_vec();
@@ -290,7 +290,7 @@ pub fn tampered() -> World {
 }
 
 /// The turn ends, and the agent says what it used.
-pub fn spends(world: &mut World, spent: Spent) {
+pub fn spends(world: &mut World, spent: TurnUsage) {
     let turn = world.turn.take().expect("the agent works").0;
     world.input(Input::TurnEnded { turn, end: TurnEnd { spent, ..TurnEnd::new(StopReason::EndTurn) } });
 }
@@ -305,7 +305,7 @@ pub fn plan(entries: &[(&str, ToolStatus)]) -> AgentUpdate {
 pub fn talkative() -> World {
     use ToolStatus::{Completed, InProgress, Pending};
     let mut world = works();
-    spends(&mut world, Spent { tokens: Some(12_345), cost: Some(0.42) });
+    spends(&mut world, TurnUsage { tokens: Some(12_345), cost: Some(0.42) });
     let mut world = until(world, |world| world.turn.is_some());
     agent(&mut world, AgentUpdate::Opened("0199-a2f4".into()));
     agent(&mut world, AgentUpdate::Noted { what: "mode".into(), text: "ask before changes".into() });
@@ -315,9 +315,9 @@ pub fn talkative() -> World {
     agent(&mut world, plan(&[("Limit the depth", Completed), ("Test it", InProgress), ("Tell", Pending)]));
     asks(&mut world, change(), usual_options());
     let gate = world.state.gates.open.as_ref().expect("it asks").id;
-    let answer = GateAnswer { gate, choice: Choice::AllowAlways, text: Some("always".into()), items: None };
-    world.command(Command::AnswerGate(answer));
-    agent(&mut world, AgentUpdate::Used(ContextUse { used: 86_000, size: 200_000 }));
+    let answer = GateAnswer { gate, choice: GateChoice::AllowAlways, text: Some("always".into()), items: None };
+    world.command(SessionCommand::AnswerGate(answer));
+    agent(&mut world, AgentUpdate::Used(ContextUsage { used: 86_000, size: 200_000 }));
     world
 }
 
@@ -325,14 +325,14 @@ pub fn talkative() -> World {
 fn submitted() -> Script {
     Script::new()
         .submits()
-        .built_in(Point::BeforeSubmit, "rebase_on_main", [does("rebased")])
+        .built_in(HookPoint::BeforeSubmit, "rebase_on_main", [does("rebased")])
         .built_in(
-            Point::BeforeSubmit,
+            HookPoint::BeforeSubmit,
             "run_tests",
             [wants(Some("2 tests are red:\nparser::empty, parser::nested")), wants(Some("parser::nested is red"))],
         )
-        .built_in(Point::BeforeSubmit, "create_pr", [does("https://forge.example/parser/pull/7")])
-        .attended(&[(About::Submit, Choice::Skip)])
+        .built_in(HookPoint::BeforeSubmit, "create_pr", [does("https://forge.example/parser/pull/7")])
+        .attended(&[(GateKind::Submit, GateChoice::Skip)])
 }
 
 /// A check has failed, and the agent repairs that.

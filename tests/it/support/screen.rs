@@ -3,16 +3,16 @@
 //! The clock stands still unless a test moves it.
 
 use creel::{
-    config::Theme as Choice,
-    engine::time::{At, Span},
+    config::ThemeName as Choice,
+    engine::time::{TimeSpan, UnixTime},
     journal::Record,
     tui::{
-        feed::Spot,
+        feed::RecordSpan,
         keymap::Keymap,
-        model::{Mode, Model},
-        replay::Player,
-        theme::Theme,
-        update::{Ask, Msg, update},
+        model::{ScreenMode, ScreenModel},
+        replay::ReplayPlayer,
+        theme::ScreenTheme,
+        update::{ScreenEvent, ScreenRequest, update},
         view,
     },
 };
@@ -26,45 +26,45 @@ use ratatui::{
 use super::world::World;
 
 /// The time between two records.
-const BEAT: Span = Span(400);
+const BEAT: TimeSpan = TimeSpan(400);
 
 /// A screen that looks at a world.
 pub struct Screen {
-    pub model: Model,
+    pub model: ScreenModel,
     taken: usize,
 }
 
 impl Screen {
     /// A screen of this size that has seen all that happened in a world.
     pub fn of(world: &World, size: (u16, u16)) -> Self {
-        let mut screen = Self::empty(Mode::Live, size);
+        let mut screen = Self::empty(ScreenMode::Live, size);
         screen.see(world);
         screen
     }
 
     /// A screen on a past session, at this record.
     pub fn replay(world: &World, size: (u16, u16), shown: usize) -> Self {
-        let mut player = Player::default();
+        let mut player = ReplayPlayer::default();
         for record in records(world) {
             player.add(spot(&record), &record);
         }
         player.shown = shown;
-        let mut screen = Self::empty(Mode::Replay(player), size);
+        let mut screen = Self::empty(ScreenMode::Replay(player), size);
         for record in records(world).iter().take(shown) {
             screen.model.take(spot(record), record);
         }
         screen
     }
 
-    fn empty(mode: Mode, size: (u16, u16)) -> Self {
-        let mut model = Model::new(Keymap::standard(), Theme::chosen(Choice::Dark, false), mode);
+    fn empty(mode: ScreenMode, size: (u16, u16)) -> Self {
+        let mut model = ScreenModel::new(Keymap::standard(), ScreenTheme::chosen(Choice::Dark, false), mode);
         model.size = size;
         Self { model, taken: 0 }
     }
 
     /// The same in other looks.
-    pub fn in_looks(world: &World, size: (u16, u16), theme: Theme) -> Self {
-        let mut screen = Self::empty(Mode::Live, size);
+    pub fn in_looks(world: &World, size: (u16, u16), theme: ScreenTheme) -> Self {
+        let mut screen = Self::empty(ScreenMode::Live, size);
         screen.model.theme = theme;
         screen.see(world);
         screen
@@ -82,7 +82,7 @@ impl Screen {
 
     /// Time passes.
     pub fn later(&mut self, ms: u64) -> &mut Self {
-        self.model.now = self.model.now.after(Span(ms));
+        self.model.now = self.model.now.after(TimeSpan(ms));
         self
     }
 
@@ -100,26 +100,26 @@ impl Screen {
     }
 
     /// Something happens to the screen.
-    pub fn told(&mut self, msg: Msg) -> Vec<Ask> {
+    pub fn told(&mut self, msg: ScreenEvent) -> Vec<ScreenRequest> {
         let asks = update(&mut self.model, msg, &|_| None);
         self.settle();
         asks
     }
 
     /// Keys, by their names, with spaces between them.
-    pub fn press(&mut self, keys: &str) -> Vec<Ask> {
-        keys.split_whitespace().flat_map(|name| self.told(Msg::Key(key(name)))).collect()
+    pub fn press(&mut self, keys: &str) -> Vec<ScreenRequest> {
+        keys.split_whitespace().flat_map(|name| self.told(ScreenEvent::Key(key(name)))).collect()
     }
 
     /// A text, character by character.
     pub fn type_text(&mut self, text: &str) {
         for c in text.chars() {
-            self.told(Msg::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE)));
+            self.told(ScreenEvent::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE)));
         }
     }
 
     /// A click on the first cell of the first place where this text stands.
-    pub fn click_on(&mut self, text: &str) -> Vec<Ask> {
+    pub fn click_on(&mut self, text: &str) -> Vec<ScreenRequest> {
         let (column, row) = self.find(text);
         self.mouse(MouseEventKind::Down(MouseButton::Left), column, row)
     }
@@ -141,8 +141,8 @@ impl Screen {
     }
 
     /// The mouse does something.
-    pub fn mouse(&mut self, kind: MouseEventKind, column: u16, row: u16) -> Vec<Ask> {
-        self.told(Msg::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE }))
+    pub fn mouse(&mut self, kind: MouseEventKind, column: u16, row: u16) -> Vec<ScreenRequest> {
+        self.told(ScreenEvent::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE }))
     }
 
     pub fn draw(&mut self) -> Buffer {
@@ -220,15 +220,15 @@ pub fn records(world: &World) -> Vec<Record> {
     let record = |(event, seq): (&creel::engine::event::Event, u64)| Record {
         v: 1,
         seq,
-        at: At(0).after(Span(BEAT.0 * (seq - 1))),
+        at: UnixTime(0).after(TimeSpan(BEAT.0 * (seq - 1))),
         session: "story".into(),
         event: event.clone(),
     };
     numbered.map(record).collect()
 }
 
-pub fn spot(record: &Record) -> Spot {
-    Spot { offset: record.seq, length: 1 }
+pub fn spot(record: &Record) -> RecordSpan {
+    RecordSpan { offset: record.seq, length: 1 }
 }
 
 fn key(name: &str) -> KeyEvent {

@@ -2,8 +2,8 @@
 
 use creel::{
     engine::{
-        input::Command,
-        tasks::command::{Completion, TaskCommand},
+        input::SessionCommand,
+        tasks::command::{TaskCommand, TaskCompletion},
     },
     tui::board::form,
 };
@@ -25,7 +25,7 @@ pub fn depend(world: &mut World, id: &str, on: &str) {
 
 /// Asks something that is not refused.
 pub fn tell(world: &mut World, command: TaskCommand) {
-    world.command(Command::Task(command));
+    world.command(SessionCommand::Task(command));
     assert_eq!(world.refused, Vec::<String>::new());
 }
 
@@ -49,7 +49,7 @@ pub fn planned() -> World {
     start(&mut world, "task_1");
     tell(
         &mut world,
-        TaskCommand::Complete(Completion {
+        TaskCommand::Complete(TaskCompletion {
             id: "task_1".into(),
             content: None,
             result: Some("tokens with their places".into()),

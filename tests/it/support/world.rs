@@ -6,39 +6,39 @@
 use std::collections::BTreeMap;
 
 use creel::engine::{
-    self, State, Step,
+    self, EngineOutput, SessionState,
     conversation::{
-        AgentUpdate, Location, OptionKind, PermissionAnswer, PermissionAsk, PermissionOption, Spent, StopReason,
-        ToolCall, ToolKind, TurnEnd, TurnFailure,
+        AgentPermissionRequest, AgentUpdate, FileLocation, PermissionAnswer, PermissionOption, PermissionOptionKind,
+        StopReason, ToolCall, ToolKind, TurnEnd, TurnFailure, TurnUsage,
     },
-    effect::{Effect, HookJob, Leave, RuleJob},
-    event::{By, Event, HookFinished, Presence, SessionStarted},
+    effect::{Effect, ExitReason, HookJob, RuleJob},
+    event::{ActorKind, Event, HookFinished, SessionStarted, UserPresence},
     hooks::{
-        point::Point,
-        verdict::{BuiltinOutcome, BuiltinStatus, Reply, RunEnd, RunResult},
+        point::HookPoint,
+        verdict::{BuiltinOutcome, BuiltinStatus, HookReply, RunEnd, RunResult},
     },
-    ids::{AskId, RunId, TurnId},
-    input::{Command, Input},
+    ids::{PermissionId, RunId, TurnId},
+    input::{Input, SessionCommand},
     policy::{
-        AgentSpec, AutomationHook, Budget, Context, GatePolicies, Gatekeeper, HookAction, HookSpec, Instructions,
-        Judge, LimitsPlan, MERGE, OnLimit, Plan, Preset, RetryOptions, RuleCheck, RuleSpec, Settled, StopHook,
-        StopPlan, SubmitPlan, When,
+        AgentSpec, AutomationHook, Budget, CompletionInstructions, ContextPolicy, GatePolicies, Gatekeeper, HookAction,
+        HookSpec, LimitsPlan, MERGE, RetryLimitPolicy, RetryOptions, RuleCheck, RuleSpec, SessionPlan, SettledPolicy,
+        StopHook, StopHookCondition, StopHookKind, StopPlan, StopPreset, SubmitPlan,
     },
-    session::gate::{About, Choice},
-    stop::rule::RuleResult,
-    submit::Pipeline,
+    session::gate::{GateChoice, GateKind},
+    stop::rule::RuleCheckResult,
+    submit::PipelineKind,
     tasks::{
-        builtin::Builtin,
-        command::{Completion, TaskCommand},
+        builtin::BuiltinAutomation,
+        command::{TaskCommand, TaskCompletion},
         record::TaskEventKind,
     },
-    time::{At, Span},
+    time::{TimeSpan, UnixTime},
 };
 
 /// A stop hook that is a command.
 pub fn stop_command(name: &str) -> StopHook {
-    let judge = Judge::Command { command: name.to_owned(), timeout: Span::secs(60) };
-    StopHook { name: name.to_owned(), judge, when: When::default(), enabled: true }
+    let judge = StopHookKind::Command { command: name.to_owned(), timeout: TimeSpan::secs(60) };
+    StopHook { name: name.to_owned(), judge, when: StopHookCondition::default(), enabled: true }
 }
 
 /// How a hook answers.
@@ -47,7 +47,7 @@ pub struct Ran {
     pub end: RunEnd,
     pub stdout: &'static str,
     pub stderr: &'static str,
-    pub reply: Option<Reply>,
+    pub reply: Option<HookReply>,
     pub outcome: Option<BuiltinOutcome>,
     /// What it does by commands of creel while it runs.
     pub deeds: &'static [Deed],
@@ -131,16 +131,16 @@ pub enum Answer {
 pub const DONE: Answer = Answer::Says("All done. <promise>COMPLETE</promise>");
 
 /// A task is done.
-pub fn completes(id: &str, content: &str) -> Command {
-    let completion = Completion { id: id.into(), content: Some(content.into()), ..Completion::default() };
-    Command::Task(TaskCommand::Complete(completion))
+pub fn completes(id: &str, content: &str) -> SessionCommand {
+    let completion = TaskCompletion { id: id.into(), content: Some(content.into()), ..TaskCompletion::default() };
+    SessionCommand::Task(TaskCommand::Complete(completion))
 }
 
 /// What the world will do.
 #[derive(Debug, Clone)]
 pub struct Script {
-    pub plan: Plan,
-    pub presence: Presence,
+    pub plan: SessionPlan,
+    pub presence: UserPresence,
     /// By hook name; the last answer repeats.
     pub hooks: BTreeMap<String, Vec<Ran>>,
     /// Whether each rule holds, by name; the last answer repeats. Unknown rules hold.
@@ -148,24 +148,24 @@ pub struct Script {
     /// The last answer repeats.
     pub agent: Vec<Answer>,
     /// What a person answers, by gate; the last answer repeats.
-    pub person: Vec<(About, Choice)>,
+    pub person: Vec<(GateKind, GateChoice)>,
     /// What gatekeepers answer, by name; the last answer repeats.
     pub gatekeepers: BTreeMap<String, Vec<Answer>>,
     /// All that the session is for, if that is not to work.
-    pub errand: Option<Pipeline>,
+    pub errand: Option<PipelineKind>,
 }
 
-pub fn plan() -> Plan {
-    Plan {
+pub fn plan() -> SessionPlan {
+    SessionPlan {
         agent_may: Vec::new(),
-        instructions: Instructions::None,
+        instructions: CompletionInstructions::None,
         limits: LimitsPlan::default(),
         max_iterations: 20,
-        context: Context::Fresh,
+        context: ContextPolicy::Fresh,
         max_hook_retries: 5,
-        on_limit: OnLimit::Complete,
+        on_limit: RetryLimitPolicy::Complete,
         max_consecutive_errors: 3,
-        turn_timeout: Span::secs(1_800),
+        turn_timeout: TimeSpan::secs(1_800),
         output_limit: 16_384,
         backoff: None,
         gates: GatePolicies::default(),
@@ -173,9 +173,9 @@ pub fn plan() -> Plan {
         automation: Vec::new(),
         workflows: BTreeMap::new(),
         stop: StopPlan {
-            hooks: vec![StopHook::preset(Preset::Default)],
+            hooks: vec![StopHook::preset(StopPreset::Default)],
             rules: Vec::new(),
-            settled: Settled::Continue,
+            settled: SettledPolicy::Continue,
             circuit_breaker: 3,
             thrashing: 0,
             no_progress: 0,
@@ -198,7 +198,7 @@ fn command(name: &str) -> HookSpec {
     HookSpec {
         name: name.into(),
         action: HookAction::Command(name.into()),
-        timeout: Span::secs(60),
+        timeout: TimeSpan::secs(60),
         pipe_output: false,
         priority: 100,
         enabled: true,
@@ -211,7 +211,7 @@ impl Script {
     pub fn new() -> Self {
         Self {
             plan: plan(),
-            presence: Presence::Unattended,
+            presence: UserPresence::Unattended,
             hooks: BTreeMap::new(),
             rules: BTreeMap::new(),
             agent: vec![DONE],
@@ -221,13 +221,13 @@ impl Script {
         }
     }
 
-    pub fn attended(mut self, person: &[(About, Choice)]) -> Self {
-        self.presence = Presence::Attended;
+    pub fn attended(mut self, person: &[(GateKind, GateChoice)]) -> Self {
+        self.presence = UserPresence::Attended;
         self.person = person.to_vec();
         self
     }
 
-    pub fn plan(mut self, change: impl FnOnce(&mut Plan)) -> Self {
+    pub fn plan(mut self, change: impl FnOnce(&mut SessionPlan)) -> Self {
         change(&mut self.plan);
         self
     }
@@ -236,7 +236,7 @@ impl Script {
     pub fn rule(mut self, name: &str, passed: &[bool]) -> Self {
         let check =
             RuleCheck::Command { command: name.to_owned(), expected_exit: 0, folder: None, env: BTreeMap::new() };
-        let rule = RuleSpec { name: name.to_owned(), check, timeout: Span::secs(60), enabled: true };
+        let rule = RuleSpec { name: name.to_owned(), check, timeout: TimeSpan::secs(60), enabled: true };
         self.plan.stop.rules.push(rule);
         self.rules.insert(name.to_owned(), passed.to_vec());
         self
@@ -255,17 +255,17 @@ impl Script {
         self
     }
 
-    pub fn hook(self, point: Point, name: &str, runs: impl Into<Vec<Ran>>) -> Self {
+    pub fn hook(self, point: HookPoint, name: &str, runs: impl Into<Vec<Ran>>) -> Self {
         self.hook_with(point, name, runs, |_| {})
     }
 
-    pub fn piped(self, point: Point, name: &str, runs: impl Into<Vec<Ran>>) -> Self {
+    pub fn piped(self, point: HookPoint, name: &str, runs: impl Into<Vec<Ran>>) -> Self {
         self.hook_with(point, name, runs, |spec| spec.pipe_output = true)
     }
 
     pub fn hook_with(
         mut self,
-        point: Point,
+        point: HookPoint,
         name: &str,
         runs: impl Into<Vec<Ran>>,
         change: impl FnOnce(&mut HookSpec),
@@ -278,14 +278,14 @@ impl Script {
     }
 
     /// A hook that creel brings along; the merge is last.
-    pub fn built_in(self, point: Point, name: &str, runs: impl Into<Vec<Ran>>) -> Self {
+    pub fn built_in(self, point: HookPoint, name: &str, runs: impl Into<Vec<Ran>>) -> Self {
         self.hook_with(point, name, runs, |spec| {
             *spec = if name == MERGE { HookSpec::merge() } else { HookSpec::builtin(name) };
         })
     }
 
     /// A review by agents, each with what it answers.
-    pub fn review(mut self, point: Point, answers: &[(&str, &[Answer])]) -> Self {
+    pub fn review(mut self, point: HookPoint, answers: &[(&str, &[Answer])]) -> Self {
         for (name, answers) in answers {
             let gatekeeper = Gatekeeper { agent: (*name).into(), spec: self.plan.agent_spec.clone(), prompt: None };
             self.plan.gatekeepers.insert((*name).into(), gatekeeper);
@@ -302,7 +302,7 @@ impl Script {
 
     /// The automation hooks that are built in, as they are when nothing is said.
     pub fn builtins(mut self) -> Self {
-        for preset in Builtin::ALL.map(Builtin::preset) {
+        for preset in BuiltinAutomation::ALL.map(BuiltinAutomation::preset) {
             let spec = HookSpec {
                 action: HookAction::Builtin(preset.name.into()),
                 priority: preset.priority,
@@ -338,8 +338,8 @@ impl Script {
 #[derive(Debug, Clone)]
 pub struct World {
     pub script: Script,
-    pub state: State,
-    pub now: At,
+    pub state: SessionState,
+    pub now: UnixTime,
     pub events: Vec<Event>,
     pub jobs: Vec<HookJob>,
     pub checks: Vec<RuleJob>,
@@ -349,10 +349,10 @@ pub struct World {
     pub cancelled: Vec<RunId>,
     pub turn_cancelled: bool,
     /// The requests of the agent that are under way, and the last number given.
-    pub asking: (Vec<AskId>, AskId),
+    pub asking: (Vec<PermissionId>, PermissionId),
     /// What the agent was answered.
-    pub permitted: Vec<(AskId, PermissionAnswer)>,
-    pub left: Option<Leave>,
+    pub permitted: Vec<(PermissionId, PermissionAnswer)>,
+    pub left: Option<ExitReason>,
     pub refused: Vec<String>,
 }
 
@@ -378,14 +378,14 @@ impl World {
         let Some(Event::SessionStarted(began)) = events.first() else {
             panic!("a journal starts with session_started")
         };
-        let mut state = State::new("story", (**began).clone(), At(0));
+        let mut state = SessionState::new("story", (**began).clone(), UnixTime(0));
         for event in &events[1..] {
-            state.apply(At(0), event);
+            state.apply(UnixTime(0), event);
         }
         Self {
             script,
             state,
-            now: At(0),
+            now: UnixTime(0),
             events: events.to_vec(),
             jobs: Vec::new(),
             checks: Vec::new(),
@@ -393,7 +393,7 @@ impl World {
             asked: None,
             cancelled: Vec::new(),
             turn_cancelled: false,
-            asking: (Vec::new(), AskId::default()),
+            asking: (Vec::new(), PermissionId::default()),
             permitted: Vec::new(),
             left: None,
             refused: Vec::new(),
@@ -406,8 +406,8 @@ impl World {
         self.settle();
     }
 
-    pub fn command(&mut self, command: Command) {
-        self.input(Input::Command { by: By::Tui.into(), command });
+    pub fn command(&mut self, command: SessionCommand) {
+        self.input(Input::Command { by: ActorKind::Tui.into(), command });
     }
 
     pub fn settle(&mut self) {
@@ -421,7 +421,7 @@ impl World {
         panic!("the engine goes on without end: {:?}", self.state.phase);
     }
 
-    fn commit(&mut self, step: Step) {
+    fn commit(&mut self, step: EngineOutput) {
         for event in step.events {
             self.state.apply(self.now, &event);
             self.events.push(event);
@@ -459,10 +459,10 @@ impl World {
             None => passes(),
         };
         let end = if self.cancelled.contains(&job.run) { RunEnd::Cut } else { ran.end };
-        self.act(By::Hook, ran.deeds);
+        self.act(ActorKind::Hook, ran.deeds);
         let result = RunResult {
             end,
-            took: Span(1_200),
+            took: TimeSpan(1_200),
             stdout: ran.stdout.into(),
             stderr: ran.stderr.into(),
             omitted_bytes: 0,
@@ -475,11 +475,11 @@ impl World {
     }
 
     /// A hook or the agent does something; it may be refused.
-    fn act(&mut self, by: By, deeds: &[Deed]) {
+    fn act(&mut self, by: ActorKind, deeds: &[Deed]) {
         for deed in deeds {
             let command = match deed {
                 Deed::CompletesTask => completes(&format!("task-{}", self.events.len()), "more"),
-                Deed::SendsMessage => Command::Message("Again.".into()),
+                Deed::SendsMessage => SessionCommand::Message("Again.".into()),
             };
             self.input(Input::Command { by: by.into(), command });
         }
@@ -494,7 +494,7 @@ impl World {
         let given = self.script.rules.get(name).map_or(&[true][..], Vec::as_slice);
         let passed = given[before.count().min(given.len() - 1)] && !self.cancelled.contains(&job.run);
         let message = if passed { "as it should be" } else { "exit 101, expected 0" };
-        let result = RuleResult { passed, ..RuleResult::not_judged(message.into()) };
+        let result = RuleCheckResult { passed, ..RuleCheckResult::not_judged(message.into()) };
         self.input(Input::RuleChecked { run: job.run, result: Box::new(result) });
     }
 
@@ -522,17 +522,17 @@ impl World {
             Answer::Refuses => self.say(turn, "I will not.", TurnEnd::new(StopReason::Refusal)),
             Answer::CutShort(text) => self.say(turn, text, TurnEnd::new(StopReason::MaxTokens)),
             Answer::Spends(tokens) => {
-                let spent = Spent { tokens: Some(tokens), cost: None };
+                let spent = TurnUsage { tokens: Some(tokens), cost: None };
                 self.say(turn, "Working.", TurnEnd { spent, ..TurnEnd::new(StopReason::EndTurn) });
             }
             Answer::Acts(deeds, tokens) => {
-                self.act(By::Agent, deeds);
-                let spent = Spent { tokens: Some(tokens), cost: None };
+                self.act(ActorKind::Agent, deeds);
+                let spent = TurnUsage { tokens: Some(tokens), cost: None };
                 self.say(turn, "Working.", TurnEnd { spent, ..TurnEnd::new(StopReason::EndTurn) });
             }
             Answer::Fails(why) => self.input(Input::TurnFailed { turn, failure: TurnFailure::new(why) }),
             Answer::Overloads(ms) => {
-                let failure = TurnFailure { retry_after: Some(Span(ms)), ..TurnFailure::new("429") };
+                let failure = TurnFailure { retry_after: Some(TimeSpan(ms)), ..TurnFailure::new("429") };
                 self.input(Input::TurnFailed { turn, failure });
             }
         }
@@ -560,15 +560,15 @@ impl World {
                 call: format!("call {ask}"),
                 title: format!("Edit {file}"),
                 kind: Some(ToolKind::Edit),
-                locations: vec![Location { path: (*file).into(), line: None }],
+                locations: vec![FileLocation { path: (*file).into(), line: None }],
                 ..ToolCall::default()
             };
             let options = vec![
-                option("yes", OptionKind::AllowOnce),
-                option("always", OptionKind::AllowAlways),
-                option("no", OptionKind::RejectOnce),
+                option("yes", PermissionOptionKind::AllowOnce),
+                option("always", PermissionOptionKind::AllowAlways),
+                option("no", PermissionOptionKind::RejectOnce),
             ];
-            self.input(Input::PermissionAsked { turn, ask: Box::new(PermissionAsk::new(ask, tool, options)) });
+            self.input(Input::PermissionAsked { turn, ask: Box::new(AgentPermissionRequest::new(ask, tool, options)) });
         }
     }
 
@@ -578,15 +578,15 @@ impl World {
         let given = self
             .events
             .iter()
-            .filter(|event| matches!(event, Event::GateAnswered { by, .. } if by.by == By::Tui))
+            .filter(|event| matches!(event, Event::GateAnswered { by, .. } if by.by == ActorKind::Tui))
             .count();
         let person = &self.script.person;
         assert!(!person.is_empty(), "nobody was expected to answer {:?}", gate.about);
         let (about, choice) = person[given.min(person.len() - 1)];
         assert_eq!(about, gate.about, "another gate than the script expects: {}", gate.reason);
-        let text = matches!(choice, Choice::Send | Choice::Message).then(|| "Try another way.".to_owned());
+        let text = matches!(choice, GateChoice::Send | GateChoice::Message).then(|| "Try another way.".to_owned());
         let answer = creel::engine::input::GateAnswer { gate: gate.id, choice, text, items: None };
-        self.command(Command::AnswerGate(answer));
+        self.command(SessionCommand::AnswerGate(answer));
     }
 
     /// Does one of the things that are to be done; `false` if there is nothing left.

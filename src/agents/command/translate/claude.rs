@@ -9,14 +9,17 @@
 
 use serde_json::Value;
 
-use super::{StreamEnd, Tally, Told, Translate, Verdict, list, number, sum, text, told::Ending, tools};
+use super::{
+    ReportedUsage, StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput, list, number, sum, text,
+    told::ToolCallEnd, tools,
+};
 use crate::engine::{
-    conversation::{ContextUse, Spent, StopReason, ToolStatus},
-    time::Span,
+    conversation::{ContextUsage, StopReason, ToolStatus, TurnUsage},
+    time::TimeSpan,
 };
 
-pub(super) struct Claude {
-    before: Option<Tally>,
+pub(super) struct ClaudeTranslator {
+    before: Option<ReportedUsage>,
     end: StreamEnd,
     /// How much of the current block was said in pieces.
     said: usize,
@@ -28,12 +31,12 @@ pub(super) struct Claude {
     of_messages: u64,
 }
 
-impl Claude {
-    pub(super) fn new(before: Option<Tally>) -> Self {
+impl ClaudeTranslator {
+    pub(super) fn new(before: Option<ReportedUsage>) -> Self {
         Self { before, end: StreamEnd::default(), said: 0, suspect: None, context: 0, of_messages: 0 }
     }
 
-    fn system(line: &Value, told: &mut Told) {
+    fn system(line: &Value, told: &mut TranslatedOutput) {
         let (count, attempt, most, wait) = match text(line, "/subtype") {
             Some("api_retry") => ("", "/attempt", "/max_retries", "/retry_delay_ms"),
             Some("retry") => ("/data", "/attempt", "/maxRetries", "/delayMs"),
@@ -41,11 +44,11 @@ impl Claude {
         };
         let number = |key: &str| number(line, &format!("{count}{key}"));
         let why = text(line, "/error").map(|error| format!(" ({error})")).unwrap_or_default();
-        let wait = Span(number(wait));
+        let wait = TimeSpan(number(wait));
         told.note("retry", &format!("attempt {} of {} failed{why}; the next in {wait}", number(attempt), number(most)));
     }
 
-    fn assistant(&mut self, line: &Value, told: &mut Told) -> Option<()> {
+    fn assistant(&mut self, line: &Value, told: &mut TranslatedOutput) -> Option<()> {
         let message = line.get("message")?;
         let is_own = is_own(line);
         let is_error = line["is_api_error_message"] == true
@@ -71,7 +74,7 @@ impl Claude {
         Some(())
     }
 
-    fn say(&mut self, words: &str, told: &mut Told) {
+    fn say(&mut self, words: &str, told: &mut TranslatedOutput) {
         match std::mem::take(&mut self.said) {
             0 => told.message(words),
             said => {
@@ -82,7 +85,7 @@ impl Claude {
     }
 
     /// A piece of a block. Thoughts, and what helpers say, come whole, too, and that is soon enough.
-    fn piece(&mut self, line: &Value, told: &mut Told) -> Option<()> {
+    fn piece(&mut self, line: &Value, told: &mut TranslatedOutput) -> Option<()> {
         let event = line.get("event")?;
         if !is_own(line) {
             return Some(());
@@ -102,21 +105,21 @@ impl Claude {
         Some(())
     }
 
-    fn result(&mut self, line: &Value, told: &mut Told) {
+    fn result(&mut self, line: &Value, told: &mut TranslatedOutput) {
         self.count(line, told);
         let subtype = text(line, "/subtype").unwrap_or_default();
         let words = text(line, "/result").filter(|words| !words.is_empty());
         // `is_error` is the truth: an error of the server is a "success" of the program.
         self.end.verdict = if subtype == "error_max_turns" {
-            Verdict::Ended(StopReason::MaxTurnRequests)
+            StreamOutcome::Ended(StopReason::MaxTurnRequests)
         } else if line["is_error"] == true || subtype.starts_with("error") {
-            Verdict::Failed(self.error(line, words, subtype))
+            StreamOutcome::Failed(self.error(line, words, subtype))
         } else {
             let suspect = self.suspect.take();
             if let Some(words) = suspect.as_deref().or(words).filter(|_| !told.has_said()) {
                 told.message(words);
             }
-            Verdict::Ended(stop_reason(text(line, "/stop_reason")))
+            StreamOutcome::Ended(stop_reason(text(line, "/stop_reason")))
         };
         warn_of_denials(line, told);
     }
@@ -132,29 +135,29 @@ impl Claude {
         }
     }
 
-    fn count(&mut self, line: &Value, told: &mut Told) {
+    fn count(&mut self, line: &Value, told: &mut TranslatedOutput) {
         let models: Vec<&Value> =
             line.get("modelUsage").and_then(Value::as_object).into_iter().flat_map(|models| models.values()).collect();
         // Qwen Code counts what is in a conversation again each time it is taken up, but is right about each message.
         let tokens = if self.of_messages > 0 { self.of_messages } else { counted(&line["usage"]) };
         let cost = line["total_cost_usd"].as_f64();
-        self.end.spent = Spent { tokens: (!line["usage"].is_null()).then_some(tokens), cost };
+        self.end.spent = TurnUsage { tokens: (!line["usage"].is_null()).then_some(tokens), cost };
         if let Some(total) = cost.filter(|_| !models.is_empty()) {
             let counts = ["inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens"];
             let of_model = |model: &&Value| sum(counts.iter().map(|key| model[*key].as_u64().unwrap_or(0)));
-            let tally = Tally { tokens: sum(models.iter().map(of_model)), cost: total };
+            let tally = ReportedUsage { tokens: sum(models.iter().map(of_model)), cost: total };
             self.end.spent.cost = cost_of_turn(tokens, tally, self.before);
             self.end.tally = Some(tally);
         }
         let size = models.iter().filter_map(|model| model["contextWindow"].as_u64()).max();
         if let Some(size) = size.filter(|size| *size > 0 && self.context > 0) {
-            told.used(ContextUse { used: self.context, size });
+            told.used(ContextUsage { used: self.context, size });
         }
     }
 }
 
-impl Translate for Claude {
-    fn line(&mut self, line: &Value, told: &mut Told) -> Option<()> {
+impl StreamTranslator for ClaudeTranslator {
+    fn line(&mut self, line: &Value, told: &mut TranslatedOutput) -> Option<()> {
         let kind = text(line, "/type")?;
         if let Some(name) = text(line, "/session_id") {
             told.opened(name);
@@ -186,7 +189,7 @@ fn is_api_error(words: &str) -> bool {
     words.starts_with("[API Error: ") && words.ends_with(']')
 }
 
-fn use_tool(block: &Value, told: &mut Told) {
+fn use_tool(block: &Value, told: &mut TranslatedOutput) {
     let (Some(id), Some(name)) = (text(block, "/id"), text(block, "/name")) else { return };
     let input = &block["input"];
     told.began(tools::call(id, name, input));
@@ -195,12 +198,12 @@ fn use_tool(block: &Value, told: &mut Told) {
     }
 }
 
-fn answer_tools(line: &Value, told: &mut Told) {
+fn answer_tools(line: &Value, told: &mut TranslatedOutput) {
     for block in list(line, "/message/content") {
         if let (Some("tool_result"), Some(id)) = (text(block, "/type"), text(block, "/tool_use_id")) {
             let status = if block["is_error"] == true { ToolStatus::Failed } else { ToolStatus::Completed };
             let diff = patch(&line["tool_use_result"]);
-            told.ended(id, Ending { status, output: printed(&block["content"]), diff });
+            told.ended(id, ToolCallEnd { status, output: printed(&block["content"]), diff });
         }
     }
 }
@@ -240,7 +243,7 @@ fn counted(usage: &Value) -> u64 {
 
 /// The cost of this turn. A conversation that is taken up again goes on counting, unless the program was used for another
 /// one in between; whether it did shows in the tokens, which are told for the turn, too.
-fn cost_of_turn(tokens: u64, now: Tally, before: Option<Tally>) -> Option<f64> {
+fn cost_of_turn(tokens: u64, now: ReportedUsage, before: Option<ReportedUsage>) -> Option<f64> {
     match before {
         Some(before) if now.tokens >= before.tokens.saturating_add(tokens) => Some((now.cost - before.cost).max(0.0)),
         Some(_) => Some(now.cost),
@@ -257,7 +260,7 @@ fn stop_reason(told: Option<&str>) -> StopReason {
 }
 
 /// Where nobody can be asked, such an agent refuses by itself, and its work is often not what was wanted.
-fn warn_of_denials(line: &Value, told: &mut Told) {
+fn warn_of_denials(line: &Value, told: &mut TranslatedOutput) {
     let mut tools: Vec<&str> =
         list(line, "/permission_denials").filter_map(|denial| text(denial, "/tool_name")).collect();
     tools.sort_unstable();

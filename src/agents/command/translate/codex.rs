@@ -5,16 +5,19 @@
 
 use serde_json::Value;
 
-use super::{StreamEnd, Tally, Told, Translate, Verdict, list, number, text, told::Ending, tools};
-use crate::engine::conversation::{Location, PlanEntry, Spent, StopReason, ToolCall, ToolKind, ToolStatus};
+use super::{
+    ReportedUsage, StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput, list, number, text, told::ToolCallEnd,
+    tools,
+};
+use crate::engine::conversation::{FileLocation, PlanEntry, StopReason, ToolCall, ToolKind, ToolStatus, TurnUsage};
 
-pub(super) struct Codex {
-    before: Option<Tally>,
+pub(super) struct CodexTranslator {
+    before: Option<ReportedUsage>,
     end: StreamEnd,
 }
 
-impl Codex {
-    pub(super) fn new(before: Option<Tally>) -> Self {
+impl CodexTranslator {
+    pub(super) fn new(before: Option<ReportedUsage>) -> Self {
         Self { before, end: StreamEnd::default() }
     }
 
@@ -23,11 +26,11 @@ impl Codex {
     fn count(&mut self, line: &Value) {
         let tokens = number(line, "/usage/input_tokens").saturating_add(number(line, "/usage/output_tokens"));
         let spent = self.before.map(|before| tokens.checked_sub(before.tokens).unwrap_or(tokens));
-        self.end.spent = Spent { tokens: spent, cost: None };
-        self.end.tally = Some(Tally { tokens, cost: 0.0 });
+        self.end.spent = TurnUsage { tokens: spent, cost: None };
+        self.end.tally = Some(ReportedUsage { tokens, cost: 0.0 });
     }
 
-    fn error(&mut self, message: &str, told: &mut Told) {
+    fn error(&mut self, message: &str, told: &mut TranslatedOutput) {
         if message.starts_with("Reconnecting") {
             told.note("retry", message);
         }
@@ -35,8 +38,8 @@ impl Codex {
     }
 }
 
-impl Translate for Codex {
-    fn line(&mut self, line: &Value, told: &mut Told) -> Option<()> {
+impl StreamTranslator for CodexTranslator {
+    fn line(&mut self, line: &Value, told: &mut TranslatedOutput) -> Option<()> {
         match text(line, "/type")? {
             "thread.started" => told.opened(text(line, "/thread_id")?),
             "turn.started" => {}
@@ -45,11 +48,11 @@ impl Translate for Codex {
             "item.completed" => completed(line.get("item")?, told)?,
             "turn.completed" => {
                 self.count(line);
-                self.end.verdict = Verdict::Ended(StopReason::EndTurn);
+                self.end.verdict = StreamOutcome::Ended(StopReason::EndTurn);
             }
             "turn.failed" => {
                 let words = text(line, "/error/message").unwrap_or("it did not say why");
-                self.end.verdict = Verdict::Failed(words.to_owned());
+                self.end.verdict = StreamOutcome::Failed(words.to_owned());
             }
             "error" => self.error(text(line, "/message")?, told),
             _ => return None,
@@ -62,7 +65,7 @@ impl Translate for Codex {
     }
 }
 
-fn started(item: &Value, told: &mut Told) -> Option<()> {
+fn started(item: &Value, told: &mut TranslatedOutput) -> Option<()> {
     match call(item) {
         Some(call) => told.began(call),
         None => plan(item, told),
@@ -70,7 +73,7 @@ fn started(item: &Value, told: &mut Told) -> Option<()> {
     is_known(item)
 }
 
-fn completed(item: &Value, told: &mut Told) -> Option<()> {
+fn completed(item: &Value, told: &mut TranslatedOutput) -> Option<()> {
     let words = text(item, "/text").unwrap_or_default();
     match text(item, "/type")? {
         "agent_message" => told.message(words),
@@ -79,7 +82,7 @@ fn completed(item: &Value, told: &mut Told) -> Option<()> {
         "todo_list" => plan(item, told),
         _ => {
             let call = call(item)?;
-            let ending = Ending { status: status(item), output: printed(item), diff: None };
+            let ending = ToolCallEnd { status: status(item), output: printed(item), diff: None };
             if told.is_open(&call.call) {
                 told.ended(&call.call, ending);
             } else {
@@ -132,7 +135,7 @@ fn file_change(id: &str, item: &Value) -> ToolCall {
         call: id.to_owned(),
         title: format!("{verb} {}", paths.join(", ")),
         kind: Some(kind),
-        locations: paths.into_iter().map(|path| Location { path: path.to_owned(), line: None }).collect(),
+        locations: paths.into_iter().map(|path| FileLocation { path: path.to_owned(), line: None }).collect(),
         ..ToolCall::default()
     }
 }
@@ -152,7 +155,7 @@ fn printed(item: &Value) -> Option<String> {
     printed.map(str::to_owned).or_else(|| (!result.is_empty()).then_some(result))
 }
 
-fn plan(item: &Value, told: &mut Told) {
+fn plan(item: &Value, told: &mut TranslatedOutput) {
     if text(item, "/type") == Some("todo_list") {
         let entry = |todo: &Value| {
             let status = if todo["completed"] == true { ToolStatus::Completed } else { ToolStatus::Pending };

@@ -4,16 +4,16 @@
 
 use serde_json::Value;
 
-use super::{StreamEnd, Told, Translate, Verdict, text, told::Ending, tools};
+use super::{StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput, text, told::ToolCallEnd, tools};
 use crate::engine::conversation::{StopReason, ToolStatus};
 
 #[derive(Default)]
-pub(super) struct Gemini {
+pub(super) struct GeminiTranslator {
     end: StreamEnd,
 }
 
-impl Gemini {
-    fn message(line: &Value, told: &mut Told) -> Option<()> {
+impl GeminiTranslator {
+    fn message(line: &Value, told: &mut TranslatedOutput) -> Option<()> {
         // The prompt is repeated; it is no part of the answer.
         if text(line, "/role")? == "assistant" {
             let words = text(line, "/content")?;
@@ -22,7 +22,7 @@ impl Gemini {
         Some(())
     }
 
-    fn error(&mut self, line: &Value, told: &mut Told) {
+    fn error(&mut self, line: &Value, told: &mut TranslatedOutput) {
         let words = text(line, "/message").unwrap_or("it did not say why");
         match text(line, "/severity") {
             Some("error") => self.end.complaint = Some(words.to_owned()),
@@ -34,16 +34,16 @@ impl Gemini {
         let failed = text(line, "/status") == Some("error");
         self.end.verdict = if failed {
             let words = text(line, "/error/message").or(self.end.complaint.as_deref()).unwrap_or("it did not say why");
-            Verdict::Failed(words.to_owned())
+            StreamOutcome::Failed(words.to_owned())
         } else {
-            Verdict::Ended(StopReason::EndTurn)
+            StreamOutcome::Ended(StopReason::EndTurn)
         };
         self.end.spent.tokens = line.pointer("/stats/total_tokens").and_then(Value::as_u64);
     }
 }
 
-impl Translate for Gemini {
-    fn line(&mut self, line: &Value, told: &mut Told) -> Option<()> {
+impl StreamTranslator for GeminiTranslator {
+    fn line(&mut self, line: &Value, told: &mut TranslatedOutput) -> Option<()> {
         match text(line, "/type")? {
             "init" => told.opened(text(line, "/session_id")?),
             "message" => Self::message(line, told)?,
@@ -58,7 +58,7 @@ impl Translate for Gemini {
                 let failed = text(line, "/status") == Some("error");
                 let status = if failed { ToolStatus::Failed } else { ToolStatus::Completed };
                 let output = text(line, "/output").or_else(|| text(line, "/error/message")).map(str::to_owned);
-                told.ended(text(line, "/tool_id")?, Ending { status, output, diff: None });
+                told.ended(text(line, "/tool_id")?, ToolCallEnd { status, output, diff: None });
             }
             "error" => self.error(line, told),
             "result" => self.result(line),

@@ -5,32 +5,34 @@
 
 use serde_json::Value;
 
-use super::{StreamEnd, Told, Translate, Verdict, number, sum, text, told::Ending, tools};
-use crate::engine::conversation::{Spent, StopReason, ToolStatus};
+use super::{
+    StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput, number, sum, text, told::ToolCallEnd, tools,
+};
+use crate::engine::conversation::{StopReason, ToolStatus, TurnUsage};
 
 /// So many steps in which nothing was said, done or counted, one after another, will be followed by more.
 const EMPTY_STEPS: u32 = 10;
 
 #[derive(Default)]
-pub(super) struct Opencode {
+pub(super) struct OpencodeTranslator {
     end: StreamEnd,
     /// How many of the last steps came to nothing.
     empty: u32,
 }
 
-impl Opencode {
-    fn step_finished(&mut self, part: &Value, told: &mut Told) {
+impl OpencodeTranslator {
+    fn step_finished(&mut self, part: &Value, told: &mut TranslatedOutput) {
         let tokens = tokens(part);
         let spent = &mut self.end.spent;
-        *spent = Spent {
+        *spent = TurnUsage {
             tokens: Some(spent.tokens.unwrap_or(0).saturating_add(tokens)),
             cost: Some(spent.cost.unwrap_or(0.0) + part["cost"].as_f64().unwrap_or(0.0)),
         };
         self.end.verdict = match text(part, "/reason") {
-            Some("stop") => Verdict::Ended(StopReason::EndTurn),
-            Some("length") => Verdict::Ended(StopReason::MaxTokens),
-            Some("content-filter") => Verdict::Ended(StopReason::Refusal),
-            _ => Verdict::Unsaid,
+            Some("stop") => StreamOutcome::Ended(StopReason::EndTurn),
+            Some("length") => StreamOutcome::Ended(StopReason::MaxTokens),
+            Some("content-filter") => StreamOutcome::Ended(StopReason::Refusal),
+            _ => StreamOutcome::Unsaid,
         };
         self.empty = if tokens == 0 { self.empty + 1 } else { 0 };
         if self.empty >= EMPTY_STEPS {
@@ -40,7 +42,7 @@ impl Opencode {
         }
     }
 
-    fn tool(&mut self, part: &Value, told: &mut Told) -> Option<()> {
+    fn tool(&mut self, part: &Value, told: &mut TranslatedOutput) -> Option<()> {
         self.empty = 0;
         let state = part.get("state")?;
         let input = &state["input"];
@@ -53,7 +55,7 @@ impl Opencode {
         let failed = text(state, "/status") == Some("error") || exit != 0;
         let status = if failed { ToolStatus::Failed } else { ToolStatus::Completed };
         let output = text(state, "/output").or_else(|| text(state, "/error")).map(str::to_owned);
-        told.happened(call, Ending { status, output, diff: None });
+        told.happened(call, ToolCallEnd { status, output, diff: None });
         if let Some(plan) = tools::plan(input) {
             told.planned(plan);
         }
@@ -70,13 +72,13 @@ impl Opencode {
         if let Some(wait) = text(error, "/data/responseHeaders/retry-after") {
             words += &format!(" (retry-after: {wait})");
         }
-        self.end.verdict = Verdict::Failed(words.clone());
+        self.end.verdict = StreamOutcome::Failed(words.clone());
         self.end.complaint = Some(words);
     }
 }
 
-impl Translate for Opencode {
-    fn line(&mut self, line: &Value, told: &mut Told) -> Option<()> {
+impl StreamTranslator for OpencodeTranslator {
+    fn line(&mut self, line: &Value, told: &mut TranslatedOutput) -> Option<()> {
         let kind = text(line, "/type")?;
         if let Some(name) = text(line, "/sessionID") {
             told.opened(name);

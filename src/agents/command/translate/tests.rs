@@ -14,9 +14,9 @@ mod claude;
 mod others;
 
 /// What was told, one thing a line, and how it ended.
-fn played(format: OutputFormat, before: Option<Tally>, lines: &[Value]) -> String {
+fn played(format: OutputFormat, before: Option<ReportedUsage>, lines: &[Value]) -> String {
     let mut translator = translator(format, before).expect("a format of lines");
-    let mut told = Told::new(TurnId(3), None);
+    let mut told = TranslatedOutput::new(TurnId(3), None);
     let mut shown = String::new();
     for line in lines {
         if translator.line(line, &mut told).is_none() {
@@ -59,7 +59,7 @@ fn show(update: &AgentUpdate) -> String {
 }
 
 fn becomes(format: OutputFormat, lines: &[Value], expected: &Expect) {
-    expected.assert_eq(&played(format, Some(Tally::default()), lines));
+    expected.assert_eq(&played(format, Some(ReportedUsage::default()), lines));
 }
 
 #[test]
@@ -183,7 +183,7 @@ proptest! {
     #[test]
     fn no_object_breaks_a_translator(lines in prop::collection::vec(objects(), 0..8)) {
         for format in FORMATS {
-            played(format, Some(Tally { tokens: 5, cost: 0.5 }), &lines);
+            played(format, Some(ReportedUsage { tokens: 5, cost: 0.5 }), &lines);
         }
     }
 

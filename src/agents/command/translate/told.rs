@@ -12,7 +12,7 @@ use std::{collections::HashMap, mem};
 use crate::{
     agents::tool::{INPUT_MAX, LONG_MAX, NOTE_MAX, OUTPUT_MAX, limited},
     engine::{
-        conversation::{AgentUpdate, ContextUse, PlanEntry, ToolCall, ToolStatus},
+        conversation::{AgentUpdate, ContextUsage, PlanEntry, ToolCall, ToolStatus},
         ids::TurnId,
     },
 };
@@ -28,7 +28,7 @@ const NAME_MAX: usize = 200;
 
 /// What an agent told since somebody asked.
 #[derive(Debug)]
-pub(in crate::agents::command) struct Told {
+pub(in crate::agents::command) struct TranslatedOutput {
     turn: TurnId,
     updates: Vec<AgentUpdate>,
     open: HashMap<String, ToolCall>,
@@ -40,13 +40,13 @@ pub(in crate::agents::command) struct Told {
 
 /// How a tool call ended.
 #[derive(Debug)]
-pub(super) struct Ending {
+pub(super) struct ToolCallEnd {
     pub(super) status: ToolStatus,
     pub(super) output: Option<String>,
     pub(super) diff: Option<String>,
 }
 
-impl Told {
+impl TranslatedOutput {
     /// Nothing was told yet in this turn; the conversation is known by this name, if by any.
     pub(in crate::agents::command) fn new(turn: TurnId, conversation: Option<String>) -> Self {
         Self {
@@ -131,7 +131,7 @@ impl Told {
     }
 
     /// A tool call ended, which had this name when it began.
-    pub(super) fn ended(&mut self, id: &str, ending: Ending) {
+    pub(super) fn ended(&mut self, id: &str, ending: ToolCallEnd) {
         let unknown = || ToolCall { call: id.to_owned(), title: "a tool".into(), ..ToolCall::default() };
         if !self.open.contains_key(&self.name(id)) {
             self.began(unknown());
@@ -147,7 +147,7 @@ impl Told {
     }
 
     /// A tool call of which only the end is told.
-    pub(super) fn happened(&mut self, call: ToolCall, ending: Ending) {
+    pub(super) fn happened(&mut self, call: ToolCall, ending: ToolCallEnd) {
         let id = call.call.clone();
         self.began(call);
         self.ended(&id, ending);
@@ -162,7 +162,7 @@ impl Told {
         self.updates.push(AgentUpdate::Planned(plan.into_iter().take(LIST_MAX).map(short).collect()));
     }
 
-    pub(super) fn used(&mut self, context: ContextUse) {
+    pub(super) fn used(&mut self, context: ContextUsage) {
         self.updates.push(AgentUpdate::Used(context));
     }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{list, text};
 use crate::{
     agents::tool::unified,
-    engine::conversation::{Location, PlanEntry, ToolCall, ToolKind, ToolStatus},
+    engine::conversation::{FileLocation, PlanEntry, ToolCall, ToolKind, ToolStatus},
 };
 
 /// A call of a tool.
@@ -17,7 +17,10 @@ pub(super) fn call(id: &str, name: &str, input: &Value) -> ToolCall {
         call: id.to_owned(),
         title: title(name, kind, input),
         kind: Some(kind),
-        locations: path(input).map(|path| Location { path: path.to_owned(), line: line(input) }).into_iter().collect(),
+        locations: path(input)
+            .map(|path| FileLocation { path: path.to_owned(), line: line(input) })
+            .into_iter()
+            .collect(),
         input: input.as_object().filter(|fields| !fields.is_empty()).map(|_| format!("{input:#}")),
         diff: diff(input),
         ..ToolCall::default()
@@ -116,7 +119,7 @@ mod tests {
             assert_eq!((call.title.as_str(), call.kind), (title, Some(kind)));
         }
         let read = call("1", "Read", &json!({ "file_path": "a.rs", "offset": 7 }));
-        assert_eq!(read.locations, [Location { path: "a.rs".into(), line: Some(7) }]);
+        assert_eq!(read.locations, [FileLocation { path: "a.rs".into(), line: Some(7) }]);
     }
 
     #[test]

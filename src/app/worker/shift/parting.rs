@@ -5,9 +5,12 @@
 
 use std::time::Duration;
 
-use super::{AGAIN, End, INTERRUPTED, Key, Lot, Oddity, Queued, Seen, Shift, Trouble, Upshot, watch};
+use super::{
+    AGAIN, ChildSessionEnd, INTERRUPTED, LeasedTask, NatsError, QueueTaskKey, QueuedTask, TaskOutcome, TaskRevision,
+    WorkerError, WorkerLoop, watch,
+};
 use crate::{
-    app::{Failure, say},
+    app::{AppError, say},
     engine::queue::duty::FAILURES,
     runtime::now,
 };
@@ -18,59 +21,59 @@ const PARTING: Duration = Duration::from_secs(2);
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// How the work on a task ended.
-pub(super) enum Parting {
+pub(super) enum WorkerTaskEnd {
     /// With its session.
-    Ended(End),
+    Ended(ChildSessionEnd),
     /// The task is in other hands.
     TakenAway,
     /// The worker was told to leave. If the session was over by itself, that counts.
-    Leaves(Option<Upshot>),
+    Leaves(Option<TaskOutcome>),
 }
 
-impl Shift<'_> {
+impl WorkerLoop<'_> {
     /// Says what came of a task.
     pub(super) async fn part(
         &mut self,
-        task: &Queued,
-        lot: &Lot,
-        parting: Parting,
-    ) -> std::result::Result<Option<u8>, Oddity> {
+        task: &QueuedTask,
+        lot: &LeasedTask,
+        parting: WorkerTaskEnd,
+    ) -> std::result::Result<Option<u8>, WorkerError> {
         let id = &task.order.id;
         match parting {
-            Parting::TakenAway => {
+            WorkerTaskEnd::TakenAway => {
                 self.let_go(task, lot).await?;
                 Ok(None)
             }
-            Parting::Leaves(None) => {
+            WorkerTaskEnd::Leaves(None) => {
                 self.give_back(task, lot).await;
                 Ok(Some(INTERRUPTED))
             }
-            Parting::Leaves(Some(upshot)) => {
+            WorkerTaskEnd::Leaves(Some(upshot)) => {
                 self.settle(task, lot, &upshot).await?;
                 Ok(Some(INTERRUPTED))
             }
-            Parting::Ended(End::NeverBegan) => {
+            WorkerTaskEnd::Ended(ChildSessionEnd::NeverBegan) => {
                 self.give_back(task, lot).await;
                 let why = format!(
                     "the session of task {id} did not begin, so this worker is of no use; the task is back in the queue"
                 );
-                Err(Oddity::Failure(Failure::failed(why)))
+                Err(WorkerError::Failure(AppError::failed(why)))
             }
-            Parting::Ended(End::Died) => {
+            WorkerTaskEnd::Ended(ChildSessionEnd::Died) => {
                 say(&format!("creel: the session of task {id} died; somebody will go on with it"));
-                let seen = self.queue.queue.board.get(&Key::of(&task.order)).await?;
+                let seen = self.queue.queue.board.get(&QueueTaskKey::of(&task.order)).await?;
                 // What is in other hands is not ours to give.
                 if self.is_ours(seen.as_ref()) {
                     lot.back(AGAIN).await?;
                 }
                 Ok(None)
             }
-            Parting::Ended(End::Upshot(upshot, outcome)) => {
+            WorkerTaskEnd::Ended(ChildSessionEnd::Upshot(upshot, outcome)) => {
                 let leaves = self.settle(task, lot, &upshot).await?;
                 self.failures = self.failures.after(outcome);
                 if self.failures.is_too_long() {
                     let why = format!("{FAILURES} sessions in a row failed; is the agent of this machine in order?");
-                    return Err(Oddity::Failure(Failure::failed(why)));
+                    return Err(WorkerError::Failure(AppError::failed(why)));
                 }
                 Ok(leaves)
             }
@@ -78,15 +81,20 @@ impl Shift<'_> {
     }
 
     /// Writes down what came of a task, however long the server is away.
-    async fn settle(&mut self, task: &Queued, lot: &Lot, upshot: &Upshot) -> std::result::Result<Option<u8>, Oddity> {
-        let key = Key::of(&task.order);
+    async fn settle(
+        &mut self,
+        task: &QueuedTask,
+        lot: &LeasedTask,
+        upshot: &TaskOutcome,
+    ) -> std::result::Result<Option<u8>, WorkerError> {
+        let key = QueueTaskKey::of(&task.order);
         let mut said = false;
         loop {
-            let ended = |task: &Queued| task.ended(&self.me.worker, upshot.clone(), now());
+            let ended = |task: &QueuedTask| task.ended(&self.me.worker, upshot.clone(), now());
             // A client that is not connected may hold what it is asked to send.
             let changed = tokio::time::timeout(ANSWER, self.queue.queue.board.change(&key, ended)).await;
-            let silent = |_| Err(Trouble("the server does not answer".to_owned()));
-            let Trouble(why) = match changed.unwrap_or_else(silent) {
+            let silent = |_| Err(NatsError("the server does not answer".to_owned()));
+            let NatsError(why) = match changed.unwrap_or_else(silent) {
                 Ok(Some(seen)) => {
                     self.tell(seen)?;
                     break;
@@ -122,8 +130,8 @@ impl Shift<'_> {
 
     /// The task is not in our hands any more. Whoever has it needs it to stay in the line: it would not be handed out
     /// again if that worker died.
-    async fn let_go(&mut self, task: &Queued, lot: &Lot) -> std::result::Result<(), Oddity> {
-        let seen = self.queue.queue.board.get(&Key::of(&task.order)).await?;
+    async fn let_go(&mut self, task: &QueuedTask, lot: &LeasedTask) -> std::result::Result<(), WorkerError> {
+        let seen = self.queue.queue.board.get(&QueueTaskKey::of(&task.order)).await?;
         let (id, session) = (&task.order.id, task.standing.by().map_or("", |by| by.session.as_str()));
         let Some(seen) = seen else {
             say(&format!("creel: the queue does not know task {id} any more; what was done is in session {session}"));
@@ -142,13 +150,13 @@ impl Shift<'_> {
         Ok(())
     }
 
-    fn is_ours(&self, seen: Option<&Seen>) -> bool {
+    fn is_ours(&self, seen: Option<&TaskRevision>) -> bool {
         seen.is_some_and(|seen| seen.task.is_in_hands_of(&self.me.worker))
     }
 
     /// Lets somebody else have the task.
-    async fn give_back(&mut self, task: &Queued, lot: &Lot) {
-        let (board, key) = (self.queue.queue.board.clone(), Key::of(&task.order));
+    async fn give_back(&mut self, task: &QueuedTask, lot: &LeasedTask) {
+        let (board, key) = (self.queue.queue.board.clone(), QueueTaskKey::of(&task.order));
         let giving = async {
             if let Ok(Some(seen)) = board.change(&key, |task| task.given_back(&self.me.worker)).await {
                 let _ = self.tell(seen);

@@ -12,7 +12,7 @@ use super::Placeholder;
 
 /// What a group was opened by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Opener {
+enum GroupOpener {
     /// `(` or `$(`; also what is around all.
     Parenthesis,
     Brace,
@@ -22,8 +22,8 @@ enum Opener {
 }
 
 #[derive(Debug)]
-struct Group {
-    opener: Opener,
+struct ShellGroup {
+    opener: GroupOpener,
     /// The first value in the pipeline that is being read.
     pipeline: Option<Placeholder>,
     /// The first in those before it.
@@ -34,26 +34,26 @@ struct Group {
 
 /// Where the values are so far.
 #[derive(Debug)]
-pub(super) struct Reach {
+pub(super) struct TaintTracker {
     /// From the outside; never empty.
-    groups: Vec<Group>,
+    groups: Vec<ShellGroup>,
     /// Variables with a value in them.
     held: Vec<(String, Placeholder)>,
 }
 
-impl Default for Reach {
+impl Default for TaintTracker {
     fn default() -> Self {
-        Self { groups: vec![Group::new(Opener::Parenthesis)], held: Vec::new() }
+        Self { groups: vec![ShellGroup::new(GroupOpener::Parenthesis)], held: Vec::new() }
     }
 }
 
-impl Group {
-    const fn new(opener: Opener) -> Self {
+impl ShellGroup {
+    const fn new(opener: GroupOpener) -> Self {
         Self { opener, pipeline: None, before: None, piped: false }
     }
 }
 
-impl Reach {
+impl TaintTracker {
     /// A value stands here.
     pub(super) fn speak(&mut self, placeholder: &Placeholder) {
         self.group().pipeline.get_or_insert_with(|| placeholder.clone());
@@ -102,39 +102,39 @@ impl Reach {
 
     /// After a `(` or `$(`.
     pub(super) fn open(&mut self) {
-        self.groups.push(Group::new(Opener::Parenthesis));
+        self.groups.push(ShellGroup::new(GroupOpener::Parenthesis));
     }
 
     /// After the `)` that closes it, and whatever is open in it.
     pub(super) fn close(&mut self) {
-        while self.groups.len() > 1 && self.leave() != Opener::Parenthesis {}
+        while self.groups.len() > 1 && self.leave() != GroupOpener::Parenthesis {}
         self.group().piped = false;
     }
 
     /// Whether the next `)` ends a pattern.
     pub(super) fn in_case(&self) -> bool {
-        self.groups.last().is_some_and(|group| group.opener == Opener::Case)
+        self.groups.last().is_some_and(|group| group.opener == GroupOpener::Case)
     }
 
     /// A word has ended, which may be a keyword if it leads its command.
     pub(super) fn word(&mut self, word: &str, leads: bool) {
         let opened = match word {
             // Behind the name of a function, too.
-            "{" => Some(Opener::Brace),
-            "if" if leads => Some(Opener::If),
-            "for" | "select" | "while" | "until" if leads => Some(Opener::Loop),
-            "case" if leads => Some(Opener::Case),
+            "{" => Some(GroupOpener::Brace),
+            "if" if leads => Some(GroupOpener::If),
+            "for" | "select" | "while" | "until" if leads => Some(GroupOpener::Loop),
+            "case" if leads => Some(GroupOpener::Case),
             _ => None,
         };
         if let Some(opener) = opened {
-            self.groups.push(Group::new(opener));
+            self.groups.push(ShellGroup::new(opener));
             return;
         }
         let closed = match word {
-            "}" if leads => Opener::Brace,
-            "fi" if leads => Opener::If,
-            "done" if leads => Opener::Loop,
-            "esac" => Opener::Case,
+            "}" if leads => GroupOpener::Brace,
+            "fi" if leads => GroupOpener::If,
+            "done" if leads => GroupOpener::Loop,
+            "esac" => GroupOpener::Case,
             _ => return,
         };
         if self.group().opener == closed {
@@ -142,15 +142,15 @@ impl Reach {
         }
     }
 
-    fn leave(&mut self) -> Opener {
-        let Some(group) = self.groups.pop() else { return Opener::Parenthesis };
+    fn leave(&mut self) -> GroupOpener {
+        let Some(group) = self.groups.pop() else { return GroupOpener::Parenthesis };
         if let Some(placeholder) = group.before.or(group.pipeline) {
             self.speak(&placeholder);
         }
         group.opener
     }
 
-    fn group(&mut self) -> &mut Group {
+    fn group(&mut self) -> &mut ShellGroup {
         self.groups.last_mut().expect("the one around all is never left")
     }
 }

@@ -9,7 +9,9 @@
 
 use std::{iter::Peekable, vec::IntoIter};
 
-use super::{BadPlace, Placeholder, TemplateError, placeholders, reach::Reach, simple::Simple, variable};
+use super::{
+    Placeholder, TemplateError, UnsafePosition, placeholders, reach::TaintTracker, simple::SimpleCommand, variable,
+};
 
 /// Names whose values are letters, digits, `-` and `_`: code or not, they do nothing.
 const PLAIN: &[&str] = &["session", "iteration", "attempt"];
@@ -21,7 +23,7 @@ const ENDS_WORD: [char; 10] = [' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')
 
 /// What the shell is in the middle of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Frame {
+enum ShellContext {
     /// `(…)`.
     Subshell,
     /// `$(…)`.
@@ -37,7 +39,7 @@ enum Frame {
 }
 
 #[derive(Debug)]
-struct Here {
+struct HereDocument {
     delimiter: String,
     quoted: bool,
     strip_tabs: bool,
@@ -45,30 +47,30 @@ struct Here {
     is_code: bool,
 }
 
-struct Reader<'a> {
+struct ShellReader<'a> {
     text: &'a str,
     at: usize,
     waiting: Peekable<IntoIter<Placeholder>>,
-    frames: Vec<Frame>,
+    frames: Vec<ShellContext>,
     /// One for the top and one for each `(` or `$(` that is open.
-    commands: Vec<Simple>,
-    heres: Vec<Here>,
+    commands: Vec<SimpleCommand>,
+    heres: Vec<HereDocument>,
     /// Where values are that could do harm as code.
-    reach: Reach,
+    reach: TaintTracker,
     lost: bool,
     out: String,
 }
 
 /// See [`super::expand`].
 pub(super) fn expand(text: &str) -> Result<String, TemplateError> {
-    let mut reader = Reader {
+    let mut reader = ShellReader {
         text,
         at: 0,
         waiting: placeholders(text).into_iter().peekable(),
         frames: Vec::new(),
-        commands: vec![Simple::default()],
+        commands: vec![SimpleCommand::default()],
         heres: Vec::new(),
-        reach: Reach::default(),
+        reach: TaintTracker::default(),
         lost: false,
         out: String::with_capacity(text.len() + 64),
     };
@@ -79,20 +81,20 @@ pub(super) fn expand(text: &str) -> Result<String, TemplateError> {
     Ok(reader.out)
 }
 
-type Read = Result<(), TemplateError>;
+type ShellResult = Result<(), TemplateError>;
 
-impl Reader<'_> {
-    fn step(&mut self) -> Read {
+impl ShellReader<'_> {
+    fn step(&mut self) -> ShellResult {
         match self.frames.last().copied() {
-            None | Some(Frame::Subshell | Frame::Substitution) => self.bare(),
-            Some(Frame::Double) => self.double(),
-            Some(Frame::Arithmetic(open)) => self.arithmetic(open),
-            Some(Frame::Parameter) => self.parameter(),
-            Some(Frame::Backquotes) => self.backquotes(),
+            None | Some(ShellContext::Subshell | ShellContext::Substitution) => self.bare(),
+            Some(ShellContext::Double) => self.double(),
+            Some(ShellContext::Arithmetic(open)) => self.arithmetic(open),
+            Some(ShellContext::Parameter) => self.parameter(),
+            Some(ShellContext::Backquotes) => self.backquotes(),
         }
     }
 
-    fn bare(&mut self) -> Read {
+    fn bare(&mut self) -> ShellResult {
         if self.placeholder_here() {
             return self.put('"', '"');
         }
@@ -104,13 +106,13 @@ impl Reader<'_> {
             '\n' => return self.newline(),
             '"' => {
                 self.word();
-                self.frames.push(Frame::Double);
+                self.frames.push(ShellContext::Double);
             }
             '`' => self.backquote(),
             '(' => {
                 // `((`: two subshells, or arithmetic. Shells differ.
                 self.lost |= self.rest().starts_with('(');
-                self.open(Frame::Subshell);
+                self.open(ShellContext::Subshell);
             }
             ')' => {
                 self.end_command()?;
@@ -139,7 +141,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn double(&mut self) -> Read {
+    fn double(&mut self) -> ShellResult {
         if self.placeholder_here() {
             return self.put_plain();
         }
@@ -157,7 +159,7 @@ impl Reader<'_> {
     }
 
     /// After the opening `'`, to the closing one.
-    fn single(&mut self) -> Read {
+    fn single(&mut self) -> ShellResult {
         self.word();
         while self.at < self.text.len() {
             if self.placeholder_here() {
@@ -178,10 +180,10 @@ impl Reader<'_> {
     }
 
     /// After a `$`.
-    fn dollar(&mut self) -> Read {
+    fn dollar(&mut self) -> ShellResult {
         self.word().push('$');
         if self.placeholder_here() {
-            return self.refuse(BadPlace::AfterDollar);
+            return self.refuse(UnsafePosition::AfterDollar);
         }
         if self.reach.mention(&self.text[self.at..]) {
             self.commands.iter_mut().for_each(|command| command.has_value = true);
@@ -189,28 +191,30 @@ impl Reader<'_> {
         let rest = self.rest();
         if rest.starts_with("((") {
             self.skip(2);
-            self.frames.push(Frame::Arithmetic(0));
+            self.frames.push(ShellContext::Arithmetic(0));
         } else if rest.starts_with('(') {
             self.skip(1);
-            self.open(Frame::Substitution);
+            self.open(ShellContext::Substitution);
         } else if rest.starts_with('{') {
             self.skip(1);
-            self.frames.push(Frame::Parameter);
-        } else if rest.starts_with("\\\n") || (rest.starts_with('\'') && self.frames.last() != Some(&Frame::Double)) {
+            self.frames.push(ShellContext::Parameter);
+        } else if rest.starts_with("\\\n")
+            || (rest.starts_with('\'') && self.frames.last() != Some(&ShellContext::Double))
+        {
             // A continued line joins `$` with what follows; `$'…'` has escapes in some shells only.
             self.lost = true;
         }
         Ok(())
     }
 
-    fn arithmetic(&mut self, open: usize) -> Read {
+    fn arithmetic(&mut self, open: usize) -> ShellResult {
         if self.placeholder_here() {
             let number = self.waiting.peek().is_some_and(|p| NUMBERS.contains(&p.name.as_str()));
-            return if number { self.put_plain() } else { self.refuse(BadPlace::Arithmetic) };
+            return if number { self.put_plain() } else { self.refuse(UnsafePosition::Arithmetic) };
         }
         match self.take() {
-            '(' => self.set(Frame::Arithmetic(open + 1)),
-            ')' if open > 0 => self.set(Frame::Arithmetic(open - 1)),
+            '(' => self.set(ShellContext::Arithmetic(open + 1)),
+            ')' if open > 0 => self.set(ShellContext::Arithmetic(open - 1)),
             ')' => {
                 // Without a second one it was `$( (…) …)`.
                 self.lost |= !self.rest().starts_with(')');
@@ -218,34 +222,34 @@ impl Reader<'_> {
                 self.pop();
             }
             '$' => return self.dollar(),
-            '`' => self.frames.push(Frame::Backquotes),
+            '`' => self.frames.push(ShellContext::Backquotes),
             '"' | '\'' | '\\' => self.lost = true,
             _ => {}
         }
         Ok(())
     }
 
-    fn parameter(&mut self) -> Read {
+    fn parameter(&mut self) -> ShellResult {
         if self.placeholder_here() {
-            return self.refuse(BadPlace::Parameter);
+            return self.refuse(UnsafePosition::Parameter);
         }
         match self.take() {
             '\\' => return self.escaped(),
             '$' => return self.dollar(),
             '}' => self.pop(),
-            '`' => self.frames.push(Frame::Backquotes),
+            '`' => self.frames.push(ShellContext::Backquotes),
             // Within "…", shells differ on whether these quote anything.
-            '"' | '\'' if self.frames.contains(&Frame::Double) => self.lost = true,
+            '"' | '\'' if self.frames.contains(&ShellContext::Double) => self.lost = true,
             '\'' => return self.single(),
-            '"' => self.frames.push(Frame::Double),
+            '"' => self.frames.push(ShellContext::Double),
             other => self.word().push(other),
         }
         Ok(())
     }
 
-    fn backquotes(&mut self) -> Read {
+    fn backquotes(&mut self) -> ShellResult {
         if self.placeholder_here() {
-            return self.refuse(BadPlace::Backquotes);
+            return self.refuse(UnsafePosition::Backquotes);
         }
         match self.take() {
             '\\' => return self.escaped(),
@@ -256,9 +260,9 @@ impl Reader<'_> {
     }
 
     /// After a backslash.
-    fn escaped(&mut self) -> Read {
+    fn escaped(&mut self) -> ShellResult {
         if self.placeholder_here() {
-            return self.refuse(BadPlace::AfterBackslash);
+            return self.refuse(UnsafePosition::AfterBackslash);
         }
         if self.at < self.text.len() {
             let next = self.take();
@@ -285,7 +289,7 @@ impl Reader<'_> {
     }
 
     /// After the first `<` of `<<`.
-    fn here(&mut self) -> Read {
+    fn here(&mut self) -> ShellResult {
         self.begin_redirection();
         self.skip(1);
         if self.rest().starts_with('<') {
@@ -298,11 +302,11 @@ impl Reader<'_> {
         while self.rest().starts_with([' ', '\t']) {
             self.skip(1);
         }
-        let mut here = Here { delimiter: String::new(), quoted: false, strip_tabs, is_code: false };
+        let mut here = HereDocument { delimiter: String::new(), quoted: false, strip_tabs, is_code: false };
         let mut open = None;
         while self.at < self.text.len() && (open.is_some() || !self.rest().starts_with(ENDS_WORD)) {
             if self.placeholder_here() {
-                return self.refuse(BadPlace::HereDelimiter);
+                return self.refuse(UnsafePosition::HereDelimiter);
             }
             let next = self.take();
             here.quoted |= matches!(next, '\'' | '"' | '\\');
@@ -322,7 +326,7 @@ impl Reader<'_> {
     }
 
     /// After a newline. A pipeline goes on behind it whose next command has not begun.
-    fn newline(&mut self) -> Read {
+    fn newline(&mut self) -> ShellResult {
         let goes_on = self.command().is_empty() && self.reach.is_piped();
         self.end_command()?;
         if !goes_on {
@@ -336,14 +340,14 @@ impl Reader<'_> {
     }
 
     /// The bodies of the here-documents that were announced.
-    fn bodies(&mut self) -> Read {
+    fn bodies(&mut self) -> ShellResult {
         for here in std::mem::take(&mut self.heres) {
             self.body(&here)?;
         }
         Ok(())
     }
 
-    fn body(&mut self, here: &Here) -> Read {
+    fn body(&mut self, here: &HereDocument) -> ShellResult {
         let start = self.at;
         let mut end = self.text.len();
         let mut line_at = start;
@@ -362,7 +366,7 @@ impl Reader<'_> {
         if here.is_code && !here.quoted {
             let held = body.match_indices('$').find_map(|(i, _)| self.reach.held(&body[i + 1..]));
             if let Some(placeholder) = held.cloned() {
-                return Err(TemplateError { placeholder, place: BadPlace::OtherShell });
+                return Err(TemplateError { placeholder, place: UnsafePosition::OtherShell });
             }
         }
         let mixed = body.contains('`') || body.match_indices('$').any(|(i, _)| body[i + 1..].starts_with(['(', '{']));
@@ -370,15 +374,15 @@ impl Reader<'_> {
             if !self.placeholder_here() {
                 self.take();
             } else if here.quoted {
-                return self.refuse(BadPlace::QuotedHere);
+                return self.refuse(UnsafePosition::QuotedHere);
             } else if self.text[start..self.at].ends_with('\\') {
-                return self.refuse(BadPlace::AfterBackslash);
+                return self.refuse(UnsafePosition::AfterBackslash);
             } else if self.text[start..self.at].ends_with('$') {
-                return self.refuse(BadPlace::AfterDollar);
+                return self.refuse(UnsafePosition::AfterDollar);
             } else if mixed {
-                return self.refuse(BadPlace::MixedHere);
+                return self.refuse(UnsafePosition::MixedHere);
             } else if here.is_code && !self.is_plain() {
-                return self.refuse(BadPlace::OtherShell);
+                return self.refuse(UnsafePosition::OtherShell);
             } else {
                 self.put_plain()?;
             }
@@ -391,7 +395,7 @@ impl Reader<'_> {
 }
 
 /// Putting references in.
-impl Reader<'_> {
+impl ShellReader<'_> {
     fn placeholder_here(&mut self) -> bool {
         let at = self.at;
         self.waiting.peek().is_some_and(|p| p.range.start == at)
@@ -405,23 +409,23 @@ impl Reader<'_> {
         self.waiting.next().expect("asked for only where one stands")
     }
 
-    fn put(&mut self, before: char, after: char) -> Read {
+    fn put(&mut self, before: char, after: char) -> ShellResult {
         self.out.push(before);
         self.put_plain()?;
         self.out.push(after);
         Ok(())
     }
 
-    fn put_plain(&mut self) -> Read {
+    fn put_plain(&mut self) -> ShellResult {
         if self.lost {
-            return self.refuse(BadPlace::Unclear);
+            return self.refuse(UnsafePosition::Unclear);
         }
-        if self.frames.contains(&Frame::Parameter) {
-            return self.refuse(BadPlace::Parameter);
+        if self.frames.contains(&ShellContext::Parameter) {
+            return self.refuse(UnsafePosition::Parameter);
         }
         // What `$(…)` says belongs to the command around it.
-        if !self.is_plain() && self.commands.iter().any(Simple::is_code) {
-            return self.refuse(BadPlace::OtherShell);
+        if !self.is_plain() && self.commands.iter().any(SimpleCommand::is_code) {
+            return self.refuse(UnsafePosition::OtherShell);
         }
         let plain = self.is_plain();
         let placeholder = self.next_placeholder();
@@ -440,14 +444,14 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn refuse(&mut self, place: BadPlace) -> Read {
-        let place = if self.lost { BadPlace::Unclear } else { place };
+    fn refuse(&mut self, place: UnsafePosition) -> ShellResult {
+        let place = if self.lost { UnsafePosition::Unclear } else { place };
         Err(TemplateError { placeholder: self.next_placeholder(), place })
     }
 }
 
 /// Moving on.
-impl Reader<'_> {
+impl ShellReader<'_> {
     fn rest(&self) -> &str {
         &self.text[self.at..]
     }
@@ -466,7 +470,7 @@ impl Reader<'_> {
         self.at += bytes;
     }
 
-    fn set(&mut self, frame: Frame) {
+    fn set(&mut self, frame: ShellContext) {
         self.frames.pop();
         self.frames.push(frame);
     }
@@ -475,16 +479,16 @@ impl Reader<'_> {
         self.frames.pop();
     }
 
-    fn open(&mut self, frame: Frame) {
+    fn open(&mut self, frame: ShellContext) {
         self.frames.push(frame);
-        self.commands.push(Simple::default());
+        self.commands.push(SimpleCommand::default());
         self.reach.open();
     }
 
     /// A program's name may be what it prints.
     fn backquote(&mut self) {
         self.word().push('`');
-        self.frames.push(Frame::Backquotes);
+        self.frames.push(ShellContext::Backquotes);
     }
 
     /// After a `<` or `>`.
@@ -508,7 +512,7 @@ impl Reader<'_> {
         let Some(frame) = self.frames.pop() else { return };
         self.commands.pop();
         self.reach.close();
-        if frame == Frame::Subshell {
+        if frame == ShellContext::Subshell {
             // The name of a function, which need not be apart from its `{`.
             self.end_word();
         }
@@ -519,7 +523,7 @@ impl Reader<'_> {
         self.lost |= next == '\n' && !self.heres.is_empty();
     }
 
-    fn command(&mut self) -> &mut Simple {
+    fn command(&mut self) -> &mut SimpleCommand {
         self.commands.last_mut().expect("the one of the top is never popped")
     }
 
@@ -531,12 +535,12 @@ impl Reader<'_> {
         let ended = self.command().end_word().map(str::to_owned);
         let Some(word) = ended else { return };
         // The `)` of a `case` inside `$(…)` looks like its end.
-        self.lost |= word == "case" && self.frames.contains(&Frame::Substitution);
+        self.lost |= word == "case" && self.frames.contains(&ShellContext::Substitution);
         let leads = self.command().leading().is_some();
         self.reach.word(&word, leads);
     }
 
-    fn end_command(&mut self) -> Read {
+    fn end_command(&mut self) -> ShellResult {
         self.end_word();
         let command = self.command();
         let (reads_code, calculates) = (command.reads_code(), command.calculates());
@@ -545,6 +549,6 @@ impl Reader<'_> {
             self.heres.iter_mut().for_each(|here| here.is_code = true);
         }
         let spoken = if reads_code || calculates { self.reach.spoken().cloned() } else { None };
-        spoken.map_or(Ok(()), |placeholder| Err(TemplateError { placeholder, place: BadPlace::OtherShell }))
+        spoken.map_or(Ok(()), |placeholder| Err(TemplateError { placeholder, place: UnsafePosition::OtherShell }))
     }
 }

@@ -8,7 +8,7 @@
 
 /// What of its arguments a program reads as code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Code {
+enum CodeArguments {
     /// All of them.
     All,
     /// The first that is no option.
@@ -23,7 +23,7 @@ enum Code {
 
 /// When a program reads its input as code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Input {
+enum CodeInput {
     Always,
     /// If no file was named that has the code.
     WithoutScript,
@@ -31,61 +31,71 @@ enum Input {
 }
 
 #[derive(Debug)]
-struct Program {
+struct InterpreterSpec {
     names: &'static [&'static str],
-    code: Code,
+    code: CodeArguments,
     /// Letters of the options that code comes with.
     flags: &'static str,
     /// Letters of the options that take the next word, which is no code.
     takes: &'static str,
-    input: Input,
+    input: CodeInput,
 }
 
 /// Their arguments are looked for anywhere in a command, since `sudo`, `env` and many others run what they are told to.
-const ANYWHERE: &[Program] = &[
-    Program { code: Code::FlaggedScript, ..SHELL },
-    Program { names: &["fish"], flags: "cC", ..SHELL },
-    Program { names: &["pwsh", "powershell"], ..SHELL },
-    Program { names: &["su", "runuser"], takes: "gGsw", input: Input::Always, ..SHELL },
-    Program { names: &["eval"], code: Code::All, input: Input::Never, ..SHELL },
-    Program { names: &["ssh", "mosh", "rsh"], code: Code::All, input: Input::Always, ..SHELL },
-    Program { names: &["python", "pypy"], takes: "WX", ..INTERPRETER },
-    Program { names: &["perl", "ruby"], flags: "eE", takes: "Ir", ..INTERPRETER },
-    Program { names: &["node", "nodejs", "bun", "julia", "Rscript"], flags: "eEp", takes: "rCtJL", ..INTERPRETER },
-    Program { names: &["php"], flags: "rBRE", takes: "dc", ..INTERPRETER },
-    Program { names: &["lua", "luajit", "osascript"], flags: "e", takes: "l", ..INTERPRETER },
+const ANYWHERE: &[InterpreterSpec] = &[
+    InterpreterSpec { code: CodeArguments::FlaggedScript, ..SHELL },
+    InterpreterSpec { names: &["fish"], flags: "cC", ..SHELL },
+    InterpreterSpec { names: &["pwsh", "powershell"], ..SHELL },
+    InterpreterSpec { names: &["su", "runuser"], takes: "gGsw", input: CodeInput::Always, ..SHELL },
+    InterpreterSpec { names: &["eval"], code: CodeArguments::All, input: CodeInput::Never, ..SHELL },
+    InterpreterSpec { names: &["ssh", "mosh", "rsh"], code: CodeArguments::All, input: CodeInput::Always, ..SHELL },
+    InterpreterSpec { names: &["python", "pypy"], takes: "WX", ..INTERPRETER },
+    InterpreterSpec { names: &["perl", "ruby"], flags: "eE", takes: "Ir", ..INTERPRETER },
+    InterpreterSpec {
+        names: &["node", "nodejs", "bun", "julia", "Rscript"],
+        flags: "eEp",
+        takes: "rCtJL",
+        ..INTERPRETER
+    },
+    InterpreterSpec { names: &["php"], flags: "rBRE", takes: "dc", ..INTERPRETER },
+    InterpreterSpec { names: &["lua", "luajit", "osascript"], flags: "e", takes: "l", ..INTERPRETER },
 ];
 
-const INTERPRETER: Program = Program { code: Code::BeforeScript, ..SHELL };
+const INTERPRETER: InterpreterSpec = InterpreterSpec { code: CodeArguments::BeforeScript, ..SHELL };
 
 /// Nobody but the shell itself can do this.
-const SOURCE: Program = Program { names: &[".", "source"], flags: "", takes: "", ..SHELL };
+const SOURCE: InterpreterSpec = InterpreterSpec { names: &[".", "source"], flags: "", takes: "", ..SHELL };
 
 /// A shell, and whatever a variable names.
-const SHELL: Program = Program {
+const SHELL: InterpreterSpec = InterpreterSpec {
     names: &["sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh", "csh", "tcsh"],
-    code: Code::Flagged,
+    code: CodeArguments::Flagged,
     flags: "c",
     takes: "oO",
-    input: Input::WithoutScript,
+    input: CodeInput::WithoutScript,
 };
 
 /// Their names are common words: only where a program is expected.
-const IN_PLACE: &[Program] = &[
+const IN_PLACE: &[InterpreterSpec] = &[
     // `let` calculates, and runs what stands in a number.
-    Program { names: &["trap", "watch", "tmux", "let"], code: Code::All, input: Input::Never, ..SHELL },
-    Program { names: &["parallel"], code: Code::All, input: Input::Always, ..SHELL },
-    Program { names: &["at", "batch", "crontab"], flags: "", input: Input::Always, ..SHELL },
+    InterpreterSpec {
+        names: &["trap", "watch", "tmux", "let"],
+        code: CodeArguments::All,
+        input: CodeInput::Never,
+        ..SHELL
+    },
+    InterpreterSpec { names: &["parallel"], code: CodeArguments::All, input: CodeInput::Always, ..SHELL },
+    InterpreterSpec { names: &["at", "batch", "crontab"], flags: "", input: CodeInput::Always, ..SHELL },
     SOURCE,
-    Program { names: &["script", "flock", "sg", "expect"], input: Input::Never, ..SHELL },
-    Program { names: &["env"], flags: "S", takes: "uC", input: Input::Never, ..SHELL },
-    Program { names: &["nix-shell"], flags: "", input: Input::Never, ..SHELL },
-    Program {
+    InterpreterSpec { names: &["script", "flock", "sg", "expect"], input: CodeInput::Never, ..SHELL },
+    InterpreterSpec { names: &["env"], flags: "S", takes: "uC", input: CodeInput::Never, ..SHELL },
+    InterpreterSpec { names: &["nix-shell"], flags: "", input: CodeInput::Never, ..SHELL },
+    InterpreterSpec {
         names: &["awk", "gawk", "mawk", "nawk", "sed", "gsed"],
-        code: Code::First,
+        code: CodeArguments::First,
         flags: "e",
         takes: "vFfl",
-        input: Input::Never,
+        input: CodeInput::Never,
     },
 ];
 
@@ -165,7 +175,7 @@ const STANDARD_INPUT: &[&str] = &["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd
 
 /// The simple command that is being read, as far as seen.
 #[derive(Debug, Default)]
-pub(super) struct Simple {
+pub(super) struct SimpleCommand {
     words: Vec<String>,
     /// The word being read; empty quotes make it `Some("")`.
     pub(super) word: Option<String>,
@@ -175,7 +185,7 @@ pub(super) struct Simple {
     pub(super) has_value: bool,
 }
 
-impl Simple {
+impl SimpleCommand {
     /// The word being read has ended; it is given back.
     pub(super) fn end_word(&mut self) -> Option<&str> {
         let word = self.word.take()?;
@@ -251,11 +261,12 @@ impl Simple {
             return false;
         }
         // What `xargs` reads becomes arguments of that shell, and with `-I` a part of its code.
-        let by_xargs = |program: &Program| match program.code {
-            Code::Flagged | Code::BeforeScript | Code::FlaggedScript => self.names("xargs"),
-            Code::All | Code::First => false,
+        let by_xargs = |program: &InterpreterSpec| match program.code {
+            CodeArguments::Flagged | CodeArguments::BeforeScript | CodeArguments::FlaggedScript => self.names("xargs"),
+            CodeArguments::All | CodeArguments::First => false,
         };
-        let reads = |(at, program): (usize, &Program)| by_xargs(program) || program.reads_code(&self.words[at + 1..]);
+        let reads =
+            |(at, program): (usize, &InterpreterSpec)| by_xargs(program) || program.reads_code(&self.words[at + 1..]);
         self.programs().filter(|(at, _)| self.is_run(*at)).any(reads)
     }
 
@@ -275,7 +286,7 @@ impl Simple {
     }
 
     /// All words that may name a program that reads code, and where they stand.
-    fn programs(&self) -> impl Iterator<Item = (usize, &'static Program)> {
+    fn programs(&self) -> impl Iterator<Item = (usize, &'static InterpreterSpec)> {
         let place = self.place();
         self.words.iter().enumerate().filter_map(move |(at, word)| {
             let program = find(word, self.is_run(at))?;
@@ -316,7 +327,7 @@ fn runs_next(words: &[String]) -> bool {
     true
 }
 
-impl Program {
+impl InterpreterSpec {
     /// Whether a word is code that stands after these.
     fn takes_as_code(&self, before: &[String], word: &str) -> bool {
         let flagged = || {
@@ -324,14 +335,14 @@ impl Program {
             self.is_flag(word) || before.iter().enumerate().filter(|(_, word)| self.is_flag(word)).any(after)
         };
         match self.code {
-            Code::All => true,
-            Code::First => {
+            CodeArguments::All => true,
+            CodeArguments::First => {
                 let is_value = before.last().is_some_and(|option| !option.starts_with("--") && self.takes_next(option));
                 flagged() || (!is_value && self.operand(before).is_none())
             }
-            Code::Flagged => flagged(),
-            Code::BeforeScript => self.takes_before_script(before, word),
-            Code::FlaggedScript => self.takes_as_script(before, word),
+            CodeArguments::Flagged => flagged(),
+            CodeArguments::BeforeScript => self.takes_before_script(before, word),
+            CodeArguments::FlaggedScript => self.takes_as_script(before, word),
         }
     }
 
@@ -372,9 +383,9 @@ impl Program {
 
     fn reads_code(&self, rest: &[String]) -> bool {
         match self.input {
-            Input::Always => true,
-            Input::Never => false,
-            Input::WithoutScript => {
+            CodeInput::Always => true,
+            CodeInput::Never => false,
+            CodeInput::WithoutScript => {
                 let from_input = |word: &String| STANDARD_INPUT.contains(&word.as_str()) || word == "-s";
                 let flagged = rest.iter().any(|word| self.is_flag(word));
                 rest.iter().any(from_input) || (!flagged && self.operand(rest).is_none())
@@ -415,14 +426,14 @@ impl Program {
 }
 
 /// The program of that name; `expected` where a command begins.
-fn find(word: &str, expected: bool) -> Option<&'static Program> {
+fn find(word: &str, expected: bool) -> Option<&'static InterpreterSpec> {
     let name = base(word);
     if expected && name.starts_with(['$', '`']) {
         return Some(&ANYWHERE[0]);
     }
     // `python3.11`.
     let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let known = |program: &&Program| program.names.contains(&name) || program.names.contains(&bare);
+    let known = |program: &&InterpreterSpec| program.names.contains(&name) || program.names.contains(&bare);
     let in_place = IN_PLACE.iter().filter(|_| expected);
     ANYWHERE.iter().chain(in_place).find(known)
 }

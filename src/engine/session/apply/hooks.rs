@@ -1,37 +1,37 @@
 //! How the records of hooks change the state.
 
 use super::super::{
-    Phase, State,
-    pending::{Incoming, Source},
+    Phase, SessionState,
+    pending::{IncomingItem, ItemSource},
 };
 use crate::engine::{
     event::HookFinished,
     hooks::{
-        dispatch::{self, Cause, Dispatch, Running},
-        point::{PipedTo, Point},
+        dispatch::{self, ActiveRun, DispatchCause, HookDispatch},
+        point::{HookPoint, PipeTarget},
         resolve::HookRef,
         verdict::RunEnd,
     },
 };
 
-impl State {
+impl SessionState {
     /// A stop hook's text goes back at once if something blocks. If the turn is accepted, no feedback is sent that could
     /// carry it, and it is held for the next prompt instead.
     pub(super) fn hold_what_stop_hooks_piped(&mut self) {
         let Phase::Hooks(dispatch) = &self.phase else { return };
-        if dispatch.point != Point::Stop {
+        if dispatch.point != HookPoint::Stop {
             return;
         }
         let iteration = self.iterations.current;
         for done in &dispatch.done {
             let Some(text) = done.piped.clone() else { continue };
-            let source = Source { run: done.run, point: Point::Stop, hook: done.hook.clone(), iteration };
-            self.pending.catch(Incoming { source, text });
+            let source = ItemSource { run: done.run, point: HookPoint::Stop, hook: done.hook.clone(), iteration };
+            self.pending.catch(IncomingItem { source, text });
         }
     }
 
-    pub(super) fn hooks_due(&mut self, point: Point, hooks: &[String], beside: bool) {
-        if point == Point::OnGate {
+    pub(super) fn hooks_due(&mut self, point: HookPoint, hooks: &[String], beside: bool) {
+        if point == HookPoint::OnGate {
             return self.gate_hooks.begin(hooks.iter().cloned().collect());
         }
         if beside {
@@ -43,19 +43,19 @@ impl State {
         if let Some(dispatch) = self.dispatch_at(point) {
             dispatch.queue = queue;
         } else {
-            self.phase = Phase::Hooks(Dispatch { queue, ..Dispatch::reached(point, Cause::Lifecycle) });
+            self.phase = Phase::Hooks(HookDispatch { queue, ..HookDispatch::reached(point, DispatchCause::Lifecycle) });
         }
     }
 
-    pub(super) fn hook_started(&mut self, running: Running, point: Point, beside: bool) {
+    pub(super) fn hook_started(&mut self, running: ActiveRun, point: HookPoint, beside: bool) {
         self.hooks.last_run = running.run;
-        if point == Point::Automation {
+        if point == HookPoint::Automation {
             return self.tasks.automation.started(running);
         }
         if !beside {
             self.pipelines.step_started(point, &running.hook);
         }
-        let dispatch = if point == Point::OnGate {
+        let dispatch = if point == HookPoint::OnGate {
             self.gate_hooks.dispatch.as_mut()
         } else if beside {
             self.side.dispatch.as_mut()
@@ -67,9 +67,9 @@ impl State {
         }
     }
 
-    pub(super) fn hook_disabled(&mut self, point: Point, hook: &str) {
+    pub(super) fn hook_disabled(&mut self, point: HookPoint, hook: &str) {
         self.hooks.disable(HookRef::new(point, hook));
-        if point == Point::Automation {
+        if point == HookPoint::Automation {
             return self.tasks.automation.drop_hooks(|name| name == hook);
         }
         let beside = self.side.dispatch.iter_mut().chain(&mut self.gate_hooks.dispatch);
@@ -84,7 +84,7 @@ impl State {
     }
 
     pub(super) fn hook_finished(&mut self, finished: &HookFinished) {
-        if finished.point == Point::StopDecision {
+        if finished.point == HookPoint::StopDecision {
             return self.stop_hook_finished(finished);
         }
         if self.tasks.automation.awaits(finished.run) {
@@ -117,10 +117,10 @@ impl State {
         if finished.again {
             return;
         }
-        if let Some(text) = finished.framed().filter(|_| point.rules().piped_to == PipedTo::Pending) {
+        if let Some(text) = finished.framed().filter(|_| point.rules().piped_to == PipeTarget::Pending) {
             let source =
-                Source { run: finished.run, point, hook: finished.hook.clone(), iteration: finished.iteration };
-            self.pending.catch(Incoming { source, text });
+                ItemSource { run: finished.run, point, hook: finished.hook.clone(), iteration: finished.iteration };
+            self.pending.catch(IncomingItem { source, text });
         }
     }
 }

@@ -8,7 +8,7 @@
 use serde_json::Value;
 
 use super::rules::within;
-use crate::engine::conversation::{Location, PermissionAsk, ToolCall, ToolKind};
+use crate::engine::conversation::{AgentPermissionRequest, FileLocation, ToolCall, ToolKind};
 
 /// An "always" answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,14 +23,14 @@ struct RequestKey {
     agent: String,
     kind: Option<ToolKind>,
     title: String,
-    locations: Vec<Location>,
+    locations: Vec<FileLocation>,
     input: Option<String>,
     /// Some agents send the change as part of the input; creel shows it apart from it.
     change: Option<String>,
 }
 
 impl RequestKey {
-    fn of(agent: &str, ask: &PermissionAsk) -> Option<Self> {
+    fn of(agent: &str, ask: &AgentPermissionRequest) -> Option<Self> {
         let tool = &ask.tool;
         let changes_files = matches!(tool.kind, Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move));
         let unclear = changes_files && tool.locations.is_empty() && tool.input.is_none();
@@ -47,13 +47,13 @@ impl RequestKey {
 
 impl RememberedAnswer {
     /// The answer to keep, if the request can be recognised again.
-    pub(super) fn new(agent: &str, ask: &PermissionAsk, allowed: bool) -> Option<Self> {
+    pub(super) fn new(agent: &str, ask: &AgentPermissionRequest, allowed: bool) -> Option<Self> {
         RequestKey::of(agent, ask).map(|key| Self { key, allowed })
     }
 }
 
 /// The newest answer to the same request.
-pub(super) fn remembered(answers: &[RememberedAnswer], agent: &str, ask: &PermissionAsk) -> Option<bool> {
+pub(super) fn remembered(answers: &[RememberedAnswer], agent: &str, ask: &AgentPermissionRequest) -> Option<bool> {
     let key = RequestKey::of(agent, ask)?;
     answers.iter().rev().find(|known| known.key == key).map(|known| known.allowed)
 }
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     fn tool(kind: ToolKind, title: &str, files: &[&str], input: Option<&str>) -> ToolCall {
-        let locations = files.iter().map(|path| Location { path: (*path).to_owned(), line: None }).collect();
+        let locations = files.iter().map(|path| FileLocation { path: (*path).to_owned(), line: None }).collect();
         let input = input.map(str::to_owned);
         ToolCall { kind: Some(kind), title: title.into(), locations, input, ..ToolCall::default() }
     }

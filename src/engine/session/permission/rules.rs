@@ -5,10 +5,10 @@
 
 use crate::engine::{
     conversation::{ToolCall, ToolKind},
-    policy::{PermissionRule, Permissions},
+    policy::{PermissionPolicy, PermissionRule},
 };
 
-pub(super) fn first_that_fits(rules: &[PermissionRule], cwd: &str, tool: &ToolCall) -> Option<Permissions> {
+pub(super) fn first_that_fits(rules: &[PermissionRule], cwd: &str, tool: &ToolCall) -> Option<PermissionPolicy> {
     rules.iter().find(|rule| fits(rule, cwd, tool)).map(|rule| rule.action)
 }
 
@@ -24,8 +24,8 @@ fn fits(rule: &PermissionRule, cwd: &str, tool: &ToolCall) -> bool {
     let mut files = tool.locations.iter().map(|location| within(cwd, &location.path));
     let named = |file: String| rule.paths.iter().any(|pattern| fast_glob::glob_match(pattern, &file));
     match rule.action {
-        Permissions::Deny => files.any(named),
-        Permissions::Allow | Permissions::Ask => !tool.locations.is_empty() && files.all(named),
+        PermissionPolicy::Deny => files.any(named),
+        PermissionPolicy::Allow | PermissionPolicy::Ask => !tool.locations.is_empty() && files.all(named),
     }
 }
 
@@ -57,21 +57,21 @@ fn straight(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::conversation::Location;
+    use crate::engine::conversation::FileLocation;
 
     fn tool(kind: ToolKind, files: &[&str]) -> ToolCall {
-        let locations = files.iter().map(|path| Location { path: (*path).to_owned(), line: None }).collect();
+        let locations = files.iter().map(|path| FileLocation { path: (*path).to_owned(), line: None }).collect();
         ToolCall { kind: Some(kind), locations, ..ToolCall::default() }
     }
 
-    fn rule(kinds: &[ToolKind], paths: &[&str], action: Permissions) -> PermissionRule {
+    fn rule(kinds: &[ToolKind], paths: &[&str], action: PermissionPolicy) -> PermissionRule {
         let paths = paths.iter().map(|path| (*path).to_owned()).collect();
         PermissionRule { kinds: kinds.to_vec(), paths, action }
     }
 
     #[test]
     fn a_rule_fits_by_kind_and_by_file_however_the_file_is_spelled() {
-        let sources = rule(&[ToolKind::Edit], &["src/**"], Permissions::Allow);
+        let sources = rule(&[ToolKind::Edit], &["src/**"], PermissionPolicy::Allow);
         let fits = |files: &[&str]| fits(&sources, "/project", &tool(ToolKind::Edit, files));
         assert!(fits(&["/project/src/main.rs"]));
         assert!(fits(&["src/a/b.rs", "/project/./src/c.rs"]));
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn one_file_is_enough_to_be_denied() {
-        let secrets = rule(&[], &["**/.env", ".env"], Permissions::Deny);
+        let secrets = rule(&[], &["**/.env", ".env"], PermissionPolicy::Deny);
         let fits = |files: &[&str]| fits(&secrets, "/project", &tool(ToolKind::Read, files));
         assert!(fits(&["src/main.rs", "/project/.env"]));
         assert!(fits(&["deploy/.env"]));

@@ -8,12 +8,12 @@ use super::{share, sound};
 /// The share of lines that a report tells.
 pub(super) fn percent(bytes: &[u8]) -> Result<f64, String> {
     let text = String::from_utf8_lossy(bytes);
-    let mut tags = Tags { rest: &text };
+    let mut tags = XmlTagScanner { rest: &text };
     let root = tags.next().ok_or("it holds no `coverage` element")??;
     if root.name != "coverage" {
         return Err(format!("it begins with `{}`, not with `coverage`", super::shown(root.name)));
     }
-    if root.kind != TagKind::Empty && !text.contains("</coverage") {
+    if root.kind != XmlTagKind::Empty && !text.contains("</coverage") {
         return Err("it ends before its end".into());
     }
     match (root.count("lines-valid"), root.count("lines-covered")) {
@@ -29,38 +29,38 @@ pub(super) fn percent(bytes: &[u8]) -> Result<f64, String> {
 }
 
 /// Counts the lines of all classes. Those of methods are the same lines again.
-fn count_lines(tags: Tags<'_>) -> Result<f64, String> {
+fn count_lines(tags: XmlTagScanner<'_>) -> Result<f64, String> {
     let (mut hit, mut found, mut in_methods) = (0, 0, 0_u32);
     for tag in tags {
         let tag = tag?;
         match (tag.name, tag.kind) {
-            ("methods", TagKind::Open) => in_methods += 1,
-            ("methods", TagKind::Close) => in_methods = in_methods.saturating_sub(1),
-            ("line", TagKind::Open | TagKind::Empty) if in_methods == 0 => {
+            ("methods", XmlTagKind::Open) => in_methods += 1,
+            ("methods", XmlTagKind::Close) => in_methods = in_methods.saturating_sub(1),
+            ("line", XmlTagKind::Open | XmlTagKind::Empty) if in_methods == 0 => {
                 found += 1;
                 hit += u64::from(tag.count("hits").is_some_and(|hits| hits > 0));
             }
-            (_, TagKind::Open | TagKind::Close | TagKind::Empty) => {}
+            (_, XmlTagKind::Open | XmlTagKind::Close | XmlTagKind::Empty) => {}
         }
     }
     share(hit, found)
 }
 
 /// One tag.
-struct Tag<'a> {
+struct XmlTag<'a> {
     name: &'a str,
     attributes: &'a str,
-    kind: TagKind,
+    kind: XmlTagKind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum TagKind {
+enum XmlTagKind {
     Open,
     Close,
     Empty,
 }
 
-impl<'a> Tag<'a> {
+impl<'a> XmlTag<'a> {
     /// The value of an attribute, as it is written.
     fn attribute(&self, name: &str) -> Option<&'a str> {
         let mut rest = self.attributes.trim_start();
@@ -82,11 +82,11 @@ impl<'a> Tag<'a> {
 }
 
 /// The tags of a document, in their order.
-struct Tags<'a> {
+struct XmlTagScanner<'a> {
     rest: &'a str,
 }
 
-impl Tags<'_> {
+impl XmlTagScanner<'_> {
     /// Passes over what stands before the next tag; tells whether there is one.
     fn skip(&mut self) -> Result<bool, String> {
         loop {
@@ -106,8 +106,8 @@ impl Tags<'_> {
     }
 }
 
-impl<'a> Iterator for Tags<'a> {
-    type Item = Result<Tag<'a>, String>;
+impl<'a> Iterator for XmlTagScanner<'a> {
+    type Item = Result<XmlTag<'a>, String>;
 
     fn next(&mut self) -> Option<Self::Item> {
         match self.skip() {
@@ -125,12 +125,12 @@ impl<'a> Iterator for Tags<'a> {
         let inside = &self.rest[1..end];
         self.rest = &self.rest[end + 1..];
         let (inside, kind) = match (inside.strip_prefix('/'), inside.strip_suffix('/')) {
-            (Some(name), _) => (name, TagKind::Close),
-            (None, Some(inside)) => (inside, TagKind::Empty),
-            (None, None) => (inside, TagKind::Open),
+            (Some(name), _) => (name, XmlTagKind::Close),
+            (None, Some(inside)) => (inside, XmlTagKind::Empty),
+            (None, None) => (inside, XmlTagKind::Open),
         };
         let (name, attributes) = inside.split_once(|c: char| c.is_whitespace()).unwrap_or((inside, ""));
-        Some(Ok(Tag { name, attributes, kind }))
+        Some(Ok(XmlTag { name, attributes, kind }))
     }
 }
 

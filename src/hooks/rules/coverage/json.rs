@@ -9,17 +9,17 @@ use super::{share, sound};
 
 /// The keys of all three; a report has those of one.
 #[derive(Deserialize)]
-struct Report {
+struct CoverageReport {
     /// Of istanbul: `total.lines.pct`.
-    total: Option<Total>,
+    total: Option<IstanbulTotal>,
     /// Of llvm-cov: `data[0].totals.lines.percent`.
-    data: Option<Vec<Data>>,
+    data: Option<Vec<LlvmData>>,
     /// Of coverage.py: `totals.percent_covered`.
-    totals: Option<Python>,
+    totals: Option<PythonTotals>,
 }
 
 #[derive(Deserialize)]
-struct Total {
+struct IstanbulTotal {
     lines: Option<IstanbulLines>,
 }
 
@@ -32,12 +32,12 @@ struct IstanbulLines {
 }
 
 #[derive(Deserialize)]
-struct Data {
-    totals: Option<DataTotals>,
+struct LlvmData {
+    totals: Option<LlvmTotals>,
 }
 
 #[derive(Deserialize)]
-struct DataTotals {
+struct LlvmTotals {
     lines: Option<LlvmLines>,
 }
 
@@ -49,7 +49,7 @@ struct LlvmLines {
 }
 
 #[derive(Deserialize)]
-struct Python {
+struct PythonTotals {
     percent_covered: Option<f64>,
     num_statements: Option<u64>,
 }
@@ -57,7 +57,7 @@ struct Python {
 /// The share of lines that a report tells. Counts are taken before shares, which some tools round.
 pub(super) fn percent(bytes: &[u8]) -> Result<f64, String> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    let report: Report = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let report: CoverageReport = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     if let Some(lines) = report.total.and_then(|total| total.lines) {
         return by_count(lines.covered, lines.total, lines.pct.and_then(|pct| pct.as_f64()));
     }

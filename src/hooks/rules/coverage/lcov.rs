@@ -6,13 +6,13 @@ use super::share;
 
 /// What is known of one source file: the sums where they are written, else the lines.
 #[derive(Default)]
-struct Source {
+struct LcovFile {
     found: Option<u64>,
     hit: Option<u64>,
     lines: BTreeMap<u64, bool>,
 }
 
-impl Source {
+impl LcovFile {
     /// How many lines were reached, and how many there are.
     fn counts(&self) -> (u64, u64) {
         match (self.hit, self.found) {
@@ -25,7 +25,7 @@ impl Source {
 /// The share of lines that a report tells.
 pub(super) fn percent(bytes: &[u8]) -> Result<f64, String> {
     let (mut hit, mut found) = (0_u64, 0_u64);
-    let mut open: Option<Source> = None;
+    let mut open: Option<LcovFile> = None;
     for line in bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii) {
         if line == b"end_of_record" {
             let (some, all) = open.take().unwrap_or_default().counts();
@@ -43,10 +43,10 @@ pub(super) fn percent(bytes: &[u8]) -> Result<f64, String> {
     share(hit, found)
 }
 
-fn note(open: &mut Option<Source>, key: &str, value: &str) -> Result<(), String> {
+fn note(open: &mut Option<LcovFile>, key: &str, value: &str) -> Result<(), String> {
     let number = |text: &str| text.trim().parse::<u64>().map_err(|_| format!("`{key}:{value}` holds no number"));
     match key {
-        "SF" => *open = Some(Source::default()),
+        "SF" => *open = Some(LcovFile::default()),
         "LF" => open.get_or_insert_default().found = Some(number(value)?),
         "LH" => open.get_or_insert_default().hit = Some(number(value)?),
         "DA" => {

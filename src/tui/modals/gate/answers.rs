@@ -10,8 +10,8 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
     engine::{
-        conversation::PermissionAsk,
-        session::gate::{About, Choice, Gate},
+        conversation::AgentPermissionRequest,
+        session::gate::{Gate, GateChoice, GateKind},
     },
     present::text::{first_line, plain},
     tui::text::fit,
@@ -22,36 +22,38 @@ const LABEL: usize = 120;
 
 /// An answer that can be given.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Button {
+pub(super) struct AnswerButton {
     /// What it says.
     pub(super) label: String,
     /// What is answered.
-    pub(super) choice: Choice,
+    pub(super) choice: GateChoice,
     /// Which of the agent's options is taken.
     pub(super) option: Option<String>,
 }
 
 /// The buttons of a gate.
-pub(super) fn buttons(gate: &Gate, ask: Option<&PermissionAsk>) -> Vec<Button> {
-    let options = ask.map(PermissionAsk::offers).unwrap_or_default().into_iter().map(|offer| {
+pub(super) fn buttons(gate: &Gate, ask: Option<&AgentPermissionRequest>) -> Vec<AnswerButton> {
+    let options = ask.map(AgentPermissionRequest::offers).unwrap_or_default().into_iter().map(|offer| {
         let name = first_line(&plain(&offer.name), LABEL);
         let label = if name.is_empty() { offer.choice.name().to_owned() } else { name };
-        Button { label, choice: offer.choice, option: Some(offer.id) }
+        AnswerButton { label, choice: offer.choice, option: Some(offer.id) }
     });
-    let offered = |choice: Choice| ask.is_some_and(|ask| ask.option(choice, None).is_some());
+    let offered = |choice: GateChoice| ask.is_some_and(|ask| ask.option(choice, None).is_some());
     let own = gate.choices.iter().filter(|choice| !offered(**choice));
-    options.chain(own.map(|choice| Button { label: choice.name().to_owned(), choice: *choice, option: None })).collect()
+    options
+        .chain(own.map(|choice| AnswerButton { label: choice.name().to_owned(), choice: *choice, option: None }))
+        .collect()
 }
 
 /// The one that is chosen beforehand: the first, but none that would hold from now on if another is offered.
-pub(super) fn first(buttons: &[Button]) -> usize {
-    let for_ever = |button: &Button| matches!(button.choice, Choice::AllowAlways | Choice::RejectAlways);
+pub(super) fn first(buttons: &[AnswerButton]) -> usize {
+    let for_ever = |button: &AnswerButton| matches!(button.choice, GateChoice::AllowAlways | GateChoice::RejectAlways);
     buttons.iter().position(|button| !for_ever(button)).unwrap_or(0)
 }
 
 /// A button in its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Placed {
+pub(super) struct PlacedButton {
     /// The row, from 0.
     pub(super) row: usize,
     /// The column, from 0.
@@ -61,14 +63,14 @@ pub(super) struct Placed {
 }
 
 /// The buttons side by side, in as many rows as they need.
-pub(super) fn placed(buttons: &[Button], width: usize) -> Vec<Placed> {
+pub(super) fn placed(buttons: &[AnswerButton], width: usize) -> Vec<PlacedButton> {
     let (mut row, mut column) = (0, 0);
-    let place = |button: &Button| {
+    let place = |button: &AnswerButton| {
         let text = fit(&format!("[ {} ]", fit(&button.label, width.saturating_sub(4))), width);
         if column > 0 && column + text.width() > width {
             (row, column) = (row + 1, 0);
         }
-        let placed = Placed { row, column, text };
+        let placed = PlacedButton { row, column, text };
         column += placed.text.width() + 1;
         placed
     };
@@ -76,12 +78,12 @@ pub(super) fn placed(buttons: &[Button], width: usize) -> Vec<Placed> {
 }
 
 /// How many rows they need.
-pub(super) fn rows(buttons: &[Button], width: usize) -> usize {
+pub(super) fn rows(buttons: &[AnswerButton], width: usize) -> usize {
     placed(buttons, width).last().map_or(1, |placed| placed.row + 1)
 }
 
 /// What a button means, in a line; where the agent named it, by that name.
-pub(super) fn meaning(about: About, button: &Button, width: usize) -> String {
+pub(super) fn meaning(about: GateKind, button: &AnswerButton, width: usize) -> String {
     let means = meaning_of(about, button.choice);
     if button.option.is_none() {
         return fit(means, width);
@@ -91,37 +93,39 @@ pub(super) fn meaning(about: About, button: &Button, width: usize) -> String {
 }
 
 /// What an answer leads to.
-const fn meaning_of(about: About, choice: Choice) -> &'static str {
+const fn meaning_of(about: GateKind, choice: GateChoice) -> &'static str {
     match (about, choice) {
-        (About::FinalDelivery, Choice::Approve) => "one prompt carries what is approved; then the session ends",
-        (_, Choice::Approve) => "what is approved goes with the next prompt",
-        (About::Submit, Choice::Skip) => "go on without this check",
-        (_, Choice::Skip) => "nothing of it is delivered",
-        (About::RetryLimit, Choice::Continue) => "as many retries again",
-        (About::Budget, Choice::Continue) => "as much again; then you are asked again",
-        (_, Choice::Continue) => "the next iteration",
-        (About::Submit | About::Merge, Choice::Send) => "write to the agent yourself; then every check runs again",
-        (About::Tampered, Choice::Send) => "write to the agent, for example to undo the changes",
-        (_, Choice::Send) => "write to the agent yourself; the count starts again",
-        (_, Choice::Message) => "go on, with words of your own for the agent",
-        (About::Tampered, Choice::Ignore) => "accept these changes and continue",
-        (_, Choice::Ignore) => "accept the turn as it is; the iteration counts as forced",
-        (_, Choice::Disable) => "this hook does not run any more in this session",
-        (About::Submit | About::Merge, Choice::Retry) => "run every check once more",
-        (About::UsageLimit, Choice::Retry) => "send the turn again now",
-        (_, Choice::Retry) => "run the hook once more",
-        (_, Choice::Wait) => "wait, then send the same turn again",
-        (_, Choice::Switch) => "another agent takes the turn now",
-        (_, Choice::Complete) => "the work is done; end the session as complete",
-        (_, Choice::Abort) => "give the session up; it can be resumed",
-        (_, Choice::Stop) => "stop here, and deliver what is held",
-        (_, Choice::AllowOnce) => "allow this once",
-        (_, Choice::AllowAlways) => "creel asks again about anything else",
-        (_, Choice::RejectOnce) => "reject it; the turn continues",
-        (_, Choice::RejectAlways) => "reject it; creel asks again about anything else",
-        (_, Choice::Leave) => "leave it; the branch stays, and `creel submit` or `creel merge` tries again",
-        (_, Choice::Cancel) => "no answer; the agent's turn ends here",
-        (_, Choice::Escalate | Choice::Fail) => "",
+        (GateKind::FinalDelivery, GateChoice::Approve) => "one prompt carries what is approved; then the session ends",
+        (_, GateChoice::Approve) => "what is approved goes with the next prompt",
+        (GateKind::Submit, GateChoice::Skip) => "go on without this check",
+        (_, GateChoice::Skip) => "nothing of it is delivered",
+        (GateKind::RetryLimit, GateChoice::Continue) => "as many retries again",
+        (GateKind::Budget, GateChoice::Continue) => "as much again; then you are asked again",
+        (_, GateChoice::Continue) => "the next iteration",
+        (GateKind::Submit | GateKind::Merge, GateChoice::Send) => {
+            "write to the agent yourself; then every check runs again"
+        }
+        (GateKind::Tampered, GateChoice::Send) => "write to the agent, for example to undo the changes",
+        (_, GateChoice::Send) => "write to the agent yourself; the count starts again",
+        (_, GateChoice::Message) => "go on, with words of your own for the agent",
+        (GateKind::Tampered, GateChoice::Ignore) => "accept these changes and continue",
+        (_, GateChoice::Ignore) => "accept the turn as it is; the iteration counts as forced",
+        (_, GateChoice::Disable) => "this hook does not run any more in this session",
+        (GateKind::Submit | GateKind::Merge, GateChoice::Retry) => "run every check once more",
+        (GateKind::UsageLimit, GateChoice::Retry) => "send the turn again now",
+        (_, GateChoice::Retry) => "run the hook once more",
+        (_, GateChoice::Wait) => "wait, then send the same turn again",
+        (_, GateChoice::Switch) => "another agent takes the turn now",
+        (_, GateChoice::Complete) => "the work is done; end the session as complete",
+        (_, GateChoice::Abort) => "give the session up; it can be resumed",
+        (_, GateChoice::Stop) => "stop here, and deliver what is held",
+        (_, GateChoice::AllowOnce) => "allow this once",
+        (_, GateChoice::AllowAlways) => "creel asks again about anything else",
+        (_, GateChoice::RejectOnce) => "reject it; the turn continues",
+        (_, GateChoice::RejectAlways) => "reject it; creel asks again about anything else",
+        (_, GateChoice::Leave) => "leave it; the branch stays, and `creel submit` or `creel merge` tries again",
+        (_, GateChoice::Cancel) => "no answer; the agent's turn ends here",
+        (_, GateChoice::Escalate | GateChoice::Fail) => "",
     }
 }
 
@@ -129,8 +133,8 @@ const fn meaning_of(about: About, choice: Choice) -> &'static str {
 mod tests {
     use super::*;
 
-    fn button(label: &str) -> Button {
-        Button { label: label.into(), choice: Choice::AllowOnce, option: Some(label.into()) }
+    fn button(label: &str) -> AnswerButton {
+        AnswerButton { label: label.into(), choice: GateChoice::AllowOnce, option: Some(label.into()) }
     }
 
     #[test]
@@ -138,7 +142,7 @@ mod tests {
         let all = ["Yes", "Yes, and don't ask again for `cargo test`", "No, 日本語", "x"].map(button);
         let text = |width| {
             let mut rows = vec![String::new(); rows(&all, width)];
-            for Placed { row, column, text } in placed(&all, width) {
+            for PlacedButton { row, column, text } in placed(&all, width) {
                 let gap = column - rows[row].width();
                 rows[row] += &format!("{}{text}", " ".repeat(gap));
             }
@@ -152,7 +156,7 @@ mod tests {
     #[test]
     fn the_meaning_is_said_even_where_the_name_is_long() {
         let long = button("Yes, and do not ask again for anything in this folder");
-        assert_eq!(meaning(About::Permission, &long, 30), "Yes, and do …: allow this once");
-        assert_eq!(meaning(About::Permission, &button("Yes"), 80), "Yes: allow this once");
+        assert_eq!(meaning(GateKind::Permission, &long, 30), "Yes, and do …: allow this once");
+        assert_eq!(meaning(GateKind::Permission, &button("Yes"), 80), "Yes: allow this once");
     }
 }

@@ -4,21 +4,21 @@ use ratatui::text::Line;
 
 use crate::{
     engine::{
-        State,
-        conversation::PermissionAsk,
+        SessionState,
+        conversation::AgentPermissionRequest,
         session::{
-            gate::{About, Gate},
+            gate::{Gate, GateKind},
             tamper::NAMED,
         },
-        time::Span,
+        time::TimeSpan,
     },
     present::{amounts, text::plain, tool_calls},
     tui::{
         diff,
-        model::Model,
-        runs::Run,
+        model::ScreenModel,
+        runs::RunEntry,
         text::{fit, plain_lines, wrap},
-        theme::{Role, Theme},
+        theme::{ScreenTheme, ThemeRole},
         view::{pipeline, run_text},
     },
 };
@@ -26,49 +26,49 @@ use crate::{
 /// All of it, for a width.
 pub(super) fn lines(
     gate: &Gate,
-    ask: Option<&PermissionAsk>,
-    model: &Model,
-    theme: &Theme,
+    ask: Option<&AgentPermissionRequest>,
+    model: &ScreenModel,
+    theme: &ScreenTheme,
     width: usize,
 ) -> Vec<Line<'static>> {
     match (ask, &model.session) {
         (Some(ask), Some(state)) => request(ask, &state.began.cwd, theme, width),
-        (_, Some(state)) if gate.about == About::Budget => budget(state, theme, width),
-        (_, Some(state)) if matches!(gate.about, About::Submit | About::Merge) => held(gate, state, model, width),
-        (_, Some(state)) if gate.about == About::Tampered => tampered(state, theme, width),
+        (_, Some(state)) if gate.about == GateKind::Budget => budget(state, theme, width),
+        (_, Some(state)) if matches!(gate.about, GateKind::Submit | GateKind::Merge) => held(gate, state, model, width),
+        (_, Some(state)) if gate.about == GateKind::Tampered => tampered(state, theme, width),
         (_, state) => {
             let said = state.as_ref().map_or("", |state| state.turns.said.as_str());
-            let said = || plain_lines(said, theme.style(Role::Text), width);
+            let said = || plain_lines(said, theme.style(ThemeRole::Text), width);
             last_run(gate, model).map_or_else(said, |run| hook_run(run, theme, width))
         }
     }
 }
 
 /// What the agent wants to do. All of it can be read: a command that goes on out of sight is not agreed to unseen.
-fn request(ask: &PermissionAsk, project: &str, theme: &Theme, width: usize) -> Vec<Line<'static>> {
+fn request(ask: &AgentPermissionRequest, project: &str, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
     let call = &ask.tool;
     let kind = call.kind.map(|kind| format!("{}: ", kind.name().replace('_', " "))).unwrap_or_default();
     let mut lines = Vec::new();
     for (n, line) in plain(&call.title).lines().enumerate() {
         let kind = if n == 0 { kind.clone() } else { String::new() };
-        let pieces = [(kind, theme.style(Role::Accent)), (line.to_owned(), theme.style(Role::Heading))];
+        let pieces = [(kind, theme.style(ThemeRole::Accent)), (line.to_owned(), theme.style(ThemeRole::Heading))];
         lines.extend(wrap(&pieces, width, 2));
     }
     let files = tool_calls::files(call, project).join(", ");
     if !files.is_empty() {
-        lines.extend(wrap(&[(format!("files: {files}"), theme.style(Role::Accent))], width, 2));
+        lines.extend(wrap(&[(format!("files: {files}"), theme.style(ThemeRole::Accent))], width, 2));
     }
     let change = call.diff.as_deref().map(|diff| diff::lines(diff, theme, width)).unwrap_or_default();
     let arguments = call.input.as_deref().map(tool_calls::arguments).unwrap_or_default();
-    let arguments = plain_lines(&arguments, theme.style(Role::Text), width);
+    let arguments = plain_lines(&arguments, theme.style(ThemeRole::Text), width);
     if change.is_empty() && arguments.is_empty() {
         lines.push(Line::default());
-        lines.extend(plain_lines("The agent says no more about it.", theme.style(Role::Faint), width));
+        lines.extend(plain_lines("The agent says no more about it.", theme.style(ThemeRole::Faint), width));
     }
     // The change first: arguments often say the same in a form that nobody can read.
     for (title, part) in [("changes", change), ("arguments", arguments)] {
         if !part.is_empty() {
-            lines.extend([Line::default(), Line::styled(title, theme.style(Role::Faint))]);
+            lines.extend([Line::default(), Line::styled(title, theme.style(ThemeRole::Faint))]);
             lines.extend(part);
         }
     }
@@ -76,12 +76,12 @@ fn request(ask: &PermissionAsk, project: &str, theme: &Theme, width: usize) -> V
 }
 
 /// The checks, what the one that holds printed, and what the agent would be told about it.
-fn held(gate: &Gate, state: &State, model: &Model, width: usize) -> Vec<Line<'static>> {
+fn held(gate: &Gate, state: &SessionState, model: &ScreenModel, width: usize) -> Vec<Line<'static>> {
     let theme = &model.theme;
     let mut lines: Vec<Line<'static>> = pipeline::line(state, theme, width).into_iter().collect();
     if let Some(text) = state.remediation() {
-        lines.extend([Line::default(), Line::styled("for the agent", theme.style(Role::Faint))]);
-        lines.extend(plain_lines(&text, theme.style(Role::Text), width));
+        lines.extend([Line::default(), Line::styled("for the agent", theme.style(ThemeRole::Faint))]);
+        lines.extend(plain_lines(&text, theme.style(ThemeRole::Text), width));
     }
     if let Some(run) = last_run(gate, model) {
         lines.push(Line::default());
@@ -91,11 +91,11 @@ fn held(gate: &Gate, state: &State, model: &Model, width: usize) -> Vec<Line<'st
 }
 
 /// The files that the agent's turn changed, and what can follow from that.
-fn tampered(state: &State, theme: &Theme, width: usize) -> Vec<Line<'static>> {
+fn tampered(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
     let mut lines = plain_lines(
         "These files changed during the agent's turn. They decide what creel and git do, so the session waits for you. Look at \
          each of them before you continue.",
-        theme.style(Role::Text),
+        theme.style(ThemeRole::Text),
         width,
     );
     let files: Vec<&String> = state.unsettled.tampered.iter().chain(&state.unsettled.protected).collect();
@@ -103,25 +103,25 @@ fn tampered(state: &State, theme: &Theme, width: usize) -> Vec<Line<'static>> {
     if files.len() > NAMED {
         lines.push(Line::default());
         for name in files {
-            lines.extend(wrap(&[(plain(name), theme.style(Role::Bad))], width, 2));
+            lines.extend(wrap(&[(plain(name), theme.style(ThemeRole::Bad))], width, 2));
         }
     }
     lines
 }
 
 /// What was used, and what may be.
-fn budget(state: &State, theme: &Theme, width: usize) -> Vec<Line<'static>> {
+fn budget(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
     let (account, budget) = (&state.account, &state.plan().budget);
     let times = u64::from(account.granted) + 1;
     #[expect(clippy::cast_precision_loss, reason = "nobody grants 2^53 budgets")]
     let cost = budget.cost.map(|cost| cost * times as f64);
     let tokens = budget.tokens.map(|tokens| tokens.saturating_mul(times));
-    let time = budget.time.map(|time| Span(time.0.saturating_mul(times)));
+    let time = budget.time.map(|time| TimeSpan(time.0.saturating_mul(times)));
     let row = |name: &str, used: String, limit: Option<(String, bool)>| {
         let (limit, role) = match limit {
-            Some((limit, true)) => (format!(" of {limit}: used up"), Role::Bad),
-            Some((limit, false)) => (format!(" of {limit}"), Role::Text),
-            None => (", without a limit".into(), Role::Text),
+            Some((limit, true)) => (format!(" of {limit}: used up"), ThemeRole::Bad),
+            Some((limit, false)) => (format!(" of {limit}"), ThemeRole::Text),
+            None => (", without a limit".into(), ThemeRole::Text),
         };
         Line::styled(fit(&format!("{name:11}{used}{limit}"), width), theme.style(role))
     };
@@ -130,20 +130,20 @@ fn budget(state: &State, theme: &Theme, width: usize) -> Vec<Line<'static>> {
         row("tokens", account.tokens.to_string(), tokens.map(|all| (all.to_string(), account.tokens >= all))),
         row("cost", amounts::money(account.cost), cost.map(|all| (amounts::money(all), account.cost >= all))),
         row("time", account.time.to_string(), time.map(|all| (all.to_string(), account.time >= all))),
-        Line::styled(fit(&format!("{:11}{iterations}", "iterations"), width), theme.style(Role::Faint)),
+        Line::styled(fit(&format!("{:11}{iterations}", "iterations"), width), theme.style(ThemeRole::Faint)),
     ]
 }
 
 /// The last run of the hook that it is about.
-fn last_run<'a>(gate: &Gate, model: &'a Model) -> Option<&'a Run> {
+fn last_run<'a>(gate: &Gate, model: &'a ScreenModel) -> Option<&'a RunEntry> {
     model.runs.newest_first().find(|run| gate.hook.as_ref() == Some(&run.hook) && run.ended.is_some())
 }
 
 /// How a run ended, and what it printed.
-fn hook_run(run: &Run, theme: &Theme, width: usize) -> Vec<Line<'static>> {
+fn hook_run(run: &RunEntry, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
     let end = run.ended.as_ref().map(|finished| format!(" · {} · {}", finished.end.describe(), finished.took_ms));
     let head = format!("{} {}{}", run.point, run.name(), end.unwrap_or_default());
-    let mut lines = vec![Line::styled(fit(&head, width), theme.style(Role::Warning))];
-    lines.extend(plain_lines(&run_text(run), theme.style(Role::Text), width));
+    let mut lines = vec![Line::styled(fit(&head, width), theme.style(ThemeRole::Warning))];
+    lines.extend(plain_lines(&run_text(run), theme.style(ThemeRole::Text), width));
     lines
 }

@@ -235,12 +235,12 @@ fn the_cost_of_a_turn_of_claudes_is_what_came_on_top() {
         json!({ "type": "result", "is_error": false, "usage": { "input_tokens": of_turn }, "total_cost_usd": cost,
             "modelUsage": { "big": { "inputTokens": of_all } } })
     };
-    let cost = |before: Option<Tally>, result: &Value| {
+    let cost = |before: Option<ReportedUsage>, result: &Value| {
         let mut translator = translator(OutputFormat::Claude, before).expect("a format of lines");
-        translator.line(result, &mut Told::new(TurnId(3), None));
+        translator.line(result, &mut TranslatedOutput::new(TurnId(3), None));
         translator.end().spent.cost
     };
-    let before = Some(Tally { tokens: 330, cost: 0.25 });
+    let before = Some(ReportedUsage { tokens: 330, cost: 0.25 });
     assert_eq!(cost(before, &result(120, 450, 0.375)), Some(0.125), "it counts on");
     assert_eq!(cost(before, &result(120, 120, 0.125)), Some(0.125), "it began anew");
     assert_eq!(cost(None, &result(120, 120, 0.125)), Some(0.125), "there was nothing before");

@@ -79,14 +79,17 @@ fn codex_tries_again_and_then_fails() {
 #[test]
 fn codex_counts_over_all_turns_of_a_thread() {
     let end = json!({ "type": "turn.completed", "usage": { "input_tokens": 450, "output_tokens": 80 } });
-    let spent = |before: Option<Tally>| {
+    let spent = |before: Option<ReportedUsage>| {
         let mut translator = translator(OutputFormat::Codex, before).expect("a format of lines");
-        translator.line(&end, &mut Told::new(TurnId(3), None));
+        translator.line(&end, &mut TranslatedOutput::new(TurnId(3), None));
         translator.end()
     };
-    let before = Some(Tally { tokens: 390, cost: 0.0 });
-    assert_eq!((spent(before).spent.tokens, spent(before).tally), (Some(140), Some(Tally { tokens: 530, cost: 0.0 })));
-    assert_eq!((spent(None).spent.tokens, spent(None).tally), (None, Some(Tally { tokens: 530, cost: 0.0 })));
+    let before = Some(ReportedUsage { tokens: 390, cost: 0.0 });
+    assert_eq!(
+        (spent(before).spent.tokens, spent(before).tally),
+        (Some(140), Some(ReportedUsage { tokens: 530, cost: 0.0 }))
+    );
+    assert_eq!((spent(None).spent.tokens, spent(None).tally), (None, Some(ReportedUsage { tokens: 530, cost: 0.0 })));
 }
 
 #[test]
