@@ -23,7 +23,7 @@ use creel::{
     engine::{event::Event, ids::TurnId, time::UnixTime},
     journal::Record,
     tui::{
-        feed::{JournalFeed, RecordSpan},
+        journal_feed::{JournalFeed, RecordSpan},
         keymap::Keymap,
         model::{Pane, ScreenMode, ScreenModel},
         theme::ScreenTheme,

@@ -22,7 +22,7 @@ use creel::{
         input::{Input, SessionCommand as Asks},
         policy::StopPreset,
         stop::{
-            loops::{EvaluationRequest, LoopCommand, RuleCheckMode},
+            agent_loop::{EvaluationRequest, LoopCommand, RuleCheckMode},
             registry::StopHookRegistration,
         },
         time::UnixTime,

@@ -20,7 +20,7 @@ use creel::{
     },
     journal::Record,
     tui::{
-        feed::RecordSpan,
+        journal_feed::RecordSpan,
         keymap::Keymap,
         model::{ScreenMode, ScreenModel},
         theme::ScreenTheme,

@@ -29,12 +29,12 @@ use crate::{
 
 pub mod acp;
 pub mod command;
-mod disguise;
+mod error_pattern;
 mod failure;
-mod outside;
+mod mcp_tools;
 pub mod scripted;
-mod tool;
-mod tools;
+mod self_driven;
+mod tool_limits;
 mod usage_limit;
 
 /// A future that can be behind `dyn`.
@@ -171,7 +171,7 @@ pub fn start(spec: &AgentSpec, place: AgentWorkspace, past: AgentHistory<'_>) ->
         AgentSpec::Scripted { script } => {
             Ok(Box::new(scripted::ScriptedAgent::new(script, place, past.prompts).map_err(AgentError::Script)?))
         }
-        AgentSpec::Outside => Ok(Box::new(outside::SelfDrivenAgent)),
+        AgentSpec::Outside => Ok(Box::new(self_driven::SelfDrivenAgent)),
     }
 }
 

@@ -3,24 +3,24 @@
 mod agents;
 mod attach;
 mod check;
-mod config_verb;
+mod config_command;
+mod control;
+mod dead_sessions;
 mod demo;
 mod detach;
-mod failure;
+mod error;
 mod init;
-mod leash;
-mod leftovers;
 mod mcp;
 mod pipeline;
+mod process_pair;
 mod project;
 mod readiness;
-mod remote;
+mod remote_sessions;
 mod run;
+mod session_host;
+mod session_name_lock;
 mod sessions;
-mod stage;
-mod steer;
 mod trust;
-mod turn;
 mod worker;
 
 use std::{
@@ -31,6 +31,7 @@ use std::{
 use clap::{CommandFactory as _, Parser as _};
 
 use crate::{
+    app::{error::AppError, process_pair::ParentProcess},
     cli::{Cli, CliCommand, RunArgs, headless::put},
     config::{self, paths},
     engine::submit::PipelineKind,
@@ -39,8 +40,6 @@ use crate::{
     present::text::plain,
     socket::message::SessionRequest,
 };
-use failure::AppError;
-use leash::ParentProcess;
 
 /// What a command came to: an exit code, or the reason why it failed.
 type AppResult<T = u8> = std::result::Result<T, AppError>;
@@ -49,8 +48,8 @@ type AppResult<T = u8> = std::result::Result<T, AppError>;
 pub fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&error));
     // What cannot be held is done in one process, as for a session without a screen.
-    if leash::is_wanted(&cli)
-        && let Ok(code) = leash::hold()
+    if process_pair::is_wanted(&cli)
+        && let Ok(code) = process_pair::hold()
     {
         return ExitCode::from(code);
     }
@@ -90,23 +89,23 @@ fn dispatch(command: Option<CliCommand>, leash: Option<&ParentProcess>) -> AppRe
         Some(CliCommand::Demo(args)) => demo::demo(&args),
         Some(CliCommand::Init(args)) => init::init(&args),
         Some(CliCommand::Check(args)) => check::check(&args),
-        Some(CliCommand::Config(args)) => config_verb::config(&args),
+        Some(CliCommand::Config(args)) => config_command::config(&args),
         Some(CliCommand::Agents(args)) => agents::agents(&args),
         Some(CliCommand::Resume(args)) => run::resume(&args, leash),
         Some(CliCommand::Attach(args)) => attach::attach(args),
         Some(CliCommand::Sessions(args)) => sessions::sessions(&args),
         Some(CliCommand::Show(args)) => sessions::show(&args),
         Some(CliCommand::Replay(args)) => sessions::replay(&args),
-        Some(CliCommand::Status(args)) => steer::status(&args),
-        Some(CliCommand::Pause(args)) => steer::ask(&args, &SessionRequest::Pause),
-        Some(CliCommand::Unpause(args)) => steer::ask(&args, &SessionRequest::Unpause),
-        Some(CliCommand::Stop(args)) => steer::stop(&args),
-        Some(CliCommand::Message(args)) => steer::message(&args),
-        Some(CliCommand::Pending(args)) => steer::pending::pending(args.command),
-        Some(CliCommand::Gate(args)) => steer::gate::gate(args.command),
-        Some(CliCommand::Hooks(args)) => steer::hooks::hooks(args.command),
-        Some(CliCommand::Checkpoint(args)) => steer::checkpoint::checkpoint(args.command),
-        Some(CliCommand::Task(args)) => steer::task::task(args.command),
+        Some(CliCommand::Status(args)) => control::status(&args),
+        Some(CliCommand::Pause(args)) => control::ask(&args, &SessionRequest::Pause),
+        Some(CliCommand::Unpause(args)) => control::ask(&args, &SessionRequest::Unpause),
+        Some(CliCommand::Stop(args)) => control::stop(&args),
+        Some(CliCommand::Message(args)) => control::message(&args),
+        Some(CliCommand::Pending(args)) => control::pending::pending(args.command),
+        Some(CliCommand::Gate(args)) => control::gate::gate(args.command),
+        Some(CliCommand::Hooks(args)) => control::hooks::hooks(args.command),
+        Some(CliCommand::Checkpoint(args)) => control::checkpoint::checkpoint(args.command),
+        Some(CliCommand::Task(args)) => control::task::task(args.command),
         Some(CliCommand::Worker(args)) => worker::worker(&args),
         Some(CliCommand::Mcp(args)) => mcp::mcp(args),
         Some(CliCommand::Submit(args)) => pipeline::pipeline(PipelineKind::Submit, &args),

@@ -1,8 +1,8 @@
 //! The command line: what can be asked for, and nothing of how it is done.
 
+pub mod control;
 pub mod headless;
-pub mod narrate;
-pub mod steer;
+pub mod record_formatter;
 pub mod task;
 pub mod worker;
 
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use steer::{
+use crate::cli::control::{
     AttachArgs, CheckpointArgs, GateArgs, HooksArgs, MessageArgs, PendingArgs, SessionArgs, StatusArgs, StopArgs,
 };
 use task::TaskArgs;

@@ -8,7 +8,6 @@
 //! - One table ([`shape`]) holds every key; the checks, the defaults and the JSON schema follow from it.
 
 mod agents;
-mod allowance;
 mod automation;
 pub mod diagnostic;
 mod fields;
@@ -18,6 +17,7 @@ mod load;
 pub mod nats;
 pub mod node;
 pub mod paths;
+mod permissions;
 pub mod programs;
 mod report;
 mod resolve;

@@ -22,8 +22,7 @@ pub mod event;
 pub mod hooks;
 pub mod ids;
 pub mod input;
-pub(crate) mod nearest;
-pub(crate) mod own_words;
+pub(crate) mod nearest_name;
 pub mod plain_text;
 pub mod policy;
 pub mod queue;
@@ -34,6 +33,7 @@ pub mod submit;
 pub mod summary;
 pub mod tasks;
 pub mod time;
+pub(crate) mod unquoted_text;
 
 use std::fmt::Display;
 

@@ -1,16 +1,16 @@
 //! What happened, on disk: the records of a session, and the session that follows from them.
 
 pub mod file;
-pub mod folder;
 pub mod open;
 pub mod outbox;
 pub mod record;
+pub mod session_dir;
 pub mod tail;
 
+pub use crate::journal::session_dir::{SessionDir, SessionsDir};
 pub use file::{
     Journal, JournalDamage, JournalError, LockHolder, LockedJournal, OpenedJournal, RecordOrderError, fold,
     fold_checked, read, running,
 };
-pub use folder::{SessionDir, SessionsDir};
 pub use record::Record;
 pub use tail::RecordTail;

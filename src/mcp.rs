@@ -7,9 +7,9 @@
 //! - Whatever a client sends, the server stays: what is wrong is answered, and what is no message is passed over.
 //! - No call holds another one: each has a connection while it lasts, and waits for its answer beside the others.
 
+mod connection_pool;
 mod hooks;
 mod iterations;
-mod reach;
 mod session;
 mod tasks;
 mod tool;
@@ -26,8 +26,8 @@ use rmcp::{
     transport::{async_rw::AsyncRwTransport, stdio_pipes},
 };
 
+pub use crate::mcp::connection_pool::{SessionConnectionPool, SessionFinder};
 use crate::process::signals::ShutdownSignals;
-pub use reach::{SessionConnectionPool, SessionFinder};
 use tool::McpTool;
 
 /// How long a message may be. What is longer is passed over unread, so this is far beyond what a call may have: a client

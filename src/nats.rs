@@ -9,23 +9,23 @@
 //!   what the stream has.
 //! - No secret leaves [`mod@connection`].
 
-pub mod asking;
-mod assembly;
-pub mod command;
+mod backlog;
+pub mod command_listener;
 pub mod connection;
 mod copy_dir;
 mod deadline;
-mod leftovers;
-pub mod link;
-mod live;
-pub mod mirror;
-mod overhear;
-pub mod roster;
-mod send;
-pub mod store;
+pub mod heartbeat;
+mod live_output;
+mod live_publisher;
+mod publisher;
+mod record_assembler;
+mod record_sender;
+pub mod remote_journal;
+mod send_window;
+pub mod session_client;
+pub mod status;
+pub mod stream;
 pub mod subject;
-mod window;
-mod wire;
 
 use std::{
     io,
@@ -40,24 +40,24 @@ use async_nats::{
 };
 use tokio::sync::{Notify, broadcast, mpsc, watch};
 
-use super::socket::{
-    ledger::{FoldPace, QueryHandle, SessionMirror},
-    view::StatusView,
-};
+use super::socket::view::StatusView;
 use crate::{
     config::NatsConfig,
     journal::{SessionDir, SessionsDir, outbox::Outbox},
+    nats::{
+        backlog::BacklogSender,
+        command_listener::CommandListener,
+        heartbeat::HeartbeatSender,
+        live_publisher::LiveOutputPublisher,
+        record_sender::RecordSender,
+        status::NatsStatus,
+        stream::{NatsStream, SessionIdentity, StoredRecords},
+    },
     queue::handover::TaskHandover,
     runtime::{HookOutputChunk, SessionHandle, SessionRuntime},
+    socket::session_mirror::{FoldPace, QueryHandle, SessionMirror},
 };
-use command::CommandListener;
 use connection::{NatsConnectionEvent, NatsError, ReconnectPolicy, connect, destination, pause};
-use leftovers::BacklogSender;
-use link::NatsStatus;
-use live::LiveOutputPublisher;
-use roster::HeartbeatSender;
-use send::RecordSender;
-use store::{NatsStream, SessionIdentity, StoredRecords};
 use subject::SessionSubjects;
 
 /// How long the server may take to answer.
@@ -239,7 +239,7 @@ impl NatsTask {
     ) -> Result<(NatsStream, StoredRecords), NatsError> {
         let Self { nats, subjects, id, outbox, handle, warned, .. } = self;
         let mut looking = Box::pin(async {
-            let store = store::open(jetstream, nats).await?;
+            let store = stream::open(jetstream, nats).await?;
             let holdings = store.holdings(SessionIdentity { subjects, id }, outbox.place()).await?;
             Ok::<_, NatsError>((store, holdings))
         });
@@ -338,7 +338,7 @@ async fn follow(ledger: &mut Option<SessionMirror>) -> StatusView {
 pub async fn send_leftovers(nats: &NatsConfig, sessions: &SessionsDir) -> Result<(), NatsError> {
     let (client, _told) = connect(nats, ReconnectPolicy::Never).await?;
     let jetstream = context(&client);
-    let store = store::open(&jetstream, nats).await?;
+    let store = stream::open(&jetstream, nats).await?;
     let largest = store.largest(client.server_info().max_payload)?;
     BacklogSender { client: &client, store: &store, nats, largest }.send_all(sessions, "").await
 }

@@ -2,7 +2,6 @@
 //!
 //! Owns texts, tables and styles. Decides nothing, and reads nothing but the values that it is given.
 
-pub mod amounts;
 pub mod hook_stats;
 pub mod permission_requests;
 pub mod pipelines;
@@ -15,3 +14,4 @@ pub mod tasks;
 pub mod text;
 pub mod tool_calls;
 pub mod usage_limits;
+pub mod usage_totals;

@@ -4,9 +4,9 @@
 //! - A task goes into the line after the board says that it is ready. Whoever dies in between has done no harm: the next
 //!   one who looks puts it there.
 
-pub mod board;
 pub mod handover;
 pub mod ready_tasks;
+pub mod task_bucket;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,13 +15,13 @@ use async_nats::jetstream::Context;
 use crate::{
     config::NatsConfig,
     engine::{
-        queue::{QueueRequest, QueuedTask, QueuedTaskState, order::TaskSpec},
+        queue::{QueueRequest, QueuedTask, QueuedTaskState, task_spec::TaskSpec},
         time::UnixTime,
     },
     nats::connection::NatsError,
     queue::{
-        board::{QueueAddError, QueueChanges, QueueTaskKey, TaskBucket, TaskRevision},
         ready_tasks::ReadyTaskStream,
+        task_bucket::{QueueAddError, QueueChanges, QueueTaskKey, TaskBucket, TaskRevision},
     },
 };
 

@@ -11,7 +11,7 @@ mod fallbacks;
 mod gatekeepers;
 pub mod handle;
 mod perform;
-pub mod shutdown;
+pub mod session_processes;
 mod turn_watch;
 pub mod worktree;
 
@@ -32,6 +32,7 @@ use crate::{
     hooks::HookWorkspace,
     journal::{Journal, JournalDamage, JournalError, Record, RecordTail, SessionDir},
     process::path_guard::PathGuard,
+    runtime::session_processes::SessionProcesses,
 };
 /// The machine's clock. The session itself uses another time: see [`clock`].
 pub use clock::wall_clock as now;
@@ -41,7 +42,6 @@ use gatekeepers::GatekeeperAgents;
 pub use handle::{CommandRecords, HookOutputChunk, SessionHandle};
 use handle::{JudgementWatcher, RuntimeInbox, RuntimeMessage};
 use perform::EffectPerformer;
-use shutdown::SessionProcesses;
 
 /// Why a session cannot begin or go on. The session itself is not lost: its journal tells how far it came.
 #[derive(Debug, thiserror::Error)]

@@ -10,18 +10,18 @@
 
 pub mod address;
 pub(super) mod answer;
+pub mod async_client;
 pub mod caller;
 pub mod client;
 mod connection;
-pub mod descent;
-pub(super) mod ledger;
+mod journal_lines;
 pub mod message;
-pub mod outputs;
-mod peers;
+mod peer_processes;
+pub mod process_origin;
+pub mod running_output;
 pub mod session_client;
+pub(super) mod session_mirror;
 pub mod stop_view;
-mod tail;
-pub mod talk;
 pub mod view;
 
 use std::{io, sync::Arc, time::Duration};
@@ -35,12 +35,18 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{journal::SessionDir, nats::link::NatsStatus, runtime::SessionRuntime};
+use crate::{
+    journal::SessionDir,
+    nats::status::NatsStatus,
+    runtime::SessionRuntime,
+    socket::{
+        peer_processes::PeerProcesses,
+        session_mirror::{FoldPace, SessionMirror},
+    },
+};
 use address::{SocketDirs, SocketLocation};
 use connection::{ClientContext, IdleSince};
-use ledger::{FoldPace, SessionMirror};
 use message::SessionReply;
-use peers::PeerProcesses;
 
 /// How many clients there may be at once. When there are as many, the one that has been idle for longest has to leave.
 pub const MOST_CLIENTS: usize = 128;

@@ -7,19 +7,19 @@
 //! - Drawn only when something changed, at most 60 times a second.
 //! - Whatever ends it, the terminal is given back as it was.
 
-pub mod board;
-mod courier;
+mod command_queue;
 pub mod diff;
-pub mod feed;
+pub mod journal_feed;
 pub mod keymap;
 pub mod modals;
 pub mod model;
 pub mod notification;
-mod outputs;
+mod output_files;
 pub mod panes;
 pub mod replay;
 pub mod runs;
 pub mod stream;
+pub mod task_board;
 pub mod terminal;
 pub mod text;
 pub mod theme;
@@ -42,7 +42,7 @@ use crate::{
         event::{ActorKind, StopTiming},
         input::SessionCommand,
     },
-    nats::link::NatsStatus,
+    nats::status::NatsStatus,
     present::text::plain,
     process::{
         editor::EditorFile,
@@ -52,10 +52,12 @@ use crate::{
         HookOutputChunk,
         clock::{session_time, sleep_until},
     },
-    socket::{outputs::end, session_client::SessionClient},
+    socket::{running_output::end, session_client::SessionClient},
+    tui::{
+        command_queue::CommandQueue,
+        journal_feed::{JournalFeed, RecordSpan},
+    },
 };
-use courier::CommandQueue;
-use feed::{JournalFeed, RecordSpan};
 use keymap::Keymap;
 use modals::editor::EditorPurpose;
 use model::{CloseBehavior, ScreenMode, ScreenModel};
@@ -337,7 +339,7 @@ impl Tui {
             }
             ScreenRequest::ReadOutput { title, file, otherwise } => {
                 let folder = self.source.journal.parent().unwrap_or(Path::new("."));
-                return Ok(Some(ScreenEvent::Read(outputs::view(
+                return Ok(Some(ScreenEvent::Read(output_files::view(
                     title,
                     file.map(|file| folder.join(file)).as_deref(),
                     &otherwise,

@@ -1,7 +1,7 @@
 //! The agent that speaks the Agent Client Protocol.
 //!
 //! Owns what a turn is with such an agent: starting it, its conversations, a prompt and its end, and every way in which
-//! that goes wrong. The line to it is in [`link`], the meaning of what it tells in [`translate`], what we do for it in
+//! that goes wrong. The line to it is in [`connection`], the meaning of what it tells in [`translate`], what we do for it in
 //! [`service`].
 //!
 //! # Invariants
@@ -9,19 +9,19 @@
 //! - A turn that was cancelled and does not end is ended with the process; the next turn starts another one.
 //! - What a conversation replays when it is taken up again is not told a second time.
 
+mod connection;
+mod exchange;
+mod failure_messages;
 mod files;
-mod link;
+mod output_reading;
 mod reader;
-mod reading;
 mod service;
-mod stage;
 mod terminals;
 mod translate;
-mod trouble;
 
 use std::time::Duration;
 
-pub use reading::{AcpOutputReading, read_output};
+pub use crate::agents::acp::output_reading::{AcpOutputReading, read_output};
 
 use agent_client_protocol::{
     schema::ProtocolVersion,
@@ -30,25 +30,27 @@ use agent_client_protocol::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::{
-    link::AcpConnection,
-    service::AcpServices,
-    stage::{AcpAnswer, AcpExchange, AcpRequestError, UpdateOrigin},
-    translate::AcpConversation,
-    trouble::{is_hung_up, words},
-};
+use self::{service::AcpServices, translate::AcpConversation};
 use super::{
-    Agent, AgentError, AgentHistory, AgentObserver, AgentWorkspace, BoxFuture, TurnRequest, cancelled,
-    disguise::ErrorPattern,
-    environment,
+    Agent, AgentError, AgentHistory, AgentObserver, AgentWorkspace, BoxFuture, TurnRequest, cancelled, environment,
     failure::{self, FailureKind},
     limit, too_late,
-    tools::{self, ToolOptions, ToolServer},
 };
-use crate::engine::{
-    conversation::{AgentUpdate, ConversationMode, StopReason, TurnEnd, TurnFailure},
-    policy::{AgentFacts, AgentSpec, ServicePolicy, UsageScope},
-    session::budget::ConversationUsage,
+use crate::{
+    agents::{
+        acp::{
+            connection::AcpConnection,
+            exchange::{AcpAnswer, AcpExchange, AcpRequestError, UpdateOrigin},
+            failure_messages::{is_hung_up, words},
+        },
+        error_pattern::ErrorPattern,
+        mcp_tools::{self, ToolOptions, ToolServer},
+    },
+    engine::{
+        conversation::{AgentUpdate, ConversationMode, StopReason, TurnEnd, TurnFailure},
+        policy::{AgentFacts, AgentSpec, ServicePolicy, UsageScope},
+        session::budget::ConversationUsage,
+    },
 };
 
 /// How long an agent may take to say hello. Some are fetched from the network at their first start.
@@ -135,7 +137,7 @@ impl AcpAgent {
             command: command.clone(),
             line: tool_options.as_ref().map_or_else(|| Ok(command.clone()), |tools| tools.added_to(command))?,
             tool_options,
-            refusal: tools::refusal(&place, known),
+            refusal: mcp_tools::refusal(&place, known),
             mode: mode.clone(),
             known: known.clone(),
             disguise,
@@ -203,7 +205,7 @@ impl AcpAgent {
         let mut env = environment(&self.place);
         env.extend(self.tool_options.iter().flat_map(ToolOptions::variables));
         let mark = format!("{}/agent", self.place.mark);
-        let spec = link::spec(&self.line, &self.place.cwd, env.into_iter().collect(), mark);
+        let spec = connection::spec(&self.line, &self.place.cwd, env.into_iter().collect(), mark);
         let not_started =
             |why| TurnAbortReason::Failed(TurnFailure::new(format!("the agent could not be started: {why}")));
         let mut link = AcpConnection::open(spec).await.map_err(not_started)?;
@@ -292,7 +294,7 @@ impl AcpAgent {
     /// The session's tools, which the agent starts itself.
     fn tools(&self) -> Vec<s::McpServer> {
         let server = ToolServer::of(&self.place, &self.known).filter(|_| self.known.tools.is_none());
-        let told = |ToolServer { command, args }| s::McpServerStdio::new(tools::NAME, command).args(args.to_vec());
+        let told = |ToolServer { command, args }| s::McpServerStdio::new(mcp_tools::NAME, command).args(args.to_vec());
         server.map(told).map(s::McpServer::Stdio).into_iter().collect()
     }
 
@@ -305,7 +307,7 @@ impl AcpAgent {
             Ok(_) => Ok(()),
             Err(AcpRequestError::Answered(error)) if !is_hung_up(&error) => {
                 self.forget();
-                Err(TurnAbortReason::Failed(trouble::wrong_mode(&mode, &error)))
+                Err(TurnAbortReason::Failed(failure_messages::wrong_mode(&mode, &error)))
             }
             Err(broken) => Err(self.fail(broken, "could not change its mode").await),
         }
@@ -413,7 +415,7 @@ impl AcpAgent {
             };
         };
         let silent = !stage.heard.anything && !stage.has_calls();
-        let complaints = trouble::newer(&complained, stage.link.complaints());
+        let complaints = failure_messages::newer(&complained, stage.link.complaints());
         stage.link.cancel(&conversation);
         stage.unask();
         let patience = Instant::now() + CANCEL_GRACE;
@@ -425,7 +427,8 @@ impl AcpAgent {
         }
         match stop {
             TurnAbortReason::TooLate => {
-                let late = if silent { trouble::not_a_word(request.timeout) } else { too_late(request.timeout) };
+                let late =
+                    if silent { failure_messages::not_a_word(request.timeout) } else { too_late(request.timeout) };
                 Err(TurnAbortReason::Failed(failure::after_server_errors(late, &complaints)))
             }
             TurnAbortReason::Cancelled | TurnAbortReason::Failed(_) => Err(stop),

@@ -10,12 +10,18 @@
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Agent, AgentError, AgentObserver, AgentWorkspace, BoxFuture, TurnRequest,
-    disguise::ErrorPattern,
-    environment, failure, limit, too_late,
-    tools::{self, ToolOptions, ToolServer},
+    Agent, AgentError, AgentObserver, AgentWorkspace, BoxFuture, TurnRequest, environment, failure, limit, too_late,
 };
 use crate::{
+    agents::{
+        command::{
+            answer_reader::{AnswerReader, JsonStreamSummary, OutputDecoder, OutputSummary},
+            answer_stream::AnswerReceiver,
+            command_line::{CommandLine, StandardStreams, TurnPosition},
+        },
+        error_pattern::ErrorPattern,
+        mcp_tools::{self, ToolOptions, ToolServer},
+    },
     engine::{
         conversation::{AgentUpdate, ConversationMode, StopReason, TurnEnd, TurnFailure, TurnUsage},
         ids::TurnId,
@@ -26,18 +32,15 @@ use crate::{
     process::run::{self, OutputStream, ProcessEnd, ProcessObserver as _, ProcessSpec},
 };
 
-mod answer;
-mod line;
-mod lines;
+mod answer_reader;
+mod answer_stream;
+mod command_line;
+mod line_splitter;
 mod translate;
-mod voice;
 
-use answer::{AnswerReader, JsonStreamSummary, OutputDecoder, OutputSummary};
-use line::{CommandLine, StandardStreams, TurnPosition};
 use translate::{ReportedUsage, StreamOutcome, TranslatedOutput};
-use voice::AnswerReceiver;
 
-pub use voice::SAID_MAX;
+pub use crate::agents::command::answer_stream::SAID_MAX;
 
 /// One process a turn.
 pub struct CommandAgent {
@@ -112,7 +115,7 @@ impl CommandAgent {
         let later = continue_command.as_deref().map(|written| line(written, TurnPosition::Later));
         Ok(Self {
             first: line(command, TurnPosition::First)?,
-            refusal: tools::refusal(&place, known),
+            refusal: mcp_tools::refusal(&place, known),
             later: later.transpose()?,
             format: *format,
             streams: if *tty { StandardStreams::Terminal } else { StandardStreams::Pipes },
@@ -161,7 +164,7 @@ impl CommandAgent {
     fn spec(&self, choice: &TurnCommand<'_>, request: &TurnRequest) -> Result<ProcessSpec, TurnFailure> {
         let mut env = environment(&self.place);
         let tools = ToolServer::of(&self.place, &self.known);
-        env.extend(tools.map(|tools| (tools::VARIABLE.to_owned(), tools.to_json())));
+        env.extend(tools.map(|tools| (mcp_tools::VARIABLE.to_owned(), tools.to_json())));
         env.extend(self.tools.iter().flat_map(ToolOptions::variables));
         choice.line.fill_in(&mut env, &request.text, choice.memory.name.as_deref())?;
         Ok(ProcessSpec {

@@ -12,7 +12,7 @@ use regex::{Captures, Regex};
 use serde_json::Value;
 
 use super::usage_limit;
-use crate::engine::{conversation::TurnFailure, hooks::telling_line::telling_line, policy::AgentFacts, time::TimeSpan};
+use crate::engine::{conversation::TurnFailure, hooks::headline::telling_line, policy::AgentFacts, time::TimeSpan};
 
 /// How much of the agent's words is looked at and shown: their end, where the last error stands.
 const WORDS_MAX: usize = 4 * 1024;

@@ -4,19 +4,17 @@ use std::io::IsTerminal as _;
 
 use tokio::sync::{mpsc, watch};
 
-use super::{
-    AppError, AppResult,
-    project::Project,
-    remote::NatsServerConnection,
-    say,
-    stage::{self, screen_options},
-    steer::choose,
-};
+use super::{AppError, AppResult, project::Project, say};
 use crate::{
-    cli::steer::{AttachArgs, SessionArgs},
+    app::{
+        control::choose_session,
+        remote_sessions::NatsServerConnection,
+        session_host::{self, screen_options},
+    },
+    cli::control::{AttachArgs, SessionArgs},
     config::{Settings, UiSettings},
     journal::{self, SessionDir},
-    nats::{asking::NatsSessionClient, link::NatsStatus, mirror::ViewerChannels},
+    nats::{remote_journal::ViewerChannels, session_client::NatsSessionClient, status::NatsStatus},
     socket::session_client::{LIVE_BACKLOG, RemoteSession, RemoteUpdates, SessionClient},
     tui::{self, model::CloseBehavior},
 };
@@ -29,11 +27,11 @@ pub(super) fn attach(args: AttachArgs) -> AppResult {
     if let Some(server) = NatsServerConnection::named(&args.nats, &args.config)? {
         return from_afar(server, args.session.as_deref(), ui);
     }
-    let folder = choose::running(&SessionArgs { session: args.session, config: args.config, nats: args.nats })?;
+    let folder = choose_session::running(&SessionArgs { session: args.session, config: args.config, nats: args.nats })?;
     let (remote, RemoteUpdates { news, live, nats }) = RemoteSession::follow(&folder)?;
     let helm = Some(SessionClient::There(remote));
     let source = tui::ScreenSource { journal: folder.journal(), helm, news, live, tie: CloseBehavior::Loose, nats };
-    let tokio = stage::runtime()?;
+    let tokio = session_host::runtime()?;
     let shown = tokio.block_on(tui::run(source, screen_options(ui)));
     // Whoever still waits for the session must not keep the program.
     tokio.shutdown_background();
@@ -63,7 +61,7 @@ fn from_afar(server: NatsServerConnection, session: Option<&str>, ui: UiSettings
     let following = tokio.spawn(mirror.follow(told, ViewerChannels { news: told_news, live: live_in, link: link_in }));
     let shown = tokio.block_on(tui::run(source, screen_options(ui)));
     if journal::fold(&folder.journal()).is_ok_and(|state| state.outcome().is_some()) {
-        stage::tell_the_end(&folder);
+        session_host::tell_the_end(&folder);
     } else {
         say(&format!("creel: session `{name}` goes on; `creel attach --nats URL {name}` shows it again"));
     }
@@ -78,7 +76,7 @@ fn farewell(folder: &SessionDir) {
     let name = &folder.name;
     // A session that has ended may still be about to leave.
     if journal::fold(&folder.journal()).is_ok_and(|state| state.outcome().is_some()) {
-        stage::tell_the_end(folder);
+        session_host::tell_the_end(folder);
     } else if journal::running(folder).is_some() {
         say(&format!("creel: session `{name}` goes on; `creel attach {name}` shows it again"));
     } else {

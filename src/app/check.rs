@@ -4,8 +4,9 @@ use std::{collections::BTreeMap, path::Path};
 
 use serde_json::json;
 
-use super::{AppResult, agents::INTERRUPTED, print, project::Project, readiness, stage};
+use super::{AppResult, agents::INTERRUPTED, print, project::Project, readiness};
 use crate::{
+    app::session_host,
     cli::CheckArgs,
     config::{HookOrigin, PlanError, PlanRequest, ResolvedHook, Settings},
     engine::{
@@ -98,7 +99,7 @@ pub(super) fn check(args: &CheckArgs) -> AppResult {
 
 /// What is wrong with the person's own keys: on the screen there is room for one of them.
 fn keymap_mistakes() -> impl Iterator<Item = String> {
-    let file = stage::keymap();
+    let file = session_host::keymap();
     let mistakes = file.as_deref().map(|file| Keymap::load(file).1).unwrap_or_default();
     let path = file.map(|file| file.display().to_string()).unwrap_or_default();
     mistakes.into_iter().map(move |mistake| format!("{path}: {mistake}; the standard keys count"))

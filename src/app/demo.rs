@@ -4,12 +4,14 @@ use std::{fs, path::PathBuf};
 
 use super::{
     AppError, AppResult,
-    leftovers::DeadSessions,
     run::{self, NewSession},
     say,
-    stage::{FolderRetention, SessionSurface},
 };
 use crate::{
+    app::{
+        dead_sessions::DeadSessions,
+        session_host::{FolderRetention, SessionSurface},
+    },
     cli::{DemoArgs, DetachArgs},
     config,
     engine::tasks::graph::TaskGraph,

@@ -16,7 +16,7 @@ use super::{AppError, AppResult, print, project, say};
 use crate::{
     journal::{
         self, SessionDir,
-        folder::{PRIVATE_DIR, PRIVATE_FILE},
+        session_dir::{PRIVATE_DIR, PRIVATE_FILE},
     },
     process::sweep,
     socket::address::SocketLocation,

@@ -4,8 +4,8 @@
 //! - No existing config is changed.
 //! - Every program in the config that it writes is one that is installed, or one that the user named.
 
+mod config_text;
 mod questions;
-mod text;
 
 use std::{
     fs,
@@ -15,11 +15,11 @@ use std::{
 
 use super::{AppError, AppResult, project, say};
 use crate::{
+    app::init::config_text::ConfigText,
     cli::{InitArgs, InitTemplate},
     config::{self, known_agents::KnownAgents, paths},
     engine::policy::RetryLimitPolicy,
 };
-use text::ConfigText;
 
 /// A toolchain, the file that shows it, and how it tests.
 const TOOLCHAINS: [(&str, &str); 7] = [
@@ -74,7 +74,7 @@ pub(super) fn init(args: &InitArgs) -> AppResult {
 
 fn next_steps(known: &KnownAgents, installed: &[&str]) -> String {
     if installed.is_empty() {
-        let install = text::install_lines(known).into_iter().next().unwrap_or_default();
+        let install = config_text::install_lines(known).into_iter().next().unwrap_or_default();
         format!(
             "  no known agent is installed. Install one, for example: {install}\n  `creel agents` lists all; then \
              `creel check`, `creel run \"what to do\"`"

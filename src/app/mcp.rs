@@ -3,20 +3,23 @@
 //! An agent that creel supervises has a session. One that somebody runs by hand may have none: then the first call begins one,
 //! which that agent leads itself, and which ends when the agent goes.
 
-mod own;
+mod self_driven_session;
 
 use std::{
     io::IsTerminal as _,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::{AppError, AppResult, say, steer::choose};
+use super::{AppError, AppResult, say};
 use crate::{
-    cli::steer::SessionArgs,
+    app::{
+        control::choose_session,
+        mcp::self_driven_session::{SelfDrivenSession, SelfDrivenSpec},
+    },
+    cli::control::SessionArgs,
     journal::SessionDir,
     mcp::{self, McpServerEnd},
 };
-use own::{SelfDrivenSession, SelfDrivenSpec};
 
 /// The exit code of a server that was ended by a signal.
 const INTERRUPTED: u8 = 130;
@@ -26,7 +29,11 @@ pub(super) fn mcp(args: SessionArgs) -> AppResult {
         say("creel: this is for an agent to start: it speaks the Model Context Protocol on standard input and output");
     }
     let own = Arc::new(Mutex::new(None));
-    let more = if choose::running_if_any(&args).is_ok_and(|found| found.is_none()) { restriction(&args) } else { None };
+    let more = if choose_session::running_if_any(&args).is_ok_and(|found| found.is_none()) {
+        restriction(&args)
+    } else {
+        None
+    };
     let find = {
         let own = Arc::clone(&own);
         move || session(&args, &own).map_err(AppError::into_message)
@@ -49,7 +56,7 @@ fn session(args: &SessionArgs, own: &Mutex<Option<SelfDrivenSession>>) -> AppRes
     if let Some(own) = own.as_ref().filter(|own| own.is_running()) {
         return Ok(own.folder().clone());
     }
-    if let Some(folder) = choose::running_if_any(args)? {
+    if let Some(folder) = choose_session::running_if_any(args)? {
         return Ok(folder);
     }
     let begun = SelfDrivenSpec::of(&args.config)?.begin()?;

@@ -4,16 +4,18 @@ use std::path::PathBuf;
 
 use super::{
     AppResult,
-    leftovers::DeadSessions,
     project::{self, Project},
     run::{self, NewSession},
-    stage::{ExitCodeSource, FolderRetention, SessionHost, SessionSurface, supervise},
-    steer::{self, choose},
     trust::{self, TrustFlag},
-    turn::SessionNameLock,
 };
 use crate::{
-    cli::{DetachArgs, PipelineArgs, steer::SessionArgs},
+    app::{
+        control::{self, choose_session},
+        dead_sessions::DeadSessions,
+        session_host::{ExitCodeSource, FolderRetention, SessionHost, SessionSurface, supervise},
+        session_name_lock::SessionNameLock,
+    },
+    cli::{DetachArgs, PipelineArgs, control::SessionArgs},
     config::{PlanRequest, Settings},
     engine::{input::Input, submit::PipelineKind, tasks::graph::TaskGraph},
     journal::{self, Journal, SessionDir, SessionsDir},
@@ -25,15 +27,15 @@ use crate::{
 pub(super) fn pipeline(pipeline: PipelineKind, args: &PipelineArgs) -> AppResult {
     let (_, sessions) = project::sessions_of(&args.config)?;
     let session = SessionArgs { session: args.session.clone(), config: args.config.clone(), ..SessionArgs::default() };
-    let named = choose::named(&session, &sessions)?;
+    let named = choose_session::named(&session, &sessions)?;
     let folder = match named {
         Some(folder) => Some(folder),
-        None if choose::all_running(&sessions)?.is_empty() => None,
-        None => Some(choose::running(&session)?),
+        None if choose_session::all_running(&sessions)?.is_empty() => None,
+        None => Some(choose_session::running(&session)?),
     };
     match folder {
         Some(folder) if journal::running(&folder).is_some() => {
-            steer::ask_in(&folder, &SessionRequest::Pipeline { pipeline })
+            control::ask_in(&folder, &SessionRequest::Pipeline { pipeline })
         }
         Some(folder) => of_session(pipeline, args, &folder),
         None => of_work_tree(pipeline, args),

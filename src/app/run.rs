@@ -4,16 +4,18 @@ use std::path::{Path, PathBuf};
 
 use super::{
     AppError, AppResult, detach,
-    leash::ParentProcess,
-    leftovers::DeadSessions,
     project::{self, Project},
     readiness, say,
-    stage::{ExitCodeSource, FolderRetention, SessionHost, SessionSurface, supervise},
-    steer::task,
     trust::{self, TrustFlag},
-    turn::SessionNameLock,
 };
 use crate::{
+    app::{
+        control::task,
+        dead_sessions::DeadSessions,
+        process_pair::ParentProcess,
+        session_host::{ExitCodeSource, FolderRetention, SessionHost, SessionSurface, supervise},
+        session_name_lock::SessionNameLock,
+    },
     cli::{ResumeArgs, RunArgs},
     config::{NatsConfig, PlanRequest, Settings, trust::plan_document},
     engine::{

@@ -4,16 +4,17 @@ use std::io::IsTerminal as _;
 
 use serde_json::json;
 
-use super::{AppError, AppResult, print, project, remote::NatsServerConnection, stage, steer::choose};
+use super::{AppError, AppResult, print, project};
 use crate::{
+    app::{control::choose_session, remote_sessions::NatsServerConnection, session_host},
     cli::{
         ConfigArgs, ReplayArgs, SessionListArgs, ShowArgs,
-        narrate::{HookOutputMode, RecordFormatter},
+        record_formatter::{HookOutputMode, RecordFormatter},
     },
     config::Settings,
     engine::{SessionState, event::Event, time::UnixTime},
     journal::{self, JournalError, SessionDir, record::rfc3339},
-    nats::{mirror::RemoteJournal, roster::SessionHeartbeat},
+    nats::{heartbeat::SessionHeartbeat, remote_journal::RemoteJournal},
     present::{
         style::{ColourMode, TextRole},
         text::plain,
@@ -161,7 +162,7 @@ fn as_json(listed: &ListedSession) -> serde_json::Value {
 
 /// A session of this project, or the copy of one elsewhere.
 fn found(copy: Option<&RemoteJournal>, config: &ConfigArgs, session: &str) -> AppResult<SessionDir> {
-    let Some(copy) = copy else { return choose::called(session, config, &project::sessions_of(config)?.1) };
+    let Some(copy) = copy else { return choose_session::called(session, config, &project::sessions_of(config)?.1) };
     let folder = copy.folder().clone();
     if folder.exists() { Ok(folder) } else { Err(JournalError::Missing(session.to_owned()).into()) }
 }
@@ -222,6 +223,6 @@ pub(super) fn replay(args: &ReplayArgs) -> AppResult {
         tie: CloseBehavior::default(),
         nats: None,
     };
-    let shown = stage::runtime()?.block_on(tui::run(source, stage::screen_options(ui)));
+    let shown = session_host::runtime()?.block_on(tui::run(source, session_host::screen_options(ui)));
     shown.map(|_| 0).map_err(|error| AppError::failed(format!("the screen failed: {error}")))
 }

@@ -5,27 +5,32 @@
 //! - A worker that hears that its task is in other hands stops its session and says nothing more about it.
 //! - A server that is away holds nobody: the session goes on, and what came of it is told when the server is back.
 
-mod callings;
-mod session;
-mod shift;
+mod child_session;
+mod eligibility;
+mod worker_loop;
 
 use super::{
     AppError, AppResult,
     project::{Project, here},
     run::on_command_line,
-    say, stage,
+    say,
     trust::{self, TrustFlag},
 };
 use crate::{
+    app::{
+        session_host,
+        worker::{
+            eligibility::Eligibility,
+            worker_loop::{WorkerIdentity, WorkerLoop},
+        },
+    },
     cli::worker::WorkerArgs,
-    engine::queue::duty::WorkerFilter,
+    engine::queue::worker_rules::WorkerFilter,
     nats::connection::{ReconnectPolicy, connect},
     process::children,
     runtime::now,
     socket::caller::host,
 };
-use callings::Eligibility;
-use shift::{WorkerIdentity, WorkerLoop};
 
 pub(super) fn worker(args: &WorkerArgs) -> AppResult {
     let project = Project::load(&args.config)?;
@@ -45,7 +50,7 @@ pub(super) fn worker(args: &WorkerArgs) -> AppResult {
     }
     let me = WorkerIdentity { worker: format!("{}-{:x}-{:x}", host(), std::process::id(), now().0), host: host() };
     children::adopt_orphans();
-    let tokio = stage::runtime()?;
+    let tokio = session_host::runtime()?;
     let code = tokio.block_on(async {
         children::keep_reaping();
         let (client, told) = connect(&nats, ReconnectPolicy::ByItself).await?;

@@ -7,8 +7,8 @@ use std::{
 
 use tokio::sync::{mpsc, watch};
 
-use super::narrate::{HookOutputMode, RecordFormatter};
 use crate::{
+    cli::record_formatter::{HookOutputMode, RecordFormatter},
     engine::{
         event::{ActorKind, Event, StopTiming},
         input::SessionCommand,
@@ -16,7 +16,7 @@ use crate::{
     journal::RecordTail,
     present::{style::ColourMode, text::without_c1},
     process::signals::ShutdownSignals,
-    runtime::{HookOutputChunk, SessionHandle, shutdown::SessionProcesses},
+    runtime::{HookOutputChunk, SessionHandle, session_processes::SessionProcesses},
     socket::address::SocketLocation,
 };
 

@@ -2,8 +2,10 @@
 
 use clap::{ArgGroup, Args, Subcommand};
 
-use super::steer::SessionArgs;
-use crate::engine::tasks::task::{LOWEST, TaskState};
+use crate::{
+    cli::control::SessionArgs,
+    engine::tasks::task::{LOWEST, TaskState},
+};
 
 /// The task graph.
 #[derive(Debug, Args)]

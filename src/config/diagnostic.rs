@@ -12,7 +12,7 @@ use std::{fmt, sync::Arc};
 
 use unicode_width::UnicodeWidthChar as _;
 
-pub(super) use crate::engine::nearest::nearest;
+pub(super) use crate::engine::nearest_name::nearest;
 
 /// No more of a line is shown than this, in columns.
 const SHOWN_COLUMNS: usize = 120;

@@ -15,7 +15,6 @@ use std::{
 use super::{
     ConfigErrors,
     agents::{AgentDescription, AgentEntry},
-    allowance,
     diagnostic::{self, Diagnostic, Severity, SourceFile, quoted, suggest},
     fields::ConfigFields,
     hooks::{self, HookLists},
@@ -29,11 +28,14 @@ use super::{
     shape::{AGENT, GATES, RETRY, ROOT, STOP, SUBMIT, UI},
     stop, validate, workflows,
 };
-use crate::engine::{
-    hooks::{point::HookPoint, template},
-    policy::{
-        AgentSpec, BackoffPolicy, CompletionInstructions, GatePolicies, HookSpec, SettledPolicy, StopHook, StopPlan,
-        StopPreset, SubmitPlan,
+use crate::{
+    config::permissions,
+    engine::{
+        hooks::{point::HookPoint, template},
+        policy::{
+            AgentSpec, BackoffPolicy, CompletionInstructions, GatePolicies, HookSpec, SettledPolicy, StopHook,
+            StopPlan, StopPreset, SubmitPlan,
+        },
     },
 };
 
@@ -274,7 +276,7 @@ impl ConfigLoader {
         let HookLists { mut hooks, lines } = hooks::lower(&mut self.report, root.given("hooks"));
         // An empty list says something only where its absence would mean a hook.
         hooks.retain(|point, hooks: &mut Vec<HookSpec>| !hooks.is_empty() || *point == HookPoint::BeforeSubmit);
-        let (limits, fallback) = allowance::limits(&mut self.report, root);
+        let (limits, fallback) = permissions::limits(&mut self.report, root);
         let draft = PlanDraft {
             limits,
             fallback,
@@ -297,10 +299,10 @@ impl ConfigLoader {
             automation: self.automation(root),
             workflows: workflows::lower(&mut self.report, root.given("workflows")),
             stop: self.stop(root),
-            permissions: allowance::permissions(&mut self.report, root.given("permissions")),
-            agent_may: allowance::agent_may(root),
-            protect: allowance::protect(&mut self.report, root.given("protect")),
-            budget: allowance::budget(root),
+            permissions: permissions::permissions(&mut self.report, root.given("permissions")),
+            agent_may: permissions::agent_may(root),
+            protect: permissions::protect(&mut self.report, root.given("protect")),
+            budget: permissions::budget(root),
             submit: submit(&mut self.report, root),
         };
         (draft, lines)

@@ -7,7 +7,7 @@
 //! - A program is named only if the command fails without it. Everything that this reading does not understand (compound
 //!   commands, functions, substitutions, a changed `PATH`) is left out.
 
-mod words;
+mod shell_tokens;
 
 use std::{
     env,
@@ -18,7 +18,7 @@ use std::{
 };
 
 use super::known_agents::is_executable;
-use words::{ShellOperator, ShellToken, ShellWord, tokens};
+use crate::config::programs::shell_tokens::{ShellOperator, ShellToken, ShellWord, tokens};
 
 /// Commands that a shell runs itself. None of them changes which programs are found later.
 const BUILTINS: &[&str] = &[

@@ -60,7 +60,7 @@ pub struct Settings {
     pub warnings: Vec<Diagnostic>,
 }
 
-/// A [`Plan`](crate::engine::policy::Plan) without its agent. The fields are the plan's.
+/// A [`Plan`](crate::engine::policy::SessionPlan) without its agent. The fields are the plan's.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[expect(missing_docs, reason = "the plan says what they are")]
 pub struct PlanDraft {

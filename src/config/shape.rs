@@ -7,18 +7,18 @@
 //! - A key that is not in the table is a mistake; a key that is in it is checked, described and has a default or none.
 
 mod agents;
-mod allowance;
 mod automation;
 mod hooks;
 mod nats;
+mod permissions;
 mod root;
 mod rules;
 mod stop;
 mod submit;
 mod workflow;
 
+pub use crate::config::shape::permissions::{BUDGET, LIMITS, PERMISSION};
 pub use agents::{AGENT, KNOWN_AGENT, WAY};
-pub use allowance::{BUDGET, LIMITS, PERMISSION};
 pub use automation::{AUTOMATION, AUTOMATION_HOOK};
 pub use hooks::{BUILTIN_HOOK, COMMAND_HOOK, GATEKEEPER_HOOK, HOOKS, MATCHER_GROUP};
 pub use nats::{NATS, NATS_TLS};

@@ -1,10 +1,10 @@
 //! Whole configs, and what is said about them.
 
 mod agents;
-mod allowance;
 mod example;
 mod mistakes;
 mod nats;
+mod permissions;
 mod rules;
 mod schema_check;
 mod seeds;

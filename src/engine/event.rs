@@ -19,7 +19,7 @@ use super::{
     ids::{GateId, ItemId, PermissionId, RunId, TaskEventId, TurnId, WorkflowRunId},
     policy::{SessionPlan, StopHook},
     session::gate::{GateChoice, GateKind},
-    stop::{StopAction, StopResult, checkpoint::Checkpoint, loops::EvaluationRequest, promise::Promise},
+    stop::{StopAction, StopResult, checkpoint::Checkpoint, promise::Promise},
     submit::{PipelineKind, PipelineOutcome, review::GatekeeperReview},
     tasks::{
         action::AutomationAction,
@@ -28,6 +28,7 @@ use super::{
     },
     time::{TimeSpan, UnixTime, as_rfc3339, rfc3339_or_none},
 };
+use crate::engine::stop::agent_loop::EvaluationRequest;
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

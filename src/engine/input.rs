@@ -6,10 +6,11 @@ use super::{
     hooks::{point::HookPoint, verdict::RunResult},
     ids::{GateId, ItemId, RunId, TurnId},
     session::gate::GateChoice,
-    stop::{loops::LoopCommand, registry::StopHookRegistration, rule::RuleCheckResult},
+    stop::{registry::StopHookRegistration, rule::RuleCheckResult},
     submit::PipelineKind,
     tasks::command::TaskCommand,
 };
+use crate::engine::stop::agent_loop::LoopCommand;
 
 /// One thing that the engine is told.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,8 +1,8 @@
 //! The queue that many machines work from: what may become of a task in it.
 //!
-//! Owns the rules: who may begin, who says what came of it, when it is begun again. What is to be done is an [`order`]; what a
+//! Owns the rules: who may begin, who says what came of it, when it is begun again. What is to be done is an [`task_spec`]; what a
 //! session and the queue have to tell each other of a task of the session is a [`handover`]; which tasks a worker takes is its
-//! [`duty`].
+//! [`worker_rules`].
 //! Does not keep tasks and does not hand them out: a board and a line do, wherever those are.
 //!
 //! # Invariants
@@ -11,16 +11,16 @@
 //!   next worker, and what the first one says then counts for nothing.
 //! - A task that takes its worker down again and again is not handed out for ever.
 
-pub mod duty;
 pub mod handover;
-pub mod order;
+pub mod task_spec;
+pub mod worker_rules;
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
 use super::{SessionState, event::SessionOutcome, stop::promise::Promise, tasks::task::TaskState, time::UnixTime};
-use order::TaskSpec;
+use crate::engine::queue::task_spec::TaskSpec;
 
 /// How often somebody begins with a task: it may be the task that workers die of.
 pub const ATTEMPTS: u32 = 5;

@@ -19,12 +19,12 @@ use super::{
         Phase, SessionState,
         delivery::LoopEnd,
         pending::ItemState,
-        steering::QueuedMessage,
         turn::{CUT_OFF, DuePrompt},
         warning,
     },
     summary::iterations,
 };
+use crate::engine::session::control::QueuedMessage;
 
 impl SessionState {
     pub(crate) fn on_resume(

@@ -10,17 +10,17 @@
 //!   something is left to do about one.
 
 pub mod budget;
+pub mod completion_note;
+pub mod control;
 pub mod delivery;
 pub mod feedback;
 pub mod gate;
 pub mod gate_hooks;
 pub mod limits;
-pub mod note;
 pub mod pending;
 pub mod permission;
 pub mod retry;
-pub mod side;
-pub mod steering;
+pub mod side_jobs;
 pub mod tamper;
 pub mod turn;
 
@@ -41,10 +41,14 @@ use super::{
     },
     ids::{GateId, ItemId, PermissionId, TurnId},
     policy::SessionPlan,
-    stop::{StopState, judging::StopEvaluation, settled::IterationSigns},
+    stop::{StopState, settled::IterationSigns},
     submit::{PipelineKind, PipelineState},
     tasks::SessionTasks,
     time::UnixTime,
+};
+use crate::engine::{
+    session::{control::ControlState, side_jobs::SideJobs},
+    stop::evaluation::StopEvaluation,
 };
 use budget::BudgetUsage;
 use delivery::LoopEnd;
@@ -54,8 +58,6 @@ use limits::UsageLimitState;
 use pending::PendingItems;
 use permission::PermissionState;
 use retry::{RetryState, RetryWait};
-use side::SideJobs;
-use steering::ControlState;
 use tamper::UnsettledChanges;
 use turn::{DuePrompt, TurnState};
 

@@ -3,22 +3,22 @@
 //! After each iteration the rules are checked, then the hooks are asked, in order: the first that completes or escalates
 //! decides, otherwise the last one's word stands ([`chain`]). What they judge is the agent's [`context`]: its promises
 //! ([`promise`]), what the rules said, what changed. Presets answer at once ([`preset`]), commands when they have run
-//! ([`judging`]). A decision to go on can still be turned into one to ask a person ([`guard`]).
+//! ([`evaluation`]). A decision to go on can still be turned into one to ask a person ([`guard`]).
 //!
-//! The agent takes part: it registers hooks ([`registry`]), and may lead a loop of its own over a task ([`loops`]), which is
+//! The agent takes part: it registers hooks ([`registry`]), and may lead a loop of its own over a task ([`agent_loop`]), which is
 //! judged in the same way.
 //!
 //! # Invariants
 //! - A session is complete only if a hook or a person said so.
 //! - What hooks gave to be kept ([`checkpoint`]) is kept, whatever was decided.
 
+pub mod agent_loop;
 pub mod chain;
 pub mod checkpoint;
 pub mod context;
+pub mod evaluation;
 pub mod file_history;
 pub mod guard;
-pub mod judging;
-pub mod loops;
 pub mod preset;
 pub mod promise;
 pub mod registry;
@@ -31,10 +31,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::time::UnixTime;
+use crate::engine::stop::agent_loop::AgentLoop;
 use checkpoint::TimedCheckpoint;
 use context::RuleOutcome;
 use guard::GuardState;
-use loops::AgentLoop;
 use registry::RegisteredStopHook;
 
 /// What is decided.

@@ -3,7 +3,7 @@
 //! Owns the graph ([`graph`]), the records that change it ([`record`]), what people and hooks may ask of it ([`command`],
 //! [`action`]), the automation hooks that its events fire ([`automation`], [`builtin`]), and the workflows that those start
 //! ([`workflow`]). Does not own the
-//! `on_task_complete` hooks of the config: see [`super::session::side`].
+//! `on_task_complete` hooks of the config: see [`super::session::side_jobs`].
 //!
 //! # Invariants
 //! - One command or action is one record, so that no prefix of a journal holds half of a change. What follows from it has records of

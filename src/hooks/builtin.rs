@@ -4,7 +4,7 @@
 //!
 //! # Invariants
 //! - No commit is lost: whatever fails, and wherever creel is killed, the branch is where it was or where the finished
-//!   hook put it, and no rebase of ours is left in progress. See [`rescue`].
+//!   hook put it, and no rebase of ours is left in progress. See [`undo_rebase`].
 //! - What a person began (a rebase, a merge, changes that are not committed) is never touched.
 //! - No value becomes a part of a command line: names and texts are arguments, files or variables.
 
@@ -20,11 +20,13 @@ use crate::{
         policy::{BuiltinOptions, HookAction},
         time::TimeSpan,
     },
+    hooks::builtin::builtin_run::BuiltinRun,
     process::run::ProcessObserver,
 };
 
 mod base;
-mod change;
+mod branch_status;
+mod builtin_run;
 mod forge;
 mod git;
 mod local_merge;
@@ -32,17 +34,15 @@ mod merge;
 mod program;
 mod pull_request;
 mod push;
+mod quoting;
 mod rebase;
 mod repair;
-mod rescue;
+mod review_diff;
 mod run_tests;
-mod standing;
-mod words;
-mod worker;
+mod undo_rebase;
 
-pub use rescue::recover;
-pub use standing::{SubmittableWork, work_to_submit};
-use worker::BuiltinRun;
+pub use crate::hooks::builtin::branch_status::{SubmittableWork, work_to_submit};
+pub use crate::hooks::builtin::undo_rebase::recover;
 
 /// What prints the change for gatekeepers. No hook of a config has this name.
 pub const CHANGE: &str = "the change";
@@ -75,7 +75,7 @@ pub async fn run(
         "run_tests" => run_tests::run(&mut worker).await,
         "create_pr" => pull_request::run(&mut worker).await,
         "merge_pr" => merge::run(&mut worker).await,
-        CHANGE => change::run(&mut worker).await,
+        CHANGE => review_diff::run(&mut worker).await,
         _ => return RunResult::not_started(format!("there is no built-in hook `{name}`")),
     };
     let (end, outcome) = said(ended);

@@ -22,12 +22,14 @@ use std::{
 use rustix::fs::OFlags;
 
 use super::{
-    folder::{PRIVATE_FILE, SessionDir, has_records},
     open,
     record::{Record, RecordError, VERSION},
     tail::RecordTail,
 };
-use crate::engine::{SessionState, event::Event, time::UnixTime};
+use crate::{
+    engine::{SessionState, event::Event, time::UnixTime},
+    journal::session_dir::{PRIVATE_FILE, SessionDir, has_records},
+};
 
 /// How long a record may be only in the kernel's memory. That is about power loss: a kill loses nothing.
 const SYNC_EVERY: Duration = Duration::from_millis(200);

@@ -6,14 +6,14 @@ use serde_json::{Map, Value};
 
 use super::{
     iterations::{IterationWorkInput, judge},
-    reach::{PooledConnection, other_answer},
     tool::{McpTool, ToolDescription, ToolEffect, ToolError},
 };
 use crate::{
     engine::{
         policy::StopPreset,
-        stop::{loops::RuleCheckMode, registry::StopHookRegistration},
+        stop::{agent_loop::RuleCheckMode, registry::StopHookRegistration},
     },
+    mcp::connection_pool::{PooledConnection, other_answer},
     socket::{
         message::{ReplyData, SessionRequest},
         stop_view::StopHookView,

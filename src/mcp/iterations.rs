@@ -4,16 +4,14 @@ use rmcp::schemars::{self, JsonSchema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{
-    reach::{PooledConnection, other_answer},
-    tool::{McpTool, ToolDescription, ToolEffect, ToolError},
-};
+use super::tool::{McpTool, ToolDescription, ToolEffect, ToolError};
 use crate::{
     engine::stop::{
+        agent_loop::{EvaluationRequest, LoopCommand, RuleCheckMode},
         context::AgentDraft,
-        loops::{EvaluationRequest, LoopCommand, RuleCheckMode},
         promise::Promise,
     },
+    mcp::connection_pool::{PooledConnection, other_answer},
     socket::{
         client::SessionRequestError,
         message::{ReplyData, SessionRequest},

@@ -3,12 +3,10 @@
 use rmcp::schemars::{self, JsonSchema};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    reach::{PooledConnection, other_answer},
-    tool::{McpTool, ToolDescription, ToolEffect, ToolError},
-};
+use super::tool::{McpTool, ToolDescription, ToolEffect, ToolError};
 use crate::{
     engine::tasks::task::TaskState,
+    mcp::connection_pool::{PooledConnection, other_answer},
     present::task_view::TaskView,
     socket::{
         message::{ReplyData, SessionRequest},

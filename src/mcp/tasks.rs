@@ -5,15 +5,13 @@ use std::collections::BTreeSet;
 use rmcp::schemars::{self, JsonSchema};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    reach::{PooledConnection, other_answer},
-    tool::{McpTool, ToolDescription, ToolEffect, ToolError},
-};
+use super::tool::{McpTool, ToolDescription, ToolEffect, ToolError};
 use crate::{
     engine::tasks::{
         command::{NewTask, TaskCommand, TaskCompletion},
         task::TaskState,
     },
+    mcp::connection_pool::{PooledConnection, other_answer},
     present::task_view::{TaskView, state_names},
     socket::{
         client::SessionRequestError,

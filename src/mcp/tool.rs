@@ -17,8 +17,10 @@ use rmcp::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::reach::{PooledConnection, SessionConnectionPool};
-use crate::socket::message::LONGEST;
+use crate::{
+    mcp::connection_pool::{PooledConnection, SessionConnectionPool},
+    socket::message::LONGEST,
+};
 
 /// How many bytes the arguments of a call may have, as JSON: what fits into a request of the socket beside its other words.
 const MOST: usize = LONGEST - 1024;

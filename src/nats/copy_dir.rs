@@ -19,7 +19,7 @@ use rustix::{fs::OFlags, process::geteuid};
 use crate::{
     journal::{
         SessionDir,
-        folder::{PRIVATE_DIR, PRIVATE_FILE},
+        session_dir::{PRIVATE_DIR, PRIVATE_FILE},
     },
     runtime::now,
 };

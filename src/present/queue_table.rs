@@ -1,7 +1,7 @@
 //! Tasks of the queue for a person at a terminal: a table of many, all that is known of one.
 
 use crate::{
-    engine::queue::{QueuedTask, QueuedTaskState, order::TaskSpec},
+    engine::queue::{QueuedTask, QueuedTaskState, task_spec::TaskSpec},
     present::task_table::{columns, facts, short},
 };
 

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 pub use crate::engine::plain_text::plain_text as plain;
 use crate::engine::{
     event::{PromptReason, PromptSent},
-    hooks::telling_line::telling_line,
+    hooks::headline::telling_line,
 };
 
 /// What a prompt is about, in a line. Feedback begins with whatever the hook printed first, so its most telling line

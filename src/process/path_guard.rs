@@ -9,8 +9,8 @@
 //! - A look at the watched files costs a few dozen system calls, and reads a file again only if its metadata changed.
 //! - What creel itself, other sessions of the project and other verbs of creel write is not watched.
 
+mod fingerprints;
 mod git;
-mod prints;
 mod protected;
 
 use std::{
@@ -20,9 +20,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::process::path_guard::fingerprints::FileFingerprint;
+pub use crate::process::path_guard::fingerprints::FileFingerprints;
 use git::GitFolders;
-use prints::FileFingerprint;
-pub use prints::FileFingerprints;
 pub use protected::ProtectedScan;
 
 /// creel's own folder in a project.

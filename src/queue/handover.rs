@@ -14,7 +14,6 @@ use std::{
 
 use async_nats::jetstream::Context;
 
-use super::board::{QueueChanges, QueueTaskKey, TaskRevision};
 use crate::{
     config::NatsConfig,
     engine::{
@@ -22,16 +21,19 @@ use crate::{
         input::SessionCommand,
         queue::{
             handover::{HandoverAction, HandoverTrigger, LocalTask, due},
-            order::{OwnerSession, TaskSpec},
+            task_spec::{OwnerSession, TaskSpec},
         },
     },
     nats::connection::NatsError,
     present::task_view::TaskView,
-    queue::{LEASE, QueueError, TaskQueue},
+    queue::{
+        LEASE, QueueError, TaskQueue,
+        task_bucket::{QueueChanges, QueueTaskKey, TaskRevision},
+    },
     runtime::{SessionHandle, now},
     socket::{
-        ledger::QueryHandle,
         message::{ReplyData, SessionQuery},
+        session_mirror::QueryHandle,
     },
 };
 

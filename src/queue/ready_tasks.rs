@@ -24,15 +24,15 @@ use async_nats::{
 };
 use futures_core::Stream as _;
 
-use super::board::QueueTaskKey;
 use crate::{
     config::NatsConfig,
-    engine::queue::order::TaskSpec,
+    engine::queue::task_spec::TaskSpec,
     nats::{
         connection::NatsError,
-        store::{self, NatsStream},
+        stream::{self, NatsStream},
         subject::{self, LAST_OF_SUBJECT},
     },
+    queue::task_bucket::QueueTaskKey,
 };
 
 /// Between the names of agents: no name has it.
@@ -148,7 +148,7 @@ impl ReadyTaskStream {
             max_messages: -1,
             ..Config::default()
         };
-        let store = store::ensured_replicas(jetstream, wanted).await?;
+        let store = stream::ensured_replicas(jetstream, wanted).await?;
         store.takes(&subjects(&nats.prefix))?;
         let retention = store.stream.cached_info().config.retention;
         if retention != RetentionPolicy::WorkQueue {

@@ -9,7 +9,7 @@ use crate::{
         event::{Actor, Event},
         ids::RunId,
         input::{Input, SessionCommand},
-        stop::loops::{EvaluationRequest, LoopCommand},
+        stop::agent_loop::{EvaluationRequest, LoopCommand},
     },
     journal::Record,
     process::run::OutputStream,

@@ -25,7 +25,6 @@ use super::{
     fallbacks::FallbackAgents,
     gatekeepers::GatekeeperAgents,
     handle::{HookOutputChunk, SessionHandle},
-    shutdown::SessionProcesses,
     turn_watch::TurnWatch,
 };
 use crate::{
@@ -41,7 +40,10 @@ use crate::{
     },
     hooks::{self, HookWorkspace},
     process::run::{OutputStream, ProcessGroup, ProcessObserver},
-    runtime::worktree::{self, DigestMemory, WorktreeSnapshot},
+    runtime::{
+        session_processes::SessionProcesses,
+        worktree::{self, DigestMemory, WorktreeSnapshot},
+    },
 };
 
 /// How many pieces of output are kept for a screen elsewhere that is behind.

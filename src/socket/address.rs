@@ -21,9 +21,8 @@ use std::{
 use rustix::process::geteuid;
 
 use crate::journal::{
-    SessionDir,
-    folder::{PRIVATE_DIR, PRIVATE_FILE},
-    open,
+    SessionDir, open,
+    session_dir::{PRIVATE_DIR, PRIVATE_FILE},
 };
 
 /// What fits into the address of a socket everywhere.

@@ -1,9 +1,6 @@
 //! What a request comes to, by whichever way it came.
 
-use super::{
-    ledger::QueryHandle,
-    message::{LiveSubscription, ReplyData, RequestKind, SessionQuery, SessionReply, SessionRequest},
-};
+use super::message::{LiveSubscription, ReplyData, RequestKind, SessionQuery, SessionReply, SessionRequest};
 use crate::{
     engine::{
         event::{Actor, Event},
@@ -11,7 +8,7 @@ use crate::{
         tasks::command::{NewTask, TaskCommand},
     },
     runtime::{CommandRecords, SessionHandle},
-    socket::stop_view::JudgementView,
+    socket::{session_mirror::QueryHandle, stop_view::JudgementView},
 };
 
 /// What a request comes to.

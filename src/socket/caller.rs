@@ -16,7 +16,7 @@ use crate::{
     engine::actor::{Actor, ActorKind},
     present::text::plain,
     process::sweep::MARK,
-    socket::descent,
+    socket::process_origin,
 };
 
 /// No name is longer, in characters.
@@ -90,7 +90,7 @@ impl CallerInfo {
     }
 
     fn own(&self, session: &str) -> Option<ActorKind> {
-        self.mark.as_deref().and_then(|mark| descent::of_marks(mark, session))
+        self.mark.as_deref().and_then(|mark| process_origin::of_marks(mark, session))
     }
 }
 

@@ -10,9 +10,12 @@ use std::{
 
 use super::{
     address::SocketLocation,
-    message::{ClientKind, ReplyData, SessionReply, SessionRequest, aside::LiveMessage, ask},
+    message::{ClientKind, ReplyData, SessionReply, SessionRequest, ask},
 };
-use crate::journal::{self, Record, SessionDir, record::RecordError};
+use crate::{
+    journal::{self, Record, SessionDir, record::RecordError},
+    socket::message::live_message::LiveMessage,
+};
 
 /// How long a session may take to answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);

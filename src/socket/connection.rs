@@ -27,15 +27,16 @@ use tokio::{
 use super::{
     MOST_WATCHERS,
     answer::{RequestOutcome, answer},
-    ledger::QueryHandle,
-    message::{self, LONGEST, LiveSubscription, SessionReply, SessionRequest, aside::LiveMessage},
-    tail::JournalLineReader,
+    message::{self, LONGEST, LiveSubscription, SessionReply, SessionRequest},
 };
 use crate::{
     engine::actor::ActorKind,
-    nats::link::NatsStatus,
+    nats::status::NatsStatus,
     runtime::{HookOutputChunk, SessionHandle},
-    socket::caller::CallerInfo,
+    socket::{
+        caller::CallerInfo, journal_lines::JournalLineReader, message::live_message::LiveMessage,
+        session_mirror::QueryHandle,
+    },
 };
 
 /// How long a client may take to read what it is sent.

@@ -13,7 +13,7 @@
 //! Requests of one connection are answered one after another, in their order. A watch takes its connection for good, and
 //! lasts until the client closes its side or the session is over. Fields that are not known are skipped.
 
-pub mod aside;
+pub mod live_message;
 
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +27,7 @@ use crate::{
         input::{GateAnswer, SessionCommand},
         session::gate::GateChoice,
         stop::{
-            loops::{EvaluationRequest, LoopCommand},
+            agent_loop::{EvaluationRequest, LoopCommand},
             registry::StopHookRegistration,
         },
         submit::PipelineKind,
@@ -155,7 +155,7 @@ pub enum SessionRequest {
     /// What was kept: answered by `checkpoints`.
     CheckpointList,
     /// The records from this number on, then all that come; only those that come, if unsaid. With `live`, between the
-    /// records, what is none as well: see [`aside`].
+    /// records, what is none as well: see [`live_message`].
     Watch {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<u64>,

@@ -9,11 +9,11 @@ use crate::{
         input::SessionCommand,
     },
     journal::SessionDir,
-    nats::{asking::NatsSessionClient, link::NatsStatus},
+    nats::{session_client::NatsSessionClient, status::NatsStatus},
     runtime::{HookOutputChunk, SessionHandle},
     socket::{
         client::{SessionRequestError, SessionWatch, SocketClient, WatchMessage},
-        message::{ClientKind, ReplyData, SessionRequest, aside::LiveMessage},
+        message::{ClientKind, ReplyData, SessionRequest, live_message::LiveMessage},
     },
 };
 

@@ -7,7 +7,7 @@ use crate::{
     engine::{
         SessionState,
         event::Event,
-        stop::{StopAction, checkpoint::Checkpoint, loops::AgentLoop, promise::Promise},
+        stop::{StopAction, agent_loop::AgentLoop, checkpoint::Checkpoint, promise::Promise},
         time::TimeSpan,
     },
     journal::{Record, record::rfc3339},

@@ -22,7 +22,7 @@ use crate::{
         time::{TimeSpan, UnixTime, as_rfc3339, rfc3339_or_none},
     },
     journal::record::rfc3339,
-    nats::link::NatsStatus,
+    nats::status::NatsStatus,
     present::stop_decisions,
 };
 

@@ -7,8 +7,6 @@ use std::collections::HashMap;
 use ratatui::text::Line;
 
 use super::{
-    board::{self, TaskBoard},
-    feed::RecordSpan,
     keymap::Keymap,
     modals::{Modal, editor::EditorModal, gate::GateModal},
     notification::TerminalFocus,
@@ -29,8 +27,12 @@ use crate::{
         time::UnixTime,
     },
     journal::Record,
-    nats::link::NatsStatus,
+    nats::status::NatsStatus,
     present::hook_stats::HookTallies,
+    tui::{
+        journal_feed::RecordSpan,
+        task_board::{self, TaskBoard},
+    },
 };
 
 /// A pane.
@@ -308,7 +310,7 @@ impl ScreenModel {
     }
 
     /// The tasks in sight; nothing before there is a session.
-    pub fn task_rows(&self) -> Option<board::TaskRows<'_>> {
+    pub fn task_rows(&self) -> Option<task_board::TaskRows<'_>> {
         self.graph().map(|graph| self.board.rows(graph))
     }
 

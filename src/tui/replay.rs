@@ -1,12 +1,12 @@
 //! A past session, watched again: where one is in it, and when the next record is due.
 
-use super::feed::RecordSpan;
 use crate::{
     engine::{
         event::Event,
         time::{TimeSpan, UnixTime},
     },
     journal::Record,
+    tui::journal_feed::RecordSpan,
 };
 
 /// No pause of the past is watched for longer.

@@ -17,7 +17,7 @@ use crate::{
     },
     journal::Record,
     present::text::{first_line, plain},
-    socket::outputs::SHOWN,
+    socket::running_output::SHOWN,
 };
 
 /// How many ended runs are listed.

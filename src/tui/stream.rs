@@ -8,9 +8,9 @@
 //! - The text that is kept in memory is bounded; older text is read back from the journal.
 //! - The live end of a very long answer is the last block, and gone before the next record is taken in.
 
-mod live_end;
-mod part;
-mod words;
+mod block_text;
+mod live_answer;
+mod record_text;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -21,7 +21,6 @@ use std::{
 use ratatui::text::Line;
 
 use super::{
-    feed::RecordSpan,
     text::{markdown, wrap},
     theme::{ScreenTheme, ThemeRole},
 };
@@ -36,13 +35,17 @@ use crate::{
         permission_requests::TurnPermissions,
         text::{first_line, plain},
     },
-};
-
-use live_end::LiveAnswerTail;
-use part::{BlockText, size};
-use words::{
-    answer_block, block, body_of, finished_block, note, noted_block, plan_block, prompt_block, request_block,
-    tool_block,
+    tui::{
+        journal_feed::RecordSpan,
+        stream::{
+            block_text::{BlockText, size},
+            live_answer::LiveAnswerTail,
+            record_text::{
+                answer_block, block, body_of, finished_block, note, noted_block, plan_block, prompt_block,
+                request_block, tool_block,
+            },
+        },
+    },
 };
 
 /// How much text is kept; what is older is read back when it is looked at.
@@ -399,7 +402,7 @@ impl SessionStream {
         }
         lines.extend(match block.kind {
             BlockKind::Said => markdown(&self.text(index, reload), theme, width),
-            BlockKind::Thought => part::quoted(&[BlockText::words(self.text(index, reload))], theme, width),
+            BlockKind::Thought => block_text::quoted(&[BlockText::words(self.text(index, reload))], theme, width),
             BlockKind::Session
             | BlockKind::Iteration
             | BlockKind::Prompt
@@ -407,7 +410,7 @@ impl SessionStream {
             | BlockKind::Request
             | BlockKind::Plan
             | BlockKind::Hook
-            | BlockKind::Note => part::quoted(&self.parts(index, reload), theme, width),
+            | BlockKind::Note => block_text::quoted(&self.parts(index, reload), theme, width),
         });
         lines
     }

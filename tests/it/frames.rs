@@ -385,7 +385,7 @@ fn that_the_nats_server_is_away_is_in_sight_on_a_usual_screen() {
     let why = "cannot reach nats://build.example.org:4222: connection refused; it is tried again in 8 s";
     let status = |size, behind| {
         let mut screen = Screen::of(&scenes::first_turn(), size);
-        screen.model.nats = Some(creel::nats::link::NatsStatus::Away { why: why.into(), behind });
+        screen.model.nats = Some(creel::nats::status::NatsStatus::Away { why: why.into(), behind });
         screen.frame().lines().next().unwrap_or_default().to_owned()
     };
     assert!(status((80, 24), 12).contains("· nats: away, 12 behind"), "{}", status((80, 24), 12));

@@ -1283,7 +1283,7 @@ fn what_was_delivered_can_still_be_read() {
     let world = scenes::ended();
     let mut screen = Screen::of(&world, SMALL);
     let all = crate::support::screen::records(&world);
-    let reload = |at: creel::tui::feed::RecordSpan| {
+    let reload = |at: creel::tui::journal_feed::RecordSpan| {
         all.iter().find(|record| crate::support::screen::spot(record) == at).cloned()
     };
     screen.press("3");

@@ -1,7 +1,7 @@
 //! Sessions as lines: what a person reads without a screen.
 
 use creel::{
-    cli::narrate::{HookOutputMode, RecordFormatter},
+    cli::record_formatter::{HookOutputMode, RecordFormatter},
     engine::{
         conversation::{AgentUpdate, ToolStatus, TurnUsage},
         session::gate::{GateChoice, GateKind},

@@ -64,7 +64,7 @@ fn session_with_wrong_clock(server: &NatsServer, skew: SignedDuration) -> mpsc::
         (client, commands)
     });
     server.spawn(async move {
-        while let Some(asked) = creel::nats::command::next(&mut commands).await {
+        while let Some(asked) = creel::nats::command_listener::next(&mut commands).await {
             let clock = Timestamp::now() + skew;
             let request: Value = serde_json::from_slice(&asked.payload).expect("JSON");
             if request["do"] == "pause" {

@@ -716,7 +716,7 @@ fn nothing_merges_past_a_failed_check(world: &World) {
                 assert!(settled("check") && settled("review"), "{}", world.story());
             }
             Event::HooksDue { point: HookPoint::AfterMerge, .. } => {
-                assert!(passed.contains(&MERGE), "{}", world.story())
+                assert!(passed.contains(&MERGE), "{}", world.story());
             }
             _ => {}
         }

@@ -8,8 +8,8 @@ use creel::engine::{
     input::SessionCommand,
     queue::{
         QueuedTask, TaskOutcome,
-        duty::ExistingSession,
-        order::{OwnerSession, TaskSpec},
+        task_spec::{OwnerSession, TaskSpec},
+        worker_rules::ExistingSession,
     },
     time::UnixTime,
 };
@@ -849,7 +849,7 @@ fn completions(server: &NatsServer) -> mpsc::Receiver<String> {
 }
 
 async fn next(subscriber: &mut async_nats::Subscriber) -> Option<async_nats::Message> {
-    creel::nats::command::next(subscriber).await
+    creel::nats::command_listener::next(subscriber).await
 }
 
 #[test]

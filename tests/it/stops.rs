@@ -13,9 +13,9 @@ use creel::engine::{
     session::gate::{GateChoice, GateKind},
     stop::{
         StopAction, StopResult,
+        agent_loop::{EvaluationRequest, LoopCommand, RuleCheckMode},
         chain::holds,
         context::AgentContext,
-        loops::{EvaluationRequest, LoopCommand, RuleCheckMode},
         promise::Promise,
         registry::{RegisteredStopHook, StopHookRegistration},
     },

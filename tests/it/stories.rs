@@ -1645,7 +1645,7 @@ fn a_turn_that_a_person_accepts_at_a_gate_is_done_and_what_its_hooks_caught_is_o
     let script = Script::new()
         .piped(HookPoint::Stop, "notes", [prints("INFO")])
         .hook_with(HookPoint::Stop, "audit", [exits(1, "", "odd")], |spec| {
-            spec.on_failure = Some(HookFailurePolicy::Escalate)
+            spec.on_failure = Some(HookFailurePolicy::Escalate);
         })
         .attended(&[(GateKind::Escalation, GateChoice::Complete), (GateKind::FinalDelivery, GateChoice::Approve)]);
     becomes(

@@ -14,7 +14,7 @@ use std::{
 use rustix::fs::OFlags;
 
 use crate::{
-    agents::tool::unified,
+    agents::tool_limits::unified,
     process::{
         path_guard::{GuardRefusal, PathGuard},
         project_dir::{self, OpenError, ProjectDir},

@@ -27,8 +27,10 @@ use tokio::{
     sync::mpsc,
 };
 
-use super::link::AcpEvent;
-use crate::process::{json_repair::mended, output::TailBuffer};
+use crate::{
+    agents::acp::connection::AcpEvent,
+    process::{json_repair::mended, output::TailBuffer},
+};
 
 /// No message is longer; whoever prints a longer line is cut off.
 const LINE_MAX: usize = 64 << 20;

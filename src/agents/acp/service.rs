@@ -22,16 +22,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     files::{GuardedProjectDir, ServedFileError},
-    link::{AcpEvent, AcpServiceRequest},
     serves,
     terminals::{self, AcpTerminals, TerminalEnvironment},
     translate::{self, AcpConversation},
 };
 use crate::{
     agents::{
-        AgentObserver, AgentWorkspace, PermissionRequest, environment,
-        tool::{LONG_MAX, limited},
-        tools::ToolServer,
+        AgentObserver, AgentWorkspace, PermissionRequest,
+        acp::connection::{AcpEvent, AcpServiceRequest},
+        environment,
+        mcp_tools::ToolServer,
+        tool_limits::{LONG_MAX, limited},
     },
     engine::{
         conversation::{

@@ -17,9 +17,12 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{files::GuardedProjectDir, link::AcpEvent};
+use super::files::GuardedProjectDir;
 use crate::{
-    agents::tool::{INPUT_MAX, NOTE_MAX, limited},
+    agents::{
+        acp::connection::AcpEvent,
+        tool_limits::{INPUT_MAX, NOTE_MAX, limited},
+    },
     engine::conversation::{AgentUpdate, ToolCall, ToolKind, ToolStatus},
     process::{
         output::{TailBuffer, torn_start},

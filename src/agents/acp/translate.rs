@@ -14,15 +14,20 @@ use agent_client_protocol::v1::schema as s;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::agents::{
-    tool::{INPUT_MAX, LONG_MAX, NOTE_MAX, OUTPUT_MAX, limited, unified},
-    tools::ToolCallDetails,
+use crate::{
+    agents::{
+        mcp_tools::ToolCallDetails,
+        tool_limits::{INPUT_MAX, LONG_MAX, NOTE_MAX, OUTPUT_MAX, limited, unified},
+    },
+    engine::{
+        conversation::{
+            AgentUpdate, ContextUsage, FileLocation, PermissionOption, PermissionOptionKind, PlanEntry, StopReason,
+            ToolCall, ToolKind, ToolStatus, TurnUsage,
+        },
+        policy::UsageScope,
+        session::budget::ConversationUsage,
+    },
 };
-use crate::engine::conversation::{
-    AgentUpdate, ContextUsage, FileLocation, PermissionOption, PermissionOptionKind, PlanEntry, StopReason, ToolCall,
-    ToolKind, ToolStatus, TurnUsage,
-};
-use crate::engine::{policy::UsageScope, session::budget::ConversationUsage};
 
 /// What is known of one conversation.
 #[derive(Debug, Default)]

@@ -21,10 +21,10 @@ mod claude;
 mod codex;
 mod gemini;
 mod opencode;
-mod told;
 mod tools;
+mod translated_output;
 
-pub(super) use told::TranslatedOutput;
+pub(super) use crate::agents::command::translate::translated_output::TranslatedOutput;
 
 /// Understands the lines of one turn.
 pub(super) trait StreamTranslator: Send {

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    app::{AppError, AppResult, stage},
+    app::{AppError, AppResult, session_host},
     present::text::{first_line, plain},
     process::{
         run::{self, OutputStream, ProcessEnd, ProcessGroup, ProcessObserver, ProcessSpec},
@@ -80,7 +80,7 @@ pub(in crate::app) fn ask_all(
     if questions.is_empty() {
         return Ok(Some(BTreeMap::new()));
     }
-    let tokio = stage::runtime()?;
+    let tokio = session_host::runtime()?;
     let answers = tokio.block_on(async {
         let mut signals = ShutdownSignals::listen()?;
         let cancel = CancellationToken::new();

@@ -4,11 +4,11 @@
 
 use std::io::{self, BufRead, IsTerminal as _, Write};
 
-use super::{InitChoices, text::on_limit_name};
+use super::InitChoices;
 use crate::{
-    app::{AppError, AppResult},
+    app::{AppError, AppResult, init::config_text::on_limit_name},
     config::known_agents::KnownAgents,
-    engine::{nearest::nearest, policy::RetryLimitPolicy},
+    engine::{nearest_name::nearest, policy::RetryLimitPolicy},
     present::text::plain,
 };
 

@@ -3,7 +3,6 @@
 use super::{
     DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration,
     agents::AGENT,
-    allowance::{BUDGET, LIMITS, PERMISSION, USER_COMMAND},
     automation::AUTOMATION,
     hooks::HOOKS,
     nats::NATS,
@@ -12,6 +11,7 @@ use super::{
     submit::{SUBMIT_KEY, TASK_TYPE},
     workflow::WORKFLOW,
 };
+use crate::config::shape::permissions::{BUDGET, LIMITS, PERMISSION, USER_COMMAND};
 
 /// The whole config.
 pub static ROOT: MapShape = MapShape {

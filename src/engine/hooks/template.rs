@@ -16,15 +16,15 @@
 //! - A value is not looked through for further names.
 //! - A place where this cannot be held is refused, with the way out. What a *program* does with its argument or input
 //!   is its own affair; only those that are known to read it as code (`sh -c`, `eval`, `ssh`, `| python`) are refused:
-//!   see [`simple`].
+//!   see [`simple_command`].
 
 use std::{fmt, ops::Range};
 
 use super::point::HookPoint;
 
-mod reach;
 mod shell;
-mod simple;
+mod simple_command;
+mod taint;
 
 /// One `{{name}}`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,11 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    point::{BrokenHookPolicy, DecisionMode, HookPoint},
-    telling_line::telling_line,
-};
+use super::point::{BrokenHookPolicy, DecisionMode, HookPoint};
 use crate::engine::{
+    hooks::headline::telling_line,
     policy::{HookFailurePolicy, HookSpec},
     time::TimeSpan,
 };

@@ -148,7 +148,7 @@ fn completed(ours: LocalTask<'_>, result: Option<&String>) -> HandoverAction {
 mod tests {
     use super::*;
     use crate::engine::{
-        queue::{TaskAssignee, order::TaskSpec},
+        queue::{TaskAssignee, task_spec::TaskSpec},
         time::UnixTime,
     };
 
@@ -268,7 +268,7 @@ mod tests {
                 let due = due(Some(ours(state)), Some(&queued), news);
                 match &due {
                     HandoverAction::Ask(ask) => {
-                        queued = queued.asked(ask.clone(), UnixTime(0)).expect("it can be asked")
+                        queued = queued.asked(ask.clone(), UnixTime(0)).expect("it can be asked");
                     }
                     HandoverAction::Nothing if steps > 4 => break,
                     HandoverAction::Nothing | HandoverAction::Put | HandoverAction::Tell(_) => {}

@@ -9,8 +9,6 @@ use super::{
     gate::{Gate, GateChoice, GateKind},
     pending::{ItemSource, ItemState, PendingItem},
     retry::RetryWait,
-    side::SideJob,
-    steering::QueuedMessage,
     turn::{DuePrompt, REFUSED},
 };
 use crate::engine::{
@@ -23,6 +21,7 @@ use crate::engine::{
         resolve::{self, HookRef},
     },
     ids::RunId,
+    session::{control::QueuedMessage, side_jobs::SideJob},
     stop::settled::StopHookSigns,
     submit::{FinishedPipeline, PipelineOutcome, ReturnTo},
     time::{TimeSpan, UnixTime},

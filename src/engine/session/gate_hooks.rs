@@ -8,7 +8,7 @@
 //! - The hooks hear of every gate twice, when it opens and when it closes, in the order in which that happened.
 //! - However these hooks fail, they open no gate: that gate would run them again.
 //!
-//! [`StopHow::Now`]: crate::engine::event::StopHow::Now
+//! [`StopHow::Now`]: crate::engine::event::StopTiming::Now
 
 use std::collections::VecDeque;
 

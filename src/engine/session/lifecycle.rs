@@ -13,7 +13,7 @@ use crate::engine::{
     },
     policy::{DeliveryPolicy, HookAction, RetryLimitPolicy},
     session::delivery::{LoopEnd, STOPPED},
-    stop::judging::StopEvaluation,
+    stop::evaluation::StopEvaluation,
     submit::{PipelineKind, review::CHANGE_LIMIT},
     summary::iterations,
     time::UnixTime,
@@ -80,7 +80,7 @@ impl SessionState {
         let mut facts = HookFacts::default();
         match &dispatch.cause {
             DispatchCause::ByHand if dispatch.point == HookPoint::OnGate => {
-                facts.gate = self.open_gate_facts().map(Box::new)
+                facts.gate = self.open_gate_facts().map(Box::new);
             }
             DispatchCause::Lifecycle | DispatchCause::ByHand => facts.task = self.task_at(dispatch.point),
             DispatchCause::Error(error) => facts.error = Some(error.clone()),

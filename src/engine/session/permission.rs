@@ -10,7 +10,7 @@
 //! - creel never selects an agent's "always" option where the agent offers "once": what the agent then stops asking about
 //!   is the agent's choice, and creel would not hear of it. creel remembers the answer itself.
 
-mod memory;
+mod remembered_answers;
 mod rules;
 
 use std::collections::VecDeque;
@@ -29,8 +29,8 @@ use crate::engine::{
     event::{Actor, ActorKind, Event},
     ids::TurnId,
     policy::PermissionPolicy,
+    session::permission::remembered_answers::{RememberedAnswer, covers, remembered},
 };
-use memory::{RememberedAnswer, covers, remembered};
 use rules::first_that_fits;
 
 /// The requests of the agent.

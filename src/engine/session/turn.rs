@@ -19,9 +19,9 @@ use crate::engine::{
     event::{Event, IterationOutcome, PromptReason, PromptSent, SessionOutcome},
     hooks::dispatch::HookDispatch,
     ids::{ItemId, TurnId},
-    own_words::open_fence,
     policy::ContextPolicy,
     time::UnixTime,
+    unquoted_text::open_fence,
 };
 
 /// How much of the agent's last message is kept: promises stand at its end.

@@ -1,12 +1,7 @@
 //! How the records of stop decisions change the state.
 
 use super::{
-    StopAction, StopResult,
-    checkpoint::TimedCheckpoint,
-    context::RuleOutcome,
-    guard::GuardState,
-    judging::StopEvaluation,
-    loops::{AgentLoop, LoopGuards},
+    StopAction, StopResult, checkpoint::TimedCheckpoint, context::RuleOutcome, guard::GuardState,
     registry::RegisteredStopHook,
 };
 use crate::engine::{
@@ -15,6 +10,10 @@ use crate::engine::{
     hooks::{dispatch::ActiveRun, point::HookPoint},
     policy::StopHookKind,
     session::{Phase, SessionState, delivery::LoopEnd},
+    stop::{
+        agent_loop::{AgentLoop, LoopGuards},
+        evaluation::StopEvaluation,
+    },
     time::UnixTime,
 };
 

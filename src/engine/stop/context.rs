@@ -2,8 +2,14 @@
 
 use serde::Serialize;
 
-use super::{judging::StopEvaluation, loops::AgentLoop, promise::Promise};
-use crate::engine::{policy::StopHook, session::SessionState, tasks::task::Task, time::UnixTime};
+use super::promise::Promise;
+use crate::engine::{
+    policy::StopHook,
+    session::SessionState,
+    stop::{agent_loop::AgentLoop, evaluation::StopEvaluation},
+    tasks::task::Task,
+    time::UnixTime,
+};
 
 /// What the agent did in an iteration, under the names that tools for agents share.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

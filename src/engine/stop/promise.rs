@@ -1,12 +1,12 @@
 //! What an agent promises in its last message: `<promise>COMPLETE</promise>` and its like.
 //!
-//! Promises in code, in quotations, or repeated from the prompt are ignored: see [`own_words`](crate::engine::own_words).
+//! Promises in code, in quotations, or repeated from the prompt are ignored: see [`own_words`](crate::engine::unquoted_text).
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::own_words::UnquotedText;
+use crate::engine::unquoted_text::UnquotedText;
 
 /// A promise, strongest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

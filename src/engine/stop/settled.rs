@@ -9,12 +9,13 @@
 //! - While a message waits for the agent, nothing settles: its turn may change something.
 //! - A hook that the agent registered and that wants to continue is heard.
 
-use super::{StopAction, StopResult, chain, judging::StopEvaluation};
+use super::{StopAction, StopResult, chain};
 use crate::engine::{
     event::IterationOutcome,
     hooks::{dispatch::HookDispatch, verdict::Verdict},
     policy::SettledPolicy,
     session::SessionState,
+    stop::evaluation::StopEvaluation,
     time::UnixTime,
 };
 

@@ -21,10 +21,10 @@ use crate::engine::{
         verdict::{self, BuiltinOutcome, BuiltinStatus, RunEnd, RunResult},
     },
     ids::RunId,
-    own_words::UnquotedText,
     policy::{Gatekeeper, HookAction},
     session::{Phase, SessionState},
     time::{TimeSpan, UnixTime},
+    unquoted_text::UnquotedText,
 };
 
 /// How many bytes of a change a gatekeeper is shown.

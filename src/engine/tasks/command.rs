@@ -17,7 +17,7 @@ use super::{
     },
     task::{LOWEST, PRIORITY, Task, TaskState},
 };
-use crate::engine::{EngineOutput, event::Event, queue::order::TaskSpec, session::SessionState};
+use crate::engine::{EngineOutput, event::Event, queue::task_spec::TaskSpec, session::SessionState};
 
 /// Something that is asked of the graph.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,8 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{BuiltinError, program::ProgramRunner, words::named};
-use crate::engine::hooks::verdict::RunEnd;
+use super::{BuiltinError, program::ProgramRunner};
+use crate::{engine::hooks::verdict::RunEnd, hooks::builtin::quoting::named};
 
 /// How long the remote may take to name its default branch.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -14,8 +14,10 @@ use serde::Deserialize;
 use super::{
     BuiltinError,
     program::{ProgramCall, ProgramResult, ProgramRunner},
-    standing::BranchStatus,
-    words::{named, quoted},
+};
+use crate::hooks::builtin::{
+    branch_status::BranchStatus,
+    quoting::{named, quoted},
 };
 
 const FIELDS: &str =

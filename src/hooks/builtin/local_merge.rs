@@ -10,13 +10,11 @@
 
 use std::path::PathBuf;
 
-use super::{
-    BuiltinError, BuiltinSuccess, git,
-    program::ProgramRunner,
-    push,
-    standing::BranchStatus,
-    words::{self, files, named, quoted, short, some},
-    worker::BuiltinRun,
+use super::{BuiltinError, BuiltinSuccess, git, program::ProgramRunner, push};
+use crate::hooks::builtin::{
+    branch_status::BranchStatus,
+    builtin_run::BuiltinRun,
+    quoting::{self, files, named, quoted, short, some},
 };
 
 pub(super) async fn run(worker: &mut BuiltinRun<'_>, standing: &BranchStatus) -> Result<BuiltinSuccess, BuiltinError> {
@@ -83,7 +81,7 @@ async fn commit(
     (base, tree): (&str, &str),
     title: &str,
 ) -> Result<String, BuiltinError> {
-    let title = words::title(title);
+    let title = quoting::title(title);
     let about = if title.is_empty() { title } else { format!("\n\n{title}") };
     let message = format!("Merge branch '{}' into {}{about}\n", standing.branch, standing.base);
     let mut args = vec!["commit-tree", "-p", base, "-p", &standing.head, "-F", "-"];

@@ -13,9 +13,11 @@ use super::{
     local_merge,
     program::ProgramRunner,
     repair,
-    standing::BranchStatus,
-    words::{named, quoted},
-    worker::BuiltinRun,
+};
+use crate::hooks::builtin::{
+    branch_status::BranchStatus,
+    builtin_run::BuiltinRun,
+    quoting::{named, quoted},
 };
 
 /// What a forge says about the branch.

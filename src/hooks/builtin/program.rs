@@ -16,9 +16,10 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use super::{BuiltinError, words};
+use super::BuiltinError;
 use crate::{
     engine::hooks::verdict::RunEnd,
+    hooks::builtin::quoting,
     process::{
         output::TailBuffer,
         run::{self, OutputStream, ProcessEnd, ProcessGroup, ProcessObserver, ProcessSpec, ProgramSpec},
@@ -120,8 +121,8 @@ impl ProgramCall {
 
     /// As a person would type it.
     pub(super) fn line(&self) -> String {
-        let args = self.args.iter().skip(self.unshown).map(|arg| words::quoted(arg));
-        std::iter::once(words::quoted(&self.program)).chain(args).collect::<Vec<_>>().join(" ")
+        let args = self.args.iter().skip(self.unshown).map(|arg| quoting::quoted(arg));
+        std::iter::once(quoting::quoted(&self.program)).chain(args).collect::<Vec<_>>().join(" ")
     }
 
     /// What it is called in a sentence: `git fetch`.
@@ -143,7 +144,7 @@ impl ProgramResult {
 
     /// Why it failed, in a sentence.
     pub(super) fn complaint(&self) -> String {
-        words::complaint(if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr })
+        quoting::complaint(if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr })
     }
 }
 
@@ -196,7 +197,7 @@ impl ProgramRunner {
         };
         let mut ear = ProgramObserver::new(Some(watch));
         let end = run::run(spec, &mut ear, &self.cancel).await;
-        ear.ran(end, &words::named(line))
+        ear.ran(end, &quoting::named(line))
     }
 
     /// Waits a moment, unless the hook is cancelled. False if the hook's time would be over by then.
@@ -246,7 +247,7 @@ impl<'a> ProgramObserver<'a> {
     }
 
     fn ran(self, end: ProcessEnd, name: &str) -> Result<ProgramResult, BuiltinError> {
-        let printed = words::printed(&self.tail.bytes());
+        let printed = quoting::printed(&self.tail.bytes());
         let halt = |end, message| Err(BuiltinError { end, message, remediation: None, printed: printed.clone() });
         let code = match end {
             ProcessEnd::Exit(code) => code,
@@ -259,7 +260,7 @@ impl<'a> ProgramObserver<'a> {
         Ok(ProgramResult {
             code,
             stdout: String::from_utf8_lossy(&self.stdout).into_owned(),
-            stderr: words::printed(&self.stderr.bytes()),
+            stderr: quoting::printed(&self.stderr.bytes()),
             tail: printed,
         })
     }

@@ -11,12 +11,14 @@ use super::{
     forge::{self, ForgeLookup, PullRequest, PullRequestState},
     program::ProgramRunner,
     push,
-    standing::{BranchStatus, commit_prompt},
-    words::{self, count, named},
-    worker::BuiltinRun,
 };
 use crate::{
     engine::{effect::SubmissionFacts, hooks::template},
+    hooks::builtin::{
+        branch_status::{BranchStatus, commit_prompt},
+        builtin_run::BuiltinRun,
+        quoting::{self, count, named},
+    },
     process::{environment::for_variable, output::create},
 };
 
@@ -186,7 +188,7 @@ impl PullRequestText {
             runner.git_says(&["log", "--format=%s", "--reverse", &format!("{base}..{}", standing.head), "--"]).await?;
         let task = submission.task.as_ref().map_or("", |task| task.content.as_str());
         let titles = [submission.title.as_str(), task, subjects.lines().last().unwrap_or_default(), &standing.branch];
-        let title = titles.map(words::title).into_iter().find(|title| !title.is_empty()).unwrap_or_default();
+        let title = titles.map(quoting::title).into_iter().find(|title| !title.is_empty()).unwrap_or_default();
         let list = || subjects.lines().map(|subject| format!("- {subject}\n")).collect::<String>();
         let given = submission.body.trim();
         let mut body = if given.is_empty() { list().trim_end().to_owned() } else { given.to_owned() };

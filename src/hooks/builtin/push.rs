@@ -7,10 +7,12 @@
 use super::{
     BuiltinError, git,
     program::{ProgramResult, ProgramRunner},
-    rescue,
-    standing::BranchStatus,
-    words::{named, quoted, short},
-    worker::BuiltinRun,
+};
+use crate::hooks::builtin::{
+    branch_status::BranchStatus,
+    builtin_run::BuiltinRun,
+    quoting::{named, quoted, short},
+    undo_rebase,
 };
 
 /// How far back a branch's past is looked through.
@@ -75,7 +77,7 @@ async fn rebased_since(runner: &ProgramRunner, target: &str, tip: &str) -> Resul
         // What follows are the words of a commit, which are anybody's.
         let action = action.split_once(':').map_or(action, |(action, _)| action);
         let word = action.split(' ').next().unwrap_or_default();
-        if !KEEPING.contains(&word) && !action.starts_with(rescue::ACTION) {
+        if !KEEPING.contains(&word) && !action.starts_with(undo_rebase::ACTION) {
             return Ok(false);
         }
         rebased |= is_rebase(action);
@@ -85,7 +87,7 @@ async fn rebased_since(runner: &ProgramRunner, target: &str, tip: &str) -> Resul
 
 fn is_rebase(action: &str) -> bool {
     let by_pull = action.starts_with("pull") && (action.contains(" --rebase") || action.ends_with("(finish)"));
-    by_pull || action.starts_with("rebase") || action.starts_with(rescue::ACTION)
+    by_pull || action.starts_with("rebase") || action.starts_with(undo_rebase::ACTION)
 }
 
 fn diverged(standing: &BranchStatus, remote: &str, tip: &str) -> BuiltinError {
@@ -132,5 +134,5 @@ fn refused(standing: &BranchStatus, remote: &str, ran: &ProgramResult) -> Builti
 /// What a line of `git push --porcelain` says of a reference that was refused.
 pub(super) fn rejection(stdout: &str) -> Option<String> {
     let line = stdout.lines().find(|line| line.starts_with("!\t"))?;
-    line.splitn(3, '\t').nth(2).map(super::words::complaint)
+    line.splitn(3, '\t').nth(2).map(super::quoting::complaint)
 }

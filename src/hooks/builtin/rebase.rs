@@ -5,13 +5,15 @@
 //! - It begins only where nothing is uncommitted, so that leaving a rebase loses nothing.
 
 use super::{
-    BuiltinError, BuiltinSuccess, git,
-    git::UncommittedChanges,
+    BuiltinError, BuiltinSuccess,
+    git::{self, UncommittedChanges},
     program::{ProgramResult, ProgramRunner},
-    rescue::{self, RebaseNote, RebaseUndo},
-    standing::BranchStatus,
-    words::{count, files, named, quoted, short},
-    worker::BuiltinRun,
+};
+use crate::hooks::builtin::{
+    branch_status::BranchStatus,
+    builtin_run::BuiltinRun,
+    quoting::{count, files, named, quoted, short},
+    undo_rebase::{self, RebaseNote, RebaseUndo},
 };
 
 pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, BuiltinError> {
@@ -56,7 +58,7 @@ async fn rebase(
     base: &str,
 ) -> Result<BuiltinSuccess, BuiltinError> {
     let note = RebaseNote::write(&standing.git_dir, &standing.branch, &standing.head, base)?;
-    worker.runner.env.push(("GIT_REFLOG_ACTION".to_owned(), rescue::ACTION.to_owned()));
+    worker.runner.env.push(("GIT_REFLOG_ACTION".to_owned(), undo_rebase::ACTION.to_owned()));
     // What a person may have set: changes put aside would not come back if we are killed, and other branches must stay.
     let args = ["-c", "rebase.autoStash=false", "-c", "rebase.updateRefs=false", "rebase", "--no-autosquash", base];
     let mut call = git::call(&args);
@@ -76,7 +78,7 @@ async fn rebase(
             short(&standing.head)
         )));
     }
-    let undone = rescue::put_back(&tidying, &standing.git_dir, &note).await?;
+    let undone = undo_rebase::put_back(&tidying, &standing.git_dir, &note).await?;
     let halt = match ran {
         Ok(_) if !conflicts.is_empty() => conflict(standing, &conflicts),
         Ok(ran) => BuiltinError::failed(format!("`git rebase` failed (exit {}): {}", ran.code, ran.complaint())),
@@ -92,7 +94,7 @@ async fn rebase(
 
 fn conflict(standing: &BranchStatus, conflicts: &[String]) -> BuiltinError {
     let (branch, base) = (named(&standing.branch), named(&standing.base_name()));
-    let message = format!("{branch} conflicts with {base} in {}", super::words::some(conflicts));
+    let message = format!("{branch} conflicts with {base} in {}", super::quoting::some(conflicts));
     let fetch = standing.remote.as_ref().map_or_else(String::new, |remote| {
         format!("Get the newest state: `git fetch {} {}`.", quoted(remote), quoted(&standing.base))
     });

@@ -15,10 +15,8 @@ use super::{
     forge::{self, ForgeLookup, PullRequest, PullRequestCheck},
     program::ProgramRunner,
     push,
-    standing::BranchStatus,
-    words::short,
-    worker::BuiltinRun,
 };
+use crate::hooks::builtin::{branch_status::BranchStatus, builtin_run::BuiltinRun, quoting::short};
 
 /// How long the forge may take to show a push and to report its first check.
 const NOTICED: Duration = Duration::from_mins(1);

@@ -8,10 +8,11 @@ use std::{fs, path::Path};
 use super::{
     BuiltinError, BuiltinSuccess,
     program::{ProgramCall, ProgramEnvironment, ProgramResult, ProgramRunner},
-    words::named,
-    worker::BuiltinRun,
 };
-use crate::engine::hooks::verdict::RunEnd;
+use crate::{
+    engine::hooks::verdict::RunEnd,
+    hooks::builtin::{builtin_run::BuiltinRun, quoting::named},
+};
 
 /// A way to run tests.
 #[derive(Debug, Clone, PartialEq, Eq)]

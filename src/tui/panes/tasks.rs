@@ -18,9 +18,9 @@ use crate::{
     },
     present::text::{first_line, plain},
     tui::{
-        board::{TaskFilter, TaskLayout, TaskRow, details::sign},
         keymap::KeyAction,
         model::{Pane, ScreenModel},
+        task_board::{TaskFilter, TaskLayout, TaskRow, details::sign},
         text::{fit, wrap},
         theme::{ScreenTheme, ThemeRole},
     },

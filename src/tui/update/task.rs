@@ -16,7 +16,6 @@ use crate::{
     },
     present::text::plain,
     tui::{
-        board::{TaskRow, details, form},
         keymap::KeyAction,
         modals::{
             Modal,
@@ -25,6 +24,7 @@ use crate::{
             viewer::ViewerModal,
         },
         model::ScreenModel,
+        task_board::{TaskRow, details, form},
         theme::ThemeRole,
     },
 };

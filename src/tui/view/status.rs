@@ -14,8 +14,8 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
     engine::SessionState,
-    nats::link::NatsStatus,
-    present::{amounts, text::plain},
+    nats::status::NatsStatus,
+    present::{text::plain, usage_totals},
     tui::{
         keymap::KeyAction,
         model::{ScreenMode, ScreenModel},
@@ -89,8 +89,8 @@ impl StatusFigures {
         let all = [
             (Some(iteration), 1),
             (runs.then(|| format!("{}:{:02}", elapsed / 60, elapsed % 60)), LAST),
-            ((account.tokens > 0).then(|| amounts::tokens(account.tokens)), 4),
-            ((account.cost > 0.0).then(|| amounts::money(account.cost)), 3),
+            ((account.tokens > 0).then(|| usage_totals::tokens(account.tokens)), 4),
+            ((account.cost > 0.0).then(|| usage_totals::money(account.cost)), 3),
             (context.map(|context| format!("context {}%", context.used.saturating_mul(100) / context.size)), 5),
             (nats, NATS),
             (replay, 0),

@@ -3,7 +3,7 @@
 use std::{fs, thread};
 
 use creel::{
-    cli::narrate::{HookOutputMode, RecordFormatter},
+    cli::record_formatter::{HookOutputMode, RecordFormatter},
     engine::{
         self, SessionState,
         event::{Event, UserPresence},

@@ -7,7 +7,7 @@ use creel::{
     engine::time::{TimeSpan, UnixTime},
     journal::Record,
     tui::{
-        feed::RecordSpan,
+        journal_feed::RecordSpan,
         keymap::Keymap,
         model::{ScreenMode, ScreenModel},
         replay::ReplayPlayer,

@@ -5,7 +5,7 @@ use creel::{
         input::SessionCommand,
         tasks::command::{TaskCommand, TaskCompletion},
     },
-    tui::board::form,
+    tui::task_board::form,
 };
 
 use super::{scenes, world::World};

@@ -10,12 +10,14 @@
 use serde_json::Value;
 
 use super::{
-    ReportedUsage, StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput, list, number, sum, text,
-    told::ToolCallEnd, tools,
+    ReportedUsage, StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput, list, number, sum, text, tools,
 };
-use crate::engine::{
-    conversation::{ContextUsage, StopReason, ToolStatus, TurnUsage},
-    time::TimeSpan,
+use crate::{
+    agents::command::translate::translated_output::ToolCallEnd,
+    engine::{
+        conversation::{ContextUsage, StopReason, ToolStatus, TurnUsage},
+        time::TimeSpan,
+    },
 };
 
 pub(super) struct ClaudeTranslator {

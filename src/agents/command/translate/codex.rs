@@ -5,11 +5,11 @@
 
 use serde_json::Value;
 
-use super::{
-    ReportedUsage, StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput, list, number, text, told::ToolCallEnd,
-    tools,
+use super::{ReportedUsage, StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput, list, number, text, tools};
+use crate::{
+    agents::command::translate::translated_output::ToolCallEnd,
+    engine::conversation::{FileLocation, PlanEntry, StopReason, ToolCall, ToolKind, ToolStatus, TurnUsage},
 };
-use crate::engine::conversation::{FileLocation, PlanEntry, StopReason, ToolCall, ToolKind, ToolStatus, TurnUsage};
 
 pub(super) struct CodexTranslator {
     before: Option<ReportedUsage>,

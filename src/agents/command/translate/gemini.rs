@@ -4,8 +4,11 @@
 
 use serde_json::Value;
 
-use super::{StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput, text, told::ToolCallEnd, tools};
-use crate::engine::conversation::{StopReason, ToolStatus};
+use super::{StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput, text, tools};
+use crate::{
+    agents::command::translate::translated_output::ToolCallEnd,
+    engine::conversation::{StopReason, ToolStatus},
+};
 
 #[derive(Default)]
 pub(super) struct GeminiTranslator {

@@ -5,10 +5,11 @@
 
 use serde_json::Value;
 
-use super::{
-    StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput, number, sum, text, told::ToolCallEnd, tools,
+use super::{StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput, number, sum, text, tools};
+use crate::{
+    agents::command::translate::translated_output::ToolCallEnd,
+    engine::conversation::{StopReason, ToolStatus, TurnUsage},
 };
-use crate::engine::conversation::{StopReason, ToolStatus, TurnUsage};
 
 /// So many steps in which nothing was said, done or counted, one after another, will be followed by more.
 const EMPTY_STEPS: u32 = 10;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{list, text};
 use crate::{
-    agents::tool::unified,
+    agents::tool_limits::unified,
     engine::conversation::{FileLocation, PlanEntry, ToolCall, ToolKind, ToolStatus},
 };
 

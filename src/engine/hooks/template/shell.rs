@@ -1,17 +1,16 @@
 //! Reads a command line as a POSIX shell would, as far as needed to know how a placeholder must be quoted.
 //!
 //! Owns the contexts of the shell's grammar: bare words, '…', "…", `$(…)`, `$((…))`, `${…}`, `` `…` ``, comments and
-//! here-documents. Which words are code for another program is known to [`super::simple`]. Where shells differ, it says so and gives up: from there on every
+//! here-documents. Which words are code for another program is known to [`super::simple_command`]. Where shells differ, it says so and gives up: from there on every
 //! placeholder is refused.
 //!
 //! Whether a program reads what it is given as code may be known only when its command has ended (`<<E bash`, `echo x | sh`).
-//! So the first value of an agent's in a pipeline is remembered, and refused then: see [`super::reach`].
+//! So the first value of an agent's in a pipeline is remembered, and refused then: see [`super::taint`].
 
 use std::{iter::Peekable, vec::IntoIter};
 
-use super::{
-    Placeholder, TemplateError, UnsafePosition, placeholders, reach::TaintTracker, simple::SimpleCommand, variable,
-};
+use super::{Placeholder, TemplateError, UnsafePosition, placeholders, variable};
+use crate::engine::hooks::template::{simple_command::SimpleCommand, taint::TaintTracker};
 
 /// Names whose values are letters, digits, `-` and `_`: code or not, they do nothing.
 const PLAIN: &[&str] = &["session", "iteration", "attempt"];

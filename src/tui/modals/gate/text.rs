@@ -12,7 +12,7 @@ use crate::{
         },
         time::TimeSpan,
     },
-    present::{amounts, text::plain, tool_calls},
+    present::{text::plain, tool_calls, usage_totals},
     tui::{
         diff,
         model::ScreenModel,
@@ -128,7 +128,7 @@ fn budget(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'
     let iterations = format!("{} of {}", state.iterations.current, state.max_iterations());
     vec![
         row("tokens", account.tokens.to_string(), tokens.map(|all| (all.to_string(), account.tokens >= all))),
-        row("cost", amounts::money(account.cost), cost.map(|all| (amounts::money(all), account.cost >= all))),
+        row("cost", usage_totals::money(account.cost), cost.map(|all| (usage_totals::money(all), account.cost >= all))),
         row("time", account.time.to_string(), time.map(|all| (all.to_string(), account.time >= all))),
         Line::styled(fit(&format!("{:11}{iterations}", "iterations"), width), theme.style(ThemeRole::Faint)),
     ]

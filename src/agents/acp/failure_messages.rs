@@ -1,0 +1,152 @@
+//! What went wrong with an agent, in words that help.
+//!
+//! Owns the telling apart of the ways in which an agent fails. What its words mean is told in [`crate::agents::failure`].
+
+use std::time::Duration;
+
+use agent_client_protocol::{Error, v1::schema as s};
+
+use super::{AcpAgent, TurnAbortReason};
+use crate::{
+    agents::{
+        acp::{
+            connection::{AcpConnection, AcpProcessExit},
+            exchange::AcpRequestError,
+        },
+        failure,
+        tool_limits::limited,
+    },
+    engine::{conversation::TurnFailure, time::TimeSpan},
+    process::run::ProcessEnd,
+};
+
+/// The protocol's number for an agent that wants a login first.
+const AUTH_REQUIRED: i32 = -32000;
+
+impl AcpAgent {
+    /// Why the agent did not do what it was asked for.
+    pub(super) async fn why_not(
+        &self,
+        link: &mut AcpConnection,
+        broken: AcpRequestError,
+        what: &str,
+        hello: Option<&s::InitializeResponse>,
+    ) -> TurnAbortReason {
+        match broken {
+            AcpRequestError::Cancelled => TurnAbortReason::Cancelled,
+            AcpRequestError::TooLate => TurnAbortReason::TooLate,
+            AcpRequestError::Gone => TurnAbortReason::Failed(self.death(&link.obituary().await, what)),
+            AcpRequestError::Answered(error) if link.gone.is_cancelled() || is_hung_up(&error) => {
+                TurnAbortReason::Failed(self.death(&link.obituary().await, what))
+            }
+            AcpRequestError::Answered(error) => {
+                let methods = hello.map(login_methods).unwrap_or_default();
+                TurnAbortReason::Failed(self.refusal(&error, what, &link.complaints(), &methods))
+            }
+        }
+    }
+
+    /// It was started, and does not answer.
+    pub(super) fn silence(&self, waited: Duration) -> TurnFailure {
+        TurnFailure::new(format!(
+            "the agent did not answer within {} after it was started: run `{}` by hand and look, or check that it is the \
+             command for the Agent Client Protocol",
+            TimeSpan::from(waited),
+            self.command
+        ))
+    }
+
+    /// It speaks another version of the protocol.
+    pub(super) fn stranger(&self, hello: &s::InitializeResponse) -> TurnFailure {
+        let install = self.known.install.as_ref().map(|how| format!(" ({how})")).unwrap_or_default();
+        TurnFailure::new(format!(
+            "the agent speaks version {} of the Agent Client Protocol, and creel speaks version 1: install a version of the \
+             agent that speaks it{install}",
+            hello.protocol_version
+        ))
+    }
+
+    /// The agent answered with an error.
+    fn refusal(&self, error: &Error, what: &str, complaints: &str, methods: &str) -> TurnFailure {
+        if i32::from(error.code) == AUTH_REQUIRED {
+            let how = self.known.login.clone().unwrap_or_else(|| match methods {
+                "" => format!("start `{}` by hand and follow what it says", self.command),
+                methods => format!("with its own program; it offers: {methods}"),
+            });
+            return TurnFailure::new(format!("the agent needs a login: {how}, then go on ({})", words(error)));
+        }
+        let said = match (words(error), complaints) {
+            (said, "") => said,
+            // Its own words say why; the end of its complaints may say more.
+            (said, complaints) if said.len() < 40 => format!("{said}\n{complaints}"),
+            (said, _) => said,
+        };
+        failure::explain(&format!("the agent {what}"), &said, &self.known)
+    }
+
+    /// The agent ended, which it should not.
+    fn death(&self, obituary: &AcpProcessExit, what: &str) -> TurnFailure {
+        let said = obituary.last_words();
+        let how = match &obituary.end {
+            Some(ProcessEnd::Exit(127)) => {
+                return failure::not_installed("the agent was not found", &self.command, said, &self.known);
+            }
+            Some(ProcessEnd::Exit(0)) => "ended by itself".to_owned(),
+            // The shell in between says so.
+            Some(ProcessEnd::Exit(code @ 129..160)) => format!("was killed by signal {}", code - 128),
+            Some(ProcessEnd::Exit(code)) => format!("ended with exit {code}"),
+            Some(ProcessEnd::Signal(signal)) => format!("was killed by signal {signal}"),
+            Some(ProcessEnd::SpawnFailed(why)) => why.clone(),
+            Some(ProcessEnd::TimedOut | ProcessEnd::Cancelled) | None => "closed its output".to_owned(),
+        };
+        failure::explain(&format!("the agent {what}: it {how}"), said, &self.known)
+    }
+}
+
+/// The agent has no such mode.
+pub(super) fn wrong_mode(mode: &str, error: &Error) -> TurnFailure {
+    TurnFailure::new(format!(
+        "the agent does not take the mode `{mode}`, so it was not let work: change `mode` in the config to one of its own ({})",
+        words(error)
+    ))
+}
+
+/// The time was over before the agent said or did anything.
+pub(super) fn not_a_word(waited: TimeSpan) -> TurnFailure {
+    TurnFailure::new(format!(
+        "the agent said and did nothing within {waited} (turn_timeout) and was stopped: its model's server may refuse or be \
+         down, and many agents try again in silence; creel's log has what it complained, a longer turn_timeout lets it \
+         give up by itself"
+    ))
+}
+
+/// What the agent complained since `before` was read. Only the end of its complaints is kept, so `before` may be gone.
+pub(super) fn newer(before: &str, now: String) -> String {
+    now.strip_prefix(before).map(str::to_owned).unwrap_or(now)
+}
+
+/// Whether the error is not the agent's: the line to it broke.
+pub(super) fn is_hung_up(error: &Error) -> bool {
+    error.data.as_ref().is_some_and(|data| data["reason"] == "connection_terminated")
+}
+
+/// What an error says, with its number, which some agents make the server's.
+pub(super) fn words(error: &Error) -> String {
+    let number = i32::from(error.code);
+    let status = if (100..600).contains(&number) { format!("{number} ") } else { String::new() };
+    let data = match &error.data {
+        None | Some(serde_json::Value::Null) => String::new(),
+        Some(serde_json::Value::String(text)) => text.clone(),
+        // Some put the reason into one field, beside much else.
+        Some(data) => match ["details", "message", "error"].into_iter().find_map(|name| data[name].as_str()) {
+            Some(reason) => reason.to_owned(),
+            None => limited(&data.to_string(), 300),
+        },
+    };
+    let more = if data.is_empty() || data == error.message { String::new() } else { format!(": {data}") };
+    format!("{status}{}{more}", error.message)
+}
+
+pub(super) fn login_methods(hello: &s::InitializeResponse) -> String {
+    hello.auth_methods.iter().map(|method| method.name().to_owned()).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,239 @@
+//! An answer on its way to those who listen.
+//!
+//! Owns the limits of an answer, and in which pieces it goes out. Does not know where it comes from: see
+//! [`super::answer_reader`].
+//!
+//! # Invariants
+//! - At most [`SAID_MAX`] of an answer is passed on as it comes; of a longer one the rest goes to a file, and only its
+//!   end is passed on.
+//! - What is not text waits in a queue of at most [`BACKLOG_MAX`]; what does not fit into it is left out, and counted.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    time::{Instant, timeout_at},
+};
+
+use crate::{
+    agents::{AgentObserver, AgentWorkspace},
+    engine::{conversation::AgentUpdate, ids::TurnId},
+    process::{
+        output::{self, SpoolFile, TailBuffer},
+        run::ProcessGroup,
+    },
+};
+
+/// How much of an answer is passed on as it comes.
+pub const SAID_MAX: usize = 1024 * 1024;
+/// How much of the end of a longer answer is passed on.
+const SAID_END: usize = 16 * 1024;
+/// How much of the end of an answer is looked at.
+const LAST: usize = 64 * 1024;
+/// How many updates can wait for those who listen.
+const BACKLOG_MAX: usize = 1000;
+/// Text is passed on when there is so much of it …
+const PIECE: usize = 4 * 1024;
+/// … or when it is so old, or at the end of a line.
+const PIECE_AGE: Duration = Duration::from_millis(50);
+
+/// What goes from the process to those who listen.
+enum AnswerEvent {
+    Started(ProcessGroup),
+    Bytes(Vec<u8>),
+    Update(AgentUpdate),
+}
+
+/// Puts aside what is to be passed on. It must not wait: the process is held meanwhile.
+pub(super) struct AnswerStream {
+    pieces: UnboundedSender<AnswerEvent>,
+    backlog: Arc<AtomicUsize>,
+    /// How many updates were left out.
+    dropped: usize,
+    /// What was put aside, until it is known whether a file is needed.
+    begun: Vec<u8>,
+    total: u64,
+    end: TailBuffer,
+    last: TailBuffer,
+    /// Whether a tool call came after the last text.
+    acted: bool,
+    path: PathBuf,
+    name: String,
+    spool: Option<SpoolFile>,
+}
+
+impl AnswerStream {
+    /// A voice that has not said anything, and where it puts the pieces.
+    pub(super) fn new(place: &AgentWorkspace, turn: TurnId) -> (Self, AnswerReceiver) {
+        let (pieces, waiting) = unbounded_channel();
+        let backlog = Arc::new(AtomicUsize::new(0));
+        let name = format!("outputs/turn-{turn}.log");
+        let voice = Self {
+            pieces,
+            backlog: backlog.clone(),
+            dropped: 0,
+            begun: Vec::new(),
+            total: 0,
+            end: TailBuffer::new(SAID_END),
+            last: TailBuffer::new(LAST),
+            acted: false,
+            path: place.session_dir.join(&name),
+            name,
+            spool: None,
+        };
+        (voice, AnswerReceiver { waiting, backlog })
+    }
+
+    pub(super) fn started(&mut self, group: ProcessGroup) {
+        self.send(AnswerEvent::Started(group));
+    }
+
+    /// The end of what was said.
+    pub(super) fn last(&self) -> Vec<u8> {
+        let mut last = self.last.bytes();
+        last.drain(..output::torn_start(&last));
+        last
+    }
+
+    /// Passes on what the agent did.
+    pub(super) fn tell(&mut self, update: AgentUpdate) {
+        if let AgentUpdate::Said(text) = update {
+            self.say(text.as_bytes());
+            return;
+        }
+        self.acted |= matches!(update, AgentUpdate::ToolCalled(_));
+        if self.backlog.fetch_add(1, Ordering::Relaxed) < BACKLOG_MAX {
+            self.send(AnswerEvent::Update(update));
+        } else {
+            self.backlog.fetch_sub(1, Ordering::Relaxed);
+            self.dropped += 1;
+        }
+    }
+
+    /// Passes on text.
+    pub(super) fn say(&mut self, bytes: &[u8]) {
+        // The text before and after a tool call are two messages.
+        if std::mem::take(&mut self.acted) && self.total > 0 {
+            self.last.push(b"\n\n");
+        }
+        self.total += bytes.len() as u64;
+        self.last.push(bytes);
+        let (now, later) = bytes.split_at(bytes.len().min(SAID_MAX - self.begun.len()));
+        if !now.is_empty() {
+            self.begun.extend_from_slice(now);
+            self.send(AnswerEvent::Bytes(now.to_vec()));
+        }
+        if !later.is_empty() {
+            let spool = self.spool.get_or_insert_with(|| {
+                let mut spool = SpoolFile::new(self.path.clone(), self.name.clone(), output::FILE_CAP);
+                spool.write(&self.begun);
+                spool
+            });
+            spool.write(later);
+            self.end.push(later);
+        }
+    }
+
+    fn send(&self, piece: AnswerEvent) {
+        // Nobody listens only when the turn is being dropped.
+        let _ = self.pieces.send(piece);
+    }
+
+    /// Says the end of a long answer, and tells what is missing.
+    pub(super) fn finish(self) -> Vec<String> {
+        let missing = self.total - (self.begun.len() + self.end.len()) as u64;
+        let whole = self.spool.as_ref().and_then(SpoolFile::whole_is_in);
+        let mut end = self.end.bytes();
+        let mut warnings = Vec::new();
+        if missing > 0 {
+            self.send(AnswerEvent::Bytes(format!("\n{}", output::marker(missing, whole.as_deref())).into_bytes()));
+            end.drain(..output::torn_start(&end));
+            let whole = whole.map(|w| format!(" ({w})")).unwrap_or_default();
+            warnings.push(format!("the answer is very long: {missing} of {} bytes are left out{whole}", self.total));
+        }
+        if !end.is_empty() {
+            self.send(AnswerEvent::Bytes(end));
+        }
+        if self.dropped > 0 {
+            warnings.push(format!(
+                "{} tool calls and thoughts are left out: the agent told them faster than they could be written down",
+                self.dropped
+            ));
+        }
+        warnings
+    }
+}
+
+/// What was put aside.
+pub(super) struct AnswerReceiver {
+    waiting: UnboundedReceiver<AnswerEvent>,
+    backlog: Arc<AtomicUsize>,
+}
+
+impl AnswerReceiver {
+    /// Passes all of it on, text in pieces that are neither tiny nor late, until there is no more.
+    pub(super) async fn pass_on(mut self, updates: &mut dyn AgentObserver) {
+        let mut held: Vec<u8> = Vec::new();
+        let mut since = Instant::now();
+        loop {
+            let next = if held.is_empty() {
+                self.waiting.recv().await
+            } else if let Ok(next) = timeout_at(since + PIECE_AGE, self.waiting.recv()).await {
+                next
+            } else {
+                let whole = held.len() - output::torn_end(&held);
+                say(held.drain(..whole), updates).await;
+                // The half of a character that is left waits for the other half, however long that takes.
+                since = Instant::now();
+                continue;
+            };
+            match next {
+                None => break,
+                Some(AnswerEvent::Started(group)) => updates.process(group),
+                Some(AnswerEvent::Update(update)) => {
+                    self.backlog.fetch_sub(1, Ordering::Relaxed);
+                    say(held.drain(..), updates).await;
+                    updates.update(update).await;
+                }
+                Some(AnswerEvent::Bytes(bytes)) => {
+                    if held.is_empty() {
+                        since = Instant::now();
+                    }
+                    held.extend_from_slice(&bytes);
+                    while let Some(ready) = ready(&held) {
+                        say(held.drain(..ready), updates).await;
+                    }
+                }
+            }
+        }
+        say(held.drain(..), updates).await;
+    }
+}
+
+/// How much of this can go out now: whole lines, or a piece.
+fn ready(held: &[u8]) -> Option<usize> {
+    let piece = &held[..held.len().min(PIECE)];
+    match piece.iter().rposition(|b| *b == b'\n') {
+        Some(line_end) => Some(line_end + 1),
+        None if piece.len() == PIECE => Some(PIECE - output::torn_end(piece)),
+        None => None,
+    }
+}
+
+async fn say(bytes: impl Iterator<Item = u8>, updates: &mut dyn AgentObserver) {
+    let bytes: Vec<u8> = bytes.collect();
+    if !bytes.is_empty() {
+        updates.update(AgentUpdate::Said(lossy(&bytes))).await;
+    }
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

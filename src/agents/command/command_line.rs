@@ -1,0 +1,117 @@
+//! A command line, and how it gets the prompt.
+//!
+//! # Invariants
+//! - The prompt and the name of the conversation are data: standard input or one argument, and never part of the command
+//!   text.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    agents::{AgentError, TurnRequest, mcp_tools::ToolOptions},
+    engine::{conversation::TurnFailure, hooks::template},
+    process::{environment::VARIABLE_MAX, pty},
+};
+
+/// The name that stands for the prompt.
+const PROMPT: &str = "prompt";
+/// The name that stands for what the agent calls the conversation.
+const CONVERSATION: &str = "conversation";
+
+/// Where in a conversation a command line is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TurnPosition {
+    First,
+    Later,
+}
+
+/// What the standard streams of the command are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StandardStreams {
+    Pipes,
+    Terminal,
+}
+
+/// A command line that was checked.
+#[derive(Debug, Clone)]
+pub(super) struct CommandLine {
+    /// As it stands in the config.
+    pub(super) written: String,
+    /// For the shell.
+    pub(super) expanded: String,
+    /// Whether it can only be used when the conversation has a name.
+    pub(super) needs_conversation: bool,
+    prompt_as: PromptPassing,
+    /// Whether it looks at the prompt's variable, by name or by ours.
+    needs_prompt: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PromptPassing {
+    StandardInput,
+    Argument,
+}
+
+impl CommandLine {
+    pub(super) fn new(written: &str, place: TurnPosition) -> Result<Self, AgentError> {
+        let names: &[&str] = match place {
+            TurnPosition::First => &[PROMPT, "session"],
+            TurnPosition::Later => &[PROMPT, "session", CONVERSATION],
+        };
+        let placeholders = template::placeholders(written);
+        if let Some(unknown) = placeholders.iter().find(|p| !names.contains(&p.name.as_str())) {
+            return Err(AgentError::UnknownName { name: unknown.name.clone() });
+        }
+        let names = |name: &str| placeholders.iter().any(|p| p.name == name);
+        Ok(Self {
+            written: written.to_owned(),
+            expanded: template::expand(written)?,
+            needs_conversation: names(CONVERSATION),
+            prompt_as: if names(PROMPT) { PromptPassing::Argument } else { PromptPassing::StandardInput },
+            needs_prompt: names(PROMPT) || written.contains(&template::variable(PROMPT)),
+        })
+    }
+
+    /// The same with the options that pass the session's tools. Messages still show the command as it was written.
+    pub(super) fn with_tools(self, tools: Option<&ToolOptions>) -> Result<Self, AgentError> {
+        let Some(tools) = tools else { return Ok(self) };
+        Ok(Self { expanded: tools.added_to(&self.written)?, ..self })
+    }
+
+    /// Adds the variables that the command line refers to.
+    pub(super) fn fill_in(
+        &self,
+        env: &mut BTreeMap<String, String>,
+        prompt: &str,
+        conversation: Option<&str>,
+    ) -> Result<(), TurnFailure> {
+        if self.needs_prompt {
+            if prompt.len() > VARIABLE_MAX {
+                return Err(TurnFailure::new(format!(
+                    "the prompt has {} bytes, too many for an argument (at most {VARIABLE_MAX}): leave {{{{prompt}}}} out of \
+                     the agent's command, so that it reads the prompt on standard input",
+                    prompt.len()
+                )));
+            }
+            env.insert(template::variable(PROMPT), prompt.to_owned());
+        }
+        if let Some(conversation) = conversation.filter(|_| self.needs_conversation) {
+            env.insert(template::variable(CONVERSATION), conversation.to_owned());
+        }
+        Ok(())
+    }
+
+    /// What the command can read.
+    pub(super) fn input(&self, request: &TurnRequest, streams: StandardStreams) -> Result<Vec<u8>, TurnFailure> {
+        match (self.prompt_as, streams) {
+            (PromptPassing::Argument, _) => Ok(Vec::new()),
+            (PromptPassing::StandardInput, StandardStreams::Pipes) => Ok(request.text.clone().into_bytes()),
+            (PromptPassing::StandardInput, StandardStreams::Terminal) => pty::typed(&request.text).ok_or_else(|| {
+                TurnFailure::new(format!(
+                    "a line of the prompt has more than {} bytes, too many for a terminal: put {{{{prompt}}}} into the \
+                     agent's command, or do without `tty: true`",
+                    pty::LINE_MAX
+                ))
+            }),
+        }
+    }
+}

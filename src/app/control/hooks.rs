@@ -1,0 +1,73 @@
+//! `creel hooks`: what there is, on and off, run one now, and how they did.
+
+use super::{LINE, ask, json, other_answer, told};
+use crate::{
+    app::{
+        AppResult,
+        control::{choose_session, hook_stats},
+        print,
+        project::{self, Project},
+        say,
+    },
+    cli::control::{HookTargetArgs, HooksCommand, SessionArgs},
+    engine::hooks::resolve::HookState,
+    present::text::{first_line, plain},
+    socket::{
+        message::{ReplyData, SessionRequest},
+        view::{self, HookView},
+    },
+};
+
+pub(in crate::app) fn hooks(command: HooksCommand) -> AppResult {
+    match command {
+        HooksCommand::List { json: as_json, session } => {
+            let hooks = known(&session)?;
+            if as_json { json(&hooks) } else { list(&hooks) }
+        }
+        HooksCommand::Enable(HookTargetArgs { name, point, session }) => {
+            ask(&session, &SessionRequest::HookEnable { hook: name, point })
+        }
+        HooksCommand::Disable(HookTargetArgs { name, point, session }) => {
+            ask(&session, &SessionRequest::HookDisable { hook: name, point })
+        }
+        HooksCommand::Run(HookTargetArgs { name, point, session }) => {
+            ask(&session, &SessionRequest::HookRun { hook: name, point })
+        }
+        HooksCommand::Stats { json: as_json, session } => hook_stats::stats(&session, as_json),
+    }
+}
+
+/// The hooks of the session; with none running and none named, those of the config.
+fn known(session: &SessionArgs) -> AppResult<Vec<HookView>> {
+    let (_, sessions) = project::sessions_of(&session.config)?;
+    let here = session.nats.url.is_none();
+    if here
+        && choose_session::named(session, &sessions)?.is_none()
+        && choose_session::all_running(&sessions)?.is_empty()
+    {
+        let project = Project::load_existing(&session.config)?;
+        let draft = &project.settings.draft;
+        let lifecycle = view::hooks(&draft.hooks, &HookState::default()).into_iter();
+        let all = lifecycle.chain(view::automation_hooks(&draft.automation, &HookState::default()));
+        return Ok(all.chain(view::stop_hooks(&draft.stop, None)).collect());
+    }
+    let Some(ReplyData::Hooks(hooks)) = told(session, &SessionRequest::HookList)? else { return Err(other_answer()) };
+    Ok(hooks)
+}
+
+fn list(hooks: &[HookView]) -> AppResult {
+    if hooks.is_empty() {
+        say("creel: there are no hooks");
+    }
+    let line = |hook: &HookView| {
+        let on = if hook.enabled { "on " } else { "off" };
+        let piped = if hook.pipe_output { ", piped" } else { "" };
+        let name = first_line(&plain(&hook.hook), LINE);
+        let runs = first_line(&plain(&hook.runs), LINE);
+        let runs = if runs == name { String::new() } else { format!(": {runs}") };
+        let timeout =
+            if hook.timeout_ms.is_zero() { String::new() } else { format!("  [timeout {}{piped}]", hook.timeout_ms) };
+        format!("{on}  {:16}  {name}{runs}{timeout}\n", hook.point.name())
+    };
+    print(&hooks.iter().map(line).collect::<String>())
+}

@@ -1,0 +1,120 @@
+//! `creel pending`: the held output, looked at and changed from another terminal.
+
+use std::io::IsTerminal as _;
+
+use super::{LINE, ask, counted, given, json, other_answer, told};
+use crate::{
+    app::{AppError, AppResult, control::choose_session, print, remote_sessions, say},
+    cli::control::{PendingCommand, SessionArgs},
+    engine::{event::Event, ids::ItemId, session::pending::ItemState},
+    journal::{self, SessionDir},
+    present::text::{first_line, plain},
+    process::editor::EditorFile,
+    socket::{
+        message::{ItemFilter, ReplyData, SessionRequest},
+        view::ItemView,
+    },
+};
+
+pub(in crate::app) fn pending(command: PendingCommand) -> AppResult {
+    match command {
+        PendingCommand::List { all, json: as_json, session } => {
+            let which = if all { ItemFilter::All } else { ItemFilter::Held };
+            let Some(ReplyData::Items(items)) = told(&session, &SessionRequest::PendingList { which })? else {
+                return Err(other_answer());
+            };
+            if as_json { json(&items) } else { list(&items) }
+        }
+        PendingCommand::Show { item, json: as_json, session } => {
+            let item = whole(&session, item)?;
+            if as_json {
+                return json(&item);
+            }
+            let text = plain(&item.text.unwrap_or_default());
+            print(&(text.trim_end_matches('\n').to_owned() + "\n"))
+        }
+        PendingCommand::Skip { item, session } => ask(&session, &SessionRequest::PendingSkip { item }),
+        PendingCommand::Restore { item, session } => ask(&session, &SessionRequest::PendingRestore { item }),
+        PendingCommand::Edit { item, text: Some(text), session } => {
+            ask(&session, &SessionRequest::PendingEdit { item, text: given(&text)? })
+        }
+        PendingCommand::Edit { item, text: None, session } => edit(&session, item),
+    }
+}
+
+fn list(items: &[ItemView]) -> AppResult {
+    if items.is_empty() {
+        say("creel: nothing is held");
+        return Ok(0);
+    }
+    let line = |item: &ItemView| {
+        let state = state(item.state);
+        let edited = if item.edited { ", edited" } else { "" };
+        let hook = first_line(&plain(&item.hook), LINE);
+        let bytes = if item.state == ItemState::Delivered { String::new() } else { counted(item.bytes, "byte") };
+        format!("{:>4}  {state:9}  {:14}  {bytes:>12}  {hook}{edited}\n", item.item.to_string(), item.point.name())
+    };
+    print(&items.iter().map(line).collect::<String>())
+}
+
+const fn state(state: ItemState) -> &'static str {
+    match state {
+        ItemState::Pending => "pending",
+        ItemState::InFlight => "in flight",
+        ItemState::Skipped => "skipped",
+        ItemState::Delivered => "delivered",
+    }
+}
+
+/// An item with its text, wherever that is.
+fn whole(session: &SessionArgs, item: ItemId) -> AppResult<ItemView> {
+    let Some(ReplyData::Item(mut view)) = told(session, &SessionRequest::PendingShow { item })? else {
+        return Err(other_answer());
+    };
+    if view.text.is_none() {
+        let copy = remote_sessions::copy(session)?;
+        view.text = match &copy {
+            Some(copy) => on_record(copy.folder(), item)?,
+            None => on_record(&choose_session::running(session)?, item)?,
+        };
+    }
+    Ok(*view)
+}
+
+/// What the journal says that an item said last: a session forgets what it has delivered.
+fn on_record(folder: &SessionDir, wanted: ItemId) -> AppResult<Option<String>> {
+    let mut found = None;
+    journal::read(&folder.journal(), |record| {
+        if let Event::PendingAdded { item, text, .. } | Event::PendingEdited { item, text, .. } = record.event
+            && item == wanted
+        {
+            found = Some(text);
+        }
+    })?;
+    Ok(found)
+}
+
+/// Lets the person change an item in an editor. What the session does not take any more stays where they wrote it.
+fn edit(session: &SessionArgs, item: ItemId) -> AppResult {
+    if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+        return Err(AppError::usage("give the new text, or `-` to read it from standard input"));
+    }
+    let view = whole(session, item)?;
+    if let Some(why) = view.state.is_settled(item) {
+        return Err(AppError::failed(why));
+    }
+    let before = view.text.unwrap_or_default();
+    let sheet = EditorFile::new(&before).map_err(AppError::failed)?;
+    let text = sheet.read(sheet.command().status()).map_err(AppError::failed)?;
+    if text == before.trim_end_matches('\n') {
+        sheet.remove();
+        say("creel: nothing was changed");
+        return Ok(0);
+    }
+    let asked = ask(session, &SessionRequest::PendingEdit { item, text });
+    match asked {
+        Ok(_) => sheet.remove(),
+        Err(failure) => return Err(failure.with(|why| sheet.kept(&why))),
+    }
+    asked
+}

@@ -1,0 +1,99 @@
+//! What sessions left running when their creel was killed.
+//!
+//! Owns which sessions are looked at before another one begins. Does not find processes: see
+//! [`crate::process::sweep`].
+//!
+//! # Invariants
+//! - The processes of a session that runs are left alone: a session is swept only while its lock is held here.
+//! - A session whose plan the user has not trusted is left alone: its journal may have come with a clone, and could name
+//!   any process.
+
+use std::fs;
+
+use super::{project, trust};
+use crate::{
+    config::trust::plan_document,
+    engine::SessionState,
+    journal::{self, Journal, OpenedJournal, SessionDir, SessionsDir},
+    runtime::session_processes::SessionProcesses,
+};
+
+/// The dead sessions of a project that may have left something running.
+#[derive(Default)]
+pub(super) struct DeadSessions {
+    /// The session that is resumed.
+    resumed: Option<SessionProcesses>,
+    others: Vec<DeadSession>,
+}
+
+/// A session that no process runs, and whose creel did not shut down cleanly.
+struct DeadSession {
+    folder: SessionDir,
+    /// Keeps the session locked.
+    opened: OpenedJournal,
+}
+
+impl DeadSessions {
+    /// The leftovers of all sessions that no process runs.
+    pub(super) fn of(sessions: &SessionsDir) -> Self {
+        Self::except(sessions, "")
+    }
+
+    /// The leftovers of the session that is being resumed, whose lock is held elsewhere, and of all others.
+    pub(super) fn before_resuming(sessions: &SessionsDir, state: &SessionState) -> Self {
+        Self::except(sessions, &state.name).with_resumed(state)
+    }
+
+    fn except(sessions: &SessionsDir, name: &str) -> Self {
+        let all = sessions.list().unwrap_or_default().into_iter().filter(|folder| folder.name != name);
+        Self { resumed: None, others: all.filter_map(DeadSession::find).collect() }
+    }
+
+    /// Adds those of the session that is being resumed.
+    pub(super) fn with_resumed(mut self, state: &SessionState) -> Self {
+        self.resumed = Some(SessionProcesses::left_behind(state));
+        self
+    }
+
+    /// Whether a session is resumed.
+    pub(super) const fn is_resuming(&self) -> bool {
+        self.resumed.is_some()
+    }
+
+    /// Ends the processes that are left, and returns a note about each session that had some.
+    pub(super) async fn end(self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Some(children) = self.resumed {
+            notes.extend(note(children.end_all().await, "this session"));
+        }
+        for DeadSession { folder, opened } in self.others {
+            let ended = SessionProcesses::left_behind(&opened.state).end_all().await;
+            notes.extend(note(ended, &format!("session `{}`", folder.name)));
+            // The file shows that something may be left. If it cannot be removed, the next run looks again.
+            let _ = fs::remove_file(folder.pid_file());
+        }
+        notes
+    }
+}
+
+impl DeadSession {
+    fn find(folder: SessionDir) -> Option<Self> {
+        // creel removes the file when it shuts down cleanly.
+        if !folder.pid_file().exists() || journal::running(&folder).is_some() {
+            return None;
+        }
+        let opened = Journal::open(&folder).ok()?;
+        let plan = [plan_document(&opened.state.began.plan)];
+        let trusted =
+            project::trust_store().is_ok_and(|store| store.trusts(&trust::place_of_plans(folder.project()), &plan));
+        trusted.then_some(Self { folder, opened })
+    }
+}
+
+fn note(ended: usize, whose: &str) -> Option<String> {
+    match ended {
+        0 => None,
+        1 => Some(format!("Ended 1 process that {whose} left running")),
+        n => Some(format!("Ended {n} processes that {whose} left running")),
+    }
+}

@@ -1,0 +1,160 @@
+//! A session that the tools' server runs itself, for an agent that leads itself.
+//!
+//! # Invariants
+//! - It runs nothing of a config that nobody trusts.
+//! - It ends before the server does, unless that is killed; then `creel resume` goes on with it.
+
+use std::{
+    path::PathBuf,
+    sync::mpsc::{self, Sender},
+    thread::JoinHandle,
+};
+
+use crate::{
+    app::{
+        AppError, AppResult,
+        project::{self, Project},
+        run,
+        session_host::{self, ControlEndpoints},
+        session_name_lock::SessionNameLock,
+        trust,
+    },
+    cli::{
+        ConfigArgs,
+        headless::{self, ExitCleanup},
+    },
+    config::Settings,
+    engine::{
+        event::{ActorKind, StopTiming, UserPresence},
+        input::SessionCommand,
+        policy::SessionPlan,
+    },
+    journal::{self, SessionDir, SessionsDir},
+    process::children,
+    runtime::{RuntimeDirs, SessionHandle, SessionRuntime},
+};
+
+/// All that such a session needs.
+pub(super) struct SelfDrivenSpec {
+    root: PathBuf,
+    plan: SessionPlan,
+    allowed: bool,
+}
+
+/// Such a session.
+pub(super) struct SelfDrivenSession {
+    folder: SessionDir,
+    thread: JoinHandle<()>,
+    begun: SelfDrivenHandle,
+}
+
+/// What is known once it has begun.
+struct SelfDrivenHandle {
+    tokio: tokio::runtime::Handle,
+    way_out: ExitCleanup,
+    session: SessionHandle,
+}
+
+impl SelfDrivenSpec {
+    /// As the config says, if that may run; otherwise without anything of it that runs.
+    pub(super) fn of(config: &ConfigArgs) -> AppResult<Self> {
+        let project = Project::load(config)?;
+        let plan = project.settings.plan_outside();
+        let would_run = trust::of_plan(&plan);
+        let allowed = trust::is_allowed(&project.config_place(), &project.settings.documents, &would_run)?;
+        let plan = if allowed { plan } else { Settings::default().plan_outside() };
+        Ok(Self { root: project.root, plan, allowed })
+    }
+
+    /// Whether the config may run what it names.
+    pub(super) const fn is_allowed(&self) -> bool {
+        self.allowed
+    }
+
+    /// Begins it, and waits until it can be reached.
+    pub(super) fn begin(self) -> AppResult<SelfDrivenSession> {
+        let Self { root, plan, .. } = self;
+        let turn = SessionNameLock::wait();
+        let folder = run::first_free(&SessionsDir::of(&root), &run::dated("mcp"));
+        run::remember_plan(&root, &plan)?;
+        let first = run::began(&root, plan, String::new(), UserPresence::Unattended);
+        let scene = RuntimeDirs { cwd: root, rescue: project::state_dir()?.join("rescued") };
+        let (tell, told) = mpsc::channel();
+        let thread = {
+            let folder = folder.clone();
+            let make = move |folder: &SessionDir| {
+                let runtime = SessionRuntime::begin(first, folder, scene)?;
+                drop(turn);
+                Ok(runtime)
+            };
+            std::thread::Builder::new().name("session".into()).spawn(move || live(&folder, make, &tell))
+        };
+        let thread = thread.map_err(|error| AppError::failed(format!("cannot begin a session: {error}")))?;
+        match told.recv() {
+            Ok(started) => started.map(|begun| SelfDrivenSession { folder, thread, begun }),
+            Err(_) => Err(AppError::failed("the session died before it began, which is a fault of creel")),
+        }
+    }
+}
+
+impl SelfDrivenSession {
+    pub(super) const fn folder(&self) -> &SessionDir {
+        &self.folder
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        journal::running(&self.folder).is_some()
+    }
+
+    /// The agent is gone: its work is complete, unless it left in the middle of a loop.
+    pub(super) fn end(self) {
+        let SelfDrivenHandle { tokio, way_out, session } = self.begun;
+        let _inside = tokio.enter();
+        if let Err(error) = headless::leave_at_a_signal(way_out) {
+            tracing::warn!("cannot listen for signals: {error}");
+        }
+        let state = journal::fold(&self.folder.journal());
+        let in_a_loop =
+            state.is_ok_and(|state| !state.is_being_completed() && state.stop.loops.iter().any(|known| !known.is_over));
+        let last = if in_a_loop {
+            SessionCommand::Stop(StopTiming::Now)
+        } else {
+            SessionCommand::CompleteSession("the agent is gone".into())
+        };
+        // Not by its socket: the folder that tells where that is may be gone as well. Refused, the session is ending
+        // already, and is let do so.
+        if let Err(why) = tokio.block_on(session.command(ActorKind::Mcp, last)) {
+            tracing::info!("{why}");
+        }
+        let _ = self.thread.join();
+    }
+}
+
+/// Runs the session on a thread of its own; `tell` hears when it has begun, or why it has not.
+fn live(
+    folder: &SessionDir,
+    make: impl FnOnce(&SessionDir) -> AppResult<SessionRuntime>,
+    tell: &Sender<AppResult<SelfDrivenHandle>>,
+) {
+    children::adopt_orphans();
+    let tokio = match session_host::runtime() {
+        Ok(tokio) => tokio,
+        Err(failure) => return drop(tell.send(Err(failure))),
+    };
+    tokio.block_on(async {
+        children::keep_reaping();
+        let mut runtime = match make(folder) {
+            Ok(runtime) => runtime,
+            Err(failure) => return drop(tell.send(Err(failure))),
+        };
+        let doors = ControlEndpoints::open(folder, &mut runtime, None);
+        let way_out = doors.way_out(&runtime);
+        let (tokio, session) = (tokio::runtime::Handle::current(), runtime.handle());
+        let _ = tell.send(Ok(SelfDrivenHandle { tokio, way_out, session }));
+        if let Err(error) = runtime.run().await {
+            tracing::error!("the session failed: {error}");
+        }
+        let _ = tokio::task::spawn_blocking(move || doors.close()).await;
+    });
+    tokio.shutdown_background();
+}

@@ -1,0 +1,157 @@
+//! Sessions on other machines, reached by a NATS server.
+
+use async_nats::{Client, jetstream};
+use tokio::sync::mpsc;
+
+use super::{AppError, AppResult, project::Project, run, say};
+use crate::{
+    app::session_host,
+    cli::{ConfigArgs, NatsArgs, control::SessionArgs},
+    config::NatsConfig,
+    nats::{
+        connection::{NatsConnectionEvent as Event, NatsError, ReconnectPolicy, connect},
+        heartbeat::{self, SessionHeartbeat},
+        remote_journal::RemoteJournal,
+        session_client::NatsSessionClient,
+    },
+    present::text::plain,
+    runtime::now,
+    socket::message::{ClientKind, ReplyData, SessionRequest},
+};
+
+/// A NATS server that was reached.
+pub(super) struct NatsServerConnection {
+    pub(super) tokio: tokio::runtime::Runtime,
+    pub(super) nats: NatsConfig,
+    pub(super) client: Client,
+    /// What the connection tells about itself.
+    pub(super) told: mpsc::UnboundedReceiver<Event>,
+}
+
+/// A session that was chosen.
+struct ChosenSession {
+    name: String,
+    /// Which of those that had the name, if that is known.
+    id: Option<String>,
+}
+
+impl From<NatsError> for AppError {
+    fn from(trouble: NatsError) -> Self {
+        Self::failed(format!("NATS: {trouble}"))
+    }
+}
+
+impl NatsServerConnection {
+    /// The server that the command line names, if it names one; what the config says of the rest holds.
+    pub(super) fn named(args: &NatsArgs, config: &ConfigArgs) -> AppResult<Option<Self>> {
+        let Some(url) = &args.url else { return Ok(None) };
+        let config = Project::load(config).ok().and_then(|project| project.settings.nats);
+        let nats = NatsConfig::named(url, config).map_err(AppError::usage)?;
+        Self::reach(nats).map(Some)
+    }
+
+    /// The server that the command line names, or else the config.
+    pub(super) fn meant(args: &NatsArgs, config: &ConfigArgs) -> AppResult<Self> {
+        if let Some(server) = Self::named(args, config)? {
+            return Ok(server);
+        }
+        let project = Project::load(config)?;
+        let (place, is_trusted) = (project.config_place(), run::is_trusted(&project));
+        let Some(nats) = project.settings.nats else {
+            return Err(AppError::usage("no server is named: give --nats URL, or `nats:` in the config"));
+        };
+        // Whoever logs in there shows what the config says that is: a token from the environment, perhaps.
+        if !is_trusted {
+            let (place, server) = (place.display(), nats.shown());
+            let why = format!("{place} names the server {server}, and nobody has trusted it yet");
+            return Err(AppError::usage(format!(
+                "{why}\n  look at it, then run `creel trust`, or name a server with --nats"
+            )));
+        }
+        Self::reach(nats)
+    }
+
+    fn reach(nats: NatsConfig) -> AppResult<Self> {
+        let tokio = session_host::runtime()?;
+        let (client, told) = tokio.block_on(connect(&nats, ReconnectPolicy::ByItself))?;
+        Ok(Self { tokio, nats, client, told })
+    }
+
+    /// The last signs of all sessions.
+    pub(super) fn signs(&self) -> AppResult<Vec<SessionHeartbeat>> {
+        Ok(self.tokio.block_on(async {
+            let jetstream = jetstream::new(self.client.clone());
+            heartbeat::signs(&jetstream, &self.nats.prefix).await
+        })?)
+    }
+
+    /// A copy of a session, with all that happened until now: of the one that is named by its name or its id, or of the
+    /// only one that runs.
+    pub(super) fn mirror(&self, session: Option<&str>) -> AppResult<RemoteJournal> {
+        let ChosenSession { name, id } = self.choose(session)?;
+        let mirror = self.tokio.block_on(async {
+            let mut mirror = RemoteJournal::open(&self.client, &self.nats, &name, id.as_deref()).await?;
+            mirror.catch_up().await?;
+            Ok::<_, NatsError>(mirror)
+        })?;
+        if let Some(seq) = mirror.gap() {
+            let stream = &self.nats.stream.name;
+            say(&format!(
+                "creel: the stream {stream} has no record {seq} of `{name}`; what comes after it is not shown"
+            ));
+        }
+        Ok(mirror)
+    }
+
+    /// The session that is named, or the only one that runs.
+    fn choose(&self, session: Option<&str>) -> AppResult<ChosenSession> {
+        // Who may not read the list can still ask by name.
+        let signs = self.signs().unwrap_or_default();
+        if let Some(sign) = signs.iter().find(|sign| session == Some(&sign.id)) {
+            return Ok(ChosenSession::of(sign));
+        }
+        let is_running = |sign: &&SessionHeartbeat| sign.status.outcome.is_none() && !sign.is_overdue(now());
+        let is_meant = |sign: &&SessionHeartbeat| session.is_none_or(|name| sign.status.session == name);
+        let running: Vec<&SessionHeartbeat> = signs.iter().filter(is_running).filter(is_meant).collect();
+        let list = || running.iter().map(|sign| plain(&format!("\n  {} on {}", called(sign, session), sign.host)));
+        match (running.as_slice(), session) {
+            ([only], _) => Ok(ChosenSession::of(only)),
+            ([], Some(name)) => Ok(ChosenSession { name: name.to_owned(), id: None }),
+            ([], None) => Err(AppError::usage("no session is running there; `creel sessions --nats URL` lists all")),
+            (_, None) => {
+                let list = list().collect::<String>();
+                Err(AppError::usage(format!("several sessions are running; name one with --session:{list}")))
+            }
+            (_, Some(name)) => {
+                let list = list().collect::<String>();
+                Err(AppError::usage(format!(
+                    "several sessions `{name}` are running; give the id of one instead:{list}"
+                )))
+            }
+        }
+    }
+
+    /// Asks a session, and gives what it told.
+    pub(super) fn told(&self, session: &SessionArgs, request: &SessionRequest) -> AppResult<Option<ReplyData>> {
+        let ChosenSession { name, id } = self.choose(session.session.as_deref())?;
+        let asking = NatsSessionClient::new(self.client.clone(), &self.nats.prefix, &name, id);
+        Ok(self.tokio.block_on(asking.ask(ClientKind::Cli, request))?)
+    }
+}
+
+/// A copy of a session on another machine, if the command line says so.
+pub(super) fn copy(session: &SessionArgs) -> AppResult<Option<RemoteJournal>> {
+    let Some(server) = NatsServerConnection::named(&session.nats, &session.config)? else { return Ok(None) };
+    server.mirror(session.session.as_deref()).map(Some)
+}
+
+impl ChosenSession {
+    fn of(sign: &SessionHeartbeat) -> Self {
+        Self { name: sign.status.session.clone(), id: Some(sign.id.clone()) }
+    }
+}
+
+/// What tells a session from the others, if all of them have the same name.
+fn called<'a>(sign: &'a SessionHeartbeat, name: Option<&str>) -> &'a str {
+    if name.is_some() { &sign.id } else { &sign.status.session }
+}

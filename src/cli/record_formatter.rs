@@ -1,0 +1,426 @@
+//! Records as lines that a person reads: for sessions without a screen, and for `creel show`.
+
+use std::collections::HashMap;
+
+use crate::{
+    engine::{
+        conversation::{AgentPermissionRequest, PlanEntry, StopReason, ToolCall, ToolStatus},
+        event::{Event, HookFinished, IterationOutcome, PromptReason, PromptSent, SessionOutcome},
+        hooks::verdict::{RunEnd, Verdict},
+        ids::RunId,
+        session::gate::GateKind,
+        summary::iterations,
+        time::TimeSpan,
+    },
+    journal::Record,
+    present::{
+        permission_requests::{PermissionOutcome, TurnPermissions},
+        pipelines, stop_decisions,
+        style::{ColourMode, TextRole},
+        tasks::{self, LineTone},
+        text::{first_line, plain, prompt_line},
+        tool_calls,
+        usage_limits::limit_reached,
+        usage_totals::UsageTotals,
+    },
+    runtime::HookOutputChunk,
+};
+
+/// How much of a prompt or a reason fits into a line.
+const LINE: usize = 100;
+
+/// How much of a run's output is shown as it comes.
+const SHOWN: usize = 64 << 10;
+
+/// Whether the output of hooks is part of the story.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookOutputMode {
+    /// It was shown as it came.
+    Shown,
+    /// It has to be told.
+    Told,
+}
+
+/// Tells a session, record by record.
+#[derive(Debug)]
+pub struct RecordFormatter {
+    paint: ColourMode,
+    output: HookOutputMode,
+    /// Whether the agent is in the middle of a line.
+    speaking: bool,
+    /// The output of running hooks.
+    heard: HashMap<RunId, HookLineBuffer>,
+    /// The project's folder.
+    project: String,
+    /// What this iteration used.
+    iteration: UsageTotals,
+    /// What the session used.
+    total: UsageTotals,
+    /// What the agent asked leave for.
+    requests: TurnPermissions,
+    /// What the agent meant to do when that was told in full.
+    plan: Vec<String>,
+}
+
+/// What was heard of a run.
+#[derive(Debug, Default)]
+struct HookLineBuffer {
+    /// The line that has no end yet.
+    partial: Vec<u8>,
+    /// How much was shown.
+    shown: usize,
+}
+
+impl RecordFormatter {
+    /// A narrator who has told nothing yet.
+    pub fn new(paint: ColourMode, output: HookOutputMode) -> Self {
+        Self {
+            paint,
+            output,
+            speaking: false,
+            heard: HashMap::new(),
+            project: String::new(),
+            iteration: UsageTotals::default(),
+            total: UsageTotals::default(),
+            requests: TurnPermissions::default(),
+            plan: Vec::new(),
+        }
+    }
+
+    /// The lines for a record; empty for what only programs want to know.
+    pub fn tell(&mut self, record: &Record) -> String {
+        if let Event::AgentSaid { text, .. } = &record.event {
+            return self.speak(text);
+        }
+        let ended = if let Event::HookFinished(finished) = &record.event { Some(finished.run) } else { None };
+        let heard = ended.map(|run| self.hear_out(run)).unwrap_or_default();
+        let line = self.line(&record.event);
+        self.follow(&record.event);
+        let Some(line) = line else { return String::new() };
+        let newline = if std::mem::take(&mut self.speaking) { "\n" } else { "" };
+        format!("{heard}{newline}{line}\n")
+    }
+
+    /// Takes in an event without telling it: what was told before, or by somebody else.
+    pub fn follow(&mut self, event: &Event) {
+        self.requests.follow(event);
+        if let Event::SessionStarted(began) = event {
+            self.project.clone_from(&began.cwd);
+        } else if let Event::IterationStarted { .. } = event {
+            self.iteration = UsageTotals::default();
+        } else if let Event::TurnEnded { spent, .. } | Event::TurnFailed { spent, .. } = event {
+            self.iteration.add(*spent);
+            self.total.add(*spent);
+        } else if let Event::AgentPlanned { entries, .. } = event {
+            self.plan = entries.iter().map(|entry| entry.content.clone()).collect();
+        }
+    }
+
+    /// Output of a hook, as it comes: whole lines, up to a limit.
+    pub fn overhear(&mut self, live: &HookOutputChunk) -> String {
+        let heard = self.heard.entry(live.run).or_default();
+        if heard.shown > SHOWN {
+            return String::new();
+        }
+        heard.partial.extend_from_slice(&live.bytes);
+        let whole = heard.partial.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let lines: Vec<u8> = heard.partial.drain(..whole).collect();
+        heard.shown += lines.len() + if heard.partial.len() > SHOWN { SHOWN } else { 0 };
+        let too_much = heard.shown > SHOWN;
+        let text = String::from_utf8_lossy(&lines[..lines.len().min(SHOWN)]).into_owned();
+        let mut out = if lines.is_empty() { String::new() } else { self.quoted_at_line_start(&text) };
+        if live.gap {
+            out += &self.quoted_at_line_start("… it prints faster than this can be shown");
+        }
+        if too_much {
+            out += &self.quoted_at_line_start("… there is more; `creel show` has its end, its output file has all");
+        }
+        out
+    }
+
+    /// What a hook printed last, without a newline.
+    fn hear_out(&mut self, run: RunId) -> String {
+        let rest = self.heard.remove(&run).map(|heard| heard.partial).unwrap_or_default();
+        if rest.is_empty() || rest.len() > SHOWN {
+            return String::new();
+        }
+        self.quoted_at_line_start(&String::from_utf8_lossy(&rest))
+    }
+
+    fn quoted_at_line_start(&mut self, text: &str) -> String {
+        let newline = if std::mem::take(&mut self.speaking) { "\n" } else { "" };
+        format!("{newline}{}", self.quoted(text))
+    }
+
+    fn speak(&mut self, text: &str) -> String {
+        let mut out = String::new();
+        for piece in plain(text).split_inclusive('\n') {
+            if !self.speaking {
+                out.push_str("  ");
+            }
+            out.push_str(piece);
+            self.speaking = !piece.ends_with('\n');
+        }
+        out
+    }
+
+    fn quoted(&self, text: &str) -> String {
+        plain(text).lines().map(|line| self.paint.paint(TextRole::Faint, format!("    │ {line}")) + "\n").collect()
+    }
+
+    #[expect(clippy::too_many_lines, reason = "an arm for each kind of record: split, a new kind could be forgotten")]
+    fn line(&self, event: &Event) -> Option<String> {
+        let paint = self.paint;
+        let told = tasks::told(event).or_else(|| stop_decisions::told(event)).or_else(|| pipelines::told(event));
+        if let Some((tone, line)) = told {
+            return Some(self.toned(tone, format!("  {line}")));
+        }
+        Some(match event {
+            Event::SessionStarted(began) => paint.paint(
+                TextRole::Heading,
+                format!("session started · agent {} · up to {}", plain(&began.agent), iterations(began.max_iterations)),
+            ),
+            Event::SessionResumed { cut, paused, .. } => {
+                let cut =
+                    if cut.is_empty() { String::new() } else { format!(" · done again: {}", plain(&cut.join(", "))) };
+                let paused = if *paused { " · still paused: `creel unpause` continues it" } else { "" };
+                paint.paint(TextRole::Heading, format!("session resumed{cut}{paused}"))
+            }
+            Event::IterationStarted { iteration } => {
+                paint.paint(TextRole::Heading, format!("── iteration {iteration} ──"))
+            }
+            Event::IterationCompleted { iteration, outcome } => self.iteration(*iteration, *outcome),
+            Event::HookStarted { point, hook, .. } => {
+                paint.paint(TextRole::Faint, format!("  ▸ {point}: {}", first_line(&plain(hook), LINE)))
+            }
+            Event::HookFinished(finished) => self.hook(finished),
+            Event::HookDisabled { point, hook, .. } => {
+                format!("  hook `{}` at {point} is off for this session", plain(hook))
+            }
+            Event::HookEnabled { point, hook, .. } => format!("  hook `{}` at {point} is on again", plain(hook)),
+            Event::PendingAdded { item, hook, bytes, .. } => {
+                format!("  held: item {item} of `{}`, {bytes} bytes", plain(hook))
+            }
+            Event::PendingSkipped { item, .. } => format!("  item {item} will not be delivered"),
+            Event::PendingRestored { item, .. } => format!("  item {item} will be delivered after all"),
+            Event::PendingEdited { item, .. } => format!("  item {item} was edited"),
+            Event::PromptSent(prompt) => self.prompt(prompt),
+            Event::ToolCalled { tool, .. } => self.tool(tool),
+            Event::ToolUpdated { tool, .. } if tool.status == ToolStatus::Failed => self.tool(tool),
+            Event::AgentPlanned { entries, .. } => self.planned(entries),
+            Event::AgentNoted { what, text, .. } => {
+                let said = first_line(&plain(text), LINE);
+                paint.paint(TextRole::Faint, format!("  · {}: {said}", first_line(&plain(what), LINE)))
+            }
+            Event::PermissionAsked { ask, .. } => self.asked(ask),
+            Event::TurnEnded { stop_reason, .. } => paint.paint(TextRole::Warning, cut_short(*stop_reason)?),
+            Event::TurnFailed { error, .. } => {
+                paint.paint(TextRole::Bad, format!("  ✗ turn failed: {}", plain(error).trim_end()))
+            }
+            Event::Delivered { items } => {
+                let ids = items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                paint.paint(TextRole::Good, format!("  ✓ delivered: item {ids}"))
+            }
+            Event::RetryCounted { used, limit, reason, no_progress, .. } => {
+                paint.paint(TextRole::Warning, retry(*used, *limit, reason, *no_progress))
+            }
+            Event::RetryLimitReached { used, limit, hook } => {
+                paint.paint(TextRole::Bad, format!("  ↻ retry limit reached ({used}/{limit}) by `{}`", plain(hook)))
+            }
+            Event::LimitReached(reached) => paint.paint(TextRole::Warning, format!("  ◷ {}", limit_reached(reached))),
+            Event::AgentSwitched { from, to, reason, .. } => {
+                let (from, to, reason) = (plain(from), plain(to), plain(reason));
+                paint.paint(TextRole::Warning, format!("  ⇄ `{to}` takes over from `{from}`: {reason}"))
+            }
+            Event::WaitSkipped { by } => format!("  ◷ the wait ends now (by {by})"),
+            Event::BackoffStarted { wait_ms, .. } => format!("  waits {wait_ms}"),
+            Event::GateOpened { gate, reason, about, .. } if *about != GateKind::Permission => {
+                paint.paint(TextRole::Warning, format!("  ◆ gate {gate}: {}", first_line(&plain(reason), LINE)))
+            }
+            Event::GateAnswered { gate, choice, by, .. } => {
+                self.permitted(event).unwrap_or_else(|| format!("  ◆ gate {gate}: {} (by {})", choice.name(), by))
+            }
+            Event::HookError { data, .. } => {
+                paint.paint(TextRole::Warning, format!("  ! hook `{}`: {}", plain(&data.hook_name), plain(&data.error)))
+            }
+            Event::Paused { turn: Some(turn), .. } => format!(
+                "  paused: turn {turn} was cancelled; `creel message TEXT` replaces it, `creel unpause` sends it again"
+            ),
+            Event::Paused { turn: None, .. } => "  paused".into(),
+            Event::Unpaused { .. } => "  goes on".into(),
+            Event::MessageQueued { text, .. } => format!("  message for the agent: {}", first_line(&plain(text), LINE)),
+            Event::StopRequested { .. } => paint.paint(TextRole::Warning, "  stopping"),
+            Event::Warning { text } => paint.paint(TextRole::Warning, format!("  ! {}", plain(text))),
+            Event::SessionEnded { outcome, iterations, reason } => self.ended(*outcome, *iterations, reason),
+            // What the agent asks leave for was told when it asked.
+            Event::GateOpened { .. }
+            | Event::HooksDue { .. }
+            | Event::HookRequested { .. }
+            | Event::AgentSaid { .. }
+            | Event::AgentThought { .. }
+            | Event::AgentUsed { .. }
+            | Event::ConversationOpened { .. }
+            | Event::ToolUpdated { .. }
+            | Event::TaskCreated(_)
+            | Event::TaskStarted(_)
+            | Event::TaskCompleted(_)
+            | Event::TaskBlocked(_)
+            | Event::TaskDeleted(_)
+            | Event::TaskUpdated(_)
+            | Event::DependencyAdded(_)
+            | Event::DependencyRemoved(_)
+            | Event::DependencySatisfied(_)
+            | Event::AgentMetrics(_)
+            | Event::Custom(_)
+            | Event::ActionError(_)
+            | Event::AutomationDue { .. }
+            | Event::AutomationDecided { .. }
+            | Event::WorkflowStarted(_)
+            | Event::WorkflowStepStarted { .. }
+            | Event::WorkflowStepEnded(_)
+            | Event::WorkflowEnded { .. }
+            | Event::RulesDue { .. }
+            | Event::RuleStarted { .. }
+            | Event::RuleChecked { .. }
+            | Event::StopDecided(_)
+            | Event::Checkpoint(_)
+            | Event::StopHookRegistered { .. }
+            | Event::StopHooksCleared { .. }
+            | Event::AgentLoopStarted { .. }
+            | Event::AgentLoopAdvanced { .. }
+            | Event::JudgementAsked { .. }
+            | Event::AgentLoopEnded { .. }
+            | Event::CompletionPromised { .. }
+            | Event::PipelineRequested { .. }
+            | Event::PipelineStarted { .. }
+            | Event::RemediationCounted { .. }
+            | Event::ReviewStarted { .. }
+            | Event::Reviewed { .. }
+            | Event::PipelineEnded { .. }
+            | Event::ProcessStarted { .. }
+            | Event::LoopEnded { .. }
+            | Event::Unknown => return None,
+        })
+    }
+
+    fn toned(&self, tone: LineTone, line: String) -> String {
+        match tone {
+            LineTone::Plain => line,
+            LineTone::Good => self.paint.paint(TextRole::Good, line),
+            LineTone::Warning => self.paint.paint(TextRole::Warning, line),
+            LineTone::Faint => self.paint.paint(TextRole::Faint, line),
+        }
+    }
+
+    fn tool(&self, call: &ToolCall) -> String {
+        let (role, failed) =
+            if call.status == ToolStatus::Failed { (TextRole::Bad, " · failed") } else { (TextRole::Faint, "") };
+        self.paint.paint(role, format!("  ⚙ {}{failed}", tool_calls::line(call, &self.project)))
+    }
+
+    /// A plan is sent again whenever an entry of it is done: in full it is told when there is something new in it.
+    fn planned(&self, entries: &[PlanEntry]) -> String {
+        let head = self.paint.paint(TextRole::Faint, format!("  {}", tool_calls::plan_line(entries)));
+        if entries.iter().map(|entry| &entry.content).eq(&self.plan) {
+            return head;
+        }
+        let entry = |entry| {
+            format!("\n{}", self.paint.paint(TextRole::Faint, format!("    {}", tool_calls::plan_entry(entry))))
+        };
+        head + &entries.iter().map(entry).collect::<String>()
+    }
+
+    fn asked(&self, ask: &AgentPermissionRequest) -> String {
+        self.paint.paint(TextRole::Warning, format!("  ? asks: {}", tool_calls::line(&ask.tool, &self.project)))
+    }
+
+    /// The answer that the agent got, if the gate was about a request of its.
+    fn permitted(&self, event: &Event) -> Option<String> {
+        let told = self.requests.tell(event)?;
+        let role = match told.leave {
+            PermissionOutcome::Given => TextRole::Good,
+            PermissionOutcome::Refused => TextRole::Warning,
+            PermissionOutcome::Unsaid => TextRole::Faint,
+        };
+        Some(self.paint.paint(role, format!("  {}", told.words)))
+    }
+
+    fn iteration(&self, iteration: u32, outcome: IterationOutcome) -> String {
+        let used = self.iteration.suffix();
+        let (role, said) = match outcome {
+            IterationOutcome::Done => (TextRole::Good, format!("  ✓ iteration {iteration} done{used}")),
+            IterationOutcome::Failed => (TextRole::Bad, format!("  ✗ iteration {iteration} failed{used}")),
+            IterationOutcome::Forced => (TextRole::Warning, format!("  ! iteration {iteration} forced{used}")),
+        };
+        self.paint.paint(role, said)
+    }
+
+    fn hook(&self, finished: &HookFinished) -> String {
+        let HookFinished { point, hook, end, took_ms, verdict, .. } = finished;
+        let (sign, role) = match verdict {
+            Verdict::Pass => ("✓", TextRole::Good),
+            Verdict::Block => ("✗", TextRole::Bad),
+            Verdict::Fail => ("!", TextRole::Warning),
+        };
+        let said = match verdict {
+            Verdict::Pass => "passed",
+            Verdict::Block => "blocked",
+            Verdict::Fail if *end == RunEnd::Cut => "was cut",
+            Verdict::Fail => "failed",
+        };
+        let took = if *end == RunEnd::Cut { TimeSpan::default() } else { *took_ms };
+        let head = format!("  {sign} {point}: {} {said} · {} · {took}", first_line(&plain(hook), LINE), end.describe());
+        let mut lines = self.paint.paint(role, head);
+        if self.output == HookOutputMode::Told {
+            for text in [&finished.stdout, &finished.stderr].into_iter().filter(|text| !text.trim().is_empty()) {
+                lines.push('\n');
+                lines.push_str(self.quoted(text).trim_end());
+            }
+        }
+        lines
+    }
+
+    fn prompt(&self, prompt: &PromptSent) -> String {
+        let reason = match prompt.reason {
+            PromptReason::Iteration => "prompt",
+            PromptReason::Feedback => "feedback",
+            PromptReason::Recovery => "recovery prompt",
+            PromptReason::FinalDelivery => "final delivery",
+            PromptReason::Message => "message",
+            PromptReason::Remediation => "remediation",
+            PromptReason::Gatekeeper => "review",
+        };
+        let whose = prompt.agent.as_ref().map(|agent| format!(" by {}", plain(agent))).unwrap_or_default();
+        let items = match prompt.items.len() {
+            0 => String::new(),
+            1 => ", with 1 held item".into(),
+            n => format!(", with {n} held items"),
+        };
+        let head = format!("  → {reason}{whose} ({} bytes{items}): {}", prompt.text.len(), prompt_line(prompt, LINE));
+        self.paint.paint(TextRole::Faint, head)
+    }
+
+    fn ended(&self, outcome: SessionOutcome, count: u32, reason: &str) -> String {
+        let role = if outcome == SessionOutcome::Complete { TextRole::Good } else { TextRole::Warning };
+        let times = iterations(count);
+        let reason = first_line(&plain(reason), 300);
+        let used = self.total.words().map(|used| format!("\n  used {used}")).unwrap_or_default();
+        self.paint.paint(role, format!("session {} after {times}: {reason}{used}", outcome.name()))
+    }
+}
+
+fn retry(used: u32, limit: u32, reason: &str, no_progress: bool) -> String {
+    let same = if no_progress { " · no progress" } else { "" };
+    format!("  ↻ retry {used}/{limit}{same}: {}", first_line(&plain(reason), LINE))
+}
+
+/// Why a turn was shorter than it might have been.
+const fn cut_short(reason: StopReason) -> Option<&'static str> {
+    match reason {
+        StopReason::EndTurn => None,
+        StopReason::Cancelled => Some("  turn cancelled"),
+        StopReason::MaxTokens => Some("  the agent ran into its token limit"),
+        StopReason::MaxTurnRequests => Some("  the agent ran into its request limit"),
+        StopReason::Refusal => Some("  the agent refused"),
+    }
+}

@@ -1,0 +1,204 @@
+//! What is to be done by whoever takes it from the queue.
+//!
+//! # Invariants
+//! - Its names are plain: they become parts of subjects, of files and of command lines.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::QueuedTask;
+use crate::engine::{
+    session::completion_note::COMPLETION_NOTE,
+    tasks::{
+        command::{a_goal, a_priority, is_name},
+        task::PRIORITY,
+    },
+};
+
+/// The longest order, as it is written: with what comes of it, it still fits into a message of a server.
+const LARGEST: usize = 512 << 10;
+/// The longest list of agents: it is part of a file's name on a server.
+const AGENTS: usize = 120;
+/// The longest name of a session, with room for a number behind it: sessions of one name are told apart by it.
+const LONGEST: usize = 60;
+/// How much of its owner's name a session bears at least, so that the name never begins with a `-`.
+const OWNER: usize = 4;
+
+/// Something to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct TaskSpec {
+    /// Its name.
+    #[serde(alias = "task_id", alias = "taskId")]
+    pub id: String,
+    /// What is to be reached.
+    #[serde(alias = "content")]
+    pub goal: String,
+    /// What is to be there in the end.
+    pub deliverables: Vec<String>,
+    /// Words to find it by.
+    pub labels: Vec<String>,
+    /// 0 is the highest, 4 the lowest.
+    pub priority: u8,
+    /// Of which type it is.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// What has to be completed before it.
+    pub dependencies: BTreeSet<String>,
+    /// Who may work on it; nobody means everybody.
+    pub agents: BTreeSet<String>,
+    /// The session that it is a task of.
+    pub session: Option<OwnerSession>,
+}
+
+/// A session that has a task in the queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnerSession {
+    /// Its name.
+    pub name: String,
+    /// Its id, which no other session has.
+    pub id: String,
+}
+
+impl Default for TaskSpec {
+    fn default() -> Self {
+        Self {
+            id: String::new(),
+            goal: String::new(),
+            deliverables: Vec::new(),
+            labels: Vec::new(),
+            priority: PRIORITY,
+            kind: None,
+            dependencies: BTreeSet::new(),
+            agents: BTreeSet::new(),
+            session: None,
+        }
+    }
+}
+
+impl TaskSpec {
+    /// The order itself, if it can be one.
+    pub fn checked(self) -> Result<Self, String> {
+        let Self { id, goal, priority, kind, dependencies, agents, session, .. } = &self;
+        let named = |name: &str, what: &str| {
+            let why = format!("`{name}` is no name for {what}: letters, digits, `-` and `_`, at most 64");
+            if is_name(name) && name != "-" { Ok(()) } else { Err(why) }
+        };
+        named(id, "a task")?;
+        a_goal(goal)?;
+        a_priority(*priority)?;
+        kind.iter().try_for_each(|kind| named(kind, "a type of tasks in the queue"))?;
+        agents.iter().try_for_each(|agent| named(agent, "an agent"))?;
+        if agents.iter().map(|agent| agent.len() + 1).sum::<usize>() > AGENTS {
+            return Err(format!("the names of the agents are longer than {AGENTS} letters; name fewer, or a type"));
+        }
+        dependencies.iter().try_for_each(|on| named(on, "a task"))?;
+        session.iter().try_for_each(|owner| named(&owner.name, "a session").and(named(&owner.id, "a session")))?;
+        if dependencies.contains(id) {
+            return Err(format!("{id} cannot depend on itself"));
+        }
+        if serde_json::to_string(&self).map_or(0, |text| text.len()) > LARGEST {
+            let most = LARGEST >> 10;
+            return Err(format!("the task is longer than {most} KiB; put it into a file, and name that in the goal"));
+        }
+        Ok(self)
+    }
+
+    /// The name of the session in which it is worked on for the nth time.
+    pub fn session(&self, run: u32) -> String {
+        let owner = self.session.as_ref().map_or("task", |owner| owner.name.as_str());
+        let again = if run > 1 { format!("-{run}") } else { String::new() };
+        let room = LONGEST.saturating_sub(again.len() + 1);
+        let id: String = self.id.chars().take(room.saturating_sub(OWNER)).collect();
+        let owner: String = owner.chars().take(room.saturating_sub(id.len())).collect();
+        format!("{owner}-{id}{again}")
+    }
+
+    /// What the agent is asked to do, with what came of those that it waited for.
+    pub fn prompt(&self, before: &[QueuedTask]) -> String {
+        let mut text = self.goal.trim().to_owned();
+        if !self.deliverables.is_empty() {
+            text += "\n\nThis has to be there in the end:\n";
+            text += &self.deliverables.iter().map(|it| format!("- {it}\n")).collect::<String>();
+        }
+        for task in before {
+            if let super::QueuedTaskState::Completed { result: Some(result), .. } = &task.standing {
+                let goal = task.order.goal.lines().next().unwrap_or_default();
+                text += &format!("\n\n[Result of task {}: {goal}]\n{result}", task.order.id);
+            }
+        }
+        format!("{}\n\n{}", text.trim_end(), COMPLETION_NOTE.trim_end())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{queue::QueuedTaskState, stop::promise::Promise, time::UnixTime};
+
+    fn order(id: &str) -> TaskSpec {
+        TaskSpec { id: id.into(), goal: "Write it.".into(), ..TaskSpec::default() }
+    }
+
+    #[test]
+    fn names_that_mean_something_elsewhere_are_refused() {
+        assert_eq!(order("3").checked(), Ok(order("3")));
+        for id in ["", "-", "a.b", "*", ">", "a b", "../x", "ä", &"x".repeat(65)] {
+            assert!(order(id).checked().is_err_and(|why| why.contains("is no name for a task")), "{id}");
+        }
+        let typed = |kind: &str| TaskSpec { kind: Some(kind.into()), ..order("3") }.checked();
+        assert!(typed("bug").is_ok() && typed("b.ug").is_err() && typed("-").is_err());
+        let by = |agent: &str| TaskSpec { agents: [agent.to_owned()].into(), ..order("3") }.checked();
+        assert!(by("codex").is_ok() && by("co+dex").is_err());
+        let many = (10..30).map(|n| format!("agent-{n}")).collect();
+        assert!(TaskSpec { agents: many, ..order("3") }.checked().is_err_and(|why| why.contains("name fewer")));
+        let after = |on: &str| TaskSpec { dependencies: [on.to_owned()].into(), ..order("3") }.checked();
+        assert!(after("2").is_ok() && after("*").is_err());
+        assert_eq!(TaskSpec { goal: " ".into(), ..order("3") }.checked(), Err("a task needs a goal".into()));
+    }
+
+    #[test]
+    fn what_no_server_takes_is_refused() {
+        let long = |bytes| TaskSpec { goal: "x".repeat(bytes), ..order("3") }.checked();
+        assert!(long(LARGEST - 1_000).is_ok());
+        assert!(long(LARGEST).is_err_and(|why| why.contains("longer than 512 KiB")));
+    }
+
+    #[test]
+    fn another_program_says_it_in_fewer_words() {
+        let said: TaskSpec =
+            serde_json::from_str(r#"{"task_id":"3","content":"Write it.","more":1}"#).expect("an order");
+        assert_eq!(said, order("3"));
+    }
+
+    #[test]
+    fn the_session_is_named_after_the_task_and_whose_it_is() {
+        assert_eq!(order("3").session(1), "task-3");
+        assert_eq!(order("3").session(2), "task-3-2");
+        let owner = OwnerSession { name: "x".repeat(64), id: "1-a".into() };
+        let long = TaskSpec { session: Some(owner), ..order("3") }.session(12);
+        assert_eq!((long.len(), &long[54..]), (60, "x-3-12"));
+        let long = order(&"y".repeat(64));
+        assert_eq!(long.session(1), format!("task-{}", "y".repeat(55)));
+        assert_eq!(long.session(2), format!("task-{}-2", "y".repeat(53)));
+    }
+
+    #[test]
+    fn the_agent_hears_what_came_of_the_tasks_before() {
+        let done =
+            QueuedTaskState::Completed { result: Some("It is in a.rs.".into()), by: None, completed_at: String::new() };
+        let before = QueuedTask { standing: done, ..QueuedTask::new(order("1"), UnixTime(0)) };
+        let order = TaskSpec { deliverables: vec!["b.rs".into()], ..order("2") };
+        let prompt = order.prompt(&[before]);
+        let expected = "Write it.\n\nThis has to be there in the end:\n- b.rs\n\n\n[Result of task 1: Write it.]\nIt is in a.rs.\n\nWork until";
+        assert!(prompt.starts_with(expected), "{prompt}");
+    }
+
+    #[test]
+    fn an_agent_that_does_as_it_is_told_completes_the_task() {
+        let prompt = order("1").prompt(&[]);
+        assert_eq!(Promise::made_in("It works.\n<promise>COMPLETE</promise>", &prompt), [Promise::Complete]);
+        assert_eq!(Promise::made_in(&prompt, &prompt), []);
+    }
+}

@@ -1,0 +1,328 @@
+//! Loops that an agent leads itself, each over a task: it starts one, has its work judged, goes on or completes it.
+//!
+//! They go on beside the main line, whoever leads that. What is judged is what the agent tells; rules and hooks are the
+//! session's.
+//!
+//! # Invariants
+//! - A task has at most one loop that is open, and a loop at most one judgement in flight.
+//! - A loop that was decided to escalate blocks its task, once, and holds the session at the end of the turn. Until a person
+//!   has looked it neither goes on nor completes anything, whatever is decided about it meanwhile.
+//! - A loop completes its task only if the last judgement of its iteration said complete.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    StopAction, StopResult,
+    checkpoint::NewCheckpoint,
+    context::{AgentDraft, RuleOutcome},
+    guard::{GuardState, IterationFacts},
+    promise::Promise,
+};
+use crate::engine::{
+    EngineOutput,
+    event::{Actor, Event},
+    nearest_name::nearest,
+    policy::AgentSpec,
+    session::SessionState,
+    stop::evaluation::StopEvaluation,
+    summary::iterations,
+    tasks::{
+        command::{TaskCommand, TaskCompletion},
+        record::ChangeOrigin,
+        task::{Task, TaskState},
+    },
+    time::UnixTime,
+};
+
+/// A loop that an agent leads.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AgentLoop {
+    /// Its name.
+    pub id: String,
+    /// The task that it is about.
+    pub task: String,
+    /// How many iterations it may have.
+    pub max_iterations: u32,
+    /// The promises that count in it.
+    pub promises: Vec<Promise>,
+    /// Where it is, from 1.
+    pub iteration: u32,
+    /// The judgement that is asked for.
+    pub judging: Option<StopEvaluation>,
+    /// What the rules said last.
+    pub results: Vec<RuleOutcome>,
+    /// What was decided last about the iteration that it is in.
+    pub decided: Option<StopResult>,
+    /// What the guards have seen of it.
+    pub guards: LoopGuards,
+    /// Whether it is over.
+    pub is_over: bool,
+}
+
+/// What the guards have seen of a loop. An iteration counts once, however often the agent has it judged.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LoopGuards {
+    /// Before the iteration that it is in.
+    before: GuardState,
+    /// With the last judgement of that iteration.
+    now: GuardState,
+}
+
+impl LoopGuards {
+    /// What they would have seen with this judgement.
+    pub(super) fn with(&self, sight: IterationFacts<'_>) -> GuardState {
+        self.before.after(sight)
+    }
+
+    pub(super) fn judge(&mut self, sight: IterationFacts<'_>) {
+        self.now = self.with(sight);
+    }
+
+    pub(super) fn advance(&mut self) {
+        self.before = self.now.clone();
+    }
+}
+
+/// Something that an agent asks about a loop of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoopCommand {
+    /// Begin one.
+    Start {
+        /// The task.
+        task: String,
+        /// How many iterations it may have.
+        max_iterations: u32,
+        /// The promises that count; all, if none is named.
+        promises: Vec<Promise>,
+    },
+    /// Judge the iteration.
+    Judge(Box<EvaluationRequest>),
+    /// Begin the next iteration.
+    Next {
+        /// The loop.
+        id: String,
+        /// What is to be kept.
+        checkpoint: Option<Value>,
+    },
+    /// The task is done.
+    Complete {
+        /// The loop.
+        id: String,
+        /// The promise that the agent makes.
+        promise: Promise,
+    },
+}
+
+/// A judgement that an agent asks for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EvaluationRequest {
+    /// The loop.
+    #[serde(rename = "loop")]
+    pub id: String,
+    /// What it said.
+    #[serde(default)]
+    pub said: String,
+    /// What it changed.
+    #[serde(default)]
+    pub files: Vec<String>,
+    /// What it drafted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draft: Option<AgentDraft>,
+    /// What is to be kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Value>,
+    /// Whether the rules are checked, or only the hooks asked.
+    pub rules: RuleCheckMode,
+}
+
+/// Whether the rules are checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RuleCheckMode {
+    /// First, on this iteration's state.
+    Check,
+    /// What they said last is good enough.
+    AsLast,
+}
+
+impl AgentLoop {
+    /// Whether the last judgement of its iteration said complete.
+    fn is_judged_complete(&self) -> bool {
+        self.decided.as_ref().is_some_and(|decided| decided.action == StopAction::Complete)
+    }
+}
+
+impl SessionState {
+    pub(crate) fn on_loop_command(&self, by: &Actor, command: LoopCommand, now: UnixTime) -> EngineOutput {
+        let done = match command {
+            LoopCommand::Start { task, max_iterations, promises } => {
+                self.start_loop(by, task, max_iterations, promises, now)
+            }
+            LoopCommand::Judge(asked) => self.ask_judgement(by, *asked),
+            LoopCommand::Next { id, checkpoint } => self.advance_loop(by, id, checkpoint),
+            LoopCommand::Complete { id, promise } => self.complete_loop(by, id, promise),
+        };
+        done.unwrap_or_else(EngineOutput::refuse)
+    }
+
+    /// The loop of that name.
+    pub fn agent_loop(&self, id: &str) -> Option<&AgentLoop> {
+        self.stop.loops.iter().find(|known| known.id == id)
+    }
+
+    fn start_loop(
+        &self,
+        by: &Actor,
+        task: String,
+        max_iterations: u32,
+        promises: Vec<Promise>,
+        now: UnixTime,
+    ) -> Result<EngineOutput, String> {
+        if max_iterations == 0 {
+            return Err("a loop has at least one iteration".into());
+        }
+        self.known_task(&task)?;
+        let mut events = Vec::new();
+        if let Some(open) = self.stop.loops.iter().find(|known| known.task == task && !known.is_over) {
+            let (id, n) = (&open.id, open.iteration);
+            return Err(format!("{task} has a loop already: {id}, in iteration {n}; go on with it, or complete it"));
+        }
+        if let Some(known) = self.tasks.graph.get(&task) {
+            match known.state {
+                TaskState::Completed => return Err(format!("{task} is completed")),
+                TaskState::Active if known.is_elsewhere() => {
+                    return Err(format!("{task} is for the queue, and others work on it"));
+                }
+                TaskState::Active => {}
+                TaskState::Created | TaskState::Ready | TaskState::Blocked => {
+                    let start = TaskCommand::Start { id: task.clone(), context: None };
+                    events.push(self.task_event(start, ChangeOrigin::by(by.clone()))?);
+                }
+            }
+        }
+        let loop_id = self.stop.name("IT", now);
+        events.push(Event::AgentLoopStarted { loop_id, task, max_iterations, promises, by: by.clone() });
+        Ok(events.into_iter().fold(EngineOutput::default(), EngineOutput::and))
+    }
+
+    /// Refuses a task that does not exist. The agent would otherwise work on a mistyped name as a task of its own.
+    pub(super) fn known_task(&self, task: &str) -> Result<(), String> {
+        let graph = &self.tasks.graph;
+        if task == self.name || graph.get(task).is_some() {
+            return Ok(());
+        }
+        let known = graph.tasks().into_iter().map(|task| task.id.as_str()).chain([self.name.as_str()]);
+        let meant = nearest(task, known).map_or_else(String::new, |near| format!("did you mean `{near}`? Otherwise "));
+        Err(format!(
+            "there is no task {task}: {meant}create it with task_add first, or use `{}` for the whole session",
+            self.name
+        ))
+    }
+
+    /// Whether creel leads no agent here: one that somebody runs by hand leads itself.
+    pub fn is_led_from_outside(&self) -> bool {
+        self.plan().agent_spec == AgentSpec::Outside
+    }
+
+    /// Whether a loop is about the whole session, which creel judges: then the config's hooks decide, and those that the agent
+    /// registered can only be stricter.
+    pub(super) fn is_about_the_session(&self, about: &AgentLoop) -> bool {
+        about.task == self.name && !self.is_led_from_outside()
+    }
+
+    fn open_loop(&self, id: &str) -> Result<&AgentLoop, String> {
+        let Some(known) = self.agent_loop(id) else {
+            return Err(format!("there is no iteration {id}; start one first, and use the id that it is given"));
+        };
+        if known.is_over {
+            return Err(format!(
+                "{id} is over: its task {} needs no more iterations; start anew if it does",
+                known.task
+            ));
+        }
+        if known.judging.is_some() {
+            return Err(format!("{id} is being judged; wait for that answer"));
+        }
+        Ok(known)
+    }
+
+    fn ask_judgement(&self, by: &Actor, asked: EvaluationRequest) -> Result<EngineOutput, String> {
+        let iteration = self.open_loop(&asked.id)?.iteration;
+        Ok(EngineOutput::record(Event::JudgementAsked { iteration, asked: Box::new(asked), by: by.clone() }))
+    }
+
+    fn advance_loop(&self, by: &Actor, id: String, checkpoint: Option<Value>) -> Result<EngineOutput, String> {
+        let known = self.open_loop(&id)?;
+        if known.iteration >= known.max_iterations {
+            return Err(format!(
+                "{id} has used up its limit of {}, and the work is not done: tell a person what is in the way",
+                iterations(known.max_iterations)
+            ));
+        }
+        if self.waits_for_a_person(known) {
+            return Err(format!("{id} waits for a person: its task is blocked"));
+        }
+        if known.is_judged_complete() {
+            return Err(format!("{id} is decided to be complete: complete it"));
+        }
+        let (task, iteration) = (known.task.clone(), known.iteration);
+        let kept = checkpoint.map(|data| NewCheckpoint { task, iteration, hook: None, data });
+        let step = self.keep(kept).into_iter().fold(EngineOutput::default(), EngineOutput::and);
+        Ok(step.and(Event::AgentLoopAdvanced { loop_id: id, iteration: iteration + 1, by: by.clone() }))
+    }
+
+    fn complete_loop(&self, by: &Actor, id: String, promise: Promise) -> Result<EngineOutput, String> {
+        let known = self.open_loop(&id)?;
+        let task = known.task.clone();
+        let mut events = Vec::new();
+        let is_open = self.tasks.graph.get(&task).is_some_and(Task::is_open);
+        let about = match promise {
+            Promise::Complete if self.waits_for_a_person(known) => {
+                return Err(format!(
+                    "{id} waits for a person: its task is blocked, and is not completed; end your turn, or complete the \
+                     iteration with {}",
+                    Promise::Blocked
+                ));
+            }
+            Promise::Complete if !known.is_judged_complete() => {
+                let last = known.decided.as_ref().map_or("it has not been judged".to_owned(), |decided| {
+                    format!("its last judgement said {}: {}", decided.action.name().to_uppercase(), decided.reason)
+                });
+                return Err(format!(
+                    "{id} is not complete: {last}. Have the iteration judged with iteration_validate, and complete it once that \
+                     says COMPLETE; hook_register sets what decides"
+                ));
+            }
+            Promise::Complete => {
+                let done = TaskCompletion { id: task.clone(), ..TaskCompletion::default() };
+                is_open.then_some(TaskCommand::Complete(done))
+            }
+            Promise::Escalate | Promise::Blocked => {
+                let reason = format!("the agent ended its work with {}", promise.tag());
+                let block = TaskCommand::Block { id: task.clone(), reason, required_knowledge: Vec::new() };
+                (is_open && !self.is_blocked(&task)).then_some(block)
+            }
+        };
+        if let Some(about) = about {
+            events.push(self.task_event(about, ChangeOrigin::by(by.clone()))?);
+        }
+        let iterations = known.iteration;
+        events.push(Event::AgentLoopEnded { loop_id: id, task, iterations, promise, by: by.clone() });
+        Ok(events.into_iter().fold(EngineOutput::default(), EngineOutput::and))
+    }
+
+    /// Whether a loop was decided to escalate, and nobody has looked yet.
+    fn waits_for_a_person(&self, known: &AgentLoop) -> bool {
+        let decided = known.decided.as_ref().is_some_and(|decided| decided.action == StopAction::Escalate);
+        let to_be_taken_up = self.stop.escalated.as_ref().is_some_and(|(_, task, _)| *task == known.task);
+        decided || to_be_taken_up
+    }
+
+    pub(crate) fn proceed_loops(&self, now: UnixTime) -> EngineOutput {
+        let judged = self.stop.loops.iter().filter_map(|known| Some((known, known.judging.as_ref()?)));
+        let mut steps = judged.map(|(known, judging)| self.proceed_judging(Some(known), judging, now));
+        steps.find(|step| !step.is_empty()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,425 @@
+//! One judgement: the rules are checked, then the hooks are asked, then it is decided.
+//!
+//! The same for an iteration of the main line and for one of a loop that an agent leads: what is judged differs, not how.
+//!
+//! # Invariants
+//! - Rules are checked all at once, and no hook is asked before all of them have answered.
+//! - A judgement that was cut goes on where it was; what was running runs again.
+
+use std::collections::VecDeque;
+
+use serde_json::{Value, json};
+
+use super::{
+    StopAction, StopResult,
+    chain::{self, NextStep, StopAnswers, StopHookInput, VerdictWeight},
+    checkpoint::NewCheckpoint,
+    context::{AgentContext, RuleOutcome},
+    file_history::ChangedFiles,
+    guard::{GuardState, IterationFacts},
+    rule::RuleCheckResult,
+};
+use crate::engine::{
+    EngineOutput,
+    effect::{Effect, HookFacts, HookJob, RuleJob, TaskFacts},
+    event::{Actor, Event, HookFinished, StopDecided},
+    hooks::{
+        dispatch::ActiveRun,
+        point::HookPoint,
+        verdict::{RunEnd, RunResult, Verdict},
+    },
+    ids::RunId,
+    policy::{HookAction, HookSpec, RetryOptions, RuleSpec, StopHook, StopHookKind},
+    session::{
+        GateDetails, POLICY, Phase, SessionState,
+        gate::{Gate, GateKind},
+        warning,
+    },
+    stop::agent_loop::{AgentLoop, EvaluationRequest, RuleCheckMode},
+    tasks::{
+        command::TaskCommand,
+        record::ChangeOrigin,
+        task::{Task, TaskState},
+    },
+    time::UnixTime,
+};
+
+/// A judgement that is going on.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StopEvaluation {
+    /// What the agent told, where it asked for the judgement.
+    pub asked: Option<Box<EvaluationRequest>>,
+    /// The rules that are still to be checked; `None` until the list is recorded.
+    pub rules: Option<VecDeque<String>>,
+    /// The rules that are being checked.
+    pub checking: Vec<ActiveRun>,
+    /// What the others said.
+    pub results: Vec<RuleOutcome>,
+    /// The command that is being asked.
+    pub running: Option<ActiveRun>,
+    /// What the others answered.
+    pub answers: StopAnswers,
+}
+
+impl StopEvaluation {
+    /// What the agent asks for in a loop of its own.
+    pub(crate) fn asked(asked: EvaluationRequest, last: Vec<RuleOutcome>) -> Self {
+        let (rules, results) = match asked.rules {
+            RuleCheckMode::Check => (None, Vec::new()),
+            RuleCheckMode::AsLast => (Some(VecDeque::new()), last),
+        };
+        Self { asked: Some(Box::new(asked)), rules, results, ..Self::default() }
+    }
+
+    /// The runs in flight.
+    pub fn runs(&self) -> impl Iterator<Item = &ActiveRun> {
+        self.checking.iter().chain(&self.running)
+    }
+
+    /// What guards see of work that the agent asked to have judged.
+    pub(super) fn facts<'a>(&'a self, results: &'a [RuleOutcome]) -> IterationFacts<'a> {
+        let (files, said) = self.asked.as_ref().map_or((&[][..], ""), |asked| (&asked.files, &asked.said));
+        IterationFacts { rules: results, files: ChangedFiles::Named(files), said }
+    }
+
+    pub(crate) fn rule_started(&mut self, rule: ActiveRun) {
+        if let Some(queue) = &mut self.rules {
+            queue.retain(|name| *name != rule.hook);
+        }
+        self.checking.push(rule);
+    }
+
+    pub(crate) fn rule_checked(&mut self, run: RunId, outcome: RuleOutcome) {
+        self.checking.retain(|checking| checking.run != run);
+        self.results.push(outcome);
+    }
+
+    /// What was in flight is to be done again.
+    pub(crate) fn cut(&mut self) {
+        let again = std::mem::take(&mut self.checking).into_iter().map(|checking| checking.hook);
+        self.rules.get_or_insert_default().extend(again);
+    }
+}
+
+impl SessionState {
+    /// All judgements that are going on, each with the loop that it is about.
+    pub(crate) fn judgements(&self) -> impl Iterator<Item = (Option<&str>, &StopEvaluation)> {
+        let loops = self.stop.loops.iter();
+        let beside = loops.filter_map(|known| Some((Some(known.id.as_str()), known.judging.as_ref()?)));
+        self.judging_here().map(|judging| (None, judging)).into_iter().chain(beside)
+    }
+
+    /// The next step of a judgement: of a loop, or of the main line.
+    pub(crate) fn proceed_judging(
+        &self,
+        about: Option<&AgentLoop>,
+        judging: &StopEvaluation,
+        now: UnixTime,
+    ) -> EngineOutput {
+        let iteration = self.judged_iteration(about);
+        let of = about.map(|about| about.id.clone());
+        let Some(queue) = &judging.rules else {
+            let rules: Vec<String> = self.rules().map(|rule| rule.name.clone()).collect();
+            if !rules.is_empty() {
+                return EngineOutput::record(Event::RulesDue { iteration, rules, of });
+            }
+            return self.ask_hooks(about, judging, now);
+        };
+        if let Some(rule) = queue.front() {
+            return self.check(about, judging, rule);
+        }
+        if judging.runs().next().is_some() {
+            return EngineOutput::default();
+        }
+        self.ask_hooks(about, judging, now)
+    }
+
+    /// The rules that are checked.
+    fn rules(&self) -> impl Iterator<Item = &RuleSpec> {
+        self.plan().stop.rules.iter().filter(|rule| rule.enabled)
+    }
+
+    pub(super) fn judged_iteration(&self, about: Option<&AgentLoop>) -> u32 {
+        about.map_or(self.iterations.current, |about| about.iteration)
+    }
+
+    fn check(&self, about: Option<&AgentLoop>, judging: &StopEvaluation, name: &str) -> EngineOutput {
+        let run = self.hooks.last_run.next();
+        let (iteration, of) = (self.judged_iteration(about), about.map(|about| about.id.clone()));
+        let started = EngineOutput::record(Event::RuleStarted { run, rule: name.to_owned(), iteration, of });
+        let Some(rule) = self.plan().stop.rules.iter().find(|rule| rule.name == name) else { return started };
+        let facts = self.judged_facts(about, judging);
+        let job = RuleJob { run, rule: rule.clone(), output_limit: self.plan().output_limit, facts };
+        started.then(Effect::CheckRule(Box::new(job)))
+    }
+
+    fn judged_facts(&self, about: Option<&AgentLoop>, judging: &StopEvaluation) -> HookFacts {
+        let task = about.and_then(|about| self.tasks.graph.get(&about.task));
+        let said = judging.asked.as_ref().map_or(&self.turns.said, |asked| &asked.said);
+        HookFacts {
+            session: self.name.clone(),
+            iteration: Some(self.judged_iteration(about)),
+            task: task.map(|task| TaskFacts { id: task.id.clone(), content: task.goal.clone() }),
+            agent_output: (!said.is_empty()).then(|| said.clone()),
+            files_modified: Some(self.judged_files(judging).to_vec()),
+            ..HookFacts::default()
+        }
+    }
+
+    pub(super) fn judged_files<'a>(&'a self, judging: &'a StopEvaluation) -> &'a [String] {
+        judging.asked.as_ref().map_or(&self.iterations.files, |asked| &asked.files)
+    }
+
+    fn ask_hooks(&self, about: Option<&AgentLoop>, judging: &StopEvaluation, now: UnixTime) -> EngineOutput {
+        let seats = self.seats(about, judging, now);
+        // In a loop of its own the agent's hooks decide about the agent's task.
+        let of_a_task = about.filter(|about| !self.is_about_the_session(about));
+        let weight = |hook: &StopHook| match of_a_task {
+            None if self.stop.registered.iter().any(|known| known.id == hook.name) => VerdictWeight::OnlyStricter,
+            None | Some(_) => VerdictWeight::Decides,
+        };
+        let voices: Vec<StopHookInput<'_>> = seats
+            .iter()
+            .map(|(hook, context)| StopHookInput { id: &hook.name, hook, context, weight: weight(hook) })
+            .collect();
+        match chain::consult(&voices, &judging.answers, &|hook| self.stop_hook_is_on(hook)) {
+            NextStep::Ask(hook, context) => self.start_stop_hook(about, judging, hook, context),
+            NextStep::Decided(verdict) => self.conclude_judging(about, judging, *verdict, now),
+        }
+    }
+
+    fn start_stop_hook(
+        &self,
+        about: Option<&AgentLoop>,
+        judging: &StopEvaluation,
+        hook: &StopHook,
+        context: &AgentContext,
+    ) -> EngineOutput {
+        let StopHookKind::Command { command, timeout } = &hook.judge else { return EngineOutput::default() };
+        let run = self.hooks.last_run.next();
+        let (point, iteration) = (HookPoint::StopDecision, self.judged_iteration(about));
+        let facts = HookFacts {
+            validation_results: Some(json!(context.validation_results)),
+            context: Some(json!(context)),
+            ..self.judged_facts(about, judging)
+        };
+        let spec = HookSpec {
+            name: hook.name.clone(),
+            action: HookAction::Command(command.clone()),
+            timeout: *timeout,
+            pipe_output: false,
+            priority: 100,
+            enabled: true,
+            on_failure: None,
+            retry: RetryOptions::default(),
+        };
+        let (name, of, beside) = (hook.name.clone(), about.map(|about| about.id.clone()), about.is_some());
+        let job = HookJob { run, point, hook: spec, output_limit: self.plan().output_limit, facts };
+        EngineOutput::record(Event::HookStarted { run, point, hook: name, iteration, attempt: 0, beside, of })
+            .then(Effect::RunHook(Box::new(job)))
+    }
+
+    fn conclude_judging(
+        &self,
+        about: Option<&AgentLoop>,
+        judging: &StopEvaluation,
+        verdict: chain::StopVerdict,
+        now: UnixTime,
+    ) -> EngineOutput {
+        let iteration = self.judged_iteration(about);
+        let chain::StopVerdict { hook, result, task, asked, keep } = self.overruled(about, judging, verdict, now);
+        let own_task = about.map(|about| about.task.clone()).or(Some(task.clone()).filter(|task| !task.is_empty()));
+        let subject = own_task.unwrap_or_else(|| self.name.clone());
+        let own = judging.asked.as_ref().and_then(|asked| asked.checkpoint.clone()).map(|data| (None, data));
+        let keep = own.into_iter().chain(keep.into_iter().map(|(hook, data)| (Some(hook), data)));
+        let keep = keep.map(|(hook, data)| NewCheckpoint { task: subject.clone(), iteration, hook, data });
+        let mut events = self.keep(keep);
+        events.extend(self.contradiction(about, judging, now));
+        let blocked = if result.action == StopAction::Escalate { self.to_block(about, &task) } else { Vec::new() };
+        for id in blocked.iter().filter(|id| !self.is_blocked(id)) {
+            let block =
+                TaskCommand::Block { id: id.clone(), reason: blocked_why(&result), required_knowledge: Vec::new() };
+            events.extend(self.task_event(block, ChangeOrigin::by(POLICY)));
+        }
+        let StopResult { action, reason, next_prompt, metadata, .. } = result;
+        let asked = asked.into_iter().map(|(hook, result)| (hook, result.action)).collect();
+        let of = about.map(|about| about.id.clone());
+        let task = Some(task).filter(|task| !task.is_empty() && *task != self.name);
+        events.push(Event::StopDecided(Box::new(StopDecided {
+            iteration,
+            hook,
+            action,
+            reason,
+            next_prompt,
+            task,
+            blocked,
+            asked,
+            metadata,
+            of,
+        })));
+        events.into_iter().fold(EngineOutput::default(), EngineOutput::and)
+    }
+
+    /// What overrules the hooks: in the main line, a loop whose decision is to escalate, and an iteration that has settled;
+    /// everywhere, a guard, if they continue.
+    fn overruled(
+        &self,
+        about: Option<&AgentLoop>,
+        judging: &StopEvaluation,
+        verdict: chain::StopVerdict,
+        now: UnixTime,
+    ) -> chain::StopVerdict {
+        if let Some(about) = about {
+            let is_last = about.iteration >= about.max_iterations;
+            let seen = || about.guards.with(judging.facts(&judging.results));
+            return if is_last { verdict } else { self.guarded(verdict, seen, &judging.results) };
+        }
+        if let Some((hook, task, reason)) = &self.stop.escalated {
+            let result = StopResult::new(StopAction::Escalate, reason.clone());
+            return chain::StopVerdict { hook: hook.clone(), task: task.clone(), result, ..verdict };
+        }
+        let verdict = self.settle(judging, verdict, now);
+        let is_last = self.iterations.current >= self.max_iterations();
+        if is_last {
+            return verdict;
+        }
+        self.guarded(verdict, || self.stop.guards.after(self.iteration_sight(&judging.results)), &judging.results)
+    }
+
+    /// What guards see of an iteration of the main line.
+    pub(super) fn iteration_sight<'a>(&'a self, results: &'a [RuleOutcome]) -> IterationFacts<'a> {
+        let files = ChangedFiles::Seen(&self.iterations.contents);
+        IterationFacts { rules: results, files, said: &self.turns.said }
+    }
+
+    /// The verdict, unless the work is to continue and a guard finds that it leads nowhere.
+    fn guarded(
+        &self,
+        verdict: chain::StopVerdict,
+        seen: impl FnOnce() -> GuardState,
+        results: &[RuleOutcome],
+    ) -> chain::StopVerdict {
+        if verdict.result.action != StopAction::Continue {
+            return verdict;
+        }
+        match seen().alarm(&self.plan().stop, results) {
+            Some(alarm) => {
+                let result = StopResult::new(StopAction::Escalate, alarm.reason);
+                chain::StopVerdict { hook: alarm.guard.into(), result, ..verdict }
+            }
+            None => verdict,
+        }
+    }
+
+    fn contradiction(&self, about: Option<&AgentLoop>, judging: &StopEvaluation, now: UnixTime) -> Option<Event> {
+        let said = judging.asked.as_ref().map_or(&self.turns.said, |asked| &asked.said);
+        let made = self.promises_made(about, said, now);
+        let [first, others @ ..] = made.as_slice() else { return None };
+        let others = others.iter().map(|made| made.promise.word()).collect::<Vec<_>>().join(" and ");
+        (!others.is_empty())
+            .then(|| warning(format!("the agent promised {} and {others} at once; {0} counts", first.promise)))
+    }
+
+    /// The tasks that an escalation blocks: the one that it is about, or those that are worked on where it is about the whole
+    /// session; none that others work on elsewhere. A loop's escalation is about the loop's task, whoever takes it up.
+    fn to_block(&self, about: Option<&AgentLoop>, task: &str) -> Vec<String> {
+        let own = about.map_or(task, |about| &about.task);
+        let can_be_blocked = |task: &Task| task.is_open() && !task.is_elsewhere();
+        if self.tasks.graph.get(own).is_some_and(can_be_blocked) {
+            return vec![own.to_owned()];
+        }
+        let of_a_loop = about.is_some() || self.stop.escalated.is_some();
+        let active = self.tasks.graph.tasks().into_iter().filter(|task| task.is_worked_on_here());
+        if of_a_loop { Vec::new() } else { active.map(|task| task.id.clone()).collect() }
+    }
+
+    pub(super) fn is_blocked(&self, task: &str) -> bool {
+        self.tasks.graph.get(task).is_some_and(|task| task.state == TaskState::Blocked)
+    }
+
+    /// The gate for a loop's escalation after a turn that nothing judges: one that failed, or that came after the main line.
+    pub(crate) fn take_up_a_loop(&self) -> Option<EngineOutput> {
+        let (_, _, reason) = self.stop.escalated.as_ref()?;
+        Some(self.open_gate(GateKind::Escalation, reason.clone(), GateDetails::default()))
+    }
+
+    /// Whether a gate is about a loop's escalation: not about a hook, nor about a decision of the main line.
+    pub(crate) fn is_of_a_loop(&self, gate: &Gate) -> bool {
+        let decided = matches!(self.phase, Phase::Escalated(_));
+        gate.about == GateKind::Escalation && gate.hook.is_none() && !decided
+    }
+
+    /// A person lets the work go on: so do the tasks that the escalation blocked.
+    pub(crate) fn unblock<'a>(&self, tasks: impl IntoIterator<Item = &'a String>, by: &Actor) -> EngineOutput {
+        let starts = tasks.into_iter().filter(|id| self.is_blocked(id)).filter_map(|id| {
+            let start = TaskCommand::Start { id: id.clone(), context: None };
+            self.task_event(start, ChangeOrigin::by(by.clone())).ok()
+        });
+        starts.fold(EngineOutput::default(), EngineOutput::and)
+    }
+
+    pub(crate) fn on_rule_checked(&self, run: RunId, result: RuleCheckResult) -> EngineOutput {
+        let found = self.judgements().find_map(|(of, judging)| {
+            let checking = judging.checking.iter().find(|checking| checking.run == run)?;
+            Some((of, checking.hook.clone()))
+        });
+        let Some((of, rule)) = found else { return EngineOutput::stale(run) };
+        let iteration = self.judged_iteration(of.and_then(|id| self.agent_loop(id)));
+        let RuleCheckResult { passed, message, took, end, file } = result;
+        let of = of.map(str::to_owned);
+        EngineOutput::record(Event::RuleChecked { run, rule, iteration, passed, message, took_ms: took, end, file, of })
+    }
+
+    /// Whether a stop hook's answer of this run is awaited.
+    pub(crate) fn awaits_stop_hook(&self, run: RunId) -> bool {
+        self.judgements().any(|(_, judging)| judging.running.as_ref().is_some_and(|running| running.run == run))
+    }
+
+    pub(crate) fn on_stop_hook_finished(&self, run: RunId, result: RunResult) -> EngineOutput {
+        let Some(cut) = self.cut_stop_hooks().find(|cut| cut.run == run) else { return EngineOutput::stale(run) };
+        let decision = answered(&result);
+        let verdict = if decision.is_ok() { Verdict::Pass } else { Verdict::Fail };
+        let decision = Some(Box::new(decision.unwrap_or_else(|why| StopResult::failed(&why))));
+        EngineOutput::record(Event::HookFinished(Box::new(HookFinished {
+            end: result.end,
+            took_ms: result.took,
+            verdict,
+            stdout: result.stdout,
+            stderr: result.stderr,
+            omitted_bytes: result.omitted_bytes,
+            file: result.file,
+            decision,
+            again: false,
+            ..cut
+        })))
+    }
+
+    /// The commands in flight, as ones that were cut by the death of creel.
+    pub(crate) fn cut_stop_hooks(&self) -> impl Iterator<Item = HookFinished> {
+        self.judgements().filter_map(|(of, judging)| {
+            let running = judging.running.as_ref()?;
+            let iteration = self.judged_iteration(of.and_then(|id| self.agent_loop(id)));
+            Some(HookFinished { iteration, ..HookFinished::cut(HookPoint::StopDecision, running) })
+        })
+    }
+}
+
+fn blocked_why(result: &StopResult) -> String {
+    if result.reason.trim().is_empty() { "a person has to look at it".into() } else { result.reason.clone() }
+}
+
+/// What a command answered, or why that is none.
+fn answered(result: &RunResult) -> Result<StopResult, String> {
+    if result.end != RunEnd::Exit(0) {
+        let said = result.stderr.trim();
+        let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+        return Err(format!("{}{said}", result.end.describe()));
+    }
+    let Some(answer) = result.answer.as_deref() else {
+        return Err("it printed more than an answer can be long".into());
+    };
+    let shape = r#"{"action": "complete" | "continue" | "escalate", "reason": "…"}"#;
+    let value: Value = serde_json::from_str(answer.trim())
+        .map_err(|error| format!("its answer is not JSON ({error}); it must be {shape}"))?;
+    serde_json::from_value(value).map_err(|error| format!("its answer is wrong ({error}); it must be {shape}"))
+}

@@ -1,0 +1,272 @@
+//! Where the work stands: the branch, where it goes to, and what is in the way.
+//!
+//! # Invariants
+//! - Looking changes nothing, but for a rebase of ours that a killed creel left behind: that is undone first.
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    BuiltinError,
+    base::{AskRemote, BaseBranch},
+    git::{self, UncommittedChanges},
+    program::ProgramRunner,
+};
+use crate::{
+    engine::effect::SubmissionFacts,
+    hooks::builtin::{
+        builtin_run::BuiltinRun,
+        quoting::{count, files, named, quoted, short, some},
+        undo_rebase,
+    },
+};
+
+/// The work and where it goes to.
+#[derive(Debug, Clone)]
+pub(super) struct BranchStatus {
+    pub(super) git_dir: PathBuf,
+    /// The branch that is checked out, without `refs/heads/`.
+    pub(super) branch: String,
+    /// Its commit.
+    pub(super) head: String,
+    /// The branch that the work goes to.
+    pub(super) base: String,
+    /// Where to, if not to this repository alone.
+    pub(super) remote: Option<String>,
+}
+
+/// Whether there is something to submit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SubmittableWork {
+    /// This many commits, and whether there are changes that are not committed.
+    There {
+        /// Commits that the base branch does not have.
+        commits: usize,
+        /// Whether something is not committed.
+        uncommitted: bool,
+    },
+    /// No commits and no changes.
+    Nothing,
+}
+
+/// Whether there is something to submit, as far as this can be said without the network; an error is what is in the
+/// way.
+pub async fn work_to_submit(folder: &Path, submission: &SubmissionFacts) -> Result<SubmittableWork, String> {
+    let runner = undo_rebase::runner_in(folder);
+    look(&runner, submission).await.map_err(|halt| halt.message)
+}
+
+async fn look(runner: &ProgramRunner, submission: &SubmissionFacts) -> Result<SubmittableWork, BuiltinError> {
+    let (standing, _) = BranchStatus::find(runner, submission, AskRemote::No).await?;
+    let known = runner.commit(&standing.base_ref()).await?;
+    let local = runner.commit(&format!("refs/heads/{}", standing.base)).await?;
+    let commits = match known.or(local) {
+        Some(base) => runner.ahead(&base, &standing.head).await?,
+        None => runner.git_says(&["rev-list", "--count", &standing.head, "--"]).await?.parse().unwrap_or(0),
+    };
+    let uncommitted = !runner.changes().await?.is_empty();
+    Ok(if commits == 0 && !uncommitted {
+        SubmittableWork::Nothing
+    } else {
+        SubmittableWork::There { commits, uncommitted }
+    })
+}
+
+impl BranchStatus {
+    /// Finds out for a hook, which prints why the base branch is what it is, where the remote did not say so.
+    pub(super) async fn of(worker: &mut BuiltinRun<'_>) -> Result<Self, BuiltinError> {
+        let (standing, note) = Self::find(&worker.runner, worker.submission, AskRemote::Yes).await?;
+        if let Some(note) = note {
+            worker.print(&format!("{note}\n"));
+        }
+        Ok(standing)
+    }
+
+    /// The same for a hook that prints nothing but its result.
+    pub(super) async fn silently(runner: &ProgramRunner, submission: &SubmissionFacts) -> Result<Self, BuiltinError> {
+        Ok(Self::find(runner, submission, AskRemote::Yes).await?.0)
+    }
+
+    /// Finds out, and refuses if something is in progress, or if there is no branch of its own. Also returns why the
+    /// base branch is what it is, if the user has to know that.
+    async fn find(
+        runner: &ProgramRunner,
+        submission: &SubmissionFacts,
+        ask: AskRemote,
+    ) -> Result<(Self, Option<String>), BuiltinError> {
+        let git_dir = runner.git_dir().await?;
+        if let Some(problem) = undo_rebase::undo(runner, &git_dir).await?.problem() {
+            return Err(BuiltinError::failed(problem));
+        }
+        if let Some(what) = git::in_progress(&git_dir) {
+            return Err(BuiltinError::failed(format!(
+                "{what} is in progress in {}, and creel did not begin it: finish or abort it, then try again",
+                runner.cwd.display()
+            )));
+        }
+        let Some(branch) = runner.branch().await? else {
+            return Err(BuiltinError::failed(
+                "no branch is checked out, only a commit: make a branch with `git switch -c NAME`",
+            ));
+        };
+        let Some(head) = runner.commit("HEAD").await? else {
+            let message = format!("there is no commit on {} yet: commit the work first", named(&branch));
+            return Err(BuiltinError::failed(message).repaired_by(commit_prompt(&branch, &runner.changes().await?)));
+        };
+        let remote = remote(runner, submission.remote.as_deref()).await?;
+        let wanted = submission.base_branch.as_deref();
+        let BaseBranch { name: base, note } = BaseBranch::find(runner, wanted, remote.as_deref(), ask).await?;
+        Ok((Self { git_dir, branch, head, base, remote }, note))
+    }
+
+    /// The base branch as it was last seen.
+    pub(super) fn base_ref(&self) -> String {
+        match &self.remote {
+            Some(remote) => format!("refs/remotes/{remote}/{}", self.base),
+            None => format!("refs/heads/{}", self.base),
+        }
+    }
+
+    /// How a person calls the base branch: `origin/main`.
+    pub(super) fn base_name(&self) -> String {
+        self.remote.as_ref().map_or_else(|| self.base.clone(), |remote| format!("{remote}/{}", self.base))
+    }
+
+    /// Refuses work on the base branch itself.
+    pub(super) fn on_its_own_branch(&self, session: &str) -> Result<(), BuiltinError> {
+        if self.branch != self.base {
+            return Ok(());
+        }
+        let new = quoted(&format!("creel/{session}"));
+        let message = format!(
+            "the work is on {} itself, which it should go to: make a branch of its own with `git switch -c {new}`",
+            named(&self.base)
+        );
+        Err(BuiltinError::failed(message).repaired_by(format!(
+            "The work is on the branch {base} itself and has to be submitted from a branch of its own.\n\
+             1. Make one: `git switch -c {new}` (or a better name). It takes the commits and the changes along.\n\
+             2. Commit what belongs to the task and is not committed yet.\n\
+             Do not push, and do not change {base} or any other branch.",
+            base = named(&self.base)
+        )))
+    }
+
+    /// Refuses commits that no reviewer has seen.
+    pub(super) fn as_reviewed(&self, submission: &SubmissionFacts) -> Result<(), BuiltinError> {
+        let Some(seen) = submission.reviewed.as_deref().filter(|seen| *seen != self.head) else { return Ok(()) };
+        Err(BuiltinError::failed(format!(
+            "{} moved since it was reviewed, from {} to {}. A hook behind the review does that, like `rebase_on_main`: put it \
+             before the gatekeeper. Otherwise look at who did it (`git log {}..`). Then try again, so that it is reviewed as it is",
+            named(&self.branch),
+            short(seen),
+            short(&self.head),
+            short(seen)
+        )))
+    }
+
+    /// Gets the base branch from the remote, if there is one, and says at which commit it is.
+    pub(super) async fn fetch_base(&self, worker: &mut BuiltinRun<'_>) -> Result<String, BuiltinError> {
+        if let Some(remote) = &self.remote {
+            let refspec = format!("+refs/heads/{}:{}", self.base, self.base_ref());
+            let ran = worker.show(&git::call(&["fetch", "--no-tags", "--", remote, &refspec])).await?;
+            if !ran.ok() {
+                return Err(BuiltinError::failed(self.why_not_fetched(remote, &ran.stderr)));
+            }
+        }
+        let missing = || format!("there is no branch {}: set `base_branch` to one", named(&self.base_name()));
+        worker.runner.commit(&self.base_ref()).await?.ok_or_else(|| BuiltinError::failed(missing()))
+    }
+
+    fn why_not_fetched(&self, remote: &str, stderr: &str) -> String {
+        let (base, remote_name) = (named(&self.base), named(remote));
+        if stderr.contains("couldn't find remote ref") {
+            return format!(
+                "there is no branch {base} on {remote_name}: push it with `git push {} {}`, or set `base_branch`",
+                quoted(remote),
+                quoted(&self.base)
+            );
+        }
+        format!(
+            "{base} could not be fetched from {remote_name} ({}): see that `git fetch {}` works",
+            super::quoting::complaint(stderr),
+            quoted(remote)
+        )
+    }
+
+    /// Refuses where files that git knows have changes: they would be mixed up with what is done.
+    pub(super) fn refuse_changes(&self, changes: &UncommittedChanges, what: &str) -> Result<(), BuiltinError> {
+        if changes.tracked.is_empty() {
+            return Ok(());
+        }
+        let message = format!(
+            "{} uncommitted changes ({}), so {what}: commit or stash them",
+            count(changes.tracked.len(), "file") + if changes.tracked.len() == 1 { " has" } else { " have" },
+            some(&changes.tracked)
+        );
+        Err(BuiltinError::failed(message).repaired_by(commit_prompt(&self.branch, changes)))
+    }
+}
+
+impl UncommittedChanges {
+    pub(super) fn is_empty(&self) -> bool {
+        self.tracked.is_empty() && self.untracked.is_empty()
+    }
+
+    /// A sentence about what is left out, if something is.
+    pub(super) fn left_out(&self) -> String {
+        let all: Vec<String> = self.tracked.iter().chain(&self.untracked).cloned().collect();
+        if all.is_empty() { String::new() } else { format!("; not committed and so not part of it: {}", some(&all)) }
+    }
+}
+
+/// What an agent is told about changes that are in the way.
+pub(super) fn commit_prompt(branch: &str, changes: &UncommittedChanges) -> String {
+    let all: Vec<String> = changes.tracked.iter().chain(&changes.untracked).cloned().collect();
+    format!(
+        "The work on the branch {} cannot be submitted while it is not committed. These files have changes or are new:\n{}\
+         1. Look at them with `git status` and `git diff`.\n\
+         2. Commit what belongs to the task: `git add -- FILE…`, then `git commit`.\n\
+         3. What does not belong to the task, put aside with `git stash push -- FILE…`; do not throw anything away.\n\
+         Do not push.",
+        named(branch),
+        files(&all)
+    )
+}
+
+/// The remote that the branch follows, if it follows one.
+async fn followed(runner: &ProgramRunner) -> Result<Option<String>, BuiltinError> {
+    let branch = runner.git_says(&["branch", "--show-current"]).await?;
+    let key = format!("branch.{}.remote", branch.trim());
+    let said = runner.git_says(&["config", "--default", "", "--get", &key]).await?;
+    Ok(Some(said.trim().to_owned()).filter(|name| !name.is_empty() && !branch.trim().is_empty()))
+}
+
+/// The remote that is meant; none if the repository has none.
+async fn remote(runner: &ProgramRunner, wanted: Option<&str>) -> Result<Option<String>, BuiltinError> {
+    let said = runner.git_says(&["remote"]).await?;
+    let all: Vec<&str> = said.lines().collect();
+    let names = || all.iter().map(|name| named(name)).collect::<Vec<_>>().join(", ");
+    if wanted.is_none() && all.len() > 1 {
+        let followed = followed(runner).await?;
+        let followed = followed.filter(|name| all.contains(&name.as_str()) && !name.starts_with('-'));
+        if followed.is_some() {
+            return Ok(followed);
+        }
+    }
+    match (wanted, all.as_slice()) {
+        (Some(wanted), _) if all.contains(&wanted) && !wanted.starts_with('-') => Ok(Some(wanted.to_owned())),
+        (Some(wanted), []) => Err(BuiltinError::failed(format!(
+            "there is no remote {}: add it with `git remote add {} URL`",
+            named(wanted),
+            quoted(wanted)
+        ))),
+        (Some(wanted), _) => {
+            Err(BuiltinError::failed(format!("there is no remote {}; there are: {}", named(wanted), names())))
+        }
+        (None, []) => Ok(None),
+        (None, [only]) if !only.starts_with('-') => Ok(Some((*only).to_owned())),
+        (None, several) if several.contains(&"origin") => Ok(Some("origin".to_owned())),
+        (None, _) => {
+            Err(BuiltinError::failed(format!("which remote does the work go to? Set `remote` to one of: {}", names())))
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What a gatekeeper reads: the commits of the branch, and what they change.
+//!
+//! # Invariants
+//! - What is printed is the change and nothing else; no change, no output.
+//! - What a repository says of its files hides no text: what they are is seen from what they hold.
+
+use super::{BuiltinError, BuiltinSuccess, git, program::ProgramRunner};
+use crate::hooks::builtin::{
+    branch_status::BranchStatus,
+    builtin_run::BuiltinRun,
+    quoting::{named, some},
+};
+
+/// How much of a file tells whether it is text; git looks at as much.
+const LOOKED_AT: usize = 8_000;
+/// How a change is shown, whatever the settings of the repository say.
+const PLAINLY: [&str; 5] = ["diff", "--no-ext-diff", "--no-textconv", "--no-relative", "--ignore-submodules=none"];
+
+pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, BuiltinError> {
+    let standing = BranchStatus::silently(&worker.runner, worker.submission).await?;
+    let (known, local) = (standing.base_ref(), format!("refs/heads/{}", standing.base));
+    let base = match worker.runner.commit(&known).await? {
+        Some(base) => base,
+        None => worker.runner.commit(&local).await?.ok_or_else(|| {
+            BuiltinError::failed(format!(
+                "there is no branch {} to compare with: set `base_branch`",
+                named(&standing.base)
+            ))
+        })?,
+    };
+    if worker.runner.ahead(&base, &standing.head).await? == 0 {
+        return Ok(BuiltinSuccess::default());
+    }
+    let range = format!("{base}..{}", standing.head);
+    let commits = worker.runner.git_says(&["log", "--reverse", "--format=%h %s", &range, "--"]).await?;
+    let changes = worker.runner.changes().await?;
+    let left_out = if changes.tracked.is_empty() {
+        String::new()
+    } else {
+        format!("Not committed, and so not part of it: {}\n\n", some(&changes.tracked))
+    };
+    let (branch, goes_to) = (named(&standing.branch), named(&standing.base_name()));
+    worker.print(&format!("Commits on {branch}, which goes to {goes_to}:\n{commits}\n\n{left_out}"));
+    // From where the branch began: what the base branch got since is not the work's doing.
+    let range = format!("{base}...{}", standing.head);
+    show(worker, &["--stat", "--patch", &range, "--"]).await?;
+    let hidden = hidden(&worker.runner, &range, &standing.head).await?;
+    if !hidden.is_empty() {
+        worker.print("\nThe repository calls these binary, but they are text:\n");
+        let names = hidden.iter().map(|name| format!(":(top,literal){name}")).collect::<Vec<_>>();
+        let names = names.iter().map(String::as_str);
+        show(worker, &["--text", "--patch", &range, "--"].into_iter().chain(names).collect::<Vec<_>>()).await?;
+    }
+    Ok(BuiltinSuccess { read: Some(standing.head), ..BuiltinSuccess::default() })
+}
+
+async fn show(worker: &mut BuiltinRun<'_>, args: &[&str]) -> Result<(), BuiltinError> {
+    let args = [&PLAINLY, args].concat();
+    let ran = worker.pass_on(&git::call(&args)).await?;
+    if ran.ok() { Ok(()) } else { Err(git::failed(&args, &ran)) }
+}
+
+/// Files with text that are shown as if they had none, as `-diff` in `.gitattributes` wants it.
+async fn hidden(runner: &ProgramRunner, range: &str, head: &str) -> Result<Vec<String>, BuiltinError> {
+    let args = [&PLAINLY[..], &["--numstat", "--no-renames", "-z", range, "--"]].concat();
+    let counted = runner.git_says(&args).await?;
+    let mut found = Vec::new();
+    for name in counted.split('\0').filter_map(|entry| entry.strip_prefix("-\t-\t")) {
+        let file = runner.git(&["cat-file", "blob", &format!("{head}:{name}")]).await?;
+        let is_text = !file.stdout.bytes().take(LOOKED_AT).any(|byte| byte == 0);
+        if file.ok() && is_text {
+            found.push(name.to_owned());
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,298 @@
+//! Undoes a rebase of ours that did not come to its end.
+//!
+//! Owns the note that says that a rebase is ours: a file in git's folder, written before the rebase begins and removed
+//! when it is over. Does not begin anything: see [`super::rebase`].
+//!
+//! Git itself moves the branch only at the end of a rebase. So a rebase that was cut off is undone by leaving it, and
+//! the branch needs no saving; the note says what it must be.
+//!
+//! # Invariants
+//! - Only a rebase of the noted branch from the noted commit that git's log calls ours is undone: one that a person began
+//!   since is not ours.
+//! - A branch is never moved while no rebase is in progress: then the rebase has come to its end.
+//! - A rebase of a creel that is alive is let be.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use rustix::process::{Pid, test_kill_process};
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use super::{BuiltinError, program::ProgramRunner};
+use crate::{
+    hooks::builtin::quoting::{named, quoted, short},
+    process::run::ProcessGroup,
+};
+
+/// The note, in git's folder.
+const NOTE: &str = "creel-rebase.json";
+/// What git's log calls a rebase of ours.
+pub(super) const ACTION: &str = "creel rebase";
+/// The folders in which git keeps a rebase.
+const STATES: [&str; 2] = ["rebase-merge", "rebase-apply"];
+/// How long a lock may be held by somebody who is at work.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+/// How often we look.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What a rebase of ours began with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct RebaseNote {
+    /// The branch, without `refs/heads/`.
+    pub(super) branch: String,
+    /// Its commit.
+    pub(super) commit: String,
+    /// The commit on top of which it is put.
+    onto: String,
+    /// The creel that began it.
+    pid: i32,
+    /// When that started, in the kernel's units, where they are known.
+    started: Option<u64>,
+}
+
+/// What became of a rebase that was left behind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum RebaseUndo {
+    /// There was none.
+    Nothing,
+    /// It is undone.
+    PutBack(RebaseNote),
+    /// It is not ours to undo, or could not be.
+    Left(String),
+}
+
+/// Undoes the rebase that a killed creel left behind in this folder, if there is one; says what was done. To be called
+/// when what that creel had started is gone.
+pub async fn recover(folder: &Path) -> Option<String> {
+    let runner = runner_in(folder);
+    // A folder without git has nothing to be recovered.
+    let git_dir = runner.git_dir().await.ok()?;
+    match undo(&runner, &git_dir).await {
+        Ok(RebaseUndo::Nothing) => None,
+        Ok(RebaseUndo::PutBack(note)) => Some(format!(
+            "a rebase of {} was cut off; it is undone, and the branch is at {} as before",
+            named(&note.branch),
+            short(&note.commit)
+        )),
+        Ok(RebaseUndo::Left(why)) => Some(why),
+        Err(halt) => Some(halt.message),
+    }
+}
+
+/// Programs in a folder, outside of any hook.
+pub(super) fn runner_in(folder: &Path) -> ProgramRunner {
+    let mark = format!("look-{}", std::process::id());
+    let runner = ProgramRunner {
+        cwd: folder.to_owned(),
+        env: Vec::new(),
+        mark,
+        cancel: CancellationToken::new(),
+        deadline: None,
+    };
+    runner.for_tidying()
+}
+
+/// Undoes what is noted in this git folder.
+pub(super) async fn undo(runner: &ProgramRunner, git_dir: &Path) -> Result<RebaseUndo, BuiltinError> {
+    let Some(note) = RebaseNote::read(git_dir) else { return Ok(RebaseUndo::Nothing) };
+    if note.is_anothers() {
+        return Ok(RebaseUndo::Left(format!(
+            "another creel (process {}) rebases {} here: wait for it",
+            note.pid,
+            named(&note.branch)
+        )));
+    }
+    put_back(&runner.for_tidying(), git_dir, &note).await
+}
+
+/// Leaves the rebase, so that the branch is checked out where it was.
+pub(super) async fn put_back(
+    runner: &ProgramRunner,
+    git_dir: &Path,
+    note: &RebaseNote,
+) -> Result<RebaseUndo, BuiltinError> {
+    unlock(runner, git_dir, note).await?;
+    let Some(state) = STATES.iter().map(|name| git_dir.join(name)).find(|state| state.exists()) else {
+        // It has not begun, or has come to its end.
+        RebaseNote::remove(git_dir);
+        return Ok(RebaseUndo::Nothing);
+    };
+    if !note.is_of(&state) || begun_by_another(runner).await? {
+        RebaseNote::remove(git_dir);
+        return Ok(RebaseUndo::Left(format!("a rebase that creel did not begin is in progress: {}", way_out())));
+    }
+    let aborted = runner.git(&["rebase", "--abort"]).await?;
+    if !aborted.ok() {
+        leave_by_hand(runner, &state, note).await?;
+    }
+    let branch = runner.branch().await?;
+    let commit = runner.commit(&note.reference()).await?;
+    if branch.as_deref() != Some(&note.branch) || commit.as_deref() != Some(&note.commit) || state.exists() {
+        return Ok(RebaseUndo::Left(format!(
+            "a rebase of {} was cut off and could not be undone ({}): {}; the work is at commit {}",
+            named(&note.branch),
+            aborted.complaint(),
+            way_out(),
+            note.commit
+        )));
+    }
+    remove_leftovers(runner, git_dir, note).await?;
+    RebaseNote::remove(git_dir);
+    Ok(RebaseUndo::PutBack(note.clone()))
+}
+
+/// Removes files of the other side that a git which was killed had written already, and which would be in the way of the
+/// next rebase. Nothing is lost with them: they are empty, or as they are in that commit.
+async fn remove_leftovers(runner: &ProgramRunner, git_dir: &Path, note: &RebaseNote) -> Result<(), BuiltinError> {
+    let unknown = runner.git_says(&["ls-files", "--others", "--exclude-standard", "-z", "--", ":/"]).await?;
+    let noted = modified(&git_dir.join(NOTE));
+    let young = |name: &&str| !name.is_empty() && modified(&runner.cwd.join(name)) >= noted;
+    let unknown: Vec<&str> = unknown.split('\0').filter(young).collect();
+    for name in unknown {
+        // Relative to this folder, as `git ls-files` tells it.
+        let there = runner.git(&["rev-parse", "--verify", "--quiet", &format!("{}:./{name}", note.onto)]).await?;
+        let path = runner.cwd.join(name);
+        let is_empty = path.symlink_metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0);
+        if there.ok() && (is_empty || runner.git(&["hash-object", "--", name]).await?.answer() == there.answer()) {
+            // If it stays, the next rebase says so.
+            let _ = fs::remove_file(path);
+        }
+    }
+    Ok(())
+}
+
+/// Whether the last rebase that began to move HEAD is not one of ours. A note can outlive its rebase, and a person can
+/// begin one from the same commit since; what git logs tells them apart.
+async fn begun_by_another(runner: &ProgramRunner) -> Result<bool, BuiltinError> {
+    if runner.branch().await?.is_some() {
+        // It did not come to move anything.
+        return Ok(false);
+    }
+    let log = runner.git(&["reflog", "show", "--format=%gs", "--max-count=1000", "HEAD"]).await?;
+    let actions = log.stdout.lines().filter_map(|line| line.split_once(':')).map(|(action, _)| action);
+    let begun = actions.map(str::trim).find(|action| action.ends_with("(start)"));
+    Ok(begun.is_some_and(|action| !action.starts_with(ACTION)))
+}
+
+fn way_out() -> &'static str {
+    "`git rebase --abort` leaves it"
+}
+
+/// What `git rebase --abort` does, for a rebase that was cut off before it had written down all that this needs. Git had
+/// not begun to change files then, or only to the commit that the branch is put on.
+async fn leave_by_hand(runner: &ProgramRunner, state: &Path, note: &RebaseNote) -> Result<(), BuiltinError> {
+    runner.git_says(&["symbolic-ref", "-m", "creel: undo a rebase", "HEAD", &note.reference()]).await?;
+    runner.git_says(&["update-ref", "-m", "creel: undo a rebase", &note.reference(), &note.commit]).await?;
+    runner.git_says(&["reset", "--hard", "--quiet", &note.commit]).await?;
+    fs::remove_dir_all(state).map_err(|error| {
+        BuiltinError::failed(format!(
+            "{} cannot be removed ({error}): remove it by hand",
+            quoted(&state.to_string_lossy())
+        ))
+    })
+}
+
+/// A git that was killed leaves its locks. One that is younger than the note and is held longer than anybody takes is
+/// such a one.
+async fn unlock(runner: &ProgramRunner, git_dir: &Path, note: &RebaseNote) -> Result<(), BuiltinError> {
+    let noted = modified(&git_dir.join(NOTE));
+    let common = runner.cwd.join(runner.git_says(&["rev-parse", "--git-common-dir"]).await?);
+    let of_branch = common.join(format!("{}.lock", note.reference()));
+    let files = fs::read_dir(git_dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_lock = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "lock");
+    let locks = files.chain([of_branch, common.join("packed-refs.lock")]).filter(is_lock);
+    let locks: Vec<PathBuf> = locks.filter(|lock| modified(lock).is_some_and(|at| Some(at) >= noted)).collect();
+    let deadline = tokio::time::Instant::now() + LOCK_PATIENCE;
+    while locks.iter().any(|lock| lock.exists()) {
+        if tokio::time::Instant::now() >= deadline {
+            for lock in &locks {
+                // Gone by itself, or still there: then git says so.
+                let _ = fs::remove_file(lock);
+            }
+            break;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    Ok(())
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    path.metadata().and_then(|metadata| metadata.modified()).ok()
+}
+
+impl RebaseNote {
+    /// Notes where a branch is before it is rebased.
+    pub(super) fn write(git_dir: &Path, branch: &str, commit: &str, onto: &str) -> Result<Self, BuiltinError> {
+        let own = ProcessGroup::led_by(own_pid());
+        let (branch, commit, onto) = (branch.to_owned(), commit.to_owned(), onto.to_owned());
+        let note = Self { branch, commit, onto, pid: own.pid, started: own.start };
+        let written = note.try_write(git_dir);
+        written.map_err(|error| {
+            BuiltinError::failed(format!("git's folder {} cannot be written ({error})", git_dir.display()))
+        })?;
+        Ok(note)
+    }
+
+    fn try_write(&self, git_dir: &Path) -> io::Result<()> {
+        let new = git_dir.join(format!("{NOTE}.new"));
+        let mut file = File::create(&new)?;
+        file.write_all(&serde_json::to_vec(self)?)?;
+        file.sync_all()?;
+        fs::rename(new, git_dir.join(NOTE))
+    }
+
+    fn read(git_dir: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(git_dir.join(NOTE)).ok()?).ok()
+    }
+
+    /// The rebase is over.
+    pub(super) fn remove(git_dir: &Path) {
+        // If it stays, the next look finds that there is nothing to undo.
+        let _ = fs::remove_file(git_dir.join(NOTE));
+    }
+
+    pub(super) fn reference(&self) -> String {
+        format!("refs/heads/{}", self.branch)
+    }
+
+    /// Whether the creel that wrote it lives and is not this one.
+    fn is_anothers(&self) -> bool {
+        if self.pid == own_pid() {
+            return false;
+        }
+        let now = ProcessGroup::led_by(self.pid).start;
+        match self.started {
+            Some(started) => now == Some(started),
+            None => Pid::from_raw(self.pid).is_some_and(|pid| test_kill_process(pid).is_ok()),
+        }
+    }
+
+    /// Whether this is the rebase that was noted. Git writes down the branch and its commit; where it did not come to
+    /// that, nothing else can have happened since.
+    fn is_of(&self, state: &Path) -> bool {
+        let says = |file: &str, expected: &str| match fs::read_to_string(state.join(file)) {
+            Ok(text) => text.is_empty() || text.trim_end_matches('\n') == expected,
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        };
+        says("head-name", &self.reference()) && says("orig-head", &self.commit)
+    }
+}
+
+fn own_pid() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
+impl RebaseUndo {
+    /// What keeps a hook from beginning.
+    pub(super) fn problem(self) -> Option<String> {
+        match self {
+            Self::Nothing | Self::PutBack(_) => None,
+            Self::Left(why) => Some(why),
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! What others say to a session by NATS: commands, and tasks that were completed elsewhere.
+//!
+//! # Invariants
+//! - A command means what it means on the control socket, and is answered in the same words.
+//! - A command past its deadline is refused: the client that sent it has given up.
+//! - A completion counts once, however often it is told: the session knows which tasks were completed. One that was
+//!   published while the server was away is found in the stream.
+//! - What a session itself recorded is not told to it again.
+
+use std::{pin::Pin, task::Poll};
+
+use async_nats::{Client, HeaderMap, Message, Subject, Subscriber};
+use futures_core::Stream as _;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    connection::NatsError,
+    deadline::{self, DeadlineRefusal, TimedReply},
+    subject::{SESSION, SessionSubjects},
+};
+use crate::{
+    engine::{
+        event::ActorKind,
+        input::SessionCommand,
+        tasks::command::{TaskCommand, TaskCompletion},
+        time::UnixTime,
+    },
+    nats::stream::{NatsStream, header},
+    runtime::{SessionHandle, now},
+    socket::{
+        answer::{RequestOutcome, answer},
+        caller::CallerInfo,
+        message::{self, LONGEST, SessionReply, SessionRequest},
+        session_mirror::QueryHandle,
+    },
+};
+
+/// How many unreadable completions a session is warned of: whoever floods it with them need not fill its journal.
+const WARNINGS: usize = 10;
+
+/// Listens for a session.
+pub(super) struct CommandListener {
+    subjects: SessionSubjects,
+    id: String,
+    /// When the session began: what was completed before is not its affair.
+    since: UnixTime,
+    handle: SessionHandle,
+    /// Which stream was looked at, and up to which message.
+    heard: (String, u64),
+    unreadable: usize,
+}
+
+/// A task that another program completed. Programs call things by different names, and may use several at once.
+#[derive(Debug, Deserialize)]
+struct ExternalCompletion {
+    task_id: Option<Value>,
+    id: Option<Value>,
+    content: Option<Value>,
+    goal: Option<Value>,
+    result: Option<Value>,
+}
+
+impl CommandListener {
+    pub(super) fn new(subjects: SessionSubjects, id: String, since: UnixTime, handle: SessionHandle) -> Self {
+        Self { subjects, id, since, handle, heard: (String::new(), 0), unreadable: 0 }
+    }
+
+    /// Listens until the connection is of no more use.
+    pub(super) async fn listen(&mut self, client: &Client, store: &NatsStream, desk: &QueryHandle) -> NatsError {
+        match self.hear(client, store, desk).await {
+            Ok(()) => NatsError("the connection was lost".to_owned()),
+            Err(trouble) => trouble,
+        }
+    }
+
+    async fn hear(&mut self, client: &Client, store: &NatsStream, desk: &QueryHandle) -> Result<(), NatsError> {
+        let cannot = |error: async_nats::SubscribeError| NatsError(format!("cannot subscribe: {error}"));
+        let mut commands = client.subscribe(self.subjects.commands()).await.map_err(cannot)?;
+        let mut completions = client.subscribe(self.subjects.completions()).await.map_err(cannot)?;
+        self.look_back(store).await?;
+        loop {
+            tokio::select! {
+                asked = next(&mut commands) => match asked {
+                    Some(asked) => self.answer(client, desk, asked).await?,
+                    None => return Ok(()),
+                },
+                told = next(&mut completions) => match told {
+                    Some(told) => self.completed(told.headers.as_ref(), &told.payload).await,
+                    None => return Ok(()),
+                },
+            }
+        }
+    }
+
+    /// What was completed while nobody listened.
+    async fn look_back(&mut self, store: &NatsStream) -> Result<(), NatsError> {
+        let subject = self.subjects.completions();
+        if self.heard.0 != store.made {
+            self.heard = (store.made.clone(), 0);
+        }
+        while let Some(message) = store.next_of(&subject, self.heard.1 + 1).await? {
+            self.heard.1 = message.sequence;
+            let when = i64::try_from(message.time.unix_timestamp_nanos() / 1_000_000).unwrap_or(i64::MAX);
+            if when >= self.since.0 {
+                self.completed(Some(&message.headers), &message.payload).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn answer(&self, client: &Client, desk: &QueryHandle, asked: Message) -> Result<(), NatsError> {
+        // Of two sessions of one name, each is asked by its id.
+        let meant = asked.headers.as_ref().and_then(|headers| header(headers, SESSION));
+        if meant.is_some_and(|id| id != self.id) {
+            return Ok(());
+        }
+        if let Err(late) = deadline::check(&asked.payload, now()) {
+            return say(client, asked.reply, late.reply(), late.refusal()).await;
+        }
+        let (caller, request) = match read(&asked.payload) {
+            Ok(read) => read,
+            Err(why) => return say(client, asked.reply, SessionReply::refused(why), None).await,
+        };
+        let (client, desk, handle, events) =
+            (client.clone(), desk.clone(), self.handle.clone(), self.subjects.events());
+        let (lasts, actor) = (request.lasts(), caller.over_nats(&self.id));
+        let answering = async move {
+            let reply = match answer(&handle, &desk, actor, request).await {
+                RequestOutcome::Say(reply) => reply,
+                RequestOutcome::Watch(..) => {
+                    SessionReply::refused(format!("records are not told here: they are in the stream, under {events}"))
+                }
+            };
+            say(&client, asked.reply, reply, None).await
+        };
+        if lasts {
+            // Whoever asks for something else meanwhile is not kept waiting.
+            drop(tokio::spawn(answering));
+            return Ok(());
+        }
+        answering.await
+    }
+
+    async fn completed(&mut self, headers: Option<&HeaderMap>, payload: &[u8]) {
+        if headers.is_some_and(|headers| header(headers, SESSION).is_some()) {
+            return;
+        }
+        let why = match completion(payload) {
+            Err(why) => why,
+            Ok(completion) => {
+                let command = SessionCommand::Task(TaskCommand::Complete(completion));
+                match self.handle.command(ActorKind::Nats, command).await {
+                    Ok(()) => return,
+                    Err(why) if why.ends_with("was completed before") => return,
+                    Err(why) => why,
+                }
+            }
+        };
+        self.unreadable += 1;
+        match self.unreadable {
+            ..WARNINGS => self.handle.warn(format!("a completed task that was told by NATS is not understood: {why}")),
+            WARNINGS => self.handle.warn(format!(
+                "a completed task that was told by NATS is not understood: {why}; more of this is only in creel's log"
+            )),
+            _ => tracing::warn!("a completed task that was told by NATS is not understood: {why}"),
+        }
+    }
+}
+
+/// What another program says that it completed.
+fn completion(payload: &[u8]) -> Result<TaskCompletion, String> {
+    let ExternalCompletion { task_id, id, content, goal, result } =
+        serde_json::from_slice(payload).map_err(|error| error.to_string())?;
+    let id = match task_id.or(id) {
+        Some(Value::String(id)) => id,
+        Some(Value::Number(id)) => id.to_string(),
+        Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => {
+            return Err("it names no task: `task_id` is missing, or is no text".to_owned());
+        }
+    };
+    if id.chars().any(char::is_control) {
+        return Err("the name of its task has characters that cannot be shown".to_owned());
+    }
+    Ok(TaskCompletion {
+        id,
+        content: content.or(goal).and_then(text),
+        result: result.and_then(text),
+        artifacts: Vec::new(),
+    })
+}
+
+/// A value as text.
+fn text(value: Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => Some(value.to_string()),
+    }
+}
+
+fn read(line: &[u8]) -> Result<(CallerInfo, SessionRequest), String> {
+    if line.len() > LONGEST {
+        return Err(format!("a request has at most {LONGEST} bytes"));
+    }
+    message::read(line)
+}
+
+/// Says what became of a request, if somebody wants to know.
+async fn say(
+    client: &Client,
+    to: Option<Subject>,
+    reply: SessionReply,
+    refusal: Option<DeadlineRefusal>,
+) -> Result<(), NatsError> {
+    let Some(to) = to else { return Ok(()) };
+    let most = client.server_info().max_payload;
+    let json = |reply| TimedReply::at(reply, refusal, now()).to_json();
+    let mut line = json(reply);
+    if line.len() > most {
+        let length = line.len();
+        line = json(SessionReply::refused(format!(
+            "the answer has {length} bytes, and the NATS server takes {most}; ask on the session's machine"
+        )));
+    }
+    let said = client.publish(to, line.into()).await;
+    said.map_err(|error| NatsError(format!("cannot answer: {error}")))
+}
+
+/// The next message; nothing, if there are no more.
+pub async fn next(subscriber: &mut Subscriber) -> Option<Message> {
+    std::future::poll_fn(|context| -> Poll<Option<Message>> { Pin::new(&mut *subscriber).poll_next(context) }).await
+}

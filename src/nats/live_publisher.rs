@@ -1,0 +1,268 @@
+//! What hooks print while they run, for those who watch from afar.
+//!
+//! It is no record: it is published for whoever is there, and kept nowhere. Whoever watches says so now and then, and all
+//! who watch are told then what the running hooks have printed so far. Each piece tells its place in the output of its run,
+//! so nobody shows a part of it twice.
+//!
+//! # Invariants
+//! - A session that nobody watches publishes nothing.
+//! - Neither the session nor its records wait for it: there is little of it at a time, the next goes when the last has
+//!   left, and of what comes faster the end is told.
+//! - What goes wrong with it is nobody's trouble.
+
+use std::{collections::VecDeque, path::Path, time::Duration};
+
+use async_nats::{Client, HeaderMap, Message, Subscriber};
+use tokio::{
+    sync::broadcast::{self, error::RecvError},
+    time::{Instant, sleep_until},
+};
+
+use super::subject::{SESSION, SessionSubjects};
+use crate::{
+    engine::ids::RunId,
+    nats::{command_listener::next, stream::header},
+    process::run::OutputStream,
+    runtime::HookOutputChunk,
+    socket::{
+        message::{self, ReplyData, SessionQuery, SessionRequest, live_message::LiveMessage},
+        running_output::{self, SHOWN},
+        session_mirror::QueryHandle,
+    },
+};
+
+/// How long a session tells after somebody said that they watch.
+const WATCHED: Duration = Duration::from_mins(1);
+/// How often it tells, if there is something.
+const PACE: Duration = Duration::from_millis(100);
+/// How many pieces wait to be told.
+const PIECES: usize = 128;
+/// What a byte can become in JSON.
+const ESCAPED: usize = 6;
+/// What a message needs beside the text.
+const ENVELOPE: usize = 512;
+
+/// Tells what the hooks of a session print.
+pub(super) struct LiveOutputPublisher<'a> {
+    pub(super) client: &'a Client,
+    pub(super) subjects: &'a SessionSubjects,
+    /// The session's id.
+    pub(super) id: &'a str,
+    pub(super) desk: &'a QueryHandle,
+    pub(super) live: &'a broadcast::Sender<HookOutputChunk>,
+    /// The session's folder.
+    pub(super) folder: &'a Path,
+    /// The most bytes that a message may have.
+    pub(super) largest: usize,
+}
+
+impl LiveOutputPublisher<'_> {
+    /// Tells those who watch, as long as it is asked to. Until when they do is kept for the next connection.
+    pub(super) async fn show(&self, until: &mut Instant) {
+        if let Ok(mut watchers) = self.client.subscribe(self.subjects.watch()).await {
+            loop {
+                if Instant::now() < *until {
+                    self.while_watched(&mut watchers, until).await;
+                }
+                match next(&mut watchers).await {
+                    Some(asked) if self.is_meant_by(&asked) => *until = Instant::now() + WATCHED,
+                    Some(_) => {}
+                    None => break,
+                }
+            }
+        }
+        std::future::pending::<()>().await;
+    }
+
+    async fn while_watched(&self, watchers: &mut Subscriber, until: &mut Instant) {
+        let mut pieces = self.live.subscribe();
+        let mut waiting = UnsentOutput::default();
+        let mut due = Instant::now();
+        // Whoever has just come does not know what was printed before.
+        let mut newcomers = true;
+        loop {
+            tokio::select! {
+                asked = next(watchers) => match asked {
+                    Some(asked) if self.is_meant_by(&asked) => (*until, newcomers) = (Instant::now() + WATCHED, true),
+                    Some(_) => {}
+                    None => return,
+                },
+                piece = pieces.recv() => match piece {
+                    Ok(piece) => waiting.add(piece),
+                    Err(RecvError::Lagged(_)) => waiting.missed = true,
+                    Err(RecvError::Closed) => return,
+                },
+                () = sleep_until(due), if newcomers || !waiting.is_empty() => {
+                    if std::mem::take(&mut newcomers) {
+                        self.look_back(&mut waiting).await;
+                    }
+                    self.publish(&mut waiting).await;
+                    due = Instant::now() + PACE;
+                }
+                () = sleep_until(*until) => return,
+            }
+        }
+    }
+
+    /// Of two sessions of one name, each is asked by its id.
+    fn is_meant_by(&self, asked: &Message) -> bool {
+        let meant = asked.headers.as_ref().and_then(|headers| header(headers, SESSION));
+        let watches = || matches!(message::read(&asked.payload), Ok((_, SessionRequest::Watch { live: true, .. })));
+        meant.is_none_or(|id| id == self.id) && watches()
+    }
+
+    /// What the running hooks have printed so far.
+    async fn look_back(&self, waiting: &mut UnsentOutput) {
+        let Some(ReplyData::Status(status)) = self.desk.ask(SessionQuery::Status).await.told else { return };
+        for run in status.running {
+            let (printed, end) = running_output::end(&self.folder.join(run.output_file()));
+            let at = printed.saturating_sub(end.len() as u64);
+            // The file has both streams in one.
+            waiting.begin_with(HookOutputChunk { run, stream: OutputStream::Stdout, at, bytes: end, gap: at > 0 });
+        }
+    }
+
+    async fn publish(&self, waiting: &mut UnsentOutput) {
+        let room = (self.largest.saturating_sub(ENVELOPE) / ESCAPED).clamp(1, SHOWN);
+        while let Some(piece) = waiting.next(room) {
+            let mut headers = HeaderMap::new();
+            headers.insert(SESSION, self.id);
+            let line = LiveMessage::from(piece).into_line();
+            // There is always a next one.
+            let _ = self.client.publish_with_headers(self.subjects.live(), headers, line.into()).await;
+        }
+        let _ = self.client.flush().await;
+    }
+}
+
+/// What was printed and not told yet: of each run the end.
+#[derive(Debug, Default)]
+struct UnsentOutput {
+    pieces: VecDeque<HookOutputChunk>,
+    /// Something came too fast to be taken in.
+    missed: bool,
+}
+
+impl UnsentOutput {
+    fn is_empty(&self) -> bool {
+        self.pieces.iter().all(|piece| whole(&piece.bytes) == 0)
+    }
+
+    /// Takes in what was printed next.
+    fn add(&mut self, new: HookOutputChunk) {
+        let new = HookOutputChunk { gap: new.gap || std::mem::take(&mut self.missed), ..new };
+        let (run, end) = (new.run, |piece: &HookOutputChunk| piece.at + piece.bytes.len() as u64);
+        let last = self.pieces.iter_mut().rev().find(|piece| piece.run == run);
+        match last {
+            // It was in the file already.
+            Some(last) if end(&new) <= end(last) => {}
+            Some(last) if last.stream == new.stream && new.at <= end(last) => {
+                let known = usize::try_from(end(last) - new.at).unwrap_or(usize::MAX);
+                last.bytes.extend_from_slice(new.bytes.get(known..).unwrap_or_default());
+            }
+            Some(_) | None => self.pieces.push_back(new),
+        }
+        self.shorten(run);
+    }
+
+    /// Takes in all that is in the file of a run; what waits may be newer.
+    fn begin_with(&mut self, all: HookOutputChunk) {
+        let of_the_run = |piece: &HookOutputChunk| piece.run == all.run;
+        let (newer, others): (VecDeque<_>, _) = self.pieces.drain(..).partition(of_the_run);
+        self.pieces = others;
+        self.add(all);
+        for piece in newer {
+            self.add(piece);
+        }
+    }
+
+    /// No screen shows more than the end.
+    fn shorten(&mut self, run: RunId) {
+        let mut kept = 0;
+        for piece in self.pieces.iter_mut().rev().filter(|piece| piece.run == run) {
+            let surplus = (kept + piece.bytes.len()).saturating_sub(SHOWN).min(piece.bytes.len());
+            if surplus > 0 {
+                piece.bytes.drain(..surplus);
+                piece.at += surplus as u64;
+                piece.gap = true;
+            }
+            kept += piece.bytes.len();
+        }
+        self.pieces.retain(|piece| !piece.bytes.is_empty());
+        while self.pieces.len() > PIECES {
+            let lost = self.pieces.pop_front().map(|piece| piece.run);
+            if let Some(after) = self.pieces.iter_mut().find(|piece| Some(piece.run) == lost) {
+                after.gap = true;
+            }
+        }
+    }
+
+    /// The next piece to tell, of at most so many bytes. A letter of which the rest has not come yet stays.
+    fn next(&mut self, room: usize) -> Option<HookOutputChunk> {
+        let piece = self.pieces.iter_mut().find(|piece| whole(&piece.bytes) > 0)?;
+        let length = match whole(&piece.bytes[..piece.bytes.len().min(room)]) {
+            0 => piece.bytes.len().min(room),
+            length => length,
+        };
+        let rest = piece.bytes.split_off(length);
+        let told = HookOutputChunk { bytes: std::mem::replace(&mut piece.bytes, rest), ..piece.clone() };
+        (piece.at, piece.gap) = (piece.at + length as u64, false);
+        self.pieces.retain(|piece| !piece.bytes.is_empty());
+        Some(told)
+    }
+}
+
+/// How many bytes there are before a letter that is cut off.
+fn whole(bytes: &[u8]) -> usize {
+    let start = bytes.len().saturating_sub(3);
+    let cut = (start..bytes.len()).find(|at| {
+        let letter = str::from_utf8(&bytes[*at..]);
+        bytes[*at] >= 0xC0 && letter.is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
+    });
+    cut.unwrap_or(bytes.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(at: u64, text: &[u8]) -> HookOutputChunk {
+        HookOutputChunk { run: RunId(1), stream: OutputStream::Stdout, at, bytes: text.to_vec(), gap: false }
+    }
+
+    fn told(waiting: &mut UnsentOutput, room: usize) -> Vec<(u64, String)> {
+        let text = |live: HookOutputChunk| (live.at, String::from_utf8(live.bytes).expect("text"));
+        std::iter::from_fn(|| waiting.next(room).map(text)).collect()
+    }
+
+    #[test]
+    fn what_was_printed_is_told_once_and_in_pieces_that_fit() {
+        let mut waiting = UnsentOutput::default();
+        waiting.add(piece(4, b"two "));
+        waiting.begin_with(piece(0, b"one two "));
+        waiting.add(piece(4, b"two three"));
+        assert_eq!(told(&mut waiting, 8), [(0, "one two ".to_owned()), (8, "three".to_owned())]);
+        assert!(waiting.is_empty());
+    }
+
+    #[test]
+    fn a_letter_that_is_cut_off_waits_for_its_rest() {
+        let mut waiting = UnsentOutput::default();
+        waiting.add(piece(0, b"na\xC3"));
+        assert_eq!(told(&mut waiting, 100), [(0, "na".to_owned())]);
+        assert!(waiting.is_empty());
+        waiting.add(piece(3, b"\xAFve"));
+        assert_eq!(told(&mut waiting, 3), [(2, "ïv".to_owned()), (5, "e".to_owned())]);
+    }
+
+    #[test]
+    fn of_what_comes_faster_than_it_is_told_the_end_is_kept() {
+        let mut waiting = UnsentOutput::default();
+        for n in 0..100 {
+            waiting.add(piece(n * 1000, &[b'x'; 1000]));
+        }
+        let last = waiting.next(SHOWN).expect("a piece");
+        assert_eq!((last.at + last.bytes.len() as u64, last.bytes.len(), last.gap), (100_000, SHOWN, true));
+        assert!(waiting.is_empty());
+    }
+}

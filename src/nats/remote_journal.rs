@@ -1,0 +1,276 @@
+//! A session on another machine, as a journal on this one.
+//!
+//! What the stream has is written to a file, in order; whoever shows a session reads that file, as it would the journal
+//! itself. So a session far away is shown, told and replayed by the same code.
+//!
+//! # Invariants
+//! - The file is a prefix of the journal at any moment, however often the connection is lost.
+//! - It is the owner's alone, and removed with its viewer: see [`CopyDir`].
+
+use std::{fs::File, io::Write as _, pin::Pin, time::Duration};
+
+use async_nats::{
+    Client,
+    jetstream::{
+        self, Context, Message,
+        consumer::{
+            DeliverPolicy,
+            pull::{Ordered, OrderedConfig},
+        },
+        message::StreamMessage,
+    },
+};
+use futures_core::Stream as _;
+use tokio::sync::{mpsc, watch};
+
+use super::{
+    connection::{NatsConnectionEvent, NatsError},
+    copy_dir::CopyDir,
+    subject::{SESSION, SessionSubjects, is_plain},
+};
+use crate::{
+    config::NatsConfig,
+    engine::{event::Event, ids::RunId},
+    journal::{Record, SessionDir},
+    nats::{
+        live_output::LiveOutputReceiver,
+        record_assembler::RecordAssembler,
+        status::NatsStatus,
+        stream::{self, NatsStream, header},
+    },
+    present::text::plain,
+    runtime::HookOutputChunk,
+};
+
+/// How long to wait before the stream is looked at again.
+const AGAIN: Duration = Duration::from_millis(300);
+/// How long a message may be on its way before the stream is asked again whether there are more.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A session that is copied from a stream.
+#[derive(Debug)]
+pub struct RemoteJournal {
+    copy: CopyDir,
+    file: File,
+    jetstream: Context,
+    stream: String,
+    subjects: SessionSubjects,
+    id: String,
+    assembly: RecordAssembler,
+    /// Which stream was read, and up to where.
+    read: (String, u64),
+    /// The last message there that was the session's.
+    own: u64,
+    /// The last run that began.
+    begun: RunId,
+}
+
+/// Those who look at a copy.
+#[derive(Debug)]
+pub struct ViewerChannels {
+    /// Each record.
+    pub news: watch::Sender<u64>,
+    /// What hooks print while they run.
+    pub live: mpsc::Sender<HookOutputChunk>,
+    /// How it stands with the server.
+    pub link: watch::Sender<NatsStatus>,
+}
+
+/// How far a session was followed.
+enum FollowProgress {
+    More,
+    TheEnd,
+}
+
+/// The messages of a stream, from a number on.
+struct OrderedMessages(Ordered);
+
+impl RemoteJournal {
+    /// A copy of a session, with nothing in it yet: of the one with that id, or else of the last that began under the name.
+    pub async fn open(client: &Client, nats: &NatsConfig, session: &str, id: Option<&str>) -> Result<Self, NatsError> {
+        if !is_plain(session) {
+            return Err(NatsError(format!("`{}` is no name of a session", plain(session))));
+        }
+        let jetstream = jetstream::new(client.clone());
+        let subjects = SessionSubjects::new(&nats.prefix, session);
+        let store = stream::find(&jetstream, &nats.stream.name).await?;
+        let Some(first) = beginning(&store, &subjects, id).await? else {
+            return Err(NatsError(missing(&store, &subjects, session).await?));
+        };
+        let Some(id) = header(&first.headers, SESSION).map(str::to_owned) else {
+            return Err(NatsError(format!("the records of `{session}` are not creel's")));
+        };
+        let (copy, file) = CopyDir::create(session)?;
+        let read = (store.made.clone(), first.sequence - 1);
+        let stream = nats.stream.name.clone();
+        let assembly = RecordAssembler::new(&id);
+        let (own, begun) = (0, RunId::default());
+        Ok(Self { copy, file, jetstream, stream, subjects, id, assembly, read, own, begun })
+    }
+
+    /// Where the copy is.
+    pub fn folder(&self) -> &SessionDir {
+        self.copy.folder()
+    }
+
+    /// The session's id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Copies what there is.
+    pub async fn catch_up(&mut self) -> Result<(), NatsError> {
+        let store = stream::find(&self.jetstream, &self.stream).await?;
+        let last = store.end_of(&self.subjects.events(), self.read.1).await?;
+        let mut messages = self.messages(&store).await?;
+        while self.read.1 < last {
+            let next = tokio::time::timeout(PATIENCE, messages.next()).await;
+            let message = next.map_err(|_| NatsError("the server does not answer".to_owned()))??;
+            self.take(&message)?;
+        }
+        Ok(())
+    }
+
+    /// The first record that the stream does not have, though it has later ones.
+    pub fn gap(&self) -> Option<u64> {
+        self.assembly.gap()
+    }
+
+    /// Goes on copying, and tells of each record, until the session has ended or nobody listens any more. The copy stays
+    /// as long as what is given back.
+    #[must_use]
+    pub async fn follow(
+        mut self,
+        mut told: mpsc::UnboundedReceiver<NatsConnectionEvent>,
+        audience: ViewerChannels,
+    ) -> Self {
+        let (client, subjects) = (self.jetstream.client(), self.subjects.clone());
+        let mut overhearing = LiveOutputReceiver::begin(client, subjects, self.id.clone(), audience.live.clone()).await;
+        while !audience.news.is_closed() {
+            match self.follow_once(&mut told, &audience, &mut overhearing).await {
+                Ok(FollowProgress::More) => {}
+                Ok(FollowProgress::TheEnd) => break,
+                Err(NatsError(why)) => {
+                    audience.link.send_replace(NatsStatus::Away { why, behind: 0 });
+                    tokio::time::sleep(AGAIN).await;
+                }
+            }
+        }
+        self
+    }
+
+    /// Until the connection was lost, or made again: then the stream may be another one.
+    async fn follow_once(
+        &mut self,
+        told: &mut mpsc::UnboundedReceiver<NatsConnectionEvent>,
+        ViewerChannels { news, link, .. }: &ViewerChannels,
+        overhearing: &mut LiveOutputReceiver,
+    ) -> Result<FollowProgress, NatsError> {
+        let store = stream::find(&self.jetstream, &self.stream).await?;
+        // One that came back with less than it had is read again: what was taken is passed over.
+        let is_known = store.made == self.read.0 && (self.own == 0 || store.is_of(self.own, &self.id).await?);
+        if !is_known {
+            (self.read, self.own) = ((store.made.clone(), 0), 0);
+        }
+        let mut messages = self.messages(&store).await?;
+        link.send_replace(NatsStatus::Connected { behind: 0 });
+        overhearing.connected();
+        loop {
+            tokio::select! {
+                message = messages.next() => {
+                    for record in self.take(&message?)? {
+                        let ended = matches!(record.event, Event::SessionEnded { .. });
+                        let _ = news.send(record.seq);
+                        if ended {
+                            return Ok(FollowProgress::TheEnd);
+                        }
+                    }
+                    overhearing.pass_on(self.begun);
+                }
+                () = overhearing.hear(self.begun) => {}
+                told = told.recv() => match told {
+                    Some(NatsConnectionEvent::Connected) => return Ok(FollowProgress::More),
+                    Some(NatsConnectionEvent::Lost) | None => return Err(NatsError("the connection was lost".to_owned())),
+                    Some(NatsConnectionEvent::Refused(why)) if overhearing.is_refused(&why) => {}
+                    Some(NatsConnectionEvent::Refused(why)) => return Err(NatsError(format!("the server refuses: {why}"))),
+                },
+                () = news.closed() => return Ok(FollowProgress::More),
+            }
+        }
+    }
+
+    async fn messages(&self, store: &NatsStream) -> Result<OrderedMessages, NatsError> {
+        let cannot = |error: String| NatsError(format!("the stream cannot be read: {error}"));
+        let config = OrderedConfig {
+            filter_subject: self.subjects.events(),
+            deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: self.read.1 + 1 },
+            ..OrderedConfig::default()
+        };
+        let consumer = store.stream.create_consumer(config).await.map_err(|error| cannot(error.to_string()))?;
+        let messages = consumer.messages().await.map_err(|error| cannot(error.to_string()))?;
+        Ok(OrderedMessages(messages))
+    }
+
+    /// Writes down what follows from a message.
+    fn take(&mut self, message: &Message) -> Result<Vec<Record>, NatsError> {
+        let info = message.info().map_err(|error| NatsError(format!("a message cannot be read: {error}")))?;
+        self.read.1 = info.stream_sequence;
+        if message.headers.as_ref().is_some_and(|headers| header(headers, SESSION) == Some(&self.id)) {
+            self.own = info.stream_sequence;
+        }
+        let lines = self.assembly.take(message.headers.as_ref(), &message.payload);
+        self.file.write_all(lines.concat().as_bytes())?;
+        let records: Vec<Record> = lines.iter().filter_map(|line| Record::from_line(line).ok()).collect();
+        self.begun = records.iter().filter_map(begins).fold(self.begun, RunId::max);
+        Ok(records)
+    }
+}
+
+/// The first record of a session.
+async fn beginning(
+    store: &NatsStream,
+    subjects: &SessionSubjects,
+    id: Option<&str>,
+) -> Result<Option<StreamMessage>, NatsError> {
+    let Some(id) = id else { return store.last_of(&subjects.beginning()).await };
+    let mut from = 1;
+    while let Some(first) = store.next_of(&subjects.beginning(), from).await? {
+        if header(&first.headers, SESSION) == Some(id) {
+            return Ok(Some(first));
+        }
+        from = first.sequence + 1;
+    }
+    Ok(None)
+}
+
+/// Why a session cannot be shown.
+async fn missing(store: &NatsStream, subjects: &SessionSubjects, session: &str) -> Result<String, NatsError> {
+    let name = &store.stream.cached_info().config.name;
+    if store.last_of(&subjects.events()).await?.is_none() {
+        return Ok(format!("the stream {name} has no session `{session}`"));
+    }
+    Ok(format!(
+        "the stream {name} has forgotten the beginning of `{session}`, and without it nothing can be shown; \
+         its limits (`max_age`, `max_bytes`) are too small for it"
+    ))
+}
+
+/// The run that begins with a record.
+#[expect(clippy::wildcard_enum_match_arm, reason = "nothing else begins a run")]
+fn begins(record: &Record) -> Option<RunId> {
+    match &record.event {
+        Event::HookStarted { run, .. } | Event::RuleStarted { run, .. } => Some(*run),
+        _ => None,
+    }
+}
+
+impl OrderedMessages {
+    async fn next(&mut self) -> Result<Message, NatsError> {
+        let next = std::future::poll_fn(|context| Pin::new(&mut self.0).poll_next(context)).await;
+        match next {
+            Some(Ok(message)) => Ok(message),
+            Some(Err(error)) => Err(NatsError(format!("the stream cannot be read: {error}"))),
+            None => Err(NatsError("the connection was lost".to_owned())),
+        }
+    }
+}

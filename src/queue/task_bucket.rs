@@ -1,0 +1,275 @@
+//! All tasks of the queue, and where each of them is: a bucket, in which a change counts only if nobody was faster.
+//!
+//! Does not decide what may become of a task: see [`crate::engine::queue`].
+//!
+//! # Invariants
+//! - What is written follows from what was read: between the two nobody else wrote.
+//! - A name is given once, also after its task was removed.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    pin::Pin,
+    time::Duration,
+};
+
+use async_nats::{
+    HeaderMap,
+    jetstream::{
+        self, Context,
+        consumer::{
+            DeliverPolicy,
+            pull::{Ordered, OrderedConfig},
+        },
+        context::PublishErrorKind,
+    },
+};
+use futures_core::Stream as _;
+
+use crate::{
+    config::NatsConfig,
+    engine::{
+        queue::{QueuedTask, QueuedTaskState, task_spec::TaskSpec},
+        tasks::command::is_name,
+        time::UnixTime,
+    },
+    nats::{
+        connection::NatsError,
+        stream::{self, NatsStream},
+        subject::LAST_OF_SUBJECT,
+    },
+};
+
+/// How long a message of the bucket may be on its way.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How many names are tried for a task that has none: others add tasks, too.
+const NAMES: u64 = 1_000;
+
+/// The tasks of the queue.
+#[derive(Debug, Clone)]
+pub struct TaskBucket {
+    jetstream: Context,
+    store: std::sync::Arc<NatsStream>,
+    bucket: String,
+}
+
+/// What a task is found by: the session that it is a task of, and its name there.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct QueueTaskKey {
+    owner: String,
+    id: String,
+}
+
+/// A task as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskRevision {
+    /// The task.
+    pub task: QueuedTask,
+    /// The number of the message that says so.
+    pub revision: u64,
+}
+
+/// The changes of tasks, as they come: first each task as it is, then each that changes.
+pub struct QueueChanges {
+    messages: Ordered,
+    /// Those that were there and have not come. It has to be names: while others write, no number tells how many will come.
+    missing: BTreeSet<String>,
+}
+
+impl TaskRevision {
+    /// Whether it is news to somebody who knows of that. What was written here comes back with all that was written before
+    /// it, and is not what others said since.
+    pub fn is_news_to(&self, known: Option<&Self>) -> bool {
+        known.is_none_or(|known| self.revision > known.revision)
+    }
+}
+
+impl QueueTaskKey {
+    /// A task that is of no session.
+    pub fn own(id: &str) -> Self {
+        Self { owner: "-".to_owned(), id: id.to_owned() }
+    }
+
+    /// The task of an order.
+    pub fn of(order: &TaskSpec) -> Self {
+        let owner = order.session.as_ref().map_or("-", |owner| owner.id.as_str());
+        Self { owner: owner.to_owned(), id: order.id.clone() }
+    }
+
+    /// Another task of the same session.
+    #[must_use]
+    pub fn sibling(&self, id: &str) -> Self {
+        Self { owner: self.owner.clone(), id: id.to_owned() }
+    }
+
+    /// Its name.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// As the end of a subject.
+    pub fn tokens(&self) -> String {
+        format!("{}.{}", self.owner, self.id)
+    }
+}
+
+/// The bucket's name.
+fn bucket(prefix: &str) -> String {
+    format!("{}-tasks", prefix.replace('.', "_"))
+}
+
+impl TaskBucket {
+    /// The board; makes it, if there is none.
+    pub async fn open(jetstream: &Context, nats: &NatsConfig) -> Result<Self, NatsError> {
+        let bucket = bucket(&nats.prefix);
+        let wanted = stream::bucket(&bucket, Duration::ZERO, nats.stream.replicas);
+        let store = stream::ensured_replicas(jetstream, wanted).await?;
+        Ok(Self { jetstream: jetstream.clone(), store: store.into(), bucket })
+    }
+
+    /// Why the server keeps fewer replicas than the config says, if it does.
+    pub fn missing_replicas(&self) -> Option<&str> {
+        self.store.differences.first().map(String::as_str)
+    }
+
+    fn subject(&self, tokens: &str) -> String {
+        format!("$KV.{}.{tokens}", self.bucket)
+    }
+
+    /// A task as it is now.
+    pub async fn get(&self, key: &QueueTaskKey) -> Result<Option<TaskRevision>, NatsError> {
+        // What is no name would mean something else in a subject: `*` is any task.
+        if !is_name(&key.id) {
+            return Ok(None);
+        }
+        let Some(message) = self.store.last_of(&self.subject(&key.tokens())).await? else { return Ok(None) };
+        let revision = message.sequence;
+        if message.payload.is_empty() {
+            // Somebody deleted it with the tools of the server. The name stays taken.
+            let order = TaskSpec { id: key.id.clone(), ..TaskSpec::default() };
+            return Ok(Some(TaskRevision {
+                task: QueuedTask { standing: QueuedTaskState::Removed, ..QueuedTask::new(order, UnixTime(0)) },
+                revision,
+            }));
+        }
+        let task = serde_json::from_slice(&message.payload)
+            .map_err(|error| NatsError(format!("what the server has of task {} cannot be read: {error}", key.id)))?;
+        Ok(Some(TaskRevision { task, revision }))
+    }
+
+    /// Writes a task, if it still is what was read; 0 means that there was none. Nothing, if somebody was faster.
+    pub async fn write(&self, task: &QueuedTask, read: u64) -> Result<Option<u64>, NatsError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(LAST_OF_SUBJECT, read.to_string().as_str());
+        let text = serde_json::to_vec(task).expect("a task has no keys that are not text");
+        let subject = self.subject(&QueueTaskKey::of(&task.order).tokens());
+        let cannot = |error: jetstream::context::PublishError| {
+            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+            NatsError(format!("the server does not take task {}: {error}{cause}", task.order.id))
+        };
+        let sent = self.jetstream.publish_with_headers(subject, headers, text.into()).await.map_err(cannot)?;
+        match sent.await {
+            Ok(ack) => Ok(Some(ack.sequence)),
+            Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => Ok(None),
+            Err(error) => Err(cannot(error)),
+        }
+    }
+
+    /// Adds a task; one without a name gets the next number. Gives it as it was written.
+    pub async fn add(&self, new: QueuedTask) -> Result<TaskRevision, QueueAddError> {
+        if !new.order.id.is_empty() {
+            return match self.write(&new, 0).await? {
+                Some(revision) => Ok(TaskRevision { task: new, revision }),
+                None => Err(QueueAddError::Taken(new.order.id)),
+            };
+        }
+        // Names stay for ever, so there are about as many as there are messages.
+        let info = self.store.stream.get_info().await;
+        let known =
+            info.map_err(|error| NatsError(format!("the server does not say how many tasks there are: {error}")))?;
+        let first = known.state.messages + 1;
+        for number in first..first + NAMES {
+            let order = TaskSpec { id: number.to_string(), ..new.order.clone() };
+            let task = QueuedTask { order, ..new.clone() };
+            if let Some(revision) = self.write(&task, 0).await? {
+                return Ok(TaskRevision { task, revision });
+            }
+        }
+        Err(QueueAddError::Taken(format!("{first} to {}", first + NAMES)))
+    }
+
+    /// Changes a task, again until nobody was faster. `None` from the change means that there is nothing to change.
+    pub async fn change(
+        &self,
+        key: &QueueTaskKey,
+        change: impl Fn(&QueuedTask) -> Option<QueuedTask>,
+    ) -> Result<Option<TaskRevision>, NatsError> {
+        while let Some(TaskRevision { task, revision }) = self.get(key).await? {
+            let Some(task) = change(&task) else { return Ok(None) };
+            if let Some(revision) = self.write(&task, revision).await? {
+                return Ok(Some(TaskRevision { task, revision }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// All tasks, in the order in which they changed last, as far as they can be understood.
+    pub async fn all(&self) -> Result<Vec<QueuedTask>, NatsError> {
+        let last = self.store.last_of_each(self.subject(">")).await?;
+        Ok(last.iter().filter_map(|message| serde_json::from_slice(&message.payload).ok()).collect())
+    }
+
+    /// What changes; only of the session of that id, if there is one.
+    pub async fn changes(&self, owner: &str) -> Result<QueueChanges, NatsError> {
+        let cannot = |error: String| NatsError(format!("the tasks of the queue cannot be read: {error}"));
+        let tokens = if owner.is_empty() { ">".to_owned() } else { format!("{owner}.>") };
+        let filter = self.subject(&tokens);
+        let config = OrderedConfig {
+            filter_subject: filter.clone(),
+            deliver_policy: DeliverPolicy::LastPerSubject,
+            ..OrderedConfig::default()
+        };
+        let consumer = self.store.stream.create_consumer(config).await.map_err(|error| cannot(error.to_string()))?;
+        let messages = consumer.messages().await.map_err(|error| cannot(error.to_string()))?;
+        // After the consumer was made: each of them comes.
+        let missing = self.store.subjects(filter).await?;
+        Ok(QueueChanges { messages, missing })
+    }
+}
+
+impl QueueChanges {
+    /// All tasks as they are, as far as they can be understood.
+    pub async fn all(&mut self) -> Result<BTreeMap<QueueTaskKey, TaskRevision>, NatsError> {
+        let mut all = BTreeMap::new();
+        while !self.missing.is_empty() {
+            let next = tokio::time::timeout(PATIENCE, self.next()).await;
+            let seen = next.map_err(|_| NatsError("the server does not answer".to_owned()))??;
+            all.extend(seen.map(|seen| (QueueTaskKey::of(&seen.task.order), seen)));
+        }
+        Ok(all)
+    }
+
+    /// The next; nothing, if it is in words that this creel does not understand.
+    pub async fn next(&mut self) -> Result<Option<TaskRevision>, NatsError> {
+        let next = std::future::poll_fn(|context| Pin::new(&mut self.messages).poll_next(context)).await;
+        match next {
+            Some(Ok(message)) => {
+                self.missing.remove(message.subject.as_str());
+                let revision = message.info().map_or(0, |info| info.stream_sequence);
+                Ok(serde_json::from_slice(&message.payload).ok().map(|task| TaskRevision { task, revision }))
+            }
+            Some(Err(error)) => Err(NatsError(format!("the tasks of the queue cannot be read: {error}"))),
+            None => Err(NatsError("the connection was lost".to_owned())),
+        }
+    }
+}
+
+/// Why a task is not added.
+#[derive(Debug, thiserror::Error)]
+pub enum QueueAddError {
+    /// It is not new.
+    #[error("there is a task {0} in the queue already, or was")]
+    Taken(String),
+    /// The server is in the way.
+    #[error("NATS: {0}")]
+    Trouble(#[from] NatsError),
+}

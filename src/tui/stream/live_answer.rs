@@ -1,0 +1,84 @@
+//! The end of an answer that is too long for the journal, as it comes.
+//!
+//! creel records the beginning of a very long answer and writes the rest to a file until the turn ends. The stream shows
+//! the end of that file below the recorded text, so that it does not stand still.
+
+use super::{BlockBody, BlockKind, SessionStream, StreamBlock, block};
+use crate::{
+    engine::{event::Event, ids::TurnId, time::UnixTime},
+    tui::{stream::block_text, theme::ThemeRole},
+};
+
+/// What is known of the answer of the current turn.
+#[derive(Debug, Default)]
+pub(super) struct LiveAnswerTail {
+    turn: Option<TurnId>,
+    /// How many bytes of the answer are recorded.
+    recorded: u64,
+    /// How long the answer was when its end was shown, while it is.
+    shown: Option<u64>,
+}
+
+impl LiveAnswerTail {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the other records are no part of an answer")]
+    pub(super) fn count(&mut self, event: &Event) {
+        match event {
+            Event::PromptSent(prompt) => *self = Self { turn: Some(prompt.turn), ..Self::default() },
+            Event::AgentSaid { turn, text, .. } if self.turn == Some(*turn) => self.recorded += text.len() as u64,
+            Event::TurnEnded { .. } | Event::TurnFailed { .. } => self.turn = None,
+            _ => {}
+        }
+    }
+}
+
+impl SessionStream {
+    /// Shows the end of an answer of this turn that has `printed` bytes by now.
+    pub fn show_live_end(&mut self, turn: TurnId, at: UnixTime, printed: u64, end: &[u8]) {
+        let missing = printed.saturating_sub(self.live_end.recorded);
+        if self.live_end.turn != Some(turn) || missing == 0 || self.live_end.shown == Some(printed) {
+            return;
+        }
+        self.hide_live_end();
+        let wanted = usize::try_from(missing).unwrap_or(usize::MAX).min(end.len());
+        let text = String::from_utf8_lossy(&end[end.len() - wanted..]).into_owned();
+        let omitted = missing - wanted as u64;
+        let head = if omitted > 0 {
+            format!("… {} of this answer omitted; it continues:", readable_size(omitted))
+        } else {
+            String::new()
+        };
+        let mut new: StreamBlock = block(BlockKind::Said, at, head, ThemeRole::Faint);
+        new.body = BlockBody::Text(vec![block_text::BlockText::words(text)]);
+        self.blocks.push(new);
+        self.live_end.shown = Some(printed);
+    }
+
+    /// Removes the block of the live end: a record comes, or a newer end.
+    pub(super) fn hide_live_end(&mut self) {
+        if self.live_end.shown.take().is_some() {
+            self.blocks.pop();
+            self.rows.remove(&self.blocks.len());
+        }
+    }
+}
+
+/// `1.2 MB`, with as few digits as people need.
+fn readable_size(bytes: u64) -> String {
+    match bytes {
+        1 => "1 byte".into(),
+        0..1_000 => format!("{bytes} bytes"),
+        1_000..1_000_000 => format!("{}.{} kB", bytes / 1_000, bytes % 1_000 / 100),
+        1_000_000.. => format!("{}.{} MB", bytes / 1_000_000, bytes % 1_000_000 / 100_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_short() {
+        let sizes = [1, 999, 1_000, 12_345, 1_234_567].map(readable_size);
+        assert_eq!(sizes, ["1 byte", "999 bytes", "1.0 kB", "12.3 kB", "1.2 MB"]);
+    }
+}
