@@ -62,7 +62,6 @@ pub struct Settings {
 
 /// A [`Plan`](crate::engine::policy::SessionPlan) without its agent. The fields are the plan's.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
-#[expect(missing_docs, reason = "the plan says what they are")]
 pub struct PlanDraft {
     pub max_iterations: u32,
     pub context: ContextPolicy,

@@ -92,7 +92,6 @@ impl std::fmt::Display for Actor {
 /// line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the names are those of the command line")]
 pub enum UserCommand {
     Pause,
     Unpause,

@@ -33,7 +33,6 @@ use crate::engine::stop::agent_loop::EvaluationRequest;
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", remote = "Self")]
-#[expect(missing_docs, reason = "the fields of a record are documented where the contract lists them")]
 pub enum Event {
     SessionStarted(Box<SessionStarted>),
     SessionResumed {

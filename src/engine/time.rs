@@ -115,12 +115,10 @@ pub mod as_rfc3339 {
 
     use super::UnixTime;
 
-    #[expect(missing_docs, clippy::missing_errors_doc, reason = "called by serde")]
     pub fn serialize<S: Serializer>(at: &UnixTime, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(&at.rfc3339())
     }
 
-    #[expect(missing_docs, clippy::missing_errors_doc, reason = "called by serde")]
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<UnixTime, D::Error> {
         let text = String::deserialize(from)?;
         UnixTime::from_rfc3339(&text).ok_or_else(|| D::Error::custom(format!("`{text}` is not a time")))
@@ -133,7 +131,6 @@ pub mod rfc3339_or_none {
 
     use super::UnixTime;
 
-    #[expect(missing_docs, clippy::missing_errors_doc, reason = "called by serde")]
     pub fn serialize<S: Serializer>(at: &Option<UnixTime>, to: S) -> Result<S::Ok, S::Error> {
         match at {
             Some(at) => to.serialize_some(&at.rfc3339()),
@@ -141,7 +138,6 @@ pub mod rfc3339_or_none {
         }
     }
 
-    #[expect(missing_docs, clippy::missing_errors_doc, reason = "called by serde")]
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<UnixTime>, D::Error> {
         let Some(text) = Option::<String>::deserialize(from)? else { return Ok(None) };
         UnixTime::from_rfc3339(&text).map(Some).ok_or_else(|| D::Error::custom(format!("`{text}` is not a time")))

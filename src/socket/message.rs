@@ -49,7 +49,6 @@ pub const LONGEST: usize = 1 << 20;
 /// Something that is asked of a running session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the fields are those of the command that each stands for")]
 pub enum SessionRequest {
     /// How the session is: answered by `status`.
     Status,

@@ -22,7 +22,6 @@ use crate::engine::{EngineOutput, event::Event, queue::task_spec::TaskSpec, sess
 /// Something that is asked of the graph.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the records say what the fields are")]
 pub enum TaskCommand {
     /// There is something to do.
     Add(NewTask),
@@ -50,7 +49,6 @@ pub enum TaskCommand {
 /// A task to be added.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-#[expect(missing_docs, reason = "the task says what they are")]
 pub struct NewTask {
     /// Its name; one is found if none is given.
     #[serde(alias = "taskId")]
@@ -71,7 +69,6 @@ pub struct NewTask {
 /// A task that is done.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-#[expect(missing_docs, reason = "the record says what they are")]
 pub struct TaskCompletion {
     pub id: String,
     /// What it was about; its goal, if nothing is said.
@@ -83,7 +80,6 @@ pub struct TaskCompletion {
 /// What shall be different about a task.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-#[expect(missing_docs, reason = "the task says what they are")]
 pub struct TaskChanges {
     pub goal: Option<String>,
     pub deliverables: Option<Vec<String>>,

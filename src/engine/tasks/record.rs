@@ -80,7 +80,6 @@ impl ChangeOrigin {
 /// A task was added.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[expect(missing_docs, reason = "the task says what they are")]
 pub struct TaskCreated {
     pub goal: String,
     #[serde(default)]
@@ -146,7 +145,6 @@ pub struct TaskDeleted {
 /// What is different about a task; what is not named is as it was.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-#[expect(missing_docs, reason = "the task says what they are")]
 pub struct TaskUpdated {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
@@ -249,7 +247,6 @@ pub struct TaskRecordRef<'a> {
 
 /// What happened to a task.
 #[derive(Debug, Clone, Copy, PartialEq)]
-#[expect(missing_docs, reason = "the data say what happened")]
 pub enum TaskRecordData<'a> {
     Created(&'a TaskCreated),
     Started(&'a TaskStarted),
@@ -268,7 +265,6 @@ pub enum TaskRecordData<'a> {
 /// The events of tasks that hooks can subscribe to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "their names say it")]
 pub enum TaskEventKind {
     TaskCreated,
     TaskStarted,
